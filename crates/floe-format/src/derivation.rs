@@ -1,0 +1,324 @@
+//! Derivations, the recipes that store paths are built from: the `.drv` files of a store.
+//!
+//! floe builds nothing. It reads derivations to find the outputs of one, and checks that a
+//! derivation names the output paths that follow from it.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::content_address::{ContentAddress, ContentAddressError, Method};
+use crate::hash::{Hash, HashAlgorithm, HashError};
+use crate::store_path::{DERIVATION_EXTENSION, StoreDir, StorePath, StorePathError};
+
+mod modulo;
+mod parse;
+mod print;
+
+pub use modulo::ModuloCache;
+
+/// Why bytes are not a derivation, or a derivation is not consistent.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum DerivationError {
+    /// It is longer than [`DERIVATION_LEN_MAX`].
+    #[error(
+        "cannot parse derivation of {0} bytes: longer than DERIVATION_LEN_MAX, \
+         {DERIVATION_LEN_MAX} bytes"
+    )]
+    TooLong(usize),
+    /// It is in a format with a version. The only one known is for dynamic derivations, an
+    /// experiment of Nix.
+    #[error("cannot parse derivation: DrvWithVersion (dynamic derivations) is not supported")]
+    DrvWithVersion,
+    /// Something else is expected.
+    #[error("cannot parse derivation: expected {expected:?} at byte {offset}")]
+    Expected {
+        /// Where it is expected.
+        offset: usize,
+        /// What is expected.
+        expected: &'static str,
+    },
+    /// A string does not end.
+    #[error("cannot parse derivation: the string at byte {offset} does not end")]
+    Unterminated {
+        /// Where the string begins.
+        offset: usize,
+    },
+    /// A string that stands for a name, a path or a hash is not UTF-8, or has characters that
+    /// are printed with a backslash.
+    #[error("cannot parse derivation: the string at byte {offset} is not a plain word")]
+    NotPlain {
+        /// Where the string begins.
+        offset: usize,
+    },
+    /// A store path in it is not valid.
+    #[error("cannot parse derivation: {0}")]
+    StorePath(StorePathError),
+    /// A hash in it is not valid.
+    #[error("cannot parse derivation: output {output:?}: {source}")]
+    Hash {
+        /// The output with the hash.
+        output: String,
+        /// What is wrong with it.
+        source: HashError,
+    },
+    /// A hash algorithm in it is unknown.
+    #[error("cannot parse derivation: output {output:?} has the unknown hash algorithm {name:?}")]
+    UnknownAlgorithm {
+        /// The output with the algorithm.
+        output: String,
+        /// The name found.
+        name: String,
+    },
+    /// An output whose path is known only after the build states one.
+    #[error("cannot parse derivation: output {output:?} cannot have a path before it is built")]
+    PathTooSoon {
+        /// The output.
+        output: String,
+    },
+    /// An input derivation is listed without any outputs.
+    #[error("cannot parse derivation: no outputs of input derivation {0} are used")]
+    NoInputOutputs(StorePath),
+    /// The path of a derivation's output cannot be computed.
+    #[error("cannot compute the path of output {output:?}: {source}")]
+    OutputPath {
+        /// The output.
+        output: String,
+        /// Why not.
+        source: ContentAddressError,
+    },
+    /// An output has another path than follows from the derivation.
+    #[error("derivation {derivation:?} has output {output:?} at {stated}, not at {computed}")]
+    WrongPath {
+        /// The derivation's name.
+        derivation: String,
+        /// The output.
+        output: String,
+        /// The path that the derivation states.
+        stated: StorePath,
+        /// The path that follows from the derivation.
+        computed: StorePath,
+    },
+    /// An output states a path although it depends on outputs that have none before they are
+    /// built.
+    #[error("derivation {derivation:?} has output {output:?} at {stated}, which cannot be known")]
+    NotDeferred {
+        /// The derivation's name.
+        derivation: String,
+        /// The output.
+        output: String,
+        /// The path that the derivation states.
+        stated: StorePath,
+    },
+    /// The environment variable named after an output is not the output's path.
+    #[error("derivation {derivation:?} does not set variable {output:?} to {computed}")]
+    WrongVariable {
+        /// The derivation's name.
+        derivation: String,
+        /// The output.
+        output: String,
+        /// The path that follows from the derivation.
+        computed: StorePath,
+    },
+    /// The outputs are none, or of kinds that cannot go together.
+    #[error("derivation {derivation:?}: {problem}")]
+    Outputs {
+        /// The derivation's name.
+        derivation: String,
+        /// What is wrong.
+        problem: &'static str,
+    },
+    /// A derivation uses an output that its input does not have.
+    #[error("no output {output:?} of input derivation {input}")]
+    NoSuchOutput {
+        /// The input derivation.
+        input: StorePath,
+        /// The output asked for.
+        output: String,
+    },
+    /// The path is not that of a derivation.
+    #[error("{0} is not the path of a derivation")]
+    NotADerivation(StorePath),
+    /// A derivation is its own input by way of others.
+    #[error("derivation {0} depends on itself")]
+    Cycle(StorePath),
+    /// An input derivation could not be read; to be made by the callback that reads them.
+    #[error("cannot read input derivation {path}: {reason}")]
+    Read {
+        /// The input derivation.
+        path: StorePath,
+        /// What went wrong.
+        reason: String,
+    },
+}
+
+impl From<StorePathError> for DerivationError {
+    fn from(error: StorePathError) -> DerivationError {
+        DerivationError::StorePath(error)
+    }
+}
+
+/// What is known of an output's path before the build.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum DerivationOutput {
+    /// The path follows from the derivation.
+    InputAddressed(StorePath),
+    /// The contents are known, and with them the path.
+    Fixed(ContentAddress),
+    /// The path will follow from the contents.
+    Floating {
+        /// What will be hashed.
+        method: Method,
+        /// How it will be hashed.
+        algorithm: HashAlgorithm,
+    },
+    /// The path will follow from the derivation, once the paths of its inputs are known.
+    Deferred,
+    /// The path will follow from the contents, which are new each time.
+    Impure {
+        /// What will be hashed.
+        method: Method,
+        /// How it will be hashed.
+        algorithm: HashAlgorithm,
+    },
+}
+
+impl DerivationOutput {
+    /// The path, if it is known; `drv_name` is without `.drv`.
+    pub fn path(
+        &self,
+        dir: &StoreDir,
+        drv_name: &str,
+        output: &str,
+    ) -> Result<Option<StorePath>, ContentAddressError> {
+        match self {
+            DerivationOutput::InputAddressed(path) => Ok(Some(path.clone())),
+            DerivationOutput::Fixed(address) => address
+                .store_path(
+                    dir,
+                    &output_path_name(drv_name, output),
+                    &BTreeSet::new(),
+                    false,
+                )
+                .map(Some),
+            DerivationOutput::Floating { .. }
+            | DerivationOutput::Deferred
+            | DerivationOutput::Impure { .. } => Ok(None),
+        }
+    }
+}
+
+/// A derivation. Strings that the builder gets are bytes, since they need not be UTF-8.
+///
+/// Attributes that are structured, that is, JSON in the variable `__json`, stay the text that
+/// they were found as.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Derivation {
+    /// The outputs by name.
+    pub outputs: BTreeMap<String, DerivationOutput>,
+    /// The derivations to be built before, and which of their outputs are used.
+    pub input_derivations: BTreeMap<StorePath, BTreeSet<String>>,
+    /// The paths to be there before that are built from nothing.
+    pub input_sources: BTreeSet<StorePath>,
+    /// The kind of machine to build on, such as `x86_64-linux`.
+    pub platform: String,
+    /// The program to run.
+    pub builder: Vec<u8>,
+    /// Its arguments.
+    pub args: Vec<Vec<u8>>,
+    /// Its environment.
+    pub env: BTreeMap<Vec<u8>, Vec<u8>>,
+}
+
+impl Derivation {
+    /// Parses the text of a `.drv` file. `name` is the derivation's name without `.drv`, as
+    /// [`Derivation::name_from_path`] gives it; the paths of fixed outputs are checked with it.
+    ///
+    /// As strict as the newest Nix, and laxer where it is: commas between list items may be
+    /// absent. What is experimental in Nix is understood, except for dynamic derivations. Beyond
+    /// Nix, bytes behind the end are refused, and words printed without escaping that need it.
+    pub fn parse(text: &[u8], dir: &StoreDir, name: &str) -> Result<Derivation, DerivationError> {
+        parse::parse(text, dir, name)
+    }
+
+    /// The text of the `.drv` file; `name` is without `.drv`.
+    pub fn to_aterm(&self, dir: &StoreDir, name: &str) -> Result<Vec<u8>, DerivationError> {
+        print::derivation(self, dir, name)
+    }
+
+    /// The name, without `.drv`, of the derivation at this path.
+    pub fn name_from_path(path: &StorePath) -> Result<&str, DerivationError> {
+        path.name()
+            .strip_suffix(DERIVATION_EXTENSION)
+            .ok_or_else(|| DerivationError::NotADerivation(path.clone()))
+    }
+
+    /// The path at which a store keeps this derivation; `name` is without `.drv`.
+    pub fn store_path(&self, dir: &StoreDir, name: &str) -> Result<StorePath, DerivationError> {
+        let hash = Hash::sha256(floe_hash::sha256(&self.to_aterm(dir, name)?));
+        let inputs = self.input_derivations.keys().chain(&self.input_sources);
+        ContentAddress {
+            method: Method::Text,
+            hash,
+        }
+        .store_path(
+            dir,
+            &format!("{name}{DERIVATION_EXTENSION}"),
+            &inputs.cloned().collect(),
+            false,
+        )
+        .map_err(|source| DerivationError::OutputPath {
+            output: "the derivation".into(),
+            source,
+        })
+    }
+
+    /// The paths of the outputs; `None` where the build or other builds have to come first.
+    /// `drv_name` is without `.drv`.
+    pub fn output_paths(
+        &self,
+        dir: &StoreDir,
+        drv_name: &str,
+    ) -> BTreeMap<String, Option<StorePath>> {
+        self.outputs
+            .iter()
+            .map(|(name, output)| {
+                // It fails only for a fixed output that no parsed derivation can have.
+                (
+                    name.clone(),
+                    output.path(dir, drv_name, name).unwrap_or_default(),
+                )
+            })
+            .collect()
+    }
+
+    /// Checks that the outputs' kinds go together and that every stated path is the one that
+    /// follows from the derivation, in the outputs and in the variables named after them.
+    ///
+    /// `name` is without `.drv`. `read` gets the input derivations, each at most once as long as
+    /// `cache` is kept. An output that is deferred without need is let pass, as in Nix, which
+    /// warns. Nix's experimental feature `builder-rpc-v0`, under which the variables are absent,
+    /// is not known here.
+    pub fn check_invariants(
+        &self,
+        dir: &StoreDir,
+        name: &str,
+        cache: &mut ModuloCache,
+        read: &mut dyn FnMut(&StorePath) -> Result<Derivation, DerivationError>,
+    ) -> Result<(), DerivationError> {
+        modulo::check_invariants(self, dir, name, cache, read)
+    }
+}
+
+/// The name of an output's store path: the derivation's, with the output's appended unless it
+/// is `out`.
+pub fn output_path_name(drv_name: &str, output: &str) -> String {
+    match output {
+        "out" => drv_name.to_owned(),
+        _ => format!("{drv_name}-{output}"),
+    }
+}
+
+/// The longest derivation that is parsed. The largest in nixpkgs have a few megabytes.
+pub const DERIVATION_LEN_MAX: usize = 64 * 1024 * 1024;
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,166 @@
+//! Printing the text of a derivation, and the like text whose hash names its outputs.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::derivation::{Derivation, DerivationError, DerivationOutput};
+use crate::store_path::{StoreDir, StorePath};
+
+/// The text of the `.drv` file.
+pub(super) fn derivation(
+    derivation: &Derivation,
+    dir: &StoreDir,
+    name: &str,
+) -> Result<Vec<u8>, DerivationError> {
+    let mut outputs = Vec::new();
+    for (output, value) in &derivation.outputs {
+        outputs.push(output_fields(value, dir, name, output)?);
+    }
+    let inputs = derivation
+        .input_derivations
+        .iter()
+        .map(|(path, outputs)| (dir.print(path), outputs));
+    Ok(term(derivation, dir, &outputs, inputs, &derivation.env))
+}
+
+/// The text with each input derivation replaced by a hash, in hexadecimal. If `masked`, the
+/// outputs' paths are left out, as are the values of the variables named after the outputs.
+pub(super) fn modulo(
+    derivation: &Derivation,
+    dir: &StoreDir,
+    inputs: &BTreeMap<String, BTreeSet<String>>,
+    masked: bool,
+) -> Vec<u8> {
+    let mut outputs = Vec::new();
+    let mut env = derivation.env.clone();
+    for (name, output) in &derivation.outputs {
+        let path = match output {
+            DerivationOutput::InputAddressed(path) if !masked => dir.print(path),
+            _ => String::new(),
+        };
+        outputs.push([name.clone(), path, String::new(), String::new()]);
+        if let Some(value) = env.get_mut(name.as_bytes()).filter(|_| masked) {
+            value.clear();
+        }
+    }
+    let inputs = inputs.iter().map(|(hash, outputs)| (hash.clone(), outputs));
+    term(derivation, dir, &outputs, inputs, &env)
+}
+
+/// Name, path, method with algorithm, and hash of an output.
+fn output_fields(
+    output: &DerivationOutput,
+    dir: &StoreDir,
+    drv_name: &str,
+    name: &str,
+) -> Result<[String; 4], DerivationError> {
+    let path = output
+        .path(dir, drv_name, name)
+        .map_err(|source| DerivationError::OutputPath {
+            output: name.into(),
+            source,
+        })?
+        .map_or(String::new(), |path: StorePath| dir.print(&path));
+    let (method, hash) = match output {
+        DerivationOutput::InputAddressed(_) | DerivationOutput::Deferred => Default::default(),
+        DerivationOutput::Fixed(address) => {
+            let algorithm = address.hash.algorithm().name();
+            (
+                format!("{}{algorithm}", address.method.prefix()),
+                address.hash.digest_base16(),
+            )
+        }
+        DerivationOutput::Floating { method, algorithm } => (
+            format!("{}{}", method.prefix(), algorithm.name()),
+            String::new(),
+        ),
+        DerivationOutput::Impure { method, algorithm } => (
+            format!("{}{}", method.prefix(), algorithm.name()),
+            "impure".into(),
+        ),
+    };
+    Ok([name.into(), path, method, hash])
+}
+
+fn term<'a>(
+    derivation: &'a Derivation,
+    dir: &StoreDir,
+    outputs: &[[String; 4]],
+    inputs: impl Iterator<Item = (String, &'a BTreeSet<String>)>,
+    env: &BTreeMap<Vec<u8>, Vec<u8>>,
+) -> Vec<u8> {
+    let mut out = b"Derive(".to_vec();
+    list(&mut out, outputs, |out, fields| {
+        out.push(b'(');
+        for (index, field) in fields.iter().enumerate() {
+            if index > 0 {
+                out.push(b',');
+            }
+            plain(out, field);
+        }
+        out.push(b')');
+    });
+    out.push(b',');
+    list(&mut out, inputs, |out, (key, outputs)| {
+        out.push(b'(');
+        plain(out, &key);
+        out.push(b',');
+        list(out, outputs, |out, output| plain(out, output));
+        out.push(b')');
+    });
+    out.push(b',');
+    list(&mut out, &derivation.input_sources, |out, path| {
+        plain(out, &dir.print(path))
+    });
+    out.push(b',');
+    plain(&mut out, &derivation.platform);
+    out.push(b',');
+    string(&mut out, &derivation.builder);
+    out.push(b',');
+    list(&mut out, &derivation.args, |out, arg| string(out, arg));
+    out.push(b',');
+    list(&mut out, env, |out, (name, value)| {
+        out.push(b'(');
+        string(out, name);
+        out.push(b',');
+        string(out, value);
+        out.push(b')');
+    });
+    out.push(b')');
+    out
+}
+
+fn list<T>(
+    out: &mut Vec<u8>,
+    items: impl IntoIterator<Item = T>,
+    mut item: impl FnMut(&mut Vec<u8>, T),
+) {
+    out.push(b'[');
+    for (index, value) in items.into_iter().enumerate() {
+        if index > 0 {
+            out.push(b',');
+        }
+        item(out, value);
+    }
+    out.push(b']');
+}
+
+/// Prints a word without looking for characters to escape, as Nix does for paths and names.
+fn plain(out: &mut Vec<u8>, text: &str) {
+    out.push(b'"');
+    out.extend_from_slice(text.as_bytes());
+    out.push(b'"');
+}
+
+fn string(out: &mut Vec<u8>, bytes: &[u8]) {
+    out.push(b'"');
+    for &byte in bytes {
+        match byte {
+            b'"' | b'\\' => out.extend([b'\\', byte]),
+            b'\n' => out.extend(b"\\n"),
+            b'\r' => out.extend(b"\\r"),
+            b'\t' => out.extend(b"\\t"),
+            _ => out.push(byte),
+        }
+    }
+    out.push(b'"');
+}

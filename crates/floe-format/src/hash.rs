@@ -1,0 +1,307 @@
+//! A digest together with the function that made it, in all the text forms of Nix.
+
+use std::fmt;
+
+use crate::{base16, base32, base64};
+
+pub use floe_hash::Algorithm as HashAlgorithm;
+
+/// Why a text or a byte string is not a hash.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum HashError {
+    /// The name before the separator is no hash function that Nix knows.
+    #[error("cannot parse hash {text:?}: unknown algorithm {algorithm:?}")]
+    UnknownAlgorithm {
+        /// The whole hash.
+        text: String,
+        /// The name in front of the separator.
+        algorithm: String,
+    },
+    /// Neither the text nor the caller says which algorithm it is.
+    #[error("cannot parse hash {0:?}: it does not say which algorithm it is of")]
+    NoAlgorithm(String),
+    /// The text names another algorithm than the caller asked for.
+    #[error("cannot parse hash {text:?} as {}: it is of another algorithm", wanted.name())]
+    OtherAlgorithm {
+        /// The whole hash.
+        text: String,
+        /// The algorithm asked for.
+        wanted: HashAlgorithm,
+    },
+    /// The length fits none of the encodings of such a hash.
+    #[error("cannot parse hash {text:?}: wrong length for {}", algorithm.name())]
+    TextLength {
+        /// The hash without its prefix.
+        text: String,
+        /// The algorithm it should be of.
+        algorithm: HashAlgorithm,
+    },
+    /// The decoded digest has the wrong length.
+    #[error("cannot make a {} hash from {len} bytes", algorithm.name())]
+    DigestLength {
+        /// The algorithm it should be of.
+        algorithm: HashAlgorithm,
+        /// The number of bytes found.
+        len: usize,
+    },
+    /// The hexadecimal form is damaged.
+    #[error("cannot parse hash: {0}")]
+    Base16(#[from] base16::Base16Error),
+    /// The base-32 form is damaged.
+    #[error("cannot parse hash: {0}")]
+    Base32(#[from] base32::Base32Error),
+    /// The base-64 form is damaged.
+    #[error("cannot parse hash: {0}")]
+    Base64(#[from] base64::Base64Error),
+}
+
+/// A digest and its algorithm.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Hash {
+    algorithm: HashAlgorithm,
+    // The digest, then zeros, so that the derived comparisons compare digests.
+    bytes: [u8; DIGEST_LEN_MAX],
+}
+
+impl Hash {
+    /// A hash from its digest, which must have the algorithm's length.
+    pub fn new(algorithm: HashAlgorithm, digest: &[u8]) -> Result<Hash, HashError> {
+        let mut bytes = [0; DIGEST_LEN_MAX];
+        match bytes.get_mut(..digest.len()) {
+            Some(front) if digest.len() == algorithm.digest_len() => front.copy_from_slice(digest),
+            _ => {
+                return Err(HashError::DigestLength {
+                    algorithm,
+                    len: digest.len(),
+                });
+            }
+        }
+        Ok(Hash { algorithm, bytes })
+    }
+
+    /// The SHA-256 hash with this digest.
+    pub fn sha256(digest: [u8; 32]) -> Hash {
+        let mut bytes = [0; DIGEST_LEN_MAX];
+        for (to, from) in bytes.iter_mut().zip(digest) {
+            *to = from;
+        }
+        Hash {
+            algorithm: HashAlgorithm::Sha256,
+            bytes,
+        }
+    }
+
+    /// A hash from a digest and the zeros behind it.
+    pub(crate) fn from_padded(algorithm: HashAlgorithm, bytes: [u8; DIGEST_LEN_MAX]) -> Hash {
+        Hash { algorithm, bytes }
+    }
+
+    /// The function that made it.
+    pub fn algorithm(&self) -> HashAlgorithm {
+        self.algorithm
+    }
+
+    /// The digest itself.
+    pub fn digest(&self) -> &[u8] {
+        self.bytes
+            .get(..self.algorithm.digest_len())
+            .unwrap_or(&self.bytes)
+    }
+
+    /// The form of narinfos: `sha256:1abc…`.
+    pub fn to_nix32(&self) -> String {
+        format!("{}:{}", self.algorithm.name(), self.digest_nix32())
+    }
+
+    /// The form of the database and of store path preimages: `sha256:ba78…`.
+    pub fn to_base16(&self) -> String {
+        format!("{}:{}", self.algorithm.name(), self.digest_base16())
+    }
+
+    /// The form of the web's subresource integrity: `sha256-…=`.
+    pub fn to_sri(&self) -> String {
+        format!(
+            "{}-{}",
+            self.algorithm.name(),
+            base64::encode(self.digest())
+        )
+    }
+
+    /// The digest alone in Nix's base 32.
+    pub fn digest_nix32(&self) -> String {
+        base32::encode(self.digest())
+    }
+
+    /// The digest alone in hexadecimal.
+    pub fn digest_base16(&self) -> String {
+        base16::encode(self.digest())
+    }
+
+    /// Parses a hash that names its algorithm, in any form.
+    ///
+    /// After `algorithm:` the length tells hexadecimal, base 32 and base 64 apart. After
+    /// `algorithm-` (SRI) base 64 of any spelling may stand that decodes to the right length.
+    /// BLAKE3 is always understood, whereas Nix wants its experimental feature enabled.
+    pub fn parse_prefixed(text: &str) -> Result<Hash, HashError> {
+        Hash::parse_any(text, None)
+    }
+
+    /// Parses a hash in any form; the text or the caller must name the algorithm, and if both
+    /// do, they must agree.
+    pub fn parse_any(text: &str, algorithm: Option<HashAlgorithm>) -> Result<Hash, HashError> {
+        let split = |separator| text.split_once(separator);
+        let (name, rest, is_sri) = match (split(':'), split('-')) {
+            (Some((name, rest)), _) => (Some(name), rest, false),
+            (None, Some((name, rest))) => (Some(name), rest, true),
+            (None, None) => (None, text, false),
+        };
+        let named = name.map(|name| algorithm_named(text, name)).transpose()?;
+        let algorithm = match (named, algorithm) {
+            (Some(named), Some(wanted)) if named != wanted => {
+                return Err(HashError::OtherAlgorithm {
+                    text: text.into(),
+                    wanted,
+                });
+            }
+            (Some(algorithm), _) | (None, Some(algorithm)) => algorithm,
+            (None, None) => return Err(HashError::NoAlgorithm(text.into())),
+        };
+        if is_sri {
+            Hash::new(algorithm, &base64::decode(rest)?)
+        } else {
+            Hash::parse_unprefixed(rest, algorithm)
+        }
+    }
+
+    /// Parses a bare digest in hexadecimal, base 32 or base 64, told apart by the length.
+    pub fn parse_unprefixed(text: &str, algorithm: HashAlgorithm) -> Result<Hash, HashError> {
+        let len = algorithm.digest_len();
+        let digest = if text.len() == len * 2 {
+            base16::decode(text)?
+        } else if text.len() == base32::encoded_len(len) {
+            base32::decode(text)?
+        } else if text.len() == base64::encoded_len(len) {
+            base64::decode(text)?
+        } else {
+            return Err(HashError::TextLength {
+                text: text.into(),
+                algorithm,
+            });
+        };
+        Hash::new(algorithm, &digest)
+    }
+}
+
+impl fmt::Debug for Hash {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(&self.to_nix32())
+    }
+}
+
+fn algorithm_named(text: &str, name: &str) -> Result<HashAlgorithm, HashError> {
+    HashAlgorithm::from_name(name).ok_or_else(|| HashError::UnknownAlgorithm {
+        text: text.into(),
+        algorithm: name.into(),
+    })
+}
+
+/// The longest digest is that of SHA-512.
+const DIGEST_LEN_MAX: usize = 64;
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn abc() -> Hash {
+        Hash::sha256(floe_hash::sha256(b"abc"))
+    }
+
+    #[test]
+    fn every_form_parses_to_the_same_hash() {
+        let hash = abc();
+        let plain = base64::encode(hash.digest());
+        for text in [
+            hash.to_nix32(),
+            hash.to_base16(),
+            hash.to_base16().replace("ba78", "BA78"),
+            hash.to_sri(),
+            format!("sha256:{plain}"),
+            hash.to_sri().replace('=', ""),
+            format!("{}rubbish after the padding", hash.to_sri()),
+        ] {
+            assert_eq!(Hash::parse_prefixed(&text), Ok(hash), "{text}");
+        }
+        assert_eq!(
+            Hash::parse_unprefixed(&plain, HashAlgorithm::Sha256),
+            Ok(hash)
+        );
+        assert_eq!(format!("{hash:?}"), hash.to_nix32());
+    }
+
+    #[test]
+    fn the_algorithm_comes_from_the_text_or_the_caller_and_must_agree() {
+        let bare = abc().digest_nix32();
+        assert_eq!(
+            Hash::parse_any(&bare, Some(HashAlgorithm::Sha256)),
+            Ok(abc())
+        );
+        assert_eq!(
+            Hash::parse_any(&abc().to_sri(), Some(HashAlgorithm::Sha256)),
+            Ok(abc())
+        );
+        assert_eq!(
+            Hash::parse_prefixed(&bare),
+            Err(HashError::NoAlgorithm(bare.clone()))
+        );
+        let text = abc().to_nix32();
+        let wanted = HashAlgorithm::Blake3;
+        assert_eq!(
+            Hash::parse_any(&text, Some(wanted)),
+            Err(HashError::OtherAlgorithm { text, wanted })
+        );
+        assert!(matches!(
+            Hash::parse_prefixed(&format!("sha224:{bare}")),
+            Err(HashError::UnknownAlgorithm { algorithm, .. }) if algorithm == "sha224"
+        ));
+    }
+
+    #[test]
+    fn damaged_digests_are_refused() {
+        let too_long = format!("{}A", abc().to_sri().replace('=', ""));
+        for text in [
+            "sha256:",
+            "sha256:abc",
+            "sha256-",
+            "sha256-AAAA",
+            "sha256:8b8m03r63zqhnjf7l5wnldhh7c134ap5vpj0850ymkq1iyzicy5s",
+            "sha256:1b8m03r63zqhnjf7l5wnldhh7c134ap5vpj0850ymkq1iyzicy5e",
+            "sha256:ga7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad",
+            "sha256:AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA",
+            too_long.as_str(),
+            "",
+            ":",
+            "-",
+        ] {
+            assert!(Hash::parse_prefixed(text).is_err(), "{text}");
+        }
+        assert!(Hash::new(HashAlgorithm::Sha1, &[0; 21]).is_err());
+        assert!(Hash::new(HashAlgorithm::Sha512, &[0; 65]).is_err());
+    }
+
+    proptest! {
+        #[test]
+        fn parsing_undoes_printing(which in 0_usize..5, bytes: [u8; 32], more: [u8; 32]) {
+            let algorithm = HashAlgorithm::ALL[which];
+            let bytes = [bytes, more].concat();
+            let hash = Hash::new(algorithm, &bytes[..algorithm.digest_len()]).unwrap();
+            for text in [hash.to_nix32(), hash.to_base16(), hash.to_sri()] {
+                prop_assert_eq!(Hash::parse_prefixed(&text), Ok(hash));
+            }
+            for text in [hash.digest_nix32(), hash.digest_base16()] {
+                prop_assert_eq!(Hash::parse_unprefixed(&text, algorithm), Ok(hash));
+            }
+        }
+    }
+}

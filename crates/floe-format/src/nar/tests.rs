@@ -1,0 +1,68 @@
+//! Trees for the tests of the modules beside this one.
+
+use proptest::collection::{btree_map, vec};
+use proptest::prelude::*;
+
+use crate::nar::layout::Node;
+use crate::nar::{is_entry_name, write};
+
+/// Any tree of a few nodes. File sizes stay below 256 bytes.
+pub(crate) fn node() -> impl Strategy<Value = Node> {
+    let leaf = prop_oneof![
+        (any::<bool>(), 0_u64..256).prop_map(|(executable, size)| Node::File { executable, size }),
+        vec(1_u8..=255, 1..20).prop_map(|target| Node::Symlink { target }),
+        Just(Node::Directory {
+            entries: Default::default()
+        }),
+    ];
+    let name = vec(1_u8..=255, 1..12).prop_filter("an entry name", |name| is_entry_name(name));
+    leaf.prop_recursive(5, 30, 6, move |node| {
+        btree_map(name.clone(), node, 0..6).prop_map(|entries| Node::Directory { entries })
+    })
+}
+
+/// Like [`node`], with names and targets that JSON can hold.
+pub(crate) fn utf8_node() -> impl Strategy<Value = Node> {
+    let leaf = prop_oneof![
+        (any::<bool>(), any::<u64>())
+            .prop_map(|(executable, size)| Node::File { executable, size }),
+        "[^\\x00]{1,10}".prop_map(|target| Node::Symlink {
+            target: target.into_bytes()
+        }),
+    ];
+    let name = "[^\\x00/]{1,8}"
+        .prop_map(String::into_bytes)
+        .prop_filter("an entry name", |name| is_entry_name(name));
+    leaf.prop_recursive(5, 30, 6, move |node| {
+        btree_map(name.clone(), node, 0..6).prop_map(|entries| Node::Directory { entries })
+    })
+}
+
+/// The NAR of a tree in which each file consists of bytes that equal its size.
+pub(crate) fn write_node(node: &Node) -> Vec<u8> {
+    let mut out = Vec::new();
+    write::begin(&mut out);
+    append_node(&mut out, node);
+    out
+}
+
+fn append_node(out: &mut Vec<u8>, node: &Node) {
+    match node {
+        Node::File { executable, size } => {
+            write::file_header(out, *executable, *size);
+            let byte = u8::try_from(*size).expect("sizes in tests are below 256");
+            out.resize(out.len() + usize::from(byte), byte);
+            write::file_end(out, *size);
+        }
+        Node::Symlink { target } => write::symlink(out, target),
+        Node::Directory { entries } => {
+            write::directory(out);
+            for (name, node) in entries {
+                write::entry(out, name);
+                append_node(out, node);
+                write::end_entry(out);
+            }
+            write::end_directory(out);
+        }
+    }
+}

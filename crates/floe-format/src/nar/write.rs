@@ -1,0 +1,103 @@
+//! The framing of NARs, appended to a buffer; contents of files and IO are the caller's.
+//!
+//! A caller writes [`begin`] and one node. A node is
+//!
+//! - [`file_header`], as many bytes of contents as it announced, [`file_end`]; or
+//! - [`symlink`]; or
+//! - [`directory`], then for each entry, sorted by name, [`entry`], a node and [`end_entry`],
+//!   then [`end_directory`].
+//!
+//! Nothing is checked: names, targets and their order are the caller's duty, with the help of
+//! [`is_entry_name`](crate::nar::is_entry_name) and
+//! [`is_symlink_target`](crate::nar::is_symlink_target).
+
+use crate::nar::{MAGIC, padding_len};
+
+/// The start of every NAR.
+pub fn begin(out: &mut Vec<u8>) {
+    string(out, MAGIC);
+}
+
+/// The start of a directory.
+pub fn directory(out: &mut Vec<u8>) {
+    strings(out, &[b"(", b"type", b"directory"]);
+}
+
+/// The start of a directory entry; its node follows.
+pub fn entry(out: &mut Vec<u8>, name: &[u8]) {
+    strings(out, &[b"entry", b"(", b"name", name, b"node"]);
+}
+
+/// The end of a directory entry.
+pub fn end_entry(out: &mut Vec<u8>) {
+    string(out, b")");
+}
+
+/// The end of a directory.
+pub fn end_directory(out: &mut Vec<u8>) {
+    string(out, b")");
+}
+
+/// A symlink, whole.
+pub fn symlink(out: &mut Vec<u8>, target: &[u8]) {
+    strings(out, &[b"(", b"type", b"symlink", b"target", target, b")"]);
+}
+
+/// The start of a file, up to its contents.
+pub fn file_header(out: &mut Vec<u8>, executable: bool, size: u64) {
+    strings(out, &[b"(", b"type", b"regular"]);
+    if executable {
+        strings(out, &[b"executable", b""]);
+    }
+    string(out, b"contents");
+    out.extend_from_slice(&size.to_le_bytes());
+}
+
+/// The end of a file whose contents had this size.
+pub fn file_end(out: &mut Vec<u8>, size: u64) {
+    pad(out, size);
+    string(out, b")");
+}
+
+fn strings(out: &mut Vec<u8>, strings: &[&[u8]]) {
+    for bytes in strings {
+        string(out, bytes);
+    }
+}
+
+fn string(out: &mut Vec<u8>, bytes: &[u8]) {
+    let len = bytes.len() as u64;
+    out.extend_from_slice(&len.to_le_bytes());
+    out.extend_from_slice(bytes);
+    pad(out, len);
+}
+
+fn pad(out: &mut Vec<u8>, len: u64) {
+    out.resize(out.len() + padding_len(len), 0);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn strings_are_padded_to_a_multiple_of_eight() {
+        for (len, written) in [(0, 8), (1, 16), (7, 16), (8, 16), (9, 24)] {
+            let mut out = Vec::new();
+            string(&mut out, &vec![b'x'; len]);
+            assert_eq!(out.len(), written);
+            assert_eq!(out.first().copied(), u8::try_from(len).ok());
+            assert_eq!(&out[8..8 + len], vec![b'x'; len]);
+            assert!(out[8 + len..].iter().all(|&byte| byte == 0));
+        }
+    }
+
+    #[test]
+    fn the_smallest_file_has_112_bytes() {
+        let mut out = Vec::new();
+        begin(&mut out);
+        file_header(&mut out, false, 0);
+        file_end(&mut out, 0);
+        assert_eq!(out.len(), 112);
+    }
+}

@@ -1,0 +1,370 @@
+//! Store paths, and the directory that they stand in.
+
+use std::fmt;
+use std::sync::Arc;
+
+use crate::base32;
+
+/// Why a text is not a store path or a store directory.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum StorePathError {
+    /// The store directory is not an absolute path, or is the root, or has control characters.
+    #[error("cannot use {0:?} as a store directory: it must be an absolute path below the root")]
+    Directory(String),
+    /// The path does not lie directly in the store directory.
+    #[error("cannot parse store path {path:?}: it is not directly in {dir:?}")]
+    NotInStore {
+        /// The whole path.
+        path: String,
+        /// The store directory.
+        dir: String,
+    },
+    /// There is no room for a hash part, a dash and a name.
+    #[error("cannot parse store path {0:?}: it is too short")]
+    TooShort(String),
+    /// The first 32 characters are not a hash part followed by a dash.
+    #[error("cannot parse store path {0:?}: it does not start with a hash part and a dash")]
+    HashPart(String),
+    /// The name is empty.
+    #[error("cannot name a store path: the name is empty")]
+    NameEmpty,
+    /// The name is longer than [`NAME_LEN_MAX`].
+    #[error("cannot name a store path {0:?}: longer than NAME_LEN_MAX, {NAME_LEN_MAX} characters")]
+    NameTooLong(String),
+    /// The name has a character that Nix does not allow there.
+    #[error("cannot name a store path {name:?}: character {character:?} is not allowed")]
+    NameCharacter {
+        /// The whole name.
+        name: String,
+        /// The offending character.
+        character: char,
+    },
+    /// The name is `.` or `..`, or one of these followed by a dash.
+    #[error("cannot name a store path {0:?}: it starts like a relative path")]
+    NameDots(String),
+}
+
+/// The directory that a store's paths stand in, by default `/nix/store`.
+///
+/// It is part of every store path's hash, so stores with other directories share no paths.
+#[derive(Clone, PartialEq, Eq, Hash, Debug, PartialOrd, Ord)]
+pub struct StoreDir(Arc<str>);
+
+impl StoreDir {
+    /// A store directory from an absolute path, which is normalized as Nix does it: repeated
+    /// slashes, `.` and `..` go away, without a look at the file system.
+    pub fn new(text: &str) -> Result<StoreDir, StorePathError> {
+        match normalize(text) {
+            Some(path) if path != "/" && !path.contains(|c: char| c.is_control()) => {
+                Ok(StoreDir(path.into()))
+            }
+            _ => Err(StorePathError::Directory(text.into())),
+        }
+    }
+
+    /// The directory as text, without a slash at the end.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// The full path of a store path.
+    pub fn print(&self, path: &StorePath) -> String {
+        format!("{}/{path}", self.0)
+    }
+
+    /// Parses a full path that is written exactly as [`StoreDir::print`] writes it.
+    pub fn parse(&self, text: &str) -> Result<StorePath, StorePathError> {
+        let base_name = text
+            .strip_prefix(self.as_str())
+            .and_then(|rest| rest.strip_prefix('/'))
+            .ok_or_else(|| self.not_in_store(text))?;
+        StorePath::parse(base_name)
+    }
+
+    /// Parses a full path after normalizing it, as Nix does where a person or a narinfo names
+    /// the path.
+    pub fn parse_normalizing(&self, text: &str) -> Result<StorePath, StorePathError> {
+        match normalize(text) {
+            Some(path) => self.parse(&path),
+            None => Err(self.not_in_store(text)),
+        }
+    }
+
+    /// The store path for a thing of this kind (`source`, `text`, `output:out`, with references
+    /// appended), with this digest and name.
+    ///
+    /// The hash part is the SHA-256 of all of them and of the store directory, folded to 160 bits.
+    pub fn make_path(
+        &self,
+        kind: &str,
+        digest_base16_prefixed: &str,
+        name: &str,
+    ) -> Result<StorePath, StorePathError> {
+        check_name(name)?;
+        let preimage = format!("{kind}:{digest_base16_prefixed}:{}:{name}", self.0);
+        let folded = fold(floe_hash::sha256(preimage.as_bytes()));
+        Ok(StorePath(
+            format!("{}-{name}", base32::encode(&folded)).into(),
+        ))
+    }
+
+    fn not_in_store(&self, path: &str) -> StorePathError {
+        StorePathError::NotInStore {
+            path: path.into(),
+            dir: self.as_str().into(),
+        }
+    }
+}
+
+impl Default for StoreDir {
+    /// `/nix/store`
+    fn default() -> StoreDir {
+        StoreDir("/nix/store".into())
+    }
+}
+
+impl fmt::Display for StoreDir {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(&self.0)
+    }
+}
+
+/// The base name of a store path: a hash part, a dash and a name.
+///
+/// A clone shares the text.
+#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct StorePath(Arc<str>);
+
+impl StorePath {
+    /// Parses a base name, such as `7bw2d1cqdpnxi05lr3s6pmcgl5xazl2c-hello-2.12`.
+    pub fn parse(base_name: &str) -> Result<StorePath, StorePathError> {
+        if base_name.len() <= HASH_PART_LEN {
+            return Err(StorePathError::TooShort(base_name.into()));
+        }
+        let (hash_part, name) = base_name
+            .split_at_checked(HASH_PART_LEN)
+            .and_then(|(hash_part, rest)| Some((hash_part, rest.strip_prefix('-')?)))
+            .filter(|(hash_part, _)| is_hash_part(hash_part))
+            .ok_or_else(|| StorePathError::HashPart(base_name.into()))?;
+        debug_assert_eq!(hash_part.len(), HASH_PART_LEN);
+        check_name(name)?;
+        Ok(StorePath(base_name.into()))
+    }
+
+    /// The whole base name.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// The 32 characters before the dash, which find the path's narinfo in a binary cache.
+    pub fn hash_part(&self) -> &str {
+        self.0.get(..HASH_PART_LEN).unwrap_or_default()
+    }
+
+    /// What follows the dash.
+    pub fn name(&self) -> &str {
+        self.0.get(HASH_PART_LEN + 1..).unwrap_or_default()
+    }
+
+    /// Whether the name ends in `.drv`.
+    pub fn is_derivation(&self) -> bool {
+        self.name().ends_with(DERIVATION_EXTENSION)
+    }
+}
+
+impl fmt::Display for StorePath {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(&self.0)
+    }
+}
+
+impl fmt::Debug for StorePath {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(&self.0)
+    }
+}
+
+/// Whether the text is the hash part of some store path.
+pub fn is_hash_part(text: &str) -> bool {
+    text.len() == HASH_PART_LEN && text.chars().all(base32::is_digit)
+}
+
+/// Checks that a text can be the name of a store path.
+pub fn check_name(name: &str) -> Result<(), StorePathError> {
+    if name.is_empty() {
+        return Err(StorePathError::NameEmpty);
+    }
+    if name.len() > NAME_LEN_MAX {
+        return Err(StorePathError::NameTooLong(name.into()));
+    }
+    if matches!(name.split('-').next(), Some("." | "..")) {
+        return Err(StorePathError::NameDots(name.into()));
+    }
+    let allowed = |c: char| c.is_ascii_alphanumeric() || "+-._?=".contains(c);
+    match name.chars().find(|&character| !allowed(character)) {
+        Some(character) => Err(StorePathError::NameCharacter {
+            name: name.into(),
+            character,
+        }),
+        None => Ok(()),
+    }
+}
+
+/// Length of the part before the dash: 160 bits in base 32.
+pub const HASH_PART_LEN: usize = 32;
+
+/// The longest name. With the hash part and the dash it leaves room for suffixes such as `.lock`
+/// within the 255 bytes that file systems allow.
+pub const NAME_LEN_MAX: usize = 211;
+
+/// What the names of derivations end in.
+pub const DERIVATION_EXTENSION: &str = ".drv";
+
+/// The path without empty and `.` components and with `..` resolved by text alone; `None` for a
+/// relative path.
+fn normalize(text: &str) -> Option<String> {
+    let mut components = Vec::new();
+    for component in text.strip_prefix('/')?.split('/') {
+        match component {
+            "" | "." => {}
+            ".." => {
+                components.pop();
+            }
+            _ => components.push(component),
+        }
+    }
+    Some(format!("/{}", components.join("/")))
+}
+
+/// Folds a digest to the 20 bytes of a hash part by exclusive or.
+fn fold(digest: [u8; 32]) -> [u8; 20] {
+    let mut folded = [0; 20];
+    for chunk in digest.chunks(folded.len()) {
+        for (to, from) in folded.iter_mut().zip(chunk) {
+            *to ^= from;
+        }
+    }
+    folded
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const HASH_PART: &str = "7bw2d1cqdpnxi05lr3s6pmcgl5xazl2c";
+
+    fn named(name: &str) -> Result<StorePath, StorePathError> {
+        StorePath::parse(&format!("{HASH_PART}-{name}"))
+    }
+
+    #[test]
+    fn a_base_name_has_a_hash_part_and_a_name() {
+        let path = named("hello-2.12").unwrap();
+        assert_eq!(path.hash_part(), HASH_PART);
+        assert_eq!(path.name(), "hello-2.12");
+        assert_eq!(path.to_string(), path.as_str());
+        assert!(!path.is_derivation());
+        assert!(named("hello.drv").unwrap().is_derivation());
+        assert!(named(".drv").unwrap().is_derivation());
+    }
+
+    #[test]
+    fn names_are_limited_as_nix_limits_them() {
+        for name in ["a", "...", ".a", "..a-b", "...-a"] {
+            assert!(named(name).is_ok(), "{name}");
+        }
+        assert!(named(&"x".repeat(NAME_LEN_MAX)).is_ok());
+        assert!(matches!(
+            named(&"x".repeat(212)),
+            Err(StorePathError::NameTooLong(_))
+        ));
+        assert_eq!(named(""), Err(StorePathError::NameEmpty));
+        for name in [".", "..", ".-", ".-a", "..-", "..-a"] {
+            assert_eq!(named(name), Err(StorePathError::NameDots(name.into())));
+        }
+        for character in ['/', ' ', '\0', '~', 'é', '@', '\n'] {
+            let name = format!("a{character}");
+            assert_eq!(
+                named(&name),
+                Err(StorePathError::NameCharacter { name, character })
+            );
+        }
+        assert!(named("+-._?=Z9").is_ok());
+    }
+
+    #[test]
+    fn the_hash_part_is_checked() {
+        assert!(matches!(
+            StorePath::parse("short"),
+            Err(StorePathError::TooShort(_))
+        ));
+        assert!(matches!(
+            StorePath::parse(HASH_PART),
+            Err(StorePathError::TooShort(_))
+        ));
+        for text in [
+            "ebw2d1cqdpnxi05lr3s6pmcgl5xazl2c-x",
+            "7Bw2d1cqdpnxi05lr3s6pmcgl5xazl2c-x",
+            "7bw2d1cqdpnxi05lr3s6pmcgl5xazl2cc-x",
+            "7bw2d1cqdpnxi05lr3s6pmcgl5xazl2é-x",
+        ] {
+            assert!(
+                matches!(StorePath::parse(text), Err(StorePathError::HashPart(_))),
+                "{text}"
+            );
+        }
+        assert!(is_hash_part(HASH_PART));
+        assert!(!is_hash_part("7bw2"));
+    }
+
+    #[test]
+    fn store_directories_are_normalized_and_must_be_absolute() {
+        assert_eq!(
+            StoreDir::new("//nix/./x/../store/").unwrap(),
+            StoreDir::default()
+        );
+        for text in ["", "nix/store", "/", "/..", "/a\nb"] {
+            assert!(StoreDir::new(text).is_err(), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn full_paths_are_taken_literally_or_normalized() {
+        let dir = StoreDir::default();
+        let path = named("x").unwrap();
+        assert_eq!(dir.print(&path), format!("/nix/store/{path}"));
+        assert_eq!(dir.parse(&dir.print(&path)), Ok(path.clone()));
+        let odd = format!("/nix//store/./{path}/");
+        assert!(dir.parse(&odd).is_err());
+        assert_eq!(dir.parse_normalizing(&odd), Ok(path.clone()));
+        for text in [
+            format!("/nix/store/{path}/bin"),
+            format!("/gnu/store/{path}"),
+            format!("/nix/storex/{path}"),
+            format!("nix/store/{path}"),
+            "/nix/store".into(),
+            String::new(),
+        ] {
+            assert!(dir.parse_normalizing(&text).is_err(), "{text}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn made_paths_parse_back(kind: String, digest: String, name in "[a-zA-Z0-9+_?=][a-zA-Z0-9+_?=.-]{0,40}") {
+            let dir = StoreDir::default();
+            let path = dir.make_path(&kind, &digest, &name).unwrap();
+            prop_assert_eq!(path.name(), name.as_str());
+            prop_assert_eq!(dir.parse(&dir.print(&path)).unwrap(), path);
+        }
+
+        #[test]
+        fn no_text_makes_parsing_panic(text: String) {
+            let _ = StorePath::parse(&text);
+            let _ = StoreDir::default().parse_normalizing(&text);
+            let _ = StoreDir::new(&text);
+        }
+    }
+}

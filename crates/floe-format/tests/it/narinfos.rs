@@ -1,0 +1,187 @@
+//! Narinfos, signatures, store paths and JSON that Nix made.
+
+use std::collections::BTreeSet;
+
+use floe_format::content_address::Method;
+use floe_format::hash::HashAlgorithm;
+use floe_format::{
+    CacheInfo, NarInfo, PublicKey, SecretKey, Signature, StoreDir, StorePath, TrustedKeys,
+};
+use serde_json::Value;
+
+use crate::{text_vector, vector, vectors_in};
+
+fn dir() -> StoreDir {
+    StoreDir::default()
+}
+
+fn parse(text: &[u8]) -> NarInfo {
+    NarInfo::parse(text, &dir()).expect("Nix wrote it")
+}
+
+/// The narinfos of a cache that Nix wrote.
+fn cache() -> Vec<NarInfo> {
+    vectors_in("narinfo/cache", ".narinfo")
+        .iter()
+        .map(|(_, text)| parse(text))
+        .collect()
+}
+
+fn key(file: &str) -> PublicKey {
+    PublicKey::parse(&text_vector(&format!("narinfo/{file}"))).expect("Nix wrote it")
+}
+
+fn json(file: &str) -> Value {
+    serde_json::from_slice(&vector(&format!("narinfo/{file}"))).expect("Nix wrote it")
+}
+
+#[test]
+fn narinfos_are_printed_byte_for_byte_as_nix_prints_them() {
+    let of_cache = vectors_in("narinfo/cache", ".narinfo");
+    for (name, text) in of_cache
+        .into_iter()
+        .chain(vectors_in("narinfo", ".narinfo"))
+    {
+        assert_eq!(parse(&text).to_text(&dir()).into_bytes(), text, "{name}");
+    }
+}
+
+#[test]
+fn nar_files_are_named_as_nix_names_them() {
+    for (name, text) in vectors_in("narinfo", ".narinfo") {
+        let nar_info = parse(&text);
+        let hash = nar_info.file_hash.unwrap().digest_nix32();
+        let extension = nar_info.compression.file_extension();
+        assert_eq!(nar_info.url, format!("nar/{hash}.nar{extension}"), "{name}");
+    }
+}
+
+#[test]
+fn signatures_by_nix_verify() {
+    let trusted = TrustedKeys::from_iter([key("key.pub")]);
+    let wrong = TrustedKeys::from_iter([key("key2.pub")]);
+    let mut doubly_signed = 0;
+    for nar_info in cache() {
+        assert!(
+            nar_info.info.is_signed_by(&dir(), &trusted),
+            "{:?}",
+            nar_info.info.path
+        );
+        doubly_signed += usize::from(nar_info.info.is_signed_by(&dir(), &wrong));
+    }
+    assert_eq!(doubly_signed, 1);
+}
+
+#[test]
+fn signing_gives_the_very_signature_that_nix_gives() {
+    let secret = SecretKey::parse(&text_vector("narinfo/key.sec")).unwrap();
+    assert_eq!(secret.to_text(), text_vector("narinfo/key.sec").trim_end());
+    assert_eq!(secret.public(), key("key.pub"));
+    for nar_info in cache() {
+        let mut info = nar_info.info.clone();
+        info.signatures.clear();
+        info.sign(&dir(), &secret);
+        assert!(
+            info.signatures.is_subset(&nar_info.info.signatures),
+            "{:?}",
+            info.path
+        );
+    }
+}
+
+#[test]
+fn every_kind_of_content_address_implies_the_path_that_nix_gave() {
+    let mut kinds = BTreeSet::new();
+    for nar_info in cache() {
+        let Some(address) = nar_info.info.ca else {
+            continue;
+        };
+        assert_eq!(
+            nar_info.info.content_address_holds(&dir()),
+            Some(true),
+            "{address}"
+        );
+        let references = !nar_info.info.references.is_empty();
+        kinds.insert((address.method, address.hash.algorithm(), references));
+    }
+    use HashAlgorithm::{Blake3, Md5, Sha1, Sha256, Sha512};
+    let expected = [
+        (Method::Text, Sha256, false),
+        (Method::NixArchive, Sha256, true),
+        (Method::Flat, Md5, false),
+        (Method::Flat, Sha1, false),
+        (Method::Flat, Sha256, false),
+        (Method::Flat, Sha512, false),
+        (Method::NixArchive, Md5, false),
+        (Method::NixArchive, Sha1, false),
+        (Method::NixArchive, Sha256, false),
+        (Method::NixArchive, Sha512, false),
+        (Method::NixArchive, Blake3, false),
+        (Method::Git, Sha1, false),
+        (Method::Git, Sha256, false),
+    ];
+    for kind in expected {
+        assert!(kinds.contains(&kind), "{kind:?}");
+    }
+}
+
+#[test]
+fn texts_with_references_have_the_path_that_nix_gave() {
+    // By nix-instantiate: builtins.toFile with the path of another such file in the text.
+    let text = StorePath::parse("x0ngbys88jnf31vn7mc9ccmr4mrflnzl-text").unwrap();
+    let contents = format!("see {}\n", dir().print(&text));
+    let hash = floe_format::Hash::sha256(floe_hash::sha256(contents.as_bytes()));
+    let address = floe_format::ContentAddress {
+        method: Method::Text,
+        hash,
+    };
+    let path = address.store_path(
+        &dir(),
+        "text-with-reference",
+        &BTreeSet::from([text]),
+        false,
+    );
+    assert_eq!(
+        path.unwrap().as_str(),
+        "qj956v30gha3h6i7vjy2axmckmhq9ph1-text-with-reference"
+    );
+}
+
+#[test]
+fn json_of_a_cache_is_that_of_nix() {
+    let of_cache = json("cache.json");
+    for nar_info in cache() {
+        let expected = &of_cache[dir().print(&nar_info.info.path)];
+        assert_eq!(nar_info.to_json(&dir()), *expected);
+    }
+    for (name, text) in vectors_in("narinfo", ".narinfo") {
+        let nar_info = parse(&text);
+        let expected = &json(&name.replace(".narinfo", ".json"))[dir().print(&nar_info.info.path)];
+        assert_eq!(nar_info.to_json(&dir()), *expected, "{name}");
+    }
+}
+
+#[test]
+fn json_of_a_local_store_is_that_of_nix() {
+    let local = json("local.json");
+    for nar_info in cache() {
+        let mut info = nar_info.info;
+        let expected = &local[dir().print(&info.path)];
+        info.registration_time = expected["registrationTime"].as_u64();
+        info.ultimate = expected["ultimate"].as_bool().unwrap();
+        let signatures = expected["signatures"].as_array().unwrap();
+        info.signatures = signatures
+            .iter()
+            .map(|signature| Signature::parse(signature.as_str().unwrap()).unwrap())
+            .collect();
+        assert_eq!(info.to_json(&dir()), *expected);
+    }
+}
+
+#[test]
+fn the_cache_information_of_nix_parses() {
+    let text = vector("narinfo/nix-cache-info");
+    let info = CacheInfo::parse(&text).unwrap();
+    assert_eq!(info.store_dir, dir());
+    assert_eq!(info.to_text().into_bytes(), text);
+}

@@ -1,0 +1,152 @@
+//! NARs and listings that Nix wrote.
+
+use std::collections::BTreeMap;
+
+use floe_format::content_address::ModuloHasher;
+use floe_format::nar::layout::Node;
+use floe_format::nar::listing::{self, Listing};
+use floe_format::nar::read::{Event, Reader};
+use floe_format::{HashAlgorithm, NarInfo, StoreDir};
+
+use crate::{vector, vectors_in};
+
+/// Reads a NAR into a tree.
+fn read(nar: &[u8]) -> Node {
+    let mut reader = Reader::new();
+    let mut input = nar;
+    let mut open = Vec::new();
+    let mut names: Vec<Vec<u8>> = Vec::new();
+    let mut root = None;
+    let mut file = None;
+    while let Some(event) = reader.next(&mut input).expect("a valid NAR") {
+        let done = match event {
+            Event::Directory => {
+                open.push(BTreeMap::new());
+                None
+            }
+            Event::Entry { name } => {
+                names.push(name.to_vec());
+                None
+            }
+            Event::File { executable, size } => {
+                file = Some(Node::File { executable, size });
+                None
+            }
+            Event::Data(_) | Event::End => None,
+            Event::EndDirectory => open.pop().map(|entries| Node::Directory { entries }),
+            Event::Symlink { target } => Some(Node::Symlink {
+                target: target.to_vec(),
+            }),
+            Event::EndFile => file.take(),
+        };
+        if let Some(node) = done {
+            match (open.last_mut(), names.pop()) {
+                (Some(entries), Some(name)) => {
+                    entries.insert(name, node);
+                }
+                _ => root = Some(node),
+            }
+        }
+    }
+    reader.finish().expect("a whole NAR");
+    root.expect("a NAR has a root")
+}
+
+#[test]
+fn every_nar_is_read_and_its_size_computed() {
+    for (name, nar) in vectors_in("nar", ".nar") {
+        assert_eq!(read(&nar).nar_size(), nar.len() as u64, "{name}");
+    }
+}
+
+#[test]
+fn the_kinds_of_roots_are_told_apart() {
+    let root = |name: &str| read(&vector(&format!("nar/{name}.nar")));
+    assert_eq!(
+        root("file"),
+        Node::File {
+            executable: false,
+            size: 9
+        }
+    );
+    assert_eq!(
+        root("empty-file"),
+        Node::File {
+            executable: false,
+            size: 0
+        }
+    );
+    assert_eq!(
+        root("executable"),
+        Node::File {
+            executable: true,
+            size: 21
+        }
+    );
+    assert_eq!(
+        root("symlink"),
+        Node::Symlink {
+            target: b"bin/hello".to_vec()
+        }
+    );
+    assert_eq!(
+        root("empty-directory"),
+        Node::Directory {
+            entries: BTreeMap::new()
+        }
+    );
+}
+
+#[test]
+fn the_layout_finds_the_contents_of_each_file() {
+    let nar = vector("nar/tree.nar");
+    let tree = read(&nar);
+    let layout = tree.layout();
+    let contents = |path: &[&[u8]]| {
+        let place = layout.iter().find(|place| place.path == path).unwrap();
+        let start = usize::try_from(place.offset).unwrap();
+        &nar[start..start + usize::try_from(place.size).unwrap()]
+    };
+    assert_eq!(contents(&[b"bin", b"hello"]), b"#!/bin/sh\necho hello\n");
+    assert_eq!(contents(&[b"share", b"nine"]), b"123456789");
+    assert_eq!(contents(&[b"share", b"nothing"]), b"");
+    assert_eq!(contents(&[b"a.b"]), b"aa");
+}
+
+#[test]
+fn listings_are_printed_byte_for_byte_as_nix_prints_them() {
+    for (name, expected) in vectors_in("nar", ".ls") {
+        let tree = read(&vector(&format!("nar/{}", name.replace(".ls", ".nar"))));
+        assert_eq!(
+            listing::to_text(&tree).unwrap().into_bytes(),
+            expected,
+            "{name}"
+        );
+    }
+}
+
+#[test]
+fn listings_parse_to_the_tree_of_the_nar_and_its_offsets() {
+    for (name, text) in vectors_in("nar", ".ls") {
+        let listing = Listing::parse(&text).unwrap();
+        assert_eq!(
+            listing.root,
+            read(&vector(&format!("nar/{}", name.replace(".ls", ".nar"))))
+        );
+        assert!(listing.offsets.iter().all(Option::is_some), "{name}");
+        assert!(listing.offsets_hold(), "{name}");
+    }
+}
+
+#[test]
+fn the_hash_modulo_of_a_self_referential_path_is_its_content_address() {
+    let text = vector("narinfo/cache/jbqlf1gg1kvqqirwkhz17j7y7isy98wi.narinfo");
+    let info = NarInfo::parse(&text, &StoreDir::default()).unwrap().info;
+    let nar = vector("nar/self-reference.nar");
+    assert!(info.has_self_reference());
+    for len in [1, 7, 32, 100, nar.len()] {
+        let mut hasher = ModuloHasher::new(HashAlgorithm::Sha256, info.path.hash_part());
+        nar.chunks(len).for_each(|piece| hasher.update(piece));
+        assert_eq!(hasher.finish(), info.ca.unwrap().hash, "in pieces of {len}");
+    }
+}
