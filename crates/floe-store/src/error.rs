@@ -1,0 +1,216 @@
+//! What can go wrong in a store, with the path at fault as data.
+
+use std::collections::BTreeSet;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use floe_format::StorePath;
+use floe_format::content_address::ContentAddressError;
+use floe_format::derivation::DerivationError;
+use floe_format::nar::read::NarError;
+
+/// Any failure of this crate.
+#[derive(Debug, thiserror::Error)]
+pub enum StoreError {
+    /// A system call failed.
+    #[error("{action} {}: {source}{}", path.display(), advice(source))]
+    Io {
+        /// What was attempted, such as `creating directory`.
+        action: &'static str,
+        /// The file or directory it was attempted on.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// SQLite refused.
+    #[error("{action} in the Nix database {}: {source}", path.display())]
+    Database {
+        /// What was attempted, such as `registering paths`.
+        action: &'static str,
+        /// The database file.
+        path: PathBuf,
+        /// What SQLite said.
+        source: rusqlite::Error,
+    },
+    /// There is no store at that place.
+    #[error(
+        "there is no Nix store at {}: {} does not exist; give the directory that holds nix/store",
+        path.display(), database.display()
+    )]
+    NoStore {
+        /// The store directory that was asked for.
+        path: PathBuf,
+        /// The database that would have to be there.
+        database: PathBuf,
+    },
+    /// The database has a schema that this crate does not know.
+    #[error(
+        "the Nix store at {} has schema {found}, floe knows schema 10 only; \
+         open it once with a current Nix to upgrade it", path.display()
+    )]
+    Schema {
+        /// The schema file.
+        path: PathBuf,
+        /// Its contents.
+        found: String,
+    },
+    /// Nix refuses a store below a symbolic link, so floe does not make one.
+    #[error(
+        "{} is a symbolic link, which Nix does not allow for a store directory or its parents; \
+         give the path that it points to", path.display()
+    )]
+    SymlinkedStore {
+        /// The symbolic link.
+        path: PathBuf,
+    },
+    /// Only the Nix daemon may write this store.
+    #[error(
+        "the store at {} belongs to the Nix daemon and this user may not write to it; \
+         run floe as root (sudo floe …), or install into a store of your own with --root DIR",
+        path.display()
+    )]
+    DaemonOwned {
+        /// The state directory of the store.
+        path: PathBuf,
+    },
+    /// Another process has held a lock for too long.
+    #[error("{} has been locked by another process for {seconds} seconds; giving up", path.display())]
+    LockTimeout {
+        /// The lock file.
+        path: PathBuf,
+        /// How long this process waited.
+        seconds: u64,
+    },
+    /// The garbage collector did not acknowledge a temporary root.
+    #[error("the running garbage collector at {} did not accept a root: {reason}", path.display())]
+    CollectorRefused {
+        /// Its socket.
+        path: PathBuf,
+        /// What happened.
+        reason: String,
+    },
+    /// The bytes are not a NAR.
+    #[error("unpacking {path}: {source}")]
+    Nar {
+        /// The store path that was being unpacked.
+        path: StorePath,
+        /// What is wrong with the bytes.
+        source: NarError,
+    },
+    /// A file in a store is neither a regular file nor a directory nor a symbolic link.
+    #[error("{} is not a file, directory or symbolic link; Nix stores hold nothing else", path.display())]
+    UnsupportedFile {
+        /// The file.
+        path: PathBuf,
+    },
+    /// A tree is nested more deeply than any NAR may be.
+    #[error("{} is nested more than {limit} directories deep, which is the limit of NARs", path.display())]
+    TooDeep {
+        /// The directory that passed the limit.
+        path: PathBuf,
+        /// The limit.
+        limit: usize,
+    },
+    /// A file changed while it was being read.
+    #[error("{} changed its size while it was being read", path.display())]
+    Changed {
+        /// The file.
+        path: PathBuf,
+    },
+    /// A row of the database does not parse.
+    #[error("the Nix database {} has a broken row for {store_path}: {reason}", path.display())]
+    BrokenRow {
+        /// The database file.
+        path: PathBuf,
+        /// The path whose row it is.
+        store_path: String,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// A derivation that was to be registered is broken.
+    #[error("registering the derivation {path}: {source}")]
+    Derivation {
+        /// The `.drv` path.
+        path: StorePath,
+        /// What is wrong with it.
+        source: DerivationError,
+    },
+    /// A path was to be registered before what it refers to.
+    #[error(
+        "{path} cannot be registered: its references {} are not valid",
+        list(missing)
+    )]
+    UnmetReferences {
+        /// The path.
+        path: StorePath,
+        /// The references that are not valid.
+        missing: BTreeSet<StorePath>,
+    },
+    /// No store path follows from a content address.
+    #[error("adding {} to the store: {source}", path.display())]
+    Address {
+        /// The tree that was to be added.
+        path: PathBuf,
+        /// Why not.
+        source: ContentAddressError,
+    },
+}
+
+impl StoreError {
+    /// Whether the cause is a full disk, a full inode table or an exceeded quota.
+    pub fn is_out_of_space(&self) -> bool {
+        match self {
+            StoreError::Io { source, .. } => is_out_of_space(source),
+            StoreError::Database { source, .. } => {
+                source.sqlite_error_code() == Some(rusqlite::ErrorCode::DiskFull)
+            }
+            _ => false,
+        }
+    }
+}
+
+/// Whether an error of the system means that no more can be written.
+pub fn is_out_of_space(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded
+    )
+}
+
+/// Puts the action and the path onto errors of the system.
+pub(crate) trait At<T> {
+    fn at(self, action: &'static str, path: impl AsRef<Path>) -> Result<T, StoreError>;
+}
+
+impl<T, E: Into<io::Error>> At<T> for Result<T, E> {
+    fn at(self, action: &'static str, path: impl AsRef<Path>) -> Result<T, StoreError> {
+        self.map_err(|source| StoreError::Io {
+            action,
+            path: path.as_ref().to_path_buf(),
+            source: source.into(),
+        })
+    }
+}
+
+fn list(paths: &BTreeSet<StorePath>) -> String {
+    paths
+        .iter()
+        .map(StorePath::as_str)
+        .collect::<Vec<_>>()
+        .join(", ")
+}
+
+/// The next step, where the system's words alone leave a user guessing.
+fn advice(error: &io::Error) -> &'static str {
+    match error.kind() {
+        io::ErrorKind::StorageFull => {
+            " (out of blocks or inodes: see `df -h` and `df -i`, make room and run again)"
+        }
+        io::ErrorKind::QuotaExceeded => " (the quota of this user is used up)",
+        io::ErrorKind::ReadOnlyFilesystem => " (choose a writable store with --root DIR)",
+        io::ErrorKind::PermissionDenied => {
+            " (run as the owner of the store, or use a store of your own with --root DIR)"
+        }
+        _ => "",
+    }
+}

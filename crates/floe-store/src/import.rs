@@ -1,0 +1,102 @@
+//! Trees from outside a store, added as content-addressed paths.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+
+use floe_format::content_address::{ContentAddress, Method};
+use floe_format::{Hash, PathInfo, StorePath};
+use floe_hash::Sha256;
+
+use crate::error::StoreError;
+use crate::register::StagedPath;
+use crate::tree::read::dump;
+use crate::writer::StoreWriter;
+
+impl StoreWriter {
+    /// Adds the tree at `source` under `name`, as `nix-store --add` would but for the
+    /// references, which are the caller's word: the path follows from contents, name and
+    /// references. References must be valid. Adding what is there already is no error.
+    ///
+    /// Errors: [`StoreError::Address`] for a name that store paths may not have,
+    /// [`StoreError::UnmetReferences`], [`StoreError::Changed`] where the tree changes meanwhile, or what the system says.
+    pub fn import(
+        &self,
+        source: &Path,
+        name: &str,
+        references: BTreeSet<StorePath>,
+    ) -> Result<PathInfo, StoreError> {
+        let mut hasher = Sha256::new();
+        let mut nar_size = 0;
+        dump(source, &mut |chunk| {
+            hasher.update(chunk);
+            nar_size += chunk.len() as u64;
+            Ok::<_, StoreError>(())
+        })?;
+        let nar_hash = Hash::sha256(hasher.finish());
+        let ca = ContentAddress {
+            method: Method::NixArchive,
+            hash: nar_hash,
+        };
+        let path = ca
+            .store_path(&self.layout().store_dir, name, &references, false)
+            .map_err(|error| StoreError::Address {
+                path: source.to_path_buf(),
+                source: error,
+            })?;
+        self.protect([&path].into_iter().chain(&references))?;
+        if let Some(info) = self.path_info(&path)? {
+            return Ok(info);
+        }
+        let info = PathInfo {
+            path: path.clone(),
+            nar_hash,
+            nar_size,
+            references,
+            deriver: None,
+            signatures: BTreeSet::new(),
+            ca: Some(ca),
+            registration_time: None,
+            ultimate: false,
+        };
+        self.write_tree(source, &info)?;
+        Ok(info)
+    }
+
+    fn write_tree(&self, source: &Path, info: &PathInfo) -> Result<(), StoreError> {
+        let mut hasher = Sha256::new();
+        let mut writer = self.tree_writer(&info.path);
+        dump(source, &mut |chunk| {
+            hasher.update(chunk);
+            writer.write(chunk)
+        })?;
+        if Hash::sha256(hasher.finish()) != info.nar_hash {
+            return Err(StoreError::Changed {
+                path: source.to_path_buf(),
+            });
+        }
+        let mut batch = vec![StagedPath {
+            info: info.clone(),
+            tree: writer.finish()?,
+        }];
+        loop {
+            let mut outcome = self.register(batch)?;
+            if let Some((_, error)) = outcome.refused.pop() {
+                return Err(error);
+            }
+            if let Some((staged, missing)) = outcome.unmet.pop() {
+                return Err(StoreError::UnmetReferences {
+                    path: staged.info.path,
+                    missing,
+                });
+            }
+            if outcome.busy.is_empty() {
+                return Ok(());
+            }
+            batch = outcome.busy;
+            std::thread::sleep(BUSY_POLL);
+        }
+    }
+}
+
+/// Long beside a registration, short beside a person's patience.
+const BUSY_POLL: std::time::Duration = std::time::Duration::from_millis(50);

@@ -1,0 +1,33 @@
+//! The local Nix store on disk. Blocking; no network, no async runtime. The only code of floe
+//! that writes under a store.
+//!
+//! A safe addition, beside any number of Nix processes and other floes:
+//!
+//! 1. [`StoreWriter::protect`] makes temporary roots for everything that is about to matter;
+//! 2. [`StoreWriter::invalid`] asks the database what is missing;
+//! 3. [`StoreWriter::tree_writer`] unpacks each missing path beside its place;
+//! 4. the caller compares the hash of what went through with what was promised;
+//! 5. [`StoreWriter::register`] takes the path's lock, asks again, renames the tree into
+//!    place and writes the row, references before referrers, many paths in one transaction.
+//!
+//! Not guaranteed: durability. A crash of the system may lose paths whose rows survived, as
+//! with Nix in its default settings; `floe verify` finds them.
+
+mod database;
+mod error;
+mod import;
+mod layout;
+mod lock;
+mod reader;
+mod register;
+mod temp_roots;
+pub mod tree;
+mod verify;
+mod writer;
+
+pub use error::{StoreError, is_out_of_space};
+pub use layout::Layout;
+pub use reader::StoreReader;
+pub use register::{Registered, StagedPath};
+pub use verify::{Fault, Verification};
+pub use writer::StoreWriter;

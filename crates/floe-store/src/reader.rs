@@ -1,0 +1,81 @@
+//! A store as a source: questions to its database, and the NARs of its paths.
+
+use std::path::PathBuf;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use floe_format::{PathInfo, StorePath};
+
+use crate::database::Database;
+use crate::error::StoreError;
+use crate::layout::Layout;
+use crate::tree;
+
+/// A store that is only read. May be shared between threads.
+#[derive(Debug)]
+pub struct StoreReader {
+    layout: Layout,
+    database: Mutex<Database>,
+}
+
+impl StoreReader {
+    /// Opens an existing store.
+    ///
+    /// Errors: [`StoreError::NoStore`], [`StoreError::Schema`], or what the system and SQLite say.
+    pub fn open(layout: Layout) -> Result<StoreReader, StoreError> {
+        let database = Database::open_read_only(&layout)?;
+        Ok(StoreReader {
+            layout,
+            database: Mutex::new(database),
+        })
+    }
+
+    /// Where the store's parts are.
+    pub fn layout(&self) -> &Layout {
+        &self.layout
+    }
+
+    /// What the database knows of a path; `None` if it is not valid.
+    pub fn path_info(&self, path: &StorePath) -> Result<Option<PathInfo>, StoreError> {
+        self.database().path_info(path)
+    }
+
+    /// The valid path with that hash part.
+    pub fn path_of_hash_part(&self, hash_part: &str) -> Result<Option<StorePath>, StoreError> {
+        self.database().path_of_hash_part(hash_part)
+    }
+
+    /// Every valid path, in the order of their names.
+    pub fn valid_paths(&self) -> Result<Vec<StorePath>, StoreError> {
+        self.database().valid_paths()
+    }
+
+    /// The closure of some valid paths: they, what they refer to, and so on, in the order of
+    /// their names. A path that is not valid is left out.
+    pub fn closure(&self, roots: &[StorePath]) -> Result<Vec<PathInfo>, StoreError> {
+        self.database().closure(roots)
+    }
+
+    /// The valid paths that refer to a path.
+    pub fn referrers(&self, path: &StorePath) -> Result<Vec<StorePath>, StoreError> {
+        self.database().referrers(path)
+    }
+
+    /// Where a path lies on disk.
+    pub fn real_path(&self, path: &StorePath) -> PathBuf {
+        self.layout.real_path(path)
+    }
+
+    /// Writes the NAR of a path to `sink`, in chunks.
+    pub fn dump<E: From<StoreError>>(
+        &self,
+        path: &StorePath,
+        sink: &mut dyn FnMut(&[u8]) -> Result<(), E>,
+    ) -> Result<(), E> {
+        tree::read::dump(&self.layout.real_path(path), sink)
+    }
+
+    pub(crate) fn database(&self) -> MutexGuard<'_, Database> {
+        // A thread that panicked while asking has left nothing half done.
+        self.database.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

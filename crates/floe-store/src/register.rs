@@ -1,0 +1,238 @@
+//! The last step of an addition: trees into their places, rows into the database.
+//!
+//! 1. take each path's lock without waiting; who finds one taken comes back later;
+//! 2. under the lock ask again: somebody else may have added the path meanwhile;
+//! 3. look at the rows of the references again: an older collector may have taken one away;
+//! 4. remove what lies at the place without a row, rename the tree there;
+//! 5. write all rows in one transaction, then let the locks go.
+//!
+//! Locks are held for this step alone, so that two movers with overlapping closures never wait
+//! for each other while either waits for the network.
+
+use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::fs;
+use std::path::PathBuf;
+
+use floe_format::derivation::{Derivation, DerivationError, ModuloCache};
+use floe_format::store_path::DERIVATION_EXTENSION;
+use floe_format::{PathInfo, StorePath};
+
+use crate::database::{Database, Registration};
+use crate::error::{At, StoreError};
+use crate::lock::PathLock;
+use crate::tree::write::{TemporaryTree, remove_tree};
+use crate::writer::StoreWriter;
+
+/// A path that is complete but for its registration: a tree whose bytes matched `info`.
+#[derive(Debug)]
+pub struct StagedPath {
+    /// What is to be registered.
+    pub info: PathInfo,
+    /// Its tree.
+    pub tree: TemporaryTree,
+}
+
+/// What became of the paths of one batch.
+#[derive(Debug, Default)]
+pub struct Registered {
+    /// Valid now, whether by this call or by somebody else's work.
+    pub valid: Vec<StorePath>,
+    /// Locked by another process at the moment; to be tried again.
+    pub busy: Vec<StagedPath>,
+    /// Their references are not all valid (any more), with those that are missing.
+    pub unmet: Vec<(StagedPath, BTreeSet<StorePath>)>,
+    /// Derivations whose contents contradict their names, and the like.
+    pub refused: Vec<(StorePath, StoreError)>,
+}
+
+impl StoreWriter {
+    /// Registers a batch of paths. References must be valid or in the batch.
+    ///
+    /// Errors: what the system and SQLite say; then nothing of the batch is registered, and
+    /// nothing of it is left in the store.
+    pub fn register(&self, batch: Vec<StagedPath>) -> Result<Registered, StoreError> {
+        let mut outcome = Registered::default();
+        let mut database = self.database();
+        let batch = self.lock_batch(&database, batch, &mut outcome)?;
+        let batch = with_met_references(&database, batch, &mut outcome)?;
+        let mut placed = Vec::new();
+        for (path, lock) in batch {
+            // Should anything fail from here on, dropping `placed` removes the trees again.
+            placed.push(Placed::put(self, path, lock)?);
+        }
+        let mut registrations = Vec::new();
+        for path in &placed {
+            match self.derivation_outputs(&path.info) {
+                Ok(outputs) => registrations.push(Registration {
+                    info: &path.info,
+                    outputs,
+                }),
+                Err(error) => outcome.refused.push((path.info.path.clone(), error)),
+            }
+        }
+        if outcome.refused.is_empty() {
+            database.register(&registrations)?;
+            drop(registrations);
+            for path in placed {
+                outcome.valid.push(path.keep());
+            }
+            return Ok(outcome);
+        }
+        drop(registrations);
+        // Rare and hostile: the honest paths of the batch come back once more, alone.
+        let refused: HashSet<StorePath> = outcome
+            .refused
+            .iter()
+            .map(|(path, _)| path.clone())
+            .collect();
+        for path in placed {
+            if !refused.contains(&path.info.path) {
+                outcome.busy.push(path.take_back()?);
+            }
+        }
+        Ok(outcome)
+    }
+
+    /// Takes the locks, in the order of the paths, and sorts out what is valid already.
+    fn lock_batch(
+        &self,
+        database: &Database,
+        mut batch: Vec<StagedPath>,
+        outcome: &mut Registered,
+    ) -> Result<Vec<(StagedPath, PathLock)>, StoreError> {
+        batch.sort_unstable_by(|a, b| a.info.path.cmp(&b.info.path));
+        let mut locked = Vec::new();
+        for staged in batch {
+            match PathLock::try_acquire(self.layout(), &staged.info.path)? {
+                None => outcome.busy.push(staged),
+                Some(_) if database.is_valid(&staged.info.path)? => {
+                    outcome.valid.push(staged.info.path.clone());
+                }
+                Some(lock) => locked.push((staged, lock)),
+            }
+        }
+        Ok(locked)
+    }
+
+    /// For a derivation: its outputs, after a check that their paths follow from its contents.
+    fn derivation_outputs(&self, info: &PathInfo) -> Result<Vec<(String, StorePath)>, StoreError> {
+        if !info.path.is_derivation() {
+            return Ok(Vec::new());
+        }
+        let failed = |source| StoreError::Derivation {
+            path: info.path.clone(),
+            source,
+        };
+        let dir = &self.layout().store_dir;
+        let mut read = |path: &StorePath| self.read_derivation(path);
+        let derivation = read(&info.path).map_err(failed)?;
+        let name = derivation_name(&info.path);
+        let mut cache = ModuloCache::new();
+        derivation
+            .check_invariants(dir, name, &mut cache, &mut read)
+            .map_err(failed)?;
+        let outputs = derivation.output_paths(dir, name).into_iter();
+        Ok(outputs.filter_map(|(id, path)| Some((id, path?))).collect())
+    }
+
+    fn read_derivation(&self, path: &StorePath) -> Result<Derivation, DerivationError> {
+        let file = self.layout().real_path(path);
+        let text = fs::read(&file).map_err(|error| DerivationError::Read {
+            path: path.clone(),
+            reason: error.to_string(),
+        })?;
+        Derivation::parse(&text, &self.layout().store_dir, derivation_name(path))
+    }
+}
+
+/// What a derivation calls itself, and its outputs after.
+fn derivation_name(path: &StorePath) -> &str {
+    path.name()
+        .strip_suffix(DERIVATION_EXTENSION)
+        .unwrap_or(path.name())
+}
+
+/// Keeps the paths whose references are valid or kept themselves.
+fn with_met_references(
+    database: &Database,
+    batch: Vec<(StagedPath, PathLock)>,
+    outcome: &mut Registered,
+) -> Result<Vec<(StagedPath, PathLock)>, StoreError> {
+    let mut kept: BTreeMap<StorePath, (StagedPath, PathLock)> = batch
+        .into_iter()
+        .map(|entry| (entry.0.info.path.clone(), entry))
+        .collect();
+    loop {
+        let mut unmet: Vec<(StorePath, BTreeSet<StorePath>)> = Vec::new();
+        for (path, (staged, _)) in &kept {
+            let mut missing = BTreeSet::new();
+            for reference in &staged.info.references {
+                if !kept.contains_key(reference) && !database.is_valid(reference)? {
+                    missing.insert(reference.clone());
+                }
+            }
+            if !missing.is_empty() {
+                unmet.push((path.clone(), missing));
+            }
+        }
+        if unmet.is_empty() {
+            return Ok(kept.into_values().collect());
+        }
+        // Who refers to one that stays behind stays behind too: look again.
+        for (path, missing) in unmet {
+            if let Some((staged, _)) = kept.remove(&path) {
+                outcome.unmet.push((staged, missing));
+            }
+        }
+    }
+}
+
+/// A tree at its place whose row is not written yet. Dropping it removes the tree.
+struct Placed {
+    info: PathInfo,
+    tree: Option<TemporaryTree>,
+    real_path: PathBuf,
+    _lock: PathLock,
+}
+
+impl Placed {
+    fn put(writer: &StoreWriter, path: StagedPath, lock: PathLock) -> Result<Placed, StoreError> {
+        let real_path = writer.layout().real_path(&path.info.path);
+        // A tree without a row is the rest of somebody's accident; its contents are unknown.
+        remove_tree(&real_path)?;
+        fs::rename(path.tree.location(), &real_path).at("moving into place", &real_path)?;
+        Ok(Placed {
+            info: path.info,
+            tree: Some(path.tree),
+            real_path,
+            _lock: lock,
+        })
+    }
+
+    fn keep(mut self) -> StorePath {
+        self.tree = None;
+        self.info.path.clone()
+    }
+
+    /// Back beside its place.
+    fn take_back(mut self) -> Result<StagedPath, StoreError> {
+        let info = self.info.clone();
+        match self.tree.take() {
+            Some(tree) => {
+                fs::rename(&self.real_path, tree.location())
+                    .at("moving back from its place", &self.real_path)?;
+                Ok(StagedPath { info, tree })
+            }
+            None => unreachable!("a placed path keeps its tree until it is kept or taken back"),
+        }
+    }
+}
+
+impl Drop for Placed {
+    fn drop(&mut self) {
+        if self.tree.is_some() {
+            // The transaction failed, so the path is not valid and nobody else may use it.
+            let _: Result<(), StoreError> = remove_tree(&self.real_path);
+        }
+    }
+}

@@ -1,0 +1,217 @@
+//! Temporary roots: what this process is about to use, so that no collector takes it away.
+//!
+//! The order is Nix's (gc.cc): root first, ask the database afterwards. A collector that is
+//! already running does not look at the files again; it is told over its socket, and answers
+//! when it has understood.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Read as _, Write as _};
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use floe_format::StorePath;
+use rustix::fs::{FlockOperation, flock};
+
+use crate::error::{At, StoreError};
+use crate::layout::Layout;
+use crate::lock::{open_lock_file, try_lock};
+
+/// The temporary roots of one writer. Dropping it gives them up.
+#[derive(Debug)]
+pub(crate) struct TempRoots {
+    file: File,
+    path: PathBuf,
+    gc_lock: File,
+    gc_lock_path: PathBuf,
+    collector: Option<UnixStream>,
+    layout: Layout,
+}
+
+impl TempRoots {
+    /// Makes the file `temproots/<pid>-floe-<n>`. Nix takes a file named by the bare process
+    /// number for a stale one of its own and removes it; it reads the number off the front of
+    /// any other name just as well.
+    pub(crate) fn create(layout: &Layout) -> Result<TempRoots, StoreError> {
+        let gc_lock_path = layout.state.join("gc.lock");
+        let gc_lock = open_lock_file(&gc_lock_path)?;
+        loop {
+            let number = SERIAL.fetch_add(1, Ordering::Relaxed);
+            let name = format!("{}-floe-{number}", std::process::id());
+            let path = layout.state.join("temproots").join(name);
+            let file = OpenOptions::new()
+                .read(true)
+                .write(true)
+                .create(true)
+                .truncate(false)
+                .mode(0o600)
+                .open(&path)
+                .at("creating the temporary roots file", &path)?;
+            if !try_lock(&file, &path, FlockOperation::NonBlockingLockExclusive)? {
+                continue;
+            }
+            // A collector that came between opening and locking took the file for a dead
+            // process's, marked it and unlinked it.
+            if file.metadata().at("examining", &path)?.size() == 0 {
+                let layout = layout.clone();
+                return Ok(TempRoots {
+                    file,
+                    path,
+                    gc_lock,
+                    gc_lock_path,
+                    collector: None,
+                    layout,
+                });
+            }
+            let _: io::Result<()> = fs::remove_file(&path);
+        }
+    }
+
+    /// Protects paths from garbage collection until this value is dropped. Returns when any
+    /// collector, running or to come, knows of them.
+    pub(crate) fn add<'a>(
+        &mut self,
+        paths: impl Iterator<Item = &'a StorePath> + Clone,
+    ) -> Result<(), StoreError> {
+        let deadline = Instant::now() + COLLECTOR_WAIT;
+        // While the lock is held shared no collection can begin, so all paths go in together.
+        while !try_lock(
+            &self.gc_lock,
+            &self.gc_lock_path,
+            FlockOperation::NonBlockingLockShared,
+        )? {
+            if self.tell_collector(paths.clone())? {
+                return self.write(paths);
+            }
+            if Instant::now() >= deadline {
+                let seconds = COLLECTOR_WAIT.as_secs();
+                return Err(StoreError::LockTimeout {
+                    path: self.gc_lock_path.clone(),
+                    seconds,
+                });
+            }
+            thread::sleep(COLLECTOR_POLL);
+        }
+        let written = self.write(paths);
+        flock(&self.gc_lock, FlockOperation::Unlock).at("unlocking", &self.gc_lock_path)?;
+        written
+    }
+
+    fn write<'a>(&mut self, paths: impl Iterator<Item = &'a StorePath>) -> Result<(), StoreError> {
+        let mut text = Vec::new();
+        for path in paths {
+            text.extend_from_slice(self.layout.store_dir.print(path).as_bytes());
+            text.push(0);
+        }
+        self.file
+            .write_all(&text)
+            .at("writing temporary roots to", &self.path)
+    }
+
+    /// Tells the running collector; `false` if it is gone or not yet listening.
+    fn tell_collector<'a>(
+        &mut self,
+        paths: impl Iterator<Item = &'a StorePath>,
+    ) -> Result<bool, StoreError> {
+        let socket = self.layout.state.join("gc-socket/socket");
+        if self.collector.is_none() {
+            self.collector = connect(&socket)?;
+        }
+        let Some(stream) = self.collector.as_mut() else {
+            return Ok(false);
+        };
+        for path in paths {
+            let line = format!("{}\n", self.layout.store_dir.print(path));
+            let mut answer = [0];
+            let told = stream.write_all(line.as_bytes());
+            match told.and_then(|()| stream.read_exact(&mut answer)) {
+                Ok(()) if answer == *b"1" => {}
+                Ok(()) => {
+                    let reason = format!("it answered {answer:?} to {path}");
+                    return Err(StoreError::CollectorRefused {
+                        path: socket,
+                        reason,
+                    });
+                }
+                Err(error) if is_gone(&error) => {
+                    self.collector = None;
+                    return Ok(false);
+                }
+                Err(error) => {
+                    let reason = error.to_string();
+                    return Err(StoreError::CollectorRefused {
+                        path: socket,
+                        reason,
+                    });
+                }
+            }
+        }
+        Ok(true)
+    }
+}
+
+impl Drop for TempRoots {
+    fn drop(&mut self) {
+        let _: io::Result<()> = fs::remove_file(&self.path);
+    }
+}
+
+fn connect(socket: &Path) -> Result<Option<UnixStream>, StoreError> {
+    match UnixStream::connect(socket) {
+        Ok(stream) => {
+            stream
+                .set_read_timeout(Some(COLLECTOR_WAIT))
+                .at("connecting to", socket)?;
+            Ok(Some(stream))
+        }
+        Err(error) if is_gone(&error) => Ok(None),
+        Err(error) => Err(error).at("connecting to the garbage collector at", socket),
+    }
+}
+
+fn is_gone(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::NotFound
+            | io::ErrorKind::ConnectionRefused
+            | io::ErrorKind::ConnectionReset
+            | io::ErrorKind::BrokenPipe
+            | io::ErrorKind::UnexpectedEof
+    )
+}
+
+/// Distinguishes the writers of one process.
+static SERIAL: AtomicU64 = AtomicU64::new(0);
+
+/// A collector answers between two deletions, and one of those may be a large tree.
+const COLLECTOR_WAIT: Duration = Duration::from_secs(600);
+
+/// As long as Nix waits before it asks for the lock again.
+const COLLECTOR_POLL: Duration = Duration::from_millis(100);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use floe_format::StoreDir;
+
+    #[test]
+    fn roots_are_full_paths_ended_by_nul_and_go_away_with_the_writer() {
+        let root = tempfile::tempdir().unwrap();
+        let layout = Layout::in_root(root.path(), StoreDir::default());
+        fs::create_dir_all(layout.state.join("temproots")).unwrap();
+        let path = StorePath::parse("00000000000000000000000000000000-a").unwrap();
+        let mut first = TempRoots::create(&layout).unwrap();
+        let second = TempRoots::create(&layout).unwrap();
+        assert_ne!(first.path, second.path);
+        first.add([&path].into_iter()).unwrap();
+        let text = fs::read(&first.path).unwrap();
+        assert_eq!(text, b"/nix/store/00000000000000000000000000000000-a\0");
+        let file = first.path.clone();
+        drop(first);
+        assert!(!file.exists());
+        assert!(second.path.exists());
+    }
+}

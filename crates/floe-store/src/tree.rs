@@ -1,0 +1,7 @@
+//! Trees of files and their NARs.
+//!
+//! Both directions go relative to directory descriptors and never follow a symbolic link, so
+//! that nothing a NAR contains, and nobody who changes a tree meanwhile, can lead outside.
+
+pub mod read;
+pub mod write;

@@ -1,0 +1,252 @@
+//! A tree on disk → its NAR, chunk by chunk.
+//!
+//! 1. entries of a directory in the order of their bytes;
+//! 2. framing and small files gather in one buffer, which goes to the sink when it is full;
+//! 3. a large file is read straight into that buffer, piece by piece.
+//!
+//! Not guaranteed: a consistent picture of a tree that changes meanwhile. A file that changes
+//! its size is an error; for anything else the hash tells.
+
+use std::ffi::CStr;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::{Path, PathBuf};
+
+use floe_format::nar::DEPTH_MAX;
+use floe_format::nar::layout::Node;
+use floe_format::nar::write;
+use rustix::buffer::spare_capacity;
+use rustix::fs::{AtFlags, CWD, Dir, FileType, Mode, OFlags, fstat, openat, readlinkat, statat};
+
+use crate::error::{At, StoreError};
+
+/// Writes the NAR of the tree at `path` to `sink`, in chunks of about [`CHUNK_LEN`] bytes.
+///
+/// Errors: those of the system, of the sink, and [`StoreError::UnsupportedFile`],
+/// [`StoreError::TooDeep`], [`StoreError::Changed`].
+pub fn dump<E: From<StoreError>>(
+    path: &Path,
+    sink: &mut dyn FnMut(&[u8]) -> Result<(), E>,
+) -> Result<(), E> {
+    let mut dumper = Dumper {
+        sink,
+        buffer: Vec::with_capacity(CHUNK_LEN),
+        path: path.into(),
+    };
+    write::begin(&mut dumper.buffer);
+    dumper.root()?;
+    dumper.flush()
+}
+
+/// The shape of the tree at `path`: kinds, names and sizes, without any contents.
+pub fn shape(path: &Path) -> Result<Node, StoreError> {
+    shape_of(
+        &mut PathBuf::from(path),
+        CWD,
+        path.as_os_str().as_encoded_bytes(),
+        0,
+    )
+}
+
+struct Dumper<'s, E> {
+    sink: &'s mut dyn FnMut(&[u8]) -> Result<(), E>,
+    buffer: Vec<u8>,
+    /// Where the walk is, for the words of an error.
+    path: PathBuf,
+}
+
+impl<E: From<StoreError>> Dumper<'_, E> {
+    fn root(&mut self) -> Result<(), E> {
+        let path = self.path.clone();
+        let stat = statat(CWD, &path, AtFlags::SYMLINK_NOFOLLOW).at("examining", &path)?;
+        let kind = FileType::from_raw_mode(stat.st_mode);
+        self.node(CWD, path.as_os_str().as_encoded_bytes(), kind, 0)
+    }
+
+    fn node(
+        &mut self,
+        parent: BorrowedFd<'_>,
+        name: &[u8],
+        kind: FileType,
+        depth: usize,
+    ) -> Result<(), E> {
+        match kind {
+            FileType::RegularFile => self.file(parent, name),
+            FileType::Directory => self.directory(parent, name, depth),
+            FileType::Symlink => {
+                let target =
+                    readlinkat(parent, name, Vec::new()).at("reading the link", &self.path)?;
+                write::symlink(&mut self.buffer, target.as_bytes());
+                Ok(())
+            }
+            _ => Err(StoreError::UnsupportedFile {
+                path: self.path.clone(),
+            }
+            .into()),
+        }
+    }
+
+    fn directory(&mut self, parent: BorrowedFd<'_>, name: &[u8], depth: usize) -> Result<(), E> {
+        check_depth(depth, &self.path)?;
+        let (directory, entries) = open_directory(parent, name, &self.path)?;
+        write::directory(&mut self.buffer);
+        for entry in entries {
+            let entry_name = entry.name.as_slice();
+            self.path.push(as_path(entry_name));
+            let kind = entry.kind(directory.as_fd(), &self.path)?;
+            write::entry(&mut self.buffer, entry_name);
+            self.node(directory.as_fd(), entry_name, kind, depth + 1)?;
+            write::end_entry(&mut self.buffer);
+            self.path.pop();
+            if self.buffer.len() >= CHUNK_LEN / 2 {
+                self.flush()?;
+            }
+        }
+        write::end_directory(&mut self.buffer);
+        Ok(())
+    }
+
+    fn file(&mut self, parent: BorrowedFd<'_>, name: &[u8]) -> Result<(), E> {
+        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let file = openat(parent, name, flags, Mode::empty()).at("opening", &self.path)?;
+        let stat = fstat(&file).at("examining", &self.path)?;
+        let size = u64::try_from(stat.st_size).unwrap_or(0);
+        write::file_header(&mut self.buffer, stat.st_mode & 0o100 != 0, size);
+        let mut left = size;
+        while left > 0 {
+            // Room for the rest of a small file, or for a good piece of a large one.
+            if self.buffer.capacity() - self.buffer.len() < left.min(PIECE_LEN_MIN) as usize {
+                self.flush()?;
+            }
+            let read = self.read_piece(&file, left)?;
+            if read == 0 {
+                return Err(StoreError::Changed {
+                    path: self.path.clone(),
+                }
+                .into());
+            }
+            left -= read;
+        }
+        write::file_end(&mut self.buffer, size);
+        Ok(())
+    }
+
+    /// Reads up to `left` bytes onto the end of the buffer, without growing it.
+    fn read_piece(&mut self, file: &OwnedFd, left: u64) -> Result<u64, StoreError> {
+        let before = self.buffer.len();
+        loop {
+            match rustix::io::read(file, spare_capacity(&mut self.buffer)) {
+                // More than the file had when it was opened: it has grown since.
+                Ok(read) if read as u64 > left => {
+                    self.buffer.truncate(before);
+                    return Err(StoreError::Changed {
+                        path: self.path.clone(),
+                    });
+                }
+                Ok(read) => return Ok(read as u64),
+                Err(rustix::io::Errno::INTR) => {}
+                Err(error) => return Err(error).at("reading", &self.path),
+            }
+        }
+    }
+
+    fn flush(&mut self) -> Result<(), E> {
+        (self.sink)(&self.buffer)?;
+        self.buffer.clear();
+        Ok(())
+    }
+}
+
+fn shape_of(
+    path: &mut PathBuf,
+    parent: BorrowedFd<'_>,
+    name: &[u8],
+    depth: usize,
+) -> Result<Node, StoreError> {
+    let stat = statat(parent, name, AtFlags::SYMLINK_NOFOLLOW).at("examining", &path)?;
+    match FileType::from_raw_mode(stat.st_mode) {
+        FileType::RegularFile => Ok(Node::File {
+            executable: stat.st_mode & 0o100 != 0,
+            size: u64::try_from(stat.st_size).unwrap_or(0),
+        }),
+        FileType::Symlink => {
+            let target = readlinkat(parent, name, Vec::new()).at("reading the link", &path)?;
+            Ok(Node::Symlink {
+                target: target.into_bytes(),
+            })
+        }
+        FileType::Directory => {
+            check_depth(depth, path)?;
+            let (directory, listed) = open_directory(parent, name, path)?;
+            let mut entries = std::collections::BTreeMap::new();
+            for entry in listed {
+                path.push(as_path(&entry.name));
+                let node = shape_of(path, directory.as_fd(), &entry.name, depth + 1)?;
+                path.pop();
+                entries.insert(entry.name, node);
+            }
+            Ok(Node::Directory { entries })
+        }
+        _ => Err(StoreError::UnsupportedFile { path: path.clone() }),
+    }
+}
+
+struct Entry {
+    name: Vec<u8>,
+    kind: FileType,
+}
+
+impl Entry {
+    /// Some file systems do not tell the kind while listing.
+    fn kind(&self, directory: BorrowedFd<'_>, path: &Path) -> Result<FileType, StoreError> {
+        if self.kind != FileType::Unknown {
+            return Ok(self.kind);
+        }
+        let flags = AtFlags::SYMLINK_NOFOLLOW;
+        let stat = statat(directory, &self.name, flags).at("examining", path)?;
+        Ok(FileType::from_raw_mode(stat.st_mode))
+    }
+}
+
+/// Opens a directory and lists it in the order of NARs.
+fn open_directory(
+    parent: BorrowedFd<'_>,
+    name: &[u8],
+    path: &Path,
+) -> Result<(OwnedFd, Vec<Entry>), StoreError> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let directory = openat(parent, name, flags, Mode::empty()).at("opening", path)?;
+    let mut entries = Vec::new();
+    for entry in Dir::read_from(&directory).at("listing", path)? {
+        let entry = entry.at("listing", path)?;
+        let name = CStr::to_bytes(entry.file_name());
+        if name != b"." && name != b".." {
+            entries.push(Entry {
+                name: name.to_vec(),
+                kind: entry.file_type(),
+            });
+        }
+    }
+    entries.sort_unstable_by(|a, b| a.name.cmp(&b.name));
+    Ok((directory, entries))
+}
+
+fn check_depth(depth: usize, path: &Path) -> Result<(), StoreError> {
+    if depth >= DEPTH_MAX {
+        return Err(StoreError::TooDeep {
+            path: path.to_path_buf(),
+            limit: DEPTH_MAX,
+        });
+    }
+    Ok(())
+}
+
+fn as_path(name: &[u8]) -> &Path {
+    use std::os::unix::ffi::OsStrExt as _;
+    Path::new(std::ffi::OsStr::from_bytes(name))
+}
+
+/// A chunk stays in the second-level cache between reading, hashing and writing.
+pub const CHUNK_LEN: usize = 256 * 1024;
+
+/// Reading a large file in smaller pieces than this costs system calls.
+const PIECE_LEN_MIN: u64 = 64 * 1024;

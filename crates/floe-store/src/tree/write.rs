@@ -1,0 +1,307 @@
+//! A NAR → a tree on disk, as Nix would have left it.
+//!
+//! 1. bytes go through the strict NAR reader, which refuses what Nix refuses;
+//! 2. each file is created with its final mode, written, stamped and closed;
+//! 3. a directory is sealed when its last entry is in;
+//! 4. the whole lies beside its place, under a name that no collector takes for garbage,
+//!    until [`crate::StoreWriter::register`] renames it.
+//!
+//! Not guaranteed: that anything has reached the disk. Like Nix in its default settings, floe
+//! leaves that to the system.
+
+use std::fs;
+use std::io;
+use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use floe_format::StorePath;
+use floe_format::nar::read::{Event, Reader};
+use rustix::fs::{
+    AtFlags, Mode, OFlags, Timespec, Timestamps, UTIME_OMIT, fchmod, fremovexattr, fstat, futimens,
+    mkdirat, openat, symlinkat, utimensat,
+};
+
+use crate::error::{At, StoreError};
+
+/// Writes one path's tree under a temporary name. What it has made is removed unless
+/// [`TreeWriter::finish`] is reached.
+#[derive(Debug)]
+pub struct TreeWriter {
+    reader: Reader,
+    tree: TemporaryTree,
+    open: Open,
+}
+
+impl TreeWriter {
+    pub(crate) fn new(store: Arc<OwnedFd>, store_path: &Path, path: &StorePath, n: u64) -> Self {
+        // The hash part in front makes every collector that knows the temporary root of the
+        // path spare this name too. It is itself a valid base name, as they require.
+        let name = format!("{}-floe-{}-{n}", path.hash_part(), std::process::id());
+        let tree = TemporaryTree {
+            location: store_path.join(&name),
+            path: path.clone(),
+            name,
+        };
+        let open = Open {
+            store,
+            directories: Vec::new(),
+            file: None,
+            entry: Vec::new(),
+        };
+        TreeWriter {
+            reader: Reader::new(),
+            tree,
+            open,
+        }
+    }
+
+    /// Takes the next bytes of the NAR.
+    ///
+    /// Errors: [`StoreError::Nar`] for bytes that Nix would refuse, or what the system says.
+    pub fn write(&mut self, mut bytes: &[u8]) -> Result<(), StoreError> {
+        let TreeWriter { reader, tree, open } = self;
+        loop {
+            match reader.next(&mut bytes) {
+                Ok(Some(event)) => open.apply(event, tree)?,
+                Ok(None) => return Ok(()),
+                Err(source) => {
+                    return Err(StoreError::Nar {
+                        path: tree.path.clone(),
+                        source,
+                    });
+                }
+            }
+        }
+    }
+
+    /// To be called after the last byte: the finished, sealed tree.
+    ///
+    /// Errors: [`StoreError::Nar`] if the NAR is not complete.
+    pub fn finish(self) -> Result<TemporaryTree, StoreError> {
+        match self.reader.finish() {
+            Ok(()) => Ok(self.tree),
+            Err(source) => Err(StoreError::Nar {
+                path: self.tree.path.clone(),
+                source,
+            }),
+        }
+    }
+}
+
+/// A complete tree under its temporary name. Dropping it removes it.
+#[derive(Debug)]
+pub struct TemporaryTree {
+    location: PathBuf,
+    name: String,
+    path: StorePath,
+}
+
+impl TemporaryTree {
+    /// The store path that the tree is meant to become.
+    pub fn path(&self) -> &StorePath {
+        &self.path
+    }
+
+    /// Where the tree lies now.
+    pub fn location(&self) -> &Path {
+        &self.location
+    }
+}
+
+impl Drop for TemporaryTree {
+    fn drop(&mut self) {
+        // After a rename there is nothing here any more; a failure leaves garbage that the
+        // next collection takes, and there is nobody to tell.
+        let _: Result<(), StoreError> = remove_tree(&self.location);
+    }
+}
+
+/// Removes a sealed tree, or nothing if there is none.
+pub fn remove_tree(path: &Path) -> Result<(), StoreError> {
+    match fs::symlink_metadata(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        Err(error) => return Err(error).at("examining", path),
+        Ok(metadata) if metadata.is_dir() => {}
+        Ok(_) => return fs::remove_file(path).at("removing", path),
+    }
+    if !rustix::process::geteuid().is_root() {
+        unseal(path)?;
+    }
+    fs::remove_dir_all(path).at("removing", path)
+}
+
+/// Makes the directories of a sealed tree writable again, without which only root may empty
+/// them.
+fn unseal(directory: &Path) -> Result<(), StoreError> {
+    use std::os::unix::fs::PermissionsExt as _;
+    fs::set_permissions(directory, fs::Permissions::from_mode(0o755)).at("unsealing", directory)?;
+    for entry in fs::read_dir(directory).at("listing", directory)? {
+        let entry = entry.at("listing", directory)?;
+        if entry.file_type().at("examining", entry.path())?.is_dir() {
+            unseal(&entry.path())?;
+        }
+    }
+    Ok(())
+}
+
+/// What is open while a tree is being written.
+#[derive(Debug)]
+struct Open {
+    store: Arc<OwnedFd>,
+    /// The directories from the root of the tree to where the writing is.
+    directories: Vec<OwnedFd>,
+    file: Option<OwnedFd>,
+    /// The name of the entry whose node comes next.
+    entry: Vec<u8>,
+}
+
+impl Open {
+    fn apply(&mut self, event: Event<'_>, tree: &TemporaryTree) -> Result<(), StoreError> {
+        match event {
+            Event::Data(bytes) => self.write(bytes, tree),
+            Event::Entry { name } => {
+                self.entry.clear();
+                self.entry.extend_from_slice(name);
+                Ok(())
+            }
+            Event::File {
+                executable,
+                size: _,
+            } => self.create_file(executable, tree),
+            Event::EndFile => match self.file.take() {
+                Some(file) => stamp(&file).at("setting the time of a file in", &tree.location),
+                None => Ok(()),
+            },
+            Event::Directory => self.create_directory(tree),
+            Event::EndDirectory => match self.directories.pop() {
+                Some(directory) => seal_directory(&directory, &tree.location),
+                None => Ok(()),
+            },
+            Event::Symlink { target } => self.create_symlink(target, tree),
+            Event::End => Ok(()),
+        }
+    }
+
+    /// The directory that the next node belongs into, and its name there.
+    fn place<'a>(&'a self, tree: &'a TemporaryTree) -> (BorrowedFd<'a>, &'a [u8]) {
+        match self.directories.last() {
+            Some(directory) => (directory.as_fd(), &self.entry),
+            None => (self.store.as_fd(), tree.name.as_bytes()),
+        }
+    }
+
+    /// Where the next node belongs, for the words of an error.
+    fn location(&self, tree: &TemporaryTree) -> PathBuf {
+        use std::os::unix::ffi::OsStrExt as _;
+        match self.directories.len() {
+            0 => tree.location.clone(),
+            1 => tree.location.join(std::ffi::OsStr::from_bytes(&self.entry)),
+            // The names between are not kept: an error this deep says the tree and the name.
+            _ => tree
+                .location
+                .join("…")
+                .join(std::ffi::OsStr::from_bytes(&self.entry)),
+        }
+    }
+
+    fn create_file(&mut self, executable: bool, tree: &TemporaryTree) -> Result<(), StoreError> {
+        let mode = Mode::from_raw_mode(if executable { 0o555 } else { 0o444 });
+        let flags =
+            OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let (parent, name) = self.place(tree);
+        let file = openat(parent, name, flags, mode).at("creating", self.location(tree))?;
+        if self.directories.is_empty() {
+            strip_acls(&file);
+        }
+        // The process's umask and an ACL of the parent may have taken bits away. A library
+        // must not touch the umask, which all threads share.
+        let got = fstat(&file).at("examining", self.location(tree))?.st_mode & 0o7777;
+        if got != mode.as_raw_mode() {
+            fchmod(&file, mode).at("setting the mode of", self.location(tree))?;
+        }
+        self.file = Some(file);
+        Ok(())
+    }
+
+    fn write(&mut self, mut bytes: &[u8], tree: &TemporaryTree) -> Result<(), StoreError> {
+        let Some(file) = &self.file else {
+            return Ok(());
+        };
+        while !bytes.is_empty() {
+            match rustix::io::write(file, bytes) {
+                Ok(written) => bytes = &bytes[written..],
+                Err(rustix::io::Errno::INTR) => {}
+                Err(error) => return Err(error).at("writing", self.location(tree)),
+            }
+        }
+        Ok(())
+    }
+
+    fn create_directory(&mut self, tree: &TemporaryTree) -> Result<(), StoreError> {
+        let (parent, name) = self.place(tree);
+        let open = || {
+            mkdirat(parent, name, Mode::from_raw_mode(0o755))?;
+            let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+            openat(parent, name, flags, Mode::empty())
+        };
+        let directory = open().at("creating the directory", self.location(tree))?;
+        if self.directories.is_empty() {
+            // Whatever a default ACL of the store directory would hand down ends here.
+            strip_acls(&directory);
+        }
+        // A umask such as 0277 would forbid what is to come.
+        let got = fstat(&directory)
+            .at("examining", self.location(tree))?
+            .st_mode
+            & 0o700;
+        if got != 0o700 {
+            let mode = Mode::from_raw_mode(0o755);
+            fchmod(&directory, mode).at("setting the mode of", self.location(tree))?;
+        }
+        self.directories.push(directory);
+        Ok(())
+    }
+
+    fn create_symlink(&mut self, target: &[u8], tree: &TemporaryTree) -> Result<(), StoreError> {
+        let (parent, name) = self.place(tree);
+        let make = || {
+            symlinkat(target, parent, name)?;
+            utimensat(parent, name, &STAMP, AtFlags::SYMLINK_NOFOLLOW)
+        };
+        make().at("creating the symbolic link", self.location(tree))
+    }
+}
+
+/// Gives a finished directory its final mode and time.
+fn seal_directory(directory: &OwnedFd, tree: &Path) -> Result<(), StoreError> {
+    let seal = || {
+        fchmod(directory, Mode::from_raw_mode(0o555))?;
+        stamp(directory)
+    };
+    seal().at("sealing a directory in", tree)
+}
+
+fn stamp(file: &OwnedFd) -> Result<(), rustix::io::Errno> {
+    futimens(file, &STAMP)
+}
+
+/// Removes the ACLs that a new file takes over from its directory. A file system without ACLs
+/// has none to remove.
+fn strip_acls(file: &OwnedFd) {
+    for name in ["system.posix_acl_default", "system.posix_acl_access"] {
+        let _: Result<(), rustix::io::Errno> = fremovexattr(file, name);
+    }
+}
+
+/// Nix sets every modification time to one second after the epoch and leaves access times.
+const STAMP: Timestamps = Timestamps {
+    last_access: Timespec {
+        tv_sec: 0,
+        tv_nsec: UTIME_OMIT,
+    },
+    last_modification: Timespec {
+        tv_sec: 1,
+        tv_nsec: 0,
+    },
+};

@@ -1,0 +1,176 @@
+//! A store as a target: opened or created, with this process's roots in it.
+
+use std::fs::{self, File, OpenOptions};
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
+use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use floe_format::{PathInfo, StorePath};
+use rustix::fs::FallocateFlags;
+
+use crate::database::Database;
+use crate::error::{At, StoreError};
+use crate::layout::Layout;
+use crate::lock::{lock_shared, open_lock_file};
+use crate::temp_roots::TempRoots;
+use crate::tree::write::TreeWriter;
+
+/// A store that may be written. May be shared between threads.
+#[derive(Debug)]
+pub struct StoreWriter {
+    layout: Layout,
+    directory: Arc<OwnedFd>,
+    database: Mutex<Database>,
+    temp_roots: Mutex<TempRoots>,
+    serial: AtomicU64,
+    /// Held shared for as long as the store is open, so that nobody migrates the database.
+    _big_lock: File,
+}
+
+impl StoreWriter {
+    /// Opens a store; makes an empty one where there is none.
+    ///
+    /// Errors: [`StoreError::SymlinkedStore`], [`StoreError::Schema`], or what the system and
+    /// SQLite say.
+    pub fn open(layout: Layout) -> Result<StoreWriter, StoreError> {
+        create_directories(&layout)?;
+        refuse_symlinks(&layout.real_store)?;
+        reserve_space(&layout.database_dir().join("reserved"));
+        let big_lock_path = layout.database_dir().join("big-lock");
+        let big_lock = open_lock_file(&big_lock_path)?;
+        lock_shared(&big_lock, &big_lock_path)?;
+        let database = Database::open_writable(&layout)?;
+        let directory = File::open(&layout.real_store).at("opening", &layout.real_store)?;
+        Ok(StoreWriter {
+            directory: Arc::new(directory.into()),
+            database: Mutex::new(database),
+            temp_roots: Mutex::new(TempRoots::create(&layout)?),
+            serial: AtomicU64::new(0),
+            _big_lock: big_lock,
+            layout,
+        })
+    }
+
+    /// Where the store's parts are.
+    pub fn layout(&self) -> &Layout {
+        &self.layout
+    }
+
+    /// Keeps paths, and all that they refer to, from being collected until this writer is
+    /// dropped. To be called before the question whether they are valid.
+    pub fn protect<'a>(
+        &self,
+        paths: impl Iterator<Item = &'a StorePath> + Clone,
+    ) -> Result<(), StoreError> {
+        self.temp_roots
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .add(paths)
+    }
+
+    /// Those of `paths` that are not valid, in their order.
+    pub fn invalid(&self, paths: &[StorePath]) -> Result<Vec<StorePath>, StoreError> {
+        let database = self.database();
+        let mut invalid = Vec::new();
+        for path in paths {
+            if !database.is_valid(path)? {
+                invalid.push(path.clone());
+            }
+        }
+        Ok(invalid)
+    }
+
+    /// What the database knows of a path; `None` if it is not valid.
+    pub fn path_info(&self, path: &StorePath) -> Result<Option<PathInfo>, StoreError> {
+        self.database().path_info(path)
+    }
+
+    /// The valid path with that hash part.
+    pub fn path_of_hash_part(&self, hash_part: &str) -> Result<Option<StorePath>, StoreError> {
+        self.database().path_of_hash_part(hash_part)
+    }
+
+    /// How many paths the closure of some valid paths has.
+    pub fn closure_len(&self, roots: &[StorePath]) -> Result<u64, StoreError> {
+        Ok(self.database().closure(roots)?.len() as u64)
+    }
+
+    /// Begins to unpack a path beside its place. The path must be protected.
+    pub fn tree_writer(&self, path: &StorePath) -> TreeWriter {
+        let number = self.serial.fetch_add(1, Ordering::Relaxed);
+        TreeWriter::new(
+            self.directory.clone(),
+            &self.layout.real_store,
+            path,
+            number,
+        )
+    }
+
+    pub(crate) fn database(&self) -> MutexGuard<'_, Database> {
+        // A transaction that a panic interrupted has been rolled back.
+        self.database.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Makes the directories that Nix makes, with the modes that it gives them under its own umask.
+fn create_directories(layout: &Layout) -> Result<(), StoreError> {
+    create_directory(&layout.real_store)?;
+    create_directory(&layout.links_dir())?;
+    for name in ["profiles/per-user", "gcroots/per-user", "temproots", "db"] {
+        create_directory(&layout.state.join(name))?;
+    }
+    Ok(())
+}
+
+/// Makes a directory and its parents, each 0755 whatever the umask.
+fn create_directory(path: &Path) -> Result<(), StoreError> {
+    match fs::create_dir(path) {
+        Ok(()) => fs::set_permissions(path, fs::Permissions::from_mode(0o755)).at("making", path),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            match path.parent() {
+                Some(parent) => create_directory(parent)?,
+                None => return Err(error).at("creating the directory", path),
+            }
+            create_directory(path)
+        }
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists && path.is_dir() => Ok(()),
+        Err(error) => Err(error).at("creating the directory", path),
+    }
+}
+
+/// Nix refuses a store that is, or lies below, a symbolic link.
+fn refuse_symlinks(store: &Path) -> Result<(), StoreError> {
+    let absolute = std::path::absolute(store).at("resolving", store)?;
+    for path in absolute.ancestors() {
+        if path.is_symlink() {
+            return Err(StoreError::SymlinkedStore {
+                path: path.to_path_buf(),
+            });
+        }
+    }
+    Ok(())
+}
+
+/// A file that Nix's collector deletes when the disk is so full that SQLite could not work.
+/// As in Nix, a failure to make it is no failure.
+fn reserve_space(path: &Path) {
+    if fs::metadata(path).is_ok_and(|metadata| metadata.len() == RESERVED_LEN) {
+        return;
+    }
+    let file = OpenOptions::new()
+        .write(true)
+        .create(true)
+        .truncate(false)
+        .mode(0o600)
+        .open(path);
+    if let Ok(file) = file {
+        let _: Result<(), rustix::io::Errno> =
+            rustix::fs::fallocate(&file, FallocateFlags::empty(), 0, RESERVED_LEN);
+    }
+}
+
+/// Nix's default for `gc-reserved-space`.
+const RESERVED_LEN: u64 = 8 * 1024 * 1024;
