@@ -1,0 +1,188 @@
+//! Where the asynchronous network meets the blocking workers: a body, read chunk by chunk.
+
+use std::fs::File;
+use std::io::{self, BufRead, Read};
+use std::path::PathBuf;
+
+use bytes::Bytes;
+use floe_format::{Hash, HashAlgorithm};
+use floe_hash::Hasher;
+use tokio::sync::mpsc;
+
+use crate::error::Error;
+
+/// A piece of a body on its way from the network.
+#[derive(Debug)]
+pub(crate) enum Chunk {
+    /// The next bytes.
+    Bytes(Bytes),
+    /// There are no more; without this mark a body was broken off.
+    End,
+    /// The transfer failed.
+    Failed(Error),
+}
+
+/// A compressed NAR that is about to arrive.
+#[derive(Debug)]
+pub(crate) enum Body {
+    /// Over a bounded channel from a task of the network.
+    Network {
+        chunks: mpsc::Receiver<Chunk>,
+        url: String,
+    },
+    /// From a file.
+    File { file: File, path: PathBuf },
+}
+
+/// Reads a body, counting and, if asked to, hashing what goes by.
+pub(crate) struct BodyReader {
+    input: Input,
+    /// What has arrived and was not consumed yet, already counted and hashed.
+    current: Bytes,
+    hasher: Option<(HashAlgorithm, Hasher)>,
+    len: u64,
+    len_max: u64,
+    /// Why the body broke off, kept apart from what the decoders make of it.
+    failure: Option<Error>,
+}
+
+enum Input {
+    Network {
+        chunks: mpsc::Receiver<Chunk>,
+        url: String,
+    },
+    File {
+        file: File,
+        path: PathBuf,
+    },
+    Ended,
+}
+
+impl BodyReader {
+    /// A reader that refuses to go beyond `len_max` bytes and hashes what goes by, if asked to.
+    pub(crate) fn new(body: Body, hashed: Option<HashAlgorithm>, len_max: u64) -> BodyReader {
+        let input = match body {
+            Body::Network { chunks, url } => Input::Network { chunks, url },
+            Body::File { file, path } => Input::File { file, path },
+        };
+        let hasher = hashed.map(|algorithm| (algorithm, Hasher::new(algorithm)));
+        BodyReader {
+            input,
+            current: Bytes::new(),
+            hasher,
+            len: 0,
+            len_max,
+            failure: None,
+        }
+    }
+
+    /// Why the body broke off, if it did.
+    pub(crate) fn take_failure(&mut self) -> Option<Error> {
+        self.failure.take()
+    }
+
+    /// Reads what is left without looking at it; how many bytes that were.
+    ///
+    /// A decoder may have all its output before its input ends; what follows must be read all
+    /// the same, because the hash covers it and the connection carries it.
+    pub(crate) fn drain(&mut self) -> io::Result<u64> {
+        let mut drained = 0;
+        loop {
+            let len = self.fill_buf()?.len();
+            if len == 0 {
+                return Ok(drained);
+            }
+            drained += len as u64;
+            self.consume(len);
+        }
+    }
+
+    /// Length and, if it was asked for, hash of all that has arrived.
+    pub(crate) fn finish(self) -> (u64, Option<Hash>) {
+        let hash = self
+            .hasher
+            .and_then(|(algorithm, h)| Hash::new(algorithm, &h.finish()).ok());
+        (self.len, hash)
+    }
+
+    fn next_chunk(&mut self) -> Result<Option<Bytes>, Error> {
+        match &mut self.input {
+            Input::Ended => Ok(None),
+            Input::Network { chunks, url } => match chunks.blocking_recv() {
+                Some(Chunk::Bytes(bytes)) => Ok(Some(bytes)),
+                Some(Chunk::End) => Ok(None),
+                Some(Chunk::Failed(error)) => Err(error),
+                None => Err(Error::Fetch {
+                    url: url.clone(),
+                    reason: "the transfer was abandoned".into(),
+                    transient: false,
+                }),
+            },
+            Input::File { file, path } => {
+                let mut chunk = Vec::with_capacity(FILE_CHUNK_LEN);
+                let read = file.take(FILE_CHUNK_LEN as u64).read_to_end(&mut chunk);
+                match read {
+                    Ok(0) => Ok(None),
+                    Ok(_) => Ok(Some(chunk.into())),
+                    Err(source) => Err(Error::File {
+                        action: "reading",
+                        path: path.clone(),
+                        source,
+                    }),
+                }
+            }
+        }
+    }
+
+    fn fail(&mut self, error: Error) -> io::Error {
+        let message = error.to_string();
+        self.failure = Some(error);
+        self.input = Input::Ended;
+        io::Error::other(message)
+    }
+}
+
+impl BufRead for BodyReader {
+    fn fill_buf(&mut self) -> io::Result<&[u8]> {
+        while self.current.is_empty() {
+            match self.next_chunk() {
+                Ok(Some(bytes)) => {
+                    self.len += bytes.len() as u64;
+                    if self.len > self.len_max {
+                        // The rest stays unread: nobody needs to receive an endless body.
+                        self.input = Input::Ended;
+                        let max = self.len_max;
+                        return Err(io::Error::other(format!("the body exceeds {max} bytes")));
+                    }
+                    if let Some((_, hasher)) = &mut self.hasher {
+                        hasher.update(&bytes);
+                    }
+                    self.current = bytes;
+                }
+                Ok(None) => {
+                    self.input = Input::Ended;
+                    break;
+                }
+                Err(error) => return Err(self.fail(error)),
+            }
+        }
+        Ok(&self.current)
+    }
+
+    fn consume(&mut self, len: usize) {
+        let _: Bytes = self.current.split_to(len);
+    }
+}
+
+impl Read for BodyReader {
+    fn read(&mut self, output: &mut [u8]) -> io::Result<usize> {
+        let available = self.fill_buf()?;
+        let len = available.len().min(output.len());
+        output[..len].copy_from_slice(&available[..len]);
+        self.consume(len);
+        Ok(len)
+    }
+}
+
+/// A chunk stays in the second-level cache between reading, decoding and hashing.
+const FILE_CHUNK_LEN: usize = 128 * 1024;

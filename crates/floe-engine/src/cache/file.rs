@@ -1,0 +1,136 @@
+//! A binary cache in a directory, as a source.
+
+use std::fs::{self, File};
+use std::io::{self, Read as _};
+use std::path::{Component, Path, PathBuf};
+
+use floe_format::narinfo::NARINFO_LEN_MAX;
+use floe_format::store_path::is_hash_part;
+use floe_format::{CacheInfo, NarInfo, StoreDir, StorePath};
+
+use super::Answer;
+use crate::body::Body;
+use crate::error::Error;
+
+/// A directory with `nix-cache-info`, narinfos and NARs.
+#[derive(Debug)]
+pub(crate) struct FileCache {
+    directory: PathBuf,
+    store_dir: StoreDir,
+}
+
+impl FileCache {
+    /// Opens an existing cache.
+    pub(crate) fn open(directory: &Path) -> Result<FileCache, Error> {
+        match read_cache_info(directory)? {
+            Some(info) => Ok(FileCache {
+                directory: directory.to_path_buf(),
+                store_dir: info.store_dir,
+            }),
+            None => Err(Error::NotACache {
+                url: format!("file://{}", directory.display()),
+                reason: "no such file".into(),
+            }),
+        }
+    }
+
+    pub(crate) fn directory(&self) -> &Path {
+        &self.directory
+    }
+
+    pub(crate) fn store_dir(&self) -> &StoreDir {
+        &self.store_dir
+    }
+
+    /// Reads the narinfo of a hash part.
+    pub(crate) fn narinfo(&self, hash_part: &str) -> Answer {
+        let path = self.directory.join(format!("{hash_part}.narinfo"));
+        match read_bounded(&path)? {
+            None => Ok(None),
+            Some(text) => NarInfo::parse(&text, &self.store_dir)
+                .map(Some)
+                .map_err(|source| Error::NarInfo {
+                    url: path.display().to_string(),
+                    source: Box::new(source),
+                }),
+        }
+    }
+
+    /// Opens the NAR that a narinfo's URL names.
+    pub(crate) fn open_nar(&self, url: &str) -> Result<Body, Error> {
+        let relative = url.strip_prefix("file://").unwrap_or(url);
+        let path = self.directory.join(relative);
+        // A narinfo may name a NAR of its cache; it has no business anywhere else.
+        let inside = path.starts_with(&self.directory)
+            && !Path::new(relative)
+                .components()
+                .any(|part| part == Component::ParentDir);
+        let opened = if inside {
+            File::open(&path)
+        } else {
+            Err(io::Error::other("the URL leads out of the cache"))
+        };
+        match opened {
+            Ok(file) => Ok(Body::File { file, path }),
+            Err(source) => Err(Error::File {
+                action: "opening the NAR",
+                path,
+                source,
+            }),
+        }
+    }
+
+    /// Every path that has a narinfo.
+    pub(crate) fn all_paths(&self) -> Result<Vec<StorePath>, Error> {
+        let listing = |source| Error::File {
+            action: "listing the cache",
+            path: self.directory.clone(),
+            source,
+        };
+        let mut paths = Vec::new();
+        for entry in fs::read_dir(&self.directory).map_err(listing)? {
+            let name = entry.map_err(listing)?.file_name();
+            let part = name.to_str().and_then(|name| name.strip_suffix(".narinfo"));
+            if let Some(part) = part.filter(|part| is_hash_part(part)) {
+                paths.extend(self.narinfo(part)?.map(|narinfo| narinfo.info.path));
+            }
+        }
+        paths.sort_unstable();
+        Ok(paths)
+    }
+}
+
+/// Reads `nix-cache-info`; `None` if there is none.
+pub(crate) fn read_cache_info(directory: &Path) -> Result<Option<CacheInfo>, Error> {
+    let path = directory.join("nix-cache-info");
+    match read_bounded(&path)? {
+        None => Ok(None),
+        Some(text) => CacheInfo::parse(&text)
+            .map(Some)
+            .map_err(|error| Error::NotACache {
+                url: format!("file://{}", directory.display()),
+                reason: error.to_string(),
+            }),
+    }
+}
+
+/// Reads a small file; `None` if there is none.
+fn read_bounded(path: &Path) -> Result<Option<Vec<u8>>, Error> {
+    let read = || {
+        let mut text = Vec::new();
+        // One byte more than allowed, so that the parser sees and names the excess.
+        File::open(path)?
+            .take(NARINFO_LEN_MAX as u64 + 1)
+            .read_to_end(&mut text)?;
+        Ok(text)
+    };
+    match read() {
+        Ok(text) => Ok(Some(text)),
+        Err(error) if io::Error::kind(&error) == io::ErrorKind::NotFound => Ok(None),
+        Err(source) => Err(Error::File {
+            action: "reading",
+            path: path.to_path_buf(),
+            source,
+        }),
+    }
+}

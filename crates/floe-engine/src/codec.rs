@@ -1,0 +1,257 @@
+//! Compressions: one decoder and one encoder for each that binary caches use.
+//!
+//! A decoder reads every frame, block, stream or member that a body consists of, not only the
+//! first, and fails on anything that is none.
+
+use std::io::{self, BufRead, Read, Write};
+
+use floe_format::Compression;
+use liblzma::stream::{CONCATENATED, Stream};
+
+/// A decoder over a compressed body; `None` where floe has none for this compression.
+pub(crate) fn decoder<'a, R: BufRead + 'a>(
+    compression: Compression,
+    body: R,
+) -> io::Result<Option<Box<dyn Read + 'a>>> {
+    Ok(Some(match compression {
+        Compression::None => Box::new(body),
+        Compression::Zstd => Box::new(zstd::stream::read::Decoder::with_buffer(body)?),
+        Compression::Xz => {
+            let stream = Stream::new_stream_decoder(LZMA_MEMORY_MAX, CONCATENATED)?;
+            Box::new(liblzma::bufread::XzDecoder::new_stream(body, stream))
+        }
+        Compression::Lzma => {
+            let stream = Stream::new_lzma_decoder(LZMA_MEMORY_MAX)?;
+            Box::new(liblzma::bufread::XzDecoder::new_stream(body, stream))
+        }
+        Compression::Bzip2 => Box::new(bzip2::bufread::MultiBzDecoder::new(body)),
+        Compression::Gzip => Box::new(flate2::bufread::MultiGzDecoder::new(body)),
+        Compression::Brotli => Box::new(brotli::Decompressor::new(body, BROTLI_BUFFER_LEN)),
+        Compression::Lz4 => Box::new(Lz4Frames(lz4_flex::frame::FrameDecoder::new(body))),
+        Compression::Unsupported(_) => return Ok(None),
+    }))
+}
+
+/// An encoder that writes to `output`; `None` where floe has none for this compression.
+pub(crate) fn encoder<'a, W: Write + 'a>(
+    compression: Compression,
+    level: Option<i32>,
+    output: W,
+) -> io::Result<Option<Box<dyn Encoder + 'a>>> {
+    // Levels out of a method's range mean its nearest end, as in Nix.
+    let within = |low: i32, high: i32, default: i32| level.unwrap_or(default).clamp(low, high);
+    Ok(Some(match compression {
+        Compression::None => Box::new(Plain(output)),
+        Compression::Zstd => Box::new(zstd::stream::write::Encoder::new(
+            output,
+            within(-7, 22, 3),
+        )?),
+        Compression::Xz => {
+            let level = within(0, 9, 6).unsigned_abs();
+            Box::new(liblzma::write::XzEncoder::new(output, level))
+        }
+        Compression::Bzip2 => {
+            let level = bzip2::Compression::new(within(1, 9, 9).unsigned_abs());
+            Box::new(bzip2::write::BzEncoder::new(output, level))
+        }
+        Compression::Gzip => {
+            let level = flate2::Compression::new(within(0, 9, 6).unsigned_abs());
+            Box::new(flate2::write::GzEncoder::new(output, level))
+        }
+        Compression::Brotli => {
+            let quality = within(0, 11, 9).unsigned_abs();
+            let window = BROTLI_WINDOW_BITS;
+            Box::new(brotli::CompressorWriter::new(
+                output,
+                BROTLI_BUFFER_LEN,
+                quality,
+                window,
+            ))
+        }
+        Compression::Lz4 => Box::new(lz4_flex::frame::FrameEncoder::new(output)),
+        Compression::Lzma | Compression::Unsupported(_) => return Ok(None),
+    }))
+}
+
+/// A stream that has to be told its end.
+pub(crate) trait Encoder: Write {
+    /// Writes what is left. Nothing may be written afterwards.
+    fn finish(self: Box<Self>) -> io::Result<()>;
+}
+
+struct Plain<W>(W);
+
+impl<W: Write> Write for Plain<W> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.write(bytes)
+    }
+    fn flush(&mut self) -> io::Result<()> {
+        self.0.flush()
+    }
+}
+
+impl<W: Write> Encoder for Plain<W> {
+    fn finish(mut self: Box<Self>) -> io::Result<()> {
+        self.0.flush()
+    }
+}
+
+impl<W: Write> Encoder for zstd::stream::write::Encoder<'_, W> {
+    fn finish(self: Box<Self>) -> io::Result<()> {
+        (*self).finish()?.flush()
+    }
+}
+
+impl<W: Write> Encoder for liblzma::write::XzEncoder<W> {
+    fn finish(self: Box<Self>) -> io::Result<()> {
+        (*self).finish()?.flush()
+    }
+}
+
+impl<W: Write> Encoder for bzip2::write::BzEncoder<W> {
+    fn finish(self: Box<Self>) -> io::Result<()> {
+        (*self).finish()?.flush()
+    }
+}
+
+impl<W: Write> Encoder for flate2::write::GzEncoder<W> {
+    fn finish(self: Box<Self>) -> io::Result<()> {
+        (*self).finish()?.flush()
+    }
+}
+
+impl<W: Write> Encoder for brotli::CompressorWriter<W> {
+    fn finish(self: Box<Self>) -> io::Result<()> {
+        self.into_inner().flush()
+    }
+}
+
+impl<W: Write> Encoder for lz4_flex::frame::FrameEncoder<W> {
+    fn finish(self: Box<Self>) -> io::Result<()> {
+        (*self).finish().map_err(io::Error::other)?.flush()
+    }
+}
+
+/// `FrameDecoder` says "end" after each frame, and goes on with the next if asked again.
+struct Lz4Frames<R: BufRead>(lz4_flex::frame::FrameDecoder<R>);
+
+impl<R: BufRead> Read for Lz4Frames<R> {
+    fn read(&mut self, output: &mut [u8]) -> io::Result<usize> {
+        loop {
+            let read = self.0.read(output)?;
+            if read > 0 || self.0.get_mut().fill_buf()?.is_empty() {
+                return Ok(read);
+            }
+        }
+    }
+}
+
+/// `xz -9` needs 65 MiB; a body that wants much more is refused by liblzma with an error.
+const LZMA_MEMORY_MAX: u64 = 128 * 1024 * 1024;
+
+/// What `brotli` reads ahead; larger gains nothing.
+const BROTLI_BUFFER_LEN: usize = 64 * 1024;
+
+/// The window of the reference encoder's command line.
+const BROTLI_WINDOW_BITS: u32 = 22;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const WRITTEN: [Compression; 7] = [
+        Compression::None,
+        Compression::Zstd,
+        Compression::Xz,
+        Compression::Bzip2,
+        Compression::Gzip,
+        Compression::Brotli,
+        Compression::Lz4,
+    ];
+
+    fn encode(compression: Compression, message: &[u8]) -> Vec<u8> {
+        let mut output = Vec::new();
+        let mut encoder = encoder(compression, None, &mut output).unwrap().unwrap();
+        encoder.write_all(message).unwrap();
+        encoder.finish().unwrap();
+        output
+    }
+
+    fn decode(compression: Compression, body: &[u8]) -> io::Result<Vec<u8>> {
+        let mut message = Vec::new();
+        decoder(compression, body)?
+            .unwrap()
+            .read_to_end(&mut message)?;
+        Ok(message)
+    }
+
+    fn message() -> Vec<u8> {
+        (0..300_000_u32)
+            .flat_map(|n| (n * n / 7).to_le_bytes())
+            .collect()
+    }
+
+    #[test]
+    fn every_compression_gives_back_what_it_was_given() {
+        for compression in WRITTEN {
+            for message in [message(), Vec::new()] {
+                let body = encode(compression, &message);
+                assert_eq!(
+                    decode(compression, &body).unwrap(),
+                    message,
+                    "{compression:?}"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn bodies_of_several_frames_are_read_to_their_end() {
+        for compression in WRITTEN {
+            // A brotli stream has one end.
+            if compression == Compression::Brotli {
+                continue;
+            }
+            let mut body = encode(compression, b"one ");
+            body.extend(encode(compression, b"two"));
+            assert_eq!(
+                decode(compression, &body).unwrap(),
+                b"one two",
+                "{compression:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_body_cut_short_is_an_error() {
+        for compression in WRITTEN {
+            if compression == Compression::None {
+                continue;
+            }
+            let body = encode(compression, &message());
+            for cut in [1, body.len() / 2, body.len() - 1] {
+                let cut = decode(compression, &body[..cut]);
+                assert!(
+                    cut.is_err(),
+                    "{compression:?} gave {:?}",
+                    cut.map(|m| m.len())
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn lzma_is_read_and_not_written() {
+        assert!(
+            encoder(Compression::Lzma, None, Vec::new())
+                .unwrap()
+                .is_none()
+        );
+        let options = liblzma::stream::LzmaOptions::new_preset(6).unwrap();
+        let stream = Stream::new_lzma_encoder(&options).unwrap();
+        let mut encoder = liblzma::write::XzEncoder::new_stream(Vec::new(), stream);
+        encoder.write_all(&message()).unwrap();
+        let body = encoder.finish().unwrap();
+        assert_eq!(decode(Compression::Lzma, &body).unwrap(), message());
+    }
+}

@@ -1,0 +1,20 @@
+//! The engine of floe: moves closures from caches and stores into stores and caches.
+//!
+//! Its public functions block; what network they need runs on a thread of their own. A move is
+//! made by a [`Mover`]: see `mover.rs` for its stages.
+
+mod body;
+mod cache;
+mod codec;
+mod error;
+mod location;
+mod mover;
+mod options;
+mod report;
+
+pub use cache::{Source, Sources};
+pub use error::{Error, ErrorKind};
+pub use location::{FileLocation, Location};
+pub use mover::{Mover, Outcome, Root, Target};
+pub use options::{Cancel, Options};
+pub use report::{Event, Reporter};

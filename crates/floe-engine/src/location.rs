@@ -1,0 +1,250 @@
+//! How a user names a store or a cache, in Nix's manner.
+
+use std::path::{Path, PathBuf};
+
+use floe_format::{Compression, StoreDir};
+use floe_store::Layout;
+
+use crate::error::Error;
+
+/// A store or a binary cache.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Location {
+    /// A local store.
+    Store(Layout),
+    /// A cache behind HTTP or HTTPS, its address without a slash at the end.
+    Http(String),
+    /// A cache in a directory.
+    File(FileLocation),
+}
+
+/// A cache in a directory, with the choices for writing to it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FileLocation {
+    /// The directory of `nix-cache-info`.
+    pub directory: PathBuf,
+    /// How NARs are compressed (`compression`, xz unless said otherwise, as in Nix).
+    pub compression: Compression,
+    /// How hard (`compression-level`); each method has its default.
+    pub level: Option<i32>,
+    /// The files of the keys that sign (`secret-key`, `secret-keys`).
+    pub secret_keys: Vec<PathBuf>,
+    /// Whether a listing is written beside each narinfo (`write-nar-listing`).
+    pub write_listings: bool,
+}
+
+impl Location {
+    /// Parses `auto`, `local`, `local?root=…`, a directory (a store under that root), `file://…`
+    /// or `http(s)://…`. `data_home` is where a user's own data lies, for `auto`; `store_dir` is
+    /// the store directory of a local store whose address does not name one.
+    pub fn parse(
+        text: &str,
+        store_dir: Option<&StoreDir>,
+        data_home: Option<&Path>,
+    ) -> Result<Location, Error> {
+        let fail = |reason: &str| Error::Location {
+            text: text.into(),
+            reason: reason.into(),
+        };
+        if text.starts_with("http://") || text.starts_with("https://") {
+            return Ok(Location::Http(text.trim_end_matches('/').to_owned()));
+        }
+        let (base, query) = text.split_once('?').unwrap_or((text, ""));
+        let parameters = parse_query(query).map_err(|reason| fail(&reason))?;
+        if let Some(directory) = base.strip_prefix("file://") {
+            return parse_file(directory, &parameters).map_err(|reason| fail(&reason));
+        }
+        let store_dir = store_dir.cloned();
+        match base {
+            "" => Err(fail("it is empty")),
+            "auto" if parameters.is_empty() => match store_dir {
+                Some(dir) => Ok(Location::Store(Layout::without_root(dir))),
+                None => Ok(Location::Store(Layout::auto(data_home)?)),
+            },
+            "auto" | "local" => parse_local(None, &parameters, store_dir).map_err(|r| fail(&r)),
+            "daemon" => Err(fail(
+                "the Nix daemon is not a target yet; run floe as root on the store itself, or \
+                 give a store of your own with --root DIR",
+            )),
+            _ if base.starts_with("local://") => {
+                let root = base
+                    .strip_prefix("local://")
+                    .filter(|root| !root.is_empty());
+                parse_local(root, &parameters, store_dir).map_err(|reason| fail(&reason))
+            }
+            _ if base.contains("://") => Err(fail("floe knows http://, https:// and file://")),
+            root => parse_local(Some(root), &parameters, store_dir).map_err(|r| fail(&r)),
+        }
+    }
+}
+
+fn parse_local(
+    root: Option<&str>,
+    parameters: &[(String, String)],
+    store_dir: Option<StoreDir>,
+) -> Result<Location, String> {
+    let mut root = root.map(absolute).transpose()?;
+    let mut store_dir = store_dir;
+    let (mut state, mut real) = (None, None);
+    for (name, value) in parameters {
+        match name.as_str() {
+            "root" => root = Some(absolute(value)?),
+            "store" => {
+                store_dir = Some(StoreDir::new(value).map_err(|error| error.to_string())?);
+            }
+            "state" => state = Some(absolute(value)?),
+            "real" => real = Some(absolute(value)?),
+            // Settings of Nix's own store that change nothing for who copies.
+            "log"
+            | "trusted"
+            | "priority"
+            | "want-mass-query"
+            | "path-info-cache-size"
+            | "require-sigs"
+            | "system-features" => {}
+            other => return Err(format!("unknown parameter {other}")),
+        }
+    }
+    let store_dir = store_dir.unwrap_or_default();
+    let mut layout = match root {
+        Some(root) => Layout::in_root(&root, store_dir),
+        None => Layout::without_root(store_dir),
+    };
+    layout.state = state.unwrap_or(layout.state);
+    layout.real_store = real.unwrap_or(layout.real_store);
+    Ok(Location::Store(layout))
+}
+
+fn parse_file(directory: &str, parameters: &[(String, String)]) -> Result<Location, String> {
+    let mut location = FileLocation {
+        directory: absolute(&percent_decode(directory)?)?,
+        compression: Compression::Xz,
+        level: None,
+        secret_keys: Vec::new(),
+        write_listings: false,
+    };
+    for (name, value) in parameters {
+        match name.as_str() {
+            "compression" => {
+                location.compression =
+                    Compression::parse(value).map_err(|error| error.to_string())?;
+            }
+            "compression-level" => {
+                let level = value
+                    .parse()
+                    .map_err(|_| "compression-level is no number")?;
+                location.level = (level != -1).then_some(level);
+            }
+            "secret-key" => location.secret_keys.push(absolute(value)?),
+            "secret-keys" => {
+                for file in value.split(',').filter(|file| !file.is_empty()) {
+                    location.secret_keys.push(absolute(file)?);
+                }
+            }
+            "write-nar-listing" => location.write_listings = matches!(&**value, "true" | "1"),
+            "parallel-compression"
+            | "priority"
+            | "want-mass-query"
+            | "trusted"
+            | "local-nar-cache"
+            | "index-debug-info"
+            | "path-info-cache-size"
+            | "store" => {}
+            other => return Err(format!("unknown parameter {other}")),
+        }
+    }
+    Ok(Location::File(location))
+}
+
+fn absolute(text: &str) -> Result<PathBuf, String> {
+    std::path::absolute(text).map_err(|error| format!("{text:?}: {error}"))
+}
+
+fn parse_query(query: &str) -> Result<Vec<(String, String)>, String> {
+    query
+        .split('&')
+        .filter(|part| !part.is_empty())
+        .map(|part| {
+            let (name, value) = part
+                .split_once('=')
+                .ok_or_else(|| format!("the parameter {part:?} has no ="))?;
+            Ok((percent_decode(name)?, percent_decode(value)?))
+        })
+        .collect()
+}
+
+fn percent_decode(text: &str) -> Result<String, String> {
+    let mut bytes = Vec::new();
+    let mut rest = text.as_bytes();
+    while let [first, tail @ ..] = rest {
+        rest = tail;
+        if *first != b'%' {
+            bytes.push(*first);
+            continue;
+        }
+        let digit = |byte: &u8| char::from(*byte).to_digit(16);
+        match tail {
+            [high, low, after @ ..] => match (digit(high), digit(low)) {
+                (Some(high), Some(low)) => {
+                    bytes.push((high * 16 + low) as u8);
+                    rest = after;
+                }
+                _ => return Err(format!("{text:?} has a % without two hexadecimal digits")),
+            },
+            _ => return Err(format!("{text:?} has a % without two hexadecimal digits")),
+        }
+    }
+    String::from_utf8(bytes).map_err(|_| format!("{text:?} is not UTF-8"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(text: &str) -> Result<Location, Error> {
+        Location::parse(text, None, None)
+    }
+
+    #[test]
+    fn a_directory_and_a_root_parameter_mean_the_same_store() {
+        let store = Location::Store(Layout::in_root(Path::new("/mnt"), StoreDir::default()));
+        for text in [
+            "/mnt",
+            "local?root=/mnt",
+            "local?root=%2Fmnt",
+            "local:///mnt",
+        ] {
+            assert_eq!(parse(text).unwrap(), store, "{text}");
+        }
+    }
+
+    #[test]
+    fn parameters_of_a_file_cache_are_read() {
+        let text = "file:///c?compression=zstd&secret-key=/k&compression-level=19\
+                    &write-nar-listing=true";
+        let Location::File(file) = parse(text).unwrap() else {
+            panic!("not a file cache")
+        };
+        assert_eq!(file.directory, Path::new("/c"));
+        assert_eq!(file.compression, Compression::Zstd);
+        assert_eq!(file.level, Some(19));
+        assert_eq!(file.secret_keys, [Path::new("/k")]);
+        assert!(file.write_listings);
+    }
+
+    #[test]
+    fn what_is_not_known_is_named_in_the_error() {
+        for (text, part) in [
+            ("ssh://host", "http://, https:// and file://"),
+            ("file:///c?compresion=xz", "unknown parameter compresion"),
+            ("local?rot=/x", "unknown parameter rot"),
+            ("daemon", "--root"),
+            ("file:///c?compression", "has no ="),
+            ("", "empty"),
+            ("/a%?b=%z", "hexadecimal"),
+        ] {
+            let message = parse(text).unwrap_err().to_string();
+            assert!(message.contains(part), "{text}: {message}");
+        }
+    }
+}

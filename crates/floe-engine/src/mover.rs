@@ -1,0 +1,295 @@
+//! The mover: closures from sources into a target.
+//!
+//! 1. *resolve*: what is missing in the target, asked for in waves, checked for trust;
+//! 2. *plan*: the largest first;
+//! 3. *fetch*: bodies arrive, small ones ahead of time;
+//! 4. *receive*: one worker runs one path to completion: decode, hash, parse, write;
+//! 5. *commit*: what is complete and whose references are there becomes valid, in batches.
+//!
+//! A path that fails takes only those with it that refer to it. Nothing waits for its
+//! references to be fetched; only the commit is ordered.
+//!
+//! Not guaranteed: the order in which paths become valid, beyond references first.
+
+mod check;
+mod commit;
+mod fetch;
+mod pack;
+mod publish;
+mod receive;
+mod resolve;
+
+use std::cmp::Reverse;
+use std::collections::BTreeSet;
+use std::sync::mpsc;
+use std::thread;
+
+use floe_format::{NarInfo, StoreDir, StorePath};
+use floe_store::{StagedPath, StoreWriter};
+
+use crate::cache::{Source, Sources};
+use crate::error::Error;
+use crate::location::Location;
+use crate::options::Options;
+use crate::report::{Event, Reporter};
+use commit::Commit;
+use fetch::Queue;
+use pack::PackedNar;
+use publish::CacheWriter;
+use resolve::Resolved;
+
+pub use resolve::Root;
+
+/// Where paths go.
+#[derive(Debug)]
+pub struct Target(pub(crate) TargetKind);
+
+#[derive(Debug)]
+pub(crate) enum TargetKind {
+    Store(StoreWriter),
+    Cache(CacheWriter),
+}
+
+/// Moves closures from sources into a target.
+pub struct Mover<'a> {
+    /// Where paths come from.
+    pub sources: &'a Sources,
+    /// Where they go.
+    pub target: &'a Target,
+    /// How.
+    pub options: &'a Options,
+    /// Who watches.
+    pub reporter: &'a dyn Reporter,
+}
+
+/// What a move has done.
+#[derive(Debug, Default)]
+pub struct Outcome {
+    /// The roots that are valid in the target now, in the order in which they were asked for.
+    pub roots: Vec<StorePath>,
+    /// The paths that were to be moved, largest first: path, NAR size and, where the source
+    /// says so, the size of what is fetched, in bytes.
+    pub planned: Vec<(StorePath, u64, Option<u64>)>,
+    /// How many paths were moved.
+    pub moved: u64,
+    /// How many bytes were fetched for them.
+    pub download_bytes: u64,
+    /// How many bytes their NARs have.
+    pub nar_bytes: u64,
+    /// What failed, causes before consequences.
+    pub failures: Vec<Error>,
+}
+
+/// A path to be moved.
+#[derive(Debug)]
+pub(crate) struct Item {
+    pub(crate) narinfo: NarInfo,
+    /// Which of the sources has it.
+    pub(crate) source: usize,
+}
+
+/// A path that has arrived whole and right.
+#[derive(Debug)]
+pub(crate) enum Finished {
+    Tree(StagedPath),
+    Nar(PackedNar),
+}
+
+impl Target {
+    /// Opens a target, and makes it where there is none.
+    ///
+    /// Errors: an HTTP cache cannot be written to; otherwise those of the store or the disk.
+    pub fn open(location: &Location, store_dir: Option<&StoreDir>) -> Result<Target, Error> {
+        Ok(Target(match location {
+            Location::Store(layout) => TargetKind::Store(StoreWriter::open(layout.clone())?),
+            Location::File(file) => {
+                let dir = store_dir.cloned().unwrap_or_default();
+                TargetKind::Cache(CacheWriter::open(file.clone(), dir)?)
+            }
+            Location::Http(url) => {
+                return Err(Error::Location {
+                    text: url.clone(),
+                    reason: "floe does not upload over HTTP yet; copy to file://DIR".into(),
+                });
+            }
+        }))
+    }
+
+    /// The store directory that its paths name.
+    pub fn store_dir(&self) -> &StoreDir {
+        match &self.0 {
+            TargetKind::Store(store) => &store.layout().store_dir,
+            TargetKind::Cache(cache) => cache.store_dir(),
+        }
+    }
+
+    /// The local store, if it is one.
+    pub fn as_store(&self) -> Option<&StoreWriter> {
+        match &self.0 {
+            TargetKind::Store(store) => Some(store),
+            TargetKind::Cache(_) => None,
+        }
+    }
+
+    /// Keeps paths from being collected and says which of them are missing.
+    pub(crate) fn missing(&self, paths: &[StorePath]) -> Result<Vec<StorePath>, Error> {
+        match &self.0 {
+            TargetKind::Store(store) => {
+                store.protect(paths.iter())?;
+                Ok(store.invalid(paths)?)
+            }
+            TargetKind::Cache(cache) => Ok(cache.missing(paths)),
+        }
+    }
+}
+
+impl Mover<'_> {
+    /// Moves the closures of `roots`. What fails is in the outcome; an error is returned only
+    /// where nothing could be begun, or the target itself fails, or the move is cancelled.
+    pub fn run(&self, roots: &[Root]) -> Result<Outcome, Error> {
+        self.check_store_dirs()?;
+        let mut outcome = Outcome::default();
+        let mut resolved = resolve::resolve(self, roots)?;
+        let roots = std::mem::take(&mut resolved.roots);
+        let mut waiting = Vec::new();
+        for _ in 0..ROUNDS_MAX {
+            let items = self.plan(resolved, &mut outcome);
+            if self.options.dry_run {
+                return Ok(outcome);
+            }
+            let vanished = self.transfer(items, &mut waiting, &mut outcome)?;
+            if vanished.is_empty() {
+                break;
+            }
+            // An older collector took away what it had promised to spare: fetch it again.
+            let again: Vec<Root> = vanished.into_iter().map(Root::Path).collect();
+            resolved = resolve::resolve(self, &again)?;
+        }
+        for finished in waiting {
+            let path = finished.path().clone();
+            let missing = finished.references().clone();
+            outcome.fail(self.reporter, Error::MissingReferences { path, missing });
+        }
+        let missing: BTreeSet<StorePath> = self.target.missing(&roots)?.into_iter().collect();
+        outcome.roots = roots
+            .into_iter()
+            .filter(|root| !missing.contains(root))
+            .collect();
+        Ok(outcome)
+    }
+
+    fn check_store_dirs(&self) -> Result<(), Error> {
+        for source in self.sources.iter() {
+            if source.store_dir() != self.target.store_dir() {
+                return Err(Error::OtherStoreDir {
+                    source_name: source.name(),
+                    found: source.store_dir().as_str().into(),
+                    wanted: self.target.store_dir().as_str().into(),
+                });
+            }
+        }
+        Ok(())
+    }
+
+    /// Puts the largest first: they take longest, and the small ones fill the gaps.
+    fn plan(&self, resolved: Resolved, outcome: &mut Outcome) -> Vec<Item> {
+        for error in resolved.failures {
+            outcome.fail(self.reporter, error);
+        }
+        let mut items = resolved.items;
+        items.sort_by_key(|item| Reverse(item.narinfo.info.nar_size));
+        let planned = items.iter().map(|item| {
+            let size = match item.narinfo.compression {
+                floe_format::Compression::None => Some(item.narinfo.info.nar_size),
+                _ => item.narinfo.file_size,
+            };
+            (
+                item.narinfo.info.path.clone(),
+                item.narinfo.info.nar_size,
+                size,
+            )
+        });
+        outcome.planned.extend(planned);
+        self.reporter.event(Event::Planned {
+            paths: items.len(),
+            nar_bytes: items.iter().map(|item| item.narinfo.info.nar_size).sum(),
+            download_bytes: items.iter().filter_map(|item| item.narinfo.file_size).sum(),
+        });
+        items
+    }
+
+    /// Fetches, receives and commits. Returns references that were valid when they were asked
+    /// for and are not any more; the paths that need them are left in `waiting`.
+    fn transfer(
+        &self,
+        items: Vec<Item>,
+        waiting: &mut Vec<Finished>,
+        outcome: &mut Outcome,
+    ) -> Result<BTreeSet<StorePath>, Error> {
+        let queue = Queue::new(self.sources, &items, self.options.jobs);
+        let workers = self.options.jobs.get().min(items.len());
+        let (sender, receiver) = mpsc::sync_channel(RESULTS_AHEAD);
+        let mut commit = Commit::new(self, &items, &queue, outcome);
+        thread::scope(|scope| {
+            for number in 0..workers {
+                let (sender, queue) = (sender.clone(), &queue);
+                thread::Builder::new()
+                    .name(format!("floe-worker-{number}"))
+                    .spawn_scoped(scope, move || receive::work(self, queue, &sender))
+                    .map_err(|source| Error::File {
+                        action: "starting a thread for",
+                        path: "the transfer".into(),
+                        source,
+                    })?;
+            }
+            drop(sender);
+            let result = commit.run(receiver, waiting);
+            // After an error here the workers must not go on: nobody takes their results.
+            if result.is_err() {
+                queue.close();
+            }
+            result
+        })
+    }
+
+    pub(crate) fn source_of(&self, item: &Item) -> &Source {
+        &self.sources.list[item.source]
+    }
+
+    pub(crate) fn check_cancelled(&self) -> Result<(), Error> {
+        match self.options.cancel.is_raised() {
+            true => Err(Error::Cancelled),
+            false => Ok(()),
+        }
+    }
+}
+
+impl Outcome {
+    pub(crate) fn fail(&mut self, reporter: &dyn Reporter, error: Error) {
+        reporter.event(Event::Failed { error: &error });
+        self.failures.push(error);
+    }
+}
+
+impl Finished {
+    pub(crate) fn path(&self) -> &StorePath {
+        match self {
+            Finished::Tree(staged) => &staged.info.path,
+            Finished::Nar(packed) => &packed.narinfo.info.path,
+        }
+    }
+
+    pub(crate) fn references(&self) -> &BTreeSet<StorePath> {
+        match self {
+            Finished::Tree(staged) => &staged.info.references,
+            Finished::Nar(packed) => &packed.narinfo.info.references,
+        }
+    }
+}
+
+/// Each round fetches again what a collector took away during the one before; a collector that
+/// does so thrice does so forever.
+const ROUNDS_MAX: usize = 3;
+
+/// Results that may wait for the commit; workers pause beyond.
+const RESULTS_AHEAD: usize = 64;

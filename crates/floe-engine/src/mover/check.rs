@@ -1,0 +1,143 @@
+//! Whether the bytes of a NAR are those that were promised.
+
+use floe_format::content_address::{Method, ModuloHasher};
+use floe_format::nar::read::{Event, Reader};
+use floe_format::{Hash, HashAlgorithm, PathInfo};
+use floe_hash::Sha256;
+
+use crate::error::Error;
+
+/// Sees a NAR go by, chunk by chunk, and judges it at the end.
+pub(crate) struct NarCheck<'a> {
+    info: &'a PathInfo,
+    url: &'a str,
+    hasher: Sha256,
+    size: u64,
+    contents: Option<ContentsHasher>,
+}
+
+/// Hashes what a content address covers, where that is not the NAR itself.
+enum ContentsHasher {
+    /// The NAR with the path's own hash part blanked out.
+    Nar(ModuloHasher),
+    /// The contents of the one file that the NAR must consist of.
+    /// `is_file` is known from the first event on.
+    File {
+        reader: Reader,
+        hasher: ModuloHasher,
+        is_file: Option<bool>,
+    },
+}
+
+impl<'a> NarCheck<'a> {
+    /// A check against `info`; `url` is for the words of an error.
+    pub(crate) fn new(info: &'a PathInfo, url: &'a str) -> NarCheck<'a> {
+        let contents = info.ca.and_then(|ca| {
+            let modulo = || ModuloHasher::new(ca.hash.algorithm(), info.path.hash_part());
+            match ca.method {
+                Method::NixArchive => {
+                    let same =
+                        ca.hash.algorithm() == HashAlgorithm::Sha256 && !info.has_self_reference();
+                    (!same).then(|| ContentsHasher::Nar(modulo()))
+                }
+                Method::Text | Method::Flat => Some(ContentsHasher::File {
+                    reader: Reader::new(),
+                    hasher: modulo(),
+                    is_file: None,
+                }),
+                // Refused before anything is fetched.
+                Method::Git => None,
+            }
+        });
+        NarCheck {
+            info,
+            url,
+            hasher: Sha256::new(),
+            size: 0,
+            contents,
+        }
+    }
+
+    /// Takes the next bytes. An error as soon as there are more than were promised, so that a
+    /// small body cannot grow without end.
+    pub(crate) fn update(&mut self, chunk: &[u8]) -> Result<(), Error> {
+        self.size += chunk.len() as u64;
+        if self.size > self.info.nar_size {
+            let (expected, actual) = (self.info.nar_size, format!("more than {}", self.size - 1));
+            return Err(self.mismatch("NAR size", expected.to_string(), actual));
+        }
+        self.hasher.update(chunk);
+        match &mut self.contents {
+            None => Ok(()),
+            Some(ContentsHasher::Nar(hasher)) => {
+                hasher.update(chunk);
+                Ok(())
+            }
+            Some(ContentsHasher::File {
+                reader,
+                hasher,
+                is_file,
+            }) => {
+                let mut rest = chunk;
+                loop {
+                    match reader.next(&mut rest) {
+                        Ok(None) => return Ok(()),
+                        Ok(Some(event)) => {
+                            let root_is_file = matches!(event, Event::File { .. });
+                            let is_file = *is_file.get_or_insert(root_is_file);
+                            if let (true, Event::Data(bytes)) = (is_file, event) {
+                                hasher.update(bytes);
+                            }
+                        }
+                        Err(source) => {
+                            let path = self.info.path.clone();
+                            return Err(floe_store::StoreError::Nar { path, source }.into());
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    /// The verdict on all that went by; the NAR hash if it is good.
+    pub(crate) fn finish(mut self) -> Result<Hash, Error> {
+        let actual = Hash::sha256(std::mem::take(&mut self.hasher).finish());
+        let info = self.info;
+        if self.size != info.nar_size {
+            let (expected, actual) = (info.nar_size.to_string(), self.size.to_string());
+            return Err(self.mismatch("NAR size", expected, actual));
+        }
+        if actual != info.nar_hash {
+            return Err(self.mismatch("NAR hash", info.nar_hash.to_nix32(), actual.to_nix32()));
+        }
+        let Some(ca) = info.ca else { return Ok(actual) };
+        let contents = match self.contents.take() {
+            None => actual,
+            Some(ContentsHasher::Nar(hasher)) => hasher.finish(),
+            Some(ContentsHasher::File {
+                is_file: Some(true),
+                hasher,
+                ..
+            }) => hasher.finish(),
+            Some(ContentsHasher::File { .. }) => {
+                let actual = "not a single file".to_owned();
+                return Err(self.mismatch("content address", ca.to_string(), actual));
+            }
+        };
+        if contents != ca.hash {
+            return Err(self.mismatch("content hash", ca.hash.to_nix32(), contents.to_nix32()));
+        }
+        Ok(actual)
+    }
+
+    fn mismatch(&self, what: &'static str, expected: String, actual: String) -> Error {
+        let (path, url) = (self.info.path.clone(), self.url.to_owned());
+        Error::Mismatch {
+            path,
+            url,
+            what,
+            expected,
+            actual,
+        }
+    }
+}

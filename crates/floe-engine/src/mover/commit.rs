@@ -1,0 +1,365 @@
+//! From finished paths to valid ones: references before referrers, in batches.
+//!
+//! 1. a path that has arrived waits until each of its references is valid or about to be;
+//! 2. it is then ready; when 64 are ready, or the first has been ready for 200 ms, or no more
+//!    will come, they are committed together;
+//! 3. what another process holds at that moment is tried again later;
+//! 4. a path that fails takes those with it that refer to it.
+
+use std::collections::{BTreeSet, HashMap, HashSet};
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use floe_format::StorePath;
+use floe_store::{Registered, StagedPath, StoreWriter};
+
+use super::fetch::Queue;
+use super::publish::CacheWriter;
+use super::receive::Done;
+use super::{Finished, Item, Mover, Outcome, TargetKind};
+use crate::error::Error;
+use crate::report::Event;
+
+pub(crate) struct Commit<'a> {
+    mover: &'a Mover<'a>,
+    queue: &'a Queue<'a>,
+    outcome: &'a mut Outcome,
+    /// For each path that is not ready yet: how many of its references are not either.
+    unready: HashMap<StorePath, usize>,
+    /// For each path: which others wait for it.
+    referrers: HashMap<StorePath, Vec<StorePath>>,
+    /// Arrived and not ready.
+    arrived: HashMap<StorePath, Finished>,
+    ready: Vec<Finished>,
+    ready_since: Option<Instant>,
+    failed: HashSet<StorePath>,
+    /// Valid when asked for, and gone at the commit.
+    vanished: BTreeSet<StorePath>,
+    nar_sizes: HashMap<StorePath, u64>,
+}
+
+impl<'a> Commit<'a> {
+    pub(crate) fn new(
+        mover: &'a Mover<'a>,
+        items: &[Item],
+        queue: &'a Queue<'a>,
+        outcome: &'a mut Outcome,
+    ) -> Commit<'a> {
+        let infos = || items.iter().map(|item| &item.narinfo.info);
+        let nar_sizes: HashMap<_, _> = infos().map(|i| (i.path.clone(), i.nar_size)).collect();
+        let mut unready = HashMap::new();
+        let mut referrers: HashMap<_, Vec<_>> = HashMap::new();
+        for info in infos() {
+            let among = |r: &&StorePath| **r != info.path && nar_sizes.contains_key(*r);
+            unready.insert(
+                info.path.clone(),
+                info.references.iter().filter(among).count(),
+            );
+            for reference in info.references.iter().filter(among) {
+                referrers
+                    .entry(reference.clone())
+                    .or_default()
+                    .push(info.path.clone());
+            }
+        }
+        Commit {
+            mover,
+            queue,
+            outcome,
+            unready,
+            referrers,
+            arrived: HashMap::new(),
+            ready: Vec::new(),
+            ready_since: None,
+            failed: HashSet::new(),
+            vanished: BTreeSet::new(),
+            nar_sizes,
+        }
+    }
+
+    /// Commits what arrives until no more comes. `waiting` holds what an earlier round could
+    /// not commit; afterwards it holds what this one could not, for want of the returned paths.
+    pub(crate) fn run(
+        &mut self,
+        results: Receiver<Done>,
+        waiting: &mut Vec<Finished>,
+    ) -> Result<BTreeSet<StorePath>, Error> {
+        self.fail_without_references()?;
+        loop {
+            self.mover.check_cancelled()?;
+            let pause = match self.ready_since {
+                Some(since) => BATCH_WAIT.saturating_sub(since.elapsed()),
+                None => CANCEL_POLL,
+            };
+            match results.recv_timeout(pause) {
+                Ok(done) => self.take(done),
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => break,
+            }
+            let due = self
+                .ready_since
+                .is_some_and(|since| since.elapsed() >= BATCH_WAIT);
+            if self.ready.len() >= BATCH_LEN || due {
+                self.commit_ready(waiting)?;
+            }
+        }
+        // References of a cycle would wait here for ever; Nix has none, a liar may.
+        let stuck: Vec<StorePath> = self.arrived.keys().cloned().collect();
+        for path in stuck {
+            let missing = self.arrived.remove(&path).map(|f| f.references().clone());
+            let missing = missing.unwrap_or_default();
+            self.outcome.fail(
+                self.mover.reporter,
+                Error::MissingReferences { path, missing },
+            );
+        }
+        self.ready.append(waiting);
+        self.commit_rest(waiting)?;
+        Ok(std::mem::take(&mut self.vanished))
+    }
+
+    /// A path whose reference is neither to be moved nor valid cannot become valid.
+    fn fail_without_references(&mut self) -> Result<(), Error> {
+        let mut outside: BTreeSet<StorePath> = BTreeSet::new();
+        let items = self.queue.items();
+        for item in items {
+            let references = item.narinfo.info.references.iter();
+            outside.extend(
+                references
+                    .filter(|r| !self.nar_sizes.contains_key(*r))
+                    .cloned(),
+            );
+        }
+        let outside: Vec<StorePath> = outside.into_iter().collect();
+        if outside.is_empty() {
+            return Ok(());
+        }
+        let missing: BTreeSet<StorePath> =
+            self.mover.target.missing(&outside)?.into_iter().collect();
+        for item in items {
+            let info = &item.narinfo.info;
+            let lacks: BTreeSet<_> = info.references.intersection(&missing).cloned().collect();
+            if !lacks.is_empty() {
+                self.fail_with_referrers(&info.path, lacks);
+            }
+        }
+        Ok(())
+    }
+
+    fn take(&mut self, done: Done) {
+        let Done { path, result } = done;
+        match result {
+            Ok((finished, fetched)) => {
+                self.outcome.download_bytes += fetched;
+                if self.failed.contains(&path) {
+                    return;
+                }
+                match self.unready.get(&path) {
+                    Some(0) | None => self.make_ready(finished),
+                    Some(_) => {
+                        self.arrived.insert(path, finished);
+                    }
+                }
+            }
+            Err(Error::Cancelled) => {}
+            Err(error) => {
+                self.outcome.fail(self.mover.reporter, error);
+                self.failed.insert(path.clone());
+                self.fail_referrers(&path);
+            }
+        }
+    }
+
+    /// Marks a path ready, and with it those that waited for it alone.
+    fn make_ready(&mut self, finished: Finished) {
+        let mut todo = vec![finished];
+        self.ready_since.get_or_insert_with(Instant::now);
+        while let Some(finished) = todo.pop() {
+            for referrer in self.referrers.remove(finished.path()).unwrap_or_default() {
+                let Some(count) = self.unready.get_mut(&referrer) else {
+                    continue;
+                };
+                *count -= 1;
+                if *count == 0 {
+                    todo.extend(self.arrived.remove(&referrer));
+                }
+            }
+            self.ready.push(finished);
+        }
+    }
+
+    fn fail_with_referrers(&mut self, path: &StorePath, missing: BTreeSet<StorePath>) {
+        if self.failed.insert(path.clone()) {
+            self.arrived.remove(path);
+            self.queue.skip([path.clone()]);
+            let error = Error::MissingReferences {
+                path: path.clone(),
+                missing,
+            };
+            self.outcome.fail(self.mover.reporter, error);
+            self.fail_referrers(path);
+        }
+    }
+
+    fn fail_referrers(&mut self, path: &StorePath) {
+        for referrer in self.referrers.remove(path).unwrap_or_default() {
+            self.fail_with_referrers(&referrer, BTreeSet::from([path.clone()]));
+        }
+    }
+
+    /// Commits what is ready; what has to be tried again stays ready.
+    fn commit_ready(&mut self, waiting: &mut Vec<Finished>) -> Result<usize, Error> {
+        self.ready_since = None;
+        let batch = std::mem::take(&mut self.ready);
+        let batched = batch.len();
+        let committed = match &self.mover.target.0 {
+            TargetKind::Store(store) => register(store, batch)?,
+            TargetKind::Cache(cache) => publish(cache, batch)?,
+        };
+        for path in &committed.valid {
+            self.outcome.moved += 1;
+            self.outcome.nar_bytes += self.nar_sizes.get(path).copied().unwrap_or(0);
+        }
+        for (path, error) in committed.refused {
+            self.outcome.fail(self.mover.reporter, error);
+            self.failed.insert(path.clone());
+            self.fail_referrers(&path);
+        }
+        self.ready.extend(committed.busy);
+        self.sort_unmet(committed.unmet, waiting);
+        if !self.ready.is_empty() {
+            self.ready_since = Some(Instant::now());
+        }
+        let paths = usize::try_from(self.outcome.moved).unwrap_or(usize::MAX);
+        self.mover.reporter.event(Event::Registered { paths });
+        Ok(batched - self.ready.len())
+    }
+
+    /// A path whose reference is merely late stays ready; if the reference has failed the path
+    /// fails; otherwise the reference has vanished from the target.
+    fn sort_unmet(
+        &mut self,
+        unmet: Vec<(Finished, BTreeSet<StorePath>)>,
+        waiting: &mut Vec<Finished>,
+    ) {
+        let mut late: HashSet<StorePath> = self
+            .ready
+            .iter()
+            .map(|finished| finished.path().clone())
+            .collect();
+        late.extend(unmet.iter().map(|(finished, _)| finished.path().clone()));
+        for (finished, missing) in unmet {
+            let path = finished.path().clone();
+            let failed: BTreeSet<_> = missing
+                .iter()
+                .filter(|m| self.failed.contains(*m))
+                .cloned()
+                .collect();
+            let gone: BTreeSet<_> = missing
+                .difference(&failed)
+                .filter(|m| !late.contains(*m))
+                .cloned()
+                .collect();
+            if !failed.is_empty() {
+                self.fail_with_referrers(&path, failed);
+            } else if gone.is_empty() {
+                self.ready.push(finished);
+            } else {
+                self.vanished.extend(gone);
+                waiting.push(finished);
+            }
+        }
+    }
+
+    /// Commits what is left, waiting for other processes where they are in the way.
+    fn commit_rest(&mut self, waiting: &mut Vec<Finished>) -> Result<(), Error> {
+        let mut last_progress = Instant::now();
+        while !self.ready.is_empty() {
+            self.mover.check_cancelled()?;
+            if self.commit_ready(waiting)? > 0 {
+                last_progress = Instant::now();
+            } else if last_progress.elapsed() > BUSY_WAIT {
+                for finished in std::mem::take(&mut self.ready) {
+                    let (path, seconds) = (finished.path().clone(), BUSY_WAIT.as_secs());
+                    self.outcome
+                        .fail(self.mover.reporter, Error::Busy { path, seconds });
+                }
+            } else {
+                thread::sleep(BUSY_POLL);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// What became of a batch.
+#[derive(Default)]
+struct Committed {
+    valid: Vec<StorePath>,
+    busy: Vec<Finished>,
+    unmet: Vec<(Finished, BTreeSet<StorePath>)>,
+    refused: Vec<(StorePath, Error)>,
+}
+
+fn register(store: &StoreWriter, batch: Vec<Finished>) -> Result<Committed, Error> {
+    let staged: Vec<StagedPath> = batch
+        .into_iter()
+        .filter_map(|finished| match finished {
+            Finished::Tree(staged) => Some(staged),
+            Finished::Nar(_) => None,
+        })
+        .collect();
+    let Registered {
+        valid,
+        busy,
+        unmet,
+        refused,
+    } = store.register(staged)?;
+    Ok(Committed {
+        valid,
+        busy: busy.into_iter().map(Finished::Tree).collect(),
+        unmet: unmet
+            .into_iter()
+            .map(|(s, missing)| (Finished::Tree(s), missing))
+            .collect(),
+        refused: refused
+            .into_iter()
+            .map(|(path, error)| (path, error.into()))
+            .collect(),
+    })
+}
+
+/// A batch is in the order in which paths became ready: references first.
+fn publish(cache: &CacheWriter, batch: Vec<Finished>) -> Result<Committed, Error> {
+    let mut committed = Committed::default();
+    for finished in batch {
+        let Finished::Nar(packed) = finished else {
+            continue;
+        };
+        let mut missing = cache.unpublished(&packed.narinfo.info.references);
+        missing.remove(&packed.narinfo.info.path);
+        if missing.is_empty() {
+            committed.valid.push(cache.publish(packed)?);
+        } else {
+            committed.unmet.push((Finished::Nar(packed), missing));
+        }
+    }
+    Ok(committed)
+}
+
+/// Paths in one transaction; more gains nothing and would hold more locks.
+const BATCH_LEN: usize = 64;
+
+/// How long a ready path waits for company: short beside a person's attention, long beside a
+/// transaction.
+const BATCH_WAIT: Duration = Duration::from_millis(200);
+
+/// How long another process may hold a path that it is adding or deleting.
+const BUSY_WAIT: Duration = Duration::from_secs(600);
+
+/// How often such a path is tried again.
+const BUSY_POLL: Duration = Duration::from_millis(50);
+
+/// How soon a raised flag is noticed while nothing arrives.
+const CANCEL_POLL: Duration = Duration::from_millis(100);

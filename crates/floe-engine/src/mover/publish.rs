@@ -1,0 +1,162 @@
+//! A binary cache in a directory, as a target.
+//!
+//! 1. `nix-cache-info` is there before anything else;
+//! 2. a NAR lies under its final name before any narinfo names it;
+//! 3. a narinfo appears, whole, after those of its references, so that whoever finds a path
+//!    finds its closure.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use floe_format::{CacheInfo, Compression, Hash, SecretKey, StoreDir, StorePath};
+
+use super::pack::PackedNar;
+use crate::cache::file::read_cache_info;
+use crate::error::Error;
+use crate::location::FileLocation;
+
+/// A cache that may be written.
+#[derive(Debug)]
+pub(crate) struct CacheWriter {
+    location: FileLocation,
+    store_dir: StoreDir,
+    keys: Vec<SecretKey>,
+    serial: AtomicU64,
+}
+
+impl CacheWriter {
+    /// Opens a cache; makes one for `store_dir` where there is none.
+    pub(crate) fn open(location: FileLocation, store_dir: StoreDir) -> Result<CacheWriter, Error> {
+        let keys = location
+            .secret_keys
+            .iter()
+            .map(|path| read_key(path))
+            .collect::<Result<_, _>>()?;
+        let nars = location.directory.join("nar");
+        fs::create_dir_all(&nars).map_err(|source| Error::File {
+            action: "creating the directory",
+            path: nars,
+            source,
+        })?;
+        let mut cache = CacheWriter {
+            location,
+            store_dir,
+            keys,
+            serial: AtomicU64::new(0),
+        };
+        match read_cache_info(&cache.location.directory)? {
+            Some(info) => cache.store_dir = info.store_dir,
+            None => {
+                let store_dir = cache.store_dir.clone();
+                let info = CacheInfo {
+                    store_dir,
+                    want_mass_query: false,
+                    priority: None,
+                };
+                cache.put("nix-cache-info", info.to_text().as_bytes())?;
+            }
+        }
+        Ok(cache)
+    }
+
+    pub(crate) fn location(&self) -> &FileLocation {
+        &self.location
+    }
+
+    pub(crate) fn store_dir(&self) -> &StoreDir {
+        &self.store_dir
+    }
+
+    /// Those of `paths` that have no narinfo yet.
+    pub(crate) fn missing(&self, paths: &[StorePath]) -> Vec<StorePath> {
+        paths
+            .iter()
+            .filter(|path| !self.has(path))
+            .cloned()
+            .collect()
+    }
+
+    /// Makes a path findable. Its references must have been published.
+    pub(crate) fn publish(&self, packed: PackedNar) -> Result<StorePath, Error> {
+        let PackedNar { mut narinfo, tree } = packed;
+        let path = narinfo.info.path.clone();
+        let part = path.hash_part();
+        if let Some(tree) = tree {
+            let text = floe_format::nar::listing::to_text(&tree).map_err(|error| Error::File {
+                action: "listing",
+                path: self.location.directory.join(format!("{part}.ls")),
+                source: io::Error::other(error.to_string()),
+            })?;
+            self.put(&format!("{part}.ls"), text.as_bytes())?;
+        }
+        narinfo.info.ultimate = false;
+        for key in &self.keys {
+            narinfo.info.sign(&self.store_dir, key);
+        }
+        let text = narinfo.to_text(&self.store_dir);
+        self.put(&format!("{part}.narinfo"), text.as_bytes())?;
+        Ok(path)
+    }
+
+    /// Those of `references` that are not in the cache.
+    pub(crate) fn unpublished(&self, references: &BTreeSet<StorePath>) -> BTreeSet<StorePath> {
+        references
+            .iter()
+            .filter(|path| !self.has(path))
+            .cloned()
+            .collect()
+    }
+
+    /// The URL of a NAR, relative to the cache, as Nix forms it.
+    pub(crate) fn nar_url(file_hash: &Hash, compression: Compression) -> String {
+        format!(
+            "nar/{}.nar{}",
+            file_hash.digest_nix32(),
+            compression.file_extension()
+        )
+    }
+
+    /// A name that nobody else uses, in a directory of the cache.
+    pub(crate) fn temporary_file(&self, directory: &str) -> PathBuf {
+        let number = self.serial.fetch_add(1, Ordering::Relaxed);
+        let name = format!(".floe-{}-{number}.tmp", std::process::id());
+        self.location.directory.join(directory).join(name)
+    }
+
+    fn has(&self, path: &StorePath) -> bool {
+        self.location
+            .directory
+            .join(format!("{}.narinfo", path.hash_part()))
+            .exists()
+    }
+
+    /// Writes a small file whole or not at all.
+    fn put(&self, name: &str, contents: &[u8]) -> Result<(), Error> {
+        let temporary = self.temporary_file("");
+        let path = self.location.directory.join(name);
+        let written = fs::write(&temporary, contents).and_then(|()| fs::rename(&temporary, &path));
+        written.map_err(|source| {
+            let _: io::Result<()> = fs::remove_file(&temporary);
+            Error::File {
+                action: "writing",
+                path,
+                source,
+            }
+        })
+    }
+}
+
+fn read_key(path: &Path) -> Result<SecretKey, Error> {
+    let text = fs::read_to_string(path).map_err(|source| Error::File {
+        action: "reading the secret key",
+        path: path.to_path_buf(),
+        source,
+    })?;
+    SecretKey::parse(text.trim_end()).map_err(|error| Error::SecretKey {
+        path: path.to_path_buf(),
+        reason: error.to_string(),
+    })
+}

@@ -1,0 +1,314 @@
+//! The work of one worker: a path from its source into the target's hands, whole and right.
+//!
+//! 1. read a chunk of the body, hashing it as a file;
+//! 2. decode it into a chunk of the NAR;
+//! 3. hash that, and write it where it goes;
+//! 4. at the end, read the body to *its* end, and compare sizes and hashes.
+
+use std::io::{self, BufRead as _, Read as _};
+use std::sync::mpsc::SyncSender;
+use std::thread;
+
+use floe_format::{Compression, Hash, NarInfo, StorePath};
+use floe_store::tree::write::TreeWriter;
+use floe_store::{StagedPath, StoreError};
+
+use super::check::NarCheck;
+use super::fetch::Queue;
+use super::{Finished, Item, Mover, TargetKind, pack};
+use crate::body::{Body, BodyReader};
+use crate::cache::Kind;
+use crate::cache::http::{ATTEMPTS_MAX, backoff};
+use crate::codec;
+use crate::error::Error;
+use crate::report::Event;
+
+/// What a worker says of a path: what became of it, and how many bytes were fetched for it.
+pub(crate) struct Done {
+    pub(crate) path: StorePath,
+    pub(crate) result: Result<(Finished, u64), Error>,
+}
+
+/// Where the bytes of a NAR go.
+pub(crate) trait Sink {
+    fn write(&mut self, nar: &[u8]) -> Result<(), Error>;
+}
+
+impl Sink for TreeWriter {
+    fn write(&mut self, nar: &[u8]) -> Result<(), Error> {
+        Ok(TreeWriter::write(self, nar)?)
+    }
+}
+
+/// Takes paths from the queue until there are no more.
+pub(crate) fn work(mover: &Mover<'_>, queue: &Queue<'_>, results: &SyncSender<Done>) {
+    let mut scratch = vec![0; CHUNK_LEN];
+    while let Some((item, body)) = queue.next() {
+        let path = item.narinfo.info.path.clone();
+        let nar_size = item.narinfo.info.nar_size;
+        mover.reporter.event(Event::Started {
+            path: &path,
+            nar_size,
+        });
+        let result = receive_with_retries(mover, queue, item, body, &mut scratch);
+        if result.is_ok() {
+            mover.reporter.event(Event::Finished { path: &path });
+        }
+        // Nobody takes results any more when the move has failed as a whole.
+        if results.send(Done { path, result }).is_err() {
+            return;
+        }
+    }
+}
+
+fn receive_with_retries(
+    mover: &Mover<'_>,
+    queue: &Queue<'_>,
+    item: &Item,
+    mut body: Result<Option<Body>, Error>,
+    scratch: &mut [u8],
+) -> Result<(Finished, u64), Error> {
+    let mut attempt = 1;
+    loop {
+        let mut transfer = Transfer {
+            mover,
+            item,
+            scratch: &mut *scratch,
+            shown: 0,
+            fetched: 0,
+        };
+        let result = match body {
+            Ok(body) => transfer.into_target(body),
+            Err(error) => Err(error),
+        };
+        match result {
+            Ok(finished) => return Ok((finished, transfer.fetched)),
+            Err(error) if error.is_transient() && attempt < ATTEMPTS_MAX => {
+                let path = &item.narinfo.info.path;
+                mover.reporter.event(Event::Progress {
+                    path,
+                    nar_bytes: -transfer.shown,
+                });
+                mover.reporter.event(Event::Retrying {
+                    path,
+                    error: &error,
+                });
+                thread::sleep(backoff(attempt));
+                mover.check_cancelled()?;
+                attempt += 1;
+                body = queue.open(item);
+            }
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+/// One attempt at one path.
+pub(crate) struct Transfer<'a> {
+    mover: &'a Mover<'a>,
+    item: &'a Item,
+    scratch: &'a mut [u8],
+    /// How many bytes of the NAR the reporter knows of.
+    shown: i64,
+    fetched: u64,
+}
+
+impl Transfer<'_> {
+    fn into_target(&mut self, body: Option<Body>) -> Result<Finished, Error> {
+        match &self.mover.target.0 {
+            TargetKind::Store(store) => {
+                let info = self.item.narinfo.info.clone();
+                let mut writer = store.tree_writer(&info.path);
+                self.receive(body, &mut writer)?;
+                Ok(Finished::Tree(StagedPath {
+                    tree: writer.finish()?,
+                    info,
+                }))
+            }
+            TargetKind::Cache(cache) => {
+                let narinfo = &self.item.narinfo;
+                pack::pack(cache, narinfo, |sink| self.receive(body, sink)).map(Finished::Nar)
+            }
+        }
+    }
+
+    /// Brings the NAR to `sink`. Returns only if every byte was right.
+    fn receive(&mut self, body: Option<Body>, sink: &mut dyn Sink) -> Result<(), Error> {
+        let narinfo = &self.item.narinfo;
+        let mut check = NarCheck::new(&narinfo.info, &narinfo.url);
+        let mut file_check = None;
+        match (body, &self.mover.source_of(self.item).0) {
+            (Some(body), _) => file_check = Some(self.decode(body, &mut check, sink)?),
+            (None, Kind::Store(store)) => {
+                store.dump(&narinfo.info.path, &mut |chunk| {
+                    self.pass(chunk, &mut check, sink)
+                })?;
+            }
+            (None, _) => return Err(Error::Cancelled),
+        }
+        let nar_hash = check.finish()?;
+        match file_check {
+            Some((size, hash)) => {
+                self.fetched = size;
+                check_file(narinfo, size, hash.or(Some(nar_hash)))
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// Decodes a body; its size and, where that is not the NAR hash, its hash.
+    fn decode(
+        &mut self,
+        body: Body,
+        check: &mut NarCheck<'_>,
+        sink: &mut dyn Sink,
+    ) -> Result<(u64, Option<Hash>), Error> {
+        let narinfo = &self.item.narinfo;
+        let plain = narinfo.compression == Compression::None;
+        let algorithm = narinfo
+            .file_hash
+            .filter(|_| !plain)
+            .map(|hash| hash.algorithm());
+        let len_max = narinfo
+            .file_size
+            .unwrap_or_else(|| narinfo.info.nar_size * 2 + SLACK_LEN);
+        let mut reader = BodyReader::new(body, algorithm, len_max);
+        let passed = match plain {
+            true => self.pass_plain(&mut reader, check, sink),
+            false => self.pass_decoded(&mut reader, check, sink),
+        };
+        // The body's own story comes before what a decoder or parser made of it.
+        let drained = passed.and_then(|()| match reader.drain() {
+            Ok(0) => Ok(()),
+            Ok(_) => Err(self.undecodable("data follows the end of the compressed NAR")),
+            Err(error) => Err(self.undecodable(error)),
+        });
+        match (reader.take_failure(), drained) {
+            (Some(failure), _) => Err(failure),
+            (None, Ok(())) => Ok(reader.finish()),
+            (None, Err(error)) => Err(self.explain(reader, error)),
+        }
+    }
+
+    fn pass_plain(
+        &mut self,
+        reader: &mut BodyReader,
+        check: &mut NarCheck<'_>,
+        sink: &mut dyn Sink,
+    ) -> Result<(), Error> {
+        loop {
+            let chunk = reader.fill_buf().map_err(|error| self.undecodable(error))?;
+            let len = chunk.len();
+            if len == 0 {
+                return Ok(());
+            }
+            self.pass(chunk, check, sink)?;
+            reader.consume(len);
+        }
+    }
+
+    fn pass_decoded(
+        &mut self,
+        reader: &mut BodyReader,
+        check: &mut NarCheck<'_>,
+        sink: &mut dyn Sink,
+    ) -> Result<(), Error> {
+        let compression = self.item.narinfo.compression;
+        let decoder = codec::decoder(compression, reader).map_err(|e| self.undecodable(e))?;
+        let mut decoder = decoder.ok_or_else(|| Error::UnsupportedCompression {
+            path: self.item.narinfo.info.path.clone(),
+            name: compression.name().into(),
+        })?;
+        let mut scratch = std::mem::take(&mut self.scratch);
+        let passed = loop {
+            match decoder.read(scratch) {
+                Ok(0) => break Ok(()),
+                Ok(len) => {
+                    if let Err(error) = self.pass(&scratch[..len], check, sink) {
+                        break Err(error);
+                    }
+                }
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => break Err(self.undecodable(error)),
+            }
+        };
+        std::mem::swap(&mut self.scratch, &mut scratch);
+        passed
+    }
+
+    /// A chunk of the NAR goes by.
+    fn pass(
+        &mut self,
+        chunk: &[u8],
+        check: &mut NarCheck<'_>,
+        sink: &mut dyn Sink,
+    ) -> Result<(), Error> {
+        self.mover.check_cancelled()?;
+        check.update(chunk)?;
+        sink.write(chunk)?;
+        let nar_bytes = chunk.len() as i64;
+        self.shown += nar_bytes;
+        let path = &self.item.narinfo.info.path;
+        self.mover
+            .reporter
+            .event(Event::Progress { path, nar_bytes });
+        Ok(())
+    }
+
+    fn undecodable(&self, reason: impl ToString) -> Error {
+        Error::Decode {
+            path: self.item.narinfo.info.path.clone(),
+            url: self.item.narinfo.url.clone(),
+            compression: self.item.narinfo.compression,
+            reason: reason.to_string(),
+        }
+    }
+
+    /// A body that makes no sense is often just not the promised body, which says more.
+    fn explain(&self, mut reader: BodyReader, error: Error) -> Error {
+        let is_about_contents = matches!(
+            error,
+            Error::Decode { .. } | Error::Mismatch { .. } | Error::Store(StoreError::Nar { .. })
+        );
+        if !is_about_contents || reader.drain().is_err() {
+            return reader.take_failure().unwrap_or(error);
+        }
+        let (size, hash) = reader.finish();
+        check_file(&self.item.narinfo, size, hash)
+            .err()
+            .unwrap_or(error)
+    }
+}
+
+/// Compares a body with what its narinfo says of it.
+fn check_file(narinfo: &NarInfo, size: u64, hash: Option<Hash>) -> Result<(), Error> {
+    let mismatch = |what, expected, actual| {
+        let (path, url) = (narinfo.info.path.clone(), narinfo.url.clone());
+        Err(Error::Mismatch {
+            path,
+            url,
+            what,
+            expected,
+            actual,
+        })
+    };
+    match narinfo.file_size {
+        Some(expected) if expected != size => {
+            return mismatch("file size", expected.to_string(), size.to_string());
+        }
+        _ => {}
+    }
+    match (narinfo.file_hash, hash) {
+        (Some(expected), Some(actual)) if expected != actual => {
+            mismatch("file hash", expected.to_nix32(), actual.to_nix32())
+        }
+        _ => Ok(()),
+    }
+}
+
+/// A chunk stays in the second-level cache between decoding, hashing and writing.
+const CHUNK_LEN: usize = 256 * 1024;
+
+/// No compression makes a body more than a little larger than its contents; this is for the
+/// frames of empty ones.
+const SLACK_LEN: u64 = 1024 * 1024;

@@ -1,0 +1,74 @@
+//! What a move tells whoever watches it. The engine itself never prints.
+
+use floe_format::StorePath;
+
+use crate::error::Error;
+
+/// Something happened.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum Event<'a> {
+    /// The closure is being explored: paths known so far, questions not yet answered.
+    Resolving {
+        /// Paths that are missing in the target, as far as is known.
+        known: usize,
+        /// Questions under way.
+        pending: usize,
+    },
+    /// The work is known.
+    Planned {
+        /// Paths to be moved.
+        paths: usize,
+        /// The sum of their NAR sizes, in bytes.
+        nar_bytes: u64,
+        /// The sum of what has to be fetched, in bytes, as far as the source tells.
+        download_bytes: u64,
+    },
+    /// The transfer of a path begins.
+    Started {
+        /// The path.
+        path: &'a StorePath,
+        /// The size of its NAR, in bytes.
+        nar_size: u64,
+    },
+    /// So many more bytes of a path's NAR have gone through.
+    Progress {
+        /// The path.
+        path: &'a StorePath,
+        /// How many bytes more; negative when a transfer starts again.
+        nar_bytes: i64,
+    },
+    /// The transfer of a path has ended well, though it is not registered yet.
+    Finished {
+        /// The path.
+        path: &'a StorePath,
+    },
+    /// A transfer broke and is tried again.
+    Retrying {
+        /// The path.
+        path: &'a StorePath,
+        /// What broke.
+        error: &'a Error,
+    },
+    /// A path will not be moved.
+    Failed {
+        /// Why not; names the path.
+        error: &'a Error,
+    },
+    /// So many paths are valid in the target since the beginning of the move.
+    Registered {
+        /// How many.
+        paths: usize,
+    },
+}
+
+/// Receives events, from several threads.
+pub trait Reporter: Send + Sync {
+    /// Something happened. Called often; must be quick.
+    fn event(&self, event: Event<'_>);
+}
+
+/// Nobody watches.
+impl Reporter for () {
+    fn event(&self, _: Event<'_>) {}
+}
