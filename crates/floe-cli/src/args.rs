@@ -1,0 +1,174 @@
+//! The command line, as types. docs/interface.md is its reference.
+
+use std::num::NonZeroUsize;
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand};
+
+/// Moves Nix closures, fast and safely, without needing Nix.
+#[derive(Debug, Parser)]
+#[command(name = "floe", version, max_term_width = 100)]
+pub(crate) struct Cli {
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Install the closures of store paths from binary caches
+    Install(InstallArgs),
+    /// Copy closures between stores and binary caches
+    Copy(CopyArgs),
+    /// Check a store: contents against hashes, database against disk
+    Verify(VerifyArgs),
+    /// Show what a store or cache knows of paths
+    Info(InfoArgs),
+    /// Make and convert the keys that sign binary caches
+    Key {
+        #[command(subcommand)]
+        command: KeyCommand,
+    },
+    /// Publish floe itself, install it elsewhere, verify it and run it: everything in one go
+    Demo(DemoArgs),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct InstallArgs {
+    /// A binary cache or store to fetch from; repeat for several, asked in this order
+    #[arg(long, value_name = "URL", default_value = "https://cache.nixos.org")]
+    pub(crate) from: Vec<String>,
+    /// Install into the store below this directory (DIR/nix/store)
+    #[arg(long, value_name = "DIR", conflicts_with = "to")]
+    pub(crate) root: Option<PathBuf>,
+    /// Install into this store: a directory, local?root=DIR, or auto
+    #[arg(long, value_name = "STORE")]
+    pub(crate) to: Option<String>,
+    /// The store directory that the paths name, for caches built for another prefix
+    #[arg(long, value_name = "DIR")]
+    pub(crate) store_dir: Option<String>,
+    #[command(flatten)]
+    pub(crate) trust: TrustArgs,
+    #[command(flatten)]
+    pub(crate) work: WorkArgs,
+    /// Full store paths, base names or hash parts
+    #[arg(required = true, value_name = "PATH")]
+    pub(crate) paths: Vec<String>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct CopyArgs {
+    /// The store or cache to copy from
+    #[arg(
+        long,
+        value_name = "STORE|URL",
+        required_unless_present = "to",
+        default_value = "auto"
+    )]
+    pub(crate) from: String,
+    /// The store or cache to copy to, such as file:///srv/cache?compression=zstd&secret-key=FILE
+    #[arg(long, value_name = "STORE|URL", default_value = "auto")]
+    pub(crate) to: String,
+    /// The store directory that the paths name
+    #[arg(long, value_name = "DIR")]
+    pub(crate) store_dir: Option<String>,
+    #[command(flatten)]
+    pub(crate) trust: TrustArgs,
+    #[command(flatten)]
+    pub(crate) work: WorkArgs,
+    /// Copy every path of the source
+    #[arg(long, conflicts_with = "paths")]
+    pub(crate) all: bool,
+    /// Full store paths, base names or hash parts
+    #[arg(required_unless_present = "all", value_name = "PATH")]
+    pub(crate) paths: Vec<String>,
+}
+
+/// Whose signatures count.
+#[derive(Debug, Args)]
+pub(crate) struct TrustArgs {
+    /// Trust these keys instead of the configured ones, separated by spaces
+    #[arg(long, value_name = "NAME:KEY …")]
+    pub(crate) trusted_public_keys: Option<String>,
+    /// Trust this key instead of the configured ones; may be repeated
+    #[arg(long, value_name = "NAME:KEY")]
+    pub(crate) trusted_public_key: Vec<String>,
+    /// Trust these keys besides the others, separated by spaces
+    #[arg(long, value_name = "NAME:KEY …")]
+    pub(crate) extra_trusted_public_keys: Vec<String>,
+    /// Accept paths that nobody trusted has signed
+    #[arg(long)]
+    pub(crate) no_check_sigs: bool,
+}
+
+/// How the work is done and shown.
+#[derive(Debug, Args)]
+pub(crate) struct WorkArgs {
+    /// How many paths are unpacked at once [default: as many as there are cores]
+    #[arg(long, value_name = "N")]
+    pub(crate) jobs: Option<NonZeroUsize>,
+    /// Show what would be fetched, and fetch nothing
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+    /// Print the result as one JSON object
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct VerifyArgs {
+    /// The store below this directory
+    #[arg(long, value_name = "DIR", conflicts_with = "store")]
+    pub(crate) root: Option<PathBuf>,
+    /// The store: a directory, local?root=DIR, or auto
+    #[arg(long, value_name = "STORE")]
+    pub(crate) store: Option<String>,
+    /// The store directory that the paths name
+    #[arg(long, value_name = "DIR")]
+    pub(crate) store_dir: Option<String>,
+    /// How many paths are hashed at once [default: as many as there are cores]
+    #[arg(long, value_name = "N")]
+    pub(crate) jobs: Option<NonZeroUsize>,
+    /// Print the result as one JSON object
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Check these paths only
+    #[arg(value_name = "PATH")]
+    pub(crate) paths: Vec<String>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct InfoArgs {
+    /// The store or cache to ask
+    #[arg(long, value_name = "URL|STORE", default_value = "auto")]
+    pub(crate) from: String,
+    /// The store directory that the paths name
+    #[arg(long, value_name = "DIR")]
+    pub(crate) store_dir: Option<String>,
+    /// Show the whole closures
+    #[arg(short, long)]
+    pub(crate) recursive: bool,
+    /// Print what `nix path-info --json` would
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Full store paths, base names or hash parts
+    #[arg(required = true, value_name = "PATH")]
+    pub(crate) paths: Vec<String>,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum KeyCommand {
+    /// Print a new secret key; keep it in a file that only its owner may read
+    Generate {
+        /// The name of the key, such as cache.example.org-1
+        name: String,
+    },
+    /// Read a secret key from stdin and print the public key that belongs to it
+    Public,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct DemoArgs {
+    /// Keep everything in this directory, which must not exist yet
+    #[arg(long, value_name = "DIR")]
+    pub(crate) keep: Option<PathBuf>,
+}

@@ -1,0 +1,17 @@
+//! `floe copy`: closures between any store or cache and any other.
+
+use super::moving::{Move, run_move};
+use crate::args::CopyArgs;
+use crate::settings;
+
+pub(crate) fn run(args: CopyArgs) -> anyhow::Result<()> {
+    let store_dir = settings::store_dir(args.store_dir.as_deref())?;
+    run_move(Move {
+        sources: vec![settings::location(&args.from, store_dir.as_ref())?],
+        target: settings::location(&args.to, store_dir.as_ref())?,
+        store_dir,
+        options: settings::options(&args.trust, &args.work)?,
+        json: args.work.json,
+        paths: (!args.all).then_some(args.paths),
+    })
+}

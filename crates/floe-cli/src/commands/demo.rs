@@ -1,0 +1,304 @@
+//! `floe demo`: the whole of floe on one machine, without Nix and without a network.
+//!
+//! 1. make a store with floe itself and a few small trees that refer to each other;
+//! 2. publish that closure into a signed binary cache;
+//! 3. install it from the cache into a fresh store, trusting that one key;
+//! 4. verify the store, and run the installed floe;
+//! 5. change one byte in the cache and see that nobody installs it any more.
+
+use std::collections::BTreeSet;
+use std::fs::{self, File};
+use std::io::{Read as _, Seek as _, SeekFrom, Write as _};
+use std::num::NonZeroUsize;
+use std::os::unix::fs::{PermissionsExt as _, symlink};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Instant;
+
+use anyhow::{Context as _, bail, ensure};
+use floe_engine::{
+    Cancel, ErrorKind, FileLocation, Location, Mover, Options, Outcome, Root, Sources, Target,
+};
+use floe_format::{Compression, PathInfo, SecretKey, StoreDir, StorePath, TrustedKeys};
+use floe_store::tree::write::remove_tree;
+use floe_store::{Layout, StoreReader, StoreWriter};
+use indicatif::HumanBytes;
+
+use super::{key, print};
+use crate::args::DemoArgs;
+use crate::settings;
+
+pub(crate) fn run(args: DemoArgs) -> anyhow::Result<()> {
+    let kept = match &args.keep {
+        Some(directory) => {
+            fs::create_dir(directory)
+                .with_context(|| format!("making the directory {}", directory.display()))?;
+            Some(fs::canonicalize(directory)?)
+        }
+        None => None,
+    };
+    let scratch = tempfile::Builder::new().prefix("floe-demo-").tempdir()?;
+    let place = match &kept {
+        Some(directory) => directory.clone(),
+        None => fs::canonicalize(scratch.path())?,
+    };
+    let result = show(&Demo {
+        place: place.clone(),
+    });
+    match kept {
+        Some(directory) => print(format_args!("kept everything in {}", directory.display()))?,
+        // The stores are sealed: only this knows how to remove them.
+        None => remove_tree(&place)?,
+    }
+    result
+}
+
+struct Demo {
+    place: PathBuf,
+}
+
+fn show(demo: &Demo) -> anyhow::Result<()> {
+    let began = Instant::now();
+    let source = demo.make_store()?;
+    let root = source.last().context("the demo made no path")?.path.clone();
+    let bytes: u64 = source.iter().map(|info| info.nar_size).sum();
+    step(
+        began,
+        format_args!(
+            "made a store with {} paths, {}",
+            source.len(),
+            HumanBytes(bytes)
+        ),
+    )?;
+
+    let began = Instant::now();
+    let key = demo.publish(&root)?;
+    step(
+        began,
+        format_args!("published them into a cache, signed by {}", key.name()),
+    )?;
+
+    let began = Instant::now();
+    let installed = demo.install("installed", &key, &root)?;
+    if let Some(error) = installed.failures.into_iter().next() {
+        return Err(error.into());
+    }
+    ensure!(
+        installed.moved == source.len() as u64,
+        "not every path was installed"
+    );
+    step(
+        began,
+        format_args!(
+            "installed {} paths from the cache: {} fetched, {} unpacked",
+            installed.moved,
+            HumanBytes(installed.download_bytes),
+            HumanBytes(installed.nar_bytes),
+        ),
+    )?;
+
+    let began = Instant::now();
+    let store = StoreReader::open(demo.layout("installed"))?;
+    let found = store.verify(&[], jobs(), &|_| {})?;
+    ensure!(
+        found.faults.is_empty(),
+        "the installed store has faults: {:?}",
+        found.faults
+    );
+    ensure!(
+        found.paths == source.len() as u64,
+        "not every path was verified"
+    );
+    step(
+        began,
+        format_args!("verified the store: {} paths hashed, no fault", found.paths),
+    )?;
+
+    let began = Instant::now();
+    let version = run_installed(&store.real_path(&root).join("bin/floe"))?;
+    step(
+        began,
+        format_args!("ran the installed floe: it says {version:?}"),
+    )?;
+
+    let began = Instant::now();
+    demo.corrupt_cache(&root)?;
+    let refused = demo.install("refused", &key, &root)?;
+    let Some(error) = refused.failures.first() else {
+        bail!("a changed cache was installed from");
+    };
+    ensure!(
+        error.kind() == ErrorKind::Untrusted,
+        "a changed cache failed otherwise: {error}"
+    );
+    ensure!(
+        refused.roots.is_empty(),
+        "a changed cache was installed from"
+    );
+    step(
+        began,
+        format_args!("changed one byte in the cache, and floe refused it:"),
+    )?;
+    print(format_args!("         {error}"))?;
+    Ok(())
+}
+
+/// One line of the story: how long it took, and what it was.
+fn step(began: Instant, what: std::fmt::Arguments<'_>) -> anyhow::Result<()> {
+    Ok(print(format_args!(
+        "{:6.0} ms  {what}",
+        began.elapsed().as_secs_f64() * 1000.0
+    ))?)
+}
+
+impl Demo {
+    fn layout(&self, name: &str) -> Layout {
+        Layout::in_root(&self.place.join(name), StoreDir::default())
+    }
+
+    fn cache(&self) -> FileLocation {
+        FileLocation {
+            directory: self.place.join("cache"),
+            compression: Compression::Zstd,
+            level: None,
+            secret_keys: vec![self.place.join("demo.secret-key")],
+            write_listings: true,
+        }
+    }
+
+    /// A store with a closure whose root, the last path, holds this very program.
+    fn make_store(&self) -> anyhow::Result<Vec<PathInfo>> {
+        let store = StoreWriter::open(self.layout("source"))?;
+        let trees = self.place.join("trees");
+        fs::create_dir(&trees)?;
+        let mut made: Vec<PathInfo> = Vec::new();
+        let mut add = |tree: &Path, name: &str, references: &[usize]| -> anyhow::Result<()> {
+            let references: BTreeSet<StorePath> = references
+                .iter()
+                .map(|number| made[*number].path.clone())
+                .collect();
+            made.push(store.import(tree, name, references)?);
+            Ok(())
+        };
+
+        let greeting = trees.join("greeting");
+        fs::write(&greeting, "Closures should move fast.\n")?;
+        add(&greeting, "demo-greeting", &[])?;
+
+        let empty = trees.join("empty");
+        fs::create_dir_all(empty.join("share/empty"))?;
+        fs::write(empty.join("share/nothing"), "")?;
+        add(&empty, "demo-empty", &[])?;
+
+        let tool = trees.join("tool");
+        fs::create_dir_all(tool.join("bin"))?;
+        fs::write(tool.join("bin/demo"), "#!/bin/sh\necho demo\n")?;
+        fs::set_permissions(tool.join("bin/demo"), fs::Permissions::from_mode(0o755))?;
+        symlink("demo", tool.join("bin/démo"))?;
+        add(&tool, "demo-tool-1.0", &[0])?;
+
+        let documentation = trees.join("documentation");
+        fs::create_dir_all(documentation.join("share/doc/demo"))?;
+        for page in 0..100 {
+            let text = format!("Page {page} of the demo.\n").repeat(page + 1);
+            fs::write(
+                documentation.join(format!("share/doc/demo/{page:02}.txt")),
+                text,
+            )?;
+        }
+        add(&documentation, "demo-documentation-1.0", &[1, 2])?;
+
+        let floe = trees.join("floe");
+        fs::create_dir_all(floe.join("bin"))?;
+        let program = std::env::current_exe().context("finding floe's own executable")?;
+        fs::copy(&program, floe.join("bin/floe"))
+            .with_context(|| format!("copying {}", program.display()))?;
+        let name = concat!("floe-", env!("CARGO_PKG_VERSION"));
+        add(&floe, name, &[0, 1, 2, 3])?;
+        Ok(made)
+    }
+
+    fn publish(&self, root: &StorePath) -> anyhow::Result<SecretKey> {
+        let key = key::generate("demo-1")?;
+        let cache = self.cache();
+        for file in &cache.secret_keys {
+            fs::write(file, key.to_text())?;
+            fs::set_permissions(file, fs::Permissions::from_mode(0o600))?;
+        }
+        let sources = Sources::open(&[Location::Store(self.layout("source"))], None)?;
+        let target = Target::open(&Location::File(cache), None)?;
+        let outcome = self.move_root(&sources, &target, &key, root)?;
+        match outcome.failures.into_iter().next() {
+            Some(error) => Err(error.into()),
+            None => Ok(key),
+        }
+    }
+
+    fn install(&self, name: &str, key: &SecretKey, root: &StorePath) -> anyhow::Result<Outcome> {
+        let sources = Sources::open(&[Location::File(self.cache())], None)?;
+        let target = Target::open(&Location::Store(self.layout(name)), None)?;
+        self.move_root(&sources, &target, key, root)
+    }
+
+    fn move_root(
+        &self,
+        sources: &Sources,
+        target: &Target,
+        key: &SecretKey,
+        root: &StorePath,
+    ) -> anyhow::Result<Outcome> {
+        let mut trusted_keys = TrustedKeys::new();
+        trusted_keys.insert(key.public());
+        let options = Options {
+            trusted_keys,
+            check_signatures: true,
+            jobs: jobs(),
+            dry_run: false,
+            certificates: None,
+            cancel: Cancel::default(),
+        };
+        let mover = Mover {
+            sources,
+            target,
+            options: &options,
+            reporter: &(),
+        };
+        Ok(mover.run(&[Root::Path(root.clone())])?)
+    }
+
+    /// Flips one bit in the middle of the NAR of `root`.
+    fn corrupt_cache(&self, root: &StorePath) -> anyhow::Result<()> {
+        let sources = Sources::open(&[Location::File(self.cache())], None)?;
+        let source = sources.iter().next().context("the cache is gone")?;
+        let narinfo = source
+            .lookup(root.hash_part())?
+            .context("the cache lost its root")?;
+        let file = self.cache().directory.join(&narinfo.url);
+        let mut file = File::options().read(true).write(true).open(file)?;
+        let middle = SeekFrom::Start(file.metadata()?.len() / 2);
+        let mut byte = [0];
+        file.seek(middle)?;
+        file.read_exact(&mut byte)?;
+        file.seek(middle)?;
+        file.write_all(&[byte[0] ^ 1])?;
+        Ok(())
+    }
+}
+
+fn run_installed(program: &Path) -> anyhow::Result<String> {
+    let output = Command::new(program)
+        .arg("--version")
+        .output()
+        .with_context(|| format!("running {}", program.display()))?;
+    ensure!(
+        output.status.success(),
+        "{} ended with {}",
+        program.display(),
+        output.status
+    );
+    Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
+}
+
+fn jobs() -> NonZeroUsize {
+    settings::jobs(None)
+}

@@ -1,0 +1,120 @@
+//! What install and copy have in common: open both ends, move, say what became of it.
+
+use std::time::Instant;
+
+use anyhow::bail;
+use floe_engine::{Location, Mover, Options, Outcome, Root, Sources, Target};
+use floe_format::StoreDir;
+use serde_json::json;
+
+use super::print;
+use crate::failure::{Silent, gravest};
+use crate::progress::{display, say};
+use crate::settings;
+
+/// A move that a user asked for.
+pub(crate) struct Move {
+    pub(crate) sources: Vec<Location>,
+    pub(crate) target: Location,
+    pub(crate) store_dir: Option<StoreDir>,
+    pub(crate) options: Options,
+    pub(crate) json: bool,
+    /// `None`: everything.
+    pub(crate) paths: Option<Vec<String>>,
+}
+
+/// Moves, and prints the roots or the JSON object.
+pub(crate) fn run_move(request: Move) -> anyhow::Result<()> {
+    let began = Instant::now();
+    settings::end_on_signals(&request.options.cancel)?;
+    let sources = Sources::open(&request.sources, request.options.certificates.as_deref())?;
+    let first_dir = sources
+        .iter()
+        .next()
+        .map(|source| source.store_dir().clone());
+    // A new cache takes over the store directory of what is copied into it.
+    let dir = request.store_dir.clone().or(first_dir);
+    let target = Target::open(&request.target, dir.as_ref())?;
+    let roots = roots(&request, &sources, target.store_dir())?;
+    let display = display();
+    let mover = Mover {
+        sources: &sources,
+        target: &target,
+        options: &request.options,
+        reporter: display.as_ref(),
+    };
+    let outcome = mover.run(&roots)?;
+    drop(display);
+    if request.json {
+        print_json(&outcome, &target, began)?;
+    } else if request.options.dry_run {
+        print_plan(&outcome, target.store_dir())?;
+    } else {
+        for root in &outcome.roots {
+            print(target.store_dir().print(root))?;
+        }
+    }
+    match outcome.failures.len() {
+        0 => Ok(()),
+        failures => {
+            let things = if failures == 1 { "path" } else { "paths" };
+            say(format_args!("floe: {failures} {things} could not be moved"));
+            Err(Silent(gravest(&outcome.failures)).into())
+        }
+    }
+}
+
+fn roots(request: &Move, sources: &Sources, dir: &StoreDir) -> anyhow::Result<Vec<Root>> {
+    if let Some(paths) = &request.paths {
+        return Ok(paths
+            .iter()
+            .map(|text| Root::parse(text, dir))
+            .collect::<Result<_, _>>()?);
+    }
+    let mut roots = Vec::new();
+    for source in sources.iter() {
+        match source.all_paths()? {
+            Some(paths) => roots.extend(paths.into_iter().map(Root::Path)),
+            None => bail!(
+                "{} cannot list its paths; name the ones to copy",
+                source.name()
+            ),
+        }
+    }
+    Ok(roots)
+}
+
+fn print_plan(outcome: &Outcome, dir: &StoreDir) -> anyhow::Result<()> {
+    for (path, nar_size, download) in &outcome.planned {
+        let download = download.map_or_else(|| "?".to_owned(), |size| size.to_string());
+        print(format_args!("{} {nar_size} {download}", dir.print(path)))?;
+    }
+    Ok(())
+}
+
+fn print_json(outcome: &Outcome, target: &Target, began: Instant) -> anyhow::Result<()> {
+    let dir = target.store_dir();
+    let reused = match target.as_store() {
+        Some(store) => {
+            let closure = store.closure_len(&outcome.roots)?;
+            closure.saturating_sub(outcome.moved)
+        }
+        None => 0,
+    };
+    let mut object = json!({
+        "paths": outcome.roots.iter().map(|path| dir.print(path)).collect::<Vec<_>>(),
+        "fetched": outcome.moved,
+        "reused": reused,
+        "downloadBytes": outcome.download_bytes,
+        "narBytes": outcome.nar_bytes,
+        "seconds": began.elapsed().as_secs_f64(),
+    });
+    if outcome.moved == 0 && !outcome.planned.is_empty() {
+        let planned = outcome.planned.iter().map(|(path, nar_size, download)| {
+            json!({ "path": dir.print(path), "narSize": nar_size, "downloadSize": download })
+        });
+        object["planned"] = planned.collect();
+    }
+    print(object)?;
+    Ok(())
+}

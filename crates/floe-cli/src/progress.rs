@@ -1,0 +1,194 @@
+//! How a move is shown: bars on a terminal, plain lines elsewhere. All of it on stderr.
+
+use std::collections::HashMap;
+use std::io::{self, IsTerminal as _, Write as _};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use floe_engine::{Event, Reporter};
+use floe_format::StorePath;
+use indicatif::{HumanBytes, MultiProgress, ProgressBar, ProgressStyle};
+
+/// The display that fits stderr.
+pub(crate) fn display() -> Box<dyn Reporter> {
+    match io::stderr().is_terminal() {
+        true => Box::new(Bars::new()),
+        false => Box::new(Lines::default()),
+    }
+}
+
+/// Prints a line on stderr.
+pub(crate) fn say(line: impl std::fmt::Display) {
+    // Nothing can be done about a closed stderr.
+    let _: io::Result<()> = writeln!(io::stderr(), "{line}");
+}
+
+/// A line for each path and each failure.
+#[derive(Debug, Default)]
+struct Lines {
+    planned: AtomicUsize,
+    finished: AtomicUsize,
+}
+
+impl Reporter for Lines {
+    fn event(&self, event: Event<'_>) {
+        match event {
+            Event::Planned { paths: 0, .. } => {}
+            Event::Planned {
+                paths,
+                nar_bytes,
+                download_bytes,
+            } => {
+                self.planned.fetch_add(paths, Ordering::Relaxed);
+                say(plan(paths, nar_bytes, download_bytes));
+            }
+            Event::Finished { path } => {
+                let finished = self.finished.fetch_add(1, Ordering::Relaxed) + 1;
+                say(format_args!(
+                    "[{finished}/{}] {path}",
+                    self.planned.load(Ordering::Relaxed)
+                ));
+            }
+            Event::Retrying { path, error } => say(format_args!("retrying {path}: {error}")),
+            Event::Failed { error } => say(format_args!("floe: {error}")),
+            _ => {}
+        }
+    }
+}
+
+/// An overall bar, and one for each path in flight.
+struct Bars {
+    screen: MultiProgress,
+    overall: ProgressBar,
+    paths: Mutex<HashMap<StorePath, ProgressBar>>,
+    planned: AtomicUsize,
+    finished: AtomicUsize,
+}
+
+impl Bars {
+    fn new() -> Bars {
+        let screen = MultiProgress::new();
+        let overall = screen.add(ProgressBar::no_length().with_style(style(WALKING)));
+        overall.set_message("resolving");
+        overall.enable_steady_tick(TICK);
+        Bars {
+            screen,
+            overall,
+            paths: Mutex::default(),
+            planned: AtomicUsize::new(0),
+            finished: AtomicUsize::new(0),
+        }
+    }
+
+    fn paths(&self) -> MutexGuard<'_, HashMap<StorePath, ProgressBar>> {
+        self.paths.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn say(&self, line: String) {
+        let _: io::Result<()> = self.screen.println(line);
+    }
+
+    fn count(&self) {
+        let (finished, planned) = (
+            self.finished.load(Ordering::Relaxed),
+            self.planned.load(Ordering::Relaxed),
+        );
+        self.overall
+            .set_message(format!("{finished}/{planned} paths"));
+    }
+}
+
+impl Reporter for Bars {
+    fn event(&self, event: Event<'_>) {
+        match event {
+            Event::Resolving { known, pending } => {
+                self.overall
+                    .set_message(format!("resolving: {known} paths, {pending} to ask"));
+            }
+            Event::Planned {
+                paths,
+                nar_bytes,
+                download_bytes,
+            } => {
+                self.planned.fetch_add(paths, Ordering::Relaxed);
+                if paths > 0 {
+                    self.say(plan(paths, nar_bytes, download_bytes));
+                }
+                self.overall.set_style(style(OVERALL));
+                self.overall.inc_length(nar_bytes);
+                self.overall.reset_eta();
+                self.count();
+            }
+            Event::Started { path, nar_size } => {
+                let bar = ProgressBar::new(nar_size).with_style(style(PATH));
+                let bar = self.screen.add(bar).with_message(path.name().to_owned());
+                self.paths().insert(path.clone(), bar);
+            }
+            Event::Progress { path, nar_bytes } => {
+                let bytes = nar_bytes.unsigned_abs();
+                let paths = self.paths();
+                for bar in [Some(&self.overall), paths.get(path)].into_iter().flatten() {
+                    match nar_bytes >= 0 {
+                        true => bar.inc(bytes),
+                        false => bar.dec(bytes),
+                    }
+                }
+            }
+            Event::Finished { path } => {
+                self.finished.fetch_add(1, Ordering::Relaxed);
+                self.count();
+                if let Some(bar) = self.paths().remove(path) {
+                    bar.finish_and_clear();
+                    self.screen.remove(&bar);
+                }
+            }
+            Event::Retrying { path, error } => self.say(format!("retrying {path}: {error}")),
+            Event::Failed { error } => self.say(format!("floe: {error}")),
+            _ => {}
+        }
+    }
+}
+
+impl Drop for Bars {
+    fn drop(&mut self) {
+        // A failure leaves no half-drawn bars behind its words.
+        let _: io::Result<()> = self.screen.clear();
+    }
+}
+
+fn plan(paths: usize, nar_bytes: u64, download_bytes: u64) -> String {
+    let unpacked = HumanBytes(nar_bytes);
+    let things = if paths == 1 { "path" } else { "paths" };
+    match download_bytes {
+        0 => format!("moving {paths} {things}, {unpacked} unpacked"),
+        bytes => format!(
+            "moving {paths} {things}: {} to fetch, {unpacked} unpacked",
+            HumanBytes(bytes)
+        ),
+    }
+}
+
+fn style(template: &str) -> ProgressStyle {
+    // The templates are constants, tried by the test below.
+    ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar())
+}
+
+const WALKING: &str = "{spinner} {msg}";
+const OVERALL: &str =
+    "{bar:30} {bytes}/{total_bytes} {msg}, {bytes_per_sec}, {elapsed} gone, {eta} to go";
+const PATH: &str = "  {bytes:>10}/{total_bytes:10} {wide_msg}";
+
+/// Often enough to look alive.
+const TICK: std::time::Duration = std::time::Duration::from_millis(100);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_templates_are_templates() {
+        for template in [WALKING, OVERALL, PATH] {
+            assert!(ProgressStyle::with_template(template).is_ok(), "{template}");
+        }
+    }
+}

@@ -1,0 +1,107 @@
+//! From flags and the environment to the engine's plain options.
+
+use std::env;
+use std::num::NonZeroUsize;
+use std::path::{Path, PathBuf};
+use std::thread;
+
+use anyhow::Context as _;
+use floe_engine::{Cancel, Location, Options};
+use floe_format::signature::CACHE_NIXOS_ORG_KEY;
+use floe_format::{PublicKey, StoreDir, TrustedKeys};
+
+use crate::args::{TrustArgs, WorkArgs};
+
+/// The options of a move.
+pub(crate) fn options(trust: &TrustArgs, work: &WorkArgs) -> anyhow::Result<Options> {
+    Ok(Options {
+        trusted_keys: trusted_keys(trust)?,
+        check_signatures: !trust.no_check_sigs,
+        jobs: jobs(work.jobs),
+        dry_run: work.dry_run,
+        certificates: certificates(),
+        cancel: Cancel::default(),
+    })
+}
+
+/// As many workers as asked for, else as there are cores.
+pub(crate) fn jobs(asked: Option<NonZeroUsize>) -> NonZeroUsize {
+    asked
+        .or_else(|| thread::available_parallelism().ok())
+        .unwrap_or(NonZeroUsize::MIN)
+}
+
+/// Without any flag, what Nix trusts without configuration.
+fn trusted_keys(trust: &TrustArgs) -> anyhow::Result<TrustedKeys> {
+    let mut texts: Vec<&str> = Vec::new();
+    texts.extend(trust.trusted_public_keys.as_deref());
+    texts.extend(trust.trusted_public_key.iter().map(String::as_str));
+    if texts.is_empty() {
+        texts.push(CACHE_NIXOS_ORG_KEY);
+    }
+    texts.extend(trust.extra_trusted_public_keys.iter().map(String::as_str));
+    let mut keys = TrustedKeys::new();
+    for word in texts.iter().flat_map(|text| text.split_ascii_whitespace()) {
+        let key = PublicKey::parse(word).with_context(|| {
+            format!("{word:?} is not a public key; a key looks like NAME:BASE64")
+        })?;
+        keys.insert(key);
+    }
+    Ok(keys)
+}
+
+/// The certificates that Nix would use, where the environment names some.
+pub(crate) fn certificates() -> Option<PathBuf> {
+    let named = |name| {
+        env::var_os(name)
+            .filter(|value| !value.is_empty())
+            .map(PathBuf::from)
+    };
+    named("NIX_SSL_CERT_FILE").or_else(|| named("SSL_CERT_FILE"))
+}
+
+/// Where the user keeps data: `$XDG_DATA_HOME`, else `~/.local/share`.
+fn data_home() -> Option<PathBuf> {
+    let xdg = env::var_os("XDG_DATA_HOME")
+        .map(PathBuf::from)
+        .filter(|path| path.is_absolute());
+    xdg.or_else(|| Some(PathBuf::from(env::var_os("HOME")?).join(".local/share")))
+}
+
+/// The store directory that was asked for, if any.
+pub(crate) fn store_dir(text: Option<&str>) -> anyhow::Result<Option<StoreDir>> {
+    text.map(StoreDir::new)
+        .transpose()
+        .with_context(|| format!("--store-dir {}", text.unwrap_or_default()))
+}
+
+/// A store or cache by its address.
+pub(crate) fn location(text: &str, store_dir: Option<&StoreDir>) -> anyhow::Result<Location> {
+    Ok(Location::parse(text, store_dir, data_home().as_deref())?)
+}
+
+/// The store below `--root`, else the one that was named, else the one that Nix would choose.
+pub(crate) fn store(
+    root: Option<&Path>,
+    named: Option<&str>,
+    store_dir: Option<&StoreDir>,
+) -> anyhow::Result<Location> {
+    match root {
+        Some(root) => {
+            let root = std::path::absolute(root)?;
+            let dir = store_dir.cloned().unwrap_or_default();
+            Ok(Location::Store(floe_store::Layout::in_root(&root, dir)))
+        }
+        None => location(named.unwrap_or("auto"), store_dir),
+    }
+}
+
+/// Ends the move soon on the first SIGINT or SIGTERM, and the process on the second.
+pub(crate) fn end_on_signals(cancel: &Cancel) -> anyhow::Result<()> {
+    use signal_hook::consts::{SIGINT, SIGTERM};
+    for signal in [SIGINT, SIGTERM] {
+        signal_hook::flag::register_conditional_shutdown(signal, 130, cancel.flag())?;
+        signal_hook::flag::register(signal, cancel.flag())?;
+    }
+    Ok(())
+}
