@@ -11,6 +11,9 @@ pub enum CacheInfoError {
          {CACHE_INFO_LEN_MAX} bytes"
     )]
     TooLong(usize),
+    /// A known field is not UTF-8.
+    #[error("cannot parse nix-cache-info: a value is not UTF-8")]
+    Encoding,
     /// The store directory is not valid.
     #[error("cannot parse nix-cache-info: {0}")]
     StoreDir(#[from] StorePathError),
@@ -46,15 +49,14 @@ impl CacheInfo {
             priority: None,
         };
         for line in text.split(|&byte| byte == b'\n') {
-            let line = String::from_utf8_lossy(line);
-            let Some((name, value)) = line.split_once(':') else {
+            let mut parts = line.splitn(2, |&byte| byte == b':');
+            let (Some(name), Some(value)) = (parts.next(), parts.next()) else {
                 continue;
             };
-            let value = value.trim_matches([' ', '\n', '\r', '\t']);
             match name {
-                "StoreDir" => info.store_dir = StoreDir::new(value)?,
-                "WantMassQuery" => info.want_mass_query = value == "1",
-                "Priority" => info.priority = Some(leading_number(value)?),
+                b"StoreDir" => info.store_dir = StoreDir::new(trimmed(value)?)?,
+                b"WantMassQuery" => info.want_mass_query = trimmed(value)? == "1",
+                b"Priority" => info.priority = Some(leading_number(trimmed(value)?)?),
                 _ => {}
             }
         }
@@ -76,6 +78,11 @@ impl CacheInfo {
 
 /// The longest file that is parsed. Real ones have about 60 bytes.
 pub const CACHE_INFO_LEN_MAX: usize = 64 * 1024;
+
+fn trimmed(value: &[u8]) -> Result<&str, CacheInfoError> {
+    let value = std::str::from_utf8(value).map_err(|_| CacheInfoError::Encoding)?;
+    Ok(value.trim_matches([' ', '\n', '\r', '\t']))
+}
 
 /// The number that a text begins with: white space, a sign, digits, anything.
 fn leading_number(text: &str) -> Result<i32, CacheInfoError> {
@@ -152,13 +159,21 @@ mod tests {
             parse("StoreDir:"),
             Err(CacheInfoError::StoreDir(_))
         ));
+        assert_eq!(
+            CacheInfo::parse(b"StoreDir: /a\xff"),
+            Err(CacheInfoError::Encoding)
+        );
         let long = "x".repeat(CACHE_INFO_LEN_MAX + 1);
         assert_eq!(parse(&long), Err(CacheInfoError::TooLong(long.len())));
     }
 
     proptest! {
         #[test]
-        fn parsing_undoes_printing(dir in "(/[a-z.]{1,5}){1,3}", want_mass_query: bool, priority: Option<i32>) {
+        fn parsing_undoes_printing(
+            dir in "(/[a-z.]{1,5}){1,3}",
+            want_mass_query: bool,
+            priority: Option<i32>,
+        ) {
             if let Ok(store_dir) = StoreDir::new(&dir) {
                 let info = CacheInfo { store_dir, want_mass_query, priority };
                 prop_assert_eq!(CacheInfo::parse(info.to_text().as_bytes()).unwrap(), info);

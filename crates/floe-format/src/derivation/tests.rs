@@ -39,9 +39,9 @@ fn check(derivation: &Derivation, name: &str) -> Result<(), DerivationError> {
 
 #[test]
 fn a_full_term_parses_and_prints() {
-    let text = format!(
-        r#"Derive([("out","{PATH}","","")],[("{INPUT}",["dev","out"])],["{PATH}"],"x86_64-linux","/bin/sh",["-c","a\"\\\n\r\tb"],[("A",""),("é","\t")])"#
-    );
+    let inputs = format!(r#"[("{INPUT}",["dev","out"])],["{PATH}"]"#);
+    let builder = r#""x86_64-linux","/bin/sh",["-c","a\"\\\n\r\tb"],[("A",""),("é","\t")]"#;
+    let text = format!(r#"Derive([("out","{PATH}","","")],{inputs},{builder})"#);
     let derivation = parse(&text).unwrap();
     assert_eq!(
         derivation.outputs["out"],
@@ -54,9 +54,8 @@ fn a_full_term_parses_and_prints() {
 
 #[test]
 fn every_truncation_and_every_addition_is_refused() {
-    let text = format!(
-        r#"Derive([("out","{PATH}","","")],[("{INPUT}",["out"])],["{PATH}"],"p","b",["\\"],[("A","a")])"#
-    );
+    let inputs = format!(r#"[("{INPUT}",["out"])],["{PATH}"]"#);
+    let text = format!(r#"Derive([("out","{PATH}","","")],{inputs},"p","b",["\\"],[("A","a")])"#);
     for len in 0..text.len() {
         assert!(parse(&text[..len]).is_err(), "after {len} bytes");
     }
@@ -375,7 +374,11 @@ proptest! {
     }
 
     #[test]
-    fn no_damage_makes_parsing_panic(derivation in derivation(), at: prop::sample::Index, value: u8) {
+    fn no_damage_makes_parsing_panic(
+        derivation in derivation(),
+        at: prop::sample::Index,
+        value: u8,
+    ) {
         let mut text = derivation.to_aterm(&dir(), "x").unwrap();
         let at = at.index(text.len());
         text[at] = value;

@@ -56,7 +56,7 @@ impl Node {
     fn walk<'node>(
         &'node self,
         offset: u64,
-        file: &mut dyn FnMut(&[&'node [u8]], u64, u64),
+        file: &mut Visit<'_, 'node>,
         path: &mut Vec<&'node [u8]>,
     ) -> u64 {
         match self {
@@ -122,6 +122,9 @@ pub struct FilePlace<'node> {
     /// How long they are.
     pub size: u64,
 }
+
+/// What is told of each file: its path, and the offset and size of its contents.
+type Visit<'visit, 'node> = dyn FnMut(&[&'node [u8]], u64, u64) + 'visit;
 
 /// The length of contents with their padding.
 fn padded(size: u64) -> u64 {

@@ -3,8 +3,9 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::content_address::Method;
-use crate::signature::SecretKey;
+use crate::content_address::{ContentAddress, Method};
+use crate::hash::HashAlgorithm;
+use crate::signature::{SecretKey, Signature};
 
 const GOOD: &str = "\
 StorePath: /nix/store/7bw2d1cqdpnxi05lr3s6pmcgl5xazl2c-x

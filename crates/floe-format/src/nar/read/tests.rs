@@ -481,7 +481,11 @@ proptest! {
     }
 
     #[test]
-    fn damage_gives_the_same_result_however_it_is_cut(node in node(), at: prop::sample::Index, value: u8) {
+    fn damage_gives_the_same_result_however_it_is_cut(
+        node in node(),
+        at: prop::sample::Index,
+        value: u8,
+    ) {
         let mut nar = write_node(&node);
         let at = at.index(nar.len());
         nar[at] = value;

@@ -35,6 +35,21 @@ pub(super) enum State {
 }
 
 impl State {
+    /// The word that must come here, if there is but one, and what comes after it.
+    #[inline]
+    fn only_word(self) -> Option<(&'static str, State)> {
+        match self {
+            State::Open => Some(("(", State::Type)),
+            State::Type => Some(("type", State::Kind)),
+            State::Contents => Some(("contents", State::Size { executable: true })),
+            State::TargetTag => Some(("target", State::Target)),
+            State::EntryOpen => Some(("(", State::NameTag)),
+            State::NameTag => Some(("name", State::Name)),
+            State::EntryClose => Some((")", State::EntryOrClose)),
+            _ => None,
+        }
+    }
+
     /// How long a string may be here, and the name of that limit.
     #[inline]
     pub(super) fn string_limit(self) -> (&'static str, usize) {
@@ -58,17 +73,14 @@ impl Reader {
         let bytes = string.resolve(&self.carried);
         let offset = self.position - 8 - (bytes.len() + padding_len(bytes.len() as u64)) as u64;
         let tag = |expected: &'static str| expect(bytes, expected, offset);
+        if let Some((expected, next)) = self.state.only_word() {
+            tag(expected)?;
+            self.state = next;
+            return Ok(None);
+        }
         match self.state {
             State::Magic if bytes == MAGIC => self.state = State::Open,
             State::Magic => return Err(NarError::Magic),
-            State::Open => {
-                tag("(")?;
-                self.state = State::Type;
-            }
-            State::Type => {
-                tag("type")?;
-                self.state = State::Kind;
-            }
             State::Kind => match bytes {
                 b"regular" => self.state = State::ExecutableOrContents,
                 b"symlink" => self.state = State::TargetTag,
@@ -86,18 +98,10 @@ impl Reader {
             },
             // Its length was found to be zero.
             State::ExecutableMarker => self.state = State::Contents,
-            State::Contents => {
-                tag("contents")?;
-                self.state = State::Size { executable: true };
-            }
             State::FileClose => {
                 tag(")")?;
                 self.end_node();
                 return Ok(Some(Step::Plain(Event::EndFile)));
-            }
-            State::TargetTag => {
-                tag("target")?;
-                self.state = State::Target;
             }
             State::Target => {
                 if !is_symlink_target(bytes) {
@@ -123,14 +127,6 @@ impl Reader {
                 }
                 _ => return Err(unexpected(bytes, "entry or )", offset)),
             },
-            State::EntryOpen => {
-                tag("(")?;
-                self.state = State::NameTag;
-            }
-            State::NameTag => {
-                tag("name")?;
-                self.state = State::Name;
-            }
             State::Name => {
                 let start = self.directories.last().copied().unwrap_or_default();
                 let before = self.names.get(start..).unwrap_or_default();
@@ -149,16 +145,8 @@ impl Reader {
                 }
                 self.state = State::Open;
             }
-            State::EntryClose => {
-                tag(")")?;
-                self.state = State::EntryOrClose;
-            }
-            // These states read no strings.
-            State::Size { .. }
-            | State::Data { .. }
-            | State::Padding { .. }
-            | State::RootDone
-            | State::Finished => {}
+            // The other states expect a single word, or read no strings.
+            _ => {}
         }
         Ok(None)
     }

@@ -1,0 +1,181 @@
+//! Parsing narinfos.
+
+use std::collections::BTreeSet;
+
+use crate::compression::Compression;
+use crate::content_address::ContentAddress;
+use crate::hash::{Hash, HashAlgorithm};
+use crate::narinfo::{FieldProblem, NARINFO_LEN_MAX, NarInfo, NarInfoError};
+use crate::path_info::PathInfo;
+use crate::signature::Signature;
+use crate::store_path::{StoreDir, StorePath};
+
+/// See [`NarInfo::parse`].
+pub(super) fn parse(text: &[u8], dir: &StoreDir) -> Result<NarInfo, NarInfoError> {
+    if text.len() > NARINFO_LEN_MAX {
+        return Err(NarInfoError::TooLong(text.len()));
+    }
+    let mut fields = Fields::default();
+    let mut rest = text;
+    let mut line = 1;
+    while !rest.is_empty() {
+        let (field, after) = split_field(rest, line)?;
+        fields.read(field, line, dir)?;
+        rest = after;
+        line += 1;
+    }
+    fields.into_nar_info()
+}
+
+/// A field as it stands in the text.
+struct Field<'text> {
+    name: &'text [u8],
+    value: &'text [u8],
+}
+
+/// Splits a text into its first field and what follows the field's newline.
+fn split_field(text: &[u8], line: usize) -> Result<(Field<'_>, &[u8]), NarInfoError> {
+    let colon = text
+        .iter()
+        .position(|&byte| byte == b':')
+        .ok_or(NarInfoError::NoColon { line })?;
+    let name = text.get(..colon).unwrap_or_default();
+    let rest = text
+        .get(colon + 2..)
+        .ok_or(NarInfoError::NoNewline { line })?;
+    let mut parts = rest.splitn(2, |&byte| byte == b'\n');
+    match (parts.next(), parts.next()) {
+        (Some(value), Some(after)) => Ok((Field { name, value }, after)),
+        _ => Err(NarInfoError::NoNewline { line }),
+    }
+}
+
+/// The fields read so far.
+#[derive(Default)]
+struct Fields {
+    path: Option<StorePath>,
+    url: String,
+    compression: Option<Compression>,
+    file_hash: Option<Hash>,
+    file_size: u64,
+    nar_hash: Option<Hash>,
+    nar_size: u64,
+    references: BTreeSet<StorePath>,
+    deriver: Option<StorePath>,
+    signatures: BTreeSet<Signature>,
+    ca: Option<ContentAddress>,
+}
+
+impl Fields {
+    fn read(&mut self, found: Field<'_>, line: usize, dir: &StoreDir) -> Result<(), NarInfoError> {
+        let Some(field) = FIELDS
+            .into_iter()
+            .find(|field| field.as_bytes() == found.name)
+        else {
+            return Ok(());
+        };
+        let is_extra = match field {
+            "References" => !self.references.is_empty(),
+            "CA" => self.ca.is_some(),
+            _ => false,
+        };
+        if is_extra {
+            return Err(NarInfoError::Extra { line, field });
+        }
+        std::str::from_utf8(found.value)
+            .map_err(|_| FieldProblem::Encoding)
+            .and_then(|value| self.set(field, value, dir))
+            .map_err(|problem| NarInfoError::Field {
+                line,
+                field,
+                problem,
+            })
+    }
+
+    fn set(&mut self, field: &str, value: &str, dir: &StoreDir) -> Result<(), FieldProblem> {
+        match field {
+            "StorePath" => self.path = Some(dir.parse_normalizing(value)?),
+            "URL" => self.url = value.into(),
+            "Compression" => self.compression = Some(Compression::parse(value)?),
+            "FileHash" => self.file_hash = Some(Hash::parse_prefixed(value)?),
+            "FileSize" => self.file_size = number(value)?,
+            "NarHash" => self.nar_hash = Some(nar_hash(value)?),
+            "NarSize" => self.nar_size = number(value)?,
+            "References" => {
+                for reference in value.split(' ').filter(|text| !text.is_empty()) {
+                    self.references.insert(StorePath::parse(reference)?);
+                }
+            }
+            "Deriver" if value == UNKNOWN_DERIVER => {}
+            "Deriver" => self.deriver = Some(StorePath::parse(value)?),
+            "Sig" => {
+                self.signatures.insert(Signature::parse(value)?);
+            }
+            "CA" if value.is_empty() => {}
+            "CA" => self.ca = Some(ContentAddress::parse(value)?),
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn into_nar_info(self) -> Result<NarInfo, NarInfoError> {
+        let path = self.path.ok_or(NarInfoError::Missing("StorePath"))?;
+        let nar_hash = self.nar_hash.ok_or(NarInfoError::Missing("NarHash"))?;
+        if self.url.is_empty() {
+            return Err(NarInfoError::Missing("URL"));
+        }
+        if self.nar_size == 0 {
+            return Err(NarInfoError::Missing("NarSize"));
+        }
+        let info = PathInfo {
+            path,
+            nar_hash,
+            nar_size: self.nar_size,
+            references: self.references,
+            deriver: self.deriver,
+            signatures: self.signatures,
+            ca: self.ca,
+            registration_time: None,
+            ultimate: false,
+        };
+        Ok(NarInfo {
+            info,
+            url: self.url,
+            compression: self.compression.unwrap_or(Compression::Bzip2),
+            file_hash: self.file_hash,
+            file_size: (self.file_size != 0).then_some(self.file_size),
+        })
+    }
+}
+
+fn nar_hash(value: &str) -> Result<Hash, FieldProblem> {
+    let hash = Hash::parse_prefixed(value)?;
+    match hash.algorithm() {
+        HashAlgorithm::Sha256 => Ok(hash),
+        other => Err(FieldProblem::NarHashAlgorithm(other)),
+    }
+}
+
+/// Like Nix's numbers: decimal digits that may have a plus in front.
+fn number(value: &str) -> Result<u64, FieldProblem> {
+    value
+        .parse()
+        .map_err(|_| FieldProblem::Number(value.into()))
+}
+
+const FIELDS: [&str; 11] = [
+    "StorePath",
+    "URL",
+    "Compression",
+    "FileHash",
+    "FileSize",
+    "NarHash",
+    "NarSize",
+    "References",
+    "Deriver",
+    "Sig",
+    "CA",
+];
+
+/// What old builds of Nix wrote in place of a deriver that they did not know.
+const UNKNOWN_DERIVER: &str = "unknown-deriver";

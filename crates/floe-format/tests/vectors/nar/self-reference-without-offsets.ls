@@ -1,0 +1,1 @@
+{"root":{"entries":{"bin":{"entries":{"self":{"narOffset":368,"size":176,"type":"regular"}},"type":"directory"},"link":{"target":"/nix/store/jbqlf1gg1kvqqirwkhz17j7y7isy98wi-self-0.1/bin/self","type":"symlink"}},"type":"directory"},"version":1}

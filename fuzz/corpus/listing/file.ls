@@ -1,0 +1,1 @@
+{"root":{"narOffset":96,"size":9,"type":"regular"},"version":1}

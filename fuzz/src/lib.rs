@@ -1,0 +1,297 @@
+//! What must hold for any bytes, one function per fuzz target.
+//!
+//! The fuzz targets call these with bytes that libFuzzer finds. The tests of floe-format include
+//! this file and call them with the committed corpus, so it must build with stable Rust alone.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use floe_format::content_address::ModuloHasher;
+use floe_format::derivation::{DerivationError, ModuloCache};
+use floe_format::nar::layout::Node;
+use floe_format::nar::listing::{self, Listing};
+use floe_format::nar::read::{Event, NarError, Reader};
+use floe_format::nar::write;
+use floe_format::{
+    CacheInfo, ContentAddress, Derivation, Hash, HashAlgorithm, NarInfo, PublicKey, SecretKey,
+    Signature, StoreDir, StorePath, TrustedKeys, base32,
+};
+
+/// However a NAR is cut, it gives the same events or the same error; and a valid one is exactly
+/// what is written from its events.
+pub fn check_nar(data: &[u8]) {
+    let whole = read_nar([data]);
+    assert_eq!(read_nar(data.chunks(1)), whole);
+    assert_eq!(read_nar(data.chunks(11)), whole);
+    let middle = data.len() / 2;
+    assert_eq!(read_nar([&data[..middle], &data[middle..]]), whole);
+    if let Ok((written, root)) = whole {
+        assert_eq!(written, data);
+        let root = root.expect("a NAR has a root");
+        assert_eq!(root.nar_size(), data.len() as u64);
+        if let Ok(text) = listing::to_text(&root) {
+            let listing = Listing::parse(text.as_bytes()).expect("a listing that was printed");
+            assert_eq!(listing.root, root);
+            assert!(listing.offsets_hold());
+        }
+    }
+}
+
+/// A narinfo that parses is printed such that it parses to the same.
+pub fn check_narinfo(data: &[u8]) {
+    let dir = StoreDir::default();
+    let Ok(nar_info) = NarInfo::parse(data, &dir) else {
+        return;
+    };
+    let text = nar_info.to_text(&dir);
+    assert_eq!(
+        NarInfo::parse(text.as_bytes(), &dir).as_ref(),
+        Ok(&nar_info)
+    );
+    nar_info.to_json(&dir);
+    nar_info.info.content_address_holds(&dir);
+    nar_info.info.is_signed_by(&dir, &trusted_keys());
+}
+
+/// A hash that parses parses from all of its forms.
+pub fn check_hash(data: &[u8]) {
+    let Ok(text) = std::str::from_utf8(data) else {
+        return;
+    };
+    if let Ok(hash) = Hash::parse_prefixed(text) {
+        for form in [hash.to_nix32(), hash.to_base16(), hash.to_sri()] {
+            assert_eq!(Hash::parse_prefixed(&form), Ok(hash));
+        }
+        for form in [hash.digest_nix32(), hash.digest_base16()] {
+            assert_eq!(Hash::parse_unprefixed(&form, hash.algorithm()), Ok(hash));
+        }
+    }
+    for algorithm in HashAlgorithm::ALL {
+        if let Ok(hash) = Hash::parse_any(text, Some(algorithm)) {
+            assert_eq!(hash.algorithm(), algorithm);
+        }
+    }
+}
+
+/// Base 32 is one to one between bytes and the texts that decode.
+pub fn check_base32(data: &[u8]) {
+    let encoded = base32::encode(data);
+    assert_eq!(encoded.len(), base32::encoded_len(data.len()));
+    assert_eq!(base32::decode(&encoded).as_deref(), Ok(data));
+    if let Ok(text) = std::str::from_utf8(data)
+        && let Ok(bytes) = base32::decode(text)
+    {
+        assert_eq!(base32::encode(&bytes), text);
+    }
+}
+
+/// Signatures and keys that parse are printed such that they parse to the same.
+pub fn check_signature(data: &[u8]) {
+    let Ok(text) = std::str::from_utf8(data) else {
+        return;
+    };
+    if let Ok(signature) = Signature::parse(text) {
+        assert_eq!(
+            Signature::parse(&signature.to_string()).as_ref(),
+            Ok(&signature)
+        );
+        assert!(!trusted_keys().verify(b"a message that was never signed", &signature));
+    }
+    if let Ok(key) = PublicKey::parse(text) {
+        assert_eq!(PublicKey::parse(&key.to_string()), Ok(key));
+    }
+    if let Ok(key) = SecretKey::parse(text) {
+        let again = SecretKey::parse(&key.to_text()).expect("a key that was printed");
+        assert_eq!(again.to_text(), key.to_text());
+        assert!(key.public().verify(data, &again.sign(data)));
+    }
+    if let Ok(keys) = TrustedKeys::parse_list(text) {
+        assert_eq!(keys.names().count(), keys.iter().count());
+    }
+}
+
+/// Cache information that parses is printed such that it parses to the same.
+pub fn check_cache_info(data: &[u8]) {
+    let Ok(info) = CacheInfo::parse(data) else {
+        return;
+    };
+    assert_eq!(CacheInfo::parse(info.to_text().as_bytes()), Ok(info));
+}
+
+/// A listing that parses is printed such that it parses to the same tree.
+pub fn check_listing(data: &[u8]) {
+    let Ok(found) = Listing::parse(data) else {
+        return;
+    };
+    let text = listing::to_text(&found.root).expect("a tree that was listed");
+    let again = Listing::parse(text.as_bytes()).expect("a listing that was printed");
+    assert_eq!(again.root, found.root);
+    assert!(again.offsets_hold());
+    found.offsets_hold();
+}
+
+/// A derivation that parses is printed such that it parses to the same, and checking it fails
+/// orderly.
+pub fn check_derivation(data: &[u8]) {
+    let dir = StoreDir::default();
+    let name = "x";
+    let Ok(derivation) = Derivation::parse(data, &dir, name) else {
+        return;
+    };
+    let text = derivation
+        .to_aterm(&dir, name)
+        .expect("a derivation that was parsed");
+    assert_eq!(
+        Derivation::parse(&text, &dir, name).as_ref(),
+        Ok(&derivation)
+    );
+    derivation.output_paths(&dir, name);
+    let mut cannot_read = |path: &StorePath| {
+        Err(DerivationError::Read {
+            path: path.clone(),
+            reason: "there are no others".into(),
+        })
+    };
+    let _ = derivation.check_invariants(&dir, name, &mut ModuloCache::new(), &mut cannot_read);
+    let mut itself = |_: &StorePath| Ok(derivation.clone());
+    let _ = derivation.check_invariants(&dir, name, &mut ModuloCache::new(), &mut itself);
+}
+
+/// Store paths and store directories that parse are printed such that they parse to the same.
+pub fn check_store_path(data: &[u8]) {
+    let Ok(text) = std::str::from_utf8(data) else {
+        return;
+    };
+    if let Ok(path) = StorePath::parse(text) {
+        assert_eq!(path.as_str(), text);
+        assert_eq!(format!("{}-{}", path.hash_part(), path.name()), text);
+    }
+    let dir = StoreDir::default();
+    if let Ok(path) = dir.parse(text) {
+        assert_eq!(dir.print(&path), text);
+        assert_eq!(dir.parse_normalizing(text), Ok(path));
+    }
+    if let Ok(path) = dir.parse_normalizing(text) {
+        assert_eq!(dir.parse(&dir.print(&path)), Ok(path));
+    }
+    if let Ok(dir) = StoreDir::new(text) {
+        assert_eq!(StoreDir::new(dir.as_str()).as_ref(), Ok(&dir));
+        if let Ok(path) = dir.make_path("source", text, text) {
+            assert_eq!(dir.parse(&dir.print(&path)), Ok(path));
+        }
+    }
+}
+
+/// A content address that parses is printed such that it parses to the same, and hashing modulo
+/// a hash part does not depend on how the contents are cut.
+pub fn check_content_address(data: &[u8]) {
+    if let Ok(text) = std::str::from_utf8(data)
+        && let Ok(address) = ContentAddress::parse(text)
+    {
+        assert_eq!(ContentAddress::parse(&address.to_string()), Ok(address));
+        let dir = StoreDir::default();
+        for self_reference in [false, true] {
+            let _ = address.store_path(&dir, "x", &BTreeSet::new(), self_reference);
+        }
+    }
+    let hash_parts = ["7bw2d1cqdpnxi05lr3s6pmcgl5xazl2c", "aa", "aba", ""];
+    for hash_part in hash_parts {
+        let whole = modulo(hash_part, [data]);
+        assert_eq!(modulo(hash_part, data.chunks(1)), whole);
+        assert_eq!(modulo(hash_part, data.chunks(7)), whole);
+    }
+}
+
+fn modulo<'a>(hash_part: &str, pieces: impl IntoIterator<Item = &'a [u8]>) -> Hash {
+    let mut hasher = ModuloHasher::new(HashAlgorithm::Sha256, hash_part);
+    for piece in pieces {
+        hasher.update(piece);
+    }
+    hasher.finish()
+}
+
+fn trusted_keys() -> TrustedKeys {
+    TrustedKeys::parse_list(floe_format::signature::CACHE_NIXOS_ORG_KEY).expect("a valid key")
+}
+
+/// Reads a NAR that comes in pieces, writes it anew, and gives both that and its tree.
+fn read_nar<'a>(
+    pieces: impl IntoIterator<Item = &'a [u8]>,
+) -> Result<(Vec<u8>, Option<Node>), NarError> {
+    let mut reader = Reader::new();
+    let mut rebuilt = Rebuilt::default();
+    write::begin(&mut rebuilt.nar);
+    for mut piece in pieces {
+        while let Some(event) = reader.next(&mut piece)? {
+            rebuilt.add(event);
+        }
+        assert!(piece.is_empty());
+    }
+    reader.finish()?;
+    assert!(reader.is_finished());
+    Ok((rebuilt.nar, rebuilt.root))
+}
+
+/// A NAR and a tree under construction.
+#[derive(Default)]
+struct Rebuilt {
+    nar: Vec<u8>,
+    root: Option<Node>,
+    directories: Vec<BTreeMap<Vec<u8>, Node>>,
+    names: Vec<Vec<u8>>,
+    file: Option<(bool, u64, u64)>,
+}
+
+impl Rebuilt {
+    fn add(&mut self, event: Event<'_>) {
+        match event {
+            Event::Directory => {
+                write::directory(&mut self.nar);
+                self.directories.push(BTreeMap::new());
+            }
+            Event::Entry { name } => {
+                write::entry(&mut self.nar, name);
+                self.names.push(name.to_vec());
+            }
+            Event::EndDirectory => {
+                write::end_directory(&mut self.nar);
+                let entries = self.directories.pop().expect("a directory has begun");
+                self.end(Node::Directory { entries });
+            }
+            Event::Symlink { target } => {
+                write::symlink(&mut self.nar, target);
+                self.end(Node::Symlink {
+                    target: target.to_vec(),
+                });
+            }
+            Event::File { executable, size } => {
+                write::file_header(&mut self.nar, executable, size);
+                self.file = Some((executable, size, 0));
+            }
+            Event::Data(data) => {
+                assert!(!data.is_empty());
+                self.nar.extend_from_slice(data);
+                let (_, size, seen) = self.file.as_mut().expect("a file has begun");
+                *seen += data.len() as u64;
+                assert!(*seen <= *size);
+            }
+            Event::EndFile => {
+                let (executable, size, seen) = self.file.take().expect("a file has begun");
+                assert_eq!(seen, size);
+                write::file_end(&mut self.nar, size);
+                self.end(Node::File { executable, size });
+            }
+            Event::End => assert!(self.root.is_some() && self.directories.is_empty()),
+        }
+    }
+
+    fn end(&mut self, node: Node) {
+        match self.directories.last_mut() {
+            None => self.root = Some(node),
+            Some(entries) => {
+                let name = self.names.pop().expect("an entry has a name");
+                assert!(entries.insert(name, node).is_none());
+                write::end_entry(&mut self.nar);
+            }
+        }
+    }
+}
