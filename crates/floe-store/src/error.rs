@@ -74,7 +74,7 @@ pub enum StoreError {
         path: PathBuf,
     },
     /// Another process has held a lock for too long.
-    #[error("{} has been locked by another process for {seconds} seconds; giving up", path.display())]
+    #[error("{} has been locked by somebody else for {seconds} seconds; giving up", path.display())]
     LockTimeout {
         /// The lock file.
         path: PathBuf,
@@ -98,13 +98,19 @@ pub enum StoreError {
         source: NarError,
     },
     /// A file in a store is neither a regular file nor a directory nor a symbolic link.
-    #[error("{} is not a file, directory or symbolic link; Nix stores hold nothing else", path.display())]
+    #[error(
+        "{} is not a file, directory or symbolic link; Nix stores hold nothing else",
+        path.display()
+    )]
     UnsupportedFile {
         /// The file.
         path: PathBuf,
     },
     /// A tree is nested more deeply than any NAR may be.
-    #[error("{} is nested more than {limit} directories deep, which is the limit of NARs", path.display())]
+    #[error(
+        "{} is nested more than {limit} directories deep, which is the limit of NARs",
+        path.display()
+    )]
     TooDeep {
         /// The directory that passed the limit.
         path: PathBuf,

@@ -18,7 +18,8 @@ impl StoreWriter {
     /// references. References must be valid. Adding what is there already is no error.
     ///
     /// Errors: [`StoreError::Address`] for a name that store paths may not have,
-    /// [`StoreError::UnmetReferences`], [`StoreError::Changed`] where the tree changes meanwhile, or what the system says.
+    /// [`StoreError::UnmetReferences`], [`StoreError::Changed`] where the tree changes
+    /// meanwhile, or what the system says.
     pub fn import(
         &self,
         source: &Path,

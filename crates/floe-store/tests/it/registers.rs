@@ -1,0 +1,188 @@
+//! Registration: references first, locks respected, all or nothing.
+
+use std::fs::{self, File};
+
+use floe_format::Signature;
+use floe_format::content_address::ContentAddress;
+use floe_store::{StoreReader, StoreWriter};
+
+use crate::support::{Scratch, names, path, stage};
+
+#[test]
+fn a_batch_is_registered_whatever_its_order_and_reads_back_as_it_was() {
+    let scratch = Scratch::new();
+    let writer = scratch.writer();
+    let (a, b, c) = (path('1', "a"), path('2', "b"), path('3', "c"));
+    let mut staged_c = stage(&writer, &c, &[&a, &b, &c]);
+    staged_c.info.deriver = Some(path('4', "c.drv"));
+    let signature = format!("key-1:{}", floe_format::base64::encode(&[7; 64]));
+    staged_c
+        .info
+        .signatures
+        .insert(Signature::parse(&signature).unwrap());
+    let batch = vec![staged_c, stage(&writer, &b, &[&a]), stage(&writer, &a, &[])];
+    let infos: Vec<_> = batch.iter().map(|staged| staged.info.clone()).collect();
+    let outcome = writer.register(batch).unwrap();
+    assert_eq!(outcome.valid.len(), 3);
+    assert_eq!(
+        names(&scratch.layout()),
+        [a.as_str(), b.as_str(), c.as_str()]
+    );
+    let reader = StoreReader::open(scratch.layout()).unwrap();
+    for info in infos {
+        assert_eq!(reader.path_info(&info.path).unwrap(), Some(info));
+    }
+    assert_eq!(
+        reader.path_of_hash_part(c.hash_part()).unwrap(),
+        Some(c.clone())
+    );
+    assert_eq!(
+        reader
+            .path_of_hash_part(path('5', "x").hash_part())
+            .unwrap(),
+        None
+    );
+    assert_eq!(reader.closure(&[b]).unwrap().len(), 2);
+    assert_eq!(writer.closure_len(&[c]).unwrap(), 3);
+}
+
+#[test]
+fn a_path_without_its_references_is_handed_back_and_so_are_its_referrers() {
+    let scratch = Scratch::new();
+    let writer = scratch.writer();
+    let (absent, a, b, c) = (
+        path('9', "absent"),
+        path('1', "a"),
+        path('2', "b"),
+        path('3', "c"),
+    );
+    let batch = vec![
+        stage(&writer, &a, &[&absent]),
+        stage(&writer, &b, &[&a]),
+        stage(&writer, &c, &[]),
+    ];
+    let outcome = writer.register(batch).unwrap();
+    assert_eq!(outcome.valid, [c]);
+    let unmet: Vec<_> = outcome
+        .unmet
+        .iter()
+        .map(|(staged, missing)| {
+            (
+                staged.info.path.clone(),
+                missing.iter().cloned().collect::<Vec<_>>(),
+            )
+        })
+        .collect();
+    assert_eq!(unmet, [(a.clone(), vec![absent]), (b, vec![a])]);
+    drop(outcome.unmet);
+    assert_eq!(names(&scratch.layout()).len(), 1);
+}
+
+#[test]
+fn a_path_that_somebody_else_has_locked_comes_back_busy() {
+    let scratch = Scratch::new();
+    let writer = scratch.writer();
+    let a = path('1', "a");
+    let lock_file = scratch.layout().real_store.join(format!("{a}.lock"));
+    let lock = File::create(&lock_file).unwrap();
+    lock.lock().unwrap();
+    let outcome = writer.register(vec![stage(&writer, &a, &[])]).unwrap();
+    assert!(outcome.valid.is_empty());
+    assert_eq!(outcome.busy.len(), 1);
+    assert!(!scratch.layout().real_path(&a).exists());
+    lock.unlock().unwrap();
+    let outcome = writer.register(outcome.busy).unwrap();
+    assert_eq!(outcome.valid, [a.clone()]);
+    assert_eq!(names(&scratch.layout()), [a.as_str()]);
+}
+
+#[test]
+fn a_tree_without_a_row_is_replaced_and_a_valid_path_is_not() {
+    let scratch = Scratch::new();
+    let writer = scratch.writer();
+    let a = path('1', "a");
+    let place = scratch.layout().real_path(&a);
+    fs::create_dir_all(place.join("rest/of/an/accident")).unwrap();
+    writer.register(vec![stage(&writer, &a, &[])]).unwrap();
+    assert_eq!(fs::read(&place).unwrap(), b"a");
+    let inode = |path| std::os::unix::fs::MetadataExt::ino(&fs::metadata(path).unwrap());
+    let before = inode(&place);
+    // Another process's view: its own writer, its own tree.
+    let other = StoreWriter::open(scratch.layout()).unwrap();
+    let outcome = other.register(vec![stage(&other, &a, &[])]).unwrap();
+    assert_eq!(outcome.valid, [a.clone()]);
+    assert_eq!(inode(&place), before);
+    assert_eq!(names(&scratch.layout()), [a.as_str()]);
+}
+
+#[test]
+fn a_transaction_that_fails_leaves_neither_rows_nor_trees() {
+    let scratch = Scratch::new();
+    let writer = scratch.writer();
+    let (a, b) = (path('1', "a"), path('2', "b"));
+    // The database refuses the second row.
+    let database = scratch.layout().database_dir().join("db.sqlite");
+    let trigger = format!(
+        "create trigger refuse before insert on ValidPaths when new.path like '%{b}' \
+         begin select raise(abort, 'refused'); end;"
+    );
+    rusqlite::Connection::open(database)
+        .unwrap()
+        .execute_batch(&trigger)
+        .unwrap();
+    let batch = vec![stage(&writer, &a, &[]), stage(&writer, &b, &[&a])];
+    let error = writer.register(batch).unwrap_err();
+    assert!(error.to_string().contains("refused"), "{error}");
+    assert!(names(&scratch.layout()).is_empty());
+    assert_eq!(writer.invalid(&[a.clone(), b]).unwrap().len(), 2);
+}
+
+#[test]
+fn a_derivation_that_lies_about_its_output_is_refused_and_others_are_not() {
+    let scratch = Scratch::new();
+    let writer = scratch.writer();
+    let (drv, other) = (path('1', "liar.drv"), path('2', "other"));
+    let output = path('3', "liar");
+    let output = format!("/nix/store/{output}");
+    let text = format!(
+        r#"Derive([("out","{output}","","")],[],[],"x","/bin/sh",[],[("out","{output}")])"#
+    );
+    let nar = crate::support::nar_of(text.as_bytes());
+    writer.protect([&drv].into_iter()).unwrap();
+    let staged = floe_store::StagedPath {
+        info: crate::support::info(&drv, &nar, &[]),
+        tree: crate::support::unpack(&writer, &drv, &nar),
+    };
+    let outcome = writer
+        .register(vec![staged, stage(&writer, &other, &[])])
+        .unwrap();
+    assert_eq!(outcome.refused.len(), 1);
+    assert_eq!(outcome.refused[0].0, drv);
+    let again = writer.register(outcome.busy).unwrap();
+    assert_eq!(again.valid, [other.clone()]);
+    assert_eq!(names(&scratch.layout()), [other.as_str()]);
+}
+
+#[test]
+fn an_imported_tree_is_content_addressed_and_adding_it_twice_is_once() {
+    let scratch = Scratch::new();
+    let writer = scratch.writer();
+    let tree = scratch.path().join("tree");
+    fs::create_dir(&tree).unwrap();
+    fs::write(tree.join("file"), "contents").unwrap();
+    let info = writer.import(&tree, "tree", Default::default()).unwrap();
+    assert_eq!(
+        info.content_address_holds(&scratch.layout().store_dir),
+        Some(true)
+    );
+    assert!(matches!(info.ca, Some(ContentAddress { .. })));
+    let again = writer.import(&tree, "tree", Default::default()).unwrap();
+    assert_eq!(again.path, info.path);
+    let missing = path('9', "missing");
+    let error = writer.import(&tree, "other", [missing].into()).unwrap_err();
+    assert!(
+        error.to_string().contains("cannot be registered"),
+        "{error}"
+    );
+    assert!(writer.import(&tree, ".", Default::default()).is_err());
+}

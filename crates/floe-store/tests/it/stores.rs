@@ -1,0 +1,85 @@
+//! Opening and creating stores.
+
+use std::fs;
+use std::os::unix::fs::{PermissionsExt as _, symlink};
+
+use floe_format::StoreDir;
+use floe_store::{Layout, StoreError, StoreReader, StoreWriter};
+
+use crate::support::{Scratch, path, stage};
+
+#[test]
+fn a_new_store_has_what_nix_expects_in_it() {
+    let scratch = Scratch::new();
+    let _writer = scratch.writer();
+    let state = scratch.layout().state;
+    for name in [
+        "db/db.sqlite",
+        "db/big-lock",
+        "db/reserved",
+        "gc.lock",
+        "temproots",
+    ] {
+        assert!(state.join(name).exists(), "{name}");
+    }
+    assert_eq!(fs::read_to_string(state.join("db/schema")).unwrap(), "10");
+    for name in ["profiles/per-user", "gcroots/per-user"] {
+        let mode = fs::metadata(state.join(name)).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o755, "{name}");
+    }
+    assert!(scratch.layout().links_dir().exists());
+}
+
+#[test]
+fn a_store_is_reopened_with_what_is_in_it() {
+    let scratch = Scratch::new();
+    let a = path('1', "a");
+    let writer = scratch.writer();
+    writer.register(vec![stage(&writer, &a, &[])]).unwrap();
+    drop(writer);
+    assert_eq!(
+        scratch.writer().invalid(std::slice::from_ref(&a)).unwrap(),
+        []
+    );
+    assert_eq!(
+        StoreReader::open(scratch.layout())
+            .unwrap()
+            .valid_paths()
+            .unwrap(),
+        [a]
+    );
+}
+
+#[test]
+fn a_store_of_another_schema_is_refused_by_number() {
+    let scratch = Scratch::new();
+    drop(scratch.writer());
+    fs::write(scratch.layout().database_dir().join("schema"), "11").unwrap();
+    for error in [
+        StoreWriter::open(scratch.layout()).unwrap_err(),
+        StoreReader::open(scratch.layout()).unwrap_err(),
+    ] {
+        assert!(
+            matches!(&error, StoreError::Schema { found, .. } if found == "11"),
+            "{error}"
+        );
+    }
+}
+
+#[test]
+fn a_store_below_a_symbolic_link_is_refused_by_its_name() {
+    let scratch = Scratch::new();
+    let (real, link) = (scratch.path().join("real"), scratch.path().join("link"));
+    fs::create_dir(&real).unwrap();
+    symlink(&real, &link).unwrap();
+    let error = StoreWriter::open(Layout::in_root(&link, StoreDir::default())).unwrap_err();
+    assert!(matches!(error, StoreError::SymlinkedStore { path } if path == link));
+}
+
+#[test]
+fn a_place_without_a_store_is_not_made_one_by_reading() {
+    let scratch = Scratch::new();
+    let error = StoreReader::open(scratch.layout()).unwrap_err();
+    assert!(matches!(error, StoreError::NoStore { .. }), "{error}");
+    assert_eq!(fs::read_dir(scratch.path()).unwrap().count(), 0);
+}

@@ -1,0 +1,170 @@
+//! Trees and their NARs: what is written is what was read, and nothing else.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, symlink};
+use std::path::Path;
+
+use floe_format::nar::layout::Node;
+use floe_store::StoreError;
+use floe_store::tree::read::{dump, shape};
+use proptest::prelude::*;
+
+use crate::support::{Scratch, names, nar_of, path, unpack};
+
+fn nar(path: &Path) -> Vec<u8> {
+    let mut nar = Vec::new();
+    dump(path, &mut |chunk| {
+        nar.extend_from_slice(chunk);
+        Ok::<_, StoreError>(())
+    })
+    .unwrap();
+    nar
+}
+
+/// A tree to be made: contents for files, targets for links.
+#[derive(Clone, Debug)]
+enum Tree {
+    File { executable: bool, contents: Vec<u8> },
+    Link(String),
+    Directory(BTreeMap<String, Tree>),
+}
+
+fn trees() -> impl Strategy<Value = Tree> {
+    let contents = prop_oneof![
+        proptest::collection::vec(any::<u8>(), 0..40),
+        // Around and beyond the size of a chunk.
+        (0..3_usize, 0..20_usize).prop_map(|(chunks, rest)| vec![7; chunks * 262_144 + rest]),
+    ];
+    let leaf = prop_oneof![
+        (any::<bool>(), contents).prop_map(|(executable, contents)| Tree::File {
+            executable,
+            contents
+        }),
+        "[a-z./]{1,20}".prop_map(Tree::Link),
+    ];
+    leaf.prop_recursive(4, 30, 6, |inner| {
+        proptest::collection::btree_map("[a-zA-Z0-9 é._-]{3,12}", inner, 0..6)
+            .prop_map(Tree::Directory)
+    })
+}
+
+fn make(tree: &Tree, at: &Path) {
+    match tree {
+        Tree::File {
+            executable,
+            contents,
+        } => {
+            fs::write(at, contents).unwrap();
+            let mode = if *executable { 0o755 } else { 0o600 };
+            fs::set_permissions(at, fs::Permissions::from_mode(mode)).unwrap();
+        }
+        Tree::Link(target) => symlink(target, at).unwrap(),
+        Tree::Directory(entries) => {
+            fs::create_dir(at).unwrap();
+            for (name, tree) in entries {
+                make(tree, &at.join(name));
+            }
+        }
+    }
+}
+
+fn assert_sealed(at: &Path) {
+    let stat = fs::symlink_metadata(at).unwrap();
+    assert_eq!(stat.mtime(), 1, "{}", at.display());
+    if stat.is_dir() {
+        assert_eq!(stat.mode() & 0o7777, 0o555, "{}", at.display());
+        for entry in fs::read_dir(at).unwrap() {
+            assert_sealed(&entry.unwrap().path());
+        }
+    } else if stat.is_file() {
+        assert!(
+            matches!(stat.mode() & 0o7777, 0o444 | 0o555),
+            "{}",
+            at.display()
+        );
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(40))]
+    #[test]
+    fn a_tree_that_was_dumped_and_unpacked_has_the_same_nar(
+        tree in trees(),
+        cut in 1..100_000_usize,
+    ) {
+        let scratch = Scratch::new();
+        let writer = scratch.writer();
+        let original = scratch.path().join("original");
+        make(&tree, &original);
+        let expected = nar(&original);
+        prop_assert_eq!(shape(&original).unwrap().nar_size(), expected.len() as u64);
+        let mut tree_writer = writer.tree_writer(&path('1', "tree"));
+        for chunk in expected.chunks(cut) {
+            tree_writer.write(chunk).unwrap();
+        }
+        let unpacked = tree_writer.finish().unwrap();
+        assert_sealed(unpacked.location());
+        prop_assert!(nar(unpacked.location()) == expected);
+    }
+}
+
+#[test]
+fn a_tree_that_is_dropped_leaves_nothing() {
+    let scratch = Scratch::new();
+    let writer = scratch.writer();
+    let tree = unpack(&writer, &path('1', "tree"), &nar_of(b"contents"));
+    assert_eq!(names(&scratch.layout()).len(), 1);
+    drop(tree);
+    assert!(names(&scratch.layout()).is_empty());
+    // Nor does one that was never finished.
+    let nar = nar_of(b"contents");
+    let mut unfinished = writer.tree_writer(&path('1', "tree"));
+    unfinished.write(&nar[..nar.len() - 1]).unwrap();
+    assert_eq!(names(&scratch.layout()).len(), 1);
+    assert!(matches!(unfinished.finish(), Err(StoreError::Nar { .. })));
+    assert!(names(&scratch.layout()).is_empty());
+}
+
+#[test]
+fn what_no_store_may_hold_is_named() {
+    let scratch = Scratch::new();
+    let socket = scratch.path().join("socket");
+    let _listener = std::os::unix::net::UnixListener::bind(&socket).unwrap();
+    let read = dump(&socket, &mut |_| Ok::<_, StoreError>(()));
+    assert!(matches!(read, Err(StoreError::UnsupportedFile { path }) if path == socket));
+    let mut deep = scratch.path().join("deep");
+    for _ in 0..70 {
+        fs::create_dir(&deep).unwrap();
+        deep.push("d");
+    }
+    let read = dump(&scratch.path().join("deep"), &mut |_| {
+        Ok::<_, StoreError>(())
+    });
+    assert!(matches!(read, Err(StoreError::TooDeep { limit: 64, .. })));
+}
+
+#[test]
+fn a_shape_has_sizes_modes_and_targets() {
+    let scratch = Scratch::new();
+    let root = scratch.path().join("root");
+    fs::create_dir(&root).unwrap();
+    fs::write(root.join("file"), "12345").unwrap();
+    symlink("file", root.join("link")).unwrap();
+    let Node::Directory { entries } = shape(&root).unwrap() else {
+        panic!("no directory")
+    };
+    assert_eq!(
+        entries[&b"file"[..]],
+        Node::File {
+            executable: false,
+            size: 5
+        }
+    );
+    assert_eq!(
+        entries[&b"link"[..]],
+        Node::Symlink {
+            target: b"file".to_vec()
+        }
+    );
+}
