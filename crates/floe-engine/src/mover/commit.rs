@@ -18,7 +18,7 @@ use super::fetch::Queue;
 use super::publish::CacheWriter;
 use super::receive::Done;
 use super::{Finished, Item, Mover, Outcome, TargetKind};
-use crate::error::Error;
+use crate::error::{Error, ErrorKind};
 use crate::report::Event;
 
 pub(crate) struct Commit<'a> {
@@ -37,6 +37,7 @@ pub(crate) struct Commit<'a> {
     /// Valid when asked for, and gone at the commit.
     vanished: BTreeSet<StorePath>,
     nar_sizes: HashMap<StorePath, u64>,
+    out_of_space: bool,
 }
 
 impl<'a> Commit<'a> {
@@ -75,6 +76,7 @@ impl<'a> Commit<'a> {
             failed: HashSet::new(),
             vanished: BTreeSet::new(),
             nar_sizes,
+            out_of_space: false,
         }
     }
 
@@ -87,7 +89,11 @@ impl<'a> Commit<'a> {
     ) -> Result<BTreeSet<StorePath>, Error> {
         self.fail_without_references()?;
         loop {
-            self.mover.check_cancelled()?;
+            if let Err(cancelled) = self.mover.check_cancelled() {
+                // What is finished stays.
+                self.commit_ready(waiting)?;
+                return Err(cancelled);
+            }
             let pause = match self.ready_since {
                 Some(since) => BATCH_WAIT.saturating_sub(since.elapsed()),
                 None => CANCEL_POLL,
@@ -163,6 +169,13 @@ impl<'a> Commit<'a> {
                 }
             }
             Err(Error::Cancelled) => {}
+            Err(error) if error.kind() == ErrorKind::NoSpace => {
+                // Every other path would fail for the same reason. What is finished stays.
+                if !std::mem::replace(&mut self.out_of_space, true) {
+                    self.queue.close();
+                    self.outcome.fail(self.mover.reporter, error);
+                }
+            }
             Err(error) => {
                 self.outcome.fail(self.mover.reporter, error);
                 self.failed.insert(path.clone());
