@@ -1,0 +1,34 @@
+//! `floe demo` tells its story and leaves nothing behind.
+
+use std::fs;
+
+use crate::support::{floe, nixes, run, scratch};
+
+#[test]
+fn the_demo_runs_what_it_installed_and_leaves_nothing() {
+    let scratch = scratch();
+    let ran = run(floe(["demo"]).env("TMPDIR", scratch.path()).env("PATH", "")).expect(0);
+    for part in [
+        "installed 5 paths",
+        "no fault",
+        "it says \"floe ",
+        "refused it",
+    ] {
+        assert!(ran.stdout.contains(part), "{}", ran.stdout);
+    }
+    assert_eq!(fs::read_dir(scratch.path()).unwrap().count(), 0);
+}
+
+#[test]
+fn nix_accepts_the_stores_of_a_kept_demo() {
+    let scratch = scratch();
+    let kept = scratch.join("kept");
+    run(floe(["demo", "--keep"]).arg(&kept)).expect(0);
+    for nix in nixes() {
+        nix.verify(&kept.join("source"), 5);
+        nix.verify(&kept.join("installed"), 5);
+    }
+    run(floe(["demo", "--keep"]).arg(&kept))
+        .expect(1)
+        .says("making the directory");
+}

@@ -1,0 +1,8 @@
+//! floe as a user meets it: the binary, with the real Nix and real servers on the other side.
+
+mod copies;
+mod demo;
+mod installs;
+mod keys;
+mod support;
+mod verifies;
