@@ -1,0 +1,175 @@
+//! `cargo xtask check`: the rules of the house that a small program can keep.
+//!
+//! Each rule is a function from text to faults, tried on small strings in its own file. Here the
+//! files are gathered and the faults printed.
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use anyhow::{Context as _, Result, ensure};
+use serde_json::Value;
+
+use crate::Outcome;
+
+mod code;
+mod documents;
+mod floors;
+mod licences;
+mod sources;
+
+/// A place where a rule is not kept.
+#[derive(Debug)]
+pub(crate) struct Fault {
+    file: String,
+    /// Counted from 1; 0 when it is about the file as a whole.
+    line: usize,
+    rule: &'static str,
+    why: String,
+}
+
+impl Fault {
+    fn new(file: &str, line: usize, rule: &'static str, why: &str) -> Fault {
+        Fault {
+            file: file.into(),
+            line,
+            rule,
+            why: why.into(),
+        }
+    }
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:", self.file)?;
+        if self.line > 0 {
+            write!(f, "{}:", self.line)?;
+        }
+        write!(f, " {}: {}", self.rule, self.why)
+    }
+}
+
+pub(crate) fn command(root: &Path, arguments: &[String]) -> Result<Outcome> {
+    if let Some(argument) = arguments.first() {
+        return Ok(Outcome::Usage(format!(
+            "check takes no argument `{argument}`"
+        )));
+    }
+    let faults = faults(root)?;
+    for fault in &faults {
+        println!("{fault}");
+    }
+    println!("check: {} faults", faults.len());
+    Ok(if faults.is_empty() {
+        Outcome::Good
+    } else {
+        Outcome::Bad
+    })
+}
+
+/// Everything that is wrong in the repository.
+pub(crate) fn faults(root: &Path) -> Result<Vec<Fault>> {
+    let files = files(root)?;
+    let mut faults = Vec::new();
+    for file in &files {
+        let bytes = std::fs::read(root.join(file)).with_context(|| format!("reading {file}"))?;
+        faults.extend(documents::faults(file, &bytes));
+        if file.ends_with(".rs") {
+            faults.extend(sources::faults(file, &String::from_utf8_lossy(&bytes)));
+        }
+    }
+    let mut document = |name: &str, rules: &dyn Fn(&str) -> Vec<Fault>| {
+        faults.extend(match std::fs::read_to_string(root.join(name)) {
+            Ok(text) => rules(&text),
+            Err(error) => vec![Fault::new(name, 0, "present", &error.to_string())],
+        });
+    };
+    document("CHANGELOG.md", &documents::changelog_faults);
+    document("ARCHITECTURE.md", &|text| {
+        documents::architecture_faults(text, &files)
+    });
+    // Without the list nothing is allowed, so a lost deny.toml shows in every package.
+    let deny = std::fs::read_to_string(root.join("deny.toml")).unwrap_or_default();
+    let metadata = metadata(root)?;
+    faults.extend(floors::faults(&metadata));
+    faults.extend(licences::faults(&metadata, &licences::allowed(&deny)));
+    Ok(faults)
+}
+
+fn metadata(root: &Path) -> Result<Value> {
+    let output = crate::cargo(root, &["metadata", "--format-version", "1"])
+        .stderr(Stdio::inherit())
+        .output()
+        .context("starting cargo metadata")?;
+    ensure!(output.status.success(), "cargo metadata: {}", output.status);
+    serde_json::from_slice(&output.stdout).context("reading what cargo metadata printed")
+}
+
+/// The files of the repository, from its top, with slashes: what git tracks, and what it would
+/// track if asked, so that a fault shows before the commit.
+fn files(root: &Path) -> Result<BTreeSet<String>> {
+    let git = Command::new("git")
+        // Containers check out as one user and test as another.
+        .args(["-c", "safe.directory=*", "ls-files", "-z"])
+        .args(["--cached", "--others", "--exclude-standard"])
+        .current_dir(root)
+        .stdin(Stdio::null())
+        .output();
+    let mut found = BTreeSet::new();
+    match git {
+        Ok(output) if output.status.success() => {
+            let names = output
+                .stdout
+                .split(|&byte| byte == 0)
+                .filter(|name| !name.is_empty());
+            for name in names.map(String::from_utf8_lossy) {
+                // Tracked symlinks and files deleted but not yet from the index are no text.
+                if root
+                    .join(&*name)
+                    .symlink_metadata()
+                    .is_ok_and(|data| data.is_file())
+                {
+                    found.insert(name.into_owned());
+                }
+            }
+        }
+        // A source archive has no git: everything counts but what cargo made.
+        _ => walk(root, "", &mut found)?,
+    }
+    Ok(found)
+}
+
+fn walk(root: &Path, inner: &str, found: &mut BTreeSet<String>) -> Result<()> {
+    let directory = root.join(inner);
+    let entries = std::fs::read_dir(&directory).with_context(|| directory.display().to_string())?;
+    for entry in entries {
+        let entry = entry?;
+        let name = entry.file_name().to_string_lossy().into_owned();
+        let path = if inner.is_empty() {
+            name.clone()
+        } else {
+            format!("{inner}/{name}")
+        };
+        let kind = entry.file_type()?;
+        if kind.is_dir() && name != ".git" && name != "target" {
+            walk(root, &path, found)?;
+        } else if kind.is_file() {
+            found.insert(path);
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_fault_says_where_which_and_why() {
+        let fault = Fault::new("a/b.rs", 3, "width", "too wide");
+        assert_eq!(fault.to_string(), "a/b.rs:3: width: too wide");
+        let fault = Fault::new("a", 0, "blob", "too big");
+        assert_eq!(fault.to_string(), "a: blob: too big");
+    }
+}

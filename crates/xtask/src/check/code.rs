@@ -1,0 +1,320 @@
+//! Rust sources as tokens, just well enough to look for names in them.
+//!
+//! Comments and literals are left out, so that a rule is about what the code does and not about
+//! what is written of it; and this program may spell in a string what it looks for.
+
+/// A word, `::`, or a single character of punctuation.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Token<'a> {
+    pub(super) text: &'a str,
+    /// Counted from 1.
+    pub(super) line: usize,
+}
+
+/// What a rule looks for.
+#[derive(Clone, Copy)]
+pub(super) enum Pattern {
+    /// `word`, wherever it stands as a word of its own.
+    Word(&'static str),
+    /// A word that has these letters in it, whatever their case.
+    Letters(&'static str),
+    /// `name!`
+    Macro(&'static str),
+    /// `#[name` at the head of an attribute.
+    Attribute(&'static str),
+    /// `parent::child`, also as `parent::{…, child, …}`.
+    Path(&'static str, &'static str),
+}
+
+/// The lines on which the pattern occurs.
+pub(super) fn lines_with(tokens: &[Token<'_>], pattern: Pattern) -> Vec<usize> {
+    let text = |at: usize| tokens.get(at).map_or("", |token| token.text);
+    let matches = |at: usize| match pattern {
+        Pattern::Word(word) => text(at) == word,
+        Pattern::Letters(letters) => text(at).to_lowercase().contains(letters),
+        Pattern::Macro(name) => text(at) == name && text(at + 1) == "!" && text(at + 2) != "=",
+        Pattern::Attribute(name) => text(at) == "#" && text(at + 1) == "[" && text(at + 2) == name,
+        Pattern::Path(parent, child) => {
+            text(at) == parent && text(at + 1) == "::" && leads_to(tokens, at + 2, child)
+        }
+    };
+    (0..tokens.len())
+        .filter(|&at| matches(at))
+        .map(|at| tokens[at].line)
+        .collect()
+}
+
+/// Whether `child` comes next, or is one of a group `{a, child::b, c}` that comes next.
+fn leads_to(tokens: &[Token<'_>], at: usize, child: &str) -> bool {
+    let Some(first) = tokens.get(at) else {
+        return false;
+    };
+    if first.text != "{" {
+        return first.text == child;
+    }
+    let mut depth = 0;
+    for pair in tokens[at..].windows(2) {
+        match pair[0].text {
+            "{" => depth += 1,
+            "}" => depth -= 1,
+            _ => {}
+        }
+        if depth == 0 {
+            return false;
+        }
+        if depth == 1 && matches!(pair[0].text, "{" | ",") && pair[1].text == child {
+            return true;
+        }
+    }
+    false
+}
+
+/// Leaves out each item behind `#[cfg(test)]`, and everything behind `#![cfg(test)]`.
+pub(super) fn without_tests<'a>(tokens: &[Token<'a>]) -> Vec<Token<'a>> {
+    let begins = |at: usize, with: &[&str]| {
+        with.iter()
+            .enumerate()
+            .all(|(i, text)| tokens.get(at + i).is_some_and(|t| t.text == *text))
+    };
+    let mut kept = Vec::with_capacity(tokens.len());
+    let mut at = 0;
+    while at < tokens.len() {
+        if begins(at, &["#", "!", "[", "cfg", "(", "test", ")", "]"]) {
+            return kept;
+        }
+        if begins(at, &["#", "[", "cfg", "(", "test", ")", "]"])
+            || begins(at, &["#", "[", "cfg", "(", "all", "(", "test"])
+        {
+            at = end_of_item(tokens, at);
+        } else {
+            kept.push(tokens[at]);
+            at += 1;
+        }
+    }
+    kept
+}
+
+/// One behind the item that begins at `at`: behind its `;`, or behind the `}` of its first block.
+fn end_of_item(tokens: &[Token<'_>], at: usize) -> usize {
+    let mut depth = 0;
+    for (i, token) in tokens.iter().enumerate().skip(at) {
+        match token.text {
+            "{" | "(" | "[" => depth += 1,
+            ")" | "]" => depth -= 1,
+            "}" => {
+                depth -= 1;
+                if depth == 0 {
+                    return i + 1;
+                }
+            }
+            ";" if depth == 0 => return i + 1,
+            _ => {}
+        }
+    }
+    tokens.len()
+}
+
+pub(super) fn tokens(text: &str) -> Vec<Token<'_>> {
+    let bytes = text.as_bytes();
+    let mut found = Vec::new();
+    let (mut at, mut line) = (0, 1);
+    while at < bytes.len() {
+        let end = match bytes[at] {
+            b'/' if bytes[at..].starts_with(b"//") => end_of_line(bytes, at),
+            b'/' if bytes[at..].starts_with(b"/*") => end_of_block_comment(bytes, at),
+            b'"' => end_of_string(bytes, at),
+            b'\'' => end_of_quote(bytes, at),
+            byte if is_word(byte) => {
+                let end = end_of_word(bytes, at);
+                end_of_raw_string(bytes, at, end).unwrap_or_else(|| {
+                    found.push(Token {
+                        text: &text[at..end],
+                        line,
+                    });
+                    end
+                })
+            }
+            byte if byte.is_ascii_whitespace() => at + 1,
+            _ => {
+                let end = if bytes[at..].starts_with(b"::") {
+                    at + 2
+                } else {
+                    at + 1
+                };
+                found.push(Token {
+                    text: &text[at..end],
+                    line,
+                });
+                end
+            }
+        };
+        line += bytes[at..end].iter().filter(|&&byte| byte == b'\n').count();
+        at = end;
+    }
+    found
+}
+
+/// Letters beyond ASCII count as well, so that no slice ends within a character.
+fn is_word(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || byte == b'_' || !byte.is_ascii()
+}
+
+fn end_of_word(bytes: &[u8], at: usize) -> usize {
+    bytes[at..]
+        .iter()
+        .position(|&byte| !is_word(byte))
+        .map_or(bytes.len(), |length| at + length)
+}
+
+fn end_of_line(bytes: &[u8], at: usize) -> usize {
+    bytes[at..]
+        .iter()
+        .position(|&byte| byte == b'\n')
+        .map_or(bytes.len(), |length| at + length)
+}
+
+/// Rust's block comments nest.
+fn end_of_block_comment(bytes: &[u8], mut at: usize) -> usize {
+    let mut depth = 0;
+    while at < bytes.len() {
+        if bytes[at..].starts_with(b"/*") {
+            depth += 1;
+            at += 2;
+        } else if bytes[at..].starts_with(b"*/") {
+            depth -= 1;
+            at += 2;
+            if depth == 0 {
+                return at;
+            }
+        } else {
+            at += 1;
+        }
+    }
+    bytes.len()
+}
+
+fn end_of_string(bytes: &[u8], at: usize) -> usize {
+    let mut i = at + 1;
+    while i < bytes.len() && bytes[i] != b'"' {
+        i += if bytes[i] == b'\\' { 2 } else { 1 };
+    }
+    (i + 1).min(bytes.len())
+}
+
+/// A character literal as a whole; of a lifetime only its quote, and its name becomes a word.
+fn end_of_quote(bytes: &[u8], at: usize) -> usize {
+    let rest = &bytes[at + 1..];
+    match rest.first() {
+        Some(b'\\') => {
+            // The escaped character itself may be a quote.
+            let closing = rest.iter().skip(2).position(|&byte| byte == b'\'');
+            closing.map_or(bytes.len(), |length| at + 1 + 2 + length + 1)
+        }
+        Some(&first) => {
+            let width = match first {
+                0..0x80 => 1,
+                0x80..0xe0 => 2,
+                0xe0..0xf0 => 3,
+                _ => 4,
+            };
+            if rest.get(width) == Some(&b'\'') {
+                at + 1 + width + 1
+            } else {
+                at + 1
+            }
+        }
+        None => bytes.len(),
+    }
+}
+
+/// `r"…"`, `r#"…"#` and their kin: the word `r`, `br` or `cr` and what follows it.
+fn end_of_raw_string(bytes: &[u8], at: usize, word_end: usize) -> Option<usize> {
+    if !matches!(&bytes[at..word_end], b"r" | b"br" | b"cr") {
+        return None;
+    }
+    let hashes = bytes[word_end..]
+        .iter()
+        .take_while(|&&byte| byte == b'#')
+        .count();
+    let open = word_end + hashes;
+    if bytes.get(open) != Some(&b'"') {
+        return None;
+    }
+    let mut closing = vec![b'"'];
+    closing.resize(1 + hashes, b'#');
+    let body = &bytes[open + 1..];
+    let length = body
+        .windows(closing.len())
+        .position(|window| window == closing);
+    Some(length.map_or(bytes.len(), |length| open + 1 + length + closing.len()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn words(text: &str) -> Vec<&str> {
+        tokens(text).into_iter().map(|token| token.text).collect()
+    }
+
+    #[test]
+    fn comments_and_literals_are_not_code() {
+        let text =
+            "a // b\n/* c /* d */ e */ f \"g \\\" h\" r#\"i \" j\"# b'k' '\\'' 'l' br\"m\" n";
+        assert_eq!(words(text), ["a", "f", "b", "n"]);
+        assert_eq!(words("x: &'a str"), ["x", ":", "&", "a", "str"]);
+        assert_eq!(words("'é' 'ä' r#type"), ["r", "#", "type"]);
+        assert_eq!(words("\"open"), Vec::<&str>::new());
+        assert_eq!(words("/* open"), Vec::<&str>::new());
+    }
+
+    #[test]
+    fn lines_are_counted_through_literals_and_comments() {
+        let text = "/*\n*/ \"\n\" a\nb";
+        assert_eq!(
+            tokens(text),
+            [Token { text: "a", line: 3 }, Token { text: "b", line: 4 }]
+        );
+    }
+
+    #[test]
+    fn paths_are_seen_alone_and_in_groups() {
+        let path = Pattern::Path("std", "fs");
+        for text in [
+            "std::fs::read",
+            "use std::{io, fs};",
+            "use std::{io::{A, B}, fs::File};",
+        ] {
+            assert_eq!(lines_with(&tokens(text), path), [1], "{text}");
+        }
+        for text in [
+            "std::fsx",
+            "use std::{io::{self, fs}};",
+            "use std::{io}; fs",
+            "std::{",
+        ] {
+            assert!(lines_with(&tokens(text), path).is_empty(), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_macro_is_a_name_with_a_bang() {
+        assert_eq!(
+            lines_with(&tokens("\nprintln!()"), Pattern::Macro("println")),
+            [2]
+        );
+        assert!(lines_with(&tokens("println != 1"), Pattern::Macro("println")).is_empty());
+    }
+
+    #[test]
+    fn test_items_are_left_out_and_what_follows_is_kept() {
+        let text = "a #[cfg(test)] mod tests { fn b() { c } } d #[cfg(test)] mod e; f \
+                    #[cfg(all(test, unix))] fn g(h: [u8; 2]) {} i";
+        let kept: Vec<&str> = without_tests(&tokens(text))
+            .iter()
+            .map(|t| t.text)
+            .collect();
+        assert_eq!(kept, ["a", "d", "f", "i"]);
+        assert!(without_tests(&tokens("#![cfg(test)] a")).is_empty());
+    }
+}

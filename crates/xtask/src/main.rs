@@ -1,0 +1,101 @@
+//! The one developer tool: `cargo xtask COMMAND`.
+//!
+//! What continuous integration does, a developer does with the same words. Results go to stdout,
+//! so that the last line of a run can be read by a program.
+#![expect(
+    clippy::print_stdout,
+    clippy::print_stderr,
+    reason = "a door: it talks to a person"
+)]
+
+use std::env;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode, Stdio};
+
+use anyhow::{Context as _, Result};
+
+mod check;
+mod corpora;
+mod oracles;
+mod test;
+
+struct Subcommand {
+    name: &'static str,
+    about: &'static str,
+    run: fn(&Path, &[String]) -> Result<Outcome>,
+}
+
+const COMMANDS: &[Subcommand] = &[
+    Subcommand {
+        name: "test",
+        about: "[--full]  everything that CI runs; --full adds the slow tests",
+        run: test::command,
+    },
+    Subcommand {
+        name: "check",
+        about: "          the rules of the house that a small program can keep",
+        run: check::command,
+    },
+];
+
+/// How a command ended, when it could do its work at all.
+enum Outcome {
+    Good,
+    Bad,
+    Usage(String),
+}
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = env::args().skip(1).collect();
+    let chosen = arguments.first().map(String::as_str);
+    let Some(command) = COMMANDS.iter().find(|command| Some(command.name) == chosen) else {
+        eprint!("{}", usage());
+        return ExitCode::from(2);
+    };
+    match root().and_then(|root| (command.run)(&root, &arguments[1..])) {
+        Ok(Outcome::Good) => ExitCode::SUCCESS,
+        Ok(Outcome::Bad) => ExitCode::FAILURE,
+        Ok(Outcome::Usage(problem)) => {
+            eprintln!("xtask: {problem}\n{}", usage());
+            ExitCode::from(2)
+        }
+        Err(error) => {
+            eprintln!("xtask: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn usage() -> String {
+    let mut text = String::from("usage:\n");
+    for command in COMMANDS {
+        text += &format!("  cargo xtask {} {}\n", command.name, command.about);
+    }
+    text
+}
+
+/// The top of the repository. Cargo says at run time where this package lies; the place where it
+/// was compiled is only for a binary that is started by hand.
+fn root() -> Result<PathBuf> {
+    let package =
+        env::var_os("CARGO_MANIFEST_DIR").unwrap_or_else(|| env!("CARGO_MANIFEST_DIR").into());
+    Path::new(&package)
+        .join("../..")
+        .canonicalize()
+        .context("finding the repository")
+}
+
+/// A cargo of the same toolchain, in the repository. No child asks questions, so none gets stdin.
+fn cargo(root: &Path, arguments: &[&str]) -> Command {
+    let mut command = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    command
+        .args(arguments)
+        .current_dir(root)
+        .stdin(Stdio::null());
+    command
+}
+
+/// Where cargo puts its output, and we put ours.
+fn target_directory(root: &Path) -> PathBuf {
+    env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), |dir| root.join(dir))
+}
