@@ -24,7 +24,7 @@ pub struct Source(pub(crate) Kind);
 pub(crate) enum Kind {
     Http(HttpCache),
     File(FileCache),
-    Store(StoreReader),
+    Store(Box<StoreReader>),
 }
 
 /// All sources of a move, in the order in which they are asked.
@@ -47,7 +47,9 @@ impl Sources {
         let mut list = Vec::new();
         for location in locations {
             list.push(Source(match location {
-                Location::Store(layout) => Kind::Store(StoreReader::open(layout.clone())?),
+                Location::Store(layout) => {
+                    Kind::Store(Box::new(StoreReader::open(layout.clone())?))
+                }
                 Location::File(file) => Kind::File(FileCache::open(&file.directory)?),
                 Location::Http(url) => {
                     let network = match &mut network {

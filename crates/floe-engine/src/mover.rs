@@ -46,7 +46,7 @@ pub struct Target(pub(crate) TargetKind);
 
 #[derive(Debug)]
 pub(crate) enum TargetKind {
-    Store(StoreWriter),
+    Store(Box<StoreWriter>),
     Cache(CacheWriter),
 }
 
@@ -101,7 +101,9 @@ impl Target {
     /// Errors: an HTTP cache cannot be written to; otherwise those of the store or the disk.
     pub fn open(location: &Location, store_dir: Option<&StoreDir>) -> Result<Target, Error> {
         Ok(Target(match location {
-            Location::Store(layout) => TargetKind::Store(StoreWriter::open(layout.clone())?),
+            Location::Store(layout) => {
+                TargetKind::Store(Box::new(StoreWriter::open(layout.clone())?))
+            }
             Location::File(file) => {
                 let dir = store_dir.cloned().unwrap_or_default();
                 TargetKind::Cache(CacheWriter::open(file.clone(), dir)?)

@@ -38,8 +38,7 @@ impl Database {
         if is_new {
             flags |= OpenFlags::SQLITE_OPEN_CREATE;
         }
-        let connection = Connection::open_with_flags(&file, flags)
-            .map_err(|source| failed("opening", &file, source))?;
+        let connection = open(&file, flags).map_err(|source| failed("opening", &file, source))?;
         prepare(&connection, is_new).map_err(|source| failed("preparing", &file, source))?;
         if is_new {
             fs::write(&schema_file, "10").at("writing", &schema_file)?;
@@ -63,7 +62,7 @@ impl Database {
         }
         check_schema(&layout.database_dir().join("schema"))?;
         let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-        let connection = Connection::open_with_flags(&file, flags)
+        let connection = open(&file, flags)
             .and_then(answers)
             .or_else(|_| {
                 let uri = immutable_uri(&file);
@@ -96,13 +95,31 @@ fn check_schema(schema_file: &Path) -> Result<bool, StoreError> {
     }
 }
 
+/// Opens a file with the kind of locks that Nix uses on it. A Nix with `use-sqlite-wal = false`
+/// locks by a file beside the database, because its kind of file system may know no other locks.
+fn open(file: &Path, flags: OpenFlags) -> rusqlite::Result<Connection> {
+    let connection = Connection::open_with_flags(file, flags)?;
+    let creates = flags.contains(OpenFlags::SQLITE_OPEN_CREATE);
+    match journal_mode(&connection) {
+        Ok(mode) if mode != "wal" && !creates => {
+            Connection::open_with_flags_and_vfs(file, flags, c"unix-dotfile")
+        }
+        // What cannot be asked now fails, or does not, at the first real question.
+        _ => Ok(connection),
+    }
+}
+
+fn journal_mode(connection: &Connection) -> rusqlite::Result<String> {
+    connection.pragma_query_value(None, "journal_mode", |row| row.get(0))
+}
+
 /// The settings that Nix makes on each connection, and the tables of a new store.
 fn prepare(connection: &Connection, is_new: bool) -> rusqlite::Result<()> {
     connection.busy_timeout(BUSY_TIMEOUT)?;
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_FKEY, true)?;
     // Without a sync per commit a crash of the system may lose the newest rows, never the file.
     connection.pragma_update(None, "synchronous", "normal")?;
-    let mode: String = connection.pragma_query_value(None, "journal_mode", |row| row.get(0))?;
+    let mode = journal_mode(connection)?;
     // A store made by a Nix with use-sqlite-wal = false stays in its mode: changing it needs
     // everybody else to be out, and both modes serve.
     if is_new || mode == "wal" {

@@ -2,7 +2,10 @@
 
 mod copies;
 mod demo;
+mod faulty;
 mod installs;
 mod keys;
+mod refuses;
+mod server;
 mod support;
 mod verifies;

@@ -287,7 +287,7 @@ impl Nix {
 
 /// Says that an oracle is absent.
 pub(crate) fn skip(name: &str, why: &str) {
-    eprintln!("SKIPPED: {name}: {why}");
+    writeln!(std::io::stderr(), "SKIPPED: {name}: {why}").unwrap();
     if let Some(file) = std::env::var_os("FLOE_TEST_SKIPS") {
         let mut file = OpenOptions::new()
             .append(true)

@@ -192,22 +192,29 @@ impl Drop for Output {
 /// The shape of a tree, gathered from the events of its NAR.
 #[derive(Default)]
 struct Shape {
-    /// The directories from the root to where the NAR is, each with the entry that is open.
-    open: Vec<(BTreeMap<Vec<u8>, Node>, Vec<u8>)>,
+    /// The directories from the root to where the NAR is.
+    open: Vec<OpenDirectory>,
     root: Option<Node>,
+}
+
+#[derive(Default)]
+struct OpenDirectory {
+    entries: BTreeMap<Vec<u8>, Node>,
+    /// The name of the entry whose node comes next.
+    entry: Vec<u8>,
 }
 
 impl Shape {
     fn apply(&mut self, event: Event<'_>) {
         match event {
-            Event::Directory => self.open.push((BTreeMap::new(), Vec::new())),
+            Event::Directory => self.open.push(OpenDirectory::default()),
             Event::Entry { name } => {
-                if let Some((_, entry)) = self.open.last_mut() {
-                    *entry = name.to_vec();
+                if let Some(directory) = self.open.last_mut() {
+                    directory.entry = name.to_vec();
                 }
             }
             Event::EndDirectory => {
-                if let Some((entries, _)) = self.open.pop() {
+                if let Some(OpenDirectory { entries, .. }) = self.open.pop() {
                     self.add(Node::Directory { entries });
                 }
             }
@@ -221,7 +228,7 @@ impl Shape {
 
     fn add(&mut self, node: Node) {
         match self.open.last_mut() {
-            Some((entries, entry)) => {
+            Some(OpenDirectory { entries, entry }) => {
                 entries.insert(std::mem::take(entry), node);
             }
             None => self.root = Some(node),

@@ -78,7 +78,7 @@ fn receive_with_retries(
             fetched: 0,
         };
         let result = match body {
-            Ok(body) => transfer.into_target(body),
+            Ok(body) => transfer.bring(body),
             Err(error) => Err(error),
         };
         match result {
@@ -114,7 +114,7 @@ pub(crate) struct Transfer<'a> {
 }
 
 impl Transfer<'_> {
-    fn into_target(&mut self, body: Option<Body>) -> Result<Finished, Error> {
+    fn bring(&mut self, body: Option<Body>) -> Result<Finished, Error> {
         match &self.mover.target.0 {
             TargetKind::Store(store) => {
                 let info = self.item.narinfo.info.clone();

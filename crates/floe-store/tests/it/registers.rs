@@ -92,7 +92,7 @@ fn a_path_that_somebody_else_has_locked_comes_back_busy() {
     assert!(!scratch.layout().real_path(&a).exists());
     lock.unlock().unwrap();
     let outcome = writer.register(outcome.busy).unwrap();
-    assert_eq!(outcome.valid, [a.clone()]);
+    assert_eq!(outcome.valid, std::slice::from_ref(&a));
     assert_eq!(names(&scratch.layout()), [a.as_str()]);
 }
 
@@ -110,7 +110,7 @@ fn a_tree_without_a_row_is_replaced_and_a_valid_path_is_not() {
     // Another process's view: its own writer, its own tree.
     let other = StoreWriter::open(scratch.layout()).unwrap();
     let outcome = other.register(vec![stage(&other, &a, &[])]).unwrap();
-    assert_eq!(outcome.valid, [a.clone()]);
+    assert_eq!(outcome.valid, std::slice::from_ref(&a));
     assert_eq!(inode(&place), before);
     assert_eq!(names(&scratch.layout()), [a.as_str()]);
 }
@@ -159,7 +159,7 @@ fn a_derivation_that_lies_about_its_output_is_refused_and_others_are_not() {
     assert_eq!(outcome.refused.len(), 1);
     assert_eq!(outcome.refused[0].0, drv);
     let again = writer.register(outcome.busy).unwrap();
-    assert_eq!(again.valid, [other.clone()]);
+    assert_eq!(again.valid, std::slice::from_ref(&other));
     assert_eq!(names(&scratch.layout()), [other.as_str()]);
 }
 

@@ -83,3 +83,41 @@ fn a_place_without_a_store_is_not_made_one_by_reading() {
     assert!(matches!(error, StoreError::NoStore { .. }), "{error}");
     assert_eq!(fs::read_dir(scratch.path()).unwrap().count(), 0);
 }
+
+#[test]
+fn a_store_without_a_write_ahead_log_stays_so_and_locks_as_nix_does_there() {
+    let scratch = Scratch::new();
+    drop(scratch.writer());
+    let file = scratch.layout().database_dir().join("db.sqlite");
+    let mode = |connection: &rusqlite::Connection| -> String {
+        connection
+            .pragma_query_value(None, "journal_mode", |row| row.get(0))
+            .unwrap()
+    };
+    let connection = rusqlite::Connection::open(&file).unwrap();
+    connection
+        .pragma_update(None, "journal_mode", "truncate")
+        .unwrap();
+    drop(connection);
+    let writer = scratch.writer();
+    let a = path('1', "a");
+    writer.register(vec![stage(&writer, &a, &[])]).unwrap();
+    drop(writer);
+    assert_eq!(
+        mode(&rusqlite::Connection::open(&file).unwrap()),
+        "truncate"
+    );
+    // While Nix's kind of lock is held, reading waits; afterwards it answers.
+    let flags = rusqlite::OpenFlags::SQLITE_OPEN_READ_WRITE;
+    let nix = rusqlite::Connection::open_with_flags_and_vfs(&file, flags, c"unix-dotfile").unwrap();
+    nix.execute_batch("begin exclusive").unwrap();
+    assert!(file.with_file_name("db.sqlite.lock").exists());
+    nix.execute_batch("commit").unwrap();
+    assert_eq!(
+        StoreReader::open(scratch.layout())
+            .unwrap()
+            .valid_paths()
+            .unwrap(),
+        [a]
+    );
+}
