@@ -115,7 +115,8 @@ impl Reporter for Bars {
                     self.say(plan(paths, nar_bytes, download_bytes));
                 }
                 self.overall.set_style(style(OVERALL));
-                self.overall.inc_length(nar_bytes);
+                let before = self.overall.length().unwrap_or(0);
+                self.overall.set_length(before.saturating_add(nar_bytes));
                 self.overall.reset_eta();
                 self.count();
             }

@@ -32,7 +32,7 @@ pub(crate) enum Kind {
 pub struct Sources {
     pub(crate) list: Vec<Source>,
     /// Present as long as a source needs it; the last to be dropped.
-    _network: Option<Network>,
+    network: Option<Network>,
 }
 
 /// What a source says about a path; `None`: it does not have it.
@@ -60,10 +60,14 @@ impl Sources {
                 }
             }));
         }
-        Ok(Sources {
-            list,
-            _network: network,
-        })
+        Ok(Sources { list, network })
+    }
+
+    /// Ends all transfers. The sources cannot be used afterwards.
+    pub(crate) fn abort(&self) {
+        if let Some(network) = &self.network {
+            network.abort();
+        }
     }
 
     /// The opened sources.

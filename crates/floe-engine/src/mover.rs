@@ -212,10 +212,13 @@ impl Mover<'_> {
             )
         });
         outcome.planned.extend(planned);
+        let nar_sizes = items.iter().map(|item| item.narinfo.info.nar_size);
+        let file_sizes = items.iter().filter_map(|item| item.narinfo.file_size);
         self.reporter.event(Event::Planned {
             paths: items.len(),
-            nar_bytes: items.iter().map(|item| item.narinfo.info.nar_size).sum(),
-            download_bytes: items.iter().filter_map(|item| item.narinfo.file_size).sum(),
+            // A narinfo may claim any size, so the sums must not overflow.
+            nar_bytes: nar_sizes.fold(0, u64::saturating_add),
+            download_bytes: file_sizes.fold(0, u64::saturating_add),
         });
         items
     }
@@ -249,6 +252,7 @@ impl Mover<'_> {
             // After an error here the workers must not go on: nobody takes their results.
             if result.is_err() {
                 queue.close();
+                self.sources.abort();
             }
             result
         })

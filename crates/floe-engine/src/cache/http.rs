@@ -5,7 +5,7 @@
 //! network down instead of filling the memory.
 
 use std::path::Path;
-use std::sync::{Arc, mpsc};
+use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
@@ -28,7 +28,7 @@ use crate::error::Error;
 pub(crate) struct Network {
     handle: Handle,
     client: Client,
-    stop: Option<oneshot::Sender<()>>,
+    stop: Mutex<Option<oneshot::Sender<()>>>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -56,17 +56,29 @@ impl Network {
         Ok(Network {
             handle,
             client,
-            stop: Some(stop),
+            stop: Mutex::new(Some(stop)),
             thread: Some(thread),
         })
     }
 }
 
-impl Drop for Network {
-    fn drop(&mut self) {
-        if let Some(stop) = self.stop.take() {
+impl Network {
+    /// Ends all requests: who waits for a body learns that it was abandoned.
+    pub(crate) fn abort(&self) {
+        let stop = self
+            .stop
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .take();
+        if let Some(stop) = stop {
             let _: Result<(), ()> = stop.send(());
         }
+    }
+}
+
+impl Drop for Network {
+    fn drop(&mut self) {
+        self.abort();
         if let Some(thread) = self.thread.take() {
             let _: thread::Result<()> = thread.join();
         }

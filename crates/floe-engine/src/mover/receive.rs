@@ -169,9 +169,10 @@ impl Transfer<'_> {
             .file_hash
             .filter(|_| !plain)
             .map(|hash| hash.algorithm());
+        let nar_size = narinfo.info.nar_size;
         let len_max = narinfo
             .file_size
-            .unwrap_or_else(|| narinfo.info.nar_size * 2 + SLACK_LEN);
+            .unwrap_or_else(|| nar_size.saturating_mul(2).saturating_add(SLACK_LEN));
         let mut reader = BodyReader::new(body, algorithm, len_max);
         let passed = match plain {
             true => self.pass_plain(&mut reader, check, sink),
