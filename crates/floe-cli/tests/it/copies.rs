@@ -242,3 +242,50 @@ fn derivations_are_registered_with_their_outputs() {
         assert_eq!(outputs.lines().count(), 2, "{outputs}");
     }
 }
+
+#[test]
+fn nix_substitutes_from_a_cache_that_floe_wrote() {
+    let Some(corpus) = corpus("jq") else { return };
+    let Some(server) = nginx(&corpus.dir, "") else {
+        return;
+    };
+    for nix in nixes() {
+        let scratch = scratch();
+        let cache = scratch.join("cache");
+        let to = format!(
+            "file://{}?compression=zstd&secret-key={}",
+            cache.display(),
+            corpus.dir.join("key.sec").display()
+        );
+        let from = format!("{}/cache-none", server.url());
+        run(&mut floe([
+            "copy",
+            "--from",
+            &from,
+            "--to",
+            &to,
+            &corpus.root,
+        ]))
+        .expect(0);
+        let Some(ours) = nginx(&cache, "") else {
+            return;
+        };
+        let root = scratch.join("root");
+        let ran = run(nix
+            .command("nix-store", ["--store"])
+            .arg(&root)
+            .args(["-r", &corpus.root, "--option", "substituters", &ours.url()])
+            .args(["--option", "trusted-public-keys", &corpus.key]))
+        .expect(0);
+        assert_eq!(ran.stdout.trim(), corpus.root);
+        assert!(
+            ours.log().contains("/nar/"),
+            "{} fetched nothing: {}",
+            nix.version,
+            ours.log()
+        );
+        nix.verify(&root, corpus.paths.len());
+        // What is there already is realised without any cache.
+        assert_eq!(nix.store(&root, ["-r", &corpus.root]).trim(), corpus.root);
+    }
+}

@@ -1,9 +1,19 @@
 //! floe as a user meets it: the binary, with the real Nix and real servers on the other side.
 
+#![allow(
+    clippy::unwrap_used,
+    reason = "a test that cannot go on fails, wherever it stands"
+)]
+
+mod compressions;
 mod copies;
 mod demo;
+mod environments;
 mod faulty;
+mod giants;
+mod hostile;
 mod installs;
+mod interrupts;
 mod keys;
 mod refuses;
 mod server;

@@ -1,0 +1,111 @@
+//! Caches that others wrote, with every compression and in every shape of it.
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use floe_format::{Compression, Hash};
+
+use crate::faulty::faulty;
+use crate::support::{corpus, floe, nixes, run, scratch, skip, tree};
+
+#[test]
+fn caches_that_nix_wrote_install_whatever_their_compression() {
+    let Some(corpus) = corpus("jq") else { return };
+    // A small part of the closure: Nix compresses on one core.
+    let top = corpus
+        .paths
+        .iter()
+        .find(|path| path.contains("-libgcc-s1-"))
+        .unwrap();
+    let expected: Vec<String> = tree(&corpus.store())
+        .into_iter()
+        .filter(|line| line.contains("-libgcc-s1-") || line.contains("-gcc-12-base-"))
+        .collect();
+    for nix in nixes() {
+        for compression in ["none", "xz", "zstd", "bzip2", "gzip", "br", "lzma", "lz4"] {
+            let scratch = scratch();
+            let cache = format!("file://{}", scratch.join("cache").display());
+            let to = format!("{cache}?compression={compression}");
+            let copy = [
+                "copy",
+                "--no-check-sigs",
+                "--from",
+                &corpus.file_url("none"),
+                "--to",
+                &to,
+            ];
+            run(nix.command("nix", copy).arg(top)).expect(0);
+            let narinfo = format!("cache/{}.narinfo", &top["/nix/store/".len()..][..32]);
+            let narinfo = fs::read_to_string(scratch.join(&narinfo)).unwrap();
+            assert!(
+                narinfo.contains(&format!("Compression: {compression}\n")),
+                "{narinfo}"
+            );
+            let root = scratch.join("root");
+            run(floe([
+                "install",
+                "--from",
+                &cache,
+                "--trusted-public-keys",
+                &corpus.key,
+            ])
+            .arg("--root")
+            .arg(&root)
+            .arg(top))
+            .expect(0);
+            assert!(
+                tree(&root) == expected,
+                "{} {compression}: trees differ",
+                nix.version
+            );
+        }
+    }
+}
+
+#[test]
+fn streams_of_several_blocks_frames_and_members_are_read_to_their_end() {
+    for (tool, compression, args) in [
+        (
+            "xz",
+            Compression::Xz,
+            &["--threads=2", "--block-size=65536"][..],
+        ),
+        ("zstd", Compression::Zstd, &["--quiet"]),
+        ("gzip", Compression::Gzip, &[]),
+    ] {
+        let Some(cache) = faulty("none") else { return };
+        if !Path::new("/usr/bin").join(tool).exists() {
+            skip(tool, "not installed; run `cargo xtask test` as root");
+            continue;
+        }
+        let path = cache.path("libonig5");
+        let nar = fs::read(cache.nar(&path)).unwrap();
+        let mut body = Vec::new();
+        // Three streams, one behind the other, the second of nothing.
+        for part in [&nar[..100_000], &[], &nar[100_000..]] {
+            let file = cache.scratch.join("part");
+            fs::write(&file, part).unwrap();
+            let output = Command::new(tool)
+                .args(args)
+                .arg("-c")
+                .arg(&file)
+                .output()
+                .unwrap();
+            assert!(output.status.success(), "{tool}: {output:?}");
+            body.extend(output.stdout);
+        }
+        let url = "nar/streams".to_owned();
+        fs::write(cache.cache.join(&url), &body).unwrap();
+        cache.edit(&path, |narinfo| {
+            (narinfo.url, narinfo.compression) = (url, compression);
+            narinfo.file_hash = Some(Hash::sha256(floe_hash::sha256(&body)));
+            narinfo.file_size = Some(body.len() as u64);
+        });
+        cache.install(&cache.file_url()).expect(0);
+        assert!(
+            tree(&cache.root) == tree(&cache.corpus.store()),
+            "{tool}: trees differ"
+        );
+    }
+}

@@ -1,0 +1,236 @@
+//! Where floe runs makes no difference: umasks, ACLs, users, other store directories, TLS.
+
+mod prefixes;
+mod tls;
+
+use std::fs;
+use std::os::unix::fs::{MetadataExt as _, chown};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::faulty::{Faulty, assert_verified, faulty};
+use crate::support::{Corpus, corpus, floe, nixes, run, scratch, skip, tree};
+
+/// Where a tool lies that a test cannot do without; a note among the skips if nowhere.
+fn tool(name: &str, package: &str) -> Option<PathBuf> {
+    let found = ["/usr/bin", "/bin", "/usr/sbin", "/sbin"]
+        .into_iter()
+        .map(|directory| Path::new(directory).join(name))
+        .find(|path| path.exists());
+    if found.is_none() {
+        skip(
+            name,
+            &format!("not installed; run `cargo xtask test` as root, or install {package}"),
+        );
+    }
+    found
+}
+
+/// `floe install` of a corpus from its zstd cache, without the program.
+fn install_args(corpus: &Corpus, root: &Path) -> Vec<String> {
+    let from = corpus.file_url("zstd");
+    let root = root.display().to_string();
+    let keys = "--trusted-public-keys";
+    [
+        "install",
+        "--from",
+        &from,
+        "--root",
+        &root,
+        keys,
+        &corpus.key,
+        &corpus.root,
+    ]
+    .map(str::to_owned)
+    .into()
+}
+
+/// Asserts that no path of a store has extended attributes, ACLs among them.
+#[track_caller]
+fn assert_no_attributes(getfattr: &Path, root: &Path) {
+    for entry in fs::read_dir(root.join("nix/store")).unwrap() {
+        let path = entry.unwrap().path();
+        if path.ends_with(".links") {
+            continue;
+        }
+        let args = ["--recursive", "--physical", "--no-dereference", "--match=-"];
+        let found = run(Command::new(getfattr)
+            .args(args)
+            .arg("--absolute-names")
+            .arg(&path));
+        assert_eq!(
+            found.expect(0).stdout,
+            "",
+            "{} has attributes",
+            path.display()
+        );
+    }
+}
+
+#[test]
+fn a_umask_makes_no_difference() {
+    let Some(corpus) = corpus("jq") else { return };
+    for umask in ["077", "000", "0277"] {
+        let scratch = scratch();
+        let root = scratch.join("root");
+        run(Command::new("/bin/sh")
+            .args(["-c", &format!("umask {umask}; exec \"$0\" \"$@\"")])
+            .arg(env!("CARGO_BIN_EXE_floe"))
+            .args(install_args(&corpus, &root)))
+        .expect(0);
+        assert!(
+            tree(&root) == tree(&corpus.store()),
+            "umask {umask}: trees differ"
+        );
+        for directory in ["", "nix", "nix/store", "nix/store/.links", "nix/var/nix/db"] {
+            let mode = fs::metadata(root.join(directory)).unwrap().mode() & 0o7777;
+            assert_eq!(mode, 0o755, "umask {umask}: {directory}");
+        }
+        assert_verified(&root, corpus.paths.len());
+    }
+}
+
+#[test]
+fn a_default_acl_of_the_store_directory_ends_at_its_paths() {
+    let Some(corpus) = corpus("jq") else { return };
+    let Some(setfacl) = tool("setfacl", "acl") else {
+        return;
+    };
+    let Some(getfattr) = tool("getfattr", "attr") else {
+        return;
+    };
+    let scratch = scratch();
+    let root = scratch.join("root");
+    let store = root.join("nix/store");
+    fs::create_dir_all(&store).unwrap();
+    let entries = "u::rwx,u:65534:rwx,g::rwx,g:65534:rwx,m::rwx,o::rwx";
+    let set = run(Command::new(setfacl)
+        .args(["--default", "--modify", entries])
+        .arg(&store));
+    if set.code != Some(0) {
+        skip(
+            "ACLs",
+            &format!("the file system of {} has none", store.display()),
+        );
+        return;
+    }
+    // The ACL is there, and whatever is made in the usual way takes it over.
+    fs::create_dir(store.join(".links")).unwrap();
+    let args = ["--physical", "--match=-", "--absolute-names"];
+    let inherited = run(Command::new(&getfattr).args(args).arg(store.join(".links"))).stdout;
+    assert!(
+        inherited.contains("posix_acl"),
+        "no ACL was handed down: {inherited}"
+    );
+
+    run(&mut floe(install_args(&corpus, &root))).expect(0);
+    assert!(tree(&root) == tree(&corpus.store()), "trees differ");
+    assert_no_attributes(&getfattr, &root);
+    for nix in nixes() {
+        nix.verify(&root, corpus.paths.len());
+    }
+}
+
+#[test]
+fn an_ordinary_user_installs_into_a_store_of_their_own() {
+    let Some(Faulty {
+        corpus,
+        scratch,
+        cache,
+        key,
+        ..
+    }) = faulty("zstd")
+    else {
+        return;
+    };
+    if fs::metadata("/proc/self").unwrap().uid() != 0 {
+        skip("setpriv", "only root may become another user");
+        return;
+    }
+    let Some(setpriv) = tool("setpriv", "util-linux") else {
+        return;
+    };
+    // The user may have no way to where the tests were built.
+    let program = scratch.join("floe");
+    fs::copy(env!("CARGO_BIN_EXE_floe"), &program).unwrap();
+    chown(scratch.path(), Some(USER), Some(USER)).unwrap();
+    let root = scratch.join("root");
+    let as_user = |args: &[&str]| {
+        let mut command = Command::new(&setpriv);
+        command
+            .args([
+                "--reuid",
+                &USER.to_string(),
+                "--regid",
+                &USER.to_string(),
+                "--clear-groups",
+            ])
+            .arg(&program)
+            .args(args)
+            .env("HOME", scratch.path())
+            .env_remove("XDG_DATA_HOME");
+        run(&mut command)
+    };
+    let (from, key) = (
+        format!("file://{}", cache.display()),
+        key.public().to_string(),
+    );
+    let install = |target: &[&str]| {
+        let args = [
+            "install",
+            "--json",
+            "--from",
+            &from,
+            "--trusted-public-keys",
+            &key,
+        ];
+        as_user(&[&args[..], target, &[&corpus.root]].concat())
+            .expect(0)
+            .json()
+    };
+    let named = root.display().to_string();
+    assert_eq!(install(&["--root", &named])["fetched"], corpus.paths.len());
+    // Another user's tree, and the same in all else.
+    let mine = format!(" {USER}:{USER} ");
+    let as_roots: Vec<String> = tree(&root)
+        .iter()
+        .map(|line| line.replacen(&mine, " 0:0 ", 1))
+        .collect();
+    assert!(as_roots == tree(&corpus.store()), "trees differ");
+    assert_ne!(as_roots, tree(&root));
+
+    let again = install(&["--root", &named]);
+    assert_eq!(
+        (&again["fetched"], &again["reused"]),
+        (&0.into(), &corpus.paths.len().into())
+    );
+    as_user(&["verify", "--root", &named])
+        .expect(0)
+        .says("0 faults");
+    for nix in nixes() {
+        nix.verify(&root, corpus.paths.len());
+    }
+    // What root has installed the user can verify, and not add to.
+    let roots = scratch.join("roots");
+    run(&mut floe(install_args(&corpus, &roots))).expect(0);
+    let roots = roots.display().to_string();
+    as_user(&["verify", "--root", &roots])
+        .expect(0)
+        .says("0 faults");
+    as_user(&["install", "--from", &from, "--root", &roots, &corpus.root])
+        .expect(1)
+        .says("Permission denied");
+    // Without Nix on the machine, a store of the user's own is what `auto` means.
+    if !Path::new("/nix").exists() {
+        install(&[]);
+        let own = scratch.join(".local/share/nix/root");
+        assert!(
+            own.join(&corpus.root[1..]).exists(),
+            "not in {}",
+            own.display()
+        );
+    }
+}
+
+/// `nobody`, who owns nothing.
+const USER: u32 = 65534;

@@ -1,0 +1,103 @@
+//! Stores whose paths name another directory than `/nix/store`.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::Path;
+
+use floe_format::{StoreDir, StorePath};
+use floe_store::tree::write::remove_tree;
+use floe_store::{Layout, StoreWriter};
+
+use crate::support::{floe, nixes, run, scratch};
+
+#[test]
+fn a_closure_for_another_store_directory_moves_under_that_directory() {
+    let scratch = scratch();
+    let prefix = scratch.join("other");
+    let dir = prefix.join("store").display().to_string();
+    let (paths, names) = closure_for(&StoreDir::new(&dir).unwrap(), scratch.path());
+    let cache = format!("file://{}", scratch.join("cache").display());
+    // The same store, named by its directory alone.
+    run(floe(["copy", "--store-dir", &dir, "--to", &cache]).args(&names)).expect(0);
+    let info = fs::read_to_string(scratch.join("cache/nix-cache-info")).unwrap();
+    assert!(info.contains(&format!("StoreDir: {dir}\n")), "{info}");
+    fs::rename(&prefix, scratch.join("origin")).unwrap();
+
+    // In its own place, and below another root: there the files lie as in any such store.
+    let root = scratch.join("root");
+    let rooted = ["--root", root.to_str().unwrap()];
+    for (target, real) in [
+        (&[][..], prefix.join("store")),
+        (&rooted[..], root.join("nix/store")),
+    ] {
+        // Content-addressed, so there is nothing to sign.
+        let install = || {
+            let mut command = floe(["install", "--json", "--from", &cache, "--store-dir", &dir]);
+            run(command.args(target).args(&names)).expect(0).json()
+        };
+        let installed = install();
+        assert_eq!(installed["fetched"], paths.len());
+        assert_eq!(installed["paths"][0], names[0]);
+        let again = install();
+        assert_eq!(
+            (&again["fetched"], &again["reused"]),
+            (&0.into(), &paths.len().into())
+        );
+        let text = fs::read_to_string(real.join(paths[0].as_str()).join("file")).unwrap();
+        assert!(text.starts_with(&dir), "{text}");
+        run(floe(["verify", "--store-dir", &dir]).args(target))
+            .expect(0)
+            .says("2 paths");
+        for nix in nixes() {
+            let state = real.parent().unwrap().join("var/nix");
+            let state = if target.is_empty() {
+                state
+            } else {
+                root.join("nix/var/nix")
+            };
+            let log = scratch.join("log");
+            let (state, log, real) = (state.display(), log.display(), real.display());
+            let store = format!("local?store={dir}&real={real}&state={state}&log={log}");
+            let verified = run(nix
+                .command("nix", ["store", "verify", "--all", "--no-trust", "--store"])
+                .arg(&store));
+            verified.expect(0);
+            let listed = run(nix
+                .command("nix", ["path-info", "--all", "--store"])
+                .arg(&store));
+            let listed = listed.expect(0).stdout;
+            let listed: BTreeSet<&str> = listed.lines().collect();
+            assert_eq!(
+                listed,
+                names.iter().map(String::as_str).collect(),
+                "{}",
+                nix.version
+            );
+        }
+    }
+    let without = ["install", "--from", &cache, "--root"];
+    run(floe(without)
+        .arg(scratch.join("elsewhere"))
+        .arg(paths[0].as_str()))
+    .expect(1)
+    .says(&format!("holds paths for {dir}"))
+    .says(&format!("--store-dir {dir}"));
+}
+
+/// Two content-addressed paths for a store directory in their store, the one refers to the
+/// other: that one first.
+fn closure_for(dir: &StoreDir, scratch: &Path) -> (Vec<StorePath>, Vec<String>) {
+    let store = StoreWriter::open(Layout::without_root(dir.clone())).unwrap();
+    let source = scratch.join("source");
+    fs::create_dir(&source).unwrap();
+    fs::write(source.join("file"), "the end\n").unwrap();
+    let end = store.import(&source, "end", BTreeSet::new()).unwrap().path;
+    fs::write(source.join("file"), format!("{}/file\n", dir.print(&end))).unwrap();
+    let begin = store
+        .import(&source, "begin", BTreeSet::from([end.clone()]))
+        .unwrap()
+        .path;
+    remove_tree(&source).unwrap();
+    let names = [&begin, &end].map(|path| dir.print(path)).into();
+    (vec![begin, end], names)
+}

@@ -1,0 +1,90 @@
+//! Caches behind TLS, with HTTP/2 and without.
+
+use std::net::TcpListener;
+use std::process::Command;
+
+use super::tool;
+use crate::support::{corpus, floe, nginx, run, scratch, tree};
+
+#[test]
+fn both_versions_of_http_go_over_tls_and_a_stranger_is_not_believed() {
+    let Some(corpus) = corpus("jq") else { return };
+    let Some(openssl) = tool("openssl", "openssl") else {
+        return;
+    };
+    let scratch = scratch();
+    let name = |file: &str| scratch.join(file).display().to_string();
+    let certify = |subject: &str, files: [&str; 2], more: &[&str]| {
+        let curve = "ec_paramgen_curve:prime256v1";
+        let (key, certificate) = (name(files[0]), name(files[1]));
+        run(Command::new(&openssl)
+            .args([
+                "req", "-x509", "-nodes", "-days", "2", "-newkey", "ec", "-pkeyopt", curve,
+            ])
+            .args(["-subj", subject, "-keyout", &key, "-out", &certificate])
+            .args(more))
+        .expect(0);
+    };
+    certify("/CN=floe test authority", ["ca.key", "ca.pem"], &[]);
+    let (ca, ca_key) = (name("ca.pem"), name("ca.key"));
+    let (address, no_ca) = (
+        "subjectAltName=IP:127.0.0.1",
+        "basicConstraints=critical,CA:FALSE",
+    );
+    let by_ca = [
+        "-CA", &ca, "-CAkey", &ca_key, "-addext", address, "-addext", no_ca,
+    ];
+    certify("/CN=floe test server", ["server.key", "server.pem"], &by_ca);
+
+    let free_port = || {
+        TcpListener::bind("127.0.0.1:0")
+            .unwrap()
+            .local_addr()
+            .unwrap()
+            .port()
+    };
+    let (both, old) = (free_port(), free_port());
+    let (certificate, key) = (name("server.pem"), name("server.key"));
+    let extra = format!(
+        "listen 127.0.0.1:{both} ssl http2; listen 127.0.0.1:{old} ssl; \
+         ssl_certificate {certificate}; ssl_certificate_key {key};"
+    );
+    let Some(server) = nginx(&corpus.dir, &extra) else {
+        return;
+    };
+    let install = |port: u16, certificates: Option<&str>| {
+        let from = format!("https://127.0.0.1:{port}/cache-zstd");
+        let mut command = floe(["install", "--from", &from, "--root"]);
+        command
+            .env_remove("NIX_SSL_CERT_FILE")
+            .env_remove("SSL_CERT_FILE");
+        command.envs(certificates.map(|file| ("SSL_CERT_FILE", file)));
+        command.arg(scratch.join(&port.to_string()));
+        run(command.args(["--trusted-public-keys", &corpus.key, &corpus.root]))
+    };
+    install(both, None)
+        .expect(4)
+        .says("nix-cache-info")
+        .says("certificate");
+    install(both, Some(&name("absent.pem")))
+        .expect(4)
+        .says("absent.pem");
+    assert_eq!(server.log(), "", "a request got through");
+    for (port, protocol) in [(both, "HTTP/2.0"), (old, "HTTP/1.1")] {
+        let seen = server.log().lines().count();
+        install(port, Some(&ca)).expect(0);
+        let log: Vec<String> = server.log().lines().skip(seen).map(str::to_owned).collect();
+        // A narinfo and a NAR for each path.
+        assert_eq!(log.len(), 1 + 2 * corpus.paths.len(), "{log:?}");
+        let good = format!("{protocol}\" 200");
+        assert!(
+            log.iter().all(|line| line.contains(&good)),
+            "not {good}: {log:?}"
+        );
+        let root = scratch.join(&port.to_string());
+        assert!(
+            tree(&root) == tree(&corpus.store()),
+            "{protocol}: trees differ"
+        );
+    }
+}

@@ -1,0 +1,198 @@
+//! A cache in which one thing is wrong, and what must hold after floe has met it.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use floe_format::{NarInfo, SecretKey, StoreDir, StorePath};
+
+use crate::support::{Corpus, Ran, Scratch, corpus, floe, nixes, run, scratch};
+
+/// A copy of a cache of the jq corpus that a test may spoil, and a store to install it into.
+pub(crate) struct Faulty {
+    pub(crate) corpus: Corpus,
+    pub(crate) cache: PathBuf,
+    pub(crate) root: PathBuf,
+    pub(crate) key: SecretKey,
+    pub(crate) scratch: Scratch,
+}
+
+/// A fresh copy; `None`, and a note among the skips, if there is no corpus.
+pub(crate) fn faulty(compression: &str) -> Option<Faulty> {
+    let corpus = corpus("jq")?;
+    let scratch = scratch();
+    let key = fs::read_to_string(corpus.dir.join("key.sec")).unwrap();
+    Some(Faulty {
+        cache: corpus.cache_copy(compression, scratch.path()),
+        root: scratch.join("root"),
+        key: SecretKey::parse(key.trim()).unwrap(),
+        corpus,
+        scratch,
+    })
+}
+
+impl Faulty {
+    /// The path whose name begins like this.
+    pub(crate) fn path(&self, name: &str) -> StorePath {
+        let dir = StoreDir::default();
+        let mut paths = self
+            .corpus
+            .paths
+            .iter()
+            .map(|path| dir.parse(path).unwrap());
+        paths.find(|path| path.name().starts_with(name)).unwrap()
+    }
+
+    fn narinfo_file(&self, path: &StorePath) -> PathBuf {
+        self.cache.join(format!("{}.narinfo", path.hash_part()))
+    }
+
+    pub(crate) fn narinfo(&self, path: &StorePath) -> NarInfo {
+        NarInfo::parse(
+            &fs::read(self.narinfo_file(path)).unwrap(),
+            &StoreDir::default(),
+        )
+        .unwrap()
+    }
+
+    /// The file of a path's NAR.
+    pub(crate) fn nar(&self, path: &StorePath) -> PathBuf {
+        self.cache.join(self.narinfo(path).url)
+    }
+
+    /// Puts this text in place of a path's narinfo.
+    pub(crate) fn write(&self, path: &StorePath, text: &str) {
+        fs::write(self.narinfo_file(path), text).unwrap();
+    }
+
+    /// Changes a path's narinfo and leaves its signature as it was.
+    pub(crate) fn edit(&self, path: &StorePath, edit: impl FnOnce(&mut NarInfo)) {
+        let mut narinfo = self.narinfo(path);
+        let before = narinfo.clone();
+        edit(&mut narinfo);
+        assert_ne!(narinfo, before, "the edit changed nothing");
+        self.write(path, &narinfo.to_text(&StoreDir::default()));
+    }
+
+    /// Changes a path's narinfo and signs it again with the trusted key.
+    pub(crate) fn edit_signed(&self, path: &StorePath, edit: impl FnOnce(&mut NarInfo)) {
+        self.edit(path, |narinfo| {
+            edit(narinfo);
+            narinfo.info.signatures.clear();
+            narinfo.info.sign(&StoreDir::default(), &self.key);
+        });
+    }
+
+    pub(crate) fn file_url(&self) -> String {
+        format!("file://{}", self.cache.display())
+    }
+
+    /// Installs the root of the corpus.
+    pub(crate) fn install(&self, from: &str) -> Ran {
+        run(floe([
+            "install",
+            "--json",
+            "--from",
+            from,
+            "--trusted-public-keys",
+            &self.corpus.key,
+        ])
+        .arg("--root")
+        .arg(&self.root)
+        .arg(&self.corpus.root))
+    }
+
+    /// The paths that need none of these, themselves or through others.
+    pub(crate) fn without(&self, failed: &[&StorePath]) -> BTreeSet<String> {
+        let dir = StoreDir::default();
+        let mut failed: BTreeSet<StorePath> = failed.iter().map(|path| (*path).clone()).collect();
+        let untouched = self.corpus.cache("zstd");
+        let infos = self.corpus.paths.iter().map(|path| {
+            let path = dir.parse(path).unwrap();
+            let text = fs::read(untouched.join(format!("{}.narinfo", path.hash_part())));
+            NarInfo::parse(&text.unwrap(), &dir).unwrap().info
+        });
+        let infos: Vec<_> = infos.collect();
+        // Each round adds those that refer to what the rounds before have found.
+        for _ in &infos {
+            let referrers = infos
+                .iter()
+                .filter(|info| !info.references.is_disjoint(&failed));
+            let referrers: Vec<_> = referrers.map(|info| info.path.clone()).collect();
+            failed.extend(referrers);
+        }
+        infos
+            .iter()
+            .map(|i| &i.path)
+            .filter(|p| !failed.contains(p))
+            .map(|p| dir.print(p))
+            .collect()
+    }
+
+    /// Installs, and expects that all arrives but these paths and what needs them; then
+    /// installs once more from the sound cache, which must bring just what is missing.
+    #[track_caller]
+    pub(crate) fn refuses(&self, from: &str, failed: &[&StorePath], code: i32, says: &[&str]) {
+        self.refuses_keeping(from, &self.without(failed), code, says);
+    }
+
+    /// The same, where the paths that do arrive are named.
+    #[track_caller]
+    pub(crate) fn refuses_keeping(
+        &self,
+        from: &str,
+        kept: &BTreeSet<String>,
+        code: i32,
+        says: &[&str],
+    ) {
+        let mut ran = self.install(from).expect(code);
+        for part in says {
+            ran = ran.says(part);
+        }
+        let json = ran.json();
+        assert_eq!(json["fetched"], kept.len());
+        assert_eq!(
+            json["paths"].as_array().unwrap().len(),
+            0,
+            "the root cannot have arrived"
+        );
+        assert_holds_exactly(&self.root, kept);
+
+        let again = self.install(&self.corpus.file_url("zstd")).expect(0).json();
+        assert_eq!(again["fetched"], self.corpus.paths.len() - kept.len());
+        assert_eq!(again["reused"], kept.len());
+        assert_verified(&self.root, self.corpus.paths.len());
+        floe_store::tree::write::remove_tree(&self.root).unwrap();
+    }
+}
+
+/// Asserts that a store holds these paths and nothing else, on disk as in the database, and
+/// that neither floe nor Nix finds a fault in it.
+#[track_caller]
+pub(crate) fn assert_holds_exactly(root: &Path, paths: &BTreeSet<String>) {
+    let store = root.join("nix/store");
+    let found: BTreeSet<String> = fs::read_dir(&store)
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .filter(|name| name != ".links")
+        .map(|name| format!("/nix/store/{name}"))
+        .collect();
+    assert_eq!(found, *paths, "on disk, temporary trees and locks included");
+    assert_verified(root, paths.len());
+    for nix in nixes() {
+        nix.verify(root, paths.len());
+        let args = ["path-info", "--all", "--store"];
+        let valid = run(nix.command("nix", args).arg(root)).expect(0).stdout;
+        let valid: BTreeSet<String> = valid.lines().map(str::to_owned).collect();
+        assert_eq!(valid, *paths, "valid, says {}", nix.version);
+    }
+}
+
+/// Asserts that floe finds so many paths in a store and nothing wrong with them.
+#[track_caller]
+pub(crate) fn assert_verified(root: &Path, paths: usize) {
+    let verified = run(floe(["verify", "--json", "--root"]).arg(root))
+        .expect(0)
+        .json();
+    assert_eq!(verified["paths"], paths);
+}

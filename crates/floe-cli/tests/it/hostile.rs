@@ -1,0 +1,246 @@
+//! NARs that are none, or that want to be unpacked elsewhere: signed, with the right hash, and
+//! refused; nothing is written but the path's own temporary tree, and that is removed.
+
+mod nars;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use floe_format::nar::write;
+use floe_format::{Compression, Hash, NarInfo, PathInfo, SecretKey, StoreDir, StorePath, base32};
+
+use crate::faulty::assert_holds_exactly;
+use crate::support::{Scratch, floe, nixes, run, scratch};
+
+/// A cache of hostile paths, and things beside it that must not change.
+struct Stage {
+    scratch: Scratch,
+    key: SecretKey,
+    canary: PathBuf,
+}
+
+fn stage() -> Stage {
+    let scratch = scratch();
+    let canary = scratch.join("canary");
+    fs::create_dir_all(canary.join("directory")).unwrap();
+    fs::write(canary.join("file"), "alive\n").unwrap();
+    fs::create_dir_all(scratch.join("cache/nar")).unwrap();
+    fs::write(
+        scratch.join("cache/nix-cache-info"),
+        "StoreDir: /nix/store\n",
+    )
+    .unwrap();
+    let key = SecretKey::from_seed("throwaway-1", [1; 32]).unwrap();
+    Stage {
+        scratch,
+        key,
+        canary,
+    }
+}
+
+impl Stage {
+    fn root(&self) -> PathBuf {
+        self.scratch.join("root")
+    }
+
+    fn cache(&self) -> String {
+        format!("file://{}", self.scratch.join("cache").display())
+    }
+
+    /// Puts a NAR into the cache as a signed path with that name.
+    fn publish(&self, name: &str, nar: &[u8]) -> String {
+        let digest = base32::encode(&floe_hash::sha256(name.as_bytes()));
+        let path = StorePath::parse(&format!("{}-{name}", &digest[..32])).unwrap();
+        let mut info = PathInfo {
+            path: path.clone(),
+            nar_hash: Hash::sha256(floe_hash::sha256(nar)),
+            nar_size: nar.len() as u64,
+            references: BTreeSet::new(),
+            deriver: None,
+            signatures: BTreeSet::new(),
+            ca: None,
+            registration_time: None,
+            ultimate: false,
+        };
+        info.sign(&StoreDir::default(), &self.key);
+        let url = format!("nar/{name}.nar");
+        let cache = self.scratch.join("cache");
+        fs::write(cache.join(&url), nar).unwrap();
+        let compression = Compression::None;
+        let narinfo = NarInfo {
+            info,
+            url,
+            compression,
+            file_hash: None,
+            file_size: None,
+        };
+        let file = cache.join(format!("{}.narinfo", path.hash_part()));
+        fs::write(file, narinfo.to_text(&StoreDir::default())).unwrap();
+        StoreDir::default().print(&path)
+    }
+
+    #[track_caller]
+    fn install(&self, paths: &[&String], code: i32) -> String {
+        let key = self.key.public().to_string();
+        let mut command = floe([
+            "install",
+            "--from",
+            &self.cache(),
+            "--trusted-public-key",
+            &key,
+        ]);
+        run(command.arg("--root").arg(self.root()).args(paths))
+            .expect(code)
+            .stderr
+    }
+
+    /// Everything below the scratch directory but the stores themselves.
+    fn surroundings(&self) -> BTreeMap<PathBuf, String> {
+        let mut found = BTreeMap::new();
+        survey(self.scratch.path(), &mut found);
+        found
+    }
+}
+
+fn survey(directory: &Path, found: &mut BTreeMap<PathBuf, String>) {
+    use std::os::unix::fs::MetadataExt as _;
+    for entry in fs::read_dir(directory).unwrap() {
+        let path = entry.unwrap().path();
+        let stat = fs::symlink_metadata(&path).unwrap();
+        let (mode, time) = (stat.mode(), (stat.mtime(), stat.mtime_nsec()));
+        if path.ends_with("nix/store") || path.ends_with("nix/var") {
+            continue;
+        }
+        let contents = if stat.is_file() {
+            fs::read(&path).unwrap()
+        } else {
+            Vec::new()
+        };
+        let hash = Hash::sha256(floe_hash::sha256(&contents)).digest_nix32();
+        found.insert(path.clone(), format!("{mode:o} {time:?} {hash}"));
+        if stat.is_dir() {
+            survey(&path, found);
+        }
+    }
+}
+
+#[test]
+fn every_hostile_nar_is_refused_and_leaves_no_trace() {
+    let stage = stage();
+    let good = stage.publish("good", &nars::file(b"good\n"));
+    stage.install(&[&good], 0);
+    let nars = nars::hostile(&stage.canary);
+    let published: Vec<_> = nars
+        .iter()
+        .map(|(name, nar)| stage.publish(name, nar))
+        .collect();
+    let also_good = stage.publish("also-good", &nars::file(b"also good\n"));
+    let before = stage.surroundings();
+    assert!(
+        before.contains_key(&stage.canary.join("file")),
+        "the canary is not looked at"
+    );
+    let alone = BTreeSet::from([good.clone()]);
+    for ((name, _), path) in nars.iter().zip(&published) {
+        let said = stage.install(&[path], 3);
+        assert!(said.contains("cannot read NAR"), "{name}: {said}");
+        let store = fs::read_dir(stage.root().join("nix/store")).unwrap();
+        let left: Vec<_> = store.map(|entry| entry.unwrap().file_name()).collect();
+        assert_eq!(left.len(), 2, "{name} left something: {left:?}");
+        assert_eq!(
+            stage.surroundings(),
+            before,
+            "{name} wrote outside the store"
+        );
+    }
+    assert_holds_exactly(&stage.root(), &alone);
+    // In one go with a good one, which arrives.
+    let all: Vec<&String> = published.iter().chain([&also_good]).collect();
+    stage.install(&all, 3);
+    assert_holds_exactly(&stage.root(), &BTreeSet::from([good, also_good]));
+    assert_eq!(stage.surroundings(), before);
+}
+
+#[test]
+fn nix_refuses_the_same_nars() {
+    let nixes = nixes();
+    for (number, nix) in nixes.iter().enumerate() {
+        let stage = stage();
+        let mut accepted = Vec::new();
+        for (name, nar) in nars::hostile(&stage.canary) {
+            let path = stage.publish(name, &nar);
+            let copy = ["copy", "--no-check-sigs", "--from", &stage.cache(), "--to"];
+            let ran = run(nix.command("nix", copy).arg(stage.root()).arg(path));
+            if ran.code == Some(0) {
+                accepted.push(name);
+            }
+        }
+        // The newest comes last.
+        let is_newest = number > 0 && number + 1 == nixes.len();
+        accepted.retain(|name| is_newest || !TAKEN_BY_OLD_NIX.contains(name));
+        assert!(accepted.is_empty(), "{} takes {accepted:?}", nix.version);
+    }
+}
+
+/// What Nix 2.8 lets pass, and the newest does not.
+const TAKEN_BY_OLD_NIX: [&str; 6] = [
+    "unsorted",
+    "unsorted-prefix",
+    "target-nul",
+    "too-deep",
+    "far-too-deep",
+    "entry-without-node",
+];
+
+#[test]
+fn links_that_lead_out_of_a_path_are_kept_and_not_followed() {
+    let stage = stage();
+    let canary = stage.canary.to_str().unwrap().as_bytes();
+    let mut root_link = nars::begun();
+    write::symlink(&mut root_link, canary);
+    let inner_links = nars::directory(&[
+        (b"a", &|nar| write::symlink(nar, canary)),
+        (b"b", &|nar| {
+            write::symlink(nar, b"../../../../canary/directory")
+        }),
+        (b"c", &|nar| write::symlink(nar, b"/nix/store/.links")),
+    ]);
+    let paths = [
+        stage.publish("root-link", &root_link),
+        stage.publish("links", &inner_links),
+    ];
+    let before = stage.surroundings();
+    stage.install(&paths.each_ref(), 0);
+    let after = stage.surroundings();
+    let beside = |found: &BTreeMap<PathBuf, String>| -> Vec<_> {
+        let beside = found
+            .iter()
+            .filter(|(path, _)| !path.starts_with(stage.root()));
+        beside
+            .map(|(path, what)| (path.clone(), what.clone()))
+            .collect()
+    };
+    assert_eq!(beside(&after), beside(&before));
+    let installed = stage.root().join(&paths[0][1..]);
+    assert_eq!(fs::read_link(&installed).unwrap(), stage.canary);
+    assert_holds_exactly(&stage.root(), &paths.into());
+}
+
+#[test]
+fn a_link_in_a_paths_place_is_replaced_and_not_followed() {
+    let stage = stage();
+    let path = stage.publish("good", &nars::file(b"good\n"));
+    let other = stage.publish("other", &nars::file(b"other\n"));
+    stage.install(&[&other], 0);
+    let place = stage.root().join(&path[1..]);
+    std::os::unix::fs::symlink(&stage.canary, &place).unwrap();
+    let before = stage.surroundings();
+    stage.install(&[&path], 0);
+    assert_eq!(stage.surroundings(), before);
+    assert!(
+        fs::symlink_metadata(&place).unwrap().is_file(),
+        "still a link"
+    );
+    assert_holds_exactly(&stage.root(), &BTreeSet::from([path, other]));
+}

@@ -1,0 +1,293 @@
+//! `floe install` from caches that lie: nothing wrong is registered, what is right stays, and
+//! the error says what was wrong where.
+
+mod addresses;
+mod detours;
+mod transfers;
+
+use std::fs;
+
+use floe_format::{Compression, Hash, NarInfo, PathInfo, SecretKey, StoreDir, StorePath};
+
+use crate::faulty::faulty;
+use crate::support::{floe, run};
+
+/// Nobody's NAR.
+fn other_hash() -> Hash {
+    Hash::sha256(floe_hash::sha256(b"other"))
+}
+
+#[test]
+fn a_flipped_byte_is_found_whatever_the_compression() {
+    for compression in ["none", "zstd", "xz"] {
+        let Some(cache) = faulty(compression) else {
+            return;
+        };
+        let path = cache.path("libonig5");
+        let nar = cache.nar(&path);
+        let mut bytes = fs::read(&nar).unwrap();
+        let middle = bytes.len() / 2;
+        bytes[middle] ^= 1;
+        fs::write(&nar, &bytes).unwrap();
+        cache.refuses(
+            &cache.file_url(),
+            &[&path],
+            3,
+            &[path.as_str(), "refusing it"],
+        );
+        // The checks of the file may be absent; those of the NAR never are.
+        cache.edit(&path, |narinfo| {
+            (narinfo.file_hash, narinfo.file_size) = (None, None)
+        });
+        cache.refuses(&cache.file_url(), &[&path], 3, &[path.as_str()]);
+    }
+}
+
+#[test]
+fn the_nar_of_another_path_is_refused() {
+    let Some(cache) = faulty("zstd") else { return };
+    let path = cache.path("libonig5");
+    let other = cache.narinfo(&cache.path("libgcc"));
+    fs::copy(cache.nar(&cache.path("libgcc")), cache.nar(&path)).unwrap();
+    let says = ["the NAR size is 127696, but 658144 was promised"];
+    cache.refuses(&cache.file_url(), &[&path], 3, &says);
+    // With its own URL and what belongs to the file, so that the NAR alone betrays it.
+    cache.edit(&path, |narinfo| {
+        narinfo.url = other.url;
+        narinfo.file_hash = other.file_hash;
+        narinfo.file_size = other.file_size;
+    });
+    cache.refuses(&cache.file_url(), &[&path], 3, &says);
+}
+
+#[test]
+fn a_forged_or_absent_signature_is_not_trusted() {
+    let Some(cache) = faulty("zstd") else { return };
+    let path = cache.path("libonig5");
+    // A key of the attacker's own, under the name of the trusted one.
+    let forger = SecretKey::from_seed(cache.key.name(), [7; 32]).unwrap();
+    cache.edit(&path, |narinfo| {
+        narinfo.info.signatures.clear();
+        narinfo.info.sign(&StoreDir::default(), &forger);
+    });
+    let says = ["not signed by a trusted key", "it is signed by corpus-1"];
+    cache.refuses(&cache.file_url(), &[&path], 3, &says);
+    cache.edit(&path, |narinfo| narinfo.info.signatures.clear());
+    let says = ["not signed by a trusted key", "it has no signature"];
+    cache.refuses(&cache.file_url(), &[&path], 3, &says);
+    // The right signature among wrong ones counts.
+    cache.edit(&path, |narinfo| {
+        narinfo.info.sign(&StoreDir::default(), &forger);
+        narinfo.info.sign(&StoreDir::default(), &cache.key);
+    });
+    cache.install(&cache.file_url()).expect(0);
+}
+
+#[test]
+fn a_signature_covers_hash_size_references_and_path() {
+    let Some(cache) = faulty("zstd") else { return };
+    let path = cache.path("libonig5");
+    let untouched = cache.narinfo(&path);
+    let untrusted = |what: &str, edit: &dyn Fn(&mut PathInfo)| {
+        cache.edit(&path, |narinfo| edit(&mut narinfo.info));
+        eprintln!("changed: {what}");
+        cache.refuses(
+            &cache.file_url(),
+            &[&path],
+            3,
+            &["not signed by a trusted key"],
+        );
+        cache.write(&path, &untouched.to_text(&StoreDir::default()));
+    };
+    untrusted("NarHash", &|info| info.nar_hash = other_hash());
+    untrusted("NarSize", &|info| info.nar_size += 8);
+    untrusted("a reference less", &|info| info.references.clear());
+    let gcc = cache.path("gcc");
+    untrusted("a reference more", &|info| {
+        info.references.insert(gcc.clone());
+    });
+    // The path itself: the name, which the file name does not tell, and the hash part.
+    let renamed = StorePath::parse(&format!("{}-renamed", path.hash_part())).unwrap();
+    for other in [renamed, cache.path("libgcc")] {
+        cache.edit(&path, |narinfo| narinfo.info.path = other.clone());
+        let says = [format!("is for {other}, not for {path}")];
+        cache.refuses(&cache.file_url(), &[&path], 3, &[&says[0]]);
+        cache.write(&path, &untouched.to_text(&StoreDir::default()));
+    }
+}
+
+#[test]
+fn what_a_trusted_signature_vouches_for_is_checked_all_the_same() {
+    let Some(cache) = faulty("zstd") else { return };
+    let path = cache.path("libonig5");
+    let untouched = cache.narinfo(&path);
+    let refused = |says: &str, edit: &dyn Fn(&mut NarInfo)| {
+        cache.edit_signed(&path, edit);
+        cache.refuses(&cache.file_url(), &[&path], 3, &[says]);
+        cache.write(&path, &untouched.to_text(&StoreDir::default()));
+    };
+    refused("the file hash is", &|narinfo| {
+        narinfo.file_hash = Some(other_hash())
+    });
+    refused("the file size is", &|narinfo| {
+        narinfo.file_size = Some(243_563)
+    });
+    refused("the file size is", &|narinfo| {
+        narinfo.file_size = Some(243_561)
+    });
+    refused("the NAR hash is", &|narinfo| {
+        narinfo.info.nar_hash = other_hash()
+    });
+    refused("the NAR size is 658144, but", &|narinfo| {
+        narinfo.info.nar_size += 1
+    });
+    refused("the NAR size is more than 658143", &|narinfo| {
+        narinfo.info.nar_size -= 1
+    });
+    // Sizes that no sum and no product has room for.
+    for file_size in [None, Some(u64::MAX)] {
+        refused("size is", &|narinfo| {
+            narinfo.info.nar_size = u64::MAX;
+            narinfo.file_size = file_size;
+        });
+    }
+}
+
+#[test]
+fn a_narinfo_that_is_none_or_for_another_path_is_named() {
+    let Some(cache) = faulty("zstd") else { return };
+    let path = cache.path("libonig5");
+    let text = cache.narinfo(&path).to_text(&StoreDir::default());
+    let file = format!("{}.narinfo", path.hash_part());
+    for (wrong, says) in [
+        ("<html>no such file</html>\n".to_owned(), "corrupt"),
+        (text.trim_end().to_owned(), "does not end in a newline"),
+        (
+            text.replace("NarHash: sha256:", "NarHash: sha256:e"),
+            "field NarHash",
+        ),
+        (text.replace("NarSize", "Size"), "NarSize is missing"),
+        (
+            text.replace("References: ", "References: ../../etc/passwd "),
+            "field References",
+        ),
+        (
+            text.replace("Compression: zstd", "Compression: zpaq"),
+            "\"zpaq\"",
+        ),
+        (
+            fs::read_to_string(cache.cache.join("nix-cache-info")).unwrap(),
+            "StorePath is missing",
+        ),
+    ] {
+        assert_ne!(wrong, text, "{says}: nothing was changed");
+        cache.write(&path, &wrong);
+        cache.refuses(
+            &cache.file_url(),
+            &[&path],
+            3,
+            &["the narinfo", &file, says],
+        );
+    }
+    let other = cache.narinfo(&cache.path("libgcc"));
+    cache.write(&path, &other.to_text(&StoreDir::default()));
+    cache.refuses(
+        &cache.file_url(),
+        &[&path],
+        3,
+        &["is for", other.info.path.as_str(), &file],
+    );
+}
+
+#[test]
+fn a_compression_that_floe_does_not_know_is_named() {
+    let Some(cache) = faulty("zstd") else { return };
+    let path = cache.path("libonig5");
+    cache.edit(&path, |narinfo| {
+        narinfo.compression = Compression::Unsupported("lrzip");
+    });
+    cache.refuses(
+        &cache.file_url(),
+        &[&path],
+        1,
+        &["the compression lrzip is not supported"],
+    );
+}
+
+#[test]
+fn a_nar_that_is_not_in_the_cache_or_outside_of_it_is_refused() {
+    let Some(cache) = faulty("zstd") else { return };
+    let path = cache.path("libonig5");
+    let nar = cache.nar(&path);
+    let outside = cache.scratch.join("outside.nar.zst");
+    fs::rename(&nar, &outside).unwrap();
+    cache.refuses(
+        &cache.file_url(),
+        &[&path],
+        1,
+        &["opening the NAR", "No such file"],
+    );
+    // It is the right one, and still it is not for a narinfo to say which files are read.
+    for url in [
+        "../outside.nar.zst".to_owned(),
+        format!("file://{}", outside.display()),
+    ] {
+        cache.edit(&path, |narinfo| narinfo.url = url);
+        cache.refuses(&cache.file_url(), &[&path], 1, &["leads out of the cache"]);
+    }
+}
+
+#[test]
+fn a_reference_that_nobody_has_leaves_out_its_referrers() {
+    let Some(cache) = faulty("zstd") else { return };
+    let path = cache.path("libonig5");
+    let absent = StorePath::parse("00000000000000000000000000000000-absent").unwrap();
+    cache.edit_signed(&path, |narinfo| {
+        narinfo.info.references.insert(absent.clone());
+    });
+    let says = [
+        "absent is not in file://",
+        "libonig5-6.9.8-1 was left out because it refers to",
+    ];
+    cache.refuses(&cache.file_url(), &[&path], 1, &says);
+}
+
+#[test]
+fn paths_that_refer_to_each_other_are_left_out() {
+    let Some(cache) = faulty("zstd") else { return };
+    let (path, referrer) = (cache.path("libonig5"), cache.path("libjq1"));
+    cache.edit_signed(&path, |narinfo| {
+        narinfo.info.references.insert(referrer.clone());
+    });
+    cache.refuses(
+        &cache.file_url(),
+        &[&path],
+        1,
+        &["was left out because it refers to"],
+    );
+}
+
+#[test]
+fn a_directory_that_is_no_cache_or_for_another_store_is_refused_at_once() {
+    let Some(cache) = faulty("zstd") else { return };
+    let info = cache.cache.join("nix-cache-info");
+    let install = || {
+        run(floe(["install", "--from", &cache.file_url(), "--root"])
+            .arg(&cache.root)
+            .arg(&cache.corpus.root))
+    };
+    fs::write(&info, "StoreDir: /gnu/store\n").unwrap();
+    install()
+        .expect(1)
+        .says("holds paths for /gnu/store")
+        .says("--store-dir /gnu/store");
+    fs::remove_file(&info).unwrap();
+    install()
+        .expect(4)
+        .says("is not a binary cache: it has no nix-cache-info");
+    let store = cache.root.join("nix/store");
+    assert!(
+        !store.exists() || fs::read_dir(&store).unwrap().count() == 1,
+        "something was written"
+    );
+}

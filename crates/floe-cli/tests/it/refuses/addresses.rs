@@ -1,0 +1,285 @@
+//! Content-addressed paths: no signature is needed, and nothing but the right contents will do.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use floe_format::content_address::{ContentAddress, Method, ModuloHasher};
+use floe_format::nar::write;
+use floe_format::{Compression, Hash, HashAlgorithm, NarInfo, PathInfo, StoreDir, StorePath};
+
+use crate::faulty::assert_holds_exactly;
+use crate::support::{Nix, Scratch, floe, nixes, run, scratch};
+
+/// An unsigned cache in a directory.
+struct Cache(PathBuf);
+
+impl Cache {
+    fn url(&self) -> String {
+        format!("file://{}", self.0.display())
+    }
+
+    fn narinfo(&self, path: &StorePath) -> NarInfo {
+        let text = fs::read(self.0.join(format!("{}.narinfo", path.hash_part()))).unwrap();
+        NarInfo::parse(&text, &StoreDir::default()).unwrap()
+    }
+
+    fn write(&self, path: &StorePath, narinfo: &NarInfo) {
+        let text = narinfo.to_text(&StoreDir::default());
+        fs::write(self.0.join(format!("{}.narinfo", path.hash_part())), text).unwrap();
+    }
+
+    /// Puts another NAR in a path's place, and whatever a narinfo says of it but the address.
+    fn replace(&self, path: &StorePath, nar: &[u8]) {
+        let mut narinfo = self.narinfo(path);
+        narinfo.url = format!("nar/replaced-{}.nar", path.hash_part());
+        fs::write(self.0.join(&narinfo.url), nar).unwrap();
+        narinfo.info.nar_hash = Hash::sha256(floe_hash::sha256(nar));
+        narinfo.info.nar_size = nar.len() as u64;
+        (narinfo.file_hash, narinfo.file_size) = (None, None);
+        self.write(path, &narinfo);
+    }
+
+    /// Installs without any key but that of cache.nixos.org, which has signed none of this.
+    #[track_caller]
+    fn install(&self, root: &Path, path: &StorePath, code: i32, says: &[&str]) {
+        let mut ran = run(floe(["install", "--from", &self.url(), "--root"])
+            .arg(root)
+            .arg(path.as_str()))
+        .expect(code);
+        for part in says {
+            ran = ran.says(part);
+        }
+    }
+}
+
+/// Paths by every method that Nix has without experiments, made by Nix, in a cache.
+fn addressed(nix: &Nix, scratch: &Scratch) -> (Cache, Vec<StorePath>) {
+    let (file, tree) = (scratch.join("file"), scratch.join("tree"));
+    fs::write(&file, "harmless contents\n").unwrap();
+    fs::create_dir_all(tree.join("directory")).unwrap();
+    fs::write(tree.join("directory/file"), "harmless contents\n").unwrap();
+    std::os::unix::fs::symlink("directory/file", tree.join("link")).unwrap();
+    let store = scratch.join("store");
+    let mut paths: Vec<StorePath> = Vec::new();
+    let mut took = |printed: &str| {
+        let path = StoreDir::default().parse(printed.trim()).unwrap();
+        assert!(!paths.contains(&path), "{path} twice");
+        paths.push(path);
+    };
+    for source in [&file, &tree] {
+        took(&nix.store(&store, ["--add".as_ref(), source.as_os_str()]));
+    }
+    for algorithm in ["md5", "sha1", "sha256", "sha512"] {
+        let args = ["--add-fixed", algorithm].map(AsRef::as_ref);
+        took(&nix.store(&store, [&args[..], &[file.as_os_str()]].concat()));
+        if algorithm != "sha256" {
+            let args = ["--add-fixed", "--recursive", algorithm].map(AsRef::as_ref);
+            took(&nix.store(&store, [&args[..], &[tree.as_os_str()]].concat()));
+        }
+    }
+    let expression = r#"derivation { name = "top"; system = "x"; builder = "/harmless";
+        source = builtins.toFile "text" "harmless contents"; }"#;
+    let instantiate = ["--store", store.to_str().unwrap(), "-E", expression];
+    took(
+        &run(&mut nix.command("nix-instantiate", instantiate))
+            .expect(0)
+            .stdout,
+    );
+
+    let cache = Cache(scratch.join("cache"));
+    run(floe(["copy", "--all", "--from"])
+        .arg(&store)
+        .args(["--to", &format!("{}?compression=none", cache.url())]))
+    .expect(0);
+    (cache, paths)
+}
+
+#[test]
+fn untouched_ones_need_no_signature_and_changed_ones_are_refused() {
+    for nix in nixes() {
+        let scratch = scratch();
+        let (cache, paths) = addressed(&nix, &scratch);
+        let methods: BTreeSet<String> = paths
+            .iter()
+            .map(|path| cache.narinfo(path).info.ca.unwrap().to_string())
+            .map(|ca| ca[..ca.rfind(':').unwrap()].to_owned())
+            .collect();
+        assert_eq!(methods.len(), 9, "{methods:?}");
+        let root = scratch.join("root");
+        for path in &paths {
+            cache.install(&root, path, 0, &[]);
+        }
+        run(floe(["verify", "--root"]).arg(&root)).expect(0);
+        nix.verify(&root, paths.len() + 1);
+
+        for path in &paths {
+            let untouched = cache.narinfo(path);
+            assert!(untouched.info.signatures.is_empty(), "{path} is signed");
+            let nar = fs::read(cache.0.join(&untouched.url)).unwrap();
+            let changed = replaced(&nar, b"harmless", b"harmful!");
+            cache.replace(path, &changed);
+            let root = scratch.join(&format!("root-{}", path.hash_part()));
+            cache.install(
+                &root,
+                path,
+                3,
+                &["the content hash is", path.as_str(), "refusing"],
+            );
+            let kept: BTreeSet<String> = untouched.info.references.iter().map(print).collect();
+            assert_holds_exactly(&root, &kept);
+            // Nix takes it for content-addressed as well, and sees the same.
+            let args = ["copy", "--from", &cache.url(), "--to"];
+            let by_nix = run(nix
+                .command("nix", args)
+                .arg(scratch.join("by-nix"))
+                .arg(print(path)));
+            assert_ne!(by_nix.code, Some(0), "{} took {path}", nix.version);
+            cache.write(path, &untouched);
+            cache.install(&root, path, 0, &[]);
+        }
+    }
+}
+
+#[test]
+fn an_address_that_names_another_path_is_refused() {
+    for nix in nixes() {
+        let scratch = scratch();
+        let (cache, paths) = addressed(&nix, &scratch);
+        let root = scratch.join("root");
+        for (path, other) in paths.iter().zip(paths.iter().skip(1)) {
+            let untouched = cache.narinfo(path);
+            let ca = untouched.info.ca.unwrap();
+            let method = match ca.method {
+                Method::NixArchive => Method::Flat,
+                _ => Method::NixArchive,
+            };
+            for wrong in [
+                cache.narinfo(other).info.ca.unwrap(),
+                ContentAddress { method, ..ca },
+            ] {
+                let mut narinfo = untouched.clone();
+                narinfo.info.ca = Some(wrong);
+                cache.write(path, &narinfo);
+                let says = [
+                    path.as_str(),
+                    "claims to be content-addressed as",
+                    "another path",
+                ];
+                cache.install(&root, path, 3, &says);
+            }
+            // References are part of what an address names.
+            let mut narinfo = untouched.clone();
+            narinfo.info.references.insert(other.clone());
+            cache.write(path, &narinfo);
+            cache.install(&root, path, 3, &["names another path"]);
+            // Without its address it is a path like any other.
+            narinfo = untouched.clone();
+            narinfo.info.ca = None;
+            cache.write(path, &narinfo);
+            cache.install(&root, path, 3, &["is not signed by a trusted key"]);
+            cache.write(path, &untouched);
+        }
+        assert_holds_exactly(&root, &BTreeSet::new());
+    }
+}
+
+#[test]
+fn a_path_that_mentions_itself_follows_from_its_contents_too() {
+    let scratch = scratch();
+    let cache = Cache(scratch.join("cache"));
+    fs::create_dir_all(cache.0.join("nar")).unwrap();
+    fs::write(cache.0.join("nix-cache-info"), "StoreDir: /nix/store\n").unwrap();
+    let contents = |hash_part: &str| file(&format!("{hash_part} harmless {hash_part}"));
+    let blank = "x".repeat(32);
+    let mut hasher = ModuloHasher::new(HashAlgorithm::Sha256, &blank);
+    hasher.update(&contents(&blank));
+    let hashes = hasher.finish_both();
+    let mut accepted = vec![0; nixes().len()];
+    for (name, hash) in [("with", hashes.hash), ("without", hashes.without_offsets)] {
+        let (dir, method) = (StoreDir::default(), Method::NixArchive);
+        let ca = ContentAddress { method, hash };
+        let path = ca.store_path(&dir, name, &BTreeSet::new(), true).unwrap();
+        let nar = contents(path.hash_part());
+        cache.write(&path, &self_referential(&path, ca));
+        cache.replace(&path, &nar);
+        let root = scratch.join(name);
+        cache.install(&root, &path, 0, &[]);
+        assert_holds_exactly(&root, &BTreeSet::from([print(&path)]));
+        // Before 2.17 Nix hashed the offsets of the references, and to 2.34 it did not.
+        for (nix, accepted) in nixes().iter().zip(&mut accepted) {
+            let args = ["copy", "--from", &cache.url(), "--to"];
+            let to = scratch.join(&format!("by-nix-{}", nix.version.replace(' ', "-")));
+            let ran = run(nix.command("nix", args).arg(to).arg(print(&path)));
+            *accepted += i32::from(ran.code == Some(0));
+        }
+
+        let root = scratch.join(&format!("{name}-changed"));
+        let mut wrong = vec![replaced(&nar, b"harmless", b"harmful!"), contents(&blank)];
+        if name == "with" {
+            // Zeros are what the hash part counts as, but not where they stand for it.
+            let twice = format!(" harmless {}", path.hash_part());
+            wrong.push(replaced(
+                &nar,
+                twice.as_bytes(),
+                &[&b" harmless "[..], &[0; 32]].concat(),
+            ));
+        }
+        for wrong in wrong {
+            cache.replace(&path, &wrong);
+            cache.install(&root, &path, 3, &["the content hash is", path.as_str()]);
+        }
+        assert_holds_exactly(&root, &BTreeSet::new());
+    }
+    assert!(
+        accepted.iter().all(|&accepted| accepted >= 1),
+        "a Nix took neither: {accepted:?}"
+    );
+}
+
+/// A narinfo of a path that mentions itself; its NAR comes later.
+fn self_referential(path: &StorePath, ca: ContentAddress) -> NarInfo {
+    let info = PathInfo {
+        path: path.clone(),
+        nar_hash: ca.hash,
+        nar_size: 1,
+        references: BTreeSet::from([path.clone()]),
+        deriver: None,
+        signatures: BTreeSet::new(),
+        ca: Some(ca),
+        registration_time: None,
+        ultimate: false,
+    };
+    let (url, compression) = ("nar/later".to_owned(), Compression::None);
+    NarInfo {
+        info,
+        url,
+        compression,
+        file_hash: None,
+        file_size: None,
+    }
+}
+
+/// The NAR of a file.
+fn file(contents: &str) -> Vec<u8> {
+    let mut nar = Vec::new();
+    write::begin(&mut nar);
+    write::file_header(&mut nar, false, contents.len() as u64);
+    nar.extend_from_slice(contents.as_bytes());
+    write::file_end(&mut nar, contents.len() as u64);
+    nar
+}
+
+fn print(path: &StorePath) -> String {
+    StoreDir::default().print(path)
+}
+
+/// The same with one part replaced, which must occur, by one of the same length.
+fn replaced(bytes: &[u8], from: &[u8], to: &[u8]) -> Vec<u8> {
+    assert_eq!(from.len(), to.len());
+    let at = bytes
+        .windows(from.len())
+        .position(|window| window == from)
+        .unwrap();
+    [&bytes[..at], to, &bytes[at + from.len()..]].concat()
+}

@@ -1,0 +1,299 @@
+//! A small HTTP/1.1 server that serves a directory and misbehaves on demand.
+//!
+//! It writes down every request together with what it did, so that a test of a fault can show
+//! that the fault happened. Connections are kept alive, as a real server keeps them.
+
+use std::fs;
+use std::io::{self, BufRead as _, BufReader, Read as _, Write as _};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+/// What to do instead of serving a file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Fault {
+    /// Answer with this status and no file.
+    Status(u16),
+    /// Announce the whole body, send so many bytes of it and close.
+    Cut(usize),
+    /// Announce so many bytes and send just those, as if they were the whole body.
+    Short(usize),
+    /// Announce no length, send so many bytes and close, which is how such bodies end.
+    CutUnannounced(usize),
+    /// Send in chunks, and close after so many bytes without the last chunk.
+    CutChunked(usize),
+    /// Send this behind the body, as a part of it.
+    Append(Vec<u8>),
+    /// Send the client to another URL.
+    Redirect(String),
+    /// Announce the whole body, send so many bytes of it and then nothing until the client goes.
+    Hang(usize),
+    /// Hold back so many bytes at the end for a moment, so that they arrive by themselves.
+    Late(usize),
+}
+
+/// A request and its answer.
+#[derive(Clone, Debug)]
+pub(crate) struct Hit {
+    /// Connections are numbered as they come.
+    pub(crate) connection: usize,
+    pub(crate) method: String,
+    pub(crate) path: String,
+    pub(crate) status: u16,
+    /// What was done instead of serving the file.
+    pub(crate) fault: Option<Fault>,
+}
+
+struct Rule {
+    suffix: String,
+    fault: Fault,
+    /// How often it still applies.
+    times: usize,
+}
+
+#[derive(Default)]
+struct Shared {
+    directory: PathBuf,
+    rules: Mutex<Vec<Rule>>,
+    hits: Mutex<Vec<Hit>>,
+    /// To be shut down at the end, so that no thread waits for a client that has gone.
+    streams: Mutex<Vec<TcpStream>>,
+    stopping: AtomicBool,
+}
+
+/// The server, until it is dropped.
+pub(crate) struct Server {
+    address: SocketAddr,
+    shared: Arc<Shared>,
+    listener: Option<JoinHandle<()>>,
+}
+
+impl Server {
+    /// Serves a directory on a port of its own.
+    pub(crate) fn start(directory: &Path) -> Server {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let shared = Arc::new(Shared {
+            directory: directory.to_path_buf(),
+            ..Shared::default()
+        });
+        let for_thread = shared.clone();
+        let listener = thread::spawn(move || accept(&listener, &for_thread));
+        Server {
+            address,
+            shared,
+            listener: Some(listener),
+        }
+    }
+
+    pub(crate) fn url(&self) -> String {
+        format!("http://{}", self.address)
+    }
+
+    /// Misbehaves on every URL that ends like this.
+    pub(crate) fn fail(&self, suffix: &str, fault: Fault) {
+        self.fail_times(suffix, fault, usize::MAX);
+    }
+
+    /// Misbehaves on the first so many requests for URLs that end like this.
+    pub(crate) fn fail_times(&self, suffix: &str, fault: Fault, times: usize) {
+        let suffix = suffix.to_owned();
+        lock(&self.shared.rules).push(Rule {
+            suffix,
+            fault,
+            times,
+        });
+    }
+
+    /// Behaves from now on.
+    pub(crate) fn heal(&self) {
+        lock(&self.shared.rules).clear();
+    }
+
+    /// The requests so far, in the order in which they were answered.
+    pub(crate) fn hits(&self) -> Vec<Hit> {
+        lock(&self.shared.hits).clone()
+    }
+
+    /// The requests so far for URLs that end like this.
+    pub(crate) fn hits_on(&self, suffix: &str) -> Vec<Hit> {
+        let mut hits = self.hits();
+        hits.retain(|hit| hit.path.ends_with(suffix));
+        hits
+    }
+
+    /// How many requests were answered with a fault.
+    pub(crate) fn faults(&self) -> usize {
+        self.hits().iter().filter(|hit| hit.fault.is_some()).count()
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.shared.stopping.store(true, Ordering::SeqCst);
+        // Wakes the listener, which then sees the flag.
+        drop(TcpStream::connect(self.address));
+        if let Some(listener) = self.listener.take() {
+            let _: thread::Result<()> = listener.join();
+        }
+    }
+}
+
+fn accept(listener: &TcpListener, shared: &Arc<Shared>) {
+    let mut threads = Vec::new();
+    for (connection, stream) in listener.incoming().take(CONNECTIONS_MAX).enumerate() {
+        if shared.stopping.load(Ordering::SeqCst) {
+            break;
+        }
+        let stream = stream.unwrap();
+        stream.set_nodelay(true).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        stream.set_write_timeout(Some(PATIENCE)).unwrap();
+        lock(&shared.streams).push(stream.try_clone().unwrap());
+        let shared = shared.clone();
+        threads.push(thread::spawn(move || {
+            // A client may go away whenever it likes.
+            let _: io::Result<()> = converse(connection, &stream, &shared);
+            let _: io::Result<()> = stream.shutdown(Shutdown::Both);
+        }));
+    }
+    for stream in lock(&shared.streams).drain(..) {
+        let _: io::Result<()> = stream.shutdown(Shutdown::Both);
+    }
+    for thread in threads {
+        let _: thread::Result<()> = thread.join();
+    }
+}
+
+/// Answers requests until either side has had enough.
+fn converse(connection: usize, stream: &TcpStream, shared: &Shared) -> io::Result<()> {
+    let mut reader = BufReader::new(stream);
+    loop {
+        let mut request = String::new();
+        // One header line after the other, up to the empty one.
+        while !request.ends_with("\r\n\r\n") {
+            let limit = (REQUEST_LEN_MAX - request.len()) as u64;
+            if reader.by_ref().take(limit).read_line(&mut request)? == 0 {
+                return Ok(());
+            }
+        }
+        let mut words = request.split(' ').map(str::to_owned);
+        let (method, path) = (
+            words.next().unwrap_or_default(),
+            words.next().unwrap_or_default(),
+        );
+        let fault = shared.fault_for(&path);
+        let body = fs::read(shared.directory.join(path.trim_start_matches('/'))).ok();
+        let status = match (&fault, &body) {
+            (Some(Fault::Status(status)), _) => *status,
+            (Some(Fault::Redirect(_)), _) => 302,
+            (_, Some(_)) => 200,
+            (_, None) => 404,
+        };
+        lock(&shared.hits).push(Hit {
+            connection,
+            method,
+            path,
+            status,
+            fault: fault.clone(),
+        });
+        if !answer(stream, status, body.unwrap_or_default(), fault)? {
+            return Ok(());
+        }
+    }
+}
+
+impl Shared {
+    fn fault_for(&self, path: &str) -> Option<Fault> {
+        let mut rules = lock(&self.rules);
+        let rule = rules
+            .iter_mut()
+            .find(|rule| rule.times > 0 && path.ends_with(&rule.suffix))?;
+        rule.times -= 1;
+        Some(rule.fault.clone())
+    }
+}
+
+/// Sends an answer; whether the connection may be used again.
+fn answer(
+    mut stream: &TcpStream,
+    status: u16,
+    mut body: Vec<u8>,
+    fault: Option<Fault>,
+) -> io::Result<bool> {
+    let mut head = format!("HTTP/1.1 {status} status-{status}\r\n");
+    if status != 200 {
+        if let Some(Fault::Redirect(url)) = fault {
+            head.push_str(&format!("Location: {url}\r\n"));
+        }
+        let text = format!("{head}Content-Length: 8\r\n\r\nsorry...");
+        stream.write_all(text.as_bytes())?;
+        return Ok(true);
+    }
+    let (mut announced, mut late, mut keep) = (format!("Content-Length: {}", body.len()), 0, true);
+    match fault {
+        Some(Fault::Cut(len)) => {
+            body.truncate(len);
+            keep = false;
+        }
+        Some(Fault::Short(len)) => {
+            body.truncate(len);
+            announced = format!("Content-Length: {len}");
+        }
+        Some(Fault::CutUnannounced(len)) => {
+            body.truncate(len);
+            announced = "Connection: close".into();
+            keep = false;
+        }
+        Some(Fault::CutChunked(len)) => {
+            body.truncate(len);
+            let mut chunk = format!("{len:x}\r\n").into_bytes();
+            chunk.append(&mut body);
+            chunk.extend_from_slice(b"\r\n");
+            body = chunk;
+            announced = "Transfer-Encoding: chunked".into();
+            keep = false;
+        }
+        Some(Fault::Hang(len)) => {
+            stream.write_all(format!("{head}{announced}\r\n\r\n").as_bytes())?;
+            stream.write_all(&body[..len])?;
+            stream.read_exact(&mut [0])?;
+            return Ok(false);
+        }
+        Some(Fault::Append(mut more)) => {
+            body.append(&mut more);
+            announced = format!("Content-Length: {}", body.len());
+        }
+        Some(Fault::Late(len)) => late = len,
+        Some(Fault::Status(_) | Fault::Redirect(_)) | None => {}
+    }
+    head.push_str(&announced);
+    head.push_str("\r\n\r\n");
+    let (early, late) = body.split_at(body.len().saturating_sub(late));
+    stream.write_all(head.as_bytes())?;
+    stream.write_all(early)?;
+    if !late.is_empty() {
+        thread::sleep(MOMENT);
+        stream.write_all(late)?;
+    }
+    Ok(keep)
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap()
+}
+
+/// More than any test needs; a client that loops ends here.
+const CONNECTIONS_MAX: usize = 1000;
+
+/// Longer than any request of ours.
+const REQUEST_LEN_MAX: usize = 64 * 1024;
+
+/// How long a silent connection is kept.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Long beside a round trip on loopback, short beside a person's patience.
+const MOMENT: Duration = Duration::from_millis(50);
