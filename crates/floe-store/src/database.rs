@@ -41,7 +41,10 @@ impl Database {
         let connection = open(&file, flags).map_err(|source| failed("opening", &file, source))?;
         prepare(&connection, is_new).map_err(|source| failed("preparing", &file, source))?;
         if is_new {
-            fs::write(&schema_file, "10").at("writing", &schema_file)?;
+            // Whole or not at all: who finds an empty one knows no schema.
+            let temporary = schema_file.with_file_name(format!("schema-{}", std::process::id()));
+            fs::write(&temporary, "10").at("writing", &temporary)?;
+            fs::rename(&temporary, &schema_file).at("writing", &schema_file)?;
         }
         Ok(Database {
             connection,
@@ -64,7 +67,10 @@ impl Database {
         let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
         let connection = open(&file, flags)
             .and_then(answers)
-            .or_else(|_| {
+            .or_else(|error| {
+                if !may_read_as_it_stands(&error, &file) {
+                    return Err(error);
+                }
                 let uri = immutable_uri(&file);
                 Connection::open_with_flags(uri, flags | OpenFlags::SQLITE_OPEN_URI)
                     .and_then(answers)
@@ -86,6 +92,8 @@ impl Database {
 fn check_schema(schema_file: &Path) -> Result<bool, StoreError> {
     match fs::read_to_string(schema_file) {
         Ok(text) if text.trim() == "10" => Ok(true),
+        // The rest of a disk that was full when the store was made.
+        Ok(text) if text.is_empty() => Ok(false),
         Ok(text) => Err(StoreError::Schema {
             path: schema_file.to_path_buf(),
             found: text.trim().into(),
@@ -113,6 +121,20 @@ fn journal_mode(connection: &Connection) -> rusqlite::Result<String> {
     connection.pragma_query_value(None, "journal_mode", |row| row.get(0))
 }
 
+/// Whether a database that cannot be opened in the ordinary way may be read as an unchanging
+/// file: only this user's rights are in the way, and nothing waits in its log.
+fn may_read_as_it_stands(error: &rusqlite::Error, file: &Path) -> bool {
+    use rusqlite::ErrorCode::{CannotOpen, PermissionDenied, ReadOnly, SystemIoFailure};
+    let log = file.with_file_name("db.sqlite-wal");
+    let log_is_empty = fs::metadata(&log).map_or(true, |metadata| metadata.len() == 0);
+    let code = error.sqlite_error_code();
+    log_is_empty
+        && matches!(
+            code,
+            Some(CannotOpen | ReadOnly | PermissionDenied | SystemIoFailure)
+        )
+}
+
 /// The settings that Nix makes on each connection, and the tables of a new store.
 fn prepare(connection: &Connection, is_new: bool) -> rusqlite::Result<()> {
     connection.busy_timeout(BUSY_TIMEOUT)?;
@@ -122,7 +144,9 @@ fn prepare(connection: &Connection, is_new: bool) -> rusqlite::Result<()> {
     let mode = journal_mode(connection)?;
     // A store made by a Nix with use-sqlite-wal = false stays in its mode: changing it needs
     // everybody else to be out, and both modes serve.
-    if is_new || mode == "wal" {
+    if !is_new && mode != "wal" {
+        connection.pragma_update(None, "journal_mode", "truncate")?;
+    } else {
         connection.pragma_update(None, "journal_mode", "wal")?;
         connection.pragma_update(None, "journal_size_limit", WAL_SIZE_LIMIT)?;
         connection.pragma_update(None, "wal_autocheckpoint", WAL_CHECKPOINT_PAGES)?;

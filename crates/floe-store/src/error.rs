@@ -175,6 +175,14 @@ impl StoreError {
     }
 }
 
+impl StoreError {
+    /// Whether the cause is that this process has too many files open.
+    pub(crate) fn is_out_of_descriptors(&self) -> bool {
+        let emfile = rustix::io::Errno::MFILE.raw_os_error();
+        matches!(self, StoreError::Io { source, .. } if source.raw_os_error() == Some(emfile))
+    }
+}
+
 /// Whether an error of the system means that no more can be written.
 pub fn is_out_of_space(error: &io::Error) -> bool {
     matches!(

@@ -8,9 +8,6 @@
 use std::path::{Path, PathBuf};
 
 use floe_format::{StoreDir, StorePath};
-use rustix::fs::{Access, access};
-
-use crate::error::StoreError;
 
 /// The places of one store.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -50,24 +47,15 @@ impl Layout {
         }
     }
 
-    /// The store that Nix would choose by itself (its `auto`): the system's, if this process may
-    /// write it; for a user on a machine without Nix, one below `data_home`
-    /// (`$XDG_DATA_HOME`, commonly `~/.local/share`).
-    ///
-    /// Errors: [`StoreError::DaemonOwned`] where only a daemon may write.
-    pub fn auto(data_home: Option<&Path>) -> Result<Layout, StoreError> {
+    /// The store that Nix would choose by itself (its `auto`): the system's, or, for a user on a
+    /// machine without Nix, one below `data_home` (`$XDG_DATA_HOME`, commonly `~/.local/share`).
+    pub fn auto(data_home: Option<&Path>) -> Layout {
         let system = Layout::system();
-        if access(&system.state, Access::READ_OK | Access::WRITE_OK).is_ok() {
-            return Ok(system);
-        }
-        if system.state.join("daemon-socket/socket").exists() {
-            return Err(StoreError::DaemonOwned { path: system.state });
-        }
         match data_home {
             Some(home) if !system.state.exists() && !rustix::process::geteuid().is_root() => {
-                Ok(Layout::in_root(&home.join("nix/root"), StoreDir::default()))
+                Layout::in_root(&home.join("nix/root"), StoreDir::default())
             }
-            _ => Ok(system),
+            _ => system,
         }
     }
 

@@ -12,6 +12,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::fs;
 use std::path::PathBuf;
+use std::sync::PoisonError;
 
 use floe_format::derivation::{Derivation, DerivationError, ModuloCache};
 use floe_format::store_path::DERIVATION_EXTENSION;
@@ -103,12 +104,17 @@ impl StoreWriter {
         batch.sort_unstable_by(|a, b| a.info.path.cmp(&b.info.path));
         let mut locked = Vec::new();
         for staged in batch {
-            match PathLock::try_acquire(self.layout(), &staged.info.path)? {
-                None => outcome.busy.push(staged),
-                Some(_) if database.is_valid(&staged.info.path)? => {
+            match PathLock::try_acquire(self.layout(), &staged.info.path) {
+                Ok(None) => outcome.busy.push(staged),
+                // So many are locked already that no descriptor is left: the others come next.
+                Err(error) if error.is_out_of_descriptors() && !locked.is_empty() => {
+                    outcome.busy.push(staged);
+                }
+                Err(error) => return Err(error),
+                Ok(Some(_)) if database.is_valid(&staged.info.path)? => {
                     outcome.valid.push(staged.info.path.clone());
                 }
-                Some(lock) => locked.push((staged, lock)),
+                Ok(Some(lock)) => locked.push((staged, lock)),
             }
         }
         Ok(locked)
@@ -127,10 +133,12 @@ impl StoreWriter {
         let mut read = |path: &StorePath| self.read_derivation(path);
         let derivation = read(&info.path).map_err(failed)?;
         let name = derivation_name(&info.path);
-        let mut cache = ModuloCache::new();
-        derivation
-            .check_invariants(dir, name, &mut cache, &mut read)
-            .map_err(failed)?;
+        let mut cache = self.modulo.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Err(error) = derivation.check_invariants(dir, name, &mut cache, &mut read) {
+            // What it remembers of a liar is worth nothing.
+            *cache = ModuloCache::new();
+            return Err(failed(error));
+        }
         let outputs = derivation.output_paths(dir, name).into_iter();
         Ok(outputs.filter_map(|(id, path)| Some((id, path?))).collect())
     }

@@ -8,8 +8,9 @@ use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use floe_format::derivation::ModuloCache;
 use floe_format::{PathInfo, StorePath};
-use rustix::fs::FallocateFlags;
+use rustix::fs::{Access, FallocateFlags, access};
 
 use crate::database::Database;
 use crate::error::{At, StoreError};
@@ -26,6 +27,8 @@ pub struct StoreWriter {
     database: Mutex<Database>,
     temp_roots: Mutex<TempRoots>,
     serial: AtomicU64,
+    /// What is known of derivations that were registered, so that each is read once.
+    pub(crate) modulo: Mutex<ModuloCache>,
     /// Held shared for as long as the store is open, so that nobody migrates the database.
     _big_lock: File,
 }
@@ -36,8 +39,9 @@ impl StoreWriter {
     /// Errors: [`StoreError::SymlinkedStore`], [`StoreError::Schema`], or what the system and
     /// SQLite say.
     pub fn open(layout: Layout) -> Result<StoreWriter, StoreError> {
-        create_directories(&layout)?;
         refuse_symlinks(&layout.real_store)?;
+        refuse_daemon_owned(&layout)?;
+        create_directories(&layout)?;
         reserve_space(&layout.database_dir().join("reserved"));
         let big_lock_path = layout.database_dir().join("big-lock");
         let big_lock = open_lock_file(&big_lock_path)?;
@@ -49,6 +53,7 @@ impl StoreWriter {
             database: Mutex::new(database),
             temp_roots: Mutex::new(TempRoots::create(&layout)?),
             serial: AtomicU64::new(0),
+            modulo: Mutex::default(),
             _big_lock: big_lock,
             layout,
         })
@@ -127,18 +132,37 @@ fn create_directories(layout: &Layout) -> Result<(), StoreError> {
 
 /// Makes a directory and its parents, each 0755 whatever the umask.
 fn create_directory(path: &Path) -> Result<(), StoreError> {
-    match fs::create_dir(path) {
-        Ok(()) => fs::set_permissions(path, fs::Permissions::from_mode(0o755)).at("making", path),
+    match create_one(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            match path.parent() {
-                Some(parent) => create_directory(parent)?,
-                None => return Err(error).at("creating the directory", path),
-            }
-            create_directory(path)
+            let Some(parent) = path.parent() else {
+                return Err(error).at("creating the directory", path);
+            };
+            create_directory(parent)?;
+            // Once more and no further: where a parent can be made and this cannot, it is so.
+            create_one(path).at("creating the directory", path)
         }
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists && path.is_dir() => Ok(()),
-        Err(error) => Err(error).at("creating the directory", path),
+        made => made.at("creating the directory", path),
     }
+}
+
+/// Makes one directory, or finds it there.
+fn create_one(path: &Path) -> io::Result<()> {
+    match fs::create_dir(path) {
+        Ok(()) => fs::set_permissions(path, fs::Permissions::from_mode(0o755)),
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists && path.is_dir() => Ok(()),
+        Err(error) => Err(error),
+    }
+}
+
+/// Where a daemon serves a store that this user may not write, the daemon is the only way in.
+fn refuse_daemon_owned(layout: &Layout) -> Result<(), StoreError> {
+    let may_write = access(&layout.state, Access::READ_OK | Access::WRITE_OK).is_ok();
+    if !may_write && layout.state.join("daemon-socket/socket").exists() {
+        return Err(StoreError::DaemonOwned {
+            path: layout.state.clone(),
+        });
+    }
+    Ok(())
 }
 
 /// Nix refuses a store that is, or lies below, a symbolic link.

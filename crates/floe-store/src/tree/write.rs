@@ -38,10 +38,12 @@ impl TreeWriter {
         // The hash part in front makes every collector that knows the temporary root of the
         // path spare this name too. It is itself a valid base name, as they require.
         let name = format!("{}-floe-{}-{n}", path.hash_part(), std::process::id());
+        let location = store_path.join(&name);
         let tree = TemporaryTree {
-            location: store_path.join(&name),
+            location,
             path: path.clone(),
             name,
+            made: false,
         };
         let open = Open {
             store,
@@ -95,6 +97,9 @@ pub struct TemporaryTree {
     location: PathBuf,
     name: String,
     path: StorePath,
+    /// Whether anything of it is there. Until then the name may be somebody else's: process
+    /// numbers are unique in one namespace only.
+    made: bool,
 }
 
 impl TemporaryTree {
@@ -109,8 +114,25 @@ impl TemporaryTree {
     }
 }
 
+impl TemporaryTree {
+    /// Passes over names that the dead, or the living of another process namespace, have left.
+    fn take_free_name(&mut self) {
+        let first = self.name.clone();
+        for number in 0_u32.. {
+            if fs::symlink_metadata(&self.location).is_err() {
+                return;
+            }
+            self.name = format!("{first}-{number}");
+            self.location.set_file_name(&self.name);
+        }
+    }
+}
+
 impl Drop for TemporaryTree {
     fn drop(&mut self) {
+        if !self.made {
+            return;
+        }
         // After a rename there is nothing here any more; a failure leaves garbage that the
         // next collection takes, and there is nobody to tell.
         let _: Result<(), StoreError> = remove_tree(&self.location);
@@ -157,7 +179,16 @@ struct Open {
 }
 
 impl Open {
-    fn apply(&mut self, event: Event<'_>, tree: &TemporaryTree) -> Result<(), StoreError> {
+    fn apply(&mut self, event: Event<'_>, tree: &mut TemporaryTree) -> Result<(), StoreError> {
+        if !tree.made {
+            tree.take_free_name();
+        }
+        self.follow(event, tree)?;
+        tree.made = true;
+        Ok(())
+    }
+
+    fn follow(&mut self, event: Event<'_>, tree: &TemporaryTree) -> Result<(), StoreError> {
         match event {
             Event::Data(bytes) => self.write(bytes, tree),
             Event::Entry { name } => {

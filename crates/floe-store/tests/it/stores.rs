@@ -103,10 +103,7 @@ fn a_store_without_a_write_ahead_log_stays_so_and_locks_as_nix_does_there() {
     let a = path('1', "a");
     writer.register(vec![stage(&writer, &a, &[])]).unwrap();
     drop(writer);
-    assert_eq!(
-        mode(&rusqlite::Connection::open(&file).unwrap()),
-        "truncate"
-    );
+    assert_ne!(mode(&rusqlite::Connection::open(&file).unwrap()), "wal");
     // While Nix's kind of lock is held, reading waits; afterwards it answers.
     let flags = rusqlite::OpenFlags::SQLITE_OPEN_READ_WRITE;
     let nix = rusqlite::Connection::open_with_flags_and_vfs(&file, flags, c"unix-dotfile").unwrap();
@@ -120,4 +117,43 @@ fn a_store_without_a_write_ahead_log_stays_so_and_locks_as_nix_does_there() {
             .unwrap(),
         [a]
     );
+}
+
+#[test]
+fn a_place_where_nothing_can_be_made_is_an_error() {
+    let error = StoreWriter::open(Layout::in_root(
+        std::path::Path::new("/proc/floe"),
+        StoreDir::default(),
+    ))
+    .unwrap_err();
+    assert!(
+        error
+            .to_string()
+            .contains("creating the directory /proc/floe"),
+        "{error}"
+    );
+}
+
+#[test]
+fn a_schema_file_that_a_full_disk_left_empty_is_written_again() {
+    let scratch = Scratch::new();
+    drop(scratch.writer());
+    let schema = scratch.layout().database_dir().join("schema");
+    fs::write(&schema, "").unwrap();
+    drop(scratch.writer());
+    assert_eq!(fs::read_to_string(schema).unwrap(), "10");
+}
+
+#[test]
+fn only_a_daemon_may_write_where_a_daemon_listens_and_this_user_may_not() {
+    if rustix::process::geteuid().is_root() {
+        return;
+    }
+    let scratch = Scratch::new();
+    let state = scratch.layout().state;
+    fs::create_dir_all(state.join("daemon-socket")).unwrap();
+    fs::write(state.join("daemon-socket/socket"), "").unwrap();
+    fs::set_permissions(&state, fs::Permissions::from_mode(0o555)).unwrap();
+    let error = StoreWriter::open(scratch.layout()).unwrap_err();
+    assert!(matches!(error, StoreError::DaemonOwned { .. }), "{error}");
 }

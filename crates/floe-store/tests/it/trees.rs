@@ -168,3 +168,22 @@ fn a_shape_has_sizes_modes_and_targets() {
         }
     );
 }
+
+#[test]
+fn a_tree_of_somebody_else_is_neither_written_to_nor_removed() {
+    let scratch = Scratch::new();
+    let writer = scratch.writer();
+    let path = path('1', "tree");
+    // What another process with this number, in a container of its own, would be writing.
+    let name = format!("{}-floe-{}-0", path.hash_part(), std::process::id());
+    let foreign = scratch.layout().real_store.join(name);
+    fs::create_dir(&foreign).unwrap();
+    fs::write(foreign.join("file"), "theirs").unwrap();
+    let tree = unpack(&writer, &path, &nar_of(b"ours"));
+    assert_ne!(tree.location(), foreign);
+    assert_eq!(fs::read(tree.location()).unwrap(), b"ours");
+    drop(tree);
+    drop(writer.tree_writer(&path));
+    assert_eq!(fs::read(foreign.join("file")).unwrap(), b"theirs");
+    assert_eq!(names(&scratch.layout()).len(), 1);
+}
