@@ -13,6 +13,7 @@ use floe_store::StoreReader;
 use crate::body::Body;
 use crate::error::Error;
 use crate::location::Location;
+use crate::options::Cancel;
 use file::FileCache;
 use http::{HttpCache, Network};
 
@@ -42,7 +43,11 @@ impl Sources {
     /// Opens sources. `certificates` are trusted for TLS instead of the system's, if given.
     ///
     /// Errors: those of the first source that cannot be opened.
-    pub fn open(locations: &[Location], certificates: Option<&Path>) -> Result<Sources, Error> {
+    pub fn open(
+        locations: &[Location],
+        certificates: Option<&Path>,
+        cancel: &Cancel,
+    ) -> Result<Sources, Error> {
         let mut network: Option<Network> = None;
         let mut list = Vec::new();
         for location in locations {
@@ -56,7 +61,7 @@ impl Sources {
                         Some(network) => network,
                         None => network.insert(Network::start(certificates)?),
                     };
-                    Kind::Http(HttpCache::open(url, network)?)
+                    Kind::Http(HttpCache::open(url, network, cancel)?)
                 }
             }));
         }

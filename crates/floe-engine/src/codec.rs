@@ -11,8 +11,14 @@ use liblzma::stream::{CONCATENATED, Stream};
 /// A decoder over a compressed body; `None` where floe has none for this compression.
 pub(crate) fn decoder<'a, R: BufRead + 'a>(
     compression: Compression,
-    body: R,
+    mut body: R,
 ) -> io::Result<Option<Box<dyn Read + 'a>>> {
+    // RFC 7932 keeps these first bits for windows beyond its own, up to a gibibyte of memory.
+    if compression == Compression::Brotli
+        && body.fill_buf()?.first().is_some_and(|b| b & 0x7f == 0x11)
+    {
+        return Err(io::Error::other("its window is larger than brotli allows"));
+    }
     Ok(Some(match compression {
         Compression::None => Box::new(body),
         Compression::Zstd => Box::new(zstd::stream::read::Decoder::with_buffer(body)?),

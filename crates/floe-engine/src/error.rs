@@ -200,7 +200,7 @@ pub enum Error {
         limit: usize,
     },
     /// The move was interrupted from outside.
-    #[error("interrupted; what was finished stays, and another run carries on from there")]
+    #[error("interrupted; what was registered stays, and another run fetches the rest")]
     Cancelled,
 }
 
@@ -271,6 +271,9 @@ fn explain(signed_by: &[String], trusted: &[String]) -> String {
         [] => "no key is trusted".to_owned(),
         names => format!("the trusted keys are {}", names.join(", ")),
     };
+    if let Some(name) = signed_by.iter().find(|name| trusted.contains(name)) {
+        return format!("the signature by {name} does not match what its narinfo says");
+    }
     format!(
         "{signers}, {keys}; if you trust its maker, add the key with \
          --extra-trusted-public-keys NAME:KEY"

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use floe_format::{Compression, StoreDir};
 use floe_store::Layout;
 
+use crate::cache::http::without_credentials;
 use crate::error::Error;
 
 /// A store or a binary cache.
@@ -43,14 +44,15 @@ impl Location {
         data_home: Option<&Path>,
     ) -> Result<Location, Error> {
         let fail = |reason: &str| Error::Location {
-            text: text.into(),
+            text: without_credentials(text),
             reason: reason.into(),
         };
-        if text.starts_with("http://") || text.starts_with("https://") {
-            return Ok(Location::Http(text.trim_end_matches('/').to_owned()));
-        }
+        let is_http = text.starts_with("http://") || text.starts_with("https://");
         let (base, query) = text.split_once('?').unwrap_or((text, ""));
         let parameters = parse_query(query).map_err(|reason| fail(&reason))?;
+        if is_http {
+            return parse_http(base, &parameters).map_err(|reason| fail(&reason));
+        }
         if let Some(directory) = base.strip_prefix("file://") {
             return parse_file(directory, &parameters).map_err(|reason| fail(&reason));
         }
@@ -59,7 +61,7 @@ impl Location {
             "" => Err(fail("it is empty")),
             "auto" if parameters.is_empty() => match store_dir {
                 Some(dir) => Ok(Location::Store(Layout::without_root(dir))),
-                None => Ok(Location::Store(Layout::auto(data_home)?)),
+                None => Ok(Location::Store(Layout::auto(data_home))),
             },
             "auto" | "local" => parse_local(None, &parameters, store_dir).map_err(|r| fail(&r)),
             "daemon" => Err(fail(
@@ -115,6 +117,20 @@ fn parse_local(
     Ok(Location::Store(layout))
 }
 
+fn parse_http(base: &str, parameters: &[(String, String)]) -> Result<Location, String> {
+    let rest = base.split_once("://").map_or("", |(_, rest)| rest);
+    if rest.is_empty() || rest.starts_with('/') || base.contains('#') {
+        return Err("it names no host, or a fragment".into());
+    }
+    match parameters
+        .iter()
+        .find(|(name, _)| !CACHE_SETTINGS.contains(&name.as_str()))
+    {
+        Some((name, _)) => Err(format!("unknown parameter {name}")),
+        None => Ok(Location::Http(base.trim_end_matches('/').to_owned())),
+    }
+}
+
 fn parse_file(directory: &str, parameters: &[(String, String)]) -> Result<Location, String> {
     let mut location = FileLocation {
         directory: absolute(&percent_decode(directory)?)?,
@@ -128,6 +144,12 @@ fn parse_file(directory: &str, parameters: &[(String, String)]) -> Result<Locati
             "compression" => {
                 location.compression =
                     Compression::parse(value).map_err(|error| error.to_string())?;
+                if matches!(
+                    location.compression,
+                    Compression::Lzma | Compression::Unsupported(_)
+                ) {
+                    return Err(format!("floe does not write the compression {value}"));
+                }
             }
             "compression-level" => {
                 let level = value
@@ -141,15 +163,14 @@ fn parse_file(directory: &str, parameters: &[(String, String)]) -> Result<Locati
                     location.secret_keys.push(absolute(file)?);
                 }
             }
-            "write-nar-listing" => location.write_listings = matches!(&**value, "true" | "1"),
-            "parallel-compression"
-            | "priority"
-            | "want-mass-query"
-            | "trusted"
-            | "local-nar-cache"
-            | "index-debug-info"
-            | "path-info-cache-size"
-            | "store" => {}
+            "write-nar-listing" => {
+                location.write_listings = match value.as_str() {
+                    "true" | "1" => true,
+                    "false" | "0" => false,
+                    _ => return Err("write-nar-listing is neither true nor false".into()),
+                };
+            }
+            name if CACHE_SETTINGS.contains(&name) => {}
             other => return Err(format!("unknown parameter {other}")),
         }
     }
@@ -197,6 +218,18 @@ fn percent_decode(text: &str) -> Result<String, String> {
     String::from_utf8(bytes).map_err(|_| format!("{text:?} is not UTF-8"))
 }
 
+/// Settings of Nix's caches that change nothing for who moves paths.
+const CACHE_SETTINGS: [&str; 8] = [
+    "parallel-compression",
+    "priority",
+    "want-mass-query",
+    "trusted",
+    "local-nar-cache",
+    "index-debug-info",
+    "path-info-cache-size",
+    "store",
+];
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -216,6 +249,21 @@ mod tests {
         ] {
             assert_eq!(parse(text).unwrap(), store, "{text}");
         }
+    }
+
+    #[test]
+    fn settings_of_nix_are_no_part_of_an_http_address() {
+        let cache = Location::Http("https://cache.example.org/x".into());
+        assert_eq!(
+            parse("https://cache.example.org/x/?priority=10&trusted=1").unwrap(),
+            cache
+        );
+    }
+
+    #[test]
+    fn a_password_is_not_repeated_in_an_error() {
+        let message = parse("https://user:secret@c?x=y").unwrap_err().to_string();
+        assert!(!message.contains("secret"), "{message}");
     }
 
     #[test]
@@ -241,6 +289,9 @@ mod tests {
             ("daemon", "--root"),
             ("file:///c?compression", "has no ="),
             ("", "empty"),
+            ("http://", "no host"),
+            ("https://c/x?priorty=3", "unknown parameter priorty"),
+            ("file:///c?compression=lzma", "does not write"),
             ("/a%?b=%z", "hexadecimal"),
         ] {
             let message = parse(text).unwrap_err().to_string();

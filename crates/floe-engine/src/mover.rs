@@ -15,6 +15,7 @@ mod check;
 mod commit;
 mod fetch;
 mod pack;
+mod preview;
 mod publish;
 mod receive;
 mod resolve;
@@ -27,6 +28,8 @@ use std::thread;
 use floe_format::{NarInfo, StoreDir, StorePath};
 use floe_store::{StagedPath, StoreWriter};
 
+use crate::cache::file::read_cache_info;
+use crate::cache::http::without_credentials;
 use crate::cache::{Source, Sources};
 use crate::error::Error;
 use crate::location::Location;
@@ -35,6 +38,7 @@ use crate::report::{Event, Reporter};
 use commit::Commit;
 use fetch::Queue;
 use pack::PackedNar;
+use preview::Preview;
 use publish::CacheWriter;
 use resolve::Resolved;
 
@@ -48,6 +52,7 @@ pub struct Target(pub(crate) TargetKind);
 pub(crate) enum TargetKind {
     Store(Box<StoreWriter>),
     Cache(CacheWriter),
+    Preview(Preview),
 }
 
 /// Moves closures from sources into a target.
@@ -110,26 +115,48 @@ impl Target {
             }
             Location::Http(url) => {
                 return Err(Error::Location {
-                    text: url.clone(),
+                    text: without_credentials(url),
                     reason: "floe does not upload over HTTP yet; copy to file://DIR".into(),
                 });
             }
         }))
     }
 
+    /// Looks at a target without making or changing anything, for dry runs.
+    pub fn preview(location: &Location, store_dir: Option<&StoreDir>) -> Result<Target, Error> {
+        Ok(Target(TargetKind::Preview(match location {
+            Location::Store(layout) => Preview::store(layout.clone())?,
+            Location::File(file) => {
+                let found = read_cache_info(&file.directory)?.map(|info| info.store_dir);
+                let dir = found.or(store_dir.cloned()).unwrap_or_default();
+                Preview::Cache(file.directory.clone(), dir)
+            }
+            Location::Http(_) => return Target::open(location, store_dir),
+        })))
+    }
+
     /// The store directory that its paths name.
     pub fn store_dir(&self) -> &StoreDir {
         match &self.0 {
+            TargetKind::Preview(preview) => preview.store_dir(),
             TargetKind::Store(store) => &store.layout().store_dir,
             TargetKind::Cache(cache) => cache.store_dir(),
         }
+    }
+
+    /// A cache takes what nobody has signed: whoever installs from it checks.
+    pub(crate) fn is_cache(&self) -> bool {
+        matches!(
+            &self.0,
+            TargetKind::Cache(_) | TargetKind::Preview(Preview::Cache(..))
+        )
     }
 
     /// The local store, if it is one.
     pub fn as_store(&self) -> Option<&StoreWriter> {
         match &self.0 {
             TargetKind::Store(store) => Some(store),
-            TargetKind::Cache(_) => None,
+            TargetKind::Cache(_) | TargetKind::Preview(_) => None,
         }
     }
 
@@ -141,6 +168,7 @@ impl Target {
                 Ok(store.invalid(paths)?)
             }
             TargetKind::Cache(cache) => Ok(cache.missing(paths)),
+            TargetKind::Preview(preview) => preview.missing(paths),
         }
     }
 }

@@ -65,7 +65,11 @@ impl FileCache {
             && !Path::new(relative)
                 .components()
                 .any(|part| part == Component::ParentDir);
-        let opened = if inside {
+        // Opening a pipe would wait for somebody to write to it.
+        let is_other = || fs::metadata(&path).is_ok_and(|found| !found.is_file());
+        let opened = if inside && is_other() {
+            Err(io::Error::other("it is not a file"))
+        } else if inside {
             File::open(&path)
         } else {
             Err(io::Error::other("the URL leads out of the cache"))

@@ -5,6 +5,7 @@
 //! network down instead of filling the memory.
 
 use std::path::Path;
+use std::sync::mpsc::RecvTimeoutError;
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
@@ -22,6 +23,7 @@ use tokio::time::{sleep, timeout};
 use super::Answer;
 use crate::body::{Body, Chunk};
 use crate::error::Error;
+use crate::options::Cancel;
 
 /// The thread on which all requests of a move run. Dropping it ends them.
 #[derive(Debug)]
@@ -51,6 +53,8 @@ impl Network {
             .spawn(move || {
                 // An error says that the sender is gone, which means the same.
                 let _: Result<(), _> = runtime.block_on(stopped);
+                // A look-up of a name may hang for long, and nobody needs its answer.
+                runtime.shutdown_background();
             })
             .map_err(|error| failed(error.to_string()))?;
         Ok(Network {
@@ -98,7 +102,7 @@ pub(crate) struct HttpCache {
 
 impl HttpCache {
     /// Reads `nix-cache-info`.
-    pub(crate) fn open(base: &str, network: &Network) -> Result<HttpCache, Error> {
+    pub(crate) fn open(base: &str, network: &Network, cancel: &Cancel) -> Result<HttpCache, Error> {
         let url = parse_url(&format!("{base}/nix-cache-info"))?;
         let (client, shown) = (network.client.clone(), redact(&url));
         let (sender, receiver) = mpsc::channel();
@@ -109,10 +113,18 @@ impl HttpCache {
             url: shown.clone(),
             reason,
         };
-        let Ok(answer) = receiver.recv() else {
-            return Err(Error::Cancelled);
+        let answer = loop {
+            match receiver.recv_timeout(CANCEL_POLL) {
+                Ok(answer) => break answer,
+                Err(RecvTimeoutError::Timeout) if !cancel.is_raised() => {}
+                Err(_) => return Err(Error::Cancelled),
+            }
         };
         let (version, text) = answer?.ok_or_else(|| no_cache("it is not there".into()))?;
+        if text.trim_ascii_start().starts_with(b"<") {
+            // As the page of a hotel's network that wants to be logged in to.
+            return Err(no_cache("a web page came instead".into()));
+        }
         let info = CacheInfo::parse(&text).map_err(|error| no_cache(error.to_string()))?;
         // HTTP/2 carries many questions on one connection; HTTP/1.1 needs one for each.
         let at_once = if version == Version::HTTP_2 {
@@ -325,16 +337,18 @@ fn failed(shown: &str, error: &reqwest::Error) -> Error {
     if reason.is_empty() {
         reason = error.to_string();
     }
+    // Neither a circle of redirections nor a stranger's certificate gets better by asking again.
+    let transient = !error.is_redirect() && !reason.contains("invalid peer certificate");
     Error::Fetch {
         url: shown.to_owned(),
         reason,
-        transient: !error.is_redirect(),
+        transient,
     }
 }
 
 fn parse_url(text: &str) -> Result<Url, Error> {
     Url::parse(text).map_err(|error| Error::Location {
-        text: text.to_owned(),
+        text: without_credentials(text),
         reason: error.to_string(),
     })
 }
@@ -346,6 +360,16 @@ fn redact(url: &Url) -> String {
     let _: Result<(), ()> = url.set_username("");
     let _: Result<(), ()> = url.set_password(None);
     url.to_string()
+}
+
+/// The same for a text that may be no URL.
+pub(crate) fn without_credentials(text: &str) -> String {
+    match (text.find("://"), text.rfind('@')) {
+        (Some(scheme), Some(at)) if at > scheme => {
+            format!("{}{}", &text[..scheme + 3], &text[at + 1..])
+        }
+        _ => text.to_owned(),
+    }
 }
 
 /// How long to wait after an attempt that failed.
@@ -390,7 +414,8 @@ fn client(certificates: Option<&Path>) -> Result<Client, Error> {
         .user_agent(concat!("floe/", env!("CARGO_PKG_VERSION")))
         .redirect(redirect::Policy::limited(REDIRECTS_MAX))
         .connect_timeout(CONNECT_TIMEOUT)
-        .http2_adaptive_window(true)
+        .http2_initial_stream_window_size(STREAM_WINDOW_LEN)
+        .http2_initial_connection_window_size(CONNECTION_WINDOW_LEN)
         .build()
         .map_err(|error| failed(error.to_string()))
 }
@@ -401,6 +426,14 @@ pub(crate) const SMALL_LEN_MAX: usize = 1024 * 1024;
 /// Chunks of a large body that may wait for the worker; the client makes none larger than
 /// about 400 KiB.
 const CHUNKS_AHEAD: usize = 8;
+
+/// How much of a body an HTTP/2 server may send before the worker has taken any.
+const STREAM_WINDOW_LEN: u32 = 1024 * 1024;
+
+/// The same for all bodies of a connection together. A body that waits for its worker keeps its
+/// part of this, so it must be more than all that can wait at once: otherwise the one that is
+/// being read starves, and with it all. Small bodies, and large ones for 200 workers, are within.
+const CONNECTION_WINDOW_LEN: u32 = 512 * 1024 * 1024;
 
 /// Requests in flight on HTTP/1.1, which are as many connections. Nix's default is 25.
 pub(crate) const CONNECTIONS_MAX: usize = 32;
@@ -416,6 +449,9 @@ const BACKOFF: Duration = Duration::from_millis(250);
 
 /// Nix's default for `stalled-download-timeout`.
 const STALL_TIMEOUT: Duration = Duration::from_secs(300);
+
+/// How soon a raised flag is noticed while nothing arrives.
+const CANCEL_POLL: Duration = Duration::from_millis(100);
 
 /// Nix leaves this to the system; a host that does not answer in this time is down.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(30);

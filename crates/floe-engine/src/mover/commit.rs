@@ -90,8 +90,8 @@ impl<'a> Commit<'a> {
         self.fail_without_references()?;
         loop {
             if let Err(cancelled) = self.mover.check_cancelled() {
-                // What is finished stays.
-                self.commit_ready(waiting)?;
+                // What is ready stays.
+                while !self.ready.is_empty() && self.commit_ready(waiting)? > 0 {}
                 return Err(cancelled);
             }
             let pause = match self.ready_since {
@@ -106,9 +106,11 @@ impl<'a> Commit<'a> {
             let due = self
                 .ready_since
                 .is_some_and(|since| since.elapsed() >= BATCH_WAIT);
-            if self.ready.len() >= BATCH_LEN || due {
+            if due {
                 self.commit_ready(waiting)?;
             }
+            // One late reference may have made many ready at once.
+            while self.ready.len() >= BATCH_LEN && self.commit_ready(waiting)? > 0 {}
         }
         // References of a cycle would wait here for ever; Nix has none, a liar may.
         let stuck: Vec<StorePath> = self.arrived.keys().cloned().collect();
@@ -169,6 +171,8 @@ impl<'a> Commit<'a> {
                 }
             }
             Err(Error::Cancelled) => {}
+            // It was told already why this path cannot be moved.
+            Err(_) if self.failed.contains(&path) => {}
             Err(error) if error.kind() == ErrorKind::NoSpace => {
                 // Every other path would fail for the same reason. What is finished stays.
                 if !std::mem::replace(&mut self.out_of_space, true) {
@@ -203,33 +207,53 @@ impl<'a> Commit<'a> {
     }
 
     fn fail_with_referrers(&mut self, path: &StorePath, missing: BTreeSet<StorePath>) {
-        if self.failed.insert(path.clone()) {
-            self.arrived.remove(path);
-            self.queue.skip([path.clone()]);
-            let error = Error::MissingReferences {
-                path: path.clone(),
-                missing,
-            };
-            self.outcome.fail(self.mover.reporter, error);
+        if self.fail_one(path, missing) {
             self.fail_referrers(path);
         }
     }
 
+    /// Fails all that refers to a path that has failed, directly or through others.
     fn fail_referrers(&mut self, path: &StorePath) {
-        for referrer in self.referrers.remove(path).unwrap_or_default() {
-            self.fail_with_referrers(&referrer, BTreeSet::from([path.clone()]));
+        let mut todo = vec![path.clone()];
+        while let Some(failed) = todo.pop() {
+            for referrer in self.referrers.remove(&failed).unwrap_or_default() {
+                if self.fail_one(&referrer, BTreeSet::from([failed.clone()])) {
+                    todo.push(referrer);
+                }
+            }
         }
     }
 
-    /// Commits what is ready; what has to be tried again stays ready.
+    /// `false` if it had failed before.
+    fn fail_one(&mut self, path: &StorePath, missing: BTreeSet<StorePath>) -> bool {
+        let is_new = self.failed.insert(path.clone());
+        if is_new {
+            self.arrived.remove(path);
+            self.queue.skip([path.clone()]);
+            let path = path.clone();
+            self.outcome.fail(
+                self.mover.reporter,
+                Error::MissingReferences { path, missing },
+            );
+        }
+        is_new
+    }
+
+    /// Commits a batch of what is ready; what has to be tried again stays ready. How many of the
+    /// batch are settled.
     fn commit_ready(&mut self, waiting: &mut Vec<Finished>) -> Result<usize, Error> {
         self.ready_since = None;
-        let batch = std::mem::take(&mut self.ready);
-        let batched = batch.len();
+        let batch: Vec<Finished> = self
+            .ready
+            .drain(..self.ready.len().min(BATCH_LEN))
+            .collect();
         let committed = match &self.mover.target.0 {
             TargetKind::Store(store) => register(store, batch)?,
             TargetKind::Cache(cache) => publish(cache, batch)?,
+            // Nothing is transferred on a dry run.
+            TargetKind::Preview(_) => Committed::default(),
         };
+        let progress = committed.valid.len() + committed.refused.len();
         for path in &committed.valid {
             self.outcome.moved += 1;
             self.outcome.nar_bytes += self.nar_sizes.get(path).copied().unwrap_or(0);
@@ -246,7 +270,7 @@ impl<'a> Commit<'a> {
         }
         let paths = usize::try_from(self.outcome.moved).unwrap_or(usize::MAX);
         self.mover.reporter.event(Event::Registered { paths });
-        Ok(batched - self.ready.len())
+        Ok(progress)
     }
 
     /// A path whose reference is merely late stays ready; if the reference has failed the path
@@ -262,6 +286,7 @@ impl<'a> Commit<'a> {
             .map(|finished| finished.path().clone())
             .collect();
         late.extend(unmet.iter().map(|(finished, _)| finished.path().clone()));
+        late.extend(waiting.iter().map(|finished| finished.path().clone()));
         for (finished, missing) in unmet {
             let path = finished.path().clone();
             let failed: BTreeSet<_> = missing

@@ -1,12 +1,14 @@
 //! The order of work, and bodies ahead of it.
 //!
-//! A large body is asked for a moment before a worker is free for it. A small one is fetched
+//! A large body is asked for one turn ahead, and asked for again at no charge if its server has
+//! lost patience when its turn comes. A small one is fetched
 //! whole as soon as there is room, so that a closure of many small paths does not cost a round
 //! trip for each; it waits in memory, not in a connection that its server would give up.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::num::NonZeroUsize;
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 use floe_format::StorePath;
 
@@ -24,11 +26,19 @@ pub(crate) struct Queue<'a> {
     state: Mutex<State>,
 }
 
+/// One path's turn.
+pub(crate) struct Work<'a> {
+    pub(crate) item: &'a Item,
+    pub(crate) body: Result<Option<Body>, Error>,
+    /// The body was asked for long ahead, and its server may have lost patience.
+    pub(crate) waited: bool,
+}
+
 #[derive(Default)]
 struct State {
     next: usize,
     /// Bodies that were asked for ahead of their turn.
-    ahead: HashMap<usize, Result<Option<Body>, Error>>,
+    ahead: HashMap<usize, (Instant, Result<Option<Body>, Error>)>,
     small: VecDeque<usize>,
     large: VecDeque<usize>,
     small_ahead: usize,
@@ -59,7 +69,7 @@ impl<'a> Queue<'a> {
 
     /// The next item and its body; `None` when there are no more. A body may be absent: then
     /// the source is a local store.
-    pub(crate) fn next(&self) -> Option<(&'a Item, Result<Option<Body>, Error>)> {
+    pub(crate) fn next(&self) -> Option<Work<'a>> {
         let mut state = self.state();
         loop {
             let index = state.next;
@@ -75,9 +85,12 @@ impl<'a> Queue<'a> {
             if state.skipped.contains(&item.narinfo.info.path) {
                 continue;
             }
-            let body = ahead.unwrap_or_else(|| self.open(item));
+            let (waited, body) = match ahead {
+                Some((asked, body)) => (asked.elapsed() > PATIENCE, body),
+                None => (false, self.open(item)),
+            };
             self.ask_ahead(&mut state);
-            return Some((item, body));
+            return Some(Work { item, body, waited });
         }
     }
 
@@ -121,7 +134,7 @@ impl<'a> Queue<'a> {
         if index < state.next || state.skipped.contains(&item.narinfo.info.path) {
             return false;
         }
-        state.ahead.insert(index, self.open(item));
+        state.ahead.insert(index, (Instant::now(), self.open(item)));
         true
     }
 
@@ -136,3 +149,6 @@ fn is_small(item: &Item) -> bool {
         .file_size
         .is_some_and(|size| size <= SMALL_LEN_MAX as u64)
 }
+
+/// Servers that close a connection because nobody reads wait for longer than this.
+const PATIENCE: Duration = Duration::from_secs(2);

@@ -11,7 +11,7 @@ use floe_format::{Hash, NarInfo};
 use floe_hash::Sha256;
 use floe_store::StoreError;
 
-use super::publish::CacheWriter;
+use super::publish::{CacheWriter, create_shared};
 use super::receive::Sink;
 use crate::codec::{self, Encoder};
 use crate::error::Error;
@@ -133,7 +133,7 @@ struct Output {
 
 impl Output {
     fn create(path: PathBuf) -> Result<Output, Error> {
-        match File::create_new(&path) {
+        match create_shared(&path) {
             Ok(file) => Ok(Output {
                 file: BufWriter::with_capacity(BUFFER_LEN, file),
                 path,

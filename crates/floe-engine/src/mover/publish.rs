@@ -6,10 +6,12 @@
 //!    finds its closure.
 
 use std::collections::BTreeSet;
-use std::fs;
-use std::io;
+use std::fs::{self, File};
+use std::io::{self, Write as _};
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use floe_format::{CacheInfo, Compression, Hash, SecretKey, StoreDir, StorePath};
 
@@ -122,7 +124,11 @@ impl CacheWriter {
     /// A name that nobody else uses, in a directory of the cache.
     pub(crate) fn temporary_file(&self, directory: &str) -> PathBuf {
         let number = self.serial.fetch_add(1, Ordering::Relaxed);
-        let name = format!(".floe-{}-{number}.tmp", std::process::id());
+        // The process number alone is not unique across containers, nor across reboots.
+        let nanos = SystemTime::now()
+            .duration_since(UNIX_EPOCH)
+            .map_or(0, |now| now.subsec_nanos());
+        let name = format!(".floe-{}-{nanos}-{number}.tmp", std::process::id());
         self.location.directory.join(directory).join(name)
     }
 
@@ -137,7 +143,9 @@ impl CacheWriter {
     fn put(&self, name: &str, contents: &[u8]) -> Result<(), Error> {
         let temporary = self.temporary_file("");
         let path = self.location.directory.join(name);
-        let written = fs::write(&temporary, contents).and_then(|()| fs::rename(&temporary, &path));
+        let written = create_shared(&temporary)
+            .and_then(|mut file| file.write_all(contents))
+            .and_then(|()| fs::rename(&temporary, &path));
         written.map_err(|source| {
             let _: io::Result<()> = fs::remove_file(&temporary);
             Error::File {
@@ -147,6 +155,13 @@ impl CacheWriter {
             }
         })
     }
+}
+
+/// Makes a file that others may read, whatever the umask: a server has to, as with Nix.
+pub(crate) fn create_shared(path: &Path) -> io::Result<File> {
+    let file = File::create_new(path)?;
+    file.set_permissions(fs::Permissions::from_mode(0o644))?;
+    Ok(file)
 }
 
 fn read_key(path: &Path) -> Result<SecretKey, Error> {

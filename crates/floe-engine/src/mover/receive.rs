@@ -9,12 +9,12 @@ use std::io::{self, BufRead as _, Read as _};
 use std::sync::mpsc::SyncSender;
 use std::thread;
 
-use floe_format::{Compression, Hash, NarInfo, StorePath};
+use floe_format::{Compression, Hash, HashAlgorithm, NarInfo, StorePath};
 use floe_store::tree::write::TreeWriter;
 use floe_store::{StagedPath, StoreError};
 
 use super::check::NarCheck;
-use super::fetch::Queue;
+use super::fetch::{Queue, Work};
 use super::{Finished, Item, Mover, TargetKind, pack};
 use crate::body::{Body, BodyReader};
 use crate::cache::Kind;
@@ -43,14 +43,15 @@ impl Sink for TreeWriter {
 /// Takes paths from the queue until there are no more.
 pub(crate) fn work(mover: &Mover<'_>, queue: &Queue<'_>, results: &SyncSender<Done>) {
     let mut scratch = vec![0; CHUNK_LEN];
-    while let Some((item, body)) = queue.next() {
+    while let Some(turn) = queue.next() {
+        let item = turn.item;
         let path = item.narinfo.info.path.clone();
         let nar_size = item.narinfo.info.nar_size;
         mover.reporter.event(Event::Started {
             path: &path,
             nar_size,
         });
-        let result = receive_with_retries(mover, queue, item, body, &mut scratch);
+        let result = receive_with_retries(mover, queue, turn, &mut scratch);
         if result.is_ok() {
             mover.reporter.event(Event::Finished { path: &path });
         }
@@ -64,10 +65,14 @@ pub(crate) fn work(mover: &Mover<'_>, queue: &Queue<'_>, results: &SyncSender<Do
 fn receive_with_retries(
     mover: &Mover<'_>,
     queue: &Queue<'_>,
-    item: &Item,
-    mut body: Result<Option<Body>, Error>,
+    turn: Work<'_>,
     scratch: &mut [u8],
 ) -> Result<(Finished, u64), Error> {
+    let Work {
+        item,
+        mut body,
+        mut waited,
+    } = turn;
     let mut attempt = 1;
     loop {
         let mut transfer = Transfer {
@@ -93,9 +98,11 @@ fn receive_with_retries(
                     path,
                     error: &error,
                 });
-                thread::sleep(backoff(attempt));
+                if !std::mem::take(&mut waited) {
+                    thread::sleep(backoff(attempt));
+                    attempt += 1;
+                }
                 mover.check_cancelled()?;
-                attempt += 1;
                 body = queue.open(item);
             }
             Err(error) => return Err(error),
@@ -125,6 +132,8 @@ impl Transfer<'_> {
                     info,
                 }))
             }
+            // Nothing is transferred on a dry run.
+            TargetKind::Preview(_) => Err(Error::Cancelled),
             TargetKind::Cache(cache) => {
                 let narinfo = &self.item.narinfo;
                 pack::pack(cache, narinfo, |sink| self.receive(body, sink)).map(Finished::Nar)
@@ -135,7 +144,8 @@ impl Transfer<'_> {
     /// Brings the NAR to `sink`. Returns only if every byte was right.
     fn receive(&mut self, body: Option<Body>, sink: &mut dyn Sink) -> Result<(), Error> {
         let narinfo = &self.item.narinfo;
-        let mut check = NarCheck::new(&narinfo.info, &narinfo.url);
+        let url = self.url();
+        let mut check = NarCheck::new(&narinfo.info, &url);
         let mut file_check = None;
         match (body, &self.mover.source_of(self.item).0) {
             (Some(body), _) => file_check = Some(self.decode(body, &mut check, sink)?),
@@ -150,7 +160,7 @@ impl Transfer<'_> {
         match file_check {
             Some((size, hash)) => {
                 self.fetched = size;
-                check_file(narinfo, size, hash.or(Some(nar_hash)))
+                check_file(narinfo, &url, size, hash.or(Some(nar_hash)))
             }
             None => Ok(()),
         }
@@ -167,7 +177,7 @@ impl Transfer<'_> {
         let plain = narinfo.compression == Compression::None;
         let algorithm = narinfo
             .file_hash
-            .filter(|_| !plain)
+            .filter(|hash| !plain || hash.algorithm() != HashAlgorithm::Sha256)
             .map(|hash| hash.algorithm());
         let nar_size = narinfo.info.nar_size;
         let len_max = narinfo
@@ -256,10 +266,19 @@ impl Transfer<'_> {
         Ok(())
     }
 
+    /// Where the NAR comes from, in full.
+    fn url(&self) -> String {
+        let url = &self.item.narinfo.url;
+        match self.mover.source_of(self.item) {
+            source if source.as_store().is_some() || url.contains("://") => url.clone(),
+            source => format!("{}/{url}", source.name().trim_end_matches('/')),
+        }
+    }
+
     fn undecodable(&self, reason: impl ToString) -> Error {
         Error::Decode {
             path: self.item.narinfo.info.path.clone(),
-            url: self.item.narinfo.url.clone(),
+            url: self.url(),
             compression: self.item.narinfo.compression,
             reason: reason.to_string(),
         }
@@ -275,16 +294,16 @@ impl Transfer<'_> {
             return reader.take_failure().unwrap_or(error);
         }
         let (size, hash) = reader.finish();
-        check_file(&self.item.narinfo, size, hash)
+        check_file(&self.item.narinfo, &self.url(), size, hash)
             .err()
             .unwrap_or(error)
     }
 }
 
 /// Compares a body with what its narinfo says of it.
-fn check_file(narinfo: &NarInfo, size: u64, hash: Option<Hash>) -> Result<(), Error> {
+fn check_file(narinfo: &NarInfo, url: &str, size: u64, hash: Option<Hash>) -> Result<(), Error> {
     let mismatch = |what, expected, actual| {
-        let (path, url) = (narinfo.info.path.clone(), narinfo.url.clone());
+        let (path, url) = (narinfo.info.path.clone(), url.to_owned());
         Err(Error::Mismatch {
             path,
             url,

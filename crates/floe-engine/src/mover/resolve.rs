@@ -143,6 +143,9 @@ impl Resolver<'_> {
                 (Root::HashPart(part), TargetKind::Store(store)) => {
                     store.path_of_hash_part(part)?
                 }
+                (Root::HashPart(part), TargetKind::Preview(preview)) => {
+                    preview.path_of_hash_part(part)?
+                }
                 (Root::HashPart(_), TargetKind::Cache(_)) => None,
             };
             match known {
@@ -174,7 +177,15 @@ impl Resolver<'_> {
         if fresh.is_empty() {
             return Ok(());
         }
-        for path in self.mover.target.missing(&fresh)? {
+        let missing = self.mover.target.missing(&fresh)?;
+        for path in fresh
+            .iter()
+            .filter(|path| missing.binary_search(path).is_err())
+        {
+            // Asked for by its hash part and found, and there already under its name.
+            self.items.remove(path);
+        }
+        for path in missing {
             // A root that was asked for by its hash part has been found already.
             if !self.items.contains_key(&path) {
                 let wanted = Root::Path(path);
@@ -275,7 +286,7 @@ impl Resolver<'_> {
             (_, holds) => holds == Some(true),
         };
         let needs_signature = self.mover.options.check_signatures
-            && matches!(self.mover.target.0, TargetKind::Store(_))
+            && !self.mover.target.is_cache()
             && !is_content_addressed;
         let keys = &self.mover.options.trusted_keys;
         if needs_signature && !info.is_signed_by(dir, keys) {

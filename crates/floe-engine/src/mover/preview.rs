@@ -1,0 +1,59 @@
+//! A target that is only looked at, for dry runs: it need not exist, and nothing is made.
+
+use std::path::PathBuf;
+
+use floe_format::{StoreDir, StorePath};
+use floe_store::{StoreError, StoreReader};
+
+use crate::error::Error;
+
+/// What is known of a target without touching it.
+#[derive(Debug)]
+pub(crate) enum Preview {
+    /// A store; `None` where there is none yet.
+    Store(Option<Box<StoreReader>>, StoreDir),
+    /// The directory of a cache.
+    Cache(PathBuf, StoreDir),
+}
+
+impl Preview {
+    pub(crate) fn store(layout: floe_store::Layout) -> Result<Preview, Error> {
+        let dir = layout.store_dir.clone();
+        match StoreReader::open(layout) {
+            Ok(reader) => Ok(Preview::Store(Some(Box::new(reader)), dir)),
+            Err(StoreError::NoStore { .. }) => Ok(Preview::Store(None, dir)),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    pub(crate) fn store_dir(&self) -> &StoreDir {
+        match self {
+            Preview::Store(_, dir) | Preview::Cache(_, dir) => dir,
+        }
+    }
+
+    pub(crate) fn path_of_hash_part(&self, part: &str) -> Result<Option<StorePath>, Error> {
+        match self {
+            Preview::Store(Some(reader), _) => Ok(reader.path_of_hash_part(part)?),
+            _ => Ok(None),
+        }
+    }
+
+    /// Those of `paths` that would have to be moved, in their order.
+    pub(crate) fn missing(&self, paths: &[StorePath]) -> Result<Vec<StorePath>, Error> {
+        let mut missing = Vec::new();
+        for path in paths {
+            let is_there = match self {
+                Preview::Store(Some(reader), _) => reader.path_info(path)?.is_some(),
+                Preview::Store(None, _) => false,
+                Preview::Cache(directory, _) => directory
+                    .join(format!("{}.narinfo", path.hash_part()))
+                    .exists(),
+            };
+            if !is_there {
+                missing.push(path.clone());
+            }
+        }
+        Ok(missing)
+    }
+}
