@@ -10,7 +10,15 @@ pub(crate) mod verify;
 
 use std::io::{self, Write as _};
 
-/// Prints a line of the result on stdout.
-pub(crate) fn print(line: impl std::fmt::Display) -> io::Result<()> {
-    writeln!(io::stdout(), "{line}")
+use anyhow::Context as _;
+
+/// Prints a line of the result on stdout. A reader that has gone away, as `head` does, is no
+/// failure: the exit code still tells what became of the work.
+pub(crate) fn print(line: impl std::fmt::Display) -> anyhow::Result<()> {
+    match writeln!(io::stdout(), "{line}") {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
+            Err(error).context("writing the result to stdout")
+        }
+        _ => Ok(()),
+    }
 }

@@ -1,29 +1,38 @@
 //! From an error to its words on stderr and an exit code.
 
-use std::io::{self, Write as _};
 use std::process::ExitCode;
 
 use floe_engine::{Error, ErrorKind};
+use floe_store::StoreError;
+
+use crate::progress::say;
 
 /// A command has done what it could, has said what failed, and ends with this code.
 #[derive(Debug, thiserror::Error)]
 #[error("failed with exit code {0}")]
 pub(crate) struct Silent(pub(crate) u8);
 
+/// The command line makes no sense, in these words.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub(crate) struct Usage(pub(crate) String);
+
 /// Prints the error and its causes; the code to exit with.
 pub(crate) fn report(error: &anyhow::Error) -> ExitCode {
     if let Some(Silent(code)) = error.downcast_ref() {
         return ExitCode::from(*code);
     }
-    // A reader that has gone away, as `head` does, is no failure of ours.
-    if let Some(error) = error.downcast_ref::<io::Error>()
-        && error.kind() == io::ErrorKind::BrokenPipe
-    {
-        return ExitCode::SUCCESS;
+    // The errors of floe's libraries say their causes themselves.
+    let is_whole = error.is::<Error>() || error.is::<StoreError>() || error.is::<Usage>();
+    match is_whole {
+        true => say(format_args!("floe: {error}")),
+        false => say(format_args!("floe: {error:#}")),
     }
-    // Nothing can be done about a closed stderr.
-    let _: io::Result<()> = writeln!(io::stderr(), "floe: {error:#}");
-    let kind = error.downcast_ref().map_or(ErrorKind::Failed, Error::kind);
+    let kind = match error.downcast_ref::<Error>() {
+        Some(error) => error.kind(),
+        None if error.is::<Usage>() => ErrorKind::Usage,
+        None => ErrorKind::Failed,
+    };
     ExitCode::from(code(kind))
 }
 

@@ -11,7 +11,8 @@ use indicatif::{HumanBytes, MultiProgress, ProgressBar, ProgressStyle};
 
 /// The display that fits stderr.
 pub(crate) fn display() -> Box<dyn Reporter> {
-    match io::stderr().is_terminal() {
+    let is_dumb = std::env::var_os("TERM").is_some_and(|term| term == "dumb");
+    match io::stderr().is_terminal() && !is_dumb {
         true => Box::new(Bars::new()),
         false => Box::new(Lines::default()),
     }
@@ -20,7 +21,12 @@ pub(crate) fn display() -> Box<dyn Reporter> {
 /// Prints a line on stderr.
 pub(crate) fn say(line: impl std::fmt::Display) {
     // Nothing can be done about a closed stderr.
-    let _: io::Result<()> = writeln!(io::stderr(), "{line}");
+    let _: io::Result<()> = writeln!(io::stderr(), "{}", printable(&line.to_string()));
+}
+
+/// Errors repeat what a cache has sent, and that must not steer the terminal.
+fn printable(line: &str) -> String {
+    line.replace(|c: char| c.is_control() && c != '\n', "\u{fffd}")
 }
 
 /// A line for each path and each failure.
@@ -85,7 +91,7 @@ impl Bars {
     }
 
     fn say(&self, line: String) {
-        let _: io::Result<()> = self.screen.println(line);
+        let _: io::Result<()> = self.screen.println(printable(&line));
     }
 
     fn count(&self) {
@@ -176,7 +182,7 @@ fn style(template: &str) -> ProgressStyle {
 
 const WALKING: &str = "{spinner} {msg}";
 const OVERALL: &str =
-    "{bar:30} {bytes}/{total_bytes} {msg}, {bytes_per_sec}, {elapsed} gone, {eta} to go";
+    "{wide_bar} {bytes}/{total_bytes} {msg} {bytes_per_sec} {elapsed} ({eta} left)";
 const PATH: &str = "  {bytes:>10}/{total_bytes:10} {wide_msg}";
 
 /// Often enough to look alive.
@@ -185,6 +191,11 @@ const TICK: std::time::Duration = std::time::Duration::from_millis(100);
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn control_characters_do_not_reach_the_terminal() {
+        assert_eq!(printable("a\u{1b}[2Jb\nc"), "a\u{fffd}[2Jb\nc");
+    }
 
     #[test]
     fn the_templates_are_templates() {

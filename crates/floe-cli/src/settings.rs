@@ -5,12 +5,12 @@ use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::thread;
 
-use anyhow::Context as _;
 use floe_engine::{Cancel, Location, Options};
 use floe_format::signature::CACHE_NIXOS_ORG_KEY;
 use floe_format::{PublicKey, StoreDir, TrustedKeys};
 
 use crate::args::{TrustArgs, WorkArgs};
+use crate::failure::Usage;
 
 /// The options of a move.
 pub(crate) fn options(trust: &TrustArgs, work: &WorkArgs) -> anyhow::Result<Options> {
@@ -42,8 +42,13 @@ fn trusted_keys(trust: &TrustArgs) -> anyhow::Result<TrustedKeys> {
     texts.extend(trust.extra_trusted_public_keys.iter().map(String::as_str));
     let mut keys = TrustedKeys::new();
     for word in texts.iter().flat_map(|text| text.split_ascii_whitespace()) {
-        let key = PublicKey::parse(word).with_context(|| {
-            format!("{word:?} is not a public key; a key looks like NAME:BASE64")
+        // The text may be a secret key that was given by mistake: only its name is shown.
+        let name = word.split(':').next().unwrap_or_default();
+        let key = PublicKey::parse(word).map_err(|_| {
+            Usage(format!(
+                "the text that begins with {name:?} is not a public key; one looks like \
+                 NAME:BASE64 (floe key public makes it from a secret key)"
+            ))
         })?;
         keys.insert(key);
     }
@@ -72,7 +77,7 @@ fn data_home() -> Option<PathBuf> {
 pub(crate) fn store_dir(text: Option<&str>) -> anyhow::Result<Option<StoreDir>> {
     text.map(StoreDir::new)
         .transpose()
-        .with_context(|| format!("--store-dir {}", text.unwrap_or_default()))
+        .map_err(|error| Usage(format!("--store-dir {}: {error}", text.unwrap_or_default())).into())
 }
 
 /// A store or cache by its address.

@@ -17,6 +17,8 @@ use crate::corpora;
 const TOOLS: &[(&str, &[&str])] = &[
     ("nix-bin", &["nix", "nix-store", "nix-hash", "nix-build"]),
     ("nginx", &["nginx"]),
+    // Makes the certificates of a server behind TLS.
+    ("openssl", &["openssl"]),
     ("acl", &["setfacl", "getfacl"]),
     ("attr", &["setfattr", "getfattr"]),
     ("xz-utils", &["xz"]),

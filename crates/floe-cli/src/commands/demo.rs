@@ -145,10 +145,10 @@ fn show(demo: &Demo) -> anyhow::Result<()> {
 
 /// One line of the story: how long it took, and what it was.
 fn step(began: Instant, what: std::fmt::Arguments<'_>) -> anyhow::Result<()> {
-    Ok(print(format_args!(
+    print(format_args!(
         "{:6.0} ms  {what}",
         began.elapsed().as_secs_f64() * 1000.0
-    ))?)
+    ))
 }
 
 impl Demo {
@@ -225,7 +225,11 @@ impl Demo {
             fs::write(file, key.to_text())?;
             fs::set_permissions(file, fs::Permissions::from_mode(0o600))?;
         }
-        let sources = Sources::open(&[Location::Store(self.layout("source"))], None)?;
+        let sources = Sources::open(
+            &[Location::Store(self.layout("source"))],
+            None,
+            &Cancel::default(),
+        )?;
         let target = Target::open(&Location::File(cache), None)?;
         let outcome = self.move_root(&sources, &target, &key, root)?;
         match outcome.failures.into_iter().next() {
@@ -235,7 +239,7 @@ impl Demo {
     }
 
     fn install(&self, name: &str, key: &SecretKey, root: &StorePath) -> anyhow::Result<Outcome> {
-        let sources = Sources::open(&[Location::File(self.cache())], None)?;
+        let sources = Sources::open(&[Location::File(self.cache())], None, &Cancel::default())?;
         let target = Target::open(&Location::Store(self.layout(name)), None)?;
         self.move_root(&sources, &target, key, root)
     }
@@ -268,7 +272,7 @@ impl Demo {
 
     /// Flips one bit in the middle of the NAR of `root`.
     fn corrupt_cache(&self, root: &StorePath) -> anyhow::Result<()> {
-        let sources = Sources::open(&[Location::File(self.cache())], None)?;
+        let sources = Sources::open(&[Location::File(self.cache())], None, &Cancel::default())?;
         let source = sources.iter().next().context("the cache is gone")?;
         let narinfo = source
             .lookup(root.hash_part())?

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use floe_engine::{Error, Root, Source, Sources};
+use floe_engine::{Cancel, Error, Root, Source, Sources};
 use floe_format::{NarInfo, StorePath};
 use serde_json::{Map, Value};
 
@@ -13,7 +13,11 @@ use crate::settings;
 pub(crate) fn run(args: InfoArgs) -> anyhow::Result<()> {
     let store_dir = settings::store_dir(args.store_dir.as_deref())?;
     let location = settings::location(&args.from, store_dir.as_ref())?;
-    let sources = Sources::open(&[location], settings::certificates().as_deref())?;
+    let sources = Sources::open(
+        &[location],
+        settings::certificates().as_deref(),
+        &Cancel::default(),
+    )?;
     let Some(source) = sources.iter().next() else {
         return Ok(());
     };
@@ -34,7 +38,7 @@ pub(crate) fn run(args: InfoArgs) -> anyhow::Result<()> {
         print(Value::Object(object))?;
     } else {
         for narinfo in found.values() {
-            print(narinfo.to_text(source.store_dir()))?;
+            print(to_text(source, narinfo))?;
         }
     }
     Ok(())
@@ -73,6 +77,20 @@ fn look_up(
         found.insert(narinfo.info.path.clone(), narinfo);
     }
     Ok(found)
+}
+
+/// A path in a store has no file that could be fetched.
+fn to_text(source: &Source, narinfo: &NarInfo) -> String {
+    let text = narinfo.to_text(source.store_dir());
+    let is_about_file = |line: &&str| line.starts_with("URL:") || line.starts_with("Compression:");
+    match source.as_store() {
+        None => text,
+        Some(_) => text
+            .lines()
+            .filter(|line| !is_about_file(line))
+            .collect::<Vec<_>>()
+            .join("\n"),
+    }
 }
 
 /// A store knows less of files and more of registration than a cache.

@@ -9,6 +9,7 @@ use ring::rand::{SecureRandom as _, SystemRandom};
 
 use super::print;
 use crate::args::KeyCommand;
+use crate::failure::Usage;
 
 pub(crate) fn run(command: KeyCommand) -> anyhow::Result<()> {
     match command {
@@ -32,7 +33,8 @@ pub(crate) fn generate(name: &str) -> anyhow::Result<SecretKey> {
     SystemRandom::new()
         .fill(&mut seed)
         .map_err(|_| anyhow!("the system gave no randomness for a key"))?;
-    Ok(SecretKey::from_seed(name, seed)?)
+    SecretKey::from_seed(name, seed)
+        .map_err(|error| Usage(format!("no key can be named {name:?}: {error}")).into())
 }
 
 /// Far beyond any key with any sensible name.

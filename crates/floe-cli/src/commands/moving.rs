@@ -2,13 +2,12 @@
 
 use std::time::Instant;
 
-use anyhow::bail;
 use floe_engine::{Location, Mover, Options, Outcome, Root, Sources, Target};
 use floe_format::StoreDir;
 use serde_json::json;
 
 use super::print;
-use crate::failure::{Silent, gravest};
+use crate::failure::{Silent, Usage, gravest};
 use crate::progress::{display, say};
 use crate::settings;
 
@@ -27,14 +26,21 @@ pub(crate) struct Move {
 pub(crate) fn run_move(request: Move) -> anyhow::Result<()> {
     let began = Instant::now();
     settings::end_on_signals(&request.options.cancel)?;
-    let sources = Sources::open(&request.sources, request.options.certificates.as_deref())?;
+    let sources = Sources::open(
+        &request.sources,
+        request.options.certificates.as_deref(),
+        &request.options.cancel,
+    )?;
     let first_dir = sources
         .iter()
         .next()
         .map(|source| source.store_dir().clone());
     // A new cache takes over the store directory of what is copied into it.
     let dir = request.store_dir.clone().or(first_dir);
-    let target = Target::open(&request.target, dir.as_ref())?;
+    let target = match request.options.dry_run {
+        true => Target::preview(&request.target, dir.as_ref())?,
+        false => Target::open(&request.target, dir.as_ref())?,
+    };
     let roots = roots(&request, &sources, target.store_dir())?;
     let display = display();
     let mover = Mover {
@@ -46,7 +52,7 @@ pub(crate) fn run_move(request: Move) -> anyhow::Result<()> {
     let outcome = mover.run(&roots)?;
     drop(display);
     if request.json {
-        print_json(&outcome, &target, began)?;
+        print_json(&outcome, &target, request.options.dry_run, began)?;
     } else if request.options.dry_run {
         print_plan(&outcome, target.store_dir())?;
     } else {
@@ -66,19 +72,26 @@ pub(crate) fn run_move(request: Move) -> anyhow::Result<()> {
 
 fn roots(request: &Move, sources: &Sources, dir: &StoreDir) -> anyhow::Result<Vec<Root>> {
     if let Some(paths) = &request.paths {
-        return Ok(paths
-            .iter()
-            .map(|text| Root::parse(text, dir))
-            .collect::<Result<_, _>>()?);
+        let mut roots = Vec::new();
+        for text in paths {
+            let root = Root::parse(text, dir)?;
+            if !roots.contains(&root) {
+                roots.push(root);
+            }
+        }
+        return Ok(roots);
     }
     let mut roots = Vec::new();
     for source in sources.iter() {
         match source.all_paths()? {
             Some(paths) => roots.extend(paths.into_iter().map(Root::Path)),
-            None => bail!(
-                "{} cannot list its paths; name the ones to copy",
-                source.name()
-            ),
+            None => {
+                let name = source.name();
+                return Err(Usage(format!(
+                    "{name} cannot list its paths; name the ones to copy"
+                ))
+                .into());
+            }
         }
     }
     Ok(roots)
@@ -92,7 +105,12 @@ fn print_plan(outcome: &Outcome, dir: &StoreDir) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn print_json(outcome: &Outcome, target: &Target, began: Instant) -> anyhow::Result<()> {
+fn print_json(
+    outcome: &Outcome,
+    target: &Target,
+    dry_run: bool,
+    began: Instant,
+) -> anyhow::Result<()> {
     let dir = target.store_dir();
     let reused = match target.as_store() {
         Some(store) => {
@@ -109,7 +127,7 @@ fn print_json(outcome: &Outcome, target: &Target, began: Instant) -> anyhow::Res
         "narBytes": outcome.nar_bytes,
         "seconds": began.elapsed().as_secs_f64(),
     });
-    if outcome.moved == 0 && !outcome.planned.is_empty() {
+    if dry_run {
         let planned = outcome.planned.iter().map(|(path, nar_size, download)| {
             json!({ "path": dir.print(path), "narSize": nar_size, "downloadSize": download })
         });

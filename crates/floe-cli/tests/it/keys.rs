@@ -42,7 +42,7 @@ fn two_keys_differ_and_a_name_with_a_colon_is_refused() {
         generate("a-1").expect(0).stdout,
         generate("a-1").expect(0).stdout
     );
-    generate("a:b").expect(1);
+    generate("a:b").expect(2).says("no key can be named");
     run(floe(["key", "public"]).stdin(Stdio::null()))
         .expect(1)
         .says("secret key");

@@ -17,5 +17,6 @@ mod interrupts;
 mod keys;
 mod refuses;
 mod server;
+mod shapes;
 mod support;
 mod verifies;

@@ -70,7 +70,10 @@ fn a_forged_or_absent_signature_is_not_trusted() {
         narinfo.info.signatures.clear();
         narinfo.info.sign(&StoreDir::default(), &forger);
     });
-    let says = ["not signed by a trusted key", "it is signed by corpus-1"];
+    let says = [
+        "not signed by a trusted key",
+        "the signature by corpus-1 does not match",
+    ];
     cache.refuses(&cache.file_url(), &[&path], 3, &says);
     cache.edit(&path, |narinfo| narinfo.info.signatures.clear());
     let says = ["not signed by a trusted key", "it has no signature"];

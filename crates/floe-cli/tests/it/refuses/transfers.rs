@@ -200,7 +200,10 @@ fn a_bodys_last_bytes_may_come_late_and_its_connection_serves_on() {
             "no connection outlived a late body: {hits:?}"
         );
         let connections = hits.iter().map(|hit| hit.connection).max().unwrap() + 1;
-        assert!(connections <= 4, "{connections} connections: {hits:?}");
+        assert!(
+            connections < cache.corpus.paths.len(),
+            "{connections} connections: {hits:?}"
+        );
         assert!(
             tree(&cache.root) == tree(&cache.corpus.store()),
             "trees differ"

@@ -1,0 +1,142 @@
+//! Closures of unusual shape: very deep, and very wide with one path that all wait for.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use floe_format::nar::write;
+use floe_format::{Compression, Hash, NarInfo, PathInfo, StoreDir, StorePath};
+
+use crate::faulty::assert_verified;
+use crate::support::{floe, run, scratch};
+
+/// The path with that number.
+fn path(number: usize) -> StorePath {
+    let digits = floe_format::base32::encode(&floe_hash::sha256(&number.to_le_bytes())[..20]);
+    StorePath::parse(&format!("{digits}-{number}")).unwrap()
+}
+
+/// A cache of files, with the references that `references` gives for each number. The contents
+/// of number 0 are shorter than any others, so that it comes last.
+fn make_cache(directory: &Path, count: usize, references: impl Fn(usize) -> Vec<usize>) {
+    fs::create_dir_all(directory.join("nar")).unwrap();
+    fs::write(directory.join("nix-cache-info"), "StoreDir: /nix/store\n").unwrap();
+    for number in 0..count {
+        let contents = format!("{number}").repeat(if number == 0 { 1 } else { 10 });
+        let mut nar = Vec::new();
+        write::begin(&mut nar);
+        write::file_header(&mut nar, false, contents.len() as u64);
+        nar.extend_from_slice(contents.as_bytes());
+        write::file_end(&mut nar, contents.len() as u64);
+        let info = PathInfo {
+            path: path(number),
+            nar_hash: Hash::sha256(floe_hash::sha256(&nar)),
+            nar_size: nar.len() as u64,
+            references: references(number).into_iter().map(path).collect(),
+            deriver: None,
+            signatures: BTreeSet::new(),
+            ca: None,
+            registration_time: None,
+            ultimate: false,
+        };
+        let url = format!("nar/{number}.nar");
+        fs::write(directory.join(&url), nar).unwrap();
+        let (compression, file_hash, file_size) = (Compression::None, None, None);
+        let narinfo = NarInfo {
+            info,
+            url,
+            compression,
+            file_hash,
+            file_size,
+        };
+        let file = directory.join(format!("{}.narinfo", path(number).hash_part()));
+        fs::write(file, narinfo.to_text(&StoreDir::default())).unwrap();
+    }
+}
+
+#[test]
+fn a_fault_at_the_bottom_of_a_very_deep_closure_is_told_and_not_a_crash() {
+    let scratch = scratch();
+    let cache = scratch.join("cache");
+    let depth = 20_000;
+    make_cache(&cache, depth, |number| {
+        if number == 0 {
+            vec![]
+        } else {
+            vec![number - 1]
+        }
+    });
+    fs::remove_file(cache.join("nar/0.nar")).unwrap();
+    let ran = run(floe(["install", "--no-check-sigs", "--from"])
+        .arg(format!("file://{}", cache.display()))
+        .arg("--root")
+        .arg(scratch.join("root"))
+        .arg(path(depth - 1).as_str()))
+    .expect(1)
+    .says("nar/0.nar");
+    let told = format!("{depth} paths could not be moved");
+    assert!(
+        ran.stderr.contains(&told),
+        "{}",
+        ran.stderr.lines().last().unwrap()
+    );
+}
+
+#[test]
+fn a_thousand_paths_that_become_ready_at_once_do_not_exhaust_the_descriptors() {
+    let scratch = scratch();
+    let (cache, root) = (scratch.join("cache"), scratch.join("root"));
+    let count = 1000;
+    // The last path is the root; all others refer to number 0, which arrives last.
+    make_cache(&cache, count, |number| match number {
+        0 => vec![],
+        999 => (0..999).collect(),
+        _ => vec![0],
+    });
+    let script = "ulimit -n 128; exec \"$@\"";
+    run(Command::new("sh")
+        .args([
+            "-c",
+            script,
+            "sh",
+            env!("CARGO_BIN_EXE_floe"),
+            "install",
+            "--no-check-sigs",
+        ])
+        .args(["--from", &format!("file://{}", cache.display()), "--root"])
+        .arg(&root)
+        .arg(path(count - 1).as_str()))
+    .expect(0);
+    assert_verified(&root, count);
+}
+
+#[test]
+fn a_reader_that_goes_away_does_not_turn_failure_into_success() {
+    let scratch = scratch();
+    let cache = scratch.join("cache");
+    make_cache(&cache, 1, |_| vec![]);
+    let program = env!("CARGO_BIN_EXE_floe");
+    let script = "set -o pipefail; \"$@\" | true";
+    let missing = "00000000000000000000000000000000-missing";
+    for (asked, code) in [
+        (vec![path(0).to_string()], 0),
+        (vec![path(0).to_string(), missing.into()], 1),
+    ] {
+        run(Command::new("bash")
+            .args([
+                "-c",
+                script,
+                "bash",
+                program,
+                "install",
+                "--no-check-sigs",
+                "--from",
+            ])
+            .arg(format!("file://{}", cache.display()))
+            .arg("--root")
+            .arg(scratch.join("root"))
+            .args(asked))
+        .expect(code);
+    }
+}
