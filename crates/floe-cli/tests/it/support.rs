@@ -91,9 +91,12 @@ pub(crate) struct Corpus {
 /// The corpus of that name; `None`, and a note among the skips, if it was not made.
 pub(crate) fn corpus(name: &str) -> Option<Corpus> {
     let base = std::env::var_os("FLOE_TEST_CORPORA").map(PathBuf::from);
-    let dir = base
-        .map(|base| base.join(name))
-        .filter(|dir| dir.join("stats.json").exists());
+    // Corpora that a developer brought along may have the package's short name.
+    let names = [name, name.trim_end_matches("-esr")];
+    let dirs = base
+        .iter()
+        .flat_map(|base| names.map(|name| base.join(name)));
+    let dir = dirs.into_iter().find(|dir| dir.join("stats.json").exists());
     let Some(dir) = dir else {
         skip(
             &format!("corpus {name}"),
