@@ -204,11 +204,17 @@ struct Placed {
 }
 
 impl Placed {
-    fn put(writer: &StoreWriter, path: StagedPath, lock: PathLock) -> Result<Placed, StoreError> {
+    fn put(
+        writer: &StoreWriter,
+        mut path: StagedPath,
+        lock: PathLock,
+    ) -> Result<Placed, StoreError> {
         let real_path = writer.layout().real_path(&path.info.path);
         // A tree without a row is the rest of somebody's accident; its contents are unknown.
         remove_tree(&real_path)?;
-        fs::rename(path.tree.location(), &real_path).at("moving into place", &real_path)?;
+        path.tree
+            .move_to(&real_path)
+            .at("moving into place", &real_path)?;
         Ok(Placed {
             info: path.info,
             tree: Some(path.tree),
@@ -226,8 +232,8 @@ impl Placed {
     fn take_back(mut self) -> Result<StagedPath, StoreError> {
         let info = self.info.clone();
         match self.tree.take() {
-            Some(tree) => {
-                fs::rename(&self.real_path, tree.location())
+            Some(mut tree) => {
+                tree.take_back_from(&self.real_path)
                     .at("moving back from its place", &self.real_path)?;
                 Ok(StagedPath { info, tree })
             }

@@ -115,6 +115,21 @@ impl TemporaryTree {
 }
 
 impl TemporaryTree {
+    /// Moves the tree to its place. Its old name is anybody's from then on.
+    pub(crate) fn move_to(&mut self, place: &Path) -> io::Result<()> {
+        fs::rename(&self.location, place)?;
+        self.made = false;
+        Ok(())
+    }
+
+    /// Moves the tree back beside its place.
+    pub(crate) fn take_back_from(&mut self, place: &Path) -> io::Result<()> {
+        self.take_free_name();
+        fs::rename(place, &self.location)?;
+        self.made = true;
+        Ok(())
+    }
+
     /// Passes over names that the dead, or the living of another process namespace, have left.
     fn take_free_name(&mut self) {
         let first = self.name.clone();
@@ -133,8 +148,7 @@ impl Drop for TemporaryTree {
         if !self.made {
             return;
         }
-        // After a rename there is nothing here any more; a failure leaves garbage that the
-        // next collection takes, and there is nobody to tell.
+        // A failure leaves garbage that the next collection takes; there is nobody to tell.
         let _: Result<(), StoreError> = remove_tree(&self.location);
     }
 }
@@ -336,3 +350,33 @@ const STAMP: Timestamps = Timestamps {
         tv_nsec: 0,
     },
 };
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_that_a_move_has_set_free_belongs_to_whoever_takes_it() {
+        let directory = tempfile::tempdir().unwrap();
+        let location = directory
+            .path()
+            .join("00000000000000000000000000000000-floe-1-0");
+        let place = directory.path().join("place");
+        fs::write(&location, "ours").unwrap();
+        let mut tree = TemporaryTree {
+            name: "00000000000000000000000000000000-floe-1-0".into(),
+            path: StorePath::parse("00000000000000000000000000000000-x").unwrap(),
+            location: location.clone(),
+            made: true,
+        };
+        tree.move_to(&place).unwrap();
+        // Another process of the same number, in a container of its own, takes the name.
+        fs::write(&location, "theirs").unwrap();
+        tree.take_back_from(&place).unwrap();
+        assert_ne!(tree.location(), location);
+        tree.move_to(&place).unwrap();
+        drop(tree);
+        assert_eq!(fs::read(&location).unwrap(), b"theirs");
+        assert_eq!(fs::read(&place).unwrap(), b"ours");
+    }
+}
