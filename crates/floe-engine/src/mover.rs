@@ -183,11 +183,12 @@ impl Mover<'_> {
         let roots = std::mem::take(&mut resolved.roots);
         let mut waiting = Vec::new();
         for _ in 0..ROUNDS_MAX {
+            let unavailable = std::mem::take(&mut resolved.unavailable);
             let items = self.plan(resolved, &mut outcome);
             if self.options.dry_run {
                 return Ok(outcome);
             }
-            let vanished = self.transfer(items, &mut waiting, &mut outcome)?;
+            let vanished = self.transfer(items, &unavailable, &mut waiting, &mut outcome)?;
             if vanished.is_empty() {
                 break;
             }
@@ -256,6 +257,7 @@ impl Mover<'_> {
     fn transfer(
         &self,
         items: Vec<Item>,
+        unavailable: &BTreeSet<StorePath>,
         waiting: &mut Vec<Finished>,
         outcome: &mut Outcome,
     ) -> Result<BTreeSet<StorePath>, Error> {
@@ -263,6 +265,7 @@ impl Mover<'_> {
         let workers = self.options.jobs.get().min(items.len());
         let (sender, receiver) = mpsc::sync_channel(RESULTS_AHEAD);
         let mut commit = Commit::new(self, &items, &queue, outcome);
+        commit.fail_referrers_of(unavailable);
         thread::scope(|scope| {
             for number in 0..workers {
                 let (sender, queue) = (sender.clone(), &queue);

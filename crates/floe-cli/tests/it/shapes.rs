@@ -2,9 +2,12 @@
 
 use std::collections::BTreeSet;
 use std::fs;
+use std::num::NonZeroUsize;
 use std::path::Path;
 use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering};
 
+use floe_engine::{Cancel, Event, Location, Mover, Options, Reporter, Root, Sources, Target};
 use floe_format::nar::write;
 use floe_format::{Compression, Hash, NarInfo, PathInfo, StoreDir, StorePath};
 
@@ -139,4 +142,73 @@ fn a_reader_that_goes_away_does_not_turn_failure_into_success() {
             .args(asked))
         .expect(code);
     }
+}
+
+/// Takes a path away as soon as the plan is made, as an older collector may.
+struct Collector<'a> {
+    root: &'a Path,
+    taken: AtomicBool,
+}
+
+impl Reporter for Collector<'_> {
+    fn event(&self, event: Event<'_>) {
+        if matches!(event, Event::Planned { .. }) && !self.taken.swap(true, Ordering::SeqCst) {
+            let database = self.root.join("nix/var/nix/db/db.sqlite");
+            let connection = rusqlite::Connection::open(database).unwrap();
+            let row = format!("/nix/store/{}", path(0));
+            let gone = connection.execute("delete from ValidPaths where path = ?1", [row]);
+            assert_eq!(gone.unwrap(), 1);
+            fs::remove_file(self.root.join("nix/store").join(path(0).as_str())).unwrap();
+        }
+    }
+}
+
+#[test]
+fn a_reference_that_vanishes_during_the_move_is_fetched_again() {
+    let scratch = scratch();
+    let (cache, root) = (scratch.join("cache"), scratch.join("root"));
+    make_cache(&cache, 4, |number| {
+        if number == 0 {
+            vec![]
+        } else {
+            vec![number - 1]
+        }
+    });
+    let from = format!("file://{}", cache.display());
+    run(
+        floe(["install", "--no-check-sigs", "--from", &from, "--root"])
+            .arg(&root)
+            .arg(path(0).as_str()),
+    )
+    .expect(0);
+    let options = Options {
+        trusted_keys: Default::default(),
+        check_signatures: false,
+        jobs: NonZeroUsize::MIN,
+        dry_run: false,
+        certificates: None,
+        cancel: Cancel::default(),
+    };
+    let location = |text: &str| Location::parse(text, None, None).unwrap();
+    let sources = Sources::open(&[location(&from)], None, &options.cancel).unwrap();
+    let target = Target::open(&location(&root.display().to_string()), None).unwrap();
+    let taken = AtomicBool::new(false);
+    let collector = Collector { root: &root, taken };
+    let mover = Mover {
+        sources: &sources,
+        target: &target,
+        options: &options,
+        reporter: &collector,
+    };
+    let outcome = mover.run(&[Root::Path(path(3))]).unwrap();
+    assert!(
+        collector.taken.load(Ordering::SeqCst),
+        "nothing was taken away"
+    );
+    assert!(outcome.failures.is_empty(), "{:?}", outcome.failures);
+    assert_eq!(
+        outcome.moved, 4,
+        "the path that vanished was not fetched again"
+    );
+    assert_verified(&root, 4);
 }

@@ -87,7 +87,6 @@ impl<'a> Commit<'a> {
         results: Receiver<Done>,
         waiting: &mut Vec<Finished>,
     ) -> Result<BTreeSet<StorePath>, Error> {
-        self.fail_without_references()?;
         loop {
             if let Err(cancelled) = self.mover.check_cancelled() {
                 // What is ready stays.
@@ -112,47 +111,32 @@ impl<'a> Commit<'a> {
             // One late reference may have made many ready at once.
             while self.ready.len() >= BATCH_LEN && self.commit_ready(waiting)? > 0 {}
         }
-        // References of a cycle would wait here for ever; Nix has none, a liar may.
-        let stuck: Vec<StorePath> = self.arrived.keys().cloned().collect();
-        for path in stuck {
-            let missing = self.arrived.remove(&path).map(|f| f.references().clone());
-            let missing = missing.unwrap_or_default();
-            self.outcome.fail(
-                self.mover.reporter,
-                Error::MissingReferences { path, missing },
-            );
+        for (path, finished) in self.arrived.drain() {
+            // After a full disk much is left over. Otherwise it is references in a circle: Nix
+            // has none, a liar may.
+            if !self.out_of_space {
+                let missing = finished.references().clone();
+                self.outcome.fail(
+                    self.mover.reporter,
+                    Error::MissingReferences { path, missing },
+                );
+            }
         }
         self.ready.append(waiting);
         self.commit_rest(waiting)?;
         Ok(std::mem::take(&mut self.vanished))
     }
 
-    /// A path whose reference is neither to be moved nor valid cannot become valid.
-    fn fail_without_references(&mut self) -> Result<(), Error> {
-        let mut outside: BTreeSet<StorePath> = BTreeSet::new();
-        let items = self.queue.items();
-        for item in items {
-            let references = item.narinfo.info.references.iter();
-            outside.extend(
-                references
-                    .filter(|r| !self.nar_sizes.contains_key(*r))
-                    .cloned(),
-            );
-        }
-        let outside: Vec<StorePath> = outside.into_iter().collect();
-        if outside.is_empty() {
-            return Ok(());
-        }
-        let missing: BTreeSet<StorePath> =
-            self.mover.target.missing(&outside)?.into_iter().collect();
-        for item in items {
+    /// A path whose reference nobody has cannot become valid.
+    pub(crate) fn fail_referrers_of(&mut self, unavailable: &BTreeSet<StorePath>) {
+        for item in self.queue.items() {
             let info = &item.narinfo.info;
-            let lacks: BTreeSet<_> = info.references.intersection(&missing).cloned().collect();
+            let references = info.references.intersection(unavailable);
+            let lacks: BTreeSet<StorePath> = references.cloned().collect();
             if !lacks.is_empty() {
                 self.fail_with_referrers(&info.path, lacks);
             }
         }
-        Ok(())
     }
 
     fn take(&mut self, done: Done) {
@@ -286,7 +270,7 @@ impl<'a> Commit<'a> {
             .map(|finished| finished.path().clone())
             .collect();
         late.extend(unmet.iter().map(|(finished, _)| finished.path().clone()));
-        late.extend(waiting.iter().map(|finished| finished.path().clone()));
+
         for (finished, missing) in unmet {
             let path = finished.path().clone();
             let failed: BTreeSet<_> = missing
@@ -304,7 +288,10 @@ impl<'a> Commit<'a> {
             } else if gone.is_empty() {
                 self.ready.push(finished);
             } else {
-                self.vanished.extend(gone);
+                // What waits itself has not vanished; who refers to it waits with it.
+                let waits = |path: &StorePath| waiting.iter().any(|w| w.path() == path);
+                self.vanished
+                    .extend(gone.into_iter().filter(|path| !waits(path)));
                 waiting.push(finished);
             }
         }

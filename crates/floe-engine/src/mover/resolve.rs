@@ -74,6 +74,8 @@ pub(crate) struct Resolved {
     pub(crate) roots: Vec<StorePath>,
     pub(crate) items: Vec<Item>,
     pub(crate) failures: Vec<Error>,
+    /// Paths that the target lacks and no source gives.
+    pub(crate) unavailable: BTreeSet<StorePath>,
 }
 
 /// A question to a source, under way.
@@ -93,6 +95,7 @@ struct Resolver<'a> {
     seen: HashSet<StorePath>,
     items: BTreeMap<StorePath, Item>,
     failures: Vec<Error>,
+    unavailable: BTreeSet<StorePath>,
     roots: Vec<Option<StorePath>>,
     /// Found and not yet followed.
     fresh: Vec<StorePath>,
@@ -108,6 +111,7 @@ pub(crate) fn resolve(mover: &Mover<'_>, roots: &[Root]) -> Result<Resolved, Err
         seen: HashSet::new(),
         items: BTreeMap::new(),
         failures: Vec::new(),
+        unavailable: BTreeSet::new(),
         roots: vec![None; roots.len()],
         fresh: Vec::new(),
     };
@@ -132,6 +136,7 @@ pub(crate) fn resolve(mover: &Mover<'_>, roots: &[Root]) -> Result<Resolved, Err
         roots: resolver.roots.into_iter().flatten().collect(),
         items: resolver.items.into_values().collect(),
         failures: resolver.failures,
+        unavailable: resolver.unavailable,
     })
 }
 
@@ -208,12 +213,15 @@ impl Resolver<'_> {
                 let part = question.wanted.hash_part().to_owned();
                 source.ask(&part, question, &self.sender);
             }
-            None => self
-                .failures
-                .push(question.error.unwrap_or_else(|| Error::NotFound {
-                    path: question.wanted.text(),
-                    sources: sources.iter().map(|source| source.name()).collect(),
-                })),
+            None => {
+                if let Root::Path(path) = &question.wanted {
+                    self.unavailable.insert(path.clone());
+                }
+                let sources = sources.iter().map(|source| source.name()).collect();
+                let path = question.wanted.text();
+                let error = question.error.unwrap_or(Error::NotFound { path, sources });
+                self.failures.push(error);
+            }
         }
     }
 
