@@ -4,9 +4,13 @@
 //! write-ahead log kept on close, foreign keys on. What differs between Nix versions (more or
 //! fewer tables, an index) is accepted and left as it is.
 
+mod open;
 mod read;
+mod realisations;
 mod write;
 
+pub(crate) use open::{Access, beside};
+pub use realisations::{BuildTrace, Realisation};
 pub(crate) use write::Registration;
 
 use std::fs;
@@ -14,7 +18,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use rusqlite::config::DbConfig;
-use rusqlite::{Connection, DEFAULT_NAME, FileControl, OpenFlags};
+use rusqlite::{Connection, DEFAULT_NAME, FileControl};
 
 use crate::error::{At, StoreError};
 use crate::layout::Layout;
@@ -34,11 +38,8 @@ impl Database {
         let schema_file = layout.database_dir().join("schema");
         let is_new = !check_schema(&schema_file)?;
         let file = layout.database_dir().join("db.sqlite");
-        let mut flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-        if is_new {
-            flags |= OpenFlags::SQLITE_OPEN_CREATE;
-        }
-        let connection = open(&file, flags).map_err(|source| failed("opening", &file, source))?;
+        let connection =
+            open::for_writing(&file, is_new).map_err(|source| failed("opening", &file, source))?;
         prepare(&connection, is_new).map_err(|source| failed("preparing", &file, source))?;
         if is_new {
             // Whole or not at all: who finds an empty one knows no schema.
@@ -56,6 +57,15 @@ impl Database {
     /// Opens an existing database for reading. Where this user may not even make the side files
     /// of the write-ahead log, the file is read as it stands.
     pub(crate) fn open_read_only(layout: &Layout) -> Result<Database, StoreError> {
+        Database::open_for_reading(layout, BUSY_TIMEOUT).map(|(database, _)| database)
+    }
+
+    /// The same, with a wait of one's own for those who lock the database, and with how it is
+    /// read.
+    pub(crate) fn open_for_reading(
+        layout: &Layout,
+        patience: Duration,
+    ) -> Result<(Database, Access), StoreError> {
         let file = layout.database_dir().join("db.sqlite");
         if !file.exists() {
             return Err(StoreError::NoStore {
@@ -64,23 +74,22 @@ impl Database {
             });
         }
         check_schema(&layout.database_dir().join("schema"))?;
-        let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-        let connection = open(&file, flags)
-            .and_then(answers)
-            .or_else(|error| {
-                if !may_read_as_it_stands(&error, &file) {
-                    return Err(error);
-                }
-                let uri = immutable_uri(&file);
-                Connection::open_with_flags(uri, flags | OpenFlags::SQLITE_OPEN_URI)
-                    .and_then(answers)
-            })
+        let (connection, access) = open::for_reading(&file, patience)
             .map_err(|source| failed("opening", &file, source))?;
-        Ok(Database {
+        let database = Database {
             connection,
             file,
             layout: layout.clone(),
-        })
+        };
+        Ok((database, access))
+    }
+
+    /// Another number whenever another connection has changed the database.
+    pub(crate) fn data_version(&self) -> Result<i64, StoreError> {
+        self.connection
+            .prepare_cached("pragma data_version")
+            .and_then(|mut query| query.query_row((), |row| row.get(0)))
+            .map_err(self.failed("looking for changes"))
     }
 
     fn failed(&self, action: &'static str) -> impl Fn(rusqlite::Error) -> StoreError {
@@ -103,45 +112,13 @@ fn check_schema(schema_file: &Path) -> Result<bool, StoreError> {
     }
 }
 
-/// Opens a file with the kind of locks that Nix uses on it. A Nix with `use-sqlite-wal = false`
-/// locks by a file beside the database, because its kind of file system may know no other locks.
-fn open(file: &Path, flags: OpenFlags) -> rusqlite::Result<Connection> {
-    let connection = Connection::open_with_flags(file, flags)?;
-    let creates = flags.contains(OpenFlags::SQLITE_OPEN_CREATE);
-    match journal_mode(&connection) {
-        Ok(mode) if mode != "wal" && !creates => {
-            Connection::open_with_flags_and_vfs(file, flags, c"unix-dotfile")
-        }
-        // What cannot be asked now fails, or does not, at the first real question.
-        _ => Ok(connection),
-    }
-}
-
-fn journal_mode(connection: &Connection) -> rusqlite::Result<String> {
-    connection.pragma_query_value(None, "journal_mode", |row| row.get(0))
-}
-
-/// Whether a database that cannot be opened in the ordinary way may be read as an unchanging
-/// file: only this user's rights are in the way, and nothing waits in its log.
-fn may_read_as_it_stands(error: &rusqlite::Error, file: &Path) -> bool {
-    use rusqlite::ErrorCode::{CannotOpen, PermissionDenied, ReadOnly, SystemIoFailure};
-    let log = file.with_file_name("db.sqlite-wal");
-    let log_is_empty = fs::metadata(&log).map_or(true, |metadata| metadata.len() == 0);
-    let code = error.sqlite_error_code();
-    log_is_empty
-        && matches!(
-            code,
-            Some(CannotOpen | ReadOnly | PermissionDenied | SystemIoFailure)
-        )
-}
-
 /// The settings that Nix makes on each connection, and the tables of a new store.
 fn prepare(connection: &Connection, is_new: bool) -> rusqlite::Result<()> {
     connection.busy_timeout(BUSY_TIMEOUT)?;
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_FKEY, true)?;
     // Without a sync per commit a crash of the system may lose the newest rows, never the file.
     connection.pragma_update(None, "synchronous", "normal")?;
-    let mode = journal_mode(connection)?;
+    let mode = open::journal_mode(connection)?;
     // A store made by a Nix with use-sqlite-wal = false stays in its mode: changing it needs
     // everybody else to be out, and both modes serve.
     if !is_new && mode != "wal" {
@@ -158,30 +135,6 @@ fn prepare(connection: &Connection, is_new: bool) -> rusqlite::Result<()> {
         connection.execute_batch(&format!("begin immediate;\n{SCHEMA}\ncommit;"))?;
     }
     Ok(())
-}
-
-/// A database file whose log cannot be opened fails only at the first question.
-fn answers(connection: Connection) -> rusqlite::Result<Connection> {
-    connection.busy_timeout(BUSY_TIMEOUT)?;
-    connection.query_row(
-        "select count(*) from (select 1 from ValidPaths limit 1)",
-        (),
-        |_| Ok(()),
-    )?;
-    Ok(connection)
-}
-
-fn immutable_uri(file: &Path) -> String {
-    let mut uri = String::from("file:");
-    for byte in file.as_os_str().as_encoded_bytes() {
-        match byte {
-            b'/' | b'.' | b'-' | b'_' | b'0'..=b'9' | b'a'..=b'z' | b'A'..=b'Z' => {
-                uri.push(char::from(*byte));
-            }
-            byte => uri.push_str(&format!("%{byte:02x}")),
-        }
-    }
-    uri + "?immutable=1"
 }
 
 fn failed(action: &'static str, file: &Path, source: rusqlite::Error) -> StoreError {

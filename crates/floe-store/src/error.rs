@@ -123,6 +123,12 @@ pub enum StoreError {
         /// The file.
         path: PathBuf,
     },
+    /// A database that this user cannot lock was written to, again and again, while being read.
+    #[error("the Nix database {} was being changed while it was read; ask again", path.display())]
+    Changing {
+        /// The database file.
+        path: PathBuf,
+    },
     /// A row of the database does not parse.
     #[error("the Nix database {} has a broken row for {store_path}: {reason}", path.display())]
     BrokenRow {
@@ -169,6 +175,21 @@ impl StoreError {
             StoreError::Io { source, .. } => is_out_of_space(source),
             StoreError::Database { source, .. } => {
                 source.sqlite_error_code() == Some(rusqlite::ErrorCode::DiskFull)
+            }
+            _ => false,
+        }
+    }
+
+    /// Whether somebody else has the database, so that the same question may be answered later.
+    pub fn is_busy(&self) -> bool {
+        use rusqlite::ErrorCode::{DatabaseBusy, DatabaseLocked};
+        match self {
+            StoreError::Changing { .. } => true,
+            StoreError::Database { source, .. } => {
+                matches!(
+                    source.sqlite_error_code(),
+                    Some(DatabaseBusy | DatabaseLocked)
+                )
             }
             _ => false,
         }

@@ -17,6 +17,7 @@ mod database;
 mod error;
 mod import;
 mod layout;
+mod live;
 mod lock;
 mod reader;
 mod register;
@@ -25,8 +26,10 @@ pub mod tree;
 mod verify;
 mod writer;
 
+pub use database::{BuildTrace, Realisation};
 pub use error::{StoreError, is_out_of_space};
 pub use layout::Layout;
+pub use live::{HashPartIndex, LiveStore};
 pub use reader::StoreReader;
 pub use register::{Registered, StagedPath};
 pub use verify::{Fault, Verification};

@@ -3,5 +3,6 @@
 //! Both directions go relative to directory descriptors and never follow a symbolic link, so
 //! that nothing a NAR contains, and nobody who changes a tree meanwhile, can lead outside.
 
+pub mod plan;
 pub mod read;
 pub mod write;

@@ -29,17 +29,21 @@ impl Database {
     /// Everything that the database knows of a path; `None` if it is not valid.
     pub(crate) fn path_info(&self, path: &StorePath) -> Result<Option<PathInfo>, StoreError> {
         let text = self.layout.store_dir.print(path);
-        let found = self
-            .connection
-            .prepare_cached(
-                "select id, hash, registrationTime, deriver, narSize, ultimate, sigs, ca \
-                 from ValidPaths where path = ?1",
-            )
-            .and_then(|mut query| query.query_row([&text], Fields::read).optional())
-            .map_err(self.failed("looking up a path"))?;
-        let Some(fields) = found else { return Ok(None) };
-        let references = self.references(fields.id)?;
-        self.parse_fields(path, fields, references).map(Some)
+        self.row_with_references(PATH_INFO, &text)?
+            .map(|row| self.parse_row(row))
+            .transpose()
+    }
+
+    /// The same of the path with that hash part.
+    pub(crate) fn path_info_of_hash_part(
+        &self,
+        part: &str,
+    ) -> Result<Option<PathInfo>, StoreError> {
+        let prefix = format!("{}/{part}", self.layout.store_dir.as_str());
+        self.row_with_references(PATH_INFO_OF_PREFIX, &prefix)?
+            .filter(|row| row.path.starts_with(&prefix))
+            .map(|row| self.parse_row(row))
+            .transpose()
     }
 
     /// The valid path with that hash part.
@@ -103,47 +107,78 @@ impl Database {
         Ok(closure)
     }
 
-    fn references(&self, id: i64) -> Result<BTreeSet<StorePath>, StoreError> {
-        let texts: Vec<String> = self
-            .connection
-            .prepare_cached(
-                "select v.path from Refs r join ValidPaths v on r.reference = v.id \
-                 where r.referrer = ?1",
-            )
-            .and_then(|mut query| query.query_map([id], |row| row.get(0))?.collect())
-            .map_err(self.failed("looking up references"))?;
-        texts.iter().map(|text| self.parse_path(text)).collect()
+    /// What was registered after the row of that number, in any order: number and full path.
+    pub(crate) fn each_path_after(
+        &self,
+        id: Option<i64>,
+        visit: &mut dyn FnMut(i64, &[u8]),
+    ) -> Result<(), StoreError> {
+        // Without a condition SQLite reads the index of paths alone, a fraction of the table.
+        let (text, after) = match id {
+            None => ("select id, path from ValidPaths", None),
+            Some(id) => ("select id, path from ValidPaths where id > ?1", Some(id)),
+        };
+        self.connection
+            .prepare_cached(text)
+            .and_then(|mut query| {
+                let mut rows = query.query(rusqlite::params_from_iter(after))?;
+                while let Some(row) = rows.next()? {
+                    visit(row.get(0)?, row.get_ref(1)?.as_bytes()?);
+                }
+                Ok(())
+            })
+            .map_err(self.failed("listing the valid paths"))
     }
 
-    fn parse_fields(
-        &self,
-        path: &StorePath,
-        fields: Fields,
-        references: BTreeSet<StorePath>,
-    ) -> Result<PathInfo, StoreError> {
-        let broken = |reason: String| StoreError::BrokenRow {
-            path: self.file.clone(),
-            store_path: path.to_string(),
-            reason,
-        };
+    /// The highest row number that was ever given to a path of this database.
+    pub(crate) fn highest_id(&self) -> Result<i64, StoreError> {
+        self.connection
+            .prepare_cached("select seq from sqlite_sequence where name = 'ValidPaths'")
+            .and_then(|mut query| query.query_row((), |row| row.get(0)).optional())
+            .map(|found| found.unwrap_or(0))
+            .map_err(self.failed("looking for new paths"))
+    }
+
+    /// One statement for the row and its references, so that no writer comes between them.
+    fn row_with_references(&self, text: &str, key: &str) -> Result<Option<Fields>, StoreError> {
+        self.connection
+            .prepare_cached(text)
+            .and_then(|mut query| {
+                let mut rows = query.query([key])?;
+                let mut found: Option<Fields> = None;
+                while let Some(row) = rows.next()? {
+                    let fields = match &mut found {
+                        Some(fields) => fields,
+                        None => found.insert(Fields::read(row)?),
+                    };
+                    fields.references.extend(row.get::<_, Option<String>>(8)?);
+                }
+                Ok(found)
+            })
+            .map_err(self.failed("looking up a path"))
+    }
+
+    fn parse_row(&self, fields: Fields) -> Result<PathInfo, StoreError> {
+        let path = self.parse_path(&fields.path)?;
+        let broken = |reason: String| self.broken_row(&path.to_string(), reason);
         let nar_hash =
             Hash::parse_prefixed(&fields.hash).map_err(|error| broken(error.to_string()))?;
         let deriver = match fields.deriver.as_deref() {
             None | Some("") => None,
             Some(text) => Some(self.parse_path(text)?),
         };
-        let signatures = fields
-            .sigs
-            .split_ascii_whitespace()
-            .map(Signature::parse)
-            .collect::<Result<_, _>>()
-            .map_err(|error| broken(error.to_string()))?;
+        let signatures = self.parse_signatures(path.as_str(), &fields.sigs)?;
+        let references = fields
+            .references
+            .iter()
+            .map(|text| self.parse_path(text))
+            .collect::<Result<_, _>>()?;
         let ca = match fields.ca.as_str() {
             "" => None,
             text => Some(ContentAddress::parse(text).map_err(|error| broken(error.to_string()))?),
         };
         Ok(PathInfo {
-            path: path.clone(),
+            path,
             nar_hash,
             nar_size: u64::try_from(fields.nar_size).unwrap_or(0),
             references,
@@ -159,21 +194,34 @@ impl Database {
         texts.iter().map(|text| self.parse_path(text)).collect()
     }
 
-    fn parse_path(&self, text: &str) -> Result<StorePath, StoreError> {
-        self.layout
-            .store_dir
-            .parse(text)
-            .map_err(|error| StoreError::BrokenRow {
-                path: self.file.clone(),
-                store_path: text.to_owned(),
-                reason: error.to_string(),
-            })
+    pub(super) fn parse_path(&self, text: &str) -> Result<StorePath, StoreError> {
+        let parsed = self.layout.store_dir.parse(text);
+        parsed.map_err(|error| self.broken_row(text, error.to_string()))
+    }
+
+    pub(super) fn parse_signatures(
+        &self,
+        row: &str,
+        text: &str,
+    ) -> Result<BTreeSet<Signature>, StoreError> {
+        text.split_ascii_whitespace()
+            .map(Signature::parse)
+            .collect::<Result<_, _>>()
+            .map_err(|error| self.broken_row(row, error.to_string()))
+    }
+
+    fn broken_row(&self, row: &str, reason: String) -> StoreError {
+        StoreError::BrokenRow {
+            path: self.file.clone(),
+            store_path: row.to_owned(),
+            reason,
+        }
     }
 }
 
-/// One row of ValidPaths, still as text.
+/// One row of ValidPaths and its references, still as text.
 struct Fields {
-    id: i64,
+    path: String,
     hash: String,
     registration_time: i64,
     deriver: Option<String>,
@@ -181,13 +229,14 @@ struct Fields {
     ultimate: bool,
     sigs: String,
     ca: String,
+    references: Vec<String>,
 }
 
 impl Fields {
     /// Absent values read as Nix reads them: no size is 0, no signatures and no address are "".
     fn read(row: &Row<'_>) -> rusqlite::Result<Fields> {
         Ok(Fields {
-            id: row.get(0)?,
+            path: row.get(0)?,
             hash: row.get(1)?,
             registration_time: row.get(2)?,
             deriver: row.get(3)?,
@@ -195,6 +244,19 @@ impl Fields {
             ultimate: row.get::<_, Option<i64>>(5)? == Some(1),
             sigs: row.get::<_, Option<String>>(6)?.unwrap_or_default(),
             ca: row.get::<_, Option<String>>(7)?.unwrap_or_default(),
+            references: Vec::new(),
         })
     }
 }
+
+/// A row for each reference, or one without; the columns of the path come with each.
+const PATH_INFO: &str = "select v.path, v.hash, v.registrationTime, v.deriver, v.narSize, \
+     v.ultimate, v.sigs, v.ca, t.path from ValidPaths v \
+     left join Refs r on r.referrer = v.id left join ValidPaths t on t.id = r.reference \
+     where v.path = ?1";
+
+/// The same of the first path that is not less.
+const PATH_INFO_OF_PREFIX: &str = "select v.path, v.hash, v.registrationTime, v.deriver, \
+     v.narSize, v.ultimate, v.sigs, v.ca, t.path from ValidPaths v \
+     left join Refs r on r.referrer = v.id left join ValidPaths t on t.id = r.reference \
+     where v.id = (select id from ValidPaths where path >= ?1 order by path limit 1)";

@@ -190,9 +190,9 @@ fn shape_of(
     }
 }
 
-struct Entry {
-    name: Vec<u8>,
-    kind: FileType,
+pub(super) struct Entry {
+    pub(super) name: Vec<u8>,
+    pub(super) kind: FileType,
 }
 
 impl Entry {
@@ -208,7 +208,7 @@ impl Entry {
 }
 
 /// Opens a directory and lists it in the order of NARs.
-fn open_directory(
+pub(super) fn open_directory(
     parent: BorrowedFd<'_>,
     name: &[u8],
     path: &Path,
@@ -230,7 +230,7 @@ fn open_directory(
     Ok((directory, entries))
 }
 
-fn check_depth(depth: usize, path: &Path) -> Result<(), StoreError> {
+pub(super) fn check_depth(depth: usize, path: &Path) -> Result<(), StoreError> {
     if depth >= DEPTH_MAX {
         return Err(StoreError::TooDeep {
             path: path.to_path_buf(),
@@ -240,7 +240,7 @@ fn check_depth(depth: usize, path: &Path) -> Result<(), StoreError> {
     Ok(())
 }
 
-fn as_path(name: &[u8]) -> &Path {
+pub(super) fn as_path(name: &[u8]) -> &Path {
     use std::os::unix::ffi::OsStrExt as _;
     Path::new(std::ffi::OsStr::from_bytes(name))
 }

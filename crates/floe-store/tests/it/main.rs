@@ -6,6 +6,7 @@
 )]
 
 mod collectors;
+mod live;
 mod registers;
 mod stores;
 mod support;

@@ -1,0 +1,183 @@
+//! Opening the database file with the kind of locks that its writers use.
+//!
+//! A Nix with `use-sqlite-wal = false` locks by a directory beside the database, because its
+//! kind of file system may know no other locks. Such a lock and the usual ones do not see each
+//! other, so whoever took the wrong kind would read, or roll back, what is being written.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use rusqlite::{Connection, OpenFlags};
+
+/// How an open database is read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Access {
+    /// With a write-ahead log: readers and writers never wait for each other.
+    Log,
+    /// With a lock directory, which one process holds at a time.
+    LockDirectory,
+    /// Without any locks, as a file that does not change: this user may make none.
+    AsItStands,
+}
+
+/// Opens a database for writing; makes the file if it is new.
+pub(super) fn for_writing(file: &Path, is_new: bool) -> rusqlite::Result<Connection> {
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    if is_new {
+        return Connection::open_with_flags(file, flags | OpenFlags::SQLITE_OPEN_CREATE);
+    }
+    // Asked by a connection that cannot write: with the wrong kind of locks, one that can would
+    // take the journal of a living writer for a dead one's and roll it back.
+    let asking = Connection::open_with_flags(file, READ_FLAGS)?;
+    if uses_lock_directory(&asking, file) {
+        Connection::open_with_flags_and_vfs(file, flags, LOCK_DIRECTORY_VFS)
+    } else {
+        Connection::open_with_flags(file, flags)
+    }
+}
+
+/// Opens an existing database for reading. `patience` is the wait for those who lock it.
+pub(super) fn for_reading(
+    file: &Path,
+    patience: Duration,
+) -> rusqlite::Result<(Connection, Access)> {
+    with_locks(file, patience).or_else(|error| {
+        if !may_read_as_it_stands(&error, file) {
+            return Err(error);
+        }
+        let flags = READ_FLAGS | OpenFlags::SQLITE_OPEN_URI;
+        let connection = Connection::open_with_flags(immutable_uri(file), flags)?;
+        Ok((answers(connection, patience)?, Access::AsItStands))
+    })
+}
+
+fn with_locks(file: &Path, patience: Duration) -> rusqlite::Result<(Connection, Access)> {
+    let connection = Connection::open_with_flags(file, READ_FLAGS)?;
+    // Otherwise it would be as patient as rusqlite thinks best.
+    connection.busy_timeout(patience.min(PATIENCE_MAX))?;
+    if !uses_lock_directory(&connection, file) {
+        return Ok((answers(connection, patience)?, Access::Log));
+    }
+    drop(connection);
+    if !may_make_files_beside(file) && !is_being_written(file) {
+        // SQLite would call the lock that cannot be made one that somebody else holds.
+        let denied = rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_PERM);
+        return Err(rusqlite::Error::SqliteFailure(denied, None));
+    }
+    let connection = Connection::open_with_flags_and_vfs(file, READ_FLAGS, LOCK_DIRECTORY_VFS)?;
+    Ok((answers(connection, patience)?, Access::LockDirectory))
+}
+
+fn uses_lock_directory(connection: &Connection, file: &Path) -> bool {
+    match journal_mode(connection) {
+        Ok(mode) => mode != "wal",
+        // A journal that would have to be rolled back; a write-ahead log needs none.
+        Err(_) => !is_empty(&beside(file, "-journal")),
+    }
+}
+
+pub(super) fn journal_mode(connection: &Connection) -> rusqlite::Result<String> {
+    connection.pragma_query_value(None, "journal_mode", |row| row.get(0))
+}
+
+/// A database file whose log cannot be opened fails only at the first question.
+fn answers(connection: Connection, patience: Duration) -> rusqlite::Result<Connection> {
+    connection.busy_timeout(patience.min(PATIENCE_MAX))?;
+    connection.query_row(
+        "select count(*) from (select 1 from ValidPaths limit 1)",
+        (),
+        |_| Ok(()),
+    )?;
+    Ok(connection)
+}
+
+/// Whether a database that cannot be opened in the ordinary way may be read as an unchanging
+/// file: only this user's rights are in the way, and nothing waits in its log or journal.
+fn may_read_as_it_stands(error: &rusqlite::Error, file: &Path) -> bool {
+    use rusqlite::ErrorCode::{CannotOpen, PermissionDenied, ReadOnly, SystemIoFailure};
+    let code = error.sqlite_error_code();
+    is_empty(&beside(file, "-wal"))
+        && !is_being_written(file)
+        && matches!(
+            code,
+            Some(CannotOpen | ReadOnly | PermissionDenied | SystemIoFailure)
+        )
+}
+
+/// Whether a writer with a lock directory is at work, or was when it ended.
+fn is_being_written(file: &Path) -> bool {
+    !is_empty(&beside(file, "-journal")) || beside(file, ".lock").exists()
+}
+
+/// Whether this user may make a lock directory.
+fn may_make_files_beside(file: &Path) -> bool {
+    use rustix::fs::{Access, AtFlags, CWD, accessat};
+    file.parent().is_some_and(|directory| {
+        accessat(CWD, directory, Access::WRITE_OK, AtFlags::EACCESS).is_ok()
+    })
+}
+
+/// A file that SQLite keeps beside the database, such as `db.sqlite-wal`.
+pub(crate) fn beside(file: &Path, suffix: &str) -> PathBuf {
+    let mut name = file.as_os_str().to_owned();
+    name.push(suffix);
+    name.into()
+}
+
+fn is_empty(file: &Path) -> bool {
+    fs::metadata(file).map_or(true, |metadata| metadata.len() == 0)
+}
+
+fn immutable_uri(file: &Path) -> String {
+    let mut uri = String::from("file:");
+    for byte in file.as_os_str().as_encoded_bytes() {
+        match byte {
+            b'/' | b'.' | b'-' | b'_' | b'0'..=b'9' | b'a'..=b'z' | b'A'..=b'Z' => {
+                uri.push(char::from(*byte));
+            }
+            byte => uri.push_str(&format!("%{byte:02x}")),
+        }
+    }
+    uri + "?immutable=1"
+}
+
+const READ_FLAGS: OpenFlags =
+    OpenFlags::SQLITE_OPEN_READ_ONLY.union(OpenFlags::SQLITE_OPEN_NO_MUTEX);
+
+/// The kind of locks that Nix asks of SQLite without a write-ahead log.
+const LOCK_DIRECTORY_VFS: &std::ffi::CStr = c"unix-dotfile";
+
+/// SQLite counts milliseconds in 31 bits; a day is forever for a reader.
+const PATIENCE_MAX: Duration = Duration::from_secs(24 * 60 * 60);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn opening_beside_a_writer_with_a_lock_directory_does_not_roll_it_back() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("db.sqlite");
+        let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE;
+        let writer = Connection::open_with_flags_and_vfs(&file, flags, LOCK_DIRECTORY_VFS).unwrap();
+        // So small a cache that pages are written before the commit.
+        let begin = "pragma journal_mode = truncate; pragma cache_size = 1; \
+             create table ValidPaths (id integer primary key, path text); begin exclusive; \
+             with recursive n(i) as (select 1 union all select i + 1 from n where i < 5000) \
+             insert into ValidPaths select i, hex(randomblob(50)) from n";
+        writer.execute_batch(begin).unwrap();
+        assert!(is_being_written(&file));
+        let other = for_writing(&file, false).unwrap();
+        assert!(for_reading(&file, Duration::ZERO).is_err());
+        writer.execute_batch("commit").unwrap();
+        let count: i64 = other
+            .query_row("select count(*) from ValidPaths", (), |row| row.get(0))
+            .unwrap();
+        assert_eq!(count, 5000);
+        let check: String = other
+            .query_row("pragma integrity_check", (), |row| row.get(0))
+            .unwrap();
+        assert_eq!(check, "ok");
+    }
+}

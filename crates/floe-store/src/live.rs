@@ -1,0 +1,225 @@
+//! A store that others write to while it is served.
+//!
+//! A [`LiveStore`] answers from the newest commit at every question, says cheaply whether
+//! anything may have changed, and finds out when the database file itself becomes another one.
+//!
+//! Nothing here may open the database file but through SQLite: a process that closes any
+//! descriptor of a file loses all locks that it has on it.
+
+mod index;
+mod keys;
+mod watch;
+
+pub use index::HashPartIndex;
+
+use std::cell::{Cell, RefCell, RefMut};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use floe_format::{PathInfo, StorePath};
+
+use crate::database::{Access, BuildTrace, Database, Realisation};
+use crate::error::StoreError;
+use crate::layout::Layout;
+use watch::{Change, Identity, Watch};
+
+/// A store that is read beside those who write to it. One for each thread; never writes.
+#[derive(Debug)]
+pub struct LiveStore {
+    layout: Layout,
+    patience: Duration,
+    /// Empty after a failure to open the database again, until that succeeds.
+    open: RefCell<Option<Open>>,
+    generation: Cell<u64>,
+}
+
+/// An open database, and what it was like then.
+#[derive(Debug)]
+struct Open {
+    database: Database,
+    access: Access,
+    watch: Watch,
+    data_version: i64,
+    looked: Instant,
+}
+
+impl LiveStore {
+    /// Opens an existing store. `patience` is how long a question waits for a writer that locks
+    /// the whole database, and may be zero; then the question fails with an error for which
+    /// [`StoreError::is_busy`] holds. Without a write-ahead log readers lock out each other too.
+    ///
+    /// Errors: [`StoreError::NoStore`], [`StoreError::Schema`], or what the system and SQLite say.
+    pub fn open(layout: Layout, patience: Duration) -> Result<LiveStore, StoreError> {
+        let open = Open::new(&layout, patience)?;
+        Ok(LiveStore {
+            layout,
+            patience,
+            open: RefCell::new(Some(open)),
+            generation: Cell::new(1),
+        })
+    }
+
+    /// Where the store's parts are.
+    pub fn layout(&self) -> &Layout {
+        &self.layout
+    }
+
+    /// A number that has gone up whenever the database may have changed since the last call.
+    ///
+    /// Ask for it before the questions whose answers are to be kept: an answer is at least as new
+    /// as the generation before it. Changes of a database that this user may only read as it
+    /// stands, and a database file that was replaced, are noticed within a tenth of a second.
+    ///
+    /// Errors: the database could not be read, or opened again; the next call tries again.
+    pub fn generation(&mut self) -> Result<u64, StoreError> {
+        let generation = &self.generation;
+        let slot = self.open.get_mut();
+        if let Some(open) = slot {
+            match open.changed() {
+                Ok(Change::None) => return Ok(generation.get()),
+                Ok(Change::Contents) => {
+                    generation.set(generation.get() + 1);
+                    return Ok(generation.get());
+                }
+                Err(error) if error.is_busy() => return Err(error),
+                // What cannot be read any more is opened again, which says what is wrong.
+                Ok(Change::File) | Err(_) => *slot = None,
+            }
+        }
+        *slot = Some(Open::new(&self.layout, self.patience)?);
+        generation.set(generation.get() + 1);
+        Ok(generation.get())
+    }
+
+    /// What the database knows of the path with that hash part; `None` if none is valid.
+    pub fn path_info_of_hash_part(&self, part: &str) -> Result<Option<PathInfo>, StoreError> {
+        self.ask(|database| database.path_info_of_hash_part(part))
+    }
+
+    /// What the database knows of a path; `None` if it is not valid.
+    pub fn path_info(&self, path: &StorePath) -> Result<Option<PathInfo>, StoreError> {
+        self.ask(|database| database.path_info(path))
+    }
+
+    /// What the output of a content-addressed derivation became, by the hash of the derivation,
+    /// `sha256:…` in base 16. Written by Nix up to 2.34, with `ca-derivations` enabled.
+    pub fn realisation(
+        &self,
+        drv_hash: &str,
+        output: &str,
+    ) -> Result<Option<Realisation>, StoreError> {
+        self.ask(|database| database.realisation(drv_hash, output))
+    }
+
+    /// What the output of a content-addressed derivation became, by the path of the derivation.
+    /// Written by the newest Nix, with `ca-derivations` enabled.
+    pub fn build_trace(
+        &self,
+        drv: &StorePath,
+        output: &str,
+    ) -> Result<Option<BuildTrace>, StoreError> {
+        self.ask(|database| database.build_trace(drv, output))
+    }
+
+    /// Which file is read.
+    fn identity(&self) -> Result<Identity, StoreError> {
+        Ok(self.opened()?.watch.identity().clone())
+    }
+
+    /// Asks a question. What was read without locks counts only if nobody has written meanwhile,
+    /// and what SQLite fails at only if it still does so after the file was opened again.
+    fn ask<T>(
+        &self,
+        mut question: impl FnMut(&Database) -> Result<T, StoreError>,
+    ) -> Result<T, StoreError> {
+        let start = Instant::now();
+        let mut is_first = true;
+        loop {
+            let mut open = self.opened()?;
+            let answer = question(&open.database);
+            let changed = open.access == Access::AsItStands && open.watch.look()? != Change::None;
+            let failed = match &answer {
+                Err(error @ StoreError::Database { .. }) => !error.is_busy(),
+                _ => false,
+            };
+            drop(open);
+            if changed || failed {
+                self.open.replace(None);
+            }
+            let may_differ = changed || (failed && is_first);
+            if !may_differ {
+                return answer;
+            }
+            if !is_first && start.elapsed() >= self.patience {
+                return Err(StoreError::Changing {
+                    path: self.layout.database_dir().join("db.sqlite"),
+                });
+            }
+            if !is_first {
+                thread::sleep(PAUSE);
+            }
+            is_first = false;
+        }
+    }
+
+    /// The open database, which is opened again if it had to be closed.
+    fn opened(&self) -> Result<RefMut<'_, Open>, StoreError> {
+        let mut slot = self.open.borrow_mut();
+        if slot.is_none() {
+            *slot = Some(Open::new(&self.layout, self.patience)?);
+            self.generation.set(self.generation.get() + 1);
+        }
+        Ok(RefMut::map(slot, |open| {
+            open.as_mut().expect("it was filled above")
+        }))
+    }
+}
+
+impl Open {
+    fn new(layout: &Layout, patience: Duration) -> Result<Open, StoreError> {
+        let file = layout.database_dir().join("db.sqlite");
+        // What is replaced while it is being opened is opened once too often, never not at all.
+        let before = Watch::before(&file)?;
+        let (database, access) = Database::open_for_reading(layout, patience)?;
+        let data_version = match access {
+            Access::Log => database.data_version()?,
+            Access::LockDirectory | Access::AsItStands => 0,
+        };
+        Ok(Open {
+            database,
+            access,
+            watch: before.after(access)?,
+            data_version,
+            looked: Instant::now(),
+        })
+    }
+
+    fn changed(&mut self) -> Result<Change, StoreError> {
+        // With a lock directory, asking SQLite means to make and remove it, and to be refused
+        // while anybody else has it; the times of the file say as much.
+        let always = self.access == Access::LockDirectory;
+        if always || self.looked.elapsed() >= LOOK_EVERY {
+            let change = self.watch.look()?;
+            self.looked = Instant::now();
+            if change != Change::None {
+                return Ok(change);
+            }
+        }
+        if self.access == Access::Log {
+            let version = self.database.data_version()?;
+            if version != self.data_version {
+                self.data_version = version;
+                return Ok(Change::Contents);
+            }
+        }
+        Ok(Change::None)
+    }
+}
+
+/// How often the file system is asked whether the database is still the same file: often enough
+/// that nobody waits for what was installed, and rarely enough to cost nothing.
+const LOOK_EVERY: Duration = Duration::from_millis(100);
+
+/// Between looks at a database that cannot be locked and is being written to. Short beside what a
+/// commit takes.
+const PAUSE: Duration = Duration::from_millis(5);

@@ -1,0 +1,154 @@
+//! A set of many numbers in eight bytes each, to which a few are added from time to time.
+
+/// A set of numbers that are spread evenly, as hashes are.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Keys {
+    /// Sorted, without repetitions.
+    main: Vec<u64>,
+    /// The same, of those that came since; none is in both.
+    recent: Vec<u64>,
+}
+
+impl Keys {
+    /// A set of those numbers; fastest when they are in order.
+    pub(super) fn new(mut keys: Vec<u64>) -> Keys {
+        keys.sort_unstable();
+        keys.dedup();
+        keys.shrink_to_fit();
+        Keys {
+            main: keys,
+            recent: Vec::new(),
+        }
+    }
+
+    /// Adds numbers.
+    pub(super) fn extend(&mut self, mut keys: Vec<u64>) {
+        keys.retain(|key| !contains(&self.main, *key));
+        self.recent.append(&mut keys);
+        self.recent.sort_unstable();
+        self.recent.dedup();
+        if self.recent.len() > RECENT_MAX {
+            self.merge();
+        }
+    }
+
+    pub(super) fn contains(&self, key: u64) -> bool {
+        contains(&self.main, key) || self.recent.binary_search(&key).is_ok()
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.main.len() + self.recent.len()
+    }
+
+    /// Moves the recent ones to their places among the others, from the end on, so that nothing is
+    /// held twice.
+    fn merge(&mut self) {
+        let mut left = self.main.len();
+        self.main.reserve_exact(self.recent.len());
+        self.main.extend_from_slice(&self.recent);
+        let mut end = self.main.len();
+        while let Some(&key) = self.recent.last() {
+            end -= 1;
+            if left > 0 && self.main[left - 1] > key {
+                left -= 1;
+                self.main[end] = self.main[left];
+            } else {
+                self.main[end] = key;
+                self.recent.pop();
+            }
+        }
+        self.recent = Vec::new();
+    }
+}
+
+fn contains(keys: &[u64], key: u64) -> bool {
+    // Among evenly spread numbers a key lies near its share of the way, and then near its share of
+    // what is left: four lines of memory are touched, where halving touches many more.
+    let share = |distance: u64| ((u128::from(distance) * keys.len() as u128) >> 64) as usize;
+    let mut guess = share(key);
+    for _ in 0..REFINEMENTS {
+        match keys.get(guess) {
+            Some(&found) if found < key => guess += share(key - found),
+            Some(&found) => guess -= share(found - key).min(guess),
+            None => break,
+        }
+    }
+    let guess = guess.min(keys.len().saturating_sub(1));
+    // From there the search widens until it has the key between its ends.
+    let (mut low, mut high, mut step) = (guess, guess, FIRST_STEP);
+    while low > 0 && keys[low] > key {
+        low = low.saturating_sub(step);
+        step *= 2;
+    }
+    step = FIRST_STEP;
+    while high < keys.len() && keys[high] < key {
+        high = high.saturating_add(step);
+        step *= 2;
+    }
+    let end = high.saturating_add(1).min(keys.len());
+    keys[low.min(end)..end].binary_search(&key).is_ok()
+}
+
+/// Moving thousands of numbers along costs microseconds, merging a million a millisecond.
+const RECENT_MAX: usize = 4096;
+
+/// Of a million keys the first guess is off by some hundreds, the second by some twenty, the third
+/// by a few.
+const REFINEMENTS: usize = 2;
+
+/// A line of the cache.
+const FIRST_STEP: usize = 8;
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// Numbers that lie anywhere, close together, or at the ends.
+    fn key() -> impl Strategy<Value = u64> {
+        prop_oneof![any::<u64>(), 0..200u64, (u64::MAX - 200)..=u64::MAX]
+    }
+
+    proptest! {
+        #[test]
+        fn a_set_is_what_an_ordinary_set_is(
+            first in prop::collection::vec(key(), 0..300),
+            more in prop::collection::vec(prop::collection::vec(key(), 0..300), 0..5),
+            merged in any::<bool>(),
+            asked in prop::collection::vec(key(), 0..100),
+        ) {
+            let mut oracle: BTreeSet<u64> = first.iter().copied().collect();
+            let mut keys = Keys::new(first);
+            for batch in more {
+                oracle.extend(&batch);
+                keys.extend(batch);
+                if merged {
+                    keys.merge();
+                }
+                prop_assert_eq!(keys.len(), oracle.len());
+            }
+            for key in oracle.iter().chain(&asked) {
+                prop_assert_eq!(keys.contains(*key), oracle.contains(key));
+            }
+            keys.merge();
+            prop_assert_eq!(keys.main, oracle.into_iter().collect::<Vec<_>>());
+        }
+    }
+
+    #[test]
+    fn thousands_of_new_ones_are_merged_in() {
+        let spread = |n: u64| n.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        let mut keys = Keys::new((0..10_000).map(spread).collect());
+        for start in 0..10u64 {
+            let batch = (10_000 + start * 1000)..(11_000 + start * 1000);
+            keys.extend(batch.map(spread).collect());
+            assert!(keys.recent.len() <= RECENT_MAX);
+        }
+        assert_eq!((keys.len(), keys.main.len() > 10_000), (20_000, true));
+        assert!((0..20_000).all(|n| keys.contains(spread(n))));
+        assert!(!(20_000..40_000).any(|n| keys.contains(spread(n))));
+    }
+}

@@ -1,0 +1,98 @@
+//! Packing: the small files of a plan into one file.
+
+use std::fs::File;
+use std::io::{self, Write as _};
+
+use rustix::fs::{MemfdFlags, memfd_create};
+
+use super::{Framing, NarPlan, Part, PlannedFile, Root};
+use crate::error::{At as _, StoreError};
+use crate::tree::read::CHUNK_LEN;
+
+impl NarPlan {
+    /// How many files are smaller than `limit`, and how long the packed file with them would be.
+    pub fn small_files(&self, limit: u64) -> (usize, u64) {
+        let small = self.files.iter().filter(|file| file.size < limit);
+        small.fold((0, self.framing_len()), |(count, len), file| {
+            (count + 1, len + file.size)
+        })
+    }
+
+    /// The same plan with the contents of all files smaller than `limit` packed.
+    ///
+    /// Errors: those of [`NarPlan::open`] and of the system.
+    pub fn pack(&self, root: &mut Root, limit: u64) -> Result<NarPlan, StoreError> {
+        let file = memfd_create("floe-packed-nar", MemfdFlags::CLOEXEC)
+            .at("making a file in memory for", &root.path)?;
+        let mut packed = Packing {
+            file: File::from(file),
+            buffer: Vec::with_capacity(CHUNK_LEN),
+            len: 0,
+        };
+        let mut files = Vec::new();
+        let mut names = Vec::new();
+        let mut position = 0;
+        while let Some(part) = self.part(position) {
+            position += match part {
+                Part::Framing(bytes) => packed.put(bytes).at("packing", &root.path)?,
+                Part::Packed { len, .. } => len,
+                Part::Contents { file, len, .. } => {
+                    let (planned, name) = self.file(file).ok_or_else(|| root.changed(b""))?;
+                    if planned.size < limit {
+                        self.read(root, file, &mut packed.buffer)?;
+                        packed.len += len;
+                        packed.flush_if_full().at("packing", &root.path)?;
+                    } else {
+                        names.extend_from_slice(name);
+                        files.push(PlannedFile {
+                            framing: packed.len,
+                            names: names.len(),
+                            ..*planned
+                        });
+                    }
+                    len
+                }
+            };
+        }
+        packed.flush().at("packing", &root.path)?;
+        Ok(NarPlan {
+            framing: Framing::Packed {
+                file: packed.file.into(),
+                len: packed.len,
+            },
+            files,
+            names,
+            nar_size: self.nar_size,
+        })
+    }
+}
+
+/// A packed file that is being written.
+struct Packing {
+    file: File,
+    buffer: Vec<u8>,
+    /// How much there is, all in all.
+    len: u64,
+}
+
+impl Packing {
+    fn put(&mut self, bytes: &[u8]) -> io::Result<u64> {
+        self.buffer.extend_from_slice(bytes);
+        self.len += bytes.len() as u64;
+        self.flush_if_full()?;
+        Ok(bytes.len() as u64)
+    }
+
+    fn flush_if_full(&mut self) -> io::Result<()> {
+        match self.buffer.len() >= CHUNK_LEN {
+            true => self.flush(),
+            false => Ok(()),
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.file.write_all(&self.buffer)?;
+        self.buffer.clear();
+        Ok(())
+    }
+}

@@ -1,0 +1,106 @@
+//! Plans against the NARs that [`dump`] writes.
+
+use std::fs;
+use std::io::Read as _;
+use std::os::unix::fs::{PermissionsExt as _, symlink};
+
+use super::*;
+use crate::tree::read::dump;
+
+fn tree() -> tempfile::TempDir {
+    let dir = tempfile::tempdir().unwrap();
+    let root = dir.path().join("root");
+    fs::create_dir_all(root.join("a/empty")).unwrap();
+    fs::write(root.join("a/b"), b"contents").unwrap();
+    fs::write(root.join("a/none"), b"").unwrap();
+    fs::write(root.join("x"), vec![7; 1001]).unwrap();
+    fs::set_permissions(root.join("x"), fs::Permissions::from_mode(0o755)).unwrap();
+    symlink("a/b", root.join("link")).unwrap();
+    dir
+}
+
+fn dumped(path: &Path) -> Vec<u8> {
+    let mut nar = Vec::new();
+    dump::<StoreError>(path, &mut |chunk| {
+        nar.extend_from_slice(chunk);
+        Ok(())
+    })
+    .unwrap();
+    nar
+}
+
+/// The NAR from `start`, put together from the parts of the plan.
+fn planned(plan: &NarPlan, path: &Path, start: u64) -> Vec<u8> {
+    let mut root = open_root(path).unwrap();
+    let mut nar = Vec::new();
+    while let Some(part) = plan.part(start + nar.len() as u64) {
+        match part {
+            Part::Framing(bytes) => nar.extend_from_slice(bytes),
+            Part::Packed { file, offset, len } => {
+                let mut bytes = vec![0; len as usize];
+                let read = rustix::io::pread(file, &mut bytes, offset).unwrap();
+                assert_eq!(read as u64, len);
+                nar.extend_from_slice(&bytes);
+            }
+            Part::Contents { file, offset, len } => {
+                let mut contents = Vec::new();
+                let mut opened = fs::File::from(plan.open(&mut root, file).unwrap());
+                opened.read_to_end(&mut contents).unwrap();
+                assert_eq!(contents.len() as u64, offset + len);
+                nar.extend_from_slice(&contents[offset as usize..]);
+            }
+        }
+    }
+    nar
+}
+
+#[test]
+fn the_parts_of_a_plan_make_the_nar_from_any_offset() {
+    let dir = tree();
+    for name in ["root", "root/x", "root/a/none", "root/link", "root/a/empty"] {
+        let path = dir.path().join(name);
+        let nar = dumped(&path);
+        let plan = NarPlan::of(&path).unwrap();
+        let mut root = open_root(&path).unwrap();
+        let some_packed = plan.pack(&mut root, 100).unwrap();
+        let all_packed = plan.pack(&mut root, u64::MAX).unwrap();
+        assert_eq!(all_packed.file_count(), 0);
+        assert_eq!(plan.small_files(u64::MAX).1, nar.len() as u64);
+        for plan in [plan, some_packed, all_packed] {
+            assert_eq!(plan.nar_size(), nar.len() as u64);
+            for start in 0..=nar.len() {
+                let rest = planned(&plan, &path, start as u64);
+                assert_eq!(rest, &nar[start..], "{name} {start}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_file_that_is_no_longer_the_planned_one_is_not_opened() {
+    let dir = tree();
+    let path = dir.path().join("root");
+    let plan = NarPlan::of(&path).unwrap();
+    let mut root = open_root(&path).unwrap();
+    assert_eq!(plan.file_count(), 3);
+    assert!(plan.open(&mut root, 0).is_ok());
+    fs::write(path.join("a/b"), b"other contents").unwrap();
+    assert!(matches!(
+        plan.open(&mut root, 0),
+        Err(StoreError::Changed { .. })
+    ));
+    assert!(plan.read(&mut root, 0, &mut Vec::new()).is_err());
+    fs::rename(path.join("a"), path.join("c")).unwrap();
+    let mut root = open_root(&path).unwrap();
+    assert!(matches!(
+        plan.open(&mut root, 0),
+        Err(StoreError::Io { .. })
+    ));
+    symlink("c", path.join("a")).unwrap();
+    assert!(matches!(
+        plan.open(&mut root, 1),
+        Err(StoreError::Io { .. })
+    ));
+    fs::remove_dir_all(&path).unwrap();
+    assert!(open_root(&path).is_err());
+}

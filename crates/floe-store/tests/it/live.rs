@@ -1,0 +1,328 @@
+//! A store that is read while others write to it.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use floe_format::StorePath;
+use floe_store::{HashPartIndex, LiveStore, StoreError, StoreReader};
+use rusqlite::{Connection, OpenFlags};
+
+use crate::support::{Scratch, path, stage};
+
+fn database(scratch: &Scratch) -> PathBuf {
+    scratch.layout().database_dir().join("db.sqlite")
+}
+
+fn live(scratch: &Scratch) -> LiveStore {
+    LiveStore::open(scratch.layout(), Duration::ZERO).unwrap()
+}
+
+/// Registers a path with references.
+fn register(scratch: &Scratch, path: &StorePath, references: &[&StorePath]) {
+    let writer = scratch.writer();
+    let staged = stage(&writer, path, references);
+    writer.register(vec![staged]).unwrap();
+}
+
+/// A connection with the locks of a Nix that has `use-sqlite-wal = false`.
+fn with_lock_directory(file: &Path) -> Connection {
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE;
+    Connection::open_with_flags_and_vfs(file, flags, c"unix-dotfile").unwrap()
+}
+
+/// A store without a write-ahead log.
+fn truncating() -> Scratch {
+    let scratch = Scratch::new();
+    drop(scratch.writer());
+    let connection = Connection::open(database(&scratch)).unwrap();
+    let mode = connection.pragma_update(None, "journal_mode", "truncate");
+    mode.unwrap();
+    scratch
+}
+
+#[test]
+fn a_path_is_found_by_name_and_by_hash_part_with_all_its_references() {
+    let scratch = Scratch::new();
+    let paths = ['1', '2', '3'].map(|digit| path(digit, "a"));
+    let store_of = |path| live(&scratch).path_info(path).unwrap();
+    register(&scratch, &paths[0], &[]);
+    register(&scratch, &paths[1], &[&paths[0], &paths[1]]);
+    register(&scratch, &paths[2], &[&paths[1], &paths[0]]);
+    let store = live(&scratch);
+    for (path, references) in paths.iter().zip([0, 2, 2]) {
+        let info = store.path_info(path).unwrap().unwrap();
+        assert_eq!((&info.path, info.references.len()), (path, references));
+        let same = store.path_info_of_hash_part(path.hash_part()).unwrap();
+        assert_eq!(same.as_ref(), Some(&info));
+        assert_eq!(store_of(path), same);
+    }
+    for absent in ["0", "2", "4", "z"] {
+        let part = absent.repeat(31) + "0";
+        assert_eq!(store.path_info_of_hash_part(&part).unwrap(), None);
+    }
+}
+
+#[test]
+fn a_question_leaves_the_log_free_to_be_written_back() {
+    let scratch = Scratch::new();
+    let (a, b) = (path('1', "a"), path('2', "b"));
+    register(&scratch, &a, &[]);
+    let mut store = live(&scratch);
+    let mut index = HashPartIndex::load(&store).unwrap();
+    let writer = Connection::open(database(&scratch)).unwrap();
+    let log_is_free = || {
+        register(&scratch, &b, &[&a]);
+        let (busy, left): (i64, i64) = writer
+            .query_row("pragma wal_checkpoint(truncate)", (), |row| {
+                Ok((row.get(0)?, row.get(1)?))
+            })
+            .unwrap();
+        assert_eq!((busy, left), (0, 0));
+    };
+    store.generation().unwrap();
+    log_is_free();
+    store.path_info(&b).unwrap().unwrap();
+    log_is_free();
+    store
+        .path_info_of_hash_part(a.hash_part())
+        .unwrap()
+        .unwrap();
+    store.realisation("sha256:00", "out").unwrap();
+    log_is_free();
+    index.refresh(&store).unwrap();
+    log_is_free();
+}
+
+#[test]
+fn a_locked_database_is_busy_at_once_without_patience() {
+    let scratch = truncating();
+    let a = path('1', "a");
+    register(&scratch, &a, &[]);
+    let mut store = live(&scratch);
+    let writer = with_lock_directory(&database(&scratch));
+    writer.execute_batch("begin exclusive").unwrap();
+    let busy = [
+        store.path_info(&a).unwrap_err(),
+        HashPartIndex::load(&store).unwrap_err(),
+        LiveStore::open(scratch.layout(), Duration::ZERO).unwrap_err(),
+    ];
+    assert!(busy.iter().all(StoreError::is_busy), "{busy:?}");
+    writer.execute_batch("commit").unwrap();
+    store.generation().unwrap();
+    assert!(store.path_info(&a).unwrap().is_some());
+
+    let scratch = Scratch::new();
+    drop(scratch.writer());
+    let writer = Connection::open(database(&scratch)).unwrap();
+    let lock = "pragma locking_mode = exclusive; begin exclusive";
+    writer.execute_batch(lock).unwrap();
+    let error = LiveStore::open(scratch.layout(), Duration::ZERO).unwrap_err();
+    assert!(error.is_busy(), "{error}");
+    drop(writer);
+    live(&scratch);
+}
+
+#[test]
+fn a_half_written_database_is_busy_and_not_read_as_it_stands() {
+    let scratch = truncating();
+    let a = path('1', "a");
+    register(&scratch, &a, &[]);
+    let writer = with_lock_directory(&database(&scratch));
+    fill_beyond_the_cache(&writer);
+    let journal = database(&scratch).with_file_name("db.sqlite-journal");
+    assert!(fs::metadata(&journal).unwrap().len() > 0);
+    let error = LiveStore::open(scratch.layout(), Duration::ZERO).unwrap_err();
+    assert!(error.is_busy(), "{error}");
+    writer.execute_batch("rollback").unwrap();
+    let store = live(&scratch);
+    assert_eq!(HashPartIndex::load(&store).unwrap().len(), 1);
+}
+
+/// Begins a transaction that has to write pages before it is committed.
+fn fill_beyond_the_cache(writer: &Connection) {
+    writer
+        .execute_batch(
+            "pragma cache_size = 1; begin exclusive; \
+             with recursive n(i) as (select 1 union all select i + 1 from n where i < 2000) \
+             insert into ValidPaths (path, hash, registrationTime) \
+             select printf('/nix/store/%032d-n', i), 'sha256:00', 1 from n",
+        )
+        .unwrap();
+}
+
+#[test]
+fn a_database_that_changes_its_journal_is_opened_again() {
+    let scratch = truncating();
+    let (a, b) = (path('1', "a"), path('2', "b"));
+    register(&scratch, &a, &[]);
+    let mut store = live(&scratch);
+    assert!(store.path_info(&a).unwrap().is_some());
+    let connection = with_lock_directory(&database(&scratch));
+    drop(connection);
+    let connection = Connection::open(database(&scratch)).unwrap();
+    connection
+        .pragma_update(None, "journal_mode", "wal")
+        .unwrap();
+    drop(connection);
+    register(&scratch, &b, &[&a]);
+    store.generation().unwrap();
+    assert!(store.path_info(&b).unwrap().is_some());
+}
+
+#[test]
+fn a_broken_database_gives_errors_until_it_is_mended() {
+    let scratch = Scratch::new();
+    let a = path('1', "a");
+    register(&scratch, &a, &[]);
+    let mut store = live(&scratch);
+    let generation = store.generation().unwrap();
+    let (directory, whole) = (
+        scratch.layout().database_dir(),
+        scratch.path().join("whole"),
+    );
+    fs::rename(&directory, &whole).unwrap();
+    fs::create_dir(&directory).unwrap();
+    for contents in ["", "no database", &"no database ".repeat(10_000)] {
+        fs::write(database(&scratch), contents).unwrap();
+        assert!(LiveStore::open(scratch.layout(), Duration::ZERO).is_err());
+    }
+    while store.generation().is_ok() {}
+    assert!(store.path_info(&a).is_err());
+    assert!(HashPartIndex::load(&store).is_err());
+    fs::remove_dir_all(&directory).unwrap();
+    fs::rename(&whole, &directory).unwrap();
+    assert!(store.generation().unwrap() > generation);
+    assert!(store.path_info(&a).unwrap().is_some());
+}
+
+#[test]
+fn broken_rows_are_errors_of_their_own_questions() {
+    let scratch = Scratch::new();
+    let (a, b) = (path('1', "a"), path('2', "b"));
+    register(&scratch, &a, &[]);
+    register(&scratch, &b, &[]);
+    let store = live(&scratch);
+    let writer = Connection::open(database(&scratch)).unwrap();
+    for change in [
+        "hash = 'x'",
+        "hash = x'ff'",
+        "sigs = 'x'",
+        "ca = 'x'",
+        "deriver = 'x'",
+    ] {
+        let sql = format!("update ValidPaths set {change} where path like '%-a'");
+        writer.execute(&sql, ()).unwrap();
+        assert!(store.path_info(&a).is_err(), "{change}");
+        assert!(
+            store.path_info_of_hash_part(a.hash_part()).is_err(),
+            "{change}"
+        );
+        assert!(store.path_info(&b).unwrap().is_some());
+    }
+    writer
+        .execute(
+            "update ValidPaths set path = '/nix/store/xyz' where path like '%-a'",
+            (),
+        )
+        .unwrap();
+    let index = HashPartIndex::load(&store).unwrap();
+    assert_eq!(index.len(), 1);
+    assert!(index.may_contain(b.hash_part()));
+    writer.execute_batch("drop table Refs").unwrap();
+    assert!(store.path_info(&b).is_err());
+}
+
+#[test]
+fn an_index_follows_a_database_that_went_back() {
+    let scratch = Scratch::new();
+    let (a, b, c) = (path('1', "a"), path('2', "b"), path('3', "c"));
+    register(&scratch, &a, &[]);
+    register(&scratch, &b, &[]);
+    let store = live(&scratch);
+    let mut index = HashPartIndex::load(&store).unwrap();
+    let has = |index: &HashPartIndex| [&a, &b, &c].map(|path| index.may_contain(path.hash_part()));
+    assert_eq!(has(&index), [true, true, false]);
+    // Deleting the newest path lets the index alone: its number is not given again.
+    let writer = Connection::open(database(&scratch)).unwrap();
+    writer
+        .execute_batch("delete from ValidPaths where path like '%-b'")
+        .unwrap();
+    register(&scratch, &c, &[]);
+    index.refresh(&store).unwrap();
+    assert_eq!(has(&index), [true, true, true]);
+    writer
+        .execute_batch("delete from ValidPaths where id > 1; update sqlite_sequence set seq = 1")
+        .unwrap();
+    index.refresh(&store).unwrap();
+    assert_eq!(has(&index), [true, false, false]);
+}
+
+#[test]
+fn a_build_trace_prints_as_the_newest_nix_prints_it() {
+    let scratch = Scratch::new();
+    let (drv, out) = (path('1', "a.drv"), path('2', "a"));
+    drop(scratch.writer());
+    let store = live(&scratch);
+    assert_eq!(store.build_trace(&drv, "out").unwrap(), None);
+    let writer = Connection::open(database(&scratch)).unwrap();
+    writer
+        .execute_batch(
+            "create table BuildTraceV3 (id integer primary key autoincrement not null, \
+             drvPath text not null, outputName text not null, outputPath text not null, \
+             signatures text)",
+        )
+        .unwrap();
+    assert_eq!(store.build_trace(&drv, "out").unwrap(), None);
+    let insert = "insert into BuildTraceV3 (drvPath, outputName, outputPath, signatures) \
+                  values (?1, ?2, ?3, ?4)";
+    let out_path = format!("/nix/store/{out}");
+    writer
+        .execute(
+            insert,
+            [drv.as_str(), "out", &out_path, "b-1:AQID a-1:BAUG"],
+        )
+        .unwrap();
+    let trace = store.build_trace(&drv, "out").unwrap().unwrap();
+    assert_eq!(
+        trace.to_json().to_string(),
+        format!(
+            r#"{{"outPath":"{out}","signatures":[{{"keyName":"a-1","sig":"BAUG"}},{}]}}"#,
+            r#"{"keyName":"b-1","sig":"AQID"}"#
+        )
+    );
+    assert_eq!((trace.drv_path, trace.out_path), (drv.clone(), out));
+    assert_eq!(store.build_trace(&drv, "doc").unwrap(), None);
+    writer
+        .execute_batch("update BuildTraceV3 set outputPath = 'x'")
+        .unwrap();
+    assert!(store.build_trace(&drv, "out").is_err());
+}
+
+#[test]
+fn a_live_store_may_go_to_another_thread() {
+    let scratch = Scratch::new();
+    let a = path('1', "a");
+    register(&scratch, &a, &[]);
+    let mut store = live(&scratch);
+    let asking = std::thread::spawn(move || {
+        store.generation().unwrap();
+        store.path_info(&a).unwrap()
+    });
+    assert!(asking.join().unwrap().is_some());
+}
+
+#[test]
+fn a_reader_tells_the_same_as_a_live_store() {
+    let scratch = Scratch::new();
+    let (a, b) = (path('1', "a"), path('2', "b"));
+    register(&scratch, &a, &[]);
+    register(&scratch, &b, &[&a, &b]);
+    let (store, reader) = (live(&scratch), StoreReader::open(scratch.layout()).unwrap());
+    for path in [&a, &b] {
+        assert_eq!(
+            store.path_info(path).unwrap(),
+            reader.path_info(path).unwrap()
+        );
+    }
+}
