@@ -1,0 +1,39 @@
+//! `/HASH.ls`: what is in a path, and where in its NAR.
+
+use floe_format::nar::listing;
+use floe_store::StoreError;
+use floe_store::tree::read::shape;
+
+use super::{Answer, Content, Text, has};
+use crate::context::{Context, Question};
+use crate::lookup::Entry;
+
+/// The listing as Nix writes it beside narinfos.
+pub(crate) fn listing(
+    context: &Context,
+    entry: &Entry,
+    question: &Question,
+) -> Result<Answer, StoreError> {
+    let etag = format!("\"{}-ls\"", entry.nar_hash);
+    let fields = format!(
+        "Content-Type: application/json\r\nCache-Control: max-age=3600\r\nETag: {etag}\r\n"
+    );
+    if has(question.if_none_match.as_deref(), &etag) {
+        return Ok(Answer::not_modified(fields));
+    }
+    if question.head_only {
+        // How long it is would only be known after a walk.
+        return Ok(Answer {
+            status: 200,
+            fields: fields.into(),
+            length: None,
+            content: Content::Text(Text::Static("")),
+        });
+    }
+    let root = shape(&context.layout.real_path(&entry.info.path))?;
+    match listing::to_text(&root) {
+        Ok(text) => Ok(Answer::text(200, fields, text)),
+        // As in Nix, a name that is not UTF-8 stands in no listing.
+        Err(_) => Ok(Answer::not_found("this path cannot be listed\n")),
+    }
+}

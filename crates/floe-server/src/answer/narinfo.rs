@@ -1,0 +1,30 @@
+//! `/HASH.narinfo`
+
+use serde_json::{Map, Value};
+
+use super::{Answer, Text, has};
+use crate::context::Context;
+use crate::lookup::Entry;
+
+/// The narinfo as Nix reads it.
+pub(crate) fn text(entry: &Entry, if_none_match: Option<&str>) -> Answer {
+    let fields = Text::Shared(entry.fields.clone());
+    match has(if_none_match, &entry.etag) {
+        true => Answer::not_modified(fields),
+        false => Answer::text(200, fields, entry.text.clone()),
+    }
+}
+
+/// The narinfo as `nix path-info --json` prints it: an object with the path as its only key.
+pub(crate) fn json(context: &Context, entry: &Entry) -> Answer {
+    let dir = &context.layout.store_dir;
+    let mut object = Map::new();
+    let narinfo = floe_format::NarInfo::parse(entry.text.as_bytes(), dir);
+    let value = narinfo.map_or(Value::Null, |narinfo| narinfo.to_json(dir));
+    object.insert(dir.print(&entry.info.path), value);
+    let mut text = Value::Object(object).to_string();
+    text.push('\n');
+    Answer::text(200, JSON_FIELDS, text)
+}
+
+const JSON_FIELDS: &str = "Content-Type: application/json\r\nCache-Control: max-age=3600\r\n";

@@ -1,0 +1,38 @@
+//! What became of the outputs of content-addressed derivations: `/realisations/…` for Nix up to
+//! 2.34, `/build-trace-v2/…` for newer ones. A store that has none answers 404, upon which Nix
+//! goes on without.
+
+use floe_format::StorePath;
+use floe_store::StoreError;
+
+use super::Answer;
+use crate::lookup::Reader;
+
+/// By the hash of the derivation.
+pub(crate) fn realisation(
+    reader: &Reader,
+    drv_hash: &str,
+    output: &str,
+) -> Result<Option<Answer>, StoreError> {
+    let found = reader.store.realisation(drv_hash, output)?;
+    Ok(Some(answer(found.map(|found| found.to_json()))))
+}
+
+/// By the path of the derivation.
+pub(crate) fn build_trace(
+    reader: &Reader,
+    drv: &StorePath,
+    output: &str,
+) -> Result<Option<Answer>, StoreError> {
+    let found = reader.store.build_trace(drv, output)?;
+    Ok(Some(answer(found.map(|found| found.to_json()))))
+}
+
+fn answer(found: Option<serde_json::Value>) -> Answer {
+    match found {
+        Some(value) => Answer::text(200, FIELDS, value.to_string()),
+        None => Answer::not_found("no such realisation\n"),
+    }
+}
+
+const FIELDS: &str = "Content-Type: application/json\r\nCache-Control: max-age=3600\r\n";

@@ -1,0 +1,112 @@
+//! A bounded cache that forgets what was not asked for lately.
+//!
+//! Two generations: what is put goes into the young one; when that has used up half of the
+//! budget, the old one is forgotten and the young one becomes the old. Whoever is found in the
+//! old one moves to the young. So the budget holds, what is used stays, and no operation costs
+//! more than a look into a table or two.
+
+use std::collections::HashMap;
+use std::hash::Hash;
+
+/// Values by keys, with the sum of the values' weights bounded.
+#[derive(Debug)]
+pub(crate) struct Cache<K, V> {
+    young: HashMap<K, (V, usize)>,
+    old: HashMap<K, (V, usize)>,
+    young_weight: usize,
+    half: usize,
+}
+
+impl<K: Hash + Eq + Clone, V: Clone> Cache<K, V> {
+    /// A cache for values that weigh at most `budget` bytes together.
+    pub(crate) fn new(budget: usize) -> Cache<K, V> {
+        Cache {
+            young: HashMap::new(),
+            old: HashMap::new(),
+            young_weight: 0,
+            half: budget / 2,
+        }
+    }
+
+    /// The value of a key.
+    pub(crate) fn get(&mut self, key: &K) -> Option<V> {
+        if let Some((value, _)) = self.young.get(key) {
+            return Some(value.clone());
+        }
+        let (value, weight) = self.old.remove(key)?;
+        self.put(key.clone(), value.clone(), weight);
+        Some(value)
+    }
+
+    /// Remembers a value that weighs `weight` bytes, unless it is too big for any cache.
+    pub(crate) fn put(&mut self, key: K, value: V, weight: usize) {
+        self.remove(&key);
+        if weight > self.half {
+            return;
+        }
+        if self.young_weight + weight > self.half {
+            self.old = std::mem::take(&mut self.young);
+            self.young_weight = 0;
+        }
+        self.young_weight += weight;
+        self.young.insert(key, (value, weight));
+    }
+
+    /// Forgets a key.
+    pub(crate) fn remove(&mut self, key: &K) {
+        if let Some((_, weight)) = self.young.remove(key) {
+            self.young_weight -= weight;
+        }
+        self.old.remove(key);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn weight(cache: &Cache<u8, usize>) -> usize {
+        let tables = [&cache.young, &cache.old];
+        tables
+            .iter()
+            .flat_map(|table| table.values())
+            .map(|(_, weight)| weight)
+            .sum()
+    }
+
+    #[test]
+    fn what_is_used_stays_and_what_is_not_goes() {
+        let mut cache = Cache::new(100);
+        cache.put(0, 0, 10);
+        for key in 1..100 {
+            cache.put(key, 0, 10);
+            assert_eq!(cache.get(&0), Some(0), "after {key}");
+        }
+        assert_eq!(cache.get(&1), None);
+        cache.put(1, 0, 51);
+        assert_eq!(cache.get(&1), None, "too big");
+        cache.remove(&0);
+        assert_eq!(cache.get(&0), None);
+    }
+
+    proptest! {
+        #[test]
+        fn the_budget_holds(
+            steps in prop::collection::vec((any::<u8>(), 0usize..40, 0u8..3), 0..99),
+        ) {
+            let mut cache = Cache::new(100);
+            for (key, size, step) in steps {
+                match step {
+                    0 => cache.put(key, size, size),
+                    1 => { cache.get(&key); }
+                    _ => cache.remove(&key),
+                }
+                prop_assert!(weight(&cache) <= 100);
+                let young: usize = cache.young.values().map(|(_, weight)| weight).sum();
+                prop_assert_eq!(young, cache.young_weight);
+            }
+        }
+    }
+}

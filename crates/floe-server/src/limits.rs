@@ -1,0 +1,28 @@
+//! How long and how many: the part of the settings that connections look at.
+
+use std::time::Duration;
+
+use crate::config::{Config, LogFormat};
+
+#[derive(Clone, Debug)]
+pub(crate) struct Limits {
+    pub(crate) keep_alive: bool,
+    pub(crate) keep_alive_timeout: Duration,
+    pub(crate) read_timeout: Duration,
+    pub(crate) write_timeout: Duration,
+    pub(crate) connections_max: usize,
+    pub(crate) log: Option<LogFormat>,
+}
+
+impl Limits {
+    pub(crate) fn of(config: &Config) -> Limits {
+        Limits {
+            keep_alive: config.keep_alive,
+            keep_alive_timeout: config.keep_alive_timeout,
+            read_timeout: config.read_timeout,
+            write_timeout: config.write_timeout,
+            connections_max: config.connections_max.max(1),
+            log: config.access_log.as_ref().map(|(format, _)| *format),
+        }
+    }
+}

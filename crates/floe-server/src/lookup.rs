@@ -1,0 +1,203 @@
+//! What the store knows of a path, as ready narinfos.
+//!
+//! 1. the database says whether it has changed since the last batch of requests;
+//! 2. a hash part that the index does not have is absent, without a question;
+//! 3. a narinfo that was rendered since the last change is bytes;
+//! 4. an older one is compared with its row, and signed again only if that has changed.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
+
+use floe_format::{Compression, NarInfo, PathInfo, SecretKey, StoreDir};
+use floe_store::{HashPartIndex, LiveStore, StoreError};
+
+use crate::cache::Cache;
+use crate::route::HashPart;
+
+/// The rendered narinfos and the index, shared by all threads.
+#[derive(Debug)]
+pub(crate) struct Lookup {
+    dir: StoreDir,
+    keys: Vec<SecretKey>,
+    index: RwLock<HashPartIndex>,
+    entries: Mutex<Cache<HashPart, Arc<Entry>>>,
+    /// Goes up with each change that any thread sees. What was compared with the database when
+    /// this number was already the present one is still right.
+    epoch: AtomicU64,
+}
+
+/// One thread's view of the store.
+#[derive(Debug)]
+pub(crate) struct Reader {
+    pub(crate) store: LiveStore,
+    generation: Option<u64>,
+    /// Whether the database was asked for changes in this batch.
+    is_fresh: bool,
+}
+
+/// A valid path.
+#[derive(Debug)]
+pub(crate) struct Entry {
+    pub(crate) info: PathInfo,
+    /// The digest of the NAR hash, in base 32.
+    pub(crate) nar_hash: String,
+    /// The entity tag of the narinfo, with its quotes.
+    pub(crate) etag: String,
+    /// The header fields of the narinfo's answer.
+    pub(crate) fields: Arc<str>,
+    /// The narinfo.
+    pub(crate) text: Arc<str>,
+    /// The epoch in which it was last compared with the database.
+    epoch: AtomicU64,
+}
+
+impl Reader {
+    pub(crate) fn new(store: LiveStore) -> Reader {
+        Reader {
+            store,
+            generation: None,
+            is_fresh: false,
+        }
+    }
+
+    /// Begins a batch: all its requests are here already, so one look at the database that comes
+    /// later than they did is enough for all of them.
+    pub(crate) fn begin_batch(&mut self) {
+        self.is_fresh = false;
+    }
+}
+
+impl Lookup {
+    /// Reads the index of the store's paths.
+    pub(crate) fn new(store: &LiveStore, keys: Vec<SecretKey>) -> Result<Lookup, StoreError> {
+        Ok(Lookup {
+            dir: store.layout().store_dir.clone(),
+            keys,
+            index: RwLock::new(HashPartIndex::load(store)?),
+            entries: Mutex::new(Cache::new(ENTRIES_BUDGET)),
+            epoch: AtomicU64::new(1),
+        })
+    }
+
+    /// How many paths there are, those included that were deleted meanwhile.
+    pub(crate) fn path_count(&self) -> usize {
+        self.index
+            .read()
+            .unwrap_or_else(PoisonError::into_inner)
+            .len()
+    }
+
+    /// The valid path with that hash part.
+    pub(crate) fn find(
+        &self,
+        reader: &mut Reader,
+        hash: HashPart,
+    ) -> Result<Option<Arc<Entry>>, StoreError> {
+        self.refresh(reader)?;
+        let index = self.index.read().unwrap_or_else(PoisonError::into_inner);
+        let may_be_there = index.may_contain(hash.as_str());
+        drop(index);
+        if !may_be_there {
+            return Ok(None);
+        }
+        let epoch = self.epoch.load(Ordering::Acquire);
+        let known = self.entries().get(&hash);
+        if let Some(entry) = &known
+            && entry.epoch.load(Ordering::Acquire) == epoch
+        {
+            return Ok(known);
+        }
+        let Some(info) = reader.store.path_info_of_hash_part(hash.as_str())? else {
+            self.entries().remove(&hash);
+            return Ok(None);
+        };
+        if let Some(entry) = known
+            && entry.info == info
+        {
+            entry.epoch.store(epoch, Ordering::Release);
+            return Ok(Some(entry));
+        }
+        let entry = Arc::new(self.render(info, epoch));
+        let weight = ENTRY_OVERHEAD + 2 * entry.text.len();
+        self.entries().put(hash, entry.clone(), weight);
+        Ok(Some(entry))
+    }
+
+    /// Takes in what has changed in the database, once a batch.
+    fn refresh(&self, reader: &mut Reader) -> Result<(), StoreError> {
+        if reader.is_fresh {
+            return Ok(());
+        }
+        let generation = reader.store.generation()?;
+        if reader.generation != Some(generation) {
+            let mut index = self.index.write().unwrap_or_else(PoisonError::into_inner);
+            index.refresh(&reader.store)?;
+            drop(index);
+            self.epoch.fetch_add(1, Ordering::AcqRel);
+            reader.generation = Some(generation);
+        }
+        reader.is_fresh = true;
+        Ok(())
+    }
+
+    fn render(&self, info: PathInfo, epoch: u64) -> Entry {
+        let mut signed = info.clone();
+        // A signature over an unknown size would count for nobody.
+        if info.nar_size != 0 {
+            for key in &self.keys {
+                signed.sign(&self.dir, key);
+            }
+        }
+        let narinfo = NarInfo {
+            url: nar_url(&info),
+            compression: Compression::None,
+            file_hash: Some(info.nar_hash),
+            file_size: Some(info.nar_size),
+            info: signed,
+        };
+        let text = narinfo.to_text(&self.dir);
+        let digest = floe_hash::sha256(text.as_bytes());
+        let etag = format!("\"{}\"", floe_format::base32::encode(&digest[..ETAG_LEN]));
+        Entry {
+            nar_hash: info.nar_hash.digest_nix32(),
+            fields: narinfo_fields(&etag).into(),
+            etag,
+            text: text.into(),
+            info,
+            epoch: AtomicU64::new(epoch),
+        }
+    }
+
+    fn entries(&self) -> std::sync::MutexGuard<'_, Cache<HashPart, Arc<Entry>>> {
+        self.entries.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// As nix-serve names it: old URLs stay in the caches of clients for a month.
+fn nar_url(info: &PathInfo) -> String {
+    format!(
+        "nar/{}-{}.nar",
+        info.path.hash_part(),
+        info.nar_hash.digest_nix32()
+    )
+}
+
+fn narinfo_fields(etag: &str) -> String {
+    format!(
+        "Content-Type: text/x-nix-narinfo\r\nCache-Control: max-age={NARINFO_AGE_MAX}\r\n\
+         ETag: {etag}\r\n"
+    )
+}
+
+/// For how many seconds a proxy may answer with a narinfo by itself. The path may be deleted at any
+/// time, and a client that then finds no NAR looks elsewhere.
+const NARINFO_AGE_MAX: u32 = 3600;
+
+/// As many bytes of a digest as make two different narinfos with one tag unthinkable.
+const ETAG_LEN: usize = 16;
+
+/// About 8,000 narinfos of usual size.
+const ENTRIES_BUDGET: usize = 16 * 1024 * 1024;
+
+/// What an entry takes besides its texts, about.
+const ENTRY_OVERHEAD: usize = 512;

@@ -1,0 +1,203 @@
+//! What is remembered of NARs: the whole bytes of small ones, and the plans of others, packed
+//! where there are many small files.
+//!
+//! Whatever is remembered is bound to the identity of the path's root on disk: one that was
+//! deleted is noticed by the next request, and one that was replaced is read anew.
+
+use std::path::Path;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
+
+use floe_format::Hash;
+use floe_store::StoreError;
+use floe_store::tree::plan::{NarPlan, open_root};
+use floe_store::tree::read::dump;
+use rustix::fs::{AtFlags, CWD, statat};
+
+use crate::cache::Cache;
+use crate::packs::Packs;
+use crate::route::HashPart;
+
+/// The caches.
+#[derive(Debug)]
+pub(crate) struct Nars {
+    small: Mutex<Cache<HashPart, Arc<SmallNar>>>,
+    plans: Mutex<Cache<HashPart, Arc<Planned>>>,
+    packs: Mutex<Packs>,
+    /// What is read ahead, in bytes.
+    pub(crate) ahead: Arc<AtomicU64>,
+}
+
+/// Which inode the root of a tree is, and when it last changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Identity([i128; 4]);
+
+/// A NAR in memory, of which the hash was compared.
+#[derive(Debug)]
+pub(crate) struct SmallNar {
+    identity: Identity,
+    nar_hash: Hash,
+    pub(crate) bytes: Arc<[u8]>,
+}
+
+/// A plan, and of what.
+#[derive(Debug)]
+pub(crate) struct Planned {
+    pub(crate) identity: Identity,
+    pub(crate) plan: Arc<NarPlan>,
+    /// How many times it was of use.
+    times: AtomicU32,
+}
+
+impl Planned {
+    pub(crate) fn new(identity: Identity, plan: NarPlan) -> Planned {
+        Planned {
+            identity,
+            plan: Arc::new(plan),
+            times: AtomicU32::new(0),
+        }
+    }
+}
+
+/// The identity of the tree at a path; an error if it is not there.
+pub(crate) fn identity(path: &Path) -> Result<Identity, StoreError> {
+    let stat = statat(CWD, path, AtFlags::SYMLINK_NOFOLLOW).map_err(|source| StoreError::Io {
+        action: "examining",
+        path: path.into(),
+        source: source.into(),
+    })?;
+    Ok(Identity([
+        stat.st_dev.into(),
+        stat.st_ino.into(),
+        stat.st_ctime.into(),
+        stat.st_ctime_nsec.into(),
+    ]))
+}
+
+impl Nars {
+    pub(crate) fn new() -> Nars {
+        Nars {
+            small: Mutex::new(Cache::new(SMALL_BUDGET)),
+            plans: Mutex::new(Cache::new(PLANS_BUDGET)),
+            packs: Mutex::new(Packs::new(PACKS_BUDGET)),
+            ahead: Arc::default(),
+        }
+    }
+
+    /// The bytes of a small NAR, if they are at hand and those of just this tree.
+    pub(crate) fn small(
+        &self,
+        hash: HashPart,
+        nar_hash: &Hash,
+        identity: Identity,
+    ) -> Option<Arc<[u8]>> {
+        let found = lock(&self.small).get(&hash)?;
+        let holds = found.nar_hash == *nar_hash && found.identity == identity;
+        holds.then(|| found.bytes.clone())
+    }
+
+    /// Reads a small NAR and remembers it. `None` if its bytes do not have the hash.
+    pub(crate) fn read_small(
+        &self,
+        hash: HashPart,
+        nar_hash: Hash,
+        path: &Path,
+    ) -> Result<Option<Arc<[u8]>>, StoreError> {
+        let identity = identity(path)?;
+        let mut bytes = Vec::new();
+        dump::<StoreError>(path, &mut |chunk| {
+            bytes.extend_from_slice(chunk);
+            // A tree that has grown since it was registered has a wrong hash in any case.
+            match bytes.len() > 2 * SMALL_NAR_MAX as usize {
+                true => Err(StoreError::Changed { path: path.into() }),
+                false => Ok(()),
+            }
+        })?;
+        if Hash::sha256(floe_hash::sha256(&bytes)) != nar_hash {
+            return Ok(None);
+        }
+        let bytes: Arc<[u8]> = bytes.into();
+        let small = SmallNar {
+            identity,
+            nar_hash,
+            bytes: bytes.clone(),
+        };
+        lock(&self.small).put(hash, Arc::new(small), bytes.len() + ENTRY_OVERHEAD);
+        Ok(Some(bytes))
+    }
+
+    /// Remembers the plan of a path.
+    fn remember(&self, hash: HashPart, identity: Identity, plan: NarPlan) -> Arc<NarPlan> {
+        let planned = Arc::new(Planned::new(identity, plan));
+        let weight = planned.plan.memory() + ENTRY_OVERHEAD;
+        lock(&self.plans).put(hash, planned.clone(), weight);
+        planned.plan.clone()
+    }
+
+    /// The plan of a path.
+    pub(crate) fn plan(&self, hash: HashPart, path: &Path) -> Result<Arc<NarPlan>, StoreError> {
+        let identity = identity(path)?;
+        if let Some(packed) = lock(&self.packs).get(hash, identity, Instant::now()) {
+            return Ok(packed);
+        }
+        if let Some(known) = lock(&self.plans).get(&hash)
+            && known.identity == identity
+        {
+            known.times.fetch_add(1, Ordering::Relaxed);
+            return Ok(known.plan.clone());
+        }
+        Ok(self.remember(hash, identity, NarPlan::of(path)?))
+    }
+
+    /// Packs the small files of a path that was asked for more than once, if there are enough of
+    /// them and room for them, so that the next who asks gets the NAR in few pieces.
+    pub(crate) fn pack(&self, hash: HashPart, path: &Path) -> Result<(), StoreError> {
+        let Some(known) = lock(&self.plans).get(&hash) else {
+            return Ok(());
+        };
+        let (count, len) = known.plan.small_files(PACKED_FILE_MAX);
+        if known.times.load(Ordering::Relaxed) == 0 || count < PACKED_FILES_MIN {
+            return Ok(());
+        }
+        let weight = usize::try_from(len).unwrap_or(usize::MAX);
+        let has_room = {
+            let mut packs = lock(&self.packs);
+            !packs.has(hash, known.identity) && packs.make_room(weight, Instant::now())
+        };
+        if !has_room || identity(path)? != known.identity {
+            return Ok(());
+        }
+        let packed = known.plan.pack(&mut open_root(path)?, PACKED_FILE_MAX)?;
+        let planned = Planned::new(known.identity, packed);
+        lock(&self.packs).put(hash, planned, weight, Instant::now());
+        Ok(())
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // Nothing is half done when a thread panics beside a cache.
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// NARs up to this size are read whole, compared with their hash, and kept. Hashing one takes a
+/// worker less than 0.1 ms.
+pub(crate) const SMALL_NAR_MAX: u64 = 64 * 1024;
+
+/// Room for some hundred small NARs; those of most symlink trees and scripts have a few KiB.
+const SMALL_BUDGET: usize = 8 * 1024 * 1024;
+
+/// Plans have about 300 bytes a file, so these are those of about 50,000 files.
+const PLANS_BUDGET: usize = 16 * 1024 * 1024;
+
+/// Packed files are in memory, although not in that of any process.
+const PACKS_BUDGET: usize = 64 * 1024 * 1024;
+
+/// Files below this size are packed: opening one costs about as much as sending its bytes.
+const PACKED_FILE_MAX: u64 = 64 * 1024;
+
+/// With fewer files there is little to gain.
+const PACKED_FILES_MIN: usize = 4;
+
+/// What an entry takes besides its bytes, about.
+const ENTRY_OVERHEAD: usize = 256;

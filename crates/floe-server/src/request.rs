@@ -1,0 +1,324 @@
+//! The head of a request, from its bytes.
+//!
+//! Only what an answer depends on is kept. Whatever a client sends is a request, an incomplete
+//! one, or a status that refuses it; never a panic.
+
+use std::borrow::Cow;
+
+use httparse::{EMPTY_HEADER, Status as Parsing};
+use percent_encoding::percent_decode_str;
+
+/// The longest head that is read. Browsers and proxies send less than 8 KiB.
+pub const HEAD_LEN_MAX: usize = 16 * 1024;
+
+/// The most header fields that are read. Requests through several proxies have about 30.
+const FIELDS_MAX: usize = 100;
+
+/// What a request wants done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Method {
+    /// The answer.
+    Get,
+    /// The answer's head.
+    Head,
+    /// Something that a binary cache that is only read does not do.
+    Other,
+}
+
+/// The head of a request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Request<'b> {
+    /// What is to be done.
+    pub method: Method,
+    /// The method and target as they were sent, for the log.
+    pub line: (&'b str, &'b str),
+    /// The decoded path.
+    pub path: Cow<'b, str>,
+    /// What follows the question mark, if any.
+    pub query: Option<&'b str>,
+    /// Whether it is of HTTP/1.0.
+    pub is_old: bool,
+    /// Whether a body follows, which nothing here wants.
+    pub has_body: bool,
+    /// Whether the connection stays open for another request.
+    pub keep_alive: bool,
+    /// The field `Range`.
+    pub range: Option<&'b str>,
+    /// The field `If-Range`.
+    pub if_range: Option<&'b str>,
+    /// The field `If-None-Match`.
+    pub if_none_match: Option<&'b str>,
+    /// Whether the answer may be encoded with zstd.
+    pub accepts_zstd: bool,
+    /// The client's address as a proxy tells it, for the log.
+    pub real_ip: Option<&'b str>,
+    /// The fields `Referer` and `User-Agent`, for the log.
+    pub agent: (Option<&'b str>, Option<&'b str>),
+}
+
+/// What the bytes on a connection are.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Parsed<'b> {
+    /// The beginning of a head.
+    Partial,
+    /// A head, and how many bytes it has.
+    Head(Request<'b>, usize),
+    /// Nothing that can be answered in any other way than with this status, after which the
+    /// connection is closed.
+    Refused(u16),
+}
+
+impl<'b> Request<'b> {
+    /// Reads the head at the start of some bytes.
+    pub fn parse(bytes: &'b [u8]) -> Parsed<'b> {
+        let mut fields = [EMPTY_HEADER; FIELDS_MAX];
+        let mut head = httparse::Request::new(&mut fields);
+        match head.parse(bytes) {
+            Ok(Parsing::Complete(len)) if len > HEAD_LEN_MAX => too_long(bytes),
+            Ok(Parsing::Complete(len)) => match Request::read(&head) {
+                Ok(request) => Parsed::Head(request, len),
+                Err(status) => Parsed::Refused(status),
+            },
+            Ok(Parsing::Partial) if bytes.len() >= HEAD_LEN_MAX => too_long(bytes),
+            Ok(Parsing::Partial) => Parsed::Partial,
+            Err(httparse::Error::TooManyHeaders) => Parsed::Refused(431),
+            Err(_) => Parsed::Refused(400),
+        }
+    }
+
+    fn read(head: &httparse::Request<'_, 'b>) -> Result<Request<'b>, u16> {
+        let method = head.method.ok_or(400u16)?;
+        let target = head.path.ok_or(400u16)?;
+        let is_old = head.version == Some(0);
+        let (path, query) = split_target(target)?;
+        let mut request = Request {
+            method: match method {
+                "GET" => Method::Get,
+                "HEAD" => Method::Head,
+                _ => Method::Other,
+            },
+            line: (method, target),
+            path,
+            query,
+            is_old,
+            has_body: false,
+            keep_alive: !is_old,
+            range: None,
+            if_range: None,
+            if_none_match: None,
+            accepts_zstd: false,
+            real_ip: None,
+            agent: (None, None),
+        };
+        let mut hosts = 0;
+        let mut forwarded_for = None;
+        for field in head.headers.iter() {
+            // A value that is not text is no value that this server knows.
+            let value = std::str::from_utf8(field.value).unwrap_or_default().trim();
+            let is = |name: &str| field.name.eq_ignore_ascii_case(name);
+            // Told apart by length first: most fields are none of these.
+            match field.name.len() {
+                4 if is("host") => hosts += 1,
+                5 if is("range") => request.range = Some(value),
+                7 if is("referer") => request.agent.0 = Some(value),
+                8 if is("if-range") => request.if_range = Some(value),
+                9 if is("x-real-ip") => request.real_ip = Some(value),
+                10 if is("connection") => {
+                    for option in value.split(',').map(str::trim) {
+                        if option.eq_ignore_ascii_case("close") {
+                            request.keep_alive = false;
+                        } else if is_old && option.eq_ignore_ascii_case("keep-alive") {
+                            request.keep_alive = true;
+                        }
+                    }
+                }
+                10 if is("user-agent") => request.agent.1 = Some(value),
+                13 if is("if-none-match") => request.if_none_match = Some(value),
+                14 if is("content-length") => request.has_body |= value != "0",
+                15 if is("accept-encoding") => request.accepts_zstd |= accepts_zstd(value),
+                15 if is("x-forwarded-for") => forwarded_for = value.split(',').next(),
+                17 if is("transfer-encoding") => request.has_body = true,
+                _ => {}
+            }
+        }
+        if hosts > 1 || (hosts == 0 && !is_old) {
+            return Err(400);
+        }
+        // Ranges are of a body (RFC 9110, section 14.2).
+        request.range = request.range.filter(|_| request.method == Method::Get);
+        // Nothing here takes a body; what it would be is never looked at as another request.
+        request.keep_alive &= !request.has_body;
+        request.real_ip = request.real_ip.or(forwarded_for.map(str::trim));
+        Ok(request)
+    }
+
+    /// The value of a parameter in the query, as it stands there.
+    pub fn parameter(&self, name: &str) -> Option<&'b str> {
+        let pairs = self.query?.split('&');
+        pairs
+            .map(|pair| pair.split_once('=').unwrap_or((pair, "")))
+            .find_map(|(key, value)| (key == name).then_some(value))
+    }
+}
+
+/// A head without end: its first line is too long, or its fields are.
+fn too_long<'b>(bytes: &[u8]) -> Parsed<'b> {
+    match bytes.contains(&b'\n') {
+        true => Parsed::Refused(431),
+        false => Parsed::Refused(414),
+    }
+}
+
+/// Path and query of a target, which may be a whole URL, as proxies send it.
+fn split_target(target: &str) -> Result<(Cow<'_, str>, Option<&str>), u16> {
+    let target = match target.split_once("://") {
+        Some((scheme, rest)) if !scheme.contains('/') => {
+            rest.find('/').and_then(|at| rest.get(at..)).unwrap_or("/")
+        }
+        _ => target,
+    };
+    let (path, query) = match target.split_once('?') {
+        Some((path, query)) => (path, Some(query)),
+        None => (target, None),
+    };
+    let path = percent_decode_str(path).decode_utf8().map_err(|_| 400u16)?;
+    Ok((path, query))
+}
+
+/// Whether a list of encodings has zstd with a weight other than zero.
+fn accepts_zstd(list: &str) -> bool {
+    list.split(',').any(|item| {
+        let mut parts = item.split(';').map(str::trim);
+        let is_zstd = parts
+            .next()
+            .is_some_and(|name| name.eq_ignore_ascii_case("zstd"));
+        let is_refused = parts.any(|parameter| {
+            let weight = parameter
+                .strip_prefix("q=")
+                .or(parameter.strip_prefix("Q="));
+            weight.is_some_and(|weight| weight.parse() == Ok(0.0))
+        });
+        is_zstd && !is_refused
+    })
+}
+
+/// Whether a head may end in these bytes, of which the first `seen` have been looked at before.
+/// Sparing the parser what cannot be whole keeps a client that sends byte by byte cheap.
+pub fn may_be_whole(bytes: &[u8], seen: usize) -> bool {
+    let start = seen.saturating_sub(3);
+    let fresh = bytes.get(start..).unwrap_or_default();
+    bytes.len() >= HEAD_LEN_MAX
+        || fresh.windows(2).any(|pair| pair == b"\n\n")
+        || fresh.windows(3).any(|triple| triple == b"\n\r\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn head(text: &str) -> Request<'_> {
+        match Request::parse(text.as_bytes()) {
+            Parsed::Head(request, len) => {
+                assert_eq!(len, text.len());
+                request
+            }
+            other => panic!("{text:?}: {other:?}"),
+        }
+    }
+
+    fn refused(text: &str) -> u16 {
+        match Request::parse(text.as_bytes()) {
+            Parsed::Refused(status) => status,
+            other => panic!("{text:?}: {other:?}"),
+        }
+    }
+
+    #[test]
+    fn path_query_and_fields_are_found() {
+        let request = head(
+            "GET /nar/a%2bb.nar?x&hash=abc HTTP/1.1\r\nHost: h\r\nRANGE: bytes=0-\r\n\
+             Accept-Encoding: deflate, gzip, br, zstd\r\nX-Forwarded-For: 1.2.3.4, 5.6.7.8\r\n\r\n",
+        );
+        assert_eq!(request.path, "/nar/a+b.nar");
+        assert_eq!(request.parameter("hash"), Some("abc"));
+        assert_eq!(request.parameter("x"), Some(""));
+        assert_eq!(request.parameter("y"), None);
+        assert_eq!(request.range, Some("bytes=0-"));
+        assert_eq!(request.real_ip, Some("1.2.3.4"));
+        assert!(request.accepts_zstd && request.keep_alive);
+        assert_eq!(
+            head("HEAD / HTTP/1.0\r\nRange: bytes=0-\r\n\r\n").range,
+            None
+        );
+    }
+
+    #[test]
+    fn old_and_closing_clients_are_not_kept() {
+        assert!(!head("GET / HTTP/1.0\r\n\r\n").keep_alive);
+        assert!(head("GET / HTTP/1.0\r\nConnection: Keep-Alive\r\n\r\n").keep_alive);
+        assert!(!head("GET / HTTP/1.1\r\nHost: h\r\nConnection: te, close\r\n\r\n").keep_alive);
+        assert!(!head("GET / HTTP/1.1\r\nHost: h\r\nContent-Length: 5\r\n\r\n").keep_alive);
+        assert!(
+            !head("PUT / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n").keep_alive
+        );
+        assert!(head("GET / HTTP/1.1\r\nHost: h\r\nContent-Length: 0\r\n\r\n").keep_alive);
+    }
+
+    #[test]
+    fn a_whole_url_is_a_target() {
+        assert_eq!(
+            head("GET http://h/a?b HTTP/1.1\r\nHost: h\r\n\r\n").path,
+            "/a"
+        );
+        assert_eq!(head("GET http://h HTTP/1.1\r\nHost: h\r\n\r\n").path, "/");
+        assert_eq!(
+            head("GET /a://b HTTP/1.1\r\nHost: h\r\n\r\n").path,
+            "/a://b"
+        );
+    }
+
+    #[test]
+    fn what_cannot_be_answered_is_refused() {
+        assert_eq!(refused("GET / HTTP/1.1\r\n\r\n"), 400, "no host");
+        assert_eq!(refused("GET / HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n"), 400);
+        assert_eq!(refused("\x16\x03\x01 TLS\r\n\r\n"), 400);
+        assert_eq!(refused("GET /%ff HTTP/1.0\r\n\r\n"), 400, "not UTF-8");
+        let long = "x".repeat(HEAD_LEN_MAX);
+        assert_eq!(refused(&format!("GET /{long}")), 414);
+        assert_eq!(refused(&format!("GET / HTTP/1.0\r\nA: {long}")), 431);
+        let many = "A: b\r\n".repeat(FIELDS_MAX + 1);
+        assert_eq!(refused(&format!("GET / HTTP/1.0\r\n{many}\r\n")), 431);
+    }
+
+    #[test]
+    fn weights_decide_about_zstd() {
+        for (list, accepted) in [
+            ("zstd", true),
+            ("gzip, ZSTD;q=0.5", true),
+            ("zstd;q=0", false),
+            ("zstd; q=0.000", false),
+            ("gzip", false),
+            ("*", false),
+            ("", false),
+        ] {
+            assert_eq!(accepts_zstd(list), accepted, "{list}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_are_a_head_or_not(bytes: Vec<u8>) {
+            let _: Parsed<'_> = Request::parse(&bytes);
+        }
+
+        #[test]
+        fn a_head_that_comes_in_pieces_is_noticed_with_its_last(split in 0usize..40) {
+            let text = b"GET / HTTP/1.1\r\nHost: h\r\nA: b\r\n\r\n";
+            let split = split.min(text.len() - 1);
+            prop_assert!(!may_be_whole(&text[..split], 0));
+            prop_assert!(may_be_whole(text, split));
+        }
+    }
+}

@@ -1,0 +1,302 @@
+//! From a path to what is asked for. A pure function, which knows nothing of the store.
+
+use floe_format::store_path::{HASH_PART_LEN, is_hash_part};
+use floe_format::{StorePath, base32};
+
+use crate::request::Request;
+
+/// The hash part of a store path, checked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct HashPart([u8; HASH_PART_LEN]);
+
+impl HashPart {
+    /// Checks a text.
+    pub fn parse(text: &str) -> Option<HashPart> {
+        let bytes = text.as_bytes().try_into().ok()?;
+        is_hash_part(text).then_some(HashPart(bytes))
+    }
+
+    /// The text.
+    pub fn as_str(&self) -> &str {
+        // It was text when it was checked.
+        std::str::from_utf8(&self.0).unwrap_or_default()
+    }
+}
+
+/// What is asked for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Route {
+    /// `/`: something for people.
+    Root,
+    /// `/nix-cache-info`
+    CacheInfo,
+    /// `/HASH.narinfo`, or the same as JSON with `?json`.
+    NarInfo {
+        /// The path's hash part.
+        hash: HashPart,
+        /// Whether JSON is wanted.
+        json: bool,
+    },
+    /// `/nar/HASH-NARHASH.nar`, `/nar/HASH.nar` or `/nar/NARHASH.nar?hash=HASH`
+    Nar {
+        /// The path's hash part.
+        hash: HashPart,
+        /// The NAR hash that the URL names, in base 32.
+        nar_hash: Option<String>,
+    },
+    /// `/HASH.ls`
+    Listing(HashPart),
+    /// `/log/NAME`: a derivation or an output, by name or by hash part alone.
+    Log(LogOf),
+    /// `/serve/HASH/PATH`
+    File {
+        /// The path's hash part.
+        hash: HashPart,
+        /// The path within, without slashes around it.
+        path: String,
+    },
+    /// `/realisations/ID.doi`: where Nix up to 2.34 looks for the output of a derivation.
+    Realisation {
+        /// The hash of the derivation, with `sha256:`.
+        drv_hash: String,
+        /// The output.
+        output: String,
+    },
+    /// `/build-trace-v2/DRV/OUTPUT.doi`: where newer Nix looks for it.
+    BuildTrace {
+        /// The derivation.
+        drv: StorePath,
+        /// The output.
+        output: String,
+    },
+    /// Nothing that a binary cache has.
+    Unknown,
+}
+
+/// Whose log is asked for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum LogOf {
+    /// A derivation or the output of one.
+    Path(StorePath),
+    /// Whatever valid path has this hash part.
+    HashPart(HashPart),
+}
+
+/// Finds what a request asks for. `prefix` is what stands in front of every route.
+pub fn route(request: &Request<'_>, prefix: &str) -> Route {
+    let path = match request.path.strip_prefix(prefix) {
+        // What goes on without a slash is another name, or no path at all.
+        Some(path) if path.is_empty() || path.starts_with('/') => path,
+        _ => return Route::Unknown,
+    };
+    // Nix may be given a URL that ends in a slash.
+    let path = path.trim_start_matches('/');
+    // By far the most frequent first.
+    if let Some(hash) = path.strip_suffix(".narinfo").and_then(HashPart::parse) {
+        let json = request.parameter("json").is_some();
+        return Route::NarInfo { hash, json };
+    }
+    if let Some(name) = path.strip_prefix("nar/") {
+        return nar(name, request).unwrap_or(Route::Unknown);
+    }
+    let found = match path {
+        "" => Some(Route::Root),
+        "nix-cache-info" => Some(Route::CacheInfo),
+        _ => other(path),
+    };
+    found.unwrap_or(Route::Unknown)
+}
+
+fn nar(name: &str, request: &Request<'_>) -> Option<Route> {
+    let stem = name.strip_suffix(".nar")?;
+    let is_nar_hash =
+        |text: &str| text.len() == base32::encoded_len(32) && text.chars().all(base32::is_digit);
+    if let Some((hash, nar_hash)) = stem.split_once('-') {
+        let hash = HashPart::parse(hash)?;
+        let nar_hash = is_nar_hash(nar_hash).then(|| nar_hash.to_owned())?;
+        return Some(Route::Nar {
+            hash,
+            nar_hash: Some(nar_hash),
+        });
+    }
+    if is_nar_hash(stem) {
+        let hash = HashPart::parse(request.parameter("hash")?)?;
+        return Some(Route::Nar {
+            hash,
+            nar_hash: Some(stem.into()),
+        });
+    }
+    let hash = HashPart::parse(stem)?;
+    Some(Route::Nar {
+        hash,
+        nar_hash: None,
+    })
+}
+
+fn other(path: &str) -> Option<Route> {
+    if let Some(hash) = path.strip_suffix(".ls") {
+        return HashPart::parse(hash).map(Route::Listing);
+    }
+    let (first, rest) = path.split_once('/')?;
+    match first {
+        "log" => {
+            let of = match StorePath::parse(rest) {
+                Ok(path) => LogOf::Path(path),
+                Err(_) => LogOf::HashPart(HashPart::parse(rest)?),
+            };
+            Some(Route::Log(of))
+        }
+        "serve" => {
+            let (hash, path) = rest.split_once('/').unwrap_or((rest, ""));
+            Some(Route::File {
+                hash: HashPart::parse(hash)?,
+                path: path.trim_matches('/').into(),
+            })
+        }
+        "realisations" => {
+            let (drv_hash, output) = rest.strip_suffix(".doi")?.split_once('!')?;
+            Some(Route::Realisation {
+                drv_hash: drv_hash.into(),
+                output: output.into(),
+            })
+        }
+        "build-trace-v2" => {
+            let (drv, output) = rest.strip_suffix(".doi")?.split_once('/')?;
+            Some(Route::BuildTrace {
+                drv: StorePath::parse(drv).ok()?,
+                output: output.into(),
+            })
+        }
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::request::Parsed;
+
+    const HASH: &str = "7bw2d1cqdpnxi05lr3s6pmcgl5xazl2c";
+    const NAR_HASH: &str = "1hsqqvfv8bgg5jmzcx4wrnmllcw0w43cjhl1b0xb51wdq4kxrv1z";
+
+    fn find(target: &str) -> Route {
+        find_below(target, "")
+    }
+
+    fn find_below(target: &str, prefix: &str) -> Route {
+        let head = format!("GET {target} HTTP/1.0\r\n\r\n");
+        match Request::parse(head.as_bytes()) {
+            Parsed::Head(request, _) => route(&request, prefix),
+            other => panic!("{target}: {other:?}"),
+        }
+    }
+
+    fn hash() -> HashPart {
+        HashPart::parse(HASH).unwrap()
+    }
+
+    #[test]
+    fn narinfos_are_found_by_exact_hash_parts_only() {
+        let narinfo = |json| Route::NarInfo { hash: hash(), json };
+        assert_eq!(find(&format!("/{HASH}.narinfo")), narinfo(false));
+        assert_eq!(find(&format!("//{HASH}.narinfo?x=1")), narinfo(false));
+        assert_eq!(find(&format!("/{HASH}.narinfo?json")), narinfo(true));
+        let upper = HASH.to_uppercase();
+        for text in [
+            "",
+            "7bw2",
+            &HASH[1..],
+            &format!("{HASH}a"),
+            &upper,
+            &HASH.replace('b', "e"),
+        ] {
+            assert_eq!(find(&format!("/{text}.narinfo")), Route::Unknown, "{text}");
+        }
+    }
+
+    #[test]
+    fn all_three_nar_urls_in_the_wild_are_known() {
+        let nar = |nar_hash: Option<&str>| Route::Nar {
+            hash: hash(),
+            nar_hash: nar_hash.map(str::to_owned),
+        };
+        assert_eq!(
+            find(&format!("/nar/{HASH}-{NAR_HASH}.nar")),
+            nar(Some(NAR_HASH))
+        );
+        assert_eq!(
+            find(&format!("/nar/{NAR_HASH}.nar?hash={HASH}")),
+            nar(Some(NAR_HASH))
+        );
+        assert_eq!(find(&format!("/nar/{HASH}.nar")), nar(None));
+        for text in [
+            format!("{NAR_HASH}.nar"),
+            format!("{NAR_HASH}.nar?hash=x"),
+            format!("{HASH}.nar.xz"),
+            format!("{HASH}-{HASH}.nar"),
+            "../etc/passwd".into(),
+        ] {
+            assert_eq!(find(&format!("/nar/{text}")), Route::Unknown, "{text}");
+        }
+    }
+
+    #[test]
+    fn the_other_routes_are_found() {
+        assert_eq!(find("/"), Route::Root);
+        assert_eq!(find("/nix-cache-info"), Route::CacheInfo);
+        assert_eq!(find(&format!("/{HASH}.ls")), Route::Listing(hash()));
+        let path = StorePath::parse(&format!("{HASH}-x.drv")).unwrap();
+        let log = Route::Log(LogOf::Path(path.clone()));
+        assert_eq!(find(&format!("/log/{path}")), log);
+        assert_eq!(
+            find(&format!("/log/{HASH}")),
+            Route::Log(LogOf::HashPart(hash()))
+        );
+        assert_eq!(find("/log/../x"), Route::Unknown);
+        let file = |path: &str| Route::File {
+            hash: hash(),
+            path: path.into(),
+        };
+        assert_eq!(find(&format!("/serve/{HASH}/bin/a%20b")), file("bin/a b"));
+        assert_eq!(find(&format!("/serve/{HASH}")), file(""));
+        assert_eq!(
+            find("/realisations/sha256:abc!out.doi"),
+            Route::Realisation {
+                drv_hash: "sha256:abc".into(),
+                output: "out".into()
+            }
+        );
+        let drv = path;
+        assert_eq!(
+            find(&format!("/build-trace-v2/{drv}/out.doi")),
+            Route::BuildTrace {
+                drv,
+                output: "out".into()
+            }
+        );
+        assert_eq!(find("/metrics"), Route::Unknown);
+    }
+
+    #[test]
+    fn a_prefix_stands_in_front_of_every_route() {
+        assert_eq!(
+            find_below("/cache/nix-cache-info", "/cache"),
+            Route::CacheInfo
+        );
+        assert_eq!(find_below("/cache", "/cache"), Route::Root);
+        assert_eq!(find_below("/nix-cache-info", "/cache"), Route::Unknown);
+        assert_eq!(find_below("/cachenix-cache-info", "/cache"), Route::Unknown);
+    }
+
+    proptest! {
+        #[test]
+        fn any_path_has_a_route(path in "/[!-~]{0,80}") {
+            let head = format!("GET {path} HTTP/1.0\r\n\r\n");
+            if let Parsed::Head(request, _) = Request::parse(head.as_bytes()) {
+                let _: Route = route(&request, "");
+            }
+        }
+    }
+}

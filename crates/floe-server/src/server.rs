@@ -1,0 +1,291 @@
+//! The server's life: bind, run, stop.
+
+use std::io::Write;
+use std::os::fd::OwnedFd;
+use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::Duration;
+
+use floe_store::LiveStore;
+use rustix::event::{EventfdFlags, eventfd};
+
+use crate::answer::root::{cache_info_text, root_text};
+use crate::config::{Compress, Config, Listen, LogFormat};
+use crate::context::Context;
+use crate::error::ServeError;
+use crate::event_loop::EventLoop;
+use crate::limits::Limits;
+use crate::listen::{self, Listener};
+use crate::lookup::Lookup;
+use crate::nars::Nars;
+use crate::side_cache::SideCopies;
+use crate::workers::{self, Job, Queue};
+
+/// A server that listens already, and answers once it runs.
+pub struct Server {
+    shared: Arc<Shared>,
+    addresses: Vec<Listen>,
+}
+
+/// Ends a running server. May be used from any thread; cheap to clone.
+#[derive(Clone, Debug)]
+pub struct Stop {
+    shared: Arc<Signal>,
+}
+
+/// Where lines of the access log go.
+type Log = Arc<Mutex<dyn Write + Send>>;
+
+/// What all threads of a server share.
+pub(crate) struct Shared {
+    pub(crate) context: Context,
+    pub(crate) limits: Limits,
+    /// Each of the network's threads has its own hold on them; they are closed with the last.
+    listeners: Mutex<Vec<Arc<Listener>>>,
+    pub(crate) queue: Queue,
+    /// How many connections there are.
+    pub(crate) open: AtomicUsize,
+    pub(crate) log: Option<(LogFormat, Log)>,
+    signal: Arc<Signal>,
+}
+
+/// How threads are told that something has changed.
+#[derive(Debug)]
+struct Signal {
+    phase: AtomicU8,
+    mailboxes: Vec<Mailbox>,
+}
+
+/// What workers give back to one of the network's threads.
+#[derive(Debug)]
+pub(crate) struct Mailbox {
+    returned: Mutex<Vec<(Job, bool)>>,
+    wake: OwnedFd,
+}
+
+/// How far a server has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd)]
+pub(crate) enum Phase {
+    Running,
+    /// No new requests; what is under way is finished.
+    Stopping,
+    /// Everything is dropped.
+    Stopped,
+}
+
+impl Stop {
+    /// Makes [`Server::run`] return soon: answers that are under way get ten seconds to be
+    /// finished; a second call ends them at once.
+    pub fn stop(&self) {
+        let before = self.shared.phase.fetch_add(1, Ordering::AcqRel);
+        if before >= Phase::Stopped as u8 {
+            self.shared
+                .phase
+                .store(Phase::Stopped as u8, Ordering::Release);
+        }
+        for mailbox in &self.shared.mailboxes {
+            mailbox.ring();
+        }
+    }
+}
+
+impl Server {
+    /// Opens the store, reads the index of its paths and listens on every address.
+    ///
+    /// Errors: [`ServeError`], for each thing that a server needs and cannot have.
+    pub fn bind(config: Config) -> Result<Server, ServeError> {
+        if config.listen.is_empty() {
+            return Err(ServeError::Config("a server needs an address to listen on"));
+        }
+        if config.compress == Compress::Cached && config.side_cache.is_none() {
+            return Err(ServeError::Config(
+                "compressed copies need a directory to be kept in: give one with --side-cache",
+            ));
+        }
+        let limits = Limits::of(&config);
+        let signal = Arc::new(Signal::new(config.threads.get())?);
+        let store = LiveStore::open(config.store.clone(), START_PATIENCE)?;
+        let dir = &config.store.store_dir;
+        let context = Context {
+            cache_info: cache_info_text(dir, config.priority).into(),
+            root: root_text(dir, &config.secret_keys).into(),
+            lookup: Lookup::new(&store, config.secret_keys)?,
+            nars: Arc::new(Nars::new()),
+            copies: config.side_cache.map(SideCopies::open).transpose()?,
+            compress: config.compress,
+            prefix: config.path_prefix,
+            log_dir: config.log_dir,
+            layout: config.store,
+            warn: config.warn,
+        };
+        let mut listeners = Vec::new();
+        for address in &config.listen {
+            listeners.extend(listen::open(address, config.backlog)?);
+        }
+        let addresses = listeners
+            .iter()
+            .map(|listener| listener.address.clone())
+            .collect();
+        let listeners = listeners.into_iter().map(Arc::new).collect();
+        let shared = Shared {
+            context,
+            limits,
+            listeners: Mutex::new(listeners),
+            queue: Queue::default(),
+            open: AtomicUsize::new(0),
+            log: config.access_log,
+            signal,
+        };
+        Ok(Server {
+            shared: Arc::new(shared),
+            addresses,
+        })
+    }
+
+    /// Where it listens: the addresses asked for, with the ports that the system chose and the
+    /// stars resolved. One `Listen` may have become several.
+    pub fn addresses(&self) -> &[Listen] {
+        &self.addresses
+    }
+
+    /// How many paths the store has.
+    pub fn path_count(&self) -> usize {
+        self.shared.context.lookup.path_count()
+    }
+
+    /// What ends it.
+    pub fn stopper(&self) -> Stop {
+        Stop {
+            shared: self.shared.signal.clone(),
+        }
+    }
+
+    /// Serves until it is stopped. Blocks the calling thread.
+    ///
+    /// Errors: what the system refuses at the start; a server that runs ends by being stopped.
+    pub fn run(self) -> Result<(), ServeError> {
+        let shared = &*self.shared;
+        let threads = shared.signal.mailboxes.len();
+        let mut loops = Vec::new();
+        for number in 0..threads {
+            loops.push(EventLoop::new(shared, number)?);
+        }
+        thread::scope(|scope| {
+            for _ in 0..(threads * WORKERS_PER_THREAD).max(WORKERS_MIN) {
+                scope.spawn(|| workers::work(shared));
+            }
+            let copies = shared.context.copies.as_ref();
+            if let Some(copies) = copies {
+                scope.spawn(|| copies.fill(&*shared.context.warn));
+            }
+            let network: Vec<_> = loops
+                .into_iter()
+                .map(|it| scope.spawn(move || it.run()))
+                .collect();
+            for thread in network {
+                // A thread that panicked has said so; the others go on to their end.
+                let _: thread::Result<()> = thread.join();
+            }
+            shared
+                .signal
+                .phase
+                .store(Phase::Stopped as u8, Ordering::Release);
+            shared.queue.stop();
+            if let Some(copies) = copies {
+                copies.stop();
+            }
+        });
+        listen::clean_up(&self.addresses);
+        Ok(())
+    }
+}
+
+impl Shared {
+    pub(crate) fn phase(&self) -> Phase {
+        match self.signal.phase.load(Ordering::Acquire) {
+            0 => Phase::Running,
+            1 => Phase::Stopping,
+            _ => Phase::Stopped,
+        }
+    }
+
+    pub(crate) fn listeners(&self) -> MutexGuard<'_, Vec<Arc<Listener>>> {
+        self.listeners
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn mailbox(&self, thread: usize) -> &Mailbox {
+        &self.signal.mailboxes[thread]
+    }
+
+    /// Gives a connection back to the thread that it belongs to.
+    pub(crate) fn give_back(&self, job: Job, is_alive: bool) {
+        let mailbox = self.mailbox(job.thread);
+        let mut returned = mailbox
+            .returned
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        returned.push((job, is_alive));
+        // Whoever was first has woken it already.
+        let is_first = returned.len() == 1;
+        drop(returned);
+        if is_first {
+            mailbox.ring();
+        }
+    }
+}
+
+impl Signal {
+    fn new(threads: usize) -> Result<Signal, ServeError> {
+        let mut mailboxes = Vec::new();
+        for _ in 0..threads {
+            let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
+            let wake = eventfd(0, flags).map_err(|source| ServeError::System {
+                action: "making an event descriptor",
+                source: source.into(),
+            })?;
+            mailboxes.push(Mailbox {
+                returned: Mutex::new(Vec::new()),
+                wake,
+            });
+        }
+        Ok(Signal {
+            phase: AtomicU8::new(Phase::Running as u8),
+            mailboxes,
+        })
+    }
+}
+
+impl Mailbox {
+    pub(crate) fn wake(&self) -> &OwnedFd {
+        &self.wake
+    }
+
+    /// Takes what is there.
+    pub(crate) fn empty(&self) -> Vec<(Job, bool)> {
+        let mut count = [0; 8];
+        // Emptied before looking, so that whatever comes later rings again.
+        let _: rustix::io::Result<usize> = rustix::io::read(&self.wake, &mut count);
+        std::mem::take(&mut *self.returned.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    fn ring(&self) {
+        // Full means that it has been rung.
+        let _: rustix::io::Result<usize> = rustix::io::write(&self.wake, &1u64.to_ne_bytes());
+    }
+}
+
+/// Writes lines to the access log. A log that cannot be written holds up no client.
+pub(crate) fn write_log(log: &Log, lines: &str) {
+    let mut log = log.lock().unwrap_or_else(PoisonError::into_inner);
+    let _: std::io::Result<()> = log.write_all(lines.as_bytes()).and_then(|()| log.flush());
+}
+
+/// At the start a server waits for a Nix that holds the database.
+const START_PATIENCE: Duration = Duration::from_secs(60);
+
+/// Workers wait for disks, and a disk answers several questions at once.
+const WORKERS_PER_THREAD: usize = 4;
+const WORKERS_MIN: usize = 8;

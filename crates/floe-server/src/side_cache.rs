@@ -1,0 +1,341 @@
+//! Compressed copies of NARs in a directory of the server's own.
+//!
+//! 1. a client that takes zstd gets a ready copy, with its length;
+//! 2. where there is none it gets the NAR as it is, and a copy is made in the background;
+//! 3. a copy is kept only if the bytes that went into it had the NAR hash;
+//! 4. when the directory has grown beyond its bound, what was not asked for longest goes.
+
+use std::collections::{HashMap, HashSet, VecDeque};
+use std::fs::{self, File};
+use std::io::{self, Write as _};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+
+use floe_format::{Hash, base32};
+use floe_store::StoreError;
+use floe_store::tree::read::dump;
+
+use crate::answer::nar::{NAR_TYPE, cache_control};
+use crate::answer::{Answer, Content, Text, has};
+use crate::body::{Body, Piece};
+use crate::config::{Compress, SideCache};
+use crate::context::{Context, Question};
+use crate::error::ServeError;
+use crate::lookup::Entry;
+use crate::nar_reader::NarReader;
+
+/// The directory and what is in it.
+#[derive(Debug)]
+pub(crate) struct SideCopies {
+    dir: PathBuf,
+    bytes_max: u64,
+    state: Mutex<State>,
+    work: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// Length and time of last use of each copy, by NAR hash. Time is a count of uses.
+    copies: HashMap<String, (u64, u64)>,
+    bytes: u64,
+    uses: u64,
+    queue: VecDeque<Wish>,
+    queued: HashSet<String>,
+    is_stopped: bool,
+}
+
+#[derive(Debug)]
+struct Wish {
+    name: String,
+    nar_hash: Hash,
+    path: PathBuf,
+}
+
+impl SideCopies {
+    /// Looks at what a directory has; makes it if it is absent.
+    pub(crate) fn open(config: SideCache) -> Result<SideCopies, ServeError> {
+        let failed = |action| {
+            let path = config.dir.clone();
+            move |source| ServeError::Io {
+                action,
+                path,
+                source,
+            }
+        };
+        fs::create_dir_all(&config.dir).map_err(failed("making the side cache"))?;
+        let mut found = Vec::new();
+        for entry in fs::read_dir(&config.dir).map_err(failed("reading the side cache"))? {
+            let entry = entry.map_err(failed("reading the side cache"))?;
+            let name = entry.file_name().into_string().unwrap_or_default();
+            if name.starts_with(TEMPORARY) {
+                // Left by a server that was killed.
+                let _: io::Result<()> = fs::remove_file(entry.path());
+            } else if let Some(hash) = name.strip_suffix(SUFFIX).filter(|hash| is_hash(hash))
+                && let Ok(metadata) = entry.metadata()
+            {
+                if metadata.len() == 0 {
+                    // Nothing compresses to nothing: the disk of a machine that lost its power.
+                    let _: io::Result<()> = fs::remove_file(entry.path());
+                    continue;
+                }
+                let modified = metadata.modified().ok();
+                found.push((modified, hash.to_owned(), metadata.len()));
+            }
+        }
+        found.sort();
+        let mut state = State::default();
+        for (_, hash, len) in found {
+            state.uses += 1;
+            state.bytes += len;
+            state.copies.insert(hash, (len, state.uses));
+        }
+        let copies = SideCopies {
+            dir: config.dir,
+            bytes_max: config.bytes_max,
+            state: Mutex::new(state),
+            work: Condvar::new(),
+        };
+        copies.evict(&mut copies.state());
+        Ok(copies)
+    }
+
+    /// The ready copy of a NAR.
+    fn ready(&self, nar_hash: &str) -> Option<(File, u64)> {
+        let mut state = self.state();
+        state.uses += 1;
+        let now = state.uses;
+        state.copies.get_mut(nar_hash)?.1 = now;
+        let file = File::open(self.file(nar_hash)).and_then(|file| {
+            let len = file.metadata()?.len();
+            Ok((file, len))
+        });
+        if file.is_err()
+            && let Some((len, _)) = state.copies.remove(nar_hash)
+        {
+            // Somebody has removed it.
+            state.bytes -= len;
+        }
+        file.ok()
+    }
+
+    /// Asks for a copy, unless too many were asked for already.
+    fn wish(&self, entry: &Entry, path: PathBuf) {
+        let mut state = self.state();
+        if state.queue.len() < QUEUE_MAX && state.queued.insert(entry.nar_hash.clone()) {
+            state.queue.push_back(Wish {
+                name: entry.nar_hash.clone(),
+                nar_hash: entry.info.nar_hash,
+                path,
+            });
+            self.work.notify_one();
+        }
+    }
+
+    /// Makes copies until it is stopped. Runs in a thread of its own, after everybody else.
+    pub(crate) fn fill(&self, warn: &dyn Fn(&str)) {
+        // A lower priority of this thread alone; where that is not allowed it works all the same.
+        let _: rustix::io::Result<i32> = rustix::process::nice(NICENESS);
+        while let Some(wish) = self.next() {
+            let made = self.make(&wish);
+            let mut state = self.state();
+            match made {
+                Ok(Some(len)) => {
+                    state.queued.remove(&wish.name);
+                    state.uses += 1;
+                    let now = state.uses;
+                    if let Some((before, _)) = state.copies.insert(wish.name, (len, now)) {
+                        state.bytes -= before;
+                    }
+                    state.bytes += len;
+                    self.evict(&mut state);
+                }
+                // It stays in the list of what was asked for, so that nobody compresses a broken
+                // path again and again.
+                Ok(None) => {
+                    drop(state);
+                    warn(&format!(
+                        "{} is not what the database says",
+                        wish.path.display()
+                    ));
+                }
+                Err(error) => {
+                    state.queued.remove(&wish.name);
+                    drop(state);
+                    warn(&format!("making a compressed copy: {error}"));
+                }
+            }
+        }
+    }
+
+    /// Ends [`SideCopies::fill`] after the copy that is being made.
+    pub(crate) fn stop(&self) {
+        self.state().is_stopped = true;
+        self.work.notify_all();
+    }
+
+    fn next(&self) -> Option<Wish> {
+        let mut state = self.state();
+        loop {
+            if state.is_stopped {
+                return None;
+            }
+            if let Some(wish) = state.queue.pop_front() {
+                return Some(wish);
+            }
+            state = self
+                .work
+                .wait(state)
+                .unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    /// Compresses a NAR into a file. `None` if its bytes do not have the hash.
+    fn make(&self, wish: &Wish) -> Result<Option<u64>, StoreError> {
+        let temporary = self
+            .dir
+            .join(format!("{TEMPORARY}{}-{}", std::process::id(), wish.name));
+        let made = self.compress(wish, &temporary);
+        let kept = match &made {
+            Ok(Some(_)) => fs::rename(&temporary, self.file(&wish.name)),
+            _ => fs::remove_file(&temporary),
+        };
+        match (made, kept) {
+            (Ok(Some(_)), Err(source)) => Err(failed("renaming", &temporary, source)),
+            (made, _) => made,
+        }
+    }
+
+    fn compress(&self, wish: &Wish, to: &Path) -> Result<Option<u64>, StoreError> {
+        let writing = |source| failed("writing", to, source);
+        let file = File::create(to).map_err(writing)?;
+        let mut encoder = zstd::stream::write::Encoder::new(file, LEVEL).map_err(writing)?;
+        let mut hasher = floe_hash::Sha256::new();
+        dump::<StoreError>(&wish.path, &mut |chunk| {
+            hasher.update(chunk);
+            encoder.write_all(chunk).map_err(writing)
+        })?;
+        let file = encoder.finish().map_err(writing)?;
+        // Its name must not outlast its contents when the machine loses its power.
+        file.sync_data().map_err(writing)?;
+        let len = file.metadata().map_err(writing)?.len();
+        Ok((Hash::sha256(hasher.finish()) == wish.nar_hash).then_some(len))
+    }
+
+    /// Removes what was not used longest, until the bound holds.
+    fn evict(&self, state: &mut State) {
+        while state.bytes > self.bytes_max {
+            let oldest = state.copies.iter().min_by_key(|(_, (_, used))| *used);
+            let Some((name, len)) = oldest.map(|(name, (len, _))| (name.clone(), *len)) else {
+                return;
+            };
+            let _: io::Result<()> = fs::remove_file(self.file(&name));
+            state.copies.remove(&name);
+            state.bytes -= len;
+        }
+    }
+
+    fn file(&self, nar_hash: &str) -> PathBuf {
+        self.dir.join(format!("{nar_hash}{SUFFIX}"))
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The answer to a client that takes zstd and wants all of a NAR, if it is to be encoded.
+pub(crate) fn answer(
+    context: &Context,
+    entry: &Entry,
+    names_hash: bool,
+    question: &Question,
+) -> Result<Option<Answer>, StoreError> {
+    let size = entry.info.nar_size;
+    if size < COMPRESSED_MIN {
+        return Ok(None);
+    }
+    let etag = format!("\"{}-zstd\"", entry.nar_hash);
+    let fields = format!(
+        "{NAR_TYPE}{}Content-Encoding: zstd\r\nVary: Accept-Encoding\r\nETag: {etag}\r\n",
+        cache_control(names_hash)
+    );
+    let path = context.layout.real_path(&entry.info.path);
+    // A path of which the files are gone is not served from a copy either.
+    crate::nars::identity(&path)?;
+    if has(question.if_none_match.as_deref(), &etag) {
+        return Ok(Some(Answer::not_modified(fields)));
+    }
+    if let Some(copies) = &context.copies {
+        if let Some((file, len)) = copies.ready(&entry.nar_hash) {
+            let piece = Piece::File {
+                file: Arc::new(file.into()),
+                offset: 0,
+                end: len,
+            };
+            return Ok(Some(body(fields, Some(len), piece)));
+        }
+        copies.wish(entry, path.clone());
+    }
+    if context.compress != Compress::Always {
+        return Ok(None);
+    }
+    if question.head_only {
+        return Ok(Some(Answer {
+            status: 200,
+            fields: fields.into(),
+            length: None,
+            content: Content::Text(Text::Static("")),
+        }));
+    }
+    let Some(hash) = crate::route::HashPart::parse(entry.info.path.hash_part()) else {
+        return Ok(None);
+    };
+    let plan = context.nars.plan(hash, &path)?;
+    if plan.nar_size() != size {
+        return Ok(None);
+    }
+    let encoder = NarReader::new(plan, &path)
+        .map(|reader| zstd::stream::read::Encoder::new(reader, LEVEL))?
+        .map_err(|source| failed("compressing", &path, source))?;
+    let piece = Piece::Stream {
+        reader: Box::new(encoder),
+        in_chunks: !question.is_old,
+    };
+    Ok(Some(body(fields, None, piece)))
+}
+
+fn body(fields: String, length: Option<u64>, piece: Piece) -> Answer {
+    Answer {
+        status: 200,
+        fields: fields.into(),
+        length,
+        content: Content::Body(Box::new(Body::of([piece]))),
+    }
+}
+
+fn failed(action: &'static str, path: &Path, source: io::Error) -> StoreError {
+    StoreError::Io {
+        action,
+        path: path.into(),
+        source,
+    }
+}
+
+fn is_hash(text: &str) -> bool {
+    text.len() == base32::encoded_len(32) && text.chars().all(base32::is_digit)
+}
+
+const SUFFIX: &str = ".nar.zst";
+const TEMPORARY: &str = "temporary-";
+
+/// Nix's own default: higher levels save little and cost a multiple.
+const LEVEL: i32 = 3;
+
+/// Smaller NARs fit into a packet or two as they are.
+const COMPRESSED_MIN: u64 = 4 * 1024;
+
+/// What is asked for beyond this comes again if it matters.
+const QUEUE_MAX: usize = 1024;
+
+/// After every thread that answers.
+const NICENESS: i32 = 10;

@@ -1,0 +1,9 @@
+//! Fuzzes `check_http_range` of the functions for floe-server.
+
+#![no_main]
+
+#[path = "../src/server.rs"]
+#[allow(dead_code, reason = "each target calls one of them")]
+mod server;
+
+libfuzzer_sys::fuzz_target!(|data: &[u8]| server::check_http_range(data));

@@ -1,0 +1,74 @@
+//! What must hold for whatever a client sends to floe-server, one function per fuzz target.
+//!
+//! As in the library beside it: the fuzz targets call these with bytes that libFuzzer finds, and
+//! the tests of floe-server with the committed corpus.
+
+use floe_server::range::{self, RANGES_MAX, Ranges};
+use floe_server::request::{HEAD_LEN_MAX, Method, Parsed, Request, may_be_whole};
+use floe_server::route::{Route, route};
+
+/// The head of a request is what it is however it comes in, and every head has a route.
+pub fn check_http_request(data: &[u8]) {
+    let Parsed::Head(request, len) = Request::parse(data) else {
+        return;
+    };
+    assert!(0 < len && len <= data.len() && len <= HEAD_LEN_MAX);
+    let head = &data[..len];
+    assert_eq!(
+        Request::parse(head),
+        Parsed::Head(request.clone(), len),
+        "what follows makes no difference"
+    );
+    assert!(may_be_whole(head, 0) && may_be_whole(head, len - 1));
+    for cut in 0..len.min(CUTS_MAX) {
+        // A head that lacks its end is never taken for another.
+        assert!(!matches!(Request::parse(&head[..cut]), Parsed::Head(..)));
+    }
+    assert!(request.method == Method::Get || request.range.is_none());
+    assert!(!(request.has_body && request.keep_alive));
+    check_route(&request);
+}
+
+fn check_route(request: &Request<'_>) {
+    let plain = route(request, "");
+    let below = route(request, "/cache");
+    if !request.path.starts_with("/cache") {
+        assert_eq!(below, Route::Unknown);
+    }
+    if let Route::NarInfo { hash, .. } | Route::Listing(hash) = plain {
+        assert!(request.path.contains(hash.as_str()));
+    }
+}
+
+/// Ranges lie within the answer, and together ask for no more than all of it.
+pub fn check_http_range(data: &[u8]) {
+    let Some((len, field)) = data.split_first_chunk() else {
+        return;
+    };
+    let Ok(field) = std::str::from_utf8(field) else {
+        return;
+    };
+    for len in [0, 1, 112, u64::from_le_bytes(*len), u64::MAX] {
+        let Ranges::Parts(parts) = range::parse(Some(field), len) else {
+            continue;
+        };
+        assert!(!parts.is_empty() && parts.len() <= RANGES_MAX);
+        for part in &parts {
+            assert!(part.start < part.end && part.end <= len);
+        }
+        let total: u128 = parts
+            .iter()
+            .map(|part| u128::from(part.end - part.start))
+            .sum();
+        assert!(total <= u128::from(len));
+        let printed: Vec<String> = parts
+            .iter()
+            .map(|part| format!("{}-{}", part.start, part.end - 1))
+            .collect();
+        let again = range::parse(Some(&format!("bytes={}", printed.join(","))), len);
+        assert_eq!(again, Ranges::Parts(parts));
+    }
+}
+
+/// Every prefix of a head is parsed up to this length: the work is the square of it.
+const CUTS_MAX: usize = 512;
