@@ -1,9 +1,13 @@
 //! The command line, as types. docs/interface.md is its reference.
 
+mod serve;
+
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
+
+pub(crate) use serve::{CompressName, ServeArgs};
 
 /// Moves Nix closures, fast and safely, without needing Nix.
 #[derive(Debug, Parser)]
@@ -23,6 +27,8 @@ pub(crate) enum Command {
     Verify(VerifyArgs),
     /// Show what a store or cache knows of paths
     Info(InfoArgs),
+    /// Serve a live store as a binary cache over HTTP
+    Serve(Box<ServeArgs>),
     /// Make and convert the keys that sign binary caches
     Key {
         #[command(subcommand)]

@@ -6,6 +6,7 @@ pub(crate) mod info;
 pub(crate) mod install;
 pub(crate) mod key;
 pub(crate) mod moving;
+pub(crate) mod serve;
 pub(crate) mod verify;
 
 use std::io::{self, Write as _};

@@ -3,6 +3,7 @@
 use std::process::ExitCode;
 
 use floe_engine::{Error, ErrorKind};
+use floe_server::ServeError;
 use floe_store::StoreError;
 
 use crate::progress::say;
@@ -23,7 +24,10 @@ pub(crate) fn report(error: &anyhow::Error) -> ExitCode {
         return ExitCode::from(*code);
     }
     // The errors of floe's libraries say their causes themselves.
-    let is_whole = error.is::<Error>() || error.is::<StoreError>() || error.is::<Usage>();
+    let is_whole = error.is::<Error>()
+        || error.is::<StoreError>()
+        || error.is::<ServeError>()
+        || error.is::<Usage>();
     match is_whole {
         true => say(format_args!("floe: {error}")),
         false => say(format_args!("floe: {error:#}")),
@@ -31,6 +35,7 @@ pub(crate) fn report(error: &anyhow::Error) -> ExitCode {
     let kind = match error.downcast_ref::<Error>() {
         Some(error) => error.kind(),
         None if error.is::<Usage>() => ErrorKind::Usage,
+        None if matches!(error.downcast_ref(), Some(ServeError::Config(_))) => ErrorKind::Usage,
         None => ErrorKind::Failed,
     };
     ExitCode::from(code(kind))

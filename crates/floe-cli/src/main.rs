@@ -3,7 +3,9 @@
 mod args;
 mod commands;
 mod failure;
+mod nix_serve;
 mod progress;
+mod serve;
 mod settings;
 
 use std::process::ExitCode;
@@ -13,15 +15,23 @@ use clap::Parser as _;
 use args::{Cli, Command};
 
 fn main() -> ExitCode {
+    if let Some(args) = nix_serve::arguments(std::env::args_os()) {
+        return ended(nix_serve::run(&args));
+    }
     let cli = Cli::parse();
     let result = match cli.command {
         Command::Install(args) => commands::install::run(args),
         Command::Copy(args) => commands::copy::run(args),
         Command::Verify(args) => commands::verify::run(args),
         Command::Info(args) => commands::info::run(args),
+        Command::Serve(args) => commands::serve::run(&args),
         Command::Key { command } => commands::key::run(command),
         Command::Demo(args) => commands::demo::run(args),
     };
+    ended(result)
+}
+
+fn ended(result: anyhow::Result<()>) -> ExitCode {
     match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => failure::report(&error),

@@ -12,7 +12,7 @@ use crate::faulty::{Faulty, assert_verified, faulty};
 use crate::support::{Corpus, corpus, floe, nixes, run, scratch, skip, tree};
 
 /// Where a tool lies that a test cannot do without; a note among the skips if nowhere.
-fn tool(name: &str, package: &str) -> Option<PathBuf> {
+pub(crate) fn tool(name: &str, package: &str) -> Option<PathBuf> {
     let found = ["/usr/bin", "/bin", "/usr/sbin", "/sbin"]
         .into_iter()
         .map(|directory| Path::new(directory).join(name))

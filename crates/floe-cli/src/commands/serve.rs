@@ -1,0 +1,211 @@
+//! `floe serve`: a live store as a binary cache over HTTP.
+
+use std::env;
+use std::path::{Path, PathBuf};
+
+use floe_server::{Compress, Config, Listen, Server, SideCache};
+
+use super::print;
+use crate::args::{CompressName, ServeArgs};
+use crate::failure::Usage;
+use crate::serve::access_log::{self, LogName};
+use crate::serve::harmonia::Settings;
+use crate::serve::store::{self, Environment};
+use crate::serve::{self, Process, limits, listen};
+use crate::settings;
+
+pub(crate) fn run(args: &ServeArgs) -> anyhow::Result<()> {
+    let config = config(args)?;
+    match args.check {
+        true => check(config),
+        false => serve::run(config, &Process::default()),
+    }
+}
+
+/// From flags, then the environment, then the file.
+fn config(args: &ServeArgs) -> anyhow::Result<Config> {
+    let file = match &args.config {
+        Some(file) => settings_of(file)?,
+        None => Settings::default(),
+    };
+    let side_cache = args.side_cache.clone().map(|dir| SideCache {
+        dir,
+        bytes_max: args.side_cache_size.unwrap_or(SIDE_CACHE_BYTES),
+    });
+    let (store, log_dir) = find_store(args, &file)?;
+    let open_files = limits::raise_open_files();
+    let connections = args.max_connections.map(usize::from);
+    let log = match (&args.access_log, args.log_format) {
+        (None, None) => LogName::Quiet,
+        (_, format) => format.unwrap_or(LogName::Default),
+    };
+    Ok(Config {
+        store,
+        log_dir,
+        listen: addresses(args, &file)?,
+        backlog: serve::BACKLOG,
+        secret_keys: serve::secret_keys(&key_files(args, &file))?,
+        priority: args.priority.or(file.priority).unwrap_or(serve::PRIORITY),
+        path_prefix: String::new(),
+        compress: compress(args.compress, file.enable_compression, side_cache.is_some())?,
+        side_cache,
+        threads: settings::jobs(args.threads.or(file.threads())),
+        connections_max: limits::connections(connections.or(file.connections()), open_files),
+        keep_alive: true,
+        keep_alive_timeout: args.keepalive_timeout.unwrap_or(serve::KEEP_ALIVE_TIMEOUT),
+        read_timeout: args.read_timeout.unwrap_or(serve::READ_TIMEOUT),
+        write_timeout: args.timeout.unwrap_or(serve::WRITE_TIMEOUT),
+        access_log: access_log::open(log, args.access_log.as_deref())?,
+        warn: serve::warner(),
+    })
+}
+
+/// harmonia's settings, with warnings about those that do nothing here.
+fn settings_of(file: &Path) -> anyhow::Result<Settings> {
+    let settings = Settings::read(file)?;
+    for note in settings.notes() {
+        serve::warn(&format!("{}: {note}", file.display()));
+    }
+    Ok(settings)
+}
+
+/// A store that the file names is meant, unless a flag names another: harmonia does not read
+/// `NIX_REMOTE`, which many systems set for everybody.
+fn find_store(args: &ServeArgs, file: &Settings) -> anyhow::Result<(floe_store::Layout, PathBuf)> {
+    let environment = Environment::read();
+    let asked = store::Asked {
+        root: args.root.as_deref(),
+        store: args.store.as_deref(),
+        store_dir: args.store_dir.as_deref(),
+    };
+    if args.root.is_none() && args.store.is_none() {
+        let store_dir = asked.store_dir.or(environment.store_dir.as_deref());
+        if let Some(layout) = file.store(store_dir)? {
+            let log_dir = environment.log_dir.clone();
+            let log_dir = log_dir.unwrap_or_else(|| store::log_dir(&layout));
+            return Ok((layout, log_dir));
+        }
+    }
+    store::find(&asked, &environment)
+}
+
+/// All that flags name, else what the file names, else every address.
+fn addresses(args: &ServeArgs, file: &Settings) -> Result<Vec<Listen>, Usage> {
+    let mut addresses = args.listen.clone();
+    addresses.extend(args.socket.clone().map(Listen::Unix));
+    let by_parts = args.host.is_some() || args.port.is_some();
+    if !by_parts && addresses.is_empty() {
+        addresses.extend(file.listen()?);
+    }
+    if by_parts || addresses.is_empty() {
+        addresses.push(Listen::Tcp {
+            host: listen::host(args.host.as_deref().unwrap_or_default()),
+            port: args.port.unwrap_or(serve::PORT),
+        });
+    }
+    Ok(addresses)
+}
+
+/// Those that flags name, else those of the environment and the file together, as in harmonia.
+fn key_files(args: &ServeArgs, file: &Settings) -> Vec<PathBuf> {
+    if !args.secret_key_file.is_empty() {
+        return args.secret_key_file.clone();
+    }
+    let one = |name| env::var_os(name).filter(|value| !value.is_empty());
+    let several = env::var("SIGN_KEY_PATHS").unwrap_or_default();
+    let mut files: Vec<PathBuf> = file.secret_key_files().cloned().collect();
+    files.extend(one("NIX_SECRET_KEY_FILE").map(PathBuf::from));
+    files.extend(one("SIGN_KEY_PATH").map(PathBuf::from));
+    files.extend(several.split_whitespace().map(PathBuf::from));
+    files
+}
+
+/// harmonia compresses anew for each client; floe does so only when it is told to by name.
+fn compress(
+    asked: Option<CompressName>,
+    in_file: Option<bool>,
+    has_side_cache: bool,
+) -> Result<Compress, Usage> {
+    match (asked, in_file) {
+        (Some(CompressName::Off), _) | (None, Some(false)) => Ok(Compress::Off),
+        (Some(CompressName::Always), _) => Ok(Compress::Always),
+        (Some(CompressName::Cached), _) if !has_side_cache => Err(Usage(
+            "--compress cached needs a place for compressed NARs: add --side-cache DIR".into(),
+        )),
+        (Some(CompressName::Cached), _) => Ok(Compress::Cached),
+        (None, _) if has_side_cache => Ok(Compress::Cached),
+        (None, Some(true)) => {
+            serve::warn(
+                "enable_compression has no effect without --side-cache DIR; --compress always \
+                 compresses anew for each client",
+            );
+            Ok(Compress::Off)
+        }
+        (None, None) => Ok(Compress::Off),
+    }
+}
+
+/// Prints what would be served.
+fn check(config: Config) -> anyhow::Result<()> {
+    let mut lines = vec![
+        format!("store {}", config.store.store_dir.as_str()),
+        format!("files {}", config.store.real_store.display()),
+        format!(
+            "database {}",
+            config.store.database_dir().join("db.sqlite").display()
+        ),
+        format!("logs {}", config.log_dir.display()),
+        format!("priority {}", config.priority),
+    ];
+    let public = |key: &floe_format::SecretKey| format!("key {}", key.public());
+    lines.extend(config.secret_keys.iter().map(public));
+    lines.push(match (config.compress, &config.side_cache) {
+        (Compress::Off, _) => "compress off".into(),
+        (Compress::Always, None) => "compress always".into(),
+        (how, side_cache) => format!(
+            "compress {} {}",
+            match how {
+                Compress::Always => "always",
+                _ => "cached",
+            },
+            side_cache
+                .as_ref()
+                .map_or_else(String::new, |cache| cache.dir.display().to_string())
+        ),
+    });
+    let server = Server::bind(config)?;
+    let urls = server.addresses().iter().map(serve::url);
+    lines.extend(urls.map(|url| format!("listen {url}")));
+    lines.iter().try_for_each(print)
+}
+
+/// Half a dozen desktops, compressed; little beside the store itself.
+const SIDE_CACHE_BYTES: u64 = 10 << 30;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn compression_is_off_unless_a_flag_or_a_side_cache_asks_for_it() {
+        for (asked, in_file, has_side_cache, expected) in [
+            (None, None, false, Compress::Off),
+            (None, None, true, Compress::Cached),
+            (None, Some(true), false, Compress::Off),
+            (None, Some(true), true, Compress::Cached),
+            (None, Some(false), true, Compress::Off),
+            (
+                Some(CompressName::Always),
+                Some(false),
+                false,
+                Compress::Always,
+            ),
+            (Some(CompressName::Off), Some(true), true, Compress::Off),
+        ] {
+            let found = compress(asked, in_file, has_side_cache).unwrap();
+            assert_eq!(found, expected, "{asked:?} {in_file:?} {has_side_cache}");
+        }
+        let message = compress(Some(CompressName::Cached), None, false).unwrap_err();
+        assert!(message.0.contains("--side-cache"));
+    }
+}

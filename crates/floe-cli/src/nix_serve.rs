@@ -1,0 +1,117 @@
+//! The program under the name `nix-serve`: a place-taker for nix-serve and nix-serve-ng, with the
+//! options of both. docs/moving-from-nix-serve.md is its reference.
+
+mod daemon;
+mod options;
+mod table;
+mod words;
+
+use std::env;
+use std::ffi::{OsStr, OsString};
+use std::path::{Path, PathBuf};
+
+use floe_server::{Compress, Config};
+
+use crate::commands::print;
+use crate::serve::identity::Identity;
+use crate::serve::store::{self, Environment};
+use crate::serve::{self, Process, access_log, limits};
+use crate::settings;
+use options::{Options, Request};
+
+/// What follows the name, if the program was called `nix-serve`, or `floe nix-serve`.
+pub(crate) fn arguments(line: impl Iterator<Item = OsString>) -> Option<Vec<OsString>> {
+    let mut line = line.peekable();
+    let program = line.next()?;
+    if Path::new(&program).file_name() == Some(OsStr::new(NAME)) {
+        return Some(line.collect());
+    }
+    line.next_if(|first| first == NAME)?;
+    Some(line.collect())
+}
+
+/// Serves, or prints what was asked for.
+pub(crate) fn run(args: &[OsString]) -> anyhow::Result<()> {
+    let (is_daemon, args) = daemon::is_child(args);
+    let options = match options::parse(args)? {
+        Request::Help => return print(table::help().trim_end()),
+        Request::Version => return print(format_args!("nix-serve (floe {VERSION})")),
+        Request::Serve(options) => options,
+    };
+    if options.daemonize && !is_daemon {
+        return daemon::start(args);
+    }
+    if is_daemon {
+        daemon::leave_session()?;
+    }
+    for warning in &options.warnings {
+        serve::warn(warning);
+    }
+    let process = Process {
+        identity: Identity::find(options.user.as_deref(), options.group.as_deref())?,
+        pid_file: options.pid.clone(),
+        error_log: options.error_log.clone(),
+        is_daemon,
+        like_starman: true,
+    };
+    serve::run(config(*options)?, &process)
+}
+
+fn config(options: Options) -> anyhow::Result<Config> {
+    let asked = store::Asked {
+        store: options.store.as_deref(),
+        ..store::Asked::default()
+    };
+    let (store, log_dir) = store::find(&asked, &Environment::read())?;
+    let key = env::var_os("NIX_SECRET_KEY_FILE").filter(|value| !value.is_empty());
+    let key_files: Vec<PathBuf> = key.map(PathBuf::from).into_iter().collect();
+    let open_files = limits::raise_open_files();
+    Ok(Config {
+        store,
+        log_dir,
+        backlog: options.backlog,
+        secret_keys: serve::secret_keys(&key_files)?,
+        priority: options.priority,
+        compress: Compress::Off,
+        side_cache: None,
+        threads: settings::jobs(None),
+        connections_max: limits::connections(None, open_files),
+        keep_alive: options.keep_alive,
+        keep_alive_timeout: options.times.keep_alive(),
+        read_timeout: options.times.read(),
+        write_timeout: options.times.write(),
+        access_log: access_log::open(options.log, options.access_log.as_deref())?,
+        warn: serve::warner(),
+        listen: options.listen,
+        path_prefix: options.path,
+    })
+}
+
+/// The name that makes floe behave so.
+const NAME: &str = "nix-serve";
+
+const VERSION: &str = env!("CARGO_PKG_VERSION");
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn called(line: &[&str]) -> Option<Vec<OsString>> {
+        arguments(line.iter().map(OsString::from))
+    }
+
+    #[test]
+    fn the_name_of_the_program_decides_and_not_where_it_lies() {
+        let port = Some(vec![OsString::from("-p"), OsString::from("1")]);
+        assert_eq!(called(&["/usr/bin/nix-serve", "-p", "1"]), port);
+        assert_eq!(called(&["nix-serve", "-p", "1"]), port);
+        assert_eq!(called(&["floe", "nix-serve", "-p", "1"]), port);
+        assert_eq!(
+            called(&["nix-serve", "nix-serve"]).map(|a| a.len()),
+            Some(1)
+        );
+        assert_eq!(called(&["/nix-serve/floe", "serve"]), None);
+        assert_eq!(called(&["floe"]), None);
+        assert_eq!(called(&[]), None);
+    }
+}

@@ -1,0 +1,174 @@
+//! Claims about the command line of nix-serve.
+
+use super::super::table::ENTRIES;
+use super::*;
+
+fn request(line: &str) -> Result<Request, Usage> {
+    let args: Vec<OsString> = line.split_whitespace().map(OsString::from).collect();
+    parse(&args)
+}
+
+#[track_caller]
+fn options(line: &str) -> Options {
+    match request(line) {
+        Ok(Request::Serve(options)) => *options,
+        other => panic!("{line}: {other:?}"),
+    }
+}
+
+#[track_caller]
+fn refusal(line: &str) -> String {
+    request(line).expect_err(line).0
+}
+
+fn tcp(host: &str, port: u16) -> Listen {
+    let host = host.to_owned();
+    Listen::Tcp { host, port }
+}
+
+#[test]
+fn without_options_the_defaults_are_those_of_the_peers() {
+    let options = options("");
+    assert_eq!(options.listen, [tcp("*", 5000)]);
+    assert_eq!((options.backlog, options.priority), (1024, 30));
+    assert_eq!((options.store, options.path.as_str()), (None, ""));
+    assert_eq!(options.log, LogName::Default);
+    assert_eq!(options.times.write(), Duration::from_secs(600));
+    assert!(options.keep_alive && !options.daemonize);
+    assert_eq!(options.warnings, [""; 0]);
+}
+
+#[test]
+fn listening_may_be_asked_for_several_times_and_in_every_form() {
+    let listen = options("-l 127.0.0.1:1 --listen :2 --listen=[::1]:3 -l /run/socket").listen;
+    let socket = Listen::Unix("/run/socket".into());
+    assert_eq!(
+        listen,
+        [tcp("127.0.0.1", 1), tcp("*", 2), tcp("::1", 3), socket]
+    );
+}
+
+#[test]
+fn host_port_and_socket_are_other_ways_to_say_it() {
+    assert_eq!(options("--host ::1 --port 0").listen, [tcp("::1", 0)]);
+    assert_eq!(options("-o !4 -p 80").listen, [tcp("*4", 80)]);
+    assert_eq!(options("-S /s").listen, [Listen::Unix("/s".into())]);
+}
+
+#[test]
+fn listen_wins_over_socket_and_that_over_host_and_port_with_a_warning() {
+    let all = options("--port 1 --socket /s --listen :2");
+    assert_eq!(all.listen, [tcp("*", 2)]);
+    assert_eq!(all.warnings.len(), 2);
+    assert!(all.warnings.iter().all(|text| text.contains("--listen")));
+    let two = options("--port 1 --socket /s");
+    assert_eq!(two.listen, [Listen::Unix("/s".into())]);
+    assert!(two.warnings[0].starts_with("--host or --port has no effect"));
+}
+
+#[test]
+fn every_option_with_an_effect_reaches_its_place() {
+    let options = options(
+        "--backlog 5 --store local?root=/x --priority -3 --path /cache/ --user u --group g \
+         --pid /p --error-log /e --access-log /a -D --disable-keepalive",
+    );
+    assert_eq!((options.backlog, options.priority), (5, -3));
+    assert_eq!(options.store.as_deref(), Some("local?root=/x"));
+    assert_eq!(options.path, "/cache");
+    assert_eq!(options.user.as_deref(), Some("u"));
+    assert_eq!(options.group.as_deref(), Some("g"));
+    assert_eq!(options.pid.as_deref(), Some(Path::new("/p")));
+    assert_eq!(options.error_log.as_deref(), Some(Path::new("/e")));
+    assert_eq!(options.access_log.as_deref(), Some(Path::new("/a")));
+    assert!(options.daemonize && !options.keep_alive);
+    assert_eq!(options.warnings, [""; 0]);
+}
+
+#[test]
+fn the_time_for_everything_counts_where_no_other_is_given() {
+    let times = options("--timeout 7 --read-timeout 2").times;
+    let seconds = Duration::from_secs;
+    assert_eq!(times.write(), seconds(7));
+    assert_eq!(times.keep_alive(), seconds(7));
+    assert_eq!(times.read(), seconds(2));
+    assert_eq!(
+        options("--keepalive-timeout 1").times.keep_alive(),
+        seconds(1)
+    );
+    assert!(!options("--keepalive-timeout 0").keep_alive);
+}
+
+#[test]
+fn both_names_of_the_normal_log_are_known_and_the_last_option_wins() {
+    for (line, log) in [
+        ("--log-format default", LogName::Default),
+        ("--log-format=normal", LogName::Normal),
+        ("--log-format real-ip", LogName::RealIp),
+        ("--log-format debug", LogName::Debug),
+        ("--verbose --quiet", LogName::Quiet),
+        ("--quiet --verbose", LogName::Verbose),
+    ] {
+        assert_eq!(options(line).log, log, "{line}");
+    }
+}
+
+#[test]
+fn options_about_processes_and_loaders_give_one_warning_each() {
+    for entry in ENTRIES.iter().filter(|it| it.meaning == Meaning::NoEffect) {
+        for name in entry.names {
+            let dashes = if name.len() == 1 { "-" } else { "--" };
+            let value = entry.value.map_or("", |_| " 5");
+            let once = format!("{dashes}{name}{value}");
+            let options = options(&format!("{once} {once}"));
+            let warning = format!("{dashes}{name} has no effect: {}", entry.help);
+            assert_eq!(options.warnings, [warning]);
+        }
+    }
+}
+
+#[test]
+fn what_the_wrapper_and_the_haskell_runtime_add_gives_a_warning() {
+    let options = options("--preload-app /share/nix-serve.psgi +RTS -N2 -RTS --quiet");
+    assert_eq!(options.log, LogName::Quiet);
+    assert_eq!(options.warnings.len(), 3);
+    assert!(options.warnings[1].starts_with("/share/nix-serve.psgi"));
+    assert!(options.warnings[2].starts_with("+RTS"));
+}
+
+#[test]
+fn everything_about_tls_is_refused_with_what_to_do_instead() {
+    for line in [
+        "--listen :443:ssl",
+        "--enable-ssl",
+        "--ssl-cert /c",
+        "--ssl-key=/k",
+    ] {
+        let message = refusal(line);
+        assert!(message.contains("proxy"), "{line}: {message}");
+    }
+}
+
+#[test]
+fn what_makes_no_sense_is_named() {
+    for (line, part) in [
+        ("--port x", "--port"),
+        ("--port 70000", "70000"),
+        ("--timeout 0", "--timeout"),
+        ("--timeout -1", "-1"),
+        ("--log-format loud", "loud"),
+        ("--path cache", "slash"),
+        ("--pid=", "--pid"),
+        ("/nix/store", "/nix/store"),
+        ("--unknown", "--unknown"),
+        ("--listen ::1:5", "brackets"),
+    ] {
+        let message = refusal(line);
+        assert!(message.contains(part), "{line}: {message}");
+    }
+}
+
+#[test]
+fn help_and_version_need_nothing_else() {
+    assert!(matches!(request("--help"), Ok(Request::Help)));
+    assert!(matches!(request("-p 1 -v"), Ok(Request::Version)));
+}

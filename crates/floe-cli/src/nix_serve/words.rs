@@ -1,0 +1,185 @@
+//! From the words of a command line to options with their values, by the rules of Perl's
+//! Getopt::Long, with what nix-serve-ng's parser allows besides.
+
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::OsStrExt as _;
+
+use super::table::{self, Entry};
+use crate::failure::Usage;
+
+/// A word, or an option with its value.
+#[derive(Debug)]
+pub(super) enum Word {
+    /// An option as it was written, and its value if it takes one.
+    Option {
+        entry: &'static Entry,
+        written: String,
+        value: Option<OsString>,
+    },
+    /// `+RTS … -RTS`.
+    HaskellRuntime,
+    /// Anything else.
+    Positional(OsString),
+}
+
+/// Reads all words.
+pub(super) fn read(args: &[OsString]) -> Result<Vec<Word>, Usage> {
+    let mut words = Vec::new();
+    let mut rest = args.iter();
+    while let Some(arg) = rest.next() {
+        let bytes = arg.as_bytes();
+        if arg == "--" {
+            words.extend(rest.by_ref().cloned().map(Word::Positional));
+        } else if arg == "+RTS" {
+            // Without an end, all that follows is meant for the runtime.
+            rest.by_ref().find(|arg| *arg == "-RTS");
+            words.push(Word::HaskellRuntime);
+        } else if bytes.len() < 2 || bytes[0] != b'-' {
+            words.push(Word::Positional(arg.clone()));
+        } else {
+            let (entry, written, mut value) = option(arg)?;
+            match (entry.value, &value) {
+                (Some(_), Some(_)) | (None, None) => {}
+                (None, Some(_)) => return Err(Usage(format!("{written} takes no value"))),
+                (Some(what), None) => {
+                    let missing = || Usage(format!("{written} needs a value: {what}"));
+                    value = Some(rest.next().ok_or_else(missing)?.clone());
+                }
+            }
+            words.push(Word::Option {
+                entry,
+                written,
+                value,
+            });
+        }
+    }
+    Ok(words)
+}
+
+/// The option that a word names, how it was written, and the value that the word itself holds.
+///
+/// One dash does for long names too, and a value may follow a single letter without a space.
+fn option(arg: &OsStr) -> Result<(&'static Entry, String, Option<OsString>), Usage> {
+    let bytes = arg.as_bytes();
+    let dashes = if bytes.starts_with(b"--") { 2 } else { 1 };
+    let end = bytes.iter().position(|byte| *byte == b'=');
+    let name = String::from_utf8_lossy(&bytes[dashes..end.unwrap_or(bytes.len())]);
+    let written = String::from_utf8_lossy(&bytes[..end.unwrap_or(bytes.len())]).into_owned();
+    let value = |from: usize| Some(OsStr::from_bytes(&bytes[from..]).to_owned());
+    if let Some(entry) = table::find(&name) {
+        return Ok((entry, written, end.and_then(|end| value(end + 1))));
+    }
+    let letter = char::from(bytes[1]);
+    if dashes == 1
+        && let Some(entry) = table::find(letter.encode_utf8(&mut [0; 4]))
+        && entry.value.is_some()
+    {
+        return Ok((entry, format!("-{letter}"), value(2)));
+    }
+    Err(Usage(format!(
+        "unknown option {written}; nix-serve --help lists those that there are"
+    )))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn split(args: &[&str]) -> Result<Vec<String>, String> {
+        let args: Vec<OsString> = args.iter().map(OsString::from).collect();
+        let words = read(&args).map_err(|error| error.0)?;
+        let show = |word: Word| match word {
+            Word::Option { entry, value, .. } => {
+                let value = value.map(|value| value.into_string().unwrap());
+                format!("{}={}", entry.names[0], value.unwrap_or_default())
+            }
+            Word::HaskellRuntime => "RTS".into(),
+            Word::Positional(word) => word.into_string().unwrap(),
+        };
+        Ok(words.into_iter().map(show).collect())
+    }
+
+    #[test]
+    fn every_spelling_of_getopt_means_the_same() {
+        for spelling in [
+            &["--port", "80"][..],
+            &["--port=80"],
+            &["-p", "80"],
+            &["-p=80"],
+            &["-p80"],
+            &["-port", "80"],
+            &["-port=80"],
+        ] {
+            assert_eq!(split(spelling).unwrap(), ["port=80"], "{spelling:?}");
+        }
+        assert_eq!(
+            split(&["--keepalive_timeout=1"]).unwrap(),
+            ["keepalive-timeout=1"]
+        );
+        assert_eq!(split(&["-MPlack::Builder"]).unwrap(), ["M=Plack::Builder"]);
+    }
+
+    #[test]
+    fn letters_of_either_case_are_different_options() {
+        let words = split(&["-r", "-R", "lib", "-E", "x", "-e", "y"]).unwrap();
+        assert_eq!(words, ["reload=", "Reload=lib", "env=x", "e=y"]);
+    }
+
+    #[test]
+    fn a_value_may_look_like_an_option_and_may_be_empty() {
+        assert_eq!(split(&["--priority", "-5"]).unwrap(), ["priority=-5"]);
+        assert_eq!(split(&["--host="]).unwrap(), ["host="]);
+    }
+
+    #[test]
+    fn what_is_for_haskell_ends_at_its_end() {
+        let words = split(&["+RTS", "-N2", "-RTS", "--quiet"]).unwrap();
+        assert_eq!(words, ["RTS", "quiet="]);
+        assert_eq!(split(&["+RTS", "--quiet"]).unwrap(), ["RTS"]);
+    }
+
+    #[test]
+    fn two_dashes_end_the_options() {
+        assert_eq!(split(&["--", "--quiet"]).unwrap(), ["--quiet"]);
+        assert_eq!(split(&["-"]).unwrap(), ["-"]);
+    }
+
+    #[test]
+    fn unknown_missing_and_needless_are_named() {
+        for (args, part) in [
+            (&["--wrokers", "5"][..], "--wrokers"),
+            (&["--port=1", "-x"], "-x"),
+            (&["-q"], "-q"),
+            (&["--secret=1"], "unknown option --secret;"),
+            (&["--port"], "--port needs a value: PORT"),
+            (&["--quiet=1"], "--quiet takes no value"),
+            (&["-Dx"], "-Dx"),
+            (&["-é"], "unknown option -é"),
+        ] {
+            let message = split(args).unwrap_err();
+            assert!(message.contains(part), "{args:?}: {message}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn a_value_may_be_joined_or_follow(
+            index in 0..table::ENTRIES.len(),
+            value in "[ -~]{1,12}",
+        ) {
+            let entry = &table::ENTRIES[index];
+            prop_assume!(entry.value.is_some());
+            let dashes = if entry.names[0].len() == 1 { "-" } else { "--" };
+            let name = format!("{dashes}{}", entry.names[0]);
+            let joined = split(&[&format!("{name}={value}")]);
+            prop_assert_eq!(joined, split(&[&name, &value]));
+        }
+
+        #[test]
+        fn no_words_make_it_panic(args in proptest::collection::vec("[-+=a-zA-Zé]{0,6}", 0..5)) {
+            let args: Vec<&str> = args.iter().map(String::as_str).collect();
+            let _: Result<Vec<String>, String> = split(&args);
+        }
+    }
+}

@@ -1,0 +1,197 @@
+//! What `floe serve` and `nix-serve` share: from settings that were chosen to a server that runs.
+
+pub(crate) mod access_log;
+pub(crate) mod harmonia;
+pub(crate) mod identity;
+pub(crate) mod keys;
+pub(crate) mod limits;
+pub(crate) mod listen;
+mod pid_file;
+mod signals;
+pub(crate) mod store;
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, Write as _};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Context as _;
+use floe_server::{Config, Listen, Server};
+
+use crate::failure::Usage;
+use crate::progress::say;
+use identity::Identity;
+use pid_file::PidFile;
+
+/// What the process does around its server. `floe serve` does nothing of it.
+#[derive(Debug, Default)]
+pub(crate) struct Process {
+    /// Whom to become once it listens.
+    pub(crate) identity: Option<Identity>,
+    /// The file that holds the number of the process while it serves.
+    pub(crate) pid_file: Option<PathBuf>,
+    /// Where stderr goes once it listens.
+    pub(crate) error_log: Option<PathBuf>,
+    /// It was started by one that waits until it listens.
+    pub(crate) is_daemon: bool,
+    /// Signals mean what they mean to starman.
+    pub(crate) like_starman: bool,
+}
+
+/// Listens, says so on stderr, and serves until a signal ends it.
+pub(crate) fn run(config: Config, process: &Process) -> anyhow::Result<()> {
+    let log = |file: &PathBuf| access_log::append_to(file, "opening the error log");
+    let error_log = process.error_log.as_ref().map(log).transpose()?;
+    let server = Server::bind(config)?;
+    signals::stop_on(server.stopper(), process.like_starman)?;
+    let _pid_file = process
+        .pid_file
+        .as_deref()
+        .map(PidFile::write)
+        .transpose()?;
+    if let Some(identity) = &process.identity {
+        identity.assume()?;
+    }
+    announce(server.addresses());
+    if let Some(file) = &error_log {
+        rustix::stdio::dup2_stderr(file).context("turning stderr to the error log")?;
+        announce(server.addresses());
+    }
+    if process.is_daemon {
+        leave_terminal(error_log.is_some())?;
+    }
+    server.run()?;
+    Ok(())
+}
+
+/// What a waiting parent reads on the stdout of its child.
+pub(crate) const READY: &str = "ready\n";
+
+/// Tells the parent that all is well, and holds on to nothing of the terminal.
+fn leave_terminal(has_error_log: bool) -> anyhow::Result<()> {
+    let null = OpenOptions::new()
+        .read(true)
+        .write(true)
+        .open("/dev/null")
+        .context("opening /dev/null")?;
+    let attempt = "leaving the terminal";
+    io::stdout().write_all(READY.as_bytes()).context(attempt)?;
+    let turn = |null: &File| {
+        rustix::stdio::dup2_stdout(null)?;
+        match has_error_log {
+            true => Ok(()),
+            false => rustix::stdio::dup2_stderr(null),
+        }
+    };
+    turn(&null).context(attempt)
+}
+
+fn announce(addresses: &[Listen]) {
+    for address in addresses {
+        say(format_args!("listening on {}", url(address)));
+    }
+}
+
+/// An address as a client would write it.
+pub(crate) fn url(address: &Listen) -> String {
+    match address {
+        Listen::Tcp { .. } => format!("http://{address}"),
+        Listen::Unix(_) => address.to_string(),
+    }
+}
+
+/// What the operator should know, on stderr.
+pub(crate) fn warn(warning: &str) {
+    say(format_args!("floe: warning: {warning}"));
+}
+
+/// [`Config::warn`] of every server.
+pub(crate) fn warner() -> Arc<dyn Fn(&str) + Send + Sync> {
+    Arc::new(warn)
+}
+
+/// A number of seconds, with or without a fraction.
+pub(crate) fn seconds(text: &str) -> Result<Duration, Usage> {
+    let number = text.parse().ok().filter(|seconds: &f64| *seconds >= 0.0);
+    number
+        .and_then(|seconds| Duration::try_from_secs_f64(seconds).ok())
+        .filter(|time| *time <= TIMEOUT_MAX)
+        .ok_or_else(|| {
+            Usage(format!(
+                "{text:?} is not a number of seconds up to {}",
+                TIMEOUT_MAX.as_secs()
+            ))
+        })
+}
+
+/// As [`seconds`], but not zero: nothing could be done in no time.
+pub(crate) fn some_seconds(text: &str) -> Result<Duration, Usage> {
+    match seconds(text)? {
+        Duration::ZERO => Err(Usage("a time to wait must be more than 0 seconds".into())),
+        time => Ok(time),
+    }
+}
+
+/// Where systemd puts credentials.
+pub(crate) fn credentials_directory() -> Option<PathBuf> {
+    std::env::var_os("CREDENTIALS_DIRECTORY").map(PathBuf::from)
+}
+
+/// Reads keys, and passes their warnings on.
+pub(crate) fn secret_keys(files: &[PathBuf]) -> anyhow::Result<Vec<floe_format::SecretKey>> {
+    let credentials: Option<PathBuf> = credentials_directory();
+    let (keys, warnings) = keys::read(files, credentials.as_deref().map(Path::new))?;
+    for warning in warnings {
+        warn(&warning);
+    }
+    Ok(keys)
+}
+
+/// The port of every peer.
+pub(crate) const PORT: u16 = 5000;
+
+/// The priority of every peer: lower than the 40 of cache.nixos.org, so that clients ask the cache
+/// nearby first.
+pub(crate) const PRIORITY: i32 = 30;
+
+/// starman's, and nix-serve-ng's for Unix sockets.
+pub(crate) const BACKLOG: u16 = 1024;
+
+/// Longer than the 118 seconds for which curl, and so Nix, takes up an idle connection again: a
+/// connection that the server closed meanwhile would be a failed request.
+pub(crate) const KEEP_ALIVE_TIMEOUT: Duration = Duration::from_secs(120);
+
+/// A head is one packet. Half a minute forgives several lost ones in a row.
+pub(crate) const READ_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// nix-serve-ng's: a client may be busy unpacking for long.
+pub(crate) const WRITE_TIMEOUT: Duration = Duration::from_secs(600);
+
+/// A year. What is longer was meant otherwise.
+const TIMEOUT_MAX: Duration = Duration::from_secs(365 * 24 * 60 * 60);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn seconds_may_have_a_fraction_and_are_never_negative() {
+        assert_eq!(seconds("2.5").unwrap(), Duration::from_millis(2500));
+        assert_eq!(seconds("0").unwrap(), Duration::ZERO);
+        for text in ["-1", "x", "", "NaN", "inf", "1e300"] {
+            assert!(seconds(text).is_err(), "{text}");
+        }
+        assert!(some_seconds("0").is_err());
+    }
+
+    #[test]
+    fn a_socket_and_an_ipv6_address_are_announced_as_clients_write_them() {
+        let tcp = Listen::Tcp {
+            host: "::1".into(),
+            port: 80,
+        };
+        assert_eq!(url(&tcp), "http://[::1]:80");
+        assert_eq!(url(&Listen::Unix("/run/floe".into())), "unix:/run/floe");
+    }
+}

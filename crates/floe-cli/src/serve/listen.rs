@@ -1,0 +1,186 @@
+//! Where a server listens, from the forms that floe, starman, nix-serve-ng and harmonia have.
+
+use std::path::PathBuf;
+
+use floe_server::Listen;
+
+use crate::failure::Usage;
+
+/// `HOST:PORT`, `:PORT`, `[IPV6]:PORT`, `unix:PATH` or a path with a slash in it.
+pub(crate) fn parse(text: &str) -> Result<Listen, Usage> {
+    if let Some(path) = text.strip_prefix("unix:").filter(|path| !path.is_empty()) {
+        return Ok(Listen::Unix(PathBuf::from(path)));
+    }
+    match parse_tcp(text)? {
+        Some(tcp) => Ok(tcp),
+        None if text.contains('/') => Ok(Listen::Unix(PathBuf::from(text))),
+        None => Err(Usage(format!(
+            "cannot listen on {text:?}: write HOST:PORT, :PORT, [IPV6]:PORT or the path of a \
+             Unix socket with a slash in it"
+        ))),
+    }
+}
+
+/// As starman: what does not end in a port is a Unix socket, whatever it looks like.
+pub(crate) fn parse_like_starman(text: &str) -> Result<Listen, Usage> {
+    if text.is_empty() {
+        return Err(Usage(
+            "cannot listen on an empty address: write HOST:PORT".into(),
+        ));
+    }
+    match parse_tcp(text)? {
+        Some(tcp) => Ok(tcp),
+        None => Ok(Listen::Unix(PathBuf::from(
+            text.strip_prefix("unix:").unwrap_or(text),
+        ))),
+    }
+}
+
+/// A host by itself: the brackets of an IPv6 address and the stars of nix-serve-ng.
+///
+/// nix-serve-ng's `*6` prefers IPv6 and `!6` insists on it; its sockets for IPv6 take IPv4 as
+/// well unless it insists. `*4` and `!4` both end as IPv4 alone.
+pub(crate) fn host(text: &str) -> String {
+    let bare = text
+        .strip_prefix('[')
+        .and_then(|rest| rest.strip_suffix(']'));
+    match bare.unwrap_or(text) {
+        "" | "*6" => "*".into(),
+        "!4" => "*4".into(),
+        "!6" => "*6".into(),
+        host => host.into(),
+    }
+}
+
+/// Everything that asks for TLS ends here.
+pub(crate) fn no_tls(asked: &str) -> Usage {
+    Usage(format!(
+        "{asked}: floe does not speak TLS itself yet; put a proxy that does in front, such as \
+         nginx, and let floe listen on 127.0.0.1:PORT or on a Unix socket"
+    ))
+}
+
+/// `None` if it is no TCP address.
+fn parse_tcp(text: &str) -> Result<Option<Listen>, Usage> {
+    let is_port = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
+    if let Some((rest, last)) = text.rsplit_once(':')
+        && last.eq_ignore_ascii_case("ssl")
+        && rest.rsplit_once(':').is_some_and(|(_, port)| is_port(port))
+    {
+        return Err(no_tls(&format!("cannot listen on {text}")));
+    }
+    let Some((before, port)) = text.rsplit_once(':').filter(|(_, port)| is_port(port)) else {
+        return Ok(None);
+    };
+    if before.contains('/') {
+        return Ok(None);
+    }
+    let port = port.parse().map_err(|_| {
+        Usage(format!(
+            "cannot listen on {text}: a port is at most {}",
+            u16::MAX
+        ))
+    })?;
+    if before.contains(':') && !before.starts_with('[') {
+        return Err(Usage(format!(
+            "cannot listen on {text}: put an IPv6 address into brackets, as in [::1]:5000"
+        )));
+    }
+    // Unlike for --host, `*6` is what floe prints for IPv6 alone.
+    let host = match before {
+        "*6" => "*6".into(),
+        before => host(before),
+    };
+    Ok(Some(Listen::Tcp { host, port }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn tcp(host: &str, port: u16) -> Listen {
+        let host = host.to_owned();
+        Listen::Tcp { host, port }
+    }
+
+    #[test]
+    fn every_form_of_the_peers_is_read() {
+        for (text, listen) in [
+            ("127.0.0.1:5000", tcp("127.0.0.1", 5000)),
+            ("localhost:80", tcp("localhost", 80)),
+            (":8080", tcp("*", 8080)),
+            ("*:5000", tcp("*", 5000)),
+            ("!4:5000", tcp("*4", 5000)),
+            ("[::1]:0", tcp("::1", 0)),
+            ("unix:/run/floe", Listen::Unix("/run/floe".into())),
+            ("/run/floe", Listen::Unix("/run/floe".into())),
+            ("./a:5000", Listen::Unix("./a:5000".into())),
+        ] {
+            assert_eq!(parse(text).unwrap(), listen, "{text}");
+            assert_eq!(parse_like_starman(text).unwrap(), listen, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_bare_word_is_a_socket_for_starman_and_an_error_for_floe() {
+        let socket = Listen::Unix("5000".into());
+        assert_eq!(parse_like_starman("5000").unwrap(), socket);
+        assert!(parse("5000").unwrap_err().0.contains("HOST:PORT"));
+        assert!(parse("").is_err() && parse_like_starman("").is_err());
+    }
+
+    #[test]
+    fn tls_is_refused_with_what_to_do_instead() {
+        for text in ["localhost:443:ssl", ":443:SSL", "[::1]:443:ssl"] {
+            let message = parse_like_starman(text).unwrap_err().0;
+            assert!(
+                message.contains(text) && message.contains("proxy"),
+                "{message}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_port_too_high_and_an_ipv6_address_without_brackets_are_refused() {
+        assert!(parse(":65536").unwrap_err().0.contains("65535"));
+        assert!(parse("::1:5000").unwrap_err().0.contains("brackets"));
+    }
+
+    #[test]
+    fn the_stars_of_nix_serve_ng_as_hosts_keep_their_meaning() {
+        for (text, meaning) in [
+            ("*", "*"),
+            ("*4", "*4"),
+            ("!4", "*4"),
+            ("*6", "*"),
+            ("!6", "*6"),
+            ("[::1]", "::1"),
+            ("", "*"),
+        ] {
+            assert_eq!(host(text), meaning);
+        }
+    }
+
+    fn listens() -> impl Strategy<Value = Listen> {
+        let hosts = prop_oneof![
+            "[a-z][a-z0-9.-]{0,20}",
+            any::<std::net::Ipv4Addr>().prop_map(|ip| ip.to_string()),
+            any::<std::net::Ipv6Addr>().prop_map(|ip| ip.to_string()),
+            Just("*".to_owned()),
+            Just("*4".to_owned()),
+            Just("*6".to_owned()),
+        ];
+        prop_oneof![
+            (hosts, any::<u16>()).prop_map(|(host, port)| Listen::Tcp { host, port }),
+            "[ -~]{1,40}".prop_map(|path| Listen::Unix(path.into())),
+        ]
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_printed_is_read_back(listen in listens()) {
+            prop_assert_eq!(parse(&listen.to_string()).unwrap(), listen);
+        }
+    }
+}

@@ -1,0 +1,253 @@
+//! Which store is served, from flags and from what the environment tells every Nix program.
+
+use std::env;
+use std::path::{Path, PathBuf};
+
+use floe_engine::Location;
+use floe_format::StoreDir;
+use floe_store::Layout;
+
+use crate::failure::Usage;
+use crate::settings;
+
+/// What the command line says of the store.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Asked<'a> {
+    /// `--root`.
+    pub(crate) root: Option<&'a Path>,
+    /// `--store`.
+    pub(crate) store: Option<&'a str>,
+    /// `--store-dir`.
+    pub(crate) store_dir: Option<&'a str>,
+}
+
+/// What the environment says of the store. An empty variable says nothing.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Environment {
+    /// `NIX_REMOTE`.
+    pub(crate) remote: Option<String>,
+    /// `NIX_STORE_DIR`.
+    pub(crate) store_dir: Option<String>,
+    /// `NIX_STATE_DIR`.
+    pub(crate) state_dir: Option<PathBuf>,
+    /// `NIX_LOG_DIR`.
+    pub(crate) log_dir: Option<PathBuf>,
+}
+
+impl Environment {
+    pub(crate) fn read() -> Environment {
+        let named = |name| env::var_os(name).filter(|value| !value.is_empty());
+        let text = |name| named(name).and_then(|value| value.into_string().ok());
+        Environment {
+            remote: text("NIX_REMOTE"),
+            store_dir: text("NIX_STORE_DIR"),
+            state_dir: named("NIX_STATE_DIR").map(PathBuf::from),
+            log_dir: named("NIX_LOG_DIR").map(PathBuf::from),
+        }
+    }
+}
+
+/// The places of the store, and the directory of its build logs.
+pub(crate) fn find(
+    asked: &Asked<'_>,
+    environment: &Environment,
+) -> anyhow::Result<(Layout, PathBuf)> {
+    let store_dir = store_dir(asked, environment)?;
+    let named = asked.store.or(environment.remote.as_deref());
+    let text = named.unwrap_or("auto");
+    let location = match asked.root {
+        Some(_) => settings::store(asked.root, None, store_dir.as_ref())?,
+        None => settings::location(&without_daemon(text)?, store_dir.as_ref())?,
+    };
+    let Location::Store(mut layout) = location else {
+        let reason = "floe serves a store of this machine: a directory, local, local?root=DIR \
+                      or auto";
+        return Err(Usage(format!("cannot serve {text}: {reason}")).into());
+    };
+    // As in Nix, these two are about the store of the system, not about one below a root.
+    let is_plain = layout == Layout::without_root(layout.store_dir.clone());
+    let has_root = layout.real_store != Path::new(layout.store_dir.as_str());
+    let log_dir = match log_parameter(asked, text)? {
+        Some(dir) => dir,
+        None => match &environment.log_dir {
+            Some(dir) if !has_root => dir.clone(),
+            _ => log_dir(&layout),
+        },
+    };
+    if let (true, Some(state)) = (is_plain, &environment.state_dir) {
+        layout.state.clone_from(state);
+    }
+    Ok((layout, log_dir))
+}
+
+/// The directory of build logs that belongs to a store by its place.
+pub(crate) fn log_dir(layout: &Layout) -> PathBuf {
+    let prefix = layout.real_store.parent().unwrap_or(Path::new("/"));
+    prefix.join("var/log/nix")
+}
+
+fn store_dir(asked: &Asked<'_>, environment: &Environment) -> anyhow::Result<Option<StoreDir>> {
+    let Some(text) = environment.store_dir.as_deref() else {
+        return settings::store_dir(asked.store_dir);
+    };
+    match asked.store_dir {
+        Some(_) => settings::store_dir(asked.store_dir),
+        None => StoreDir::new(text)
+            .map(Some)
+            .map_err(|error| Usage(format!("NIX_STORE_DIR={text}: {error}")).into()),
+    }
+}
+
+/// floe reads the database itself. Who names the daemon means the store behind it.
+fn without_daemon(text: &str) -> Result<String, Usage> {
+    let (base, query) = text.split_once('?').unwrap_or((text, ""));
+    let socket = match base {
+        "daemon" => "",
+        "auto" if query.split('&').all(is_about_caching) => return Ok("auto".into()),
+        _ => match base.strip_prefix("unix://") {
+            Some(socket) => socket,
+            None => return Ok(text.into()),
+        },
+    };
+    let mut parameters = match (socket, socket.strip_suffix("/daemon-socket/socket")) {
+        ("" | "/nix/var/nix/daemon-socket/socket", _) => String::new(),
+        (_, Some(state)) => {
+            let state = state.replace('%', "%25").replace('&', "%26");
+            format!("state={state}&")
+        }
+        (socket, None) => {
+            return Err(Usage(format!(
+                "cannot tell which store is behind the daemon at {socket}: give its directory \
+                 with --store"
+            )));
+        }
+    };
+    parameters.push_str(query);
+    Ok(format!("local?{parameters}"))
+}
+
+/// nix-serve's wrapper sets this to turn a cache off that floe does not have.
+fn is_about_caching(parameter: &str) -> bool {
+    parameter.is_empty() || parameter.starts_with("path-info-cache-size=")
+}
+
+/// The parameter `log=` of the store's address.
+fn log_parameter(asked: &Asked<'_>, text: &str) -> Result<Option<PathBuf>, Usage> {
+    let query = match asked.root {
+        Some(_) => "",
+        None => text.split_once('?').map_or("", |(_, query)| query),
+    };
+    let Some(value) = query.split('&').find_map(|part| part.strip_prefix("log=")) else {
+        return Ok(None);
+    };
+    match value.contains('%') {
+        true => Err(Usage(format!(
+            "the parameter log={value}: floe reads no percent signs here; set NIX_LOG_DIR instead"
+        ))),
+        false => Ok(Some(PathBuf::from(value))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn found(store: &str, environment: &Environment) -> (Layout, PathBuf) {
+        let asked = Asked {
+            store: Some(store),
+            ..Asked::default()
+        };
+        find(&asked, environment).unwrap()
+    }
+
+    #[test]
+    fn the_daemon_and_its_socket_mean_the_store_behind_it() {
+        let plain = Environment::default();
+        for text in [
+            "local",
+            "daemon",
+            "unix://",
+            "unix:///nix/var/nix/daemon-socket/socket",
+            "daemon?path-info-cache-size=0",
+        ] {
+            let (layout, log) = found(text, &plain);
+            assert_eq!(layout, Layout::system(), "{text}");
+            assert_eq!(log, Path::new("/nix/var/log/nix"), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_socket_elsewhere_names_the_state_beside_it_or_is_refused() {
+        let (layout, _) = found("unix:///x%&/daemon-socket/socket", &Environment::default());
+        assert_eq!(layout.state, Path::new("/x%&"));
+        let message = without_daemon("unix:///run/nix.sock").unwrap_err().0;
+        assert!(
+            message.contains("/run/nix.sock") && message.contains("--store"),
+            "{message}"
+        );
+    }
+
+    #[test]
+    fn nix_serves_own_nix_remote_is_auto() {
+        let auto = found("auto", &Environment::default());
+        let environment = Environment {
+            remote: Some("auto?path-info-cache-size=0".into()),
+            ..Environment::default()
+        };
+        assert_eq!(find(&Asked::default(), &environment).unwrap(), auto);
+    }
+
+    #[test]
+    fn the_directories_of_the_environment_count_for_the_systems_store_alone() {
+        let environment = Environment {
+            remote: None,
+            store_dir: Some("/gnu/store".into()),
+            state_dir: Some("/srv/state".into()),
+            log_dir: Some("/srv/log".into()),
+        };
+        let (layout, log) = found("local", &environment);
+        assert_eq!(layout.store_dir.as_str(), "/gnu/store");
+        assert_eq!(layout.real_store, Path::new("/gnu/store"));
+        assert_eq!(layout.state, Path::new("/srv/state"));
+        assert_eq!(log, Path::new("/srv/log"));
+        for text in ["/mnt", "local?root=/mnt"] {
+            let (layout, log) = found(text, &environment);
+            assert_eq!(layout.state, Path::new("/mnt/nix/var/nix"), "{text}");
+            assert_eq!(log, Path::new("/mnt/nix/var/log/nix"), "{text}");
+        }
+        let (layout, log) = found("local?state=/mine&log=/logs", &environment);
+        assert_eq!(layout.state, Path::new("/mine"));
+        assert_eq!(log, Path::new("/logs"));
+    }
+
+    #[test]
+    fn a_flag_wins_over_the_environment() {
+        let environment = Environment {
+            remote: Some("/elsewhere".into()),
+            store_dir: Some("/gnu/store".into()),
+            ..Environment::default()
+        };
+        let asked = Asked {
+            root: Some(Path::new("/mnt")),
+            store_dir: Some("/nix/store"),
+            store: None,
+        };
+        let (layout, _) = find(&asked, &environment).unwrap();
+        assert_eq!(
+            layout,
+            Layout::in_root(Path::new("/mnt"), StoreDir::default())
+        );
+    }
+
+    #[test]
+    fn a_cache_cannot_be_served_and_is_named() {
+        let asked = Asked {
+            store: Some("https://cache.example.org"),
+            ..Asked::default()
+        };
+        let message = find(&asked, &Environment::default())
+            .unwrap_err()
+            .to_string();
+        assert!(message.contains("https://cache.example.org"), "{message}");
+    }
+}

@@ -1,0 +1,306 @@
+//! What `floe serve` answers, request by request: the table of docs/serve-conformance.md.
+
+mod compressed;
+mod files;
+pub(crate) mod logs;
+mod protocol;
+mod ranges;
+
+use crate::serving::{Answer, Serve, hash_part, narinfo_of};
+use crate::support::{Corpus, corpus, nixes, run};
+
+/// A server of the smallest corpus, and its largest path.
+fn jq() -> Option<(Corpus, Serve)> {
+    let corpus = corpus("jq")?;
+    let serve = Serve::start(corpus.store(), &[]);
+    Some((corpus, serve))
+}
+
+fn libc(corpus: &Corpus) -> &str {
+    let libc = corpus.paths.iter().find(|path| path.contains("-libc6-"));
+    libc.unwrap()
+}
+
+/// The address of a path's NAR, as its narinfo names it.
+fn nar_of(serve: &Serve, path: &str) -> String {
+    format!("/{}", serve.get(&narinfo_of(path)).line("URL"))
+}
+
+/// The NAR hash in such an address.
+fn nar_hash_in(url: &str) -> &str {
+    let name = url
+        .strip_prefix("/nar/")
+        .unwrap()
+        .strip_suffix(".nar")
+        .unwrap();
+    name.split_once('-').unwrap().1
+}
+
+/// Asserts the status and the fields of an answer; a field that is `-` must be absent.
+#[track_caller]
+fn assert_answer(what: &str, answer: &Answer, status: u16, fields: &[(&str, &str)]) {
+    assert_eq!(answer.status, status, "{what}: {}", answer.head);
+    assert_eq!(answer.field("Server"), Some("floe"), "{what}");
+    assert!(answer.field("Date").is_some(), "{what}");
+    for (name, value) in fields {
+        let expected = (*value != "-").then_some(*value);
+        assert_eq!(answer.field(name), expected, "{what}: {}", answer.head);
+    }
+}
+
+const NOT_STORED: &[(&str, &str)] = &[
+    ("Content-Type", "text/plain"),
+    ("Cache-Control", "no-store"),
+];
+const NARINFO: &[(&str, &str)] = &[
+    ("Content-Type", "text/x-nix-narinfo"),
+    ("Cache-Control", "max-age=3600"),
+    ("Transfer-Encoding", "-"),
+    ("Content-Encoding", "-"),
+];
+const NAR: &[(&str, &str)] = &[
+    ("Content-Type", "application/x-nix-nar"),
+    ("Cache-Control", "public, max-age=31536000, immutable"),
+    ("Accept-Ranges", "bytes"),
+    ("Transfer-Encoding", "-"),
+    ("Content-Encoding", "-"),
+    ("Vary", "-"),
+];
+
+#[test]
+fn the_cache_describes_itself() {
+    let Some((_corpus, serve)) = jq() else { return };
+    let info = serve.get("/nix-cache-info");
+    let kind = [
+        ("Content-Type", "text/x-nix-cache-info"),
+        ("Transfer-Encoding", "-"),
+    ];
+    assert_answer("cache-info", &info, 200, &kind);
+    let text = "StoreDir: /nix/store\nWantMassQuery: 1\nPriority: 30\n";
+    assert_eq!(info.text(), text);
+    let root = serve.get("/");
+    assert_answer(
+        "root",
+        &root,
+        200,
+        &[("Content-Type", "text/plain; charset=utf-8")],
+    );
+    assert!(root.text().contains("/nix/store"));
+}
+
+#[test]
+fn what_there_is_is_answered_with_its_headers() {
+    let Some((corpus, serve)) = jq() else { return };
+    for path in &corpus.paths {
+        let narinfo = serve.get(&narinfo_of(path));
+        assert_answer("narinfo", &narinfo, 200, NARINFO);
+        let length = narinfo.body.len().to_string();
+        assert_eq!(narinfo.field("Content-Length"), Some(length.as_str()));
+        assert!(narinfo.text().ends_with('\n'));
+        let url = format!("/{}", narinfo.line("URL"));
+        let same = [
+            &serve.get(&format!("{}?x=y", narinfo_of(path))),
+            &serve.get_with(&narinfo_of(path), "Accept-Encoding: zstd, gzip, br\r\n"),
+            &serve.get(&format!("/{}", narinfo_of(path))),
+        ]
+        .map(|answer| answer.body == narinfo.body);
+        assert_eq!(same, [true; 3], "query, encodings, double slash");
+        let nar = serve.get(&url);
+        assert_answer("nar", &nar, 200, NAR);
+        assert_eq!(nar.field("Content-Length"), Some(narinfo.line("NarSize")));
+        let hash = hash_part(path);
+        let nar_hash = nar_hash_in(&url);
+        let harmonia = serve.get(&format!("/nar/{nar_hash}.nar?hash={hash}"));
+        assert_answer("harmonia's", &harmonia, 200, NAR);
+        let short = serve.get(&format!("/nar/{hash}.nar"));
+        assert_answer("eris's", &short, 200, &[("Cache-Control", "max-age=3600")]);
+        assert!(nar.body == harmonia.body && nar.body == short.body);
+        // Off by default: what a client takes makes no difference.
+        let zstd = serve.get_with(&url, "Accept-Encoding: zstd\r\n");
+        assert_eq!(zstd.lasting_head(), nar.lasting_head());
+        let ls = serve.get(&format!("/{hash}.ls"));
+        assert_answer("ls", &ls, 200, &[("Content-Type", "application/json")]);
+    }
+    assert_eq!(serve.stop(), "");
+}
+
+#[test]
+fn what_there_is_not_is_404_and_never_stored() {
+    let Some((corpus, serve)) = jq() else { return };
+    let hash = hash_part(&corpus.root);
+    let url = nar_of(&serve, &corpus.root);
+    let nar_hash = nar_hash_in(&url);
+    let absent = "0".repeat(32);
+    let wrong = "0".repeat(52);
+    let bad = "e".repeat(32);
+    let targets = [
+        format!("/{absent}.narinfo"),
+        format!("/{bad}.narinfo"),
+        format!("/{}.narinfo", hash.to_uppercase()),
+        format!("/{}.narinfo", &hash[1..]),
+        format!("/{hash}a.narinfo"),
+        "/a.narinfo".into(),
+        "/.narinfo".into(),
+        format!("/nar/{nar_hash}.nar"),
+        format!("/nar/{hash}-{wrong}.nar"),
+        format!("/nar/{wrong}.nar?hash={hash}"),
+        format!("/nar/{nar_hash}.nar?hash={absent}"),
+        format!("/nar/{nar_hash}.nar?hash="),
+        format!("/nar/{absent}-{nar_hash}.nar"),
+        format!("/nar/{absent}.nar"),
+        format!("/nar/{hash}.nar.xz"),
+        format!("/nar/{hash}"),
+        "/nar/".into(),
+        format!("/{absent}.ls"),
+        format!("/log/{absent}"),
+        format!("/log/{absent}-x.drv"),
+        format!("/log/{absent}-x"),
+        "/log/x".into(),
+        format!("/serve/{absent}/"),
+        "/serve/x".into(),
+        "/metrics".into(),
+        "/health".into(),
+        "/version".into(),
+        "/favicon.ico".into(),
+        format!("/realisations/sha256:{}!out.doi", "0".repeat(64)),
+        format!("/build-trace-v2/{absent}-x.drv/out.doi"),
+        "/../etc/passwd".into(),
+        "/nar/../../etc/passwd".into(),
+        "/%2e%2e/%2e%2e/etc/passwd".into(),
+        format!("/serve/{hash}/../../../etc/passwd"),
+        format!("/serve/{hash}/%2e%2e/%2e%2e/etc/passwd"),
+        format!("/serve/{hash}/no/such/file"),
+        format!("/serve/{hash}/%00"),
+        format!("/serve/{hash}/{}", "a/".repeat(3000)),
+    ];
+    let mut client = serve.connect();
+    for target in &targets {
+        let answer = client.ask("GET", target, "");
+        assert_answer(target, &answer, 404, NOT_STORED);
+        let head = client.ask("HEAD", target, "");
+        assert_eq!(head.lasting_head(), answer.lasting_head(), "{target}");
+    }
+    assert_eq!(serve.stop(), "");
+}
+
+#[test]
+fn a_request_for_a_log_by_hash_part_alone_leaves_the_server_alive() {
+    let Some((corpus, serve)) = jq() else { return };
+    // This one aborts nix-serve-ng.
+    for path in &corpus.paths {
+        let answer = serve.get(&format!("/log/{}", hash_part(path)));
+        assert_answer("log", &answer, 404, NOT_STORED);
+    }
+    assert_eq!(serve.get(&narinfo_of(&corpus.root)).status, 200);
+}
+
+#[test]
+fn a_head_is_that_of_the_answer_without_its_body() {
+    let Some((corpus, serve)) = jq() else { return };
+    let hash = hash_part(&corpus.root);
+    let small = corpus
+        .paths
+        .iter()
+        .find(|path| *path != libc(&corpus))
+        .unwrap();
+    for target in [
+        "/".to_owned(),
+        "/nix-cache-info".to_owned(),
+        narinfo_of(&corpus.root),
+        format!("{}?json", narinfo_of(&corpus.root)),
+        nar_of(&serve, &corpus.root),
+        nar_of(&serve, small),
+        nar_of(&serve, libc(&corpus)),
+        format!("/nar/{hash}.nar"),
+        format!("/serve/{hash}/"),
+        format!("/serve/{hash}/usr/bin/jq"),
+    ] {
+        let mut client = serve.connect();
+        let head = client.ask("HEAD", &target, "");
+        // Had a body followed, it would be read as the head of this one.
+        let answer = client.ask("GET", &target, "");
+        assert_eq!(head.lasting_head(), answer.lasting_head(), "{target}");
+        assert_eq!(answer.status, 200, "{target}");
+    }
+    let ls = serve.head(&format!("/{hash}.ls"));
+    assert_answer("ls", &ls, 200, &[("Content-Type", "application/json")]);
+}
+
+#[test]
+fn json_is_what_nix_prints() {
+    let (Some((corpus, serve)), nixes) = (jq(), nixes()) else {
+        return;
+    };
+    for path in &corpus.paths {
+        let target = format!("{}?json", narinfo_of(path));
+        let answer = serve.get(&target);
+        assert_answer(
+            "json",
+            &answer,
+            200,
+            &[("Content-Type", "application/json")],
+        );
+        let all: serde_json::Value = serde_json::from_slice(&answer.body).unwrap();
+        let info = &all[path];
+        for nix in &nixes {
+            let store = corpus.store().display().to_string();
+            let args = ["path-info", "--json", "--store", &store, path];
+            let theirs = run(&mut nix.command("nix", args)).expect(0).json();
+            let theirs = theirs.get(0).or(theirs.get(path)).unwrap();
+            for key in ["narSize", "deriver"] {
+                assert_eq!(info[key], theirs[key], "{}: {key}", nix.version);
+            }
+            let references = |info: &serde_json::Value| {
+                let list = info["references"].as_array().unwrap();
+                let mut list: Vec<String> = list.iter().map(ToString::to_string).collect();
+                list.sort();
+                list
+            };
+            assert_eq!(references(info), references(theirs), "{}", nix.version);
+        }
+    }
+}
+
+#[test]
+fn who_has_it_already_gets_304() {
+    let Some((corpus, serve)) = jq() else { return };
+    let hash = hash_part(&corpus.root);
+    for target in [
+        narinfo_of(&corpus.root),
+        nar_of(&serve, &corpus.root),
+        nar_of(&serve, libc(&corpus)),
+        format!("/nar/{hash}.nar"),
+        format!("/{hash}.ls"),
+        format!("/serve/{hash}/usr/bin/jq"),
+    ] {
+        let answer = serve.get(&target);
+        let etag = answer.field("ETag").unwrap().to_owned();
+        assert!(
+            etag.starts_with('"') && etag.ends_with('"'),
+            "{target}: {etag}"
+        );
+        for has in [
+            etag.clone(),
+            format!("W/{etag}"),
+            format!("\"x\", {etag}"),
+            "*".into(),
+        ] {
+            let mut client = serve.connect();
+            let field = format!("If-None-Match: {has}\r\n");
+            let none = client.ask("GET", &target, &field);
+            assert_answer(
+                &target,
+                &none,
+                304,
+                &[("ETag", &etag), ("Content-Length", "-")],
+            );
+            let cached = none.field("Cache-Control");
+            assert_eq!(cached, answer.field("Cache-Control"), "{target}");
+            assert_eq!(client.ask("GET", &target, "").status, 200, "{target}");
+        }
+        let other = serve.get_with(&target, "If-None-Match: \"x\"\r\n");
+        assert_eq!(other.lasting_head(), answer.lasting_head(), "{target}");
+        let dated = "If-Modified-Since: Sun, 06 Nov 2050 08:49:37 GMT\r\n";
+        assert_eq!(serve.get_with(&target, dated).status, 200, "{target}");
+    }
+}

@@ -1,0 +1,204 @@
+//! NARs compressed with zstd: from the side cache, and on the way.
+
+use std::fs;
+use std::path::Path;
+
+use super::{NAR, assert_answer, jq, libc, nar_of};
+use crate::serving::{Answer, Serve, hash_part, until};
+use crate::support::{corpus, scratch};
+
+const TAKES_ZSTD: &str = "Accept-Encoding: deflate, gzip, br, zstd\r\n";
+
+/// The copies in a side cache, and how many bytes they have.
+fn copies(dir: &Path) -> (usize, u64) {
+    let entries = fs::read_dir(dir).unwrap().map(Result::unwrap);
+    let copies = entries.filter(|entry| entry.file_name().to_string_lossy().ends_with(".nar.zst"));
+    copies.fold((0, 0), |(count, len), entry| {
+        (count + 1, len + entry.metadata().map_or(0, |it| it.len()))
+    })
+}
+
+fn is_compressed(answer: &Answer) -> bool {
+    answer.field("Content-Encoding") == Some("zstd")
+}
+
+#[track_caller]
+fn assert_copy(copy: &Answer, plain: &Answer) {
+    let etag = format!(
+        "{}-zstd\"",
+        plain.field("ETag").unwrap().trim_end_matches('"')
+    );
+    let length = copy.body.len().to_string();
+    let fields = [
+        ("Content-Type", "application/x-nix-nar"),
+        ("Content-Encoding", "zstd"),
+        ("Vary", "Accept-Encoding"),
+        ("Accept-Ranges", "-"),
+        ("Cache-Control", "public, max-age=31536000, immutable"),
+        ("ETag", &etag),
+    ];
+    assert_answer("zstd", copy, 200, &fields);
+    if copy.field("Transfer-Encoding").is_none() {
+        assert_eq!(copy.field("Content-Length"), Some(length.as_str()));
+    }
+    assert!(copy.body.len() < plain.body.len());
+    assert!(zstd::decode_all(&*copy.body).unwrap() == plain.body);
+}
+
+#[test]
+fn the_first_gets_the_nar_and_the_next_a_copy() {
+    let Some((corpus, plain)) = jq() else { return };
+    let scratch = scratch();
+    let side = scratch.join("side");
+    let dir = side.display().to_string();
+    let args = ["--compress", "cached", "--side-cache", &dir];
+    let serve = Serve::start(corpus.store(), &args);
+    let url = nar_of(&serve, libc(&corpus));
+    let whole = plain.get(&url);
+    let first = serve.get_with(&url, TAKES_ZSTD);
+    let mut fields = NAR.to_vec();
+    fields.retain(|(name, _)| *name != "Vary");
+    fields.push(("Vary", "Accept-Encoding"));
+    assert_answer("first", &first, 200, &fields);
+    assert!(first.body == whole.body);
+    until("no copy is made", || {
+        is_compressed(&serve.get_with(&url, TAKES_ZSTD))
+    });
+    let mut client = serve.connect();
+    let copy = client.ask("GET", &url, TAKES_ZSTD);
+    assert!(copy.field("Content-Length").is_some());
+    assert_copy(&copy, &whole);
+    let head = client.ask("HEAD", &url, TAKES_ZSTD);
+    assert_eq!(head.lasting_head(), copy.lasting_head());
+    // Whoever takes no zstd, or wants a range, gets the NAR itself.
+    for field in [
+        "",
+        "Accept-Encoding: gzip\r\n",
+        "Accept-Encoding: zstd;q=0\r\n",
+    ] {
+        let answer = client.ask("GET", &url, field);
+        assert_answer(field, &answer, 200, &fields);
+        assert!(answer.body == whole.body, "{field}");
+    }
+    let ranged = client.ask("GET", &url, &format!("{TAKES_ZSTD}Range: bytes=0-9\r\n"));
+    assert_answer("range", &ranged, 206, &fields);
+    assert!(ranged.body == whole.body[..10]);
+    let etag = copy.field("ETag").unwrap();
+    let none = client.ask(
+        "GET",
+        &url,
+        &format!("{TAKES_ZSTD}If-None-Match: {etag}\r\n"),
+    );
+    assert_answer("304", &none, 304, &[("ETag", etag)]);
+    // A copy of the other encoding is not this one.
+    let ranged = format!("Range: bytes=0-9\r\nIf-Range: {etag}\r\n");
+    assert_eq!(client.ask("GET", &url, &ranged).status, 200);
+    assert_eq!(serve.stop(), "");
+    // The next server finds it there, and throws away what one that was killed has left.
+    fs::write(side.join("temporary-1-x"), "half").unwrap();
+    let serve = Serve::start(corpus.store(), &args);
+    assert_copy(&serve.get_with(&url, TAKES_ZSTD), &whole);
+    assert!(!side.join("temporary-1-x").exists());
+    // Somebody empties the directory.
+    for entry in fs::read_dir(&side).unwrap() {
+        fs::remove_file(entry.unwrap().path()).unwrap();
+    }
+    let again = serve.get_with(&url, TAKES_ZSTD);
+    assert!(!is_compressed(&again) && again.body == whole.body);
+    until("no copy is made again", || {
+        is_compressed(&serve.get_with(&url, TAKES_ZSTD))
+    });
+}
+
+#[test]
+fn a_copy_that_is_empty_is_no_copy() {
+    let Some((corpus, plain)) = jq() else { return };
+    let scratch = scratch();
+    let side = scratch.join("side");
+    let url = nar_of(&plain, libc(&corpus));
+    let nar_hash = super::nar_hash_in(&url);
+    // What a machine that lost its power may have left.
+    fs::create_dir(&side).unwrap();
+    fs::write(side.join(format!("{nar_hash}.nar.zst")), "").unwrap();
+    let dir = side.display().to_string();
+    let serve = Serve::start(corpus.store(), &["--side-cache", &dir]);
+    let answer = serve.get_with(&url, TAKES_ZSTD);
+    assert!(!is_compressed(&answer), "{}", answer.head);
+    until("no copy is made", || {
+        is_compressed(&serve.get_with(&url, TAKES_ZSTD))
+    });
+    assert_copy(&serve.get_with(&url, TAKES_ZSTD), &plain.get(&url));
+}
+
+#[test]
+fn always_compresses_on_the_way_in_chunks() {
+    let Some((corpus, plain)) = jq() else { return };
+    let serve = Serve::start(corpus.store(), &["--compress", "always"]);
+    for path in &corpus.paths {
+        let url = nar_of(&serve, path);
+        let whole = plain.get(&url);
+        let mut client = serve.connect();
+        let answer = client.ask("GET", &url, TAKES_ZSTD);
+        assert_eq!(answer.field("Transfer-Encoding"), Some("chunked"));
+        assert_copy(&answer, &whole);
+        let head = client.ask("HEAD", &url, TAKES_ZSTD);
+        assert_answer("head", &head, 200, &[("Content-Encoding", "zstd")]);
+        assert!(client.ask("GET", &url, "").body == whole.body);
+        let old = format!("GET {url} HTTP/1.0\r\nConnection: keep-alive\r\n{TAKES_ZSTD}\r\n");
+        let mut client = serve.connect();
+        client.send(old.as_bytes());
+        let answer = client.answer(false).unwrap();
+        assert_answer(
+            "1.0",
+            &answer,
+            200,
+            &[("Transfer-Encoding", "-"), ("Connection", "close")],
+        );
+        assert!(zstd::decode_all(&*answer.body).unwrap() == whole.body);
+        assert_eq!(
+            serve.get(&format!("/{}.narinfo", hash_part(path))).status,
+            200
+        );
+    }
+    assert_eq!(serve.stop(), "");
+}
+
+#[test]
+fn a_bounded_side_cache_forgets_what_was_not_asked_for() {
+    let Some(corpus) = corpus("curl") else { return };
+    let scratch = scratch();
+    let dir = scratch.join("side").display().to_string();
+    let bound = 2 * 1024 * 1024;
+    let size = bound.to_string();
+    let args = [
+        "--compress",
+        "cached",
+        "--side-cache",
+        &dir,
+        "--side-cache-size",
+        &size,
+    ];
+    let serve = Serve::start(corpus.store(), &args);
+    let mut made = 0;
+    for path in &corpus.paths {
+        let url = nar_of(&serve, path);
+        let answer = serve.get_with(&url, TAKES_ZSTD);
+        let is_small = answer.body.len() < 1024 * 1024;
+        if is_compressed(&answer) || answer.body.len() < 64 * 1024 || !is_small {
+            continue;
+        }
+        until("no copy is made", || {
+            is_compressed(&serve.get_with(&url, TAKES_ZSTD))
+        });
+        made += 1;
+        let (_, bytes) = copies(Path::new(&dir));
+        assert!(bytes <= bound, "{bytes} bytes");
+    }
+    let (kept, _) = copies(Path::new(&dir));
+    assert!(0 < kept && kept < made, "{kept} of {made}");
+    // One that is larger than the whole directory is compressed in vain, but sent.
+    let large = nar_of(&serve, libc(&corpus));
+    assert_eq!(serve.get_with(&large, TAKES_ZSTD).status, 200);
+    serve.stop();
+    assert!(copies(Path::new(&dir)).1 <= bound);
+}

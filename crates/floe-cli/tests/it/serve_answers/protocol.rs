@@ -1,0 +1,357 @@
+//! HTTP itself: versions, connections, and what is no request.
+
+use std::time::{Duration, Instant};
+
+use rustix::process::Signal;
+
+use super::{NOT_STORED, assert_answer, jq, libc, nar_of};
+use crate::serving::{Serve, hash_part, narinfo_of};
+use crate::support::corpus;
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+#[test]
+fn methods_that_change_something_are_405() {
+    let Some((corpus, serve)) = jq() else { return };
+    let nar = nar_of(&serve, &corpus.root);
+    for method in [
+        "PUT", "POST", "DELETE", "OPTIONS", "PATCH", "TRACE", "PROPFIND", "get",
+    ] {
+        for target in [&narinfo_of(&corpus.root), &nar, "/", "/no-such"] {
+            let mut client = serve.connect();
+            let answer = client.ask(method, target, "");
+            assert_answer(method, &answer, 405, NOT_STORED);
+            assert_eq!(answer.field("Allow"), Some("GET, HEAD"), "{method}");
+            assert_eq!(
+                client.ask("GET", "/nix-cache-info", "").status,
+                200,
+                "{method}"
+            );
+        }
+    }
+}
+
+#[test]
+fn a_body_is_never_taken_for_a_request() {
+    let Some((_corpus, serve)) = jq() else { return };
+    let inner = "GET /smuggled HTTP/1.1\r\nHost: x\r\n\r\n";
+    for (method, status) in [("PUT", 405), ("GET", 200)] {
+        for fields in [
+            format!("Content-Length: {}\r\n", inner.len()),
+            format!(
+                "Content-Length: {}\r\nExpect: 100-continue\r\n",
+                inner.len()
+            ),
+            format!("Content-Length: {}\r\nContent-Length: 0\r\n", inner.len()),
+            "Content-Length: x\r\n".into(),
+            "Transfer-Encoding: chunked\r\n".into(),
+            "Transfer-Encoding: chunked\r\nContent-Length: 0\r\n".into(),
+        ] {
+            let request = format!(
+                "{method} /nix-cache-info HTTP/1.1\r\nHost: floe\r\n{fields}\r\n{inner}{inner}"
+            );
+            let answer = text(&serve.exchange(request.as_bytes()));
+            assert!(
+                answer.starts_with(&format!("HTTP/1.1 {status} ")),
+                "{fields}: {answer}"
+            );
+            assert_eq!(answer.matches("HTTP/1.1 ").count(), 1, "{fields}: {answer}");
+            assert!(
+                answer.contains("Connection: close\r\n"),
+                "{fields}: {answer}"
+            );
+        }
+    }
+    let mut client = serve.connect();
+    let answer = client.ask("POST", "/", "Content-Length: 0\r\n");
+    assert_eq!(answer.status, 405);
+    assert_eq!(
+        client.ask("GET", "/", "").status,
+        200,
+        "an empty body is none"
+    );
+}
+
+#[test]
+fn a_large_upload_gets_its_answer() {
+    let Some((_corpus, serve)) = jq() else { return };
+    let length = 4 * 1024 * 1024;
+    let mut request =
+        format!("PUT /nar/x.nar HTTP/1.1\r\nHost: floe\r\nContent-Length: {length}\r\n\r\n")
+            .into_bytes();
+    request.resize(request.len() + length, b'x');
+    let answer = text(&serve.exchange(&request));
+    assert!(answer.starts_with("HTTP/1.1 405 "), "{answer}");
+}
+
+#[test]
+fn connections_are_kept_as_the_version_and_the_client_want_it() {
+    let Some((corpus, serve)) = jq() else { return };
+    let narinfo = narinfo_of(&corpus.root);
+    let nar = nar_of(&serve, libc(&corpus));
+    for target in [narinfo.as_str(), nar.as_str(), "/no-such"] {
+        let status = if target == "/no-such" { 404 } else { 200 };
+        let length = serve.get(target).body.len();
+        for (version, field, kept) in [
+            ("1.0", "", false),
+            ("1.0", "Connection: keep-alive\r\n", true),
+            ("1.1", "", true),
+            ("1.1", "Connection: close\r\n", false),
+            ("1.1", "Connection: Keep-Alive, CLOSE\r\n", false),
+        ] {
+            let what = format!("{target} {version} {field}");
+            let mut client = serve.connect();
+            let head = format!("GET {target} HTTP/{version}\r\nHost: floe\r\n{field}\r\n");
+            client.send(head.as_bytes());
+            let answer = client.answer(false).unwrap();
+            assert_eq!(
+                (answer.status, answer.body.len()),
+                (status, length),
+                "{what}"
+            );
+            let connection = match (kept, version) {
+                (false, _) => Some("close"),
+                (true, "1.0") => Some("keep-alive"),
+                (true, _) => None,
+            };
+            assert_eq!(answer.field("Connection"), connection, "{what}");
+            match kept {
+                true => assert_eq!(client.ask("GET", &narinfo, "").status, 200, "{what}"),
+                false => assert_eq!(client.rest(), b"", "{what}"),
+            }
+        }
+    }
+}
+
+#[test]
+fn pipelined_requests_are_answered_in_their_order() {
+    let Some((corpus, serve)) = jq() else { return };
+    let mut targets: Vec<String> = Vec::new();
+    for path in &corpus.paths {
+        let nar = nar_of(&serve, path);
+        let file = format!("/serve/{}/", hash_part(path));
+        targets.extend([narinfo_of(path), nar, "/no-such".into(), file]);
+    }
+    let expected: Vec<_> = targets.iter().map(|target| serve.get(target)).collect();
+    let request = |target: &String| format!("GET {target} HTTP/1.1\r\nHost: floe\r\n\r\n");
+    let all: String = targets.iter().map(request).collect();
+    // Whole, and in pieces that end anywhere.
+    for piece in [all.len(), 100, 7] {
+        let mut client = serve.connect();
+        let mut sender = client.stream.get_ref().try_clone().unwrap();
+        let bytes = all.clone();
+        let sending = std::thread::spawn(move || {
+            for part in bytes.as_bytes().chunks(piece) {
+                std::io::Write::write_all(&mut sender, part).unwrap();
+            }
+        });
+        for (target, expected) in targets.iter().zip(&expected) {
+            let answer = client.answer(false).unwrap();
+            assert_eq!(answer.lasting_head(), expected.lasting_head(), "{target}");
+            assert!(answer.body == expected.body, "{target}");
+        }
+        sending.join().unwrap();
+    }
+}
+
+#[test]
+fn thousands_of_pipelined_requests_of_a_client_that_reads_late_are_answered() {
+    let Some((corpus, serve)) = jq() else { return };
+    let narinfo = serve.get(&narinfo_of(&corpus.root));
+    let request = format!(
+        "GET {} HTTP/1.1\r\nHost: floe\r\n\r\n",
+        narinfo_of(&corpus.root)
+    );
+    let mut client = serve.connect();
+    let mut sender = client.stream.get_ref().try_clone().unwrap();
+    let all = request.repeat(LATE);
+    let sending = std::thread::spawn(move || {
+        std::io::Write::write_all(&mut sender, all.as_bytes()).unwrap();
+    });
+    std::thread::sleep(Duration::from_millis(300));
+    for number in 0..LATE {
+        let answer = client.answer(false).unwrap();
+        assert!(answer.body == narinfo.body, "number {number}");
+    }
+    sending.join().unwrap();
+}
+
+#[test]
+fn a_client_that_takes_its_time_to_read_has_the_time_for_reading() {
+    let Some(corpus) = corpus("jq") else { return };
+    // Neither of these two is about answers.
+    let args = ["--read-timeout", "1", "--keepalive-timeout", "1"];
+    let serve = Serve::start(corpus.store(), &args);
+    let narinfo = serve.get(&narinfo_of(&corpus.root));
+    let request = format!(
+        "GET {} HTTP/1.1\r\nHost: floe\r\n\r\n",
+        narinfo_of(&corpus.root)
+    );
+    let mut client = serve.connect();
+    let mut sender = client.stream.get_ref().try_clone().unwrap();
+    let batch = request.repeat(100);
+    let sending = std::thread::spawn(move || {
+        for _ in 0..LATE / 100 {
+            // With pauses, after which the server waits for requests.
+            std::thread::sleep(Duration::from_millis(2));
+            // It may close the connection; the reader says so.
+            let sent = std::io::Write::write_all(&mut sender, batch.as_bytes());
+            if sent.is_err() {
+                return;
+            }
+        }
+    });
+    std::thread::sleep(Duration::from_millis(3500));
+    for number in 0..LATE {
+        let answer = client.answer(false);
+        let answer = answer.unwrap_or_else(|error| panic!("number {number}: {error}"));
+        assert!(answer.body == narinfo.body, "number {number}");
+    }
+    sending.join().unwrap();
+    // And when all is read, they count.
+    assert_eq!(client.rest(), b"");
+}
+
+#[test]
+fn a_client_that_sends_its_end_with_its_request_is_answered_and_closed() {
+    let Some((corpus, serve)) = jq() else { return };
+    let nar = nar_of(&serve, libc(&corpus));
+    for target in [narinfo_of(&corpus.root), nar] {
+        for round in 0..100 {
+            let start = Instant::now();
+            let mut client = serve.connect();
+            let half = round % 2 == 1;
+            let request = format!("GET {target} HTTP/1.1\r\nHost: floe\r\n\r\n");
+            let end = if half { "GET /" } else { "" };
+            client.send(format!("{request}{end}").as_bytes());
+            let stream = client.stream.get_ref();
+            stream.shutdown(std::net::Shutdown::Write).unwrap();
+            assert_eq!(client.answer(false).unwrap().status, 200);
+            assert_eq!(client.rest(), b"");
+            let took = start.elapsed();
+            assert!(took < Duration::from_secs(5), "round {round}: {took:?}");
+        }
+    }
+}
+
+#[test]
+fn a_head_may_come_byte_by_byte() {
+    let Some((corpus, serve)) = jq() else { return };
+    let mut client = serve.connect();
+    for line_end in ["\r\n", "\n"] {
+        let target = narinfo_of(&corpus.root);
+        let head = format!("GET {target} HTTP/1.1{line_end}Host: floe{line_end}{line_end}");
+        for byte in head.as_bytes() {
+            client.send(&[*byte]);
+        }
+        assert_eq!(client.answer(false).unwrap().status, 200);
+    }
+}
+
+#[test]
+fn the_forms_of_a_target_are_understood() {
+    let Some((corpus, serve)) = jq() else { return };
+    let narinfo = narinfo_of(&corpus.root);
+    for (target, status) in [
+        (format!("http://floe{narinfo}"), 200),
+        (format!("https://user@floe:123{narinfo}?x=http://y/z"), 200),
+        ("http://floe".into(), 200),
+        ("http://floe?x".into(), 200),
+        (
+            format!("/%{:x}{}", narinfo.as_bytes()[1], &narinfo[2..]),
+            200,
+        ),
+        (format!("{narinfo}%"), 404),
+        (narinfo[1..].into(), 404),
+        ("*".into(), 404),
+        ("floe:443".into(), 404),
+    ] {
+        let answer = serve.get(&target);
+        assert_eq!(answer.status, status, "{target}");
+    }
+    let connect = serve.connect().ask("CONNECT", "floe:443", "");
+    assert_eq!(connect.status, 405);
+}
+
+#[test]
+fn what_is_no_request_is_refused_at_once_and_the_connection_closed() {
+    let Some((_corpus, serve)) = jq() else { return };
+    let long = "x".repeat(100_000);
+    for (request, status) in [
+        ("GET / HTTP/1.1\r\n\r\n".to_owned(), 400),
+        ("GET / HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n".into(), 400),
+        ("GET / HTTP/2.0\r\nHost: a\r\n\r\n".into(), 400),
+        ("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".into(), 400),
+        ("GET /\r\n\r\n".into(), 400),
+        ("GET /%ff HTTP/1.1\r\nHost: a\r\n\r\n".into(), 400),
+        ("GET / HTTP/1.1\r\nHost: a\r\n folded\r\n\r\n".into(), 400),
+        ("GET / HTTP/1.1\r\nHost : a\r\n\r\n".into(), 400),
+        ("GET / HTTP/1.1\r\nHost: a\r\nno colon\r\n\r\n".into(), 400),
+        ("\0\0\0\0".into(), 400),
+        ("\x16\x03\x01\x02\0\x01\0\x01\u{7f}\x03\x03".into(), 400),
+        ("garbage garbage garbage\r\n\r\n".into(), 400),
+        (format!("GET /{long} HTTP/1.1\r\nHost: a\r\n\r\n"), 414),
+        (
+            format!("GET / HTTP/1.1\r\nHost: a\r\nX: {long}\r\n\r\n"),
+            431,
+        ),
+        (
+            format!(
+                "GET / HTTP/1.1\r\nHost: a\r\n{}\r\n",
+                "X: y\r\n".repeat(200)
+            ),
+            431,
+        ),
+    ] {
+        let name = request.get(..request.len().min(40)).unwrap();
+        let start = Instant::now();
+        let answer = text(&serve.exchange(request.as_bytes()));
+        assert!(
+            answer.starts_with(&format!("HTTP/1.1 {status} ")),
+            "{name:?}: {answer:?}"
+        );
+        assert!(
+            answer.contains("Connection: close\r\n"),
+            "{name:?}: {answer}"
+        );
+        assert!(
+            start.elapsed() < Duration::from_secs(5),
+            "{name:?}: {:?}",
+            start.elapsed()
+        );
+        assert_eq!(serve.get("/nix-cache-info").status, 200, "{name:?}");
+    }
+}
+
+#[test]
+fn an_answer_under_way_is_finished_before_the_server_ends_and_nothing_waits_longer() {
+    let Some(corpus) = corpus("jq") else { return };
+    let serve = Serve::start(corpus.store(), &[]);
+    let nar = nar_of(&serve, libc(&corpus));
+    let mut idle = serve.connect();
+    assert_eq!(idle.ask("GET", "/", "").status, 200);
+    let mut client = serve.connect();
+    client.send(format!("GET {nar} HTTP/1.1\r\nHost: floe\r\n\r\n").as_bytes());
+    let head = client.begin().unwrap();
+    let told = Instant::now();
+    serve.signal(Signal::TERM);
+    assert_eq!(idle.rest(), b"", "an idle connection is closed");
+    std::thread::sleep(Duration::from_millis(200));
+    let body = client.rest();
+    assert_eq!(
+        head.field("Content-Length"),
+        Some(body.len().to_string().as_str())
+    );
+    serve.wait(Duration::from_secs(4));
+    // Once it is through, nothing is worth waiting for.
+    assert!(
+        told.elapsed() < Duration::from_secs(4),
+        "{:?}",
+        told.elapsed()
+    );
+}
+
+/// Answers to so many do not fit into the buffers of a connection.
+const LATE: usize = 20_000;

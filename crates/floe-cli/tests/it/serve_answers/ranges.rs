@@ -1,0 +1,162 @@
+//! Ranges: what is sent is what was asked for, and each range is that of the whole.
+
+use super::{NAR, assert_answer, jq, libc, nar_of};
+use crate::serving::{Answer, hash_part};
+
+/// The parts of a multipart body, each with its type and range.
+fn parts(answer: &Answer) -> Vec<(String, String, Vec<u8>)> {
+    let kind = answer.field("Content-Type").unwrap();
+    let boundary = kind
+        .strip_prefix("multipart/byteranges; boundary=")
+        .unwrap();
+    let mut rest: &[u8] = &answer.body;
+    let mut parts = Vec::new();
+    loop {
+        let line = format!("\r\n--{boundary}");
+        rest = rest.strip_prefix(line.as_bytes()).unwrap();
+        if rest == b"--\r\n" {
+            return parts;
+        }
+        let head_len = rest.windows(4).position(|it| it == b"\r\n\r\n").unwrap();
+        let head = std::str::from_utf8(&rest[..head_len]).unwrap();
+        let field = |name: &str| {
+            let line = head.lines().find_map(|line| line.strip_prefix(name));
+            line.unwrap().trim().to_owned()
+        };
+        let range = field("Content-Range:");
+        let (first, last) = range
+            .strip_prefix("bytes ")
+            .unwrap()
+            .split_once('-')
+            .unwrap();
+        let last = last.split('/').next().unwrap();
+        let len = last.parse::<usize>().unwrap() - first.parse::<usize>().unwrap() + 1;
+        let body = rest[head_len + 4..][..len].to_vec();
+        rest = &rest[head_len + 4 + len..];
+        parts.push((field("Content-Type:"), range, body));
+    }
+}
+
+#[test]
+fn one_range_is_206_with_exactly_these_bytes() {
+    let Some((corpus, serve)) = jq() else { return };
+    for path in &corpus.paths {
+        let url = nar_of(&serve, path);
+        let whole = serve.get(&url).body;
+        let len = whole.len();
+        for (field, first, end) in [
+            ("0-9".to_owned(), 0, 10),
+            ("0-0".into(), 0, 1),
+            ("100-".into(), 100, len),
+            ("-5".into(), len - 5, len),
+            ("-99999999999999999999".into(), 0, len),
+            (
+                format!("{}-{}", len / 2, len / 2 + 777),
+                len / 2,
+                len / 2 + 778,
+            ),
+            (format!("{}-", len - 1), len - 1, len),
+            (format!("5-{}", len + 5), 5, len),
+            ("0-".into(), 0, len),
+        ] {
+            let answer = serve.get_with(&url, &format!("Range: bytes={field}\r\n"));
+            let range = format!("bytes {first}-{}/{len}", end - 1);
+            let length = (end - first).to_string();
+            let fields = [
+                ("Content-Range", range.as_str()),
+                ("Content-Length", &length),
+            ];
+            assert_answer(&field, &answer, 206, &fields);
+            assert_answer(&field, &answer, 206, NAR);
+            assert!(answer.body == whole[first..end], "{path}: {field}");
+        }
+        let unsatisfiable = format!("bytes */{len}");
+        for field in [format!("{len}-"), "-0".into(), format!("{len}-{}", len + 9)] {
+            let answer = serve.get_with(&url, &format!("Range: bytes={field}\r\n"));
+            assert_answer(&field, &answer, 416, &[("Content-Range", &unsatisfiable)]);
+        }
+        for field in [
+            "items=0-9",
+            "bytes=9-0",
+            "bytes=x",
+            "bytes 0-9",
+            "bytes=0-,0-",
+        ] {
+            let answer = serve.get_with(&url, &format!("Range: {field}\r\n"));
+            assert_answer(field, &answer, 200, &[("Content-Range", "-")]);
+            assert!(answer.body == whole, "{field}");
+        }
+    }
+}
+
+#[test]
+fn several_ranges_are_a_multipart_body_of_the_length_that_it_says() {
+    let Some((corpus, serve)) = jq() else { return };
+    for path in &corpus.paths {
+        let url = nar_of(&serve, path);
+        let whole = serve.get(&url).body;
+        let len = whole.len();
+        let ranges = [(0, 4), (len / 2, len / 2 + 100), (30, 31), (len - 5, len)];
+        let list = ranges
+            .map(|(first, end)| format!("{first}-{}", end - 1))
+            .join(", ");
+        let mut client = serve.connect();
+        let answer = client.ask("GET", &url, &format!("Range: bytes={list}\r\n"));
+        assert_answer(
+            path,
+            &answer,
+            206,
+            &[("Content-Range", "-"), ("Accept-Ranges", "bytes")],
+        );
+        let parts = parts(&answer);
+        assert_eq!(parts.len(), ranges.len());
+        for ((kind, range, body), (first, end)) in parts.iter().zip(ranges) {
+            assert_eq!(kind, "application/x-nix-nar");
+            assert_eq!(*range, format!("bytes {first}-{}/{len}", end - 1));
+            assert!(*body == whole[first..end], "{path}: {range}");
+        }
+        assert_eq!(
+            client.ask("GET", "/", "").status,
+            200,
+            "the length was right"
+        );
+    }
+}
+
+#[test]
+fn a_range_counts_for_the_version_that_the_client_has_alone() {
+    let Some((corpus, serve)) = jq() else { return };
+    for path in [&corpus.root, libc(&corpus)] {
+        for url in [
+            nar_of(&serve, path),
+            format!("/nar/{}.nar", hash_part(path)),
+        ] {
+            let etag = serve.head(&url).field("ETag").unwrap().to_owned();
+            for (version, status) in [
+                (etag.as_str(), 206),
+                ("\"other\"", 200),
+                (&format!("W/{etag}"), 200),
+                ("Sun, 06 Nov 1994 08:49:37 GMT", 200),
+            ] {
+                let fields = format!("Range: bytes=10-\r\nIf-Range: {version}\r\n");
+                assert_eq!(serve.get_with(&url, &fields).status, status, "{version}");
+            }
+        }
+    }
+}
+
+#[test]
+fn ranges_mean_nothing_where_no_body_is_wanted() {
+    let Some((corpus, serve)) = jq() else { return };
+    let url = nar_of(&serve, libc(&corpus));
+    let file = format!("/serve/{}/usr/bin/jq", hash_part(&corpus.root));
+    for target in [url, file] {
+        // RFC 9110, section 14.2: GET is the only method that has ranges.
+        let head = serve.head(&target);
+        for range in ["bytes=0-9", "bytes=999999999999-"] {
+            let field = format!("Range: {range}\r\n");
+            let ranged = serve.connect().ask("HEAD", &target, &field);
+            assert_eq!(ranged.lasting_head(), head.lasting_head(), "{target}");
+        }
+    }
+}

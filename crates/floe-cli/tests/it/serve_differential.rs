@@ -1,0 +1,305 @@
+//! `floe serve` against Nix: NARs, listings and narinfos of every path of real closures.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+
+use floe_format::{Hash, HashAlgorithm};
+use serde_json::Value;
+
+use crate::serving::{Answer, Chance, Client, Serve, hash_part, narinfo_of};
+use crate::support::{Corpus, Nix, Scratch, corpora, nixes, run, scratch};
+
+/// The NAR that Nix makes of a path of a corpus.
+fn dump(nix: &Nix, corpus: &Corpus, path: &str) -> Vec<u8> {
+    let real = corpus.store().join(path.trim_start_matches('/'));
+    let mut command = nix.command("nix-store", ["--dump"]);
+    let output = command.arg(real).output().unwrap();
+    assert!(output.status.success(), "{path}");
+    output.stdout
+}
+
+/// One of a pair of numbers below a length, in order, and not too far from each other.
+fn some_range(chance: &mut Chance, len: usize) -> (usize, usize) {
+    let first = chance.below(len);
+    let most = (len - first).min(1 + chance.below(100_000));
+    (first, first + 1 + chance.below(most))
+}
+
+#[track_caller]
+fn assert_ranges(client: &mut Client, url: &str, nar: &[u8], chance: &mut Chance) -> usize {
+    let len = nar.len();
+    let mut ranges = vec![(0, 1), (len - 1, len), (0, len / 2), (len / 2, len)];
+    ranges.extend((0..8).map(|_| some_range(chance, len)));
+    for &(first, end) in &ranges {
+        let field = format!("Range: bytes={first}-{}\r\n", end - 1);
+        let answer = client.ask("GET", url, &field);
+        assert_eq!(answer.status, 206, "{url}: {field}");
+        assert!(answer.body == nar[first..end], "{url}: {field}");
+    }
+    let suffix = 1 + chance.below(len);
+    let answer = client.ask("GET", url, &format!("Range: bytes=-{suffix}\r\n"));
+    assert!(
+        answer.body == nar[len - suffix..],
+        "{url}: the last {suffix}"
+    );
+    let (first, second) = (some_range(chance, len / 2), some_range(chance, len / 2));
+    let list = format!("{}-{},{}-{}", first.0, first.1 - 1, second.0, second.1 - 1);
+    let answer = client.ask("GET", url, &format!("Range: bytes={list}\r\n"));
+    assert_eq!(answer.status, 206, "{url}: {list}");
+    let expected = expected_parts(&answer, nar, &[first, second]);
+    assert!(answer.body == expected, "{url}: {list}");
+    ranges.len() + 2
+}
+
+/// The multipart body that these ranges ought to have.
+fn expected_parts(answer: &Answer, nar: &[u8], ranges: &[(usize, usize)]) -> Vec<u8> {
+    let kind = answer.field("Content-Type").unwrap();
+    let boundary = kind.split_once("boundary=").unwrap().1;
+    let mut body = Vec::new();
+    for &(first, end) in ranges {
+        let head = format!(
+            "\r\n--{boundary}\r\nContent-Type: application/x-nix-nar\r\n\
+             Content-Range: bytes {first}-{}/{}\r\n\r\n",
+            end - 1,
+            nar.len()
+        );
+        body.extend_from_slice(head.as_bytes());
+        body.extend_from_slice(&nar[first..end]);
+    }
+    body.extend_from_slice(format!("\r\n--{boundary}--\r\n").as_bytes());
+    body
+}
+
+#[test]
+fn nars_under_every_url_and_in_every_range_are_those_of_nix() {
+    let nixes = nixes();
+    for corpus in corpora() {
+        let Some(nix) = nixes.first() else { return };
+        let serve = Serve::start(corpus.store(), &[]);
+        let mut chance = Chance(0x5eed_f10e);
+        let mut compared = (0, 0);
+        for path in &corpus.paths {
+            let nar = dump(nix, &corpus, path);
+            let mut client = serve.connect();
+            let narinfo = client.ask("GET", &narinfo_of(path), "");
+            let hash = hash_part(path);
+            let nar_hash = Hash::sha256(floe_hash::sha256(&nar)).digest_nix32();
+            assert_eq!(narinfo.line("NarHash"), format!("sha256:{nar_hash}"));
+            let url = format!("/{}", narinfo.line("URL"));
+            assert_eq!(url, format!("/nar/{hash}-{nar_hash}.nar"));
+            let others = [
+                format!("/nar/{hash}.nar"),
+                format!("/nar/{nar_hash}.nar?hash={hash}"),
+            ];
+            let urls = [&url, &others[0], &others[1]];
+            // Asked for again, a NAR comes from memory, or from packed files.
+            for (round, url) in urls.into_iter().chain(urls).enumerate() {
+                let answer = client.ask("GET", url, "");
+                assert_eq!(answer.status, 200, "{url}");
+                let length = nar.len().to_string();
+                assert_eq!(
+                    answer.field("Content-Length"),
+                    Some(length.as_str()),
+                    "{url}"
+                );
+                assert!(answer.body == nar, "{url}, round {round}");
+                compared.0 += 1;
+            }
+            compared.1 += assert_ranges(&mut client, &url, &nar, &mut chance);
+        }
+        let paths = corpus.paths.len();
+        assert_eq!(compared, (6 * paths, 14 * paths));
+        assert!(paths >= 6);
+        assert_eq!(serve.stop(), "");
+    }
+}
+
+/// A cache of a corpus with the listings that Nix writes.
+fn cache_with_listings(nix: &Nix, corpus: &Corpus, scratch: &Scratch) -> std::path::PathBuf {
+    let cache = scratch.join("cache");
+    let to = format!(
+        "file://{}?compression=none&write-nar-listing=1",
+        cache.display()
+    );
+    let mut command = nix.command("nix", ["copy", "--no-check-sigs", "--to"]);
+    let store = corpus.store();
+    run(command.arg(to).arg("--store").arg(store).arg(&corpus.root)).expect(0);
+    cache
+}
+
+/// Counts the files of a listing, each of which must say where in the NAR it is.
+fn count_files(node: &Value) -> usize {
+    match node["type"].as_str().unwrap() {
+        "regular" => {
+            let is_empty = node["size"].as_u64().unwrap_or(0) == 0;
+            assert!(
+                is_empty || node["narOffset"].as_u64().unwrap() > 0,
+                "{node}"
+            );
+            1
+        }
+        "directory" => node["entries"]
+            .as_object()
+            .unwrap()
+            .values()
+            .map(count_files)
+            .sum(),
+        "symlink" => 0,
+        other => panic!("a {other}"),
+    }
+}
+
+#[test]
+fn listings_are_those_that_nix_writes() {
+    for nix in &nixes() {
+        for corpus in corpora() {
+            let scratch = scratch();
+            let cache = cache_with_listings(nix, &corpus, &scratch);
+            let serve = Serve::start(corpus.store(), &[]);
+            let mut files = 0;
+            for path in &corpus.paths {
+                let name = format!("{}.ls", hash_part(path));
+                let theirs = fs::read(cache.join(&name)).unwrap();
+                let theirs: Value = serde_json::from_slice(&theirs).unwrap();
+                let ours = serve.get(&format!("/{name}"));
+                let ours: Value = serde_json::from_slice(&ours.body).unwrap();
+                assert_eq!(ours["version"], theirs["version"], "{}", nix.version);
+                let files_here = count_files(&ours["root"]);
+                assert!(
+                    same_tree(&ours["root"], &theirs["root"]),
+                    "{}: {path}",
+                    nix.version
+                );
+                files += files_here;
+            }
+            assert!(files > 300, "{files} files in {}", corpus.root);
+        }
+    }
+}
+
+/// Whether two trees are equal. Newer versions of Nix write what older ones leave out.
+fn same_tree(ours: &Value, theirs: &Value) -> bool {
+    let (Some(ours), Some(theirs)) = (ours.as_object(), theirs.as_object()) else {
+        return ours == theirs;
+    };
+    let keys: std::collections::BTreeSet<&String> = ours.keys().chain(theirs.keys()).collect();
+    keys.into_iter()
+        .all(|key| match (ours.get(key), theirs.get(key)) {
+            (Some(ours), Some(theirs)) => same_tree(ours, theirs),
+            (Some(only), None) | (None, Some(only)) => {
+                key == "executable" && *only == Value::Bool(false)
+            }
+            (None, None) => false,
+        })
+}
+
+/// What `nix path-info --json` says of every path.
+fn path_infos(nix: &Nix, corpus: &Corpus) -> BTreeMap<String, Value> {
+    let store = corpus.store().display().to_string();
+    let infos = nix.path_infos(&store, &corpus.root);
+    infos
+        .into_iter()
+        .map(|info| (info["path"].as_str().unwrap().to_owned(), info))
+        .collect()
+}
+
+/// The narinfo as nix-serve prints it: its fields, in its order.
+fn as_nix_serve(info: &Value, signatures: &[String]) -> String {
+    let path = info["path"].as_str().unwrap();
+    let base = |path: &Value| {
+        path.as_str()
+            .unwrap()
+            .rsplit('/')
+            .next()
+            .unwrap()
+            .to_owned()
+    };
+    let hash = Hash::parse_any(
+        info["narHash"].as_str().unwrap(),
+        Some(HashAlgorithm::Sha256),
+    );
+    let hash = hash.unwrap().digest_nix32();
+    let mut text = format!(
+        "StorePath: {path}\nURL: nar/{}-{hash}.nar\nCompression: none\nNarHash: sha256:{hash}\n\
+         NarSize: {}\n",
+        hash_part(path),
+        info["narSize"]
+    );
+    let mut references: Vec<String> = info["references"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(base)
+        .collect();
+    references.sort();
+    if !references.is_empty() {
+        text += &format!("References: {}\n", references.join(" "));
+    }
+    if info["deriver"].is_string() {
+        text += &format!("Deriver: {}\n", base(&info["deriver"]));
+    }
+    for signature in signatures {
+        text += &format!("Sig: {signature}\n");
+    }
+    text
+}
+
+/// The signatures in the corpus's own cache, by the same key: ed25519 has but one.
+fn signatures(cache: &Path, path: &str) -> Vec<String> {
+    let text = fs::read_to_string(cache.join(format!("{}.narinfo", hash_part(path)))).unwrap();
+    let lines = text.lines().filter_map(|line| line.strip_prefix("Sig: "));
+    lines.map(str::to_owned).collect()
+}
+
+#[test]
+fn narinfos_are_those_of_nix_serve_with_what_it_leaves_out() {
+    for nix in &nixes() {
+        for corpus in corpora() {
+            let key = corpus.dir.join("key.sec").display().to_string();
+            let signing = Serve::start(corpus.store(), &["--secret-key-file", &key]);
+            let plain = Serve::start(corpus.store(), &[]);
+            let infos = path_infos(nix, &corpus);
+            assert_eq!(infos.len(), corpus.paths.len());
+            for (path, info) in &infos {
+                let stored: Vec<String> = match info["signatures"].as_array() {
+                    Some(list) => list.iter().map(|it| it.as_str().unwrap().into()).collect(),
+                    None => Vec::new(),
+                };
+                let mut with_ours = stored.clone();
+                with_ours.extend(signatures(&corpus.cache("none"), path));
+                with_ours.sort();
+                with_ours.dedup();
+                assert!(!with_ours.is_empty(), "{path}");
+                for (serve, signatures) in [(&signing, &with_ours), (&plain, &stored)] {
+                    let answer = serve.get(&narinfo_of(path));
+                    let (more, same): (Vec<&str>, Vec<&str>) =
+                        answer.text().split_inclusive('\n').partition(|line| {
+                            let names = ["FileHash: ", "FileSize: ", "CA: "];
+                            names.iter().any(|name| line.starts_with(name))
+                                || line.trim_end() == "References:"
+                        });
+                    assert_eq!(
+                        same.concat(),
+                        as_nix_serve(info, signatures),
+                        "{}",
+                        nix.version
+                    );
+                    let size = answer.line("NarSize");
+                    assert!(more.contains(&&*format!("FileSize: {size}\n")), "{more:?}");
+                    let hash = answer.line("NarHash");
+                    assert!(more.contains(&&*format!("FileHash: {hash}\n")), "{more:?}");
+                    let ca = more.iter().find_map(|line| line.strip_prefix("CA: "));
+                    assert_eq!(ca.map(str::trim_end), info["ca"].as_str(), "{path}");
+                    if info["references"].as_array().unwrap().is_empty() {
+                        assert!(
+                            answer.text().contains("\nReferences: \n"),
+                            "{}",
+                            answer.text()
+                        );
+                    }
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,191 @@
+//! Clients of `floe serve` that are broken, slow or many.
+
+mod garbage;
+mod soak;
+
+use std::fs;
+use std::io::{Read as _, Write as _};
+use std::time::{Duration, Instant};
+
+use crate::serving::{Client, PATIENCE, Serve, narinfo_of, until};
+use crate::support::{Corpus, corpus};
+
+/// How many descriptors a server has open.
+fn descriptors(serve: &Serve) -> usize {
+    fs::read_dir(format!("/proc/{}/fd", serve.pid()))
+        .unwrap()
+        .count()
+}
+
+/// A field of `/proc/PID/status`, in KiB.
+fn memory(serve: &Serve, field: &str) -> u64 {
+    let text = fs::read_to_string(format!("/proc/{}/status", serve.pid())).unwrap();
+    let line = text
+        .lines()
+        .find_map(|line| line.strip_prefix(field))
+        .unwrap();
+    line.trim_matches(|c: char| !c.is_ascii_digit())
+        .parse()
+        .unwrap()
+}
+
+fn libc_nar(serve: &Serve, corpus: &Corpus) -> String {
+    let path = corpus
+        .paths
+        .iter()
+        .find(|path| path.contains("-libc6-"))
+        .unwrap();
+    format!("/{}", serve.get(&narinfo_of(path)).line("URL"))
+}
+
+#[track_caller]
+fn assert_prompt(serve: &Serve, target: &str, what: &str) {
+    let start = Instant::now();
+    assert_eq!(serve.get(target).status, 200, "{what}");
+    assert!(start.elapsed() < PROMPT, "{what}: {:?}", start.elapsed());
+}
+
+#[test]
+fn idle_connections_hold_up_nobody() {
+    let Some(corpus) = corpus("jq") else { return };
+    let serve = Serve::start(corpus.store(), &[]);
+    let (narinfo, nar) = (narinfo_of(&corpus.root), libc_nar(&serve, &corpus));
+    // nix-serve keeps each of 25 waiting for a second per worker.
+    let mut idle: Vec<Client> = (0..200).map(|_| serve.connect()).collect();
+    for (number, client) in idle.iter_mut().enumerate() {
+        let start = Instant::now();
+        assert_eq!(client.ask("GET", &narinfo, "").status, 200);
+        assert!(
+            start.elapsed() < PROMPT,
+            "number {number}: {:?}",
+            start.elapsed()
+        );
+    }
+    assert_prompt(&serve, &narinfo, "a narinfo");
+    assert_prompt(&serve, &nar, "a NAR");
+    for client in &mut idle {
+        assert_eq!(client.ask("GET", &narinfo, "").status, 200, "it was kept");
+    }
+}
+
+#[test]
+fn clients_that_never_read_hold_up_nobody_and_are_given_up() {
+    let Some(corpus) = corpus("jq") else { return };
+    let serve = Serve::start(corpus.store(), &["--timeout", "2"]);
+    let nar = libc_nar(&serve, &corpus);
+    let least = descriptors(&serve);
+    let request = format!("GET {nar} HTTP/1.1\r\nHost: floe\r\n\r\n").repeat(3);
+    let mut stuck = Vec::new();
+    for _ in 0..50 {
+        let mut client = serve.connect();
+        client.send(request.as_bytes());
+        stuck.push(client);
+    }
+    for _ in 0..3 {
+        assert_prompt(&serve, &narinfo_of(&corpus.root), "a narinfo");
+        assert_prompt(&serve, &nar, "a NAR");
+    }
+    until("they are never given up", || {
+        descriptors(&serve) <= least + SPARE
+    });
+    for mut client in stuck {
+        // What was on its way still comes, but not all of it.
+        let whole = std::iter::from_fn(|| client.answer(false).ok()).count();
+        assert!(whole < 3, "{whole} answers");
+    }
+    assert_prompt(&serve, &nar, "afterwards");
+    serve.stop();
+}
+
+#[test]
+fn who_sends_a_head_slowly_is_closed_at_the_read_timeout_and_not_before() {
+    let Some(corpus) = corpus("jq") else { return };
+    let serve = Serve::start(corpus.store(), &["--read-timeout", "2"]);
+    let narinfo = narinfo_of(&corpus.root);
+    let head = format!("GET {narinfo} HTTP/1.1\r\nHost: floe\r\nX: ");
+    let mut slow: Vec<Client> = (0..50).map(|_| serve.connect()).collect();
+    // One of them has been answered before.
+    assert_eq!(slow[0].ask("GET", &narinfo, "").status, 200);
+    let start = Instant::now();
+    for client in &mut slow {
+        client.send(head.as_bytes());
+    }
+    let mut open = vec![true; slow.len()];
+    while open.contains(&true) {
+        assert!(
+            start.elapsed() < Duration::from_secs(8),
+            "a byte at a time keeps it open"
+        );
+        std::thread::sleep(Duration::from_millis(200));
+        for (client, open) in slow.iter_mut().zip(&mut open).filter(|(_, open)| **open) {
+            let stream = client.stream.get_mut();
+            stream
+                .set_read_timeout(Some(Duration::from_millis(1)))
+                .unwrap();
+            let is_closed =
+                matches!(stream.read(&mut [0]), Ok(0)) || stream.write_all(b"x").is_err();
+            if is_closed {
+                assert!(start.elapsed() >= Duration::from_millis(1900), "too early");
+                *open = false;
+            }
+        }
+        assert_prompt(&serve, &narinfo, "meanwhile");
+    }
+    // Who makes it in time is answered.
+    let mut client = serve.connect();
+    client.send(head.as_bytes());
+    std::thread::sleep(Duration::from_secs(1));
+    client.send(b"x\r\n\r\n");
+    assert_eq!(client.answer(false).unwrap().status, 200);
+    assert_eq!(serve.stop(), "");
+}
+
+#[test]
+fn connections_beyond_the_maximum_wait_and_are_served_later() {
+    let Some(corpus) = corpus("jq") else { return };
+    for threads in ["1", "4"] {
+        let serve = Serve::start(
+            corpus.store(),
+            &["--max-connections", "5", "--threads", threads],
+        );
+        let narinfo = narinfo_of(&corpus.root);
+        let mut first: Vec<Client> = (0..5).map(|_| serve.connect()).collect();
+        for client in &mut first {
+            assert_eq!(client.ask("GET", &narinfo, "").status, 200);
+        }
+        let mut waiting: Vec<Client> = (0..10).map(|_| serve.connect()).collect();
+        for client in &mut waiting {
+            client.send(format!("GET {narinfo} HTTP/1.1\r\nHost: floe\r\n\r\n").as_bytes());
+        }
+        let short = Some(Duration::from_millis(700));
+        waiting[9].stream.get_ref().set_read_timeout(short).unwrap();
+        assert!(
+            waiting[9].answer(false).is_err(),
+            "there are more than five"
+        );
+        waiting[9]
+            .stream
+            .get_ref()
+            .set_read_timeout(Some(PATIENCE))
+            .unwrap();
+        drop(first);
+        let start = Instant::now();
+        for client in waiting {
+            let mut client = client;
+            assert_eq!(client.answer(false).unwrap().status, 200);
+        }
+        assert!(
+            start.elapsed() < Duration::from_secs(5),
+            "{:?}",
+            start.elapsed()
+        );
+        assert_eq!(serve.stop(), "");
+    }
+}
+
+/// Nobody else's fault may cost a client more than that.
+const PROMPT: Duration = Duration::from_secs(1);
+
+/// Each worker opens its own view of the store when it is first needed: three descriptors or so,
+/// of eight workers and more.
+const SPARE: usize = 60;

@@ -1,0 +1,168 @@
+//! Thousands of requests that are none, or nearly none.
+
+use std::io::{Read as _, Write as _};
+use std::net::TcpStream;
+use std::thread;
+use std::time::Duration;
+
+use super::{assert_prompt, descriptors};
+use crate::serving::{Chance, Serve, hash_part, narinfo_of, until};
+use crate::support::corpus;
+
+/// What a request starts from.
+fn seeds(serve: &Serve, root: &str) -> Vec<Vec<u8>> {
+    let hash = hash_part(root);
+    let nar = serve.get(&narinfo_of(root)).line("URL").to_owned();
+    let targets = [
+        "/".to_owned(),
+        "/nix-cache-info".into(),
+        narinfo_of(root),
+        format!("{}?json", narinfo_of(root)),
+        format!("/{nar}"),
+        format!("/nar/{hash}.nar"),
+        format!("/{hash}.ls"),
+        format!("/log/{hash}"),
+        format!("/log/{hash}-x.drv"),
+        format!("/serve/{hash}/usr/bin/../bin/jq"),
+        format!("/realisations/sha256:{hash}!out.doi"),
+        format!("/build-trace-v2/{hash}-x.drv/out.doi"),
+        format!("http://floe{}", narinfo_of(root)),
+    ];
+    let fields = "Host: floe\r\nRange: bytes=0-9,20-30\r\nIf-Range: \"x\"\r\n\
+                  If-None-Match: W/\"x\", \"y\"\r\nAccept-Encoding: gzip;q=0.5, zstd;q=1\r\n\
+                  Connection: keep-alive\r\nContent-Length: 0\r\n";
+    let heads = targets.iter().flat_map(|target| {
+        ["GET", "HEAD"]
+            .map(|method| format!("{method} {target} HTTP/1.1\r\n{fields}\r\n").into_bytes())
+    });
+    heads.collect()
+}
+
+/// Bytes that nobody has thought of.
+fn garbage(chance: &mut Chance, seeds: &[Vec<u8>]) -> Vec<u8> {
+    let seed = &seeds[chance.below(seeds.len())];
+    let mut bytes = seed.clone();
+    match chance.below(6) {
+        0 => (0..chance.below(300)).map(|_| byte(chance)).collect(),
+        1 => {
+            bytes.truncate(chance.below(seed.len()));
+            bytes
+        }
+        2 => {
+            let other = &seeds[chance.below(seeds.len())];
+            bytes.truncate(chance.below(seed.len()));
+            bytes.extend_from_slice(&other[chance.below(other.len())..]);
+            bytes
+        }
+        3 => {
+            let at = chance.below(seed.len());
+            let piece = seed[at..].to_vec();
+            for _ in 0..chance.below(20) {
+                bytes.extend_from_slice(&piece);
+            }
+            bytes
+        }
+        _ => {
+            for _ in 0..=chance.below(8) {
+                let at = chance.below(bytes.len());
+                match chance.below(3) {
+                    0 => bytes[at] = byte(chance),
+                    1 => bytes.insert(at, byte(chance)),
+                    _ => drop(bytes.remove(at)),
+                }
+            }
+            bytes
+        }
+    }
+}
+
+fn byte(chance: &mut Chance) -> u8 {
+    // Those that mean something more often than others.
+    let known = b"\r\n\0 /%:=-,;\xff?&.";
+    match chance.below(2) {
+        0 => known[chance.below(known.len())],
+        _ => u8::try_from(chance.below(256)).unwrap(),
+    }
+}
+
+/// One client: sends what it has in one of several manners, and perhaps looks at the answer.
+fn misbehave(address: &str, chance: &mut Chance, bytes: &[u8]) {
+    let Ok(mut stream) = TcpStream::connect(address) else {
+        return;
+    };
+    let patience = Some(Duration::from_millis(20));
+    stream.set_read_timeout(patience).unwrap();
+    stream.set_nodelay(true).unwrap();
+    let piece = match chance.below(10) {
+        0 => 1,
+        1 => 1 + chance.below(40),
+        _ => bytes.len().max(1),
+    };
+    for part in bytes.chunks(piece) {
+        // The server may have closed already.
+        if stream.write_all(part).is_err() {
+            return;
+        }
+    }
+    match chance.below(4) {
+        // Gone before the answer; or with its own end closed.
+        0 => {}
+        1 => {
+            let _: std::io::Result<()> = stream.shutdown(std::net::Shutdown::Write);
+            read_all(&mut stream);
+        }
+        2 => read_all(&mut stream),
+        _ => drop(stream.read(&mut [0; 100])),
+    }
+}
+
+fn read_all(stream: &mut TcpStream) {
+    let mut answer = Vec::new();
+    let _: std::io::Result<usize> = stream.read_to_end(&mut answer);
+    let is_answer = answer.is_empty() || answer.starts_with(b"HTTP/1.1 ");
+    assert!(is_answer, "{:?}", String::from_utf8_lossy(&answer));
+}
+
+#[test]
+fn ten_thousand_garbled_requests_leave_it_serving() {
+    let Some(corpus) = corpus("jq") else { return };
+    let serve = Serve::start(corpus.store(), &["--read-timeout", "1"]);
+    let seeds = seeds(&serve, &corpus.root);
+    for seed in &seeds {
+        let answer =
+            serve.exchange(&[&seed[..seed.len() - 2], b"Connection: close\r\n\r\n"].concat());
+        assert!(
+            answer.starts_with(b"HTTP/1.1 "),
+            "{}",
+            String::from_utf8_lossy(seed)
+        );
+    }
+    let least = descriptors(&serve);
+    let address = serve.url().trim_start_matches("http://").to_owned();
+    thread::scope(|scope| {
+        for number in 1..=CLIENTS {
+            let (seeds, address) = (&seeds, &address);
+            scope.spawn(move || {
+                let mut chance = Chance(0x0bad_cafe * number as u64);
+                for _ in 0..REQUESTS / CLIENTS {
+                    let bytes = garbage(&mut chance, seeds);
+                    misbehave(address, &mut chance, &bytes);
+                }
+            });
+        }
+        for _ in 0..20 {
+            thread::sleep(Duration::from_millis(100));
+            assert_prompt(&serve, &narinfo_of(&corpus.root), "among garbage");
+        }
+    });
+    assert_prompt(&serve, "/nix-cache-info", "after garbage");
+    until("connections stay open", || {
+        descriptors(&serve) <= least + super::SPARE
+    });
+    let said = serve.stop();
+    assert!(!said.contains("panic"), "{said}");
+}
+
+const REQUESTS: usize = 10_000;
+/// They wait more than they work.
+const CLIENTS: usize = 40;

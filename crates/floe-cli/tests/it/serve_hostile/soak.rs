@@ -1,0 +1,189 @@
+//! A thousand connections that ask all the time while Nix works on the store.
+
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
+use super::{SPARE, descriptors, memory};
+use crate::serve_live::Store;
+use crate::serving::{Chance, Client, Serve, narinfo_of, until};
+use crate::support::{Corpus, corpus, nixes, skip};
+
+/// What happened.
+#[derive(Default)]
+struct Counts {
+    narinfos: AtomicUsize,
+    nars: AtomicUsize,
+    absent: AtomicUsize,
+    broken: AtomicUsize,
+}
+
+fn add(count: &AtomicUsize) {
+    count.fetch_add(1, Ordering::Relaxed);
+}
+
+/// Room for the descriptors of a thousand connections in this process.
+fn raise_limit() -> bool {
+    let limit = getrlimit(Resource::Nofile);
+    let raised = Rlimit {
+        current: limit.maximum,
+        maximum: limit.maximum,
+    };
+    setrlimit(Resource::Nofile, raised).is_ok()
+        && limit
+            .maximum
+            .is_none_or(|most| most as usize > 2 * CONNECTIONS)
+}
+
+/// Asks for a path on a connection: the narinfo, and the NAR if it is not too large for so many.
+fn ask(client: &mut Client, path: &str, counts: &Counts) -> std::io::Result<()> {
+    let narinfo = client.try_ask("GET", &narinfo_of(path), "")?;
+    if narinfo.status == 404 {
+        add(&counts.absent);
+        return Ok(());
+    }
+    assert_eq!(narinfo.status, 200, "{path}: {}", narinfo.head);
+    add(&counts.narinfos);
+    let size: usize = narinfo.line("NarSize").parse().unwrap();
+    if size > 1024 * 1024 && !counts.nars.load(Ordering::Relaxed).is_multiple_of(500) {
+        return Ok(());
+    }
+    let nar = client.try_ask("GET", &format!("/{}", narinfo.line("URL")), "")?;
+    match nar.status {
+        200 => {
+            assert_eq!(nar.body.len(), size, "{path}");
+            let hash = floe_format::Hash::sha256(floe_hash::sha256(&nar.body));
+            assert_eq!(narinfo.line("NarHash"), hash.to_nix32(), "{path}");
+            add(&counts.nars);
+        }
+        404 => add(&counts.absent),
+        // While Nix deletes a path, the database still has it and some files are gone.
+        500 => add(&counts.broken),
+        status => panic!("{path}: {status}"),
+    }
+    Ok(())
+}
+
+fn keep_asking(serve: &Serve, paths: &[String], seed: u64, is_over: &AtomicBool, counts: &Counts) {
+    let mut chance = Chance(seed);
+    let mut clients: Vec<Client> = (0..CONNECTIONS / THREADS)
+        .map(|_| serve.connect())
+        .collect();
+    while !is_over.load(Ordering::Relaxed) {
+        for client in &mut clients {
+            let path = &paths[chance.below(paths.len())];
+            if ask(client, path, counts).is_err() {
+                // Only what was deleted while it was sent breaks off.
+                add(&counts.broken);
+                *client = serve.connect();
+            }
+        }
+    }
+}
+
+/// What Nix does meanwhile. How often.
+fn keep_changing(store: &Store<'_>, corpus: &Corpus, until: Instant) -> usize {
+    let mut rounds = 0;
+    while Instant::now() < until {
+        store.copy(corpus);
+        thread::sleep(Duration::from_millis(1500));
+        store.run(&["--gc"]);
+        rounds += 1;
+    }
+    store.copy(corpus);
+    rounds
+}
+
+#[test]
+fn a_thousand_busy_connections_while_nix_works_cost_little_and_leave_nothing() {
+    let Some(corpus) = corpus("curl") else { return };
+    if !raise_limit() {
+        skip(
+            "open files",
+            "the hard limit is too low for a thousand connections",
+        );
+        return;
+    }
+    let minutes = std::env::var_os("FLOE_TEST_FULL").is_some();
+    let nixes = nixes();
+    for nix in &nixes {
+        let all = if minutes {
+            120
+        } else {
+            30 / nixes.len() as u64
+        };
+        let store = Store::new(nix, "");
+        store.copy(&corpus);
+        let serve = store.serve();
+        let least = descriptors(&serve);
+        let (is_over, counts) = (AtomicBool::new(false), Counts::default());
+        let start = Instant::now();
+        let middle = thread::scope(|scope| {
+            let (serve, is_over, counts) = (&serve, &is_over, &counts);
+            let (store, corpus, paths) = (&store, &corpus, &corpus.paths);
+            for number in 1..=THREADS {
+                let seed = 0x5eed * number as u64;
+                scope.spawn(move || keep_asking(serve, paths, seed, is_over, counts));
+            }
+            let end = start + Duration::from_secs(all);
+            let changes = scope.spawn(move || keep_changing(store, corpus, end));
+            thread::sleep(Duration::from_secs(all / 2));
+            assert!(
+                descriptors(serve) >= CONNECTIONS,
+                "{} open",
+                descriptors(serve)
+            );
+            let middle = memory(serve, "VmRSS:");
+            let rounds = changes.join();
+            is_over.store(true, Ordering::Relaxed);
+            assert!(rounds.unwrap() >= 2, "Nix did too little");
+            middle
+        });
+        let (end, most) = (memory(&serve, "VmRSS:"), memory(&serve, "VmHWM:"));
+        let [narinfos, nars, absent, broken] = [
+            &counts.narinfos,
+            &counts.nars,
+            &counts.absent,
+            &counts.broken,
+        ]
+        .map(|count| count.load(Ordering::Relaxed));
+        let what = format!(
+            "{}: {narinfos} narinfos, {nars} NARs, {absent} absent, {broken} broken off; RSS \
+             {middle} KiB, then {end}, at most {most}",
+            nix.version
+        );
+        show(&what);
+        assert!(narinfos > 2000 && nars > 1000 && absent > 10, "{what}");
+        assert!(broken * 100 < nars, "{what}");
+        assert!(most < MEMORY_MAX, "{what}");
+        assert!(end < middle + middle / 4 + 8 * 1024, "{what}: it grows");
+        until("connections stay open", || {
+            descriptors(&serve) <= least + SPARE
+        });
+        for path in &corpus.paths {
+            assert_eq!(serve.get(&narinfo_of(path)).status, 200, "{path}");
+        }
+        let said = serve.stop();
+        assert!(
+            !said.contains("panic") && !said.contains("too many open"),
+            "{said}"
+        );
+    }
+}
+
+/// What was seen, for those who look (`--nocapture`).
+#[expect(
+    clippy::print_stderr,
+    reason = "figures that are read beside the tests' names"
+)]
+fn show(what: &str) {
+    eprintln!("{what}");
+}
+
+const CONNECTIONS: usize = 1000;
+const THREADS: usize = 8;
+
+/// In KiB. A thousand connections with their buffers, the caches full, and room to spare.
+const MEMORY_MAX: u64 = 128 * 1024;

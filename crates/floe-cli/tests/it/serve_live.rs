@@ -1,0 +1,216 @@
+//! `floe serve` while somebody else changes the store: Nix, and those who go behind its back.
+
+mod changes;
+mod load;
+mod readers;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use crate::serving::{Serve, hash_part, narinfo_of};
+use crate::support::{Corpus, Nix, Scratch, corpus, nixes, run, scratch};
+
+/// A store of one's own that a Nix writes.
+pub(crate) struct Store<'n> {
+    pub(crate) nix: &'n Nix,
+    pub(crate) scratch: Scratch,
+    /// Settings of Nix besides those of all tests.
+    pub(crate) settings: &'n str,
+}
+
+impl<'n> Store<'n> {
+    pub(crate) fn new(nix: &'n Nix, settings: &'n str) -> Store<'n> {
+        let scratch = scratch();
+        Store {
+            nix,
+            scratch,
+            settings,
+        }
+    }
+
+    pub(crate) fn root(&self) -> PathBuf {
+        self.scratch.join("root")
+    }
+
+    /// `nix-store` on it, which must succeed.
+    #[track_caller]
+    pub(crate) fn run(&self, args: &[&str]) -> String {
+        let mut command = self.nix.command("nix-store", ["--store"]);
+        let command = command.arg(self.root()).args(args);
+        run(command.env("NIX_CONFIG", self.settings))
+            .expect(0)
+            .stdout
+    }
+
+    /// Adds a file of that name and contents.
+    #[track_caller]
+    pub(crate) fn add(&self, name: &str, contents: &[u8]) -> String {
+        let file = self.scratch.join(name);
+        fs::write(&file, contents).unwrap();
+        self.run(&["--add", &file.display().to_string()])
+            .trim()
+            .to_owned()
+    }
+
+    /// Adds a tree with many files, small and large.
+    #[track_caller]
+    pub(crate) fn add_tree(&self, name: &str) -> String {
+        let tree = self.scratch.join(name);
+        fs::create_dir_all(tree.join("deep/er")).unwrap();
+        for number in 0..20 {
+            let small = format!("{name} {number}").into_bytes();
+            fs::write(tree.join(format!("deep/small-{number}")), small).unwrap();
+            let large = format!("{name} {number:9}").into_bytes().repeat(2000);
+            fs::write(tree.join(format!("deep/er/large-{number}")), large).unwrap();
+        }
+        self.run(&["--add", &tree.display().to_string()])
+            .trim()
+            .to_owned()
+    }
+
+    /// Puts the closure of a corpus into it.
+    #[track_caller]
+    pub(crate) fn copy(&self, corpus: &Corpus) {
+        let from = corpus.file_url("none");
+        let copy = [
+            "copy",
+            "--no-check-sigs",
+            "--from",
+            &from,
+            &corpus.root,
+            "--to",
+        ];
+        let mut command = self.nix.command("nix", copy);
+        run(command.arg(self.root()).env("NIX_CONFIG", self.settings)).expect(0);
+    }
+
+    /// Where a path lies on disk.
+    pub(crate) fn real(&self, path: &str) -> PathBuf {
+        self.root().join(path.trim_start_matches('/'))
+    }
+
+    pub(crate) fn serve(&self) -> Serve {
+        Serve::start(self.root(), &[])
+    }
+}
+
+/// All addresses at which a path, or a part of it, is to be had.
+fn targets(serve: &Serve, path: &str) -> Vec<String> {
+    let narinfo = serve.get(&narinfo_of(path));
+    let hash = hash_part(path);
+    vec![
+        narinfo_of(path),
+        format!("/{}", narinfo.line("URL")),
+        format!("/nar/{hash}.nar"),
+        format!("/{hash}.ls"),
+        format!("/serve/{hash}/"),
+    ]
+}
+
+#[track_caller]
+fn assert_all(serve: &Serve, what: &str, targets: &[String], status: u16) {
+    for target in targets {
+        assert_eq!(serve.get(target).status, status, "{what}: {target}");
+    }
+}
+
+#[test]
+fn what_nix_adds_is_there_at_once_and_what_it_deletes_is_gone_at_once() {
+    for nix in &nixes() {
+        for settings in ["", "use-sqlite-wal = false"] {
+            let store = Store::new(nix, settings);
+            let first = store.add("first", b"the first");
+            let serve = store.serve();
+            let mut kept = serve.connect();
+            assert_eq!(kept.ask("GET", &narinfo_of(&first), "").status, 200);
+            for number in 0..6 {
+                let name = format!("file-{number}");
+                let path = match number % 2 {
+                    0 => store.add(&name, name.as_bytes()),
+                    _ => store.add_tree(&name),
+                };
+                let what = format!("{}, {settings:?}, {name}", nix.version);
+                assert_eq!(
+                    kept.ask("GET", &narinfo_of(&path), "").status,
+                    200,
+                    "{what}"
+                );
+                let targets = targets(&serve, &path);
+                assert_all(&serve, &what, &targets, 200);
+                store.run(&["--delete", &path]);
+                assert_eq!(
+                    kept.ask("GET", &narinfo_of(&path), "").status,
+                    404,
+                    "{what}"
+                );
+                assert_all(&serve, &what, &targets, 404);
+                let again = match number % 2 {
+                    0 => store.add(&name, name.as_bytes()),
+                    _ => store.add_tree(&name),
+                };
+                assert_eq!(again, path);
+                assert_all(&serve, &what, &targets, 200);
+            }
+            store.run(&["--gc"]);
+            assert_eq!(kept.ask("GET", &narinfo_of(&first), "").status, 404);
+            assert_eq!(serve.stop(), "");
+        }
+    }
+}
+
+#[test]
+fn a_closure_that_nix_copies_is_there_when_it_is_done() {
+    let Some(corpus) = corpus("curl") else { return };
+    for nix in &nixes() {
+        let store = Store::new(nix, "");
+        store.add("first", b"the first");
+        let serve = store.serve();
+        for path in &corpus.paths {
+            assert_eq!(serve.get(&narinfo_of(path)).status, 404);
+        }
+        store.copy(&corpus);
+        let mut client = serve.connect();
+        for path in &corpus.paths {
+            let narinfo = client.ask("GET", &narinfo_of(path), "");
+            assert_eq!(narinfo.status, 200, "{}: {path}", nix.version);
+            let nar = client.ask("GET", &format!("/{}", narinfo.line("URL")), "");
+            assert_eq!(nar.body.len().to_string(), narinfo.line("NarSize"));
+        }
+        store.run(&["--gc"]);
+        for path in &corpus.paths {
+            assert_eq!(client.ask("GET", &narinfo_of(path), "").status, 404);
+        }
+        assert_eq!(serve.stop(), "");
+    }
+}
+
+#[test]
+fn a_signature_that_is_added_is_seen_at_once() {
+    let Some(corpus) = corpus("jq") else { return };
+    for nix in &nixes() {
+        let store = Store::new(nix, "");
+        let path = store.add("signed", b"signed");
+        let serve = store.serve();
+        let before = serve.get(&narinfo_of(&path));
+        assert!(!before.text().contains("\nSig: "), "{}", before.text());
+        let key = corpus.dir.join("key.sec").display().to_string();
+        let sign = ["store", "sign", "--key-file", &key, &path, "--store"];
+        run(nix.command("nix", sign).arg(store.root())).expect(0);
+        let after = serve.get(&narinfo_of(&path));
+        let name = corpus.key.split(':').next().unwrap();
+        assert!(
+            after.line("Sig").starts_with(&format!("{name}:")),
+            "{}",
+            after.text()
+        );
+        assert_ne!(before.field("ETag"), after.field("ETag"));
+        let field = format!("If-None-Match: {}\r\n", before.field("ETag").unwrap());
+        assert_eq!(serve.get_with(&narinfo_of(&path), &field).status, 200);
+        assert_eq!(serve.stop(), "");
+    }
+}
+
+/// Removes a tree whose directories nobody may write to.
+fn remove(path: &Path) {
+    floe_store::tree::write::remove_tree(path).unwrap();
+}

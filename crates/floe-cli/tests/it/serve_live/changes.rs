@@ -1,0 +1,261 @@
+//! Files that change behind the back of the database: an error, never a wrong NAR.
+
+use std::fs;
+use std::io::Read as _;
+use std::os::unix::fs::{PermissionsExt as _, symlink};
+use std::path::Path;
+use std::time::Duration;
+
+use super::{Store, assert_all, remove, targets};
+use crate::serving::{Serve, narinfo_of};
+use crate::support::{corpus, nixes, skip};
+
+/// The address of a path's NAR.
+fn nar_of(serve: &Serve, path: &str) -> String {
+    format!("/{}", serve.get(&narinfo_of(path)).line("URL"))
+}
+
+/// Makes a file or directory and what is around it writable.
+fn unseal(path: &Path) {
+    for path in [path.parent().unwrap(), path] {
+        let mode = fs::metadata(path).unwrap().permissions().mode();
+        fs::set_permissions(path, fs::Permissions::from_mode(mode | 0o200)).unwrap();
+    }
+}
+
+/// Asserts that a NAR, if it comes to its end, is the one that was registered. Says what came.
+#[track_caller]
+fn assert_never_wrong(serve: &Serve, what: &str, url: &str, nar: &[u8]) -> &'static str {
+    let answer = serve.connect().try_ask("GET", url, "");
+    let outcome = match answer {
+        Err(_) => "broken off",
+        Ok(answer) if answer.status == 200 => {
+            assert!(answer.body == nar, "{what}: a wrong NAR");
+            "right"
+        }
+        Ok(answer) => {
+            assert!(
+                [404, 500].contains(&answer.status),
+                "{what}: {}",
+                answer.head
+            );
+            "refused"
+        }
+    };
+    assert_eq!(serve.get("/nix-cache-info").status, 200, "{what}");
+    outcome
+}
+
+#[test]
+fn a_path_whose_files_are_gone_is_404_and_the_server_lives() {
+    for nix in &nixes() {
+        let store = Store::new(nix, "");
+        for (name, is_known) in [("a", true), ("b", false)] {
+            let (file, tree) = (
+                store.add(name, b"x"),
+                store.add_tree(&format!("tree-{name}")),
+            );
+            let serve = store.serve();
+            for path in [&file, &tree] {
+                let targets = targets(&serve, path);
+                for _ in 0..if is_known { 3 } else { 0 } {
+                    assert_all(&serve, name, &targets, 200);
+                }
+                remove(&store.real(path));
+                // This one aborts nix-serve-ng.
+                assert_all(&serve, name, &targets[1..], 404);
+                assert_eq!(
+                    serve.get(&narinfo_of(path)).status,
+                    200,
+                    "the database has it"
+                );
+            }
+            assert_eq!(serve.get("/nix-cache-info").status, 200);
+            assert!(!serve.stop().contains("panic"));
+        }
+    }
+}
+
+#[test]
+fn files_that_were_changed_never_make_a_wrong_nar() {
+    type Change = (&'static str, fn(&Path));
+    let changes: [Change; 9] = [
+        ("truncated", |tree| {
+            fs::write(tree.join("deep/er/large-7"), "short").unwrap()
+        }),
+        ("emptied", |tree| {
+            fs::write(tree.join("deep/small-3"), "").unwrap()
+        }),
+        ("grown", |tree| {
+            fs::write(tree.join("deep/er/large-0"), vec![0; 999_999]).unwrap()
+        }),
+        ("removed", |tree| {
+            fs::remove_file(tree.join("deep/er/large-19")).unwrap()
+        }),
+        ("renamed", |tree| {
+            fs::rename(
+                tree.join("deep/er/large-1"),
+                tree.join("deep/er/large-with-another-name"),
+            )
+            .unwrap();
+        }),
+        ("added", |tree| {
+            fs::write(tree.join("deep/new"), "new").unwrap()
+        }),
+        ("linked", |tree| {
+            let file = tree.join("deep/er/large-2");
+            fs::rename(&file, tree.join("deep/other")).unwrap();
+            symlink("../other", file).unwrap();
+        }),
+        ("made executable", |tree| {
+            let mode = fs::Permissions::from_mode(0o755);
+            fs::set_permissions(tree.join("deep/er/large-4"), mode).unwrap();
+        }),
+        ("made a directory", |tree| {
+            fs::remove_file(tree.join("deep/er/large-5")).unwrap();
+            fs::create_dir(tree.join("deep/er/large-5")).unwrap();
+        }),
+    ];
+    let Some(nix) = &nixes().pop() else { return };
+    let store = Store::new(nix, "");
+    // Changed before the first request, after it, and after so many that its files are packed.
+    for requests in [0, 1, 4] {
+        for (number, (what, change)) in changes.iter().enumerate() {
+            let path = store.add_tree(&format!("tree-{requests}-{number}"));
+            let real = store.real(&path);
+            let nar = nix
+                .command("nix-store", ["--dump"])
+                .arg(&real)
+                .output()
+                .unwrap()
+                .stdout;
+            let serve = store.serve();
+            let url = nar_of(&serve, &path);
+            for _ in 0..requests {
+                assert!(serve.get(&url).body == nar);
+            }
+            for name in ["deep/er/x", "deep/x"] {
+                unseal(real.join(name).parent().unwrap());
+            }
+            for number in 0..20 {
+                unseal(&real.join(format!("deep/er/large-{number}")));
+                unseal(&real.join(format!("deep/small-{number}")));
+            }
+            change(&real);
+            let what = format!("{what} after {requests}");
+            let first = assert_never_wrong(&serve, &what, &url, &nar);
+            if requests == 0 {
+                assert_eq!(first, "refused", "{what}: nothing was known of it");
+            }
+            assert_never_wrong(&serve, &what, &url, &nar);
+            assert!(!serve.stop().contains("panic"), "{what}");
+        }
+    }
+}
+
+#[test]
+fn a_small_path_whose_contents_were_changed_is_500_whatever_their_length() {
+    for nix in &nixes() {
+        let store = Store::new(nix, "");
+        for contents in ["0123456780", "x", ""] {
+            let path = store.add("small", b"0123456789");
+            let serve = store.serve();
+            let url = nar_of(&serve, &path);
+            assert_eq!(serve.get(&url).status, 200);
+            unseal(&store.real(&path));
+            fs::write(store.real(&path), contents).unwrap();
+            assert_eq!(serve.get(&url).status, 500, "{contents:?}");
+            let said = serve.stop();
+            assert!(said.contains("is not what the database says"), "{said}");
+            assert!(said.contains("small"), "{said}");
+            remove(&store.real(&path));
+            store.run(&["--delete", &path]);
+        }
+    }
+}
+
+#[test]
+fn a_file_that_the_server_may_not_read_is_500_before_the_answer_begins() {
+    let Some(nix) = &nixes().pop() else { return };
+    if !super::readers::is_root() {
+        skip("another user", "only root can become one");
+        return;
+    }
+    let store = Store::new(nix, "");
+    let (small, tree) = (store.add("small", b"x"), store.add_tree("tree"));
+    let serve = super::readers::as_nobody(&store);
+    let urls = [nar_of(&serve, &small), nar_of(&serve, &tree)];
+    for url in &urls {
+        assert_eq!(serve.get(url).status, 200);
+    }
+    let closed = || fs::Permissions::from_mode(0o000);
+    fs::set_permissions(store.real(&small), closed()).unwrap();
+    fs::set_permissions(store.real(&tree).join("deep/er/large-0"), closed()).unwrap();
+    assert_eq!(serve.get(&urls[0]).status, 500);
+    drop(serve);
+    let serve = super::readers::as_nobody(&store);
+    for url in &urls {
+        assert_eq!(serve.get(url).status, 500, "{url}");
+    }
+    // A file in the middle shows only when its turn comes.
+    let other = store.add_tree("other");
+    let url = nar_of(&serve, &other);
+    fs::set_permissions(store.real(&other).join("deep/er/large-9"), closed()).unwrap();
+    let answer = serve.connect().try_ask("GET", &url, "");
+    assert!(answer.is_err() || answer.unwrap().status == 500);
+    assert_eq!(serve.get("/nix-cache-info").status, 200);
+    let said = serve.stop();
+    assert!(said.contains("ermission denied"), "{said}");
+}
+
+#[test]
+fn a_path_that_is_deleted_while_it_is_sent_is_right_or_breaks_off() {
+    let Some(corpus) = corpus("jq") else { return };
+    let path = corpus
+        .paths
+        .iter()
+        .find(|path| path.contains("-libc6-"))
+        .unwrap();
+    for nix in &nixes() {
+        let store = Store::new(nix, "");
+        store.copy(&corpus);
+        let serve = store.serve();
+        let url = nar_of(&serve, path);
+        let whole = serve.get(&url);
+        let mut client = serve.connect();
+        rustix::net::sockopt::set_socket_recv_buffer_size(client.stream.get_ref(), SMALL_WINDOW)
+            .unwrap();
+        client.send(format!("GET {url} HTTP/1.1\r\nHost: floe\r\n\r\n").as_bytes());
+        let head = client.begin().unwrap();
+        assert_eq!(head.status, 200);
+        let mut body = vec![0; 100_000];
+        client.stream.read_exact(&mut body).unwrap();
+        store.run(&["--gc"]);
+        assert!(!store.real(path).exists());
+        assert_eq!(serve.get(&url).status, 404, "{}", nix.version);
+        let mut rest = Vec::new();
+        client
+            .stream
+            .get_ref()
+            .set_read_timeout(Some(Duration::from_secs(1)))
+            .unwrap();
+        // It may end by being reset, or, if all is well, stay open for the next request.
+        let _: std::io::Result<usize> = client.stream.read_to_end(&mut rest);
+        body.extend_from_slice(&rest);
+        assert!(
+            whole.body.starts_with(&body),
+            "{}: wrong bytes",
+            nix.version
+        );
+        if body.len() == whole.body.len() {
+            continue;
+        }
+        drop(client);
+        let said = serve.stop();
+        assert!(said.contains("broken off"), "{}: {said}", nix.version);
+    }
+}
+
+/// A client with so little room for what it has not read leaves most of a large NAR to be sent,
+/// and is still fast once it reads.
+const SMALL_WINDOW: usize = 64 * 1024;

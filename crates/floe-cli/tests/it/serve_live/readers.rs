@@ -1,0 +1,122 @@
+//! Servers that may not write beside the database, as those of careful operators.
+
+use std::fs;
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
+use std::process::Command;
+
+use super::Store;
+use crate::serve_options::serve;
+use crate::serving::{Serve, narinfo_of, until};
+use crate::support::{corpus, nixes, run, skip};
+
+pub(super) fn is_root() -> bool {
+    fs::metadata("/proc/self").unwrap().uid() == 0
+}
+
+/// A server that becomes a user without any rights.
+#[track_caller]
+pub(super) fn as_nobody(store: &Store<'_>) -> Serve {
+    let open = fs::Permissions::from_mode(0o755);
+    fs::set_permissions(store.scratch.path(), open).unwrap();
+    let args = [
+        "nix-serve",
+        "--quiet",
+        "-l",
+        "127.0.0.1:0",
+        "--user",
+        "nobody",
+        "--store",
+    ];
+    Serve::spawn(serve(&args).arg(store.root()))
+}
+
+/// Removes the files beside a database in an orderly way, as an older Nix does.
+fn settle(store: &Store<'_>) {
+    let database = store.root().join("nix/var/nix/db/db.sqlite");
+    let connection = rusqlite::Connection::open(&database).unwrap();
+    let checkpoint = "pragma wal_checkpoint(truncate)";
+    connection.query_row(checkpoint, (), |_| Ok(())).unwrap();
+    drop(connection);
+    for side in ["db.sqlite-wal", "db.sqlite-shm"] {
+        let file = database.with_file_name(side);
+        assert!(!file.exists() || fs::remove_file(&file).is_ok());
+    }
+}
+
+#[test]
+fn an_ordinary_user_serves_a_database_without_its_side_files_and_sees_what_comes() {
+    if !is_root() {
+        skip("another user", "only root can become one");
+        return;
+    }
+    for nix in &nixes() {
+        for settings in ["", "use-sqlite-wal = false"] {
+            let store = Store::new(nix, settings);
+            let first = store.add("first", b"the first");
+            settle(&store);
+            let serve = as_nobody(&store);
+            let what = format!("{}, {settings:?}", nix.version);
+            for _ in 0..2 {
+                let narinfo = serve.get(&narinfo_of(&first));
+                assert_eq!(narinfo.status, 200, "{what}: {}", serve.said());
+                let nar = serve.get(&format!("/{}", narinfo.line("URL")));
+                assert_eq!(nar.status, 200, "{what}");
+            }
+            for name in ["second", "third"] {
+                let path = store.add(name, name.as_bytes());
+                // Such a user learns of changes by looking at files now and then.
+                until(&what, || serve.get(&narinfo_of(&path)).status == 200);
+                store.run(&["--delete", &path]);
+                until(&what, || serve.get(&narinfo_of(&path)).status == 404);
+                settle(&store);
+            }
+            assert_eq!(serve.get(&narinfo_of(&first)).status, 200, "{what}");
+            assert_eq!(serve.stop(), "", "{what}");
+        }
+    }
+}
+
+#[test]
+fn a_store_that_is_mounted_read_only_is_served() {
+    let Some(corpus) = corpus("jq") else { return };
+    for nix in &nixes() {
+        let store = Store::new(nix, "");
+        store.copy(&corpus);
+        settle(&store);
+        let root = store.root().display().to_string();
+        let script = "mount --bind \"$0\" \"$0\" && mount -o remount,ro,bind \"$0\" && exec \"$@\"";
+        let shell = || {
+            let mut command = Command::new("unshare");
+            command.args(["--mount", "sh", "-c", script, &root]);
+            command
+        };
+        if run(shell().arg("true")).code != Some(0) {
+            skip(
+                "mount namespaces",
+                "not allowed here; run the tests as root",
+            );
+            return;
+        }
+        let refused = run(shell().args(["touch", &format!("{root}/nix/var/nix/db/x")]));
+        assert_ne!(refused.code, Some(0), "it is not read-only");
+        let mut command = shell();
+        command.arg(env!("CARGO_BIN_EXE_floe"));
+        let serve = Serve::spawn(command.args(["serve", "-l", "127.0.0.1:0", "--store", &root]));
+        for path in &corpus.paths {
+            let narinfo = serve.get(&narinfo_of(path));
+            assert_eq!(narinfo.status, 200, "{}: {}", nix.version, serve.said());
+            let nar = serve.get(&format!("/{}", narinfo.line("URL")));
+            assert_eq!(nar.body.len().to_string(), narinfo.line("NarSize"));
+        }
+        // Outside of its world, Nix goes on.
+        let path = store.add("more", b"more");
+        until("it is not seen", || {
+            serve.get(&narinfo_of(&path)).status == 200
+        });
+        store.run(&["--gc"]);
+        until("it is still seen", || {
+            serve.get(&narinfo_of(&path)).status == 404
+        });
+        assert_eq!(serve.stop(), "", "{}", nix.version);
+    }
+}

@@ -1,0 +1,268 @@
+//! The options of `floe serve` and of floe under the name `nix-serve`: what is refused, what gives
+//! a warning, and what `--check` says. None of these servers serves.
+
+mod process;
+mod running;
+
+use std::fs;
+use std::os::unix::fs::{PermissionsExt as _, symlink};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::support::{Scratch, corpus, floe, run, scratch};
+
+/// A command without what the environment of the tests may say of stores and keys.
+pub(crate) fn serve(args: &[&str]) -> Command {
+    let mut command = floe(args);
+    for name in [
+        "NIX_REMOTE",
+        "NIX_STORE_DIR",
+        "NIX_STATE_DIR",
+        "NIX_LOG_DIR",
+        "NIX_SECRET_KEY_FILE",
+        "CONFIG_FILE",
+        "SIGN_KEY_PATHS",
+        "SIGN_KEY_PATH",
+        "CREDENTIALS_DIRECTORY",
+    ] {
+        command.env_remove(name);
+    }
+    command
+}
+
+/// A new key of that name in a file of that mode.
+pub(crate) fn key_file(dir: &Scratch, name: &str, mode: u32) -> PathBuf {
+    let file = dir.join(name);
+    let key = run(&mut floe(["key", "generate", name])).expect(0).stdout;
+    fs::write(&file, key).unwrap();
+    fs::set_permissions(&file, fs::Permissions::from_mode(mode)).unwrap();
+    file
+}
+
+/// `floe serve --check` of a store on a port of the system's choice.
+fn check(store: &Path) -> Command {
+    let mut command = serve(&["serve", "--check", "--port", "0", "--host", "127.0.0.1"]);
+    command.arg("--store").arg(store);
+    command
+}
+
+#[test]
+fn what_makes_no_sense_ends_with_2_and_is_named() {
+    for (args, part) in [
+        (&["serve", "--listen", "5000"][..], "HOST:PORT"),
+        (&["serve", "--listen", ":443:ssl"], "proxy"),
+        (&["serve", "--store", "https://c"], "https://c"),
+        (&["serve", "--store", "unix:///s"], "--store"),
+        (&["serve", "--compress", "cached"], "--side-cache"),
+        (&["serve", "--timeout", "0"], "--timeout"),
+        (&["nix-serve", "--wrokers", "5"], "--wrokers"),
+        (&["nix-serve", "--listen", ":443:ssl"], "proxy"),
+        (&["nix-serve", "--enable-ssl"], "proxy"),
+        (
+            &["nix-serve", "--ssl-cert", "/c", "--ssl-key", "/k"],
+            "proxy",
+        ),
+        (&["nix-serve", "--user", "no-such-user"], "no-such-user"),
+        (&["nix-serve", "--store", "ssh://host"], "ssh://host"),
+    ] {
+        run(&mut serve(args)).expect(2).says(part);
+    }
+}
+
+#[test]
+fn a_link_named_nix_serve_is_the_other_program() {
+    let scratch = scratch();
+    let link = scratch.join("nix-serve");
+    symlink(env!("CARGO_BIN_EXE_floe"), &link).unwrap();
+    let help = run(Command::new(&link).arg("--help")).expect(0).stdout;
+    assert!(help.contains("--disable-keepalive") && help.contains("+RTS"));
+    let version = run(Command::new(&link).arg("--version")).expect(0).stdout;
+    assert!(version.starts_with("nix-serve (floe "), "{version}");
+    let same = run(&mut serve(&["nix-serve", "--help"])).expect(0).stdout;
+    assert_eq!(help, same);
+}
+
+#[test]
+fn options_without_effect_warn_before_anything_else_happens() {
+    let absent = "/no/such/key";
+    let line = [
+        "nix-serve",
+        "--workers",
+        "5",
+        "--max-requests=9",
+        "--preload-app",
+        "--disable-proctitle",
+        "-E",
+        "deployment",
+        "-I",
+        "lib",
+        "-MPlack",
+        "-e",
+        "1",
+        "--app",
+        "x.psgi",
+        "-s",
+        "Starman",
+        "-L",
+        "Delayed",
+        "-r",
+        "-R",
+        "lib",
+        "--no-default-middleware",
+        "/share/nix-serve.psgi",
+        "+RTS",
+        "-N2",
+        "-RTS",
+    ];
+    let ran = run(serve(&line).env("NIX_SECRET_KEY_FILE", absent)).expect(1);
+    let warnings = ran.stderr.matches("warning: ").count();
+    assert_eq!(warnings, 16, "{}", ran.stderr);
+    assert_eq!(ran.stderr.matches("has no effect: ").count(), warnings);
+    ran.says(absent);
+}
+
+#[test]
+fn a_bad_key_file_is_named_and_its_content_is_not() {
+    let scratch = scratch();
+    let bad = scratch.join("bad-key");
+    fs::write(&bad, "open:sesame").unwrap();
+    let bad = bad.to_str().unwrap();
+    for command in [
+        serve(&["serve", "--secret-key-file", bad]),
+        serve(&["serve", "--secret-key-file", "/no/such/bad-key"]),
+    ]
+    .iter_mut()
+    .chain([
+        serve(&["serve"]).env("NIX_SECRET_KEY_FILE", bad),
+        serve(&["serve"]).env("SIGN_KEY_PATHS", format!(" {bad} ")),
+        serve(&["serve"]).env("SIGN_KEY_PATH", bad),
+        serve(&["nix-serve"]).env("NIX_SECRET_KEY_FILE", bad),
+    ]) {
+        let ran = run(command).expect(1).says("bad-key");
+        assert!(!ran.stderr.contains("sesame"), "{}", ran.stderr);
+    }
+}
+
+#[test]
+fn check_says_what_would_be_served_and_ends() {
+    let Some(corpus) = corpus("jq") else { return };
+    let scratch = scratch();
+    let key = key_file(&scratch, "check-1", 0o600);
+    let ran = run(check(&corpus.store()).arg("--secret-key-file").arg(&key)).expect(0);
+    let store = corpus.store();
+    for line in [
+        "store /nix/store".to_owned(),
+        format!("files {}/nix/store", store.display()),
+        format!("database {}/nix/var/nix/db/db.sqlite", store.display()),
+        format!("logs {}/nix/var/log/nix", store.display()),
+        "priority 30".to_owned(),
+        "compress off".to_owned(),
+    ] {
+        assert!(
+            ran.stdout.lines().any(|it| it == line),
+            "{line}: {}",
+            ran.stdout
+        );
+    }
+    assert!(ran.stdout.contains("\nkey check-1:"), "{}", ran.stdout);
+    assert!(
+        ran.stdout.contains("\nlisten http://127.0.0.1:"),
+        "{}",
+        ran.stdout
+    );
+    let secret = fs::read_to_string(key).unwrap();
+    assert!(!ran.stdout.contains(secret.trim()));
+    assert_eq!(ran.stderr, "");
+}
+
+#[test]
+fn a_key_that_others_can_read_gives_a_warning_unless_it_is_a_credential() {
+    let Some(corpus) = corpus("jq") else { return };
+    let scratch = scratch();
+    let key = key_file(&scratch, "open-1", 0o644);
+    let ran = run(check(&corpus.store()).env("NIX_SECRET_KEY_FILE", &key)).expect(0);
+    ran.says("open-1").says("0644").says("warning");
+    let ran = run(check(&corpus.store())
+        .env("NIX_SECRET_KEY_FILE", &key)
+        .env("CREDENTIALS_DIRECTORY", scratch.path()))
+    .expect(0);
+    assert_eq!(ran.stderr, "");
+}
+
+#[test]
+fn flags_win_over_the_environment_and_that_over_the_file() {
+    let Some(corpus) = corpus("jq") else { return };
+    let scratch = scratch();
+    let keys: Vec<PathBuf> = ["flag-1", "env-1", "file-1"]
+        .iter()
+        .map(|name| key_file(&scratch, name, 0o600))
+        .collect();
+    let real = corpus.store().join("nix/store");
+    let config = scratch.join("harmonia.toml");
+    let socket = scratch.join("socket");
+    let text = format!(
+        "bind = 'unix:{}'\npriority = 50\nworkers = 2\nmax_connection_rate = 5\n\
+         enable_compression = true\nsign_key_paths = ['{}']\nreal_nix_store = '{}'\n\
+         [zstd]\nlevel = 3\n",
+        socket.display(),
+        keys[2].display(),
+        real.display()
+    );
+    fs::write(&config, text).unwrap();
+    // Where the environment and the file both name keys, all of them sign, as in harmonia.
+    let mut command = serve(&["serve", "--check"]);
+    command
+        .env("CONFIG_FILE", &config)
+        .env("SIGN_KEY_PATHS", &keys[1])
+        .env("NIX_REMOTE", "daemon");
+    let ran = run(&mut command).expect(0);
+    let says = |part: &str| assert!(ran.stdout.contains(part), "{part}: {}", ran.stdout);
+    says(&format!("files {}\n", real.display()));
+    says("priority 50\n");
+    says("compress off\n");
+    says("key env-1:");
+    says("key file-1:");
+    says(&format!("listen unix:{}\n", socket.display()));
+    assert_eq!(
+        ran.stderr.matches("has no effect").count(),
+        3,
+        "{}",
+        ran.stderr
+    );
+    command.args([
+        "--priority",
+        "7",
+        "--listen",
+        "127.0.0.1:0",
+        "--secret-key-file",
+    ]);
+    let ran = run(command.arg(&keys[0])).expect(0);
+    let says = |part: &str| assert!(ran.stdout.contains(part), "{part}: {}", ran.stdout);
+    says("priority 7\n");
+    says("key flag-1:");
+    says("listen http://127.0.0.1:");
+    for part in ["env-1", "file-1", "unix:"] {
+        assert!(!ran.stdout.contains(part), "{part}: {}", ran.stdout);
+    }
+}
+
+#[test]
+fn settings_of_harmonia_that_cannot_be_followed_are_refused_with_the_file() {
+    let scratch = scratch();
+    let config = scratch.join("harmonia.toml");
+    for (text, part) in [
+        ("prioritty = 3", "prioritty"),
+        ("tls_cert_path = '/c'\ntls_key_path = '/k'", "proxy"),
+        ("workers = 0", "workers"),
+        ("nix_db_path = '/copy.sqlite'", "/copy.sqlite"),
+        ("bind = '::1:5000'", "brackets"),
+        ("priority = 'high'", "priority"),
+    ] {
+        fs::write(&config, text).unwrap();
+        let ran = run(serve(&["serve", "--config"]).arg(&config)).expect(2);
+        ran.says(part).says("harmonia.toml");
+    }
+    run(&mut serve(&["serve", "--config", "/no/such.toml"]))
+        .expect(1)
+        .says("/no/such.toml");
+}

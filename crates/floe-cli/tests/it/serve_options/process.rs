@@ -1,0 +1,439 @@
+//! What the process around a server does: addresses, signals, logs, users, the background.
+
+use std::fs;
+use std::io::{Read as _, Write as _};
+use std::net::{TcpListener, TcpStream};
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
+use std::os::unix::process::CommandExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use rustix::process::Signal;
+
+use super::running::{PATIENCE, Running, exchange, get, kill};
+use super::{key_file, serve};
+use crate::support::{Corpus, Scratch, corpus, floe, run, scratch, skip};
+
+/// `floe serve` of a corpus on a port of the system's choice.
+fn floe_serve(corpus: &Corpus) -> Command {
+    let mut command = serve(&["serve", "--listen", "127.0.0.1:0", "--store"]);
+    command.arg(corpus.store());
+    command
+}
+
+/// The same under the other name.
+fn nix_serve(corpus: &Corpus) -> Command {
+    let mut command = serve(&["nix-serve", "--host", "127.0.0.1", "--port=0", "--store"]);
+    command.arg(corpus.store()).stdout(Stdio::null());
+    command
+}
+
+fn narinfo(path: &str) -> String {
+    let name = path.rsplit('/').next().unwrap();
+    format!("/{}.narinfo", name.split('-').next().unwrap())
+}
+
+/// A root with the corpus that every user may read, wherever the corpus itself lies.
+fn open_root(corpus: &Corpus, scratch: &Scratch) -> PathBuf {
+    fs::set_permissions(scratch.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    let root = scratch.join("root");
+    let from = corpus.file_url("none");
+    let args = [
+        "install",
+        "--trusted-public-keys",
+        &corpus.key,
+        "--from",
+        &from,
+        "--root",
+    ];
+    run(floe(args).arg(&root).arg(&corpus.root)).expect(0);
+    root
+}
+
+/// Waits until something is so.
+#[track_caller]
+fn until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let deadline = Instant::now() + PATIENCE;
+    while !is_so() {
+        assert!(Instant::now() < deadline, "{what}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// A field of `/proc/PID/status`, which must be the same for every thread.
+#[track_caller]
+fn status_of(pid: u32, field: &str) -> String {
+    let mut lines = Vec::new();
+    for thread in fs::read_dir(format!("/proc/{pid}/task")).unwrap() {
+        let text = fs::read_to_string(thread.unwrap().path().join("status")).unwrap();
+        let line = text.lines().find(|line| line.starts_with(field)).unwrap();
+        lines.push(line.to_owned());
+    }
+    assert!(lines.iter().all(|line| *line == lines[0]), "{lines:?}");
+    lines.swap_remove(0)
+}
+
+fn is_root() -> bool {
+    fs::metadata("/proc/self").unwrap().uid() == 0
+}
+
+#[test]
+fn every_address_is_announced_and_answers() {
+    let Some(corpus) = corpus("jq") else { return };
+    let scratch = scratch();
+    let socket = scratch.join("socket");
+    let mut command = floe_serve(&corpus);
+    command.args(["--listen", "[::1]:0", "--priority", "7", "--socket"]);
+    let server = Running::start(command.arg(&socket), 3);
+    assert_eq!(server.before, "");
+    assert!(server.urls[0].starts_with("http://127.0.0.1:"));
+    assert!(server.urls[1].starts_with("http://[::1]:"));
+    assert_eq!(server.urls[2], format!("unix:{}", socket.display()));
+    for url in &server.urls {
+        let answer = get(url, "/nix-cache-info");
+        assert_eq!(answer.status, 200, "{url}");
+        assert!(
+            answer.body.contains("StoreDir: /nix/store\n"),
+            "{}",
+            answer.body
+        );
+        assert!(answer.body.contains("Priority: 7\n"), "{}", answer.body);
+    }
+    assert_eq!(server.get(&narinfo(&corpus.root)).status, 200);
+}
+
+#[test]
+fn a_signal_ends_a_server_with_success_and_nothing_stays_behind() {
+    let Some(corpus) = corpus("jq") else { return };
+    let scratch = scratch();
+    let (socket, pid) = (scratch.join("socket"), scratch.join("pid"));
+    for signal in [Signal::TERM, Signal::INT, Signal::QUIT] {
+        let mut command = serve(&["nix-serve", "--quiet", "--socket"]);
+        command.arg(&socket).arg("--store").arg(corpus.store());
+        let server = Running::start(command.arg("--pid").arg(&pid), 1);
+        let number = fs::read_to_string(&pid).unwrap();
+        assert_eq!(number.trim(), server.pid().to_string());
+        assert_eq!(server.get("/nix-cache-info").status, 200);
+        server.signal(signal);
+        let ended = server.wait();
+        assert_eq!(ended.status.code(), Some(0), "{signal:?}: {}", ended.stderr);
+        assert_eq!(ended.stderr, "");
+        assert!(!pid.exists() && !socket.exists(), "{signal:?}");
+    }
+    let server = Running::start(&mut floe_serve(&corpus), 1);
+    server.signal(Signal::TERM);
+    assert_eq!(server.wait().status.code(), Some(0));
+}
+
+#[test]
+fn signals_by_which_starman_counts_its_workers_do_nothing() {
+    let Some(corpus) = corpus("jq") else { return };
+    let server = Running::start(&mut nix_serve(&corpus), 1);
+    for signal in [Signal::HUP, Signal::TTIN, Signal::TTOU] {
+        server.signal(signal);
+        assert_eq!(server.get("/nix-cache-info").status, 200, "{signal:?}");
+    }
+}
+
+#[test]
+fn each_name_has_its_own_access_log() {
+    let Some(corpus) = corpus("jq") else { return };
+    let scratch = scratch();
+    let file = scratch.join("access.log");
+    let log = |command: &mut Command| {
+        let server = Running::start(command.stdout(Stdio::piped()), 1);
+        assert_eq!(server.get("/nix-cache-info").status, 200);
+        server.signal(Signal::TERM);
+        server.wait().stdout
+    };
+    let line = "GET /nix-cache-info HTTP/1.1\" 200";
+    let apache = log(&mut nix_serve(&corpus));
+    assert_eq!(apache.lines().count(), 1, "{apache}");
+    assert!(apache.contains(line), "{apache}");
+    assert_eq!(log(nix_serve(&corpus).arg("--quiet")), "");
+    assert_eq!(log(&mut floe_serve(&corpus)), "");
+    let asked = log(floe_serve(&corpus).args(["--access-log", "-"]));
+    assert!(asked.contains(line), "{asked}");
+    assert_eq!(log(nix_serve(&corpus).arg("--access-log").arg(&file)), "");
+    let text = fs::read_to_string(&file).unwrap();
+    assert!(text.contains(line), "{text}");
+    let verbose = log(floe_serve(&corpus).args(["--log-format", "verbose"]));
+    assert!(verbose.contains("/nix-cache-info") && !verbose.contains(line));
+}
+
+#[test]
+fn keys_sign_what_is_served() {
+    let Some(corpus) = corpus("jq") else { return };
+    let scratch = scratch();
+    let keys = [
+        key_file(&scratch, "one-1", 0o600),
+        key_file(&scratch, "two-2", 0o600),
+    ];
+    let mut command = floe_serve(&corpus);
+    for key in &keys {
+        command.arg("--secret-key-file").arg(key);
+    }
+    let body = Running::start(&mut command, 1)
+        .get(&narinfo(&corpus.root))
+        .body;
+    assert!(body.contains("\nSig: one-1:"), "{body}");
+    assert!(body.contains("\nSig: two-2:"), "{body}");
+    let mut command = nix_serve(&corpus);
+    let server = Running::start(command.env("NIX_SECRET_KEY_FILE", &keys[0]), 1);
+    // A client that trusts this key alone takes everything.
+    let secret = fs::File::open(&keys[0]).unwrap();
+    let public = run(floe(["key", "public"]).stdin(secret)).expect(0).stdout;
+    run(
+        floe(["install", "--trusted-public-keys", public.trim(), "--from"])
+            .arg(&server.urls[0])
+            .arg("--root")
+            .arg(scratch.join("root"))
+            .arg(&corpus.root),
+    )
+    .expect(0);
+}
+
+#[test]
+fn a_path_stands_in_front_of_every_route() {
+    let Some(corpus) = corpus("jq") else { return };
+    let server = Running::start(nix_serve(&corpus).args(["--path", "/cache/"]), 1);
+    assert_eq!(server.get("/cache/nix-cache-info").status, 200);
+    let narinfo = narinfo(&corpus.root);
+    assert_eq!(server.get(&format!("/cache{narinfo}")).status, 200);
+    assert_eq!(server.get("/nix-cache-info").status, 404);
+    assert_eq!(server.get(&narinfo).status, 404);
+}
+
+#[test]
+fn without_keep_alive_the_server_closes_after_one_answer() {
+    let Some(corpus) = corpus("jq") else { return };
+    for option in ["--disable-keepalive", "--keepalive-timeout=0"] {
+        let server = Running::start(nix_serve(&corpus).arg(option), 1);
+        // Without `Connection: close`; the end of the answer is that of the connection.
+        let request = "GET /nix-cache-info HTTP/1.1\r\nHost: floe\r\n\r\n";
+        assert_eq!(exchange(&server.urls[0], request).status, 200, "{option}");
+    }
+    let server = Running::start(nix_serve(&corpus).arg("--keepalive-timeout=1"), 1);
+    let asked = Instant::now();
+    let request = "GET /nix-cache-info HTTP/1.1\r\nHost: floe\r\n\r\n";
+    assert_eq!(exchange(&server.urls[0], request).status, 200);
+    assert!(asked.elapsed() >= Duration::from_millis(900));
+}
+
+#[test]
+fn the_limit_of_open_files_is_raised_as_far_as_it_goes() {
+    let Some(corpus) = corpus("jq") else { return };
+    let mut shell = Command::new("sh");
+    shell
+        .args(["-c", "ulimit -S -n 100; exec \"$@\"", "sh"])
+        .arg(env!("CARGO_BIN_EXE_floe"))
+        .args(["serve", "--listen", "127.0.0.1:0", "--store"])
+        .arg(corpus.store());
+    let server = Running::start(&mut shell, 1);
+    let limits = fs::read_to_string(format!("/proc/{}/limits", server.pid())).unwrap();
+    let line = limits
+        .lines()
+        .find(|line| line.starts_with("Max open files"))
+        .unwrap();
+    let words: Vec<&str> = line.split_whitespace().collect();
+    assert_eq!(words[3], words[4], "{line}");
+    assert_ne!(words[3], "100", "{line}");
+}
+
+#[test]
+fn a_daemon_listens_before_its_parent_ends_and_has_its_own_session() {
+    let Some(corpus) = corpus("jq") else { return };
+    let scratch = scratch();
+    let paths = ["socket", "pid", "error.log", "access.log"].map(|name| scratch.join(name));
+    let [socket, pid, errors, access] = &paths;
+    let mut command = serve(&["nix-serve", "-D", "--workers", "3", "--socket"]);
+    command.arg(socket).arg("--store").arg(corpus.store());
+    command.arg("--pid").arg(pid).arg("--error-log").arg(errors);
+    let url = format!("unix:{}", socket.display());
+    // Had the daemon kept a stream of its parent, this would wait for the daemon.
+    let ran = run(command.arg("--access-log").arg(access)).expect(0);
+    assert_eq!(ran.stdout, "");
+    let said = format!("listening on {url}\n");
+    assert_eq!(ran.stderr.matches("--workers has no effect").count(), 1);
+    assert!(ran.stderr.ends_with(&said), "{}", ran.stderr);
+    assert_eq!(get(&url, "/nix-cache-info").status, 200);
+    let number: u32 = fs::read_to_string(pid).unwrap().trim().parse().unwrap();
+    let stat = fs::read_to_string(format!("/proc/{number}/stat")).unwrap();
+    let session = stat.rsplit(") ").next().unwrap().split(' ').nth(3).unwrap();
+    assert_eq!(session, number.to_string());
+    assert_eq!(fs::read_to_string(errors).unwrap(), said);
+    // A second server finds the first one's number, and leaves the file alone.
+    let mut second = serve(&["nix-serve", "--host=127.0.0.1", "--port=0", "--store"]);
+    second.arg(corpus.store()).arg("--pid").arg(pid);
+    run(&mut second)
+        .expect(1)
+        .says(&format!("process {number} "));
+    kill(number, Signal::TERM);
+    until("the daemon does not end", || !pid.exists());
+    until("the socket stays", || !socket.exists());
+    assert!(
+        fs::read_to_string(access)
+            .unwrap()
+            .contains("/nix-cache-info")
+    );
+}
+
+#[test]
+fn a_daemon_that_cannot_start_fails_its_parent_with_the_reason() {
+    let Some(corpus) = corpus("jq") else { return };
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap().to_string();
+    for option in [&[][..], &["--daemonize"]] {
+        let mut command = serve(&["nix-serve", "--listen", &address, "--store"]);
+        let ran = run(command.arg(corpus.store()).args(option)).expect(1);
+        assert_eq!(ran.stderr.lines().count(), 1, "{}", ran.stderr);
+        ran.says(&address);
+    }
+}
+
+#[test]
+fn errors_go_to_their_log_once_the_server_listens() {
+    let Some(corpus) = corpus("jq") else { return };
+    let scratch = scratch();
+    let file = scratch.join("errors");
+    let mut command = nix_serve(&corpus);
+    let server = Running::start(command.arg("--error-log").arg(&file), 1);
+    let said = format!("listening on {}\n", server.urls[0]);
+    until("the log stays empty", || {
+        fs::read_to_string(&file).unwrap() == said
+    });
+    let place: PathBuf = fs::read_link(format!("/proc/{}/fd/2", server.pid())).unwrap();
+    assert_eq!(place, file);
+}
+
+#[test]
+fn a_server_becomes_another_user_and_still_serves() {
+    let Some(corpus) = corpus("jq") else { return };
+    if !is_root() {
+        skip("another user", "only root can become one");
+        return;
+    }
+    let scratch = scratch();
+    let root = open_root(&corpus, &scratch);
+    for (options, uid, gid) in [
+        (&["--user", "nobody"][..], "65534", "65534"),
+        (&["--user", "nobody", "--group", "12345"], "65534", "12345"),
+        (&["--user", "12345"], "12345", "12345"),
+        (&["--group", "12345"], "0", "12345"),
+    ] {
+        let mut command = serve(&["nix-serve", "--quiet", "-l", "127.0.0.1:0", "--store"]);
+        let server = Running::start(command.arg(&root).args(options), 1);
+        let narinfo = server.get(&narinfo(&corpus.root));
+        assert_eq!(narinfo.status, 200, "{options:?}");
+        let nar = nar_of(&narinfo.body);
+        assert_eq!(server.get(&nar).status, 200, "{options:?}: {nar}");
+        for (field, id) in [("Uid", uid), ("Gid", gid)] {
+            let line = status_of(server.pid(), field);
+            // Real, effective, saved, and that of the file system.
+            assert_eq!(
+                line,
+                format!("{field}:\t{id}\t{id}\t{id}\t{id}"),
+                "{options:?}"
+            );
+        }
+        let groups = status_of(server.pid(), "Groups:");
+        let groups: Vec<&str> = groups.split_whitespace().skip(1).collect();
+        assert!(
+            groups.iter().all(|group| *group == gid),
+            "{options:?}: {groups:?}"
+        );
+    }
+}
+
+#[test]
+fn a_user_who_may_not_remove_the_file_of_the_number_empties_it() {
+    let Some(corpus) = corpus("jq") else { return };
+    if !is_root() {
+        skip("another user", "only root can become one");
+        return;
+    }
+    let scratch = scratch();
+    let root = open_root(&corpus, &scratch);
+    let pid = scratch.join("pid");
+    let mut command = serve(&[
+        "nix-serve",
+        "--quiet",
+        "-l",
+        "127.0.0.1:0",
+        "--user",
+        "nobody",
+    ]);
+    command.arg("--store").arg(&root).arg("--pid").arg(&pid);
+    for _ in 0..2 {
+        let server = Running::start(&mut command, 1);
+        let number = fs::read_to_string(&pid).unwrap();
+        assert_eq!(number.trim(), server.pid().to_string());
+        server.signal(Signal::TERM);
+        let ended = server.wait();
+        assert_eq!((ended.status.code(), ended.stderr.as_str()), (Some(0), ""));
+        assert_eq!(fs::read_to_string(&pid).unwrap(), "");
+    }
+}
+
+#[test]
+fn who_is_not_root_cannot_become_another() {
+    let Some(corpus) = corpus("jq") else { return };
+    let scratch = scratch();
+    let root = open_root(&corpus, &scratch);
+    let program = scratch.join("floe");
+    fs::copy(env!("CARGO_BIN_EXE_floe"), &program).unwrap();
+    let mut command = match is_root() {
+        // A process of root's may start others that are not.
+        true => {
+            let mut command = Command::new(&program);
+            command.uid(65534).gid(65534);
+            command
+        }
+        false => Command::new(&program),
+    };
+    command.args([
+        "nix-serve",
+        "-l",
+        "127.0.0.1:0",
+        "--user",
+        "root",
+        "--store",
+    ]);
+    let ran = run(command.arg(&root).stdin(Stdio::null())).expect(1);
+    ran.says("changing to group 0");
+}
+
+#[test]
+fn a_second_signal_does_not_wait_for_a_client_that_does_not_read() {
+    let Some(corpus) = corpus("jq") else { return };
+    let large = corpus.paths.iter().find(|path| path.contains("-libc6-"));
+    let server = Running::start(&mut floe_serve(&corpus), 1);
+    let nar = nar_of(&server.get(&narinfo(large.unwrap())).body);
+    let address = server.urls[0].strip_prefix("http://").unwrap();
+    let mut client = TcpStream::connect(address).unwrap();
+    let request = format!("GET {nar} HTTP/1.1\r\nHost: floe\r\n\r\n");
+    client.write_all(request.as_bytes()).unwrap();
+    // The answer has begun, and does not fit into the buffers of the connection.
+    client.read_exact(&mut [0; 9]).unwrap();
+    let asked = Instant::now();
+    server.signal(Signal::TERM);
+    // It goes on for this client.
+    until("time stands still", || {
+        asked.elapsed() > Duration::from_millis(300)
+    });
+    assert!(Path::new(&format!("/proc/{}/exe", server.pid())).exists());
+    server.signal(Signal::TERM);
+    assert_eq!(server.wait().status.code(), Some(0));
+    assert!(
+        asked.elapsed() < Duration::from_secs(5),
+        "{:?}",
+        asked.elapsed()
+    );
+}
+
+/// The address of the NAR that a narinfo names.
+fn nar_of(narinfo: &str) -> String {
+    let url = narinfo.lines().find_map(|line| line.strip_prefix("URL: "));
+    format!("/{}", url.unwrap())
+}

@@ -1,0 +1,151 @@
+//! A server that runs as a process of its own, and requests to it.
+
+use std::io::{BufRead as _, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::os::unix::net::UnixStream;
+use std::process::{Child, ChildStderr, Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+
+/// A server that listens. It is killed if a test leaves it.
+pub(crate) struct Running {
+    child: Child,
+    stderr: BufReader<ChildStderr>,
+    /// What it says that it listens on.
+    pub(crate) urls: Vec<String>,
+    /// What it said before that.
+    pub(crate) before: String,
+}
+
+impl Running {
+    /// Starts a server and waits until it listens on so many addresses.
+    #[track_caller]
+    pub(crate) fn start(command: &mut Command, addresses: usize) -> Running {
+        let mut child = command
+            .stdin(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let stderr = BufReader::new(child.stderr.take().unwrap());
+        let mut running = Running {
+            child,
+            stderr,
+            urls: Vec::new(),
+            before: String::new(),
+        };
+        while running.urls.len() < addresses {
+            let mut line = String::new();
+            let read = running.stderr.read_line(&mut line).unwrap();
+            assert_ne!(read, 0, "{command:?} ended: {}", running.before);
+            match line.trim_end().strip_prefix("listening on ") {
+                Some(url) => running.urls.push(url.to_owned()),
+                None => running.before.push_str(&line),
+            }
+        }
+        running
+    }
+
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    pub(crate) fn signal(&self, signal: Signal) {
+        kill(self.pid(), signal);
+    }
+
+    /// GET, on its first address.
+    #[track_caller]
+    pub(crate) fn get(&self, path: &str) -> Answer {
+        get(&self.urls[0], path)
+    }
+
+    /// Waits for its end; what it said after it listened, and what it wrote to a piped stdout.
+    #[track_caller]
+    pub(crate) fn wait(mut self) -> Ended {
+        let deadline = Instant::now() + PATIENCE;
+        let status = loop {
+            if let Some(status) = self.child.try_wait().unwrap() {
+                break status;
+            }
+            assert!(Instant::now() < deadline, "the server does not end");
+            std::thread::sleep(Duration::from_millis(20));
+        };
+        let mut ended = Ended {
+            status,
+            stdout: String::new(),
+            stderr: String::new(),
+        };
+        if let Some(mut stdout) = self.child.stdout.take() {
+            stdout.read_to_string(&mut ended.stdout).unwrap();
+        }
+        self.stderr.read_to_string(&mut ended.stderr).unwrap();
+        ended
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _: std::io::Result<()> = self.child.kill();
+        let _: std::io::Result<ExitStatus> = self.child.wait();
+    }
+}
+
+/// What became of a server.
+pub(crate) struct Ended {
+    pub(crate) status: ExitStatus,
+    pub(crate) stdout: String,
+    pub(crate) stderr: String,
+}
+
+/// An answer to a request.
+pub(crate) struct Answer {
+    pub(crate) status: u16,
+    pub(crate) body: String,
+}
+
+/// GET on a connection of its own.
+#[track_caller]
+pub(crate) fn get(url: &str, path: &str) -> Answer {
+    let request = format!("GET {path} HTTP/1.1\r\nHost: floe\r\nConnection: close\r\n\r\n");
+    exchange(url, &request)
+}
+
+/// Sends a text and reads until the server closes the connection.
+#[track_caller]
+pub(crate) fn exchange(url: &str, request: &str) -> Answer {
+    let text = match url.strip_prefix("unix:") {
+        Some(path) => {
+            let socket = UnixStream::connect(path).unwrap();
+            socket.set_read_timeout(Some(PATIENCE)).unwrap();
+            talk(socket, request)
+        }
+        None => {
+            let socket = TcpStream::connect(url.strip_prefix("http://").unwrap()).unwrap();
+            socket.set_read_timeout(Some(PATIENCE)).unwrap();
+            talk(socket, request)
+        }
+    };
+    let (head, body) = text.split_once("\r\n\r\n").unwrap();
+    let status = head.split(' ').nth(1).unwrap();
+    Answer {
+        status: status.parse().unwrap(),
+        body: body.to_owned(),
+    }
+}
+
+fn talk(mut socket: impl Read + Write, request: &str) -> String {
+    socket.write_all(request.as_bytes()).unwrap();
+    let mut answer = Vec::new();
+    socket.read_to_end(&mut answer).unwrap();
+    String::from_utf8_lossy(&answer).into_owned()
+}
+
+/// Sends a signal to any process.
+pub(crate) fn kill(pid: u32, signal: Signal) {
+    let pid = Pid::from_raw(pid.try_into().unwrap()).unwrap();
+    kill_process(pid, signal).unwrap();
+}
+
+/// Far longer than anything here takes.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
