@@ -14,6 +14,7 @@ use std::process::{Command, ExitCode, Stdio};
 
 use anyhow::{Context as _, Result};
 
+mod bench;
 mod check;
 mod corpora;
 mod oracles;
@@ -35,6 +36,11 @@ const COMMANDS: &[Subcommand] = &[
         name: "check",
         about: "          the rules of the house that a small program can keep",
         run: check::command,
+    },
+    Subcommand {
+        name: "bench",
+        about: "[WHAT …]  measures floe beside its peers; without WHAT, says what there is",
+        run: bench::command,
     },
 ];
 

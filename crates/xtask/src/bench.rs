@@ -1,0 +1,86 @@
+//! `cargo xtask bench WHAT`: floe beside its peers, on one machine, in one run.
+//!
+//! Every benchmark here keeps the same rules. The variants take turns, and each figure is the
+//! median of several rounds, for a machine's speed drifts. What a variant answers is compared with
+//! what is right before its times count. A peer that did not run has no figures, only a reason.
+
+use std::path::Path;
+
+use anyhow::Result;
+
+use crate::Outcome;
+
+mod checks;
+mod facts;
+mod figures;
+mod http;
+mod load;
+mod options;
+mod peers;
+mod picture;
+mod processes;
+mod realise;
+mod record;
+mod rows;
+mod serve;
+mod table;
+mod workload;
+
+struct Benchmark {
+    name: &'static str,
+    about: &'static str,
+    run: fn(&Path, &[String]) -> Result<Outcome>,
+}
+
+const BENCHMARKS: &[Benchmark] = &[Benchmark {
+    name: "serve",
+    about: options::USAGE,
+    run: serve::command,
+}];
+
+pub(crate) fn command(root: &Path, arguments: &[String]) -> Result<Outcome> {
+    let Some(what) = arguments.first() else {
+        print!("{}", overview());
+        return Ok(Outcome::Good);
+    };
+    match BENCHMARKS.iter().find(|known| known.name == what) {
+        Some(benchmark) => (benchmark.run)(root, &arguments[1..]),
+        None => Ok(Outcome::Usage(format!(
+            "there is no benchmark `{what}`\n{}",
+            overview()
+        ))),
+    }
+}
+
+fn overview() -> String {
+    let mut text = String::from("benchmarks:\n");
+    for benchmark in BENCHMARKS {
+        text += &format!(
+            "  cargo xtask bench {}\n{}\n",
+            benchmark.name, benchmark.about
+        );
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_overview_names_every_benchmark() {
+        let text = overview();
+        for benchmark in BENCHMARKS {
+            assert!(
+                text.contains(&format!("bench {}", benchmark.name)),
+                "{text}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_benchmark_that_does_not_exist_is_a_mistake_of_the_caller() {
+        let outcome = command(Path::new("."), &["speed".into()]).unwrap();
+        assert!(matches!(outcome, Outcome::Usage(text) if text.contains("`speed`")));
+    }
+}
