@@ -6,7 +6,6 @@ mod options;
 mod table;
 mod words;
 
-use std::env;
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 
@@ -62,9 +61,8 @@ fn config(options: Options) -> anyhow::Result<Config> {
         store: options.store.as_deref(),
         ..store::Asked::default()
     };
-    let (store, log_dir) = store::find(&asked, &Environment::read())?;
-    let key = env::var_os("NIX_SECRET_KEY_FILE").filter(|value| !value.is_empty());
-    let key_files: Vec<PathBuf> = key.map(PathBuf::from).into_iter().collect();
+    let (store, log_dir) = store::find(&asked, &Environment::read()?)?;
+    let key_files: Vec<PathBuf> = store::path("NIX_SECRET_KEY_FILE").into_iter().collect();
     let open_files = limits::raise_open_files();
     Ok(Config {
         store,
@@ -76,7 +74,7 @@ fn config(options: Options) -> anyhow::Result<Config> {
         side_cache: None,
         threads: settings::jobs(None),
         connections_max: limits::connections(None, open_files),
-        keep_alive: options.keep_alive,
+        keep_alive: options.keep_alive && options.times.keeps_alive(),
         keep_alive_timeout: options.times.keep_alive(),
         read_timeout: options.times.read(),
         write_timeout: options.times.write(),

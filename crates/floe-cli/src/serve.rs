@@ -43,7 +43,7 @@ pub(crate) struct Process {
 pub(crate) fn run(config: Config, process: &Process) -> anyhow::Result<()> {
     let log = |file: &PathBuf| access_log::append_to(file, "opening the error log");
     let error_log = process.error_log.as_ref().map(log).transpose()?;
-    let server = Server::bind(config)?;
+    let mut server = Server::bind(config)?;
     signals::stop_on(server.stopper(), process.like_starman)?;
     let _pid_file = process
         .pid_file
@@ -53,6 +53,8 @@ pub(crate) fn run(config: Config, process: &Process) -> anyhow::Result<()> {
     if let Some(identity) = &process.identity {
         identity.assume()?;
     }
+    // Nobody is told that it is there before this user could open the store.
+    server.prepare()?;
     announce(server.addresses());
     if let Some(file) = &error_log {
         rustix::stdio::dup2_stderr(file).context("turning stderr to the error log")?;

@@ -35,6 +35,8 @@ pub(crate) fn line(
         LogFormat::RealIp => request.real_ip.unwrap_or(answered.peer),
         LogFormat::Apache | LogFormat::Verbose => answered.peer,
     };
+    // A client without a proxy says what it likes; one word is all that it may say.
+    let host = host.split_whitespace().next().unwrap_or("-");
     // A string takes all that is written to it.
     let written = match format {
         LogFormat::Verbose => writeln!(

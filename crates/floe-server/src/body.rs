@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 use std::fmt;
 use std::io::{self, Read};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use floe_store::StoreError;
@@ -18,6 +18,7 @@ use rustix::io::{Errno, pread};
 use rustix::net::SendFlags;
 
 use crate::ahead::Ahead;
+use crate::answer::Text;
 use crate::output::Output;
 
 /// What is still to be sent.
@@ -30,6 +31,8 @@ pub(crate) struct Body {
 pub(crate) enum Piece {
     /// These bytes.
     Bytes(Vec<u8>),
+    /// A text, from some byte on.
+    Text { text: Text, sent: usize },
     /// A range of a NAR.
     Nar(NarRange),
     /// A range of a NAR that another thread reads meanwhile.
@@ -51,11 +54,19 @@ impl fmt::Debug for Piece {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str(match self {
             Piece::Bytes(_) => "Bytes",
+            Piece::Text { .. } => "Text",
             Piece::Nar(_) => "Nar",
             Piece::Ahead(_) => "Ahead",
             Piece::File { .. } => "File",
             Piece::Stream { .. } => "Stream",
         })
+    }
+}
+
+impl Piece {
+    /// All of a text.
+    pub(crate) fn text(text: Text) -> Piece {
+        Piece::Text { text, sent: 0 }
     }
 }
 
@@ -131,6 +142,13 @@ impl Body {
                     output.extend(bytes);
                     true
                 }
+                Piece::Text { text, sent } => {
+                    let rest = text.as_str().as_bytes().get(*sent..).unwrap_or_default();
+                    let len = rest.len().min(OUTPUT_FULL);
+                    output.extend(rest.get(..len).unwrap_or_default());
+                    *sent += len;
+                    len == rest.len()
+                }
                 Piece::Nar(nar) => match nar.advance(output, socket, &mut left)? {
                     Some(is_done) => is_done,
                     None => return Ok(Sent::Blocked),
@@ -179,7 +197,9 @@ impl Body {
 #[derive(Debug)]
 pub(crate) struct NarRange {
     plan: Arc<NarPlan>,
-    root: Root,
+    path: PathBuf,
+    /// Opened when it is needed.
+    root: Option<Root>,
     position: u64,
     end: u64,
     /// The number of the file that is open.
@@ -207,11 +227,32 @@ impl NarRange {
         };
         Ok(NarRange {
             plan,
-            root,
+            path: path.into(),
+            root: Some(root),
             position: start,
             end,
             open,
         })
+    }
+
+    /// Another range of the same NAR, of which nothing is opened before its turn comes: sixteen
+    /// ranges would hold the files of sixteen connections.
+    pub(crate) fn later(plan: Arc<NarPlan>, path: &Path, start: u64, end: u64) -> NarRange {
+        NarRange {
+            plan,
+            path: path.into(),
+            root: None,
+            position: start,
+            end,
+            open: None,
+        }
+    }
+
+    fn root(&mut self) -> Result<&mut Root, StoreError> {
+        match self.root {
+            Some(ref mut root) => Ok(root),
+            ref mut root @ None => Ok(root.insert(open_root(&self.path)?)),
+        }
     }
 
     fn next_is_large(&self) -> bool {
@@ -236,9 +277,11 @@ impl NarRange {
         match plan.part(self.position) {
             None => {}
             Some(Part::Framing(bytes)) => {
+                // A tree of a million symlinks has nothing but framing.
                 let len = bytes
                     .len()
-                    .min(usize::try_from(wanted).unwrap_or(usize::MAX));
+                    .min(usize::try_from(wanted).unwrap_or(usize::MAX))
+                    .min(OUTPUT_FULL);
                 output.extend(bytes.get(..len).unwrap_or_default());
                 self.position += len as u64;
             }
@@ -263,7 +306,7 @@ impl NarRange {
                 len,
                 offset: 0,
             }) if len < SENDFILE_MIN && len <= wanted && self.open.is_none() => {
-                plan.read(&mut self.root, file, &mut output.bytes)?;
+                plan.read(self.root()?, file, &mut output.bytes)?;
                 self.position += len;
             }
             Some(Part::Contents { file, offset, len }) => {
@@ -271,7 +314,7 @@ impl NarRange {
                 let end = offset + len.min(wanted);
                 let opened = match self.open.take() {
                     Some((index, opened)) if index == file => opened,
-                    _ => plan.open(&mut self.root, file)?,
+                    _ => plan.open(self.root()?, file)?,
                 };
                 let is_done = copy(opened.as_fd(), &mut at, end, output, socket, left)?;
                 self.position += at - offset;
@@ -320,8 +363,11 @@ fn copy(
             Ok(sent) => *left = left.saturating_sub(sent as u64),
             Err(Errno::AGAIN) => return Ok(None),
             Err(Errno::INTR) => {}
-            Err(error @ (Errno::PIPE | Errno::CONNRESET)) => return Err(Broken::Socket(error)),
-            Err(error) => return Err(Broken::Read(error.into())),
+            // What a disk may say; everything else is about the client's end.
+            Err(error @ (Errno::IO | Errno::STALE | Errno::UCLEAN | Errno::NOMEM)) => {
+                return Err(Broken::Read(error.into()));
+            }
+            Err(error) => return Err(Broken::Socket(error)),
         }
     }
     Ok(Some(*offset == end))
@@ -362,3 +408,34 @@ const OUTPUT_FULL: usize = 64 * 1024;
 
 /// How much is read of a stream at once.
 const STREAM_CHUNK_LEN: usize = 64 * 1024;
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::net::UnixStream;
+
+    use super::*;
+
+    #[test]
+    fn what_a_blocked_client_holds_does_not_grow_with_the_body() {
+        let dir = tempfile::tempdir().unwrap();
+        for number in 0..10_000 {
+            std::os::unix::fs::symlink("target", dir.path().join(number.to_string())).unwrap();
+        }
+        let plan = Arc::new(NarPlan::of(dir.path()).unwrap());
+        let (size, text) = (plan.nar_size(), "x".repeat(1_000_000));
+        assert!(size > 1_000_000, "{size}");
+        let nar = NarRange::begin(plan, dir.path(), 0, size).unwrap();
+        for piece in [Piece::Nar(nar), Piece::text(text.into())] {
+            let (ours, _theirs) = UnixStream::pair().unwrap();
+            ours.set_nonblocking(true).unwrap();
+            let (mut body, mut output) = (Body::of([piece]), Output::default());
+            let sent = body.send(&mut output, ours.as_fd(), u64::MAX).unwrap();
+            assert_eq!(sent, Sent::Blocked);
+            assert!(
+                output.bytes.len() <= 2 * OUTPUT_FULL,
+                "{}",
+                output.bytes.len()
+            );
+        }
+    }
+}

@@ -15,7 +15,7 @@ use rustix::net::{RecvFlags, SendFlags, Shutdown, recv, shutdown};
 
 use crate::access_log::{self, Answered};
 use crate::answer::{Answer, Content, Ends};
-use crate::body::Body;
+use crate::body::{Body, Piece};
 use crate::clock::Clock;
 use crate::config::LogFormat;
 use crate::context::{Context, Question, Quick};
@@ -53,6 +53,8 @@ pub(crate) struct Connection {
     pub(crate) has_ended: bool,
     /// Whether the client may still be sending what nobody reads.
     has_unread: bool,
+    /// Whether it stands in the list of those that go on without an event.
+    pub(crate) has_turn: bool,
     /// Nothing more is sent; what comes is thrown away, so that the last answer is not.
     lingers: bool,
     /// When it is given up.
@@ -111,6 +113,7 @@ impl Connection {
             is_sending: false,
             has_ended: false,
             has_unread: false,
+            has_turn: false,
             lingers: false,
             deadline: now + limits.read_timeout,
         }
@@ -234,7 +237,11 @@ impl Connection {
             return;
         }
         match answer.content {
-            Content::Text(text) => self.output.extend(text.as_str().as_bytes()),
+            Content::Text(text) if text.as_str().len() <= INLINE_LEN_MAX => {
+                self.output.extend(text.as_str().as_bytes());
+            }
+            // A client that does not read would otherwise hold a copy of its own.
+            Content::Text(text) => self.body = Some(Box::new(Body::of([Piece::text(text)]))),
             Content::Bytes(bytes) => self.output.extend(&bytes),
             Content::Body(body) => self.body = Some(body),
         }
@@ -341,7 +348,10 @@ impl Connection {
     fn wait_for_request(&mut self, hands: &Hands<'_>) {
         self.output.relax();
         if self.input.is_empty() {
-            self.deadline = hands.now + hands.limits.keep_alive_timeout;
+            // Who has asked for nothing yet has the time of a head from its first moment on.
+            if self.output.sent_ever() > 0 {
+                self.deadline = hands.now + hands.limits.keep_alive_timeout;
+            }
         } else if !self.is_reading {
             // From the first byte on, however many follow one by one.
             self.is_reading = true;
@@ -352,7 +362,8 @@ impl Connection {
     /// Closes at once, unless the client is still sending: closing would then throw away the
     /// answer that it has not read yet.
     fn end(&mut self, now: Instant) -> Next {
-        if !self.has_unread && self.input.is_empty() {
+        let is_quiet = || matches!(self.peek(), Err(Errno::AGAIN));
+        if !self.has_unread && self.input.is_empty() && is_quiet() {
             return Next::Close;
         }
         if shutdown(&self.socket, Shutdown::Write).is_err() {
@@ -365,7 +376,7 @@ impl Connection {
 
     fn discard(&mut self) -> Next {
         self.input.clear();
-        loop {
+        for _ in 0..ROUNDS_MAX {
             match self.read() {
                 Ok(0) => return Next::Close,
                 Ok(_) => self.input.clear(),
@@ -373,6 +384,14 @@ impl Connection {
                 Err(_) => return Next::Close,
             }
         }
+        // It sends faster than this thread should spend its time on.
+        Next::Again
+    }
+
+    /// Whether there is anything to read, without reading it.
+    fn peek(&self) -> Result<usize, Errno> {
+        let mut byte = [0; 1];
+        recv(&self.socket, &mut byte, RecvFlags::PEEK).map(|(read, _)| read)
     }
 }
 
@@ -381,6 +400,9 @@ const ROUNDS_MAX: u32 = 16;
 
 /// How much is read at once. Heads have a few hundred bytes.
 const READ_LEN: usize = 4 * 1024;
+
+/// A longer text is sent from where it is. As long as the NARs that are kept whole.
+const INLINE_LEN_MAX: usize = 64 * 1024;
 
 /// With this much to send, a client that asks for more without reading has to wait.
 const PIPELINED_LEN_MAX: usize = 64 * 1024;

@@ -103,18 +103,22 @@ impl Context {
                 Err(error) => Err(error),
             },
             Route::Listing(hash) => match self.find(reader, *hash) {
-                Ok(Some(entry)) => answer::listing::listing(self, &entry, question).map(Some),
+                Ok(Some(entry)) => {
+                    answer::listing::listing(self, *hash, &entry, question).map(Some)
+                }
                 Ok(None) => Ok(None),
                 Err(error) => Err(error),
             },
             Route::Log(of) => answer::log::log(self, of, question, reader),
             Route::File { hash, path } => answer::file::file(self, *hash, path, question, reader),
-            Route::Realisation { drv_hash, output } => {
-                answer::realisation::realisation(reader, drv_hash, output)
-            }
-            Route::BuildTrace { drv, output } => {
-                answer::realisation::build_trace(reader, drv, output)
-            }
+            Route::Realisation { drv_hash, output } => self
+                .lookup
+                .refresh(reader)
+                .and_then(|()| answer::realisation::realisation(reader, drv_hash, output)),
+            Route::BuildTrace { drv, output } => self
+                .lookup
+                .refresh(reader)
+                .and_then(|()| answer::realisation::build_trace(reader, drv, output)),
             Route::Root | Route::CacheInfo | Route::Unknown => Ok(None),
         };
         match answered {

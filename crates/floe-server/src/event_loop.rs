@@ -17,7 +17,7 @@ use crate::connection::{Connection, Hands, Next};
 use crate::error::ServeError;
 use crate::listen::{Listener, peer_name};
 use crate::lookup::Reader;
-use crate::server::{Phase, Shared, write_log};
+use crate::server::{Phase, Shared};
 use crate::workers::Job;
 
 /// One thread's connections.
@@ -53,7 +53,11 @@ enum Slot {
 }
 
 impl<'s> EventLoop<'s> {
-    pub(crate) fn new(shared: &'s Shared, number: usize) -> Result<EventLoop<'s>, ServeError> {
+    pub(crate) fn new(
+        shared: &'s Shared,
+        number: usize,
+        store: LiveStore,
+    ) -> Result<EventLoop<'s>, ServeError> {
         let failed = |source: Errno| ServeError::System {
             action: "preparing to wait for the network",
             source: source.into(),
@@ -62,7 +66,6 @@ impl<'s> EventLoop<'s> {
         let wake = shared.mailbox(number).wake();
         let event = epoll::EventData::new_u64(WAKE);
         epoll::add(&epoll, wake, event, epoll::EventFlags::IN).map_err(failed)?;
-        let store = LiveStore::open(shared.context.layout.clone(), Duration::ZERO)?;
         let mut this = EventLoop {
             shared,
             number,
@@ -105,6 +108,9 @@ impl<'s> EventLoop<'s> {
                 self.fill(event);
             }
             for slot in std::mem::take(&mut self.again) {
+                if let Some(Slot::Here(connection)) = self.slots.get_mut(slot) {
+                    connection.has_turn = false;
+                }
                 self.drive(slot, false);
             }
             for event in &events {
@@ -121,7 +127,7 @@ impl<'s> EventLoop<'s> {
             if let Some((_, log)) = &self.shared.log
                 && !self.log.is_empty()
             {
-                write_log(log, &self.log);
+                log.write(&self.log);
                 self.log.clear();
             }
             if self.now.duration_since(swept) >= SWEEP_INTERVAL {
@@ -262,11 +268,14 @@ impl<'s> EventLoop<'s> {
         self.settle(slot, connection, next);
     }
 
-    fn settle(&mut self, slot: usize, connection: Box<Connection>, next: Next) {
+    fn settle(&mut self, slot: usize, mut connection: Box<Connection>, next: Next) {
         match next {
             Next::Wait => self.put(slot, Slot::Here(connection)),
             Next::Again => {
-                self.again.push(slot);
+                // An event may have come between two turns; that makes them no more.
+                if !std::mem::replace(&mut connection.has_turn, true) {
+                    self.again.push(slot);
+                }
                 self.put(slot, Slot::Here(connection));
             }
             Next::Close => self.close(slot, connection),

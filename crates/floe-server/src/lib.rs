@@ -31,6 +31,8 @@ mod error;
 mod event_loop;
 mod limits;
 mod listen;
+mod living;
+mod log_writer;
 mod lookup;
 mod nar_reader;
 mod nars;

@@ -2,15 +2,16 @@
 
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs as _};
-use std::os::fd::OwnedFd;
-use std::os::unix::fs::{FileTypeExt as _, PermissionsExt as _};
-use std::os::unix::net::UnixStream;
+use std::os::fd::{AsRawFd as _, OwnedFd};
+use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
+use rustix::fs::{FileType, Mode, OFlags, fstat};
+use rustix::io::Errno;
 use rustix::net::sockopt::{set_ipv6_v6only, set_socket_reuseaddr};
 use rustix::net::{
-    AddressFamily, SocketAddrAny, SocketAddrUnix, SocketFlags, SocketType, bind, getsockname,
-    listen, socket_with,
+    AddressFamily, SocketAddrAny, SocketAddrUnix, SocketFlags, SocketType, bind, connect,
+    getsockname, listen, socket_with,
 };
 
 use crate::config::Listen;
@@ -19,8 +20,41 @@ use crate::error::ServeError;
 /// A socket that listens.
 #[derive(Debug)]
 pub(crate) struct Listener {
+    /// The file of a Unix socket. Dropped before the socket: as long as that is open, no other file
+    /// can have its number.
+    _file: Option<SocketFile>,
     pub(crate) socket: OwnedFd,
     pub(crate) address: Listen,
+}
+
+/// A socket that stands in a directory, and is removed with this unless it was replaced.
+#[derive(Debug)]
+struct SocketFile {
+    path: PathBuf,
+    device: u64,
+    inode: u64,
+}
+
+impl SocketFile {
+    fn of(path: &Path) -> io::Result<SocketFile> {
+        let metadata = std::fs::symlink_metadata(path)?;
+        Ok(SocketFile {
+            path: path.into(),
+            device: metadata.dev(),
+            inode: metadata.ino(),
+        })
+    }
+}
+
+impl Drop for SocketFile {
+    fn drop(&mut self) {
+        // It may be gone, or this user may not remove it after giving up rights.
+        if let Ok(now) = std::fs::symlink_metadata(&self.path)
+            && (now.dev(), now.ino()) == (self.device, self.inode)
+        {
+            let _: io::Result<()> = std::fs::remove_file(&self.path);
+        }
+    }
 }
 
 /// Listens on an address, which may be several: a name can have more than one.
@@ -42,7 +76,7 @@ fn open_tcp(host: &str, port: u16, backlog: u16) -> io::Result<Vec<Listener>> {
     match host {
         // One socket for both families, unless the system has only the older.
         "*" | "" => one(any6, false).or_else(|error| match error.raw_os_error() {
-            Some(code) if code == rustix::io::Errno::AFNOSUPPORT.raw_os_error() => one(any4, true),
+            Some(code) if code == Errno::AFNOSUPPORT.raw_os_error() => one(any4, true),
             _ => Err(error),
         }),
         "*4" => one(any4, true),
@@ -51,17 +85,21 @@ fn open_tcp(host: &str, port: u16, backlog: u16) -> io::Result<Vec<Listener>> {
         "!4" | "!6" => one(any6, false).or_else(|_| one(any4, true)),
         host => {
             let mut listeners: Vec<Listener> = Vec::new();
+            let mut why = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
             for address in (host, port).to_socket_addrs()? {
                 let is_known = |listener: &Listener| listener.address == named(address);
-                if !listeners.iter().any(is_known) {
-                    listeners.push(listen_on(address, true, backlog)?);
+                if listeners.iter().any(is_known) {
+                    continue;
+                }
+                match listen_on(address, true, backlog) {
+                    Ok(listener) => listeners.push(listener),
+                    // A name may have addresses of a family that this system does not use.
+                    Err(error) if is_elsewhere(&error) => why = error,
+                    Err(error) => return Err(error),
                 }
             }
             match listeners.is_empty() {
-                true => Err(io::Error::new(
-                    io::ErrorKind::NotFound,
-                    "the name has no address",
-                )),
+                true => Err(why),
                 false => Ok(listeners),
             }
         }
@@ -84,7 +122,15 @@ fn listen_on(address: SocketAddr, only6: bool, backlog: u16) -> io::Result<Liste
     Ok(Listener {
         socket,
         address: named(bound),
+        _file: None,
     })
+}
+
+fn is_elsewhere(error: &io::Error) -> bool {
+    let codes = [Errno::ADDRNOTAVAIL, Errno::AFNOSUPPORT].map(Errno::raw_os_error);
+    error
+        .raw_os_error()
+        .is_some_and(|code| codes.contains(&code))
 }
 
 fn named(address: SocketAddr) -> Listen {
@@ -98,13 +144,27 @@ fn open_unix(path: &Path, backlog: u16) -> io::Result<Listener> {
     remove_stale(path)?;
     let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, SOCKET_FLAGS, None)?;
     bind(&socket, &SocketAddrUnix::new(path)?)?;
-    // Whoever may enter the directory may connect: a proxy runs as another user.
-    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o666))?;
+    let file = SocketFile::of(path)?;
+    open_to_all(path)?;
     listen(&socket, backlog.into())?;
     Ok(Listener {
         socket,
         address: Listen::Unix(path.into()),
+        _file: Some(file),
     })
+}
+
+/// Whoever may enter the directory may connect: a proxy runs as another user.
+fn open_to_all(path: &Path) -> io::Result<()> {
+    // By a descriptor, so that nobody who may write to the directory can have another file changed
+    // by putting a symlink there.
+    let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let socket = rustix::fs::open(path, flags, Mode::empty())?;
+    if FileType::from_raw_mode(fstat(&socket)?.st_mode) != FileType::Socket {
+        return Err(io::Error::other("somebody has replaced the socket"));
+    }
+    let by_number = format!("/proc/self/fd/{}", socket.as_raw_fd());
+    std::fs::set_permissions(by_number, std::fs::Permissions::from_mode(0o666))
 }
 
 /// Removes a socket that nobody listens on any more.
@@ -114,10 +174,10 @@ fn remove_stale(path: &Path) -> io::Result<()> {
         // Whatever else is there is not ours: binding to it fails, and says why.
         _ => return Ok(()),
     }
-    match UnixStream::connect(path) {
-        Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
-            std::fs::remove_file(path)
-        }
+    // Without waiting for one that listens but does not accept.
+    let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, SOCKET_FLAGS, None)?;
+    match connect(&socket, &SocketAddrUnix::new(path)?) {
+        Err(Errno::CONNREFUSED) => std::fs::remove_file(path),
         _ => Ok(()),
     }
 }
@@ -131,23 +191,12 @@ pub(crate) fn peer_name(address: Option<SocketAddrAny>) -> String {
     }
 }
 
-/// Removes the sockets that stand in directories.
-pub(crate) fn clean_up(addresses: &[Listen]) {
-    let paths = addresses.iter().filter_map(|address| match address {
-        Listen::Unix(path) => Some(path),
-        Listen::Tcp { .. } => None,
-    });
-    let paths: Vec<&PathBuf> = paths.collect();
-    for path in paths {
-        // It may be gone, or this user may not remove it after giving up rights.
-        let _: io::Result<()> = std::fs::remove_file(path);
-    }
-}
-
 const SOCKET_FLAGS: SocketFlags = SocketFlags::CLOEXEC.union(SocketFlags::NONBLOCK);
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::net::UnixStream;
+
     use super::*;
 
     fn tcp(host: &str) -> Listen {
@@ -179,17 +228,32 @@ mod tests {
     }
 
     #[test]
+    fn a_socket_of_a_successor_stays() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("socket");
+        let first = open(&Listen::Unix(path.clone()), 5).unwrap();
+        std::fs::remove_file(&path).unwrap();
+        let second = open(&Listen::Unix(path.clone()), 5).unwrap();
+        drop(first);
+        UnixStream::connect(&path).unwrap();
+        drop(second);
+        assert!(!path.exists());
+    }
+
+    #[test]
     fn a_stale_socket_is_replaced_and_a_live_one_is_not() {
         let dir = tempfile::tempdir().unwrap();
         let address = Listen::Unix(dir.path().join("socket"));
-        drop(open(&address, 5).unwrap());
-        let again = open(&address, 5).unwrap();
-        assert!(open(&address, 5).is_err(), "somebody listens");
-        clean_up(std::slice::from_ref(&address));
-        drop(again);
         let Listen::Unix(path) = &address else {
             panic!("not a path");
         };
+        // As one that was killed leaves it.
+        drop(std::os::unix::net::UnixListener::bind(path).unwrap());
+        assert!(path.exists());
+        let again = open(&address, 5).unwrap();
+        assert!(open(&address, 5).is_err(), "somebody listens");
+        drop(again);
+        assert!(!path.exists());
         std::fs::write(path, "somebody's file").unwrap();
         assert!(open(&address, 5).is_err());
         assert!(path.exists());

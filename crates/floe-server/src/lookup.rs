@@ -6,7 +6,7 @@
 //! 4. an older one is compared with its row, and signed again only if that has changed.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard};
 
 use floe_format::{Compression, NarInfo, PathInfo, SecretKey, StoreDir};
 use floe_store::{HashPartIndex, LiveStore, StoreError};
@@ -21,8 +21,8 @@ pub(crate) struct Lookup {
     keys: Vec<SecretKey>,
     index: RwLock<HashPartIndex>,
     entries: Mutex<Cache<HashPart, Arc<Entry>>>,
-    /// Goes up with each change that any thread sees. What was compared with the database when
-    /// this number was already the present one is still right.
+    /// Goes up with each change that any thread sees, after the index has it. What was compared
+    /// with the database by a thread whose view is of this number or a higher one is still right.
     epoch: AtomicU64,
 }
 
@@ -31,6 +31,8 @@ pub(crate) struct Lookup {
 pub(crate) struct Reader {
     pub(crate) store: LiveStore,
     generation: Option<u64>,
+    /// The epoch up to which this view is known to be right.
+    epoch: u64,
     /// Whether the database was asked for changes in this batch.
     is_fresh: bool,
 }
@@ -56,6 +58,7 @@ impl Reader {
         Reader {
             store,
             generation: None,
+            epoch: 0,
             is_fresh: false,
         }
     }
@@ -81,10 +84,7 @@ impl Lookup {
 
     /// How many paths there are, those included that were deleted meanwhile.
     pub(crate) fn path_count(&self) -> usize {
-        self.index
-            .read()
-            .unwrap_or_else(PoisonError::into_inner)
-            .len()
+        self.index().len()
     }
 
     /// The valid path with that hash part.
@@ -94,16 +94,15 @@ impl Lookup {
         hash: HashPart,
     ) -> Result<Option<Arc<Entry>>, StoreError> {
         self.refresh(reader)?;
-        let index = self.index.read().unwrap_or_else(PoisonError::into_inner);
-        let may_be_there = index.may_contain(hash.as_str());
-        drop(index);
-        if !may_be_there {
+        if !self.index().may_contain(hash.as_str()) {
             return Ok(None);
         }
-        let epoch = self.epoch.load(Ordering::Acquire);
+        // What this thread compares with the database is as right as its own view: another thread
+        // may have seen a change since.
+        let epoch = reader.epoch;
         let known = self.entries().get(&hash);
         if let Some(entry) = &known
-            && entry.epoch.load(Ordering::Acquire) == epoch
+            && entry.epoch.load(Ordering::Acquire) >= epoch
         {
             return Ok(known);
         }
@@ -114,7 +113,7 @@ impl Lookup {
         if let Some(entry) = known
             && entry.info == info
         {
-            entry.epoch.store(epoch, Ordering::Release);
+            entry.epoch.fetch_max(epoch, Ordering::AcqRel);
             return Ok(Some(entry));
         }
         let entry = Arc::new(self.render(info, epoch));
@@ -124,20 +123,38 @@ impl Lookup {
     }
 
     /// Takes in what has changed in the database, once a batch.
-    fn refresh(&self, reader: &mut Reader) -> Result<(), StoreError> {
+    pub(crate) fn refresh(&self, reader: &mut Reader) -> Result<(), StoreError> {
         if reader.is_fresh {
             return Ok(());
         }
+        let epoch = self.epoch.load(Ordering::Acquire);
+        let others_saw = epoch != reader.epoch;
+        if others_saw {
+            // It may have been a change of the kind that is looked for only now and then.
+            reader.store.look_again();
+        }
         let generation = reader.store.generation()?;
-        if reader.generation != Some(generation) {
+        let is_new = reader.generation != Some(generation);
+        if is_new || (others_saw && !self.index().is_of(&reader.store)?) {
+            // Nobody waits for the index while this thread may be waiting for the database.
+            let mark = self.index().mark();
+            let news = mark.news(&reader.store)?;
             let mut index = self.index.write().unwrap_or_else(PoisonError::into_inner);
-            index.refresh(&reader.store)?;
+            index.take(news);
             drop(index);
-            self.epoch.fetch_add(1, Ordering::AcqRel);
+            // What others see at the same time is looked at again in the next batch.
+            let before = self.epoch.fetch_add(1, Ordering::AcqRel);
+            reader.epoch = if before == epoch { before + 1 } else { epoch };
             reader.generation = Some(generation);
+        } else {
+            reader.epoch = epoch;
         }
         reader.is_fresh = true;
         Ok(())
+    }
+
+    fn index(&self) -> RwLockReadGuard<'_, HashPartIndex> {
+        self.index.read().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn render(&self, info: PathInfo, epoch: u64) -> Entry {

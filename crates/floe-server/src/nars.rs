@@ -16,6 +16,7 @@ use floe_store::tree::read::dump;
 use rustix::fs::{AtFlags, CWD, statat};
 
 use crate::cache::Cache;
+use crate::living::Living;
 use crate::packs::Packs;
 use crate::route::HashPart;
 
@@ -25,6 +26,9 @@ pub(crate) struct Nars {
     small: Mutex<Cache<HashPart, Arc<SmallNar>>>,
     plans: Mutex<Cache<HashPart, Arc<Planned>>>,
     packs: Mutex<Packs>,
+    living_plans: Mutex<Living<HashPart, NarPlan>>,
+    /// Listings, and pages of directories by their paths within a store path.
+    living_texts: Mutex<Living<(HashPart, Option<String>), str>>,
     /// What is read ahead, in bytes.
     pub(crate) ahead: Arc<AtomicU64>,
 }
@@ -81,6 +85,8 @@ impl Nars {
             small: Mutex::new(Cache::new(SMALL_BUDGET)),
             plans: Mutex::new(Cache::new(PLANS_BUDGET)),
             packs: Mutex::new(Packs::new(PACKS_BUDGET)),
+            living_plans: Mutex::new(Living::new()),
+            living_texts: Mutex::new(Living::new()),
             ahead: Arc::default(),
         }
     }
@@ -132,7 +138,27 @@ impl Nars {
         let planned = Arc::new(Planned::new(identity, plan));
         let weight = planned.plan.memory() + ENTRY_OVERHEAD;
         lock(&self.plans).put(hash, planned.clone(), weight);
+        lock(&self.living_plans).put(hash, identity, &planned.plan);
         planned.plan.clone()
+    }
+
+    /// The listing of a path, or the page of a directory in it, which `make` makes unless somebody
+    /// still has it. It belongs to what is at `place` on disk.
+    pub(crate) fn text(
+        &self,
+        key: (HashPart, Option<String>),
+        place: &Path,
+        make: impl FnOnce() -> Result<Option<String>, StoreError>,
+    ) -> Result<Option<Arc<str>>, StoreError> {
+        let identity = identity(place)?;
+        if let Some(living) = lock(&self.living_texts).get(&key, identity) {
+            return Ok(Some(living));
+        }
+        let made: Option<Arc<str>> = make()?.map(Arc::from);
+        if let Some(made) = &made {
+            lock(&self.living_texts).put(key, identity, made);
+        }
+        Ok(made)
     }
 
     /// The plan of a path.
@@ -146,6 +172,9 @@ impl Nars {
         {
             known.times.fetch_add(1, Ordering::Relaxed);
             return Ok(known.plan.clone());
+        }
+        if let Some(living) = lock(&self.living_plans).get(&hash, identity) {
+            return Ok(living);
         }
         Ok(self.remember(hash, identity, NarPlan::of(path)?))
     }
@@ -163,15 +192,26 @@ impl Nars {
         let weight = usize::try_from(len).unwrap_or(usize::MAX);
         let has_room = {
             let mut packs = lock(&self.packs);
-            !packs.has(hash, known.identity) && packs.make_room(weight, Instant::now())
+            !packs.has(hash, known.identity) && packs.begin(hash, weight, Instant::now())
         };
-        if !has_room || identity(path)? != known.identity {
+        if !has_room {
             return Ok(());
         }
+        let packed = self.pack_now(&known, path);
+        let (planned, result) = match packed {
+            Ok(planned) => (planned, Ok(())),
+            Err(error) => (None, Err(error)),
+        };
+        lock(&self.packs).finish(hash, planned, Instant::now());
+        result
+    }
+
+    fn pack_now(&self, known: &Planned, path: &Path) -> Result<Option<Planned>, StoreError> {
+        if identity(path)? != known.identity {
+            return Ok(None);
+        }
         let packed = known.plan.pack(&mut open_root(path)?, PACKED_FILE_MAX)?;
-        let planned = Planned::new(known.identity, packed);
-        lock(&self.packs).put(hash, planned, weight, Instant::now());
-        Ok(())
+        Ok(Some(Planned::new(known.identity, packed)))
     }
 }
 
@@ -201,3 +241,25 @@ const PACKED_FILES_MIN: usize = 4;
 
 /// What an entry takes besides its bytes, about.
 const ENTRY_OVERHEAD: usize = 256;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_plan_that_no_cache_has_room_for_is_shared_while_it_is_used() {
+        let dir = tempfile::tempdir().unwrap();
+        let hash = HashPart::parse(&"1".repeat(32)).unwrap();
+        let nars = Nars::new();
+        let first = nars.plan(hash, dir.path()).unwrap();
+        lock(&nars.plans).remove(&hash);
+        let second = nars.plan(hash, dir.path()).unwrap();
+        assert!(Arc::ptr_eq(&first, &second));
+        drop((first, second));
+        assert!(
+            lock(&nars.living_plans)
+                .get(&hash, identity(dir.path()).unwrap())
+                .is_none()
+        );
+    }
+}

@@ -69,8 +69,12 @@ impl Output {
         self.bytes.truncate(self.sent + len);
     }
 
-    /// Gives up what a client that does not read would make a thousand connections hold.
+    /// Gives up what a client that does not read would make a thousand connections hold, once that
+    /// is half of it: what is left has to be moved.
     pub(crate) fn compact(&mut self) {
+        if self.sent < self.len() {
+            return;
+        }
         self.bytes.drain(..self.sent);
         self.sent = 0;
         self.bytes.shrink_to_fit();

@@ -17,6 +17,9 @@ use crate::route::HashPart;
 #[derive(Debug)]
 pub(crate) struct Packs {
     packs: HashMap<HashPart, Pack>,
+    /// The weights of those that are being made.
+    coming: HashMap<HashPart, usize>,
+    /// Of both.
     weight: usize,
     budget: usize,
 }
@@ -32,6 +35,7 @@ impl Packs {
     pub(crate) fn new(budget: usize) -> Packs {
         Packs {
             packs: HashMap::new(),
+            coming: HashMap::new(),
             weight: 0,
             budget,
         }
@@ -59,9 +63,13 @@ impl Packs {
         pack.is_some_and(|pack| pack.planned.identity == identity)
     }
 
-    /// Whether there is room for so many bytes, once what has idled is dropped.
-    pub(crate) fn make_room(&mut self, weight: usize, now: Instant) -> bool {
-        if self.packs.len() >= COUNT_MAX || self.weight + weight > self.budget {
+    /// Takes room for a pack that is going to be made, once what has idled is dropped. False if
+    /// there is none, or somebody else is making it. [`Packs::finish`] follows in any case.
+    pub(crate) fn begin(&mut self, hash: HashPart, weight: usize, now: Instant) -> bool {
+        if self.coming.contains_key(&hash) {
+            return false;
+        }
+        if !self.has_room(weight) {
             let is_idle = |pack: &Pack| now.duration_since(pack.used) >= IDLE;
             let idle: Vec<HashPart> = self
                 .packs
@@ -71,20 +79,35 @@ impl Packs {
                 .collect();
             idle.into_iter().for_each(|hash| self.remove(hash));
         }
-        self.packs.len() < COUNT_MAX && self.weight.saturating_add(weight) <= self.budget
+        let has_room = self.has_room(weight);
+        if has_room {
+            self.coming.insert(hash, weight);
+            self.weight += weight;
+        }
+        has_room
     }
 
-    /// Keeps a packed plan, if there still is room.
-    pub(crate) fn put(&mut self, hash: HashPart, planned: Planned, weight: usize, now: Instant) {
+    fn has_room(&self, weight: usize) -> bool {
+        self.packs.len() + self.coming.len() < COUNT_MAX
+            && self.weight.saturating_add(weight) <= self.budget
+    }
+
+    /// Keeps the pack for which there is room now, or gives the room back.
+    pub(crate) fn finish(&mut self, hash: HashPart, planned: Option<Planned>, now: Instant) {
+        let Some(weight) = self.coming.remove(&hash) else {
+            return;
+        };
         self.remove(hash);
-        if self.make_room(weight, now) {
-            let pack = Pack {
-                planned,
-                weight,
-                used: now,
-            };
-            self.packs.insert(hash, pack);
-            self.weight += weight;
+        match planned {
+            None => self.weight -= weight,
+            Some(planned) => {
+                let pack = Pack {
+                    planned,
+                    weight,
+                    used: now,
+                };
+                self.packs.insert(hash, pack);
+            }
         }
     }
 
@@ -119,12 +142,17 @@ mod tests {
         let hash = |digit: &str| HashPart::parse(&digit.repeat(32)).unwrap();
         let mut packs = Packs::new(100);
         let start = Instant::now();
-        packs.put(hash("1"), planned(), 60, start);
-        packs.put(hash("2"), planned(), 60, start);
+        let add = |packs: &mut Packs, digit: &str, now| {
+            let has_room = packs.begin(hash(digit), 60, now);
+            packs.finish(hash(digit), Some(planned()), now);
+            has_room
+        };
+        assert!(add(&mut packs, "1", start));
         assert!(packs.get(hash("1"), same, start).is_some());
+        assert!(!add(&mut packs, "2", start));
         assert!(packs.get(hash("2"), same, start).is_none(), "no room");
         let later = start + IDLE;
-        packs.put(hash("2"), planned(), 60, later);
+        assert!(add(&mut packs, "2", later));
         assert!(packs.get(hash("1"), same, later).is_none(), "idle");
         assert!(packs.get(hash("2"), same, later).is_some());
         let changed = identity(other.path()).unwrap();
@@ -133,5 +161,19 @@ mod tests {
             "another tree"
         );
         assert_eq!((packs.packs.len(), packs.weight), (0, 0));
+    }
+
+    #[test]
+    fn what_is_being_made_has_its_room_and_is_made_once() {
+        let hash = |digit: &str| HashPart::parse(&digit.repeat(32)).unwrap();
+        let mut packs = Packs::new(100);
+        let now = Instant::now();
+        assert!(packs.begin(hash("1"), 60, now));
+        assert!(!packs.begin(hash("1"), 10, now), "somebody makes it");
+        assert!(!packs.begin(hash("2"), 60, now), "no room");
+        packs.finish(hash("2"), None, now);
+        packs.finish(hash("1"), None, now);
+        assert_eq!((packs.coming.len(), packs.weight), (0, 0));
+        assert!(packs.begin(hash("2"), 60, now));
     }
 }

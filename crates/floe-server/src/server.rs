@@ -1,6 +1,5 @@
 //! The server's life: bind, run, stop.
 
-use std::io::Write;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -17,6 +16,7 @@ use crate::error::ServeError;
 use crate::event_loop::EventLoop;
 use crate::limits::Limits;
 use crate::listen::{self, Listener};
+use crate::log_writer::LogWriter;
 use crate::lookup::Lookup;
 use crate::nars::Nars;
 use crate::side_cache::SideCopies;
@@ -26,6 +26,8 @@ use crate::workers::{self, Job, Queue};
 pub struct Server {
     shared: Arc<Shared>,
     addresses: Vec<Listen>,
+    /// One for each thread of the network, once it is prepared.
+    stores: Vec<LiveStore>,
 }
 
 /// Ends a running server. May be used from any thread; cheap to clone.
@@ -33,9 +35,6 @@ pub struct Server {
 pub struct Stop {
     shared: Arc<Signal>,
 }
-
-/// Where lines of the access log go.
-type Log = Arc<Mutex<dyn Write + Send>>;
 
 /// What all threads of a server share.
 pub(crate) struct Shared {
@@ -46,7 +45,7 @@ pub(crate) struct Shared {
     pub(crate) queue: Queue,
     /// How many connections there are.
     pub(crate) open: AtomicUsize,
-    pub(crate) log: Option<(LogFormat, Log)>,
+    pub(crate) log: Option<(LogFormat, LogWriter)>,
     signal: Arc<Signal>,
 }
 
@@ -104,6 +103,9 @@ impl Server {
             ));
         }
         let limits = Limits::of(&config);
+        let start_log =
+            |(format, sink)| LogWriter::start(sink, config.warn.clone()).map(|log| (format, log));
+        let log = config.access_log.map(start_log).transpose()?;
         let signal = Arc::new(Signal::new(config.threads.get())?);
         let store = LiveStore::open(config.store.clone(), START_PATIENCE)?;
         let dir = &config.store.store_dir;
@@ -134,13 +136,30 @@ impl Server {
             listeners: Mutex::new(listeners),
             queue: Queue::default(),
             open: AtomicUsize::new(0),
-            log: config.access_log,
+            log,
             signal,
         };
         Ok(Server {
             shared: Arc::new(shared),
             addresses,
+            stores: Vec::new(),
         })
+    }
+
+    /// Opens the store for each thread, as the user that this process is by now. Whoever wants to
+    /// say that the server is there before it runs calls this first; [`Server::run`] does it where
+    /// nobody has.
+    ///
+    /// Errors: [`ServeError`], if this user may not read the database.
+    pub fn prepare(&mut self) -> Result<(), ServeError> {
+        let threads = self.shared.signal.mailboxes.len();
+        while self.stores.len() < threads {
+            let layout = self.shared.context.layout.clone();
+            let mut store = LiveStore::open(layout, START_PATIENCE)?;
+            store.set_patience(Duration::ZERO)?;
+            self.stores.push(store);
+        }
+        Ok(())
     }
 
     /// Where it listens: the addresses asked for, with the ports that the system chose and the
@@ -164,12 +183,13 @@ impl Server {
     /// Serves until it is stopped. Blocks the calling thread.
     ///
     /// Errors: what the system refuses at the start; a server that runs ends by being stopped.
-    pub fn run(self) -> Result<(), ServeError> {
+    pub fn run(mut self) -> Result<(), ServeError> {
+        self.prepare()?;
         let shared = &*self.shared;
         let threads = shared.signal.mailboxes.len();
         let mut loops = Vec::new();
-        for number in 0..threads {
-            loops.push(EventLoop::new(shared, number)?);
+        for (number, store) in self.stores.into_iter().enumerate() {
+            loops.push(EventLoop::new(shared, number, store)?);
         }
         thread::scope(|scope| {
             for _ in 0..(threads * WORKERS_PER_THREAD).max(WORKERS_MIN) {
@@ -196,7 +216,9 @@ impl Server {
                 copies.stop();
             }
         });
-        listen::clean_up(&self.addresses);
+        if let Some((_, log)) = &shared.log {
+            log.finish();
+        }
         Ok(())
     }
 }
@@ -275,12 +297,6 @@ impl Mailbox {
         // Full means that it has been rung.
         let _: rustix::io::Result<usize> = rustix::io::write(&self.wake, &1u64.to_ne_bytes());
     }
-}
-
-/// Writes lines to the access log. A log that cannot be written holds up no client.
-pub(crate) fn write_log(log: &Log, lines: &str) {
-    let mut log = log.lock().unwrap_or_else(PoisonError::into_inner);
-    let _: std::io::Result<()> = log.write_all(lines.as_bytes()).and_then(|()| log.flush());
 }
 
 /// At the start a server waits for a Nix that holds the database.

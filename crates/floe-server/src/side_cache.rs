@@ -23,6 +23,7 @@ use crate::context::{Context, Question};
 use crate::error::ServeError;
 use crate::lookup::Entry;
 use crate::nar_reader::NarReader;
+use crate::nars::{self, Identity};
 
 /// The directory and what is in it.
 #[derive(Debug)]
@@ -41,6 +42,9 @@ struct State {
     uses: u64,
     queue: VecDeque<Wish>,
     queued: HashSet<String>,
+    /// The trees of which no copy is made: their bytes do not have the hash, or the copy would not
+    /// fit.
+    hopeless: HashMap<String, Identity>,
     is_stopped: bool,
 }
 
@@ -49,6 +53,7 @@ struct Wish {
     name: String,
     nar_hash: Hash,
     path: PathBuf,
+    identity: Identity,
 }
 
 impl SideCopies {
@@ -119,13 +124,17 @@ impl SideCopies {
     }
 
     /// Asks for a copy, unless too many were asked for already.
-    fn wish(&self, entry: &Entry, path: PathBuf) {
+    fn wish(&self, entry: &Entry, path: PathBuf, identity: Identity) {
         let mut state = self.state();
+        if state.hopeless.get(&entry.nar_hash) == Some(&identity) {
+            return;
+        }
         if state.queue.len() < QUEUE_MAX && state.queued.insert(entry.nar_hash.clone()) {
             state.queue.push_back(Wish {
                 name: entry.nar_hash.clone(),
                 nar_hash: entry.info.nar_hash,
                 path,
+                identity,
             });
             self.work.notify_one();
         }
@@ -138,9 +147,14 @@ impl SideCopies {
         while let Some(wish) = self.next() {
             let made = self.make(&wish);
             let mut state = self.state();
+            state.queued.remove(&wish.name);
             match made {
+                // Room for it would cost all others their places.
+                Ok(Some(len)) if len > self.bytes_max => {
+                    let _: io::Result<()> = fs::remove_file(self.file(&wish.name));
+                    state.hopeless.insert(wish.name, wish.identity);
+                }
                 Ok(Some(len)) => {
-                    state.queued.remove(&wish.name);
                     state.uses += 1;
                     let now = state.uses;
                     if let Some((before, _)) = state.copies.insert(wish.name, (len, now)) {
@@ -149,17 +163,17 @@ impl SideCopies {
                     state.bytes += len;
                     self.evict(&mut state);
                 }
-                // It stays in the list of what was asked for, so that nobody compresses a broken
-                // path again and again.
                 Ok(None) => {
+                    state.hopeless.insert(wish.name, wish.identity);
                     drop(state);
                     warn(&format!(
                         "{} is not what the database says",
                         wish.path.display()
                     ));
                 }
+                // Nobody waits for it.
+                Err(_) if state.is_stopped => return,
                 Err(error) => {
-                    state.queued.remove(&wish.name);
                     drop(state);
                     warn(&format!("making a compressed copy: {error}"));
                 }
@@ -167,7 +181,7 @@ impl SideCopies {
         }
     }
 
-    /// Ends [`SideCopies::fill`] after the copy that is being made.
+    /// Ends [`SideCopies::fill`]; a copy that is being made is given up.
     pub(crate) fn stop(&self) {
         self.state().is_stopped = true;
         self.work.notify_all();
@@ -211,6 +225,9 @@ impl SideCopies {
         let mut encoder = zstd::stream::write::Encoder::new(file, LEVEL).map_err(writing)?;
         let mut hasher = floe_hash::Sha256::new();
         dump::<StoreError>(&wish.path, &mut |chunk| {
+            if self.state().is_stopped {
+                return Err(writing(io::ErrorKind::Interrupted.into()));
+            }
             hasher.update(chunk);
             encoder.write_all(chunk).map_err(writing)
         })?;
@@ -261,7 +278,7 @@ pub(crate) fn answer(
     );
     let path = context.layout.real_path(&entry.info.path);
     // A path of which the files are gone is not served from a copy either.
-    crate::nars::identity(&path)?;
+    let identity = nars::identity(&path)?;
     if has(question.if_none_match.as_deref(), &etag) {
         return Ok(Some(Answer::not_modified(fields)));
     }
@@ -274,7 +291,7 @@ pub(crate) fn answer(
             };
             return Ok(Some(body(fields, Some(len), piece)));
         }
-        copies.wish(entry, path.clone());
+        copies.wish(entry, path.clone(), identity);
     }
     if context.compress != Compress::Always {
         return Ok(None);

@@ -166,7 +166,7 @@ fn answer(
             took: began.elapsed(),
         };
         let line = connection.log_line(head, *format, &logged);
-        crate::server::write_log(log, &line);
+        log.write(&line);
     }
     connection.put(answer, question.head_only, question.is_old, clock);
 }
@@ -178,10 +178,10 @@ fn send(shared: &Shared, connection: &mut Connection) -> Result<Sent, Broken> {
         let socket = connection.socket.as_fd();
         match body.send(&mut connection.output, socket, SHARE)? {
             Sent::All => return Ok(Sent::All),
+            sent if !shared.queue.is_empty() || shared.phase() == Phase::Stopped => break sent,
             // A client on the same machine or network has room again in no time.
-            Sent::Blocked if shared.queue.is_empty() && connection.is_writable(PATIENCE) => {}
-            Sent::Yielded if shared.queue.is_empty() && shared.phase() != Phase::Stopped => {}
-            sent => break sent,
+            Sent::Blocked if !connection.is_writable(PATIENCE) => break Sent::Blocked,
+            Sent::Blocked | Sent::Yielded => {}
         }
     };
     connection.body = Some(body);

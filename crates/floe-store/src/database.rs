@@ -84,6 +84,11 @@ impl Database {
         Ok((database, access))
     }
 
+    /// How long a question waits for those who lock the database.
+    pub(crate) fn set_patience(&self, patience: Duration) -> Result<(), StoreError> {
+        open::set_patience(&self.connection, patience).map_err(self.failed("preparing"))
+    }
+
     /// Another number whenever another connection has changed the database.
     pub(crate) fn data_version(&self) -> Result<i64, StoreError> {
         self.connection

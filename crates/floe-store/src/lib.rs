@@ -29,7 +29,7 @@ mod writer;
 pub use database::{BuildTrace, Realisation};
 pub use error::{StoreError, is_out_of_space};
 pub use layout::Layout;
-pub use live::{HashPartIndex, LiveStore};
+pub use live::{HashPartIndex, IndexMark, IndexNews, LiveStore};
 pub use reader::StoreReader;
 pub use register::{Registered, StagedPath};
 pub use verify::{Fault, Verification};

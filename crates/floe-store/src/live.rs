@@ -10,7 +10,7 @@ mod index;
 mod keys;
 mod watch;
 
-pub use index::HashPartIndex;
+pub use index::{HashPartIndex, IndexMark, IndexNews};
 
 use std::cell::{Cell, RefCell, RefMut};
 use std::thread;
@@ -40,7 +40,8 @@ struct Open {
     access: Access,
     watch: Watch,
     data_version: i64,
-    looked: Instant,
+    /// When the file system was asked.
+    looked: Option<Instant>,
 }
 
 impl LiveStore {
@@ -57,6 +58,17 @@ impl LiveStore {
             open: RefCell::new(Some(open)),
             generation: Cell::new(1),
         })
+    }
+
+    /// Changes how long questions wait.
+    ///
+    /// Errors: SQLite refuses.
+    pub fn set_patience(&mut self, patience: Duration) -> Result<(), StoreError> {
+        self.patience = patience;
+        match self.open.get_mut() {
+            Some(open) => open.database.set_patience(patience),
+            None => Ok(()),
+        }
     }
 
     /// Where the store's parts are.
@@ -89,6 +101,14 @@ impl LiveStore {
         *slot = Some(Open::new(&self.layout, self.patience)?);
         generation.set(generation.get() + 1);
         Ok(generation.get())
+    }
+
+    /// Makes the next [`LiveStore::generation`] ask the file system whether the database is still
+    /// the same file, however short ago it did: for when another thread has seen a change.
+    pub fn look_again(&mut self) {
+        if let Some(open) = self.open.get_mut() {
+            open.looked = None;
+        }
     }
 
     /// What the database knows of the path with that hash part; `None` if none is valid.
@@ -190,7 +210,7 @@ impl Open {
             access,
             watch: before.after(access)?,
             data_version,
-            looked: Instant::now(),
+            looked: Some(Instant::now()),
         })
     }
 
@@ -198,9 +218,12 @@ impl Open {
         // With a lock directory, asking SQLite means to make and remove it, and to be refused
         // while anybody else has it; the times of the file say as much.
         let always = self.access == Access::LockDirectory;
-        if always || self.looked.elapsed() >= LOOK_EVERY {
+        let is_due = self
+            .looked
+            .is_none_or(|looked| looked.elapsed() >= LOOK_EVERY);
+        if always || is_due {
             let change = self.watch.look()?;
-            self.looked = Instant::now();
+            self.looked = Some(Instant::now());
             if change != Change::None {
                 return Ok(change);
             }
@@ -209,7 +232,7 @@ impl Open {
             let version = self.database.data_version()?;
             if version != self.data_version {
                 self.data_version = version;
-                return Ok(Change::Contents);
+                return self.watch.confirm();
             }
         }
         Ok(Change::None)

@@ -1,6 +1,5 @@
 //! `floe serve`: a live store as a binary cache over HTTP.
 
-use std::env;
 use std::path::{Path, PathBuf};
 
 use floe_server::{Compress, Config, Listen, Server, SideCache};
@@ -25,8 +24,9 @@ pub(crate) fn run(args: &ServeArgs) -> anyhow::Result<()> {
 /// From flags, then the environment, then the file.
 fn config(args: &ServeArgs) -> anyhow::Result<Config> {
     let file = match &args.config {
-        Some(file) => settings_of(file)?,
-        None => Settings::default(),
+        // As every empty variable, CONFIG_FILE= says nothing.
+        Some(file) if !file.as_os_str().is_empty() => settings_of(file)?,
+        _ => Settings::default(),
     };
     let side_cache = args.side_cache.clone().map(|dir| SideCache {
         dir,
@@ -44,7 +44,7 @@ fn config(args: &ServeArgs) -> anyhow::Result<Config> {
         log_dir,
         listen: addresses(args, &file)?,
         backlog: serve::BACKLOG,
-        secret_keys: serve::secret_keys(&key_files(args, &file))?,
+        secret_keys: serve::secret_keys(&key_files(args, &file)?)?,
         priority: args.priority.or(file.priority).unwrap_or(serve::PRIORITY),
         path_prefix: String::new(),
         compress: compress(args.compress, file.enable_compression, side_cache.is_some())?,
@@ -72,7 +72,7 @@ fn settings_of(file: &Path) -> anyhow::Result<Settings> {
 /// A store that the file names is meant, unless a flag names another: harmonia does not read
 /// `NIX_REMOTE`, which many systems set for everybody.
 fn find_store(args: &ServeArgs, file: &Settings) -> anyhow::Result<(floe_store::Layout, PathBuf)> {
-    let environment = Environment::read();
+    let environment = Environment::read()?;
     let asked = store::Asked {
         root: args.root.as_deref(),
         store: args.store.as_deref(),
@@ -107,17 +107,16 @@ fn addresses(args: &ServeArgs, file: &Settings) -> Result<Vec<Listen>, Usage> {
 }
 
 /// Those that flags name, else those of the environment and the file together, as in harmonia.
-fn key_files(args: &ServeArgs, file: &Settings) -> Vec<PathBuf> {
+fn key_files(args: &ServeArgs, file: &Settings) -> Result<Vec<PathBuf>, Usage> {
     if !args.secret_key_file.is_empty() {
-        return args.secret_key_file.clone();
+        return Ok(args.secret_key_file.clone());
     }
-    let one = |name| env::var_os(name).filter(|value| !value.is_empty());
-    let several = env::var("SIGN_KEY_PATHS").unwrap_or_default();
+    let several = store::text("SIGN_KEY_PATHS")?.unwrap_or_default();
     let mut files: Vec<PathBuf> = file.secret_key_files().cloned().collect();
-    files.extend(one("NIX_SECRET_KEY_FILE").map(PathBuf::from));
-    files.extend(one("SIGN_KEY_PATH").map(PathBuf::from));
+    files.extend(store::path("NIX_SECRET_KEY_FILE"));
+    files.extend(store::path("SIGN_KEY_PATH"));
     files.extend(several.split_whitespace().map(PathBuf::from));
-    files
+    Ok(files)
 }
 
 /// harmonia compresses anew for each client; floe does so only when it is told to by name.

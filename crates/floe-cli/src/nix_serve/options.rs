@@ -58,6 +58,11 @@ impl Times {
         asked.unwrap_or(serve::KEEP_ALIVE_TIMEOUT)
     }
 
+    /// starman waits no time for the next request, and then closes.
+    pub(super) fn keeps_alive(&self) -> bool {
+        self.keep_alive != Some(Duration::ZERO)
+    }
+
     pub(super) fn read(&self) -> Duration {
         self.read.or(self.all).unwrap_or(serve::READ_TIMEOUT)
     }
@@ -174,17 +179,18 @@ impl Places {
 impl Options {
     fn take(&mut self, meaning: Meaning, value: &OsStr) -> Result<(), Usage> {
         match meaning {
-            Meaning::Backlog => self.backlog = number(value)?,
+            // The system allows fewer than this in any case.
+            Meaning::Backlog => {
+                self.backlog = number::<u32>(value)?.try_into().unwrap_or(u16::MAX);
+            }
             Meaning::Store => self.store = Some(text(value)?.to_owned()),
             Meaning::Priority => self.priority = number(value)?,
             Meaning::Path => self.path = prefix(text(value)?)?,
             Meaning::Timeout => self.times.all = Some(serve::some_seconds(text(value)?)?),
             Meaning::ReadTimeout => self.times.read = Some(serve::some_seconds(text(value)?)?),
-            // starman waits no time for the next request, and then closes.
-            Meaning::KeepAliveTimeout => match serve::seconds(text(value)?)? {
-                Duration::ZERO => self.keep_alive = false,
-                time => self.times.keep_alive = Some(time),
-            },
+            Meaning::KeepAliveTimeout => {
+                self.times.keep_alive = Some(serve::seconds(text(value)?)?);
+            }
             Meaning::KeepAlive(keep) => self.keep_alive = keep,
             Meaning::Quiet => self.log = LogName::Quiet,
             Meaning::Verbose => self.log = LogName::Verbose,

@@ -35,16 +35,29 @@ pub(crate) struct Environment {
 }
 
 impl Environment {
-    pub(crate) fn read() -> Environment {
-        let named = |name| env::var_os(name).filter(|value| !value.is_empty());
-        let text = |name| named(name).and_then(|value| value.into_string().ok());
-        Environment {
-            remote: text("NIX_REMOTE"),
-            store_dir: text("NIX_STORE_DIR"),
-            state_dir: named("NIX_STATE_DIR").map(PathBuf::from),
-            log_dir: named("NIX_LOG_DIR").map(PathBuf::from),
-        }
+    /// Errors: a variable that should be text is not UTF-8.
+    pub(crate) fn read() -> Result<Environment, Usage> {
+        Ok(Environment {
+            remote: text("NIX_REMOTE")?,
+            store_dir: text("NIX_STORE_DIR")?,
+            state_dir: path("NIX_STATE_DIR"),
+            log_dir: path("NIX_LOG_DIR"),
+        })
     }
+}
+
+/// A variable that names a path. An empty one says nothing.
+pub(crate) fn path(name: &str) -> Option<PathBuf> {
+    let value = env::var_os(name).filter(|value| !value.is_empty());
+    value.map(PathBuf::from)
+}
+
+/// A variable that is text. An empty one says nothing.
+pub(crate) fn text(name: &str) -> Result<Option<String>, Usage> {
+    let value = env::var_os(name).filter(|value| !value.is_empty());
+    let text = value.map(|value| value.into_string());
+    text.transpose()
+        .map_err(|value| Usage(format!("{name}={}: it is not UTF-8", value.display())))
 }
 
 /// The places of the store, and the directory of its build logs.
@@ -64,18 +77,21 @@ pub(crate) fn find(
                       or auto";
         return Err(Usage(format!("cannot serve {text}: {reason}")).into());
     };
-    // As in Nix, these two are about the store of the system, not about one below a root.
+    // As in Nix, these two are about the store of the system, not about one below a root. They do
+    // not follow NIX_STORE_DIR either.
     let is_plain = layout == Layout::without_root(layout.store_dir.clone());
     let has_root = layout.real_store != Path::new(layout.store_dir.as_str());
-    let log_dir = match log_parameter(asked, text)? {
-        Some(dir) => dir,
-        None => match &environment.log_dir {
-            Some(dir) if !has_root => dir.clone(),
-            _ => log_dir(&layout),
-        },
+    let by_environment = asked.store_dir.is_none() && environment.store_dir.is_some();
+    let log_dir = match (log_parameter(asked, text)?, &environment.log_dir) {
+        (Some(dir), _) => dir,
+        (None, Some(dir)) if !has_root => dir.clone(),
+        (None, None) if !has_root && by_environment => log_dir(&Layout::system()),
+        (None, _) => log_dir(&layout),
     };
-    if let (true, Some(state)) = (is_plain, &environment.state_dir) {
-        layout.state.clone_from(state);
+    match &environment.state_dir {
+        Some(state) if is_plain => layout.state.clone_from(state),
+        None if is_plain && by_environment => layout.state = Layout::system().state,
+        _ => {}
     }
     Ok((layout, log_dir))
 }
@@ -218,6 +234,25 @@ mod tests {
         let (layout, log) = found("local?state=/mine&log=/logs", &environment);
         assert_eq!(layout.state, Path::new("/mine"));
         assert_eq!(log, Path::new("/logs"));
+    }
+
+    #[test]
+    fn the_store_directory_of_the_environment_moves_neither_state_nor_logs() {
+        let environment = Environment {
+            store_dir: Some("/gnu/store".into()),
+            ..Environment::default()
+        };
+        let (layout, log) = found("auto", &environment);
+        assert_eq!(layout.real_store, Path::new("/gnu/store"));
+        assert_eq!(layout.state, Path::new("/nix/var/nix"));
+        assert_eq!(log, Path::new("/nix/var/log/nix"));
+        let asked = Asked {
+            store_dir: Some("/gnu/store"),
+            ..Asked::default()
+        };
+        let (layout, log) = find(&asked, &environment).unwrap();
+        assert_eq!(layout.state, Path::new("/gnu/var/nix"));
+        assert_eq!(log, Path::new("/gnu/var/log/nix"));
     }
 
     #[test]

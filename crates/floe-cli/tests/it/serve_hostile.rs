@@ -141,6 +141,49 @@ fn who_sends_a_head_slowly_is_closed_at_the_read_timeout_and_not_before() {
 }
 
 #[test]
+fn who_asks_for_nothing_has_no_more_time_than_for_a_head() {
+    let Some(corpus) = corpus("jq") else { return };
+    let args = ["--read-timeout", "1", "--keepalive-timeout", "60"];
+    let serve = Serve::start(corpus.store(), &args);
+    let mut asked = serve.connect();
+    assert_eq!(asked.ask("GET", "/", "").status, 200);
+    let mut silent = serve.connect();
+    let start = Instant::now();
+    assert_eq!(silent.rest(), b"");
+    assert!(start.elapsed() >= Duration::from_millis(900), "too early");
+    // Far from the time that a connection may idle between two requests.
+    assert!(start.elapsed() < Duration::from_secs(20), "too late");
+    assert_eq!(asked.ask("GET", "/", "").status, 200, "it has asked before");
+    assert_eq!(serve.stop(), "");
+}
+
+#[test]
+fn many_ranges_hold_no_more_files_than_one() {
+    let Some(corpus) = corpus("jq") else { return };
+    let serve = Serve::start(corpus.store(), &[]);
+    let nar = libc_nar(&serve, &corpus);
+    let length = serve.get(&nar).body.len();
+    let share = length / RANGES;
+    let ranges: Vec<String> = (0..RANGES)
+        .map(|number| format!("{}-{}", number * share, (number + 1) * share - 1))
+        .collect();
+    let request = format!(
+        "GET {nar} HTTP/1.1\r\nHost: floe\r\nRange: bytes={}\r\n\r\n",
+        ranges.join(",")
+    );
+    let least = descriptors(&serve);
+    let mut stuck: Vec<Client> = (0..20).map(|_| serve.connect()).collect();
+    for client in &mut stuck {
+        client.send(request.as_bytes());
+        assert_eq!(client.begin().unwrap().status, 206);
+    }
+    // A socket, and the root, the directory and the file that is being sent.
+    let held = descriptors(&serve) - least;
+    assert!(held <= stuck.len() * 4 + SPARE, "{held} descriptors");
+    assert!(held >= stuck.len() * 2, "nothing is being sent");
+}
+
+#[test]
 fn connections_beyond_the_maximum_wait_and_are_served_later() {
     let Some(corpus) = corpus("jq") else { return };
     for threads in ["1", "4"] {
@@ -185,6 +228,9 @@ fn connections_beyond_the_maximum_wait_and_are_served_later() {
 
 /// Nobody else's fault may cost a client more than that.
 const PROMPT: Duration = Duration::from_secs(1);
+
+/// As many as are answered one by one.
+const RANGES: usize = 16;
 
 /// Each worker opens its own view of the store when it is first needed: three descriptors or so,
 /// of eight workers and more.

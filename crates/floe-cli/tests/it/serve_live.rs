@@ -2,6 +2,7 @@
 
 mod changes;
 mod load;
+mod locked;
 mod readers;
 
 use std::fs;

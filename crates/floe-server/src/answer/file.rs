@@ -77,8 +77,10 @@ pub(crate) fn file(
         }
         Found::Directory(directory) => {
             let base = format!("{}/serve/{}", context.prefix, hash.as_str());
-            let text = page(&base, path, &directory)?;
-            Ok(Some(Answer::text(200, PAGE_FIELDS, text)))
+            let make = || page(&base, path, &directory).map(Some);
+            let key = (hash, Some(path.to_owned()));
+            let text = context.nars.text(key, &directory, make)?;
+            Ok(text.map(|text| Answer::text(200, PAGE_FIELDS, text)))
         }
     }
 }

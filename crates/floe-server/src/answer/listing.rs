@@ -7,10 +7,12 @@ use floe_store::tree::read::shape;
 use super::{Answer, Content, Text, has};
 use crate::context::{Context, Question};
 use crate::lookup::Entry;
+use crate::route::HashPart;
 
 /// The listing as Nix writes it beside narinfos.
 pub(crate) fn listing(
     context: &Context,
+    hash: HashPart,
     entry: &Entry,
     question: &Question,
 ) -> Result<Answer, StoreError> {
@@ -30,10 +32,11 @@ pub(crate) fn listing(
             content: Content::Text(Text::Static("")),
         });
     }
-    let root = shape(&context.layout.real_path(&entry.info.path))?;
-    match listing::to_text(&root) {
-        Ok(text) => Ok(Answer::text(200, fields, text)),
-        // As in Nix, a name that is not UTF-8 stands in no listing.
-        Err(_) => Ok(Answer::not_found("this path cannot be listed\n")),
+    let path = context.layout.real_path(&entry.info.path);
+    // As in Nix, a name that is not UTF-8 stands in no listing.
+    let make = || Ok(listing::to_text(&shape(&path)?).ok());
+    match context.nars.text((hash, None), &path, make)? {
+        Some(text) => Ok(Answer::text(200, fields, text)),
+        None => Ok(Answer::not_found("this path cannot be listed\n")),
     }
 }

@@ -5,6 +5,8 @@
 //! 3. a small NAR is bytes in memory, of which the hash was compared;
 //! 4. of any other there is a plan: its size must be the one that the database has.
 
+use std::cell::Cell;
+use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -119,8 +121,13 @@ pub(crate) fn slow(
             content: Content::Body(Box::new(Body::of(pieces))),
         });
     }
+    let is_first = Cell::new(true);
     ranged(fields, NAR_TYPE, len, range::parse(wanted, len), |range| {
-        NarRange::begin(plan.clone(), &path, range.start, range.end).map(Piece::Nar)
+        let (plan, Range { start, end }) = (plan.clone(), range);
+        match is_first.replace(false) {
+            true => NarRange::begin(plan, &path, start, end).map(Piece::Nar),
+            false => Ok(Piece::Nar(NarRange::later(plan, &path, start, end))),
+        }
     })
 }
 

@@ -6,7 +6,8 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use rusqlite::{Connection, OpenFlags};
 
@@ -55,15 +56,25 @@ pub(super) fn for_reading(
 fn with_locks(file: &Path, patience: Duration) -> rusqlite::Result<(Connection, Access)> {
     let connection = Connection::open_with_flags(file, READ_FLAGS)?;
     // Otherwise it would be as patient as rusqlite thinks best.
-    connection.busy_timeout(patience.min(PATIENCE_MAX))?;
+    set_patience(&connection, patience)?;
     if !uses_lock_directory(&connection, file) {
-        return Ok((answers(connection, patience)?, Access::Log));
+        let connection = answers(connection, patience)?;
+        // Asked again: the first time somebody may have been at work.
+        if !uses_lock_directory(&connection, file) {
+            return Ok((connection, Access::Log));
+        }
+    } else {
+        drop(connection);
     }
-    drop(connection);
-    if !may_make_files_beside(file) && !is_being_written(file) {
-        // SQLite would call the lock that cannot be made one that somebody else holds.
-        let denied = rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_PERM);
-        return Err(rusqlite::Error::SqliteFailure(denied, None));
+    if !may_make_files_beside(file) {
+        // SQLite would take the lock that cannot be made for one that somebody else holds, and
+        // wait for it in vain.
+        let code = match is_left_alone(file, patience) {
+            true => rusqlite::ffi::SQLITE_PERM,
+            false => rusqlite::ffi::SQLITE_BUSY,
+        };
+        let refused = rusqlite::ffi::Error::new(code);
+        return Err(rusqlite::Error::SqliteFailure(refused, None));
     }
     let connection = Connection::open_with_flags_and_vfs(file, READ_FLAGS, LOCK_DIRECTORY_VFS)?;
     Ok((answers(connection, patience)?, Access::LockDirectory))
@@ -81,9 +92,13 @@ pub(super) fn journal_mode(connection: &Connection) -> rusqlite::Result<String> 
     connection.pragma_query_value(None, "journal_mode", |row| row.get(0))
 }
 
+pub(super) fn set_patience(connection: &Connection, patience: Duration) -> rusqlite::Result<()> {
+    connection.busy_timeout(patience.min(PATIENCE_MAX))
+}
+
 /// A database file whose log cannot be opened fails only at the first question.
 fn answers(connection: Connection, patience: Duration) -> rusqlite::Result<Connection> {
-    connection.busy_timeout(patience.min(PATIENCE_MAX))?;
+    set_patience(&connection, patience)?;
     connection.query_row(
         "select count(*) from (select 1 from ValidPaths limit 1)",
         (),
@@ -110,6 +125,18 @@ fn is_being_written(file: &Path) -> bool {
     !is_empty(&beside(file, "-journal")) || beside(file, ".lock").exists()
 }
 
+/// Whether no writer with a lock directory is at work, or it ends within some time.
+fn is_left_alone(file: &Path, patience: Duration) -> bool {
+    let start = Instant::now();
+    while is_being_written(file) {
+        if start.elapsed() >= patience {
+            return false;
+        }
+        thread::sleep(PAUSE);
+    }
+    true
+}
+
 /// Whether this user may make a lock directory.
 fn may_make_files_beside(file: &Path) -> bool {
     use rustix::fs::{Access, AtFlags, CWD, accessat};
@@ -130,7 +157,11 @@ fn is_empty(file: &Path) -> bool {
 }
 
 fn immutable_uri(file: &Path) -> String {
-    let mut uri = String::from("file:");
+    // With an empty host, for a path may begin with two slashes.
+    let mut uri = String::from(match file.is_absolute() {
+        true => "file://",
+        false => "file:",
+    });
     for byte in file.as_os_str().as_encoded_bytes() {
         match byte {
             b'/' | b'.' | b'-' | b'_' | b'0'..=b'9' | b'a'..=b'z' | b'A'..=b'Z' => {
@@ -147,6 +178,9 @@ const READ_FLAGS: OpenFlags =
 
 /// The kind of locks that Nix asks of SQLite without a write-ahead log.
 const LOCK_DIRECTORY_VFS: &std::ffi::CStr = c"unix-dotfile";
+
+/// Between looks at a writer that locks by a directory. Short beside what a commit takes.
+const PAUSE: Duration = Duration::from_millis(5);
 
 /// SQLite counts milliseconds in 31 bits; a day is forever for a reader.
 const PATIENCE_MAX: Duration = Duration::from_secs(24 * 60 * 60);

@@ -130,15 +130,6 @@ impl Database {
             .map_err(self.failed("listing the valid paths"))
     }
 
-    /// The highest row number that was ever given to a path of this database.
-    pub(crate) fn highest_id(&self) -> Result<i64, StoreError> {
-        self.connection
-            .prepare_cached("select seq from sqlite_sequence where name = 'ValidPaths'")
-            .and_then(|mut query| query.query_row((), |row| row.get(0)).optional())
-            .map(|found| found.unwrap_or(0))
-            .map_err(self.failed("looking for new paths"))
-    }
-
     /// One statement for the row and its references, so that no writer comes between them.
     fn row_with_references(&self, text: &str, key: &str) -> Result<Option<Fields>, StoreError> {
         self.connection

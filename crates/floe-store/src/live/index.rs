@@ -14,8 +14,8 @@ use crate::error::StoreError;
 #[derive(Clone, Debug)]
 pub struct HashPartIndex {
     keys: Keys,
-    /// The highest row number that was taken in. A database never gives one twice.
-    last: i64,
+    /// The highest row that was taken in. A database never gives a number twice.
+    last: Row,
     identity: Identity,
 }
 
@@ -24,28 +24,49 @@ impl HashPartIndex {
     pub fn load(store: &LiveStore) -> Result<HashPartIndex, StoreError> {
         // Asked before the rows: a file that comes between is then noticed at the refresh.
         let identity = store.identity()?;
-        let (keys, last) = read(store, None)?;
+        let rows = read(store, None)?;
         Ok(HashPartIndex {
-            keys: Keys::new(keys),
-            last: last.unwrap_or(0),
+            keys: Keys::new(rows.keys),
+            last: rows.last.unwrap_or_default(),
             identity,
         })
     }
 
-    /// Takes in what was registered since. What was deleted stays, until the database file is
-    /// another one or an older state of it and all is loaded again.
-    ///
-    /// Call it when [`LiveStore::generation`] has gone up.
-    pub fn refresh(&mut self, store: &LiveStore) -> Result<(), StoreError> {
-        let highest = store.ask(|database| database.highest_id())?;
-        if store.identity()? != self.identity || highest < self.last {
-            *self = HashPartIndex::load(store)?;
-            return Ok(());
+    /// Up to where this index knows the database: what [`IndexMark::news`] begins at.
+    pub fn mark(&self) -> IndexMark {
+        IndexMark {
+            last: self.last,
+            identity: self.identity.clone(),
         }
-        let (keys, last) = read(store, Some(self.last))?;
-        self.keys.extend(keys);
-        self.last = last.unwrap_or(self.last);
+    }
+
+    /// Takes in what was registered since a mark. What was deleted stays, until all is loaded
+    /// again: when the last row was among it, or the database file is another one or an older state
+    /// of it.
+    pub fn take(&mut self, news: IndexNews) {
+        match news.0 {
+            News::All(index) => *self = index,
+            // Somebody has loaded another file, or an older state, since the mark was made.
+            News::More { since, .. }
+                if since.identity != self.identity || since.last > self.last => {}
+            News::More { rows, .. } => {
+                self.keys.extend(rows.keys);
+                self.last = self.last.max(rows.last.unwrap_or_default());
+            }
+        }
+    }
+
+    /// Learns what was registered since the last time: [`IndexMark::news`] and
+    /// [`HashPartIndex::take`] in one, for an index that nobody else reads.
+    pub fn refresh(&mut self, store: &LiveStore) -> Result<(), StoreError> {
+        let news = self.mark().news(store)?;
+        self.take(news);
         Ok(())
+    }
+
+    /// Whether this index is about the database file that a store reads.
+    pub fn is_of(&self, store: &LiveStore) -> Result<bool, StoreError> {
+        Ok(store.identity()? == self.identity)
     }
 
     /// Whether a path with this hash part may be valid; if not, then none was at the last refresh.
@@ -64,17 +85,74 @@ impl HashPartIndex {
     }
 }
 
-/// The keys of the rows after one of that number, and the highest of their numbers.
-fn read(store: &LiveStore, after: Option<i64>) -> Result<(Vec<u64>, Option<i64>), StoreError> {
+/// Up to where an index knows a database: which file, and which was the last row.
+#[derive(Clone, Debug)]
+pub struct IndexMark {
+    last: Row,
+    identity: Identity,
+}
+
+/// The number of a row, and the key of its path if it has one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+struct Row {
+    id: i64,
+    key: Option<u64>,
+}
+
+/// Some rows: their keys, and those of the lowest and highest numbers.
+#[derive(Clone, Debug, Default)]
+struct Rows {
+    keys: Vec<u64>,
+    first: Option<Row>,
+    last: Option<Row>,
+}
+
+/// What an index has to learn.
+#[derive(Clone, Debug)]
+pub struct IndexNews(News);
+
+#[derive(Clone, Debug)]
+enum News {
+    /// The rows since a mark.
+    More { rows: Rows, since: IndexMark },
+    /// Everything anew.
+    All(HashPartIndex),
+}
+
+impl IndexMark {
+    /// Reads what was registered since. It may wait for the database, so nobody who holds the
+    /// index calls it.
+    ///
+    /// Call it when [`LiveStore::generation`] has gone up.
+    pub fn news(&self, store: &LiveStore) -> Result<IndexNews, StoreError> {
+        let rows = read(store, Some(self.last.id.saturating_sub(1)))?;
+        // The last row is read again: where it is another one or gone, the file may have been given
+        // older contents, from which other rows got the same numbers since.
+        let same_row = self.last == Row::default() || rows.first == Some(self.last);
+        if store.identity()? != self.identity || !same_row {
+            return HashPartIndex::load(store).map(|index| IndexNews(News::All(index)));
+        }
+        Ok(IndexNews(News::More {
+            rows,
+            since: self.clone(),
+        }))
+    }
+}
+
+/// The rows of higher numbers than that one.
+fn read(store: &LiveStore, after: Option<i64>) -> Result<Rows, StoreError> {
     let start = store.layout().store_dir.as_str().len() + 1;
     store.ask(|database| {
-        let (mut keys, mut last) = (Vec::new(), None);
+        let mut rows = Rows::default();
         database.each_path_after(after, &mut |id, path| {
-            last = last.max(Some(id));
             // A row that is no store path is none that can be asked for.
-            keys.extend(path.get(start..).and_then(key));
+            let key = path.get(start..).and_then(key);
+            rows.keys.extend(key);
+            let row = Row { id, key };
+            rows.first = Some(rows.first.map_or(row, |first| first.min(row)));
+            rows.last = rows.last.max(Some(row));
         })?;
-        Ok((keys, last))
+        Ok(rows)
     })
 }
 

@@ -52,6 +52,8 @@ pub(super) struct Watch {
     version: Version,
     /// Those beside it, as far as they matter for this kind of access.
     beside: Vec<Option<Version>>,
+    /// The database file and its log, where SQLite tells of changes that there were none.
+    doubted: Option<[Option<Version>; 2]>,
 }
 
 impl Watch {
@@ -90,6 +92,23 @@ impl Watch {
             Access::AsItStands | Access::LockDirectory => Ok(Change::None),
         }
     }
+
+    /// Whether a change that SQLite tells of was one.
+    ///
+    /// Who may not write to the log's index, and is alone, reads the log anew for each question
+    /// (`walBeginShmUnreliable` of SQLite), and is told each time that it has changed.
+    pub(super) fn confirm(&mut self) -> Result<Change, StoreError> {
+        let Some(before) = &mut self.doubted else {
+            return Ok(Change::Contents);
+        };
+        let now = contents(&self.file)?;
+        let is_recent = now.iter().flatten().any(Version::is_doubtful);
+        if now == *before && !is_recent {
+            return Ok(Change::None);
+        }
+        *before = now;
+        Ok(Change::Contents)
+    }
 }
 
 impl Before {
@@ -100,11 +119,15 @@ impl Before {
             // The first question may have made them.
             Access::Log | Access::LockDirectory => versions_beside(&self.file, access)?,
         };
+        let index = crate::database::beside(&self.file, LOG_INDEX);
+        let may_write = access != Access::Log || may_write(&index);
         Ok(Watch {
-            file: self.file,
             access,
             version: self.version,
             beside,
+            // Nothing is known yet of what the first question will have seen.
+            doubted: (!may_write).then_some([None, None]),
+            file: self.file,
         })
     }
 }
@@ -145,6 +168,11 @@ impl Version {
         distance <= TIME_GRAIN
     }
 
+    /// Whether it may have been written to after its time was read.
+    fn is_doubtful(&self) -> bool {
+        self.is_recent() || self.is_to_come()
+    }
+
     /// Whether the time is one of a clock that is ahead, and so says nothing about recency.
     fn is_to_come(&self) -> bool {
         self.modified.is_some_and(|time| time.elapsed().is_err())
@@ -159,10 +187,20 @@ fn version(file: &Path) -> Result<Option<Version>, StoreError> {
     }
 }
 
+/// The database file and its log.
+fn contents(file: &Path) -> Result<[Option<Version>; 2], StoreError> {
+    Ok([version(file)?, version(&beside(file, "-wal"))?])
+}
+
+fn may_write(file: &Path) -> bool {
+    use rustix::fs::{Access, AtFlags, CWD, accessat};
+    accessat(CWD, file, Access::WRITE_OK, AtFlags::EACCESS).is_ok()
+}
+
 fn versions_beside(file: &Path, access: Access) -> Result<Vec<Option<Version>>, StoreError> {
     let suffixes: &[&str] = match access {
         // Another one means that somebody took this reader for gone, and the log with it.
-        Access::Log => &["-shm"],
+        Access::Log => &[LOG_INDEX],
         Access::LockDirectory => &[],
         // Their coming means that somebody writes.
         Access::AsItStands => &["-wal", "-shm", "-journal"],
@@ -179,6 +217,9 @@ fn versions_beside(file: &Path, access: Access) -> Result<Vec<Option<Version>>, 
         })
         .collect()
 }
+
+/// The index of the log, which readers lock.
+const LOG_INDEX: &str = "-shm";
 
 /// Two writes closer than this may leave the same time at a file: kernels count it in ticks of up
 /// to 10 ms, and FAT, the coarsest, is no home for a store.

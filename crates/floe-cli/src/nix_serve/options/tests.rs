@@ -95,7 +95,10 @@ fn the_time_for_everything_counts_where_no_other_is_given() {
         options("--keepalive-timeout 1").times.keep_alive(),
         seconds(1)
     );
-    assert!(!options("--keepalive-timeout 0").keep_alive);
+    assert!(!options("--keepalive-timeout 0").times.keeps_alive());
+    // The last one counts.
+    let last = options("--keepalive-timeout 0 --keepalive-timeout 5");
+    assert!(last.times.keeps_alive());
 }
 
 #[test]

@@ -4,6 +4,7 @@ use std::fs;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::sync::mpsc;
 use std::thread;
+use std::time::Duration;
 
 use floe_format::StorePath;
 use floe_store::LiveStore;
@@ -89,3 +90,91 @@ fn a_user_without_rights_sees_within_a_second_what_nix_does() {
 
 /// The user who owns nothing.
 const NOBODY: u32 = 65534;
+
+/// Runs something as `nobody`, in a store that everybody may read.
+fn as_nobody<T: Send>(written: &Written<'_>, work: impl FnOnce() -> T + Send) -> T {
+    fs::set_permissions(written.scratch.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    thread::scope(|scope| {
+        let as_nobody = scope.spawn(|| {
+            become_nobody();
+            work()
+        });
+        as_nobody.join().unwrap()
+    })
+}
+
+#[test]
+fn a_user_without_rights_is_not_told_of_changes_that_were_none() {
+    if fs::metadata("/proc/self").unwrap().uid() != 0 {
+        skip("setuid", "only root may become another user");
+        return;
+    }
+    for nix in &nixes() {
+        let written = Written::new(nix, "");
+        let first = written.add("first");
+        let database = written.database();
+        // The files of the log stay, as newer versions of Nix leave them.
+        let connection = rusqlite::Connection::open(&database).unwrap();
+        let keep = rusqlite::FileControl::PersistWal(&mut 1);
+        connection
+            .file_control(rusqlite::DEFAULT_NAME, keep)
+            .unwrap();
+        let checkpoint = "pragma wal_checkpoint(truncate)";
+        connection.query_row(checkpoint, (), |_| Ok(())).unwrap();
+        drop(connection);
+        for side in ["db.sqlite-wal", "db.sqlite-shm"] {
+            assert!(database.with_file_name(side).exists(), "{side}");
+        }
+        let layout = written.layout();
+        let (mut store, generation) = as_nobody(&written, || {
+            let mut store = LiveStore::open(layout, PATIENCE).unwrap();
+            thread::sleep(Duration::from_millis(50));
+            store.generation().unwrap();
+            let generation = store.generation().unwrap();
+            for _ in 0..100 {
+                assert!(store.path_info(&first).unwrap().is_some());
+                assert_eq!(store.generation().unwrap(), generation, "{}", nix.version);
+            }
+            (store, generation)
+        });
+        let second = written.add("second");
+        as_nobody(&written, || {
+            until_changed(&mut store, generation);
+            assert!(store.path_info(&second).unwrap().is_some());
+        });
+    }
+}
+
+#[test]
+fn a_user_without_rights_waits_for_a_lock_directory_only_while_it_is_there() {
+    if fs::metadata("/proc/self").unwrap().uid() != 0 {
+        skip("setuid", "only root may become another user");
+        return;
+    }
+    for nix in &nixes() {
+        let written = Written::new(nix, "use-sqlite-wal = false");
+        let first = written.add("first");
+        let lock = written.database().with_file_name("db.sqlite.lock");
+        fs::create_dir(&lock).unwrap();
+        let layout = written.layout();
+        as_nobody(&written, || {
+            let busy = LiveStore::open(layout.clone(), Duration::ZERO).unwrap_err();
+            assert!(busy.is_busy(), "{busy}");
+        });
+        let opened = thread::scope(|scope| {
+            scope.spawn(|| {
+                thread::sleep(Duration::from_millis(300));
+                fs::remove_dir(&lock).unwrap();
+            });
+            let start = std::time::Instant::now();
+            let found = as_nobody(&written, || {
+                let store = LiveStore::open(layout, PATIENCE).unwrap();
+                store.path_info(&first).unwrap().is_some()
+            });
+            assert!(found, "{}", nix.version);
+            start.elapsed()
+        });
+        assert!(opened >= Duration::from_millis(250), "{opened:?}");
+        assert!(opened < PATIENCE / 2, "{opened:?}");
+    }
+}

@@ -202,3 +202,37 @@ fn a_bounded_side_cache_forgets_what_was_not_asked_for() {
     serve.stop();
     assert!(copies(Path::new(&dir)).1 <= bound);
 }
+
+#[test]
+fn a_copy_that_never_fits_is_made_once_and_costs_no_other_its_place() {
+    let Some(corpus) = corpus("jq") else { return };
+    let scratch = scratch();
+    let dir = scratch.join("side").display().to_string();
+    let args = ["--side-cache", &dir, "--side-cache-size", "500000"];
+    let serve = Serve::start(corpus.store(), &args);
+    let mut urls = corpus.paths.iter().map(|path| nar_of(&serve, path));
+    let fitting = urls
+        .find(|url| (8 * 1024..400_000).contains(&serve.get(url).body.len()))
+        .expect("a path of middling size");
+    until("no copy is made", || {
+        is_compressed(&serve.get_with(&fitting, TAKES_ZSTD))
+    });
+    let large = nar_of(&serve, libc(&corpus));
+    let before = std::fs::metadata(&dir).unwrap().modified().unwrap();
+    assert!(!is_compressed(&serve.get_with(&large, TAKES_ZSTD)));
+    // It is made and removed, which the directory shows.
+    until("nothing was tried", || {
+        std::fs::metadata(&dir).unwrap().modified().unwrap() > before
+            && copies(Path::new(&dir)).0 == 1
+    });
+    std::thread::sleep(std::time::Duration::from_millis(500));
+    let settled = std::fs::metadata(&dir).unwrap().modified().unwrap();
+    for _ in 0..5 {
+        assert!(!is_compressed(&serve.get_with(&large, TAKES_ZSTD)));
+    }
+    std::thread::sleep(std::time::Duration::from_millis(300));
+    let later = std::fs::metadata(&dir).unwrap().modified().unwrap();
+    assert_eq!(later, settled, "it was made again");
+    assert!(is_compressed(&serve.get_with(&fitting, TAKES_ZSTD)));
+    assert_eq!(serve.stop(), "");
+}

@@ -353,5 +353,55 @@ fn an_answer_under_way_is_finished_before_the_server_ends_and_nothing_waits_long
     );
 }
 
+#[test]
+fn a_second_signal_ends_a_server_whose_client_reads_on() {
+    let Some(corpus) = corpus("jq") else { return };
+    let serve = Serve::start(corpus.store(), &[]);
+    let nar = nar_of(&serve, libc(&corpus));
+    // Many times the same, so slowly that it would take minutes and never stands still.
+    let requests = format!("GET {nar} HTTP/1.1\r\nHost: floe\r\n\r\n").repeat(50);
+    let mut client = serve.connect();
+    client.send(requests.as_bytes());
+    let (tell, told) = std::sync::mpsc::channel::<()>();
+    let reader = std::thread::spawn(move || {
+        let mut buffer = vec![0; 64 * 1024];
+        let mut read = 0;
+        while let Ok(len @ 1..) = std::io::Read::read(&mut client.stream, &mut buffer) {
+            read += len;
+            if told.recv_timeout(Duration::from_millis(2)).is_ok() {
+                break;
+            }
+        }
+        read
+    });
+    std::thread::sleep(Duration::from_millis(300));
+    serve.signal(Signal::TERM);
+    std::thread::sleep(Duration::from_millis(50));
+    serve.signal(Signal::TERM);
+    let start = Instant::now();
+    serve.wait(Duration::from_secs(5));
+    assert!(start.elapsed() < Duration::from_secs(5));
+    let _: Result<(), _> = tell.send(());
+    assert!(reader.join().unwrap() > 0, "nothing was being sent");
+}
+
+#[test]
+fn what_follows_the_last_request_does_not_reset_its_answer() {
+    let Some(corpus) = corpus("jq") else { return };
+    let serve = Serve::start(corpus.store(), &[]);
+    for _ in 0..20 {
+        // The first fills what the server reads at once, so that the second is left in the socket.
+        let mut first = String::from("GET / HTTP/1.1\r\nHost: floe\r\nConnection: close\r\nX: ");
+        first.push_str(&"x".repeat(4096 - 4 - first.len()));
+        first.push_str("\r\n\r\n");
+        let mut client = serve.connect();
+        client.send((first + "GET / HTTP/1.1\r\nHost: floe\r\n\r\n").as_bytes());
+        assert_eq!(client.answer(false).unwrap().status, 200);
+        let mut rest = Vec::new();
+        let end = std::io::Read::read_to_end(&mut client.stream, &mut rest);
+        assert_eq!(end.unwrap(), 0, "the connection was reset");
+    }
+}
+
 /// Answers to so many do not fit into the buffers of a connection.
 const LATE: usize = 20_000;

@@ -293,6 +293,31 @@ fn a_daemon_that_cannot_start_fails_its_parent_with_the_reason() {
 }
 
 #[test]
+fn a_daemon_that_may_not_read_the_store_as_its_user_fails_its_parent() {
+    let Some(corpus) = corpus("jq") else { return };
+    if !is_root() {
+        skip("another user", "only root can become one");
+        return;
+    }
+    let scratch = scratch();
+    let root = open_root(&corpus, &scratch);
+    let database = root.join("nix/var/nix/db");
+    fs::set_permissions(&database, fs::Permissions::from_mode(0o700)).unwrap();
+    let args = [
+        "nix-serve",
+        "-l",
+        "127.0.0.1:0",
+        "--user",
+        "nobody",
+        "-D",
+        "--store",
+    ];
+    let ran = run(serve(&args).arg(&root)).expect(1);
+    assert!(!ran.stderr.contains("listening on"), "{}", ran.stderr);
+    ran.says("db");
+}
+
+#[test]
 fn errors_go_to_their_log_once_the_server_listens() {
     let Some(corpus) = corpus("jq") else { return };
     let scratch = scratch();

@@ -1,0 +1,58 @@
+//! A Nix without a write-ahead log locks the whole database.
+
+use std::io::{ErrorKind, Read as _};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rusqlite::{Connection, OpenFlags};
+
+use super::Store;
+use crate::serving::{Client, PATIENCE, narinfo_of};
+use crate::support::nixes;
+
+#[test]
+fn a_locked_database_holds_up_only_those_who_ask_it() {
+    for nix in &nixes() {
+        let store = Store::new(nix, "use-sqlite-wal = false");
+        let path = store.add("first", b"the first");
+        let serve = store.serve();
+        assert_eq!(serve.get(&narinfo_of(&path)).status, 200);
+        let database = store.root().join("nix/var/nix/db/db.sqlite");
+        let flags = OpenFlags::SQLITE_OPEN_READ_WRITE;
+        let writer = Connection::open_with_flags_and_vfs(database, flags, c"unix-dotfile").unwrap();
+        // Something changes, so that everybody has to ask, and then nobody can.
+        let change = "begin exclusive; update ValidPaths set registrationTime = 1; commit; \
+                      begin exclusive";
+        writer.execute_batch(change).unwrap();
+        let request = format!("GET {} HTTP/1.1\r\nHost: floe\r\n\r\n", narinfo_of(&path));
+        let mut waiting: Vec<Client> = (0..CLIENTS).map(|_| serve.connect()).collect();
+        for client in &mut waiting {
+            client.send(request.as_bytes());
+        }
+        thread::sleep(Duration::from_millis(300));
+        let start = Instant::now();
+        for _ in 0..CLIENTS {
+            assert_eq!(serve.get("/nix-cache-info").status, 200, "{}", nix.version);
+        }
+        assert!(start.elapsed() < PROMPT, "{:?}", start.elapsed());
+        for client in &mut waiting {
+            let stream = client.stream.get_mut();
+            stream.set_nonblocking(true).unwrap();
+            let error = stream.read(&mut [0]).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::WouldBlock, "it was not locked");
+            stream.set_nonblocking(false).unwrap();
+            stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        }
+        writer.execute_batch("commit").unwrap();
+        for client in &mut waiting {
+            assert_eq!(client.answer(false).unwrap().status, 200, "{}", nix.version);
+        }
+        assert_eq!(serve.stop(), "");
+    }
+}
+
+/// As many as make each thread of a server meet several of them.
+const CLIENTS: usize = 12;
+
+/// A question to the database waits for longer than this.
+const PROMPT: Duration = Duration::from_secs(5);
