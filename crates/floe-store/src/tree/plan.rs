@@ -10,9 +10,11 @@
 //! file that exists in memory only. What is sent again and again then costs no opening of
 //! thousands of files, and still goes to the socket without a copy.
 
+use std::cmp::Ordering;
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
+use rustix::buffer::spare_capacity;
 use rustix::fs::{
     AtFlags, CWD, FileType, Mode, OFlags, ResolveFlags, fstat, openat, openat2, statat,
 };
@@ -181,33 +183,27 @@ impl NarPlan {
         let opened = root.open(name)?;
         let before = buffer.len();
         let size = usize::try_from(planned.size).map_err(|_| root.changed(name))?;
-        // One byte more than it should have, to see that it has no more.
-        buffer.resize(before + size + 1, 0);
-        let mut filled = before;
+        // One byte more than it should have, to see that it has no more. Filling it with zeros first
+        // would take as long as reading.
+        buffer.reserve(size + 1);
         let result = loop {
-            let free = buffer.get_mut(filled..).unwrap_or_default();
-            match rustix::io::read(&opened, free) {
-                Ok(0) if filled == before + size => break Ok(()),
+            match rustix::io::read(&opened, spare_capacity(buffer)) {
+                Ok(0) if buffer.len() == before + size => break Ok(()),
                 Ok(0) => break Err(root.changed(name)),
-                Ok(read) => filled += read,
-                Err(Errno::INTR) => {}
+                Ok(_) | Err(Errno::INTR) => {}
                 Err(error) => break Err(error).at("reading", root.join(name)),
             }
-            if filled == before + size {
-                // The end is where it should be, unless the file has grown: a short read of a
-                // regular file is its end.
-                break Ok(());
-            }
-            if filled > before + size {
-                break Err(root.changed(name));
+            // The end is where it should be, unless the file has grown: a short read of a regular
+            // file is its end.
+            match buffer.len().cmp(&(before + size)) {
+                Ordering::Less => {}
+                Ordering::Equal => break Ok(()),
+                Ordering::Greater => break Err(root.changed(name)),
             }
         };
-        let len = if result.is_ok() {
-            before + size
-        } else {
-            before
-        };
-        buffer.truncate(len);
+        if result.is_err() {
+            buffer.truncate(before);
+        }
         result
     }
 

@@ -77,6 +77,29 @@ fn the_parts_of_a_plan_make_the_nar_from_any_offset() {
 }
 
 #[test]
+fn a_directory_of_many_entries_gives_the_same_plan_to_two_threads() {
+    let dir = tree();
+    let many = dir.path().join("root/many");
+    fs::create_dir(&many).unwrap();
+    for number in 0..1000 {
+        let place = many.join(format!("{number:x}"));
+        match number % 5 {
+            0 => symlink(number.to_string(), place).unwrap(),
+            1 => fs::create_dir_all(place.join("below")).unwrap(),
+            _ => fs::write(place, "x".repeat(number)).unwrap(),
+        }
+    }
+    let path = dir.path().join("root");
+    let plan = NarPlan::of(&path).unwrap();
+    assert!(planned(&plan, &path, 0) == dumped(&path));
+    // What cannot be in a NAR is found in the second half too.
+    let socket = std::os::unix::net::UnixListener::bind(many.join("zzz")).unwrap();
+    let error = NarPlan::of(&path).unwrap_err();
+    assert!(error.to_string().contains("many/zzz"), "{error}");
+    drop(socket);
+}
+
+#[test]
 fn a_file_that_is_no_longer_the_planned_one_is_not_opened() {
     let dir = tree();
     let path = dir.path().join("root");

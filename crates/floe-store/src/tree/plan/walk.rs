@@ -1,14 +1,15 @@
 //! The walk that makes a plan.
 
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::path::{Path, PathBuf};
+use std::thread;
 
 use floe_format::nar::write;
-use rustix::fs::{AtFlags, CWD, FileType, readlinkat, statat};
+use rustix::fs::{AtFlags, CWD, FileType, Stat, readlinkat, statat};
 
 use super::{Framing, NarPlan, PlannedFile};
 use crate::error::{At as _, StoreError};
-use crate::tree::read::{as_path, check_depth, open_directory};
+use crate::tree::read::{Entry, as_path, check_depth, open_directory};
 
 impl NarPlan {
     /// Walks the tree at `path`.
@@ -28,6 +29,7 @@ impl NarPlan {
             CWD,
             path.as_os_str().as_encoded_bytes(),
             FileType::Unknown,
+            None,
             0,
         )?;
         walk.framing.shrink_to_fit();
@@ -59,16 +61,11 @@ impl Walk {
         parent: impl AsFd + Copy,
         name: &[u8],
         kind: FileType,
+        stat: Option<rustix::io::Result<Stat>>,
         depth: usize,
     ) -> Result<(), StoreError> {
-        // A listing tells the kind but never the size.
-        let stat = match kind {
-            FileType::Directory | FileType::Symlink => None,
-            _ => {
-                let flags = AtFlags::SYMLINK_NOFOLLOW;
-                Some(statat(parent, name, flags).at("examining", &self.path)?)
-            }
-        };
+        let stat = stat.or_else(|| examine(parent, name, kind));
+        let stat = stat.transpose().at("examining", &self.path)?;
         let kind = stat.map_or(kind, |stat| FileType::from_raw_mode(stat.st_mode));
         match (kind, stat) {
             (FileType::RegularFile, Some(stat)) => {
@@ -115,14 +112,57 @@ impl Walk {
         check_depth(depth, &self.path)?;
         let (directory, entries) = open_directory(parent.as_fd(), name, &self.path)?;
         write::directory(&mut self.framing);
-        for entry in entries {
-            self.path.push(as_path(&entry.name));
-            write::entry(&mut self.framing, &entry.name);
-            self.node(directory.as_fd(), &entry.name, entry.kind, depth + 1)?;
-            write::end_entry(&mut self.framing);
-            self.path.pop();
+        let directory = directory.as_fd();
+        if entries.len() < SHARED_MIN {
+            for entry in &entries {
+                self.entry(directory, entry, None, depth)?;
+            }
+        } else {
+            // Examining takes most of the time, and can be done by two.
+            let (first, second) = entries.split_at(entries.len() / 2);
+            thread::scope(|scope| {
+                let examining = scope.spawn(|| -> Vec<_> {
+                    let examine = |entry: &Entry| examine(directory, &entry.name, entry.kind);
+                    second.iter().map(examine).collect()
+                });
+                for entry in first {
+                    self.entry(directory, entry, None, depth)?;
+                }
+                // Where the thread has failed, this one examines them.
+                let mut stats = examining.join().unwrap_or_default().into_iter();
+                for entry in second {
+                    self.entry(directory, entry, stats.next().flatten(), depth)?;
+                }
+                Ok::<(), StoreError>(())
+            })?;
         }
         write::end_directory(&mut self.framing);
         Ok(())
     }
+
+    fn entry(
+        &mut self,
+        directory: BorrowedFd<'_>,
+        entry: &Entry,
+        stat: Option<rustix::io::Result<Stat>>,
+        depth: usize,
+    ) -> Result<(), StoreError> {
+        self.path.push(as_path(&entry.name));
+        write::entry(&mut self.framing, &entry.name);
+        self.node(directory, &entry.name, entry.kind, stat, depth + 1)?;
+        write::end_entry(&mut self.framing);
+        self.path.pop();
+        Ok(())
+    }
 }
+
+/// What a listing does not tell: it has the kind of an entry but never the size.
+fn examine(parent: impl AsFd, name: &[u8], kind: FileType) -> Option<rustix::io::Result<Stat>> {
+    match kind {
+        FileType::Directory | FileType::Symlink => None,
+        _ => Some(statat(parent, name, AtFlags::SYMLINK_NOFOLLOW)),
+    }
+}
+
+/// With so many entries a second thread, which costs as much as examining fifty, is worth it.
+const SHARED_MIN: usize = 400;
