@@ -183,8 +183,8 @@ impl NarPlan {
         let opened = root.open(name)?;
         let before = buffer.len();
         let size = usize::try_from(planned.size).map_err(|_| root.changed(name))?;
-        // One byte more than it should have, to see that it has no more. Filling it with zeros first
-        // would take as long as reading.
+        // One byte more than it should have, to see that it has no more. Filling that with zeros
+        // first would take as long as reading.
         buffer.reserve(size + 1);
         let result = loop {
             match rustix::io::read(&opened, spare_capacity(buffer)) {
