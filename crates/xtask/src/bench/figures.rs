@@ -200,20 +200,31 @@ pub(super) enum Verdict {
 }
 
 impl Row {
-    fn figure(&self, variant: &str) -> Option<Figure> {
+    fn samples(&self, variant: &str) -> Option<&[Sample]> {
         let (_, cell) = self.cells.iter().find(|(name, _)| name == variant)?;
-        cell.figure(self.measure)
+        match cell {
+            Cell::Ran(samples) => Some(samples),
+            Cell::NotRun(_) => None,
+        }
     }
 
+    /// The medians of what the rounds gave, each for itself: a machine that is slow for a while is
+    /// slow for both, where medians of each may come from different rounds.
     pub(super) fn ratio(&self, rival: &str) -> Option<Ratio> {
-        let (ours, theirs) = (self.figure(FLOE)?, self.figure(rival)?);
-        Some(Ratio {
-            speed: ours.speed / theirs.speed,
+        let (ours, theirs) = (self.samples(FLOE)?, self.samples(rival)?);
+        if ours.len() != theirs.len() {
+            return None;
+        }
+        let rounds = || ours.iter().zip(theirs);
+        let speeds = rounds().map(|(a, b)| self.measure.speed(a) / self.measure.speed(b));
+        let cpu = rounds().map(|(a, b)| {
             // Less than a tick of the kernel's clock is no figure to divide by.
-            cpu: match (ours.cpu, theirs.cpu) {
-                (Some(ours), Some(theirs)) if theirs > 0.0 => Some(ours / theirs),
-                _ => None,
-            },
+            let theirs = self.measure.cpu(b).filter(|cpu| *cpu > 0.0)?;
+            Some(self.measure.cpu(a)? / theirs)
+        });
+        Some(Ratio {
+            speed: median(&speeds.collect::<Vec<_>>())?,
+            cpu: cpu.collect::<Option<Vec<_>>>().and_then(|cpu| median(&cpu)),
         })
     }
 
@@ -288,6 +299,22 @@ pub(super) mod tests {
         assert_eq!(median(&[3.0, 1.0, 2.0]), Some(2.0));
         assert_eq!(median(&[4.0, 1.0, 2.0, 3.0]), Some(2.5));
         assert_eq!(median(&[]), None);
+    }
+
+    #[test]
+    fn a_slow_while_of_the_machine_is_slow_for_both() {
+        let mut row = row(Aim::default(), &[(FLOE, None), (NGINX, None)]);
+        let ran = |requests: &[u64]| {
+            let samples = requests.iter().map(|requests| sample(*requests, 1.0));
+            Cell::Ran(samples.collect())
+        };
+        // In each round floe is faster by a tenth; the medians alone would say half.
+        row.cells[0].1 = ran(&[110, 550, 110]);
+        row.cells[1].1 = ran(&[100, 500, 200]);
+        let speed = row.ratio(NGINX).unwrap().speed;
+        assert!((speed - 1.1).abs() < 1e-9, "{speed}");
+        row.cells[1].1 = ran(&[100]);
+        assert_eq!(row.ratio(NGINX), None, "rounds are missing");
     }
 
     #[test]

@@ -93,13 +93,13 @@ impl Options {
 
     /// How many times each cell is measured: an odd number, so that the median was measured.
     pub(super) fn rounds(&self) -> usize {
-        if self.quick { 3 } else { 5 }
+        if self.quick { 3 } else { 11 }
     }
 
     /// How long a cell is loaded in each round: even the short time is long beside the tick of
     /// 10 ms in which CPU time may be counted.
     pub(super) fn cell(&self) -> Duration {
-        Duration::from_millis(if self.quick { 500 } else { 2000 })
+        Duration::from_millis(if self.quick { 500 } else { 1000 })
     }
 }
 

@@ -7,7 +7,7 @@ use super::figures::{NGINX, Row, Verdict};
 
 const WIDTH: f64 = 800.0;
 /// For the names at the left, and the figures behind the bars.
-const LEFT: f64 = 310.0;
+const LEFT: f64 = 340.0;
 const RIGHT: f64 = 60.0;
 const LINE: f64 = 22.0;
 const TOP: f64 = 56.0;

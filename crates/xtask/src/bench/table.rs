@@ -99,7 +99,8 @@ fn introduction(facts: &Value) -> String {
     let wrk = facts["wrk"].as_str().unwrap_or("wrk");
     text += &format!("{client}, {wrk}.\n");
     text + "Cells: speed or time; the median and the 99th percentile of requests; CPU time of the \
-            server.\nSamples, with memory, stand in the JSON beside this.\n"
+            server; each the median of all rounds. Ratios are medians of those of single rounds.\n\
+            Samples, with memory, stand in the JSON beside this.\n"
 }
 
 fn cell_of(row: &Row, variant: &str) -> String {
