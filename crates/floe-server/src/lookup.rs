@@ -137,11 +137,15 @@ impl Lookup {
         let is_new = reader.generation != Some(generation);
         if is_new || (others_saw && !self.index().is_of(&reader.store)?) {
             // Nobody waits for the index while this thread may be waiting for the database.
-            let mark = self.index().mark();
-            let news = mark.news(&reader.store)?;
-            let mut index = self.index.write().unwrap_or_else(PoisonError::into_inner);
-            index.take(news);
-            drop(index);
+            // What another thread has taken meanwhile may be newer; then it is read once more.
+            loop {
+                let mark = self.index().mark();
+                let news = mark.news(&reader.store)?;
+                let mut index = self.index.write().unwrap_or_else(PoisonError::into_inner);
+                if index.take(news) {
+                    break;
+                }
+            }
             // What others see at the same time is looked at again in the next batch.
             let before = self.epoch.fetch_add(1, Ordering::AcqRel);
             reader.epoch = if before == epoch { before + 1 } else { epoch };

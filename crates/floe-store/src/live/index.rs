@@ -17,6 +17,8 @@ pub struct HashPartIndex {
     /// The highest row that was taken in. A database never gives a number twice.
     last: Row,
     identity: Identity,
+    /// How many news were taken.
+    version: u64,
 }
 
 impl HashPartIndex {
@@ -29,6 +31,7 @@ impl HashPartIndex {
             keys: Keys::new(rows.keys),
             last: rows.last.unwrap_or_default(),
             identity,
+            version: 0,
         })
     }
 
@@ -37,15 +40,23 @@ impl HashPartIndex {
         IndexMark {
             last: self.last,
             identity: self.identity.clone(),
+            version: self.version,
         }
     }
 
     /// Takes in what was registered since a mark. What was deleted stays, until all is loaded
     /// again: when the last row was among it, or the database file is another one or an older state
     /// of it.
-    pub fn take(&mut self, news: IndexNews) {
+    ///
+    /// False if these news may be older than what the index has meanwhile: then they change
+    /// nothing, and others have to be read since a new mark.
+    pub fn take(&mut self, news: IndexNews) -> bool {
         match news.0 {
-            News::All(index) => *self = index,
+            News::All { since, .. } if since.version != self.version => return false,
+            News::All { index, .. } => {
+                let version = self.version;
+                *self = HashPartIndex { version, ..index };
+            }
             // Somebody has loaded another file, or an older state, since the mark was made.
             News::More { since, .. }
                 if since.identity != self.identity || since.last > self.last => {}
@@ -54,12 +65,15 @@ impl HashPartIndex {
                 self.last = self.last.max(rows.last.unwrap_or_default());
             }
         }
+        self.version += 1;
+        true
     }
 
     /// Learns what was registered since the last time: [`IndexMark::news`] and
     /// [`HashPartIndex::take`] in one, for an index that nobody else reads.
     pub fn refresh(&mut self, store: &LiveStore) -> Result<(), StoreError> {
         let news = self.mark().news(store)?;
+        // Nobody else can have taken any since.
         self.take(news);
         Ok(())
     }
@@ -90,6 +104,7 @@ impl HashPartIndex {
 pub struct IndexMark {
     last: Row,
     identity: Identity,
+    version: u64,
 }
 
 /// The number of a row, and the key of its path if it has one.
@@ -116,7 +131,10 @@ enum News {
     /// The rows since a mark.
     More { rows: Rows, since: IndexMark },
     /// Everything anew.
-    All(HashPartIndex),
+    All {
+        index: HashPartIndex,
+        since: IndexMark,
+    },
 }
 
 impl IndexMark {
@@ -130,7 +148,8 @@ impl IndexMark {
         // older contents, from which other rows got the same numbers since.
         let same_row = self.last == Row::default() || rows.first == Some(self.last);
         if store.identity()? != self.identity || !same_row {
-            return HashPartIndex::load(store).map(|index| IndexNews(News::All(index)));
+            let (index, since) = (HashPartIndex::load(store)?, self.clone());
+            return Ok(IndexNews(News::All { index, since }));
         }
         Ok(IndexNews(News::More {
             rows,

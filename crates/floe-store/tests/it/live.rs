@@ -340,7 +340,7 @@ fn news_of_before_the_index_went_back_are_no_news() {
     let late = index.mark().news(&early).unwrap();
     // Meanwhile somebody has put the old state back.
     index = old;
-    index.take(late);
+    assert!(index.take(late));
     assert!(!index.may_contain(paths[2].hash_part()));
     // Nothing is left out when the same numbers are given again.
     index.refresh(&early).unwrap();
@@ -373,4 +373,25 @@ fn a_database_that_was_restored_in_place_is_loaded_anew() {
     index.refresh(&store).unwrap();
     let has = paths.map(|path| index.may_contain(path.hash_part()));
     assert_eq!(has, [true, false, true]);
+}
+
+#[test]
+fn of_two_who_load_everything_the_older_does_not_win() {
+    let scratch = Scratch::new();
+    let paths = ['1', '2', '3'].map(|digit| path(digit, "a"));
+    register(&scratch, &paths[0], &[]);
+    register(&scratch, &paths[1], &[]);
+    let store = live(&scratch);
+    let mut index = HashPartIndex::load(&store).unwrap();
+    let mark = index.mark();
+    let writer = Connection::open(database(&scratch)).unwrap();
+    writer
+        .execute_batch("delete from ValidPaths where id = 2")
+        .unwrap();
+    let older = mark.news(&store).unwrap();
+    register(&scratch, &paths[2], &[]);
+    let newer = mark.news(&store).unwrap();
+    assert!(index.take(newer));
+    assert!(!index.take(older));
+    assert!(index.may_contain(paths[2].hash_part()));
 }
