@@ -11,8 +11,9 @@ use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 
-use super::running::{PATIENCE, Running, exchange, get, kill};
+use super::running::{Running, exchange, get, kill};
 use super::{key_file, serve};
+use crate::serving::until;
 use crate::support::{Corpus, Scratch, corpus, floe, run, scratch, skip};
 
 /// `floe serve` of a corpus on a port of the system's choice.
@@ -49,16 +50,6 @@ fn open_root(corpus: &Corpus, scratch: &Scratch) -> PathBuf {
     ];
     run(floe(args).arg(&root).arg(&corpus.root)).expect(0);
     root
-}
-
-/// Waits until something is so.
-#[track_caller]
-fn until(what: &str, mut is_so: impl FnMut() -> bool) {
-    let deadline = Instant::now() + PATIENCE;
-    while !is_so() {
-        assert!(Instant::now() < deadline, "{what}");
-        std::thread::sleep(Duration::from_millis(20));
-    }
 }
 
 /// A field of `/proc/PID/status`, which must be the same for every thread.
