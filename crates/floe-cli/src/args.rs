@@ -1,5 +1,6 @@
 //! The command line, as types. docs/interface.md is its reference.
 
+mod bench;
 mod serve;
 
 use std::num::NonZeroUsize;
@@ -7,6 +8,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
 
+pub(crate) use bench::{BenchCommand, BenchCopyArgs};
 pub(crate) use serve::{CompressName, ServeArgs};
 
 /// Moves Nix closures, fast and safely, without needing Nix.
@@ -33,6 +35,11 @@ pub(crate) enum Command {
     Key {
         #[command(subcommand)]
         command: KeyCommand,
+    },
+    /// Time programs side by side
+    Bench {
+        #[command(subcommand)]
+        command: BenchCommand,
     },
     /// Publish floe itself, install it elsewhere, verify it and run it: everything in one go
     Demo(DemoArgs),

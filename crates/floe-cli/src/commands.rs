@@ -1,5 +1,6 @@
 //! One file for each command: arguments → engine → output.
 
+pub(crate) mod bench;
 pub(crate) mod copy;
 pub(crate) mod demo;
 pub(crate) mod info;

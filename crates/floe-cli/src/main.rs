@@ -26,6 +26,7 @@ fn main() -> ExitCode {
         Command::Info(args) => commands::info::run(args),
         Command::Serve(args) => commands::serve::run(&args),
         Command::Key { command } => commands::key::run(command),
+        Command::Bench { command } => commands::bench::run(&command),
         Command::Demo(args) => commands::demo::run(args),
     };
     ended(result)

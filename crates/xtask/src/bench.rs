@@ -11,7 +11,6 @@ use anyhow::Result;
 use crate::Outcome;
 
 mod checks;
-mod facts;
 mod figures;
 mod http;
 mod load;

@@ -45,7 +45,7 @@ pub(crate) fn run(args: InfoArgs) -> anyhow::Result<()> {
 }
 
 /// The narinfos of the roots, and of their closures if asked for, by their paths.
-fn look_up(
+pub(super) fn look_up(
     source: &Source,
     roots: &[Root],
     recursive: bool,

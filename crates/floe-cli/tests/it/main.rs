@@ -5,6 +5,7 @@
     reason = "a test that cannot go on fails, wherever it stands"
 )]
 
+mod benches;
 mod compressions;
 mod copies;
 mod demo;

@@ -8,9 +8,9 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail, ensure};
+use floe_bench::machine;
 use rustix::process::{Pid, Signal, kill_process_group};
 
-use super::facts;
 use super::figures::{FLOE, NGINX};
 use super::http::{Connection, Origin};
 use super::options::{Given, GivenPeer};
@@ -53,7 +53,7 @@ pub(super) struct Peer {
 /// All peers, in the order of the table.
 pub(super) fn all(root: &Path, given: &[GivenPeer]) -> Vec<Peer> {
     let (floe, floe_version) = with_version(floe(root), |binary| {
-        facts::first_line(Command::new(binary).arg("--version"))
+        machine::first_line(Command::new(binary).arg("--version"))
     });
     let floe = floe.map(|binary| Launch::Floe {
         binary,
@@ -61,7 +61,7 @@ pub(super) fn all(root: &Path, given: &[GivenPeer]) -> Vec<Peer> {
     });
     let nginx = oracles::find("nginx").ok_or("not installed; apt-get install nginx".to_string());
     let (nginx, nginx_version) = with_version(nginx, |binary| {
-        let line = facts::first_line(Command::new(binary).arg("-v"))?;
+        let line = machine::first_line(Command::new(binary).arg("-v"))?;
         Some(line.replace("nginx version: ", ""))
     });
     let harmonia = harmonia().map(|binary| Launch::Harmonia { binary });

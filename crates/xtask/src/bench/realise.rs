@@ -7,8 +7,8 @@ use std::process::{Command, Stdio};
 use std::time::Instant;
 
 use anyhow::{Context as _, Result, ensure};
+use floe_bench::machine;
 
-use super::facts;
 use super::figures::Sample;
 use super::load::beside;
 use super::peers::Site;
@@ -43,7 +43,7 @@ impl Nix {
             }
         };
         remove_abandoned();
-        let version = facts::first_line(Command::new(&nix_store).arg("--version"));
+        let version = machine::first_line(Command::new(&nix_store).arg("--version"));
         let version = version.ok_or_else(|| format!("{} does not run", nix_store.display()))?;
         Ok(Nix { nix_store, version })
     }

@@ -7,10 +7,10 @@ use std::process::Command;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, anyhow, bail};
+use floe_bench::machine;
 use serde_json::{Value, json};
 
 use super::checks::{Checks, ZSTD};
-use super::facts;
 use super::figures::{Cell, Row, Sample};
 use super::load::{self, Load};
 use super::options::Options;
@@ -46,7 +46,7 @@ pub(crate) fn command(root: &Path, arguments: &[String]) -> Result<Outcome> {
         )));
     }
     // What is said of the load at the start must not be that of the preparations.
-    let machine = facts::machine();
+    let machine = machine::machine();
     let peers = peers::all(root, &options.peers);
     let place = crate::target_directory(root).join("bench");
     let _alone = alone(&place)?;
@@ -397,12 +397,12 @@ fn commit(root: &Path) -> Option<String> {
     }
     let mut git = Command::new("git");
     git.args(["-c", "safe.directory=*", "describe", "--always", "--dirty"]);
-    facts::first_line(git.current_dir(root))
+    machine::first_line(git.current_dir(root))
 }
 
 /// `wrk debian/4.1.0 [epoll] Copyright …`, without what follows the version.
 fn wrk_version() -> Option<String> {
-    let line = facts::first_line(Command::new("wrk").arg("-v"))?;
+    let line = machine::first_line(Command::new("wrk").arg("-v"))?;
     let words: Vec<&str> = line.split(' ').take(2).collect();
     Some(words.join(" "))
 }

@@ -1,8 +1,8 @@
 //! Rows as a table in Markdown, for people.
 
+use floe_bench::machine;
 use serde_json::Value;
 
-use super::facts;
 use super::figures::{Cell, FLOE, Figure, Measure, NGINX, Row, Speed, Verdict};
 
 /// The whole result: what was measured where, the rows, and the memory.
@@ -76,7 +76,7 @@ fn introduction(facts: &Value) -> String {
     let mut text = format!(
         "{}\nMedians of {} rounds of {} s, the servers taking turns, on loopback, the load on the \
          same cores.\n",
-        facts::sentence(&facts["machine"]),
+        machine::sentence(&facts["machine"]),
         facts["rounds"],
         facts["cellSeconds"]
     );

@@ -7,7 +7,7 @@ use std::thread;
 use serde_json::{Value, json};
 
 /// The machine, and how busy it was already.
-pub(super) fn machine() -> Value {
+pub fn machine() -> Value {
     let memory = field("/proc/meminfo", "MemTotal", ':');
     json!({
         "cpu": field("/proc/cpuinfo", "model name", ':'),
@@ -21,7 +21,7 @@ pub(super) fn machine() -> Value {
 }
 
 /// The machine in a sentence.
-pub(super) fn sentence(machine: &Value) -> String {
+pub fn sentence(machine: &Value) -> String {
     let text = |name: &str| machine[name].as_str().unwrap_or("unknown").to_string();
     format!(
         "Machine: {}, {} cores, {}, Linux {}, {}.",
@@ -52,7 +52,7 @@ fn value(text: &str, name: &str, separator: char) -> Option<String> {
 
 /// What a program says first, on stdout or, as nginx does, on stderr. Its status says nothing:
 /// wrk fails when it is asked for its version.
-pub(super) fn first_line(command: &mut Command) -> Option<String> {
+pub fn first_line(command: &mut Command) -> Option<String> {
     let output = command.stdin(Stdio::null()).output().ok()?;
     let text = [output.stdout, output.stderr].concat();
     let text = String::from_utf8_lossy(&text);

@@ -1,0 +1,212 @@
+//! `floe bench copy`: programs that copy a closure, timed side by side.
+//!
+//! 1. the variants become commands, the scenarios sources and places;
+//! 2. the closure is looked up where it comes from, so that results can be checked;
+//! 3. scenario by scenario, the variants take turns, each with an empty store and an empty home;
+//! 4. the figures go to stdout as a table, and to files as asked.
+
+mod closure;
+mod perf;
+mod scenario;
+mod variant;
+
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use anyhow::Context as _;
+use floe_bench::{Cell, Plan, Report, Row, machine, rounds};
+use floe_engine::Cancel;
+use serde_json::json;
+
+use super::print;
+use crate::args::{BenchCommand, BenchCopyArgs};
+use crate::failure::{Silent, Usage};
+use crate::progress::say;
+use crate::settings;
+use closure::Closure;
+use scenario::Stage;
+use variant::Variant;
+
+pub(crate) fn run(command: &BenchCommand) -> anyhow::Result<()> {
+    match command {
+        BenchCommand::Copy(args) => copy(args),
+    }
+}
+
+fn copy(args: &BenchCopyArgs) -> anyhow::Result<()> {
+    if args.iters == 0 {
+        return Err(Usage("--iters 0: nothing would be measured".into()).into());
+    }
+    let variants = variant::parse(&args.variant, args.trusted_public_keys.as_deref())?;
+    let scenarios = scenario::parse(&args.scenario)?;
+    let cancel = Cancel::default();
+    settings::end_on_signals(&cancel)?;
+    let mut report = Report {
+        title: "floe bench copy".into(),
+        machine: machine::machine(),
+        notes: notes(args, &variants),
+        rows: Vec::new(),
+        interrupted: false,
+    };
+    for scenario in &scenarios {
+        let closure = Closure::look_up(&scenario.from, &args.path, &cancel)?;
+        let stage = Stage::set(scenario, args, &closure)?;
+        measure(args, &stage, &closure, (&variants, &cancel), &mut report)?;
+        if cancel.is_raised() {
+            break;
+        }
+        if let Some(directory) = &args.perf {
+            perf::profile(
+                directory,
+                &stage,
+                &closure,
+                (&variants, &cancel),
+                &mut report,
+            )?;
+        }
+    }
+    report.interrupted = cancel.is_raised();
+    publish(args, &report)?;
+    print(report.table().trim_end())?;
+    if report.interrupted {
+        say("floe: interrupted; what was measured before that was kept");
+        return Err(Silent(INTERRUPTED_EXIT_CODE).into());
+    }
+    match report.is_complete() {
+        true => Ok(()),
+        false => Err(Silent(1).into()),
+    }
+}
+
+/// What somebody who reads the figures must know.
+fn notes(args: &BenchCopyArgs, variants: &[Variant]) -> Vec<String> {
+    let mut notes = vec![
+        format!(
+            "{} runs of each variant after {} for warming up, taking turns; each with an empty \
+             store and an empty home, and with its result checked.",
+            args.iters, args.warmup
+        ),
+        format!(
+            "Ratios are of means, over {}, with their 95 % interval; p is that of Welch's t-test.",
+            variants.first().map_or("", |variant| &variant.name)
+        ),
+        match variants.iter().all(|variant| variant.checks_signatures()) {
+            true => "Signatures: all variants check them.".into(),
+            false => "Signatures: no variant checks them.".into(),
+        },
+    ];
+    notes.extend(variants.iter().map(|variant| {
+        let version = variant.version();
+        let version = version.map_or_else(String::new, |version| format!(" ({version})"));
+        format!("{}: `{}`{version}", variant.name, variant.template.text())
+    }));
+    notes
+}
+
+/// One row of the report. It is there from the first round on, so that an interruption keeps it.
+fn measure(
+    args: &BenchCopyArgs,
+    stage: &Stage,
+    closure: &Closure,
+    (variants, cancel): (&[Variant], &Cancel),
+    report: &mut Report,
+) -> anyhow::Result<()> {
+    let deadline = Duration::from_secs(args.timeout);
+    let contestants: Vec<_> = variants
+        .iter()
+        .map(|variant| stage.contestant(variant, closure, deadline))
+        .collect();
+    let plan = Plan {
+        warmup: args.warmup,
+        iterations: args.iters,
+    };
+    let named = |cells: &[Cell]| -> Vec<(String, Cell)> {
+        let names = variants.iter().map(|variant| variant.name.clone());
+        names.zip(cells.iter().cloned()).collect()
+    };
+    report.rows.push(Row {
+        name: stage.name(closure),
+        facts: json!({
+            "from": stage.from(),
+            "fileSystem": stage.file_system().words(),
+            "closurePaths": closure.len(),
+            "closureBytes": closure.nar_bytes(),
+        }),
+        cells: named(&vec![Cell::Ran(Vec::new()); variants.len()]),
+    });
+    let at = report.rows.len() - 1;
+    let mut failure = None;
+    let mut told = BTreeSet::new();
+    let cells = rounds(
+        &contestants,
+        plan,
+        cancel.flag().as_ref(),
+        &mut |round, cells| {
+            report.rows[at].cells = named(cells);
+            say(progress(&report.rows[at], round, plan, &mut told));
+            // Whatever ends this process leaves the rounds so far.
+            failure = publish(args, report).err();
+            if failure.is_some() {
+                cancel.flag().store(true, Ordering::Relaxed);
+            }
+        },
+    );
+    report.rows[at].cells = named(&cells);
+    failure.map_or(Ok(()), Err)
+}
+
+/// A line about the last round. `told` are the variants whose failure was shown before.
+fn progress(row: &Row, round: usize, plan: Plan, told: &mut BTreeSet<String>) -> String {
+    let last = row.cells.iter().map(|(name, cell)| match cell {
+        Cell::Void(why) if told.insert(name.clone()) => format!("{name} failed: {why}"),
+        Cell::Void(_) => format!("{name} void"),
+        Cell::Ran(samples) => match samples.last() {
+            Some(sample) => format!("{name} {:.3} s", sample.seconds),
+            None => format!("{name} warm"),
+        },
+    });
+    let last: Vec<String> = last.collect();
+    let total = plan.warmup + plan.iterations;
+    format!(
+        "{}: round {round} of {total}: {}",
+        row.name,
+        last.join(", ")
+    )
+}
+
+/// Writes the files that were asked for.
+fn publish(args: &BenchCopyArgs, report: &Report) -> anyhow::Result<()> {
+    if let Some(file) = &args.json {
+        let text = serde_json::to_string_pretty(&report.json())?;
+        write(file, &(text + "\n"))?;
+    }
+    if let Some(file) = &args.markdown {
+        write(file, &report.markdown())?;
+    }
+    if let Some(file) = &args.svg {
+        write(file, &report.svg())?;
+    }
+    Ok(())
+}
+
+/// Replaces a file as a whole, so that an interruption does not leave half of it.
+fn write(file: &Path, text: &str) -> anyhow::Result<()> {
+    let directory = match file.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent,
+        _ => Path::new("."),
+    };
+    let written = || -> anyhow::Result<()> {
+        let mut new = tempfile::NamedTempFile::new_in(directory)?;
+        std::io::Write::write_all(&mut new, text.as_bytes())?;
+        let mode = std::os::unix::fs::PermissionsExt::from_mode(0o644);
+        new.as_file().set_permissions(mode)?;
+        new.persist(file)?;
+        Ok(())
+    };
+    written().with_context(|| format!("writing {}", file.display()))
+}
+
+/// As after every SIGINT.
+const INTERRUPTED_EXIT_CODE: u8 = 130;

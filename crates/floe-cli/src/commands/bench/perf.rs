@@ -1,0 +1,82 @@
+//! One more run of each variant under perf, for those who want to know where the time goes.
+
+use std::fs;
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::Context as _;
+use floe_bench::{Cell, Plan, Report, perf, rounds};
+use floe_engine::Cancel;
+
+use super::closure::Closure;
+use super::scenario::Stage;
+use super::variant::Variant;
+use crate::progress::say;
+
+/// Keeps a table of counters and a profile of each variant in `directory`. Where perf does not
+/// work, the report says so.
+pub(crate) fn profile(
+    directory: &Path,
+    stage: &Stage,
+    closure: &Closure,
+    (variants, cancel): (&[Variant], &Cancel),
+    report: &mut Report,
+) -> anyhow::Result<()> {
+    fs::create_dir_all(directory).with_context(|| format!("making {}", directory.display()))?;
+    let row = file_name(&stage.name(closure));
+    for variant in variants {
+        let words = stage.words(variant, closure);
+        let base = format!("{row}-{}", file_name(&variant.name));
+        let counters = directory.join(format!("{base}.stat.txt"));
+        let samples = directory.join(format!("{base}.perf.data"));
+        for words in [
+            perf::stat(&counters, &words),
+            perf::record(&samples, &words),
+        ] {
+            let mut contestant = stage.contestant(variant, closure, DEADLINE);
+            contestant.invocation.words = words;
+            let once = Plan {
+                warmup: 0,
+                iterations: 1,
+            };
+            let cells = rounds(&[contestant], once, cancel.flag().as_ref(), &mut |_, _| {});
+            if let Some(Cell::Void(why)) = cells.first() {
+                say(format_args!("floe: perf gives nothing here: {why}"));
+                let why: Vec<&str> = why.split_whitespace().collect();
+                report
+                    .notes
+                    .push(format!("perf gives nothing here: {}", why.join(" ")));
+                return Ok(());
+            }
+        }
+    }
+    let shown = directory.display();
+    let note = format!(
+        "perf: counters and profiles of one more run each are in {shown}; perf report -i shows a \
+         profile."
+    );
+    if !report.notes.contains(&note) {
+        report.notes.push(note);
+    }
+    Ok(())
+}
+
+/// Letters and digits, with single dashes for all else.
+fn file_name(text: &str) -> String {
+    let words = text.split(|c: char| !c.is_ascii_alphanumeric());
+    let words: Vec<&str> = words.filter(|word| !word.is_empty()).collect();
+    words.join("-")
+}
+
+/// perf makes a run slower, but not endless.
+const DEADLINE: Duration = Duration::from_secs(3600);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_name_is_plain() {
+        assert_eq!(file_name("cache (xz, HTTP) → tmpfs"), "cache-xz-HTTP-tmpfs");
+    }
+}

@@ -1,0 +1,288 @@
+//! From where and to where.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::{Context as _, bail};
+use floe_bench::file_system::{self, FileSystem, Keeping};
+use floe_bench::{Contestant, Invocation, Places};
+
+use super::closure::Closure;
+use super::variant::Variant;
+use crate::args::BenchCopyArgs;
+use crate::failure::{Silent, Usage};
+use crate::progress::say;
+
+/// Where a scenario writes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Place {
+    Tmpfs,
+    Disk,
+}
+
+/// What is timed.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Scenario {
+    pub(crate) from: String,
+    place: Place,
+}
+
+/// Reads `--scenario` options.
+pub(crate) fn parse(texts: &[String]) -> Result<Vec<Scenario>, Usage> {
+    texts.iter().map(|text| one(text)).collect()
+}
+
+fn one(text: &str) -> Result<Scenario, Usage> {
+    let (kind, from) = match text.split_once('=') {
+        Some((kind, from)) => (kind, Some(from)),
+        None => (text, None),
+    };
+    let (place, from) = match (kind, from) {
+        ("local-tmpfs", from) => (Place::Tmpfs, from.unwrap_or("auto")),
+        ("local-disk", from) => (Place::Disk, from.unwrap_or("auto")),
+        ("cache-tmpfs", Some(url)) => (Place::Tmpfs, url),
+        ("cache-disk", Some(url)) => (Place::Disk, url),
+        _ => {
+            return Err(Usage(format!(
+                "--scenario {text}: write local-tmpfs, local-disk, cache-tmpfs=URL or \
+                 cache-disk=URL; local ones may name a store, as in local-disk=STORE"
+            )));
+        }
+    };
+    Ok(Scenario {
+        from: from.into(),
+        place,
+    })
+}
+
+/// A scenario with its directories, which are removed with it.
+pub(crate) struct Stage {
+    from: String,
+    place: Place,
+    file_system: FileSystem,
+    directory: tempfile::TempDir,
+    /// For homes and messages, which are no part of what is timed.
+    aside: tempfile::TempDir,
+}
+
+impl Stage {
+    /// Makes the directories of a scenario.
+    ///
+    /// Errors: a place that is not what it should be, or has no room for the closure.
+    pub(crate) fn set(
+        scenario: &Scenario,
+        args: &BenchCopyArgs,
+        closure: &Closure,
+    ) -> anyhow::Result<Stage> {
+        let (option, parent) = match scenario.place {
+            Place::Tmpfs => ("--tmpfs", args.tmpfs.clone()),
+            Place::Disk => {
+                let default = std::env::temp_dir;
+                ("--scratch", args.scratch.clone().unwrap_or_else(default))
+            }
+        };
+        fs::create_dir_all(&parent).with_context(|| format!("making {}", parent.display()))?;
+        let file_system = FileSystem::of(&parent)?;
+        check_place(scenario.place, option, &parent, &file_system)?;
+        check_room(&parent, closure)?;
+        let make = |parent: &Path| {
+            tempfile::Builder::new()
+                .prefix("floe-bench-")
+                .tempdir_in(parent)
+                .with_context(|| format!("making a directory in {}", parent.display()))
+        };
+        Ok(Stage {
+            from: scenario.from.clone(),
+            place: scenario.place,
+            file_system,
+            directory: make(&parent)?,
+            aside: make(&std::env::temp_dir())?,
+        })
+    }
+
+    pub(crate) fn from(&self) -> &str {
+        &self.from
+    }
+
+    pub(crate) fn file_system(&self) -> &FileSystem {
+        &self.file_system
+    }
+
+    /// The scenario in a few words, such as "cache (xz, HTTP) → tmpfs".
+    pub(crate) fn name(&self, closure: &Closure) -> String {
+        let from = match closure.compressions() {
+            None => "local".to_owned(),
+            Some(compressions) => {
+                let way = if self.from.starts_with("http") {
+                    "HTTP"
+                } else {
+                    "file"
+                };
+                format!("cache ({compressions}, {way})")
+            }
+        };
+        let to = match self.place {
+            Place::Tmpfs => "tmpfs".to_owned(),
+            Place::Disk => format!("disk ({})", self.file_system.words()),
+        };
+        format!("{from} → {to}")
+    }
+
+    /// Where variants write: the root of a store that does not exist.
+    pub(crate) fn destination(&self) -> PathBuf {
+        self.directory.path().join("root")
+    }
+
+    fn home(&self) -> PathBuf {
+        self.aside.path().join("home")
+    }
+
+    /// The words of a variant's command.
+    pub(crate) fn words(&self, variant: &Variant, closure: &Closure) -> Vec<String> {
+        variant.template.fill(&Places {
+            from: &self.from,
+            dest: &self.destination().display().to_string(),
+            paths: closure.roots(),
+        })
+    }
+
+    /// A variant, ready for its turns.
+    pub(crate) fn contestant<'a>(
+        &'a self,
+        variant: &Variant,
+        closure: &'a Closure,
+        deadline: Duration,
+    ) -> Contestant<'a> {
+        let home = self.home();
+        let words = self.words(variant, closure);
+        Contestant {
+            name: variant.name.clone(),
+            invocation: Invocation {
+                words,
+                environment: environment(&home),
+                stderr: self.aside.path().join("stderr"),
+                deadline,
+            },
+            wiped: vec![self.destination(), home.clone()],
+            prepare: Box::new(move || {
+                fs::create_dir(&home).map_err(|source| floe_bench::BenchError::File {
+                    action: "making",
+                    path: home.clone(),
+                    source,
+                })?;
+                // What the runs before have written must not be written out during this one.
+                match self.place {
+                    Place::Disk => file_system::settle(self.directory.path()),
+                    Place::Tmpfs => Ok(()),
+                }
+            }),
+            check: Box::new(closure.check(self.destination())),
+        }
+    }
+}
+
+/// A home of its own for every run: no cache remembers the run before.
+fn environment(home: &Path) -> Vec<(String, Option<String>)> {
+    let within = |name: &str| Some(home.join(name).display().to_string());
+    vec![
+        ("HOME".into(), Some(home.display().to_string())),
+        ("XDG_CACHE_HOME".into(), within(".cache")),
+        ("XDG_CONFIG_HOME".into(), within(".config")),
+        ("XDG_DATA_HOME".into(), within(".local/share")),
+        ("XDG_STATE_HOME".into(), within(".local/state")),
+    ]
+}
+
+fn check_place(
+    place: Place,
+    option: &str,
+    directory: &Path,
+    found: &FileSystem,
+) -> anyhow::Result<()> {
+    let shown = format!("{} ({option})", directory.display());
+    match (place, found.keeping) {
+        (Place::Tmpfs, Keeping::Memory) | (Place::Disk, Keeping::Journal) => Ok(()),
+        (Place::Tmpfs, _) => bail!(
+            "{shown} is on {}; give a directory in memory",
+            found.words()
+        ),
+        (Place::Disk, Keeping::Memory) => bail!(
+            "{shown} is on {}; give a directory on a disk",
+            found.words()
+        ),
+        (Place::Disk, Keeping::Plain) => bail!(
+            "{shown} is on {}, where writing after a removal costs many times what it costs \
+             with a journal; give a directory elsewhere, such as on an image made with mkfs.ext4 \
+             and mounted with -o loop",
+            found.words()
+        ),
+        (Place::Disk, Keeping::Unknown) => {
+            say(format_args!("floe: {shown} is on {}", found.words()));
+            Ok(())
+        }
+    }
+}
+
+fn check_room(directory: &Path, closure: &Closure) -> anyhow::Result<()> {
+    let needed = closure.nar_bytes().saturating_add(SLACK_LEN);
+    let free = file_system::free_bytes(directory)?;
+    if free < needed {
+        say(format_args!(
+            "floe: {} has room for {free} bytes, and the closure needs about {needed}",
+            directory.display()
+        ));
+        return Err(Silent(NO_SPACE_EXIT_CODE).into());
+    }
+    Ok(())
+}
+
+/// For the database, logs, and the ends of blocks.
+const SLACK_LEN: u64 = 16 * 1024 * 1024;
+
+/// As for every command that lacks room.
+const NO_SPACE_EXIT_CODE: u8 = 5;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn scenarios_say_from_where_and_to_where() {
+        let parsed = |text: &str| one(text).map(|it| (it.from, it.place));
+        let auto = ("auto".to_owned(), Place::Tmpfs);
+        assert_eq!(parsed("local-tmpfs").unwrap(), auto);
+        let store = parsed("local-disk=/srv/a=b").unwrap();
+        assert_eq!(store, ("/srv/a=b".to_owned(), Place::Disk));
+        let cache = parsed("cache-disk=http://h/?a=b").unwrap();
+        assert_eq!(cache, ("http://h/?a=b".to_owned(), Place::Disk));
+        for text in ["", "cache-tmpfs", "local", "tmpfs=x"] {
+            let fault = parsed(text).unwrap_err().to_string();
+            assert!(
+                fault.contains(text) && fault.contains("cache-tmpfs=URL"),
+                "{fault}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_place_that_would_mislead_is_refused() {
+        let on = |keeping| FileSystem {
+            kind: "ext4".into(),
+            source: "/dev/x".into(),
+            keeping,
+        };
+        let check = |place, keeping| check_place(place, "--scratch", Path::new("/d"), &on(keeping));
+        assert!(check(Place::Disk, Keeping::Journal).is_ok());
+        assert!(check(Place::Tmpfs, Keeping::Memory).is_ok());
+        assert!(check(Place::Disk, Keeping::Unknown).is_ok());
+        for (place, keeping) in [
+            (Place::Disk, Keeping::Plain),
+            (Place::Disk, Keeping::Memory),
+            (Place::Tmpfs, Keeping::Journal),
+        ] {
+            let fault = check(place, keeping).unwrap_err().to_string();
+            assert!(fault.contains("/d (--scratch)"), "{fault}");
+        }
+    }
+}

@@ -1,0 +1,166 @@
+//! The programs that are timed.
+
+use std::path::Path;
+use std::process::Command;
+
+use floe_bench::{Template, machine};
+
+use crate::failure::Usage;
+
+/// A program and how it is told to copy.
+#[derive(Debug)]
+pub(crate) struct Variant {
+    pub(crate) name: String,
+    pub(crate) template: Template,
+}
+
+/// Reads `--variant` options: a ready-made one by its name, NAME=PROGRAM for a ready-made one with
+/// another program, or NAME=COMMAND.
+///
+/// Errors: names that are not there or twice, commands that make no sense, and variants of which
+/// some check signatures and others do not: their times would say nothing about each other.
+pub(crate) fn parse(texts: &[String], keys: Option<&str>) -> Result<Vec<Variant>, Usage> {
+    let mut variants: Vec<Variant> = Vec::new();
+    for text in texts {
+        let variant = one(text, keys)?;
+        if variants.iter().any(|known| known.name == variant.name) {
+            return Err(Usage(format!(
+                "--variant {text}: that name is there already"
+            )));
+        }
+        variants.push(variant);
+    }
+    let (checking, trusting): (Vec<&Variant>, Vec<&Variant>) = variants
+        .iter()
+        .partition(|variant| variant.checks_signatures());
+    if let (Some(checking), Some(trusting)) = (checking.first(), trusting.first()) {
+        return Err(Usage(format!(
+            "`{}` checks signatures and `{}` does not: give both the same setting \
+             (--no-check-sigs, or trusted keys for all)",
+            checking.name, trusting.name
+        )));
+    }
+    Ok(variants)
+}
+
+fn one(text: &str, keys: Option<&str>) -> Result<Variant, Usage> {
+    let fault = |reason: &str| Usage(format!("--variant {text}: {reason}"));
+    let Some((name, command)) = text.split_once('=') else {
+        let template = ready_made(text, text, keys);
+        let template = template.ok_or_else(|| fault("write NAME='COMMAND …', `nix` or `floe`"))?;
+        return Ok(Variant {
+            name: text.into(),
+            template,
+        });
+    };
+    if name.is_empty() {
+        return Err(fault("it has no name"));
+    }
+    let is_program = !command.contains(char::is_whitespace);
+    let file_name = Path::new(command)
+        .file_name()
+        .and_then(|name| name.to_str());
+    let known = file_name
+        .filter(|_| is_program)
+        .and_then(|kind| ready_made(kind, command, keys));
+    let template = match known {
+        Some(template) => template,
+        None => Template::parse(command).map_err(|error| fault(&error.to_string()))?,
+    };
+    Ok(Variant {
+        name: name.into(),
+        template,
+    })
+}
+
+/// The command of a program that floe knows.
+fn ready_made(kind: &str, program: &str, keys: Option<&str>) -> Option<Template> {
+    let mut words = match kind {
+        "nix" => vec![
+            program,
+            "--extra-experimental-features",
+            "nix-command",
+            "copy",
+        ],
+        "floe" => vec![program, "copy"],
+        _ => return None,
+    };
+    match (kind, keys) {
+        (_, None) => words.push("--no-check-sigs"),
+        ("nix", Some(keys)) => words.extend(["--option", "trusted-public-keys", keys]),
+        (_, Some(keys)) => words.extend(["--trusted-public-keys", keys]),
+    }
+    words.extend(["--from", "{from}", "--to", "{dest}", "{path}"]);
+    Some(Template::of_words(words))
+}
+
+impl Variant {
+    /// Whether signatures count for this command: unless it says otherwise, as with Nix and floe.
+    pub(crate) fn checks_signatures(&self) -> bool {
+        let words: Vec<&str> = self.template.words().iter().map(String::as_str).collect();
+        let has = |word: &str| words.contains(&word);
+        let is_off = words
+            .windows(2)
+            .any(|pair| pair == ["require-sigs", "false"]);
+        !has("--no-check-sigs") && !has("--no-require-sigs") && !is_off
+    }
+
+    /// What the program says of itself.
+    pub(crate) fn version(&self) -> Option<String> {
+        machine::first_line(Command::new(self.template.program()).arg("--version"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parsed(texts: &[&str], keys: Option<&str>) -> Result<Vec<Variant>, Usage> {
+        let texts: Vec<String> = texts.iter().map(|text| (*text).to_owned()).collect();
+        parse(&texts, keys)
+    }
+
+    fn fault(texts: &[&str]) -> String {
+        parsed(texts, None).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn ready_made_variants_have_the_same_settings() {
+        for keys in [None, Some("a:b c:d")] {
+            let variants = parsed(&["nix", "floe", "old=/opt/old/bin/nix"], keys).unwrap();
+            assert_eq!(variants[2].template.program(), "/opt/old/bin/nix");
+            for variant in variants {
+                assert_eq!(variant.checks_signatures(), keys.is_some(), "{variant:?}");
+                let text = variant.template.text();
+                assert!(
+                    text.contains("'{from}'") || text.contains("{from}"),
+                    "{text}"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn variants_that_differ_in_what_they_check_are_refused() {
+        let mixed = fault(&["nix", "mine=floe copy --from {from} --to {dest} {path}"]);
+        assert!(
+            mixed.contains("`mine` checks signatures and `nix` does not"),
+            "{mixed}"
+        );
+        let off = "mine=nix copy --option require-sigs false --to {dest} {path}";
+        assert!(parsed(&["nix", off], None).is_ok());
+    }
+
+    #[test]
+    fn what_makes_no_command_is_refused_with_its_text() {
+        for (text, reason) in [
+            ("cp", "NAME="),
+            ("=cp {from} {dest} {path}", "no name"),
+            ("a=cp -r {from} {path}", "lacks {dest}"),
+        ] {
+            let fault = fault(&[text]);
+            assert!(fault.contains(reason) && fault.contains(text), "{fault}");
+        }
+        assert!(fault(&["floe", "floe"]).contains("there already"));
+    }
+}
