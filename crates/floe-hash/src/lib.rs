@@ -2,11 +2,13 @@
 //!
 //! This crate is the one place in floe that names a hash library, so that the choice can be
 //! changed, measured and, later, replaced by our own SIMD code without touching anything else.
-//! `sha2` picks the CPU's SHA instructions at run time and then runs at their limit, as every
-//! good library does (1.3 to 1.8 GB/s per core); its siblings `sha1` and `md-5` share its
-//! traits, and `blake3` is the reference implementation.
+//! `ring` picks the CPU's SHA instructions at run time and then runs at their limit, as every
+//! good library does (1.3 to 1.8 GB/s per core); on the many machines without them its assembly
+//! for AVX is nearly twice as fast as portable code (0.33 against 0.18 GB/s). `sha1` and `md-5`
+//! serve old content addresses, and `blake3` is the reference implementation.
 
-use sha2::Digest as _;
+use md5::Digest as _;
+use ring::digest;
 
 /// A hash function that may stand in front of a hash in Nix's text forms.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -63,8 +65,20 @@ impl Algorithm {
 }
 
 /// A SHA-256 stream: `new`, any number of `update`s, `finish`.
-#[derive(Clone, Debug, Default)]
-pub struct Sha256(sha2::Sha256);
+#[derive(Clone)]
+pub struct Sha256(digest::Context);
+
+impl std::fmt::Debug for Sha256 {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Sha256")
+    }
+}
+
+impl Default for Sha256 {
+    fn default() -> Sha256 {
+        Sha256(digest::Context::new(&digest::SHA256))
+    }
+}
 
 impl Sha256 {
     /// A stream that has seen no bytes.
@@ -79,25 +93,38 @@ impl Sha256 {
 
     /// The digest of everything fed so far.
     pub fn finish(self) -> [u8; 32] {
-        self.0.finalize().into()
+        array(&self.0.finish())
     }
 }
 
 /// SHA-256 of one message.
 pub fn sha256(message: &[u8]) -> [u8; 32] {
-    sha2::Sha256::digest(message).into()
+    array(&digest::digest(&digest::SHA256, message))
+}
+
+/// The bytes of a digest that is known to be 32 bytes long.
+fn array(digest: &digest::Digest) -> [u8; 32] {
+    let mut bytes = [0; 32];
+    bytes.copy_from_slice(digest.as_ref());
+    bytes
 }
 
 /// A stream for any of the algorithms.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Hasher(State);
 
-#[derive(Clone, Debug)]
+impl std::fmt::Debug for Hasher {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Hasher")
+    }
+}
+
+#[derive(Clone)]
 enum State {
     Md5(md5::Md5),
     Sha1(sha1::Sha1),
-    Sha256(sha2::Sha256),
-    Sha512(sha2::Sha512),
+    /// SHA-256 or SHA-512.
+    Sha2(digest::Context),
     // Its state is 2 KiB; the others are around 100 bytes.
     Blake3(Box<blake3::Hasher>),
 }
@@ -108,8 +135,8 @@ impl Hasher {
         Hasher(match algorithm {
             Algorithm::Md5 => State::Md5(Default::default()),
             Algorithm::Sha1 => State::Sha1(Default::default()),
-            Algorithm::Sha256 => State::Sha256(Default::default()),
-            Algorithm::Sha512 => State::Sha512(Default::default()),
+            Algorithm::Sha256 => State::Sha2(digest::Context::new(&digest::SHA256)),
+            Algorithm::Sha512 => State::Sha2(digest::Context::new(&digest::SHA512)),
             Algorithm::Blake3 => State::Blake3(Default::default()),
         })
     }
@@ -119,8 +146,7 @@ impl Hasher {
         match &mut self.0 {
             State::Md5(state) => state.update(bytes),
             State::Sha1(state) => state.update(bytes),
-            State::Sha256(state) => state.update(bytes),
-            State::Sha512(state) => state.update(bytes),
+            State::Sha2(state) => state.update(bytes),
             State::Blake3(state) => {
                 state.update(bytes);
             }
@@ -132,8 +158,7 @@ impl Hasher {
         match self.0 {
             State::Md5(state) => state.finalize().to_vec(),
             State::Sha1(state) => state.finalize().to_vec(),
-            State::Sha256(state) => state.finalize().to_vec(),
-            State::Sha512(state) => state.finalize().to_vec(),
+            State::Sha2(state) => state.finish().as_ref().to_vec(),
             State::Blake3(state) => state.finalize().as_bytes().to_vec(),
         }
     }
