@@ -6,7 +6,7 @@
 use std::io::{self, BufRead, Read, Write};
 
 use floe_format::Compression;
-use liblzma::stream::{CONCATENATED, Stream};
+use liblzma::stream::{CONCATENATED, IGNORE_CHECK, Stream};
 
 /// A decoder over a compressed body; `None` where floe has none for this compression.
 pub(crate) fn decoder<'a, R: BufRead + 'a>(
@@ -23,7 +23,10 @@ pub(crate) fn decoder<'a, R: BufRead + 'a>(
         Compression::None => Box::new(body),
         Compression::Zstd => Box::new(zstd::stream::read::Decoder::with_buffer(body)?),
         Compression::Xz => {
-            let stream = Stream::new_stream_decoder(LZMA_MEMORY_MAX, CONCATENATED)?;
+            // Its own checksums would be a tenth of the work, and who decodes here compares the
+            // NAR hash.
+            let flags = CONCATENATED | IGNORE_CHECK;
+            let stream = Stream::new_stream_decoder(LZMA_MEMORY_MAX, flags)?;
             Box::new(liblzma::bufread::XzDecoder::new_stream(body, stream))
         }
         Compression::Lzma => {
