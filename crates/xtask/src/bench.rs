@@ -14,6 +14,7 @@ mod checks;
 mod figures;
 mod http;
 mod load;
+mod moves;
 mod options;
 mod peers;
 mod picture;
@@ -31,11 +32,38 @@ struct Benchmark {
     run: fn(&Path, &[String]) -> Result<Outcome>,
 }
 
-const BENCHMARKS: &[Benchmark] = &[Benchmark {
-    name: "serve",
-    about: options::USAGE,
-    run: serve::command,
-}];
+const BENCHMARKS: &[Benchmark] = &[
+    Benchmark {
+        name: "serve",
+        about: options::USAGE,
+        run: serve::command,
+    },
+    Benchmark {
+        name: "install",
+        about: "    closures from caches; options as below",
+        run: moves::install,
+    },
+    Benchmark {
+        name: "copy",
+        about: "    closures between local stores; options as below",
+        run: moves::copy,
+    },
+    Benchmark {
+        name: "push",
+        about: "    closures into a cache; options as below",
+        run: moves::push,
+    },
+    Benchmark {
+        name: "verify",
+        about: "    contents of a store; options as below",
+        run: moves::verify,
+    },
+    Benchmark {
+        name: "moves",
+        about: moves::USAGE,
+        run: moves::all,
+    },
+];
 
 pub(crate) fn command(root: &Path, arguments: &[String]) -> Result<Outcome> {
     let Some(what) = arguments.first() else {

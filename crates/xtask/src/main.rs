@@ -17,6 +17,7 @@ use anyhow::{Context as _, Result};
 mod bench;
 mod check;
 mod corpora;
+mod floor;
 mod oracles;
 mod test;
 
@@ -41,6 +42,11 @@ const COMMANDS: &[Subcommand] = &[
         name: "bench",
         about: "[WHAT …]  measures floe beside its peers; without WHAT, says what there is",
         run: bench::command,
+    },
+    Subcommand {
+        name: "floor",
+        about: "WHAT …    a part of a move and nothing else, for benchmarks to compare with",
+        run: floor::command,
     },
 ];
 

@@ -97,7 +97,7 @@ fn with_version(
     (binary, version)
 }
 
-fn floe(root: &Path) -> Result<PathBuf, String> {
+pub(super) fn floe(root: &Path) -> Result<PathBuf, String> {
     if let Some(binary) = std::env::var_os("FLOE_BIN").filter(|given| !given.is_empty()) {
         return existing(root.join(binary), "FLOE_BIN");
     }
@@ -122,7 +122,7 @@ fn harmonia() -> Result<PathBuf, String> {
     existing(target.join("release/harmonia-cache"), "cargo")
 }
 
-fn built(command: &mut Command, what: &str) -> Result<(), String> {
+pub(super) fn built(command: &mut Command, what: &str) -> Result<(), String> {
     let status = command.stdout(Stdio::null()).status();
     match status {
         Ok(status) if status.success() => Ok(()),
@@ -266,7 +266,7 @@ fn cache_info(origin: &Origin) -> Result<()> {
 }
 
 /// A port that was free a moment ago.
-fn free_port() -> Result<u16> {
+pub(super) fn free_port() -> Result<u16> {
     let listener = TcpListener::bind("127.0.0.1:0").context("looking for a free port")?;
     Ok(listener
         .local_addr()
@@ -275,7 +275,7 @@ fn free_port() -> Result<u16> {
 }
 
 /// A command that leads a group of its own, and that the kernel ends with us.
-fn leader(program: impl AsRef<std::ffi::OsStr>) -> Command {
+pub(super) fn leader(program: impl AsRef<std::ffi::OsStr>) -> Command {
     use std::os::unix::process::CommandExt as _;
     let mut command = match oracles::find("setpriv") {
         Some(setpriv) => {

@@ -7,7 +7,7 @@ use anyhow::{Context as _, Result};
 use serde_json::Value;
 
 use super::figures::Row;
-use super::{picture, table};
+use super::picture;
 
 /// Writes the files of `bench serve`, and the table where README.md has its markers.
 pub(super) fn record(root: &Path, rows: &[Row], text: &str, json: &str) -> Result<()> {
@@ -16,13 +16,18 @@ pub(super) fn record(root: &Path, rows: &[Row], text: &str, json: &str) -> Resul
     write(&results.join("serve.json"), json)?;
     let picture = picture::svg("floe serve beside nginx", rows);
     write(&results.join("serve.svg"), &picture)?;
+    self::table(root, "serve", &super::table::short(rows))
+}
+
+/// Puts a table where README.md has the markers of `name`.
+pub(super) fn table(root: &Path, name: &str, table: &str) -> Result<()> {
     let readme = root.join("README.md");
     let before =
         fs::read_to_string(&readme).with_context(|| format!("reading {}", readme.display()))?;
-    match between(&before, "serve", &table::short(rows)) {
+    match between(&before, name, table) {
         Some(after) => write(&readme, &after),
         None => {
-            eprintln!("README.md has no <!-- bench:serve --> … <!-- /bench:serve -->: left alone");
+            eprintln!("README.md has no <!-- bench:{name} --> … <!-- /bench:{name} -->");
             Ok(())
         }
     }

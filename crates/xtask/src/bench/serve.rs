@@ -77,7 +77,7 @@ pub(crate) fn command(root: &Path, arguments: &[String]) -> Result<Outcome> {
 }
 
 /// Two runs at once would measure each other, and empty each other's directories.
-fn alone(place: &Path) -> Result<fs::File> {
+pub(super) fn alone(place: &Path) -> Result<fs::File> {
     fs::create_dir_all(place).with_context(|| format!("making {}", place.display()))?;
     let file = place.join("lock");
     let lock = fs::File::create(&file).with_context(|| format!("making {}", file.display()))?;

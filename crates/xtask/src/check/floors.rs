@@ -214,7 +214,7 @@ mod tests {
         assert_eq!(rules("floe-format", "rustix", None), ["floors"]);
         assert_eq!(rules("floe-format", "rustix", Some("build")), ["floors"]);
         assert_eq!(rules("floe-format", "proptest", Some("dev")), [""; 0]);
-        assert_eq!(rules("floe-hash", "sha2", None), [""; 0]);
+        assert_eq!(rules("floe-hash", "ring", None), [""; 0]);
         assert_eq!(rules("floe-hash", "libc", None), ["floors"]);
     }
 

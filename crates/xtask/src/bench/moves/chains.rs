@@ -1,0 +1,143 @@
+//! A closure that is all round trips: chains of tiny paths under one root.
+
+use std::fs;
+use std::io::Write as _;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use anyhow::{Context as _, Result, ensure};
+
+const CHAINS: usize = 10;
+const LENGTH: usize = 30;
+
+/// How many paths the closure has.
+pub(super) const PATHS: usize = CHAINS * LENGTH + 1;
+
+/// Makes store and signed cache in `place`, as bench/corpus/make-corpus does, with the Nix that
+/// `nix` makes commands of.
+pub(super) fn make(place: &Path, nix: &dyn Fn(&str) -> Command) -> Result<()> {
+    if place.join("stats.json").exists() {
+        return Ok(());
+    }
+    let _ = fs::remove_dir_all(place);
+    fs::create_dir_all(place).with_context(|| format!("making {}", place.display()))?;
+    let store = place.join("store");
+    let mut import = nix("nix-store");
+    import.arg("--store").arg(&store).arg("--import");
+    let mut child = import.stdin(Stdio::piped()).stdout(Stdio::null()).spawn()?;
+    let mut stdin = child.stdin.take().context("nix-store has no stdin")?;
+    stdin
+        .write_all(&export())
+        .context("writing to nix-store --import")?;
+    drop(stdin);
+    ensure!(child.wait()?.success(), "nix-store --import failed");
+    let write = |name: &str, text: &str| fs::write(place.join(name), text);
+    let paths: Vec<String> = nodes().into_iter().map(|node| node.path).collect();
+    write("paths", &(paths.join("\n") + "\n"))?;
+    write("root-path", &paths[PATHS - 1])?;
+    let (secret, public) = (place.join("key.sec"), place.join("key.pub"));
+    let mut keys = nix("nix-store");
+    keys.args(["--generate-binary-cache-key", "chains-1"])
+        .arg(&secret)
+        .arg(&public);
+    ensure!(keys.status()?.success(), "making a key failed");
+    let cache = place.join("cache-zstd");
+    let url = format!(
+        "file://{}?compression=zstd&secret-key={}",
+        cache.display(),
+        secret.display()
+    );
+    let mut copy = nix("nix");
+    copy.args(["copy", "--no-check-sigs", "--from"])
+        .arg(&store)
+        .args(["--to", &url]);
+    ensure!(
+        copy.arg(&paths[PATHS - 1]).status()?.success(),
+        "copying to a cache failed"
+    );
+    write("stats.json", "{}\n")?;
+    Ok(())
+}
+
+struct Node {
+    path: String,
+    references: Vec<String>,
+}
+
+/// References before those who refer to them; the root last.
+fn nodes() -> Vec<Node> {
+    // Any 32 digits are a hash part of a path whose contents nobody recomputes.
+    let path = |number: usize| format!("/nix/store/{number:032}-link-{number}");
+    let mut nodes = Vec::new();
+    for chain in 0..CHAINS {
+        for link in 0..LENGTH {
+            let number = chain * LENGTH + link + 1;
+            let references = (link > 0).then(|| path(number - 1)).into_iter().collect();
+            nodes.push(Node {
+                path: path(number),
+                references,
+            });
+        }
+    }
+    let heads = (1..=CHAINS).map(|chain| path(chain * LENGTH)).collect();
+    nodes.push(Node {
+        path: path(PATHS),
+        references: heads,
+    });
+    nodes
+}
+
+/// What `nix-store --export` would have written of them.
+fn export() -> Vec<u8> {
+    let mut out = Vec::new();
+    for node in nodes() {
+        out.extend(1_u64.to_le_bytes());
+        let contents = format!("{}\n", node.references.join("\n"));
+        for word in [
+            "nix-archive-1",
+            "(",
+            "type",
+            "regular",
+            "contents",
+            &contents,
+            ")",
+        ] {
+            string(&mut out, word);
+        }
+        out.extend(EXPORT_MAGIC.to_le_bytes());
+        string(&mut out, &node.path);
+        out.extend((node.references.len() as u64).to_le_bytes());
+        for reference in &node.references {
+            string(&mut out, reference);
+        }
+        // No deriver, no signature of the old kind.
+        string(&mut out, "");
+        out.extend(0_u64.to_le_bytes());
+    }
+    out.extend(0_u64.to_le_bytes());
+    out
+}
+
+fn string(out: &mut Vec<u8>, text: &str) {
+    out.extend((text.len() as u64).to_le_bytes());
+    out.extend(text.as_bytes());
+    out.resize(out.len().next_multiple_of(8), 0);
+}
+
+/// Stands between a NAR and what is known of its path in the format of `nix-store --export`.
+const EXPORT_MAGIC: u64 = 0x4558_494e;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_root_reaches_every_link_by_its_chain() {
+        let nodes = nodes();
+        assert_eq!(nodes.len(), PATHS);
+        assert_eq!(nodes[PATHS - 1].references.len(), CHAINS);
+        let ends = nodes.iter().filter(|node| node.references.is_empty());
+        assert_eq!(ends.count(), CHAINS);
+        assert_eq!(export().len() % 8, 0);
+    }
+}
