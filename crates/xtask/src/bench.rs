@@ -63,7 +63,27 @@ const BENCHMARKS: &[Benchmark] = &[
         about: moves::USAGE,
         run: moves::all,
     },
+    Benchmark {
+        name: "all",
+        about: "    everything, one after the other; takes --quick",
+        run: everything,
+    },
 ];
+
+/// Each of them holds the machine for itself.
+fn everything(root: &Path, arguments: &[String]) -> Result<Outcome> {
+    if let Some(other) = arguments.iter().find(|argument| *argument != "--quick") {
+        return Ok(Outcome::Usage(format!("bench all takes no `{other}`")));
+    }
+    let mut worst = Outcome::Good;
+    for run in [moves::all, serve::command] {
+        match run(root, arguments)? {
+            Outcome::Good => {}
+            other => worst = other,
+        }
+    }
+    Ok(worst)
+}
 
 pub(crate) fn command(root: &Path, arguments: &[String]) -> Result<Outcome> {
     let Some(what) = arguments.first() else {

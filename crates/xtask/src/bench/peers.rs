@@ -97,7 +97,7 @@ fn with_version(
     (binary, version)
 }
 
-pub(super) fn floe(root: &Path) -> Result<PathBuf, String> {
+fn floe(root: &Path) -> Result<PathBuf, String> {
     if let Some(binary) = std::env::var_os("FLOE_BIN").filter(|given| !given.is_empty()) {
         return existing(root.join(binary), "FLOE_BIN");
     }

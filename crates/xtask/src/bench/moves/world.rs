@@ -40,8 +40,18 @@ impl World {
                 .with_context(|| format!("{tool} is not installed; apt-get install it"))?;
         }
         let target = crate::target_directory(root);
-        let build = ["build", "--release", "--package", "xtask"];
-        peers::built(&mut crate::cargo(root, &build), "xtask").map_err(anyhow::Error::msg)?;
+        // Both at once: apart, each would be built with other features of what they share, and
+        // drive out the other's build.
+        let build = [
+            "build",
+            "--release",
+            "--package",
+            "xtask",
+            "--package",
+            "floe-cli",
+        ];
+        let mut build = crate::cargo(root, &build);
+        peers::built(&mut build, "floe and xtask").map_err(anyhow::Error::msg)?;
         let given = |name| env::var_os(name).filter(|given| !given.is_empty());
         let corpora = given("FLOE_CORPORA").map(|given| root.join(given));
         let installed = oracles::find("nix-store").and_then(|it| Some(it.parent()?.to_owned()));
@@ -58,7 +68,10 @@ impl World {
         fs::write(aside.path().join("nix.conf"), settings)?;
         fs::create_dir_all(&place).with_context(|| format!("making {}", place.display()))?;
         Ok(World {
-            floe: peers::floe(root).map_err(anyhow::Error::msg)?,
+            floe: match given("FLOE_BIN") {
+                Some(given) => root.join(given),
+                None => target.join("release/floe"),
+            },
             floor: target.join("release/xtask"),
             older_nix: installed.filter(|bin| *bin != nix),
             nix,
