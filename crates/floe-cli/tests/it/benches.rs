@@ -244,11 +244,15 @@ fn every_run_begins_with_an_empty_store_and_an_empty_home() {
 #[test]
 fn an_interruption_keeps_what_was_measured() {
     let Some(bench) = bench() else { return };
-    let pids = bench.directory.path().join("pid");
+    let (runs, begun) = (
+        bench.directory.path().join("runs"),
+        bench.directory.path().join("begun"),
+    );
     let script = format!(
-        "FLOE copy --no-check-sigs --from $1 --to $2 $3; \
-         if test -e {0}; then sleep 1000; fi; echo $$ > {0}",
-        pids.display()
+        "FLOE copy --no-check-sigs --from $1 --to $2 $3; echo >> {0}; \
+         if test $(wc -l < {0}) -ge 3; then touch {1}; sleep 1000; fi",
+        runs.display(),
+        begun.display()
     );
     let script = bench.script("slow", &script);
     let options = [
@@ -264,14 +268,8 @@ fn an_interruption_keeps_what_was_measured() {
         .stdout(Stdio::null())
         .spawn()
         .unwrap();
-    // The script stands still in the second round, after floe's first sample or before it.
-    wait_for("a round", &pids);
-    let samples = |result: &Value| {
-        variant(result, 0, "floe")["samples"]
-            .as_array()
-            .map(Vec::len)
-    };
-    thread::sleep(Duration::from_secs(2));
+    // After the warm-up and a whole round, the second round begins with floe.
+    wait_for("third run of the script", &begun);
     assert_eq!(
         child.try_wait().unwrap(),
         None,
@@ -281,7 +279,16 @@ fn an_interruption_keeps_what_was_measured() {
     assert_eq!(child.wait().unwrap().code(), Some(130));
     let result = bench.result();
     assert_eq!(result["interrupted"], true);
-    assert!(samples(&result).is_some(), "{result}");
+    let samples = |name| {
+        variant(&result, 0, name)["samples"]
+            .as_array()
+            .map(Vec::len)
+    };
+    assert_eq!(
+        (samples("floe"), samples("slow")),
+        (Some(2), Some(1)),
+        "{result}"
+    );
     bench.assert_nothing_left();
 }
 
