@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use bytes::Bytes;
 use floe_format::{Hash, HashAlgorithm};
 use floe_hash::Hasher;
+use floe_store::hashing::{Stream, Worker};
 use tokio::sync::mpsc;
 
 use crate::error::Error;
@@ -35,15 +36,45 @@ pub(crate) enum Body {
 }
 
 /// Reads a body, counting and, if asked to, hashing what goes by.
-pub(crate) struct BodyReader {
+pub(crate) struct BodyReader<'a> {
     input: Input,
     /// What has arrived and was not consumed yet, already counted and hashed.
     current: Bytes,
-    hasher: Option<(HashAlgorithm, Hasher)>,
+    hasher: Option<FileHasher>,
+    worker: &'a Worker,
     len: u64,
     len_max: u64,
     /// Why the body broke off, kept apart from what the decoders make of it.
     failure: Option<Error>,
+}
+
+/// Hashes a body as its narinfo wants it, which is by SHA-256 nearly always.
+enum FileHasher {
+    Sha256(Stream),
+    Other(HashAlgorithm, Hasher),
+}
+
+impl FileHasher {
+    fn new(algorithm: HashAlgorithm, nar_size: u64, worker: &Worker) -> FileHasher {
+        match algorithm {
+            HashAlgorithm::Sha256 => FileHasher::Sha256(worker.beside(nar_size)),
+            other => FileHasher::Other(other, Hasher::new(other)),
+        }
+    }
+
+    fn update(&mut self, bytes: &[u8]) {
+        match self {
+            FileHasher::Sha256(stream) => stream.update(bytes),
+            FileHasher::Other(_, hasher) => hasher.update(bytes),
+        }
+    }
+
+    fn finish(self) -> Option<Hash> {
+        match self {
+            FileHasher::Sha256(stream) => Some(Hash::sha256(stream.finish())),
+            FileHasher::Other(algorithm, hasher) => Hash::new(algorithm, &hasher.finish()).ok(),
+        }
+    }
 }
 
 enum Input {
@@ -58,18 +89,24 @@ enum Input {
     Ended,
 }
 
-impl BodyReader {
+impl<'a> BodyReader<'a> {
     /// A reader that refuses to go beyond `len_max` bytes and hashes what goes by, if asked to.
-    pub(crate) fn new(body: Body, hashed: Option<HashAlgorithm>, len_max: u64) -> BodyReader {
+    pub(crate) fn new(
+        body: Body,
+        hashed: Option<HashAlgorithm>,
+        (nar_size, len_max): (u64, u64),
+        worker: &'a Worker,
+    ) -> BodyReader<'a> {
         let input = match body {
             Body::Network { chunks, url } => Input::Network { chunks, url },
             Body::File { file, path } => Input::File { file, path },
         };
-        let hasher = hashed.map(|algorithm| (algorithm, Hasher::new(algorithm)));
+        let hasher = hashed.map(|algorithm| FileHasher::new(algorithm, nar_size, worker));
         BodyReader {
             input,
             current: Bytes::new(),
             hasher,
+            worker,
             len: 0,
             len_max,
             failure: None,
@@ -99,16 +136,13 @@ impl BodyReader {
 
     /// Length and, if it was asked for, hash of all that has arrived.
     pub(crate) fn finish(self) -> (u64, Option<Hash>) {
-        let hash = self
-            .hasher
-            .and_then(|(algorithm, h)| Hash::new(algorithm, &h.finish()).ok());
-        (self.len, hash)
+        (self.len, self.hasher.and_then(FileHasher::finish))
     }
 
     fn next_chunk(&mut self) -> Result<Option<Bytes>, Error> {
         match &mut self.input {
             Input::Ended => Ok(None),
-            Input::Network { chunks, url } => match chunks.blocking_recv() {
+            Input::Network { chunks, url } => match receive(chunks, self.worker) {
                 Some(Chunk::Bytes(bytes)) => Ok(Some(bytes)),
                 Some(Chunk::End) => Ok(None),
                 Some(Chunk::Failed(error)) => Err(error),
@@ -142,7 +176,14 @@ impl BodyReader {
     }
 }
 
-impl BufRead for BodyReader {
+fn receive(chunks: &mut mpsc::Receiver<Chunk>, worker: &Worker) -> Option<Chunk> {
+    match chunks.try_recv() {
+        Ok(chunk) => Some(chunk),
+        Err(_) => worker.away(|| chunks.blocking_recv()),
+    }
+}
+
+impl BufRead for BodyReader<'_> {
     fn fill_buf(&mut self) -> io::Result<&[u8]> {
         while self.current.is_empty() {
             match self.next_chunk() {
@@ -154,7 +195,7 @@ impl BufRead for BodyReader {
                         let max = self.len_max;
                         return Err(io::Error::other(format!("the body exceeds {max} bytes")));
                     }
-                    if let Some((_, hasher)) = &mut self.hasher {
+                    if let Some(hasher) = &mut self.hasher {
                         hasher.update(&bytes);
                     }
                     self.current = bytes;
@@ -174,7 +215,7 @@ impl BufRead for BodyReader {
     }
 }
 
-impl Read for BodyReader {
+impl Read for BodyReader<'_> {
     fn read(&mut self, output: &mut [u8]) -> io::Result<usize> {
         let available = self.fill_buf()?;
         let len = available.len().min(output.len());

@@ -82,6 +82,14 @@ pub(crate) fn encoder<'a, W: Write + 'a>(
     }))
 }
 
+/// Whether an encoder needs so much memory and time that a core is kept busy by one.
+pub(crate) fn is_heavy(compression: Compression) -> bool {
+    !matches!(
+        compression,
+        Compression::None | Compression::Zstd | Compression::Lz4 | Compression::Gzip
+    )
+}
+
 /// A stream that has to be told its end.
 pub(crate) trait Encoder: Write {
     /// Writes what is left. Nothing may be written afterwards.

@@ -26,11 +26,13 @@ use std::sync::mpsc;
 use std::thread;
 
 use floe_format::{NarInfo, StoreDir, StorePath};
+use floe_store::hashing::Hashing;
 use floe_store::{StagedPath, StoreWriter};
 
 use crate::cache::file::read_cache_info;
 use crate::cache::http::without_credentials;
 use crate::cache::{Source, Sources};
+use crate::codec;
 use crate::error::Error;
 use crate::location::Location;
 use crate::options::Options;
@@ -261,17 +263,17 @@ impl Mover<'_> {
         waiting: &mut Vec<Finished>,
         outcome: &mut Outcome,
     ) -> Result<BTreeSet<StorePath>, Error> {
-        let queue = Queue::new(self.sources, &items, self.options.jobs);
-        let workers = self.options.jobs.get().min(items.len());
+        let hashing = self.hashing(&items);
+        let queue = Queue::new(self.sources, &items, self.options.jobs.get());
         let (sender, receiver) = mpsc::sync_channel(RESULTS_AHEAD);
         let mut commit = Commit::new(self, &items, &queue, outcome);
         commit.fail_referrers_of(unavailable);
         thread::scope(|scope| {
-            for number in 0..workers {
+            for (number, place) in hashing.places().enumerate() {
                 let (sender, queue) = (sender.clone(), &queue);
                 thread::Builder::new()
                     .name(format!("floe-worker-{number}"))
-                    .spawn_scoped(scope, move || receive::work(self, queue, &sender))
+                    .spawn_scoped(scope, move || receive::work(self, queue, place, &sender))
                     .map_err(|source| Error::File {
                         action: "starting a thread for",
                         path: "the transfer".into(),
@@ -287,6 +289,18 @@ impl Mover<'_> {
             }
             result
         })
+    }
+
+    /// A crew has more workers than there are cores, and each would need the memory of an
+    /// encoder; where that is much, hashing is little beside encoding.
+    fn hashing(&self, items: &[Item]) -> Hashing {
+        let jobs = self.options.jobs.get();
+        match &self.target.0 {
+            TargetKind::Cache(cache) if codec::is_heavy(cache.location().compression) => {
+                Hashing::alone(items.len(), jobs)
+            }
+            _ => Hashing::of(items.iter().map(|item| item.narinfo.info.nar_size), jobs),
+        }
     }
 
     pub(crate) fn source_of(&self, item: &Item) -> &Source {

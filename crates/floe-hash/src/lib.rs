@@ -4,8 +4,11 @@
 //! changed, measured and, later, replaced by our own SIMD code without touching anything else.
 //! `ring` picks the CPU's SHA instructions at run time and then runs at their limit, as every
 //! good library does (1.3 to 1.8 GB/s per core); on the many machines without them its assembly
-//! for AVX is nearly twice as fast as portable code (0.33 against 0.18 GB/s). `sha1` and `md-5`
+//! for AVX is nearly twice as fast as portable code (0.33 against 0.18 GB/s). There [`lanes`] hash
+//! up to 16 messages at once by our own code, since no well-kept library does. `sha1` and `md-5`
 //! serve old content addresses, and `blake3` is the reference implementation.
+
+pub mod lanes;
 
 use md5::Digest as _;
 use ring::digest;

@@ -15,6 +15,7 @@
 
 mod database;
 mod error;
+pub mod hashing;
 mod import;
 mod layout;
 mod live;

@@ -5,17 +5,17 @@
 //! 3. every link that `--optimise` made has the contents that its name says;
 //! 4. every tree has the hash and the size of its row, largest first, all cores at once.
 
+use std::cmp::Reverse;
 use std::fs::{self, DirEntry, File};
 use std::io;
 use std::num::NonZeroUsize;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
-use std::thread;
+use std::{slice, thread};
 
 use floe_format::{Hash, PathInfo, StorePath};
-use floe_hash::Sha256;
 
 use crate::error::{At, StoreError};
+use crate::hashing::{Hashing, Stream, Worker};
 use crate::lock::lock_shared;
 use crate::reader::StoreReader;
 use crate::tree::read::dump;
@@ -91,22 +91,24 @@ impl StoreReader {
     ) -> Result<Verification, StoreError> {
         let _lock = self.collector_lock()?;
         let mut found = Verification::default();
-        let mut infos = self.present(paths, &mut found)?;
-        infos.sort_by_key(|info| std::cmp::Reverse(info.nar_size));
-        found.faults.extend(check_all(&infos, jobs, &|info| {
-            let fault = self.check_contents(info);
-            progress(info);
-            fault
-        }));
+        let infos = self.present(paths, &mut found)?;
         found.paths = infos.len() as u64;
         found.nar_bytes = infos.iter().map(|info| info.nar_size).sum();
+        let len = |info: &PathInfo| info.nar_size;
+        found
+            .faults
+            .extend(check_all(infos, jobs, &len, &|info, worker| {
+                let fault = self.check_contents(info, worker);
+                progress(info);
+                fault
+            }));
         found.faults.sort_by(|a, b| a.place().cmp(&b.place()));
         if paths.is_empty() {
             let links = self.links()?;
             found.links = links.len() as u64;
             found
                 .faults
-                .extend(check_all(&links, jobs, &|link: &DirEntry| check_link(link)));
+                .extend(check_all(links, jobs, &len_of_link, &check_link));
         }
         Ok(found)
     }
@@ -161,9 +163,10 @@ impl StoreReader {
         Ok(infos)
     }
 
-    fn check_contents(&self, info: &PathInfo) -> Option<Fault> {
+    fn check_contents(&self, info: &PathInfo, worker: &Worker) -> Option<Fault> {
         let path = info.path.clone();
-        let (actual, size) = match hash_tree(&self.real_path(&path)) {
+        let stream = worker.stream(info.nar_size);
+        let (actual, size) = match hash_tree(&self.real_path(&path), stream) {
             Ok(hashed) => hashed,
             Err(error) => return Some(Fault::Unreadable { path, error }),
         };
@@ -209,10 +212,14 @@ impl Fault {
     }
 }
 
+fn len_of_link(link: &DirEntry) -> u64 {
+    link.metadata().map_or(0, |metadata| metadata.len())
+}
+
 /// A link's name is the hash of the NAR of its contents.
-fn check_link(link: &DirEntry) -> Option<Fault> {
+fn check_link(link: &DirEntry, worker: &Worker) -> Option<Fault> {
     let name = link.file_name().to_string_lossy().into_owned();
-    let actual = match hash_tree(&link.path()) {
+    let actual = match hash_tree(&link.path(), worker.stream(len_of_link(link))) {
         Ok((hash, _)) if hash.digest_nix32() == name => return None,
         Ok((hash, _)) => hash.digest_nix32(),
         Err(error) => error.to_string(),
@@ -221,8 +228,7 @@ fn check_link(link: &DirEntry) -> Option<Fault> {
 }
 
 /// Hash and size of the NAR of a tree.
-fn hash_tree(path: &std::path::Path) -> Result<(Hash, u64), StoreError> {
-    let mut hasher = Sha256::new();
+fn hash_tree(path: &std::path::Path, mut hasher: Stream) -> Result<(Hash, u64), StoreError> {
     let mut size = 0;
     dump(path, &mut |chunk| {
         hasher.update(chunk);
@@ -232,19 +238,25 @@ fn hash_tree(path: &std::path::Path) -> Result<(Hash, u64), StoreError> {
     Ok((Hash::sha256(hasher.finish()), size))
 }
 
-/// Runs `check` over all items on several threads and gathers what it found.
+/// Runs `check` over all items on several threads, the largest and the smallest first, and gathers
+/// what it found.
 fn check_all<T: Sync>(
-    items: &[T],
+    mut items: Vec<T>,
     jobs: NonZeroUsize,
-    check: &(dyn Fn(&T) -> Option<Fault> + Sync),
+    len: &dyn Fn(&T) -> u64,
+    check: &(dyn Fn(&T, &Worker) -> Option<Fault> + Sync),
 ) -> Vec<Fault> {
-    let next = AtomicUsize::new(0);
+    items.sort_by_cached_key(|item| Reverse(len(item)));
+    let hashing = Hashing::of(items.iter().map(len), jobs.get());
+    let left = Mutex::new(items.iter());
     let faults = Mutex::new(Vec::new());
     thread::scope(|scope| {
-        for _ in 0..jobs.get().min(items.len()) {
-            scope.spawn(|| {
-                while let Some(item) = items.get(next.fetch_add(1, Ordering::Relaxed)) {
-                    let fault = check(item);
+        for place in hashing.places() {
+            let (left, faults) = (&left, &faults);
+            scope.spawn(move || {
+                let worker = place.take();
+                while let Some(item) = next(left, &worker) {
+                    let fault = check(item, &worker);
                     faults
                         .lock()
                         .unwrap_or_else(PoisonError::into_inner)
@@ -254,4 +266,12 @@ fn check_all<T: Sync>(
         }
     });
     faults.into_inner().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn next<'a, T>(left: &Mutex<slice::Iter<'a, T>>, worker: &Worker) -> Option<&'a T> {
+    let mut left = left.lock().unwrap_or_else(PoisonError::into_inner);
+    match worker.takes_the_smallest() {
+        true => left.next_back(),
+        false => left.next(),
+    }
 }

@@ -3,7 +3,7 @@
 use floe_format::content_address::{Method, ModuloHasher};
 use floe_format::nar::read::{Event, Reader};
 use floe_format::{Hash, HashAlgorithm, PathInfo};
-use floe_hash::Sha256;
+use floe_store::hashing::{Stream, Worker};
 
 use crate::error::Error;
 
@@ -11,7 +11,7 @@ use crate::error::Error;
 pub(crate) struct NarCheck<'a> {
     info: &'a PathInfo,
     url: &'a str,
-    hasher: Sha256,
+    hasher: Stream,
     size: u64,
     contents: Option<ContentsHasher>,
 }
@@ -31,7 +31,7 @@ enum ContentsHasher {
 
 impl<'a> NarCheck<'a> {
     /// A check against `info`; `url` is for the words of an error.
-    pub(crate) fn new(info: &'a PathInfo, url: &'a str) -> NarCheck<'a> {
+    pub(crate) fn new(info: &'a PathInfo, url: &'a str, worker: &Worker) -> NarCheck<'a> {
         let contents = info.ca.and_then(|ca| {
             let modulo = || ModuloHasher::new(ca.hash.algorithm(), info.path.hash_part());
             match ca.method {
@@ -52,7 +52,7 @@ impl<'a> NarCheck<'a> {
         NarCheck {
             info,
             url,
-            hasher: Sha256::new(),
+            hasher: worker.stream(info.nar_size),
             size: 0,
             contents,
         }

@@ -1,12 +1,15 @@
 //! The order of work, and bodies ahead of it.
 //!
+//! Items are taken from both ends of the plan, largest first and smallest first, until the two
+//! meet.
+//!
 //! A large body is asked for one turn ahead, and asked for again at no charge if its server has
 //! lost patience when its turn comes. A small one is fetched
 //! whole as soon as there is room, so that a closure of many small paths does not cost a round
 //! trip for each; it waits in memory, not in a connection that its server would give up.
 
 use std::collections::{HashMap, HashSet, VecDeque};
-use std::num::NonZeroUsize;
+use std::ops::Range;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -18,12 +21,30 @@ use crate::cache::Sources;
 use crate::cache::http::{CONNECTIONS_MAX, SMALL_LEN_MAX};
 use crate::error::Error;
 
-/// Items in the order of the plan, handed out one by one.
+/// Items in the order of the plan, handed out one by one from its ends.
 pub(crate) struct Queue<'a> {
     sources: &'a Sources,
     items: &'a [Item],
     jobs: usize,
     state: Mutex<State>,
+}
+
+/// Which end of the plan somebody takes items from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum End {
+    /// The largest that are left: they take longest.
+    Largest,
+    /// The smallest that are left.
+    Smallest,
+}
+
+impl End {
+    fn pop(self, indexes: &mut VecDeque<usize>) -> Option<usize> {
+        match self {
+            End::Largest => indexes.pop_front(),
+            End::Smallest => indexes.pop_back(),
+        }
+    }
 }
 
 /// One path's turn.
@@ -36,7 +57,8 @@ pub(crate) struct Work<'a> {
 
 #[derive(Default)]
 struct State {
-    next: usize,
+    /// The items that nobody has taken.
+    left: Range<usize>,
     /// Bodies that were asked for ahead of their turn.
     ahead: HashMap<usize, (Instant, Result<Option<Body>, Error>)>,
     small: VecDeque<usize>,
@@ -47,9 +69,10 @@ struct State {
 }
 
 impl<'a> Queue<'a> {
-    pub(crate) fn new(sources: &'a Sources, items: &'a [Item], jobs: NonZeroUsize) -> Queue<'a> {
+    pub(crate) fn new(sources: &'a Sources, items: &'a [Item], jobs: usize) -> Queue<'a> {
         let (small, large) = (0..items.len()).partition(|index| is_small(&items[*index]));
         let state = State {
+            left: 0..items.len(),
             small,
             large,
             ..State::default()
@@ -57,7 +80,7 @@ impl<'a> Queue<'a> {
         Queue {
             sources,
             items,
-            jobs: jobs.get(),
+            jobs,
             state: Mutex::new(state),
         }
     }
@@ -69,12 +92,14 @@ impl<'a> Queue<'a> {
 
     /// The next item and its body; `None` when there are no more. A body may be absent: then
     /// the source is a local store.
-    pub(crate) fn next(&self) -> Option<Work<'a>> {
+    pub(crate) fn next(&self, end: End) -> Option<Work<'a>> {
         let mut state = self.state();
         loop {
-            let index = state.next;
-            let item = self.items.get(index)?;
-            state.next += 1;
+            let index = match end {
+                End::Largest => state.left.next(),
+                End::Smallest => state.left.next_back(),
+            }?;
+            let item = &self.items[index];
             let ahead = state.ahead.remove(&index);
             if ahead.is_some() {
                 match is_small(item) {
@@ -89,7 +114,7 @@ impl<'a> Queue<'a> {
                 Some((asked, body)) => (asked.elapsed() > PATIENCE, body),
                 None => (false, self.open(item)),
             };
-            self.ask_ahead(&mut state);
+            self.ask_ahead(&mut state, end);
             return Some(Work { item, body, waited });
         }
     }
@@ -107,20 +132,20 @@ impl<'a> Queue<'a> {
     /// Hands out nothing more.
     pub(crate) fn close(&self) {
         let mut state = self.state();
-        state.next = self.items.len();
+        state.left = 0..0;
         state.ahead.clear();
     }
 
-    fn ask_ahead(&self, state: &mut State) {
+    fn ask_ahead(&self, state: &mut State, end: End) {
         while state.small_ahead < CONNECTIONS_MAX
-            && let Some(index) = state.small.pop_front()
+            && let Some(index) = end.pop(&mut state.small)
         {
             if self.ask_one_ahead(state, index) {
                 state.small_ahead += 1;
             }
         }
         while state.large_ahead < self.jobs
-            && let Some(index) = state.large.pop_front()
+            && let Some(index) = end.pop(&mut state.large)
         {
             if self.ask_one_ahead(state, index) {
                 state.large_ahead += 1;
@@ -131,7 +156,7 @@ impl<'a> Queue<'a> {
     /// `false` if the item's turn has come already, or will not come.
     fn ask_one_ahead(&self, state: &mut State, index: usize) -> bool {
         let item = &self.items[index];
-        if index < state.next || state.skipped.contains(&item.narinfo.info.path) {
+        if !state.left.contains(&index) || state.skipped.contains(&item.narinfo.info.path) {
             return false;
         }
         state.ahead.insert(index, (Instant::now(), self.open(item)));

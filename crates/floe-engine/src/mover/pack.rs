@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 use floe_format::nar::layout::Node;
 use floe_format::nar::read::{Event, Reader};
 use floe_format::{Hash, NarInfo};
-use floe_hash::Sha256;
 use floe_store::StoreError;
+use floe_store::hashing::{Stream, Worker};
 
 use super::publish::{CacheWriter, create_shared};
 use super::receive::Sink;
@@ -28,10 +28,12 @@ pub(crate) struct PackedNar {
 pub(crate) fn pack(
     cache: &CacheWriter,
     narinfo: &NarInfo,
+    worker: &Worker,
     receive: impl FnOnce(&mut dyn Sink) -> Result<(), Error>,
 ) -> Result<PackedNar, Error> {
     let location = cache.location();
-    let mut output = Output::create(cache.temporary_file("nar"))?;
+    let hasher = worker.beside(narinfo.info.nar_size);
+    let mut output = Output::create(cache.temporary_file("nar"), hasher)?;
     let shape = compress(cache, narinfo, &mut output, receive)?;
     let (file_size, file_hash) = output.finish(cache)?;
     let mut narinfo = narinfo.clone();
@@ -126,18 +128,18 @@ fn broken_nar(narinfo: &NarInfo, source: floe_format::nar::read::NarError) -> Er
 struct Output {
     file: BufWriter<File>,
     path: PathBuf,
-    hasher: Sha256,
+    hasher: Stream,
     len: u64,
     finished: bool,
 }
 
 impl Output {
-    fn create(path: PathBuf) -> Result<Output, Error> {
+    fn create(path: PathBuf, hasher: Stream) -> Result<Output, Error> {
         match create_shared(&path) {
             Ok(file) => Ok(Output {
                 file: BufWriter::with_capacity(BUFFER_LEN, file),
                 path,
-                hasher: Sha256::new(),
+                hasher,
                 len: 0,
                 finished: false,
             }),

@@ -10,11 +10,12 @@ use std::sync::mpsc::SyncSender;
 use std::thread;
 
 use floe_format::{Compression, Hash, HashAlgorithm, NarInfo, StorePath};
+use floe_store::hashing::{Place, Worker};
 use floe_store::tree::write::TreeWriter;
 use floe_store::{StagedPath, StoreError};
 
 use super::check::NarCheck;
-use super::fetch::{Queue, Work};
+use super::fetch::{End, Queue, Work};
 use super::{Finished, Item, Mover, TargetKind, pack};
 use crate::body::{Body, BodyReader};
 use crate::cache::Kind;
@@ -41,9 +42,14 @@ impl Sink for TreeWriter {
 }
 
 /// Takes paths from the queue until there are no more.
-pub(crate) fn work(mover: &Mover<'_>, queue: &Queue<'_>, results: &SyncSender<Done>) {
+pub(crate) fn work(mover: &Mover<'_>, queue: &Queue<'_>, place: Place, results: &SyncSender<Done>) {
+    let worker = place.take();
+    let end = match worker.takes_the_smallest() {
+        true => End::Smallest,
+        false => End::Largest,
+    };
     let mut scratch = vec![0; CHUNK_LEN];
-    while let Some(turn) = queue.next() {
+    while let Some(turn) = queue.next(end) {
         let item = turn.item;
         let path = item.narinfo.info.path.clone();
         let nar_size = item.narinfo.info.nar_size;
@@ -51,12 +57,13 @@ pub(crate) fn work(mover: &Mover<'_>, queue: &Queue<'_>, results: &SyncSender<Do
             path: &path,
             nar_size,
         });
-        let result = receive_with_retries(mover, queue, turn, &mut scratch);
+        let result = receive_with_retries(mover, queue, turn, (&worker, &mut scratch));
         if result.is_ok() {
             mover.reporter.event(Event::Finished { path: &path });
         }
         // Nobody takes results any more when the move has failed as a whole.
-        if results.send(Done { path, result }).is_err() {
+        let is_wanted = worker.away(|| results.send(Done { path, result }).is_ok());
+        if !is_wanted {
             return;
         }
     }
@@ -66,7 +73,7 @@ fn receive_with_retries(
     mover: &Mover<'_>,
     queue: &Queue<'_>,
     turn: Work<'_>,
-    scratch: &mut [u8],
+    (worker, scratch): (&Worker, &mut [u8]),
 ) -> Result<(Finished, u64), Error> {
     let Work {
         item,
@@ -78,6 +85,7 @@ fn receive_with_retries(
         let mut transfer = Transfer {
             mover,
             item,
+            worker,
             scratch: &mut *scratch,
             shown: 0,
             fetched: 0,
@@ -99,7 +107,7 @@ fn receive_with_retries(
                     error: &error,
                 });
                 if !std::mem::take(&mut waited) {
-                    thread::sleep(backoff(attempt));
+                    worker.away(|| thread::sleep(backoff(attempt)));
                     attempt += 1;
                 }
                 mover.check_cancelled()?;
@@ -114,6 +122,7 @@ fn receive_with_retries(
 pub(crate) struct Transfer<'a> {
     mover: &'a Mover<'a>,
     item: &'a Item,
+    worker: &'a Worker,
     scratch: &'a mut [u8],
     /// How many bytes of the NAR the reporter knows of.
     shown: i64,
@@ -136,7 +145,9 @@ impl Transfer<'_> {
             TargetKind::Preview(_) => Err(Error::Cancelled),
             TargetKind::Cache(cache) => {
                 let narinfo = &self.item.narinfo;
-                pack::pack(cache, narinfo, |sink| self.receive(body, sink)).map(Finished::Nar)
+                let worker = self.worker;
+                pack::pack(cache, narinfo, worker, |sink| self.receive(body, sink))
+                    .map(Finished::Nar)
             }
         }
     }
@@ -145,7 +156,7 @@ impl Transfer<'_> {
     fn receive(&mut self, body: Option<Body>, sink: &mut dyn Sink) -> Result<(), Error> {
         let narinfo = &self.item.narinfo;
         let url = self.url();
-        let mut check = NarCheck::new(&narinfo.info, &url);
+        let mut check = NarCheck::new(&narinfo.info, &url, self.worker);
         let mut file_check = None;
         match (body, &self.mover.source_of(self.item).0) {
             (Some(body), _) => file_check = Some(self.decode(body, &mut check, sink)?),
@@ -183,7 +194,7 @@ impl Transfer<'_> {
         let len_max = narinfo
             .file_size
             .unwrap_or_else(|| nar_size.saturating_mul(2).saturating_add(SLACK_LEN));
-        let mut reader = BodyReader::new(body, algorithm, len_max);
+        let mut reader = BodyReader::new(body, algorithm, (nar_size, len_max), self.worker);
         let passed = match plain {
             true => self.pass_plain(&mut reader, check, sink),
             false => self.pass_decoded(&mut reader, check, sink),

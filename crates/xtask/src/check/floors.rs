@@ -25,7 +25,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ),
     (
         "floe-hash",
-        &["blake3", "md-5", "ring", "sha1", "thiserror"],
+        &["blake3", "md-5", "ring", "sha1", "sha2", "thiserror"],
     ),
 ];
 

@@ -1,0 +1,230 @@
+//! SHA-256 of many messages at once, a message in each lane of the CPU's widest vectors.
+//!
+//! One message is a chain: no part of it can be hashed before the part in front of it, which is
+//! why SHA-256 is called the floor of everything that verifies. Sixteen messages are sixteen
+//! chains. Where vectors have 16 lanes, all of them together take three times as long as one of
+//! them alone, if the CPU has no SHA instructions for that one.
+//!
+//! The function is that of FIPS 180-4; the portable part comes from `sha2`.
+
+#[cfg(target_arch = "x86_64")]
+mod avx512;
+
+use sha2::block_api::compress256;
+
+/// How many messages are hashed at once.
+pub const LANES: usize = 16;
+
+/// A single message is left to portable code, which is no slower than 15 empty lanes.
+const LANES_MIN: usize = 2;
+
+/// The first 32 bits of the fractional parts of the square roots of the first 8 primes.
+const INITIAL: [u32; 8] = [
+    0x6a09_e667,
+    0xbb67_ae85,
+    0x3c6e_f372,
+    0xa54f_f53a,
+    0x510e_527f,
+    0x9b05_688c,
+    0x1f83_d9ab,
+    0x5be0_cd19,
+];
+
+type Block = [u8; 64];
+
+/// A message on its way: what has been hashed of it, and the beginning of its next block.
+#[derive(Clone, Debug)]
+pub struct Lane {
+    state: [u32; 8],
+    tail: Block,
+    tail_len: usize,
+    len: u64,
+}
+
+impl Default for Lane {
+    fn default() -> Lane {
+        Lane {
+            state: INITIAL,
+            tail: [0; 64],
+            tail_len: 0,
+            len: 0,
+        }
+    }
+}
+
+/// Whether hashing in lanes is worth anything on this CPU: it has vectors of 16 lanes, and no
+/// instructions that make a single message as fast.
+pub fn are_fast() -> bool {
+    #[cfg(target_arch = "x86_64")]
+    {
+        avx512::is_there() && !std::arch::is_x86_feature_detected!("sha")
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    {
+        false
+    }
+}
+
+impl Lane {
+    /// The digest of everything fed so far.
+    pub fn finish(mut self) -> [u8; 32] {
+        let bits = self.len.wrapping_mul(8).to_be_bytes();
+        // A one, zeros up to the last 8 bytes of a block, and the length in bits.
+        let mut end = [0; 128];
+        let len = if self.tail_len < 56 { 64 } else { 128 };
+        end[..self.tail_len].copy_from_slice(&self.tail[..self.tail_len]);
+        end[self.tail_len] = 0x80;
+        end[len - 8..len].copy_from_slice(&bits);
+        let (blocks, _) = end[..len].as_chunks::<64>();
+        compress256(&mut self.state, blocks);
+        let mut digest = [0; 32];
+        for (bytes, word) in digest.chunks_exact_mut(4).zip(self.state) {
+            bytes.copy_from_slice(&word.to_be_bytes());
+        }
+        digest
+    }
+
+    /// Completes the block that was begun, and keeps the beginning of another one: what lies
+    /// between, in whole blocks.
+    fn whole_blocks<'a>(&mut self, mut bytes: &'a [u8]) -> &'a [Block] {
+        self.len = self.len.wrapping_add(bytes.len() as u64);
+        if self.tail_len > 0 {
+            let taken = bytes.len().min(64 - self.tail_len);
+            self.tail[self.tail_len..self.tail_len + taken].copy_from_slice(&bytes[..taken]);
+            self.tail_len += taken;
+            bytes = &bytes[taken..];
+            if self.tail_len < 64 {
+                return &[];
+            }
+            compress256(&mut self.state, &[self.tail]);
+        }
+        let (blocks, rest) = bytes.as_chunks::<64>();
+        self.tail[..rest.len()].copy_from_slice(rest);
+        self.tail_len = rest.len();
+        blocks
+    }
+}
+
+/// Feeds each message its next bytes. Any number of them may come together; those that are about
+/// as long as each other share the most.
+pub fn update(parts: &mut [(&mut Lane, &[u8])]) {
+    let mut work: Vec<(&mut [u32; 8], &[Block])> = parts
+        .iter_mut()
+        .filter_map(|(lane, bytes)| {
+            let blocks = lane.whole_blocks(bytes);
+            (!blocks.is_empty()).then_some((&mut lane.state, blocks))
+        })
+        .collect();
+    while are_there() && work.len() >= LANES_MIN {
+        // The longest first: they must not be left alone at the end.
+        work.sort_by_key(|(_, blocks)| std::cmp::Reverse(blocks.len()));
+        let together = work.len().min(LANES);
+        let count = work[together - 1].1.len();
+        compress_together(&mut work[..together], count);
+        work.retain(|(_, blocks)| !blocks.is_empty());
+    }
+    for (state, blocks) in work {
+        compress256(state, blocks);
+    }
+}
+
+fn are_there() -> bool {
+    #[cfg(target_arch = "x86_64")]
+    {
+        avx512::is_there()
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    {
+        false
+    }
+}
+
+/// Takes `count` blocks off each of up to 16 messages.
+#[cfg_attr(not(target_arch = "x86_64"), allow(unused_variables))]
+fn compress_together(work: &mut [(&mut [u32; 8], &[Block])], count: usize) {
+    #[cfg(target_arch = "x86_64")]
+    {
+        let mut states = [[0; LANES]; 8];
+        // Empty lanes hash the first message once more, for nobody.
+        let first = work[0].1;
+        let blocks: [&[Block]; LANES] =
+            std::array::from_fn(|lane| &work.get(lane).map_or(first, |part| part.1)[..count]);
+        for (lane, (state, _)) in work.iter().enumerate() {
+            for (word, value) in state.iter().enumerate() {
+                states[word][lane] = *value;
+            }
+        }
+        avx512::compress(&mut states, &blocks, count);
+        for (lane, (state, blocks)) in work.iter_mut().enumerate() {
+            for (word, value) in state.iter_mut().enumerate() {
+                *value = states[word][lane];
+            }
+            *blocks = &blocks[count..];
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::sha256;
+
+    fn hashed(messages: &[Vec<u8>], cut: usize) -> Vec<[u8; 32]> {
+        let mut lanes = vec![Lane::default(); messages.len()];
+        for end in [false, true] {
+            let mut parts: Vec<(&mut Lane, &[u8])> = lanes
+                .iter_mut()
+                .zip(messages)
+                .map(|(lane, message)| {
+                    let (begin, rest) = message.split_at(cut.min(message.len()));
+                    (lane, if end { rest } else { begin })
+                })
+                .collect();
+            update(&mut parts);
+        }
+        lanes.into_iter().map(Lane::finish).collect()
+    }
+
+    fn message(len: usize, seed: usize) -> Vec<u8> {
+        (0..len)
+            .map(|at| (at * 31 + seed * 7 + at / 251) as u8)
+            .collect()
+    }
+
+    #[test]
+    fn every_length_has_the_digest_that_it_has_alone() {
+        for len in 0..300 {
+            let messages: Vec<Vec<u8>> = (0..16).map(|seed| message(len + seed, seed)).collect();
+            let expected: Vec<[u8; 32]> = messages.iter().map(|it| sha256(it)).collect();
+            assert_eq!(hashed(&messages, len / 3), expected, "{len}");
+        }
+    }
+
+    #[test]
+    fn more_messages_than_lanes_share_them() {
+        let lens = [0, 1, 63, 64, 65, 5000, 100_000, 70_000, 64 * 1000];
+        let messages: Vec<Vec<u8>> = (0..41)
+            .map(|seed| message(lens[seed % lens.len()] + seed, seed))
+            .collect();
+        let expected: Vec<[u8; 32]> = messages.iter().map(|it| sha256(it)).collect();
+        assert_eq!(hashed(&messages, 4096), expected);
+    }
+
+    #[test]
+    fn a_cpu_that_is_said_to_be_fast_has_the_vectors() {
+        assert!(!are_fast() || are_there());
+    }
+
+    proptest! {
+        #[test]
+        fn however_many_and_however_cut_the_digests_are_right(
+            messages in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..2000), 0..24),
+            cut in 0_usize..2000,
+        ) {
+            let expected: Vec<[u8; 32]> = messages.iter().map(|it| sha256(it)).collect();
+            prop_assert_eq!(hashed(&messages, cut), expected);
+        }
+    }
+}

@@ -1,0 +1,71 @@
+//! A stream that a second thread hashes, so that a large message takes two cores.
+
+use std::mem;
+use std::sync::mpsc::{self, Receiver, SyncSender};
+use std::thread::{self, JoinHandle};
+
+use floe_hash::Sha256;
+
+use super::fill;
+
+#[derive(Debug)]
+pub(super) struct Aside {
+    full: Option<SyncSender<Vec<u8>>>,
+    empty: Receiver<Vec<u8>>,
+    filling: Vec<u8>,
+    thread: Option<JoinHandle<Sha256>>,
+}
+
+impl Aside {
+    /// `None` if the system has no thread to give.
+    pub(super) fn start() -> Option<Aside> {
+        let (full, to_hash) = mpsc::sync_channel::<Vec<u8>>(BUFFERS_AHEAD);
+        let (give_back, empty) = mpsc::channel();
+        let hash = move || {
+            let mut hasher = Sha256::new();
+            for mut buffer in to_hash {
+                hasher.update(&buffer);
+                buffer.clear();
+                // Nobody takes it back at the end.
+                let _ = give_back.send(buffer);
+            }
+            hasher
+        };
+        let thread = thread::Builder::new().name("floe-hash".into()).spawn(hash);
+        Some(Aside {
+            full: Some(full),
+            empty,
+            filling: Vec::new(),
+            thread: Some(thread.ok()?),
+        })
+    }
+
+    pub(super) fn update(&mut self, bytes: &[u8]) {
+        fill(&mut self.filling, BUFFER_LEN, bytes, |filling| {
+            send(self.full.as_ref(), &self.empty, filling);
+        });
+    }
+
+    pub(super) fn finish(mut self) -> [u8; 32] {
+        send(self.full.as_ref(), &self.empty, &mut self.filling);
+        drop(self.full.take());
+        let thread = self.thread.take();
+        let hasher = thread.and_then(|thread| thread.join().ok());
+        // A thread that panicked, which it cannot, has no digest that anybody wants.
+        hasher.unwrap_or_default().finish()
+    }
+}
+
+fn send(full: Option<&SyncSender<Vec<u8>>>, empty: &Receiver<Vec<u8>>, filling: &mut Vec<u8>) {
+    let buffer = mem::replace(filling, empty.try_recv().unwrap_or_default());
+    if let Some(full) = full {
+        // The thread ends only after this end of the channel does.
+        let _ = full.send(buffer);
+    }
+}
+
+/// How far the first thread may be ahead of the second.
+const BUFFERS_AHEAD: usize = 8;
+
+/// So that both are in the second-level cache: nobody passes on a core here.
+const BUFFER_LEN: usize = 64 * 1024;
