@@ -2,7 +2,7 @@
 
 mod json;
 mod markdown;
-mod svg;
+pub mod svg;
 
 use serde_json::Value;
 

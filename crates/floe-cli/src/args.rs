@@ -116,7 +116,7 @@ pub(crate) struct TrustArgs {
 /// How the work is done and shown.
 #[derive(Debug, Args)]
 pub(crate) struct WorkArgs {
-    /// How many paths are unpacked at once [default: as many as there are cores]
+    /// How many paths are unpacked at once [default: what suits the processor]
     #[arg(long, value_name = "N")]
     pub(crate) jobs: Option<NonZeroUsize>,
     /// Show what would be fetched, and fetch nothing
@@ -138,7 +138,7 @@ pub(crate) struct VerifyArgs {
     /// The store directory that the paths name
     #[arg(long, value_name = "DIR")]
     pub(crate) store_dir: Option<String>,
-    /// How many paths are hashed at once [default: as many as there are cores]
+    /// How many paths are hashed at once [default: what suits the processor]
     #[arg(long, value_name = "N")]
     pub(crate) jobs: Option<NonZeroUsize>,
     /// Print the result as one JSON object

@@ -72,7 +72,7 @@ fn config(options: Options) -> anyhow::Result<Config> {
         priority: options.priority,
         compress: Compress::Off,
         side_cache: None,
-        threads: settings::jobs(None),
+        threads: settings::threads(None),
         connections_max: limits::connections(None, open_files),
         keep_alive: options.keep_alive && options.times.keeps_alive(),
         keep_alive_timeout: options.times.keep_alive(),

@@ -17,15 +17,15 @@ pub(crate) fn options(trust: &TrustArgs, work: &WorkArgs) -> anyhow::Result<Opti
     Ok(Options {
         trusted_keys: trusted_keys(trust)?,
         check_signatures: !trust.no_check_sigs,
-        jobs: jobs(work.jobs),
+        jobs: work.jobs,
         dry_run: work.dry_run,
         certificates: certificates(),
         cancel: Cancel::default(),
     })
 }
 
-/// As many workers as asked for, else as there are cores.
-pub(crate) fn jobs(asked: Option<NonZeroUsize>) -> NonZeroUsize {
+/// As many threads as asked for, else as there are cores.
+pub(crate) fn threads(asked: Option<NonZeroUsize>) -> NonZeroUsize {
     asked
         .or_else(|| thread::available_parallelism().ok())
         .unwrap_or(NonZeroUsize::MIN)

@@ -264,7 +264,7 @@ impl Mover<'_> {
         outcome: &mut Outcome,
     ) -> Result<BTreeSet<StorePath>, Error> {
         let hashing = self.hashing(&items);
-        let queue = Queue::new(self.sources, &items, self.options.jobs.get());
+        let queue = Queue::new(self.sources, &items, hashing.cores());
         let (sender, receiver) = mpsc::sync_channel(RESULTS_AHEAD);
         let mut commit = Commit::new(self, &items, &queue, outcome);
         commit.fail_referrers_of(unavailable);
@@ -294,7 +294,7 @@ impl Mover<'_> {
     /// A crew has more workers than there are cores, and each would need the memory of an
     /// encoder; where that is much, hashing is little beside encoding.
     fn hashing(&self, items: &[Item]) -> Hashing {
-        let jobs = self.options.jobs.get();
+        let jobs = self.options.jobs;
         match &self.target.0 {
             TargetKind::Cache(cache) if codec::is_heavy(cache.location().compression) => {
                 Hashing::alone(items.len(), jobs)

@@ -14,8 +14,8 @@ pub struct Options {
     pub trusted_keys: TrustedKeys,
     /// Whether a path into a local store needs a signature or a content address.
     pub check_signatures: bool,
-    /// How many paths are unpacked or packed at once.
-    pub jobs: NonZeroUsize,
+    /// How many paths are unpacked or packed at once; what suits the machine where it is not said.
+    pub jobs: Option<NonZeroUsize>,
     /// Resolve and plan only.
     pub dry_run: bool,
     /// Certificates to trust for TLS instead of the system's, in PEM.

@@ -11,13 +11,16 @@
 //! A lane is slower than a message alone. So a large message in a lane would be at it long after
 //! all the others, while messages of about the same length keep all lanes filled.
 //!
-//! On other CPUs there is a thread for each core, and it hashes alone.
+//! On other CPUs there is a thread for each core, and it hashes alone. So does each thread where
+//! somebody has said how many messages may be under way.
 
 mod aside;
 mod crew;
 mod together;
 
+use std::num::NonZeroUsize;
 use std::sync::Arc;
+use std::thread;
 
 use floe_hash::Sha256;
 use floe_hash::lanes;
@@ -50,14 +53,23 @@ pub struct Worker {
 }
 
 impl Hashing {
-    /// What suits this CPU and messages of these lengths, in bytes, on so many cores.
-    pub fn of(lens: impl Iterator<Item = u64>, cores: usize) -> Hashing {
+    /// What suits this machine and messages of these lengths, in bytes; or as many messages at once
+    /// as are asked for.
+    pub fn of(lens: impl Iterator<Item = u64>, jobs: Option<NonZeroUsize>) -> Hashing {
+        match jobs {
+            Some(_) => Hashing::alone(lens.count(), jobs),
+            None => Hashing::suited(lens, cores()),
+        }
+    }
+
+    fn suited(lens: impl Iterator<Item = u64>, cores: NonZeroUsize) -> Hashing {
         let (mut messages, mut total) = (0, 0_u64);
         for len in lens {
             messages += 1;
             total = total.saturating_add(len);
         }
-        let mut hashing = Hashing::alone(messages, cores);
+        let mut hashing = Hashing::alone(messages, Some(cores));
+        let cores = cores.get();
         if lanes::are_fast() && messages >= cores - 1 + CREW_MIN {
             hashing.crew = Some(Arc::new(Crew::new(CREW_MAX)));
         }
@@ -67,14 +79,19 @@ impl Hashing {
         hashing
     }
 
-    /// A thread for each core, and each by itself.
-    pub fn alone(messages: usize, cores: usize) -> Hashing {
+    /// As many threads as are asked for, else one for each core, and each by itself.
+    pub fn alone(messages: usize, jobs: Option<NonZeroUsize>) -> Hashing {
         Hashing {
             messages,
-            cores,
+            cores: jobs.unwrap_or_else(cores).get(),
             crew: None,
             dominant_above: u64::MAX,
         }
+    }
+
+    /// How many of the largest messages are under way at once.
+    pub fn cores(&self) -> usize {
+        self.cores
     }
 
     /// The places of all threads.
@@ -95,6 +112,10 @@ impl Hashing {
             })
         })
     }
+}
+
+fn cores() -> NonZeroUsize {
+    thread::available_parallelism().unwrap_or(NonZeroUsize::MIN)
 }
 
 impl Place {

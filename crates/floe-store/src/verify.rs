@@ -82,11 +82,12 @@ pub enum Fault {
 
 impl StoreReader {
     /// Verifies `paths`, or the whole store and its links where none are given. `progress` is
-    /// told the NAR size of each path as it is done, from several threads.
+    /// told the NAR size of each path as it is done, from several threads. So many paths are read
+    /// at once as `jobs` says, else as suits the machine.
     pub fn verify(
         &self,
         paths: &[StorePath],
-        jobs: NonZeroUsize,
+        jobs: Option<NonZeroUsize>,
         progress: &(dyn Fn(&PathInfo) + Sync),
     ) -> Result<Verification, StoreError> {
         let _lock = self.collector_lock()?;
@@ -242,12 +243,12 @@ fn hash_tree(path: &std::path::Path, mut hasher: Stream) -> Result<(Hash, u64), 
 /// what it found.
 fn check_all<T: Sync>(
     mut items: Vec<T>,
-    jobs: NonZeroUsize,
+    jobs: Option<NonZeroUsize>,
     len: &dyn Fn(&T) -> u64,
     check: &(dyn Fn(&T, &Worker) -> Option<Fault> + Sync),
 ) -> Vec<Fault> {
     items.sort_by_cached_key(|item| Reverse(len(item)));
-    let hashing = Hashing::of(items.iter().map(len), jobs.get());
+    let hashing = Hashing::of(items.iter().map(len), jobs);
     let left = Mutex::new(items.iter());
     let faults = Mutex::new(Vec::new());
     thread::scope(|scope| {

@@ -106,7 +106,8 @@ fn bar(text: &mut String, y: f64, scale: f64, (is_base, compared): (bool, &Compa
     );
 }
 
-fn escape(text: &str) -> String {
+/// Text as it may stand between the tags of XML.
+pub fn escape(text: &str) -> String {
     text.replace('&', "&amp;")
         .replace('<', "&lt;")
         .replace('>', "&gt;")

@@ -9,7 +9,6 @@
 use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::io::{Read as _, Seek as _, SeekFrom, Write as _};
-use std::num::NonZeroUsize;
 use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -26,7 +25,6 @@ use indicatif::HumanBytes;
 
 use super::{key, print};
 use crate::args::DemoArgs;
-use crate::settings;
 
 pub(crate) fn run(args: DemoArgs) -> anyhow::Result<()> {
     let kept = match &args.keep {
@@ -99,7 +97,7 @@ fn show(demo: &Demo) -> anyhow::Result<()> {
 
     let began = Instant::now();
     let store = StoreReader::open(demo.layout("installed"))?;
-    let found = store.verify(&[], jobs(), &|_| {})?;
+    let found = store.verify(&[], None, &|_| {})?;
     ensure!(
         found.faults.is_empty(),
         "the installed store has faults: {:?}",
@@ -256,7 +254,7 @@ impl Demo {
         let options = Options {
             trusted_keys,
             check_signatures: true,
-            jobs: jobs(),
+            jobs: None,
             dry_run: false,
             certificates: None,
             cancel: Cancel::default(),
@@ -301,8 +299,4 @@ fn run_installed(program: &Path) -> anyhow::Result<String> {
         output.status
     );
     Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
-}
-
-fn jobs() -> NonZeroUsize {
-    settings::jobs(None)
 }

@@ -49,7 +49,7 @@ fn config(args: &ServeArgs) -> anyhow::Result<Config> {
         path_prefix: String::new(),
         compress: compress(args.compress, file.enable_compression, side_cache.is_some())?,
         side_cache,
-        threads: settings::jobs(args.threads.or(file.threads())),
+        threads: settings::threads(args.threads.or(file.threads())),
         connections_max: limits::connections(connections.or(file.connections()), open_files),
         keep_alive: true,
         keep_alive_timeout: args.keepalive_timeout.unwrap_or(serve::KEEP_ALIVE_TIMEOUT),

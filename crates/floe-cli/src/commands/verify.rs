@@ -31,7 +31,7 @@ pub(crate) fn run(args: VerifyArgs) -> anyhow::Result<()> {
         .iter()
         .map(|text| find(&store, text))
         .collect::<Result<Vec<_>, _>>()?;
-    let found = store.verify(&paths, settings::jobs(args.jobs), &|_| {})?;
+    let found = store.verify(&paths, args.jobs, &|_| {})?;
     let print_path = |path: &StorePath| store.layout().store_dir.print(path);
     if args.json {
         print(json!({

@@ -184,7 +184,7 @@ fn a_reference_that_vanishes_during_the_move_is_fetched_again() {
     let options = Options {
         trusted_keys: Default::default(),
         check_signatures: false,
-        jobs: NonZeroUsize::MIN,
+        jobs: Some(NonZeroUsize::MIN),
         dry_run: false,
         certificates: None,
         cancel: Cancel::default(),

@@ -177,3 +177,70 @@ fn is_small(item: &Item) -> bool {
 
 /// Servers that close a connection because nobody reads wait for longer than this.
 const PATIENCE: Duration = Duration::from_secs(2);
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use floe_format::{NarInfo, StoreDir};
+
+    use super::*;
+    use crate::location::Location;
+    use crate::options::Cancel;
+
+    /// An item of `len` bytes, the `number`th of a plan, from a cache whose NARs are empty.
+    fn item(number: usize, len: u64) -> Item {
+        let hash = "sha256:1b8m03r63zqhnjf7l5wnldhh7c134ap5vpj0850ymkq1iyzicy5s";
+        let text = format!(
+            "StorePath: /nix/store/7bw2d1cqdpnxi05lr3s6pmcgl5xazl2c-{number}\nURL: nar\n\
+             Compression: none\nFileSize: {len}\nNarHash: {hash}\nNarSize: {len}\n\
+             References: \n"
+        );
+        Item {
+            narinfo: NarInfo::parse(text.as_bytes(), &StoreDir::default()).unwrap(),
+            source: 0,
+        }
+    }
+
+    #[test]
+    fn ends_meet_in_the_middle_and_every_item_is_taken_once() {
+        let cache = tempfile::tempdir().unwrap();
+        fs::write(
+            cache.path().join("nix-cache-info"),
+            "StoreDir: /nix/store\n",
+        )
+        .unwrap();
+        fs::write(cache.path().join("nar"), "").unwrap();
+        let url = format!("file://{}", cache.path().display());
+        let location = Location::parse(&url, None, None).unwrap();
+        let sources = Sources::open(&[location], None, &Cancel::default()).unwrap();
+        let large = SMALL_LEN_MAX as u64 * 2;
+        // More than may be asked for ahead, of both kinds.
+        let len_of = |number| if number < 40 { large } else { 100 };
+        let items: Vec<Item> = (0..140)
+            .map(|number| item(number, len_of(number)))
+            .collect();
+        let queue = Queue::new(&sources, &items, 2);
+        queue.skip([items[3].narinfo.info.path.clone()]);
+        let (mut largest, mut smallest) = (Vec::new(), Vec::new());
+        loop {
+            let (end, taken) = match largest.len() <= smallest.len() {
+                true => (End::Largest, &mut largest),
+                false => (End::Smallest, &mut smallest),
+            };
+            let Some(work) = queue.next(end) else { break };
+            assert!(matches!(work.body, Ok(Some(_))));
+            let name = work.item.narinfo.info.path.name();
+            taken.push(name.parse::<usize>().unwrap());
+        }
+        assert!(largest.is_sorted() && smallest.is_sorted_by(|a, b| a > b));
+        assert!(largest.len().abs_diff(smallest.len()) <= 1);
+        let mut all = [largest, smallest].concat();
+        all.sort_unstable();
+        let expected: Vec<usize> = (0..140).filter(|number| *number != 3).collect();
+        assert_eq!(all, expected);
+        let state = queue.state();
+        assert_eq!((state.small_ahead, state.large_ahead), (0, 0));
+        assert!(state.ahead.is_empty());
+    }
+}

@@ -41,26 +41,30 @@ impl Aside {
     }
 
     pub(super) fn update(&mut self, bytes: &[u8]) {
-        fill(&mut self.filling, BUFFER_LEN, bytes, |filling| {
-            send(self.full.as_ref(), &self.empty, filling);
+        let mut filling = mem::take(&mut self.filling);
+        fill(&mut filling, BUFFER_LEN, bytes, |filling| {
+            self.send(filling)
         });
+        self.filling = filling;
+    }
+
+    /// Gives the filled buffer away and goes on with another one.
+    fn send(&self, filling: &mut Vec<u8>) {
+        let empty = self.empty.try_recv().unwrap_or_default();
+        if let Some(full) = &self.full {
+            // The thread ends only after this end of the channel does.
+            let _ = full.send(mem::replace(filling, empty));
+        }
     }
 
     pub(super) fn finish(mut self) -> [u8; 32] {
-        send(self.full.as_ref(), &self.empty, &mut self.filling);
+        let mut filling = mem::take(&mut self.filling);
+        self.send(&mut filling);
         drop(self.full.take());
         let thread = self.thread.take();
         let hasher = thread.and_then(|thread| thread.join().ok());
         // A thread that panicked, which it cannot, has no digest that anybody wants.
         hasher.unwrap_or_default().finish()
-    }
-}
-
-fn send(full: Option<&SyncSender<Vec<u8>>>, empty: &Receiver<Vec<u8>>, filling: &mut Vec<u8>) {
-    let buffer = mem::replace(filling, empty.try_recv().unwrap_or_default());
-    if let Some(full) = full {
-        // The thread ends only after this end of the channel does.
-        let _ = full.send(buffer);
     }
 }
 

@@ -9,8 +9,16 @@ use super::*;
 fn with_crew(messages: usize, cores: usize) -> Hashing {
     Hashing {
         crew: Some(Arc::new(Crew::new(CREW_MAX))),
-        ..Hashing::alone(messages, cores)
+        ..alone(messages, cores)
     }
+}
+
+fn alone(messages: usize, cores: usize) -> Hashing {
+    Hashing::alone(messages, NonZeroUsize::new(cores))
+}
+
+fn suited<const N: usize>(lens: [u64; N], cores: usize) -> Hashing {
+    Hashing::suited(lens.into_iter(), NonZeroUsize::new(cores).unwrap())
 }
 
 fn message(len: usize, seed: usize) -> Vec<u8> {
@@ -91,16 +99,17 @@ fn a_crew_takes_the_smallest_and_the_others_the_largest() {
     };
     assert_eq!(ends(&with_crew(100, 3)), (2 + CREW_MAX, CREW_MAX));
     assert_eq!(ends(&with_crew(4, 3)), (4, 2));
-    assert_eq!(ends(&Hashing::alone(100, 3)), (3, 0));
-    assert_eq!(ends(&Hashing::alone(2, 3)), (2, 0));
+    assert_eq!(ends(&alone(100, 3)), (3, 0));
+    assert_eq!(ends(&alone(2, 3)), (2, 0));
 }
 
 #[test]
-fn a_few_messages_have_no_crew() {
-    let few = Hashing::of([5; 3].into_iter(), 2);
-    assert!(few.crew.is_none());
-    let many = Hashing::of([5; 100].into_iter(), 2);
-    assert_eq!(many.crew.is_some(), lanes::are_fast());
+fn few_messages_have_no_crew_and_neither_has_who_says_how_many_at_once() {
+    assert!(suited([5; 3], 2).crew.is_none());
+    assert_eq!(suited([5; 100], 2).crew.is_some(), lanes::are_fast());
+    let asked = Hashing::of([5; 100].into_iter(), NonZeroUsize::new(7));
+    assert!(asked.crew.is_none());
+    assert_eq!(asked.places().count(), 7);
 }
 
 #[test]
@@ -108,7 +117,7 @@ fn what_is_longer_than_a_cores_share_is_hashed_aside() {
     let large = 3 * ASIDE_LEN_MIN;
     let hashing = Hashing {
         dominant_above: ASIDE_LEN_MIN,
-        ..Hashing::alone(3, 2)
+        ..alone(3, 2)
     };
     let Place(worker) = hashing.places().next().unwrap();
     assert!(matches!(worker.stream(large).0, Kind::Aside(_)));
@@ -120,8 +129,7 @@ fn what_is_longer_than_a_cores_share_is_hashed_aside() {
         assert_eq!(found, floe_hash::sha256(&message), "{len}");
     }
     // One core has nobody to hash aside.
-    let lens = [large, 1000].into_iter();
-    assert_eq!(Hashing::of(lens.clone(), 1).dominant_above, u64::MAX);
-    let has_lanes = lanes::are_fast();
-    assert_eq!(Hashing::of(lens, 2).dominant_above < large, has_lanes);
+    assert_eq!(suited([large, 1000], 1).dominant_above, u64::MAX);
+    let has_aside = suited([large, 1000], 2).dominant_above < large;
+    assert_eq!(has_aside, lanes::are_fast());
 }

@@ -3,6 +3,8 @@
 
 use std::fmt::Write as _;
 
+use floe_bench::report::svg::escape;
+
 use super::figures::{NGINX, Row, Verdict};
 
 const WIDTH: f64 = 800.0;
@@ -89,12 +91,6 @@ fn bar(text: &mut String, y: f64, scale: f64, (row, speed): (&Row, Option<f64>))
          paint-order=\"stroke\">{speed:.2}</text>",
         LEFT + width + 5.0
     );
-}
-
-fn escape(text: &str) -> String {
-    text.replace('&', "&amp;")
-        .replace('<', "&lt;")
-        .replace('>', "&gt;")
 }
 
 #[cfg(test)]

@@ -95,7 +95,7 @@ impl Closure {
             }
             if !has_hashed.replace(true) {
                 let found = store
-                    .verify(&[], settings::jobs(None), &|_| {})
+                    .verify(&[], None, &|_| {})
                     .map_err(|error| wrong(error.to_string()))?;
                 if !found.faults.is_empty() {
                     let count = found.faults.len();

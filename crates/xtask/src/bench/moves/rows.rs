@@ -46,6 +46,18 @@ pub(super) struct Set<'a> {
     pub(super) kept: Vec<Kept>,
 }
 
+impl<'a> Set<'a> {
+    /// A row without a floor, in which nothing is weighed or kept.
+    fn of(contestants: Vec<Contestant<'a>>) -> Set<'a> {
+        Set {
+            contestants,
+            floor: Vec::new(),
+            sizes: Sizes::default(),
+            kept: Vec::new(),
+        }
+    }
+}
+
 /// Servers and their like.
 #[expect(dead_code, reason = "they are kept for what their end does")]
 pub(super) enum Kept {
@@ -155,10 +167,9 @@ fn http<'a>(
     let mut contestants = work::movers(world, &corpus, &from, &to, true)?;
     let floor = work::floors(world, &corpus, compression, &to, &mut contestants)?;
     Ok(Set {
-        contestants,
         floor,
-        sizes: Sizes::default(),
         kept: vec![Kept::Nginx(server)],
+        ..Set::of(contestants)
     })
 }
 
@@ -175,10 +186,8 @@ fn local(world: &World, on_disk: bool) -> Result<Set<'_>> {
     ));
     let floor = work::floors(world, &corpus, "local", &to, &mut contestants)?;
     Ok(Set {
-        contestants,
         floor,
-        sizes: Sizes::default(),
-        kept: Vec::new(),
+        ..Set::of(contestants)
     })
 }
 
@@ -190,10 +199,8 @@ fn beside_tar(world: &World) -> Result<Set<'_>> {
     contestants.push(work::untar(world, &corpus, TAR, true, &to)?);
     let floor = work::floors(world, &corpus, "zstd", &to, &mut contestants)?;
     Ok(Set {
-        contestants,
         floor,
-        sizes: Sizes::default(),
-        kept: Vec::new(),
+        ..Set::of(contestants)
     })
 }
 
@@ -207,11 +214,10 @@ fn chains(world: &World) -> Result<Set<'_>> {
     let proxy = Proxy::start(server.port, ROUND_TRIP)?;
     let from = format!("http://127.0.0.1:{}/cache-zstd", proxy.port);
     let to = destination(world, false)?;
+    let contestants = work::movers(world, &corpus, &from, &to, true)?;
     Ok(Set {
-        contestants: work::movers(world, &corpus, &from, &to, true)?,
-        floor: Vec::new(),
-        sizes: Sizes::default(),
         kept: vec![Kept::Nginx(server), Kept::Proxy(proxy)],
+        ..Set::of(contestants)
     })
 }
 
@@ -232,10 +238,8 @@ fn nothing_to_do(world: &World) -> Result<Set<'_>> {
         contestant.wiped.retain(|path| *path != to.root);
     }
     Ok(Set {
-        contestants,
-        floor: Vec::new(),
-        sizes: Sizes::default(),
         kept: vec![Kept::Nginx(server)],
+        ..Set::of(contestants)
     })
 }
 
@@ -246,15 +250,15 @@ fn quarter(world: &World) -> Result<Set<'_>> {
     let to = destination(world, false)?;
     let quota = Rc::new(Quota::new(0.25)?);
     let mut contestants = work::movers(world, &corpus, &from, &to, true)?;
+    let floor = work::floors(world, &corpus, "xz", &to, &mut contestants)?;
     for contestant in &mut contestants {
         let inner = std::mem::take(&mut contestant.invocation.words);
         contestant.invocation.words = quota.wrap(inner);
     }
     Ok(Set {
-        contestants,
-        floor: Vec::new(),
-        sizes: Sizes::default(),
+        floor,
         kept: vec![Kept::Nginx(server), Kept::Quota(quota)],
+        ..Set::of(contestants)
     })
 }
 
@@ -275,10 +279,8 @@ fn push(world: &World) -> Result<Set<'_>> {
         contestants.push(one);
     }
     Ok(Set {
-        contestants,
-        floor: Vec::new(),
         sizes,
-        kept: Vec::new(),
+        ..Set::of(contestants)
     })
 }
 
@@ -300,10 +302,8 @@ fn verify(world: &World) -> Result<Set<'_>> {
     hash.extend(corpus.nars("none"));
     contestants.push(work::contestant(world, "hash", hash, None));
     Ok(Set {
-        contestants,
         floor: vec!["hash"],
-        sizes: Sizes::default(),
-        kept: Vec::new(),
+        ..Set::of(contestants)
     })
 }
 

@@ -19,7 +19,8 @@ pub(super) struct Judged {
     rivals: Option<f64>,
     /// The median of the ratios of the rounds.
     ratio: Option<f64>,
-    /// The least that the work can take on the cores of this machine, in seconds.
+    /// The least that the work can take on the cores of this machine, or of CPU time where that
+    /// is compared, in seconds.
     floor: Option<f64>,
     /// Why there are no figures.
     why: Option<String>,
@@ -47,7 +48,11 @@ impl Judged {
         let parts: Option<Vec<f64>> = parts
             .map(|name| median(of(name.as_str()?, Measure::Cpu)))
             .collect();
-        let cores = thread::available_parallelism().map_or(1, usize::from) as f64;
+        // CPU seconds are not shared by cores.
+        let shares = match aim.measure {
+            Measure::Wall => thread::available_parallelism().map_or(1, usize::from) as f64,
+            Measure::Cpu => 1.0,
+        };
         let why = row.cells.iter().find_map(|(name, cell)| match cell {
             floe_bench::Cell::Void(why) => Some(format!("{name}: {why}")),
             floe_bench::Cell::Ran(_) => None,
@@ -65,7 +70,7 @@ impl Judged {
             rivals: median(rival),
             floor: parts
                 .filter(|parts| !parts.is_empty())
-                .map(|parts| parts.iter().sum::<f64>() / cores),
+                .map(|parts| parts.iter().sum::<f64>() / shares),
             why,
         }
     }
@@ -139,7 +144,7 @@ pub(super) fn document(report: &Report, rows: &[Judged]) -> String {
     format!(
         "{head}\nMedians; the ratio is the median of those of single rounds. The floor is what \
          decoding or reading, hashing and\nwriting take of CPU time when each is done by itself, \
-         over the number of cores; an aim is met at its ratio, or at\n{NEAR} times the floor.\n\n\
+         over the number of cores where time is compared; an aim is\nmet at its ratio, or at {NEAR} times the floor.\n\n\
          {}\n| work |{figures}",
         table(rows)
     )
@@ -193,6 +198,24 @@ mod tests {
         let missed = judged(cell(&[0.9, 1.8, 3.6]), nix(), &[1.0 * cores]);
         assert_eq!(missed.verdict(), "missed");
         assert!(table(&[missed]).contains("| missed |"));
+    }
+
+    #[test]
+    fn cores_do_not_share_the_floor_of_cpu_time() {
+        let plans = rows::all();
+        let plan = plans
+            .iter()
+            .find(|plan| plan.aim.measure == Measure::Cpu)
+            .unwrap();
+        let cells = [("nix", [1.0]), ("floe", [1.1]), ("hash", [1.0])];
+        let row = Row {
+            name: plan.name.into(),
+            facts: json!({ "floor": ["hash"] }),
+            cells: cells
+                .map(|(name, seconds)| (name.to_owned(), cell(&seconds)))
+                .into(),
+        };
+        assert_eq!(Judged::of(plan, &row).verdict(), "met by the floor");
     }
 
     #[test]
