@@ -143,8 +143,9 @@ pub(super) fn document(report: &Report, rows: &[Judged]) -> String {
     let (head, figures) = whole.split_once("\n| work |").unwrap_or((&whole, ""));
     format!(
         "{head}\nMedians; the ratio is the median of those of single rounds. The floor is what \
-         decoding or reading, hashing and\nwriting take of CPU time when each is done by itself, \
-         over the number of cores where time is compared; an aim is\nmet at its ratio, or at {NEAR} times the floor.\n\n\
+         decoding or reading, hashing and\nwriting take of CPU time when each is done by itself \
+         and one message is hashed at a time, over the number of\ncores where time is compared; \
+         an aim is met at its ratio, or at {NEAR} times the floor.\n\n\
          {}\n| work |{figures}",
         table(rows)
     )
