@@ -227,8 +227,8 @@ fn fill(filling: &mut Vec<u8>, len: usize, mut bytes: &[u8], mut send: impl FnMu
     }
 }
 
-/// A thread passes its core on after each buffer, which takes up to 0.1 ms where the next thread
-/// last ran on another core: larger buffers were faster, up to the third-level cache.
+/// Each buffer wakes another thread, which takes up to 0.1 ms where that has to go to another core:
+/// larger buffers were faster, up to the third-level cache.
 const BUFFER_LEN: usize = 512 * 1024;
 
 /// What is compressed to a quarter fills a buffer at about the same time.

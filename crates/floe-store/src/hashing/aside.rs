@@ -6,7 +6,7 @@ use std::thread::{self, JoinHandle};
 
 use floe_hash::Sha256;
 
-use super::fill;
+use super::{BUFFER_LEN, fill};
 
 #[derive(Debug)]
 pub(super) struct Aside {
@@ -68,8 +68,5 @@ impl Aside {
     }
 }
 
-/// How far the first thread may be ahead of the second.
+/// How far the first thread may be ahead of the second, which takes 4 MiB of memory.
 const BUFFERS_AHEAD: usize = 8;
-
-/// So that both are in the second-level cache: nobody passes on a core here.
-const BUFFER_LEN: usize = 64 * 1024;
