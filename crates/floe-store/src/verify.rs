@@ -3,7 +3,7 @@
 //! 1. under the collector's lock, shared, so that nothing vanishes meanwhile;
 //! 2. every row has a tree, or is said to have lost it;
 //! 3. every link that `--optimise` made has the contents that its name says;
-//! 4. every tree has the hash and the size of its row, largest first, all cores at once.
+//! 4. every tree has the hash and the size of its row, all cores at once.
 
 use std::cmp::Reverse;
 use std::fs::{self, DirEntry, File};
