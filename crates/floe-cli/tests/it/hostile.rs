@@ -50,12 +50,17 @@ impl Stage {
 
     /// Puts a NAR into the cache as a signed path with that name.
     fn publish(&self, name: &str, nar: &[u8]) -> String {
+        self.publish_as(name, nar, nar)
+    }
+
+    /// Puts a NAR into the cache, and signs that it is another one.
+    fn publish_as(&self, name: &str, nar: &[u8], claimed: &[u8]) -> String {
         let digest = base32::encode(&floe_hash::sha256(name.as_bytes()));
         let path = StorePath::parse(&format!("{}-{name}", &digest[..32])).unwrap();
         let mut info = PathInfo {
             path: path.clone(),
-            nar_hash: Hash::sha256(floe_hash::sha256(nar)),
-            nar_size: nar.len() as u64,
+            nar_hash: Hash::sha256(floe_hash::sha256(claimed)),
+            nar_size: claimed.len() as u64,
             references: BTreeSet::new(),
             deriver: None,
             signatures: BTreeSet::new(),
@@ -160,6 +165,34 @@ fn every_hostile_nar_is_refused_and_leaves_no_trace() {
     stage.install(&all, 3);
     assert_holds_exactly(&stage.root(), &BTreeSet::from([good, also_good]));
     assert_eq!(stage.surroundings(), before);
+}
+
+#[test]
+fn wrong_hashes_among_many_paths_fail_those_and_no_others() {
+    // Enough paths for a crew on up to 32 cores, where the processor has use for one.
+    const PATHS: usize = 60;
+    let contents = |number: usize| vec![number as u8; 1000 + number * number * 300];
+    let stage = stage();
+    let (mut good, mut all) = (BTreeSet::new(), Vec::new());
+    for number in 0..PATHS {
+        let name = format!("path-{number}");
+        let nar = nars::file(&contents(number));
+        // Small ones and the largest.
+        let is_false = number % 10 == 3 || number == PATHS - 1;
+        let claimed = match is_false {
+            true => nars::file(&vec![b'x'; contents(number).len()]),
+            false => nar.clone(),
+        };
+        let path = stage.publish_as(&name, &nar, &claimed);
+        if !is_false {
+            good.insert(path.clone());
+        }
+        all.push(path);
+    }
+    let said = stage.install(&all.iter().collect::<Vec<_>>(), 3);
+    let refused = said.matches("the NAR hash is").count();
+    assert_eq!(refused, PATHS - good.len(), "{said}");
+    assert_holds_exactly(&stage.root(), &good);
 }
 
 #[test]
