@@ -43,20 +43,7 @@ pub(crate) fn report(error: &anyhow::Error) -> ExitCode {
 
 /// The exit code for several failures: that of the gravest cause.
 pub(crate) fn gravest(failures: &[Error]) -> u8 {
-    const GRAVEST_FIRST: [ErrorKind; 5] = [
-        ErrorKind::Interrupted,
-        ErrorKind::NoSpace,
-        ErrorKind::Untrusted,
-        ErrorKind::Network,
-        ErrorKind::Usage,
-    ];
-    let has = |kind: &ErrorKind| failures.iter().any(|error| error.kind() == *kind);
-    code(
-        GRAVEST_FIRST
-            .into_iter()
-            .find(has)
-            .unwrap_or(ErrorKind::Failed),
-    )
+    code(ErrorKind::gravest(failures))
 }
 
 /// The exit codes of docs/interface.md.

@@ -17,6 +17,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context as _;
+pub(crate) use floe_server::config::{
+    BACKLOG, KEEP_ALIVE_TIMEOUT, PRIORITY, READ_TIMEOUT, WRITE_TIMEOUT,
+};
 use floe_server::{Config, Listen, Server};
 
 use crate::failure::Usage;
@@ -152,23 +155,6 @@ pub(crate) fn secret_keys(files: &[PathBuf]) -> anyhow::Result<Vec<floe_format::
 
 /// The port of every peer.
 pub(crate) const PORT: u16 = 5000;
-
-/// The priority of every peer: lower than the 40 of cache.nixos.org, so that clients ask the cache
-/// nearby first.
-pub(crate) const PRIORITY: i32 = 30;
-
-/// starman's, and nix-serve-ng's for Unix sockets.
-pub(crate) const BACKLOG: u16 = 1024;
-
-/// Longer than the 118 seconds for which curl, and so Nix, takes up an idle connection again: a
-/// connection that the server closed meanwhile would be a failed request.
-pub(crate) const KEEP_ALIVE_TIMEOUT: Duration = Duration::from_secs(120);
-
-/// A head is one packet. Half a minute forgives several lost ones in a row.
-pub(crate) const READ_TIMEOUT: Duration = Duration::from_secs(30);
-
-/// nix-serve-ng's: a client may be busy unpacking for long.
-pub(crate) const WRITE_TIMEOUT: Duration = Duration::from_secs(600);
 
 /// A year. What is longer was meant otherwise.
 const TIMEOUT_MAX: Duration = Duration::from_secs(365 * 24 * 60 * 60);

@@ -1,5 +1,6 @@
 //! Where closures come from: binary caches over HTTP or in a directory, and local stores.
 
+mod closure;
 pub(crate) mod file;
 pub(crate) mod http;
 

@@ -221,6 +221,22 @@ pub enum ErrorKind {
     Usage,
 }
 
+impl ErrorKind {
+    /// That of the gravest of several failures.
+    pub fn gravest(failures: &[Error]) -> ErrorKind {
+        const GRAVEST_FIRST: [ErrorKind; 5] = [
+            ErrorKind::Interrupted,
+            ErrorKind::NoSpace,
+            ErrorKind::Untrusted,
+            ErrorKind::Network,
+            ErrorKind::Usage,
+        ];
+        let has = |kind: &ErrorKind| failures.iter().any(|error| error.kind() == *kind);
+        let gravest = GRAVEST_FIRST.into_iter().find(has);
+        gravest.unwrap_or(ErrorKind::Failed)
+    }
+}
+
 impl Error {
     /// What the error means for whoever started the move.
     pub fn kind(&self) -> ErrorKind {
@@ -236,7 +252,7 @@ impl Error {
             | Error::Mismatch { .. }
             | Error::Decode { .. } => ErrorKind::Untrusted,
             Error::Location { .. } | Error::NotAStorePath { .. } => ErrorKind::Usage,
-            Error::Cancelled => ErrorKind::Interrupted,
+            Error::Cancelled | Error::Store(StoreError::Interrupted) => ErrorKind::Interrupted,
             Error::Store(_)
             | Error::File { .. }
             | Error::OtherStoreDir { .. }

@@ -44,6 +44,8 @@ use preview::Preview;
 use publish::CacheWriter;
 use resolve::Resolved;
 
+pub(crate) use resolve::{CANCEL_POLL, CLOSURE_MAX};
+
 pub use resolve::Root;
 
 /// Where paths go.

@@ -6,6 +6,7 @@ use std::io::Write;
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
+use std::thread;
 use std::time::Duration;
 
 use floe_format::SecretKey;
@@ -48,6 +49,52 @@ pub struct Config {
     /// Called with what the operator should know: a store that cannot be read, a broken row.
     pub warn: Arc<dyn Fn(&str) + Send + Sync>,
 }
+
+impl Config {
+    /// Serves a store as every peer does where nothing else is said: uncompressed, unsigned, a
+    /// thread for each core, no log.
+    pub fn new(store: Layout, listen: Vec<Listen>) -> Config {
+        Config {
+            log_dir: store.log_dir(),
+            store,
+            listen,
+            backlog: BACKLOG,
+            secret_keys: Vec::new(),
+            priority: PRIORITY,
+            path_prefix: String::new(),
+            compress: Compress::Off,
+            side_cache: None,
+            threads: thread::available_parallelism().unwrap_or(NonZeroUsize::MIN),
+            connections_max: CONNECTIONS_MAX,
+            keep_alive: true,
+            keep_alive_timeout: KEEP_ALIVE_TIMEOUT,
+            read_timeout: READ_TIMEOUT,
+            write_timeout: WRITE_TIMEOUT,
+            access_log: None,
+            warn: Arc::new(|_| {}),
+        }
+    }
+}
+
+/// The priority of every peer: lower than the 40 of cache.nixos.org, so that clients ask the cache
+/// nearby first.
+pub const PRIORITY: i32 = 30;
+
+/// starman's backlog, and nix-serve-ng's for Unix sockets.
+pub const BACKLOG: u16 = 1024;
+
+/// Longer than the 118 seconds for which curl, and so Nix, takes up an idle connection again: a
+/// connection that the server closed meanwhile would be a failed request.
+pub const KEEP_ALIVE_TIMEOUT: Duration = Duration::from_secs(120);
+
+/// A head is one packet. Half a minute forgives several lost ones in a row.
+pub const READ_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// nix-serve-ng's: a client may be busy unpacking for long.
+pub const WRITE_TIMEOUT: Duration = Duration::from_secs(600);
+
+/// What harmonia allows with its four workers: 300 clients with the 25 connections of Nix.
+pub const CONNECTIONS_MAX: usize = 8192;
 
 /// An address to listen on.
 #[derive(Clone, Debug, PartialEq, Eq)]

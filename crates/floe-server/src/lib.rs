@@ -24,7 +24,7 @@ mod answer;
 mod body;
 mod cache;
 mod clock;
-mod config;
+pub mod config;
 mod connection;
 mod context;
 mod error;

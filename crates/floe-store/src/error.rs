@@ -81,6 +81,9 @@ pub enum StoreError {
         /// How long this process waited.
         seconds: u64,
     },
+    /// Whoever watched has ended it.
+    #[error("interrupted")]
+    Interrupted,
     /// The garbage collector did not acknowledge a temporary root.
     #[error("the running garbage collector at {} did not accept a root: {reason}", path.display())]
     CollectorRefused {

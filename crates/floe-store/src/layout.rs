@@ -69,6 +69,12 @@ impl Layout {
         self.state.join("db")
     }
 
+    /// The directory of the build logs that belong to the store by its place.
+    pub fn log_dir(&self) -> PathBuf {
+        let prefix = self.real_store.parent().unwrap_or(Path::new("/"));
+        prefix.join("var/log/nix")
+    }
+
     /// The directory of the links that `nix-store --optimise` makes.
     pub fn links_dir(&self) -> PathBuf {
         self.real_store.join(".links")

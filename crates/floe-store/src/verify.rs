@@ -5,6 +5,8 @@
 //! 3. every link that `--optimise` made has the contents that its name says;
 //! 4. every tree has the hash and the size of its row, all cores at once.
 
+mod fault;
+
 use std::cmp::Reverse;
 use std::fs::{self, DirEntry, File};
 use std::io;
@@ -20,6 +22,8 @@ use crate::lock::lock_shared;
 use crate::reader::StoreReader;
 use crate::tree::read::dump;
 
+pub use fault::Fault;
+
 /// What a verification found.
 #[derive(Debug, Default)]
 pub struct Verification {
@@ -33,83 +37,54 @@ pub struct Verification {
     pub faults: Vec<Fault>,
 }
 
-/// One thing that is wrong in a store.
-#[derive(Debug)]
-pub enum Fault {
-    /// It was asked for, and the database does not have it.
-    NotValid(StorePath),
-    /// The database has it, the disk does not. `referrers` are valid paths that need it; Nix
-    /// drops the row where there are none.
-    Disappeared {
-        /// The path.
-        path: StorePath,
-        /// Valid paths that refer to it.
-        referrers: Vec<StorePath>,
-    },
-    /// Its contents are not those that were registered.
-    Modified {
-        /// The path.
-        path: StorePath,
-        /// The hash of its row.
-        expected: Hash,
-        /// The hash of its contents.
-        actual: Hash,
-    },
-    /// Its NAR has another size than its row says, although the hash is right.
-    WrongSize {
-        /// The path.
-        path: StorePath,
-        /// The size of its row, in bytes.
-        expected: u64,
-        /// The size of its NAR, in bytes.
-        actual: u64,
-    },
-    /// It could not be read.
-    Unreadable {
-        /// The path.
-        path: StorePath,
-        /// Why not.
-        error: StoreError,
-    },
-    /// A link in `.links` has other contents than its name says.
-    ModifiedLink {
-        /// Its file name: the hash that it should have.
-        name: String,
-        /// The hash that it has, or why it has none.
-        actual: String,
-    },
+/// Watches a verification, and may end it.
+pub trait Watch: Sync {
+    /// So many paths and bytes of NARs are to be hashed.
+    fn begins(&self, _paths: u64, _nar_bytes: u64) {}
+
+    /// A path was hashed.
+    fn is_done(&self, _info: &PathInfo) {}
+
+    /// Asked before each path.
+    fn goes_on(&self) -> bool {
+        true
+    }
 }
 
+/// Nobody watches.
+impl Watch for () {}
+
 impl StoreReader {
-    /// Verifies `paths`, or the whole store and its links where none are given. `progress` is
-    /// told the NAR size of each path as it is done, from several threads. So many paths are read
-    /// at once as `jobs` says, else as suits the machine.
+    /// Verifies `paths`, or the whole store and its links where none are given. `watch` is told
+    /// what is done, from several threads. So many paths are read at once as `jobs` says, else as
+    /// suits the machine.
+    ///
+    /// Errors: those of the database, and [`StoreError::Interrupted`].
     pub fn verify(
         &self,
         paths: &[StorePath],
         jobs: Option<NonZeroUsize>,
-        progress: &(dyn Fn(&PathInfo) + Sync),
+        watch: &dyn Watch,
     ) -> Result<Verification, StoreError> {
         let _lock = self.collector_lock()?;
         let mut found = Verification::default();
         let infos = self.present(paths, &mut found)?;
         found.paths = infos.len() as u64;
         found.nar_bytes = infos.iter().map(|info| info.nar_size).sum();
+        watch.begins(found.paths, found.nar_bytes);
         let len = |info: &PathInfo| info.nar_size;
-        found
-            .faults
-            .extend(check_all(infos, jobs, &len, &|info, worker| {
-                let fault = self.check_contents(info, worker);
-                progress(info);
-                fault
-            }));
+        let faults = check_all(infos, jobs, watch, &len, &|info, worker| {
+            let fault = self.check_contents(info, worker);
+            watch.is_done(info);
+            fault
+        });
+        found.faults.extend(faults?);
         found.faults.sort_by(|a, b| a.place().cmp(&b.place()));
         if paths.is_empty() {
             let links = self.links()?;
             found.links = links.len() as u64;
-            found
-                .faults
-                .extend(check_all(links, jobs, &len_of_link, &check_link));
+            let faults = check_all(links, jobs, watch, &len_of_link, &check_link);
+            found.faults.extend(faults?);
         }
         Ok(found)
     }
@@ -199,20 +174,6 @@ impl StoreReader {
     }
 }
 
-impl Fault {
-    /// What faults are sorted by.
-    fn place(&self) -> Option<&StorePath> {
-        match self {
-            Fault::NotValid(path)
-            | Fault::Disappeared { path, .. }
-            | Fault::Modified { path, .. }
-            | Fault::WrongSize { path, .. }
-            | Fault::Unreadable { path, .. } => Some(path),
-            Fault::ModifiedLink { .. } => None,
-        }
-    }
-}
-
 fn len_of_link(link: &DirEntry) -> u64 {
     link.metadata().map_or(0, |metadata| metadata.len())
 }
@@ -244,9 +205,10 @@ fn hash_tree(path: &std::path::Path, mut hasher: Stream) -> Result<(Hash, u64), 
 fn check_all<T: Sync>(
     mut items: Vec<T>,
     jobs: Option<NonZeroUsize>,
+    watch: &dyn Watch,
     len: &dyn Fn(&T) -> u64,
     check: &(dyn Fn(&T, &Worker) -> Option<Fault> + Sync),
-) -> Vec<Fault> {
+) -> Result<Vec<Fault>, StoreError> {
     items.sort_by_cached_key(|item| Reverse(len(item)));
     let hashing = Hashing::of(items.iter().map(len), jobs);
     let left = Mutex::new(items.iter());
@@ -256,7 +218,7 @@ fn check_all<T: Sync>(
             let (left, faults) = (&left, &faults);
             scope.spawn(move || {
                 let worker = place.take();
-                while let Some(item) = next(left, &worker) {
+                while let Some(item) = next(left, &worker).filter(|_| watch.goes_on()) {
                     let fault = check(item, &worker);
                     faults
                         .lock()
@@ -266,7 +228,10 @@ fn check_all<T: Sync>(
             });
         }
     });
-    faults.into_inner().unwrap_or_else(PoisonError::into_inner)
+    match watch.goes_on() {
+        true => Ok(faults.into_inner().unwrap_or_else(PoisonError::into_inner)),
+        false => Err(StoreError::Interrupted),
+    }
 }
 
 fn next<'a, T>(left: &Mutex<slice::Iter<'a, T>>, worker: &Worker) -> Option<&'a T> {

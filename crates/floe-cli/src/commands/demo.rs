@@ -97,7 +97,7 @@ fn show(demo: &Demo) -> anyhow::Result<()> {
 
     let began = Instant::now();
     let store = StoreReader::open(demo.layout("installed"))?;
-    let found = store.verify(&[], None, &|_| {})?;
+    let found = store.verify(&[], None, &())?;
     ensure!(
         found.faults.is_empty(),
         "the installed store has faults: {:?}",

@@ -1,9 +1,7 @@
 //! `floe info`: what a store or cache knows of paths.
 
-use std::collections::{BTreeMap, BTreeSet};
-
 use floe_engine::{Cancel, Error, Root, Source, Sources};
-use floe_format::{NarInfo, StorePath};
+use floe_format::NarInfo;
 use serde_json::{Map, Value};
 
 use super::print;
@@ -13,11 +11,8 @@ use crate::settings;
 pub(crate) fn run(args: InfoArgs) -> anyhow::Result<()> {
     let store_dir = settings::store_dir(args.store_dir.as_deref())?;
     let location = settings::location(&args.from, store_dir.as_ref())?;
-    let sources = Sources::open(
-        &[location],
-        settings::certificates().as_deref(),
-        &Cancel::default(),
-    )?;
+    let cancel = Cancel::default();
+    let sources = Sources::open(&[location], settings::certificates().as_deref(), &cancel)?;
     let Some(source) = sources.iter().next() else {
         return Ok(());
     };
@@ -26,7 +21,7 @@ pub(crate) fn run(args: InfoArgs) -> anyhow::Result<()> {
         .iter()
         .map(|text| Root::parse(text, source.store_dir()))
         .collect::<Result<Vec<_>, _>>()?;
-    let found = look_up(source, &roots, args.recursive)?;
+    let found = source.look_up_all(&roots, args.recursive, &cancel)?;
     if args.json {
         let mut object = Map::new();
         for narinfo in found.values() {
@@ -42,41 +37,6 @@ pub(crate) fn run(args: InfoArgs) -> anyhow::Result<()> {
         }
     }
     Ok(())
-}
-
-/// The narinfos of the roots, and of their closures if asked for, by their paths.
-pub(super) fn look_up(
-    source: &Source,
-    roots: &[Root],
-    recursive: bool,
-) -> Result<BTreeMap<StorePath, NarInfo>, Error> {
-    let mut found = BTreeMap::new();
-    let mut seen = BTreeSet::new();
-    let mut todo: Vec<Root> = roots.to_vec();
-    while let Some(root) = todo.pop() {
-        let (part, text) = match &root {
-            Root::Path(path) => (path.hash_part().to_owned(), path.to_string()),
-            Root::HashPart(part) => (part.clone(), part.clone()),
-        };
-        if !seen.insert(part.clone()) {
-            continue;
-        }
-        let not_found = || Error::NotFound {
-            path: text.clone(),
-            sources: vec![source.name()],
-        };
-        let narinfo = source.lookup(&part)?.ok_or_else(not_found)?;
-        if let Root::Path(path) = &root
-            && *path != narinfo.info.path
-        {
-            return Err(not_found());
-        }
-        if recursive {
-            todo.extend(narinfo.info.references.iter().cloned().map(Root::Path));
-        }
-        found.insert(narinfo.info.path.clone(), narinfo);
-    }
-    Ok(found)
 }
 
 /// A path in a store has no file that could be fetched.

@@ -82,7 +82,7 @@ fn find_store(args: &ServeArgs, file: &Settings) -> anyhow::Result<(floe_store::
         let store_dir = asked.store_dir.or(environment.store_dir.as_deref());
         if let Some(layout) = file.store(store_dir)? {
             let log_dir = environment.log_dir.clone();
-            let log_dir = log_dir.unwrap_or_else(|| store::log_dir(&layout));
+            let log_dir = log_dir.unwrap_or_else(|| layout.log_dir());
             return Ok((layout, log_dir));
         }
     }

@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use anyhow::bail;
 use floe_engine::{Location, Root};
-use floe_format::StorePath;
+use floe_format::{StoreDir, StorePath};
 use floe_store::{Fault, StoreReader};
 use serde_json::{Value, json};
 
@@ -31,19 +31,19 @@ pub(crate) fn run(args: VerifyArgs) -> anyhow::Result<()> {
         .iter()
         .map(|text| find(&store, text))
         .collect::<Result<Vec<_>, _>>()?;
-    let found = store.verify(&paths, args.jobs, &|_| {})?;
-    let print_path = |path: &StorePath| store.layout().store_dir.print(path);
+    let found = store.verify(&paths, args.jobs, &())?;
+    let dir = &store.layout().store_dir;
     if args.json {
         print(json!({
             "paths": found.paths,
             "narBytes": found.nar_bytes,
             "links": found.links,
-            "faults": found.faults.iter().map(|f| to_json(f, &print_path)).collect::<Vec<_>>(),
+            "faults": found.faults.iter().map(|f| to_json(f, dir)).collect::<Vec<_>>(),
             "seconds": began.elapsed().as_secs_f64(),
         }))?;
     } else {
         for fault in &found.faults {
-            print(describe(fault, &print_path))?;
+            print(fault.describe(dir))?;
         }
     }
     say(format_args!(
@@ -73,55 +73,16 @@ fn find(store: &StoreReader, text: &str) -> anyhow::Result<StorePath> {
     }
 }
 
-fn describe(fault: &Fault, print: &dyn Fn(&StorePath) -> String) -> String {
-    match fault {
-        Fault::NotValid(path) => format!("path '{}' is not valid", print(path)),
-        Fault::Disappeared { path, referrers } if referrers.is_empty() => {
-            format!("path '{}' disappeared", print(path))
-        }
-        Fault::Disappeared { path, referrers } => {
-            let referrers: Vec<String> = referrers.iter().map(print).collect();
-            format!(
-                "path '{}' disappeared, and {} need it",
-                print(path),
-                referrers.join(", ")
-            )
-        }
-        Fault::Modified {
-            path,
-            expected,
-            actual,
-        } => format!(
-            "path '{}' was modified: expected hash '{}', got '{}'",
-            print(path),
-            expected.to_nix32(),
-            actual.to_nix32()
-        ),
-        Fault::WrongSize {
-            path,
-            expected,
-            actual,
-        } => format!(
-            "path '{}' has a wrong size in the database: expected {expected}, got {actual}",
-            print(path)
-        ),
-        Fault::Unreadable { path, error } => format!("path '{}': {error}", print(path)),
-        Fault::ModifiedLink { name, actual } => {
-            format!("link .links/{name} was modified: got '{actual}'")
-        }
-    }
-}
-
-fn to_json(fault: &Fault, print: &dyn Fn(&StorePath) -> String) -> Value {
-    let (kind, subject) = match fault {
-        Fault::NotValid(path) => ("notValid", print(path)),
-        Fault::Disappeared { path, .. } => ("disappeared", print(path)),
-        Fault::Modified { path, .. } => ("modified", print(path)),
-        Fault::WrongSize { path, .. } => ("wrongSize", print(path)),
-        Fault::Unreadable { path, .. } => ("unreadable", print(path)),
-        Fault::ModifiedLink { name, .. } => ("modifiedLink", format!(".links/{name}")),
+fn to_json(fault: &Fault, dir: &StoreDir) -> Value {
+    let kind = match fault {
+        Fault::NotValid(_) => "notValid",
+        Fault::Disappeared { .. } => "disappeared",
+        Fault::Modified { .. } => "modified",
+        Fault::WrongSize { .. } => "wrongSize",
+        Fault::Unreadable { .. } => "unreadable",
+        Fault::ModifiedLink { .. } => "modifiedLink",
     };
-    json!({ "kind": kind, "path": subject, "message": describe(fault, print) })
+    json!({ "kind": kind, "path": fault.subject(dir), "message": fault.describe(dir) })
 }
 
 /// "Untrusted or corrupt" in docs/interface.md.

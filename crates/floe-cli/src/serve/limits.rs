@@ -1,5 +1,6 @@
 //! How many files this process may have open, and so how many connections.
 
+use floe_server::config::CONNECTIONS_MAX;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 /// Raises the soft limit of open files to the hard one, and gives the limit that then holds;
@@ -25,9 +26,6 @@ pub(crate) fn connections(asked: Option<usize>, open_files: Option<u64>) -> usiz
     });
     asked.unwrap_or(CONNECTIONS_MAX).min(fit)
 }
-
-/// What harmonia allows with its four workers: 300 clients with the 25 connections of Nix.
-const CONNECTIONS_MAX: usize = 8192;
 
 /// A connection has its socket, and the root, the directory and the file that it sends.
 const FILES_PER_CONNECTION: u64 = 4;

@@ -85,8 +85,8 @@ pub(crate) fn find(
     let log_dir = match (log_parameter(asked, text)?, &environment.log_dir) {
         (Some(dir), _) => dir,
         (None, Some(dir)) if !has_root => dir.clone(),
-        (None, None) if !has_root && by_environment => log_dir(&Layout::system()),
-        (None, _) => log_dir(&layout),
+        (None, None) if !has_root && by_environment => Layout::system().log_dir(),
+        (None, _) => layout.log_dir(),
     };
     match &environment.state_dir {
         Some(state) if is_plain => layout.state.clone_from(state),
@@ -94,12 +94,6 @@ pub(crate) fn find(
         _ => {}
     }
     Ok((layout, log_dir))
-}
-
-/// The directory of build logs that belongs to a store by its place.
-pub(crate) fn log_dir(layout: &Layout) -> PathBuf {
-    let prefix = layout.real_store.parent().unwrap_or(Path::new("/"));
-    prefix.join("var/log/nix")
 }
 
 fn store_dir(asked: &Asked<'_>, environment: &Environment) -> anyhow::Result<Option<StoreDir>> {

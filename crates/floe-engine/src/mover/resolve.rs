@@ -52,14 +52,14 @@ impl Root {
             })
     }
 
-    fn hash_part(&self) -> &str {
+    pub(crate) fn hash_part(&self) -> &str {
         match self {
             Root::Path(path) => path.hash_part(),
             Root::HashPart(part) => part,
         }
     }
 
-    fn text(&self) -> String {
+    pub(crate) fn text(&self) -> String {
         match self {
             Root::Path(path) => path.to_string(),
             Root::HashPart(part) => part.clone(),
@@ -317,7 +317,7 @@ impl Resolver<'_> {
 }
 
 /// More than twice the largest closures known; beyond it a source invents paths.
-const CLOSURE_MAX: usize = 1_000_000;
+pub(crate) const CLOSURE_MAX: usize = 1_000_000;
 
 /// How soon a raised flag is noticed while nothing arrives.
-const CANCEL_POLL: Duration = Duration::from_millis(100);
+pub(crate) const CANCEL_POLL: Duration = Duration::from_millis(100);

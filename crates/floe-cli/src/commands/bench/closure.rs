@@ -9,7 +9,6 @@ use floe_engine::{Cancel, Root, Sources};
 use floe_format::{NarInfo, StoreDir, StorePath};
 use floe_store::{Layout, StoreReader};
 
-use super::super::info;
 use crate::settings;
 
 /// The closure of what is copied, as its source describes it.
@@ -41,7 +40,7 @@ impl Closure {
             .map(|text| Root::parse(text, &store_dir))
             .collect();
         let roots = roots?;
-        let narinfos = info::look_up(source, &roots, true)?;
+        let narinfos = source.look_up_all(&roots, true, cancel)?;
         let is_root = |path: &&StorePath| {
             roots.iter().any(|root| match root {
                 Root::Path(wanted) => wanted == *path,
@@ -95,7 +94,7 @@ impl Closure {
             }
             if !has_hashed.replace(true) {
                 let found = store
-                    .verify(&[], None, &|_| {})
+                    .verify(&[], None, &())
                     .map_err(|error| wrong(error.to_string()))?;
                 if !found.faults.is_empty() {
                     let count = found.faults.len();

@@ -1,0 +1,119 @@
+//! What can be wrong in a store.
+
+use floe_format::{Hash, StoreDir, StorePath};
+
+use crate::error::StoreError;
+
+/// One thing that is wrong in a store.
+#[derive(Debug)]
+pub enum Fault {
+    /// It was asked for, and the database does not have it.
+    NotValid(StorePath),
+    /// The database has it, the disk does not. `referrers` are valid paths that need it; Nix
+    /// drops the row where there are none.
+    Disappeared {
+        /// The path.
+        path: StorePath,
+        /// Valid paths that refer to it.
+        referrers: Vec<StorePath>,
+    },
+    /// Its contents are not those that were registered.
+    Modified {
+        /// The path.
+        path: StorePath,
+        /// The hash of its row.
+        expected: Hash,
+        /// The hash of its contents.
+        actual: Hash,
+    },
+    /// Its NAR has another size than its row says, although the hash is right.
+    WrongSize {
+        /// The path.
+        path: StorePath,
+        /// The size of its row, in bytes.
+        expected: u64,
+        /// The size of its NAR, in bytes.
+        actual: u64,
+    },
+    /// It could not be read.
+    Unreadable {
+        /// The path.
+        path: StorePath,
+        /// Why not.
+        error: StoreError,
+    },
+    /// A link in `.links` has other contents than its name says.
+    ModifiedLink {
+        /// Its file name: the hash that it should have.
+        name: String,
+        /// The hash that it has, or why it has none.
+        actual: String,
+    },
+}
+
+impl Fault {
+    /// What faults are sorted by.
+    pub(super) fn place(&self) -> Option<&StorePath> {
+        match self {
+            Fault::NotValid(path)
+            | Fault::Disappeared { path, .. }
+            | Fault::Modified { path, .. }
+            | Fault::WrongSize { path, .. }
+            | Fault::Unreadable { path, .. } => Some(path),
+            Fault::ModifiedLink { .. } => None,
+        }
+    }
+
+    /// In words, with paths below `dir`.
+    pub fn describe(&self, dir: &StoreDir) -> String {
+        let print = |path: &StorePath| dir.print(path);
+        match self {
+            Fault::NotValid(path) => format!("path '{}' is not valid", print(path)),
+            Fault::Disappeared { path, referrers } if referrers.is_empty() => {
+                format!("path '{}' disappeared", print(path))
+            }
+            Fault::Disappeared { path, referrers } => {
+                let referrers: Vec<String> = referrers.iter().map(print).collect();
+                format!(
+                    "path '{}' disappeared, and {} need it",
+                    print(path),
+                    referrers.join(", ")
+                )
+            }
+            Fault::Modified {
+                path,
+                expected,
+                actual,
+            } => format!(
+                "path '{}' was modified: expected hash '{}', got '{}'",
+                print(path),
+                expected.to_nix32(),
+                actual.to_nix32()
+            ),
+            Fault::WrongSize {
+                path,
+                expected,
+                actual,
+            } => format!(
+                "path '{}' has a wrong size in the database: expected {expected}, got {actual}",
+                print(path)
+            ),
+            Fault::Unreadable { path, error } => format!("path '{}': {error}", print(path)),
+            Fault::ModifiedLink { name, actual } => {
+                format!("link .links/{name} was modified: got '{actual}'")
+            }
+        }
+    }
+
+    /// What it is about: a path below `dir`, or a link below the store directory.
+    pub fn subject(&self, dir: &StoreDir) -> String {
+        match self {
+            Fault::ModifiedLink { name, .. } => format!(".links/{name}"),
+            Fault::NotValid(path)
+            | Fault::Disappeared { path, .. }
+            | Fault::Modified { path, .. }
+            | Fault::WrongSize { path, .. }
+            | Fault::Unreadable { path, .. } => dir.print(path),
+        }
+    }
+}
