@@ -11,7 +11,7 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context as _, Result};
 
-use crate::{Outcome, cargo, check, oracles};
+use crate::{Outcome, cargo, check, generate, oracles};
 
 pub(crate) fn command(root: &Path, arguments: &[String]) -> Result<Outcome> {
     let full = match arguments {
@@ -40,6 +40,7 @@ pub(crate) fn command(root: &Path, arguments: &[String]) -> Result<Outcome> {
 
     tally.step("format", &mut cargo(root, &["fmt", "--all", "--check"]));
     tally.rules(root);
+    tally.generated(root);
     let clippy = [
         "clippy",
         "--workspace",
@@ -56,6 +57,7 @@ pub(crate) fn command(root: &Path, arguments: &[String]) -> Result<Outcome> {
         &mut cargo(root, &["build", "--package", "floe-cli"]),
     );
     tally.tests(root, &oracles.variables);
+    tally.models(root);
     for skip in oracles::skips_of_tests(&oracles.skips_file)? {
         println!("SKIPPED: {skip}");
         tally.skip(skip);
@@ -138,12 +140,45 @@ impl Tally {
         self.count("check", result);
     }
 
+    fn generated(&mut self, root: &Path) {
+        heading("generate");
+        let result = match generate::outdated(root) {
+            Ok(old) if old.is_empty() => Ok(()),
+            Ok(old) => {
+                old.iter()
+                    .for_each(|(path, _)| println!("{path}: not current"));
+                Err(format!("{} files are not current", old.len()))
+            }
+            Err(error) => Err(format!("{error:#}")),
+        };
+        self.count("generate", result);
+    }
+
     /// The tests themselves; each counts for itself.
     fn tests(&mut self, root: &Path, variables: &[(&str, OsString)]) {
         heading("test");
         let mut command = cargo(root, &["test", "--workspace", "--no-fail-fast"]);
         command.envs(variables.iter().map(|(name, value)| (name, value)));
-        match run_tests(&mut command) {
+        self.count_tests(&mut command);
+    }
+
+    /// The ingress in every order of events, as loom plays them. It is built apart, since its
+    /// atomics are others then.
+    fn models(&mut self, root: &Path) {
+        heading("models");
+        let mut command = cargo(
+            root,
+            &["test", "--release", "--package", "floe-ingress", "--lib"],
+        );
+        command.env("RUSTFLAGS", "--cfg loom").env(
+            "CARGO_TARGET_DIR",
+            crate::target_directory(root).join("loom"),
+        );
+        self.count_tests(&mut command);
+    }
+
+    fn count_tests(&mut self, command: &mut Command) {
+        match run_tests(command) {
             Ok((seen, success)) => self.add(seen, success),
             Err(error) => self.fail(format!("test: {error:#}")),
         }

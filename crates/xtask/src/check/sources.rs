@@ -3,19 +3,22 @@
 use super::Fault;
 use super::code::Pattern::{Attribute, Letters, Macro, Path, Word};
 use super::code::{Pattern, lines_with, tokens, without_tests};
+use crate::generate::GENERATED;
 
 /// Code that others call. It gives back values and errors; the doors print, exit and read the
 /// environment.
 const LIBRARIES: &[&str] = &[
     "floe-format",
     "floe-hash",
+    "floe-ingress",
+    "floe-messages",
     "floe-store",
     "floe-engine",
     "floe-server",
 ];
 
-/// The rooms of SIMD and of the C boundary.
-const UNSAFE_ROOMS: &[&str] = &["floe-hash", "floe-ffi"];
+/// The rooms of SIMD, of a queue that two threads use without a lock, and of the C boundary.
+const UNSAFE_ROOMS: &[&str] = &["floe-hash", "floe-ingress", "floe-ffi"];
 
 /// Longer files are two files.
 const LINES_MAX: usize = 500;
@@ -62,7 +65,7 @@ struct Ban {
 const BANS: &[Ban] = &[
     Ban {
         rule: "pure",
-        applies: |place| place.room == "floe-format" && place.shipped,
+        applies: |place| matches!(place.room, "floe-format" | "floe-messages") && place.shipped,
         patterns: &[
             Path("std", "fs"),
             Path("std", "net"),
@@ -72,7 +75,7 @@ const BANS: &[Ban] = &[
             Path("time", "SystemTime"),
             Path("time", "Instant"),
         ],
-        why: "floe-format knows no file, socket, thread, clock or environment",
+        why: "formats and messages know no file, socket, thread, clock or environment",
     },
     Ban {
         rule: "silent",
@@ -134,7 +137,7 @@ const BANS: &[Ban] = &[
         rule: "unsafe",
         applies: |place| !UNSAFE_ROOMS.contains(&place.room),
         patterns: &[Word("unsafe")],
-        why: "only floe-hash and floe-ffi may hold unsafe code",
+        why: "only floe-hash, floe-ingress and floe-ffi may hold unsafe code",
     },
     Ban {
         rule: "unfinished",
@@ -173,11 +176,18 @@ pub(super) fn faults(file: &str, text: &str) -> Vec<Fault> {
 }
 
 /// Rules about a file as text.
+///
+/// What is generated may be long and wide, and says first that it is generated.
 fn shape(file: &str, text: &str) -> Vec<Fault> {
     let mut faults = Vec::new();
+    let generated = text
+        .strip_prefix("// ")
+        .filter(|line| line.starts_with(GENERATED));
+    let opening = generated.and_then(|line| line.split_once('\n'));
+    let opening = opening.map_or(text, |(_, rest)| rest);
     let mut fault = |line, rule, why: &str| faults.push(Fault::new(file, line, rule, why));
 
-    if !text.trim_start().starts_with("//!") {
+    if !opening.trim_start().starts_with("//!") {
         fault(
             1,
             "opening",
@@ -185,7 +195,7 @@ fn shape(file: &str, text: &str) -> Vec<Fault> {
         );
     }
     let lines = text.lines().count();
-    if lines > LINES_MAX {
+    if lines > LINES_MAX && generated.is_none() {
         fault(
             lines,
             "length",
@@ -194,7 +204,7 @@ fn shape(file: &str, text: &str) -> Vec<Fault> {
     }
     for (number, line) in text.lines().enumerate() {
         let columns = line.chars().count();
-        if columns > COLUMNS_MAX {
+        if columns > COLUMNS_MAX && generated.is_none() {
             fault(
                 number + 1,
                 "width",
@@ -350,6 +360,24 @@ mod tests {
             );
         }
         assert_eq!(rules("crates/floe-cli/src/commonplace.rs", ""), [""; 0]);
+    }
+
+    #[test]
+    fn a_generated_file_says_so_and_may_be_long() {
+        let wide = "é".repeat(101);
+        let code = |first: &str| {
+            format!(
+                "{first}a.messages.\n//! A file.\n// {wide}{}",
+                "\n".repeat(600)
+            )
+        };
+        let found =
+            |first: &str| -> Vec<_> { faults(CLI, &code(first)).iter().map(|f| f.rule).collect() };
+        assert_eq!(found(&format!("// {GENERATED}")), [""; 0]);
+        assert_eq!(
+            found("// Made by hand from "),
+            ["opening", "length", "width"]
+        );
     }
 
     #[test]

@@ -1,0 +1,254 @@
+//! The two ends that callers see.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::barrier::Barrier;
+use crate::lane::{Reader, Writer};
+use crate::lanes::Lanes;
+use crate::shards::{Rejected, Shards};
+use crate::sleep::{After, Sleep};
+
+/// The submitters' end; clones are the same ingress.
+pub struct Ingress<T> {
+    inner: Arc<Inner<T>>,
+}
+
+/// The receiver's end.
+pub struct Receiver<T> {
+    inner: Arc<Inner<T>>,
+    lanes: Vec<Reader<T>>,
+    /// The version of the lanes that were seen.
+    seen: u32,
+    /// The lane that is looked at first in the next round.
+    first: usize,
+    /// What came from a queue with a lock and was not handed out yet.
+    spare: VecDeque<T>,
+    is_closed: bool,
+}
+
+struct Inner<T> {
+    mode: Mode,
+    lanes: Arc<Lanes<T>>,
+    shards: Shards<T>,
+    sleep: Sleep,
+}
+
+/// How values get in.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Mode {
+    /// By a lane for each thread.
+    #[default]
+    Lanes,
+    /// By a few queues with a lock each, as in the seed of this design; to compare with.
+    Shards,
+}
+
+/// What an ingress holds at most.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// Values of one thread.
+    pub per_thread: usize,
+    /// Threads with a lane of their own; others share queues with a lock.
+    pub lanes: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Limits {
+        Limits {
+            per_thread: PER_THREAD,
+            lanes: LANES,
+        }
+    }
+}
+
+/// Why a value was not accepted; it is given back.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Refused<T> {
+    /// So many values of this thread wait already that it should wait as well.
+    Busy(T),
+    /// Nobody takes values any more.
+    Closed(T),
+}
+
+impl<T> Clone for Ingress<T> {
+    fn clone(&self) -> Ingress<T> {
+        Ingress {
+            inner: self.inner.clone(),
+        }
+    }
+}
+
+impl<T> fmt::Debug for Ingress<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Ingress")
+            .field("mode", &self.inner.mode)
+            .finish_non_exhaustive()
+    }
+}
+
+impl<T> fmt::Debug for Receiver<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Receiver")
+            .field("lanes", &self.lanes.len())
+            .finish_non_exhaustive()
+    }
+}
+
+impl<T: Send + 'static> Ingress<T> {
+    /// An ingress and the end of the one who takes from it.
+    pub fn new(mode: Mode, limits: Limits) -> (Ingress<T>, Receiver<T>) {
+        let inner = Arc::new(Inner {
+            mode,
+            lanes: Lanes::new(limits.per_thread as u64, limits.lanes),
+            shards: Shards::new(SHARDS, limits.per_thread),
+            sleep: Sleep::new(Barrier::new()),
+        });
+        let receiver = Receiver {
+            inner: inner.clone(),
+            lanes: Vec::new(),
+            seen: 0,
+            first: 0,
+            spare: VecDeque::new(),
+            is_closed: false,
+        };
+        (Ingress { inner }, receiver)
+    }
+
+    /// Hands a value in, without waiting. `Ok`: it will be taken, once, even if the ingress is
+    /// closed meanwhile.
+    ///
+    /// Errors: see [`Refused`]; the value was not and will not be taken.
+    #[inline]
+    pub fn submit(&self, value: T) -> Result<(), Refused<T>> {
+        let inner = &*self.inner;
+        if inner.sleep.is_closed() {
+            return Err(Refused::Closed(value));
+        }
+        if inner.mode == Mode::Shards {
+            return inner.submit_to_shards(value);
+        }
+        let mut value = Some(value);
+        let through_lane = inner.lanes.with(|writer| match value.take() {
+            Some(value) => inner.submit_to_lane(writer, value),
+            None => Ok(()),
+        });
+        match (through_lane, value) {
+            (Some(result), _) => result,
+            (None, Some(value)) => inner.submit_to_shards(value),
+            (None, None) => Ok(()),
+        }
+    }
+
+    /// Makes the receiver look around, as a value would.
+    pub fn wake(&self) {
+        self.inner.sleep.wake();
+    }
+}
+
+impl<T> Inner<T> {
+    #[inline]
+    fn submit_to_lane(&self, writer: &mut Writer<T>, value: T) -> Result<(), Refused<T>> {
+        writer.push(value).map_err(Refused::Busy)?;
+        match self.sleep.published() {
+            After::Accepted => Ok(()),
+            After::Closed => writer.settle().map_err(Refused::Closed),
+        }
+    }
+
+    #[cold]
+    fn submit_to_shards(&self, value: T) -> Result<(), Refused<T>> {
+        self.shards.push(value).map_err(|rejected| match rejected {
+            Rejected::Full(value) => Refused::Busy(value),
+            Rejected::Closed(value) => Refused::Closed(value),
+        })?;
+        // The queue's own lock has decided already whether the value came in time.
+        self.sleep.published();
+        Ok(())
+    }
+}
+
+impl<T: Send + 'static> Receiver<T> {
+    /// One round: takes up to 256 values from each lane, and `most` in all. How many there were.
+    /// A round that was cut short is continued by the next one.
+    pub fn take(&mut self, most: usize, mut each: impl FnMut(T)) -> usize {
+        self.lanes.extend(self.inner.lanes.new_ones(&mut self.seen));
+        let mut count = 0;
+        for step in 0..self.lanes.len() {
+            if count == most {
+                self.first = (self.first + step) % self.lanes.len();
+                return count;
+            }
+            let at = (self.first + step) % self.lanes.len();
+            count += self.lanes[at].take(PER_ROUND.min(most - count), &mut each);
+        }
+        let (shards, spare) = (&self.inner.shards, &mut self.spare);
+        count + shards.take(most - count, spare, &mut each)
+    }
+
+    /// Whether a value waits, by a look at all lanes.
+    pub fn has_some(&mut self) -> bool {
+        self.lanes.extend(self.inner.lanes.new_ones(&mut self.seen));
+        let lanes = &mut self.lanes;
+        lanes.iter_mut().any(Reader::look)
+            || !self.spare.is_empty()
+            || !self.inner.shards.is_empty()
+    }
+
+    /// Looks so many times, half a microsecond apart, whether there is a value, or whether
+    /// `has_other` knows of something else: to sleep and be woken takes longer.
+    pub fn expect(&mut self, looks: u32, has_other: impl Fn() -> bool) -> bool {
+        (0..looks).any(|_| {
+            // Not without a pause: each look takes the line of a counter away from a thread that
+            // is just submitting, and a value that comes alone is hardly ever the last.
+            (0..PAUSES).for_each(|_| std::hint::spin_loop());
+            has_other() || self.has_some()
+        })
+    }
+
+    /// Sleeps until there may be something, somebody calls [`Ingress::wake`], or the time is over;
+    /// not at all if `has_other` says so, which is asked when a wake cannot be missed any more.
+    /// Values end or prevent the sleep only if `for_values`.
+    pub fn wait(&mut self, timeout: Duration, for_values: bool, has_other: impl FnOnce() -> bool) {
+        let inner = self.inner.clone();
+        let is_there = || has_other() || for_values && self.has_some();
+        inner.sleep.sleep(timeout, is_there);
+    }
+}
+
+impl<T> Receiver<T> {
+    /// Accepts nothing more. What was accepted is still there to be taken.
+    pub fn close(&mut self) {
+        if std::mem::replace(&mut self.is_closed, true) {
+            return;
+        }
+        self.inner.sleep.close();
+        self.inner.shards.close();
+        self.lanes.extend(self.inner.lanes.close());
+        self.lanes.iter_mut().for_each(Reader::close);
+    }
+}
+
+impl<T> Drop for Receiver<T> {
+    /// Nobody is told of values that are left; they are dropped.
+    fn drop(&mut self) {
+        self.close();
+    }
+}
+
+/// About half a microsecond on a processor where a pause takes 140 cycles, and less on others.
+const PAUSES: u32 = 10;
+
+/// With the 64 bytes of a request, 4 MiB.
+const PER_THREAD: usize = 64 * 1024;
+
+/// Beyond this many threads the receiver's rounds would take long.
+const LANES: usize = 1024;
+
+/// As in the seed of this design; more gained nothing on any machine tried.
+const SHARDS: usize = 16;
+
+/// How many values a round takes from one lane, so that a busy thread cannot keep others waiting.
+pub const PER_ROUND: usize = 256;

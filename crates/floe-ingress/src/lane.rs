@@ -1,0 +1,257 @@
+//! The lane of one thread: a queue with one writer and one reader, in chunks.
+//!
+//! The writer fills slots and then publishes their number; the reader takes what is published.
+//! Each side keeps what it alone uses to itself, and reads the other's counter only when its own
+//! copy of it does not say enough. A chunk that the reader has emptied goes back to the writer,
+//! so a lane that is kept short allocates nothing.
+#![allow(unsafe_code)]
+
+use std::mem::MaybeUninit;
+use std::ptr;
+use std::sync::atomic::Ordering;
+
+use crate::sync::{Arc, AtomicPtr, AtomicU64, Padded, UnsafeCell, pause};
+
+/// The writer's end. Whoever holds it may be any thread, but only one at a time.
+pub(crate) struct Writer<T> {
+    lane: Arc<Lane<T>>,
+    chunk: *mut Chunk<T>,
+    /// How many values have been written.
+    written: u64,
+    /// How many the reader had taken when it was last asked.
+    taken: u64,
+    limit: u64,
+}
+
+/// The reader's end.
+pub(crate) struct Reader<T> {
+    lane: Arc<Lane<T>>,
+    chunk: *mut Chunk<T>,
+    taken: u64,
+    /// How many were published when the lane was last looked at.
+    published: u64,
+}
+
+struct Lane<T> {
+    published: Padded<AtomicU64>,
+    taken: Padded<AtomicU64>,
+    /// The number of the first value that is not accepted any more.
+    closed_at: AtomicU64,
+    /// A chunk that the reader does not need any more.
+    spare: AtomicPtr<Chunk<T>>,
+    /// Where the ends were when they were dropped.
+    writer_left: AtomicPtr<Chunk<T>>,
+    reader_left: AtomicPtr<Chunk<T>>,
+}
+
+struct Chunk<T> {
+    next: AtomicPtr<Chunk<T>>,
+    slots: [UnsafeCell<MaybeUninit<T>>; CHUNK_LEN],
+}
+
+/// With 64 bytes for a value and a pointer, nearly 16 KiB. Fewer under a model checker, which
+/// looks at every order of events.
+#[cfg(not(loom))]
+const CHUNK_LEN: usize = 255;
+#[cfg(loom)]
+const CHUNK_LEN: usize = 2;
+
+/// No lane is closed at this number.
+const OPEN: u64 = u64::MAX;
+
+// SAFETY: the ends share counters and chunks. A slot is written by the writer before its number is
+// published and read by the reader afterwards, and never by both; so a value goes from one thread
+// to another, which `T: Send` allows.
+unsafe impl<T: Send> Send for Writer<T> {}
+// SAFETY: as above.
+unsafe impl<T: Send> Send for Reader<T> {}
+
+/// An empty lane that holds at most `limit` values.
+pub(crate) fn lane<T>(limit: u64) -> (Writer<T>, Reader<T>) {
+    let chunk = Chunk::allocate();
+    let lane = Arc::new(Lane {
+        published: Padded(AtomicU64::new(0)),
+        taken: Padded(AtomicU64::new(0)),
+        closed_at: AtomicU64::new(OPEN),
+        spare: AtomicPtr::new(ptr::null_mut()),
+        writer_left: AtomicPtr::new(ptr::null_mut()),
+        reader_left: AtomicPtr::new(ptr::null_mut()),
+    });
+    let writer = Writer {
+        lane: lane.clone(),
+        chunk,
+        written: 0,
+        taken: 0,
+        limit,
+    };
+    let reader = Reader {
+        lane,
+        chunk,
+        taken: 0,
+        published: 0,
+    };
+    (writer, reader)
+}
+
+impl<T> Chunk<T> {
+    fn allocate() -> *mut Chunk<T> {
+        Box::into_raw(Box::new(Chunk {
+            next: AtomicPtr::new(ptr::null_mut()),
+            slots: std::array::from_fn(|_| UnsafeCell::new(MaybeUninit::uninit())),
+        }))
+    }
+}
+
+impl<T> Writer<T> {
+    /// Publishes a value, or gives it back if the lane is full.
+    #[inline]
+    pub(crate) fn push(&mut self, value: T) -> Result<(), T> {
+        if self.written - self.taken >= self.limit {
+            self.taken = self.lane.taken.0.load(Ordering::Acquire);
+            if self.written - self.taken >= self.limit {
+                return Err(value);
+            }
+        }
+        let at = (self.written % CHUNK_LEN as u64) as usize;
+        if at == 0 && self.written > 0 {
+            self.begin_chunk();
+        }
+        // SAFETY: the reader does not touch this slot before its number is published, and the
+        // chunk lives until the reader has left it.
+        let chunk = unsafe { &*self.chunk };
+        // SAFETY: as above.
+        chunk.slots[at].with_mut(|slot| unsafe { (*slot).write(value) });
+        self.written += 1;
+        self.lane.published.0.store(self.written, Ordering::Release);
+        Ok(())
+    }
+
+    #[cold]
+    fn begin_chunk(&mut self) {
+        let mut next = self.lane.spare.swap(ptr::null_mut(), Ordering::Acquire);
+        if next.is_null() {
+            next = Chunk::allocate();
+        }
+        // SAFETY: the reader comes to the next chunk only when a value in it is published, which
+        // is after this; until then it stays in this chunk, which therefore lives.
+        unsafe { (*self.chunk).next.store(next, Ordering::Release) };
+        self.chunk = next;
+    }
+
+    /// To be called when the ingress is closed, after a push: whether that value was accepted, or
+    /// the value. Waits for the reader, who is about to say so.
+    #[cold]
+    pub(crate) fn settle(&mut self) -> Result<(), T> {
+        let last = self.written - 1;
+        let closed_at = loop {
+            match self.lane.closed_at.load(Ordering::Acquire) {
+                OPEN => pause(),
+                number => break number,
+            }
+        };
+        if last < closed_at {
+            return Ok(());
+        }
+        self.written = last;
+        self.lane.published.0.store(last, Ordering::Release);
+        let at = (last % CHUNK_LEN as u64) as usize;
+        // SAFETY: the reader takes nothing from `closed_at` on, so the value is the writer's.
+        let chunk = unsafe { &*self.chunk };
+        // SAFETY: as above; the value was written by the push before.
+        Err(chunk.slots[at].with_mut(|slot| unsafe { (*slot).assume_init_read() }))
+    }
+}
+
+impl<T> Reader<T> {
+    /// Takes up to `most` values; how many there were.
+    pub(crate) fn take(&mut self, most: usize, mut each: impl FnMut(T)) -> usize {
+        if self.published - self.taken < most as u64 {
+            self.look();
+        }
+        let count = (self.published - self.taken).min(most as u64);
+        for _ in 0..count {
+            each(self.next());
+        }
+        self.lane.taken.0.store(self.taken, Ordering::Release);
+        count as usize
+    }
+
+    fn next(&mut self) -> T {
+        let at = (self.taken % CHUNK_LEN as u64) as usize;
+        if at == 0 && self.taken > 0 {
+            self.leave_chunk();
+        }
+        // SAFETY: the number is published, so the slot was written, and the writer does not touch
+        // it again before the chunk comes back to it.
+        let chunk = unsafe { &*self.chunk };
+        self.taken += 1;
+        // SAFETY: as above; each number is taken once.
+        chunk.slots[at].with_mut(|slot| unsafe { (*slot).assume_init_read() })
+    }
+
+    fn leave_chunk(&mut self) {
+        // SAFETY: the writer linked the next chunk before it published the number in it.
+        let next = unsafe { (*self.chunk).next.load(Ordering::Acquire) };
+        let old = self.lane.spare.swap(self.chunk, Ordering::AcqRel);
+        if !old.is_null() {
+            // SAFETY: the writer had not taken it back, and now cannot; both have left it.
+            drop(unsafe { Box::from_raw(old) });
+        }
+        self.chunk = next;
+    }
+
+    /// Whether there is something, by a look at the writer's counter.
+    pub(crate) fn look(&mut self) -> bool {
+        let published = self.lane.published.0.load(Ordering::Acquire);
+        self.published = published.min(self.lane.closed_at.load(Ordering::Relaxed));
+        self.published != self.taken
+    }
+
+    /// Accepts what is published now and nothing more.
+    pub(crate) fn close(&mut self) {
+        let published = self.lane.published.0.load(Ordering::Acquire);
+        self.lane.closed_at.store(published, Ordering::Release);
+    }
+}
+
+impl<T> Drop for Reader<T> {
+    /// Drops the values that are left. The writer finds the lane closed.
+    fn drop(&mut self) {
+        if self.lane.closed_at.load(Ordering::Relaxed) == OPEN {
+            self.close();
+        }
+        while self.take(usize::MAX, drop) > 0 {}
+        self.lane.reader_left.store(self.chunk, Ordering::Release);
+    }
+}
+
+impl<T> Drop for Writer<T> {
+    fn drop(&mut self) {
+        self.lane.writer_left.store(self.chunk, Ordering::Release);
+    }
+}
+
+impl<T> Drop for Lane<T> {
+    /// Both ends are gone: frees the chunks from the reader's to the writer's, which hold no value
+    /// any more.
+    fn drop(&mut self) {
+        let last = self.writer_left.load(Ordering::Acquire);
+        let mut chunk = self.reader_left.load(Ordering::Acquire);
+        loop {
+            // SAFETY: nobody else knows these chunks; all were made by `allocate`.
+            let freed = unsafe { Box::from_raw(chunk) };
+            if chunk == last {
+                break;
+            }
+            chunk = freed.next.load(Ordering::Acquire);
+        }
+        let spare = self.spare.load(Ordering::Acquire);
+        if !spare.is_null() {
+            // SAFETY: as above; a spare chunk is not in the chain.
+            drop(unsafe { Box::from_raw(spare) });
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,123 @@
+//! A few queues with a lock each, for threads without a lane, and to compare lanes with.
+
+use std::collections::VecDeque;
+use std::mem;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use crate::sync::Padded;
+
+pub(crate) struct Shards<T> {
+    shards: Box<[Padded<Shard<T>>]>,
+    limit: usize,
+}
+
+struct Shard<T> {
+    /// How many values wait, to be seen without the lock.
+    len: AtomicUsize,
+    queue: Mutex<Queue<T>>,
+}
+
+struct Queue<T> {
+    values: VecDeque<T>,
+    is_closed: bool,
+}
+
+/// What becomes of a value that is not taken in.
+#[derive(Debug)]
+pub(crate) enum Rejected<T> {
+    Full(T),
+    Closed(T),
+}
+
+impl<T> Shards<T> {
+    /// `count` queues that hold at most `limit` values each.
+    pub(crate) fn new(count: usize, limit: usize) -> Shards<T> {
+        let shard = || Shard {
+            len: AtomicUsize::new(0),
+            queue: Mutex::new(Queue {
+                values: VecDeque::new(),
+                is_closed: false,
+            }),
+        };
+        Shards {
+            shards: (0..count).map(|_| Padded(shard())).collect(),
+            limit,
+        }
+    }
+
+    /// Appends a value to the queue of the calling thread.
+    pub(crate) fn push(&self, value: T) -> Result<(), Rejected<T>> {
+        let shard = &self.shards[own_index() % self.shards.len()].0;
+        let mut queue = shard.queue();
+        if queue.is_closed {
+            return Err(Rejected::Closed(value));
+        }
+        if queue.values.len() >= self.limit {
+            return Err(Rejected::Full(value));
+        }
+        queue.values.push_back(value);
+        shard.len.store(queue.values.len(), Ordering::Release);
+        Ok(())
+    }
+
+    /// Takes up to `most` values, by way of `spare`, into which a whole queue goes at once. How
+    /// many there were.
+    pub(crate) fn take(
+        &self,
+        most: usize,
+        spare: &mut VecDeque<T>,
+        mut each: impl FnMut(T),
+    ) -> usize {
+        let mut count = 0;
+        let mut shards = self.shards.iter();
+        while count < most {
+            if spare.is_empty() {
+                match shards.find(|shard| shard.0.len.load(Ordering::Acquire) > 0) {
+                    Some(shard) => shard.0.give(spare),
+                    None => break,
+                }
+            }
+            let some = spare.len().min(most - count);
+            spare.drain(..some).for_each(&mut each);
+            count += some;
+        }
+        count
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        let mut shards = self.shards.iter();
+        shards.all(|shard| shard.0.len.load(Ordering::Acquire) == 0)
+    }
+
+    /// Takes nothing more in.
+    pub(crate) fn close(&self) {
+        for shard in &self.shards {
+            shard.0.queue().is_closed = true;
+        }
+    }
+}
+
+impl<T> Shard<T> {
+    /// Hands over all its values for an empty queue.
+    fn give(&self, spare: &mut VecDeque<T>) {
+        let mut queue = self.queue();
+        mem::swap(&mut queue.values, spare);
+        self.len.store(0, Ordering::Release);
+    }
+
+    fn queue(&self) -> MutexGuard<'_, Queue<T>> {
+        // Every change under the lock is complete in itself.
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Threads take turns, so that a few of them never meet.
+fn own_index() -> usize {
+    static THREADS: AtomicUsize = AtomicUsize::new(0);
+    thread_local! {
+        static INDEX: usize = THREADS.fetch_add(1, Ordering::Relaxed);
+    }
+    // A thread whose storage is gone already is about to end, and meets others just this once.
+    INDEX.try_with(|index| *index).unwrap_or(0)
+}

@@ -1,0 +1,278 @@
+//! What submitters and a receiver can rely on, with real threads.
+
+use std::collections::HashMap;
+use std::sync::Barrier;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use floe_ingress::{Ingress, Limits, Mode, Receiver, Refused};
+
+const MODES: [Mode; 2] = [Mode::Lanes, Mode::Shards];
+
+/// Nothing here takes this long.
+const DEADLINE: Duration = Duration::from_secs(60);
+
+fn submit_when_possible<T: Send + 'static>(ingress: &Ingress<T>, mut value: T) -> bool {
+    loop {
+        match ingress.submit(value) {
+            Ok(()) => return true,
+            Err(Refused::Busy(again)) => {
+                value = again;
+                thread::yield_now();
+            }
+            Err(Refused::Closed(_)) => return false,
+        }
+    }
+}
+
+/// Takes `count` values, sleeping between.
+fn take_all<T: Send + 'static>(receiver: &mut Receiver<T>, count: u64, mut each: impl FnMut(T)) {
+    let (mut taken, begun) = (0, Instant::now());
+    while taken < count {
+        taken += receiver.take(usize::MAX, &mut each) as u64;
+        if taken < count {
+            receiver.wait(Duration::from_secs(10), true, || false);
+        }
+        assert!(begun.elapsed() < DEADLINE, "{taken} of {count}");
+    }
+    assert_eq!(taken, count);
+}
+
+#[test]
+fn the_values_of_each_thread_come_in_order_and_none_is_lost() {
+    const EACH: u64 = 20_000;
+    for mode in MODES {
+        for threads in [1, 2, 7, 40] {
+            let (ingress, mut receiver) = Ingress::new(mode, Limits::default());
+            thread::scope(|scope| {
+                for thread in 0..threads {
+                    let ingress = ingress.clone();
+                    scope.spawn(move || {
+                        for number in 0..EACH {
+                            assert!(submit_when_possible(&ingress, (thread, number)));
+                        }
+                    });
+                }
+                let mut next = HashMap::new();
+                take_all(&mut receiver, EACH * threads, |(thread, number)| {
+                    let next: &mut u64 = next.entry(thread).or_default();
+                    assert_eq!(number, *next, "thread {thread}, {mode:?}");
+                    *next += 1;
+                });
+            });
+            assert_eq!(receiver.take(usize::MAX, drop), 0);
+        }
+    }
+}
+
+#[test]
+fn a_sleeping_receiver_is_woken_by_every_first_value() {
+    for mode in MODES {
+        let (ingress, mut receiver) = Ingress::new(mode, Limits::default());
+        let (asks, answers) = (AtomicU64::new(0), AtomicU64::new(0));
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                for number in 1..=2000 {
+                    ingress.submit(number).unwrap();
+                    asks.store(number, Ordering::Relaxed);
+                    while answers.load(Ordering::Acquire) < number {
+                        thread::yield_now();
+                    }
+                }
+            });
+            let begun = Instant::now();
+            // A wake that was lost would show as a sleep of ten seconds.
+            take_all(&mut receiver, 2000, |number| {
+                answers.store(number, Ordering::Release)
+            });
+            assert!(begun.elapsed() < Duration::from_secs(9), "{mode:?}");
+        });
+    }
+}
+
+#[test]
+fn a_thread_that_is_too_far_ahead_is_told_so_and_others_are_not() {
+    let limits = Limits {
+        per_thread: 100,
+        ..Limits::default()
+    };
+    for mode in MODES {
+        let (ingress, mut receiver) = Ingress::new(mode, limits);
+        for number in 0..100 {
+            ingress.submit(number).unwrap();
+        }
+        assert_eq!(ingress.submit(100), Err(Refused::Busy(100)));
+        let other = ingress.clone();
+        thread::spawn(move || other.submit(7).unwrap())
+            .join()
+            .unwrap();
+        let mut taken = Vec::new();
+        while receiver.take(usize::MAX, |number| taken.push(number)) > 0 {}
+        taken.sort_unstable();
+        assert_eq!(taken.len(), 101);
+        ingress.submit(100).unwrap();
+    }
+}
+
+#[test]
+fn threads_beyond_the_lanes_use_queues_with_a_lock() {
+    let limits = Limits {
+        lanes: 2,
+        ..Limits::default()
+    };
+    let (ingress, mut receiver) = Ingress::new(Mode::Lanes, limits);
+    let all_there = Barrier::new(10);
+    thread::scope(|scope| {
+        for thread in 0..10_u64 {
+            let (ingress, all_there) = (&ingress, &all_there);
+            scope.spawn(move || {
+                ingress.submit(thread).unwrap();
+                // So that no lane is given back before all have asked for one.
+                all_there.wait();
+                ingress.submit(thread).unwrap();
+            });
+        }
+    });
+    let mut sum = 0;
+    take_all(&mut receiver, 20, |number| sum += number);
+    assert_eq!(sum, 90);
+}
+
+#[test]
+fn short_threads_reuse_the_lanes_of_those_that_ended() {
+    let threads = if cfg!(debug_assertions) {
+        2000
+    } else {
+        100_000
+    };
+    // With more lanes than this the limit would send them to the queues with a lock.
+    let limits = Limits {
+        lanes: 1,
+        ..Limits::default()
+    };
+    let (ingress, mut receiver) = Ingress::new(Mode::Lanes, limits);
+    let mut taken = 0;
+    for number in 0..threads {
+        let ingress = ingress.clone();
+        thread::spawn(move || ingress.submit(number).unwrap())
+            .join()
+            .unwrap();
+        if number % 100 == 99 {
+            taken += receiver.take(usize::MAX, drop);
+        }
+    }
+    taken += receiver.take(usize::MAX, drop);
+    assert_eq!(taken, threads);
+}
+
+#[test]
+fn what_is_accepted_while_the_receiver_closes_is_taken_and_nothing_else() {
+    let tries = if cfg!(debug_assertions) { 500 } else { 20_000 };
+    for mode in MODES {
+        let mut met = 0;
+        for attempt in 0..tries {
+            let (ingress, mut receiver) = Ingress::new(mode, Limits::default());
+            let (ready, before) = (Barrier::new(3), 1 + attempt % 64);
+            let mut taken = 0;
+            let accepted: u64 = thread::scope(|scope| {
+                let submits = |_| {
+                    scope.spawn(|| {
+                        ready.wait();
+                        let mut accepted = 0_u64;
+                        while submit_when_possible(&ingress, accepted) {
+                            accepted += 1;
+                        }
+                        accepted
+                    })
+                };
+                let submitters: Vec<_> = (0..2).map(submits).collect();
+                ready.wait();
+                // Closes when it has seen so many; the submitters go on until they are refused.
+                while taken < before {
+                    taken += receiver.take(usize::MAX, drop) as u64;
+                    thread::yield_now();
+                }
+                receiver.close();
+                while receiver.take(usize::MAX, |_| taken += 1) > 0 {}
+                submitters.into_iter().map(|it| it.join().unwrap()).sum()
+            });
+            assert_eq!(receiver.take(usize::MAX, drop), 0);
+            assert_eq!(accepted, taken, "{mode:?}, try {attempt}");
+            assert_eq!(ingress.submit(1), Err(Refused::Closed(1)));
+            met += u64::from(accepted > before);
+        }
+        // Else this has shown nothing.
+        assert!(
+            met > 0,
+            "{mode:?}: nothing was accepted after the close had begun"
+        );
+    }
+}
+
+#[test]
+fn a_receiver_that_is_gone_refuses_and_drops_what_was_left() {
+    for mode in MODES {
+        let (ingress, receiver) = Ingress::new(mode, Limits::default());
+        let value = std::sync::Arc::new(());
+        ingress.submit(value.clone()).unwrap();
+        drop(receiver);
+        assert_eq!(
+            ingress.submit(value.clone()),
+            Err(Refused::Closed(value.clone()))
+        );
+        drop(ingress);
+        assert_eq!(std::sync::Arc::strong_count(&value), 1, "{mode:?}");
+    }
+}
+
+#[test]
+fn one_thread_uses_many_ingresses_at_once() {
+    let mut all: Vec<_> = (0..20_u64)
+        .map(|_| Ingress::new(Mode::Lanes, Limits::default()))
+        .collect();
+    for round in 0..10 {
+        for (number, (ingress, _)) in all.iter().enumerate() {
+            ingress.submit(round * 100 + number).unwrap();
+        }
+    }
+    for (number, (_, receiver)) in all.iter_mut().enumerate() {
+        let mut taken = Vec::new();
+        receiver.take(usize::MAX, |value| taken.push(value));
+        let expected: Vec<usize> = (0..10).map(|round| round * 100 + number).collect();
+        assert_eq!(taken, expected);
+    }
+}
+
+#[test]
+fn a_submit_while_a_thread_ends_is_accepted_or_refused_and_not_lost() {
+    struct SubmitsAtTheEnd(Ingress<u64>);
+    impl Drop for SubmitsAtTheEnd {
+        fn drop(&mut self) {
+            self.0.submit(2).unwrap();
+        }
+    }
+    thread_local! {
+        static LAST: std::cell::RefCell<Option<SubmitsAtTheEnd>> =
+            const { std::cell::RefCell::new(None) };
+    }
+    for first in [true, false] {
+        let (ingress, mut receiver) = Ingress::new(Mode::Lanes, Limits::default());
+        let given = ingress.clone();
+        thread::spawn(move || {
+            // Whichever of the two thread-local values is dropped first.
+            if first {
+                given.submit(1).unwrap();
+            }
+            LAST.set(Some(SubmitsAtTheEnd(given.clone())));
+            if !first {
+                given.submit(1).unwrap();
+            }
+        })
+        .join()
+        .unwrap();
+        let mut sum = 0;
+        while receiver.take(usize::MAX, |value| sum += value) > 0 {}
+        assert_eq!(sum, 3);
+    }
+}
