@@ -11,6 +11,7 @@ use anyhow::Result;
 use crate::Outcome;
 
 mod checks;
+mod embedded;
 mod figures;
 mod http;
 mod load;
@@ -62,6 +63,23 @@ const BENCHMARKS: &[Benchmark] = &[
         name: "moves",
         about: moves::USAGE,
         run: moves::all,
+    },
+    Benchmark {
+        name: "submit",
+        about: "    requests that threads hand to libfloe and to other queues; options:\n    \
+                [--threads 1,2,4] [--per-thread N] [--iters N] [--no-gate] [--json FILE]",
+        run: embedded::submit,
+    },
+    Benchmark {
+        name: "codec",
+        about: "    the codecs of libfloe beside others; [--iters N] [--include-1mib]\n    \
+                [--no-gate] [--json FILE]",
+        run: embedded::codec,
+    },
+    Benchmark {
+        name: "call",
+        about: "    round trips from C++ through libfloe; options as for submit",
+        run: embedded::call,
     },
     Benchmark {
         name: "all",

@@ -18,6 +18,7 @@ mod bench;
 mod check;
 mod corpora;
 mod floor;
+mod generate;
 mod oracles;
 mod test;
 
@@ -37,6 +38,11 @@ const COMMANDS: &[Subcommand] = &[
         name: "check",
         about: "          the rules of the house that a small program can keep",
         run: check::command,
+    },
+    Subcommand {
+        name: "generate",
+        about: "[--check] writes what is made from definitions, or says what is not current",
+        run: generate::command,
     },
     Subcommand {
         name: "bench",

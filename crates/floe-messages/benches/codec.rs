@@ -1,0 +1,493 @@
+//! Round trips of the codecs beside general CBOR libraries: `cargo bench -p floe-messages`.
+//!
+//! Everybody encodes the same message into a buffer that is used again, decodes what is there, and
+//! looks at each element of each list. What came back is compared before anything counts. All take
+//! turns in each round, and the medians over the rounds are what is told.
+//!
+//! `--iters N` rounds, 5 without it; `--include-1mib`; `--json FILE` for the samples; `--no-gate`
+//! for no opinion about the result; `--only TEXT` for what has it in its name.
+
+#![expect(clippy::print_stdout, reason = "a benchmark tells its results")]
+
+use std::env;
+use std::fs;
+use std::hint::black_box;
+use std::process::ExitCode;
+use std::time::Instant;
+
+use floe_messages::{List, Message as _};
+use serde::{Deserialize, Serialize};
+
+use shapes::{BytesPayload, ComplexRequest, EchoRequest, EchoResponse};
+
+#[allow(
+    dead_code,
+    unreachable_pub,
+    reason = "generated for tests and benchmarks, each of which uses a part"
+)]
+#[path = "../tests/shapes/mod.rs"]
+mod shapes;
+
+/// What a sample takes, long beside the resolution of clocks and short beside what disturbs.
+const SAMPLE_NS: f64 = 10e6;
+
+/// What CBOR has to be faster by than the best general library, on small shapes.
+const CBOR_GATE: f64 = 1.2;
+/// What flat has to be faster by than our CBOR, on small shapes.
+const FLAT_GATE: f64 = 2.0;
+/// What part of the speed of one copy both have to reach on blobs from this size.
+const BLOB_GATE: f64 = 0.9;
+const BLOB_GATE_LEN: usize = 10 << 10;
+
+const FLAT: &str = "flat";
+const CBOR: &str = "cbor";
+const MEMCPY: &str = "memcpy";
+
+/// One shape, and all who take it around.
+struct Race<'p> {
+    shape: String,
+    /// The length of the payload in CBOR, from which MiB/s are computed for all alike.
+    len: usize,
+    runners: Vec<Runner<'p>>,
+}
+
+struct Runner<'p> {
+    name: &'static str,
+    /// So many round trips.
+    run: Box<dyn FnMut(usize) + 'p>,
+    /// Nanoseconds for a round trip, one for each round.
+    samples: Vec<f64>,
+}
+
+#[derive(Debug, PartialEq, Serialize, Deserialize)]
+struct SerdeRequest<'a> {
+    #[serde(rename = "delayMs")]
+    delay_ms: i64,
+    message: &'a str,
+}
+
+#[derive(Debug, PartialEq, Serialize, Deserialize)]
+struct SerdeResponse<'a> {
+    timer: &'a str,
+    echoed: &'a str,
+}
+
+#[derive(Debug, PartialEq, Serialize, Deserialize)]
+struct SerdeComplex<'a> {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    note: Option<&'a str>,
+    #[serde(borrow)]
+    tags: Vec<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    retries: Option<u64>,
+    #[serde(borrow)]
+    messages: Vec<SerdeRequest<'a>>,
+}
+
+#[derive(Debug, PartialEq, Serialize, Deserialize)]
+struct SerdeBytes<'a> {
+    #[serde(with = "serde_bytes")]
+    data: &'a [u8],
+}
+
+/// As ciborium has them, which cannot borrow.
+#[derive(Debug, PartialEq, Serialize, Deserialize)]
+struct OwnedRequest {
+    #[serde(rename = "delayMs")]
+    delay_ms: i64,
+    message: String,
+}
+
+#[derive(Debug, PartialEq, Serialize, Deserialize)]
+struct OwnedResponse {
+    timer: String,
+    echoed: String,
+}
+
+#[derive(Debug, PartialEq, Serialize, Deserialize)]
+struct OwnedComplex {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    note: Option<String>,
+    tags: Vec<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    retries: Option<u64>,
+    messages: Vec<OwnedRequest>,
+}
+
+#[derive(Debug, PartialEq, Serialize, Deserialize)]
+struct OwnedBytes {
+    #[serde(with = "serde_bytes")]
+    data: Vec<u8>,
+}
+
+/// A runner: how to encode `$message` into the buffer, how to decode bytes, and what to look at.
+/// A macro, because what is decoded borrows from a buffer that each runner has of its own.
+macro_rules! runner {
+    ($name:expr, $message:expr, $wire:expr, |$from:ident, $out:ident| $encode:expr,
+     |$bytes:ident| $decode:expr, |$seen:ident| $look:expr) => {{
+        let message = $message;
+        let mut buffer = Vec::new();
+        {
+            let ($from, $out) = (&message, &mut buffer);
+            $encode;
+            let $bytes = &buffer[..];
+            assert_eq!($decode, message, "{}", $name);
+            let wire: Option<&[u8]> = $wire;
+            assert!(
+                wire.is_none_or(|wire| wire == buffer),
+                "{} writes otherwise",
+                $name
+            );
+        }
+        let run = move |count: usize| {
+            for _ in 0..count {
+                buffer.clear();
+                let ($from, $out) = (black_box(&message), &mut buffer);
+                $encode;
+                let $bytes = black_box(&buffer[..]);
+                let $seen = $decode;
+                black_box($look);
+                black_box(&$seen);
+            }
+        };
+        Runner {
+            name: $name,
+            run: Box::new(run),
+            samples: Vec::new(),
+        }
+    }};
+}
+
+/// The race of one shape, between ours and the general libraries.
+macro_rules! race {
+    ($shape:expr, $ours:ident: $our:expr, $serde:ident: $borrowed:expr, $owned:ident: $own:expr,
+     |$seen:ident| $look:expr, |$theirs:ident| $their_look:expr) => {{
+        let mut wire = Vec::new();
+        $our.encode_cbor(&mut wire);
+        let runners = vec![
+            runner!(
+                FLAT,
+                $our,
+                None,
+                |message, out| message.encode_flat(out),
+                |bytes| $ours::decode_flat(bytes).expect("what was encoded"),
+                |$seen| $look
+            ),
+            runner!(
+                CBOR,
+                $our,
+                Some(&wire),
+                |message, out| message.encode_cbor(out),
+                |bytes| $ours::decode_cbor(bytes).expect("what was encoded"),
+                |$seen| $look
+            ),
+            runner!(
+                "cbor4ii",
+                $borrowed,
+                Some(&wire),
+                |message, out| {
+                    let taken = std::mem::take(out);
+                    *out = cbor4ii::serde::to_vec(taken, message).expect("memory takes all")
+                },
+                |bytes| cbor4ii::serde::from_slice::<$serde>(bytes).expect("what was encoded"),
+                |$theirs| $their_look
+            ),
+            runner!(
+                "minicbor",
+                $borrowed,
+                Some(&wire),
+                |message, out| {
+                    let mut serializer = minicbor_serde::Serializer::new(out);
+                    message
+                        .serialize(&mut serializer)
+                        .expect("memory takes all")
+                },
+                |bytes| minicbor_serde::from_slice::<$serde>(bytes).expect("what was encoded"),
+                |$theirs| $their_look
+            ),
+            runner!(
+                "ciborium",
+                $own,
+                Some(&wire),
+                |message, out| ciborium::into_writer(message, out).expect("memory takes all"),
+                |bytes| ciborium::from_reader::<$owned, _>(bytes).expect("what was encoded"),
+                |$theirs| $their_look
+            ),
+        ];
+        Race {
+            shape: $shape.into(),
+            len: wire.len(),
+            runners,
+        }
+    }};
+}
+
+fn small_races() -> Vec<Race<'static>> {
+    let request = race!(
+        "EchoRequest",
+        EchoRequest: EchoRequest { message: MESSAGE, delay_ms: 150 },
+        SerdeRequest: SerdeRequest { delay_ms: 150, message: MESSAGE },
+        OwnedRequest: OwnedRequest { delay_ms: 150, message: MESSAGE.into() },
+        |seen| seen.message.len(),
+        |seen| seen.message.len()
+    );
+    let response = race!(
+        "EchoResponse",
+        EchoResponse: EchoResponse { echoed: MESSAGE, timer: TIMER },
+        SerdeResponse: SerdeResponse { timer: TIMER, echoed: MESSAGE },
+        OwnedResponse: OwnedResponse { timer: TIMER.into(), echoed: MESSAGE.into() },
+        |seen| seen.echoed.len(),
+        |seen| seen.echoed.len()
+    );
+    let delays = [0, 20, 3000];
+    let complex = race!(
+        "ComplexRequest",
+        ComplexRequest: ComplexRequest {
+            messages: delays.map(|delay_ms| EchoRequest { message: MESSAGE, delay_ms })
+                .into_iter()
+                .collect(),
+            tags: List::from(&TAGS),
+            note: Some(NOTE),
+            retries: None,
+        },
+        SerdeComplex: SerdeComplex {
+            messages: delays.map(|delay_ms| SerdeRequest { message: MESSAGE, delay_ms }).into(),
+            tags: TAGS.into(),
+            note: Some(NOTE),
+            retries: None,
+        },
+        OwnedComplex: OwnedComplex {
+            messages: delays
+                .map(|delay_ms| OwnedRequest { message: MESSAGE.into(), delay_ms })
+                .into(),
+            tags: TAGS.map(String::from).into(),
+            note: Some(NOTE.into()),
+            retries: None,
+        },
+        |seen| {
+            seen.messages.iter().map(|it| it.message.len()).sum::<usize>()
+                + seen.tags.iter().map(str::len).sum::<usize>()
+        },
+        |seen| {
+            seen.messages.iter().map(|it| it.message.len()).sum::<usize>()
+                + seen.tags.iter().map(|it| it.len()).sum::<usize>()
+        }
+    );
+    vec![request, response, complex]
+}
+
+fn blob_race(data: &[u8]) -> Race<'_> {
+    let mut race = race!(
+        format!("bytes {}", size(data.len())),
+        BytesPayload: BytesPayload { data },
+        SerdeBytes: SerdeBytes { data },
+        OwnedBytes: OwnedBytes { data: data.to_vec() },
+        |seen| seen.data.len(),
+        |seen| seen.data.len()
+    );
+    race.runners.push(runner!(
+        MEMCPY,
+        data,
+        None,
+        |message, out| out.extend_from_slice(message),
+        |bytes| bytes,
+        |seen| seen.len()
+    ));
+    race
+}
+
+const MESSAGE: &str = "hello from the other side";
+const TIMER: &str = "timer-150ms";
+const NOTE: &str = "nothing in particular";
+const TAGS: [&str; 4] = ["nix", "store", "closure", "benchmark"];
+
+fn main() -> ExitCode {
+    let options = match options(env::args().skip(1)) {
+        Ok(options) => options,
+        Err(problem) => {
+            println!("codec: {problem}");
+            return ExitCode::from(2);
+        }
+    };
+    let mut lens = vec![100, 1 << 10, 10 << 10, 64 << 10, 150 << 10];
+    if options.one_mib {
+        lens.push(1 << 20);
+    }
+    let blobs: Vec<Vec<u8>> = lens.iter().map(|len| blob(*len)).collect();
+    let mut races = small_races();
+    races.extend(blobs.iter().map(|data| blob_race(data)));
+    if let Some(only) = &options.only {
+        for race in &mut races {
+            let shape = &race.shape;
+            race.runners
+                .retain(|runner| format!("{shape} {}", runner.name).contains(only));
+        }
+    }
+    println!(
+        "{:<16} {:<9} {:>12} {:>12}",
+        "shape", "codec", "ns", "MiB/s"
+    );
+    for race in &mut races {
+        measure(race, options.rounds);
+        for runner in &race.runners {
+            let ns = median(&runner.samples);
+            let speed = race.len as f64 / ns * 1e9 / f64::from(1 << 20);
+            println!(
+                "{:<16} {:<9} {ns:>12.1} {speed:>12.0}",
+                race.shape, runner.name
+            );
+        }
+    }
+    if let Some(file) = &options.json
+        && let Err(error) = fs::write(file, json(&races))
+    {
+        println!("codec: cannot write {file}: {error}");
+        return ExitCode::FAILURE;
+    }
+    let missed: Vec<String> = races.iter().flat_map(missed).collect();
+    missed.iter().for_each(|gate| println!("missed: {gate}"));
+    if missed.is_empty() || !options.gate {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    }
+}
+
+struct Options {
+    rounds: usize,
+    one_mib: bool,
+    gate: bool,
+    json: Option<String>,
+    only: Option<String>,
+}
+
+fn options(mut arguments: impl Iterator<Item = String>) -> Result<Options, String> {
+    let mut options = Options {
+        rounds: 5,
+        one_mib: false,
+        gate: true,
+        json: None,
+        only: None,
+    };
+    while let Some(argument) = arguments.next() {
+        match argument.as_str() {
+            // Cargo says so to every benchmark.
+            "--bench" => {}
+            "--include-1mib" => options.one_mib = true,
+            "--no-gate" => options.gate = false,
+            "--json" => options.json = Some(arguments.next().ok_or("--json wants a file")?),
+            "--only" => options.only = Some(arguments.next().ok_or("--only wants a text")?),
+            "--iters" => {
+                let number = arguments.next().and_then(|number| number.parse().ok());
+                let rounds = number.filter(|rounds| *rounds > 0);
+                options.rounds = rounds.ok_or("--iters wants a number")?;
+            }
+            _ => return Err(format!("unknown option {argument}")),
+        }
+    }
+    Ok(options)
+}
+
+/// Bytes without a pattern, though nobody here looks for one.
+fn blob(len: usize) -> Vec<u8> {
+    let mut state = 1u32;
+    let next = || {
+        state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        (state >> 24) as u8
+    };
+    std::iter::repeat_with(next).take(len).collect()
+}
+
+fn measure(race: &mut Race<'_>, rounds: usize) {
+    let counts: Vec<usize> = race.runners.iter_mut().map(calibrate).collect();
+    for round in 0..rounds {
+        // Each round begins with another one, so that nobody always follows the same.
+        for turn in 0..counts.len() {
+            let i = (round + turn) % counts.len();
+            let runner = &mut race.runners[i];
+            let sample = time(runner, counts[i]);
+            runner.samples.push(sample);
+        }
+    }
+}
+
+/// How many round trips a sample takes; finding out warms up as well.
+fn calibrate(runner: &mut Runner<'_>) -> usize {
+    let mut count = 1;
+    loop {
+        let total = time(runner, count) * count as f64;
+        if total > SAMPLE_NS / 4.0 {
+            return ((count as f64 * SAMPLE_NS / total) as usize).max(1);
+        }
+        count *= 2;
+    }
+}
+
+/// Nanoseconds for one round trip.
+fn time(runner: &mut Runner<'_>, count: usize) -> f64 {
+    let begin = Instant::now();
+    (runner.run)(count);
+    begin.elapsed().as_nanos() as f64 / count as f64
+}
+
+fn median(samples: &[f64]) -> f64 {
+    let mut sorted = samples.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    sorted[sorted.len() / 2]
+}
+
+/// What does not hold that should.
+fn missed(race: &Race<'_>) -> Vec<String> {
+    let ns = |name: &str| {
+        let runner = race.runners.iter().find(|runner| runner.name == name);
+        runner.map(|runner| median(&runner.samples))
+    };
+    let (Some(flat), Some(cbor)) = (ns(FLAT), ns(CBOR)) else {
+        return Vec::new();
+    };
+    let general = ["cbor4ii", "minicbor", "ciborium"]
+        .into_iter()
+        .filter_map(ns);
+    let best = general.fold(f64::INFINITY, f64::min);
+    let gates = match ns(MEMCPY) {
+        None => vec![
+            (
+                "cbor against the best general library",
+                best / cbor,
+                CBOR_GATE,
+            ),
+            ("flat against cbor", cbor / flat, FLAT_GATE),
+        ],
+        Some(memcpy) if race.len >= BLOB_GATE_LEN => vec![
+            ("cbor against one copy", memcpy / cbor, BLOB_GATE),
+            ("flat against one copy", memcpy / flat, BLOB_GATE),
+        ],
+        Some(_) => Vec::new(),
+    };
+    let missed = gates.into_iter().filter(|(_, ratio, gate)| ratio < gate);
+    let line = |(what, ratio, gate)| format!("{}: {what} {ratio:.2}x, wanted {gate}x", race.shape);
+    missed.map(line).collect()
+}
+
+fn json(races: &[Race<'_>]) -> String {
+    let mut text = String::from("[");
+    for race in races {
+        for runner in &race.runners {
+            let comma = if text.len() > 1 { "," } else { "" };
+            text += &format!(
+                "{comma}\n  {{\"shape\": \"{}\", \"codec\": \"{}\", \"cbor_bytes\": {}, \
+                 \"ns\": {:?}}}",
+                race.shape, runner.name, race.len, runner.samples
+            );
+        }
+    }
+    text + "\n]\n"
+}
+
+fn size(len: usize) -> String {
+    match len {
+        0x0010_0000.. => format!("{} MiB", len >> 20),
+        0x0400.. => format!("{} KiB", len >> 10),
+        _ => format!("{len} B"),
+    }
+}

@@ -1,0 +1,127 @@
+//! What a list can hold besides messages.
+
+use crate::cbor;
+use crate::flat::{self, SLOT_LEN};
+use crate::{DecodeError, Part};
+
+impl<'a> Part<'a> for u64 {
+    const CBOR_MIN: usize = 1;
+    const FLAT_LEN: usize = SLOT_LEN;
+
+    #[inline]
+    fn write_cbor(&self, out: &mut Vec<u8>) {
+        cbor::uint(out, *self);
+    }
+
+    #[inline]
+    fn read_cbor(reader: &mut cbor::Reader<'a>) -> Result<Self, DecodeError> {
+        reader.uint()
+    }
+
+    #[inline]
+    fn put_fixed(&self, fixed: &mut [u8], _end: &mut usize) {
+        flat::put(fixed, 0, *self);
+    }
+
+    #[inline]
+    fn read_flat(reader: &mut flat::Reader<'a>, at: usize) -> Result<Self, DecodeError> {
+        Ok(reader.fixed::<SLOT_LEN>(at)?.uint(0))
+    }
+}
+
+impl<'a> Part<'a> for i64 {
+    const CBOR_MIN: usize = 1;
+    const FLAT_LEN: usize = SLOT_LEN;
+
+    #[inline]
+    fn write_cbor(&self, out: &mut Vec<u8>) {
+        cbor::int(out, *self);
+    }
+
+    #[inline]
+    fn read_cbor(reader: &mut cbor::Reader<'a>) -> Result<Self, DecodeError> {
+        reader.int()
+    }
+
+    #[inline]
+    fn put_fixed(&self, fixed: &mut [u8], _end: &mut usize) {
+        flat::put(fixed, 0, self.cast_unsigned());
+    }
+
+    #[inline]
+    fn read_flat(reader: &mut flat::Reader<'a>, at: usize) -> Result<Self, DecodeError> {
+        Ok(reader.fixed::<SLOT_LEN>(at)?.int(0))
+    }
+}
+
+impl<'a> Part<'a> for &'a str {
+    const CBOR_MIN: usize = 1;
+    const FLAT_LEN: usize = SLOT_LEN;
+
+    #[inline]
+    fn write_cbor(&self, out: &mut Vec<u8>) {
+        cbor::text(out, self);
+    }
+
+    #[inline]
+    fn read_cbor(reader: &mut cbor::Reader<'a>) -> Result<Self, DecodeError> {
+        reader.text()
+    }
+
+    #[inline]
+    fn content_len(&self) -> usize {
+        self.len() + 1
+    }
+
+    #[inline]
+    fn put_fixed(&self, fixed: &mut [u8], end: &mut usize) {
+        flat::put(fixed, 0, flat::text_at(end, self));
+    }
+
+    #[inline]
+    fn append_contents(&self, out: &mut Vec<u8>) {
+        flat::append_text(out, self);
+    }
+
+    #[inline]
+    fn read_flat(reader: &mut flat::Reader<'a>, at: usize) -> Result<Self, DecodeError> {
+        let fixed = reader.fixed::<SLOT_LEN>(at)?;
+        reader.text(&fixed, 0)
+    }
+}
+
+impl<'a> Part<'a> for &'a [u8] {
+    const CBOR_MIN: usize = 1;
+    const FLAT_LEN: usize = SLOT_LEN;
+
+    #[inline]
+    fn write_cbor(&self, out: &mut Vec<u8>) {
+        cbor::bytes(out, self);
+    }
+
+    #[inline]
+    fn read_cbor(reader: &mut cbor::Reader<'a>) -> Result<Self, DecodeError> {
+        reader.bytes()
+    }
+
+    #[inline]
+    fn content_len(&self) -> usize {
+        self.len()
+    }
+
+    #[inline]
+    fn put_fixed(&self, fixed: &mut [u8], end: &mut usize) {
+        flat::put(fixed, 0, flat::bytes_at(end, self));
+    }
+
+    #[inline]
+    fn append_contents(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(self);
+    }
+
+    #[inline]
+    fn read_flat(reader: &mut flat::Reader<'a>, at: usize) -> Result<Self, DecodeError> {
+        let fixed = reader.fixed::<SLOT_LEN>(at)?;
+        reader.bytes(&fixed, 0)
+    }
+}

@@ -1,0 +1,255 @@
+//! Checks flat messages and borrows from them.
+
+use super::{HEADER_LEN, MAGIC, SLOT_LEN};
+use crate::{DecodeError, FlatList, List, Part, Problem};
+
+/// The bytes of a message, and how much of them references may still span.
+#[derive(Debug)]
+pub struct Reader<'a> {
+    bytes: &'a [u8],
+    budget: u64,
+}
+
+/// A fixed part.
+#[derive(Debug)]
+pub struct Fixed<'a, const N: usize> {
+    bytes: &'a [u8; N],
+    at: usize,
+}
+
+impl<'a> Reader<'a> {
+    /// Checks the header.
+    #[inline]
+    pub fn open(bytes: &'a [u8], id: u32) -> Result<Reader<'a>, DecodeError> {
+        let [magic, said, found, zero] = match bytes.first_chunk::<HEADER_LEN>() {
+            Some(header) => words(header),
+            None => return Err(DecodeError::new(0, Problem::Header)),
+        };
+        let len = bytes.len();
+        if magic != u32::from_le_bytes(MAGIC) {
+            return Err(DecodeError::new(0, Problem::Header));
+        }
+        if u64::from(said) != len as u64 {
+            return Err(DecodeError::new(4, Problem::Length { said, found: len }));
+        }
+        if found != id {
+            let expected = id;
+            return Err(DecodeError::new(
+                8,
+                Problem::WrongMessage { expected, found },
+            ));
+        }
+        if zero != 0 {
+            return Err(DecodeError::new(12, Problem::NotZero));
+        }
+        Ok(Reader::again(bytes))
+    }
+
+    /// For bytes that were decoded before.
+    #[inline]
+    pub(crate) fn again(bytes: &'a [u8]) -> Reader<'a> {
+        Reader {
+            bytes,
+            budget: bytes.len() as u64,
+        }
+    }
+
+    /// The fixed part that begins at `at`.
+    #[inline]
+    pub fn fixed<const N: usize>(&self, at: usize) -> Result<Fixed<'a, N>, DecodeError> {
+        match self.bytes.get(at..).and_then(<[u8]>::first_chunk) {
+            Some(bytes) => Ok(Fixed { bytes, at }),
+            None => Err(DecodeError::new(at, Problem::Ends)),
+        }
+    }
+
+    /// A text. One at the offset 0 is empty.
+    #[inline]
+    pub fn text<const N: usize>(
+        &mut self,
+        fixed: &Fixed<'a, N>,
+        slot: usize,
+    ) -> Result<&'a str, DecodeError> {
+        let reference = fixed.uint(slot);
+        if reference == 0 {
+            return Ok("");
+        }
+        let (offset, length) = split(reference);
+        let bytes = self.span(fixed.at + slot, offset, length + 1)?;
+        let Some((0, text)) = bytes.split_last() else {
+            return Err(DecodeError::new((offset + length) as usize, Problem::NoNul));
+        };
+        match std::str::from_utf8(text) {
+            Ok(text) => Ok(text),
+            Err(error) => {
+                let at = offset as usize + error.valid_up_to();
+                Err(DecodeError::new(at, Problem::Encoding))
+            }
+        }
+    }
+
+    /// A text that may be absent.
+    #[inline]
+    pub fn optional_text<const N: usize>(
+        &mut self,
+        fixed: &Fixed<'a, N>,
+        slot: usize,
+    ) -> Result<Option<&'a str>, DecodeError> {
+        match fixed.uint(slot) {
+            0 => Ok(None),
+            _ => self.text(fixed, slot).map(Some),
+        }
+    }
+
+    /// Bytes. Those at the offset 0 are empty.
+    #[inline]
+    pub fn bytes<const N: usize>(
+        &mut self,
+        fixed: &Fixed<'a, N>,
+        slot: usize,
+    ) -> Result<&'a [u8], DecodeError> {
+        let reference = fixed.uint(slot);
+        if reference == 0 {
+            return Ok(&[]);
+        }
+        let (offset, length) = split(reference);
+        self.span(fixed.at + slot, offset, length)
+    }
+
+    /// Bytes that may be absent.
+    #[inline]
+    pub fn optional_bytes<const N: usize>(
+        &mut self,
+        fixed: &Fixed<'a, N>,
+        slot: usize,
+    ) -> Result<Option<&'a [u8]>, DecodeError> {
+        match fixed.uint(slot) {
+            0 => Ok(None),
+            _ => self.bytes(fixed, slot).map(Some),
+        }
+    }
+
+    /// A list. All its elements are checked, and none is kept.
+    #[inline]
+    pub fn list<T: Part<'a>, const N: usize>(
+        &mut self,
+        fixed: &Fixed<'a, N>,
+        slot: usize,
+    ) -> Result<List<'a, T>, DecodeError> {
+        let reference = fixed.uint(slot);
+        if reference == 0 {
+            return Ok(List::default());
+        }
+        self.elements(fixed.at + slot, reference)
+    }
+
+    fn elements<T: Part<'a>>(
+        &mut self,
+        at: usize,
+        reference: u64,
+    ) -> Result<List<'a, T>, DecodeError> {
+        let (offset, count) = split(reference);
+        if count == 0 {
+            return Err(DecodeError::new(at, Problem::NotZero));
+        }
+        if !offset.is_multiple_of(SLOT_LEN as u64) {
+            return Err(DecodeError::new(at, Problem::Misaligned(offset)));
+        }
+        let span = self.span(at, offset, count * T::FLAT_LEN as u64)?;
+        let begin = offset as usize;
+        for element in (begin..begin + span.len()).step_by(T::FLAT_LEN) {
+            T::read_flat(self, element)?;
+        }
+        Ok(List::Flat(FlatList::checked(
+            self.bytes,
+            offset as u32,
+            count as u32,
+        )))
+    }
+
+    /// What a reference at `at` spans. Neither sum can overflow: offsets and counts have 32 bits,
+    /// and no fixed part is anywhere near as long.
+    #[inline]
+    fn span(&mut self, at: usize, offset: u64, length: u64) -> Result<&'a [u8], DecodeError> {
+        let end = offset + length;
+        if offset < HEADER_LEN as u64 || end > self.bytes.len() as u64 {
+            return Err(DecodeError::new(at, Problem::Outside { offset, length }));
+        }
+        match self.budget.checked_sub(length) {
+            Some(left) => self.budget = left,
+            None => return Err(DecodeError::new(at, Problem::Overlap)),
+        }
+        // Both are at most the length of bytes in memory.
+        Ok(&self.bytes[offset as usize..end as usize])
+    }
+}
+
+impl<const N: usize> Fixed<'_, N> {
+    /// The 8 bytes of a field. Generated code asks only for fields that there are.
+    #[inline]
+    pub fn uint(&self, slot: usize) -> u64 {
+        let field = self.bytes.get(slot..).and_then(<[u8]>::first_chunk);
+        field.map_or(0, |bytes| u64::from_le_bytes(*bytes))
+    }
+
+    /// A number that may be negative.
+    #[inline]
+    pub fn int(&self, slot: usize) -> i64 {
+        self.uint(slot).cast_signed()
+    }
+
+    /// A float.
+    #[inline]
+    pub fn float(&self, slot: usize) -> f64 {
+        f64::from_bits(self.uint(slot))
+    }
+
+    /// True or false.
+    #[inline]
+    pub fn bool(&self, slot: usize) -> Result<bool, DecodeError> {
+        match self.uint(slot) {
+            0 => Ok(false),
+            1 => Ok(true),
+            number => Err(DecodeError::new(self.at + slot, Problem::NotBool(number))),
+        }
+    }
+
+    /// The value of an enum, which `from_number` knows.
+    #[inline]
+    pub fn value<T>(
+        &self,
+        slot: usize,
+        from_number: impl Fn(u32) -> Option<T>,
+    ) -> Result<T, DecodeError> {
+        let known = u32::try_from(self.uint(slot)).ok().and_then(from_number);
+        known.ok_or_else(|| DecodeError::new(self.at + slot, Problem::UnknownValue))
+    }
+
+    /// Whether an optional number is there: this field says so, and the next one is its value.
+    #[inline]
+    pub fn present(&self, slot: usize) -> Result<bool, DecodeError> {
+        let present = self.bool(slot)?;
+        if !present && self.uint(slot + SLOT_LEN) != 0 {
+            return Err(DecodeError::new(
+                self.at + slot + SLOT_LEN,
+                Problem::NotZero,
+            ));
+        }
+        Ok(present)
+    }
+}
+
+/// Offset, and length or count.
+#[inline]
+fn split(reference: u64) -> (u64, u64) {
+    (reference & u64::from(u32::MAX), reference >> 32)
+}
+
+#[inline]
+fn words(header: &[u8; HEADER_LEN]) -> [u32; 4] {
+    let word = |i: usize| {
+        let bytes = header.get(4 * i..).and_then(<[u8]>::first_chunk);
+        bytes.map_or(0, |bytes| u32::from_le_bytes(*bytes))
+    };
+    [word(0), word(1), word(2), word(3)]
+}

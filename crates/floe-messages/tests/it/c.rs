@@ -1,0 +1,179 @@
+//! The headers for C and C++, compiled and asked about the same bytes as Rust.
+
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use floe_messages::Message as _;
+use proptest::strategy::{Strategy as _, ValueTree as _};
+use proptest::test_runner::TestRunner;
+
+use crate::every::every;
+use crate::shapes::EveryType;
+
+const C: (&str, &[&str]) = ("cc", &["-std=c99", "-xc"]);
+const C_AS_CPP: (&str, &[&str]) = ("c++", &["-std=c++20", "-xc++"]);
+const CPP: (&str, &[&str]) = ("c++", &["-std=c++20"]);
+
+/// Compiles a program of `tests/c`; nothing if there is no compiler, which is a skip.
+fn compiled(test: &str, source: &str, (compiler, flags): (&str, &[&str])) -> Option<PathBuf> {
+    let crate_root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join(test);
+    let mut command = Command::new(compiler);
+    command
+        .args(flags)
+        .args(["-O1", "-Wall", "-Wextra", "-Wpedantic", "-Werror", "-o"])
+        .arg(&program)
+        .arg("-I")
+        .arg(crate_root.join("../floe-ffi/include"))
+        .arg("-I")
+        .arg(crate_root.join("../../bindings/cpp"))
+        .arg(crate_root.join("tests/c").join(source));
+    match command.output() {
+        Ok(output) => {
+            let said = String::from_utf8_lossy(&output.stderr);
+            assert!(output.status.success(), "{source}: {said}");
+            Some(program)
+        }
+        Err(error) => {
+            skip(test, &format!("{compiler} does not start: {error}"));
+            None
+        }
+    }
+}
+
+/// The test could not look.
+#[expect(
+    clippy::print_stderr,
+    reason = "where nobody gathers the skips, they are still seen"
+)]
+fn skip(test: &str, why: &str) {
+    eprintln!("SKIPPED {test}: {why}");
+    if let Some(file) = std::env::var_os("FLOE_TEST_SKIPS") {
+        let opened = std::fs::OpenOptions::new()
+            .append(true)
+            .create(true)
+            .open(file);
+        let mut file = opened.expect("the list of skips can be opened");
+        writeln!(file, "{test}: {why}").expect("the list of skips can be written");
+    }
+}
+
+/// Messages as Rust encodes them, each followed by some that were changed on the way.
+fn messages() -> Vec<Vec<u8>> {
+    let mut runner = TestRunner::deterministic();
+    let mut random = 1u32;
+    let mut next = |below: usize| {
+        random = random.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        (random >> 8) as usize % below
+    };
+    let mut messages = Vec::new();
+    for _ in 0..100 {
+        let every = every()
+            .new_tree(&mut runner)
+            .expect("any message")
+            .current();
+        let mut right = Vec::new();
+        every.message().encode_flat(&mut right);
+        for _ in 0..40 {
+            let mut changed = right.clone();
+            // Most of what matters is in the header and the fixed part.
+            let most = [changed.len(), changed.len().min(300)][next(2)];
+            let at = next(most);
+            changed[at] = [changed[at] ^ 1 << next(8), next(256) as u8][next(2)];
+            if next(4) == 0 {
+                changed.truncate(next(changed.len()).max(16));
+                let len = changed.len() as u32;
+                changed[4..8].copy_from_slice(&len.to_le_bytes());
+            }
+            messages.push(changed);
+        }
+        messages.push(right);
+    }
+    messages
+}
+
+/// Hands all messages to a program and compares what it says of each.
+fn agrees(program: &Path) {
+    let messages = messages();
+    let mut input = Vec::new();
+    for message in &messages {
+        input.extend_from_slice(&(message.len() as u32).to_ne_bytes());
+        input.extend_from_slice(message);
+    }
+    let mut child = Command::new(program)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("the program starts");
+    let mut pipe = child.stdin.take().expect("its stdin is a pipe");
+    // It answers while it reads, so somebody else has to write.
+    let writer = std::thread::spawn(move || pipe.write_all(&input));
+    let output = child.wait_with_output().expect("the program ends");
+    assert!(
+        output.status.success(),
+        "{}: {}",
+        program.display(),
+        output.status
+    );
+    writer
+        .join()
+        .expect("no panic")
+        .expect("the program reads everything");
+
+    let mut answers = &output.stdout[..];
+    let mut take = |len: usize| {
+        let (taken, rest) = answers.split_at(len);
+        answers = rest;
+        taken
+    };
+    let mut right = 0;
+    for message in &messages {
+        let ours = EveryType::decode_flat(message);
+        let theirs = take(1) == [1];
+        assert_eq!(theirs, ours.is_ok(), "{ours:?}\n{message:x?}");
+        let Ok(ours) = ours else {
+            continue;
+        };
+        right += 1;
+        let len = u32::from_ne_bytes(take(4).try_into().expect("4 bytes"));
+        let again = EveryType::decode_flat(take(len as usize)).expect("it was built rightly");
+        // As text, because a float may be one that does not equal itself.
+        assert_eq!(format!("{again:?}"), format!("{ours:?}"));
+    }
+    assert!(answers.is_empty(), "it answers for each message once");
+    assert!(
+        (200..messages.len() - 200).contains(&right),
+        "{right} right ones"
+    );
+}
+
+#[test]
+fn c_accepts_what_rust_accepts_and_builds_it_anew() {
+    let test = "c_accepts_what_rust_accepts_and_builds_it_anew";
+    if let Some(program) = compiled(test, "every.c", C) {
+        agrees(&program);
+    }
+}
+
+#[test]
+fn cpp_accepts_what_rust_accepts_and_builds_it_anew() {
+    let test = "cpp_accepts_what_rust_accepts_and_builds_it_anew";
+    if let Some(program) = compiled(test, "every.cpp", CPP) {
+        agrees(&program);
+    }
+}
+
+#[test]
+fn the_headers_of_libfloe_compile_and_work() {
+    for (name, source, compiler) in [
+        ("the_header_for_c", "headers.c", C),
+        ("the_header_for_c_in_cpp", "headers.c", C_AS_CPP),
+        ("the_header_for_cpp", "headers.cpp", CPP),
+    ] {
+        if let Some(program) = compiled(name, source, compiler) {
+            let status = Command::new(&program).status().expect("the program starts");
+            assert!(status.success(), "{name}: {status}");
+        }
+    }
+}

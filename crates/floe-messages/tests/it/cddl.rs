@@ -1,0 +1,85 @@
+//! The CDDL, as another implementation reads it.
+
+use cddl_cat::validate_cbor_bytes;
+use floe_messages::{
+    Compression, Error, ErrorKind, List, Message, MoveRequest, PathInfo, Progress, ResolveReply,
+};
+
+const CDDL: &str = include_str!("../../floe.cddl");
+
+fn encoded<'a>(message: &impl Message<'a>) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    message.encode_cbor(&mut bytes);
+    bytes
+}
+
+fn is_valid(name: &str, bytes: &[u8]) -> bool {
+    validate_cbor_bytes(name, CDDL, bytes).is_ok()
+}
+
+#[test]
+fn what_is_encoded_is_what_the_cddl_describes() {
+    let info = PathInfo {
+        path: "/nix/store/x",
+        references: List::from(&["/nix/store/y", "/nix/store/z"]),
+        url: Some("nar/x.nar"),
+        compression: Some(Compression::Zstd),
+        file_size: Some(1 << 40),
+        ..PathInfo::default()
+    };
+    let error = Error {
+        kind: ErrorKind::NoSpace,
+        ..Error::default()
+    };
+    for (name, bytes) in [
+        ("PathInfo", encoded(&info)),
+        ("PathInfo", encoded(&PathInfo::default())),
+        ("Error", encoded(&error)),
+        (
+            "MoveRequest",
+            encoded(&MoveRequest {
+                no_check_sigs: true,
+                ..MoveRequest::default()
+            }),
+        ),
+        (
+            "ResolveReply",
+            encoded(&ResolveReply {
+                planned: vec![Default::default()].into(),
+            }),
+        ),
+        ("Progress", encoded(&Progress::default())),
+    ] {
+        validate_cbor_bytes(name, CDDL, &bytes).unwrap_or_else(|why| panic!("{name}: {why}"));
+    }
+}
+
+#[test]
+fn what_decoding_refuses_is_not_what_the_cddl_describes() {
+    let right = encoded(&Error {
+        kind: ErrorKind::Stale,
+        ..Error::default()
+    });
+    assert!(is_valid("Error", &right));
+    let replaced = |old: &[u8], new: &[u8]| {
+        let at = right.windows(old.len()).position(|bytes| bytes == old);
+        let at = at.expect("the message has this");
+        [&right[..at], new, &right[at + old.len()..]].concat()
+    };
+    for (what, bytes) in [
+        ("an unknown value", replaced(b"\x65stale", b"\x65fresh")),
+        (
+            "a number for text",
+            replaced(b"message\x60", b"message\x00"),
+        ),
+        ("another key", replaced(b"kind", b"sort")),
+        (
+            "a number in a list of texts",
+            replaced(b"causes\x80", b"causes\x81\x00"),
+        ),
+        ("another message", encoded(&Progress::default())),
+    ] {
+        assert!(!is_valid("Error", &bytes), "{what}");
+        assert!(Error::decode_cbor(&bytes).is_err(), "{what}");
+    }
+}

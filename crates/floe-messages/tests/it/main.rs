@@ -1,0 +1,18 @@
+//! floe-messages, tried on messages of every shape and on bytes that are none.
+
+mod c;
+mod cddl;
+mod corpus;
+mod every;
+mod hostile_cbor;
+mod hostile_flat;
+mod lists;
+mod properties;
+
+#[allow(
+    dead_code,
+    unreachable_pub,
+    reason = "generated for tests and benchmarks, each of which uses a part"
+)]
+#[path = "../shapes/mod.rs"]
+mod shapes;

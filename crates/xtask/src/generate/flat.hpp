@@ -1,0 +1,244 @@
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <optional>
+#include <span>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+namespace floe {
+
+using Bytes = std::vector<std::byte>;
+
+/// Bytes that are not the message that was expected. What was decoded so far is given up.
+class DecodeError : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
+
+namespace detail {
+
+inline constexpr std::size_t header_len = 16;
+inline constexpr std::size_t slot_len = 8;
+inline constexpr std::uint32_t magic = 0x314f4c46;  // FLO1
+inline constexpr std::uint64_t low_half = 0xffffffff;
+
+/// Builds a flat message. Whatever the machine is, bytes are written in their order.
+class Writer {
+ public:
+  Writer(std::uint32_t id, std::size_t fixed_len) : out_(header_len + fixed_len) {
+    number(0, magic);
+    number(slot_len, id);
+  }
+
+  void number(std::size_t at, std::uint64_t value) {
+    for (std::size_t i = 0; i < slot_len; ++i) {
+      out_[at + i] = static_cast<std::byte>(value >> (8 * i));
+    }
+  }
+
+  void text(std::size_t at, std::string_view text) {
+    reference(at, out_.size(), text.size());
+    append(text.data(), text.size());
+    out_.push_back(std::byte{0});
+  }
+
+  void bytes(std::size_t at, std::span<const std::byte> bytes) {
+    reference(at, out_.size(), bytes.size());
+    append(bytes.data(), bytes.size());
+  }
+
+  /// A list; `put` puts an element at a place.
+  template <typename T, typename Put>
+  void list(std::size_t at, const std::vector<T> &list, std::size_t element_len, Put put) {
+    if (list.empty()) {
+      return;
+    }
+    const std::size_t begin = (out_.size() + slot_len - 1) / slot_len * slot_len;
+    out_.resize(begin + list.size() * element_len);
+    reference(at, begin, list.size());
+    for (std::size_t i = 0; i < list.size(); ++i) {
+      put(begin + i * element_len, list[i]);
+    }
+  }
+
+  /// The whole message, which is given away.
+  Bytes finish() {
+    if (out_.size() > low_half) {
+      throw std::length_error("a message of more than 4 GiB");
+    }
+    for (std::size_t i = 0; i < 4; ++i) {
+      out_[4 + i] = static_cast<std::byte>(out_.size() >> (8 * i));
+    }
+    return std::move(out_);
+  }
+
+ private:
+  void reference(std::size_t at, std::uint64_t offset, std::uint64_t length) {
+    number(at, (offset & low_half) | length << 32);
+  }
+
+  void append(const void *data, std::size_t len) {
+    const std::size_t begin = out_.size();
+    out_.resize(begin + len);
+    if (len > 0) {
+      std::memcpy(out_.data() + begin, data, len);
+    }
+  }
+
+  Bytes out_;
+};
+
+/// Checks a flat message and takes values from it.
+class Reader {
+ public:
+  Reader(std::span<const std::byte> data, std::uint32_t id, std::size_t fixed_len)
+      : data_(data), budget_(data.size()) {
+    if (data.size() < header_len + fixed_len || (number(0) & low_half) != magic) {
+      throw DecodeError("the bytes do not begin with the header of a flat message");
+    }
+    if (number(0) >> 32 != data.size()) {
+      throw DecodeError("the header says another length");
+    }
+    if (number(slot_len) != id) {
+      throw DecodeError("the header says another message");
+    }
+  }
+
+  std::uint64_t number(std::size_t at) const {
+    std::uint64_t value = 0;
+    for (std::size_t i = 0; i < slot_len; ++i) {
+      value |= std::to_integer<std::uint64_t>(data_[at + i]) << (8 * i);
+    }
+    return value;
+  }
+
+  bool boolean(std::size_t at) const {
+    const std::uint64_t value = number(at);
+    if (value > 1) {
+      throw DecodeError("a number is not a bool");
+    }
+    return value == 1;
+  }
+
+  /// Whether an optional number is there; its value is in the next slot.
+  bool present(std::size_t at) const {
+    const bool present = boolean(at);
+    if (!present && number(at + slot_len) != 0) {
+      throw DecodeError("an unused part is not zero");
+    }
+    return present;
+  }
+
+  template <typename E>
+  E value(std::size_t at) const {
+    const std::uint64_t number = this->number(at);
+    const E value = static_cast<E>(number);
+    if (number > low_half || name(value).empty()) {
+      throw DecodeError("a value is none of those of its enum");
+    }
+    return value;
+  }
+
+  std::string text(std::size_t at) {
+    const std::uint64_t reference = number(at);
+    if (reference == 0) {
+      return {};
+    }
+    const std::uint64_t len = reference >> 32;
+    const auto span = this->span(reference & low_half, len + 1);
+    const auto *text = reinterpret_cast<const char *>(span.data());
+    if (text[len] != 0) {
+      throw DecodeError("no NUL follows a text");
+    }
+    if (!is_utf8(std::string_view(text, len))) {
+      throw DecodeError("a text is not UTF-8");
+    }
+    return std::string(text, len);
+  }
+
+  Bytes bytes(std::size_t at) {
+    const std::uint64_t reference = number(at);
+    if (reference == 0) {
+      return {};
+    }
+    const auto span = this->span(reference & low_half, reference >> 32);
+    return Bytes(span.begin(), span.end());
+  }
+
+  /// A list; `take` takes the element at a place.
+  template <typename T, typename Take>
+  std::vector<T> list(std::size_t at, std::size_t element_len, Take take) {
+    std::vector<T> list;
+    const std::uint64_t reference = number(at);
+    if (reference == 0) {
+      return list;
+    }
+    const std::uint64_t offset = reference & low_half;
+    const std::uint64_t count = reference >> 32;
+    if (count == 0 || offset % slot_len != 0) {
+      throw DecodeError("a list is not aligned, or has no elements");
+    }
+    span(offset, count * element_len);
+    list.reserve(count);
+    for (std::uint64_t i = 0; i < count; ++i) {
+      list.push_back(take(offset + i * element_len));
+    }
+    return list;
+  }
+
+ private:
+  /// All references together may span as much as the message is long, so that little does not
+  /// become much.
+  std::span<const std::byte> span(std::uint64_t offset, std::uint64_t length) {
+    if (offset < header_len || offset + length > data_.size()) {
+      throw DecodeError("a reference leaves the contents of the message");
+    }
+    if (length > budget_) {
+      throw DecodeError("references span more than the whole message");
+    }
+    budget_ -= length;
+    return data_.subspan(offset, length);
+  }
+
+  static bool is_utf8(std::string_view text) {
+    std::size_t i = 0;
+    while (i < text.size()) {
+      const auto first = static_cast<unsigned char>(text[i++]);
+      if (first < 0x80) {
+        continue;
+      }
+      if (first < 0xc2 || first > 0xf4) {
+        return false;
+      }
+      const std::size_t more = first < 0xe0 ? 1 : first < 0xf0 ? 2 : 3;
+      if (text.size() - i < more) {
+        return false;
+      }
+      // No longer forms than needed, no surrogates, nothing above U+10FFFF.
+      const unsigned char least = first == 0xe0 ? 0xa0 : first == 0xf0 ? 0x90 : 0x80;
+      const unsigned char most = first == 0xed ? 0x9f : first == 0xf4 ? 0x8f : 0xbf;
+      const auto second = static_cast<unsigned char>(text[i]);
+      if (second < least || second > most) {
+        return false;
+      }
+      for (std::size_t end = i + more; ++i < end;) {
+        if ((static_cast<unsigned char>(text[i]) & 0xc0) != 0x80) {
+          return false;
+        }
+      }
+    }
+    return true;
+  }
+
+  std::span<const std::byte> data_;
+  std::uint64_t budget_;
+};
+
+}  // namespace detail
+

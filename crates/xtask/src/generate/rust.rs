@@ -1,0 +1,223 @@
+//! Writes the Rust of a definition: structs that borrow, enums, and their codecs.
+
+use super::names::pascal;
+use super::schema::{Enum, Event, Field, HEADER_LEN, Kind, Message, Request, Schema, Type, Value};
+use super::{GENERATED, rust_cbor, rust_flat};
+
+/// `krate` is where the traits are: `crate` or `floe_messages`.
+pub(super) fn write(schema: &Schema, krate: &str) -> String {
+    let mut text = format!(
+        "// {GENERATED}{}; do not edit.\n\
+         //! The messages of `{}`.\n\n\
+         use {krate}::{{cbor, flat, DecodeError, List, Message, Part, Problem}};\n\n",
+        schema.path,
+        schema.path.rsplit('/').next().unwrap_or_default(),
+    );
+    if !schema.requests.is_empty() {
+        text += &format!(
+            "/// Differs when anything in the definition does, and is in the headers for C too.\n\
+             pub const SCHEMA_HASH: u64 = {:#018x};\n\n",
+            schema.hash()
+        );
+        text += &enumeration(&methods(&schema.requests), "name");
+        text += &enumeration(&events(&schema.events), "name");
+    }
+    for it in &schema.enums {
+        text += &enumeration(it, "text");
+    }
+    for message in &schema.messages {
+        text += &structure(schema, message);
+        text += &part(schema, message);
+    }
+    text
+}
+
+fn methods(requests: &[Request]) -> Enum {
+    let value = |it: &Request| {
+        let mut doc = it.doc.clone();
+        doc.push(format!("[`{}`] → [`{}`].", it.request, it.reply));
+        Value {
+            name: it.name.clone(),
+            doc,
+            number: it.number,
+        }
+    };
+    Enum {
+        name: "Method".into(),
+        doc: vec!["What can be asked for, as a request → its reply.".into()],
+        values: requests.iter().map(value).collect(),
+    }
+}
+
+fn events(events: &[Event]) -> Enum {
+    let value = |it: &Event| {
+        let mut doc = it.doc.clone();
+        doc.push(format!("[`{}`].", it.message));
+        Value {
+            name: it.name.clone(),
+            doc,
+            number: it.number,
+        }
+    };
+    Enum {
+        name: "EventKind".into(),
+        doc: vec!["What may be told without having been asked for.".into()],
+        values: events.iter().map(value).collect(),
+    }
+}
+
+/// `word` is what the values have in the definition: a text or a name.
+fn enumeration(it: &Enum, word: &str) -> String {
+    let name = &it.name;
+    let as_word = if word == "text" { "as_text" } else { word };
+    let mut text = doc(&it.doc, &format!("The enum `{name}`."));
+    // A method or an event that nobody named is no sensible default.
+    let default = if word == "text" { "Default, " } else { "" };
+    text += &format!(
+        "#[derive(Clone, Copy, Debug, {default}PartialEq, Eq, PartialOrd, Ord, Hash)]\n\
+         #[repr(u32)]\npub enum {name} {{\n"
+    );
+    for (i, value) in it.values.iter().enumerate() {
+        text += &doc(&value.doc, &format!("`{}`.", value.name));
+        if i == 0 && !default.is_empty() {
+            text += "#[default]\n";
+        }
+        text += &format!("{} = {},\n", pascal(&value.name), value.number);
+    }
+    let each = |arm: &dyn Fn(&Value, &str) -> String| -> String {
+        let values = it.values.iter();
+        values
+            .map(|value| arm(value, &pascal(&value.name)))
+            .collect()
+    };
+    text += &format!(
+        "}}\n\nimpl {name} {{\n\
+         /// All of them, in the order of the definition.\n\
+         pub const ALL: &'static [{name}] = &[{}];\n\n\
+         /// Its number.\n\
+         pub const fn number(self) -> u32 {{ self as u32 }}\n\n\
+         /// The one of that number.\n\
+         pub const fn from_number(number: u32) -> Option<{name}> {{ match number {{\n{}\
+         _ => None,\n}} }}\n\n\
+         /// Its {word}, as in the definition.\n\
+         pub const fn {as_word}(self) -> &'static str {{ match self {{\n{}}} }}\n\n\
+         /// The one of that {word}.\n\
+         pub fn from_{word}({word}: &str) -> Option<{name}> {{ match {word} {{\n{}\
+         _ => None,\n}} }}\n}}\n\n",
+        each(&|_, variant| format!("{name}::{variant}, ")),
+        each(&|value, variant| format!("{} => Some({name}::{variant}),\n", value.number)),
+        each(&|value, variant| format!("{name}::{variant} => \"{}\",\n", value.name)),
+        each(&|value, variant| format!("\"{}\" => Some({name}::{variant}),\n", value.name)),
+    );
+    text
+}
+
+fn structure(schema: &Schema, message: &Message) -> String {
+    let mut text = doc(&message.doc, &format!("The message `{}`.", message.name));
+    let copy = if schema.any(message, &|kind| matches!(kind, Kind::List(_))) {
+        ""
+    } else {
+        "Copy, "
+    };
+    text += &format!("#[derive(Clone, {copy}Debug, Default, PartialEq)]\n");
+    text += &format!("pub struct {} {{\n", type_name(schema, &message.name, "'a"));
+    for field in &message.fields {
+        let default = format!("`{}`, a field of type `{}`.", field.name, field.kind.text());
+        text += &doc(&field.doc, &default);
+        text += &format!("pub {}: {},\n", field.name, field_type(schema, &field.kind));
+    }
+    text + "}\n\n"
+}
+
+fn part(schema: &Schema, message: &Message) -> String {
+    let name = type_name(schema, &message.name, "'a");
+    let len = schema.fixed_len(message);
+    let mut text = format!(
+        "impl<'a> Message<'a> for {name} {{\n\
+         const NAME: &'static str = \"{}\";\n\
+         const ID: u32 = {:#010x};\n\
+         const FLAT_BLANK: &'static [u8] = &flat::blank::<{}>(Self::ID);\n}}\n\n",
+        message.name,
+        schema.id(message),
+        HEADER_LEN + len,
+    );
+    text += &format!(
+        "impl<'a> Part<'a> for {name} {{\n\
+         const CBOR_MIN: usize = {};\n\
+         const FLAT_LEN: usize = {len};\n\n{}\n{}}}\n\n",
+        schema.cbor_min(message),
+        rust_cbor::functions(schema, message),
+        rust_flat::functions(schema, message),
+    );
+    text += &rust_cbor::in_any_order(schema, message, &name);
+    text
+}
+
+/// The fields' values in braces, when locals have them.
+pub(super) fn all_fields(message: &Message) -> String {
+    let fields = message.fields.iter();
+    let fields: Vec<String> = fields
+        .map(|field| format!("{}: {}", field.name, local(&field.name)))
+        .collect();
+    format!("Self {{ {} }}", fields.join(", "))
+}
+
+/// The local variable for a field, which has no name that the generated code uses itself.
+pub(super) fn local(field: &str) -> String {
+    format!("its_{field}")
+}
+
+/// What `body` needs to name the field in an error, and the body.
+pub(super) fn naming(message: &Message, body: &str) -> String {
+    if !body.contains("named(") {
+        return body.to_owned();
+    }
+    format!(
+        "let named = |field| move |error: DecodeError| error.within(\"{}\", field);\n{body}",
+        message.name
+    )
+}
+
+/// `.map_err(…)?` with the field's name.
+pub(super) fn or_named(field: &Field) -> String {
+    format!(".map_err(named(\"{}\"))?", field.name)
+}
+
+/// A message as a type; not all of them borrow.
+pub(super) fn type_name(schema: &Schema, name: &str, lifetime: &str) -> String {
+    let borrows = |kind: &Kind| match kind {
+        Kind::List(_) => true,
+        Kind::One(it) | Kind::Optional(it) => it.has_contents(),
+    };
+    if schema.any(schema.message(name), &borrows) {
+        format!("{name}<{lifetime}>")
+    } else {
+        name.to_owned()
+    }
+}
+
+fn field_type(schema: &Schema, kind: &Kind) -> String {
+    let inner = match kind.inner() {
+        Type::Bool => "bool".into(),
+        Type::Uint => "u64".into(),
+        Type::Int => "i64".into(),
+        Type::Float => "f64".into(),
+        Type::Text => "&'a str".into(),
+        Type::Bytes => "&'a [u8]".into(),
+        Type::Enum(name) => name.clone(),
+        Type::Message(name) => type_name(schema, name, "'a"),
+    };
+    match kind {
+        Kind::One(_) => inner,
+        Kind::Optional(_) => format!("Option<{inner}>"),
+        Kind::List(_) => format!("List<'a, {inner}>"),
+    }
+}
+
+/// Documentation, or something to say where the definition has none.
+fn doc(lines: &[String], default: &str) -> String {
+    if lines.is_empty() {
+        return format!("/// {default}\n");
+    }
+    lines.iter().map(|line| format!("/// {line}\n")).collect()
+}
