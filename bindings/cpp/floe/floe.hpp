@@ -1,0 +1,459 @@
+// libfloe for C++20: an engine that is freed by itself, replies as values, failures as exceptions.
+//
+//   floe::Engine engine;
+//   floe::MoveReply reply = engine.call<floe::Method::install>(request);            // waits
+//   auto future = engine.submit<floe::Method::install>(request, {.progress = show}); // does not
+//   reply = future.get();                                                            // or co_await
+//
+// Header only, over floe.h. There is no thread for each call: a future is completed by the engine
+// thread. A coroutine that awaits one goes on there as well, and must be quick or go elsewhere.
+// docs/embedding.md has the contracts. What waits (call, get, wait, ~Engine, ~Subscription) must
+// not be used inside a callback, a progress function or a coroutine that runs on the engine thread.
+
+#ifndef FLOE_FLOE_HPP
+#define FLOE_FLOE_HPP
+
+#include <atomic>
+#include <chrono>
+#include <coroutine>
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <exception>
+#include <functional>
+#include <initializer_list>
+#include <memory>
+#include <optional>
+#include <span>
+#include <stdexcept>
+#include <string>
+#include <type_traits>
+#include <utility>
+
+#include "floe.h"
+#include "floe/messages.hpp"
+
+namespace floe {
+
+// A call that libfloe refused: nothing was begun.
+class Refused : public std::runtime_error {
+ public:
+  Refused(floe_status status, const std::string &text) : std::runtime_error(text), status_(status) {}
+
+  // FLOE_BUSY and so on.
+  floe_status status() const noexcept { return status_; }
+
+ private:
+  floe_status status_;
+};
+
+// A request that failed.
+class Failed : public std::runtime_error {
+ public:
+  explicit Failed(Error error) : std::runtime_error(error.message), error_(std::move(error)) {}
+
+  const Error &error() const noexcept { return error_; }
+  ErrorKind kind() const noexcept { return error_.kind; }
+
+ private:
+  Error error_;
+};
+
+// A request that was cancelled.
+class Cancelled : public std::runtime_error {
+ public:
+  Cancelled() : std::runtime_error("the request was cancelled") {}
+};
+
+// A request that the end of its engine has ended.
+class ShutDown : public std::runtime_error {
+ public:
+  ShutDown() : std::runtime_error("the engine was closed before the request was done") {}
+};
+
+// How an engine is opened; what is zero has its default.
+struct Options {
+  std::uint32_t query_workers{};
+  std::uint32_t move_workers{};
+  std::uint32_t per_thread{};
+  std::uint64_t in_flight{};
+  std::uint64_t payload_bytes{};
+  std::chrono::milliseconds progress_interval{};
+  std::chrono::milliseconds slow_after{};
+};
+
+// How a request is made.
+struct How {
+  // Fails if it takes longer; zero: it may take any time.
+  std::chrono::milliseconds deadline{};
+  // Called on the engine thread. What it throws cancels the request, and comes out of its future.
+  std::function<void(const Progress &)> progress{};
+  // Where a NAR goes; duplicated.
+  std::optional<int> descriptor{};
+  // Where a NAR goes, on a worker, piece by piece. What it throws fails the request.
+  std::function<void(std::span<const std::byte>)> sink{};
+};
+
+namespace detail {
+
+// Throws what a status says.
+inline void check(floe_status status) {
+  if (status == FLOE_OK) {
+    return;
+  }
+  if (status == FLOE_BUSY) {
+    throw Refused(status, floe_status_text(status));
+  }
+  std::string text(floe_last_error(nullptr, 0), '\0');
+  floe_last_error(text.data(), text.size() + 1);
+  throw Refused(status, text);
+}
+
+inline std::span<const std::byte> payload(const floe_completion &completion) {
+  return {static_cast<const std::byte *>(completion.payload), completion.payload_len};
+}
+
+// The reply of a completion, or the exception that it means.
+template <typename Reply>
+Reply reply_of(const floe_completion &completion) {
+  switch (completion.kind) {
+    case FLOE_DONE:
+      if constexpr (std::is_same_v<Reply, Empty>) {
+        return Empty{};
+      } else {
+        return Reply::decode(payload(completion));
+      }
+    case FLOE_FAILED:
+      throw Failed(Error::decode(payload(completion)));
+    case FLOE_CANCELLED:
+      throw Cancelled();
+    default:
+      throw ShutDown();
+  }
+}
+
+// A request under way. The future and the engine hold it.
+class Pending {
+ public:
+  Pending(const Pending &) = delete;
+  Pending &operator=(const Pending &) = delete;
+  virtual ~Pending() = default;
+
+  void release() noexcept {
+    if (holders_.fetch_sub(1, std::memory_order_acq_rel) == 1) {
+      delete this;
+    }
+  }
+
+  // The engine has something to say about it; the last time it gives its hold up.
+  void hear(floe_engine engine, const floe_completion &completion) noexcept {
+    if (completion.kind == FLOE_PROGRESS) {
+      advance(engine, completion);
+      return;
+    }
+    try {
+      if (!error_) {
+        keep(completion);
+      }
+    } catch (...) {
+      error_ = std::current_exception();
+    }
+    const bool is_awaited = state_.exchange(DONE, std::memory_order_acq_rel) == AWAITED;
+    state_.notify_all();
+    if (is_awaited) {
+      waiter_.resume();
+    }
+    release();
+  }
+
+  bool is_done() const noexcept { return state_.load(std::memory_order_acquire) == DONE; }
+
+  void wait() const noexcept {
+    std::uint32_t state = state_.load(std::memory_order_acquire);
+    while (state != DONE) {
+      state_.wait(state, std::memory_order_acquire);
+      state = state_.load(std::memory_order_acquire);
+    }
+  }
+
+  // Whether the coroutine is to sleep, and will be resumed.
+  bool await(std::coroutine_handle<> waiter) noexcept {
+    waiter_ = waiter;
+    std::uint32_t expected = EMPTY;
+    return state_.compare_exchange_strong(expected, AWAITED, std::memory_order_acq_rel);
+  }
+
+  void rethrow() const {
+    if (error_) {
+      std::rethrow_exception(error_);
+    }
+  }
+
+  How how;
+
+ protected:
+  Pending() = default;
+
+  virtual void keep(const floe_completion &completion) = 0;
+
+ private:
+  void advance(floe_engine engine, const floe_completion &completion) noexcept {
+    if (error_) {
+      return;
+    }
+    try {
+      how.progress(Progress::decode(payload(completion)));
+    } catch (...) {
+      error_ = std::current_exception();
+      floe_cancel(engine, completion.request);
+    }
+  }
+
+  static constexpr std::uint32_t EMPTY = 0;
+  static constexpr std::uint32_t AWAITED = 1;
+  static constexpr std::uint32_t DONE = 2;
+
+  std::atomic<int> holders_{2};
+  std::atomic<std::uint32_t> state_{EMPTY};
+  std::coroutine_handle<> waiter_{};
+  std::exception_ptr error_{};
+};
+
+template <typename Reply>
+class PendingReply final : public Pending {
+ public:
+  std::optional<Reply> reply;
+
+ private:
+  void keep(const floe_completion &completion) override { reply = reply_of<Reply>(completion); }
+};
+
+inline std::int32_t write_to_sink(void *context, const void *data, std::size_t len) noexcept {
+  try {
+    (*static_cast<std::function<void(std::span<const std::byte>)> *>(context))(
+        {static_cast<const std::byte *>(data), len});
+    return 0;
+  } catch (...) {
+    return 1;
+  }
+}
+
+// The request of C; it borrows from all its arguments.
+inline floe_request request_of(Method method, const Bytes &payload, How &how) {
+  floe_request request{};
+  request.struct_size = sizeof request;
+  request.method = static_cast<std::uint32_t>(method);
+  request.codec = FLOE_FLAT;
+  request.payload = payload.data();
+  request.payload_len = payload.size();
+  request.deadline_ms = static_cast<std::uint64_t>(how.deadline.count());
+  if (how.progress) {
+    request.flags |= FLOE_WANTS_PROGRESS;
+  }
+  if (how.descriptor) {
+    request.flags |= FLOE_HAS_DESCRIPTOR;
+    request.descriptor = *how.descriptor;
+  }
+  if (how.sink) {
+    request.sink = write_to_sink;
+    request.sink_context = &how.sink;
+  }
+  return request;
+}
+
+}  // namespace detail
+
+// The reply of a request that is under way. To drop it does not end the request. One that was moved
+// from is not valid, and nothing but that may be asked of it.
+template <typename Reply>
+class [[nodiscard]] Future {
+ public:
+  Future(Future &&other) noexcept
+      : engine_(other.engine_), id_(other.id_), pending_(std::exchange(other.pending_, nullptr)) {}
+
+  Future &operator=(Future &&other) noexcept {
+    std::swap(engine_, other.engine_);
+    std::swap(id_, other.id_);
+    std::swap(pending_, other.pending_);
+    return *this;
+  }
+
+  ~Future() {
+    if (pending_ != nullptr) {
+      pending_->release();
+    }
+  }
+
+  bool valid() const noexcept { return pending_ != nullptr; }
+
+  bool is_done() const noexcept { return pending_->is_done(); }
+
+  void wait() const noexcept { pending_->wait(); }
+
+  // Waits for the reply, which can be had once. Throws Failed, Cancelled or ShutDown.
+  Reply get() {
+    pending_->wait();
+    return take();
+  }
+
+  // Asks for the end of the request.
+  void cancel() const noexcept { floe_cancel(engine_, id_); }
+
+  // The number of the request, as events have it.
+  std::uint64_t id() const noexcept { return id_; }
+
+  auto operator co_await() noexcept {
+    struct Awaiter {
+      Future &future;
+      bool await_ready() const noexcept { return future.is_done(); }
+      bool await_suspend(std::coroutine_handle<> waiter) const noexcept {
+        return future.pending_->await(waiter);
+      }
+      Reply await_resume() const { return future.take(); }
+    };
+    return Awaiter{*this};
+  }
+
+ private:
+  friend class Engine;
+
+  Future(floe_engine engine, std::uint64_t id, detail::PendingReply<Reply> *pending) noexcept
+      : engine_(engine), id_(id), pending_(pending) {}
+
+  Reply take() {
+    pending_->rethrow();
+    return std::move(*pending_->reply);
+  }
+
+  floe_engine engine_;
+  std::uint64_t id_;
+  detail::PendingReply<Reply> *pending_;
+};
+
+// Hears of events until it is dropped.
+class [[nodiscard]] Subscription {
+ public:
+  using Hear = std::function<void(Event, std::span<const std::byte>)>;
+
+  Subscription(Subscription &&other) noexcept
+      : engine_(other.engine_), id_(std::exchange(other.id_, 0)), hear_(std::move(other.hear_)) {}
+  Subscription &operator=(Subscription &&) = delete;
+
+  ~Subscription() {
+    if (id_ != 0) {
+      floe_unsubscribe(engine_, id_);
+    }
+  }
+
+ private:
+  friend class Engine;
+
+  Subscription(floe_engine engine, std::uint64_t mask, Hear hear)
+      : engine_(engine), id_(0), hear_(std::make_unique<Hear>(std::move(hear))) {
+    detail::check(floe_subscribe(engine, mask, receive, hear_.get(), &id_));
+  }
+
+  static void receive(void *context, const floe_completion *completion) noexcept {
+    (*static_cast<Hear *>(context))(static_cast<Event>(completion->method),
+                                    detail::payload(*completion));
+  }
+
+  floe_engine engine_;
+  std::uint64_t id_;
+  std::unique_ptr<Hear> hear_;
+};
+
+// An engine. Its end completes everything that it had accepted.
+class Engine {
+ public:
+  explicit Engine(const Options &options = {}) {
+    if (floe_abi_version() >> 16 != FLOE_ABI_VERSION >> 16 || floe_schema_hash() != schema_hash) {
+      throw Refused(FLOE_INVALID, std::string("libfloe ") + floe_version() +
+                                      " is another one than these headers are for");
+    }
+    floe_engine_options it{};
+    it.struct_size = sizeof it;
+    it.callback = receive;
+    it.context = &handle_;
+    it.query_workers = options.query_workers;
+    it.move_workers = options.move_workers;
+    it.per_thread = options.per_thread;
+    it.in_flight = options.in_flight;
+    it.payload_bytes = options.payload_bytes;
+    it.progress_interval_ms = static_cast<std::uint32_t>(options.progress_interval.count());
+    it.slow_after_ms = static_cast<std::uint32_t>(options.slow_after.count());
+    detail::check(floe_engine_open(&it, &handle_));
+  }
+
+  Engine(const Engine &) = delete;
+  Engine &operator=(const Engine &) = delete;
+
+  ~Engine() {
+    // Inside one of its own callbacks it cannot be freed, and would leave them without an engine.
+    if (floe_engine_free(handle_) == FLOE_WOULD_DEADLOCK) {
+      std::abort();
+    }
+  }
+
+  // Asks, and waits for the reply on this thread.
+  template <Method M>
+  typename Calls<M>::Reply call(const typename Calls<M>::Request &message, How how = {}) {
+    if (how.progress) {
+      return submit<M>(message, std::move(how)).get();
+    }
+    const Bytes payload = message.encode();
+    const floe_request request = detail::request_of(M, payload, how);
+    floe_completion completion{};
+    completion.struct_size = sizeof completion;
+    detail::check(floe_call(handle_, &request, &completion));
+    struct Release {
+      floe_completion &completion;
+      ~Release() { floe_completion_release(&completion); }
+    } release{completion};
+    return detail::reply_of<typename Calls<M>::Reply>(completion);
+  }
+
+  // Asks, without waiting. Throws Refused, with FLOE_BUSY where it is to be tried again later.
+  template <Method M>
+  Future<typename Calls<M>::Reply> submit(const typename Calls<M>::Request &message, How how = {}) {
+    using Reply = typename Calls<M>::Reply;
+    const Bytes payload = message.encode();
+    auto pending = std::make_unique<detail::PendingReply<Reply>>();
+    pending->how = std::move(how);
+    floe_request request = detail::request_of(M, payload, pending->how);
+    request.tag = reinterpret_cast<std::uintptr_t>(static_cast<detail::Pending *>(pending.get()));
+    std::uint64_t id = 0;
+    detail::check(floe_submit(handle_, &request, &id));
+    return Future<Reply>(handle_, id, pending.release());
+  }
+
+  // Hears of these events, on the engine thread. What `hear` throws ends the process.
+  Subscription subscribe(std::initializer_list<Event> events, Subscription::Hear hear) {
+    std::uint64_t mask = 0;
+    for (Event event : events) {
+      mask |= std::uint64_t{1} << static_cast<std::uint32_t>(event);
+    }
+    return Subscription(handle_, mask, std::move(hear));
+  }
+
+  // The handle, for the functions of floe.h.
+  floe_engine handle() const noexcept { return handle_; }
+
+ private:
+  static void receive(void *context, const floe_completion *completion) noexcept {
+    if (completion->kind == FLOE_EVENT || completion->tag == 0) {
+      return;
+    }
+    // Written before the first submit, which is before the first completion.
+    const floe_engine engine = *static_cast<const floe_engine *>(context);
+    auto *pending = reinterpret_cast<detail::Pending *>(
+        static_cast<std::uintptr_t>(completion->tag));
+    pending->hear(engine, *completion);
+  }
+
+  floe_engine handle_{};
+};
+
+}  // namespace floe
+
+#endif

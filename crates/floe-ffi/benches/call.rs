@@ -1,0 +1,193 @@
+//! How fast whole calls are for a host in C++: from a request as a struct to its reply as one.
+//!
+//! 1. `call/call.cpp` is compiled against the shared library, as a host would; it does all that is
+//!    timed, and checks each reply and each event;
+//! 2. for each lane, K threads wait at a gate and then ask the same number of times each; the time
+//!    runs from the gate to the last reply (or event). Single times run from before the request is
+//!    encoded until its reply is decoded and in hand;
+//! 3. each round is a process of its own, and begins with another lane; the median of the rounds
+//!    counts.
+//!
+//! Gates are ratios to nim-ffi, which was measured on another day: see `call/nim_ffi.rs`.
+
+#![expect(
+    clippy::print_stdout,
+    clippy::print_stderr,
+    reason = "a benchmark prints what it has measured"
+)]
+
+#[path = "call/nim_ffi.rs"]
+mod nim_ffi;
+#[path = "harness/options.rs"]
+#[expect(dead_code, reason = "the benchmark `submit` has more options")]
+mod options;
+#[path = "call/program.rs"]
+mod program;
+#[path = "harness/table.rs"]
+mod table;
+
+use std::process::ExitCode;
+
+use nim_ffi::{Aim, LANES, Lane};
+use options::Options;
+use program::{Program, Row};
+
+fn main() -> ExitCode {
+    let options = match read_options() {
+        Ok(options) => options,
+        Err(text) => {
+            eprintln!("{text}");
+            return ExitCode::from(2);
+        }
+    };
+    let samples = match Program::build().and_then(|program| measure(&program, &options)) {
+        Ok(samples) => samples,
+        Err(text) => {
+            eprintln!("FAILED: {text}");
+            return ExitCode::FAILURE;
+        }
+    };
+    println!(
+        "\ncalls through floe.hpp, {} requests a thread, median of {}:\n",
+        each(&options),
+        options.iters
+    );
+    let mut failures = Vec::new();
+    let mut rows = Vec::new();
+    for lane in &LANES {
+        for &threads in &options.threads {
+            let row = median(lane, threads, &samples);
+            failures.extend(check(lane, &row).filter(|_| options.gate));
+            rows.push(cells(lane, &row));
+        }
+    }
+    table::print(&HEAD.map(str::to_owned), &rows);
+    println!("\n{ORIGIN}");
+    if let Some(file) = &options.json {
+        let lines: Vec<String> = samples.iter().map(json).collect();
+        let text = format!("[\n{}\n]\n", lines.join(",\n"));
+        if let Err(error) = std::fs::write(file, text) {
+            failures.push(format!("writing {}: {error}", file.display()));
+        }
+    }
+    for failure in &failures {
+        println!("FAILED: {failure}");
+    }
+    match failures.is_empty() {
+        true => ExitCode::SUCCESS,
+        false => ExitCode::FAILURE,
+    }
+}
+
+fn read_options() -> Result<Options, String> {
+    let mut options = Options::read("CALL", &nim_ffi::THREADS)?;
+    // The options do not tell their own default from what somebody has asked for.
+    let is_asked_for = std::env::var_os("FLOE_CALL_ITERS").is_some()
+        || std::env::args().any(|word| word == "--iters");
+    if !is_asked_for {
+        options.iters = ITERS;
+    }
+    Ok(options)
+}
+
+fn each(options: &Options) -> u64 {
+    options.each.unwrap_or(PER_THREAD)
+}
+
+/// All rows of all rounds.
+fn measure(program: &Program, options: &Options) -> Result<Vec<Row>, String> {
+    let mut samples = Vec::new();
+    for round in 0..options.iters {
+        let mut lanes = LANES.each_ref().map(|lane| lane.name);
+        // Rounds begin as far from each other as they can.
+        lanes.rotate_left(round * LANES.len() / options.iters);
+        samples.extend(program.run(each(options), &options.threads, &lanes)?);
+    }
+    Ok(samples)
+}
+
+fn median(lane: &Lane, threads: usize, samples: &[Row]) -> Row {
+    let of = |value: fn(&Row) -> f64| {
+        let rows = samples
+            .iter()
+            .filter(|row| row.lane == lane.name && row.threads == threads);
+        table::median(&rows.map(value).collect::<Vec<_>>())
+    };
+    Row {
+        lane: lane.name.to_owned(),
+        threads,
+        rate: of(|row| row.rate),
+        p50: of(|row| row.p50),
+        p99: of(|row| row.p99),
+        busy: of(|row| row.busy),
+    }
+}
+
+fn cells(lane: &Lane, row: &Row) -> Vec<String> {
+    let or_dash = |text: Option<String>| text.unwrap_or_else(|| "–".into());
+    let (rate, p50) = (lane.rate(row.threads), lane.p50(row.threads));
+    vec![
+        row.lane.clone(),
+        row.threads.to_string(),
+        format!("{:.0}", row.rate),
+        format!("{:.1}", row.p50),
+        format!("{:.1}", row.p99),
+        format!("{:.0}", row.busy),
+        or_dash(rate.map(|theirs| format!("{theirs:.0}"))),
+        or_dash(rate.map(|theirs| format!("{:.2}x", row.rate / theirs))),
+        or_dash(p50.map(|theirs| format!("{theirs:.1}"))),
+        or_dash(p50.map(|theirs| format!("{:.2}x", theirs / row.p50))),
+    ]
+}
+
+/// How a lane has missed its aim.
+fn check(lane: &Lane, row: &Row) -> Option<String> {
+    let (what, ratio, min) = match lane.aim {
+        Aim::None => return None,
+        Aim::Rate(min) => ("as many messages", row.rate / lane.rate(row.threads)?, min),
+        Aim::P50(min) => ("as short a p50", lane.p50(row.threads)? / row.p50, min),
+    };
+    // A NaN, of no samples, misses it as well.
+    let is_met = ratio >= min;
+    (!is_met).then(|| {
+        format!(
+            "{}, {} threads: {ratio:.2} times {what} as nim-ffi, and should have {min} \
+             (--no-gate only reports)",
+            row.lane, row.threads
+        )
+    })
+}
+
+fn json(row: &Row) -> String {
+    let object = serde_json::json!({
+        "lane": row.lane,
+        "threads": row.threads,
+        "messagesPerSecond": row.rate,
+        "p50Us": row.p50,
+        "p99Us": row.p99,
+        "busy": row.busy,
+    });
+    format!("  {object}")
+}
+
+const HEAD: [&str; 10] = [
+    "lane",
+    "threads",
+    "msg/s",
+    "p50 µs",
+    "p99 µs",
+    "busy",
+    "nim-ffi msg/s",
+    "faster",
+    "nim-ffi p50 µs",
+    "shorter",
+];
+
+const ORIGIN: &str = "nim-ffi was measured on another day, on a machine of the same kind: its \
+                      figures orient and prove nothing.";
+
+/// A tenth of a second for small messages, and two thirds of one for the longest.
+const PER_THREAD: u64 = 2_000;
+
+/// The least that has a median which one bad round does not move.
+const ITERS: usize = 3;

@@ -1,0 +1,146 @@
+// The messages of the benchmark `call`, and how it sees that what comes back is right.
+
+#ifndef FLOE_BENCH_CALL_MESSAGES_HPP
+#define FLOE_BENCH_CALL_MESSAGES_HPP
+
+#include <algorithm>
+#include <atomic>
+#include <charconv>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <string>
+#include <string_view>
+#include <thread>
+#include <vector>
+
+#include "floe/floe.hpp"
+
+using Clock = std::chrono::steady_clock;
+
+// How long events may be later than the last reply. They go the same way, so it is only a bound.
+inline constexpr std::chrono::seconds EVENTS_LATE_MAX{10};
+
+struct Lane {
+  std::string_view name;
+  bool is_async;
+  bool is_text;
+  bool has_events;
+  // Of a message, in bytes; 0: as long as its number.
+  std::size_t size;
+};
+
+// Ends the process at once, from any thread: the others would go on as if nothing were wrong.
+[[noreturn]] inline void fail(const Lane &lane, const std::string &text) {
+  std::fprintf(stderr, "%s: %s\n", std::string(lane.name).c_str(), text.c_str());
+  std::_Exit(2);
+}
+
+// The message with this number.
+inline std::string text_of(std::uint64_t number, std::size_t size) {
+  std::string text = std::to_string(number);
+  text.resize(std::max(size, text.size()), '.');
+  return text;
+}
+
+// Requests of `echo`. The replies are compared as a whole.
+class Texts {
+ public:
+  static constexpr floe::Method METHOD = floe::Method::echo;
+
+  Texts(const Lane &lane, std::uint64_t first) : size_(lane.size), first_(first) {
+    request_.event = lane.has_events;
+  }
+
+  const floe::EchoRequest &request(std::uint64_t number) {
+    request_.message = text_of(first_ + number, size_);
+    return request_;
+  }
+
+  bool is_answer(std::uint64_t number, const floe::EchoReply &reply) const {
+    return reply.message == text_of(first_ + number, size_);
+  }
+
+ private:
+  std::size_t size_;
+  std::uint64_t first_;
+  floe::EchoRequest request_;
+};
+
+// Requests of `bytes`. Only the ends differ and are compared, so that what is measured is floe and
+// not the making of its messages.
+class Blobs {
+ public:
+  static constexpr floe::Method METHOD = floe::Method::bytes;
+
+  Blobs(const Lane &lane, std::uint64_t first) : first_(first) {
+    request_.data.resize(lane.size, std::byte{0x5a});
+  }
+
+  const floe::BytesRequest &request(std::uint64_t number) {
+    request_.data.front() = front(number);
+    request_.data.back() = back(number);
+    return request_;
+  }
+
+  bool is_answer(std::uint64_t number, const floe::BytesReply &reply) const {
+    return reply.data.size() == request_.data.size() && reply.data.front() == front(number) &&
+           reply.data.back() == back(number);
+  }
+
+ private:
+  // The two lowest bytes of the number: together they tell 65536 messages from each other.
+  std::byte front(std::uint64_t number) const { return static_cast<std::byte>(first_ + number); }
+  std::byte back(std::uint64_t number) const {
+    return static_cast<std::byte>((first_ + number) >> 8);
+  }
+
+  std::uint64_t first_;
+  floe::BytesRequest request_;
+};
+
+// Events as the engine thread hears them: each message once.
+class Events {
+ public:
+  Events(const Lane &lane, std::uint64_t total) : lane_(lane), heard_(total) {}
+
+  void hear(std::span<const std::byte> payload) {
+    std::string text;
+    try {
+      text = floe::EchoReply::decode(payload).message;
+    } catch (const floe::DecodeError &error) {
+      fail(lane_, error.what());
+    }
+    std::uint64_t number = 0;
+    std::from_chars(text.data(), text.data() + text.size(), number);
+    if (number >= heard_.size() || text != text_of(number, lane_.size)) {
+      fail(lane_, "an event is of no request: " + text.substr(0, 40));
+    }
+    if (heard_[number]) {
+      fail(lane_, "message " + std::to_string(number) + " came twice as an event");
+    }
+    heard_[number] = true;
+    last_ = Clock::now();
+    count_.fetch_add(1, std::memory_order_release);
+  }
+
+  // When the last one came.
+  Clock::time_point wait() const {
+    const auto deadline = Clock::now() + EVENTS_LATE_MAX;
+    while (count_.load(std::memory_order_acquire) < heard_.size()) {
+      if (Clock::now() > deadline) {
+        fail(lane_, std::to_string(heard_.size() - count_.load()) + " events are missing");
+      }
+      std::this_thread::yield();
+    }
+    return last_;
+  }
+
+ private:
+  const Lane &lane_;
+  std::vector<bool> heard_;
+  Clock::time_point last_;
+  std::atomic<std::uint64_t> count_{0};
+};
+
+#endif

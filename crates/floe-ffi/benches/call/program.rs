@@ -1,0 +1,175 @@
+//! The program in C++: what it needs to be built, and what it says.
+
+use std::env;
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+/// The program, in a directory that goes with it.
+#[derive(Debug)]
+pub(crate) struct Program {
+    directory: tempfile::TempDir,
+}
+
+/// What one lane with one number of threads has shown.
+#[derive(Clone, Debug)]
+pub(crate) struct Row {
+    pub(crate) lane: String,
+    pub(crate) threads: usize,
+    /// Messages a second.
+    pub(crate) rate: f64,
+    /// In µs, of single calls.
+    pub(crate) p50: f64,
+    pub(crate) p99: f64,
+    /// How often a thread was told to try again.
+    pub(crate) busy: f64,
+}
+
+impl Program {
+    /// Builds the library if need be, and the program against it.
+    pub(crate) fn build() -> Result<Program, String> {
+        let library = library()?;
+        let directory =
+            tempfile::tempdir().map_err(|error| format!("making a directory: {error}"))?;
+        // The program looks for the soname, and cargo gives the library no such name.
+        let soname = directory.path().join("libfloe.so.1");
+        std::os::unix::fs::symlink(&library, &soname)
+            .map_err(|error| format!("linking {}: {error}", soname.display()))?;
+        let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+        let mut compiler = Command::new("c++");
+        compiler
+            .args(["-std=c++20", "-O2", "-Wall", "-Wextra", "-Werror"])
+            .arg("-I")
+            .arg(here.join("include"))
+            .arg("-I")
+            .arg(here.join("../../bindings/cpp"))
+            .arg(here.join("benches/call/call.cpp"))
+            .arg("-o")
+            .arg(directory.path().join("call"))
+            .arg(&library)
+            .arg("-pthread")
+            .arg(format!("-Wl,-rpath,{}", directory.path().display()));
+        run(&mut compiler, "install a C++ compiler as `c++`")?;
+        Ok(Program { directory })
+    }
+
+    /// Measures these lanes in this order, each with these numbers of threads.
+    pub(crate) fn run(
+        &self,
+        each: u64,
+        threads: &[usize],
+        lanes: &[&str],
+    ) -> Result<Vec<Row>, String> {
+        let counts: Vec<String> = threads.iter().map(usize::to_string).collect();
+        let output = Command::new(self.directory.path().join("call"))
+            .arg(each.to_string())
+            .arg(counts.join(","))
+            .args(lanes)
+            .stderr(Stdio::inherit())
+            .output()
+            .map_err(|error| format!("starting call.cpp: {error}"))?;
+        if !output.status.success() {
+            return Err(match output.status.code() {
+                Some(2) => "call.cpp: a reply is wrong or missing".into(),
+                _ => format!(
+                    "call.cpp ended with {}; signal 14 says that it hung",
+                    output.status
+                ),
+            });
+        }
+        let text = String::from_utf8_lossy(&output.stdout);
+        let rows: Option<Vec<Row>> = text.lines().map(row).collect();
+        match rows {
+            Some(rows) if rows.len() == threads.len() * lanes.len() => Ok(rows),
+            _ => Err(format!(
+                "call.cpp printed other rows than asked for:\n{text}"
+            )),
+        }
+    }
+}
+
+/// `lane,threads,rate,p50,p99,busy`.
+fn row(line: &str) -> Option<Row> {
+    let mut fields = line.split(',');
+    let row = Row {
+        lane: fields.next()?.to_owned(),
+        threads: fields.next()?.parse().ok()?,
+        rate: fields.next()?.parse().ok()?,
+        p50: fields.next()?.parse().ok()?,
+        p99: fields.next()?.parse().ok()?,
+        busy: fields.next()?.parse().ok()?,
+    };
+    fields.next().is_none().then_some(row)
+}
+
+/// The shared library that belongs to this executable.
+///
+/// `cargo bench` links the executable after the crate it measures, but leaves the shared library
+/// where `cargo build` had put it, or nowhere. One that is newer than the executable is current.
+fn library() -> Result<PathBuf, String> {
+    let own = env::current_exe().map_err(|error| format!("looking for itself: {error}"))?;
+    let deps = own
+        .parent()
+        .filter(|it| it.file_name() == Some(OsStr::new("deps")));
+    let release = deps
+        .and_then(Path::parent)
+        .filter(|it| it.file_name() == Some(OsStr::new("release")));
+    let Some(release) = release else {
+        return Err(format!(
+            "{} is not in release/deps: run `cargo bench -p floe-ffi --bench call`",
+            own.display()
+        ));
+    };
+    let library = release.join("libfloe.so");
+    let age = |path: &Path| path.metadata().and_then(|it| it.modified()).ok();
+    let state = match age(&library) {
+        None => "missing",
+        Some(built) if Some(built) < age(&own) => "older than this benchmark",
+        Some(_) => return Ok(library),
+    };
+    eprintln!(
+        "{} is {state}: cargo build --release -p floe-ffi",
+        library.display()
+    );
+    let mut cargo = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    cargo
+        .args(["build", "--release", "-p", "floe-ffi", "--manifest-path"])
+        .arg(concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml"))
+        .arg("--target-dir")
+        .arg(release.parent().unwrap_or(release));
+    // What cargo tells this benchmark of itself is not for another cargo: the build script of ring
+    // asks for it, and with other answers most of the workspace would be built again, both here
+    // and by the next who calls cargo.
+    for (name, _) in env::vars_os() {
+        let text = name.to_string_lossy();
+        if CARGOS_OWN.iter().any(|own| text.starts_with(own)) {
+            cargo.env_remove(&name);
+        }
+    }
+    run(&mut cargo, "build it by hand to see more")?;
+    match library.exists() {
+        true => Ok(library),
+        false => Err(format!("cargo has not made {}", library.display())),
+    }
+}
+
+/// Runs a command whose output the reader is to see.
+fn run(command: &mut Command, advice: &str) -> Result<(), String> {
+    let name = command.get_program().to_string_lossy().into_owned();
+    match command.status() {
+        Ok(status) if status.success() => Ok(()),
+        Ok(status) => Err(format!("{name} ended with {status}; {advice}")),
+        Err(error) => Err(format!("starting {name}: {error}; {advice}")),
+    }
+}
+
+/// Beginnings of the variables that cargo sets for what it runs. Others with `CARGO_` are settings
+/// of its user, and have to stay.
+const CARGOS_OWN: [&str; 6] = [
+    "CARGO_BIN_",
+    "CARGO_CRATE_NAME",
+    "CARGO_MANIFEST_",
+    "CARGO_PKG_",
+    "CARGO_PRIMARY_PACKAGE",
+    "OUT_DIR",
+];

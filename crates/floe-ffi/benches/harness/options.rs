@@ -1,0 +1,104 @@
+//! The options that the benchmarks of this crate share, from flags and the environment.
+
+use std::path::PathBuf;
+use std::str::FromStr;
+
+/// What to measure.
+#[derive(Debug)]
+pub(crate) struct Options {
+    /// Numbers of threads, one after the other.
+    pub(crate) threads: Vec<usize>,
+    /// Requests of each thread, where it is said.
+    pub(crate) each: Option<u64>,
+    /// Rounds that count.
+    pub(crate) iters: usize,
+    /// Whether a missed aim is a failure.
+    pub(crate) gate: bool,
+    /// Whether the gate of the design's seed is one.
+    pub(crate) scaling_gate: bool,
+    /// A part of the names of what is measured; empty for everything, and then no gate is one.
+    pub(crate) only: String,
+    /// Where raw samples go.
+    pub(crate) json: Option<PathBuf>,
+}
+
+impl Options {
+    /// Flags go over `FLOE_<name>_THREADS`, `FLOE_<name>_PER_THREAD` and `FLOE_<name>_ITERS`.
+    pub(crate) fn read(name: &str, threads: &[usize]) -> Result<Options, String> {
+        let variable = |end: &str| std::env::var(format!("FLOE_{name}_{end}")).ok();
+        let mut options = Options {
+            threads: threads.to_vec(),
+            each: None,
+            iters: 5,
+            gate: true,
+            scaling_gate: std::env::var("FLOE_SCALING_GATE").as_deref() != Ok("0"),
+            only: String::new(),
+            json: None,
+        };
+        for (end, flag) in [
+            ("THREADS", "--threads"),
+            ("PER_THREAD", "--per-thread"),
+            ("ITERS", "--iters"),
+        ] {
+            if let Some(value) = variable(end) {
+                options.set(flag, Some(value))?;
+            }
+        }
+        let mut words = std::env::args().skip(1);
+        while let Some(flag) = words.next() {
+            match flag.as_str() {
+                // cargo adds it.
+                "--bench" => {}
+                "--no-gate" => options.gate = false,
+                _ => options.set(&flag, words.next())?,
+            }
+        }
+        Ok(options)
+    }
+
+    fn set(&mut self, flag: &str, value: Option<String>) -> Result<(), String> {
+        let value = value.ok_or_else(|| format!("{flag} needs a value"))?;
+        match flag {
+            "--threads" => {
+                let counts = value.split(',').map(|count| number(flag, count));
+                self.threads = counts.collect::<Result<_, _>>()?;
+            }
+            "--per-thread" => self.each = Some(number(flag, &value)?),
+            "--iters" => self.iters = number(flag, &value)?,
+            "--only" => {
+                self.only = value;
+                self.gate = false;
+            }
+            "--json" => self.json = Some(value.into()),
+            _ => {
+                return Err(format!(
+                    "unknown option {flag}; there are --threads 1,2,4, --per-thread N, --iters N, \
+                     --only NAME, --no-gate and --json FILE"
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    /// Requests of each of so many threads: few threads get more to do, so that a run lasts.
+    pub(crate) fn per_thread(&self, threads: usize) -> u64 {
+        let enough = TOTAL_MIN / threads as u64;
+        self.each.unwrap_or(PER_THREAD.max(enough))
+    }
+}
+
+fn number<T: FromStr + PartialOrd + From<u8>>(flag: &str, text: &str) -> Result<T, String> {
+    let number = text
+        .trim()
+        .parse()
+        .ok()
+        .filter(|number| *number >= T::from(1));
+    number.ok_or_else(|| format!("{flag} {text:?}: give a number above 0"))
+}
+
+/// As in the benchmark of the design's seed.
+const PER_THREAD: u64 = 20_000;
+
+/// Enough for a few milliseconds. Beyond what a lane holds (65536), one thread would measure how
+/// fast the receiver is.
+const TOTAL_MIN: u64 = 60_000;

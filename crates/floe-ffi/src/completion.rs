@@ -1,0 +1,132 @@
+//! What a host receives for a request, and the thread that waits for one.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+
+use floe_messages::{Codec, ErrorKind, Message};
+
+/// What a completion says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub(crate) enum Kind {
+    /// Terminal: the reply is in the payload.
+    Done = 1,
+    /// Terminal: an `Error` is in the payload.
+    Failed = 2,
+    /// Terminal: the request was cancelled. No payload.
+    Cancelled = 3,
+    /// Terminal: the engine was closed. No payload.
+    ShutDown = 4,
+    /// Not terminal: a `Progress` is in the payload.
+    Progress = 16,
+    /// An event that belongs to no request; `method` is its number.
+    Event = 17,
+}
+
+/// One record for the host.
+#[derive(Clone, Debug)]
+pub(crate) struct Completion {
+    pub(crate) request: u64,
+    pub(crate) tag: u64,
+    pub(crate) kind: Kind,
+    /// The number of the method, or of the event.
+    pub(crate) method: u32,
+    pub(crate) codec: Codec,
+    pub(crate) payload: Vec<u8>,
+}
+
+impl Completion {
+    pub(crate) fn is_event(&self) -> bool {
+        self.kind == Kind::Event
+    }
+}
+
+/// How the work on a request ended.
+#[derive(Debug)]
+pub(crate) enum Outcome {
+    /// The reply, encoded.
+    Done(Vec<u8>),
+    Failed(Failure),
+    /// The work saw that it was to end.
+    Cancelled,
+}
+
+/// Why a request failed.
+#[derive(Debug)]
+pub(crate) struct Failure {
+    pub(crate) kind: ErrorKind,
+    pub(crate) message: String,
+    pub(crate) causes: Vec<String>,
+}
+
+impl Failure {
+    pub(crate) fn new(kind: ErrorKind, message: impl Into<String>) -> Failure {
+        let (message, causes) = (message.into(), Vec::new());
+        Failure {
+            kind,
+            message,
+            causes,
+        }
+    }
+
+    pub(crate) fn encode(&self, codec: Codec, out: &mut Vec<u8>) {
+        let causes: Vec<&str> = self.causes.iter().map(String::as_str).collect();
+        let error = floe_messages::Error {
+            kind: self.kind,
+            message: &self.message,
+            causes: causes.into(),
+        };
+        codec.encode(&error, out);
+    }
+}
+
+/// Encodes into a buffer of its own.
+pub(crate) fn encode<'a>(codec: Codec, message: &impl Message<'a>) -> Vec<u8> {
+    let mut out = Vec::new();
+    codec.encode(message, &mut out);
+    out
+}
+
+/// The thread that waits in `floe_call`.
+#[derive(Debug, Default)]
+pub(crate) struct Waiter {
+    is_there: AtomicBool,
+    completion: Mutex<Option<Completion>>,
+    arrived: Condvar,
+}
+
+impl Waiter {
+    pub(crate) fn complete(&self, completion: Completion) {
+        *self.completion() = Some(completion);
+        self.is_there.store(true, Ordering::Release);
+        self.arrived.notify_one();
+    }
+
+    /// Waits for the terminal completion, which comes for certain; turns so often before it sleeps.
+    pub(crate) fn wait(&self, spins: u32) -> Completion {
+        for _ in 0..spins {
+            if self.is_there.load(Ordering::Acquire) {
+                break;
+            }
+            std::hint::spin_loop();
+        }
+        let mut guard = self.completion();
+        loop {
+            match guard.take() {
+                Some(completion) => return completion,
+                None => {
+                    guard = self
+                        .arrived
+                        .wait(guard)
+                        .unwrap_or_else(PoisonError::into_inner)
+                }
+            }
+        }
+    }
+
+    fn completion(&self) -> MutexGuard<'_, Option<Completion>> {
+        self.completion
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+}

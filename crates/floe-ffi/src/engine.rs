@@ -1,0 +1,349 @@
+//! An engine: what its threads share, and what a host can do with it from any thread.
+
+mod dispatch;
+mod running;
+mod thread;
+
+use std::cell::Cell;
+use std::collections::HashMap;
+use std::mem;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::{Builder, JoinHandle};
+use std::time::Instant;
+
+use floe_ingress::{Ingress, Mode, Refused};
+use floe_messages::Codec;
+use floe_server::Stop;
+
+use crate::abi::Callback;
+use crate::completion::{Completion, Waiter};
+use crate::events::Subscriptions;
+use crate::handles;
+use crate::limits::Limits;
+use crate::pool::Finished;
+use crate::queue::CompletionQueue;
+use crate::request::{Budget, Request};
+
+/// What all threads of one engine see.
+pub(crate) struct Shared {
+    handle: u64,
+    ingress: Ingress<Request>,
+    pub(crate) limits: Limits,
+    pub(crate) budget: Arc<Budget>,
+    pub(crate) delivery: Delivery,
+    /// In which events are encoded.
+    pub(crate) codec: Codec,
+    opened: Instant,
+    pub(crate) subscriptions: Subscriptions,
+    mail: Mutex<Mail>,
+    has_mail: AtomicBool,
+    /// The engine takes no requests before the host has taken completions.
+    is_stalled: AtomicBool,
+    is_free: AtomicBool,
+    /// Empty once somebody has waited for its end.
+    thread: Mutex<Option<JoinHandle<()>>>,
+    pub(crate) servers: Mutex<HashMap<u64, RunningServer>>,
+    /// Threads that turn instead of sleeping.
+    spinning: AtomicUsize,
+    cores: usize,
+}
+
+/// Where completions go that nobody waits for.
+pub(crate) enum Delivery {
+    Callback(Callback),
+    Queue(CompletionQueue),
+}
+
+/// A server that a request has started.
+pub(crate) struct RunningServer {
+    pub(crate) stop: Stop,
+    pub(crate) thread: JoinHandle<()>,
+}
+
+/// What comes to the engine thread beside requests.
+#[derive(Default)]
+struct Mail {
+    cancelled: Vec<u64>,
+    finished: Vec<Finished>,
+    /// Raised when the engine thread has read all mail up to here.
+    acknowledge: Vec<Arc<Flag>>,
+    closes: bool,
+    /// The engine thread has ended.
+    is_over: bool,
+}
+
+/// One thread tells another that something has happened.
+#[derive(Default)]
+struct Flag {
+    is_up: Mutex<bool>,
+    raised: Condvar,
+}
+
+/// Why a call has to be refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Refusal {
+    Busy,
+    Closed,
+    /// It would wait for the very thread that makes it.
+    WouldDeadlock,
+    /// There is nothing with this handle.
+    Stale,
+}
+
+/// Why an engine cannot be opened.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum OpenError {
+    #[error("opening an engine: there are 1024 already; free those that are not needed")]
+    TooMany,
+    #[error("opening an engine: the system refuses {what}: {source}")]
+    System {
+        what: &'static str,
+        source: std::io::Error,
+    },
+}
+
+thread_local! {
+    /// The engine whose thread this is.
+    static INSIDE: Cell<u64> = const { Cell::new(0) };
+}
+
+/// Opens an engine; its handle.
+pub(crate) fn open(
+    limits: Limits,
+    codec: Codec,
+    callback: Option<Callback>,
+) -> Result<u64, OpenError> {
+    let system = |what| move |source| OpenError::System { what, source };
+    let delivery = match callback {
+        Some(callback) => Delivery::Callback(callback),
+        None => Delivery::Queue(CompletionQueue::new().map_err(system("a descriptor"))?),
+    };
+    let lanes = floe_ingress::Limits {
+        per_thread: limits.per_thread,
+        ..floe_ingress::Limits::default()
+    };
+    let (ingress, receiver) = Ingress::new(Mode::Lanes, lanes);
+    let make = |handle| {
+        Arc::new(Shared {
+            handle,
+            ingress,
+            budget: Budget::new(limits.payload_bytes),
+            limits,
+            delivery,
+            codec,
+            opened: Instant::now(),
+            subscriptions: Subscriptions::default(),
+            mail: Mutex::default(),
+            has_mail: AtomicBool::new(false),
+            is_stalled: AtomicBool::new(false),
+            is_free: AtomicBool::new(false),
+            thread: Mutex::default(),
+            servers: Mutex::default(),
+            spinning: AtomicUsize::new(0),
+            cores: std::thread::available_parallelism().map_or(1, usize::from),
+        })
+    };
+    let handle = handles::insert(make).ok_or(OpenError::TooMany)?;
+    let Some(shared) = handles::find(handle) else {
+        return Err(OpenError::TooMany);
+    };
+    let inside = shared.clone();
+    let begun = Builder::new()
+        .name("floe-engine".into())
+        .spawn(move || thread::run(inside, receiver));
+    match begun {
+        Ok(thread) => {
+            *lock(&shared.thread) = Some(thread);
+            Ok(handle)
+        }
+        Err(source) => {
+            free(handle);
+            let what = "a thread";
+            Err(OpenError::System { what, source })
+        }
+    }
+}
+
+/// Gives an engine's handle up, after everything it had accepted is completed.
+pub(crate) fn free(handle: u64) -> Option<()> {
+    let engine = handles::remove(handle)?;
+    engine.is_free.store(true, Ordering::Release);
+    Some(())
+}
+
+impl Shared {
+    /// Hands a request in; never waits.
+    #[inline]
+    pub(crate) fn submit(&self, request: Request) -> Result<(), Refusal> {
+        self.ingress
+            .submit(request)
+            .map_err(|refused| match refused {
+                Refused::Busy(_) => Refusal::Busy,
+                Refused::Closed(_) => Refusal::Closed,
+            })
+    }
+
+    /// Hands a request in and waits for its end.
+    pub(crate) fn call(&self, request: Request, waiter: &Waiter) -> Result<Completion, Refusal> {
+        if self.is_inside() {
+            return Err(Refusal::WouldDeadlock);
+        }
+        self.submit(request)?;
+        Ok(self.spinning(|may| waiter.wait(if may { SPINS } else { 0 })))
+    }
+
+    /// Asks for the end of a request. It may have ended already.
+    pub(crate) fn cancel(&self, request: u64) {
+        self.post(|mail| mail.cancelled.push(request));
+    }
+
+    /// Nothing more is accepted from here on; does not wait.
+    pub(crate) fn shut_down(&self) {
+        self.post(|mail| mail.closes = true);
+    }
+
+    /// Accepts nothing more, and waits until everything is completed.
+    pub(crate) fn close(&self) -> Result<(), Refusal> {
+        if self.is_inside() {
+            return Err(Refusal::WouldDeadlock);
+        }
+        self.shut_down();
+        // Who comes second waits at the lock for the one who waits for the thread.
+        if let Some(thread) = lock(&self.thread).take() {
+            // The engine thread aborts the process rather than unwind.
+            let _: std::thread::Result<()> = thread.join();
+        }
+        Ok(())
+    }
+
+    /// From the return on no call to the subscriber is made; inside a callback, none after it.
+    pub(crate) fn unsubscribe(&self, id: u64) -> Result<(), Refusal> {
+        if !self.subscriptions.remove(id) {
+            return Err(Refusal::Stale);
+        }
+        if !self.is_inside() {
+            let flag = Arc::new(Flag::default());
+            self.post(|mail| match mail.is_over {
+                true => flag.raise(),
+                false => mail.acknowledge.push(flag.clone()),
+            });
+            flag.wait();
+        }
+        Ok(())
+    }
+
+    /// A worker is done.
+    pub(crate) fn hand_back(&self, finished: Finished) {
+        self.post(|mail| mail.finished.push(finished));
+    }
+
+    /// The host has taken completions: there may be room again.
+    pub(crate) fn has_room_again(&self) {
+        if self.is_stalled.swap(false, Ordering::AcqRel) {
+            self.post(|_| {});
+        }
+    }
+
+    /// Whether the handle was given up.
+    pub(crate) fn is_free(&self) -> bool {
+        self.is_free.load(Ordering::Acquire)
+    }
+
+    /// Whether the calling thread is one of this engine's, which must not wait for it.
+    pub(crate) fn is_inside(&self) -> bool {
+        INSIDE.get() == self.handle
+    }
+
+    /// The calling thread is one of this engine's.
+    pub(crate) fn enter(&self) {
+        INSIDE.set(self.handle);
+    }
+
+    /// The time since the engine was opened, in milliseconds.
+    pub(crate) fn now(&self) -> u64 {
+        self.opened.elapsed().as_millis() as u64
+    }
+
+    /// Lends the leave to turn instead of sleeping: none if as many threads turn already as half of
+    /// the cores.
+    fn spinning<R>(&self, f: impl FnOnce(bool) -> R) -> R {
+        let others = self.spinning.fetch_add(1, Ordering::Relaxed);
+        let result = f(others <= self.cores / 2);
+        self.spinning.fetch_sub(1, Ordering::Relaxed);
+        result
+    }
+
+    fn post(&self, write: impl FnOnce(&mut Mail)) {
+        write(&mut lock(&self.mail));
+        self.has_mail.store(true, Ordering::Release);
+        self.ingress.wake();
+    }
+
+    fn read_mail(&self) -> Option<Mail> {
+        if !self.has_mail.swap(false, Ordering::Acquire) {
+            return None;
+        }
+        let mut mail = lock(&self.mail);
+        let is_over = mail.is_over;
+        let read = mem::take(&mut *mail);
+        mail.is_over = is_over;
+        Some(read)
+    }
+
+    /// Nobody reads mail any more.
+    fn close_mail(&self) {
+        let mut mail = lock(&self.mail);
+        mail.is_over = true;
+        mail.acknowledge.drain(..).for_each(|flag| flag.raise());
+    }
+}
+
+impl Flag {
+    fn raise(&self) {
+        *lock(&self.is_up) = true;
+        self.raised.notify_all();
+    }
+
+    fn wait(&self) {
+        let mut is_up = lock(&self.is_up);
+        while !*is_up {
+            is_up = self
+                .raised
+                .wait(is_up)
+                .unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+}
+
+/// A number that no request, subscription or server of this process has had.
+pub(crate) fn new_id() -> u64 {
+    thread_local! {
+        /// The numbers that this thread may still give away.
+        static BLOCK: Cell<(u64, u64)> = const { Cell::new((0, 0)) };
+    }
+    static BLOCKS: AtomicU64 = AtomicU64::new(1);
+    let fresh = || BLOCKS.fetch_add(1, Ordering::Relaxed) * BLOCK_LEN;
+    BLOCK
+        .try_with(|block| {
+            let (mut next, mut end) = block.get();
+            if next == end {
+                next = fresh();
+                end = next + BLOCK_LEN;
+            }
+            block.set((next + 1, end));
+            next
+        })
+        .unwrap_or_else(|_| fresh())
+}
+
+/// Locks; every change under the locks of an engine is complete in itself.
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// So that threads meet at the common counter once in a thousand requests.
+const BLOCK_LEN: u64 = 1024;
+
+/// About five microseconds: half of what sleeping and being woken costs.
+const SPINS: u32 = 100;

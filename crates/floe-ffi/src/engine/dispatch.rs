@@ -1,0 +1,97 @@
+//! From a request to its completion, or to the workers.
+
+use std::mem;
+
+use floe_messages::{
+    BytesReply, BytesRequest, DecodeError, EchoReply, EchoRequest, ErrorKind, EventKind, Method,
+};
+
+use super::Delivery;
+use super::running::Running;
+use super::thread::Engine;
+use crate::completion::{Completion, Failure, Kind, encode};
+use crate::request::Request;
+
+impl Engine {
+    /// Takes a request in: it gets its one terminal completion here, or later.
+    pub(super) fn dispatch(&mut self, mut request: Request) {
+        let running = Running::at_once(&mut request);
+        if self.is_closing {
+            return self.complete(&running, Kind::ShutDown, Vec::new());
+        }
+        if !self.cancelled_early.is_empty() && self.cancelled_early.remove(&request.id).is_some() {
+            return self.complete(&running, Kind::Cancelled, Vec::new());
+        }
+        if request
+            .deadline
+            .is_some_and(|deadline| deadline.get() <= self.shared.now())
+        {
+            return self.fail(&running, &super::running::late());
+        }
+        let mut reply = mem::take(&mut self.buffer);
+        reply.clear();
+        match self.answer(&request, &mut reply) {
+            Ok(true) => self.complete(&running, Kind::Done, reply),
+            Ok(false) => {
+                self.buffer = reply;
+                self.queue_for_work(request, running);
+            }
+            Err(error) => self.fail(&running, &Failure::new(ErrorKind::Usage, error.to_string())),
+        }
+    }
+
+    /// Answers what takes no time; `false` if it takes some.
+    fn answer(&mut self, request: &Request, reply: &mut Vec<u8>) -> Result<bool, DecodeError> {
+        let (codec, bytes) = (request.codec, request.payload.bytes());
+        match request.method {
+            Method::Ping => Ok(true),
+            Method::Bytes => {
+                let BytesRequest { data } = codec.decode(bytes)?;
+                codec.encode(&BytesReply { data }, reply);
+                Ok(true)
+            }
+            Method::Echo => {
+                let echo: EchoRequest<'_> = codec.decode(bytes)?;
+                if echo.delay_ms > 0 {
+                    return Ok(false);
+                }
+                let message = echo.message;
+                codec.encode(&EchoReply { message }, reply);
+                if echo.event {
+                    let payload = encode(self.shared.codec, &EchoReply { message });
+                    self.emit(EventKind::Echoed, payload);
+                }
+                Ok(true)
+            }
+            _ => Ok(false),
+        }
+    }
+
+    /// The terminal completion of a request that failed.
+    pub(super) fn fail(&mut self, running: &Running, failure: &Failure) {
+        let mut payload = Vec::new();
+        failure.encode(running.codec, &mut payload);
+        self.complete(running, Kind::Failed, payload);
+    }
+
+    /// The terminal completion of a request. It is nowhere else any more.
+    pub(super) fn complete(&mut self, running: &Running, kind: Kind, payload: Vec<u8>) {
+        let completion = running.notice(kind, payload);
+        match &running.waiter {
+            Some(waiter) => waiter.complete(completion),
+            None => self.send(completion),
+        }
+    }
+
+    /// Gives a completion to the callback or to the queue.
+    pub(super) fn send(&mut self, completion: Completion) {
+        match &self.shared.delivery {
+            Delivery::Callback(callback) => {
+                callback.call(&completion);
+                // The next reply is encoded where this one was.
+                self.buffer = completion.payload;
+            }
+            Delivery::Queue(_) => self.batch.push(completion),
+        }
+    }
+}

@@ -1,0 +1,124 @@
+//! Threads that do the work of requests, one request at a time each.
+//!
+//! The engine thread keeps what waits and gives a job only to a worker that is idle; so a job that
+//! was not begun can be taken back by the engine alone.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::{Builder, JoinHandle};
+
+use floe_engine::Cancel;
+use floe_messages::ErrorKind;
+
+use crate::completion::{Failure, Outcome};
+use crate::engine::Shared;
+use crate::progress::ProgressCell;
+use crate::request::Request;
+use crate::work;
+
+/// One request, ready to be done.
+pub(crate) struct Job {
+    pub(crate) request: Request,
+    pub(crate) cancel: Cancel,
+    pub(crate) progress: Arc<ProgressCell>,
+}
+
+/// What a worker hands back.
+pub(crate) struct Finished {
+    pub(crate) request: u64,
+    pub(crate) outcome: Outcome,
+}
+
+/// Some threads with the same kind of work.
+pub(crate) struct Pool {
+    name: &'static str,
+    most: usize,
+    idle: usize,
+    /// The first idle worker takes the next job.
+    jobs: Sender<Box<Job>>,
+    taken: Arc<Mutex<Receiver<Box<Job>>>>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+impl Pool {
+    /// A pool without threads; they begin when there is work for them.
+    pub(crate) fn new(name: &'static str, most: usize) -> Pool {
+        let (jobs, taken) = channel();
+        Pool {
+            name,
+            most,
+            idle: 0,
+            jobs,
+            taken: Arc::new(Mutex::new(taken)),
+            threads: Vec::new(),
+        }
+    }
+
+    /// Whether a job would be begun at once.
+    pub(crate) fn has_room(&self) -> bool {
+        self.idle > 0 || self.threads.len() < self.most
+    }
+
+    /// Gives a job to a worker, or back if the system refuses a thread and there is none at all.
+    pub(crate) fn begin(&mut self, job: Box<Job>, engine: &Arc<Shared>) -> Result<(), Box<Job>> {
+        match self.idle {
+            0 => match self.spawn(engine.clone()) {
+                Ok(thread) => self.threads.push(thread),
+                // The workers that there are do it later.
+                Err(_) if !self.threads.is_empty() => {}
+                Err(_) => return Err(job),
+            },
+            _ => self.idle -= 1,
+        }
+        self.jobs.send(job).map_err(|unsent| unsent.0)
+    }
+
+    /// A worker has handed back what it did, and is idle.
+    pub(crate) fn release(&mut self) {
+        self.idle += 1;
+    }
+
+    fn spawn(&self, engine: Arc<Shared>) -> std::io::Result<JoinHandle<()>> {
+        let jobs = self.taken.clone();
+        let name = format!("floe-{}-{}", self.name, self.threads.len());
+        Builder::new().name(name).spawn(move || {
+            loop {
+                let next = jobs.lock().unwrap_or_else(PoisonError::into_inner).recv();
+                match next {
+                    Ok(job) => run(*job, &engine),
+                    Err(_) => return,
+                }
+            }
+        })
+    }
+
+    /// Waits for all threads. Their work has ended already.
+    pub(crate) fn end(self) {
+        drop(self.jobs);
+        for thread in self.threads {
+            // A worker catches the panics of its work; nothing else in it can panic.
+            let _: std::thread::Result<()> = thread.join();
+        }
+    }
+}
+
+fn run(job: Job, engine: &Arc<Shared>) {
+    let id = job.request.id;
+    let work = AssertUnwindSafe(|| work::run(job, engine));
+    let outcome = catch_unwind(work).unwrap_or_else(|panic| {
+        let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
+        let text = text.or_else(|| panic.downcast_ref::<String>().cloned());
+        Outcome::Failed(Failure::new(
+            ErrorKind::Internal,
+            format!(
+                "a fault in libfloe ended this request: {}",
+                text.unwrap_or_default()
+            ),
+        ))
+    });
+    engine.hand_back(Finished {
+        request: id,
+        outcome,
+    });
+}

@@ -1,0 +1,112 @@
+//! How far a request is: written by its workers, read by the engine now and then.
+
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
+use std::time::Instant;
+
+use floe_engine::{Event, Reporter};
+use floe_messages::Progress;
+
+/// The latest state of one request. States in between are lost, which is what is wanted.
+#[derive(Debug)]
+pub(crate) struct ProgressCell {
+    begun: Instant,
+    is_new: AtomicBool,
+    paths_done: AtomicU64,
+    paths_total: AtomicU64,
+    /// Goes down where a transfer begins again.
+    nar_bytes_done: AtomicI64,
+    nar_bytes_total: AtomicU64,
+    download_bytes: AtomicU64,
+}
+
+impl ProgressCell {
+    pub(crate) fn new() -> ProgressCell {
+        ProgressCell {
+            begun: Instant::now(),
+            is_new: AtomicBool::new(false),
+            paths_done: AtomicU64::new(0),
+            paths_total: AtomicU64::new(0),
+            nar_bytes_done: AtomicI64::new(0),
+            nar_bytes_total: AtomicU64::new(0),
+            download_bytes: AtomicU64::new(0),
+        }
+    }
+
+    /// The work is known: paths, bytes of NARs, bytes to be fetched.
+    pub(crate) fn plan(&self, paths: u64, nar_bytes: u64, download_bytes: u64) {
+        self.paths_total.store(paths, Ordering::Relaxed);
+        self.nar_bytes_total.store(nar_bytes, Ordering::Relaxed);
+        self.download_bytes.store(download_bytes, Ordering::Relaxed);
+        self.touch();
+    }
+
+    /// One path more is done, with all its bytes.
+    pub(crate) fn path_done(&self, nar_bytes: u64) {
+        self.paths_done.fetch_add(1, Ordering::Relaxed);
+        self.bytes_done(nar_bytes.try_into().unwrap_or(i64::MAX));
+    }
+
+    pub(crate) fn bytes_done(&self, nar_bytes: i64) {
+        self.nar_bytes_done.fetch_add(nar_bytes, Ordering::Relaxed);
+        self.touch();
+    }
+
+    fn touch(&self) {
+        self.is_new.store(true, Ordering::Release);
+    }
+
+    /// The state, if it has changed since it was last asked for.
+    pub(crate) fn news(&self) -> Option<Progress> {
+        if !self.is_new.swap(false, Ordering::Acquire) {
+            return None;
+        }
+        let read = |number: &AtomicU64| number.load(Ordering::Relaxed);
+        let nar_bytes_done = self.nar_bytes_done.load(Ordering::Relaxed);
+        Some(Progress {
+            elapsed_ms: self.begun.elapsed().as_millis() as u64,
+            paths_done: read(&self.paths_done),
+            paths_total: read(&self.paths_total),
+            nar_bytes_done: nar_bytes_done.try_into().unwrap_or(0),
+            nar_bytes_total: read(&self.nar_bytes_total),
+            download_bytes: read(&self.download_bytes),
+        })
+    }
+}
+
+impl Reporter for ProgressCell {
+    fn event(&self, event: Event<'_>) {
+        match event {
+            Event::Planned {
+                paths,
+                nar_bytes,
+                download_bytes,
+            } => self.plan(paths as u64, nar_bytes, download_bytes),
+            Event::Progress { nar_bytes, .. } => self.bytes_done(nar_bytes),
+            Event::Registered { paths } => {
+                self.paths_done.store(paths as u64, Ordering::Relaxed);
+                self.touch();
+            }
+            _ => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_change_is_news_and_only_the_latest_state() {
+        let cell = ProgressCell::new();
+        assert!(cell.news().is_none());
+        cell.plan(7, 1000, 300);
+        cell.bytes_done(400);
+        cell.bytes_done(-150);
+        cell.event(Event::Registered { paths: 2 });
+        let news = cell.news().unwrap();
+        let found = (news.paths_done, news.paths_total, news.nar_bytes_done);
+        assert_eq!(found, (2, 7, 250));
+        assert_eq!((news.nar_bytes_total, news.download_bytes), (1000, 300));
+        assert!(cell.news().is_none());
+    }
+}

@@ -1,0 +1,226 @@
+//! Completions that wait until the host takes them, on a thread of its own.
+//!
+//! A descriptor is readable as long as something waits, for hosts that poll.
+
+use std::collections::VecDeque;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use rustix::event::{EventfdFlags, eventfd};
+use rustix::io::{Errno, read, write};
+
+use crate::completion::Completion;
+
+/// The completions of one engine.
+#[derive(Debug)]
+pub(crate) struct CompletionQueue {
+    waiting: Mutex<Waiting>,
+    arrived: Condvar,
+    readable: OwnedFd,
+}
+
+#[derive(Debug, Default)]
+struct Waiting {
+    completions: VecDeque<Completion>,
+    /// How many of them are events.
+    events: usize,
+    /// Threads in `wait`.
+    sleepers: usize,
+    /// Nothing more comes.
+    is_over: bool,
+}
+
+impl CompletionQueue {
+    pub(crate) fn new() -> io::Result<CompletionQueue> {
+        Ok(CompletionQueue {
+            waiting: Mutex::default(),
+            arrived: Condvar::new(),
+            readable: eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?,
+        })
+    }
+
+    /// Adds what a round has brought; `batch` is empty afterwards.
+    pub(crate) fn add(&self, batch: &mut Vec<Completion>) {
+        let mut waiting = self.waiting();
+        let was_empty = waiting.completions.is_empty();
+        waiting.events += batch.iter().filter(|it| it.is_event()).count();
+        waiting.completions.extend(batch.drain(..));
+        self.announce(waiting, was_empty);
+    }
+
+    /// Says that nothing more comes.
+    pub(crate) fn end(&self) {
+        let mut waiting = self.waiting();
+        waiting.is_over = true;
+        self.announce(waiting, true);
+    }
+
+    fn announce(&self, waiting: MutexGuard<'_, Waiting>, is_new: bool) {
+        if is_new {
+            // Before the lock is left: else a taker might empty the queue in between, and the
+            // descriptor would be readable without anything there.
+            ring(&self.readable);
+        }
+        let sleepers = waiting.sleepers;
+        drop(waiting);
+        if sleepers > 0 {
+            self.arrived.notify_all();
+        }
+    }
+
+    /// Takes up to `most` completions, without waiting.
+    pub(crate) fn take(&self, most: usize, each: impl FnMut(Completion)) -> Taken {
+        let mut waiting = self.waiting();
+        let count = waiting.completions.len().min(most);
+        let events = waiting.completions.iter().take(count);
+        waiting.events -= events.filter(|it| it.is_event()).count();
+        waiting.completions.drain(..count).for_each(each);
+        let is_empty = waiting.completions.is_empty();
+        if is_empty && !waiting.is_over {
+            silence(&self.readable);
+        }
+        Taken {
+            count,
+            is_over: waiting.is_over && is_empty,
+        }
+    }
+
+    /// Waits until something is there, nothing more comes, or the time is over.
+    pub(crate) fn wait(&self, timeout: Duration) -> bool {
+        let end = Instant::now().checked_add(timeout);
+        let mut waiting = self.waiting();
+        waiting.sleepers += 1;
+        while waiting.completions.is_empty() && !waiting.is_over {
+            let left = match end {
+                Some(end) => end.saturating_duration_since(Instant::now()),
+                None => Duration::MAX,
+            };
+            if left.is_zero() {
+                break;
+            }
+            // The condition variable of some systems takes no time this long.
+            let left = left.min(Duration::from_secs(3600));
+            let woken = self.arrived.wait_timeout(waiting, left);
+            waiting = woken.unwrap_or_else(PoisonError::into_inner).0;
+        }
+        waiting.sleepers -= 1;
+        !waiting.completions.is_empty() || waiting.is_over
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.waiting().completions.len()
+    }
+
+    /// How many events wait.
+    pub(crate) fn events(&self) -> usize {
+        self.waiting().events
+    }
+
+    pub(crate) fn descriptor(&self) -> BorrowedFd<'_> {
+        self.readable.as_fd()
+    }
+
+    fn waiting(&self) -> MutexGuard<'_, Waiting> {
+        // Every change under the lock is complete in itself.
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// What was taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Taken {
+    pub(crate) count: usize,
+    /// Nothing is left and nothing more comes.
+    pub(crate) is_over: bool,
+}
+
+/// Makes the descriptor readable.
+fn ring(fd: &OwnedFd) {
+    // The counter can only be full if it is readable already.
+    let rung = write(fd, &1_u64.to_ne_bytes());
+    debug_assert!(rung.is_ok() || rung == Err(Errno::AGAIN));
+}
+
+fn silence(fd: &OwnedFd) {
+    let mut count = [0; 8];
+    let silenced = read(fd, &mut count);
+    debug_assert!(silenced.is_ok() || silenced == Err(Errno::AGAIN));
+}
+
+#[cfg(test)]
+mod tests {
+    use std::thread;
+
+    use floe_messages::Codec;
+    use rustix::event::{PollFd, PollFlags, poll};
+
+    use super::*;
+    use crate::completion::Kind;
+
+    fn completions(ids: std::ops::Range<u64>) -> Vec<Completion> {
+        ids.map(|request| Completion {
+            request,
+            tag: 0,
+            kind: Kind::Done,
+            method: 1,
+            codec: Codec::Flat,
+            payload: Vec::new(),
+        })
+        .collect()
+    }
+
+    fn is_readable(queue: &CompletionQueue) -> bool {
+        let mut fds = [PollFd::new(&queue.readable, PollFlags::IN)];
+        poll(
+            &mut fds,
+            Some(&rustix::time::Timespec {
+                tv_sec: 0,
+                tv_nsec: 0,
+            }),
+        )
+        .unwrap()
+            == 1
+    }
+
+    #[test]
+    fn the_descriptor_is_readable_exactly_while_something_waits() {
+        let queue = CompletionQueue::new().unwrap();
+        assert!(!is_readable(&queue));
+        queue.add(&mut completions(0..3));
+        queue.add(&mut completions(3..5));
+        let mut ids = Vec::new();
+        let taken = queue.take(4, |it| ids.push(it.request));
+        assert_eq!((taken.count, taken.is_over), (4, false));
+        assert!(is_readable(&queue));
+        assert_eq!(queue.take(9, |it| ids.push(it.request)).count, 1);
+        assert_eq!(ids, [0, 1, 2, 3, 4]);
+        assert!(!is_readable(&queue));
+        queue.end();
+        assert!(is_readable(&queue));
+        assert!(queue.take(1, drop).is_over);
+        assert!(
+            is_readable(&queue),
+            "a host that polls must learn of the end"
+        );
+    }
+
+    #[test]
+    fn a_waiting_thread_is_woken_by_a_completion_and_by_the_end_and_by_time() {
+        let queue = CompletionQueue::new().unwrap();
+        assert!(!queue.wait(Duration::from_millis(1)));
+        for last in [false, true] {
+            thread::scope(|scope| {
+                let waiter = scope.spawn(|| queue.wait(Duration::from_secs(60)));
+                thread::sleep(Duration::from_millis(20));
+                match last {
+                    false => queue.add(&mut completions(0..1)),
+                    true => queue.end(),
+                }
+                assert!(waiter.join().unwrap());
+            });
+            queue.take(9, drop);
+        }
+    }
+}

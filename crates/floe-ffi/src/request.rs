@@ -1,0 +1,147 @@
+//! A request on its way from a thread of the host to the engine.
+
+use std::num::NonZeroU64;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use floe_messages::{Codec, Method};
+
+use crate::completion::Waiter;
+
+/// What was asked, by whom, and where the answer goes.
+pub(crate) struct Request {
+    pub(crate) id: u64,
+    /// The host's own word for it, which comes back with each completion.
+    pub(crate) tag: u64,
+    /// When it has to be done, in milliseconds since the engine was opened.
+    pub(crate) deadline: Option<NonZeroU64>,
+    pub(crate) extra: Option<Box<Extra>>,
+    pub(crate) method: Method,
+    pub(crate) codec: Codec,
+    pub(crate) wants_progress: bool,
+    pub(crate) payload: Payload,
+}
+
+/// What only few requests have.
+#[derive(Default)]
+pub(crate) struct Extra {
+    pub(crate) sink: Option<Sink>,
+    pub(crate) waiter: Option<Arc<Waiter>>,
+}
+
+/// Takes the bytes of a NAR, on a worker. An error text ends the request.
+pub(crate) type Sink = Box<dyn FnMut(&[u8]) -> Result<(), String> + Send>;
+
+/// The bytes of a request.
+pub(crate) enum Payload {
+    /// Short ones lie in the request itself, so that a small request costs no allocation.
+    Inline(u8, [u8; INLINE_LEN]),
+    Heap(Counted),
+}
+
+/// With it a request has 128 bytes: two lines of a processor's cache.
+pub(crate) const INLINE_LEN: usize = 71;
+
+/// Bytes that count against the budget of an engine as long as they live.
+pub(crate) struct Counted {
+    bytes: Vec<u8>,
+    budget: Arc<Budget>,
+}
+
+/// How many bytes of payloads wait.
+#[derive(Debug)]
+pub(crate) struct Budget {
+    used: AtomicUsize,
+    most: usize,
+}
+
+/// Why a payload is not accepted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum NoRoom {
+    /// So much waits already.
+    Budget,
+    /// The system has no memory.
+    Memory,
+}
+
+impl Payload {
+    /// Copies the bytes of a caller.
+    pub(crate) fn copy(bytes: &[u8], budget: &Arc<Budget>) -> Result<Payload, NoRoom> {
+        if bytes.len() <= INLINE_LEN {
+            let mut inline = [0; INLINE_LEN];
+            inline[..bytes.len()].copy_from_slice(bytes);
+            return Ok(Payload::Inline(bytes.len() as u8, inline));
+        }
+        budget.take(bytes.len())?;
+        let mut counted = Counted {
+            bytes: Vec::new(),
+            budget: budget.clone(),
+        };
+        if counted.bytes.try_reserve_exact(bytes.len()).is_err() {
+            // Nothing was stored, so dropping `counted` would give nothing back.
+            budget.give(bytes.len());
+            return Err(NoRoom::Memory);
+        }
+        counted.bytes.extend_from_slice(bytes);
+        Ok(Payload::Heap(counted))
+    }
+
+    pub(crate) fn bytes(&self) -> &[u8] {
+        match self {
+            Payload::Inline(len, bytes) => bytes.get(..usize::from(*len)).unwrap_or_default(),
+            Payload::Heap(counted) => &counted.bytes,
+        }
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.budget.give(self.bytes.len());
+    }
+}
+
+impl Budget {
+    pub(crate) fn new(most: usize) -> Arc<Budget> {
+        let used = AtomicUsize::new(0);
+        Arc::new(Budget { used, most })
+    }
+
+    fn take(&self, len: usize) -> Result<(), NoRoom> {
+        let before = self.used.fetch_add(len, Ordering::Relaxed);
+        if before.saturating_add(len) > self.most {
+            self.give(len);
+            return Err(NoRoom::Budget);
+        }
+        Ok(())
+    }
+
+    fn give(&self, len: usize) {
+        self.used.fetch_sub(len, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_request_has_128_bytes() {
+        assert_eq!(size_of::<Request>(), 128);
+    }
+
+    #[test]
+    fn payloads_count_only_while_they_live_and_only_long_ones() {
+        let budget = Budget::new(1000);
+        let short = Payload::copy(&[7; INLINE_LEN], &budget).unwrap();
+        assert_eq!(short.bytes(), [7; INLINE_LEN]);
+        let long = Payload::copy(&[8; 900], &budget).unwrap();
+        assert_eq!(long.bytes(), [8; 900]);
+        assert!(matches!(
+            Payload::copy(&[9; 101], &budget),
+            Err(NoRoom::Budget)
+        ));
+        drop(long);
+        Payload::copy(&[9; 1000], &budget).unwrap();
+        assert_eq!(budget.used.load(Ordering::Relaxed), 0);
+    }
+}

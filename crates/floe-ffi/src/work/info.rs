@@ -1,0 +1,138 @@
+//! Questions about paths: one, or a closure.
+
+use floe_engine::{Root, Source, Sources};
+use floe_format::{Compression, NarInfo, StoreDir};
+use floe_messages::{
+    self as messages, ClosureReply, ClosureRequest, List, PathInfo, PathInfoRequest,
+};
+
+use super::{Done, Ended, Work, location, store_dir, usage};
+
+impl Work<'_> {
+    pub(super) fn path_info(&self) -> Done {
+        let request: PathInfoRequest<'_> = self.request()?;
+        let sources = self.source(request.store, request.store_dir)?;
+        let found = self.look_up(&sources, [request.path].into_iter(), false)?;
+        let info = found.infos.first().map(Texts::message);
+        self.reply(&info.unwrap_or_default())
+    }
+
+    pub(super) fn closure(&self) -> Done {
+        let request: ClosureRequest<'_> = self.request()?;
+        let sources = self.source(request.store, request.store_dir)?;
+        let found = self.look_up(&sources, request.paths.iter(), true)?;
+        let infos: Vec<PathInfo<'_>> = found.infos.iter().map(Texts::message).collect();
+        self.reply(&ClosureReply {
+            infos: infos.into(),
+        })
+    }
+
+    fn source(&self, store: &str, dir: Option<&str>) -> Result<Sources, Ended> {
+        let dir = store_dir(dir)?;
+        let location = location(store, dir.as_ref())?;
+        Ok(Sources::open(&[location], None, self.cancel())?)
+    }
+
+    fn look_up<'t>(
+        &self,
+        sources: &Sources,
+        paths: impl Iterator<Item = &'t str>,
+        recursive: bool,
+    ) -> Result<Found, Ended> {
+        let Some(source) = sources.iter().next() else {
+            return Err(usage("no store was named".into()));
+        };
+        let dir = source.store_dir();
+        let roots: Result<Vec<Root>, _> = paths.map(|text| Root::parse(text, dir)).collect();
+        let found = source.look_up_all(&roots?, recursive, self.cancel())?;
+        let of = |narinfo| Texts::of(narinfo, dir, is_cache(source));
+        Ok(Found {
+            infos: found.values().map(of).collect(),
+        })
+    }
+}
+
+fn is_cache(source: &Source) -> bool {
+    source.as_store().is_none()
+}
+
+struct Found {
+    infos: Vec<Texts>,
+}
+
+/// The texts that a message borrows.
+struct Texts {
+    path: String,
+    nar_hash: String,
+    nar_size: u64,
+    references: Vec<String>,
+    deriver: Option<String>,
+    signatures: Vec<String>,
+    content_address: Option<String>,
+    file: Option<File>,
+}
+
+/// What only a cache knows.
+struct File {
+    url: String,
+    compression: Option<messages::Compression>,
+    hash: Option<String>,
+    size: Option<u64>,
+}
+
+impl Texts {
+    fn of(narinfo: &NarInfo, dir: &StoreDir, is_cached: bool) -> Texts {
+        let info = &narinfo.info;
+        let file = is_cached.then(|| File {
+            url: narinfo.url.clone(),
+            compression: translate(&narinfo.compression),
+            hash: narinfo.file_hash.as_ref().map(|hash| hash.to_nix32()),
+            size: narinfo.file_size,
+        });
+        Texts {
+            path: dir.print(&info.path),
+            nar_hash: info.nar_hash.to_nix32(),
+            nar_size: info.nar_size,
+            references: info.references.iter().map(|path| dir.print(path)).collect(),
+            deriver: info.deriver.as_ref().map(|path| dir.print(path)),
+            signatures: info.signatures.iter().map(ToString::to_string).collect(),
+            content_address: info.ca.as_ref().map(ToString::to_string),
+            file,
+        }
+    }
+
+    fn message(&self) -> PathInfo<'_> {
+        let file = self.file.as_ref();
+        PathInfo {
+            path: &self.path,
+            nar_hash: &self.nar_hash,
+            nar_size: self.nar_size,
+            references: list(&self.references),
+            deriver: self.deriver.as_deref(),
+            signatures: list(&self.signatures),
+            content_address: self.content_address.as_deref(),
+            url: file.map(|file| file.url.as_str()),
+            compression: file.and_then(|file| file.compression),
+            file_hash: file.and_then(|file| file.hash.as_deref()),
+            file_size: file.and_then(|file| file.size),
+        }
+    }
+}
+
+fn list(texts: &[String]) -> List<'_, &str> {
+    texts.iter().map(String::as_str).collect::<Vec<_>>().into()
+}
+
+/// A method that no message has a word for is left out.
+fn translate(compression: &Compression) -> Option<messages::Compression> {
+    Some(match compression {
+        Compression::None => messages::Compression::None,
+        Compression::Xz => messages::Compression::Xz,
+        Compression::Bzip2 => messages::Compression::Bzip2,
+        Compression::Gzip => messages::Compression::Gzip,
+        Compression::Zstd => messages::Compression::Zstd,
+        Compression::Brotli => messages::Compression::Brotli,
+        Compression::Lz4 => messages::Compression::Lz4,
+        _ => return None,
+    })
+}

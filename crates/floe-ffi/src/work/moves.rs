@@ -1,0 +1,146 @@
+//! Installs, copies, and what they would do.
+
+use std::num::NonZeroUsize;
+
+use floe_engine::{Error, ErrorKind, Location, Mover, Options, Outcome, Root, Sources, Target};
+use floe_format::signature::CACHE_NIXOS_ORG_KEY;
+use floe_format::{PublicKey, TrustedKeys};
+use floe_messages::{MoveReply, MoveRequest, PlannedPath, ResolveReply};
+
+use super::{Done, Ended, Work, location, store_dir, translate, usage};
+use crate::completion::Failure;
+
+impl Work<'_> {
+    /// Install and copy: where paths come from and go to makes the difference.
+    pub(super) fn move_paths(&self) -> Done {
+        let (outcome, target) = self.run_mover(false)?;
+        let dir = target.store_dir();
+        let roots: Vec<String> = outcome.roots.iter().map(|path| dir.print(path)).collect();
+        let roots: Vec<&str> = roots.iter().map(String::as_str).collect();
+        self.reply(&MoveReply {
+            roots: roots.into(),
+            moved: outcome.moved,
+            download_bytes: outcome.download_bytes,
+            nar_bytes: outcome.nar_bytes,
+        })
+    }
+
+    pub(super) fn resolve(&self) -> Done {
+        let (outcome, target) = self.run_mover(true)?;
+        let dir = target.store_dir();
+        let print = |(path, nar_size, download): &(_, u64, Option<u64>)| {
+            (dir.print(path), *nar_size, *download)
+        };
+        let planned: Vec<_> = outcome.planned.iter().map(print).collect();
+        let planned: Vec<PlannedPath<'_>> = planned
+            .iter()
+            .map(|(path, nar_size, download_size)| PlannedPath {
+                path,
+                nar_size: *nar_size,
+                download_size: *download_size,
+            })
+            .collect();
+        self.reply(&ResolveReply {
+            planned: planned.into(),
+        })
+    }
+
+    fn run_mover(&self, dry_run: bool) -> Result<(Outcome, Target), Ended> {
+        let request: MoveRequest<'_> = self.request()?;
+        let asked_dir = store_dir(request.store_dir)?;
+        let at = |text| location(text, asked_dir.as_ref());
+        let from: Vec<Location> = request.from.iter().map(at).collect::<Result<_, _>>()?;
+        let options = self.options(&request, dry_run)?;
+        let sources = Sources::open(&from, None, self.cancel())?;
+        // A new cache takes over the store directory of what is copied into it.
+        let first = sources
+            .iter()
+            .next()
+            .map(|source| source.store_dir().clone());
+        let dir = asked_dir.clone().or(first);
+        let to = at(request.to)?;
+        let target = match dry_run {
+            true => Target::preview(&to, dir.as_ref())?,
+            false => Target::open(&to, dir.as_ref())?,
+        };
+        let mut roots: Vec<Root> = Vec::new();
+        for text in request.paths.iter() {
+            let root = Root::parse(text, target.store_dir())?;
+            if !roots.contains(&root) {
+                roots.push(root);
+            }
+        }
+        let mover = Mover {
+            sources: &sources,
+            target: &target,
+            options: &options,
+            reporter: &*self.job.progress,
+        };
+        let outcome = mover.run(&roots)?;
+        match outcome.failures.is_empty() {
+            true => Ok((outcome, target)),
+            false => Err(failed(&outcome.failures)),
+        }
+    }
+
+    fn options(&self, request: &MoveRequest<'_>, dry_run: bool) -> Result<Options, Ended> {
+        let jobs = match request.jobs {
+            None => None,
+            Some(jobs) => Some(
+                usize::try_from(jobs)
+                    .ok()
+                    .and_then(NonZeroUsize::new)
+                    .ok_or_else(|| {
+                        usage(format!(
+                            "{jobs} paths at once are not possible; leave jobs out or say 1"
+                        ))
+                    })?,
+            ),
+        };
+        Ok(Options {
+            trusted_keys: trusted_keys(request)?,
+            check_signatures: !request.no_check_sigs,
+            jobs,
+            dry_run,
+            certificates: None,
+            cancel: self.cancel().clone(),
+        })
+    }
+}
+
+/// Without any key, what Nix trusts without configuration.
+fn trusted_keys(request: &MoveRequest<'_>) -> Result<TrustedKeys, Ended> {
+    let mut keys = TrustedKeys::new();
+    let default = [CACHE_NIXOS_ORG_KEY];
+    let texts: Vec<&str> = match request.trusted_public_keys.is_empty() {
+        true => default.to_vec(),
+        false => request.trusted_public_keys.iter().collect(),
+    };
+    for text in texts {
+        // The text may be a secret key that was given by mistake: only its name is shown.
+        let name = text.split(':').next().unwrap_or_default();
+        let key = PublicKey::parse(text).map_err(|_| {
+            usage(format!(
+                "the text that begins with {name:?} is not a public key; one looks like \
+                 NAME:BASE64"
+            ))
+        })?;
+        keys.insert(key);
+    }
+    Ok(keys)
+}
+
+fn failed(failures: &[Error]) -> Ended {
+    let kind = ErrorKind::gravest(failures);
+    if kind == ErrorKind::Interrupted {
+        return Ended::Cancelled;
+    }
+    let causes: Vec<String> = failures.iter().map(ToString::to_string).collect();
+    let things = if causes.len() == 1 { "path" } else { "paths" };
+    let first = causes.first().cloned().unwrap_or_default();
+    Ended::Failed(Failure {
+        kind: translate(kind),
+        message: format!("{} {things} could not be moved: {first}", causes.len()),
+        causes,
+    })
+}

@@ -1,0 +1,56 @@
+//! The NAR of a path, to the sink of the host.
+
+use floe_engine::Error;
+use floe_messages::{ErrorKind, NarReply, NarRequest};
+use floe_store::{StoreError, StoreReader};
+
+use super::{Done, Ended, Work, local_store, store_dir, usage};
+use crate::completion::Failure;
+use crate::request::Sink;
+
+/// What may end a dump.
+enum Broken {
+    Store(StoreError),
+    Ended(Ended),
+}
+
+impl From<StoreError> for Broken {
+    fn from(error: StoreError) -> Broken {
+        Broken::Store(error)
+    }
+}
+
+impl Work<'_> {
+    pub(super) fn nar(&self, sink: Option<Sink>) -> Done {
+        let request: NarRequest<'_> = self.request()?;
+        let Some(mut sink) = sink else {
+            let text = "the NAR needs somewhere to go: give the request a sink or a descriptor";
+            return Err(usage(text.into()));
+        };
+        let dir = store_dir(request.store_dir)?;
+        let store = StoreReader::open(local_store(request.store, dir.as_ref())?)?;
+        let path = super::verify::find(&store, request.path)?;
+        if store.path_info(&path)?.is_none() {
+            let path = store.layout().store_dir.print(&path);
+            let sources = vec![store.layout().real_store.display().to_string()];
+            return Err(Error::NotFound { path, sources }.into());
+        }
+        let mut nar_size = 0;
+        let dumped = store.dump(&path, &mut |chunk: &[u8]| {
+            if self.cancel().is_raised() {
+                return Err(Broken::Ended(Ended::Cancelled));
+            }
+            nar_size += chunk.len() as u64;
+            self.job.progress.bytes_done(chunk.len() as i64);
+            sink(chunk).map_err(|reason| {
+                let text = format!("writing the NAR of {path} to its sink: {reason}");
+                Broken::Ended(Ended::Failed(Failure::new(ErrorKind::Failed, text)))
+            })
+        });
+        match dumped {
+            Ok(()) => self.reply(&NarReply { nar_size }),
+            Err(Broken::Store(error)) => Err(error.into()),
+            Err(Broken::Ended(ended)) => Err(ended),
+        }
+    }
+}

@@ -1,0 +1,97 @@
+//! Servers that requests start and stop.
+
+use std::path::PathBuf;
+
+use floe_format::SecretKey;
+use floe_messages::{Empty, ErrorKind, ServeReply, ServeRequest, StopRequest};
+use floe_server::{Config, Listen, ServeError, Server};
+
+use super::{Done, Ended, Work, local_store, store_dir, usage};
+use crate::completion::Failure;
+use crate::engine::{RunningServer, lock, new_id};
+
+impl Work<'_> {
+    pub(super) fn serve(&self) -> Done {
+        let request: ServeRequest<'_> = self.request()?;
+        let dir = store_dir(request.store_dir)?;
+        let store = local_store(request.store, dir.as_ref())?;
+        let listen = request.listen.iter().map(address);
+        let mut config = Config::new(store, listen.collect::<Result<_, _>>()?);
+        for text in request.secret_keys.iter() {
+            // The error never has the text of the key.
+            let key = SecretKey::parse(text).map_err(|error| usage(error.to_string()))?;
+            config.secret_keys.push(key);
+        }
+        let mut server = Server::bind(config)?;
+        server.prepare()?;
+        let addresses: Vec<String> = server.addresses().iter().map(ToString::to_string).collect();
+        let stop = server.stopper();
+        let thread = std::thread::Builder::new()
+            .name("floe-serve".into())
+            .spawn(move || {
+                // It was prepared, so nothing is left that the system could refuse but threads;
+                // then the server ends, and `stop` finds it ended.
+                let _: Result<(), ServeError> = server.run();
+            })
+            .map_err(|error| failed(format!("starting a thread for a server: {error}")))?;
+        let id = new_id();
+        lock(&self.engine.servers).insert(id, RunningServer { stop, thread });
+        let addresses: Vec<&str> = addresses.iter().map(String::as_str).collect();
+        self.reply(&ServeReply {
+            server: id,
+            addresses: addresses.into(),
+        })
+    }
+
+    /// Answers that are under way get ten seconds.
+    pub(super) fn stop(&self) -> Done {
+        let request: StopRequest = self.request()?;
+        let server = lock(&self.engine.servers).remove(&request.server);
+        let Some(server) = server else {
+            let text = format!(
+                "no server with the handle {} runs in this engine",
+                request.server
+            );
+            return Err(Ended::Failed(Failure::new(ErrorKind::Stale, text)));
+        };
+        server.stop.stop();
+        match server.thread.join() {
+            Ok(()) => self.reply(&Empty {}),
+            Err(_) => Err(failed("the server had ended by a fault in libfloe".into())),
+        }
+    }
+}
+
+/// `HOST:PORT`, `[IPV6]:PORT` or `unix:PATH`.
+fn address(text: &str) -> Result<Listen, Ended> {
+    if let Some(path) = text.strip_prefix("unix:").filter(|path| !path.is_empty()) {
+        return Ok(Listen::Unix(PathBuf::from(path)));
+    }
+    let parts = text.rsplit_once(':');
+    let parsed = parts.and_then(|(host, port)| Some((host, port.parse().ok()?)));
+    match parsed {
+        Some((host, port)) if !host.is_empty() => {
+            let bare = host
+                .strip_prefix('[')
+                .and_then(|host| host.strip_suffix(']'));
+            let host = bare.unwrap_or(host).to_owned();
+            Ok(Listen::Tcp { host, port })
+        }
+        _ => Err(usage(format!(
+            "cannot listen on {text:?}: write HOST:PORT, [IPV6]:PORT or unix:PATH"
+        ))),
+    }
+}
+
+fn failed(message: String) -> Ended {
+    Ended::Failed(Failure::new(ErrorKind::Failed, message))
+}
+
+impl From<ServeError> for Ended {
+    fn from(error: ServeError) -> Ended {
+        match error {
+            ServeError::Config(_) => usage(error.to_string()),
+            error => failed(error.to_string()),
+        }
+    }
+}

@@ -1,0 +1,204 @@
+//! The end of an engine, of threads, and of processes.
+
+use std::sync::Barrier;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use floe_messages::{Empty, Method};
+
+use crate::host::*;
+
+#[test]
+fn closing_completes_everything_that_was_accepted() {
+    let mut options = options();
+    options.query_workers = 1;
+    let host = Host::with(options, None);
+    let ids: Vec<u64> = (0..10).map(|_| host.sleep(60_000)).collect();
+    let begun = Instant::now();
+    assert_eq!(floe::floe_engine_close(host.engine), OK);
+    assert!(begun.elapsed() < Duration::from_secs(30));
+    let mut ended: Vec<u64> = host
+        .got
+        .try_iter()
+        .inspect(|got| assert_eq!(got.kind, SHUT_DOWN))
+        .map(|got| got.request)
+        .collect();
+    ended.sort_unstable();
+    assert_eq!(ended, ids);
+    let ping = Ask::new(Method::Ping, &Empty {});
+    assert_eq!(ping.submit(host.engine), Err(CLOSED));
+    assert_eq!(ping.call(host.engine).unwrap_err(), CLOSED);
+    assert_eq!(floe::floe_engine_close(host.engine), OK);
+    assert_eq!(floe::floe_engine_shut_down(host.engine), OK);
+}
+
+/// Threads submit while another one closes: the number of tries whose close came in the middle.
+fn race(tries: u64) -> u64 {
+    let mut in_the_middle = 0;
+    for attempt in 0..tries {
+        let host = Host::new();
+        let engine = host.engine;
+        let ready = Barrier::new(3);
+        let submits = || {
+            ready.wait();
+            let ping = Ask::new(Method::Ping, &Empty {});
+            let mut accepted = 0;
+            for _ in 0..100 {
+                match ping.submit(engine) {
+                    Ok(_) => accepted += 1,
+                    Err(status) => assert_eq!(status, CLOSED),
+                }
+            }
+            accepted
+        };
+        let accepted: u64 = thread::scope(|scope| {
+            let submitters = [scope.spawn(submits), scope.spawn(submits)];
+            ready.wait();
+            for _ in 0..(attempt % 50) * 20 {
+                std::hint::spin_loop();
+            }
+            assert_eq!(floe::floe_engine_close(engine), OK);
+            submitters.into_iter().map(|it| it.join().unwrap()).sum()
+        });
+        let ends = host.got.try_iter().filter(Got::is_terminal).count() as u64;
+        assert_eq!(ends, accepted, "try {attempt}");
+        in_the_middle += u64::from(0 < accepted && accepted < 200);
+    }
+    in_the_middle
+}
+
+#[test]
+fn a_submit_that_races_a_close_ends_once_or_is_refused() {
+    // A million submits race in full runs.
+    let is_full = std::env::var_os("FLOE_TEST_FULL").is_some();
+    let tries = if is_full { 10_000 } else { 500 };
+    let in_the_middle = race(tries);
+    assert!(
+        in_the_middle > tries / 100,
+        "only {in_the_middle} closes came in between"
+    );
+}
+
+#[test]
+fn two_threads_that_close_both_wait_for_the_end() {
+    let host = Host::new();
+    host.sleep(60_000);
+    thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| {
+                assert_eq!(floe::floe_engine_close(host.engine), OK);
+                assert_eq!(
+                    Ask::new(Method::Ping, &Empty {}).submit(host.engine),
+                    Err(CLOSED)
+                );
+            });
+        }
+    });
+    assert_eq!(host.got.try_iter().count(), 1);
+}
+
+#[test]
+fn a_stale_handle_never_reaches_the_next_engine() {
+    let old = open(&options());
+    assert_eq!(floe::floe_engine_free(old), OK);
+    // It takes the same place.
+    let host = Host::new();
+    assert_eq!(
+        host.engine & 0xffff_ffff,
+        old & 0xffff_ffff,
+        "another test may have been faster"
+    );
+    assert_ne!(host.engine, old);
+    let ping = Ask::new(Method::Ping, &Empty {});
+    assert_eq!(ping.submit(old), Err(STALE));
+    assert_eq!(ping.call(old).unwrap_err(), STALE);
+    assert_eq!(floe::floe_cancel(old, 1), STALE);
+    assert_eq!(floe::floe_unsubscribe(old, 1), STALE);
+    assert_eq!(floe::floe_engine_shut_down(old), STALE);
+    assert_eq!(floe::floe_engine_close(old), STALE);
+    assert_eq!(floe::floe_engine_free(old), STALE);
+    for handle in [0, 1, u64::MAX] {
+        assert_eq!(ping.submit(handle), Err(STALE));
+    }
+    assert!(host.got.try_recv().is_err());
+}
+
+#[test]
+fn two_engines_in_one_process_know_nothing_of_each_other() {
+    let (first, second) = (Host::new(), Host::new());
+    let asleep = first.sleep(60_000);
+    // A number of the one means nothing to the other.
+    assert_eq!(floe::floe_cancel(second.engine, asleep), OK);
+    assert_eq!(second.ask(Method::Ping, &Empty {}).kind, DONE);
+    assert!(first.got.try_recv().is_err());
+    drop(second);
+    assert_eq!(floe::floe_cancel(first.engine, asleep), OK);
+    assert_eq!(first.end().kind, CANCELLED);
+}
+
+#[test]
+fn many_engines_come_and_go() {
+    for _ in 0..200 {
+        let host = Host::new();
+        assert_eq!(host.ask(Method::Ping, &Empty {}).kind, DONE);
+    }
+}
+
+#[test]
+fn threads_that_end_at_once_lose_nothing() {
+    let is_full = std::env::var_os("FLOE_TEST_FULL").is_some();
+    let threads = if is_full { 100_000 } else { 3000 };
+    let host = Host::new();
+    let engine = host.engine;
+    let accepted = AtomicU64::new(0);
+    for _ in 0..threads / 10 {
+        thread::scope(|scope| {
+            for _ in 0..10 {
+                scope.spawn(|| {
+                    if Ask::new(Method::Ping, &Empty {}).submit(engine).is_ok() {
+                        accepted.fetch_add(1, Ordering::Relaxed);
+                    }
+                });
+            }
+        });
+    }
+    assert_eq!(accepted.load(Ordering::Relaxed), threads);
+    assert_eq!(floe::floe_engine_close(engine), OK);
+    assert_eq!(
+        host.got.try_iter().filter(|got| got.kind == DONE).count() as u64,
+        threads
+    );
+}
+
+#[test]
+fn the_child_of_a_fork_is_refused_and_the_parent_goes_on() {
+    let host = Host::new();
+    assert_eq!(host.ask(Method::Ping, &Empty {}).kind, DONE);
+    let ping = Ask::new(Method::Ping, &Empty {});
+    // SAFETY: the child calls only functions of the library that return at once, and then ends
+    // without running anything of the parent's.
+    let child = unsafe { libc::fork() };
+    if child == 0 {
+        let mut engine = 0;
+        // SAFETY: both pointers are good.
+        let opened = unsafe { floe::floe_engine_open(&options(), &mut engine) };
+        let statuses = [
+            ping.submit(host.engine)
+                .map_or_else(|status| status, |_| OK),
+            floe::floe_cancel(host.engine, 1),
+            floe::floe_engine_close(host.engine),
+            floe::floe_engine_free(host.engine),
+            opened,
+        ];
+        let is_refused = statuses.iter().all(|&status| status == FORKED);
+        // SAFETY: ends the child at once.
+        unsafe { libc::_exit(if is_refused { 42 } else { 1 }) };
+    }
+    let mut status = 0;
+    // SAFETY: the child is ours, and the pointer is good.
+    assert_eq!(unsafe { libc::waitpid(child, &mut status, 0) }, child);
+    assert!(libc::WIFEXITED(status));
+    assert_eq!(libc::WEXITSTATUS(status), 42);
+    assert_eq!(host.ask(Method::Ping, &Empty {}).kind, DONE);
+}

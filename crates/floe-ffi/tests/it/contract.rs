@@ -1,0 +1,464 @@
+//! What was accepted ends exactly once, and what was refused never does.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use floe_messages::{
+    BytesReply, BytesRequest, Codec, EchoReply, EchoRequest, Empty, Error, ErrorKind, EventKind,
+    Method, PathInfoRequest, Progress, Slow, StopRequest,
+};
+
+use crate::host::*;
+
+#[test]
+fn every_accepted_request_of_many_threads_ends_once_and_the_tags_come_back() {
+    const THREADS: u64 = 8;
+    const EACH: u64 = 5000;
+    let host = Host::new();
+    thread::scope(|scope| {
+        for thread in 0..THREADS {
+            let engine = host.engine;
+            scope.spawn(move || {
+                for number in 0..EACH {
+                    let tag = thread * EACH + number;
+                    // Every tenth one through a worker.
+                    let delay = u64::from(number % 500 == 0);
+                    let ask = Ask::new(Method::Echo, &echo("x", delay)).tag(tag);
+                    while ask.submit(engine) == Err(BUSY) {
+                        thread::yield_now();
+                    }
+                }
+            });
+        }
+        let mut ends = vec![0; (THREADS * EACH) as usize];
+        for _ in 0..THREADS * EACH {
+            let got = host.next();
+            assert_eq!(got.kind, DONE);
+            ends[got.tag as usize] += 1;
+        }
+        assert!(ends.iter().all(|&count| count == 1));
+    });
+    assert_eq!(floe::floe_engine_close(host.engine), OK);
+    assert!(host.got.try_recv().is_err(), "more ends than requests");
+}
+
+#[test]
+fn both_codecs_bring_back_what_was_sent_and_texts_may_hold_nul() {
+    let host = Host::new();
+    for codec in [Codec::Cbor, Codec::Flat] {
+        for len in [0, 1, 71, 72, 100_000] {
+            let data: Vec<u8> = (0..len).map(|byte: u32| byte as u8).collect();
+            let ask = Ask::coded(codec, Method::Bytes, &BytesRequest { data: &data });
+            let got = ask.call(host.engine).unwrap();
+            assert_eq!(got.codec, codec as u32);
+            assert_eq!(got.reply::<BytesReply<'_>>().data, data);
+        }
+        let ask = Ask::coded(codec, Method::Echo, &echo("a\0b", 0));
+        let got = ask.call(host.engine).unwrap();
+        assert_eq!(got.reply::<EchoReply<'_>>().message, "a\0b");
+    }
+}
+
+#[test]
+fn a_payload_that_is_none_fails_with_words_and_the_engine_goes_on() {
+    let host = Host::new();
+    for codec in [1, 2] {
+        for method in 1..=11 {
+            for payload in [
+                &b""[..],
+                b"\xff",
+                b"FLO1 and so on, and on, and on",
+                &[0xa0; 3],
+            ] {
+                let ask = Ask::raw(codec, method, payload.to_vec());
+                let got = ask.call(host.engine).unwrap();
+                assert_eq!(got.kind, FAILED, "{codec} {method} {payload:?}");
+                let error: Error<'_> = got.message();
+                assert_eq!(error.kind, ErrorKind::Usage, "{error:?}");
+                assert!(!error.message.is_empty());
+            }
+        }
+    }
+    // As often as the seed of this design had places for engines.
+    assert_eq!(host.ask(Method::Ping, &Empty {}).kind, DONE);
+}
+
+#[test]
+fn what_is_refused_has_no_completion() {
+    let host = Host::new();
+    for (codec, method) in [(0, 0), (0, 13), (0, u32::MAX), (3, 12), (u32::MAX, 12)] {
+        let ask = Ask::raw(codec, method, Vec::new());
+        assert_eq!(ask.submit(host.engine), Err(INVALID));
+        assert!(last_error().contains("number"), "{}", last_error());
+    }
+    let mut ask = Ask::raw(0, 12, Vec::new());
+    ask.request.struct_size = 8;
+    assert_eq!(ask.submit(host.engine), Err(INVALID));
+    assert!(last_error().contains("struct_size"), "{}", last_error());
+    // SAFETY: no pointer is one that is followed.
+    let status = unsafe { floe::floe_submit(host.engine, std::ptr::null(), std::ptr::null_mut()) };
+    assert_eq!(status, INVALID);
+    assert_eq!(floe::floe_engine_close(host.engine), OK);
+    assert!(host.got.try_recv().is_err());
+}
+
+#[test]
+fn an_older_and_a_newer_host_are_understood_and_an_unknown_wish_is_refused() {
+    #[repr(C)]
+    struct Newer {
+        request: floe::FloeRequest,
+        wish: u64,
+    }
+    let host = Host::new();
+    let mut newer = Newer {
+        request: Ask::raw(0, Method::Ping as u32, Vec::new()).request,
+        wish: 0,
+    };
+    newer.request.struct_size = size_of::<Newer>();
+    let submit = |newer: &Newer| {
+        // SAFETY: it has as many bytes as it says.
+        unsafe { floe::floe_submit(host.engine, &raw const newer.request, std::ptr::null_mut()) }
+    };
+    assert_eq!(submit(&newer), OK);
+    assert_eq!(host.next().kind, DONE);
+    newer.wish = 1;
+    assert_eq!(submit(&newer), INVALID);
+    assert!(last_error().contains("has not"), "{}", last_error());
+}
+
+#[test]
+fn a_request_that_waits_and_one_at_work_can_be_cancelled_and_twice_is_once() {
+    let mut options = options();
+    options.query_workers = 1;
+    let host = Host::with(options, None);
+    let at_work = host.sleep(60_000);
+    let waiting = host.sleep(60_000);
+    // The first one has begun as soon as a later question has been answered by the engine.
+    assert_eq!(host.ask(Method::Ping, &Empty {}).kind, DONE);
+    let begun = Instant::now();
+    for _ in 0..2 {
+        assert_eq!(floe::floe_cancel(host.engine, waiting), OK);
+        assert_eq!(floe::floe_cancel(host.engine, at_work), OK);
+    }
+    let mut ends = [host.end(), host.end()];
+    ends.sort_by_key(|got| got.request != at_work);
+    assert!(
+        ends.iter()
+            .all(|got| got.kind == CANCELLED && got.payload.is_empty())
+    );
+    assert_eq!((ends[0].request, ends[1].request), (at_work, waiting));
+    assert!(begun.elapsed() < Duration::from_secs(30));
+    // One that ended, one that never was.
+    assert_eq!(floe::floe_cancel(host.engine, at_work), OK);
+    assert_eq!(floe::floe_cancel(host.engine, u64::MAX), OK);
+    assert_eq!(host.ask(Method::Ping, &Empty {}).kind, DONE);
+}
+
+#[test]
+fn a_cancellation_that_overtakes_its_request_is_not_lost() {
+    let host = Host::new();
+    for _ in 0..300 {
+        let id = host.sleep(20_000);
+        let engine = host.engine;
+        // From another thread, whose lane may be looked at before this one's.
+        thread::spawn(move || assert_eq!(floe::floe_cancel(engine, id), OK));
+        let begun = Instant::now();
+        assert_eq!(host.end().kind, CANCELLED);
+        assert!(begun.elapsed() < Duration::from_secs(10));
+    }
+}
+
+#[test]
+fn a_deadline_ends_what_waits_and_what_is_at_work_and_nothing_else() {
+    let mut options = options();
+    options.query_workers = 1;
+    let host = Host::with(options, None);
+    let engine = host.engine;
+    let late = Ask::new(Method::Echo, &echo("late", 60_000)).deadline(50);
+    let at_work = late.submit(engine).unwrap();
+    let waiting = late.submit(engine).unwrap();
+    for _ in 0..2 {
+        let got = host.end();
+        assert_eq!(got.kind, FAILED);
+        assert!([at_work, waiting].contains(&got.request));
+        assert_eq!(got.message::<Error<'_>>().kind, ErrorKind::Deadline);
+    }
+    let early = Ask::new(Method::Echo, &echo("early", 5)).deadline(50_000);
+    assert_eq!(early.call(engine).unwrap().kind, DONE);
+}
+
+#[test]
+fn a_slow_request_is_reported_and_goes_on() {
+    let mut options = options();
+    options.slow_after_ms = 30;
+    let host = Host::with(options, None);
+    let mut subscription = 0;
+    // SAFETY: the pointer is good.
+    let status = unsafe {
+        let mask = 1 << EventKind::Slow as u32;
+        floe::floe_subscribe(
+            host.engine,
+            mask,
+            None,
+            std::ptr::null_mut(),
+            &mut subscription,
+        )
+    };
+    assert_eq!(status, OK);
+    let id = host.sleep(200);
+    let mut reports = 0;
+    loop {
+        let got = host.next();
+        if got.kind != EVENT {
+            assert_eq!((got.kind, got.request), (DONE, id));
+            break;
+        }
+        assert_eq!(got.method, EventKind::Slow as u32);
+        let slow: Slow = got.message();
+        assert_eq!((slow.request, slow.method), (id, Method::Echo as u64));
+        assert!(slow.elapsed_ms >= 30 * (reports + 1));
+        reports += 1;
+    }
+    assert!(reports >= 2, "{reports}");
+}
+
+#[test]
+fn a_call_waits_for_its_own_reply_among_many_threads() {
+    let host = Host::new();
+    let engine = host.engine;
+    thread::scope(|scope| {
+        for thread in 0..6 {
+            scope.spawn(move || {
+                for number in 0..500 {
+                    let text = format!("{thread} {number}");
+                    let got = Ask::new(Method::Echo, &echo(&text, 0))
+                        .call(engine)
+                        .unwrap();
+                    assert_eq!(got.reply::<EchoReply<'_>>().message, text);
+                }
+            });
+        }
+    });
+    assert!(
+        host.got.try_recv().is_err(),
+        "a reply went to the callback as well"
+    );
+}
+
+#[test]
+fn inside_a_callback_one_may_submit_and_cancel_and_may_not_wait() {
+    let statuses = Arc::new(Mutex::new(Vec::new()));
+    let inside = statuses.clone();
+    let host = Host::with(
+        options(),
+        Some(Box::new(move |engine, got| {
+            if got.tag != 1 {
+                return;
+            }
+            let more = Ask::new(Method::Echo, &echo("more", 0)).tag(2);
+            let call = Ask::new(Method::Ping, &Empty {}).call(engine).map(|_| ());
+            inside.lock().unwrap().extend([
+                more.submit(engine).map_or_else(|status| status, |_| OK),
+                floe::floe_cancel(engine, 12345),
+                call.map_or_else(|status| status, |()| OK),
+                floe::floe_engine_close(engine),
+                floe::floe_engine_free(engine),
+            ]);
+        })),
+    );
+    let first = Ask::new(Method::Echo, &echo("first", 0)).tag(1);
+    first.submit(host.engine).unwrap();
+    let tags = [host.end().tag, host.end().tag];
+    // The callback remembers its completion after it has submitted the second one.
+    assert_eq!(tags, [1, 2]);
+    assert_eq!(
+        *statuses.lock().unwrap(),
+        [OK, OK, WOULD_DEADLOCK, WOULD_DEADLOCK, WOULD_DEADLOCK]
+    );
+}
+
+#[test]
+fn a_subscriber_may_leave_inside_its_own_callback_and_hears_nothing_after() {
+    let heard = Arc::new(AtomicU64::new(0));
+    let handle = Arc::new(AtomicU64::new(0));
+    let (counts, own) = (heard.clone(), handle.clone());
+    let host = Host::with(
+        options(),
+        Some(Box::new(move |engine, got| {
+            if got.kind == EVENT {
+                counts.fetch_add(1, Ordering::SeqCst);
+                let status = floe::floe_unsubscribe(engine, own.load(Ordering::SeqCst));
+                assert_eq!(status, OK);
+            }
+        })),
+    );
+    let mut subscription = 0;
+    // SAFETY: the pointer is good.
+    let status = unsafe {
+        let mask = 1 << EventKind::Echoed as u32;
+        floe::floe_subscribe(
+            host.engine,
+            mask,
+            None,
+            std::ptr::null_mut(),
+            &mut subscription,
+        )
+    };
+    assert_eq!(status, OK);
+    handle.store(subscription, Ordering::SeqCst);
+    let loud = EchoRequest {
+        event: true,
+        ..echo("loud", 0)
+    };
+    for _ in 0..3 {
+        let id = host.submit(Method::Echo, &loud);
+        assert_eq!(host.end().request, id);
+    }
+    assert_eq!(heard.load(Ordering::SeqCst), 1);
+    assert_eq!(floe::floe_unsubscribe(host.engine, subscription), STALE);
+}
+
+#[test]
+fn after_unsubscribe_has_returned_no_callback_runs() {
+    unsafe extern "C" fn hear(context: *mut std::ffi::c_void, _: *const floe::FloeCompletion) {
+        // SAFETY: the test keeps it until it has unsubscribed.
+        let state = unsafe { &*context.cast::<AtomicU64>() };
+        assert_ne!(
+            state.load(Ordering::SeqCst),
+            GONE,
+            "called after the return"
+        );
+        state.fetch_add(1, Ordering::SeqCst);
+        thread::sleep(Duration::from_micros(200));
+    }
+    const GONE: u64 = u64::MAX;
+    let host = Host::new();
+    let engine = host.engine;
+    let loud = EchoRequest {
+        event: true,
+        ..echo("loud", 0)
+    };
+    let mut heard = 0;
+    for _ in 0..50 {
+        let state = Box::new(AtomicU64::new(0));
+        let mut subscription = 0;
+        // SAFETY: the state lives until it has unsubscribed.
+        let status = unsafe {
+            let context = (&raw const *state).cast_mut().cast();
+            let mask = 1 << EventKind::Echoed as u32;
+            floe::floe_subscribe(engine, mask, Some(hear), context, &mut subscription)
+        };
+        assert_eq!(status, OK);
+        for _ in 0..5 {
+            host.submit(Method::Echo, &loud);
+        }
+        thread::sleep(Duration::from_micros(300));
+        assert_eq!(floe::floe_unsubscribe(engine, subscription), OK);
+        heard += state.swap(GONE, Ordering::SeqCst);
+        for _ in 0..5 {
+            assert_eq!(host.end().kind, DONE);
+        }
+    }
+    assert!(heard > 0, "no event came while somebody listened");
+}
+
+#[test]
+fn progress_comes_before_the_end_and_only_to_who_asked() {
+    let Some(corpus) = crate::support::corpus("curl") else {
+        return;
+    };
+    let mut options = options();
+    options.progress_interval_ms = 1;
+    let host = Host::with(options, None);
+    let store = corpus.store().display().to_string();
+    let request = floe_messages::VerifyRequest {
+        store: &store,
+        ..Default::default()
+    };
+    let mut seen: HashMap<u64, Vec<Got>> = HashMap::new();
+    let asks = [
+        Ask::new(Method::Verify, &request).watched(),
+        Ask::new(Method::Verify, &request),
+    ];
+    let ids = asks.map(|ask| ask.submit(host.engine).unwrap());
+    let mut ended = 0;
+    while ended < 2 {
+        let got = host.next();
+        let before = seen.entry(got.request).or_default();
+        assert!(before.iter().all(|it| !it.is_terminal()), "after the end");
+        ended += u64::from(got.is_terminal());
+        before.push(got);
+    }
+    let watched = &seen[&ids[0]];
+    assert!(watched.len() > 2, "{} completions", watched.len());
+    let progress: Vec<Progress> = watched[..watched.len() - 1]
+        .iter()
+        .map(Got::message)
+        .collect();
+    assert!(progress.is_sorted_by_key(|it| it.nar_bytes_done));
+    let last = progress.last().unwrap();
+    assert_eq!(last.paths_total, corpus.paths.len() as u64);
+    assert!(last.nar_bytes_done <= last.nar_bytes_total);
+    assert_eq!(seen[&ids[1]].len(), 1);
+}
+
+#[test]
+fn a_question_is_answered_while_every_worker_for_moves_is_busy() {
+    unsafe extern "C" fn block(
+        context: *mut std::ffi::c_void,
+        _: *const std::ffi::c_void,
+        _: usize,
+    ) -> i32 {
+        // SAFETY: the test keeps it until the request has ended.
+        let gate = unsafe { &*context.cast::<Mutex<()>>() };
+        drop(gate.lock().unwrap());
+        0
+    }
+    let Some(corpus) = crate::support::corpus("jq") else {
+        return;
+    };
+    let mut options = options();
+    options.move_workers = 1;
+    let host = Host::with(options, None);
+    let store = corpus.store().display().to_string();
+    let gate = Mutex::new(());
+    let held = gate.lock().unwrap();
+    let nar = floe_messages::NarRequest {
+        store: &store,
+        path: &corpus.root,
+        ..Default::default()
+    };
+    let context = (&raw const gate).cast_mut().cast();
+    let moves = [1, 2].map(|tag| {
+        let ask = Ask::new(Method::Nar, &nar)
+            .into_sink(block, context)
+            .tag(tag);
+        ask.submit(host.engine).unwrap();
+        ask
+    });
+    let question = PathInfoRequest {
+        store: &store,
+        path: &corpus.root,
+        ..Default::default()
+    };
+    let got = Ask::new(Method::PathInfo, &question)
+        .call(host.engine)
+        .unwrap();
+    let info: floe_messages::PathInfo<'_> = got.reply();
+    assert_eq!(info.path, corpus.root);
+    assert!(host.got.try_recv().is_err(), "a move had ended already");
+    drop(held);
+    for _ in moves {
+        assert_eq!(host.end().kind, DONE);
+    }
+}
+
+#[test]
+fn a_stale_server_handle_is_an_error() {
+    let host = Host::new();
+    let got = host.ask(Method::Stop, &StopRequest { server: 7 });
+    assert_eq!(got.message::<Error<'_>>().kind, ErrorKind::Stale);
+}

@@ -1,0 +1,340 @@
+//! A host program: an engine, and what its callback was given.
+
+use std::ffi::c_void;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::time::Duration;
+
+use floe::{FloeCompletion, FloeEngineOptions, FloeRequest, FloeSink, Status};
+use floe_messages::{Codec, Message, Method};
+
+/// What a callback was given, copied.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Got {
+    pub(crate) request: u64,
+    pub(crate) tag: u64,
+    pub(crate) kind: u32,
+    pub(crate) method: u32,
+    pub(crate) codec: u32,
+    pub(crate) payload: Vec<u8>,
+}
+
+pub(crate) const DONE: u32 = 1;
+pub(crate) const FAILED: u32 = 2;
+pub(crate) const CANCELLED: u32 = 3;
+pub(crate) const SHUT_DOWN: u32 = 4;
+pub(crate) const PROGRESS: u32 = 16;
+pub(crate) const EVENT: u32 = 17;
+
+/// Nothing in these tests takes this long.
+pub(crate) const DEADLINE: Duration = Duration::from_secs(60);
+
+impl Got {
+    pub(crate) fn is_terminal(&self) -> bool {
+        self.kind < PROGRESS
+    }
+
+    /// The message of its payload.
+    #[track_caller]
+    pub(crate) fn message<'a, M: Message<'a>>(&'a self) -> M {
+        let codec = match self.codec {
+            1 => Codec::Cbor,
+            _ => Codec::Flat,
+        };
+        match codec.decode(&self.payload) {
+            Ok(message) => message,
+            Err(error) => panic!("{self:?}: {error}"),
+        }
+    }
+
+    /// The reply of a request that was done.
+    #[track_caller]
+    pub(crate) fn reply<'a, M: Message<'a>>(&'a self) -> M {
+        if self.kind == FAILED {
+            panic!("failed: {:?}", self.message::<floe_messages::Error<'_>>());
+        }
+        assert_eq!(self.kind, DONE);
+        self.message()
+    }
+
+    /// Reads one that the library wrote.
+    pub(crate) fn copy(completion: &FloeCompletion) -> Got {
+        let mut payload = Vec::new();
+        if completion.payload_len > 0 {
+            let (data, len) = (completion.payload.cast::<u8>(), completion.payload_len);
+            // SAFETY: the library promises so many bytes.
+            payload.extend_from_slice(unsafe { std::slice::from_raw_parts(data, len) });
+        }
+        Got {
+            request: completion.request,
+            tag: completion.tag,
+            kind: completion.kind,
+            method: completion.method,
+            codec: completion.codec,
+            payload,
+        }
+    }
+}
+
+/// What the callback does besides remembering.
+type Also = Box<dyn Fn(u64, &Got) + Send + Sync>;
+
+struct Context {
+    sender: Sender<Got>,
+    engine: std::sync::atomic::AtomicU64,
+    also: Option<Also>,
+}
+
+/// An engine with a callback, freed when it is dropped.
+pub(crate) struct Host {
+    pub(crate) engine: u64,
+    pub(crate) got: Receiver<Got>,
+    context: *mut Context,
+}
+
+// SAFETY: the context is only used by the engine and by the drop.
+unsafe impl Sync for Host {}
+// SAFETY: as above.
+unsafe impl Send for Host {}
+
+unsafe extern "C" fn receive(context: *mut c_void, completion: *const FloeCompletion) {
+    // SAFETY: the host keeps the context until the engine is freed; the engine gives a completion
+    // that is good during the call.
+    let (context, completion) = unsafe { (&*context.cast::<Context>(), &*completion) };
+    let got = Got::copy(completion);
+    if let Some(also) = &context.also {
+        also(
+            context.engine.load(std::sync::atomic::Ordering::Acquire),
+            &got,
+        );
+    }
+    let _: Result<(), _> = context.sender.send(got);
+}
+
+/// Options that choose nothing.
+pub(crate) fn options() -> FloeEngineOptions {
+    FloeEngineOptions {
+        struct_size: size_of::<FloeEngineOptions>(),
+        callback: None,
+        context: std::ptr::null_mut(),
+        codec: 0,
+        query_workers: 0,
+        move_workers: 0,
+        per_thread: 0,
+        in_flight: 0,
+        payload_bytes: 0,
+        progress_interval_ms: 0,
+        slow_after_ms: 0,
+    }
+}
+
+/// Opens an engine and expects success.
+#[track_caller]
+pub(crate) fn open(options: &FloeEngineOptions) -> u64 {
+    let mut engine = 0;
+    // SAFETY: both pointers are good.
+    let status = unsafe { floe::floe_engine_open(options, &mut engine) };
+    assert_eq!(status, OK, "{}", last_error());
+    assert_ne!(engine, 0);
+    engine
+}
+
+impl Host {
+    pub(crate) fn new() -> Host {
+        Host::with(options(), None)
+    }
+
+    pub(crate) fn with(mut options: FloeEngineOptions, also: Option<Also>) -> Host {
+        let (sender, got) = channel();
+        let context = Box::into_raw(Box::new(Context {
+            sender,
+            engine: Default::default(),
+            also,
+        }));
+        options.callback = Some(receive);
+        options.context = context.cast();
+        let engine = open(&options);
+        // SAFETY: it was just made, and nobody has a reference to it that could move it.
+        unsafe { &*context }
+            .engine
+            .store(engine, std::sync::atomic::Ordering::Release);
+        Host {
+            engine,
+            got,
+            context,
+        }
+    }
+
+    /// The next completion.
+    #[track_caller]
+    pub(crate) fn next(&self) -> Got {
+        self.got.recv_timeout(DEADLINE).unwrap()
+    }
+
+    /// The next terminal completion.
+    #[track_caller]
+    pub(crate) fn end(&self) -> Got {
+        loop {
+            let got = self.next();
+            if got.is_terminal() {
+                return got;
+            }
+        }
+    }
+
+    /// Submits a message in the flat codec and expects success; the number of the request.
+    #[track_caller]
+    pub(crate) fn submit<'m>(&self, method: Method, message: &impl Message<'m>) -> u64 {
+        let ask = Ask::new(method, message);
+        ask.submit(self.engine).unwrap()
+    }
+
+    /// An echo that takes some milliseconds.
+    #[track_caller]
+    pub(crate) fn sleep(&self, delay_ms: u64) -> u64 {
+        self.submit(Method::Echo, &echo("asleep", delay_ms))
+    }
+
+    /// Submits, and waits for the end.
+    #[track_caller]
+    pub(crate) fn ask<'m>(&self, method: Method, message: &impl Message<'m>) -> Got {
+        let id = self.submit(method, message);
+        let got = self.end();
+        assert_eq!(got.request, id);
+        got
+    }
+}
+
+impl Drop for Host {
+    fn drop(&mut self) {
+        floe::floe_engine_free(self.engine);
+        // SAFETY: no callback runs any more.
+        drop(unsafe { Box::from_raw(self.context) });
+    }
+}
+
+/// An echo request.
+pub(crate) fn echo(message: &str, delay_ms: u64) -> floe_messages::EchoRequest<'_> {
+    floe_messages::EchoRequest {
+        message,
+        delay_ms,
+        event: false,
+    }
+}
+
+/// A request, with its payload.
+pub(crate) struct Ask {
+    pub(crate) request: FloeRequest,
+    payload: Vec<u8>,
+}
+
+impl Ask {
+    pub(crate) fn new<'m>(method: Method, message: &impl Message<'m>) -> Ask {
+        Ask::coded(Codec::Flat, method, message)
+    }
+
+    pub(crate) fn coded<'m>(codec: Codec, method: Method, message: &impl Message<'m>) -> Ask {
+        let mut payload = Vec::new();
+        codec.encode(message, &mut payload);
+        Ask::raw(codec as u32, method as u32, payload)
+    }
+
+    pub(crate) fn raw(codec: u32, method: u32, payload: Vec<u8>) -> Ask {
+        let request = FloeRequest {
+            struct_size: size_of::<FloeRequest>(),
+            method,
+            codec,
+            payload: payload.as_ptr().cast(),
+            payload_len: payload.len(),
+            tag: 0,
+            deadline_ms: 0,
+            flags: 0,
+            descriptor: 0,
+            sink: None,
+            sink_context: std::ptr::null_mut(),
+        };
+        Ask { request, payload }
+    }
+
+    pub(crate) fn tag(mut self, tag: u64) -> Ask {
+        self.request.tag = tag;
+        self
+    }
+
+    pub(crate) fn deadline(mut self, milliseconds: u64) -> Ask {
+        self.request.deadline_ms = milliseconds;
+        self
+    }
+
+    pub(crate) fn watched(mut self) -> Ask {
+        self.request.flags |= floe::WANTS_PROGRESS;
+        self
+    }
+
+    pub(crate) fn into_sink(mut self, sink: FloeSink, context: *mut c_void) -> Ask {
+        self.request.sink = Some(sink);
+        self.request.sink_context = context;
+        self
+    }
+
+    /// Submits; the number of the request, or the status.
+    pub(crate) fn submit(&self, engine: u64) -> Result<u64, i32> {
+        assert_eq!(self.request.payload_len, self.payload.len());
+        let mut id = 0;
+        // SAFETY: the request and its payload are good during the call.
+        match unsafe { floe::floe_submit(engine, &self.request, &mut id) } {
+            OK => Ok(id),
+            status => Err(status),
+        }
+    }
+
+    /// Waits in the call itself.
+    pub(crate) fn call(&self, engine: u64) -> Result<Got, i32> {
+        let mut completion = empty();
+        // SAFETY: the request and its payload are good during the call, and so is the completion.
+        match unsafe { floe::floe_call(engine, &self.request, &mut completion) } {
+            OK => {
+                let got = Got::copy(&completion);
+                // SAFETY: the call wrote it.
+                unsafe { floe::floe_completion_release(&mut completion) };
+                assert!(completion.payload.is_null());
+                // SAFETY: as above; the second time does nothing.
+                unsafe { floe::floe_completion_release(&mut completion) };
+                Ok(got)
+            }
+            status => Err(status),
+        }
+    }
+}
+
+/// A completion to be written to.
+pub(crate) fn empty() -> FloeCompletion {
+    FloeCompletion {
+        struct_size: size_of::<FloeCompletion>(),
+        request: 0,
+        tag: 0,
+        kind: 0,
+        method: 0,
+        codec: 0,
+        reserved: 0,
+        payload: std::ptr::null_mut(),
+        payload_len: 0,
+        capacity: 0,
+    }
+}
+
+/// Why the last call of this thread was refused.
+pub(crate) fn last_error() -> String {
+    let mut text = vec![0_u8; 500];
+    // SAFETY: the vector has as many bytes.
+    let len = unsafe { floe::floe_last_error(text.as_mut_ptr().cast(), text.len()) };
+    text.truncate(len.min(499));
+    String::from_utf8(text).unwrap()
+}
+
+pub(crate) const OK: i32 = Status::Ok as i32;
+pub(crate) const INVALID: i32 = Status::Invalid as i32;
+pub(crate) const BUSY: i32 = Status::Busy as i32;
+pub(crate) const CLOSED: i32 = Status::Closed as i32;
+pub(crate) const STALE: i32 = Status::Stale as i32;
+pub(crate) const WOULD_DEADLOCK: i32 = Status::WouldDeadlock as i32;
+pub(crate) const FORKED: i32 = Status::Forked as i32;

@@ -1,0 +1,288 @@
+//! The library as C and C++ see it: its header, its symbols, and whole programs.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use floe::{FloeCompletion, FloeEngineOptions, FloeRequest};
+
+use crate::support::{corpus, nginx, nixes, run, scratch, skip};
+
+fn crate_dir() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+fn bindings() -> PathBuf {
+    crate_dir().join("../../bindings")
+}
+
+/// Where cargo has put the library, beside this very program.
+fn library_dir() -> PathBuf {
+    let program = std::env::current_exe().unwrap();
+    let dir = program.parent().unwrap().to_owned();
+    assert!(
+        dir.join("libfloe.so").exists(),
+        "no libfloe.so in {}",
+        dir.display()
+    );
+    dir
+}
+
+/// A compiler; `None`, and a note among the skips, if there is none.
+fn compiler(name: &'static str) -> Option<Command> {
+    let mut command = Command::new(name);
+    if command.arg("--version").output().is_err() {
+        skip(name, "not installed; run `cargo xtask test` as root");
+        return None;
+    }
+    let mut command = Command::new(name);
+    command.args(["-Wall", "-Wextra", "-Wpedantic", "-Werror", "-g"]);
+    command.arg("-I").arg(crate_dir().join("include"));
+    command.arg(if name == "cc" {
+        "-std=c99"
+    } else {
+        "-std=c++20"
+    });
+    command.arg("-I").arg(bindings().join("cpp"));
+    Some(command)
+}
+
+/// The names that the header declares as functions.
+fn declared() -> BTreeSet<String> {
+    let header = fs::read_to_string(crate_dir().join("include/floe.h")).unwrap();
+    let outside_comments: String = header
+        .split("/*")
+        .map(|part| part.split_once("*/").map_or(part, |(_, code)| code))
+        .collect();
+    let calls = outside_comments.match_indices('(').filter_map(|(at, _)| {
+        let before = &outside_comments[..at];
+        let begin = before.rfind(|c: char| !c.is_alphanumeric() && c != '_')? + 1;
+        let name = &before[begin..];
+        name.starts_with("floe_").then(|| name.to_owned())
+    });
+    calls.collect()
+}
+
+#[test]
+fn the_library_exports_what_the_header_declares_and_nothing_else() {
+    let library = library_dir().join("libfloe.so");
+    let mut nm = Command::new("nm");
+    let Ok(output) = nm.args(["-D", "--defined-only"]).arg(library).output() else {
+        return skip("nm", "not installed; run `cargo xtask test` as root");
+    };
+    let text = String::from_utf8(output.stdout).unwrap();
+    let exported: BTreeSet<String> = text
+        .lines()
+        .filter_map(|line| line.split_whitespace().nth(2))
+        .map(str::to_owned)
+        .collect();
+    assert!(exported.len() > 10, "{exported:?}");
+    assert_eq!(exported, declared());
+}
+
+#[test]
+fn the_header_has_the_structs_and_numbers_of_the_code() {
+    let Some(mut cc) = compiler("cc") else { return };
+    let scratch = scratch();
+    let fields = |name: &str, fields: &[&str]| {
+        let offsets = fields.iter().map(|field| {
+            format!("printf(\"{name}.{field} %zu\\n\", offsetof({name}, {field}));\n")
+        });
+        let size = format!("printf(\"{name} %zu\\n\", sizeof({name}));\n");
+        size + &offsets.collect::<String>()
+    };
+    let numbers = [
+        "FLOE_OK",
+        "FLOE_INVALID",
+        "FLOE_BUSY",
+        "FLOE_CLOSED",
+        "FLOE_STALE",
+        "FLOE_WOULD_DEADLOCK",
+        "FLOE_NO_MEMORY",
+        "FLOE_SYSTEM",
+        "FLOE_FORKED",
+        "FLOE_INTERNAL",
+        "FLOE_TIMED_OUT",
+        "FLOE_CBOR",
+        "FLOE_FLAT",
+        "FLOE_WANTS_PROGRESS",
+        "FLOE_HAS_DESCRIPTOR",
+        "FLOE_ABI_VERSION",
+    ];
+    let numbers = numbers.map(|name| format!("printf(\"{name} %lld\\n\", (long long){name});\n"));
+    let body = [
+        fields("floe_engine_options", &OPTIONS),
+        fields("floe_request", &REQUEST),
+        fields("floe_completion", &COMPLETION),
+        numbers.concat(),
+    ];
+    let program = format!(
+        "#include <stdio.h>\n#include \"floe.h\"\nint main(void) {{\n{}return 0;\n}}\n",
+        body.concat()
+    );
+    fs::write(scratch.join("sizes.c"), program).unwrap();
+    run(cc
+        .arg(scratch.join("sizes.c"))
+        .arg("-o")
+        .arg(scratch.join("sizes")))
+    .expect(0);
+    let found = run(&mut Command::new(scratch.join("sizes")))
+        .expect(0)
+        .stdout;
+    let found: Vec<&str> = found.lines().collect();
+    assert_eq!(found, expected());
+}
+
+const OPTIONS: [&str; 11] = [
+    "struct_size",
+    "callback",
+    "context",
+    "codec",
+    "query_workers",
+    "move_workers",
+    "per_thread",
+    "in_flight",
+    "payload_bytes",
+    "progress_interval_ms",
+    "slow_after_ms",
+];
+const REQUEST: [&str; 11] = [
+    "struct_size",
+    "method",
+    "codec",
+    "payload",
+    "payload_len",
+    "tag",
+    "deadline_ms",
+    "flags",
+    "descriptor",
+    "sink",
+    "sink_context",
+];
+const COMPLETION: [&str; 10] = [
+    "struct_size",
+    "request",
+    "tag",
+    "kind",
+    "method",
+    "codec",
+    "reserved",
+    "payload",
+    "payload_len",
+    "capacity",
+];
+
+/// What the code says of the same.
+fn expected() -> Vec<String> {
+    macro_rules! structure {
+        ($lines:ident, $name:literal, $type:ty, $($field:ident)*) => {
+            $lines.push(format!("{} {}", $name, size_of::<$type>()));
+            $($lines.push(format!(
+                "{}.{} {}", $name, stringify!($field), std::mem::offset_of!($type, $field)
+            ));)*
+        };
+    }
+    let mut lines = Vec::new();
+    structure!(
+        lines, "floe_engine_options", FloeEngineOptions,
+        struct_size callback context codec query_workers move_workers per_thread in_flight
+        payload_bytes progress_interval_ms slow_after_ms
+    );
+    structure!(
+        lines, "floe_request", FloeRequest,
+        struct_size method codec payload payload_len tag deadline_ms flags descriptor sink
+        sink_context
+    );
+    structure!(
+        lines, "floe_completion", FloeCompletion,
+        struct_size request tag kind method codec reserved payload payload_len capacity
+    );
+    use floe::Status;
+    let statuses = [
+        ("FLOE_OK", Status::Ok),
+        ("FLOE_INVALID", Status::Invalid),
+        ("FLOE_BUSY", Status::Busy),
+        ("FLOE_CLOSED", Status::Closed),
+        ("FLOE_STALE", Status::Stale),
+        ("FLOE_WOULD_DEADLOCK", Status::WouldDeadlock),
+        ("FLOE_NO_MEMORY", Status::NoMemory),
+        ("FLOE_SYSTEM", Status::System),
+        ("FLOE_FORKED", Status::Forked),
+        ("FLOE_INTERNAL", Status::Internal),
+        ("FLOE_TIMED_OUT", Status::TimedOut),
+    ];
+    lines.extend(statuses.map(|(name, status)| format!("{name} {}", status as i32)));
+    let others = [
+        ("FLOE_CBOR", floe_messages::Codec::Cbor.number()),
+        ("FLOE_FLAT", floe_messages::Codec::Flat.number()),
+        ("FLOE_WANTS_PROGRESS", floe::WANTS_PROGRESS),
+        ("FLOE_HAS_DESCRIPTOR", floe::HAS_DESCRIPTOR),
+        ("FLOE_ABI_VERSION", floe::floe_abi_version()),
+    ];
+    lines.extend(others.map(|(name, number)| format!("{name} {number}")));
+    lines
+}
+
+/// Builds a program and lets it install a corpus, which Nix then verifies; then without the key.
+fn installs_with(mut compiler: Command, source: &Path, static_library: bool) {
+    let Some(corpus) = corpus("jq") else { return };
+    let Some(server) = nginx(&corpus.dir, "") else {
+        return;
+    };
+    let scratch = scratch();
+    let program = scratch.join("install");
+    compiler.arg(source).arg("-o").arg(&program);
+    let dir = library_dir();
+    match static_library {
+        true => compiler
+            .arg(dir.join("libfloe.a"))
+            .args(["-lpthread", "-ldl", "-lm"]),
+        false => {
+            let rpath = format!("-Wl,-rpath,{}", scratch.path().display());
+            // Under the name that it says it has.
+            fs::copy(dir.join("libfloe.so"), scratch.join("libfloe.so.1")).unwrap();
+            compiler.arg(scratch.join("libfloe.so.1")).arg(rpath)
+        }
+    };
+    run(&mut compiler).expect(0);
+    let url = format!("{}/cache-xz", server.url());
+    let root = scratch.join("root");
+    let install = |key: &str| {
+        let mut command = Command::new(&program);
+        run(command.arg(&url).arg(&root).args([key, &corpus.root]))
+    };
+    let ran = install(&corpus.key).expect(0);
+    assert_eq!(ran.stdout, format!("{}\n", corpus.root));
+    let told = format!("{} paths installed", corpus.paths.len());
+    let ran = ran.says(&told);
+    assert!(
+        ran.stderr.contains(" paths, "),
+        "no progress: {}",
+        ran.stderr
+    );
+    for nix in nixes() {
+        nix.verify(&root, corpus.paths.len());
+    }
+    fs::rename(&root, scratch.join("done")).unwrap();
+    let other = "other-1:AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=";
+    install(other).expect(3).says("signed by");
+}
+
+#[test]
+fn the_example_in_c_installs_a_closure_that_nix_accepts() {
+    let Some(cc) = compiler("cc") else { return };
+    installs_with(cc, &bindings().join("c/install.c"), false);
+}
+
+#[test]
+fn the_example_in_c_works_with_the_static_library() {
+    let Some(cc) = compiler("cc") else { return };
+    installs_with(cc, &bindings().join("c/install.c"), true);
+}
+
+#[test]
+fn the_example_in_cpp_installs_a_closure_that_nix_accepts() {
+    let Some(cpp) = compiler("c++") else { return };
+    installs_with(cpp, &bindings().join("cpp/install.cpp"), false);
+}

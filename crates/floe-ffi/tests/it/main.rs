@@ -1,0 +1,17 @@
+//! libfloe as a host meets it: through its C ABI.
+
+#![allow(unsafe_code, reason = "a host calls C functions")]
+#![allow(
+    clippy::unwrap_used,
+    reason = "a test that cannot go on fails, wherever it stands"
+)]
+
+mod closing;
+mod contract;
+mod host;
+mod languages;
+mod queues;
+mod requests;
+#[path = "../../../floe-cli/tests/it/support.rs"]
+#[allow(dead_code, reason = "the tests of the binary use more of it")]
+mod support;

@@ -1,0 +1,194 @@
+//! Completions that the host takes on its own thread.
+
+use std::thread;
+use std::time::{Duration, Instant};
+
+use floe::FloeCompletion;
+use floe_messages::{EchoReply, EchoRequest, Empty, EventKind, Lost, Method};
+
+use crate::host::*;
+
+/// An engine with a queue, freed when it is dropped.
+struct Queue(u64);
+
+impl Drop for Queue {
+    fn drop(&mut self) {
+        floe::floe_engine_free(self.0);
+    }
+}
+
+impl Queue {
+    /// Takes what is there, up to `most`.
+    fn take(&self, most: usize) -> Result<Vec<Got>, i32> {
+        let mut completions = vec![empty(); most];
+        let mut count = usize::MAX;
+        // SAFETY: there are as many elements, of this size.
+        let status = unsafe {
+            let out = completions.as_mut_ptr().cast();
+            floe::floe_queue_take(self.0, out, size_of::<FloeCompletion>(), most, &mut count)
+        };
+        if status != OK {
+            assert_eq!(count, 0);
+            return Err(status);
+        }
+        let mut got = Vec::new();
+        for completion in &mut completions[..count] {
+            got.push(Got::copy(completion));
+            // SAFETY: the library wrote it.
+            unsafe { floe::floe_completion_release(completion) };
+        }
+        Ok(got)
+    }
+
+    /// Takes so many, waiting for them.
+    fn take_all(&self, count: usize) -> Vec<Got> {
+        let (mut got, begun) = (Vec::new(), Instant::now());
+        while got.len() < count {
+            assert!(begun.elapsed() < DEADLINE, "{} of {count}", got.len());
+            floe::floe_queue_wait(self.0, 1000);
+            got.extend(self.take(64).unwrap());
+        }
+        got
+    }
+}
+
+fn echo_of(text: &str, tag: u64) -> Ask {
+    Ask::new(Method::Echo, &echo(text, 0)).tag(tag)
+}
+
+#[test]
+fn what_is_taken_outlives_the_engine_and_comes_in_the_order_of_one_thread() {
+    let queue = Queue(open(&options()));
+    for tag in 0..1000 {
+        echo_of(&"text ".repeat(tag as usize % 50), tag)
+            .submit(queue.0)
+            .unwrap();
+    }
+    let got = queue.take_all(1000);
+    for (tag, got) in got.iter().enumerate() {
+        assert_eq!((got.tag, got.kind), (tag as u64, DONE));
+        assert_eq!(got.reply::<EchoReply<'_>>().message.len(), tag % 50 * 5);
+    }
+    assert_eq!(queue.take(1), Ok(Vec::new()));
+}
+
+#[test]
+fn a_host_that_takes_nothing_is_told_busy_and_can_go_on_later() {
+    let mut options = options();
+    options.in_flight = 100;
+    options.per_thread = 50;
+    let queue = Queue(open(&options));
+    let ping = Ask::new(Method::Ping, &Empty {});
+    let (mut accepted, begun) = (0, Instant::now());
+    loop {
+        match ping.submit(queue.0) {
+            Ok(_) => accepted += 1,
+            Err(BUSY) if accepted >= 150 => break,
+            Err(BUSY) => thread::yield_now(),
+            Err(status) => panic!("{status}"),
+        }
+        assert!(accepted <= 150, "more than the limits allow");
+        assert!(begun.elapsed() < DEADLINE);
+    }
+    assert_eq!(queue.take_all(150).len(), 150);
+    ping.submit(queue.0).unwrap();
+    assert_eq!(queue.take_all(1).len(), 1);
+}
+
+#[test]
+fn the_descriptor_tells_a_poller_of_completions_and_of_the_end() {
+    let queue = Queue(open(&options()));
+    let mut descriptor = -1;
+    // SAFETY: the pointer is good.
+    let status = unsafe { floe::floe_queue_descriptor(queue.0, &mut descriptor) };
+    assert_eq!(status, OK);
+    let poll = |milliseconds| {
+        let mut fd = libc::pollfd {
+            fd: descriptor,
+            events: libc::POLLIN,
+            revents: 0,
+        };
+        // SAFETY: it is one descriptor, which is open as long as the engine is there.
+        unsafe { libc::poll(&mut fd, 1, milliseconds) == 1 }
+    };
+    assert!(!poll(0));
+    echo_of("x", 1).submit(queue.0).unwrap();
+    assert!(poll(10_000));
+    assert_eq!(queue.take(8).unwrap().len(), 1);
+    assert!(!poll(0));
+    echo_of("y", 2).submit(queue.0).unwrap();
+    assert_eq!(floe::floe_engine_close(queue.0), OK);
+    assert!(poll(0));
+    assert_eq!(queue.take(8).unwrap().len(), 1);
+    assert_eq!(queue.take(8), Err(CLOSED));
+    assert!(poll(0), "the end stays readable");
+    assert_eq!(floe::floe_queue_wait(queue.0, -1), OK);
+}
+
+#[test]
+fn waiting_ends_with_the_time_and_with_a_completion() {
+    let queue = Queue(open(&options()));
+    assert_eq!(
+        floe::floe_queue_wait(queue.0, 1),
+        floe::Status::TimedOut as i32
+    );
+    thread::scope(|scope| {
+        let waiter = scope.spawn(|| floe::floe_queue_wait(queue.0, -1));
+        thread::sleep(Duration::from_millis(20));
+        echo_of("x", 1).submit(queue.0).unwrap();
+        assert_eq!(waiter.join().unwrap(), OK);
+    });
+}
+
+#[test]
+fn events_beyond_the_bound_are_counted_and_the_engine_goes_on() {
+    let queue = Queue(open(&options()));
+    let mut subscription = 0;
+    // SAFETY: the pointer is good.
+    let status = unsafe {
+        let mask = 1 << EventKind::Echoed as u32 | 1 << EventKind::Lost as u32;
+        floe::floe_subscribe(queue.0, mask, None, std::ptr::null_mut(), &mut subscription)
+    };
+    assert_eq!(status, OK);
+    let loud = EchoRequest {
+        event: true,
+        ..echo("loud", 0)
+    };
+    let ask = Ask::new(Method::Echo, &loud);
+    let submit = |count: u64| {
+        for _ in 0..count {
+            ask.submit(queue.0).unwrap();
+        }
+        // What was submitted before has been answered when this is.
+        Ask::new(Method::Ping, &Empty {}).call(queue.0).unwrap();
+    };
+    submit(1500);
+    let got = queue.take_all(1500 + 1024);
+    let events = got.iter().filter(|got| got.kind == EVENT).count();
+    assert_eq!((got.len(), events), (2524, 1024));
+    submit(1);
+    let got = queue.take_all(3);
+    let lost = got
+        .iter()
+        .find(|it| it.kind == EVENT && it.method == EventKind::Lost as u32);
+    assert_eq!(lost.unwrap().message::<Lost>().count, 476);
+    assert_eq!(floe::floe_unsubscribe(queue.0, subscription), OK);
+    submit(10);
+    assert!(queue.take_all(10).iter().all(|got| got.kind == DONE));
+}
+
+#[test]
+fn a_host_with_a_callback_has_no_queue() {
+    let host = Host::new();
+    assert_eq!(floe::floe_queue_wait(host.engine, 0), INVALID);
+    assert!(last_error().contains("callback"), "{}", last_error());
+}
+
+#[test]
+fn completions_that_nobody_takes_are_dropped_with_the_engine() {
+    let queue = Queue(open(&options()));
+    for tag in 0..100 {
+        echo_of(&"long ".repeat(100), tag).submit(queue.0).unwrap();
+    }
+    let _: Got = Ask::new(Method::Ping, &Empty {}).call(queue.0).unwrap();
+}

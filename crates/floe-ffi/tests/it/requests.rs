@@ -1,0 +1,306 @@
+//! The work itself, with a real closure, and the real Nix as the judge.
+
+use std::collections::BTreeSet;
+use std::ffi::c_void;
+use std::fs;
+use std::os::fd::AsRawFd as _;
+
+use floe_messages::{
+    ClosureReply, ClosureRequest, Error, ErrorKind, FaultKind, Method, MoveReply, MoveRequest,
+    NarReply, NarRequest, PathInfo, PathInfoRequest, ResolveReply, ServeReply, ServeRequest,
+    StopRequest, VerifyReply, VerifyRequest,
+};
+
+use crate::host::*;
+use crate::support::{Corpus, corpora, corpus, nginx, nixes, run};
+
+fn move_request<'a>(
+    corpus: &'a Corpus,
+    from: &'a [&'a str],
+    to: &'a str,
+    paths: &'a [&'a str],
+    keys: &'a [&'a str],
+) -> MoveRequest<'a> {
+    assert!(!corpus.paths.is_empty());
+    MoveRequest {
+        from: from.into(),
+        to,
+        paths: paths.into(),
+        trusted_public_keys: keys.into(),
+        ..Default::default()
+    }
+}
+
+#[test]
+fn an_install_over_http_makes_a_store_that_nix_accepts_and_a_second_one_moves_nothing() {
+    let nixes = nixes();
+    let mut compared = 0;
+    for corpus in corpora() {
+        let Some(server) = nginx(&corpus.dir, "") else {
+            return;
+        };
+        let scratch = crate::support::scratch();
+        let root = scratch.join("root");
+        let (url, to) = (
+            format!("{}/cache-zstd", server.url()),
+            root.display().to_string(),
+        );
+        let (from, paths, keys) = (
+            [url.as_str()],
+            [corpus.root.as_str()],
+            [corpus.key.as_str()],
+        );
+        let request = move_request(&corpus, &from, &to, &paths, &keys);
+        let host = Host::new();
+        let got = host.ask(Method::Resolve, &request);
+        assert_eq!(
+            got.reply::<ResolveReply<'_>>().planned.len(),
+            corpus.paths.len()
+        );
+        assert!(!root.exists(), "resolving has written");
+        for expected in [corpus.paths.len() as u64, 0] {
+            let got = host.ask(Method::Install, &request);
+            let reply: MoveReply<'_> = got.reply();
+            assert_eq!(reply.moved, expected);
+            assert_eq!(reply.roots.iter().collect::<Vec<_>>(), paths);
+        }
+        for nix in &nixes {
+            nix.verify(&root, corpus.paths.len());
+            compared += 1;
+        }
+    }
+    assert!(compared > 0 || nixes.is_empty());
+}
+
+#[test]
+fn an_untrusted_closure_is_refused_with_its_causes_and_nothing_is_installed() {
+    let Some(corpus) = corpus("jq") else { return };
+    let scratch = crate::support::scratch();
+    let to = scratch.join("root").display().to_string();
+    let url = corpus.file_url("xz");
+    let (from, paths) = ([url.as_str()], [corpus.root.as_str()]);
+    let host = Host::new();
+    let got = host.ask(
+        Method::Install,
+        &move_request(&corpus, &from, &to, &paths, &[]),
+    );
+    assert_eq!(got.kind, FAILED);
+    let error: Error<'_> = got.message();
+    assert_eq!(error.kind, ErrorKind::Untrusted);
+    assert_eq!(error.causes.len(), 1, "the root alone is looked at");
+    assert!(error.message.contains("signed by"), "{}", error.message);
+    let got = host.ask(
+        Method::Verify,
+        &VerifyRequest {
+            store: &to,
+            ..Default::default()
+        },
+    );
+    assert_eq!(got.reply::<VerifyReply<'_>>().paths, 0);
+}
+
+#[test]
+fn a_copy_into_a_cache_can_be_cancelled_and_done_again() {
+    let Some(corpus) = corpus("curl") else { return };
+    let scratch = crate::support::scratch();
+    let store = corpus.store().display().to_string();
+    let to = format!("file://{}", scratch.join("cache").display());
+    let (from, paths) = ([store.as_str()], [corpus.root.as_str()]);
+    let request = move_request(&corpus, &from, &to, &paths, &[]);
+    let host = Host::new();
+    let ask = Ask::new(Method::Copy, &request).watched();
+    let id = ask.submit(host.engine).unwrap();
+    // It has begun when it tells of progress; xz takes seconds.
+    assert_eq!(host.next().kind, PROGRESS);
+    assert_eq!(floe::floe_cancel(host.engine, id), OK);
+    assert_eq!(host.end().kind, CANCELLED);
+    let got = host.ask(Method::Copy, &request);
+    assert_eq!(got.reply::<MoveReply<'_>>().roots.len(), 1);
+    let cache = fs::read_dir(scratch.join("cache")).unwrap();
+    let is_narinfo =
+        |entry: &fs::DirEntry| entry.path().extension().is_some_and(|it| it == "narinfo");
+    let narinfos = cache.map(Result::unwrap).filter(is_narinfo).count();
+    assert_eq!(narinfos, corpus.paths.len());
+}
+
+#[test]
+fn infos_and_closures_are_those_of_nix() {
+    let Some(corpus) = corpus("jq") else { return };
+    let host = Host::new();
+    let store = corpus.store().display().to_string();
+    let cache = corpus.file_url("zstd");
+    for nix in nixes() {
+        let expected = nix.path_infos(&store, &corpus.root);
+        for source in [&store, &cache] {
+            let paths = [corpus.root.as_str()];
+            let request = ClosureRequest {
+                store: source,
+                paths: (&paths[..]).into(),
+                ..Default::default()
+            };
+            let got = host.ask(Method::Closure, &request);
+            let closure: ClosureReply<'_> = got.reply();
+            assert_eq!(closure.infos.len(), expected.len());
+            for (info, expected) in closure.infos.iter().zip(&expected) {
+                assert_eq!(info.path, expected["path"]);
+                assert_eq!(info.nar_size, expected["narSize"]);
+                let references: BTreeSet<&str> = info.references.iter().collect();
+                let of_nix = expected["references"].as_array().unwrap();
+                assert_eq!(
+                    references,
+                    of_nix.iter().map(|it| it.as_str().unwrap()).collect()
+                );
+                assert_eq!(info.url.is_some(), source == &cache);
+            }
+        }
+    }
+    let absent = "00000000000000000000000000000000-absent";
+    for source in [&store, &cache] {
+        let request = PathInfoRequest {
+            store: source,
+            path: absent,
+            ..Default::default()
+        };
+        let got = host.ask(Method::PathInfo, &request);
+        assert!(got.message::<Error<'_>>().message.contains(absent));
+        let request = PathInfoRequest {
+            store: source,
+            path: corpus.root.rsplit('/').next().unwrap(),
+            ..Default::default()
+        };
+        let got = host.ask(Method::PathInfo, &request);
+        assert_eq!(got.reply::<PathInfo<'_>>().path, corpus.root);
+    }
+}
+
+#[test]
+fn a_broken_path_is_found_by_verify() {
+    let Some(corpus) = corpus("jq") else { return };
+    let scratch = crate::support::scratch();
+    let root = scratch.join("root");
+    let to = root.display().to_string();
+    let url = corpus.file_url("zstd");
+    let (from, paths, keys) = (
+        [url.as_str()],
+        [corpus.root.as_str()],
+        [corpus.key.as_str()],
+    );
+    let host = Host::new();
+    let got = host.ask(
+        Method::Install,
+        &move_request(&corpus, &from, &to, &paths, &keys),
+    );
+    assert_eq!(got.kind, DONE);
+    fs::write(root.join(&corpus.root[1..]).join("intruder"), "x").unwrap();
+    let got = host.ask(
+        Method::Verify,
+        &VerifyRequest {
+            store: &to,
+            ..Default::default()
+        },
+    );
+    let reply: VerifyReply<'_> = got.reply();
+    let faults: Vec<_> = reply.faults.iter().collect();
+    assert_eq!(faults.len(), 1);
+    assert_eq!(
+        (faults[0].kind, faults[0].subject),
+        (FaultKind::Modified, corpus.root.as_str())
+    );
+}
+
+unsafe extern "C" fn gather(context: *mut c_void, data: *const c_void, len: usize) -> i32 {
+    // SAFETY: the test keeps the vector until the request has ended; the library gives `len` bytes.
+    unsafe {
+        let nar = &mut *context.cast::<Vec<u8>>();
+        nar.extend_from_slice(std::slice::from_raw_parts(data.cast(), len));
+    }
+    0
+}
+
+unsafe extern "C" fn refuse(_: *mut c_void, _: *const c_void, _: usize) -> i32 {
+    7
+}
+
+#[test]
+fn a_nar_is_that_of_nix_through_a_sink_and_through_a_descriptor() {
+    let Some(corpus) = corpus("jq") else { return };
+    let host = Host::new();
+    let store = corpus.store().display().to_string();
+    let request = NarRequest {
+        store: &store,
+        path: &corpus.root,
+        ..Default::default()
+    };
+    let mut nar: Vec<u8> = Vec::new();
+    let ask = Ask::new(Method::Nar, &request).into_sink(gather, (&raw mut nar).cast());
+    let got = ask.call(host.engine).unwrap();
+    assert_eq!(got.reply::<NarReply>().nar_size, nar.len() as u64);
+    let scratch = crate::support::scratch();
+    let file = fs::File::create(scratch.join("nar")).unwrap();
+    let mut ask = Ask::new(Method::Nar, &request);
+    ask.request.flags = floe::HAS_DESCRIPTOR;
+    ask.request.descriptor = file.as_raw_fd();
+    ask.submit(host.engine).unwrap();
+    // The library has one of its own.
+    drop(file);
+    assert_eq!(host.end().kind, DONE);
+    assert!(fs::read(scratch.join("nar")).unwrap() == nar);
+    for nix in nixes() {
+        let path = corpus.store().join(&corpus.root[1..]);
+        let mut command = nix.command("nix-store", ["--dump"]);
+        let output = command.arg(path).output().unwrap();
+        assert!(output.stdout == nar, "{}", nix.version);
+    }
+    let ask = Ask::new(Method::Nar, &request).into_sink(refuse, std::ptr::null_mut());
+    let got = ask.call(host.engine).unwrap();
+    assert!(got.message::<Error<'_>>().message.contains("returned 7"));
+    let got = Ask::new(Method::Nar, &request).call(host.engine).unwrap();
+    assert_eq!(got.message::<Error<'_>>().kind, ErrorKind::Usage);
+    let mut ask = Ask::new(Method::Nar, &request);
+    ask.request.flags = floe::HAS_DESCRIPTOR;
+    ask.request.descriptor = 1_000_000;
+    assert_eq!(ask.submit(host.engine), Err(INVALID));
+}
+
+#[test]
+fn a_server_that_was_started_serves_nix_until_it_is_stopped() {
+    let Some(corpus) = corpus("jq") else { return };
+    let host = Host::new();
+    let store = corpus.store().display().to_string();
+    let listen = ["127.0.0.1:0"];
+    let request = ServeRequest {
+        store: &store,
+        listen: (&listen[..]).into(),
+        ..Default::default()
+    };
+    let got = host.ask(Method::Serve, &request);
+    let reply: ServeReply<'_> = got.reply();
+    let address = reply.addresses.iter().next().unwrap();
+    let url = format!("http://{address}");
+    for nix in nixes() {
+        let scratch = crate::support::scratch();
+        let root = scratch.join("root");
+        let args = ["copy", "--no-check-sigs", "--from", &url, "--to"];
+        run(nix.command("nix", args).arg(&root).arg(&corpus.root)).expect(0);
+        nix.verify(&root, corpus.paths.len());
+    }
+    let stop = StopRequest {
+        server: reply.server,
+    };
+    assert_eq!(host.ask(Method::Stop, &stop).kind, DONE);
+    assert!(std::net::TcpStream::connect(address).is_err());
+    let got = host.ask(Method::Stop, &stop);
+    assert_eq!(got.message::<Error<'_>>().kind, ErrorKind::Stale);
+    // One that nobody stops ends with the engine.
+    let got = host.ask(Method::Serve, &request);
+    let address = got
+        .reply::<ServeReply<'_>>()
+        .addresses
+        .iter()
+        .next()
+        .unwrap()
+        .to_owned();
+    std::net::TcpStream::connect(&address).unwrap();
+    drop(host);
+    assert!(std::net::TcpStream::connect(&address).is_err());
+}
