@@ -130,16 +130,10 @@ impl<T: Send + 'static> Ingress<T> {
         if inner.mode == Mode::Shards {
             return inner.submit_to_shards(value);
         }
-        let mut value = Some(value);
-        let through_lane = inner.lanes.with(|writer| match value.take() {
-            Some(value) => inner.submit_to_lane(writer, value),
-            None => Ok(()),
-        });
-        match (through_lane, value) {
-            (Some(result), _) => result,
-            (None, Some(value)) => inner.submit_to_shards(value),
-            (None, None) => Ok(()),
-        }
+        let through_lane = inner
+            .lanes
+            .with(value, |writer, value| inner.submit_to_lane(writer, value));
+        through_lane.unwrap_or_else(|value| inner.submit_to_shards(value))
     }
 
     /// Makes the receiver look around, as a value would.

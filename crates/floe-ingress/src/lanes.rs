@@ -1,11 +1,11 @@
 //! Which lane is whose: one for each thread that has submitted, kept in the thread's own storage
 //! and given back when the thread ends.
+#![allow(unsafe_code)]
 
-use std::any::Any;
-use std::cell::RefCell;
-use std::mem;
+use std::cell::{Cell, RefCell};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::{mem, ptr};
 
 use crate::lane::{Reader, Writer, lane};
 
@@ -47,38 +47,49 @@ impl<T: Send + 'static> Lanes<T> {
         })
     }
 
-    /// Lends the calling thread its lane. `None` if it has none: there are as many as there may
-    /// be, the ingress is closed, or the thread is about to end.
+    /// Lends the calling thread its lane for a value, or gives the value back if it has none: there
+    /// are as many as there may be, the ingress is closed, or the thread is about to end.
     #[inline]
-    pub(crate) fn with<R>(self: &Arc<Self>, f: impl FnOnce(&mut Writer<T>) -> R) -> Option<R> {
-        let lend = |kept: &RefCell<Vec<Entry>>| {
-            let mut kept = kept.borrow_mut();
-            if kept.first().is_none_or(|first| first.number != self.number) {
-                self.bring_to_front(&mut kept)?;
-            }
-            let held: &mut dyn Any = &mut *kept.first_mut()?.held;
-            held.downcast_mut::<Held<T>>()?.writer.as_mut().map(f)
+    pub(crate) fn with<R>(
+        self: &Arc<Self>,
+        value: T,
+        f: impl FnOnce(&mut Writer<T>, T) -> R,
+    ) -> Result<R, T> {
+        let (number, first) = FIRST.get();
+        let writer = match number == self.number {
+            true => first.cast::<Writer<T>>(),
+            false => match self.find() {
+                Some(writer) => writer,
+                None => return Err(value),
+            },
         };
-        KEPT.try_with(lend).ok().flatten()
+        // SAFETY: the number is that of this very ingress, so it is a writer of `T`. It lives until
+        // the thread ends, which takes it out of `FIRST`. Nobody else has a reference to it: only
+        // this thread knows it, and `f`, which is of this crate, does not come back here.
+        Ok(f(unsafe { &mut *writer }, value))
     }
 
+    /// The lane of this thread, which from now on is found at once.
     #[cold]
-    fn bring_to_front(self: &Arc<Self>, kept: &mut Vec<Entry>) -> Option<()> {
-        let index = match kept.iter().position(|entry| entry.number == self.number) {
-            Some(index) => index,
-            None => {
-                kept.retain(|entry| !entry.held.is_over());
-                let held = Box::new(Held {
-                    writer: Some(self.claim()?),
-                    home: Arc::downgrade(self),
-                });
-                let number = self.number;
-                kept.push(Entry { number, held });
-                kept.len() - 1
+    fn find(self: &Arc<Self>) -> Option<*mut Writer<T>> {
+        let found = KEPT.try_with(|kept| {
+            let mut kept = kept.borrow_mut();
+            if let Some(entry) = kept.iter().find(|entry| entry.number == self.number) {
+                return Some(entry.writer);
             }
-        };
-        kept.swap(0, index);
-        Some(())
+            kept.retain(|entry| !entry.lease.is_over());
+            let writer = Box::into_raw(Box::new(self.claim()?));
+            let home = Arc::downgrade(self);
+            kept.push(Entry {
+                number: self.number,
+                writer: writer.cast(),
+                lease: Box::new(Held { writer, home }),
+            });
+            Some(writer.cast())
+        });
+        let writer = found.ok().flatten()?;
+        FIRST.set((self.number, writer));
+        Some(writer.cast())
     }
 
     fn claim(&self) -> Option<Writer<T>> {
@@ -124,38 +135,65 @@ impl<T> Lanes<T> {
 }
 
 thread_local! {
-    /// The lanes of this thread; the one that was used last is the first.
+    /// All lanes of this thread. They are given back when it ends.
     static KEPT: RefCell<Vec<Entry>> = const { RefCell::new(Vec::new()) };
+
+    /// The lane that was used last, and the number of its ingress. It needs no dropping, so to look
+    /// here costs no more than any other variable.
+    static FIRST: Cell<(u64, *mut ())> = const { Cell::new((NOBODY, ptr::null_mut())) };
 }
+
+/// No ingress has this number.
+const NOBODY: u64 = u64::MAX;
 
 struct Entry {
     number: u64,
-    /// A `Held<T>`, with the `T` of the ingress that has this number.
-    held: Box<dyn Lease>,
+    /// A `Writer<T>`, with the `T` of the ingress that has this number.
+    writer: *mut (),
+    /// What gives it back.
+    lease: Box<dyn Lease>,
 }
 
-trait Lease: Any {
+trait Lease {
     /// Whether the ingress is gone.
     fn is_over(&self) -> bool;
 }
 
 struct Held<T> {
-    /// Empty only while it is dropped.
-    writer: Option<Writer<T>>,
+    writer: *mut Writer<T>,
     home: Weak<Lanes<T>>,
 }
 
-impl<T: Send + 'static> Lease for Held<T> {
+impl<T> Lease for Held<T> {
     fn is_over(&self) -> bool {
         self.home.strong_count() == 0
     }
 }
 
 impl<T> Drop for Held<T> {
-    /// The thread ends: the next thread may have its lane, behind what is still in it.
+    /// The thread ends, or the ingress is gone: the next thread may have the lane, behind what is
+    /// still in it.
     fn drop(&mut self) {
-        if let Some(home) = self.home.upgrade() {
-            home.shared().idle.extend(self.writer.take());
+        if FIRST.get().1 == self.writer.cast() {
+            FIRST.set((NOBODY, ptr::null_mut()));
         }
+        // SAFETY: it came from a box, and `FIRST` and `KEPT` have it no more.
+        let writer = unsafe { Box::from_raw(self.writer) };
+        let Some(home) = self.home.upgrade() else {
+            return;
+        };
+        // The child of a fork may find the lock held by a thread that it does not have. Then the
+        // lane is given up, rather than that the child never ends.
+        for _ in 0..LOCK_TRIES {
+            if let Ok(mut shared) = home.shared.try_lock() {
+                shared.idle.push(*writer);
+                return;
+            }
+            std::thread::yield_now();
+        }
+        mem::forget(writer);
     }
 }
+
+/// The lock is held for less than a microsecond at a time.
+const LOCK_TRIES: u32 = 10_000;
