@@ -87,6 +87,9 @@ pub unsafe extern "C" fn floe_engine_open(options: *const FloeEngineOptions, out
         }
         // SAFETY: the caller promises it.
         let options = unsafe { pointer::read_struct(options, "floe_engine_options")? };
+        // Before there is an engine that nobody could free.
+        // SAFETY: as above.
+        unsafe { pointer::write(out, 0, "out")? };
         fork::watch();
         let codec = codec_of(options.codec)?;
         let callback = options

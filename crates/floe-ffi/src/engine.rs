@@ -106,6 +106,7 @@ pub(crate) enum OpenError {
 thread_local! {
     /// The engine whose thread this is.
     static INSIDE: Cell<u64> = const { Cell::new(0) };
+    static IS_ENGINE_THREAD: Cell<bool> = const { Cell::new(false) };
 }
 
 /// Opens an engine; its handle.
@@ -195,7 +196,12 @@ impl Shared {
 
     /// Asks for the end of a request. It may have ended already.
     pub(crate) fn cancel(&self, request: u64) {
-        self.post(|mail| mail.cancelled.push(request));
+        self.post(|mail| {
+            // Who cancels more than this between two looks at the mail cancels at random.
+            if !mail.is_over && mail.cancelled.len() < CANCELS_MAX {
+                mail.cancelled.push(request);
+            }
+        });
     }
 
     /// Nothing more is accepted from here on; does not wait.
@@ -222,7 +228,7 @@ impl Shared {
         if !self.subscriptions.remove(id) {
             return Err(Refusal::Stale);
         }
-        if !self.is_inside() {
+        if !self.is_engine_thread() {
             let flag = Arc::new(Flag::default());
             self.post(|mail| match mail.is_over {
                 true => flag.raise(),
@@ -255,9 +261,20 @@ impl Shared {
         INSIDE.get() == self.handle
     }
 
-    /// The calling thread is one of this engine's.
+    /// Whether callbacks are called by the calling thread.
+    fn is_engine_thread(&self) -> bool {
+        self.is_inside() && IS_ENGINE_THREAD.get()
+    }
+
+    /// The calling thread is a worker of this engine.
     pub(crate) fn enter(&self) {
         INSIDE.set(self.handle);
+    }
+
+    /// The calling thread is the engine thread.
+    fn enter_as_engine(&self) {
+        self.enter();
+        IS_ENGINE_THREAD.set(true);
     }
 
     /// The time since the engine was opened, in milliseconds.
@@ -341,6 +358,9 @@ pub(crate) fn new_id() -> u64 {
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
+
+/// As many requests as may be in flight by default.
+pub(crate) const CANCELS_MAX: usize = 64 * 1024;
 
 /// So that threads meet at the common counter once in a thousand requests.
 const BLOCK_LEN: u64 = 1024;

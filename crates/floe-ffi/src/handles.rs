@@ -60,7 +60,9 @@ pub(crate) fn with<R>(handle: u64, f: impl FnOnce(&Arc<Shared>) -> R) -> Option<
             _ => (handle, look_up(handle)?),
         };
         let result = f.take().map(|f| f(&kept.1));
-        *last.borrow_mut() = Some(kept);
+        if !kept.1.is_free() {
+            *last.borrow_mut() = Some(kept);
+        }
         result
     });
     match found {

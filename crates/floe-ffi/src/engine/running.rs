@@ -7,8 +7,8 @@ use std::sync::Arc;
 use floe_engine::Cancel;
 use floe_messages::{Codec, ErrorKind, EventKind, Lost, Method, Slow};
 
-use super::Delivery;
 use super::thread::{Engine, Line};
+use super::{CANCELS_MAX, Delivery};
 use crate::completion::{Completion, Failure, Kind, Waiter, encode};
 use crate::limits::EVENTS_MAX;
 use crate::pool::Job;
@@ -94,6 +94,9 @@ impl Engine {
 
     /// Gives what waits to workers that are idle.
     pub(super) fn begin_waiting(&mut self) {
+        if self.queries.waiting.is_empty() && self.moves.waiting.is_empty() {
+            return;
+        }
         let shared = self.shared.clone();
         for method in [Method::PathInfo, Method::Install] {
             loop {
@@ -143,7 +146,9 @@ impl Engine {
             false => {
                 // In so many rounds all is taken that a lane can hold.
                 let rounds = self.shared.limits.per_thread / floe_ingress::PER_ROUND + 2;
-                self.cancelled_early.insert(id, rounds);
+                if self.cancelled_early.len() < CANCELS_MAX {
+                    self.cancelled_early.insert(id, rounds);
+                }
             }
         }
     }

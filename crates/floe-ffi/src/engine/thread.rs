@@ -40,7 +40,7 @@ pub(super) struct Line {
 
 /// Runs until the engine is closed and everything is completed.
 pub(super) fn run(shared: Arc<Shared>, receiver: Receiver<Request>) {
-    shared.enter();
+    shared.enter_as_engine();
     // A panic here would leave hosts waiting for completions that never come.
     let bomb = AbortOnPanic;
     let mut engine = Engine::new(shared);
@@ -123,16 +123,19 @@ impl Engine {
 
     /// How many requests may be taken, so that those in flight stay below their limit.
     fn room(&self) -> usize {
-        let undelivered = match &self.shared.delivery {
-            Delivery::Queue(queue) => queue.len() + self.batch.len(),
-            Delivery::Callback(_) => 0,
+        let limit = self.shared.limits.in_flight;
+        let own = self.running.len() + self.batch.len();
+        let Delivery::Queue(queue) = &self.shared.delivery else {
+            return limit.saturating_sub(own);
         };
-        let in_flight = self.running.len() + undelivered;
-        let room = self.shared.limits.in_flight.saturating_sub(in_flight);
-        if room == 0 && undelivered > 0 {
-            self.shared.is_stalled.store(true, Ordering::Release);
+        match limit.saturating_sub(own + queue.len()) {
+            0 => {
+                self.shared.is_stalled.store(true, Ordering::Release);
+                // The host may have taken everything just before it could see that.
+                limit.saturating_sub(own + queue.len())
+            }
+            room => room,
         }
-        room
     }
 
     /// Waits for requests, mail, or the next time to look after what is running. An engine that had

@@ -101,6 +101,9 @@ fn what_is_refused_has_no_completion() {
     // SAFETY: no pointer is one that is followed.
     let status = unsafe { floe::floe_submit(host.engine, std::ptr::null(), std::ptr::null_mut()) };
     assert_eq!(status, INVALID);
+    // SAFETY: as above.
+    let status = unsafe { floe::floe_engine_open(&options(), std::ptr::null_mut()) };
+    assert_eq!(status, INVALID);
     assert_eq!(floe::floe_engine_close(host.engine), OK);
     assert!(host.got.try_recv().is_err());
 }

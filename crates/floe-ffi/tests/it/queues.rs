@@ -96,6 +96,24 @@ fn a_host_that_takes_nothing_is_told_busy_and_can_go_on_later() {
 }
 
 #[test]
+fn a_host_at_the_limit_that_takes_all_the_time_is_never_forgotten() {
+    let mut options = options();
+    options.in_flight = 2;
+    options.per_thread = 4;
+    let queue = Queue(open(&options));
+    let ping = Ask::new(Method::Ping, &Empty {});
+    let (mut submitted, mut taken, begun) = (0, 0, Instant::now());
+    while taken < 100_000 {
+        if submitted < 100_000 && ping.submit(queue.0).is_ok() {
+            submitted += 1;
+        }
+        // An engine that had missed the taking would sleep for ever.
+        taken += queue.take(8).unwrap().len();
+        assert!(begun.elapsed() < DEADLINE, "{taken} of {submitted}");
+    }
+}
+
+#[test]
 fn the_descriptor_tells_a_poller_of_completions_and_of_the_end() {
     let queue = Queue(open(&options()));
     let mut descriptor = -1;
