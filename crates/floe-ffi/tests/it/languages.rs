@@ -224,28 +224,34 @@ fn expected() -> Vec<String> {
     lines
 }
 
+/// Builds a program against the library, which is put beside it.
+fn build(mut compiler: Command, source: &Path, dir: &Path, is_static: bool) -> PathBuf {
+    let program = dir.join("program");
+    compiler.arg(source).arg("-o").arg(&program);
+    let library = library_dir();
+    match is_static {
+        true => compiler
+            .arg(library.join("libfloe.a"))
+            .args(["-lpthread", "-ldl", "-lm"]),
+        false => {
+            let rpath = format!("-Wl,-rpath,{}", dir.display());
+            // Under the name that it says it has.
+            fs::copy(library.join("libfloe.so"), dir.join("libfloe.so.1")).unwrap();
+            compiler.arg(dir.join("libfloe.so.1")).arg(rpath)
+        }
+    };
+    run(&mut compiler).expect(0);
+    program
+}
+
 /// Builds a program and lets it install a corpus, which Nix then verifies; then without the key.
-fn installs_with(mut compiler: Command, source: &Path, static_library: bool) {
+fn installs_with(compiler: Command, source: &Path, is_static: bool) {
     let Some(corpus) = corpus("jq") else { return };
     let Some(server) = nginx(&corpus.dir, "") else {
         return;
     };
     let scratch = scratch();
-    let program = scratch.join("install");
-    compiler.arg(source).arg("-o").arg(&program);
-    let dir = library_dir();
-    match static_library {
-        true => compiler
-            .arg(dir.join("libfloe.a"))
-            .args(["-lpthread", "-ldl", "-lm"]),
-        false => {
-            let rpath = format!("-Wl,-rpath,{}", scratch.path().display());
-            // Under the name that it says it has.
-            fs::copy(dir.join("libfloe.so"), scratch.join("libfloe.so.1")).unwrap();
-            compiler.arg(scratch.join("libfloe.so.1")).arg(rpath)
-        }
-    };
-    run(&mut compiler).expect(0);
+    let program = build(compiler, source, scratch.path(), is_static);
     let url = format!("{}/cache-xz", server.url());
     let root = scratch.join("root");
     let install = |key: &str| {
@@ -285,4 +291,20 @@ fn the_example_in_c_works_with_the_static_library() {
 fn the_example_in_cpp_installs_a_closure_that_nix_accepts() {
     let Some(cpp) = compiler("c++") else { return };
     installs_with(cpp, &bindings().join("cpp/install.cpp"), false);
+}
+
+#[test]
+fn what_the_layer_for_cpp_promises_holds() {
+    let Some(cpp) = compiler("c++") else { return };
+    let Some(corpus) = corpus("curl") else { return };
+    let scratch = scratch();
+    let program = build(
+        cpp,
+        &bindings().join("cpp/tests/contract.cpp"),
+        scratch.path(),
+        false,
+    );
+    let mut command = Command::new(program);
+    let ran = run(command.arg(corpus.store()).arg(&corpus.root)).expect(0);
+    assert_eq!(ran.stdout, "all of it holds\n");
 }

@@ -1,0 +1,187 @@
+// What the layer for C++ promises: replies, exceptions, futures, coroutines, events.
+//
+//   contract STORE PATH        a local store, and a path in it
+
+#include <unistd.h>
+
+#include <atomic>
+#include <chrono>
+#include <coroutine>
+#include <cstdio>
+#include <cstdlib>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "floe/floe.hpp"
+
+namespace {
+
+using namespace std::chrono_literals;
+
+void require(bool holds, const char *claim) {
+  if (!holds) {
+    std::fprintf(stderr, "not so: %s\n", claim);
+    std::exit(1);
+  }
+}
+
+template <typename Exception, typename F>
+void require_throws(F &&f, const char *claim) {
+  try {
+    f();
+  } catch (const Exception &) {
+    return;
+  } catch (const std::exception &other) {
+    std::fprintf(stderr, "another exception: %s\n", other.what());
+  }
+  require(false, claim);
+}
+
+floe::EchoRequest echo(std::string message, std::uint64_t delay_ms = 0) {
+  floe::EchoRequest request;
+  request.message = std::move(message);
+  request.delay_ms = delay_ms;
+  return request;
+}
+
+// A coroutine that nobody waits for; what it does is seen by its side effects.
+struct Detached {
+  struct promise_type {
+    Detached get_return_object() const { return {}; }
+    std::suspend_never initial_suspend() const noexcept { return {}; }
+    std::suspend_never final_suspend() const noexcept { return {}; }
+    void return_void() const {}
+    void unhandled_exception() const { std::terminate(); }
+  };
+};
+
+Detached ask_twice(floe::Engine &engine, std::atomic<int> &step, std::string &answers) {
+  for (int round = 0; round < 2; ++round) {
+    auto reply = co_await engine.submit<floe::Method::echo>(echo("answer", round == 0 ? 20 : 0));
+    answers += reply.message + ";";
+  }
+  step = 2;
+  step.notify_all();
+}
+
+void replies_are_values_and_texts_may_hold_nul(floe::Engine &engine) {
+  const std::string text("a\0b", 3);
+  require(engine.call<floe::Method::echo>(echo(text)).message == text, "NUL survives");
+  std::vector<floe::Future<floe::EchoReply>> futures;
+  for (int number = 0; number < 100; ++number) {
+    futures.push_back(engine.submit<floe::Method::echo>(echo(std::to_string(number))));
+  }
+  for (int number = 0; number < 100; ++number) {
+    const std::string reply = futures[static_cast<std::size_t>(number)].get().message;
+    require(reply == std::to_string(number), "each future has its own reply");
+  }
+  engine.call<floe::Method::ping>({});
+}
+
+void failures_are_exceptions(floe::Engine &engine) {
+  floe::StopRequest stop;
+  stop.server = 7;
+  try {
+    engine.call<floe::Method::stop>(stop);
+    require(false, "a server that is not there is an error");
+  } catch (const floe::Failed &failed) {
+    require(failed.kind() == floe::ErrorKind::stale, "the error is `stale`");
+    require(std::string(failed.what()).find('7') != std::string::npos, "it names the handle");
+  }
+  auto late = engine.submit<floe::Method::echo>(echo("late", 60'000), {.deadline = 30ms});
+  require_throws<floe::Failed>([&] { late.get(); }, "a deadline fails the request");
+  auto cancelled = engine.submit<floe::Method::echo>(echo("never", 60'000));
+  cancelled.cancel();
+  require_throws<floe::Cancelled>([&] { cancelled.get(); }, "cancel ends the request");
+  auto moved = std::move(cancelled);
+  require(moved.valid() && !cancelled.valid(), "a future that was moved from is not valid");
+}
+
+void a_dropped_future_does_not_end_its_request(floe::Engine &engine) {
+  std::atomic<int> heard{0};
+  auto subscription = engine.subscribe(
+      {floe::Event::echoed}, [&](floe::Event event, std::span<const std::byte> payload) {
+        require(event == floe::Event::echoed, "only what was asked for");
+        require(floe::EchoReply::decode(payload).message == "loud", "the event has its message");
+        ++heard;
+        heard.notify_all();
+      });
+  auto request = echo("loud");
+  request.event = true;
+  { auto dropped = engine.submit<floe::Method::echo>(request); }
+  heard.wait(0);
+  require(heard == 1, "the event came once");
+}
+
+void coroutines_go_on_with_the_reply(floe::Engine &engine) {
+  std::atomic<int> step{0};
+  std::string answers;
+  ask_twice(engine, step, answers);
+  step.wait(0);
+  require(answers == "answer;answer;", "both answers came, in their order");
+}
+
+void what_a_progress_function_throws_ends_the_request(floe::Engine &engine,
+                                                      const std::string &store) {
+  floe::VerifyRequest request;
+  request.store = store;
+  struct Enough {};
+  std::atomic<int> calls{0};
+  auto future = engine.submit<floe::Method::verify>(
+      request, {.progress = [&](const floe::Progress &) {
+        ++calls;
+        throw Enough();
+      }});
+  bool is_thrown = false;
+  try {
+    future.get();
+  } catch (const Enough &) {
+    is_thrown = true;
+  }
+  require(is_thrown && calls == 1, "the exception comes out of the future");
+}
+
+void a_nar_goes_to_a_sink_and_what_it_throws_fails_the_request(floe::Engine &engine,
+                                                               const std::string &store,
+                                                               const std::string &path) {
+  floe::NarRequest request;
+  request.store = store;
+  request.path = path;
+  std::size_t bytes = 0;
+  auto count = [&](std::span<const std::byte> piece) { bytes += piece.size(); };
+  const floe::NarReply reply = engine.call<floe::Method::nar>(request, {.sink = count});
+  require(bytes > 0 && bytes == reply.nar_size, "the sink got all of it");
+  auto refuse = [](std::span<const std::byte>) { throw std::runtime_error("full"); };
+  require_throws<floe::Failed>([&] { engine.call<floe::Method::nar>(request, {.sink = refuse}); },
+                               "a sink that throws fails the request");
+}
+
+void the_end_of_an_engine_ends_its_requests() {
+  auto engine = std::make_unique<floe::Engine>(floe::Options{.query_workers = 1});
+  auto first = engine->submit<floe::Method::echo>(echo("never", 60'000));
+  auto second = engine->submit<floe::Method::echo>(echo("never", 60'000));
+  engine.reset();
+  require_throws<floe::ShutDown>([&] { first.get(); }, "what was at work is shut down");
+  require_throws<floe::ShutDown>([&] { second.get(); }, "what waited is shut down");
+}
+
+}  // namespace
+
+int main(int count, char **words) {
+  require(count == 3, "usage: contract STORE PATH");
+  // Nothing here takes this long.
+  alarm(120);
+  {
+    floe::Engine engine(floe::Options{.progress_interval = 1ms});
+    replies_are_values_and_texts_may_hold_nul(engine);
+    failures_are_exceptions(engine);
+    a_dropped_future_does_not_end_its_request(engine);
+    coroutines_go_on_with_the_reply(engine);
+    what_a_progress_function_throws_ends_the_request(engine, words[1]);
+    a_nar_goes_to_a_sink_and_what_it_throws_fails_the_request(engine, words[1], words[2]);
+  }
+  the_end_of_an_engine_ends_its_requests();
+  std::printf("all of it holds\n");
+  return 0;
+}
