@@ -51,6 +51,7 @@ class Writer {
 
   void text(std::size_t at, std::string_view text) {
     reference(at, out_.size(), text.size());
+    room_for(text.size() + 1);
     append(text.data(), text.size());
     out_.push_back(std::byte{0});
   }
@@ -91,10 +92,16 @@ class Writer {
   }
 
   void append(const void *data, std::size_t len) {
-    const std::size_t begin = out_.size();
-    out_.resize(begin + len);
-    if (len > 0) {
-      std::memcpy(out_.data() + begin, data, len);
+    const auto *bytes = static_cast<const std::byte *>(data);
+    out_.insert(out_.end(), bytes, bytes + len);
+  }
+
+  /// So that a text and its NUL move the message once at most; doubled, so that many texts move it
+  /// seldom.
+  void room_for(std::size_t len) {
+    const std::size_t needed = out_.size() + len;
+    if (needed > out_.capacity()) {
+      out_.reserve(needed > 2 * out_.capacity() ? needed : 2 * out_.capacity());
     }
   }
 
