@@ -102,13 +102,10 @@ fn two_threads_that_close_both_wait_for_the_end() {
 fn a_stale_handle_never_reaches_the_next_engine() {
     let old = open(&options());
     assert_eq!(floe::floe_engine_free(old), OK);
-    // It takes the same place.
-    let host = Host::new();
-    assert_eq!(
-        host.engine & 0xffff_ffff,
-        old & 0xffff_ffff,
-        "another test may have been faster"
-    );
+    // One that takes the same place, for which other tests of this process may be faster.
+    let mut engines = (0..1000).map(|_| Host::new());
+    let takes_the_place = |host: &Host| host.engine & 0xffff_ffff == old & 0xffff_ffff;
+    let host = engines.find(takes_the_place).unwrap();
     assert_ne!(host.engine, old);
     let ping = Ask::new(Method::Ping, &Empty {});
     assert_eq!(ping.submit(old), Err(STALE));
@@ -156,19 +153,24 @@ fn threads_that_end_at_once_lose_nothing() {
         thread::scope(|scope| {
             for _ in 0..10 {
                 scope.spawn(|| {
-                    if Ask::new(Method::Ping, &Empty {}).submit(engine).is_ok() {
-                        accepted.fetch_add(1, Ordering::Relaxed);
+                    let ping = Ask::new(Method::Ping, &Empty {});
+                    while let Err(status) = ping.submit(engine) {
+                        // The lanes of threads that ended are used again, with what is in them.
+                        assert_eq!(status, BUSY, "{}", last_error());
+                        thread::yield_now();
                     }
+                    accepted.fetch_add(1, Ordering::Relaxed);
                 });
             }
         });
     }
     assert_eq!(accepted.load(Ordering::Relaxed), threads);
     assert_eq!(floe::floe_engine_close(engine), OK);
-    assert_eq!(
-        host.got.try_iter().filter(|got| got.kind == DONE).count() as u64,
-        threads
-    );
+    let ends: Vec<Got> = host.got.try_iter().collect();
+    assert_eq!(ends.len() as u64, threads);
+    // The last ones may be in their lanes yet when the engine is told to close.
+    assert!(ends.iter().all(|got| [DONE, SHUT_DOWN].contains(&got.kind)));
+    assert!(ends.iter().any(|got| got.kind == DONE));
 }
 
 #[test]
