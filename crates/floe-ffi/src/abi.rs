@@ -16,11 +16,11 @@ use std::os::fd::AsRawFd as _;
 use std::sync::Arc;
 use std::time::Duration;
 
-use floe_messages::{Codec, Method};
+use floe_messages::{Codec, Method, PAYLOAD_MAX};
 
 use crate::completion::{Completion, Waiter};
 use crate::engine::{self, Delivery, OpenError, Refusal, Shared, new_id};
-use crate::limits::{Limits, PAYLOAD_MAX};
+use crate::limits::Limits;
 use crate::request::{Extra, NoRoom, Payload, Request};
 use crate::{fork, handles};
 

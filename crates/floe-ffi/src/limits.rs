@@ -43,9 +43,5 @@ impl Default for Limits {
     }
 }
 
-/// The longest payload of a request: many times the longest list of paths that anybody asks for.
-/// What is larger, such as a NAR, goes through a sink.
-pub(crate) const PAYLOAD_MAX: usize = 64 << 20;
-
 /// Events that may wait in a queue; beyond, they are counted as lost.
 pub(crate) const EVENTS_MAX: usize = 1024;
