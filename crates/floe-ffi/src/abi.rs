@@ -21,7 +21,7 @@ use floe_messages::{Codec, Method, PAYLOAD_MAX};
 use crate::completion::{Completion, Waiter};
 use crate::engine::{self, Delivery, OpenError, Refusal, Shared, new_id};
 use crate::limits::Limits;
-use crate::request::{Extra, NoRoom, Payload, Request};
+use crate::request::{Extra, Given, NoRoom, Request, Sink};
 use crate::{fork, handles};
 
 pub(crate) use callback::Callback;
@@ -152,13 +152,14 @@ pub unsafe extern "C" fn floe_submit(
 ) -> i32 {
     with_engine(engine, |engine| {
         // SAFETY: the caller promises it.
-        let request = unsafe { read_request(engine, request, None)? };
+        let asked = unsafe { read_request(engine, request)? };
+        let id = new_id();
         if !out.is_null() {
             // Before the engine can see the request: its completion may come before the return.
             // SAFETY: the caller promises it.
-            unsafe { pointer::write(out, request.id, "out")? };
+            unsafe { pointer::write(out, id, "out")? };
         }
-        engine.submit(request)?;
+        engine.submit(|| asked.into_request(id, None))?;
         Ok(Status::Ok)
     })
 }
@@ -177,10 +178,11 @@ pub unsafe extern "C" fn floe_call(
     with_engine(engine, |engine| {
         // SAFETY: the caller promises it.
         let size = unsafe { pointer::struct_size(out, "floe_completion")? };
-        let waiter = Arc::new(Waiter::default());
         // SAFETY: the caller promises it.
-        let request = unsafe { read_request(engine, request, Some(waiter.clone()))? };
-        let completion = engine.call(request, &waiter)?;
+        let asked = unsafe { read_request(engine, request)? };
+        let waiter = Arc::new(Waiter::default());
+        let make = || asked.into_request(new_id(), Some(waiter.clone()));
+        let completion = engine.call(make, &waiter)?;
         // SAFETY: `out` has as many bytes as its size says, which was checked above.
         unsafe { pointer::write_struct(out.cast(), size, FloeCompletion::owned(completion)) };
         Ok(Status::Ok)
@@ -370,15 +372,46 @@ fn limits_of(options: &FloeEngineOptions) -> Limits {
     }
 }
 
+/// What a host has asked for, checked, while its memory is still good.
+struct Asked<'a> {
+    method: Method,
+    codec: Codec,
+    wants_progress: bool,
+    tag: u64,
+    deadline: Option<NonZeroU64>,
+    sink: Option<Sink>,
+    payload: Given<'a>,
+}
+
+impl Asked<'_> {
+    /// Everything that can fail has been done, since here a place waits for the request.
+    #[inline]
+    fn into_request(self, id: u64, waiter: Option<Arc<Waiter>>) -> Request {
+        let sink = self.sink;
+        Request {
+            id,
+            tag: self.tag,
+            deadline: self.deadline,
+            extra: match (&waiter, &sink) {
+                (None, None) => None,
+                _ => Some(Box::new(Extra { sink, waiter })),
+            },
+            method: self.method,
+            codec: self.codec,
+            wants_progress: self.wants_progress,
+            payload: self.payload.into_payload(),
+        }
+    }
+}
+
 /// # Safety
 ///
-/// As for [`floe_submit`].
+/// As for [`floe_submit`]; the memory stays good for `'a`.
 #[inline]
-unsafe fn read_request(
+unsafe fn read_request<'a>(
     engine: &Shared,
     request: *const FloeRequest,
-    waiter: Option<Arc<Waiter>>,
-) -> Result<Request, Fail> {
+) -> Result<Asked<'a>, Fail> {
     // SAFETY: the caller promises it.
     let request = unsafe { pointer::read_struct(request, "floe_request")? };
     let method = Method::from_number(request.method).ok_or_else(|| {
@@ -389,28 +422,25 @@ unsafe fn read_request(
         let text = format!("a payload has at most {PAYLOAD_MAX} bytes");
         return Err(fail(Status::Invalid, text));
     }
+    let codec = codec_of(request.codec)?;
+    let sink = callback::sink(&request)?;
     // SAFETY: the caller promises it.
     let bytes = unsafe { pointer::bytes(request.payload, request.payload_len)? };
-    let payload = Payload::copy(bytes, &engine.budget).map_err(|why| match why {
+    // Last, since only here something is copied.
+    let payload = Given::take(bytes, &engine.budget).map_err(|why| match why {
         NoRoom::Budget => Fail::status(Status::Busy),
         NoRoom::Memory => Fail::status(Status::NoMemory),
     })?;
-    let sink = callback::sink(&request)?;
-    let extra = match (&waiter, &sink) {
-        (None, None) => None,
-        _ => Some(Box::new(Extra { sink, waiter })),
-    };
-    Ok(Request {
-        id: new_id(),
+    Ok(Asked {
+        method,
+        codec,
+        wants_progress: request.flags & WANTS_PROGRESS != 0,
         tag: request.tag,
         deadline: match request.deadline_ms {
             0 => None,
             time => NonZeroU64::new(engine.now().saturating_add(time)),
         },
-        extra,
-        method,
-        codec: codec_of(request.codec)?,
-        wants_progress: request.flags & WANTS_PROGRESS != 0,
+        sink,
         payload,
     })
 }

@@ -174,23 +174,25 @@ pub(crate) fn free(handle: u64) -> Option<()> {
 }
 
 impl Shared {
-    /// Hands a request in; never waits.
+    /// Hands a request in, which is made only if there is room for it; never waits.
     #[inline]
-    pub(crate) fn submit(&self, request: Request) -> Result<(), Refusal> {
-        self.ingress
-            .submit(request)
-            .map_err(|refused| match refused {
-                Refused::Busy(_) => Refusal::Busy,
-                Refused::Closed(_) => Refusal::Closed,
-            })
+    pub(crate) fn submit(&self, make: impl FnOnce() -> Request) -> Result<(), Refusal> {
+        self.ingress.submit(make).map_err(|refused| match refused {
+            Refused::Busy => Refusal::Busy,
+            Refused::Closed(_) => Refusal::Closed,
+        })
     }
 
     /// Hands a request in and waits for its end.
-    pub(crate) fn call(&self, request: Request, waiter: &Waiter) -> Result<Completion, Refusal> {
+    pub(crate) fn call(
+        &self,
+        make: impl FnOnce() -> Request,
+        waiter: &Waiter,
+    ) -> Result<Completion, Refusal> {
         if self.is_inside() {
             return Err(Refusal::WouldDeadlock);
         }
-        self.submit(request)?;
+        self.submit(make)?;
         Ok(self.spinning(|may| waiter.wait(if may { SPINS } else { 0 })))
     }
 

@@ -64,13 +64,17 @@ pub(crate) enum NoRoom {
     Memory,
 }
 
-impl Payload {
-    /// Copies the bytes of a caller.
-    pub(crate) fn copy(bytes: &[u8], budget: &Arc<Budget>) -> Result<Payload, NoRoom> {
+/// The bytes of a caller that is still waiting: short ones where it has them, long ones copied.
+pub(crate) enum Given<'a> {
+    Short(&'a [u8]),
+    Long(Counted),
+}
+
+impl<'a> Given<'a> {
+    /// Takes what may fail, so that [`Given::into_payload`] cannot.
+    pub(crate) fn take(bytes: &'a [u8], budget: &Arc<Budget>) -> Result<Given<'a>, NoRoom> {
         if bytes.len() <= INLINE_LEN {
-            let mut inline = [0; INLINE_LEN];
-            inline[..bytes.len()].copy_from_slice(bytes);
-            return Ok(Payload::Inline(bytes.len() as u8, inline));
+            return Ok(Given::Short(bytes));
         }
         budget.take(bytes.len())?;
         let mut counted = Counted {
@@ -83,9 +87,23 @@ impl Payload {
             return Err(NoRoom::Memory);
         }
         counted.bytes.extend_from_slice(bytes);
-        Ok(Payload::Heap(counted))
+        Ok(Given::Long(counted))
     }
 
+    #[inline]
+    pub(crate) fn into_payload(self) -> Payload {
+        match self {
+            Given::Short(bytes) => {
+                let mut inline = [0; INLINE_LEN];
+                inline[..bytes.len()].copy_from_slice(bytes);
+                Payload::Inline(bytes.len() as u8, inline)
+            }
+            Given::Long(counted) => Payload::Heap(counted),
+        }
+    }
+}
+
+impl Payload {
     pub(crate) fn bytes(&self) -> &[u8] {
         match self {
             Payload::Inline(len, bytes) => bytes.get(..usize::from(*len)).unwrap_or_default(),
@@ -132,16 +150,14 @@ mod tests {
     #[test]
     fn payloads_count_only_while_they_live_and_only_long_ones() {
         let budget = Budget::new(1000);
-        let short = Payload::copy(&[7; INLINE_LEN], &budget).unwrap();
+        let copy = |bytes: &[u8]| Given::take(bytes, &budget).map(Given::into_payload);
+        let short = copy(&[7; INLINE_LEN]).unwrap();
         assert_eq!(short.bytes(), [7; INLINE_LEN]);
-        let long = Payload::copy(&[8; 900], &budget).unwrap();
+        let long = copy(&[8; 900]).unwrap();
         assert_eq!(long.bytes(), [8; 900]);
-        assert!(matches!(
-            Payload::copy(&[9; 101], &budget),
-            Err(NoRoom::Budget)
-        ));
+        assert!(matches!(copy(&[9; 101]), Err(NoRoom::Budget)));
         drop(long);
-        Payload::copy(&[9; 1000], &budget).unwrap();
+        copy(&[9; 1000]).unwrap();
         assert_eq!(budget.used.load(Ordering::Relaxed), 0);
     }
 }

@@ -16,10 +16,13 @@ use crate::sync::{Arc, AtomicPtr, AtomicU64, Padded, UnsafeCell, pause};
 pub(crate) struct Writer<T> {
     lane: Arc<Lane<T>>,
     chunk: *mut Chunk<T>,
+    /// The slot of the next value in the chunk.
+    at: usize,
+    /// The slot before which something has to be done: the end of the chunk, or of what the lane
+    /// was last known to have room for. So that a push looks at one number only.
+    stop: usize,
     /// How many values have been written.
     written: u64,
-    /// How many the reader had taken when it was last asked.
-    taken: u64,
     limit: u64,
 }
 
@@ -27,6 +30,8 @@ pub(crate) struct Writer<T> {
 pub(crate) struct Reader<T> {
     lane: Arc<Lane<T>>,
     chunk: *mut Chunk<T>,
+    /// The slot of the next value in the chunk.
+    at: usize,
     taken: u64,
     /// How many were published when the lane was last looked at.
     published: u64,
@@ -44,13 +49,16 @@ struct Lane<T> {
     reader_left: AtomicPtr<Chunk<T>>,
 }
 
+/// The slots come first and begin with a cache line: a value of 64 bytes then is in one line, and
+/// one is all that has to go from the writer's processor to the reader's.
+#[repr(C, align(64))]
 struct Chunk<T> {
-    next: AtomicPtr<Chunk<T>>,
     slots: [UnsafeCell<MaybeUninit<T>>; CHUNK_LEN],
+    next: AtomicPtr<Chunk<T>>,
 }
 
-/// With 64 bytes for a value and a pointer, nearly 16 KiB. Fewer under a model checker, which
-/// looks at every order of events.
+/// With 64 bytes for a value and a pointer, 16 KiB. Fewer under a model checker, which looks at
+/// every order of events.
 #[cfg(not(loom))]
 const CHUNK_LEN: usize = 255;
 #[cfg(loom)]
@@ -80,13 +88,15 @@ pub(crate) fn lane<T>(limit: u64) -> (Writer<T>, Reader<T>) {
     let writer = Writer {
         lane: lane.clone(),
         chunk,
+        at: 0,
+        stop: CHUNK_LEN.min(limit as usize),
         written: 0,
-        taken: 0,
         limit,
     };
     let reader = Reader {
         lane,
         chunk,
+        at: 0,
         taken: 0,
         published: 0,
     };
@@ -103,30 +113,42 @@ impl<T> Chunk<T> {
 }
 
 impl<T> Writer<T> {
-    /// Publishes a value, or gives it back if the lane is full.
+    /// Whether there is room, as far as is known without asking the reader.
     #[inline]
-    pub(crate) fn push(&mut self, value: T) -> Result<(), T> {
-        if self.written - self.taken >= self.limit {
-            self.taken = self.lane.taken.0.load(Ordering::Acquire);
-            if self.written - self.taken >= self.limit {
-                return Err(value);
-            }
-        }
-        let at = (self.written % CHUNK_LEN as u64) as usize;
-        if at == 0 && self.written > 0 {
-            self.begin_chunk();
-        }
+    pub(crate) fn has_room(&self) -> bool {
+        self.at != self.stop
+    }
+
+    /// Publishes a value. To be called only where there is room.
+    #[inline]
+    pub(crate) fn push(&mut self, value: T) {
+        assert!(self.has_room(), "a push into a full lane");
         // SAFETY: the reader does not touch this slot before its number is published, and the
         // chunk lives until the reader has left it.
         let chunk = unsafe { &*self.chunk };
         // SAFETY: as above.
-        chunk.slots[at].with_mut(|slot| unsafe { (*slot).write(value) });
+        chunk.slots[self.at].with_mut(|slot| unsafe { (*slot).write(value) });
+        self.at += 1;
         self.written += 1;
         self.lane.published.0.store(self.written, Ordering::Release);
-        Ok(())
     }
 
+    /// Whether there is room after all: begins the next chunk where this one ends, and asks the
+    /// reader how much it has taken.
     #[cold]
+    pub(crate) fn make_room(&mut self) -> bool {
+        let waiting = self.written - self.lane.taken.0.load(Ordering::Acquire);
+        let room = (self.limit - waiting) as usize;
+        if room == 0 {
+            return false;
+        }
+        if self.at == CHUNK_LEN {
+            self.begin_chunk();
+        }
+        self.stop = CHUNK_LEN.min(self.at + room);
+        true
+    }
+
     fn begin_chunk(&mut self) {
         let mut next = self.lane.spare.swap(ptr::null_mut(), Ordering::Acquire);
         if next.is_null() {
@@ -136,6 +158,7 @@ impl<T> Writer<T> {
         // is after this; until then it stays in this chunk, which therefore lives.
         unsafe { (*self.chunk).next.store(next, Ordering::Release) };
         self.chunk = next;
+        self.at = 0;
     }
 
     /// To be called when the ingress is closed, after a push: whether that value was accepted, or
@@ -153,12 +176,12 @@ impl<T> Writer<T> {
             return Ok(());
         }
         self.written = last;
+        self.at -= 1;
         self.lane.published.0.store(last, Ordering::Release);
-        let at = (last % CHUNK_LEN as u64) as usize;
         // SAFETY: the reader takes nothing from `closed_at` on, so the value is the writer's.
         let chunk = unsafe { &*self.chunk };
         // SAFETY: as above; the value was written by the push before.
-        Err(chunk.slots[at].with_mut(|slot| unsafe { (*slot).assume_init_read() }))
+        Err(chunk.slots[self.at].with_mut(|slot| unsafe { (*slot).assume_init_read() }))
     }
 }
 
@@ -177,16 +200,17 @@ impl<T> Reader<T> {
     }
 
     fn next(&mut self) -> T {
-        let at = (self.taken % CHUNK_LEN as u64) as usize;
-        if at == 0 && self.taken > 0 {
+        if self.at == CHUNK_LEN {
             self.leave_chunk();
         }
         // SAFETY: the number is published, so the slot was written, and the writer does not touch
         // it again before the chunk comes back to it.
         let chunk = unsafe { &*self.chunk };
+        let slot = &chunk.slots[self.at];
+        self.at += 1;
         self.taken += 1;
         // SAFETY: as above; each number is taken once.
-        chunk.slots[at].with_mut(|slot| unsafe { (*slot).assume_init_read() })
+        slot.with_mut(|slot| unsafe { (*slot).assume_init_read() })
     }
 
     fn leave_chunk(&mut self) {
@@ -198,6 +222,7 @@ impl<T> Reader<T> {
             drop(unsafe { Box::from_raw(old) });
         }
         self.chunk = next;
+        self.at = 0;
     }
 
     /// Whether there is something, by a look at the writer's counter.

@@ -47,31 +47,23 @@ impl<T: Send + 'static> Lanes<T> {
         })
     }
 
-    /// Lends the calling thread its lane for a value, or gives the value back if it has none: there
-    /// are as many as there may be, the ingress is closed, or the thread is about to end.
+    /// The lane of the calling thread, if this thread has used it last.
     #[inline]
-    pub(crate) fn with<R>(
-        self: &Arc<Self>,
-        value: T,
-        f: impl FnOnce(&mut Writer<T>, T) -> R,
-    ) -> Result<R, T> {
-        let (number, first) = FIRST.get();
-        let writer = match number == self.number {
-            true => first.cast::<Writer<T>>(),
-            false => match self.find() {
-                Some(writer) => writer,
-                None => return Err(value),
-            },
-        };
+    #[expect(clippy::mut_from_ref, reason = "it is the thread's, not the ingress's")]
+    pub(crate) fn at_hand(&self) -> Option<&mut Writer<T>> {
+        let (number, writer) = FIRST.get();
         // SAFETY: the number is that of this very ingress, so it is a writer of `T`. It lives until
         // the thread ends, which takes it out of `FIRST`. Nobody else has a reference to it: only
-        // this thread knows it, and `f`, which is of this crate, does not come back here.
-        Ok(f(unsafe { &mut *writer }, value))
+        // this thread knows it, and a submit, the only caller, holds none where it calls back.
+        (number == self.number).then(|| unsafe { &mut *writer.cast() })
     }
 
-    /// The lane of this thread, which from now on is found at once.
-    #[cold]
-    fn find(self: &Arc<Self>) -> Option<*mut Writer<T>> {
+    /// The lane of the calling thread, which from now on is at hand. None if there are as many as
+    /// there may be, the ingress is closed, or the thread is about to end.
+    pub(crate) fn find(self: &Arc<Self>) -> Option<&mut Writer<T>> {
+        if self.lanes_max == 0 {
+            return None;
+        }
         let found = KEPT.try_with(|kept| {
             let mut kept = kept.borrow_mut();
             if let Some(entry) = kept.iter().find(|entry| entry.number == self.number) {
@@ -87,9 +79,8 @@ impl<T: Send + 'static> Lanes<T> {
             });
             Some(writer.cast())
         });
-        let writer = found.ok().flatten()?;
-        FIRST.set((self.number, writer));
-        Some(writer.cast())
+        FIRST.set((self.number, found.ok().flatten()?));
+        self.at_hand()
     }
 
     fn claim(&self) -> Option<Writer<T>> {

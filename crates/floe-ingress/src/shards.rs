@@ -5,6 +5,7 @@ use std::mem;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use crate::ingress::Refused;
 use crate::sync::Padded;
 
 pub(crate) struct Shards<T> {
@@ -23,13 +24,6 @@ struct Queue<T> {
     is_closed: bool,
 }
 
-/// What becomes of a value that is not taken in.
-#[derive(Debug)]
-pub(crate) enum Rejected<T> {
-    Full(T),
-    Closed(T),
-}
-
 impl<T> Shards<T> {
     /// `count` queues that hold at most `limit` values each.
     pub(crate) fn new(count: usize, limit: usize) -> Shards<T> {
@@ -46,17 +40,17 @@ impl<T> Shards<T> {
         }
     }
 
-    /// Appends a value to the queue of the calling thread.
-    pub(crate) fn push(&self, value: T) -> Result<(), Rejected<T>> {
+    /// Appends a value to the queue of the calling thread; `make` is called under its lock.
+    pub(crate) fn push(&self, make: impl FnOnce() -> T) -> Result<(), Refused<T>> {
         let shard = &self.shards[own_index() % self.shards.len()].0;
         let mut queue = shard.queue();
         if queue.is_closed {
-            return Err(Rejected::Closed(value));
+            return Err(Refused::Closed(None));
         }
         if queue.values.len() >= self.limit {
-            return Err(Rejected::Full(value));
+            return Err(Refused::Busy);
         }
-        queue.values.push_back(value);
+        queue.values.push_back(make());
         shard.len.store(queue.values.len(), Ordering::Release);
         Ok(())
     }

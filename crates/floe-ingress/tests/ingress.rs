@@ -13,14 +13,11 @@ const MODES: [Mode; 2] = [Mode::Lanes, Mode::Shards];
 /// Nothing here takes this long.
 const DEADLINE: Duration = Duration::from_secs(60);
 
-fn submit_when_possible<T: Send + 'static>(ingress: &Ingress<T>, mut value: T) -> bool {
+fn submit_when_possible<T: Copy + Send + 'static>(ingress: &Ingress<T>, value: T) -> bool {
     loop {
-        match ingress.submit(value) {
+        match ingress.submit(|| value) {
             Ok(()) => return true,
-            Err(Refused::Busy(again)) => {
-                value = again;
-                thread::yield_now();
-            }
+            Err(Refused::Busy) => thread::yield_now(),
             Err(Refused::Closed(_)) => return false,
         }
     }
@@ -74,7 +71,7 @@ fn a_sleeping_receiver_is_woken_by_every_first_value() {
         thread::scope(|scope| {
             scope.spawn(|| {
                 for number in 1..=2000 {
-                    ingress.submit(number).unwrap();
+                    ingress.submit(|| number).unwrap();
                     asks.store(number, Ordering::Relaxed);
                     while answers.load(Ordering::Acquire) < number {
                         thread::yield_now();
@@ -100,18 +97,18 @@ fn a_thread_that_is_too_far_ahead_is_told_so_and_others_are_not() {
     for mode in MODES {
         let (ingress, mut receiver) = Ingress::new(mode, limits);
         for number in 0..100 {
-            ingress.submit(number).unwrap();
+            ingress.submit(|| number).unwrap();
         }
-        assert_eq!(ingress.submit(100), Err(Refused::Busy(100)));
+        assert_eq!(ingress.submit(|| 100), Err(Refused::Busy));
         let other = ingress.clone();
-        thread::spawn(move || other.submit(7).unwrap())
+        thread::spawn(move || other.submit(|| 7).unwrap())
             .join()
             .unwrap();
         let mut taken = Vec::new();
         while receiver.take(usize::MAX, |number| taken.push(number)) > 0 {}
         taken.sort_unstable();
         assert_eq!(taken.len(), 101);
-        ingress.submit(100).unwrap();
+        ingress.submit(|| 100).unwrap();
     }
 }
 
@@ -127,10 +124,10 @@ fn threads_beyond_the_lanes_use_queues_with_a_lock() {
         for thread in 0..10_u64 {
             let (ingress, all_there) = (&ingress, &all_there);
             scope.spawn(move || {
-                ingress.submit(thread).unwrap();
+                ingress.submit(|| thread).unwrap();
                 // So that no lane is given back before all have asked for one.
                 all_there.wait();
-                ingress.submit(thread).unwrap();
+                ingress.submit(|| thread).unwrap();
             });
         }
     });
@@ -155,7 +152,7 @@ fn short_threads_reuse_the_lanes_of_those_that_ended() {
     let mut taken = 0;
     for number in 0..threads {
         let ingress = ingress.clone();
-        thread::spawn(move || ingress.submit(number).unwrap())
+        thread::spawn(move || ingress.submit(|| number).unwrap())
             .join()
             .unwrap();
         if number % 100 == 99 {
@@ -199,7 +196,7 @@ fn what_is_accepted_while_the_receiver_closes_is_taken_and_nothing_else() {
             });
             assert_eq!(receiver.take(usize::MAX, drop), 0);
             assert_eq!(accepted, taken, "{mode:?}, try {attempt}");
-            assert_eq!(ingress.submit(1), Err(Refused::Closed(1)));
+            assert_eq!(ingress.submit(|| 1), Err(Refused::Closed(None)));
             met += u64::from(accepted > before);
         }
         // Else this has shown nothing.
@@ -215,12 +212,9 @@ fn a_receiver_that_is_gone_refuses_and_drops_what_was_left() {
     for mode in MODES {
         let (ingress, receiver) = Ingress::new(mode, Limits::default());
         let value = std::sync::Arc::new(());
-        ingress.submit(value.clone()).unwrap();
+        ingress.submit(|| value.clone()).unwrap();
         drop(receiver);
-        assert_eq!(
-            ingress.submit(value.clone()),
-            Err(Refused::Closed(value.clone()))
-        );
+        assert_eq!(ingress.submit(|| value.clone()), Err(Refused::Closed(None)));
         drop(ingress);
         assert_eq!(std::sync::Arc::strong_count(&value), 1, "{mode:?}");
     }
@@ -233,7 +227,7 @@ fn one_thread_uses_many_ingresses_at_once() {
         .collect();
     for round in 0..10 {
         for (number, (ingress, _)) in all.iter().enumerate() {
-            ingress.submit(round * 100 + number).unwrap();
+            ingress.submit(|| round * 100 + number).unwrap();
         }
     }
     for (number, (_, receiver)) in all.iter_mut().enumerate() {
@@ -249,7 +243,7 @@ fn a_submit_while_a_thread_ends_is_accepted_or_refused_and_not_lost() {
     struct SubmitsAtTheEnd(Ingress<u64>);
     impl Drop for SubmitsAtTheEnd {
         fn drop(&mut self) {
-            self.0.submit(2).unwrap();
+            self.0.submit(|| 2).unwrap();
         }
     }
     thread_local! {
@@ -262,11 +256,11 @@ fn a_submit_while_a_thread_ends_is_accepted_or_refused_and_not_lost() {
         thread::spawn(move || {
             // Whichever of the two thread-local values is dropped first.
             if first {
-                given.submit(1).unwrap();
+                given.submit(|| 1).unwrap();
             }
             LAST.set(Some(SubmitsAtTheEnd(given.clone())));
             if !first {
-                given.submit(1).unwrap();
+                given.submit(|| 1).unwrap();
             }
         })
         .join()
@@ -275,4 +269,48 @@ fn a_submit_while_a_thread_ends_is_accepted_or_refused_and_not_lost() {
         while receiver.take(usize::MAX, |value| sum += value) > 0 {}
         assert_eq!(sum, 3);
     }
+}
+
+#[test]
+fn a_value_is_made_only_where_there_is_room() {
+    let limits = Limits {
+        per_thread: 1,
+        ..Limits::default()
+    };
+    for mode in MODES {
+        let (ingress, mut receiver) = Ingress::new(mode, limits);
+        let mut made = 0;
+        let mut submit = || ingress.submit(|| made += 1);
+        assert_eq!(submit(), Ok(()));
+        assert_eq!(submit(), Err(Refused::Busy));
+        assert_eq!(receiver.take(usize::MAX, drop), 1);
+        assert_eq!(submit(), Ok(()));
+        receiver.close();
+        assert_eq!(submit(), Err(Refused::Closed(None)));
+        assert_eq!(made, 2, "{mode:?}");
+    }
+}
+
+#[test]
+fn to_submit_while_a_value_is_made_loses_nothing() {
+    let limits = Limits {
+        per_thread: 2,
+        ..Limits::default()
+    };
+    let (ingress, mut receiver) = Ingress::new(Mode::Lanes, limits);
+    let inside = || {
+        ingress.submit(|| 1).unwrap();
+        2
+    };
+    ingress.submit(inside).unwrap();
+    assert_eq!(ingress.submit(|| 3), Err(Refused::Busy));
+    let mut taken = Vec::new();
+    receiver.take(usize::MAX, |value| taken.push(value));
+    assert_eq!(taken, [1, 2]);
+    // Now the inner one takes the last room.
+    ingress.submit(|| 3).unwrap();
+    let outer = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| ingress.submit(inside)));
+    assert!(outer.is_err());
+    receiver.take(usize::MAX, |value| taken.push(value));
+    assert_eq!(taken, [1, 2, 3, 1]);
 }

@@ -67,13 +67,14 @@ const BENCHMARKS: &[Benchmark] = &[
     Benchmark {
         name: "submit",
         about: "    requests that threads hand to libfloe and to other queues; options:\n    \
-                [--threads 1,2,4] [--per-thread N] [--iters N] [--no-gate] [--json FILE]",
+                [--threads 1,2,4] [--per-thread N] [--iters N] [--no-gate] [--json FILE]\n    \
+                [--record]             writes bench/results/submit.md",
         run: embedded::submit,
     },
     Benchmark {
         name: "codec",
         about: "    the codecs of libfloe beside others; [--iters N] [--include-1mib]\n    \
-                [--no-gate] [--json FILE]",
+                [--no-gate] [--json FILE] [--record]",
         run: embedded::codec,
     },
     Benchmark {
@@ -94,7 +95,13 @@ fn everything(root: &Path, arguments: &[String]) -> Result<Outcome> {
         return Ok(Outcome::Usage(format!("bench all takes no `{other}`")));
     }
     let mut worst = Outcome::Good;
-    for run in [moves::all, serve::command] {
+    for run in [
+        moves::all,
+        serve::command,
+        embedded::submit,
+        embedded::codec,
+        embedded::call,
+    ] {
         match run(root, arguments)? {
             Outcome::Good => {}
             other => worst = other,

@@ -99,6 +99,6 @@ fn number<T: FromStr + PartialOrd + From<u8>>(flag: &str, text: &str) -> Result<
 /// As in the benchmark of the design's seed.
 const PER_THREAD: u64 = 20_000;
 
-/// Enough for a few milliseconds. Beyond what a lane holds (65536), one thread would measure how
-/// fast the receiver is.
-const TOTAL_MIN: u64 = 60_000;
+/// Enough for several turns of the system's scheduler, so that who had the processor first does not
+/// decide.
+const TOTAL_MIN: u64 = 400_000;

@@ -5,7 +5,7 @@ use std::sync::{Arc, Condvar, Mutex};
 use std::thread;
 use std::time::Duration;
 
-use crossbeam_queue::SegQueue;
+use crossbeam_queue::{ArrayQueue, SegQueue};
 use floe_ingress::{Ingress, Limits, Mode, Receiver, Refused};
 
 use crate::Run;
@@ -52,6 +52,7 @@ pub(crate) fn all<const N: usize>() -> Vec<Design> {
         design::<Shards<N>>(false),
         design::<OneLock<N>>(false),
         design::<LockFree<N>>(true),
+        design::<Bounded<N>>(false),
         design::<Mpsc<N>>(true),
         design::<Crossbeam<N>>(true),
         design::<Kanal<N>>(true),
@@ -81,12 +82,11 @@ fn words<const N: usize>(number: u64) -> Words<N> {
 }
 
 fn submit_to_ingress<const N: usize>(ingress: &Ingress<Words<N>>, number: u64) -> u64 {
-    let (mut value, mut busy) = (words(number), 0);
+    let mut busy = 0;
     loop {
-        match ingress.submit(value) {
+        match ingress.submit(|| words(number)) {
             Ok(()) => return busy,
-            Err(Refused::Busy(again)) => {
-                value = again;
+            Err(Refused::Busy) => {
                 busy += 1;
                 thread::yield_now();
             }
@@ -252,40 +252,70 @@ impl<const N: usize> Queue for OneLock<N> {
     }
 }
 
-/// A queue without locks, whose receiver never sleeps, since it has no way to be woken: that costs
-/// its submitters nothing.
-struct LockFree<const N: usize>;
+macro_rules! without_sleep {
+    ($type:ident, $name:expr, $queue:ident, $make:expr) => {
+        struct $type<const N: usize>;
 
-impl<const N: usize> Queue for LockFree<N> {
-    const NAME: &'static str = "SegQueue";
-    type Sender = Arc<SegQueue<Words<N>>>;
-    type Receiver = Self::Sender;
+        impl<const N: usize> Queue for $type<N> {
+            const NAME: &'static str = $name;
+            type Sender = Arc<$queue<Words<N>>>;
+            type Receiver = Self::Sender;
 
-    fn new() -> (Self::Sender, Self::Receiver) {
-        let queue = Arc::new(SegQueue::new());
-        (queue.clone(), queue)
-    }
+            fn new() -> (Self::Sender, Self::Receiver) {
+                let queue = Arc::new($make);
+                (queue.clone(), queue)
+            }
 
-    fn submit(sender: &Self::Sender, number: u64) -> u64 {
-        sender.push(words(number));
-        0
-    }
+            fn submit(sender: &Self::Sender, number: u64) -> u64 {
+                Self::push(sender, words(number))
+            }
 
-    fn take_all(receiver: &mut Self::Receiver, total: u64) -> (u64, u64) {
-        let (mut count, mut sum) = (0, 0);
-        while count < total {
-            match receiver.pop() {
-                Some(words) => {
-                    sum += words[0];
-                    count += 1;
+            fn take_all(receiver: &mut Self::Receiver, total: u64) -> (u64, u64) {
+                let (mut count, mut sum) = (0, 0);
+                while count < total {
+                    match receiver.pop() {
+                        Some(words) => {
+                            sum += words[0];
+                            count += 1;
+                        }
+                        None => thread::yield_now(),
+                    }
                 }
-                None => thread::yield_now(),
+                (count, sum)
+            }
+
+            fn left(receiver: &mut Self::Receiver) -> u64 {
+                receiver.len() as u64
             }
         }
-        (count, sum)
-    }
+    };
+}
 
-    fn left(receiver: &mut Self::Receiver) -> u64 {
-        receiver.len() as u64
+// Queues without locks, whose receiver never sleeps, since it has no way to be woken: that costs
+// its submitters nothing.
+without_sleep!(LockFree, "SegQueue", SegQueue, SegQueue::new());
+without_sleep!(
+    Bounded,
+    "ArrayQueue (bounded)",
+    ArrayQueue,
+    ArrayQueue::new(64 * 1024)
+);
+
+impl<const N: usize> LockFree<N> {
+    fn push(queue: &SegQueue<Words<N>>, value: Words<N>) -> u64 {
+        queue.push(value);
+        0
+    }
+}
+
+impl<const N: usize> Bounded<N> {
+    fn push(queue: &ArrayQueue<Words<N>>, mut value: Words<N>) -> u64 {
+        let mut busy = 0;
+        while let Err(again) = queue.push(value) {
+            value = again;
+            busy += 1;
+            thread::yield_now();
+        }
+        busy
     }
 }

@@ -2,6 +2,17 @@
 
 use super::*;
 
+impl<T> Writer<T> {
+    /// As a submit does it.
+    fn try_push(&mut self, value: T) -> Result<(), T> {
+        if !self.has_room() && !self.make_room() {
+            return Err(value);
+        }
+        self.push(value);
+        Ok(())
+    }
+}
+
 #[cfg(not(loom))]
 mod threads {
     use std::sync::atomic::AtomicUsize;
@@ -21,7 +32,7 @@ mod threads {
         let (mut next, mut expected) = (0, 0);
         for step in [1, 254, 255, 256, 700, 3] {
             for _ in 0..step {
-                writer.push(next).unwrap();
+                writer.try_push(next).unwrap();
                 next += 1;
             }
             for value in taken(&mut reader, usize::MAX) {
@@ -37,13 +48,13 @@ mod threads {
     fn a_full_lane_gives_values_back_until_some_were_taken() {
         let (mut writer, mut reader) = lane(3);
         for value in 0..3 {
-            writer.push(value).unwrap();
+            writer.try_push(value).unwrap();
         }
-        assert_eq!(writer.push(3), Err(3));
+        assert_eq!(writer.try_push(3), Err(3));
         assert_eq!(taken(&mut reader, 2), [0, 1]);
-        writer.push(3).unwrap();
-        writer.push(4).unwrap();
-        assert_eq!(writer.push(5), Err(5));
+        writer.try_push(3).unwrap();
+        writer.try_push(4).unwrap();
+        assert_eq!(writer.try_push(5), Err(5));
         assert_eq!(taken(&mut reader, 9), [2, 3, 4]);
     }
 
@@ -53,12 +64,12 @@ mod threads {
         // The value that is given back is the first one of a chunk.
         let before = CHUNK_LEN as u64;
         for value in 0..before {
-            writer.push(value).unwrap();
+            writer.try_push(value).unwrap();
         }
         assert_eq!(writer.settle_when_closed_by(&mut reader), Ok(()));
-        writer.push(before).unwrap();
+        writer.try_push(before).unwrap();
         assert_eq!(writer.settle(), Err(before));
-        writer.push(before + 1).unwrap();
+        writer.try_push(before + 1).unwrap();
         assert_eq!(writer.settle(), Err(before + 1));
         assert_eq!(taken(&mut reader, usize::MAX).len() as u64, before);
         assert!(!reader.look());
@@ -93,7 +104,7 @@ mod threads {
             let alive = AtomicUsize::new(0);
             let (mut writer, mut reader) = lane(10_000);
             for _ in 0..1000 {
-                assert!(writer.push(Counted::new(&alive)).is_ok());
+                assert!(writer.try_push(Counted::new(&alive)).is_ok());
             }
             reader.take(300, drop);
             assert_eq!(alive.load(Ordering::Relaxed), 700);
@@ -112,7 +123,7 @@ mod threads {
         thread::scope(|scope| {
             scope.spawn(move || {
                 for value in 0..COUNT {
-                    while writer.push(value).is_err() {
+                    while writer.try_push(value).is_err() {
                         thread::yield_now();
                     }
                 }
@@ -148,7 +159,7 @@ mod models {
             let writes = thread::spawn(move || {
                 let mut accepted = 0;
                 for value in 0..4_u64 {
-                    match writer.push(value) {
+                    match writer.try_push(value) {
                         Ok(()) => accepted += 1,
                         Err(_) => break,
                     }
@@ -180,7 +191,7 @@ mod models {
             let writes = {
                 let sleep = sleep.clone();
                 thread::spawn(move || {
-                    writer.push(7_u64).unwrap();
+                    writer.try_push(7_u64).unwrap();
                     assert_eq!(sleep.published(), After::Accepted);
                 })
             };
@@ -205,7 +216,7 @@ mod models {
                         if sleep.is_closed() {
                             break;
                         }
-                        writer.push(value).unwrap();
+                        writer.try_push(value).unwrap();
                         let is_accepted = match sleep.published() {
                             After::Accepted => true,
                             After::Closed => writer.settle().is_ok(),
