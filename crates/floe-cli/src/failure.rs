@@ -4,6 +4,7 @@ use std::process::ExitCode;
 
 use floe_engine::{Error, ErrorKind};
 use floe_server::ServeError;
+use floe_server::address::AddressError;
 use floe_store::StoreError;
 
 use crate::progress::say;
@@ -17,6 +18,12 @@ pub(crate) struct Silent(pub(crate) u8);
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub(crate) struct Usage(pub(crate) String);
+
+impl From<AddressError> for Usage {
+    fn from(error: AddressError) -> Usage {
+        Usage(error.0)
+    }
+}
 
 /// Prints the error and its causes; the code to exit with.
 pub(crate) fn report(error: &anyhow::Error) -> ExitCode {

@@ -5,7 +5,6 @@ pub(crate) mod harmonia;
 pub(crate) mod identity;
 pub(crate) mod keys;
 pub(crate) mod limits;
-pub(crate) mod listen;
 mod pid_file;
 mod signals;
 pub(crate) mod store;

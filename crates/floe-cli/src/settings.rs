@@ -5,9 +5,8 @@ use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::thread;
 
-use floe_engine::{Cancel, Location, Options};
-use floe_format::signature::CACHE_NIXOS_ORG_KEY;
-use floe_format::{PublicKey, StoreDir, TrustedKeys};
+use floe_engine::{Cancel, Error, Location, Options};
+use floe_format::{StoreDir, TrustedKeys};
 
 use crate::args::{TrustArgs, WorkArgs};
 use crate::failure::Usage;
@@ -31,28 +30,12 @@ pub(crate) fn threads(asked: Option<NonZeroUsize>) -> NonZeroUsize {
         .unwrap_or(NonZeroUsize::MIN)
 }
 
-/// Without any flag, what Nix trusts without configuration.
-fn trusted_keys(trust: &TrustArgs) -> anyhow::Result<TrustedKeys> {
-    let mut texts: Vec<&str> = Vec::new();
-    texts.extend(trust.trusted_public_keys.as_deref());
-    texts.extend(trust.trusted_public_key.iter().map(String::as_str));
-    if texts.is_empty() {
-        texts.push(CACHE_NIXOS_ORG_KEY);
-    }
-    texts.extend(trust.extra_trusted_public_keys.iter().map(String::as_str));
-    let mut keys = TrustedKeys::new();
-    for word in texts.iter().flat_map(|text| text.split_ascii_whitespace()) {
-        // The text may be a secret key that was given by mistake: only its name is shown.
-        let name = word.split(':').next().unwrap_or_default();
-        let key = PublicKey::parse(word).map_err(|_| {
-            Usage(format!(
-                "the text that begins with {name:?} is not a public key; one looks like \
-                 NAME:BASE64 (floe key public makes it from a secret key)"
-            ))
-        })?;
-        keys.insert(key);
-    }
-    Ok(keys)
+/// What the flags say, one of which holds several keys.
+fn trusted_keys(trust: &TrustArgs) -> Result<TrustedKeys, Error> {
+    let several = trust.trusted_public_keys.as_deref();
+    let single = trust.trusted_public_key.iter().map(String::as_str);
+    let extra = trust.extra_trusted_public_keys.iter().map(String::as_str);
+    floe_engine::trusted_keys(several.into_iter().chain(single), extra)
 }
 
 /// The certificates that Nix would use, where the environment names some.

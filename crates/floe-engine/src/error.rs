@@ -76,6 +76,16 @@ pub enum Error {
         /// The store directory that was expected.
         store_dir: String,
     },
+    /// What should be a public key is none. The text may be a secret key that was given by mistake,
+    /// so only its name is kept.
+    #[error(
+        "the text that begins with {name:?} is not a public key; one looks like NAME:BASE64 \
+         (floe key public makes it from a secret key)"
+    )]
+    NotAPublicKey {
+        /// What stands before the first colon.
+        name: String,
+    },
     /// No source has a path.
     #[error("{path} is not in {}", sources.join(", "))]
     NotFound {
@@ -251,7 +261,9 @@ impl Error {
             | Error::FalseContentAddress { .. }
             | Error::Mismatch { .. }
             | Error::Decode { .. } => ErrorKind::Untrusted,
-            Error::Location { .. } | Error::NotAStorePath { .. } => ErrorKind::Usage,
+            Error::Location { .. } | Error::NotAStorePath { .. } | Error::NotAPublicKey { .. } => {
+                ErrorKind::Usage
+            }
             Error::Cancelled | Error::Store(StoreError::Interrupted) => ErrorKind::Interrupted,
             Error::Store(_)
             | Error::File { .. }

@@ -5,7 +5,10 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use floe_format::TrustedKeys;
+use floe_format::signature::CACHE_NIXOS_ORG_KEY;
+use floe_format::{PublicKey, TrustedKeys};
+
+use crate::error::Error;
 
 /// Choices of one move.
 #[derive(Clone, Debug)]
@@ -22,6 +25,28 @@ pub struct Options {
     pub certificates: Option<PathBuf>,
     /// Raised from outside to end the move soon.
     pub cancel: Cancel,
+}
+
+/// The keys in `own`, or without any the one that Nix trusts without configuration, and those in
+/// `extra`. A text may hold several, separated by white space.
+///
+/// Errors: [`Error::NotAPublicKey`].
+pub fn trusted_keys<'a>(
+    own: impl IntoIterator<Item = &'a str>,
+    extra: impl IntoIterator<Item = &'a str>,
+) -> Result<TrustedKeys, Error> {
+    let mut own = own.into_iter().peekable();
+    let default = own.peek().is_none().then_some(CACHE_NIXOS_ORG_KEY);
+    let mut keys = TrustedKeys::new();
+    let texts = default.into_iter().chain(own).chain(extra);
+    for word in texts.flat_map(str::split_ascii_whitespace) {
+        let key = PublicKey::parse(word).map_err(|_| {
+            let name = word.split(':').next().unwrap_or_default().into();
+            Error::NotAPublicKey { name }
+        })?;
+        keys.insert(key);
+    }
+    Ok(keys)
 }
 
 /// A flag that ends a move soon once it is raised.
@@ -42,5 +67,38 @@ impl Cancel {
     /// Whether the flag is up.
     pub fn is_raised(&self) -> bool {
         self.0.load(Ordering::Relaxed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use floe_format::SecretKey;
+
+    use super::*;
+
+    #[test]
+    fn keys_of_ones_own_take_the_place_of_the_default_and_extra_ones_do_not() {
+        let own = SecretKey::from_seed("own-1", [7; 32]).unwrap().public();
+        let own = own.to_string();
+        let names = |keys: TrustedKeys| keys.names().map(String::from).collect::<Vec<_>>();
+        let none: [&str; 0] = [];
+        assert_eq!(
+            names(trusted_keys(none, none).unwrap()),
+            ["cache.nixos.org-1"]
+        );
+        assert_eq!(names(trusted_keys([&*own], none).unwrap()), ["own-1"]);
+        let both = trusted_keys(none, [&*own]).unwrap();
+        assert_eq!(names(both), ["cache.nixos.org-1", "own-1"]);
+        // Somebody who says "none" trusts nobody.
+        assert!(trusted_keys([" "], none).unwrap().is_empty());
+    }
+
+    #[test]
+    fn a_secret_key_given_by_mistake_is_not_repeated() {
+        let secret = SecretKey::from_seed("own-1", [7; 32]).unwrap().to_text();
+        let error = trusted_keys([&*secret], []).unwrap_err().to_string();
+        assert!(error.contains("\"own-1\""), "{error}");
+        let (_, key) = secret.split_once(':').unwrap();
+        assert!(!error.contains(key), "{error}");
     }
 }

@@ -19,6 +19,7 @@
 //! goes wrong later breaks the connection off, so that no client takes a part for the whole.
 
 mod access_log;
+pub mod address;
 mod ahead;
 mod answer;
 mod body;

@@ -9,13 +9,13 @@ use floe_server::Listen;
 
 use crate::failure::Usage;
 use crate::serve::access_log::LogName;
-use crate::serve::{listen, some_seconds};
+use crate::serve::some_seconds;
 
 #[derive(Debug, Args)]
 pub(crate) struct ServeArgs {
     /// Listen on HOST:PORT, :PORT or unix:PATH, IPv6 hosts in brackets; may be repeated [default:
     /// *:5000]
-    #[arg(long, short, value_name = "HOST:PORT", value_parser = listen::parse)]
+    #[arg(long, short, value_name = "HOST:PORT", value_parser = floe_server::address::parse)]
     pub(crate) listen: Vec<Listen>,
     /// Listen on this host; * is every address, *4 every IPv4 and *6 every IPv6 address
     #[arg(long, value_name = "HOST")]

@@ -10,7 +10,7 @@ use crate::failure::Usage;
 use crate::serve::access_log::{self, LogName};
 use crate::serve::harmonia::Settings;
 use crate::serve::store::{self, Environment};
-use crate::serve::{self, Process, limits, listen};
+use crate::serve::{self, Process, limits};
 use crate::settings;
 
 pub(crate) fn run(args: &ServeArgs) -> anyhow::Result<()> {
@@ -99,7 +99,7 @@ fn addresses(args: &ServeArgs, file: &Settings) -> Result<Vec<Listen>, Usage> {
     }
     if by_parts || addresses.is_empty() {
         addresses.push(Listen::Tcp {
-            host: listen::host(args.host.as_deref().unwrap_or_default()),
+            host: floe_server::address::host(args.host.as_deref().unwrap_or_default()),
             port: args.port.unwrap_or(serve::PORT),
         });
     }

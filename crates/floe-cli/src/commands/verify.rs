@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use anyhow::bail;
 use floe_engine::{Location, Root};
-use floe_format::{StoreDir, StorePath};
+use floe_format::StoreDir;
 use floe_store::{Fault, StoreReader};
 use serde_json::{Value, json};
 
@@ -29,7 +29,7 @@ pub(crate) fn run(args: VerifyArgs) -> anyhow::Result<()> {
     let paths = args
         .paths
         .iter()
-        .map(|text| find(&store, text))
+        .map(|text| Root::parse(text, &store.layout().store_dir)?.find_in(&store))
         .collect::<Result<Vec<_>, _>>()?;
     let found = store.verify(&paths, args.jobs, &())?;
     let dir = &store.layout().store_dir;
@@ -56,20 +56,6 @@ pub(crate) fn run(args: VerifyArgs) -> anyhow::Result<()> {
     match found.faults.is_empty() {
         true => Ok(()),
         false => Err(Silent(FAULTS_EXIT_CODE).into()),
-    }
-}
-
-/// The path that a user means: a hash part stands for the valid path that has it.
-fn find(store: &StoreReader, text: &str) -> anyhow::Result<StorePath> {
-    match Root::parse(text, &store.layout().store_dir)? {
-        Root::Path(path) => Ok(path),
-        Root::HashPart(part) => match store.path_of_hash_part(&part)? {
-            Some(path) => Ok(path),
-            None => bail!(
-                "no valid path of {} has the hash part {part}",
-                store.layout().real_store.display()
-            ),
-        },
     }
 }
 

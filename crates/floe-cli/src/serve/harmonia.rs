@@ -6,11 +6,10 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
 use floe_format::StoreDir;
-use floe_server::Listen;
+use floe_server::{Listen, address};
 use floe_store::Layout;
 use serde::Deserialize;
 
-use super::listen;
 use crate::failure::Usage;
 
 /// The keys of the file, as harmonia names them. Another key is an error, there as here.
@@ -53,7 +52,7 @@ impl Settings {
             ("tls_key_path", &settings.tls_key_path),
         ] {
             if path.is_some() {
-                return Err(listen::no_tls(key));
+                return Err(address::no_tls(key).into());
             }
         }
         if settings.workers == Some(0) {
@@ -92,7 +91,7 @@ impl Settings {
         let Some(text) = &self.bind else {
             return Ok(None);
         };
-        let listen = listen::parse(text).map_err(|error| Usage(format!("bind: {}", error.0)))?;
+        let listen = address::parse(text).map_err(|error| Usage(format!("bind: {}", error.0)))?;
         Ok(Some(match listen {
             Listen::Tcp { host, port } if host == "::" => Listen::Tcp {
                 host: "*".into(),

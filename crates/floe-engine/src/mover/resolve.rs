@@ -13,6 +13,7 @@ use std::time::Duration;
 use floe_format::content_address::Method;
 use floe_format::store_path::is_hash_part;
 use floe_format::{Compression, NarInfo, StoreDir, StorePath};
+use floe_store::StoreReader;
 
 use super::{Item, Mover, TargetKind};
 use crate::cache::Answer;
@@ -50,6 +51,19 @@ impl Root {
                 reason: error.to_string(),
                 store_dir: store_dir.as_str().to_owned(),
             })
+    }
+
+    /// The path that is meant in a local store: a hash part stands for the valid path that has it.
+    pub fn find_in(self, store: &StoreReader) -> Result<StorePath, Error> {
+        let part = match self {
+            Root::Path(path) => return Ok(path),
+            Root::HashPart(part) => part,
+        };
+        let found = store.path_of_hash_part(&part)?;
+        found.ok_or_else(|| Error::NotFound {
+            path: part,
+            sources: vec![store.layout().real_store.display().to_string()],
+        })
     }
 
     pub(crate) fn hash_part(&self) -> &str {

@@ -3,8 +3,6 @@
 use std::num::NonZeroUsize;
 
 use floe_engine::{Error, ErrorKind, Location, Mover, Options, Outcome, Root, Sources, Target};
-use floe_format::signature::CACHE_NIXOS_ORG_KEY;
-use floe_format::{PublicKey, TrustedKeys};
 use floe_messages::{MoveReply, MoveRequest, PlannedPath, ResolveReply};
 
 use super::{Done, Ended, Work, location, store_dir, translate, usage};
@@ -98,7 +96,7 @@ impl Work<'_> {
             ),
         };
         Ok(Options {
-            trusted_keys: trusted_keys(request)?,
+            trusted_keys: floe_engine::trusted_keys(request.trusted_public_keys.iter(), [])?,
             check_signatures: !request.no_check_sigs,
             jobs,
             dry_run,
@@ -106,28 +104,6 @@ impl Work<'_> {
             cancel: self.cancel().clone(),
         })
     }
-}
-
-/// Without any key, what Nix trusts without configuration.
-fn trusted_keys(request: &MoveRequest<'_>) -> Result<TrustedKeys, Ended> {
-    let mut keys = TrustedKeys::new();
-    let default = [CACHE_NIXOS_ORG_KEY];
-    let texts: Vec<&str> = match request.trusted_public_keys.is_empty() {
-        true => default.to_vec(),
-        false => request.trusted_public_keys.iter().collect(),
-    };
-    for text in texts {
-        // The text may be a secret key that was given by mistake: only its name is shown.
-        let name = text.split(':').next().unwrap_or_default();
-        let key = PublicKey::parse(text).map_err(|_| {
-            usage(format!(
-                "the text that begins with {name:?} is not a public key; one looks like \
-                 NAME:BASE64"
-            ))
-        })?;
-        keys.insert(key);
-    }
-    Ok(keys)
 }
 
 fn failed(failures: &[Error]) -> Ended {

@@ -1,6 +1,6 @@
 //! The NAR of a path, to the sink of the host.
 
-use floe_engine::Error;
+use floe_engine::{Error, Root};
 use floe_messages::{ErrorKind, NarReply, NarRequest};
 use floe_store::{StoreError, StoreReader};
 
@@ -29,7 +29,7 @@ impl Work<'_> {
         };
         let dir = store_dir(request.store_dir)?;
         let store = StoreReader::open(local_store(request.store, dir.as_ref())?)?;
-        let path = super::verify::find(&store, request.path)?;
+        let path = Root::parse(request.path, &store.layout().store_dir)?.find_in(&store)?;
         if store.path_info(&path)?.is_none() {
             let path = store.layout().store_dir.print(&path);
             let sources = vec![store.layout().real_store.display().to_string()];

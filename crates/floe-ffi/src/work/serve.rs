@@ -1,10 +1,9 @@
 //! Servers that requests start and stop.
 
-use std::path::PathBuf;
-
 use floe_format::SecretKey;
 use floe_messages::{Empty, ErrorKind, ServeReply, ServeRequest, StopRequest};
-use floe_server::{Config, Listen, ServeError, Server};
+use floe_server::address::{self, AddressError};
+use floe_server::{Config, ServeError, Server};
 
 use super::{Done, Ended, Work, local_store, store_dir, usage};
 use crate::completion::Failure;
@@ -15,7 +14,7 @@ impl Work<'_> {
         let request: ServeRequest<'_> = self.request()?;
         let dir = store_dir(request.store_dir)?;
         let store = local_store(request.store, dir.as_ref())?;
-        let listen = request.listen.iter().map(address);
+        let listen = request.listen.iter().map(address::parse);
         let mut config = Config::new(store, listen.collect::<Result<_, _>>()?);
         for text in request.secret_keys.iter() {
             // The error never has the text of the key.
@@ -62,27 +61,6 @@ impl Work<'_> {
     }
 }
 
-/// `HOST:PORT`, `[IPV6]:PORT` or `unix:PATH`.
-fn address(text: &str) -> Result<Listen, Ended> {
-    if let Some(path) = text.strip_prefix("unix:").filter(|path| !path.is_empty()) {
-        return Ok(Listen::Unix(PathBuf::from(path)));
-    }
-    let parts = text.rsplit_once(':');
-    let parsed = parts.and_then(|(host, port)| Some((host, port.parse().ok()?)));
-    match parsed {
-        Some((host, port)) if !host.is_empty() => {
-            let bare = host
-                .strip_prefix('[')
-                .and_then(|host| host.strip_suffix(']'));
-            let host = bare.unwrap_or(host).to_owned();
-            Ok(Listen::Tcp { host, port })
-        }
-        _ => Err(usage(format!(
-            "cannot listen on {text:?}: write HOST:PORT, [IPV6]:PORT or unix:PATH"
-        ))),
-    }
-}
-
 fn failed(message: String) -> Ended {
     Ended::Failed(Failure::new(ErrorKind::Failed, message))
 }
@@ -93,5 +71,11 @@ impl From<ServeError> for Ended {
             ServeError::Config(_) => usage(error.to_string()),
             error => failed(error.to_string()),
         }
+    }
+}
+
+impl From<AddressError> for Ended {
+    fn from(error: AddressError) -> Ended {
+        usage(error.to_string())
     }
 }

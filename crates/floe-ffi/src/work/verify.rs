@@ -2,12 +2,12 @@
 
 use std::num::NonZeroUsize;
 
-use floe_engine::{Cancel, Error, Root};
+use floe_engine::{Cancel, Root};
 use floe_format::{PathInfo, StorePath};
 use floe_messages::{FaultKind, VerifyFault, VerifyReply, VerifyRequest};
 use floe_store::{Fault, StoreReader, Watch};
 
-use super::{Done, Ended, Work, local_store, store_dir};
+use super::{Done, Work, local_store, store_dir};
 use crate::progress::ProgressCell;
 
 struct Watcher<'a> {
@@ -37,7 +37,7 @@ impl Work<'_> {
         let paths: Vec<StorePath> = request
             .paths
             .iter()
-            .map(|text| find(&store, text))
+            .map(|text| Root::parse(text, &store.layout().store_dir)?.find_in(&store))
             .collect::<Result<_, _>>()?;
         let jobs = request.jobs.and_then(|jobs| usize::try_from(jobs).ok());
         let watcher = Watcher {
@@ -65,21 +65,6 @@ impl Work<'_> {
             links: found.links,
             faults: faults.into(),
         })
-    }
-}
-
-/// The path that a request means: a hash part stands for the valid path that has it.
-pub(super) fn find(store: &StoreReader, text: &str) -> Result<StorePath, Ended> {
-    match Root::parse(text, &store.layout().store_dir)? {
-        Root::Path(path) => Ok(path),
-        Root::HashPart(part) => store.path_of_hash_part(&part)?.ok_or_else(|| {
-            let sources = vec![store.layout().real_store.display().to_string()];
-            Error::NotFound {
-                path: part,
-                sources,
-            }
-            .into()
-        }),
     }
 }
 

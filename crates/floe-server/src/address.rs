@@ -2,19 +2,22 @@
 
 use std::path::PathBuf;
 
-use floe_server::Listen;
+use crate::config::Listen;
 
-use crate::failure::Usage;
+/// An address that cannot be listened on, in words for whoever wrote it.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub struct AddressError(pub String);
 
 /// `HOST:PORT`, `:PORT`, `[IPV6]:PORT`, `unix:PATH` or a path with a slash in it.
-pub(crate) fn parse(text: &str) -> Result<Listen, Usage> {
+pub fn parse(text: &str) -> Result<Listen, AddressError> {
     if let Some(path) = text.strip_prefix("unix:").filter(|path| !path.is_empty()) {
         return Ok(Listen::Unix(PathBuf::from(path)));
     }
     match parse_tcp(text)? {
         Some(tcp) => Ok(tcp),
         None if text.contains('/') => Ok(Listen::Unix(PathBuf::from(text))),
-        None => Err(Usage(format!(
+        None => Err(AddressError(format!(
             "cannot listen on {text:?}: write HOST:PORT, :PORT, [IPV6]:PORT or the path of a \
              Unix socket with a slash in it"
         ))),
@@ -22,9 +25,9 @@ pub(crate) fn parse(text: &str) -> Result<Listen, Usage> {
 }
 
 /// As starman: what does not end in a port is a Unix socket, whatever it looks like.
-pub(crate) fn parse_like_starman(text: &str) -> Result<Listen, Usage> {
+pub fn parse_like_starman(text: &str) -> Result<Listen, AddressError> {
     if text.is_empty() {
-        return Err(Usage(
+        return Err(AddressError(
             "cannot listen on an empty address: write HOST:PORT".into(),
         ));
     }
@@ -40,7 +43,7 @@ pub(crate) fn parse_like_starman(text: &str) -> Result<Listen, Usage> {
 ///
 /// nix-serve-ng's `*6` prefers IPv6 and `!6` insists on it; its sockets for IPv6 take IPv4 as
 /// well unless it insists. `*4` and `!4` both end as IPv4 alone.
-pub(crate) fn host(text: &str) -> String {
+pub fn host(text: &str) -> String {
     let bare = text
         .strip_prefix('[')
         .and_then(|rest| rest.strip_suffix(']'));
@@ -53,15 +56,15 @@ pub(crate) fn host(text: &str) -> String {
 }
 
 /// Everything that asks for TLS ends here.
-pub(crate) fn no_tls(asked: &str) -> Usage {
-    Usage(format!(
+pub fn no_tls(asked: &str) -> AddressError {
+    AddressError(format!(
         "{asked}: floe does not speak TLS itself yet; put a proxy that does in front, such as \
          nginx, and let floe listen on 127.0.0.1:PORT or on a Unix socket"
     ))
 }
 
 /// `None` if it is no TCP address.
-fn parse_tcp(text: &str) -> Result<Option<Listen>, Usage> {
+fn parse_tcp(text: &str) -> Result<Option<Listen>, AddressError> {
     let is_port = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
     if let Some((rest, last)) = text.rsplit_once(':')
         && last.eq_ignore_ascii_case("ssl")
@@ -76,13 +79,13 @@ fn parse_tcp(text: &str) -> Result<Option<Listen>, Usage> {
         return Ok(None);
     }
     let port = port.parse().map_err(|_| {
-        Usage(format!(
+        AddressError(format!(
             "cannot listen on {text}: a port is at most {}",
             u16::MAX
         ))
     })?;
     if before.contains(':') && !before.starts_with('[') {
-        return Err(Usage(format!(
+        return Err(AddressError(format!(
             "cannot listen on {text}: put an IPv6 address into brackets, as in [::1]:5000"
         )));
     }
