@@ -105,8 +105,16 @@ impl Pool {
 
 fn run(job: Job, engine: &Arc<Shared>) {
     let id = job.request.id;
-    let work = AssertUnwindSafe(|| work::run(job, engine));
-    let outcome = catch_unwind(work).unwrap_or_else(|panic| {
+    let outcome = guarded(|| work::run(job, engine));
+    engine.hand_back(Finished {
+        request: id,
+        outcome,
+    });
+}
+
+/// A panic ends its request, and neither the worker nor the host.
+fn guarded(work: impl FnOnce() -> Outcome) -> Outcome {
+    catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|panic| {
         let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
         let text = text.or_else(|| panic.downcast_ref::<String>().cloned());
         Outcome::Failed(Failure::new(
@@ -116,9 +124,23 @@ fn run(job: Job, engine: &Arc<Shared>) {
                 text.unwrap_or_default()
             ),
         ))
-    });
-    engine.hand_back(Finished {
-        request: id,
-        outcome,
-    });
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_panic_ends_its_request_with_its_words() {
+        let number = 7;
+        let works: [fn(i32) -> Outcome; 2] = [|_| panic!("as text"), |n| panic!("with {n}")];
+        for (work, words) in works.into_iter().zip(["as text", "with 7"]) {
+            let Outcome::Failed(failure) = guarded(|| work(number)) else {
+                panic!("{words}: no failure");
+            };
+            assert_eq!(failure.kind, ErrorKind::Internal);
+            assert!(failure.message.contains(words), "{}", failure.message);
+        }
+    }
 }

@@ -188,3 +188,38 @@ impl<T> Drop for Held<T> {
 
 /// The lock is held for less than a microsecond at a time.
 const LOCK_TRIES: u32 = 10_000;
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use std::sync::Barrier;
+    use std::thread;
+
+    use super::*;
+
+    #[test]
+    fn a_thread_that_ends_under_a_lock_that_is_never_freed_gives_its_lane_up_and_ends() {
+        let lanes = Lanes::<u64>::new(10, 10);
+        let (has_lane, is_locked) = (Barrier::new(2), Barrier::new(2));
+        thread::scope(|scope| {
+            let submitter = scope.spawn(|| {
+                lanes.find().unwrap().push(7);
+                has_lane.wait();
+                is_locked.wait();
+            });
+            has_lane.wait();
+            // As the child of a fork may find it.
+            let guard = lanes.shared();
+            is_locked.wait();
+            while !submitter.is_finished() {
+                thread::yield_now();
+            }
+            drop(guard);
+        });
+        // What it has submitted is still there; its lane is nobody's.
+        let mut readers = lanes.new_ones(&mut 0);
+        let mut taken = Vec::new();
+        readers[0].take(10, |value| taken.push(value));
+        assert_eq!((readers.len(), taken), (1, vec![7]));
+        assert!(lanes.shared().idle.is_empty());
+    }
+}

@@ -23,6 +23,10 @@ const TOOLS: &[(&str, &[&str])] = &[
     ("attr", &["setfattr", "getfattr"]),
     ("xz-utils", &["xz"]),
     ("zstd", &["zstd"]),
+    // The examples in C and C++ are built.
+    ("g++", &["cc", "c++"]),
+    ("binutils", &["nm"]),
+    ("pkg-config", &["pkg-config"]),
     // make-corpus is written in it.
     ("python3", &["python3"]),
 ];

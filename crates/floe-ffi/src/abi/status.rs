@@ -118,3 +118,15 @@ pub(super) fn text(status: i32) -> &'static CStr {
         _ => c"no status of libfloe",
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_panic_is_a_status_for_c() {
+        let status = guard(|| panic!("not for C"));
+        assert_eq!(status, Status::Internal as i32);
+        with_last_error(|text| assert!(!text.is_empty()));
+    }
+}

@@ -36,17 +36,18 @@ impl Engine {
                 self.buffer = reply;
                 self.queue_for_work(request, running);
             }
-            Err(error) => self.fail(&running, &Failure::new(ErrorKind::Usage, error.to_string())),
+            Err(failure) => self.fail(&running, &failure),
         }
     }
 
     /// Answers what takes no time; `false` if it takes some.
-    fn answer(&mut self, request: &Request, reply: &mut Vec<u8>) -> Result<bool, DecodeError> {
+    fn answer(&mut self, request: &Request, reply: &mut Vec<u8>) -> Result<bool, Failure> {
         let (codec, bytes) = (request.codec, request.payload.bytes());
         match request.method {
             Method::Ping => Ok(true),
             Method::Bytes => {
                 let BytesRequest { data } = codec.decode(bytes)?;
+                make_room(reply, data.len())?;
                 codec.encode(&BytesReply { data }, reply);
                 Ok(true)
             }
@@ -56,6 +57,7 @@ impl Engine {
                     return Ok(false);
                 }
                 let message = echo.message;
+                make_room(reply, message.len())?;
                 codec.encode(&EchoReply { message }, reply);
                 if echo.event {
                     let payload = encode(self.shared.codec, &EchoReply { message });
@@ -95,3 +97,21 @@ impl Engine {
         }
     }
 }
+
+/// For a reply that is as long as its request may be: what a host asks for must not end it where
+/// memory is short.
+fn make_room(reply: &mut Vec<u8>, content_len: usize) -> Result<(), Failure> {
+    reply.try_reserve(content_len + FRAME_MAX).map_err(|_| {
+        let text = "the system has no memory for the reply; free some, or ask for less at a time";
+        Failure::new(ErrorKind::Failed, text)
+    })
+}
+
+impl From<DecodeError> for Failure {
+    fn from(error: DecodeError) -> Failure {
+        Failure::new(ErrorKind::Usage, error.to_string())
+    }
+}
+
+/// More than any codec puts around one text or byte string.
+const FRAME_MAX: usize = 64;

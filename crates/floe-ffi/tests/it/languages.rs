@@ -308,3 +308,55 @@ fn what_the_layer_for_cpp_promises_holds() {
     let ran = run(command.arg(corpus.store()).arg(&corpus.root)).expect(0);
     assert_eq!(ran.stdout, "all of it holds\n");
 }
+
+#[test]
+fn a_host_in_c_outlives_a_system_without_memory() {
+    let Some(cc) = compiler("cc") else { return };
+    let scratch = scratch();
+    let source = bindings().join("c/tests/no_memory.c");
+    let program = build(cc, &source, scratch.path(), false);
+    let ran = run(&mut Command::new(program)).expect(0);
+    assert_eq!(ran.stdout, "all of it holds\n");
+}
+
+#[test]
+fn pkg_config_knows_how_to_build_against_the_library() {
+    let mut ask = Command::new("pkg-config");
+    // The library of this very build, not that of a release.
+    let library = format!("--define-variable=libdir={}", library_dir().display());
+    let Ok(output) = ask
+        .args([&library, "--cflags", "--libs", "floe"])
+        .env("PKG_CONFIG_PATH", crate_dir())
+        .output()
+    else {
+        return skip(
+            "pkg-config",
+            "not installed; run `cargo xtask test` as root",
+        );
+    };
+    assert!(output.status.success(), "{output:?}");
+    let flags = String::from_utf8(output.stdout).unwrap();
+    let scratch = scratch();
+    let program = scratch.join("program");
+    let source = bindings().join("cpp/install.cpp");
+    let mut compiler = Command::new("c++");
+    compiler
+        .args(["-std=c++20", "-o"])
+        .arg(&program)
+        .arg(source);
+    run(compiler.args(flags.split_whitespace())).expect(0);
+    fs::copy(
+        library_dir().join("libfloe.so"),
+        scratch.join("libfloe.so.1"),
+    )
+    .unwrap();
+    let mut program = Command::new(program);
+    // Without arguments it says how it is used, by which it has found its library.
+    let ran = run(program.env("LD_LIBRARY_PATH", scratch.path()));
+    assert!(ran.stderr.contains("install CACHE"), "{}", ran.stderr);
+
+    let mut version = Command::new("pkg-config");
+    version.args(["--modversion", "floe"]);
+    let ran = run(version.env("PKG_CONFIG_PATH", crate_dir())).expect(0);
+    assert_eq!(ran.stdout.trim(), env!("CARGO_PKG_VERSION"));
+}
