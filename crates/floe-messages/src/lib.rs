@@ -28,6 +28,7 @@ pub mod flat;
 mod generated;
 mod list;
 mod message;
+mod text;
 
 pub use error::{DecodeError, Problem};
 pub use generated::*;

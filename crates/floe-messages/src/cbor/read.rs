@@ -4,7 +4,7 @@ use super::float::{Shortest, from_half, shortest};
 use super::{
     ARRAY, BYTES, FALSE, FLOAT_16, FLOAT_32, FLOAT_64, MAJOR, MAP, NEGATIVE, NULL, TEXT, TRUE, UINT,
 };
-use crate::{DecodeError, List, Part, Problem};
+use crate::{DecodeError, List, Part, Problem, text};
 
 /// How many elements a list has room for before the first has been read. A count is only a claim,
 /// and an element in memory is larger than in CBOR.
@@ -109,10 +109,7 @@ impl<'a> Reader<'a> {
     #[inline]
     pub fn text(&mut self) -> Result<&'a str, DecodeError> {
         let bytes = self.string(TEXT)?;
-        match std::str::from_utf8(bytes) {
-            Ok(text) => Ok(text),
-            Err(error) => Err(self.not_text(bytes, error.valid_up_to())),
-        }
+        text::check(bytes).map_err(|valid| self.not_text(bytes, valid))
     }
 
     /// Takes bytes, which are borrowed.

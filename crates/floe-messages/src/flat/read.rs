@@ -1,7 +1,7 @@
 //! Checks flat messages and borrows from them.
 
 use super::{HEADER_LEN, MAGIC, SLOT_LEN};
-use crate::{DecodeError, FlatList, List, Part, Problem};
+use crate::{DecodeError, FlatList, List, Part, Problem, text};
 
 /// The bytes of a message, and how much of them references may still span.
 #[derive(Debug)]
@@ -79,13 +79,8 @@ impl<'a> Reader<'a> {
         let Some((0, text)) = bytes.split_last() else {
             return Err(DecodeError::new((offset + length) as usize, Problem::NoNul));
         };
-        match std::str::from_utf8(text) {
-            Ok(text) => Ok(text),
-            Err(error) => {
-                let at = offset as usize + error.valid_up_to();
-                Err(DecodeError::new(at, Problem::Encoding))
-            }
-        }
+        text::check(text)
+            .map_err(|valid| DecodeError::new(offset as usize + valid, Problem::Encoding))
     }
 
     /// A text that may be absent.
