@@ -9,6 +9,8 @@
 #include <coroutine>
 #include <cstdio>
 #include <cstdlib>
+#include <filesystem>
+#include <iterator>
 #include <string>
 #include <utility>
 #include <vector>
@@ -157,6 +159,28 @@ void a_nar_goes_to_a_sink_and_what_it_throws_fails_the_request(floe::Engine &eng
                                "a sink that throws fails the request");
 }
 
+std::ptrdiff_t threads_of_this_process() {
+  const std::filesystem::directory_iterator tasks("/proc/self/task");
+  return std::distance(begin(tasks), end(tasks));
+}
+
+void many_futures_need_no_thread_each() {
+  floe::Engine engine(floe::Options{.query_workers = 2});
+  std::vector<floe::Future<floe::EchoReply>> futures;
+  for (int number = 0; number < 200; ++number) {
+    futures.push_back(engine.submit<floe::Method::echo>(echo("asleep", 60'000)));
+  }
+  engine.call<floe::Method::ping>({});
+  // This one, the engine's, and two workers.
+  require(threads_of_this_process() <= 4, "200 futures that wait have no threads");
+  for (auto &future : futures) {
+    future.cancel();
+  }
+  for (auto &future : futures) {
+    require_throws<floe::Cancelled>([&] { future.get(); }, "each of them ends");
+  }
+}
+
 void the_end_of_an_engine_ends_its_requests() {
   auto engine = std::make_unique<floe::Engine>(floe::Options{.query_workers = 1});
   auto first = engine->submit<floe::Method::echo>(echo("never", 60'000));
@@ -181,6 +205,7 @@ int main(int count, char **words) {
     what_a_progress_function_throws_ends_the_request(engine, words[1]);
     a_nar_goes_to_a_sink_and_what_it_throws_fails_the_request(engine, words[1], words[2]);
   }
+  many_futures_need_no_thread_each();
   the_end_of_an_engine_ends_its_requests();
   std::printf("all of it holds\n");
   return 0;

@@ -8,6 +8,7 @@
 
 mod closing;
 mod contract;
+mod defects;
 mod host;
 mod languages;
 mod queues;
