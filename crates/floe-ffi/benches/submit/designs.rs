@@ -8,7 +8,7 @@ use std::time::Duration;
 use crossbeam_queue::{ArrayQueue, SegQueue};
 use floe_ingress::{Ingress, Limits, Mode, Receiver, Refused};
 
-use crate::Run;
+use super::one_run::Run;
 
 /// A request of `N` words; the first is its number.
 pub(crate) type Words<const N: usize> = [u64; N];
@@ -61,7 +61,7 @@ pub(crate) fn all<const N: usize>() -> Vec<Design> {
     designs.push(Design {
         name: "libfloe",
         is_channel: false,
-        run: crate::library::run::<N>,
+        run: super::library::run::<N>,
     });
     designs
 }
@@ -70,7 +70,7 @@ fn design<Q: Queue>(is_channel: bool) -> Design {
     Design {
         name: Q::NAME,
         is_channel,
-        run: crate::run::<Q>,
+        run: super::one_run::run::<Q>,
     }
 }
 

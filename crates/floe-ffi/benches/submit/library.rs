@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use floe::{FloeCompletion, FloeEngineOptions, FloeRequest, Status};
 use floe_messages::Method;
 
-use crate::Run;
+use super::one_run::Run;
 
 /// What the callback counts.
 #[derive(Default)]

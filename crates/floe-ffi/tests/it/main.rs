@@ -8,6 +8,7 @@
 
 mod closing;
 mod contract;
+mod counts;
 mod defects;
 mod host;
 mod languages;
