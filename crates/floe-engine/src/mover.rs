@@ -27,7 +27,7 @@ use std::thread;
 
 use floe_format::{NarInfo, StoreDir, StorePath};
 use floe_store::hashing::Hashing;
-use floe_store::{StagedPath, StoreWriter};
+use floe_store::{StagedPath, StoreWriter, TempRoots};
 
 use crate::cache::file::read_cache_info;
 use crate::cache::http::without_credentials;
@@ -109,9 +109,18 @@ impl Target {
     ///
     /// Errors: an HTTP cache cannot be written to; otherwise those of the store or the disk.
     pub fn open(location: &Location, store_dir: Option<&StoreDir>) -> Result<Target, Error> {
+        Target::open_with(location, store_dir, &TempRoots::default())
+    }
+
+    /// The same, with temporary roots that it shares with other targets.
+    pub fn open_with(
+        location: &Location,
+        store_dir: Option<&StoreDir>,
+        roots: &TempRoots,
+    ) -> Result<Target, Error> {
         Ok(Target(match location {
             Location::Store(layout) => {
-                TargetKind::Store(Box::new(StoreWriter::open(layout.clone())?))
+                TargetKind::Store(Box::new(StoreWriter::open_with(layout.clone(), roots)?))
             }
             Location::File(file) => {
                 let dir = store_dir.cloned().unwrap_or_default();

@@ -15,6 +15,7 @@ use std::time::Instant;
 use floe_ingress::{Ingress, Mode, Refused};
 use floe_messages::Codec;
 use floe_server::Stop;
+use floe_store::TempRoots;
 
 use crate::abi::Callback;
 use crate::completion::{Completion, Waiter};
@@ -44,6 +45,8 @@ pub(crate) struct Shared {
     /// Empty once somebody has waited for its end.
     thread: Mutex<Option<JoinHandle<()>>>,
     pub(crate) servers: Mutex<HashMap<u64, RunningServer>>,
+    /// Of all moves of this engine.
+    pub(crate) roots: TempRoots,
     /// Threads that turn instead of sleeping.
     spinning: AtomicUsize,
     cores: usize,
@@ -141,6 +144,7 @@ pub(crate) fn open(
             is_free: AtomicBool::new(false),
             thread: Mutex::default(),
             servers: Mutex::default(),
+            roots: TempRoots::default(),
             spinning: AtomicUsize::new(0),
             cores: std::thread::available_parallelism().map_or(1, usize::from),
         })

@@ -33,5 +33,6 @@ pub use layout::Layout;
 pub use live::{HashPartIndex, IndexMark, IndexNews, LiveStore};
 pub use reader::StoreReader;
 pub use register::{Registered, StagedPath};
+pub use temp_roots::TempRoots;
 pub use verify::{Fault, Verification, Watch};
 pub use writer::StoreWriter;

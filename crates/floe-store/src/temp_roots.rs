@@ -4,12 +4,14 @@
 //! already running does not look at the files again; it is told over its socket, and answers
 //! when it has understood.
 
+use std::collections::HashMap;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read as _, Write as _};
 use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -20,9 +22,33 @@ use crate::error::{At, StoreError};
 use crate::layout::Layout;
 use crate::lock::{open_lock_file, try_lock};
 
-/// The temporary roots of one writer. Dropping it gives them up.
+/// The temporary roots of all writers that are opened with it: one file for each store, for as long
+/// as one of them writes there. For two users in one process, one each; clones are the same.
+#[derive(Clone, Debug, Default)]
+pub struct TempRoots(Arc<Mutex<HashMap<PathBuf, Weak<Mutex<RootsFile>>>>>);
+
+impl TempRoots {
+    /// The file for a store, which is made if there is none.
+    pub(crate) fn of(&self, layout: &Layout) -> Result<Arc<Mutex<RootsFile>>, StoreError> {
+        let mut stores = lock(&self.0);
+        if let Some(roots) = stores.get(&layout.state).and_then(Weak::upgrade) {
+            return Ok(roots);
+        }
+        let roots = Arc::new(Mutex::new(RootsFile::create(layout)?));
+        stores.retain(|_, roots| roots.strong_count() > 0);
+        stores.insert(layout.state.clone(), Arc::downgrade(&roots));
+        Ok(roots)
+    }
+}
+
+/// Locks; what stands in a file of roots is never wrong, only more than is needed.
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A file of temporary roots. Dropping it gives them up.
 #[derive(Debug)]
-pub(crate) struct TempRoots {
+pub(crate) struct RootsFile {
     file: File,
     path: PathBuf,
     gc_lock: File,
@@ -31,11 +57,11 @@ pub(crate) struct TempRoots {
     layout: Layout,
 }
 
-impl TempRoots {
+impl RootsFile {
     /// Makes the file `temproots/<pid>-floe-<n>`. Nix takes a file named by the bare process
     /// number for a stale one of its own and removes it; it reads the number off the front of
     /// any other name just as well.
-    pub(crate) fn create(layout: &Layout) -> Result<TempRoots, StoreError> {
+    pub(crate) fn create(layout: &Layout) -> Result<RootsFile, StoreError> {
         let gc_lock_path = layout.state.join("gc.lock");
         let gc_lock = open_lock_file(&gc_lock_path)?;
         loop {
@@ -57,7 +83,7 @@ impl TempRoots {
             // process's, marked it and unlinked it.
             if file.metadata().at("examining", &path)?.size() == 0 {
                 let layout = layout.clone();
-                return Ok(TempRoots {
+                return Ok(RootsFile {
                     file,
                     path,
                     gc_lock,
@@ -153,7 +179,7 @@ impl TempRoots {
     }
 }
 
-impl Drop for TempRoots {
+impl Drop for RootsFile {
     fn drop(&mut self) {
         let _: io::Result<()> = fs::remove_file(&self.path);
     }
@@ -183,7 +209,7 @@ fn is_gone(error: &io::Error) -> bool {
     )
 }
 
-/// Distinguishes the writers of one process.
+/// Distinguishes the files of one process.
 static SERIAL: AtomicU64 = AtomicU64::new(0);
 
 /// A collector answers between two deletions, and one of those may be a large tree.
@@ -203,8 +229,8 @@ mod tests {
         let layout = Layout::in_root(root.path(), StoreDir::default());
         fs::create_dir_all(layout.state.join("temproots")).unwrap();
         let path = StorePath::parse("00000000000000000000000000000000-a").unwrap();
-        let mut first = TempRoots::create(&layout).unwrap();
-        let second = TempRoots::create(&layout).unwrap();
+        let mut first = RootsFile::create(&layout).unwrap();
+        let second = RootsFile::create(&layout).unwrap();
         assert_ne!(first.path, second.path);
         first.add([&path].into_iter()).unwrap();
         let text = fs::read(&first.path).unwrap();
@@ -213,5 +239,31 @@ mod tests {
         drop(first);
         assert!(!file.exists());
         assert!(second.path.exists());
+    }
+
+    #[test]
+    fn writers_with_the_same_roots_share_a_file_for_each_store() {
+        let scratch = tempfile::tempdir().unwrap();
+        let layout = |name: &str| {
+            let layout = Layout::in_root(&scratch.path().join(name), StoreDir::default());
+            fs::create_dir_all(layout.state.join("temproots")).unwrap();
+            layout
+        };
+        let (one, other) = (layout("one"), layout("other"));
+        let files = || fs::read_dir(one.state.join("temproots")).unwrap().count();
+        let roots = TempRoots::default();
+        let first = roots.of(&one).unwrap();
+        let second = roots.clone().of(&one).unwrap();
+        let elsewhere = roots.of(&other).unwrap();
+        assert!(Arc::ptr_eq(&first, &second) && !Arc::ptr_eq(&first, &elsewhere));
+        assert_eq!(files(), 1);
+        drop(first);
+        assert_eq!(files(), 1, "given up while it was needed");
+        drop(second);
+        assert_eq!(files(), 0);
+        let again = roots.of(&one).unwrap();
+        let another_user = TempRoots::default().of(&one).unwrap();
+        assert_eq!(files(), 2);
+        drop((again, another_user));
     }
 }

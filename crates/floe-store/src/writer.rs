@@ -16,7 +16,7 @@ use crate::database::Database;
 use crate::error::{At, StoreError};
 use crate::layout::Layout;
 use crate::lock::{lock_shared, open_lock_file};
-use crate::temp_roots::TempRoots;
+use crate::temp_roots::{self, RootsFile, TempRoots};
 use crate::tree::write::TreeWriter;
 
 /// A store that may be written. May be shared between threads.
@@ -25,7 +25,7 @@ pub struct StoreWriter {
     layout: Layout,
     directory: Arc<OwnedFd>,
     database: Mutex<Database>,
-    temp_roots: Mutex<TempRoots>,
+    temp_roots: Arc<Mutex<RootsFile>>,
     serial: AtomicU64,
     /// What is known of derivations that were registered, so that each is read once.
     pub(crate) modulo: Mutex<ModuloCache>,
@@ -39,6 +39,11 @@ impl StoreWriter {
     /// Errors: [`StoreError::SymlinkedStore`], [`StoreError::Schema`], or what the system and
     /// SQLite say.
     pub fn open(layout: Layout) -> Result<StoreWriter, StoreError> {
+        StoreWriter::open_with(layout, &TempRoots::default())
+    }
+
+    /// The same, with temporary roots that it shares with other writers.
+    pub fn open_with(layout: Layout, roots: &TempRoots) -> Result<StoreWriter, StoreError> {
         refuse_symlinks(&layout.real_store)?;
         refuse_daemon_owned(&layout)?;
         create_directories(&layout)?;
@@ -51,7 +56,7 @@ impl StoreWriter {
         Ok(StoreWriter {
             directory: Arc::new(directory.into()),
             database: Mutex::new(database),
-            temp_roots: Mutex::new(TempRoots::create(&layout)?),
+            temp_roots: roots.of(&layout)?,
             serial: AtomicU64::new(0),
             modulo: Mutex::default(),
             _big_lock: big_lock,
@@ -65,15 +70,13 @@ impl StoreWriter {
     }
 
     /// Keeps paths, and all that they refer to, from being collected until this writer is
-    /// dropped. To be called before the question whether they are valid.
+    /// dropped, and all others that share its roots. To be called before the question whether they
+    /// are valid.
     pub fn protect<'a>(
         &self,
         paths: impl Iterator<Item = &'a StorePath> + Clone,
     ) -> Result<(), StoreError> {
-        self.temp_roots
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .add(paths)
+        temp_roots::lock(&self.temp_roots).add(paths)
     }
 
     /// Those of `paths` that are not valid, in their order.

@@ -59,7 +59,7 @@ impl Work<'_> {
         let to = at(request.to)?;
         let target = match dry_run {
             true => Target::preview(&to, dir.as_ref())?,
-            false => Target::open(&to, dir.as_ref())?,
+            false => Target::open_with(&to, dir.as_ref(), &self.engine.roots)?,
         };
         let mut roots: Vec<Root> = Vec::new();
         for text in request.paths.iter() {

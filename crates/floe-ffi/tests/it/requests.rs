@@ -31,6 +31,56 @@ fn move_request<'a>(
     }
 }
 
+/// How many files of temporary roots a store has.
+fn temp_roots(root: &std::path::Path) -> usize {
+    let files = fs::read_dir(root.join("nix/var/nix/temproots"));
+    files.map_or(0, Iterator::count)
+}
+
+#[test]
+fn moves_of_one_engine_share_their_temporary_roots_and_engines_do_not() {
+    let Some(corpus) = corpus("jq") else { return };
+    // So slow that all are at work at the same time.
+    let Some(server) = nginx(&corpus.dir, "limit_rate 200k;") else {
+        return;
+    };
+    let scratch = crate::support::scratch();
+    let root = scratch.join("root");
+    let (url, to) = (
+        format!("{}/cache-none", server.url()),
+        root.display().to_string(),
+    );
+    let (from, paths, keys) = (
+        [url.as_str()],
+        [corpus.root.as_str()],
+        [corpus.key.as_str()],
+    );
+    let request = move_request(&corpus, &from, &to, &paths, &keys);
+    let hosts = [Host::new(), Host::new()];
+    let mut moves: Vec<(&Host, u64)> = Vec::new();
+    for (host, count) in [(&hosts[0], 2), (&hosts[1], 1)] {
+        for _ in 0..count {
+            moves.push((host, host.submit(Method::Install, &request)));
+        }
+    }
+    let begun = std::time::Instant::now();
+    let mut most = 0;
+    while most < 2 {
+        most = most.max(temp_roots(&root));
+        assert!(begun.elapsed() < DEADLINE, "{most} engines have begun");
+    }
+    // Time for a third file, which must not come.
+    std::thread::sleep(std::time::Duration::from_millis(300));
+    assert_eq!(temp_roots(&root), 2, "for three moves of two engines");
+    for (host, id) in moves {
+        assert_eq!(floe::floe_cancel(host.engine, id), OK);
+    }
+    for (host, count) in [(&hosts[0], 2), (&hosts[1], 1)] {
+        (0..count).for_each(|_| assert_eq!(host.end().kind, CANCELLED));
+    }
+    assert_eq!(temp_roots(&root), 0);
+}
+
 #[test]
 fn an_install_over_http_makes_a_store_that_nix_accepts_and_a_second_one_moves_nothing() {
     let nixes = nixes();
