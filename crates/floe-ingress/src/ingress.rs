@@ -127,11 +127,12 @@ impl<T: Send + 'static> Ingress<T> {
 
     /// Hands a value in, without waiting. `Ok`: it will be taken, once, even if the ingress is
     /// closed meanwhile. `make` is called only if there is room, and once; what it makes is written
-    /// to where it stays until it is taken. It must not submit to this ingress itself.
+    /// to where it stays until it is taken. It must not submit itself, here or elsewhere.
     ///
     /// Errors: see [`Refused`]; the value was not and will not be taken.
     ///
-    /// Panics if `make` has submitted, and there is no more room.
+    /// Panics, and loses the value, if `make` has submitted, and this thread's lane is not at hand
+    /// or has no room any more.
     #[inline]
     pub fn submit(&self, make: impl FnOnce() -> T) -> Result<(), Refused<T>> {
         let inner = &*self.inner;
