@@ -38,9 +38,10 @@ fn take_all<T: Send + 'static>(receiver: &mut Receiver<T>, count: u64, mut each:
 
 #[test]
 fn the_values_of_each_thread_come_in_order_and_none_is_lost() {
-    const EACH: u64 = 20_000;
+    const EACH: u64 = if cfg!(miri) { 300 } else { 20_000 };
+    let numbers: &[u64] = if cfg!(miri) { &[1, 3] } else { &[1, 2, 7, 40] };
     for mode in MODES {
-        for threads in [1, 2, 7, 40] {
+        for &threads in numbers {
             let (ingress, mut receiver) = Ingress::new(mode, Limits::default());
             thread::scope(|scope| {
                 for thread in 0..threads {
@@ -65,12 +66,13 @@ fn the_values_of_each_thread_come_in_order_and_none_is_lost() {
 
 #[test]
 fn a_sleeping_receiver_is_woken_by_every_first_value() {
+    const COUNT: u64 = if cfg!(miri) { 100 } else { 2000 };
     for mode in MODES {
         let (ingress, mut receiver) = Ingress::new(mode, Limits::default());
         let (asks, answers) = (AtomicU64::new(0), AtomicU64::new(0));
         thread::scope(|scope| {
             scope.spawn(|| {
-                for number in 1..=2000 {
+                for number in 1..=COUNT {
                     ingress.submit(|| number).unwrap();
                     asks.store(number, Ordering::Relaxed);
                     while answers.load(Ordering::Acquire) < number {
@@ -80,7 +82,7 @@ fn a_sleeping_receiver_is_woken_by_every_first_value() {
             });
             let begun = Instant::now();
             // A wake that was lost would show as a sleep of ten seconds.
-            take_all(&mut receiver, 2000, |number| {
+            take_all(&mut receiver, COUNT, |number| {
                 answers.store(number, Ordering::Release)
             });
             assert!(begun.elapsed() < Duration::from_secs(9), "{mode:?}");
@@ -138,10 +140,10 @@ fn threads_beyond_the_lanes_use_queues_with_a_lock() {
 
 #[test]
 fn short_threads_reuse_the_lanes_of_those_that_ended() {
-    let threads = if cfg!(debug_assertions) {
-        2000
-    } else {
-        100_000
+    let threads = match (cfg!(miri), cfg!(debug_assertions)) {
+        (true, _) => 200,
+        (_, true) => 2000,
+        _ => 100_000,
     };
     // With more lanes than this the limit would send them to the queues with a lock.
     let limits = Limits {
@@ -165,7 +167,11 @@ fn short_threads_reuse_the_lanes_of_those_that_ended() {
 
 #[test]
 fn what_is_accepted_while_the_receiver_closes_is_taken_and_nothing_else() {
-    let tries = if cfg!(debug_assertions) { 500 } else { 20_000 };
+    let tries = match (cfg!(miri), cfg!(debug_assertions)) {
+        (true, _) => 20,
+        (_, true) => 500,
+        _ => 20_000,
+    };
     for mode in MODES {
         let mut met = 0;
         for attempt in 0..tries {
