@@ -45,6 +45,9 @@ fn compiler(name: &'static str) -> Option<Command> {
         "-std=c++20"
     });
     command.arg("-I").arg(bindings().join("cpp"));
+    // What the library was built for, programs have to be as well: see `cargo xtask sanitize`.
+    let more = std::env::var("FLOE_TEST_CFLAGS").unwrap_or_default();
+    command.args(more.split_whitespace());
     Some(command)
 }
 

@@ -19,9 +19,12 @@ const CPP: (&str, &[&str]) = ("c++", &["-std=c++20"]);
 fn compiled(test: &str, source: &str, (compiler, flags): (&str, &[&str])) -> Option<PathBuf> {
     let crate_root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join(test);
+    let more = std::env::var("FLOE_TEST_CFLAGS").unwrap_or_default();
     let mut command = Command::new(compiler);
     command
         .args(flags)
+        // `cargo xtask sanitize` watches these programs as well.
+        .args(more.split_whitespace())
         .args(["-O1", "-Wall", "-Wextra", "-Wpedantic", "-Werror", "-o"])
         .arg(&program)
         .arg("-I")
@@ -149,6 +152,7 @@ fn agrees(program: &Path) {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "Miri starts no compiler")]
 fn c_accepts_what_rust_accepts_and_builds_it_anew() {
     let test = "c_accepts_what_rust_accepts_and_builds_it_anew";
     if let Some(program) = compiled(test, "every.c", C) {
@@ -157,6 +161,7 @@ fn c_accepts_what_rust_accepts_and_builds_it_anew() {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "Miri starts no compiler")]
 fn cpp_accepts_what_rust_accepts_and_builds_it_anew() {
     let test = "cpp_accepts_what_rust_accepts_and_builds_it_anew";
     if let Some(program) = compiled(test, "every.cpp", CPP) {
@@ -165,6 +170,7 @@ fn cpp_accepts_what_rust_accepts_and_builds_it_anew() {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "Miri starts no compiler")]
 fn the_headers_of_libfloe_compile_and_work() {
     for (name, source, compiler) in [
         ("the_header_for_c", "headers.c", C),
