@@ -20,6 +20,7 @@ mod corpora;
 mod floor;
 mod generate;
 mod oracles;
+mod sanitize;
 mod test;
 
 struct Subcommand {
@@ -43,6 +44,11 @@ const COMMANDS: &[Subcommand] = &[
         name: "generate",
         about: "[--check] writes what is made from definitions, or says what is not current",
         run: generate::command,
+    },
+    Subcommand {
+        name: "sanitize",
+        about: "[address|thread|miri|all]  the unsafe code under programs that watch it; nightly",
+        run: sanitize::command,
     },
     Subcommand {
         name: "bench",

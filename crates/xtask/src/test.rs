@@ -59,20 +59,9 @@ pub(crate) fn command(root: &Path, arguments: &[String]) -> Result<Outcome> {
     tally.tests(root, &oracles.variables);
     tally.models(root);
     for skip in oracles::skips_of_tests(&oracles.skips_file)? {
-        println!("SKIPPED: {skip}");
-        tally.skip(skip);
+        tally.skip_loudly(skip);
     }
-
-    if !tally.faults.is_empty() {
-        println!("\nfailed:");
-        tally.faults.iter().for_each(|fault| println!("  {fault}"));
-    }
-    println!("{}", tally.last_line());
-    Ok(if tally.failed == 0 {
-        Outcome::Good
-    } else {
-        Outcome::Bad
-    })
+    Ok(tally.end())
 }
 
 /// In CI nothing may be skipped: a green run there means that everything was looked at.
@@ -86,7 +75,7 @@ fn heading(name: &str) {
 
 /// What was seen so far.
 #[derive(Default)]
-struct Tally {
+pub(crate) struct Tally {
     passed: usize,
     failed: usize,
     skipped: usize,
@@ -109,6 +98,12 @@ impl Tally {
         }
     }
 
+    /// Skips, and says so at once.
+    pub(crate) fn skip_loudly(&mut self, what: String) {
+        println!("SKIPPED: {what}");
+        self.skip(what);
+    }
+
     fn count(&mut self, name: &str, result: std::result::Result<(), String>) {
         match result {
             Ok(()) => self.passed += 1,
@@ -117,7 +112,7 @@ impl Tally {
     }
 
     /// A command that says by its exit status whether it is content.
-    fn step(&mut self, name: &str, command: &mut Command) {
+    pub(crate) fn step(&mut self, name: &str, command: &mut Command) {
         heading(name);
         let result = match command.status() {
             Ok(status) if status.success() => Ok(()),
@@ -156,16 +151,14 @@ impl Tally {
 
     /// The tests themselves; each counts for itself.
     fn tests(&mut self, root: &Path, variables: &[(&str, OsString)]) {
-        heading("test");
         let mut command = cargo(root, &["test", "--workspace", "--no-fail-fast"]);
         command.envs(variables.iter().map(|(name, value)| (name, value)));
-        self.count_tests(&mut command);
+        self.tests_of("test", &mut command);
     }
 
     /// The ingress in every order of events, as loom plays them. It is built apart, since its
     /// atomics are others then.
     fn models(&mut self, root: &Path) {
-        heading("models");
         let mut command = cargo(
             root,
             &["test", "--release", "--package", "floe-ingress", "--lib"],
@@ -174,10 +167,12 @@ impl Tally {
             "CARGO_TARGET_DIR",
             crate::target_directory(root).join("loom"),
         );
-        self.count_tests(&mut command);
+        self.tests_of("models", &mut command);
     }
 
-    fn count_tests(&mut self, command: &mut Command) {
+    /// A command that runs test programs; each of their tests counts for itself.
+    pub(crate) fn tests_of(&mut self, name: &str, command: &mut Command) {
+        heading(name);
         match run_tests(command) {
             Ok((seen, success)) => self.add(seen, success),
             Err(error) => self.fail(format!("test: {error:#}")),
@@ -200,6 +195,19 @@ impl Tally {
         }
         if !success && seen.failed == 0 && seen.ended >= seen.begun {
             self.fail("test: cargo test failed before or beside the tests".into());
+        }
+    }
+
+    /// Says what it came to.
+    pub(crate) fn end(&self) -> Outcome {
+        if !self.faults.is_empty() {
+            println!("\nfailed:");
+            self.faults.iter().for_each(|fault| println!("  {fault}"));
+        }
+        println!("{}", self.last_line());
+        match self.failed {
+            0 => Outcome::Good,
+            _ => Outcome::Bad,
         }
     }
 

@@ -1,0 +1,219 @@
+//! `cargo xtask sanitize`: the unsafe code, watched while its tests run.
+//!
+//! AddressSanitizer sees memory that is used beside its bounds or after its end, or never given
+//! back; ThreadSanitizer sees accesses that nothing orders; Miri sees what the language forbids
+//! though a processor would do it. All of them take a nightly toolchain and many minutes, so
+//! `cargo xtask test` does not run them.
+
+use std::ffi::OsString;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use anyhow::{Context as _, Result, bail};
+
+use crate::test::Tally;
+use crate::{Outcome, oracles, target_directory};
+
+pub(crate) fn command(root: &Path, arguments: &[String]) -> Result<Outcome> {
+    let which = match arguments {
+        [] => "all",
+        [which] => which,
+        _ => "",
+    };
+    let watchers: Vec<&Watcher> = WATCHERS
+        .iter()
+        .filter(|watcher| which == "all" || which == watcher.name)
+        .collect();
+    if watchers.is_empty() {
+        return Ok(Outcome::Usage(format!(
+            "sanitize takes address, thread, miri or all, not {arguments:?}"
+        )));
+    }
+    for watcher in &watchers {
+        require(watcher.component)?;
+    }
+    // What lacks an oracle is named as in `cargo xtask test`.
+    let oracles = oracles::prepare(root, false)?;
+    let mut tally = Tally::default();
+    for missing in &oracles.missing {
+        tally.skip_loudly(format!("oracle {missing}"));
+    }
+    for watcher in watchers {
+        (watcher.run)(&Place { root, watcher }, &oracles.variables, &mut tally);
+    }
+    for skip in oracles::skips_of_tests(&oracles.skips_file)? {
+        tally.skip_loudly(skip);
+    }
+    Ok(tally.end())
+}
+
+/// Variables that tests get.
+type Variables = [(&'static str, OsString)];
+
+/// One program that watches.
+struct Watcher {
+    name: &'static str,
+    /// What the nightly toolchain needs besides the compiler.
+    component: Option<&'static str>,
+    run: fn(&Place<'_>, &Variables, &mut Tally),
+}
+
+const WATCHERS: &[Watcher] = &[
+    Watcher {
+        name: "address",
+        component: None,
+        run: address,
+    },
+    Watcher {
+        name: "thread",
+        // The standard library has to be watched as well: to accesses that it orders unseen, every
+        // use of a channel or a mutex would look like a race.
+        component: Some("rust-src"),
+        run: thread,
+    },
+    Watcher {
+        name: "miri",
+        component: Some("miri"),
+        run: miri,
+    },
+];
+
+/// Where a watcher works.
+struct Place<'a> {
+    root: &'a Path,
+    watcher: &'a Watcher,
+}
+
+impl Place<'_> {
+    /// A cargo of the nightly toolchain, whose output is kept apart from all other.
+    fn cargo(&self, arguments: &[&str]) -> Command {
+        let directory = format!("sanitize-{}", self.watcher.name);
+        let mut command = Command::new("rustup");
+        command
+            .args(["run", NIGHTLY, "cargo"])
+            .args(arguments)
+            .current_dir(self.root)
+            .env(
+                "CARGO_TARGET_DIR",
+                target_directory(self.root).join(directory),
+            )
+            .stdin(Stdio::null());
+        command
+    }
+
+    /// The same for a sanitizer of rustc's.
+    fn sanitizing_cargo(&self, arguments: &[&str]) -> Command {
+        let mut command = self.cargo(arguments);
+        command
+            .args(["--target", TARGET])
+            .env("RUSTFLAGS", format!("-Zsanitizer={}", self.watcher.name))
+            // Else the C compiler is told to do the same for SQLite and its like: by other code
+            // than rustc's, and AddressSanitizer took a quarter of an hour for SQLite.
+            .env("CFLAGS", "-fno-sanitize=all");
+        command
+    }
+}
+
+fn address(place: &Place<'_>, variables: &Variables, tally: &mut Tally) {
+    let options = "detect_leaks=1:halt_on_error=1:abort_on_error=1:strict_string_checks=1";
+    let flags = "-fsanitize=address,undefined -fno-sanitize-recover=undefined";
+    let watched = |arguments: &[&str]| {
+        let mut command = place.sanitizing_cargo(arguments);
+        command.env("ASAN_OPTIONS", options);
+        command.env("FLOE_TEST_CFLAGS", flags);
+        command
+    };
+    sanitized(watched, variables, tally);
+}
+
+fn thread(place: &Place<'_>, variables: &Variables, tally: &mut Tally) {
+    let watched = |arguments: &[&str]| {
+        let mut command = place.sanitizing_cargo(arguments);
+        command.arg("-Zbuild-std");
+        command.env("TSAN_OPTIONS", "halt_on_error=1:second_deadlock_stack=1");
+        command.env("FLOE_TEST_CFLAGS", "-fsanitize=thread");
+        command
+    };
+    sanitized(watched, variables, tally);
+}
+
+/// The tests, and then many threads that submit at once. Programs in C and C++ that the tests
+/// build are watched as well: the compiler's runtime serves what rustc has put into the library.
+fn sanitized(watched: impl Fn(&[&str]) -> Command, variables: &Variables, tally: &mut Tally) {
+    let mut tests = watched(&[&["test", "--lib", "--tests", "--no-fail-fast"], CRATES].concat());
+    tests.envs(variables.iter().map(|(name, value)| (name, value)));
+    tally.tests_of("sanitized tests", &mut tests);
+    // Built as the tests are, so that nothing is built twice; each run asserts its own counts.
+    let mut submit = watched(SUBMIT);
+    submit.arg("--").args(STRESS);
+    tally.step("sanitized submit", &mut submit);
+}
+
+fn miri(place: &Place<'_>, _: &Variables, tally: &mut Tally) {
+    let mut tests = place.cargo(&["miri", "test", "--no-fail-fast"]);
+    tests.args(["--package", "floe-ingress", "--package", "floe-messages"]);
+    tests.args(["--lib", "--tests"]);
+    // Tests look at the time, and read the corpus of the fuzz targets.
+    tests.env("MIRIFLAGS", "-Zmiri-disable-isolation");
+    tests.env("PROPTEST_CASES", "8");
+    tally.tests_of("tests in miri", &mut tests);
+}
+
+/// Says how to get what is missing, instead of an error of cargo's that does not.
+fn require(component: Option<&str>) -> Result<()> {
+    let mut list = Command::new("rustup");
+    list.args(["component", "list", "--installed", "--toolchain", NIGHTLY]);
+    let output = list
+        .stdin(Stdio::null())
+        .output()
+        .context("starting rustup, which chooses the nightly toolchain")?;
+    if !output.status.success() {
+        bail!("there is no nightly toolchain; run: rustup toolchain install {NIGHTLY}");
+    }
+    let installed = String::from_utf8_lossy(&output.stdout);
+    if let Some(component) = component
+        && !installed.lines().any(|line| line.starts_with(component))
+    {
+        bail!(
+            "the nightly toolchain has no {component}; \
+             run: rustup component add --toolchain {NIGHTLY} {component}"
+        );
+    }
+    Ok(())
+}
+
+const NIGHTLY: &str = "nightly";
+
+/// Named even on such a machine: only then are build scripts and macros of the compiler spared.
+const TARGET: &str = "x86_64-unknown-linux-gnu";
+
+/// Those with unsafe code of ours, and the messages that go through it.
+const CRATES: &[&str] = &[
+    "--package",
+    "floe-ingress",
+    "--package",
+    "floe-messages",
+    "--package",
+    "floe-ffi",
+];
+
+const SUBMIT: &[&str] = &[
+    "bench",
+    "--profile",
+    "dev",
+    "--package",
+    "floe-ffi",
+    "--bench",
+    "submit",
+];
+
+/// Enough to fill lanes and to end them, with several threads for each processor.
+const STRESS: &[&str] = &[
+    "--threads",
+    "1,2,8",
+    "--per-thread",
+    "2000",
+    "--iters",
+    "1",
+    "--no-gate",
+];
