@@ -47,7 +47,7 @@ const COMMANDS: &[Subcommand] = &[
     },
     Subcommand {
         name: "sanitize",
-        about: "[address|thread|miri|all]  the unsafe code under programs that watch it; nightly",
+        about: "[WHICH]   unsafe code, watched by address, thread, miri or all; with nightly",
         run: sanitize::command,
     },
     Subcommand {
