@@ -7,7 +7,7 @@ mod thread;
 use std::cell::Cell;
 use std::collections::HashMap;
 use std::mem;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{Builder, JoinHandle};
 use std::time::Instant;
@@ -22,6 +22,7 @@ use crate::completion::{Completion, Waiter};
 use crate::events::Subscriptions;
 use crate::handles;
 use crate::limits::Limits;
+use crate::patience::{Callers, Patience};
 use crate::pool::Finished;
 use crate::queue::CompletionQueue;
 use crate::request::{Budget, Request};
@@ -47,9 +48,11 @@ pub(crate) struct Shared {
     pub(crate) servers: Mutex<HashMap<u64, RunningServer>>,
     /// Of all moves of this engine.
     pub(crate) roots: TempRoots,
-    /// Threads that turn instead of sleeping.
-    spinning: AtomicUsize,
-    cores: usize,
+    callers: Callers,
+    /// Of the engine thread, for requests.
+    patience: Patience,
+    /// Of threads in [`Shared::call`], for completions.
+    callers_patience: Patience,
 }
 
 /// Where completions go that nobody waits for.
@@ -145,8 +148,9 @@ pub(crate) fn open(
             thread: Mutex::default(),
             servers: Mutex::default(),
             roots: TempRoots::default(),
-            spinning: AtomicUsize::new(0),
-            cores: std::thread::available_parallelism().map_or(1, usize::from),
+            callers: Callers::new(std::thread::available_parallelism().map_or(1, usize::from)),
+            patience: Patience::default(),
+            callers_patience: Patience::default(),
         })
     };
     let handle = handles::insert(make).ok_or(OpenError::TooMany)?;
@@ -197,7 +201,11 @@ impl Shared {
             return Err(Refusal::WouldDeadlock);
         }
         self.submit(make)?;
-        Ok(self.spinning(|may| waiter.wait(if may { SPINS } else { 0 })))
+        let (begin, patience) = (Instant::now(), &self.callers_patience);
+        self.callers.turn(|| waiter.turn(patience.time()));
+        let completion = waiter.wait();
+        patience.waited_since(begin);
+        Ok(completion)
     }
 
     /// Asks for the end of a request. It may have ended already.
@@ -288,15 +296,6 @@ impl Shared {
         self.opened.elapsed().as_millis() as u64
     }
 
-    /// Lends the leave to turn instead of sleeping: none if as many threads turn already as half of
-    /// the cores.
-    fn spinning<R>(&self, f: impl FnOnce(bool) -> R) -> R {
-        let others = self.spinning.fetch_add(1, Ordering::Relaxed);
-        let result = f(others <= self.cores / 2);
-        self.spinning.fetch_sub(1, Ordering::Relaxed);
-        result
-    }
-
     fn post(&self, write: impl FnOnce(&mut Mail)) {
         write(&mut lock(&self.mail));
         self.has_mail.store(true, Ordering::Release);
@@ -370,6 +369,3 @@ pub(crate) const CANCELS_MAX: usize = 64 * 1024;
 
 /// So that threads meet at the common counter once in a thousand requests.
 const BLOCK_LEN: u64 = 1024;
-
-/// About five microseconds: half of what sleeping and being woken costs.
-const SPINS: u32 = 100;

@@ -25,6 +25,7 @@ mod events;
 mod fork;
 mod handles;
 mod limits;
+mod patience;
 mod pool;
 mod progress;
 mod queue;

@@ -238,6 +238,7 @@ const STRESS: &[&str] = &[
 const LINKED: &[&str] = &[
     "languages::the_example_in_c_installs_a_closure_that_nix_accepts",
     "languages::the_example_in_c_works_with_the_static_library",
+    "languages::pkg_config_knows_how_to_build_against_the_library",
     "languages::the_example_in_cpp_installs_a_closure_that_nix_accepts",
     "languages::what_the_layer_for_cpp_promises_holds",
 ];

@@ -101,7 +101,7 @@ fn take_from_ingress<const N: usize>(receiver: &mut Receiver<Words<N>>, total: u
         let taken = receiver.take(usize::MAX, |words| sum += words[0]);
         count += taken as u64;
         // As the engine waits.
-        if taken == 0 && !receiver.expect(10, || false) {
+        if taken == 0 && !receiver.expect(TURN, || false) {
             receiver.wait(Duration::from_secs(10), true, || false);
         }
     }
@@ -319,3 +319,6 @@ impl<const N: usize> Bounded<N> {
         busy
     }
 }
+
+/// How long the engine turns for its next request where the last ones came soon.
+const TURN: Duration = Duration::from_micros(50);

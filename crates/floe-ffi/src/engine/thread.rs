@@ -3,7 +3,7 @@
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use floe_ingress::Receiver;
 
@@ -139,7 +139,7 @@ impl Engine {
     }
 
     /// Waits for requests, mail, or the next time to look after what is running. An engine that had
-    /// something to do a moment ago looks a few times before it sleeps.
+    /// something to do a moment ago turns for a while before it sleeps.
     fn wait(&self, receiver: &mut Receiver<Request>, room: usize, is_warm: bool) {
         let time = match self.next_look {
             u64::MAX => SLEEP_MAX,
@@ -148,12 +148,13 @@ impl Engine {
         let has_mail = || self.shared.has_mail.load(Ordering::Acquire);
         // Without room, what waits in the ingress is no reason to stay awake.
         let has_room = room > 0;
-        let looks = |may: bool| if may && is_warm && has_room { LOOKS } else { 0 };
-        let came = self
-            .shared
-            .spinning(|may| receiver.expect(looks(may), has_mail));
+        let (begin, patience) = (Instant::now(), &self.shared.patience);
+        let came = is_warm && has_room && receiver.expect(patience.time(), has_mail);
         if !came {
             receiver.wait(time, has_room, has_mail);
+        }
+        if is_warm {
+            patience.waited_since(begin);
         }
     }
 
@@ -197,6 +198,3 @@ impl Engine {
 
 /// Nothing depends on it: an engine without requests sleeps until somebody wakes it.
 const SLEEP_MAX: Duration = Duration::from_secs(3600);
-
-/// Five microseconds: half of what sleeping and being woken costs.
-const LOOKS: u32 = 10;
