@@ -12,8 +12,8 @@ use floe_format::nar::listing::{self, Listing};
 use floe_format::nar::read::{Event, NarError, Reader};
 use floe_format::nar::write;
 use floe_format::{
-    CacheInfo, ContentAddress, Derivation, Hash, HashAlgorithm, NarInfo, PublicKey, SecretKey,
-    Signature, StoreDir, StorePath, TrustedKeys, base32,
+    CacheInfo, ContentAddress, Derivation, Hash, HashAlgorithm, NarInfo, Netrc, PublicKey,
+    SecretKey, Signature, StoreDir, StorePath, TrustedKeys, base32,
 };
 
 /// However a NAR is cut, it gives the same events or the same error; and a valid one is exactly
@@ -115,6 +115,23 @@ pub fn check_cache_info(data: &[u8]) {
         return;
     };
     assert_eq!(CacheInfo::parse(info.to_text().as_bytes()), Ok(info));
+}
+
+/// Logins that parse have one for each host that they name first.
+pub fn check_netrc(data: &[u8]) {
+    let Ok(text) = str::from_utf8(data) else {
+        return;
+    };
+    let Ok(netrc) = Netrc::parse(text) else {
+        return;
+    };
+    let first = text.split_whitespace().next();
+    let host = text.split_whitespace().nth(1);
+    if let (Some("machine"), Some(host)) = (first, host)
+        && !host.contains('"')
+    {
+        assert!(netrc.login(host).is_some());
+    }
 }
 
 /// A listing that parses is printed such that it parses to the same tree.

@@ -5,7 +5,7 @@ use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::thread;
 
-use floe_engine::{Cancel, Error, Location, Options};
+use floe_engine::{Cancel, Error, Location, NetworkOptions, Options};
 use floe_format::{StoreDir, TrustedKeys};
 
 use crate::args::{TrustArgs, WorkArgs};
@@ -18,7 +18,6 @@ pub(crate) fn options(trust: &TrustArgs, work: &WorkArgs) -> anyhow::Result<Opti
         check_signatures: !trust.no_check_sigs,
         jobs: work.jobs,
         dry_run: work.dry_run,
-        certificates: certificates(),
         cancel: Cancel::default(),
     })
 }
@@ -38,8 +37,16 @@ fn trusted_keys(trust: &TrustArgs) -> Result<TrustedKeys, Error> {
     floe_engine::trusted_keys(several.into_iter().chain(single), extra)
 }
 
+/// How caches are asked.
+pub(crate) fn network() -> NetworkOptions {
+    NetworkOptions {
+        certificates: certificates(),
+        ..NetworkOptions::default()
+    }
+}
+
 /// The certificates that Nix would use, where the environment names some.
-pub(crate) fn certificates() -> Option<PathBuf> {
+fn certificates() -> Option<PathBuf> {
     let named = |name| {
         env::var_os(name)
             .filter(|value| !value.is_empty())

@@ -146,11 +146,7 @@ impl<'a> BodyReader<'a> {
                 Some(Chunk::Bytes(bytes)) => Ok(Some(bytes)),
                 Some(Chunk::End) => Ok(None),
                 Some(Chunk::Failed(error)) => Err(error),
-                None => Err(Error::Fetch {
-                    url: url.clone(),
-                    reason: "the transfer was abandoned".into(),
-                    transient: false,
-                }),
+                None => Err(Error::fetch(url, "the transfer was abandoned", false)),
             },
             Input::File { file, path } => {
                 let mut chunk = Vec::with_capacity(FILE_CHUNK_LEN);

@@ -4,7 +4,6 @@ mod closure;
 pub(crate) mod file;
 pub(crate) mod http;
 
-use std::path::Path;
 use std::sync::mpsc;
 
 use floe_format::path_info::PathInfo;
@@ -14,7 +13,7 @@ use floe_store::StoreReader;
 use crate::body::Body;
 use crate::error::Error;
 use crate::location::Location;
-use crate::options::Cancel;
+use crate::options::{Cancel, NetworkOptions};
 use file::FileCache;
 use http::{HttpCache, Network};
 
@@ -35,18 +34,20 @@ pub struct Sources {
     pub(crate) list: Vec<Source>,
     /// Present as long as a source needs it; the last to be dropped.
     network: Option<Network>,
+    /// How often a transfer is made in all before it has failed.
+    pub(crate) attempts: u32,
 }
 
 /// What a source says about a path; `None`: it does not have it.
 pub(crate) type Answer = Result<Option<NarInfo>, Error>;
 
 impl Sources {
-    /// Opens sources. `certificates` are trusted for TLS instead of the system's, if given.
+    /// Opens sources.
     ///
     /// Errors: those of the first source that cannot be opened.
     pub fn open(
         locations: &[Location],
-        certificates: Option<&Path>,
+        options: &NetworkOptions,
         cancel: &Cancel,
     ) -> Result<Sources, Error> {
         let mut network: Option<Network> = None;
@@ -60,13 +61,17 @@ impl Sources {
                 Location::Http(url) => {
                     let network = match &mut network {
                         Some(network) => network,
-                        None => network.insert(Network::start(certificates)?),
+                        None => network.insert(Network::start(options)?),
                     };
                     Kind::Http(HttpCache::open(url, network, cancel)?)
                 }
             }));
         }
-        Ok(Sources { list, network })
+        Ok(Sources {
+            list,
+            network,
+            attempts: options.attempts,
+        })
     }
 
     /// Ends all transfers. The sources cannot be used afterwards.

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::io;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use floe_format::narinfo::NarInfoError;
 use floe_format::{Compression, StorePath};
@@ -24,6 +25,8 @@ pub enum Error {
         reason: String,
         /// Whether the same request may well succeed in a moment.
         transient: bool,
+        /// How long the server wants to be left alone before that.
+        after: Option<Duration>,
     },
     /// A file of a cache could not be read or written.
     #[error("{action} {}: {source}", path.display())]
@@ -276,6 +279,24 @@ impl Error {
             | Error::SecretKey { .. }
             | Error::ClosureTooLarge { .. } => ErrorKind::Failed,
         }
+    }
+
+    /// A request that failed.
+    pub(crate) fn fetch(url: &str, reason: impl Into<String>, transient: bool) -> Error {
+        Error::Fetch {
+            url: url.to_owned(),
+            reason: reason.into(),
+            transient,
+            after: None,
+        }
+    }
+
+    /// The same, after the last attempt.
+    pub(crate) fn at_last(mut self) -> Error {
+        if let Error::Fetch { transient, .. } = &mut self {
+            *transient = false;
+        }
+        self
     }
 
     /// Whether trying again in a moment makes sense.

@@ -16,5 +16,5 @@ pub use cache::{Source, Sources};
 pub use error::{Error, ErrorKind};
 pub use location::{FileLocation, Location};
 pub use mover::{Mover, Outcome, Root, Target};
-pub use options::{Cancel, Options, trusted_keys};
+pub use options::{Cancel, NetworkOptions, Options, trusted_keys};
 pub use report::{Event, Reporter};

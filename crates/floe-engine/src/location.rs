@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use floe_format::{Compression, StoreDir};
 use floe_store::Layout;
 
-use crate::cache::http::without_credentials;
+use crate::cache::http::address::without_credentials;
 use crate::error::Error;
 
 /// A store or a binary cache.

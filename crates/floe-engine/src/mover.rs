@@ -30,7 +30,7 @@ use floe_store::hashing::Hashing;
 use floe_store::{StagedPath, StoreWriter, TempRoots};
 
 use crate::cache::file::read_cache_info;
-use crate::cache::http::without_credentials;
+use crate::cache::http::address::without_credentials;
 use crate::cache::{Source, Sources};
 use crate::codec;
 use crate::error::Error;

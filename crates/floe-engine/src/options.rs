@@ -4,6 +4,7 @@ use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use floe_format::signature::CACHE_NIXOS_ORG_KEY;
 use floe_format::{PublicKey, TrustedKeys};
@@ -21,10 +22,47 @@ pub struct Options {
     pub jobs: Option<NonZeroUsize>,
     /// Resolve and plan only.
     pub dry_run: bool,
-    /// Certificates to trust for TLS instead of the system's, in PEM.
-    pub certificates: Option<PathBuf>,
     /// Raised from outside to end the move soon.
     pub cancel: Cancel,
+}
+
+/// How caches are asked over the network.
+#[derive(Clone, Debug)]
+pub struct NetworkOptions {
+    /// Certificates to trust for TLS instead of the system's, in PEM (`ssl-cert-file`).
+    pub certificates: Option<PathBuf>,
+    /// Files with user names and passwords for hosts (`netrc-file`); the first that names a host
+    /// counts, and one that is not there is passed over.
+    pub netrc: Vec<PathBuf>,
+    /// Requests in flight at once over HTTP/1.1, which are as many connections
+    /// (`http-connections`).
+    pub connections: usize,
+    /// How long a host may take to accept a connection (`connect-timeout`).
+    pub connect_timeout: Option<Duration>,
+    /// How long nothing may arrive before a request is given up (`stalled-download-timeout`).
+    pub stall_timeout: Duration,
+    /// How often a request is made in all before it has failed (`download-attempts`).
+    pub attempts: u32,
+    /// Whether HTTP/2 is offered to servers behind TLS (`http2`).
+    pub http2: bool,
+    /// What is appended to the name that servers are told (`user-agent-suffix`).
+    pub user_agent_suffix: String,
+}
+
+impl Default for NetworkOptions {
+    /// Nix's own defaults.
+    fn default() -> NetworkOptions {
+        NetworkOptions {
+            certificates: None,
+            netrc: Vec::new(),
+            connections: 25,
+            connect_timeout: Some(Duration::from_secs(5)),
+            stall_timeout: Duration::from_secs(300),
+            attempts: 5,
+            http2: true,
+            user_agent_suffix: String::new(),
+        }
+    }
 }
 
 /// The keys in `own`, or without any the one that Nix trusts without configuration, and those in

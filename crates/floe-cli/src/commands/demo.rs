@@ -16,7 +16,8 @@ use std::time::Instant;
 
 use anyhow::{Context as _, bail, ensure};
 use floe_engine::{
-    Cancel, ErrorKind, FileLocation, Location, Mover, Options, Outcome, Root, Sources, Target,
+    Cancel, ErrorKind, FileLocation, Location, Mover, NetworkOptions, Options, Outcome, Root,
+    Sources, Target,
 };
 use floe_format::{Compression, PathInfo, SecretKey, StoreDir, StorePath, TrustedKeys};
 use floe_store::tree::write::remove_tree;
@@ -225,7 +226,7 @@ impl Demo {
         }
         let sources = Sources::open(
             &[Location::Store(self.layout("source"))],
-            None,
+            &NetworkOptions::default(),
             &Cancel::default(),
         )?;
         let target = Target::open(&Location::File(cache), None)?;
@@ -237,7 +238,11 @@ impl Demo {
     }
 
     fn install(&self, name: &str, key: &SecretKey, root: &StorePath) -> anyhow::Result<Outcome> {
-        let sources = Sources::open(&[Location::File(self.cache())], None, &Cancel::default())?;
+        let sources = Sources::open(
+            &[Location::File(self.cache())],
+            &NetworkOptions::default(),
+            &Cancel::default(),
+        )?;
         let target = Target::open(&Location::Store(self.layout(name)), None)?;
         self.move_root(&sources, &target, key, root)
     }
@@ -256,7 +261,6 @@ impl Demo {
             check_signatures: true,
             jobs: None,
             dry_run: false,
-            certificates: None,
             cancel: Cancel::default(),
         };
         let mover = Mover {
@@ -270,7 +274,11 @@ impl Demo {
 
     /// Flips one bit in the middle of the NAR of `root`.
     fn corrupt_cache(&self, root: &StorePath) -> anyhow::Result<()> {
-        let sources = Sources::open(&[Location::File(self.cache())], None, &Cancel::default())?;
+        let sources = Sources::open(
+            &[Location::File(self.cache())],
+            &NetworkOptions::default(),
+            &Cancel::default(),
+        )?;
         let source = sources.iter().next().context("the cache is gone")?;
         let narinfo = source
             .lookup(root.hash_part())?

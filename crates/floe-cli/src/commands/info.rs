@@ -12,7 +12,7 @@ pub(crate) fn run(args: InfoArgs) -> anyhow::Result<()> {
     let store_dir = settings::store_dir(args.store_dir.as_deref())?;
     let location = settings::location(&args.from, store_dir.as_ref())?;
     let cancel = Cancel::default();
-    let sources = Sources::open(&[location], settings::certificates().as_deref(), &cancel)?;
+    let sources = Sources::open(&[location], &settings::network(), &cancel)?;
     let Some(source) = sources.iter().next() else {
         return Ok(());
     };

@@ -28,7 +28,7 @@ pub(crate) fn run_move(request: Move) -> anyhow::Result<()> {
     settings::end_on_signals(&request.options.cancel)?;
     let sources = Sources::open(
         &request.sources,
-        request.options.certificates.as_deref(),
+        &settings::network(),
         &request.options.cancel,
     )?;
     let first_dir = sources

@@ -2,6 +2,7 @@
 //! the error says what was wrong where.
 
 mod addresses;
+mod broken;
 mod detours;
 mod transfers;
 

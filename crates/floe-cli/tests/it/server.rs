@@ -3,6 +3,7 @@
 //! It writes down every request together with what it did, so that a test of a fault can show
 //! that the fault happened. Connections are kept alive, as a real server keeps them.
 
+use std::collections::HashMap;
 use std::fs;
 use std::io::{self, BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -10,13 +11,21 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread::{self, JoinHandle};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// What to do instead of serving a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Fault {
     /// Answer with this status and no file.
     Status(u16),
+    /// The same, and say when to come back.
+    Later(u16, String),
+    /// Be another file than before: forget what its validator was.
+    Changed,
+    /// Close the connection without an answer.
+    Reset,
+    /// Say nothing for a while, then answer.
+    Slow(Duration),
     /// Announce the whole body, send so many bytes of it and close.
     Cut(usize),
     /// Announce so many bytes and send just those, as if they were the whole body.
@@ -43,6 +52,9 @@ pub(crate) struct Hit {
     pub(crate) method: String,
     pub(crate) path: String,
     pub(crate) status: u16,
+    /// The header fields, their names in small letters.
+    pub(crate) fields: HashMap<String, String>,
+    pub(crate) at: Instant,
     /// What was done instead of serving the file.
     pub(crate) fault: Option<Fault>,
 }
@@ -57,6 +69,9 @@ struct Rule {
 #[derive(Default)]
 struct Shared {
     directory: PathBuf,
+    /// What has to stand in `Authorization`.
+    authorization: Mutex<Option<String>>,
+    has_validators: AtomicBool,
     rules: Mutex<Vec<Rule>>,
     hits: Mutex<Vec<Hit>>,
     /// To be shut down at the end, so that no thread waits for a client that has gone.
@@ -106,6 +121,17 @@ impl Server {
             fault,
             times,
         });
+    }
+
+    /// Answers only whoever says this in `Authorization`.
+    pub(crate) fn ask_for(&self, authorization: &str) {
+        *lock(&self.shared.authorization) = Some(authorization.to_owned());
+    }
+
+    /// Sends validators, and parts of files to whoever knows them.
+    pub(crate) fn with_validators(self) -> Server {
+        self.shared.has_validators.store(true, Ordering::SeqCst);
+        self
     }
 
     /// Behaves from now on.
@@ -185,25 +211,40 @@ fn converse(connection: usize, stream: &TcpStream, shared: &Shared) -> io::Resul
             words.next().unwrap_or_default(),
             words.next().unwrap_or_default(),
         );
+        let fields = fields(&request);
         let fault = shared.fault_for(&path);
         let body = fs::read(shared.directory.join(path.trim_start_matches('/'))).ok();
-        let status = match (&fault, &body) {
-            (Some(Fault::Status(status)), _) => *status,
-            (Some(Fault::Redirect(_)), _) => 302,
-            (_, Some(_)) => 200,
-            (_, None) => 404,
-        };
+        let wanted = lock(&shared.authorization).clone();
+        let is_known = wanted.is_none() || fields.get("authorization") == wanted.as_ref();
+        let validates = shared.has_validators.load(Ordering::SeqCst);
+        let mut reply = Reply::new(body, fault);
+        if validates {
+            reply.validate(&fields);
+        }
+        if !is_known {
+            reply.status = 401;
+        }
         lock(&shared.hits).push(Hit {
             connection,
             method,
             path,
-            status,
-            fault: fault.clone(),
+            status: reply.status,
+            fields,
+            at: Instant::now(),
+            fault: reply.fault.clone(),
         });
-        if !answer(stream, status, body.unwrap_or_default(), fault)? {
+        if !reply.send(stream)? {
             return Ok(());
         }
     }
+}
+
+fn fields(request: &str) -> HashMap<String, String> {
+    let lines = request.lines().skip(1);
+    let fields = lines.filter_map(|line| line.split_once(':'));
+    fields
+        .map(|(name, value)| (name.to_ascii_lowercase(), value.trim().to_owned()))
+        .collect()
 }
 
 impl Shared {
@@ -217,17 +258,74 @@ impl Shared {
     }
 }
 
+struct Reply {
+    status: u16,
+    /// More lines of the head.
+    head: String,
+    body: Vec<u8>,
+    fault: Option<Fault>,
+}
+
+impl Reply {
+    fn new(body: Option<Vec<u8>>, fault: Option<Fault>) -> Reply {
+        let status = match (&fault, &body) {
+            (Some(Fault::Status(status) | Fault::Later(status, _)), _) => *status,
+            (Some(Fault::Redirect(_)), _) => 302,
+            (_, Some(_)) => 200,
+            (_, None) => 404,
+        };
+        Reply {
+            status,
+            head: String::new(),
+            body: body.unwrap_or_default(),
+            fault,
+        }
+    }
+
+    /// Says what file it is, and sends only the part that is asked for of that very file.
+    fn validate(&mut self, fields: &HashMap<String, String>) {
+        let len = self.body.len();
+        let tag = format!("\"{len}-{}\"", self.fault == Some(Fault::Changed));
+        self.head = format!("ETag: {tag}\r\n");
+        let is_same = fields.get("if-range").is_none_or(|seen| *seen == tag);
+        let range = fields
+            .get("range")
+            .filter(|_| is_same && self.status == 200);
+        let first = range.and_then(|range| range.strip_prefix("bytes=")?.strip_suffix('-'));
+        if let Some(first) = first.and_then(|first| first.parse::<usize>().ok()) {
+            let range = format!("Content-Range: bytes {first}-{}/{len}\r\n", len - 1);
+            self.head.push_str(&range);
+            self.body.drain(..first);
+            self.status = 206;
+        }
+    }
+
+    /// Sends it; whether the connection may be used again.
+    fn send(self, stream: &TcpStream) -> io::Result<bool> {
+        match &self.fault {
+            Some(Fault::Reset) => return Ok(false),
+            Some(Fault::Slow(time)) => thread::sleep(*time),
+            _ => {}
+        }
+        let head = format!("HTTP/1.1 {0} status-{0}\r\n{1}", self.status, self.head);
+        answer(stream, self.status, head, self.body, self.fault)
+    }
+}
+
 /// Sends an answer; whether the connection may be used again.
 fn answer(
     mut stream: &TcpStream,
     status: u16,
+    mut head: String,
     mut body: Vec<u8>,
     fault: Option<Fault>,
 ) -> io::Result<bool> {
-    let mut head = format!("HTTP/1.1 {status} status-{status}\r\n");
-    if status != 200 {
-        if let Some(Fault::Redirect(url)) = fault {
+    if !matches!(status, 200 | 206) {
+        if let Some(Fault::Redirect(url)) = &fault {
             head.push_str(&format!("Location: {url}\r\n"));
+        }
+        if let Some(Fault::Later(_, when)) = &fault {
+            head.push_str(&format!("Retry-After: {when}\r\n"));
         }
         let text = format!("{head}Content-Length: 8\r\n\r\nsorry...");
         stream.write_all(text.as_bytes())?;
@@ -268,7 +366,7 @@ fn answer(
             announced = format!("Content-Length: {}", body.len());
         }
         Some(Fault::Late(len)) => late = len,
-        Some(Fault::Status(_) | Fault::Redirect(_)) | None => {}
+        _ => {}
     }
     head.push_str(&announced);
     head.push_str("\r\n\r\n");

@@ -7,7 +7,9 @@ use std::path::Path;
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use floe_engine::{Cancel, Event, Location, Mover, Options, Reporter, Root, Sources, Target};
+use floe_engine::{
+    Cancel, Event, Location, Mover, NetworkOptions, Options, Reporter, Root, Sources, Target,
+};
 use floe_format::nar::write;
 use floe_format::{Compression, Hash, NarInfo, PathInfo, StoreDir, StorePath};
 
@@ -186,11 +188,15 @@ fn a_reference_that_vanishes_during_the_move_is_fetched_again() {
         check_signatures: false,
         jobs: Some(NonZeroUsize::MIN),
         dry_run: false,
-        certificates: None,
         cancel: Cancel::default(),
     };
     let location = |text: &str| Location::parse(text, None, None).unwrap();
-    let sources = Sources::open(&[location(&from)], None, &options.cancel).unwrap();
+    let sources = Sources::open(
+        &[location(&from)],
+        &NetworkOptions::default(),
+        &options.cancel,
+    )
+    .unwrap();
     let target = Target::open(&location(&root.display().to_string()), None).unwrap();
     let taken = AtomicBool::new(false);
     let collector = Collector { root: &root, taken };

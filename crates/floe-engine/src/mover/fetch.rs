@@ -18,7 +18,7 @@ use floe_format::StorePath;
 use super::Item;
 use crate::body::Body;
 use crate::cache::Sources;
-use crate::cache::http::{CONNECTIONS_MAX, SMALL_LEN_MAX};
+use crate::cache::http::{SMALL_AHEAD_MAX, SMALL_LEN_MAX};
 use crate::error::Error;
 
 /// Items in the order of the plan, handed out one by one from its ends.
@@ -137,7 +137,7 @@ impl<'a> Queue<'a> {
     }
 
     fn ask_ahead(&self, state: &mut State, end: End) {
-        while state.small_ahead < CONNECTIONS_MAX
+        while state.small_ahead < SMALL_AHEAD_MAX
             && let Some(index) = end.pop(&mut state.small)
         {
             if self.ask_one_ahead(state, index) {
@@ -186,7 +186,7 @@ mod tests {
 
     use super::*;
     use crate::location::Location;
-    use crate::options::Cancel;
+    use crate::options::{Cancel, NetworkOptions};
 
     /// An item of `len` bytes, the `number`th of a plan, from a cache whose NARs are empty.
     fn item(number: usize, len: u64) -> Item {
@@ -213,7 +213,8 @@ mod tests {
         fs::write(cache.path().join("nar"), "").unwrap();
         let url = format!("file://{}", cache.path().display());
         let location = Location::parse(&url, None, None).unwrap();
-        let sources = Sources::open(&[location], None, &Cancel::default()).unwrap();
+        let sources =
+            Sources::open(&[location], &NetworkOptions::default(), &Cancel::default()).unwrap();
         let large = SMALL_LEN_MAX as u64 * 2;
         // More than may be asked for ahead, of both kinds.
         let len_of = |number| if number < 40 { large } else { 100 };

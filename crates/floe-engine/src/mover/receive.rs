@@ -19,7 +19,7 @@ use super::fetch::{End, Queue, Work};
 use super::{Finished, Item, Mover, TargetKind, pack};
 use crate::body::{Body, BodyReader};
 use crate::cache::Kind;
-use crate::cache::http::{ATTEMPTS_MAX, backoff};
+use crate::cache::http::request::pause;
 use crate::codec;
 use crate::error::Error;
 use crate::report::Event;
@@ -96,7 +96,7 @@ fn receive_with_retries(
         };
         match result {
             Ok(finished) => return Ok((finished, transfer.fetched)),
-            Err(error) if error.is_transient() && attempt < ATTEMPTS_MAX => {
+            Err(error) if error.is_transient() && attempt < mover.sources.attempts => {
                 let path = &item.narinfo.info.path;
                 mover.reporter.event(Event::Progress {
                     path,
@@ -107,7 +107,7 @@ fn receive_with_retries(
                     error: &error,
                 });
                 if !std::mem::take(&mut waited) {
-                    worker.away(|| thread::sleep(backoff(attempt)));
+                    worker.away(|| thread::sleep(pause(attempt, &error)));
                     attempt += 1;
                 }
                 mover.check_cancelled()?;

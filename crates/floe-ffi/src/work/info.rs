@@ -1,6 +1,6 @@
 //! Questions about paths: one, or a closure.
 
-use floe_engine::{Root, Source, Sources};
+use floe_engine::{NetworkOptions, Root, Source, Sources};
 use floe_format::{Compression, NarInfo, StoreDir};
 use floe_messages::{
     self as messages, ClosureReply, ClosureRequest, List, PathInfo, PathInfoRequest,
@@ -30,7 +30,11 @@ impl Work<'_> {
     fn source(&self, store: &str, dir: Option<&str>) -> Result<Sources, Ended> {
         let dir = store_dir(dir)?;
         let location = location(store, dir.as_ref())?;
-        Ok(Sources::open(&[location], None, self.cancel())?)
+        Ok(Sources::open(
+            &[location],
+            &NetworkOptions::default(),
+            self.cancel(),
+        )?)
     }
 
     fn look_up<'t>(

@@ -2,7 +2,9 @@
 
 use std::num::NonZeroUsize;
 
-use floe_engine::{Error, ErrorKind, Location, Mover, Options, Outcome, Root, Sources, Target};
+use floe_engine::{
+    Error, ErrorKind, Location, Mover, NetworkOptions, Options, Outcome, Root, Sources, Target,
+};
 use floe_messages::{MoveReply, MoveRequest, PlannedPath, ResolveReply};
 
 use super::{Done, Ended, Work, location, store_dir, translate, usage};
@@ -49,7 +51,7 @@ impl Work<'_> {
         let at = |text| location(text, asked_dir.as_ref());
         let from: Vec<Location> = request.from.iter().map(at).collect::<Result<_, _>>()?;
         let options = self.options(&request, dry_run)?;
-        let sources = Sources::open(&from, None, self.cancel())?;
+        let sources = Sources::open(&from, &NetworkOptions::default(), self.cancel())?;
         // A new cache takes over the store directory of what is copied into it.
         let first = sources
             .iter()
@@ -100,7 +102,6 @@ impl Work<'_> {
             check_signatures: !request.no_check_sigs,
             jobs,
             dry_run,
-            certificates: None,
             cancel: self.cancel().clone(),
         })
     }

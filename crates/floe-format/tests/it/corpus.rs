@@ -47,6 +47,11 @@ fn signatures() {
 }
 
 #[test]
+fn netrcs() {
+    check("netrc", fuzz::check_netrc);
+}
+
+#[test]
 fn cache_infos() {
     check("cache_info", fuzz::check_cache_info);
 }

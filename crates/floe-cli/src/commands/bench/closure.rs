@@ -31,7 +31,7 @@ impl Closure {
         cancel: &Cancel,
     ) -> anyhow::Result<Closure> {
         let location = settings::location(from, None)?;
-        let sources = Sources::open(&[location], settings::certificates().as_deref(), cancel)?;
+        let sources = Sources::open(&[location], &settings::network(), cancel)?;
         let source = sources.iter().next();
         let source = source.ok_or_else(|| anyhow::anyhow!("{from} could not be opened"))?;
         let store_dir = source.store_dir().clone();

@@ -1,0 +1,119 @@
+//! Transfers that break off and are gone on with; servers that want to be left alone, or to know
+//! who asks.
+
+use std::fs;
+use std::time::Duration;
+
+use super::transfers::{assert_happened, nar_name};
+use crate::faulty::{Faulty, assert_verified, faulty};
+use crate::server::{Fault, Server};
+
+fn size(cache: &Faulty, name: &str) -> usize {
+    let file = cache.nar(&cache.path(name));
+    usize::try_from(fs::metadata(file).unwrap().len()).unwrap()
+}
+
+#[test]
+fn a_large_body_that_breaks_off_is_gone_on_with_where_it_stopped() {
+    let Some(cache) = faulty("none") else { return };
+    let (nar, len) = (nar_name(&cache, "libc6"), size(&cache, "libc6"));
+    let server = Server::start(&cache.cache).with_validators();
+    let cut = Fault::Cut(1_500_000);
+    // More often than a transfer is tried, which goes on all the same since each brings something.
+    server.fail_times(&nar, cut.clone(), 6);
+    let ran = cache.install(&server.url()).expect(0);
+    assert!(
+        len > 6 * 1_500_000,
+        "{len} bytes are too few to break off so often"
+    );
+    assert_happened(&server, &nar, &cut, 6);
+    let hits = server.hits_on(&nar);
+    let ranges: Vec<_> = hits.iter().map(|hit| hit.fields.get("range")).collect();
+    assert_eq!(hits.len(), 7);
+    assert_eq!(ranges[0], None);
+    let first = |range: Option<&String>| -> usize {
+        let range = range.unwrap().strip_prefix("bytes=").unwrap();
+        range.strip_suffix('-').unwrap().parse().unwrap()
+    };
+    for (number, range) in ranges.iter().enumerate().skip(1) {
+        assert_eq!(first(*range), number * 1_500_000, "{ranges:?}");
+        assert_eq!(hits[number].status, 206);
+    }
+    assert!(!ran.stderr.contains("retrying"), "{}", ran.stderr);
+    assert_verified(&cache.root, cache.corpus.paths.len());
+}
+
+#[test]
+fn a_body_that_has_changed_meanwhile_is_fetched_from_its_beginning() {
+    let Some(cache) = faulty("none") else { return };
+    let nar = nar_name(&cache, "libc6");
+    let server = Server::start(&cache.cache).with_validators();
+    server.fail_times(&nar, Fault::Cut(1_500_000), 1);
+    server.fail_times(&nar, Fault::Changed, 1);
+    cache.install(&server.url()).expect(0);
+    assert_happened(&server, &nar, &Fault::Cut(1_500_000), 1);
+    assert_happened(&server, &nar, &Fault::Changed, 1);
+    let hits = server.hits_on(&nar);
+    let seen: Vec<_> = hits
+        .iter()
+        .map(|hit| (hit.status, hit.fields.contains_key("range")))
+        .collect();
+    assert_eq!(seen, [(200, false), (200, true), (200, false)]);
+    assert_verified(&cache.root, cache.corpus.paths.len());
+}
+
+#[test]
+fn a_body_that_never_gets_on_is_given_up_after_as_many_attempts_as_any_other() {
+    let Some(cache) = faulty("none") else { return };
+    let (path, nar) = (cache.path("libc6"), nar_name(&cache, "libc6"));
+    let server = Server::start(&cache.cache).with_validators();
+    server.fail(&nar, Fault::Cut(1000));
+    cache.refuses(&server.url(), &[&path], 4, &["fetching http", &nar]);
+    assert_happened(&server, &nar, &Fault::Cut(1000), 5);
+}
+
+#[test]
+fn a_server_that_names_a_time_is_left_alone_until_then() {
+    let Some(cache) = faulty("zstd") else { return };
+    let narinfo = format!("{}.narinfo", cache.path("libonig5").hash_part());
+    let nar = nar_name(&cache, "libc6");
+    let server = Server::start(&cache.cache);
+    let later = Fault::Later(429, "2".into());
+    server.fail_times(&narinfo, later.clone(), 1);
+    server.fail_times(&nar, later.clone(), 1);
+    cache.install(&server.url()).expect(0);
+    for file in [&narinfo, &nar] {
+        assert_happened(&server, file, &later, 1);
+        let hits = server.hits_on(file);
+        let apart = hits[1].at - hits[0].at;
+        assert!(apart >= Duration::from_secs(2), "{file}: {apart:?}");
+    }
+}
+
+#[test]
+fn a_server_that_wants_to_be_left_alone_for_hours_has_failed() {
+    let Some(cache) = faulty("zstd") else { return };
+    let (path, nar) = (cache.path("libc6"), nar_name(&cache, "libc6"));
+    let server = Server::start(&cache.cache);
+    let later = Fault::Later(503, "7200".into());
+    server.fail(&nar, later.clone());
+    cache.refuses(&server.url(), &[&path], 4, &["503", "in 7200 seconds"]);
+    assert_happened(&server, &nar, &later, 1);
+}
+
+#[test]
+fn a_connection_that_is_reset_is_tried_again() {
+    let Some(cache) = faulty("zstd") else { return };
+    let narinfo = format!("{}.narinfo", cache.path("libonig5").hash_part());
+    let files = [narinfo, nar_name(&cache, "libc6"), "nix-cache-info".into()];
+    let server = Server::start(&cache.cache);
+    for file in &files {
+        server.fail_times(file, Fault::Reset, 3);
+    }
+    cache.install(&server.url()).expect(0);
+    for file in &files {
+        // The client itself repeats a request that a reused connection did not answer.
+        assert_happened(&server, file, &Fault::Reset, 3);
+    }
+    assert_verified(&cache.root, cache.corpus.paths.len());
+}

@@ -1,0 +1,72 @@
+//! The client: TLS, time limits and windows.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use reqwest::{Client, redirect};
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject as _;
+
+use crate::error::Error;
+use crate::options::NetworkOptions;
+
+pub(super) fn client(options: &NetworkOptions) -> Result<Client, Error> {
+    let failed = |reason: String| Error::fetch("(setting up TLS)", reason, false);
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let mut tls = rustls::ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .map_err(|error| failed(error.to_string()))?
+        .with_root_certificates(roots(options.certificates.as_deref())?)
+        .with_no_client_auth();
+    tls.alpn_protocols = vec![b"http/1.1".to_vec()];
+    if options.http2 {
+        tls.alpn_protocols.insert(0, b"h2".to_vec());
+    }
+    let name = concat!("floe/", env!("CARGO_PKG_VERSION"));
+    let suffix = options.user_agent_suffix.trim();
+    let space = if suffix.is_empty() { "" } else { " " };
+    let mut client = Client::builder()
+        .tls_backend_preconfigured(tls)
+        .user_agent(format!("{name}{space}{suffix}"))
+        .redirect(redirect::Policy::limited(REDIRECTS_MAX))
+        .http2_initial_stream_window_size(STREAM_WINDOW_LEN)
+        .http2_initial_connection_window_size(CONNECTION_WINDOW_LEN);
+    if let Some(timeout) = options.connect_timeout {
+        client = client.connect_timeout(timeout);
+    }
+    client.build().map_err(|error| failed(error.to_string()))
+}
+
+/// The certificates that a file holds, or else those of the system.
+fn roots(certificates: Option<&Path>) -> Result<rustls::RootCertStore, Error> {
+    let mut roots = rustls::RootCertStore::empty();
+    match certificates {
+        Some(path) => {
+            let unreadable = |source: rustls::pki_types::pem::Error| {
+                let shown = path.display();
+                let reason = format!("reading certificates from {shown}: {source}");
+                Error::fetch("(setting up TLS)", reason, false)
+            };
+            for certificate in CertificateDer::pem_file_iter(path).map_err(unreadable)? {
+                roots.add_parsable_certificates([certificate.map_err(unreadable)?]);
+            }
+        }
+        // A machine without certificates may still use caches over plain HTTP.
+        None => {
+            let found = rustls_native_certs::load_native_certs();
+            roots.add_parsable_certificates(found.certs);
+        }
+    }
+    Ok(roots)
+}
+
+/// How much of a body an HTTP/2 server may send before the worker has taken any.
+const STREAM_WINDOW_LEN: u32 = 1024 * 1024;
+
+/// The same for all bodies of a connection together. A body that waits for its worker keeps its
+/// part of this, so it must be more than all that can wait at once: otherwise the one that is
+/// being read starves, and with it all. Small bodies, and large ones for 200 workers, are within.
+const CONNECTION_WINDOW_LEN: u32 = 512 * 1024 * 1024;
+
+/// As many as browsers and curl follow.
+const REDIRECTS_MAX: usize = 10;

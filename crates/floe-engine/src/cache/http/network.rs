@@ -1,0 +1,93 @@
+//! The thread on which all requests run.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::{self, JoinHandle};
+
+use reqwest::Client;
+use tokio::runtime::Handle;
+use tokio::sync::oneshot;
+
+use super::client;
+use super::logins::Logins;
+use crate::error::Error;
+use crate::options::NetworkOptions;
+
+/// What requests are made with.
+#[derive(Debug)]
+pub(crate) struct Web {
+    pub(super) client: Client,
+    pub(super) logins: Logins,
+    pub(super) options: NetworkOptions,
+    handle: Handle,
+}
+
+impl Web {
+    /// Runs on the network's thread, until that ends.
+    pub(super) fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
+        self.handle.spawn(task);
+    }
+}
+
+/// The thread on which all requests of a move run. Dropping it ends them.
+#[derive(Debug)]
+pub(crate) struct Network {
+    web: Arc<Web>,
+    stop: Mutex<Option<oneshot::Sender<()>>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Network {
+    pub(crate) fn start(options: &NetworkOptions) -> Result<Network, Error> {
+        let failed = |reason: String| Error::fetch("(setting up the network)", reason, false);
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .map_err(|error| failed(error.to_string()))?;
+        let web = Arc::new(Web {
+            client: client::client(options)?,
+            logins: Logins::read(&options.netrc)?,
+            options: options.clone(),
+            handle: runtime.handle().clone(),
+        });
+        let (stop, stopped) = oneshot::channel();
+        let thread = thread::Builder::new()
+            .name("floe-network".into())
+            .spawn(move || {
+                // An error says that the sender is gone, which means the same.
+                let _: Result<(), _> = runtime.block_on(stopped);
+                // A look-up of a name may hang for long, and nobody needs its answer.
+                runtime.shutdown_background();
+            })
+            .map_err(|error| failed(error.to_string()))?;
+        Ok(Network {
+            web,
+            stop: Mutex::new(Some(stop)),
+            thread: Some(thread),
+        })
+    }
+
+    pub(super) fn web(&self) -> Arc<Web> {
+        self.web.clone()
+    }
+
+    /// Ends all requests: who waits for a body learns that it was abandoned.
+    pub(crate) fn abort(&self) {
+        let stop = self
+            .stop
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .take();
+        if let Some(stop) = stop {
+            let _: Result<(), ()> = stop.send(());
+        }
+    }
+}
+
+impl Drop for Network {
+    fn drop(&mut self) {
+        self.abort();
+        if let Some(thread) = self.thread.take() {
+            let _: thread::Result<()> = thread.join();
+        }
+    }
+}

@@ -1,0 +1,210 @@
+//! One request, and when it is made again.
+
+use std::hash::{BuildHasher as _, Hasher as _, RandomState};
+use std::time::{Duration, SystemTime};
+
+use bytes::Bytes;
+use floe_format::narinfo::NARINFO_LEN_MAX;
+use reqwest::header::{HeaderMap, RETRY_AFTER};
+use reqwest::{RequestBuilder, Response, StatusCode, Url, Version};
+use tokio::time::{sleep, timeout};
+
+use super::address::redact;
+use super::network::Web;
+use crate::error::Error;
+
+/// A small document; `None` if the server does not have it.
+pub(super) async fn get_small(web: &Web, url: Url) -> Result<Option<(Version, Vec<u8>)>, Error> {
+    let mut attempt = 1;
+    loop {
+        match try_get_small(web, url.clone()).await {
+            Err(error) if error.is_transient() && attempt < web.options.attempts => {
+                sleep(pause(attempt, &error)).await;
+                attempt += 1;
+            }
+            answer => return answer,
+        }
+    }
+}
+
+async fn try_get_small(web: &Web, url: Url) -> Result<Option<(Version, Vec<u8>)>, Error> {
+    let shown = redact(&url);
+    let Some(mut response) = get(web, url, |request| request).await? else {
+        return Ok(None);
+    };
+    let version = response.version();
+    let mut text = Vec::new();
+    while let Some(bytes) = next_bytes(web, &mut response, &shown).await? {
+        text.extend_from_slice(&bytes);
+        // The parser sees the excess and names its limit.
+        if text.len() > NARINFO_LEN_MAX {
+            break;
+        }
+    }
+    Ok(Some((version, text)))
+}
+
+/// Sends a request; `None` where the server says that there is no such thing.
+pub(super) async fn get(
+    web: &Web,
+    url: Url,
+    change: impl FnOnce(RequestBuilder) -> RequestBuilder,
+) -> Result<Option<Response>, Error> {
+    let shown = redact(&url);
+    let request = web.logins.add_to(web.client.get(url.clone()), &url);
+    let response = match timeout(web.options.stall_timeout, change(request).send()).await {
+        Err(_) => return Err(stalled(web, &shown)),
+        Ok(Err(error)) => return Err(failed(&shown, &error)),
+        Ok(Ok(response)) => response,
+    };
+    match response.status() {
+        status if status.is_success() => Ok(Some(response)),
+        // A bucket that may not be listed answers 403 for what it does not have.
+        StatusCode::NOT_FOUND | StatusCode::FORBIDDEN | StatusCode::GONE => Ok(None),
+        // The rest of a body that has become shorter.
+        StatusCode::RANGE_NOT_SATISFIABLE => Ok(None),
+        StatusCode::UNAUTHORIZED | StatusCode::PROXY_AUTHENTICATION_REQUIRED => {
+            let reason = format!(
+                "the server answered {}; name it in a netrc file with a login and a password",
+                response.status()
+            );
+            Err(Error::fetch(&shown, reason, false))
+        }
+        status => Err(refused(&shown, status, response.headers())),
+    }
+}
+
+fn refused(shown: &str, status: StatusCode, headers: &HeaderMap) -> Error {
+    let after = headers
+        .get(RETRY_AFTER)
+        .and_then(|value| value.to_str().ok())
+        .and_then(|value| retry_after(value, SystemTime::now()));
+    let mut reason = format!("the server answered {status}");
+    // Who is told to come back tomorrow does not wait here.
+    let is_too_long = after.is_some_and(|after| after > AFTER_MAX);
+    if let (true, Some(after)) = (is_too_long, after) {
+        reason = format!("{reason}, and to come back in {} seconds", after.as_secs());
+    }
+    let may_pass = matches!(status.as_u16(), 408 | 429 | 500 | 502 | 503 | 504);
+    Error::Fetch {
+        url: shown.to_owned(),
+        reason,
+        transient: may_pass && !is_too_long,
+        after,
+    }
+}
+
+/// RFC 9110, section 10.2.3: seconds, or a date.
+fn retry_after(value: &str, now: SystemTime) -> Option<Duration> {
+    let value = value.trim();
+    match value.parse() {
+        Ok(seconds) => Some(Duration::from_secs(seconds)),
+        Err(_) => {
+            let date = httpdate::parse_http_date(value).ok()?;
+            Some(date.duration_since(now).unwrap_or_default())
+        }
+    }
+}
+
+pub(super) async fn next_bytes(
+    web: &Web,
+    response: &mut Response,
+    shown: &str,
+) -> Result<Option<Bytes>, Error> {
+    match timeout(web.options.stall_timeout, response.chunk()).await {
+        Err(_) => Err(stalled(web, shown)),
+        Ok(chunk) => chunk.map_err(|error| failed(shown, &error)),
+    }
+}
+
+fn stalled(web: &Web, shown: &str) -> Error {
+    let seconds = web.options.stall_timeout.as_secs_f64();
+    let reason = format!("nothing arrived for {seconds} seconds");
+    Error::fetch(shown, reason, true)
+}
+
+/// The whole chain of causes: the first link alone says only that sending failed.
+fn failed(shown: &str, error: &reqwest::Error) -> Error {
+    let mut reason = String::new();
+    let mut cause: Option<&dyn std::error::Error> = std::error::Error::source(error);
+    while let Some(error) = cause {
+        if !reason.is_empty() {
+            reason.push_str(": ");
+        }
+        reason.push_str(&error.to_string());
+        cause = error.source();
+    }
+    if reason.is_empty() {
+        reason = error.to_string();
+    }
+    // Neither a circle of redirections nor a stranger's certificate gets better by asking again.
+    let transient = !error.is_redirect() && !reason.contains("invalid peer certificate");
+    Error::fetch(shown, reason, transient)
+}
+
+/// How long to wait after an attempt that failed: as the server wishes, else longer each time. Not
+/// the same for everybody, so that those who failed together do not come back together.
+pub(crate) fn pause(attempt: u32, error: &Error) -> Duration {
+    let own = BACKOFF
+        * 2_u32
+            .saturating_pow(attempt.saturating_sub(1))
+            .min(BACKOFF_MOST);
+    let own = own.mul_f64(0.5 + chance());
+    match error {
+        Error::Fetch {
+            after: Some(after), ..
+        } => own.max(*after),
+        _ => own,
+    }
+}
+
+/// A number from 0 to 1 that nobody has to keep secret: the standard library draws the keys of its
+/// hash maps by chance.
+fn chance() -> f64 {
+    let drawn = RandomState::new().build_hasher().finish();
+    (drawn >> 11) as f64 / (1_u64 << 53) as f64
+}
+
+/// The first pause, as in Nix; each further one is twice as long.
+const BACKOFF: Duration = Duration::from_millis(250);
+
+/// Half a minute is long enough between two attempts, whatever their number.
+const BACKOFF_MOST: u32 = 120;
+
+/// A server that wants to be left alone for longer has failed.
+const AFTER_MAX: Duration = Duration::from_secs(120);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_wish_to_be_left_alone_is_read_in_both_forms() {
+        let now = httpdate::parse_http_date("Sun, 06 Nov 1994 08:49:37 GMT").unwrap();
+        let seconds = |text| retry_after(text, now).map(|time| time.as_secs());
+        assert_eq!(seconds("120"), Some(120));
+        assert_eq!(seconds("Sun, 06 Nov 1994 08:50:07 GMT"), Some(30));
+        assert_eq!(seconds("Sun, 06 Nov 1994 08:00:00 GMT"), Some(0));
+        assert_eq!(seconds("soon"), None);
+    }
+
+    #[test]
+    fn pauses_grow_differ_and_are_never_shorter_than_the_server_wants() {
+        let plain = Error::fetch("u", "r", true);
+        for attempt in 1..=4 {
+            let base = BACKOFF * 2_u32.pow(attempt - 1);
+            let drawn: Vec<Duration> = (0..50).map(|_| pause(attempt, &plain)).collect();
+            let within = |time: &Duration| *time >= base / 2 && *time <= base * 3 / 2;
+            assert!(drawn.iter().all(within));
+            assert!(drawn.iter().any(|time| *time != drawn[0]));
+        }
+        assert!(pause(u32::MAX, &plain) <= Duration::from_secs(45));
+        let asked = Error::Fetch {
+            url: "u".into(),
+            reason: "r".into(),
+            transient: true,
+            after: Some(Duration::from_secs(7)),
+        };
+        assert!(pause(1, &asked) >= Duration::from_secs(7));
+    }
+}

@@ -1,0 +1,147 @@
+//! Bodies on their way to a worker.
+//!
+//! A body that breaks off is gone on with where it stopped, if the server says by a validator that
+//! what it has is still the same; the worker then notices nothing. Else the worker learns that the
+//! transfer has failed and begins again. RFC 9110, section 14, and 13.1.5 for `If-Range`.
+
+use bytes::BytesMut;
+use reqwest::header::{ACCEPT_RANGES, CONTENT_ENCODING, CONTENT_RANGE, ETAG, IF_RANGE};
+use reqwest::header::{HeaderMap, LAST_MODIFIED, RANGE};
+use reqwest::{Response, StatusCode, Url};
+use tokio::sync::mpsc::Sender;
+use tokio::time::sleep;
+
+use super::SMALL_LEN_MAX;
+use super::address::redact;
+use super::network::Web;
+use super::request::{get, next_bytes, pause};
+use crate::body::Chunk;
+use crate::error::Error;
+
+/// Streams a body, as fast as the worker takes it.
+pub(super) async fn send_chunks(web: &Web, url: Url, chunks: &Sender<Chunk>) -> Result<(), Error> {
+    let mut part = Part::default();
+    let mut attempt = 1;
+    loop {
+        let before = part.len;
+        let error = match part.send_on(web, &url, chunks).await {
+            Ok(()) => return Ok(()),
+            Err(error) => error,
+        };
+        // A line that breaks again and again still brings a large body to its end.
+        if part.len - before >= PROGRESS_LEN {
+            attempt = 1;
+        }
+        if part.validator.is_none() || !error.is_transient() {
+            return Err(error);
+        }
+        if attempt >= web.options.attempts {
+            // The worker would make as many attempts again.
+            return Err(error.at_last());
+        }
+        sleep(pause(attempt, &error)).await;
+        attempt += 1;
+    }
+}
+
+/// What the worker has of a body.
+#[derive(Default)]
+struct Part {
+    /// In bytes.
+    len: u64,
+    /// Present if the server can go on in the middle.
+    validator: Option<String>,
+}
+
+impl Part {
+    /// Sends what is left of the body.
+    async fn send_on(&mut self, web: &Web, url: &Url, chunks: &Sender<Chunk>) -> Result<(), Error> {
+        let shown = redact(url);
+        let mut response = match &self.validator {
+            Some(validator) if self.len > 0 => match self.rest(web, url, validator).await? {
+                Some(response) => response,
+                None => {
+                    // The worker has to begin again: nothing is left to go on with.
+                    self.validator = None;
+                    let reason = "the transfer broke off, and the server has something else now";
+                    return Err(Error::fetch(&shown, reason, true));
+                }
+            },
+            _ => found(web, url.clone()).await?,
+        };
+        if self.len == 0 {
+            self.validator = validator(&response);
+        }
+        while let Some(bytes) = next_bytes(web, &mut response, &shown).await? {
+            self.len += bytes.len() as u64;
+            if chunks.send(Chunk::Bytes(bytes)).await.is_err() {
+                // The worker has given up on this body and says why itself.
+                return Ok(());
+            }
+        }
+        Ok(())
+    }
+
+    /// The rest of the same body, if the server still has it.
+    async fn rest(&self, web: &Web, url: &Url, validator: &str) -> Result<Option<Response>, Error> {
+        let asked = get(web, url.clone(), |request| {
+            request
+                .header(RANGE, format!("bytes={}-", self.len))
+                .header(IF_RANGE, validator)
+        });
+        let is_rest = |response: &Response| {
+            response.status() == StatusCode::PARTIAL_CONTENT
+                && begins_at(response.headers(), self.len)
+        };
+        Ok(asked.await?.filter(is_rest))
+    }
+}
+
+/// Fetches a small body whole, so that it waits in memory and not in the server's patience.
+pub(super) async fn send_whole(web: &Web, url: Url, chunks: &Sender<Chunk>) -> Result<(), Error> {
+    let shown = redact(&url);
+    let mut response = found(web, url).await?;
+    let mut whole = BytesMut::new();
+    while let Some(bytes) = next_bytes(web, &mut response, &shown).await? {
+        whole.extend_from_slice(&bytes);
+        if whole.len() > SMALL_LEN_MAX {
+            let reason = format!("the body is larger than its narinfo says ({SMALL_LEN_MAX})");
+            return Err(Error::fetch(&shown, reason, false));
+        }
+    }
+    let _: Result<(), _> = chunks.send(Chunk::Bytes(whole.freeze())).await;
+    Ok(())
+}
+
+/// A response that has to be there.
+async fn found(web: &Web, url: Url) -> Result<Response, Error> {
+    let shown = redact(&url);
+    let response = get(web, url, |request| request).await?;
+    response.ok_or_else(|| {
+        let reason = "the server does not have it, although the narinfo names it";
+        Error::fetch(&shown, reason, false)
+    })
+}
+
+/// By what a later answer can be told to be of the same body, octet for octet.
+fn validator(response: &Response) -> Option<String> {
+    let headers = response.headers();
+    let text = |name| headers.get(name).and_then(|value| value.to_str().ok());
+    // The client decodes these, and then a length is one of what was decoded.
+    if text(CONTENT_ENCODING).is_some() || text(ACCEPT_RANGES) == Some("none") {
+        return None;
+    }
+    let strong = text(ETAG).filter(|tag| !tag.starts_with("W/"));
+    strong.or_else(|| text(LAST_MODIFIED)).map(str::to_owned)
+}
+
+fn begins_at(headers: &HeaderMap, len: u64) -> bool {
+    let range = headers.get(CONTENT_RANGE).and_then(|v| v.to_str().ok());
+    range
+        .and_then(|range| range.strip_prefix("bytes "))
+        .and_then(|range| range.split('-').next())
+        .is_some_and(|first| first.parse() == Ok(len))
+}
+
+/// A transfer that brings less than this before it breaks is no progress.
+const PROGRESS_LEN: u64 = 1024 * 1024;
