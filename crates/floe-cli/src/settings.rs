@@ -5,7 +5,7 @@ use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::thread;
 
-use floe_engine::{Cancel, Error, Location, NetworkOptions, Options};
+use floe_engine::{Cancel, Error, Location, NetworkOptions, Options, RememberedOptions};
 use floe_format::{StoreDir, TrustedKeys};
 
 use crate::args::{TrustArgs, WorkArgs};
@@ -41,6 +41,8 @@ fn trusted_keys(trust: &TrustArgs) -> Result<TrustedKeys, Error> {
 pub(crate) fn network() -> NetworkOptions {
     NetworkOptions {
         certificates: certificates(),
+        remembered: cache_home()
+            .map(|home| RememberedOptions::new(home.join("floe/narinfos.sqlite"))),
         ..NetworkOptions::default()
     }
 }
@@ -53,6 +55,14 @@ fn certificates() -> Option<PathBuf> {
             .map(PathBuf::from)
     };
     named("NIX_SSL_CERT_FILE").or_else(|| named("SSL_CERT_FILE"))
+}
+
+/// Where the user keeps what can be had again: `$XDG_CACHE_HOME`, else `~/.cache`.
+fn cache_home() -> Option<PathBuf> {
+    let xdg = env::var_os("XDG_CACHE_HOME")
+        .map(PathBuf::from)
+        .filter(|path| path.is_absolute());
+    xdg.or_else(|| Some(PathBuf::from(env::var_os("HOME")?).join(".cache")))
 }
 
 /// Where the user keeps data: `$XDG_DATA_HOME`, else `~/.local/share`.

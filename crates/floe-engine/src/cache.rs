@@ -3,8 +3,11 @@
 mod closure;
 pub(crate) mod file;
 pub(crate) mod http;
+mod remembered;
 
-use std::sync::mpsc;
+use std::sync::mpsc::RecvTimeoutError;
+use std::sync::{Arc, mpsc};
+use std::time::{Duration, Instant};
 
 use floe_format::path_info::PathInfo;
 use floe_format::{Compression, NarInfo, StoreDir, StorePath};
@@ -13,9 +16,11 @@ use floe_store::StoreReader;
 use crate::body::Body;
 use crate::error::Error;
 use crate::location::Location;
+use crate::mover::CANCEL_POLL;
 use crate::options::{Cancel, NetworkOptions};
 use file::FileCache;
 use http::{HttpCache, Network};
+use remembered::Remembered;
 
 /// One source of paths.
 #[derive(Debug)]
@@ -32,46 +37,131 @@ pub(crate) enum Kind {
 #[derive(Debug)]
 pub struct Sources {
     pub(crate) list: Vec<Source>,
+    /// Those that could not be opened, and why not.
+    refused: Vec<(String, Arc<Error>)>,
     /// Present as long as a source needs it; the last to be dropped.
     network: Option<Network>,
     /// How often a transfer is made in all before it has failed.
     pub(crate) attempts: u32,
 }
 
+/// In which order sources are asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Order {
+    /// In that of their addresses.
+    AsGiven,
+    /// By their priority, which their address says or else they themselves; where that is the same,
+    /// in that of their addresses.
+    ByPriority,
+}
+
 /// What a source says about a path; `None`: it does not have it.
 pub(crate) type Answer = Result<Option<NarInfo>, Error>;
 
 impl Sources {
-    /// Opens sources.
+    /// Opens sources. Those that cannot be opened are left out, and [`Sources::refused`] says why;
+    /// a cache that takes long to answer is not waited for where another one can be used, and is
+    /// asked when it has answered.
     ///
-    /// Errors: those of the first source that cannot be opened.
+    /// Errors: that of the first source, if none can be used; [`Error::Cancelled`].
     pub fn open(
         locations: &[Location],
+        order: Order,
         options: &NetworkOptions,
         cancel: &Cancel,
     ) -> Result<Sources, Error> {
-        let mut network: Option<Network> = None;
-        let mut list = Vec::new();
-        for location in locations {
-            list.push(Source(match location {
-                Location::Store(layout) => {
-                    Kind::Store(Box::new(StoreReader::open(layout.clone())?))
-                }
-                Location::File(file) => Kind::File(FileCache::open(&file.directory)?),
-                Location::Http(url) => {
-                    let network = match &mut network {
-                        Some(network) => network,
-                        None => network.insert(Network::start(options)?),
-                    };
-                    Kind::Http(HttpCache::open(url, network, cancel)?)
-                }
-            }));
-        }
-        Ok(Sources {
-            list,
-            network,
+        let mut sources = Sources {
+            list: Vec::new(),
+            refused: Vec::new(),
+            network: None,
             attempts: options.attempts,
-        })
+        };
+        let (settled, answers) = mpsc::channel();
+        let mut remembered = None;
+        for location in locations {
+            if let (Location::Http(_), None) = (location, &sources.network) {
+                sources.network = Some(Network::start(options)?);
+                let file = options.remembered.as_ref();
+                remembered = file.and_then(Remembered::open).map(Arc::new);
+            }
+            let opened = match (location, &sources.network) {
+                (Location::Http(http), Some(network)) => {
+                    let (remembered, settled) = (remembered.clone(), settled.clone());
+                    Ok(Kind::Http(HttpCache::begin(
+                        http, network, remembered, settled,
+                    )))
+                }
+                (Location::Http(_), None) => Err(Error::Cancelled),
+                (Location::Store(layout), _) => StoreReader::open(layout.clone())
+                    .map(|store| Kind::Store(Box::new(store)))
+                    .map_err(Error::from),
+                (Location::File(file), _) => FileCache::open(&file.directory).map(Kind::File),
+            };
+            match opened {
+                Ok(kind) => sources.list.push(Source(kind)),
+                Err(error) => sources
+                    .refused
+                    .push((location.to_string(), Arc::new(error))),
+            }
+        }
+        drop(settled);
+        sources.wait(&answers, cancel)?;
+        sources.sort_out(order)
+    }
+
+    /// Waits until it is known of all sources whether they can be used; not long if one of them
+    /// can.
+    fn wait(&self, answers: &mpsc::Receiver<()>, cancel: &Cancel) -> Result<(), Error> {
+        let mut usable_since = None;
+        loop {
+            let states = || self.list.iter().map(Source::state);
+            if states().all(|state| state.is_some()) {
+                return Ok(());
+            }
+            if states().any(|state| matches!(state, Some(Ok(())))) {
+                let since = usable_since.get_or_insert_with(Instant::now);
+                if since.elapsed() >= GRACE {
+                    return Ok(());
+                }
+            }
+            if cancel.is_raised() {
+                return Err(Error::Cancelled);
+            }
+            // A disconnection says that all are settled, which is seen above.
+            let _: Result<(), _> = answers.recv_timeout(OPEN_POLL);
+        }
+    }
+
+    /// Takes out those that cannot be used, and puts those first that can be by now.
+    fn sort_out(mut self, order: Order) -> Result<Sources, Error> {
+        for source in std::mem::take(&mut self.list) {
+            match source.state() {
+                Some(Err(error)) => self.refused.push((source.name(), error)),
+                _ => self.list.push(source),
+            }
+        }
+        if self.list.is_empty() {
+            return Err(match self.refused.into_iter().next() {
+                Some((_, error)) => Error::Unusable(error),
+                None => Error::NoSources,
+            });
+        }
+        self.list.sort_by_key(|source| {
+            let is_late = source.state().is_none();
+            let priority = match order {
+                Order::AsGiven => 0,
+                Order::ByPriority => source.priority(),
+            };
+            (is_late, priority)
+        });
+        Ok(self)
+    }
+
+    /// The sources that could not be opened, by their addresses without credentials, and why.
+    pub fn refused(&self) -> impl Iterator<Item = (&str, &Error)> {
+        self.refused
+            .iter()
+            .map(|(name, error)| (name.as_str(), &**error))
     }
 
     /// Ends all transfers. The sources cannot be used afterwards.
@@ -97,7 +187,28 @@ impl Source {
         }
     }
 
-    /// The store directory that its paths name.
+    /// `None`: that is not known yet.
+    fn state(&self) -> Option<Result<(), Arc<Error>>> {
+        match &self.0 {
+            Kind::Http(cache) => Some(cache.state()?.map(|_| ())),
+            Kind::File(_) | Kind::Store(_) => Some(Ok(())),
+        }
+    }
+
+    /// The lower, the sooner it is asked. What lies on this machine comes first, as in Nix.
+    fn priority(&self) -> i32 {
+        match &self.0 {
+            Kind::Http(cache) => cache.priority(),
+            Kind::File(_) | Kind::Store(_) => 0,
+        }
+    }
+
+    /// Whether its paths are for that store directory, as far as is known yet.
+    pub(crate) fn is_for(&self, dir: &StoreDir) -> bool {
+        !matches!(self.state(), Some(Ok(()))) || self.store_dir() == dir
+    }
+
+    /// The store directory that its paths name; the usual one if it has not answered yet.
     pub fn store_dir(&self) -> &StoreDir {
         match &self.0 {
             Kind::Http(cache) => cache.store_dir(),
@@ -115,15 +226,17 @@ impl Source {
     }
 
     /// Asks for the path with a hash part. The answer goes to `answers` together with the tag,
-    /// perhaps before this function returns.
+    /// perhaps before this function returns. That a cache has lacked the path some time ago counts
+    /// only if `believes_absence`.
     pub(crate) fn ask<T: Send + 'static>(
         &self,
         hash_part: &str,
+        believes_absence: bool,
         tag: T,
         answers: &mpsc::Sender<(T, Answer)>,
     ) {
         let answer = match &self.0 {
-            Kind::Http(cache) => return cache.ask(hash_part, tag, answers),
+            Kind::Http(cache) => return cache.ask(hash_part, believes_absence, tag, answers),
             Kind::File(cache) => cache.narinfo(hash_part),
             Kind::Store(store) => ask_store(store, hash_part),
         };
@@ -131,14 +244,22 @@ impl Source {
         let _: Result<(), _> = answers.send((tag, answer));
     }
 
-    /// What the source knows of the path with a hash part; `None` if it does not have it.
-    pub fn lookup(&self, hash_part: &str) -> Result<Option<NarInfo>, Error> {
+    /// What the source knows of the path with a hash part, asked afresh; `None` if it does not have
+    /// it.
+    pub fn lookup(&self, hash_part: &str, cancel: &Cancel) -> Result<Option<NarInfo>, Error> {
         let (sender, receiver) = mpsc::channel();
-        self.ask(hash_part, (), &sender);
+        if let Kind::Http(cache) = &self.0 {
+            cache.forget(hash_part);
+        }
+        self.ask(hash_part, false, (), &sender);
         drop(sender);
-        receiver
-            .recv()
-            .map_or(Err(Error::Cancelled), |((), answer)| answer)
+        loop {
+            match receiver.recv_timeout(CANCEL_POLL) {
+                Ok(((), answer)) => return answer,
+                Err(RecvTimeoutError::Timeout) if !cancel.is_raised() => {}
+                Err(_) => return Err(Error::Cancelled),
+            }
+        }
     }
 
     /// Every path of the source, where it can tell.
@@ -184,3 +305,10 @@ fn ask_store(store: &StoreReader, hash_part: &str) -> Answer {
         file_size: None,
     }))
 }
+
+/// How long the slow have when one that can be used has answered: more than a round trip around
+/// the world with its handshakes, and less than a person notices much.
+const GRACE: Duration = Duration::from_secs(1);
+
+/// How soon a raised flag, or the end of the grace, is noticed while nobody answers.
+const OPEN_POLL: Duration = Duration::from_millis(20);

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::io;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use floe_format::narinfo::NarInfoError;
@@ -97,6 +98,12 @@ pub enum Error {
         /// Where it was looked for.
         sources: Vec<String>,
     },
+    /// Nothing was named to fetch from.
+    #[error("there is nothing to fetch from; name a cache or a store with --from")]
+    NoSources,
+    /// A source that failed before is not asked any more; why it failed.
+    #[error(transparent)]
+    Unusable(Arc<Error>),
     /// A narinfo does not parse.
     #[error("the narinfo {url} is corrupt: {source}")]
     NarInfo {
@@ -254,6 +261,7 @@ impl Error {
     /// What the error means for whoever started the move.
     pub fn kind(&self) -> ErrorKind {
         match self {
+            Error::Unusable(error) => error.kind(),
             Error::Store(error) if error.is_out_of_space() => ErrorKind::NoSpace,
             Error::File { source, .. } if is_out_of_space(source) => ErrorKind::NoSpace,
             Error::Store(StoreError::Nar { .. }) => ErrorKind::Untrusted,
@@ -264,9 +272,10 @@ impl Error {
             | Error::FalseContentAddress { .. }
             | Error::Mismatch { .. }
             | Error::Decode { .. } => ErrorKind::Untrusted,
-            Error::Location { .. } | Error::NotAStorePath { .. } | Error::NotAPublicKey { .. } => {
-                ErrorKind::Usage
-            }
+            Error::NoSources
+            | Error::Location { .. }
+            | Error::NotAStorePath { .. }
+            | Error::NotAPublicKey { .. } => ErrorKind::Usage,
             Error::Cancelled | Error::Store(StoreError::Interrupted) => ErrorKind::Interrupted,
             Error::Store(_)
             | Error::File { .. }

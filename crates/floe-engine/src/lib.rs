@@ -12,9 +12,9 @@ mod mover;
 mod options;
 mod report;
 
-pub use cache::{Source, Sources};
+pub use cache::{Order, Source, Sources};
 pub use error::{Error, ErrorKind};
-pub use location::{FileLocation, Location};
+pub use location::{FileLocation, HttpLocation, Location};
 pub use mover::{Mover, Outcome, Root, Target};
-pub use options::{Cancel, NetworkOptions, Options, trusted_keys};
+pub use options::{Cancel, NetworkOptions, Options, RememberedOptions, trusted_keys};
 pub use report::{Event, Reporter};

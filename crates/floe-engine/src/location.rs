@@ -1,5 +1,6 @@
 //! How a user names a store or a cache, in Nix's manner.
 
+use std::fmt;
 use std::path::{Path, PathBuf};
 
 use floe_format::{Compression, StoreDir};
@@ -13,10 +14,21 @@ use crate::error::Error;
 pub enum Location {
     /// A local store.
     Store(Layout),
-    /// A cache behind HTTP or HTTPS, its address without a slash at the end.
-    Http(String),
+    /// A cache behind HTTP or HTTPS.
+    Http(HttpLocation),
     /// A cache in a directory.
     File(FileLocation),
+}
+
+/// A cache behind HTTP or HTTPS, with what is said of it instead of what it says itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HttpLocation {
+    /// Its address, without a slash at the end.
+    pub url: String,
+    /// The lower, the sooner it is asked (`priority`).
+    pub priority: Option<i32>,
+    /// Whether it likes to be asked for many paths at once (`want-mass-query`).
+    pub want_mass_query: Option<bool>,
 }
 
 /// A cache in a directory, with the choices for writing to it.
@@ -32,6 +44,17 @@ pub struct FileLocation {
     pub secret_keys: Vec<PathBuf>,
     /// Whether a listing is written beside each narinfo (`write-nar-listing`).
     pub write_listings: bool,
+}
+
+impl fmt::Display for Location {
+    /// The address without parameters and credentials.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Location::Store(layout) => layout.real_store.display().fmt(f),
+            Location::Http(http) => f.write_str(&without_credentials(&http.url)),
+            Location::File(file) => write!(f, "file://{}", file.directory.display()),
+        }
+    }
 }
 
 impl Location {
@@ -122,12 +145,32 @@ fn parse_http(base: &str, parameters: &[(String, String)]) -> Result<Location, S
     if rest.is_empty() || rest.starts_with('/') || base.contains('#') {
         return Err("it names no host, or a fragment".into());
     }
-    match parameters
-        .iter()
-        .find(|(name, _)| !CACHE_SETTINGS.contains(&name.as_str()))
-    {
-        Some((name, _)) => Err(format!("unknown parameter {name}")),
-        None => Ok(Location::Http(base.trim_end_matches('/').to_owned())),
+    let mut location = HttpLocation {
+        url: base.trim_end_matches('/').to_owned(),
+        priority: None,
+        want_mass_query: None,
+    };
+    for (name, value) in parameters {
+        match name.as_str() {
+            "priority" => {
+                let number = value.parse().map_err(|_| "priority is no number")?;
+                location.priority = Some(number);
+            }
+            "want-mass-query" => {
+                location.want_mass_query = Some(parse_bool("want-mass-query", value)?);
+            }
+            name if CACHE_SETTINGS.contains(&name) => {}
+            other => return Err(format!("unknown parameter {other}")),
+        }
+    }
+    Ok(Location::Http(location))
+}
+
+fn parse_bool(name: &str, value: &str) -> Result<bool, String> {
+    match value {
+        "true" | "1" => Ok(true),
+        "false" | "0" => Ok(false),
+        _ => Err(format!("{name} is neither true nor false")),
     }
 }
 
@@ -164,11 +207,7 @@ fn parse_file(directory: &str, parameters: &[(String, String)]) -> Result<Locati
                 }
             }
             "write-nar-listing" => {
-                location.write_listings = match value.as_str() {
-                    "true" | "1" => true,
-                    "false" | "0" => false,
-                    _ => return Err("write-nar-listing is neither true nor false".into()),
-                };
+                location.write_listings = parse_bool("write-nar-listing", value)?;
             }
             name if CACHE_SETTINGS.contains(&name) => {}
             other => return Err(format!("unknown parameter {other}")),
@@ -253,11 +292,18 @@ mod tests {
 
     #[test]
     fn settings_of_nix_are_no_part_of_an_http_address() {
-        let cache = Location::Http("https://cache.example.org/x".into());
-        assert_eq!(
-            parse("https://cache.example.org/x/?priority=10&trusted=1").unwrap(),
-            cache
-        );
+        let cache = |priority, want_mass_query| {
+            let url = "https://cache.example.org/x".into();
+            Location::Http(HttpLocation {
+                url,
+                priority,
+                want_mass_query,
+            })
+        };
+        let address = "https://cache.example.org/x/?trusted=1";
+        assert_eq!(parse(address).unwrap(), cache(None, None));
+        let address = format!("{address}&priority=-10&want-mass-query=false");
+        assert_eq!(parse(&address).unwrap(), cache(Some(-10), Some(false)));
     }
 
     #[test]
@@ -292,6 +338,8 @@ mod tests {
             ("http://", "no host"),
             ("https://c/x?priorty=3", "unknown parameter priorty"),
             ("file:///c?compression=lzma", "does not write"),
+            ("https://c/?priority=high", "no number"),
+            ("https://c/?want-mass-query=2", "neither true nor false"),
             ("/a%?b=%z", "hexadecimal"),
         ] {
             let message = parse(text).unwrap_err().to_string();

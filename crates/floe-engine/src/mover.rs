@@ -11,8 +11,10 @@
 //!
 //! Not guaranteed: the order in which paths become valid, beyond references first.
 
+mod accept;
 mod check;
 mod commit;
+mod elsewhere;
 mod fetch;
 mod pack;
 mod preview;
@@ -126,9 +128,9 @@ impl Target {
                 let dir = store_dir.cloned().unwrap_or_default();
                 TargetKind::Cache(CacheWriter::open(file.clone(), dir)?)
             }
-            Location::Http(url) => {
+            Location::Http(http) => {
                 return Err(Error::Location {
-                    text: without_credentials(url),
+                    text: without_credentials(&http.url),
                     reason: "floe does not upload over HTTP yet; copy to file://DIR".into(),
                 });
             }
@@ -222,17 +224,24 @@ impl Mover<'_> {
         Ok(outcome)
     }
 
+    /// At least one source has to be for the target's store directory; the others are not asked.
     fn check_store_dirs(&self) -> Result<(), Error> {
-        for source in self.sources.iter() {
-            if source.store_dir() != self.target.store_dir() {
-                return Err(Error::OtherStoreDir {
-                    source_name: source.name(),
-                    found: source.store_dir().as_str().into(),
-                    wanted: self.target.store_dir().as_str().into(),
-                });
-            }
+        let dir = self.target.store_dir();
+        let mut sources = self.sources.iter();
+        match self.sources.iter().any(|source| source.is_for(dir)) {
+            true => Ok(()),
+            false => Err(sources
+                .next()
+                .map_or(Error::NoSources, |source| self.other_store_dir(source))),
         }
-        Ok(())
+    }
+
+    fn other_store_dir(&self, source: &Source) -> Error {
+        Error::OtherStoreDir {
+            source_name: source.name(),
+            found: source.store_dir().as_str().into(),
+            wanted: self.target.store_dir().as_str().into(),
+        }
     }
 
     /// Puts the largest first: they take longest, and the small ones fill the gaps.

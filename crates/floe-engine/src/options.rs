@@ -47,6 +47,33 @@ pub struct NetworkOptions {
     pub http2: bool,
     /// What is appended to the name that servers are told (`user-agent-suffix`).
     pub user_agent_suffix: String,
+    /// Where answers are remembered from one move to the next, if anywhere.
+    pub remembered: Option<RememberedOptions>,
+}
+
+/// Where answers of caches are remembered, and for how long.
+#[derive(Clone, Debug)]
+pub struct RememberedOptions {
+    /// The SQLite file; it and its directory are made where they are not there.
+    pub file: PathBuf,
+    /// How long a narinfo counts (`narinfo-cache-positive-ttl`).
+    pub positive_ttl: Duration,
+    /// How long it counts that a cache lacks a path (`narinfo-cache-negative-ttl`).
+    pub negative_ttl: Duration,
+    /// How long it counts what a cache says of itself (`narinfo-cache-meta-ttl`).
+    pub meta_ttl: Duration,
+}
+
+impl RememberedOptions {
+    /// Nix's own times.
+    pub fn new(file: PathBuf) -> RememberedOptions {
+        RememberedOptions {
+            file,
+            positive_ttl: Duration::from_secs(30 * 24 * 3600),
+            negative_ttl: Duration::from_secs(3600),
+            meta_ttl: Duration::from_secs(7 * 24 * 3600),
+        }
+    }
 }
 
 impl Default for NetworkOptions {
@@ -61,6 +88,7 @@ impl Default for NetworkOptions {
             attempts: 5,
             http2: true,
             user_agent_suffix: String::new(),
+            remembered: None,
         }
     }
 }

@@ -256,7 +256,8 @@ mod tests {
     #[test]
     fn comments_macros_accounts_and_quotations_are_understood() {
         let text = "# machine no login x\nmachine a\n\tlogin \"us er\"\n  # two\n\
-                    password \"p\\\"\\\\ #\\n\"\naccount x\nmacdef init\nlogin not\n\npassword z#z\n";
+                    password \"p\\\"\\\\ #\\n\"\naccount x\n\
+                    macdef init\nlogin not\n\npassword z#z\n";
         assert_eq!(login(text, "a"), of("us er", "z#z"));
         let text = "machine a login u password \"p\\\"\\\\ #\\n\"";
         assert_eq!(login(text, "a"), of("u", "p\"\\ #\n"));
@@ -291,7 +292,8 @@ mod tests {
                 let word = word.replace('\\', "\\\\").replace('"', "\\\"");
                 format!("\"{}\"", word.replace('\n', "\\n"))
             };
-            let text = format!("machine {host} login {} password {}\n", quote(&user), quote(&password));
+            let (a, b) = (quote(&user), quote(&password));
+            let text = format!("machine {host} login {a} password {b}\n");
             prop_assert_eq!(login(&text, &host), of(&user, &password));
         }
 

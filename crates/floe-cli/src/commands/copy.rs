@@ -1,5 +1,7 @@
 //! `floe copy`: closures between any store or cache and any other.
 
+use floe_engine::Order;
+
 use super::moving::{Move, run_move};
 use crate::args::CopyArgs;
 use crate::settings;
@@ -8,6 +10,7 @@ pub(crate) fn run(args: CopyArgs) -> anyhow::Result<()> {
     let store_dir = settings::store_dir(args.store_dir.as_deref())?;
     run_move(Move {
         sources: vec![settings::location(&args.from, store_dir.as_ref())?],
+        order: Order::AsGiven,
         target: settings::location(&args.to, store_dir.as_ref())?,
         store_dir,
         options: settings::options(&args.trust, &args.work)?,

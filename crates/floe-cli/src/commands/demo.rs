@@ -16,8 +16,8 @@ use std::time::Instant;
 
 use anyhow::{Context as _, bail, ensure};
 use floe_engine::{
-    Cancel, ErrorKind, FileLocation, Location, Mover, NetworkOptions, Options, Outcome, Root,
-    Sources, Target,
+    Cancel, ErrorKind, FileLocation, Location, Mover, NetworkOptions, Options, Order, Outcome,
+    Root, Sources, Target,
 };
 use floe_format::{Compression, PathInfo, SecretKey, StoreDir, StorePath, TrustedKeys};
 use floe_store::tree::write::remove_tree;
@@ -226,6 +226,7 @@ impl Demo {
         }
         let sources = Sources::open(
             &[Location::Store(self.layout("source"))],
+            Order::AsGiven,
             &NetworkOptions::default(),
             &Cancel::default(),
         )?;
@@ -240,6 +241,7 @@ impl Demo {
     fn install(&self, name: &str, key: &SecretKey, root: &StorePath) -> anyhow::Result<Outcome> {
         let sources = Sources::open(
             &[Location::File(self.cache())],
+            Order::AsGiven,
             &NetworkOptions::default(),
             &Cancel::default(),
         )?;
@@ -276,12 +278,13 @@ impl Demo {
     fn corrupt_cache(&self, root: &StorePath) -> anyhow::Result<()> {
         let sources = Sources::open(
             &[Location::File(self.cache())],
+            Order::AsGiven,
             &NetworkOptions::default(),
             &Cancel::default(),
         )?;
         let source = sources.iter().next().context("the cache is gone")?;
         let narinfo = source
-            .lookup(root.hash_part())?
+            .lookup(root.hash_part(), &Cancel::default())?
             .context("the cache lost its root")?;
         let file = self.cache().directory.join(&narinfo.url);
         let mut file = File::options().read(true).write(true).open(file)?;

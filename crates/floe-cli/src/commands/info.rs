@@ -1,6 +1,6 @@
 //! `floe info`: what a store or cache knows of paths.
 
-use floe_engine::{Cancel, Error, Root, Source, Sources};
+use floe_engine::{Cancel, Error, Order, Root, Source, Sources};
 use floe_format::NarInfo;
 use serde_json::{Map, Value};
 
@@ -12,7 +12,7 @@ pub(crate) fn run(args: InfoArgs) -> anyhow::Result<()> {
     let store_dir = settings::store_dir(args.store_dir.as_deref())?;
     let location = settings::location(&args.from, store_dir.as_ref())?;
     let cancel = Cancel::default();
-    let sources = Sources::open(&[location], &settings::network(), &cancel)?;
+    let sources = Sources::open(&[location], Order::AsGiven, &settings::network(), &cancel)?;
     let Some(source) = sources.iter().next() else {
         return Ok(());
     };

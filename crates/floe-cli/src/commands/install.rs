@@ -1,5 +1,7 @@
 //! `floe install`: closures from binary caches into a store.
 
+use floe_engine::Order;
+
 use super::moving::{Move, run_move};
 use crate::args::InstallArgs;
 use crate::settings;
@@ -14,6 +16,7 @@ pub(crate) fn run(args: InstallArgs) -> anyhow::Result<()> {
         .collect::<Result<Vec<_>, _>>()?;
     run_move(Move {
         sources,
+        order: Order::AsGiven,
         target,
         store_dir,
         options: settings::options(&args.trust, &args.work)?,

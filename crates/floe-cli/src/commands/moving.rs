@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use floe_engine::{Location, Mover, Options, Outcome, Root, Sources, Target};
+use floe_engine::{Location, Mover, Options, Order, Outcome, Root, Sources, Target};
 use floe_format::StoreDir;
 use serde_json::json;
 
@@ -14,6 +14,7 @@ use crate::settings;
 /// A move that a user asked for.
 pub(crate) struct Move {
     pub(crate) sources: Vec<Location>,
+    pub(crate) order: Order,
     pub(crate) target: Location,
     pub(crate) store_dir: Option<StoreDir>,
     pub(crate) options: Options,
@@ -28,9 +29,13 @@ pub(crate) fn run_move(request: Move) -> anyhow::Result<()> {
     settings::end_on_signals(&request.options.cancel)?;
     let sources = Sources::open(
         &request.sources,
+        request.order,
         &settings::network(),
         &request.options.cancel,
     )?;
+    for (name, error) in sources.refused() {
+        say(format_args!("floe: going on without {name}: {error}"));
+    }
     let first_dir = sources
         .iter()
         .next()

@@ -6,6 +6,7 @@
 )]
 
 mod benches;
+mod caches;
 mod compressions;
 mod copies;
 mod demo;

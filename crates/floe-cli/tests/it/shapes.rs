@@ -8,7 +8,7 @@ use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use floe_engine::{
-    Cancel, Event, Location, Mover, NetworkOptions, Options, Reporter, Root, Sources, Target,
+    Cancel, Event, Location, Mover, NetworkOptions, Options, Order, Reporter, Root, Sources, Target,
 };
 use floe_format::nar::write;
 use floe_format::{Compression, Hash, NarInfo, PathInfo, StoreDir, StorePath};
@@ -193,6 +193,7 @@ fn a_reference_that_vanishes_during_the_move_is_fetched_again() {
     let location = |text: &str| Location::parse(text, None, None).unwrap();
     let sources = Sources::open(
         &[location(&from)],
+        Order::AsGiven,
         &NetworkOptions::default(),
         &options.cancel,
     )

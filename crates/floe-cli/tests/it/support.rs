@@ -22,6 +22,8 @@ pub(crate) fn floe<S: AsRef<OsStr>>(args: impl IntoIterator<Item = S>) -> Comman
     };
     let mut command = Command::new(program);
     command.args(args).stdin(Stdio::null());
+    // Nothing is remembered from one test for another, whose server may have the same port.
+    command.env("XDG_CACHE_HOME", "/dev/null");
     command
 }
 

@@ -70,7 +70,7 @@ impl Walk<'_> {
             return Err(Error::ClosureTooLarge { limit: CLOSURE_MAX });
         }
         self.pending += 1;
-        self.source.ask(&part, root, &self.sender);
+        self.source.ask(&part, false, root, &self.sender);
         Ok(())
     }
 

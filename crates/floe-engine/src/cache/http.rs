@@ -11,18 +11,18 @@ mod network;
 pub(crate) mod request;
 mod transfer;
 
-use std::sync::mpsc::RecvTimeoutError;
-use std::sync::{Arc, mpsc};
-use std::time::Duration;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, OnceLock, mpsc};
 
 use floe_format::{CacheInfo, NarInfo, StoreDir};
 use reqwest::{Url, Version};
-use tokio::sync::{Semaphore, mpsc as channel};
+use tokio::sync::{Semaphore, mpsc as channel, watch};
 
 use super::Answer;
+use super::remembered::Remembered;
 use crate::body::{Body, Chunk};
 use crate::error::Error;
-use crate::options::Cancel;
+use crate::location::HttpLocation;
 use address::{parse_url, redact};
 pub(crate) use network::Network;
 use network::Web;
@@ -31,82 +31,116 @@ use request::get_small;
 /// A cache and how to reach it.
 #[derive(Debug)]
 pub(crate) struct HttpCache {
-    base: String,
-    store_dir: StoreDir,
+    link: Arc<Link>,
+    /// What stands for the store directory until the cache has said which it is.
+    default_dir: StoreDir,
+}
+
+/// What tasks of the network share.
+#[derive(Debug)]
+struct Link {
+    location: HttpLocation,
     web: Arc<Web>,
+    /// What the cache says of itself, or why it cannot be used.
+    about: OnceLock<Result<About, Arc<Error>>>,
+    /// Whether that is known.
+    is_settled: watch::Sender<bool>,
+    remembered: Option<Arc<Remembered>>,
+    /// Questions in a row that were made as often as may be, and failed.
+    failures: AtomicU32,
+    /// Why it is not asked any more.
+    lost: OnceLock<Arc<Error>>,
+}
+
+/// What a cache says of itself.
+#[derive(Debug)]
+struct About {
+    info: CacheInfo,
     /// How many narinfos may be asked for at once.
-    questions: Arc<Semaphore>,
+    questions: Semaphore,
 }
 
 impl HttpCache {
-    /// Reads `nix-cache-info`.
-    pub(crate) fn open(base: &str, network: &Network, cancel: &Cancel) -> Result<HttpCache, Error> {
-        let url = parse_url(&format!("{base}/nix-cache-info"))?;
-        let (web, shown) = (network.web(), redact(&url));
-        let (sender, receiver) = mpsc::channel();
-        web.spawn({
-            let web = web.clone();
-            async move {
-                let _: Result<(), _> = sender.send(get_small(&web, url).await);
-            }
+    /// Begins to ask for `nix-cache-info`, and says on `settled` when it is known whether the cache
+    /// can be used.
+    pub(crate) fn begin(
+        location: &HttpLocation,
+        network: &Network,
+        remembered: Option<Arc<Remembered>>,
+        settled: mpsc::Sender<()>,
+    ) -> HttpCache {
+        let link = Arc::new(Link {
+            location: location.clone(),
+            web: network.web(),
+            about: OnceLock::new(),
+            is_settled: watch::Sender::new(false),
+            remembered,
+            failures: AtomicU32::new(0),
+            lost: OnceLock::new(),
         });
-        let no_cache = |reason: String| Error::NotACache {
-            url: shown.clone(),
-            reason,
-        };
-        let answer = loop {
-            match receiver.recv_timeout(CANCEL_POLL) {
-                Ok(answer) => break answer,
-                Err(RecvTimeoutError::Timeout) if !cancel.is_raised() => {}
-                Err(_) => return Err(Error::Cancelled),
-            }
-        };
-        let (version, text) = answer?.ok_or_else(|| no_cache("it is not there".into()))?;
-        if text.trim_ascii_start().starts_with(b"<") {
-            // As the page of a hotel's network that wants to be logged in to.
-            return Err(no_cache("a web page came instead".into()));
+        let opening = link.clone();
+        link.web.spawn(async move {
+            let about = opening.open().await.map_err(Arc::new);
+            // Nobody else sets it.
+            let _: Result<(), _> = opening.about.set(about);
+            opening.is_settled.send_replace(true);
+            let _: Result<(), _> = settled.send(());
+        });
+        HttpCache {
+            link,
+            default_dir: StoreDir::default(),
         }
-        let info = CacheInfo::parse(&text).map_err(|error| no_cache(error.to_string()))?;
-        // HTTP/2 carries many questions on one connection; HTTP/1.1 needs one for each.
-        let at_once = match version {
-            Version::HTTP_2 => STREAMS_MAX,
-            _ => web.options.connections,
-        };
-        Ok(HttpCache {
-            base: base.to_owned(),
-            store_dir: info.store_dir,
-            web,
-            questions: Arc::new(Semaphore::new(at_once.clamp(1, QUESTIONS_MAX))),
-        })
     }
 
     pub(crate) fn name(&self) -> String {
-        Url::parse(&self.base).map_or_else(|_| self.base.clone(), |url| redact(&url))
+        let base = &self.link.location.url;
+        Url::parse(base).map_or_else(|_| base.clone(), |url| redact(&url))
+    }
+
+    /// `None`: the cache has not answered yet.
+    pub(crate) fn state(&self) -> Option<Result<&CacheInfo, Arc<Error>>> {
+        let about = self.link.about.get()?;
+        Some(match about {
+            Ok(about) => Ok(&about.info),
+            Err(error) => Err(error.clone()),
+        })
     }
 
     pub(crate) fn store_dir(&self) -> &StoreDir {
-        &self.store_dir
+        match self.link.about.get() {
+            Some(Ok(about)) => &about.info.store_dir,
+            _ => &self.default_dir,
+        }
     }
 
-    /// Asks for a narinfo; the answer goes to `answers`.
+    /// The lower, the sooner it is asked, as its address says or else the cache itself.
+    pub(crate) fn priority(&self) -> i32 {
+        let own = || self.state()?.ok()?.priority;
+        self.link.location.priority.or_else(own).unwrap_or(PRIORITY)
+    }
+
+    /// Asks for a narinfo; the answer goes to `answers`. What is remembered that the cache lacks
+    /// counts only if `believes_absence`.
     pub(crate) fn ask<T: Send + 'static>(
         &self,
         hash_part: &str,
+        believes_absence: bool,
         tag: T,
         answers: &mpsc::Sender<(T, Answer)>,
     ) {
-        let url = parse_url(&format!("{}/{hash_part}.narinfo", self.base));
-        let (web, dir) = (self.web.clone(), self.store_dir.clone());
-        let (questions, answers) = (self.questions.clone(), answers.clone());
-        self.web.spawn(async move {
-            // The semaphore is never closed.
-            let _permit = questions.acquire_owned().await;
-            let answer = match url {
-                Ok(url) => narinfo(&web, url, &dir).await,
-                Err(error) => Err(error),
-            };
+        let (link, answers) = (self.link.clone(), answers.clone());
+        let part = hash_part.to_owned();
+        self.link.web.spawn(async move {
+            let answer = link.answer(&part, believes_absence).await;
             let _: Result<(), _> = answers.send((tag, answer));
         });
+    }
+
+    /// What was remembered of a path is wrong.
+    pub(crate) fn forget(&self, hash_part: &str) {
+        if let Some(remembered) = &self.link.remembered {
+            remembered.forget(&self.link.location.url, hash_part);
+        }
     }
 
     /// Begins to fetch a NAR. The URL of a narinfo is absolute or relative to the cache.
@@ -114,12 +148,12 @@ impl HttpCache {
         let url = if url.starts_with("http://") || url.starts_with("https://") {
             parse_url(url)?
         } else {
-            parse_url(&format!("{}/{url}", self.base))?
+            parse_url(&format!("{}/{url}", self.link.location.url))?
         };
-        let web = self.web.clone();
+        let web = self.link.web.clone();
         let shown = redact(&url);
         let (sender, chunks) = channel::channel(if small { 2 } else { CHUNKS_AHEAD });
-        self.web.spawn(async move {
+        self.link.web.spawn(async move {
             let sent = match small {
                 true => transfer::send_whole(&web, url, &sender).await,
                 false => transfer::send_chunks(&web, url, &sender).await,
@@ -131,16 +165,108 @@ impl HttpCache {
     }
 }
 
-async fn narinfo(web: &Web, url: Url, dir: &StoreDir) -> Answer {
-    let shown = redact(&url);
-    match get_small(web, url).await? {
-        None => Ok(None),
-        Some((_, text)) => NarInfo::parse(&text, dir)
-            .map(Some)
-            .map_err(|source| Error::NarInfo {
+impl Link {
+    async fn open(&self) -> Result<About, Error> {
+        let base = &self.location.url;
+        let url = parse_url(&format!("{base}/nix-cache-info"))?;
+        let shown = redact(&url);
+        let no_cache = |reason: String| Error::NotACache {
+            url: shown.clone(),
+            reason,
+        };
+        let known = self.remembered.as_ref().and_then(|all| all.cache(base));
+        let is_fresh = known.is_none();
+        let (is_http2, text) = match known {
+            Some(known) => known,
+            None => {
+                let found = get_small(&self.web, url).await?;
+                let (version, text) = found.ok_or_else(|| no_cache("it is not there".into()))?;
+                (version == Version::HTTP_2, text)
+            }
+        };
+        if text.trim_ascii_start().starts_with(b"<") {
+            // As the page of a hotel's network that wants to be logged in to.
+            return Err(no_cache("a web page came instead".into()));
+        }
+        let info = CacheInfo::parse(&text).map_err(|error| no_cache(error.to_string()))?;
+        if let (true, Some(all)) = (is_fresh, &self.remembered) {
+            all.remember_cache(base, is_http2, &text);
+        }
+        let wants_many = self
+            .location
+            .want_mass_query
+            .unwrap_or(info.want_mass_query);
+        // HTTP/2 carries many questions on one connection; HTTP/1.1 needs one for each.
+        let at_once = match (wants_many, is_http2) {
+            (false, _) => FEW,
+            (true, true) => STREAMS_MAX,
+            (true, false) => self.web.options.connections,
+        };
+        Ok(About {
+            info,
+            questions: Semaphore::new(at_once.clamp(1, QUESTIONS_MAX)),
+        })
+    }
+
+    async fn answer(&self, hash_part: &str, believes_absence: bool) -> Answer {
+        let mut settled = self.is_settled.subscribe();
+        // The sender is as old as this.
+        let _: Result<_, _> = settled.wait_for(|is_settled| *is_settled).await;
+        let about = match self.about.get() {
+            Some(Ok(about)) => about,
+            Some(Err(error)) => return Err(Error::Unusable(error.clone())),
+            None => return Err(Error::Cancelled),
+        };
+        // The semaphore is never closed.
+        let _permit = about.questions.acquire().await;
+        if let Some(error) = self.lost.get() {
+            return Err(Error::Unusable(error.clone()));
+        }
+        let base = &self.location.url;
+        let url = parse_url(&format!("{base}/{hash_part}.narinfo"))?;
+        let shown = redact(&url);
+        let all = self.remembered.as_deref();
+        let known = all.and_then(|all| all.narinfo(base, hash_part));
+        let text = match known.filter(|known| known.is_some() || believes_absence) {
+            Some(known) => known,
+            None => {
+                let found = self.judge(get_small(&self.web, url).await)?;
+                let text = found.map(|(_, text)| text);
+                if let Some(all) = all {
+                    all.remember(base, hash_part, text.as_deref());
+                }
+                text
+            }
+        };
+        let Some(text) = text else { return Ok(None) };
+        let parsed = NarInfo::parse(&text, &about.info.store_dir);
+        parsed.map(Some).map_err(|source| {
+            if let Some(all) = all {
+                all.forget(base, hash_part);
+            }
+            Error::NarInfo {
                 url: shown,
                 source: Box::new(source),
-            }),
+            }
+        })
+    }
+
+    /// Who fails again and again, whatever is asked for, is not asked any more.
+    fn judge<T>(&self, answer: Result<T, Error>) -> Result<T, Error> {
+        let error = match answer {
+            Ok(found) => {
+                self.failures.store(0, Ordering::Relaxed);
+                return Ok(found);
+            }
+            Err(error) => error,
+        };
+        if self.failures.fetch_add(1, Ordering::Relaxed) + 1 < FAILURES_MAX {
+            return Err(error);
+        }
+        let error = Arc::new(error);
+        // The first reason is as good as any.
+        let _: Result<(), _> = self.lost.set(error.clone());
+        Err(Error::Unusable(error))
     }
 }
 
@@ -160,5 +286,12 @@ const STREAMS_MAX: usize = 100;
 /// What "as many as you like" means: more open files than that a user often may not have.
 const QUESTIONS_MAX: usize = 500;
 
-/// How soon a raised flag is noticed while nothing arrives.
-const CANCEL_POLL: Duration = Duration::from_millis(100);
+/// Questions at once to a cache that does not want to be asked for much (`WantMassQuery`).
+const FEW: usize = 4;
+
+/// Questions in a row that fail, each after all its attempts, before a cache counts as lost: one
+/// broken narinfo, or two, are no reason.
+const FAILURES_MAX: u32 = 3;
+
+/// What Nix takes for a cache that does not say.
+const PRIORITY: i32 = 50;

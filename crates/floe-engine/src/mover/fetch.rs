@@ -185,6 +185,7 @@ mod tests {
     use floe_format::{NarInfo, StoreDir};
 
     use super::*;
+    use crate::cache::Order;
     use crate::location::Location;
     use crate::options::{Cancel, NetworkOptions};
 
@@ -213,8 +214,13 @@ mod tests {
         fs::write(cache.path().join("nar"), "").unwrap();
         let url = format!("file://{}", cache.path().display());
         let location = Location::parse(&url, None, None).unwrap();
-        let sources =
-            Sources::open(&[location], &NetworkOptions::default(), &Cancel::default()).unwrap();
+        let sources = Sources::open(
+            &[location],
+            Order::AsGiven,
+            &NetworkOptions::default(),
+            &Cancel::default(),
+        )
+        .unwrap();
         let large = SMALL_LEN_MAX as u64 * 2;
         // More than may be asked for ahead, of both kinds.
         let len_of = |number| if number < 40 { large } else { 100 };

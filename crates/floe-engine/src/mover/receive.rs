@@ -3,7 +3,8 @@
 //! 1. read a chunk of the body, hashing it as a file;
 //! 2. decode it into a chunk of the NAR;
 //! 3. hash that, and write it where it goes;
-//! 4. at the end, read the body to *its* end, and compare sizes and hashes.
+//! 4. at the end, read the body to *its* end, and compare sizes and hashes;
+//! 5. where a source fails or lies, begin again with another one that has the path.
 
 use std::io::{self, BufRead as _, Read as _};
 use std::sync::mpsc::SyncSender;
@@ -16,7 +17,7 @@ use floe_store::{StagedPath, StoreError};
 
 use super::check::NarCheck;
 use super::fetch::{End, Queue, Work};
-use super::{Finished, Item, Mover, TargetKind, pack};
+use super::{Finished, Item, Mover, TargetKind, elsewhere, pack};
 use crate::body::{Body, BodyReader};
 use crate::cache::Kind;
 use crate::cache::http::request::pause;
@@ -57,7 +58,7 @@ pub(crate) fn work(mover: &Mover<'_>, queue: &Queue<'_>, place: Place, results: 
             path: &path,
             nar_size,
         });
-        let result = receive_with_retries(mover, queue, turn, (&worker, &mut scratch));
+        let result = receive_from_anywhere(mover, queue, turn, (&worker, &mut scratch));
         if result.is_ok() {
             mover.reporter.event(Event::Finished { path: &path });
         }
@@ -67,6 +68,38 @@ pub(crate) fn work(mover: &Mover<'_>, queue: &Queue<'_>, place: Place, results: 
             return;
         }
     }
+}
+
+/// Receives a path from its source, or else from any other that has it.
+fn receive_from_anywhere(
+    mover: &Mover<'_>,
+    queue: &Queue<'_>,
+    turn: Work<'_>,
+    (worker, scratch): (&Worker, &mut [u8]),
+) -> Result<(Finished, u64), Error> {
+    let item = turn.item;
+    let first = match receive_with_retries(mover, queue, turn, (worker, &mut *scratch)) {
+        Err(error) if elsewhere::may_help(&error) => error,
+        result => return result,
+    };
+    let path = &item.narinfo.info.path;
+    for source in elsewhere::sources(mover, item) {
+        let found = worker.away(|| elsewhere::find(mover, item, source));
+        let Some(other) = found else { continue };
+        mover.check_cancelled()?;
+        let error = &first;
+        mover.reporter.event(Event::Retrying { path, error });
+        let turn = Work {
+            body: queue.open(&other),
+            item: &other,
+            waited: false,
+        };
+        match receive_with_retries(mover, queue, turn, (worker, &mut *scratch)) {
+            Err(error) if elsewhere::may_help(&error) => {}
+            result => return result,
+        }
+    }
+    Err(first)
 }
 
 fn receive_with_retries(
@@ -113,7 +146,13 @@ fn receive_with_retries(
                 mover.check_cancelled()?;
                 body = queue.open(item);
             }
-            Err(error) => return Err(error),
+            Err(error) => {
+                // Whoever tries elsewhere begins again.
+                let path = &item.narinfo.info.path;
+                let nar_bytes = -transfer.shown;
+                mover.reporter.event(Event::Progress { path, nar_bytes });
+                return Err(error);
+            }
         }
     }
 }

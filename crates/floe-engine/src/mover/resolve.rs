@@ -3,18 +3,19 @@
 //! 1. new paths become temporary roots of the target, which is then asked what it lacks;
 //! 2. a path that the target has is not followed: a store holds closures, never parts of them;
 //! 3. for the others a source is asked, as many at once as it takes, in the order of the
-//!    sources until one has the path and is trusted with it;
+//!    sources until one has the path and is trusted with it; a source that says nothing is passed
+//!    over until it speaks;
 //! 4. the references of what was found are new paths.
 
-use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::mpsc::{self, RecvTimeoutError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use floe_format::content_address::Method;
 use floe_format::store_path::is_hash_part;
-use floe_format::{Compression, NarInfo, StoreDir, StorePath};
+use floe_format::{StoreDir, StorePath};
 use floe_store::StoreReader;
 
+use super::accept::accept;
 use super::{Item, Mover, TargetKind};
 use crate::cache::Answer;
 use crate::error::Error;
@@ -92,20 +93,42 @@ pub(crate) struct Resolved {
     pub(crate) unavailable: BTreeSet<StorePath>,
 }
 
-/// A question to a source, under way.
-struct Question {
-    wanted: Root,
-    source: usize,
-    /// Which root it answers, if it is one that was asked for by hash part.
-    root: Option<usize>,
-    /// What the sources before said, if they did not just lack it.
+/// A path that is looked for.
+struct Wanted {
+    root: Root,
+    /// Which root it is, if it is one that was asked for by hash part.
+    number: Option<usize>,
+    /// Somebody named this very path, and may know that it is there by now.
+    is_named: bool,
+    /// What became of it at each source.
+    asked: Vec<Asked>,
+    /// What the first source said that did not just lack it.
     error: Option<Error>,
 }
 
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Asked {
+    NotYet,
+    Waiting,
+    Answered,
+}
+
+/// How a source has been.
+struct Heard {
+    /// Since when something was asked of it and nothing came.
+    since: Instant,
+    waiting: usize,
+}
+
+/// Which path was asked for, and of which source.
+type Tag = (usize, usize);
+
 struct Resolver<'a> {
     mover: &'a Mover<'a>,
-    sender: mpsc::Sender<(Question, Answer)>,
-    pending: usize,
+    sender: mpsc::Sender<(Tag, Answer)>,
+    wanted: HashMap<usize, Wanted>,
+    next_wanted: usize,
+    heard: Vec<Heard>,
     seen: HashSet<StorePath>,
     items: BTreeMap<StorePath, Item>,
     failures: Vec<Error>,
@@ -113,37 +136,46 @@ struct Resolver<'a> {
     roots: Vec<Option<StorePath>>,
     /// Found and not yet followed.
     fresh: Vec<StorePath>,
+    /// Those among them that a user has named.
+    named: HashSet<StorePath>,
 }
 
 /// Explores the closures of `roots`.
 pub(crate) fn resolve(mover: &Mover<'_>, roots: &[Root]) -> Result<Resolved, Error> {
     let (sender, receiver) = mpsc::channel();
+    let heard = || Heard {
+        since: Instant::now(),
+        waiting: 0,
+    };
     let mut resolver = Resolver {
         mover,
         sender,
-        pending: 0,
+        wanted: HashMap::new(),
+        next_wanted: 0,
+        heard: mover.sources.list.iter().map(|_| heard()).collect(),
         seen: HashSet::new(),
         items: BTreeMap::new(),
         failures: Vec::new(),
         unavailable: BTreeSet::new(),
         roots: vec![None; roots.len()],
         fresh: Vec::new(),
+        named: HashSet::new(),
     };
     resolver.ask_for_roots(roots)?;
     resolver.follow_fresh()?;
-    while resolver.pending > 0 {
+    while !resolver.wanted.is_empty() {
         mover.check_cancelled()?;
         match receiver.recv_timeout(CANCEL_POLL) {
-            Ok((question, answer)) => resolver.take(question, answer),
-            Err(RecvTimeoutError::Timeout) => continue,
+            Ok((tag, answer)) => resolver.take(tag, answer),
+            Err(RecvTimeoutError::Timeout) => resolver.pass_over_the_silent(),
             Err(RecvTimeoutError::Disconnected) => return Err(Error::Cancelled),
         }
         // Whatever else has arrived meanwhile shares one question to the database.
-        while let Ok((question, answer)) = receiver.try_recv() {
-            resolver.take(question, answer);
+        while let Ok((tag, answer)) = receiver.try_recv() {
+            resolver.take(tag, answer);
         }
         resolver.follow_fresh()?;
-        let (known, pending) = (resolver.items.len(), resolver.pending);
+        let (known, pending) = (resolver.items.len(), resolver.wanted.len());
         mover.reporter.event(Event::Resolving { known, pending });
     }
     Ok(Resolved {
@@ -170,14 +202,10 @@ impl Resolver<'_> {
             match known {
                 Some(path) => {
                     self.roots[number] = Some(path.clone());
+                    self.named.insert(path.clone());
                     self.fresh.push(path);
                 }
-                None => self.ask(Question {
-                    wanted: root.clone(),
-                    source: 0,
-                    root: Some(number),
-                    error: None,
-                }),
+                None => self.want(root.clone(), Some(number)),
             }
         }
         Ok(())
@@ -207,128 +235,141 @@ impl Resolver<'_> {
         for path in missing {
             // A root that was asked for by its hash part has been found already.
             if !self.items.contains_key(&path) {
-                let wanted = Root::Path(path);
-                self.ask(Question {
-                    wanted,
-                    source: 0,
-                    root: None,
-                    error: None,
-                });
+                self.want(Root::Path(path), None);
             }
         }
         Ok(())
     }
 
-    fn ask(&mut self, question: Question) {
-        let sources = &self.mover.sources.list;
-        match sources.get(question.source) {
+    fn want(&mut self, root: Root, number: Option<usize>) {
+        let is_named = match &root {
+            Root::Path(path) => self.named.contains(path),
+            Root::HashPart(_) => true,
+        };
+        let (sources, dir) = (&self.mover.sources.list, self.mover.target.store_dir());
+        let asked = sources.iter().map(|source| match source.is_for(dir) {
+            true => Asked::NotYet,
+            // It has nothing that could stand in the target.
+            false => Asked::Answered,
+        });
+        let wanted = Wanted {
+            asked: asked.collect(),
+            root,
+            number,
+            is_named,
+            error: None,
+        };
+        let id = self.next_wanted;
+        self.next_wanted += 1;
+        self.wanted.insert(id, wanted);
+        self.ask_next(id);
+    }
+
+    /// Asks one more source, those that are silent at last; gives the path up when all have
+    /// answered.
+    fn ask_next(&mut self, id: usize) {
+        let Some(wanted) = self.wanted.get_mut(&id) else {
+            return;
+        };
+        let heard = &self.heard;
+        let not_yet = |source: &usize| wanted.asked[*source] == Asked::NotYet;
+        let mut left = (0..heard.len()).filter(not_yet);
+        let first = left.clone().find(|source| !heard[*source].is_silent());
+        match first.or_else(|| left.next()) {
             Some(source) => {
-                self.pending += 1;
-                let part = question.wanted.hash_part().to_owned();
-                source.ask(&part, question, &self.sender);
-            }
-            None => {
-                if let Root::Path(path) = &question.wanted {
-                    self.unavailable.insert(path.clone());
+                wanted.asked[source] = Asked::Waiting;
+                let heard = &mut self.heard[source];
+                if heard.waiting == 0 {
+                    heard.since = Instant::now();
                 }
-                let sources = sources.iter().map(|source| source.name()).collect();
-                let path = question.wanted.text();
-                let error = question.error.unwrap_or(Error::NotFound { path, sources });
-                self.failures.push(error);
+                heard.waiting += 1;
+                let part = wanted.root.hash_part().to_owned();
+                let source_of = &self.mover.sources.list[source];
+                source_of.ask(&part, !wanted.is_named, (id, source), &self.sender);
             }
+            None if wanted.asked.contains(&Asked::Waiting) => {}
+            None => self.give_up(id),
         }
     }
 
-    fn take(&mut self, question: Question, answer: Answer) {
-        self.pending -= 1;
+    fn give_up(&mut self, id: usize) {
+        let Some(wanted) = self.wanted.remove(&id) else {
+            return;
+        };
+        if let Root::Path(path) = &wanted.root {
+            self.unavailable.insert(path.clone());
+        }
+        let sources = self.mover.sources.list.iter();
+        let sources = sources.map(|source| source.name()).collect();
+        let path = wanted.root.text();
+        let error = wanted.error.unwrap_or(Error::NotFound { path, sources });
+        self.failures.push(error);
+    }
+
+    /// Asks others for what a source is asked for that has said nothing for a while.
+    fn pass_over_the_silent(&mut self) {
+        if !self.heard.iter().any(Heard::is_silent) {
+            return;
+        }
+        let is_stuck = |wanted: &Wanted| {
+            let mut asked = wanted.asked.iter().zip(&self.heard);
+            asked.all(|(asked, heard)| *asked != Asked::Waiting || heard.is_silent())
+                && wanted.asked.contains(&Asked::NotYet)
+        };
+        let stuck = self.wanted.iter().filter(|(_, wanted)| is_stuck(wanted));
+        let stuck: Vec<usize> = stuck.map(|(id, _)| *id).collect();
+        for id in stuck {
+            self.ask_next(id);
+        }
+    }
+
+    fn take(&mut self, (id, source): Tag, answer: Answer) {
+        let heard = &mut self.heard[source];
+        heard.since = Instant::now();
+        heard.waiting -= 1;
+        // Another source may have been faster.
+        let Some(wanted) = self.wanted.get_mut(&id) else {
+            return;
+        };
+        wanted.asked[source] = Asked::Answered;
         let accepted = answer.and_then(|found| match found {
-            Some(narinfo) => self.accept(&question, narinfo).map(Some),
+            Some(narinfo) => accept(self.mover, source, &wanted.root, narinfo).map(Some),
             None => Ok(None),
         });
         match accepted {
-            Ok(Some(item)) => {
-                let path = item.narinfo.info.path.clone();
-                if let Some(number) = question.root {
-                    self.roots[number] = Some(path.clone());
-                    // It may be there under its name, or be somebody else's reference too.
-                    self.fresh.push(path.clone());
-                }
-                self.fresh
-                    .extend(item.narinfo.info.references.iter().cloned());
-                self.items.insert(path, item);
-            }
-            Ok(None) => self.ask(Question {
-                source: question.source + 1,
-                ..question
-            }),
+            Ok(Some(item)) => self.found(id, item),
+            Ok(None) => self.ask_next(id),
             // The next source may have a better answer; the first error is the one to show.
-            Err(error) => self.ask(Question {
-                source: question.source + 1,
-                error: question.error.or(Some(error)),
-                ..question
-            }),
+            Err(error) => {
+                wanted.error.get_or_insert(error);
+                self.ask_next(id);
+            }
         }
     }
 
-    /// Checks all that can be known of a path before its contents arrive.
-    fn accept(&self, question: &Question, narinfo: NarInfo) -> Result<Item, Error> {
-        let source = &self.mover.sources.list[question.source];
-        let dir = self.mover.target.store_dir();
-        let info = &narinfo.info;
-        let is_wanted = match &question.wanted {
-            Root::Path(path) => *path == info.path,
-            Root::HashPart(part) => part == info.path.hash_part(),
-        };
-        if !is_wanted {
-            return Err(Error::WrongPath {
-                url: format!("{}/{}.narinfo", source.name(), question.wanted.hash_part()),
-                found: info.path.clone(),
-                wanted: question.wanted.text(),
-            });
+    fn found(&mut self, id: usize, item: Item) {
+        let path = item.narinfo.info.path.clone();
+        let number = self.wanted.remove(&id).and_then(|wanted| wanted.number);
+        if let Some(number) = number {
+            self.roots[number] = Some(path.clone());
+            // It may be there under its name, or be somebody else's reference too.
+            self.fresh.push(path.clone());
         }
-        let path = || info.path.clone();
-        if let Compression::Unsupported(name) = narinfo.compression {
-            return Err(Error::UnsupportedCompression {
-                path: path(),
-                name: name.to_string(),
-            });
-        }
-        let is_content_addressed = match (&info.ca, info.content_address_holds(dir)) {
-            (Some(ca), Some(false)) => {
-                let (source_name, ca) = (source.name(), ca.to_string());
-                return Err(Error::FalseContentAddress {
-                    path: path(),
-                    source_name,
-                    ca,
-                });
-            }
-            (Some(ca), _) if ca.method == Method::Git => {
-                return Err(Error::GitAddress { path: path() });
-            }
-            (_, holds) => holds == Some(true),
-        };
-        let needs_signature = self.mover.options.check_signatures
-            && !self.mover.target.is_cache()
-            && !is_content_addressed;
-        let keys = &self.mover.options.trusted_keys;
-        if needs_signature && !info.is_signed_by(dir, keys) {
-            return Err(Error::Untrusted {
-                path: path(),
-                source_name: source.name(),
-                signed_by: info
-                    .signatures
-                    .iter()
-                    .map(|s| s.key_name().to_owned())
-                    .collect(),
-                trusted: keys.names().map(str::to_owned).collect(),
-            });
-        }
-        Ok(Item {
-            narinfo,
-            source: question.source,
-        })
+        let references = item.narinfo.info.references.iter();
+        self.fresh.extend(references.cloned());
+        self.items.insert(path, item);
     }
 }
+
+impl Heard {
+    fn is_silent(&self) -> bool {
+        self.waiting > 0 && self.since.elapsed() > SILENCE
+    }
+}
+
+/// How long a source may say nothing before others are asked for the same: longer than any answer
+/// takes that is still on its way, and short beside the time after which a request has failed.
+const SILENCE: Duration = Duration::from_secs(2);
 
 /// More than twice the largest closures known; beyond it a source invents paths.
 pub(crate) const CLOSURE_MAX: usize = 1_000_000;

@@ -1,6 +1,6 @@
 //! Questions about paths: one, or a closure.
 
-use floe_engine::{NetworkOptions, Root, Source, Sources};
+use floe_engine::{NetworkOptions, Order, Root, Source, Sources};
 use floe_format::{Compression, NarInfo, StoreDir};
 use floe_messages::{
     self as messages, ClosureReply, ClosureRequest, List, PathInfo, PathInfoRequest,
@@ -32,6 +32,7 @@ impl Work<'_> {
         let location = location(store, dir.as_ref())?;
         Ok(Sources::open(
             &[location],
+            Order::AsGiven,
             &NetworkOptions::default(),
             self.cancel(),
         )?)

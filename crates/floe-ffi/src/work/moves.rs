@@ -3,7 +3,8 @@
 use std::num::NonZeroUsize;
 
 use floe_engine::{
-    Error, ErrorKind, Location, Mover, NetworkOptions, Options, Outcome, Root, Sources, Target,
+    Error, ErrorKind, Location, Mover, NetworkOptions, Options, Order, Outcome, Root, Sources,
+    Target,
 };
 use floe_messages::{MoveReply, MoveRequest, PlannedPath, ResolveReply};
 
@@ -51,7 +52,12 @@ impl Work<'_> {
         let at = |text| location(text, asked_dir.as_ref());
         let from: Vec<Location> = request.from.iter().map(at).collect::<Result<_, _>>()?;
         let options = self.options(&request, dry_run)?;
-        let sources = Sources::open(&from, &NetworkOptions::default(), self.cancel())?;
+        let sources = Sources::open(
+            &from,
+            Order::AsGiven,
+            &NetworkOptions::default(),
+            self.cancel(),
+        )?;
         // A new cache takes over the store directory of what is copied into it.
         let first = sources
             .iter()

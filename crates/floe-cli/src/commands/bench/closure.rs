@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
 use floe_bench::BenchError;
-use floe_engine::{Cancel, Root, Sources};
+use floe_engine::{Cancel, Order, Root, Sources};
 use floe_format::{NarInfo, StoreDir, StorePath};
 use floe_store::{Layout, StoreReader};
 
@@ -31,7 +31,7 @@ impl Closure {
         cancel: &Cancel,
     ) -> anyhow::Result<Closure> {
         let location = settings::location(from, None)?;
-        let sources = Sources::open(&[location], &settings::network(), cancel)?;
+        let sources = Sources::open(&[location], Order::AsGiven, &settings::network(), cancel)?;
         let source = sources.iter().next();
         let source = source.ok_or_else(|| anyhow::anyhow!("{from} could not be opened"))?;
         let store_dir = source.store_dir().clone();

@@ -1,0 +1,290 @@
+//! Several caches at once: one that is dead, slow, lying or closed never spoils the others. What
+//! they have answered is remembered, for its time.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use floe_engine::{Cancel, Location, NetworkOptions, Order, Sources};
+use floe_format::{Compression, StoreDir};
+
+use crate::faulty::{Faulty, assert_verified, faulty};
+use crate::server::{Fault, Server};
+use crate::support::{Ran, floe, run, scratch};
+
+/// Two caches with the same paths: one to be spoilt, and one that is as it should be.
+struct Pair {
+    cache: Faulty,
+    spoilt: Server,
+    good: Server,
+}
+
+fn pair() -> Option<Pair> {
+    let cache = faulty("zstd")?;
+    Some(Pair {
+        spoilt: Server::start(&cache.cache),
+        good: Server::start(&cache.corpus.cache("zstd")),
+        cache,
+    })
+}
+
+fn install(cache: &Faulty, from: &[&str], root: &Path) -> Command {
+    let mut command = floe(["install", "--json"]);
+    for url in from {
+        command.args(["--from", url]);
+    }
+    command.args(["--trusted-public-keys", &cache.corpus.key]);
+    command.arg("--root").arg(root).arg(&cache.corpus.root);
+    command
+}
+
+impl Pair {
+    /// Installs from both, the spoilt one first.
+    #[track_caller]
+    fn install(&self) -> Ran {
+        let from = [&*self.spoilt.url(), &*self.good.url()];
+        let ran = run(&mut install(&self.cache, &from, &self.cache.root)).expect(0);
+        assert_verified(&self.cache.root, self.cache.corpus.paths.len());
+        ran
+    }
+}
+
+/// An address where nobody listens.
+fn nobody() -> String {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    format!("http://{}", listener.local_addr().unwrap())
+}
+
+#[test]
+fn a_dead_cache_is_named_and_gone_without() {
+    let Some(pair) = pair() else { return };
+    let dead = nobody();
+    let from = [&*dead, &*pair.good.url()];
+    let ran = run(&mut install(&pair.cache, &from, &pair.cache.root)).expect(0);
+    assert_verified(&pair.cache.root, pair.cache.corpus.paths.len());
+    // It is tried for longer than the good one takes to answer, and perhaps than all takes.
+    assert!(!ran.stderr.contains("could not be moved"), "{}", ran.stderr);
+
+    // With nobody else to ask, it is an error.
+    let root = pair.cache.scratch.join("alone");
+    let ran = run(&mut install(&pair.cache, &[&dead, &dead], &root)).expect(4);
+    assert!(ran.stderr.contains(&dead), "{}", ran.stderr);
+}
+
+#[test]
+fn a_cache_that_is_none_or_closed_or_for_another_directory_is_gone_without() {
+    for (fault, words) in [
+        (Fault::Status(404), "is not a binary cache"),
+        (Fault::Status(401), "netrc"),
+    ] {
+        let Some(pair) = pair() else { return };
+        pair.spoilt.fail("nix-cache-info", fault.clone());
+        let ran = pair.install();
+        assert!(pair.spoilt.faults() >= 1);
+        assert!(ran.stderr.contains("going on without"), "{}", ran.stderr);
+        assert!(ran.stderr.contains(words), "{}", ran.stderr);
+        assert_eq!(pair.spoilt.hits().len(), 1, "{:?}", pair.spoilt.hits());
+    }
+    let Some(pair) = pair() else { return };
+    fs::write(
+        pair.cache.cache.join("nix-cache-info"),
+        "StoreDir: /other\n",
+    )
+    .unwrap();
+    pair.install();
+    assert_eq!(pair.spoilt.hits().len(), 1, "{:?}", pair.spoilt.hits());
+}
+
+#[test]
+fn a_cache_that_says_nothing_holds_nobody_up() {
+    for file in ["nix-cache-info", ".narinfo"] {
+        let Some(pair) = pair() else { return };
+        pair.spoilt.fail(file, Fault::Hang(0));
+        let began = Instant::now();
+        pair.install();
+        assert!(pair.spoilt.faults() >= 1, "{:?}", pair.spoilt.hits());
+        // Each request to it would fail after minutes.
+        assert!(began.elapsed() < Duration::from_secs(60), "{file}");
+        let asked = pair.good.hits_on(".narinfo").len();
+        assert_eq!(asked, pair.cache.corpus.paths.len(), "{file}");
+    }
+}
+
+#[test]
+fn a_cache_that_speaks_late_is_asked_for_what_the_others_lack() {
+    let Some(pair) = pair() else { return };
+    let path = pair.cache.path("libc6");
+    let lacks = pair.good.url();
+    pair.good
+        .fail(&format!("{}.narinfo", path.hash_part()), Fault::Status(404));
+    let slow = Fault::Slow(Duration::from_secs(3));
+    pair.spoilt.fail_times("nix-cache-info", slow, 1);
+    let from = [&*pair.spoilt.url(), &*lacks];
+    run(&mut install(&pair.cache, &from, &pair.cache.root)).expect(0);
+    assert_eq!(pair.spoilt.faults(), 1);
+    assert_eq!(
+        pair.spoilt.hits_on(".narinfo").len(),
+        1,
+        "{:?}",
+        pair.spoilt.hits()
+    );
+    assert_verified(&pair.cache.root, pair.cache.corpus.paths.len());
+}
+
+#[test]
+fn a_path_whose_nar_is_missing_cut_or_wrong_comes_from_the_next_cache() {
+    for fault in [
+        Fault::Status(404),
+        Fault::Status(500),
+        Fault::Cut(1000),
+        Fault::Short(1000),
+        Fault::Append(b"more".to_vec()),
+    ] {
+        let Some(pair) = pair() else { return };
+        let path = pair.cache.path("libc6");
+        let nar = pair.cache.narinfo(&path).url;
+        pair.spoilt.fail(&nar, fault.clone());
+        let ran = pair.install();
+        assert!(pair.spoilt.faults() >= 1, "{fault:?}");
+        assert!(ran.stderr.contains("retrying"), "{fault:?}: {}", ran.stderr);
+        assert_eq!(pair.good.hits_on(&nar).len(), 1, "{fault:?}");
+        assert_eq!(pair.good.hits_on(".narinfo").len(), 1, "{fault:?}");
+    }
+}
+
+#[test]
+fn a_lie_of_one_cache_is_made_up_for_by_another() {
+    let Some(pair) = pair() else { return };
+    let (flipped, foreign) = (pair.cache.path("libc6"), pair.cache.path("libonig5"));
+    let nar = pair.cache.nar(&flipped);
+    let mut body = fs::read(&nar).unwrap();
+    let middle = body.len() / 2;
+    body[middle] ^= 1;
+    fs::write(&nar, body).unwrap();
+    pair.cache
+        .edit(&foreign, |narinfo| narinfo.info.nar_size += 1);
+    pair.install();
+    let asked = pair.good.hits();
+    let asked_for = |text: &str| asked.iter().filter(|hit| hit.path.contains(text)).count();
+    assert_eq!(asked_for(&pair.cache.narinfo(&flipped).url), 1);
+    assert_eq!(asked_for(foreign.hash_part()), 1);
+}
+
+/// A place for what is remembered.
+fn remembering(command: &mut Command, home: &Path) -> Ran {
+    run(command.env("XDG_CACHE_HOME", home))
+}
+
+fn roots(cache: &Faulty) -> impl FnMut() -> PathBuf {
+    let base = cache.scratch.join("stores");
+    let mut number = 0;
+    move || {
+        number += 1;
+        base.join(number.to_string())
+    }
+}
+
+#[test]
+fn answers_are_remembered_and_wrong_ones_forgotten() {
+    let Some(cache) = faulty("zstd") else { return };
+    let home = cache.scratch.join("home");
+    let server = Server::start(&cache.cache);
+    let mut root = roots(&cache);
+    let url = server.url();
+    let mut go = |code| remembering(&mut install(&cache, &[&url], &root()), &home).expect(code);
+    go(0);
+    let (paths, first) = (cache.corpus.paths.len(), server.hits().len());
+    assert_eq!(first, 2 * paths + 1);
+    go(0);
+    // Nothing but the NARs.
+    assert_eq!(server.hits().len() - first, paths);
+    assert_eq!(server.hits_on(".narinfo").len(), paths);
+
+    // The cache is packed anew, and what its old narinfo names is gone.
+    let path = cache.path("libc6");
+    let (old, packed) = (cache.nar(&path), cache.cache.join("nar/anew.nar"));
+    let nar = zstd::decode_all(&*fs::read(&old).unwrap()).unwrap();
+    fs::write(&packed, nar).unwrap();
+    fs::remove_file(&old).unwrap();
+    cache.edit(&path, |narinfo| {
+        narinfo.url = "nar/anew.nar".into();
+        narinfo.compression = Compression::None;
+        (narinfo.file_hash, narinfo.file_size) = (None, None);
+    });
+    go(0);
+    assert_eq!(server.hits_on("anew.nar").len(), 1);
+    assert_eq!(server.hits_on(".narinfo").len(), paths + 1);
+}
+
+#[test]
+fn a_path_that_was_missed_is_found_as_soon_as_somebody_names_it() {
+    let Some(cache) = faulty("zstd") else { return };
+    let home = cache.scratch.join("home");
+    let server = Server::start(&cache.cache);
+    let root_path = StoreDir::default().parse(&cache.corpus.root).unwrap();
+    let narinfo = format!("{}.narinfo", root_path.hash_part());
+    server.fail(&narinfo, Fault::Status(404));
+    let mut root = roots(&cache);
+    let url = server.url();
+    remembering(&mut install(&cache, &[&url], &root()), &home).expect(1);
+    server.heal();
+    remembering(&mut install(&cache, &[&url], &root()), &home).expect(0);
+    assert_eq!(server.hits_on(&narinfo).len(), 2);
+
+    // What only others need is not asked for again at once.
+    let narinfo = format!("{}.narinfo", cache.path("libc6").hash_part());
+    let home = cache.scratch.join("other-home");
+    server.fail(&narinfo, Fault::Status(404));
+    remembering(&mut install(&cache, &[&url], &root()), &home).expect(1);
+    let before = server.hits_on(&narinfo).len();
+    remembering(&mut install(&cache, &[&url], &root()), &home).expect(1);
+    assert_eq!(server.hits_on(&narinfo).len(), before);
+}
+
+#[test]
+fn a_login_goes_to_its_host_and_nowhere_else() {
+    let Some(cache) = faulty("zstd") else { return };
+    let (scratch, server) = (scratch(), Server::start(&cache.cache));
+    let elsewhere = Server::start(&cache.cache);
+    // The user name and the password, in Base64.
+    server.ask_for("Basic dXNlcjpwYXNz");
+    let netrc = scratch.join("netrc");
+    let open = |netrc: &Path, url: &str| {
+        let options = NetworkOptions {
+            netrc: vec![scratch.join("not-there"), netrc.to_path_buf()],
+            ..NetworkOptions::default()
+        };
+        let location = Location::parse(url, None, None).unwrap();
+        Sources::open(&[location], Order::AsGiven, &options, &Cancel::default())
+    };
+    fs::write(
+        &netrc,
+        "machine other.example.org login user password pass\n",
+    )
+    .unwrap();
+    let error = open(&netrc, &server.url()).unwrap_err().to_string();
+    assert!(error.contains("401") && error.contains("netrc"), "{error}");
+    fs::write(&netrc, "machine 127.0.0.1 login user password pass\n").unwrap();
+    let sources = open(&netrc, &server.url()).unwrap();
+    let source = sources.iter().next().unwrap();
+    let part = cache.path("libc6").hash_part().to_owned();
+    assert!(source.lookup(&part, &Cancel::default()).unwrap().is_some());
+
+    // Sent elsewhere, it says no more who it is.
+    let narinfo = format!("{part}.narinfo");
+    let other = elsewhere.url().replace("127.0.0.1", "localhost");
+    server.fail(&narinfo, Fault::Redirect(format!("{other}/{narinfo}")));
+    server.ask_for("Basic dXNlcjpwYXNz");
+    assert!(source.lookup(&part, &Cancel::default()).unwrap().is_some());
+    let hits = elsewhere.hits();
+    assert_eq!(hits.len(), 1);
+    assert_eq!(hits[0].fields.get("authorization"), None);
+
+    fs::write(&netrc, "machine 127.0.0.1 login user password pass oops\n").unwrap();
+    let error = open(&netrc, &server.url()).unwrap_err().to_string();
+    assert!(
+        error.contains("line 1") && !error.contains("oops"),
+        "{error}"
+    );
+}

@@ -1,0 +1,284 @@
+//! What caches have answered, kept on disk from one move to the next.
+//!
+//! Narinfos are kept as they came: whoever uses one checks its signature as if it had just come. It
+//! is a convenience: whatever goes wrong with the file, the caches are asked instead.
+
+use std::fs;
+use std::path::Path;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use rusqlite::{Connection, OptionalExtension as _, params};
+
+use crate::options::RememberedOptions;
+
+/// The file, and what is to be written to it.
+#[derive(Debug)]
+pub(crate) struct Remembered {
+    inner: Mutex<Inner>,
+    options: RememberedOptions,
+}
+
+#[derive(Debug)]
+struct Inner {
+    connection: Connection,
+    fresh: Vec<Fresh>,
+}
+
+/// A narinfo to be written; `None` where the cache lacks it.
+#[derive(Debug)]
+struct Fresh {
+    url: String,
+    hash_part: String,
+    text: Option<Vec<u8>>,
+    answered: i64,
+}
+
+impl Remembered {
+    /// Opens the file, or makes it; one that is broken is made anew. `None` where that fails.
+    pub(crate) fn open(options: &RememberedOptions) -> Option<Remembered> {
+        let connection = connect(&options.file).or_else(|_| {
+            fs::remove_file(&options.file).ok();
+            connect(&options.file)
+        });
+        let connection = connection.ok()?;
+        let remembered = Remembered {
+            inner: Mutex::new(Inner {
+                connection,
+                fresh: Vec::new(),
+            }),
+            options: options.clone(),
+        };
+        remembered.purge().ok()?;
+        Some(remembered)
+    }
+
+    /// What a cache has said of itself: whether over HTTP/2, and the text.
+    pub(crate) fn cache(&self, url: &str) -> Option<(bool, Vec<u8>)> {
+        let since = now() - seconds(self.options.meta_ttl);
+        let inner = self.inner();
+        let mut query = inner
+            .connection
+            .prepare_cached("select http2, info from caches where url = ? and answered > ?")
+            .ok()?;
+        let row = query.query_row(params![url, since], |row| Ok((row.get(0)?, row.get(1)?)));
+        row.optional().ok()?
+    }
+
+    pub(crate) fn remember_cache(&self, url: &str, is_http2: bool, text: &[u8]) {
+        let inner = self.inner();
+        // Not told: whoever cannot write here asks again next time.
+        let _: rusqlite::Result<usize> = inner.connection.execute(
+            "insert or replace into caches (url, http2, info, answered) values (?, ?, ?, ?)",
+            params![url, is_http2, text, now()],
+        );
+    }
+
+    /// What a cache has answered: `None` if that is not known, `Some(None)` if it lacks the path.
+    pub(crate) fn narinfo(&self, url: &str, hash_part: &str) -> Option<Option<Vec<u8>>> {
+        let inner = self.inner();
+        let mut query = inner
+            .connection
+            .prepare_cached("select text, answered from narinfos where url = ? and hash_part = ?")
+            .ok()?;
+        let row = query.query_row(params![url, hash_part], |row| {
+            Ok((row.get(0)?, row.get(1)?))
+        });
+        let (text, answered): (Option<Vec<u8>>, i64) = row.optional().ok()??;
+        let ttl = match &text {
+            Some(_) => self.options.positive_ttl,
+            None => self.options.negative_ttl,
+        };
+        // A clock that was set back makes nothing last for longer.
+        (answered..answered.saturating_add(seconds(ttl)))
+            .contains(&now())
+            .then_some(text)
+    }
+
+    pub(crate) fn remember(&self, url: &str, hash_part: &str, text: Option<&[u8]>) {
+        let mut inner = self.inner();
+        inner.fresh.push(Fresh {
+            url: url.to_owned(),
+            hash_part: hash_part.to_owned(),
+            text: text.map(<[u8]>::to_vec),
+            answered: now(),
+        });
+        if inner.fresh.len() >= BATCH_LEN {
+            inner.write();
+        }
+    }
+
+    /// The answer for a path was wrong.
+    pub(crate) fn forget(&self, url: &str, hash_part: &str) {
+        let mut inner = self.inner();
+        inner
+            .fresh
+            .retain(|fresh| fresh.url != url || fresh.hash_part != hash_part);
+        // Not told: who finds it again finds out again.
+        let _: rusqlite::Result<usize> = inner.connection.execute(
+            "delete from narinfos where url = ? and hash_part = ?",
+            params![url, hash_part],
+        );
+    }
+
+    /// Deletes, once a day, what is too old to be used.
+    fn purge(&self) -> rusqlite::Result<()> {
+        let inner = self.inner();
+        let day = now() / seconds(DAY);
+        let last: i64 = inner
+            .connection
+            .pragma_query_value(None, "user_version", |row| row.get(0))?;
+        if last == day {
+            return Ok(());
+        }
+        let before = |ttl| now() - seconds(ttl);
+        inner.connection.execute(
+            "delete from narinfos where answered <= iif(text is null, ?, ?)",
+            params![
+                before(self.options.negative_ttl),
+                before(self.options.positive_ttl)
+            ],
+        )?;
+        inner.connection.execute(
+            "delete from caches where answered <= ?",
+            params![before(self.options.meta_ttl)],
+        )?;
+        inner.connection.pragma_update(None, "user_version", day)
+    }
+
+    fn inner(&self) -> MutexGuard<'_, Inner> {
+        // Every change under the lock is complete in itself.
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Remembered {
+    fn drop(&mut self) {
+        self.inner().write();
+    }
+}
+
+impl Inner {
+    /// What cannot be written is asked for again next time.
+    fn write(&mut self) {
+        let fresh = std::mem::take(&mut self.fresh);
+        let written = self.connection.transaction().and_then(|transaction| {
+            for row in &fresh {
+                transaction
+                    .prepare_cached(
+                        "insert or replace into narinfos (url, hash_part, text, answered) \
+                         values (?, ?, ?, ?)",
+                    )?
+                    .execute(params![row.url, row.hash_part, row.text, row.answered])?;
+            }
+            transaction.commit()
+        });
+        let _: rusqlite::Result<()> = written;
+    }
+}
+
+fn connect(file: &Path) -> rusqlite::Result<Connection> {
+    if let Some(directory) = file.parent() {
+        // If this fails, so does what follows.
+        fs::create_dir_all(directory).ok();
+    }
+    let connection = Connection::open(file)?;
+    connection.busy_timeout(PATIENCE)?;
+    // Together they wait for the disk only now and then, and lose nothing but the last answers.
+    connection.pragma_update(None, "journal_mode", "wal")?;
+    connection.pragma_update(None, "synchronous", "normal")?;
+    connection.execute_batch(SCHEMA)?;
+    Ok(connection)
+}
+
+fn now() -> i64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH);
+    since.map_or(0, seconds)
+}
+
+fn seconds(time: Duration) -> i64 {
+    i64::try_from(time.as_secs())
+        .unwrap_or(i64::MAX / 4)
+        .min(i64::MAX / 4)
+}
+
+const SCHEMA: &str = "
+    create table if not exists caches (
+        url text primary key not null, http2 integer not null, info blob not null,
+        answered integer not null
+    ) without rowid;
+    create table if not exists narinfos (
+        url text not null, hash_part text not null, text blob, answered integer not null,
+        primary key (url, hash_part)
+    ) without rowid;
+";
+
+/// Rows in one transaction; more are not worth what is lost with a process that is killed.
+const BATCH_LEN: usize = 256;
+
+/// A move does not wait for another one that writes here.
+const PATIENCE: Duration = Duration::from_millis(100);
+
+const DAY: Duration = Duration::from_secs(24 * 3600);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const URL: &str = "https://cache.example.org";
+    const PART: &str = "7bw2d1cqdpnxi05lr3s6pmcgl5xazl2c";
+
+    fn options(directory: &Path) -> RememberedOptions {
+        RememberedOptions::new(directory.join("deep/narinfos.sqlite"))
+    }
+
+    #[test]
+    fn answers_and_refusals_last_as_long_as_they_may_and_no_longer() {
+        let directory = tempfile::tempdir().unwrap();
+        let mut options = options(directory.path());
+        let first = Remembered::open(&options).unwrap();
+        first.remember(URL, PART, Some(b"StorePath: x"));
+        first.remember(URL, "absent", None);
+        first.remember_cache(URL, true, b"StoreDir: /nix/store");
+        drop(first);
+        let again = Remembered::open(&options).unwrap();
+        let text = b"StorePath: x".to_vec();
+        assert_eq!(again.narinfo(URL, PART), Some(Some(text.clone())));
+        assert_eq!(again.narinfo(URL, "absent"), Some(None));
+        assert_eq!(again.narinfo(URL, "other"), None);
+        assert_eq!(again.narinfo("https://other", PART), None);
+        let info = b"StoreDir: /nix/store".to_vec();
+        assert_eq!(again.cache(URL), Some((true, info)));
+        drop(again);
+
+        options.negative_ttl = Duration::ZERO;
+        let impatient = Remembered::open(&options).unwrap();
+        assert_eq!(impatient.narinfo(URL, "absent"), None);
+        assert_eq!(impatient.narinfo(URL, PART), Some(Some(text)));
+        impatient.forget(URL, PART);
+        assert_eq!(impatient.narinfo(URL, PART), None);
+        drop(impatient);
+
+        options.meta_ttl = Duration::ZERO;
+        assert_eq!(Remembered::open(&options).unwrap().cache(URL), None);
+    }
+
+    #[test]
+    fn a_broken_file_is_made_anew_and_one_that_cannot_be_made_is_done_without() {
+        let directory = tempfile::tempdir().unwrap();
+        let mut options = options(directory.path());
+        fs::create_dir_all(options.file.parent().unwrap()).unwrap();
+        fs::write(
+            &options.file,
+            "this is no database, and long enough to be none",
+        )
+        .unwrap();
+        let anew = Remembered::open(&options).unwrap();
+        anew.remember(URL, PART, Some(b"text"));
+        drop(anew);
+        let again = Remembered::open(&options).unwrap();
+        assert_eq!(again.narinfo(URL, PART), Some(Some(b"text".to_vec())));
+        options.file = directory.path().join("deep/narinfos.sqlite/below/a/file");
+        assert!(Remembered::open(&options).is_none());
+    }
+}
