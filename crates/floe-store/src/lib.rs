@@ -18,6 +18,7 @@ mod error;
 pub mod hashing;
 mod import;
 mod layout;
+mod leftovers;
 mod live;
 mod lock;
 mod reader;

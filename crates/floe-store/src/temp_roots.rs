@@ -46,6 +46,13 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// Whether a file of temporary roots is floe's, by its name: `<pid>-floe-<n>`.
+pub(crate) fn is_our_name(name: &str) -> bool {
+    let is_number = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
+    name.split_once("-floe-")
+        .is_some_and(|(process, number)| is_number(process) && is_number(number))
+}
+
 /// A file of temporary roots. Dropping it gives them up.
 #[derive(Debug)]
 pub(crate) struct RootsFile {
@@ -79,8 +86,8 @@ impl RootsFile {
             if !try_lock(&file, &path, FlockOperation::NonBlockingLockExclusive)? {
                 continue;
             }
-            // A collector that came between opening and locking took the file for a dead
-            // process's, marked it and unlinked it.
+            // A dead process has left it, whose leftovers it still names; or a collector that came
+            // between opening and locking took it for such a one, marked it and unlinked it.
             if file.metadata().at("examining", &path)?.size() == 0 {
                 let layout = layout.clone();
                 return Ok(RootsFile {
@@ -92,8 +99,13 @@ impl RootsFile {
                     layout,
                 });
             }
-            let _: io::Result<()> = fs::remove_file(&path);
         }
+    }
+
+    /// The file's name, which no other process that lives has for one of its own.
+    pub(crate) fn name(&self) -> String {
+        let name = self.path.file_name().unwrap_or_default();
+        name.to_string_lossy().into_owned()
     }
 
     /// Protects paths from garbage collection until this value is dropped. Returns when any

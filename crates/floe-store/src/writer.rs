@@ -15,6 +15,7 @@ use rustix::fs::{Access, FallocateFlags, access};
 use crate::database::Database;
 use crate::error::{At, StoreError};
 use crate::layout::Layout;
+use crate::leftovers;
 use crate::lock::{lock_shared, open_lock_file};
 use crate::temp_roots::{self, RootsFile, TempRoots};
 use crate::tree::write::TreeWriter;
@@ -53,7 +54,7 @@ impl StoreWriter {
         lock_shared(&big_lock, &big_lock_path)?;
         let database = Database::open_writable(&layout)?;
         let directory = File::open(&layout.real_store).at("opening", &layout.real_store)?;
-        Ok(StoreWriter {
+        let writer = StoreWriter {
             directory: Arc::new(directory.into()),
             database: Mutex::new(database),
             temp_roots: roots.of(&layout)?,
@@ -61,7 +62,9 @@ impl StoreWriter {
             modulo: Mutex::default(),
             _big_lock: big_lock,
             layout,
-        })
+        };
+        leftovers::clear(&writer);
+        Ok(writer)
     }
 
     /// Where the store's parts are.
@@ -113,6 +116,7 @@ impl StoreWriter {
             self.directory.clone(),
             &self.layout.real_store,
             path,
+            &temp_roots::lock(&self.temp_roots).name(),
             number,
         )
     }

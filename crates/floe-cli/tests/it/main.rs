@@ -17,6 +17,7 @@ mod hostile;
 mod installs;
 mod interrupts;
 mod keys;
+mod kills;
 mod live_store;
 mod refuses;
 mod serve_answers;

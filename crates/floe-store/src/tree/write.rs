@@ -34,10 +34,17 @@ pub struct TreeWriter {
 }
 
 impl TreeWriter {
-    pub(crate) fn new(store: Arc<OwnedFd>, store_path: &Path, path: &StorePath, n: u64) -> Self {
+    pub(crate) fn new(
+        store: Arc<OwnedFd>,
+        store_path: &Path,
+        path: &StorePath,
+        owner: &str,
+        n: u64,
+    ) -> Self {
         // The hash part in front makes every collector that knows the temporary root of the
-        // path spare this name too. It is itself a valid base name, as they require.
-        let name = format!("{}-floe-{}-{n}", path.hash_part(), std::process::id());
+        // path spare this name too. It is itself a valid base name, as they require. The file of
+        // temporary roots behind it says whether its writer still lives.
+        let name = format!("{}-{owner}-{n}", path.hash_part());
         let location = store_path.join(&name);
         let tree = TemporaryTree {
             location,

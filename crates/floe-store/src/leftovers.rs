@@ -1,0 +1,191 @@
+//! What runs have left that were killed.
+//!
+//! Whoever writes into a store holds a lock on a file of temporary roots, and its unfinished trees
+//! bear the name of that file. A file that nobody holds locked belongs to a dead run:
+//!
+//! 1. its trees are removed;
+//! 2. its roots are what it was about to add: each that lies at its place without a row, or has a
+//!    lock that nobody holds, is removed under that lock;
+//! 3. the file is removed at last, so that a clearing that is killed itself is taken up again.
+//!
+//! Not guaranteed: that anything is cleared. What belongs to another user stays, and the next
+//! collection of garbage takes it.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::Read as _;
+use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::Path;
+
+use floe_format::StorePath;
+use floe_format::store_path::{HASH_PART_LEN, is_hash_part};
+use rustix::fs::FlockOperation;
+
+use crate::error::{At, StoreError};
+use crate::lock::{PathLock, try_lock};
+use crate::temp_roots::is_our_name;
+use crate::tree::write::remove_tree;
+use crate::writer::StoreWriter;
+
+/// Clears up after the dead.
+pub(crate) fn clear(writer: &StoreWriter) {
+    let directory = writer.layout().state.join("temproots");
+    let Ok(entries) = fs::read_dir(directory) else {
+        return;
+    };
+    for entry in entries.flatten() {
+        if let Some(name) = entry.file_name().to_str().filter(|name| is_our_name(name)) {
+            // Whatever fails here fails nobody's work.
+            let _: Result<(), StoreError> = clear_one(writer, name, &entry.path());
+        }
+    }
+}
+
+fn clear_one(writer: &StoreWriter, name: &str, file: &Path) -> Result<(), StoreError> {
+    let opened = OpenOptions::new().read(true).write(true).open(file);
+    let mut roots = opened.at("opening", file)?;
+    let is_dead = try_lock(&roots, file, FlockOperation::NonBlockingLockExclusive)?;
+    // Somebody else may have cleared up between the opening and the lock.
+    if !is_dead || roots.metadata().at("examining", file)?.nlink() == 0 {
+        return Ok(());
+    }
+    let paths = read_paths(writer, &mut roots, file)?;
+    remove_trees(writer, name)?;
+    for path in &paths {
+        clear_path(writer, path)?;
+    }
+    fs::remove_file(file).at("removing", file)
+}
+
+/// Full paths, each ended by a NUL; the last one may have been cut off.
+fn read_paths(
+    writer: &StoreWriter,
+    roots: &mut File,
+    file: &Path,
+) -> Result<Vec<StorePath>, StoreError> {
+    let mut text = Vec::new();
+    roots.read_to_end(&mut text).at("reading", file)?;
+    let dir = &writer.layout().store_dir;
+    let words = text.split(|byte| *byte == 0);
+    let paths = words.filter_map(|word| dir.parse(str::from_utf8(word).ok()?).ok());
+    Ok(paths.collect())
+}
+
+fn remove_trees(writer: &StoreWriter, name: &str) -> Result<(), StoreError> {
+    let store = &writer.layout().real_store;
+    for entry in fs::read_dir(store).at("listing", store)? {
+        let entry = entry.at("listing", store)?;
+        if is_tree_of(name, entry.file_name().as_bytes()) {
+            remove_tree(&entry.path())?;
+        }
+    }
+    Ok(())
+}
+
+/// `<hash part>-<name>-<number>`, perhaps with more behind it.
+fn is_tree_of(name: &str, entry: &[u8]) -> bool {
+    let Some((hash_part, rest)) = entry.split_at_checked(HASH_PART_LEN) else {
+        return false;
+    };
+    let rest = rest.strip_prefix(b"-").unwrap_or_default();
+    let number = rest.strip_prefix(name.as_bytes()).unwrap_or_default();
+    str::from_utf8(hash_part).is_ok_and(is_hash_part) && number.starts_with(b"-")
+}
+
+/// Removes what lies at the place of a path that is not valid, unless somebody is at it.
+fn clear_path(writer: &StoreWriter, path: &StorePath) -> Result<(), StoreError> {
+    let layout = writer.layout();
+    let place = layout.real_path(path);
+    let lock = layout.real_store.join(format!("{path}.lock"));
+    let is_there = |path: &Path| fs::symlink_metadata(path).is_ok();
+    let is_valid = || writer.database().is_valid(path);
+    if !is_there(&lock) && (!is_there(&place) || is_valid()?) {
+        return Ok(());
+    }
+    // Letting go of the lock removes its file.
+    let Some(_lock) = PathLock::try_acquire(layout, path)? else {
+        return Ok(());
+    };
+    match is_valid()? {
+        true => Ok(()),
+        false => remove_tree(&place),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use floe_format::StoreDir;
+
+    use super::*;
+    use crate::layout::Layout;
+    use crate::temp_roots::TempRoots;
+
+    const HASH: &str = "00000000000000000000000000000000";
+
+    #[test]
+    fn trees_locks_and_roots_of_the_dead_are_cleared_and_those_of_the_living_stay() {
+        let root = tempfile::tempdir().unwrap();
+        let layout = Layout::in_root(root.path(), StoreDir::default());
+        let living = StoreWriter::open(layout.clone()).unwrap();
+        let contents = tempfile::tempdir().unwrap();
+        let tree = living
+            .import(contents.path(), "valid", Default::default())
+            .unwrap();
+        let (store, roots) = (&layout.real_store, layout.state.join("temproots"));
+        let touch = |name: &str| fs::write(store.join(name), "").unwrap();
+        let (dead, theirs) = (format!("{HASH}-dead"), format!("{HASH}-theirs"));
+        // Of a run that is dead: a sealed tree, one without a row, a lock; and a valid path.
+        let sealed = store.join(format!("{HASH}-77-floe-0-3"));
+        fs::create_dir_all(sealed.join("deep")).unwrap();
+        fs::set_permissions(&sealed, std::os::unix::fs::PermissionsExt::from_mode(0o555)).unwrap();
+        touch(&dead);
+        touch(&format!("{dead}.lock"));
+        let mut text = String::new();
+        for path in [&*dead, &*theirs, tree.path.as_str(), "cut of"] {
+            text.push_str(&format!("/nix/store/{path}\0"));
+        }
+        fs::write(roots.join("77-floe-0"), text).unwrap();
+        // Of others: a tree of a run that lives, a path that somebody is adding, roots of Nix.
+        let own = fs::read_dir(&roots).unwrap().flatten();
+        let own = own.map(|entry| entry.file_name().into_string().unwrap());
+        let mut own = own.filter(|name| name != "77-floe-0");
+        let own = own.next().unwrap();
+        let kept = [
+            format!("{HASH}-{own}-9"),
+            theirs.clone(),
+            format!("{HASH}-77-floe-01-3"),
+        ];
+        kept.iter().for_each(|name| touch(name));
+        fs::write(roots.join("78"), "/nix/store/x\0").unwrap();
+        let held = StorePath::parse(&theirs).unwrap();
+        let held = PathLock::try_acquire(&layout, &held).unwrap().unwrap();
+
+        let second = StoreWriter::open_with(layout.clone(), &TempRoots::default()).unwrap();
+        let there = |name: &str| store.join(name).exists();
+        assert!(!sealed.exists() && !there(&dead) && !there(&format!("{dead}.lock")));
+        assert!(there(tree.path.as_str()));
+        for name in &kept {
+            assert!(there(name), "{name}");
+        }
+        assert!(!roots.join("77-floe-0").exists() && roots.join("78").exists());
+        assert!(roots.join(&own).exists());
+        drop((held, second, living));
+    }
+
+    #[test]
+    fn only_names_of_that_run_are_its_trees() {
+        let is_tree = |entry: &str| is_tree_of("7-floe-1", entry.as_bytes());
+        assert!(is_tree(&format!("{HASH}-7-floe-1-0")));
+        assert!(is_tree(&format!("{HASH}-7-floe-1-12-3")));
+        for entry in [
+            format!("{HASH}-7-floe-1"),
+            format!("{HASH}-7-floe-10-0"),
+            format!("{HASH}-17-floe-1-0"),
+            format!("{HASH}7-floe-1-0"),
+            "short".to_owned(),
+            format!("{}-7-floe-1-0", "e".repeat(HASH_PART_LEN)),
+        ] {
+            assert!(!is_tree(&entry), "{entry}");
+        }
+    }
+}
