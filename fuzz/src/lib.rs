@@ -11,6 +11,7 @@ use floe_format::nar::layout::Node;
 use floe_format::nar::listing::{self, Listing};
 use floe_format::nar::read::{Event, NarError, Reader};
 use floe_format::nar::write;
+use floe_format::nix_conf;
 use floe_format::{
     CacheInfo, ContentAddress, Derivation, Hash, HashAlgorithm, NarInfo, Netrc, PublicKey,
     SecretKey, Signature, StoreDir, StorePath, TrustedKeys, base32,
@@ -129,8 +130,29 @@ pub fn check_netrc(data: &[u8]) {
     let host = text.split_whitespace().nth(1);
     if let (Some("machine"), Some(host)) = (first, host)
         && !host.contains('"')
+        && !host.starts_with('#')
     {
         assert!(netrc.login(host).is_some());
+    }
+}
+
+/// A configuration that parses is printed, a line each, such that it parses to the same.
+pub fn check_nix_conf(data: &[u8]) {
+    let Ok(lines) = nix_conf::parse(data) else {
+        return;
+    };
+    let mut text = Vec::new();
+    for (index, line) in lines.iter().enumerate() {
+        let before = index.checked_sub(1).map_or(0, |index| lines[index].number);
+        assert!(line.number > before);
+        text.extend(line.statement.to_line());
+        text.push(b'\n');
+    }
+    let again = nix_conf::parse(&text).expect("lines that were printed");
+    assert_eq!(again.len(), lines.len());
+    for (index, (again, line)) in again.iter().zip(&lines).enumerate() {
+        assert_eq!(again.number, index + 1);
+        assert_eq!(again.statement, line.statement);
     }
 }
 

@@ -31,6 +31,7 @@ pub mod hash;
 pub mod nar;
 pub mod narinfo;
 pub mod netrc;
+pub mod nix_conf;
 pub mod path_info;
 pub mod signature;
 pub mod store_path;

@@ -57,6 +57,11 @@ fn cache_infos() {
 }
 
 #[test]
+fn nix_confs() {
+    check("nix_conf", fuzz::check_nix_conf);
+}
+
+#[test]
 fn listings() {
     check("listing", fuzz::check_listing);
 }
