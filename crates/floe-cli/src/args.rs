@@ -29,6 +29,8 @@ pub(crate) enum Command {
     Verify(VerifyArgs),
     /// Show what a store or cache knows of paths
     Info(InfoArgs),
+    /// Show the settings of nix.conf that floe knows, and where their values come from
+    Config(ConfigArgs),
     /// Serve a live store as a binary cache over HTTP
     Serve(Box<ServeArgs>),
     /// Make and convert the keys that sign binary caches
@@ -48,7 +50,8 @@ pub(crate) enum Command {
 #[derive(Debug, Args)]
 pub(crate) struct InstallArgs {
     /// A binary cache or store to fetch from; repeat for several, asked in this order
-    #[arg(long, value_name = "URL", default_value = "https://cache.nixos.org")]
+    /// [default: the substituters of nix.conf, else https://cache.nixos.org]
+    #[arg(long, value_name = "URL")]
     pub(crate) from: Vec<String>,
     /// Install into the store below this directory (DIR/nix/store)
     #[arg(long, value_name = "DIR", conflicts_with = "to")]
@@ -61,6 +64,8 @@ pub(crate) struct InstallArgs {
     pub(crate) store_dir: Option<String>,
     #[command(flatten)]
     pub(crate) trust: TrustArgs,
+    #[command(flatten)]
+    pub(crate) options: OptionArgs,
     #[command(flatten)]
     pub(crate) work: WorkArgs,
     /// Full store paths, base names or hash parts
@@ -87,6 +92,8 @@ pub(crate) struct CopyArgs {
     #[command(flatten)]
     pub(crate) trust: TrustArgs,
     #[command(flatten)]
+    pub(crate) options: OptionArgs,
+    #[command(flatten)]
     pub(crate) work: WorkArgs,
     /// Copy every path of the source
     #[arg(long, conflicts_with = "paths")]
@@ -111,6 +118,25 @@ pub(crate) struct TrustArgs {
     /// Accept paths that nobody trusted has signed
     #[arg(long)]
     pub(crate) no_check_sigs: bool,
+}
+
+/// Settings on the command line.
+#[derive(Debug, Args)]
+pub(crate) struct OptionArgs {
+    /// Set what nix.conf calls NAME, over all files and the environment; may be repeated
+    #[arg(long, num_args = 2, value_names = ["NAME", "VALUE"])]
+    option: Vec<String>,
+}
+
+impl OptionArgs {
+    /// Names and values, in the order in which they were given.
+    pub(crate) fn pairs(&self) -> Vec<(&str, &str)> {
+        let (pairs, _) = self.option.as_chunks();
+        pairs
+            .iter()
+            .map(|[name, value]| (&**name, &**value))
+            .collect()
+    }
 }
 
 /// How the work is done and shown.
@@ -157,6 +183,8 @@ pub(crate) struct InfoArgs {
     /// The store directory that the paths name
     #[arg(long, value_name = "DIR")]
     pub(crate) store_dir: Option<String>,
+    #[command(flatten)]
+    pub(crate) options: OptionArgs,
     /// Show the whole closures
     #[arg(short, long)]
     pub(crate) recursive: bool,
@@ -166,6 +194,18 @@ pub(crate) struct InfoArgs {
     /// Full store paths, base names or hash parts
     #[arg(required = true, value_name = "PATH")]
     pub(crate) paths: Vec<String>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ConfigArgs {
+    #[command(flatten)]
+    pub(crate) options: OptionArgs,
+    /// Print the result as one JSON object
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Show these settings only
+    #[arg(value_name = "NAME")]
+    pub(crate) names: Vec<String>,
 }
 
 #[derive(Debug, Subcommand)]

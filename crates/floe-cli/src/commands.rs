@@ -1,6 +1,7 @@
 //! One file for each command: arguments → engine → output.
 
 pub(crate) mod bench;
+pub(crate) mod config;
 pub(crate) mod copy;
 pub(crate) mod demo;
 pub(crate) mod info;

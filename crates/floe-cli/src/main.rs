@@ -2,6 +2,7 @@
 
 mod args;
 mod commands;
+mod config;
 mod failure;
 mod nix_serve;
 mod progress;
@@ -24,6 +25,7 @@ fn main() -> ExitCode {
         Command::Copy(args) => commands::copy::run(args),
         Command::Verify(args) => commands::verify::run(args),
         Command::Info(args) => commands::info::run(args),
+        Command::Config(args) => commands::config::run(&args),
         Command::Serve(args) => commands::serve::run(&args),
         Command::Key { command } => commands::key::run(command),
         Command::Bench { command } => commands::bench::run(&command),

@@ -5,17 +5,35 @@ use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::thread;
 
-use floe_engine::{Cancel, Error, Location, NetworkOptions, Options, RememberedOptions};
+use floe_engine::{Cancel, Error, Location, NetworkOptions, Options};
 use floe_format::{StoreDir, TrustedKeys};
 
-use crate::args::{TrustArgs, WorkArgs};
+use crate::args::{OptionArgs, TrustArgs, WorkArgs};
+use crate::config::{Config, Surroundings};
 use crate::failure::Usage;
+use crate::progress::say;
+
+/// What files, the environment and `--option` say.
+pub(crate) fn config(options: &OptionArgs) -> anyhow::Result<Config> {
+    let loaded = Config::load(&Surroundings::of_process(), &options.pairs());
+    let config = loaded.map_err(Usage::from)?;
+    for name in &config.unknown_options {
+        say(format_args!(
+            "floe: --option {name}: floe has no such setting, and passes over it"
+        ));
+    }
+    Ok(config)
+}
 
 /// The options of a move.
-pub(crate) fn options(trust: &TrustArgs, work: &WorkArgs) -> anyhow::Result<Options> {
+pub(crate) fn options(
+    config: &Config,
+    trust: &TrustArgs,
+    work: &WorkArgs,
+) -> anyhow::Result<Options> {
     Ok(Options {
-        trusted_keys: trusted_keys(trust)?,
-        check_signatures: !trust.no_check_sigs,
+        trusted_keys: trusted_keys(config, trust)?,
+        check_signatures: *config.require_sigs.get() && !trust.no_check_sigs,
         jobs: work.jobs,
         dry_run: work.dry_run,
         cancel: Cancel::default(),
@@ -29,25 +47,29 @@ pub(crate) fn threads(asked: Option<NonZeroUsize>) -> NonZeroUsize {
         .unwrap_or(NonZeroUsize::MIN)
 }
 
-/// What the flags say, one of which holds several keys.
-fn trusted_keys(trust: &TrustArgs) -> Result<TrustedKeys, Error> {
+/// What the flags say, one of which holds several keys; without one, what is configured.
+fn trusted_keys(config: &Config, trust: &TrustArgs) -> Result<TrustedKeys, Error> {
     let several = trust.trusted_public_keys.as_deref();
     let single = trust.trusted_public_key.iter().map(String::as_str);
+    let own: Vec<&str> = several.into_iter().chain(single).collect();
     let extra = trust.extra_trusted_public_keys.iter().map(String::as_str);
-    floe_engine::trusted_keys(several.into_iter().chain(single), extra)
+    if own.is_empty() {
+        // As one text, which is a statement even where it holds no key.
+        floe_engine::trusted_keys([&*config.trusted_public_keys.get().0.join(" ")], extra)
+    } else {
+        floe_engine::trusted_keys(own, extra)
+    }
 }
 
-/// How caches are asked.
+/// How caches are asked by commands that read no configuration.
 pub(crate) fn network() -> NetworkOptions {
     NetworkOptions {
         certificates: certificates(),
-        remembered: cache_home()
-            .map(|home| RememberedOptions::new(home.join("floe/narinfos.sqlite"))),
         ..NetworkOptions::default()
     }
 }
 
-/// The certificates that Nix would use, where the environment names some.
+/// The certificates that the environment names.
 fn certificates() -> Option<PathBuf> {
     let named = |name| {
         env::var_os(name)
@@ -55,14 +77,6 @@ fn certificates() -> Option<PathBuf> {
             .map(PathBuf::from)
     };
     named("NIX_SSL_CERT_FILE").or_else(|| named("SSL_CERT_FILE"))
-}
-
-/// Where the user keeps what can be had again: `$XDG_CACHE_HOME`, else `~/.cache`.
-fn cache_home() -> Option<PathBuf> {
-    let xdg = env::var_os("XDG_CACHE_HOME")
-        .map(PathBuf::from)
-        .filter(|path| path.is_absolute());
-    xdg.or_else(|| Some(PathBuf::from(env::var_os("HOME")?).join(".cache")))
 }
 
 /// Where the user keeps data: `$XDG_DATA_HOME`, else `~/.local/share`.
@@ -83,6 +97,33 @@ pub(crate) fn store_dir(text: Option<&str>) -> anyhow::Result<Option<StoreDir>> 
 /// A store or cache by its address.
 pub(crate) fn location(text: &str, store_dir: Option<&StoreDir>) -> anyhow::Result<Location> {
     Ok(Location::parse(text, store_dir, data_home().as_deref())?)
+}
+
+/// The sources that were named, else the substituters that are configured. One of those that floe
+/// cannot use is passed over with a warning, as by Nix, with which floe shares its configuration.
+pub(crate) fn sources(
+    named: &[String],
+    config: &Config,
+    store_dir: Option<&StoreDir>,
+) -> anyhow::Result<Vec<Location>> {
+    if !named.is_empty() {
+        return named.iter().map(|text| location(text, store_dir)).collect();
+    }
+    let mut sources: Vec<Location> = Vec::new();
+    for text in &config.substituters.get().0 {
+        match location(text, store_dir) {
+            Ok(source) if sources.contains(&source) => {}
+            Ok(source) => sources.push(source),
+            Err(error) => say(format_args!("floe: substituter passed over: {error}")),
+        }
+    }
+    match sources.is_empty() {
+        true => Err(Usage(
+            "no substituter is configured that floe can use; name one with --from".into(),
+        )
+        .into()),
+        false => Ok(sources),
+    }
 }
 
 /// The store below `--root`, else the one that was named, else the one that Nix would choose.

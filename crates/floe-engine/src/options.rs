@@ -27,7 +27,7 @@ pub struct Options {
 }
 
 /// How caches are asked over the network.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NetworkOptions {
     /// Certificates to trust for TLS instead of the system's, in PEM (`ssl-cert-file`).
     pub certificates: Option<PathBuf>,
@@ -52,7 +52,7 @@ pub struct NetworkOptions {
 }
 
 /// Where answers of caches are remembered, and for how long.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RememberedOptions {
     /// The SQLite file; it and its directory are made where they are not there.
     pub file: PathBuf,
@@ -83,7 +83,7 @@ impl Default for NetworkOptions {
             certificates: None,
             netrc: Vec::new(),
             connections: 25,
-            connect_timeout: Some(Duration::from_secs(5)),
+            connect_timeout: Some(Duration::from_secs(15)),
             stall_timeout: Duration::from_secs(300),
             attempts: 5,
             http2: true,

@@ -8,12 +8,14 @@ use crate::settings;
 
 pub(crate) fn run(args: CopyArgs) -> anyhow::Result<()> {
     let store_dir = settings::store_dir(args.store_dir.as_deref())?;
+    let config = settings::config(&args.options)?;
     run_move(Move {
         sources: vec![settings::location(&args.from, store_dir.as_ref())?],
         order: Order::AsGiven,
+        network: config.network(),
         target: settings::location(&args.to, store_dir.as_ref())?,
         store_dir,
-        options: settings::options(&args.trust, &args.work)?,
+        options: settings::options(&config, &args.trust, &args.work)?,
         json: args.work.json,
         paths: (!args.all).then_some(args.paths),
     })

@@ -11,8 +11,9 @@ use crate::settings;
 pub(crate) fn run(args: InfoArgs) -> anyhow::Result<()> {
     let store_dir = settings::store_dir(args.store_dir.as_deref())?;
     let location = settings::location(&args.from, store_dir.as_ref())?;
+    let network = settings::config(&args.options)?.network();
     let cancel = Cancel::default();
-    let sources = Sources::open(&[location], Order::AsGiven, &settings::network(), &cancel)?;
+    let sources = Sources::open(&[location], Order::AsGiven, &network, &cancel)?;
     let Some(source) = sources.iter().next() else {
         return Ok(());
     };

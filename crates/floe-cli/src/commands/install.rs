@@ -9,17 +9,19 @@ use crate::settings;
 pub(crate) fn run(args: InstallArgs) -> anyhow::Result<()> {
     let store_dir = settings::store_dir(args.store_dir.as_deref())?;
     let target = settings::store(args.root.as_deref(), args.to.as_deref(), store_dir.as_ref())?;
-    let sources = args
-        .from
-        .iter()
-        .map(|text| settings::location(text, store_dir.as_ref()))
-        .collect::<Result<Vec<_>, _>>()?;
+    let config = settings::config(&args.options)?;
+    // Whoever names caches has put them in order.
+    let order = match args.from.is_empty() {
+        true => Order::ByPriority,
+        false => Order::AsGiven,
+    };
     run_move(Move {
-        sources,
-        order: Order::AsGiven,
+        order,
+        network: config.network(),
+        sources: settings::sources(&args.from, &config, store_dir.as_ref())?,
         target,
         store_dir,
-        options: settings::options(&args.trust, &args.work)?,
+        options: settings::options(&config, &args.trust, &args.work)?,
         json: args.work.json,
         paths: Some(args.paths),
     })

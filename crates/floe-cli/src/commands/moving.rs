@@ -2,7 +2,9 @@
 
 use std::time::Instant;
 
-use floe_engine::{Location, Mover, Options, Order, Outcome, Root, Sources, Target};
+use floe_engine::{
+    Location, Mover, NetworkOptions, Options, Order, Outcome, Root, Sources, Target,
+};
 use floe_format::StoreDir;
 use serde_json::json;
 
@@ -15,6 +17,7 @@ use crate::settings;
 pub(crate) struct Move {
     pub(crate) sources: Vec<Location>,
     pub(crate) order: Order,
+    pub(crate) network: NetworkOptions,
     pub(crate) target: Location,
     pub(crate) store_dir: Option<StoreDir>,
     pub(crate) options: Options,
@@ -30,7 +33,7 @@ pub(crate) fn run_move(request: Move) -> anyhow::Result<()> {
     let sources = Sources::open(
         &request.sources,
         request.order,
-        &settings::network(),
+        &request.network,
         &request.options.cancel,
     )?;
     for (name, error) in sources.refused() {

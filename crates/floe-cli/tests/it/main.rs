@@ -8,6 +8,7 @@
 mod benches;
 mod caches;
 mod compressions;
+mod configs;
 mod copies;
 mod demo;
 mod environments;

@@ -3,7 +3,7 @@
 //! `cargo xtask test` prepares them and says where they are through `FLOE_TEST_*`. A test whose
 //! oracle is absent says so in the file of skips; xtask shows those loudly, and fails in CI.
 
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::fs::{self, OpenOptions};
 use std::io::Write as _;
 use std::net::{TcpListener, TcpStream};
@@ -24,7 +24,23 @@ pub(crate) fn floe<S: AsRef<OsStr>>(args: impl IntoIterator<Item = S>) -> Comman
     command.args(args).stdin(Stdio::null());
     // Nothing is remembered from one test for another, whose server may have the same port.
     command.env("XDG_CACHE_HOME", "/dev/null");
+    isolate(&mut command);
     command
+}
+
+/// Keeps the nix.conf of the machine and of the user away from a command that names no other.
+fn isolate(command: &mut Command) {
+    let said: Vec<OsString> = command.get_envs().map(|(name, _)| name.into()).collect();
+    let is_said = |name: &str| said.iter().any(|said| said == name);
+    if !is_said("NIX_CONF_DIR") {
+        command.env("NIX_CONF_DIR", "/nonexistent/nix");
+    }
+    if !is_said("NIX_USER_CONF_FILES") {
+        command.env("NIX_USER_CONF_FILES", "");
+    }
+    if !is_said("NIX_CONFIG") {
+        command.env_remove("NIX_CONFIG");
+    }
 }
 
 /// Output of a command, readable in a failed assertion.
@@ -38,6 +54,7 @@ pub(crate) struct Ran {
 /// Runs a command to its end.
 pub(crate) fn run(command: &mut Command) -> Ran {
     let line = format!("{command:?}");
+    isolate(command);
     let output: Output = command
         .output()
         .unwrap_or_else(|error| panic!("{line}: {error}"));

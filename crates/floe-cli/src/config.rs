@@ -1,0 +1,196 @@
+//! The configuration that floe shares with Nix: nix.conf and its kin, read as Nix reads them, into
+//! settings that have a type and know where their values come from. docs/configuration.md is its
+//! reference.
+
+mod error;
+mod files;
+mod network;
+mod setting;
+mod surroundings;
+mod value;
+
+use std::path::PathBuf;
+
+use floe_format::signature::CACHE_NIXOS_ORG_KEY;
+
+pub(crate) use error::ConfigError;
+use files::Reading;
+pub(crate) use network::note;
+pub(crate) use setting::{Setting, Slot, Source};
+pub(crate) use surroundings::Surroundings;
+use value::{Files, Keys, MaybeFile, Text, UrlSet, Urls};
+
+/// The settings that floe knows. Fields have Nix's names.
+#[derive(Clone, Debug)]
+pub(crate) struct Config {
+    pub(crate) auto_optimise_store: Setting<bool>,
+    pub(crate) build_users_group: Setting<Text>,
+    /// In seconds; 0 is no limit.
+    pub(crate) connect_timeout: Setting<u64>,
+    pub(crate) download_attempts: Setting<u32>,
+    pub(crate) fsync_metadata: Setting<bool>,
+    /// 0 is no limit.
+    pub(crate) http_connections: Setting<u64>,
+    pub(crate) http2: Setting<bool>,
+    /// In seconds.
+    pub(crate) narinfo_cache_negative_ttl: Setting<u32>,
+    /// In seconds.
+    pub(crate) narinfo_cache_positive_ttl: Setting<u32>,
+    pub(crate) netrc_file: Setting<Files>,
+    pub(crate) require_sigs: Setting<bool>,
+    pub(crate) ssl_cert_file: Setting<MaybeFile>,
+    /// In seconds; 0 is no limit.
+    pub(crate) stalled_download_timeout: Setting<u64>,
+    pub(crate) substituters: Setting<Urls>,
+    pub(crate) trusted_public_keys: Setting<Keys>,
+    pub(crate) trusted_substituters: Setting<UrlSet>,
+    pub(crate) use_sqlite_wal: Setting<bool>,
+    pub(crate) user_agent_suffix: Setting<Text>,
+    /// Where the answers of caches are kept, if there is such a place.
+    pub(crate) cache_dir: Option<PathBuf>,
+    /// What was passed over, as Nix does in silence: files that cannot be read.
+    pub(crate) unread: Vec<String>,
+    /// Names given to `--option` that are no settings of floe.
+    pub(crate) unknown_options: Vec<String>,
+}
+
+/// A setting with its names.
+pub(crate) struct Named<'a> {
+    pub(crate) name: &'static str,
+    /// Names that it had in the past, or has in other versions of Nix.
+    pub(crate) aliases: &'static [&'static str],
+    pub(crate) slot: &'a mut dyn Slot,
+}
+
+impl Config {
+    /// What files, environment and `--option NAME VALUE` say, the later over the earlier: system
+    /// file, user files, `NIX_CONFIG`, options.
+    ///
+    /// Errors: [`ConfigError`]. A file that is not there or cannot be read is none.
+    pub(crate) fn load(
+        surroundings: &Surroundings,
+        options: &[(&str, &str)],
+    ) -> Result<Config, ConfigError> {
+        let mut reading = Reading::default();
+        reading.file(&surroundings.conf_dir.join("nix.conf"))?;
+        for file in surroundings.user_files.iter().rev() {
+            reading.file(file)?;
+        }
+        reading.variable(surroundings.nix_config.as_deref().unwrap_or_default())?;
+        let mut config = Config::defaults(surroundings);
+        if let Some((variable, path)) = &surroundings.certificates {
+            let path = MaybeFile(Some(path.clone()));
+            config
+                .ssl_cert_file
+                .replace(path, Source::variable(variable));
+        }
+        for assignment in reading.assignments {
+            config.assign(&assignment.name, &assignment.value, &assignment.source)?;
+        }
+        for (name, value) in options {
+            if !config.assign(name, value.as_bytes(), &Source::Flag("--option"))? {
+                config.unknown_options.push((*name).to_owned());
+            }
+        }
+        config.unread = reading.unread;
+        Ok(config)
+    }
+
+    /// Nix's own defaults, of its newest version where they have changed.
+    fn defaults(surroundings: &Surroundings) -> Config {
+        let group = if surroundings.is_root { "nixbld" } else { "" };
+        let netrc = surroundings.conf_dir.join("netrc");
+        Config {
+            auto_optimise_store: Setting::new(false),
+            build_users_group: Setting::new(Text(group.into())),
+            connect_timeout: Setting::new(15),
+            download_attempts: Setting::new(5),
+            fsync_metadata: Setting::new(true),
+            http_connections: Setting::new(25),
+            http2: Setting::new(true),
+            narinfo_cache_negative_ttl: Setting::new(3600),
+            narinfo_cache_positive_ttl: Setting::new(30 * 24 * 3600),
+            netrc_file: Setting::new(Files(vec![netrc])),
+            require_sigs: Setting::new(true),
+            ssl_cert_file: Setting::new(MaybeFile(surroundings.bundle.clone())),
+            stalled_download_timeout: Setting::new(300),
+            substituters: Setting::new(Urls(vec!["https://cache.nixos.org/".into()])),
+            trusted_public_keys: Setting::new(Keys(vec![CACHE_NIXOS_ORG_KEY.into()])),
+            trusted_substituters: Setting::new(UrlSet::default()),
+            use_sqlite_wal: Setting::new(true),
+            user_agent_suffix: Setting::new(Text::default()),
+            cache_dir: surroundings.cache_dir.clone(),
+            unread: Vec::new(),
+            unknown_options: Vec::new(),
+        }
+    }
+
+    /// Every setting, by name.
+    #[rustfmt::skip]
+    pub(crate) fn slots(&mut self) -> Vec<Named<'_>> {
+        fn named<'a>(
+            name: &'static str,
+            aliases: &'static [&'static str],
+            slot: &'a mut dyn Slot,
+        ) -> Named<'a> {
+            Named { name, aliases, slot }
+        }
+        vec![
+            named("auto-optimise-store", &[], &mut self.auto_optimise_store),
+            named("build-users-group", &[], &mut self.build_users_group),
+            named("connect-timeout", &[], &mut self.connect_timeout),
+            named("download-attempts", &["filetransfer-retry-attempts"],
+                &mut self.download_attempts),
+            named("fsync-metadata", &[], &mut self.fsync_metadata),
+            named("http-connections", &["binary-caches-parallel-connections"],
+                &mut self.http_connections),
+            named("http2", &[], &mut self.http2),
+            named("narinfo-cache-negative-ttl", &[], &mut self.narinfo_cache_negative_ttl),
+            named("narinfo-cache-positive-ttl", &[], &mut self.narinfo_cache_positive_ttl),
+            named("netrc-file", &[], &mut self.netrc_file),
+            named("require-sigs", &[], &mut self.require_sigs),
+            named("ssl-cert-file", &[], &mut self.ssl_cert_file),
+            named("stalled-download-timeout", &[], &mut self.stalled_download_timeout),
+            named("substituters", &["binary-caches"], &mut self.substituters),
+            named("trusted-public-keys", &["binary-cache-public-keys"],
+                &mut self.trusted_public_keys),
+            named("trusted-substituters", &["trusted-binary-caches"],
+                &mut self.trusted_substituters),
+            named("use-sqlite-wal", &[], &mut self.use_sqlite_wal),
+            named("user-agent-suffix", &[], &mut self.user_agent_suffix),
+        ]
+    }
+
+    /// Sets or extends the setting of that name, if floe knows it. Only lists can be extended: for
+    /// others, Nix knows no name that begins with `extra-`.
+    fn assign(&mut self, name: &str, value: &[u8], source: &Source) -> Result<bool, ConfigError> {
+        for Named {
+            name: own,
+            aliases,
+            slot,
+        } in self.slots()
+        {
+            let is_own = |name: &str| name == own || aliases.contains(&name);
+            let set = if is_own(name) {
+                slot.set(value, source)
+            } else if name.strip_prefix("extra-").is_some_and(is_own) && slot.is_list() {
+                slot.append(value, source)
+            } else {
+                continue;
+            };
+            return match set {
+                Ok(()) => Ok(true),
+                Err(rejected) => Err(ConfigError::Value {
+                    at: source.clone(),
+                    name: name.to_owned(),
+                    value: rejected.shown,
+                    allowed: rejected.allowed,
+                }),
+            };
+        }
+        Ok(false)
+    }
+}
+
+#[cfg(test)]
+mod tests;

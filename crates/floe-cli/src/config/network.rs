@@ -1,0 +1,97 @@
+//! What the settings mean for how caches are asked.
+
+use std::path::Path;
+use std::time::Duration;
+
+use floe_engine::{NetworkOptions, RememberedOptions};
+
+use super::Config;
+use super::surroundings::SYSTEM_BUNDLE;
+
+impl Config {
+    /// What the settings mean for how caches are asked.
+    pub(crate) fn network(&self) -> NetworkOptions {
+        let seconds = |seconds: u64| match Duration::from_secs(seconds) {
+            Duration::ZERO => None,
+            time => Some(time.min(FOREVER)),
+        };
+        let file = self.ssl_cert_file.get().0.as_deref();
+        let is_systems = self.ssl_cert_file.is_default() && file == Some(Path::new(SYSTEM_BUNDLE));
+        let connections = usize::try_from(*self.http_connections.get()).unwrap_or(usize::MAX);
+        let positive_ttl = Duration::from_secs((*self.narinfo_cache_positive_ttl.get()).into());
+        let negative_ttl = Duration::from_secs((*self.narinfo_cache_negative_ttl.get()).into());
+        let is_kept = positive_ttl.max(negative_ttl) > Duration::ZERO;
+        let directory = self.cache_dir.as_ref().filter(|_| is_kept);
+        NetworkOptions {
+            certificates: file.filter(|_| !is_systems).map(Path::to_owned),
+            netrc: self.netrc_file.get().0.clone(),
+            connections: match connections {
+                0 => CONNECTIONS_MAX,
+                connections => connections.min(CONNECTIONS_MAX),
+            },
+            connect_timeout: seconds(*self.connect_timeout.get()),
+            stall_timeout: seconds(*self.stalled_download_timeout.get()).unwrap_or(FOREVER),
+            attempts: (*self.download_attempts.get()).max(1),
+            http2: *self.http2.get(),
+            user_agent_suffix: self.user_agent_suffix.get().0.clone(),
+            remembered: directory.map(|directory| RememberedOptions {
+                positive_ttl,
+                negative_ttl,
+                ..RememberedOptions::new(directory.join("narinfos.sqlite"))
+            }),
+        }
+    }
+}
+
+/// What a person may want to know of the setting of that name, beside its value.
+pub(crate) fn note(network: &NetworkOptions, name: &str) -> Option<String> {
+    match name {
+        "connect-timeout" => network.connect_timeout.is_none().then(|| "no limit".into()),
+        "download-attempts" => (network.attempts == 1).then(|| "no second attempt".into()),
+        "http-connections" if network.connections == CONNECTIONS_MAX => {
+            Some(format!("at most {CONNECTIONS_MAX}"))
+        }
+        "http2" => (!network.http2).then(|| "HTTP/1.1 alone".into()),
+        "narinfo-cache-positive-ttl" | "narinfo-cache-negative-ttl" => {
+            let kept = network.remembered.as_ref().filter(|cache| {
+                let negative = name == "narinfo-cache-negative-ttl";
+                let ttl = if negative {
+                    cache.negative_ttl
+                } else {
+                    cache.positive_ttl
+                };
+                ttl > Duration::ZERO
+            });
+            Some(match kept {
+                Some(cache) => format!("kept in {}", cache.file.display()),
+                None => "not kept".into(),
+            })
+        }
+        "netrc-file" => {
+            let absent = network.netrc.iter().filter(|file| !file.exists());
+            let absent: Vec<_> = absent.map(|file| file.to_string_lossy()).collect();
+            let is_one = network.netrc.len() == 1;
+            match absent.len() {
+                0 => None,
+                _ if is_one => Some("not there".into()),
+                _ => Some(format!("not there: {}", absent.join(" "))),
+            }
+        }
+        "ssl-cert-file" => network
+            .certificates
+            .is_none()
+            .then(|| "those of the system".into()),
+        "stalled-download-timeout" => {
+            (network.stall_timeout == FOREVER).then(|| "at most a year".into())
+        }
+        _ => None,
+    }
+}
+
+/// As many connections as floe makes where there shall be no limit: half of the files that a
+/// process may usually have open.
+const CONNECTIONS_MAX: usize = 512;
+
+/// As long as floe waits where there shall be no limit: a year, so that a deadline is always a time
+/// that the clock can have.
+const FOREVER: Duration = Duration::from_secs(365 * 24 * 3600);

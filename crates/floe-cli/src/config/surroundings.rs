@@ -1,0 +1,205 @@
+//! Where the configuration of this process is: what its environment, its user and the disk say.
+
+use std::ffi::{OsStr, OsString};
+use std::fs;
+use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+
+use nix::unistd::{Uid, User};
+
+use super::files::NIX_CONFIG;
+use super::value::canonical;
+
+/// Where the configuration is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Surroundings {
+    /// The directory of the system's nix.conf and netrc.
+    pub(crate) conf_dir: PathBuf,
+    /// The user's files, the most important one first.
+    pub(crate) user_files: Vec<PathBuf>,
+    /// The text of `NIX_CONFIG`.
+    pub(crate) nix_config: Option<Vec<u8>>,
+    /// The variable that names certificates, and the file that it names.
+    pub(crate) certificates: Option<(&'static str, PathBuf)>,
+    /// The certificates that Nix uses when nobody names any.
+    pub(crate) bundle: Option<PathBuf>,
+    /// Where the answers of caches may be kept.
+    pub(crate) cache_dir: Option<PathBuf>,
+    /// Whether the process may write to a store that belongs to root.
+    pub(crate) is_root: bool,
+}
+
+impl Surroundings {
+    /// Those of this process.
+    pub(crate) fn of_process() -> Surroundings {
+        let bundle = BUNDLES.into_iter().map(Path::new);
+        Surroundings {
+            bundle: bundle
+                .filter(|path| fs::symlink_metadata(path).is_ok())
+                .map(Path::to_owned)
+                .next(),
+            is_root: Uid::current().is_root(),
+            ..Surroundings::of(&|name| std::env::var_os(name), home)
+        }
+    }
+
+    /// Those that the environment names. `home` is asked only for what no variable says.
+    fn of(
+        variable: &dyn Fn(&str) -> Option<OsString>,
+        home: fn(Option<OsString>) -> Option<PathBuf>,
+    ) -> Surroundings {
+        let filled = |name: &str| variable(name).filter(|value| !value.is_empty());
+        let below_home = |name: &str, folder: &str| {
+            let named = filled(name).map(PathBuf::from);
+            named.or_else(|| Some(home(filled("HOME"))?.join(folder)))
+        };
+        let conf_dir = filled("NIX_CONF_DIR").map_or_else(|| CONF_DIR.into(), PathBuf::from);
+        let conf_dir = canonical(&std::path::absolute(&conf_dir).unwrap_or(conf_dir));
+        let user_files = match variable("NIX_USER_CONF_FILES") {
+            Some(files) => split(&files),
+            None => {
+                let own = filled("NIX_CONFIG_HOME")
+                    .map(PathBuf::from)
+                    .or_else(|| Some(below_home("XDG_CONFIG_HOME", ".config")?.join("nix")));
+                let dirs = variable("XDG_CONFIG_DIRS").unwrap_or_else(|| CONFIG_DIRS.into());
+                let dirs = split(&dirs).into_iter().map(|dir| dir.join("nix"));
+                own.into_iter()
+                    .chain(dirs)
+                    .map(|dir| dir.join("nix.conf"))
+                    .collect()
+            }
+        };
+        // An empty NIX_SSL_CERT_FILE is a statement: the other variable does not count then.
+        let certificates = ["NIX_SSL_CERT_FILE", "SSL_CERT_FILE"]
+            .into_iter()
+            .find_map(|name| Some((name, variable(name)?)))
+            .filter(|(_, file)| !file.is_empty())
+            .map(|(name, file)| (name, file.into()));
+        Surroundings {
+            conf_dir,
+            user_files,
+            nix_config: variable(NIX_CONFIG).map(OsString::into_vec),
+            certificates,
+            bundle: None,
+            cache_dir: below_home("XDG_CACHE_HOME", ".cache").map(|dir| dir.join("floe")),
+            is_root: false,
+        }
+    }
+}
+
+/// The home of the user: `$HOME` unless somebody else owns it, as after `sudo` without `-H`, whose
+/// files must not decide what root trusts; then that of the system's list of users.
+fn home(named: Option<OsString>) -> Option<PathBuf> {
+    let user = Uid::effective();
+    let named = named
+        .map(PathBuf::from)
+        .filter(|home| fs::metadata(home).map_or(true, |home| home.uid() == user.as_raw()));
+    named.or_else(|| Some(User::from_uid(user).ok()??.dir))
+}
+
+/// The parts between colons; empty ones name nothing.
+fn split(list: &OsStr) -> Vec<PathBuf> {
+    list.as_bytes()
+        .split(|&byte| byte == b':')
+        .filter(|part| !part.is_empty())
+        .map(|part| OsStr::from_bytes(part).into())
+        .collect()
+}
+
+/// Where Nix looks for certificates: those of most systems, and those that came with Nix.
+const BUNDLES: [&str; 2] = [
+    SYSTEM_BUNDLE,
+    "/nix/var/nix/profiles/default/etc/ssl/certs/ca-bundle.crt",
+];
+
+/// Certificates that floe finds by itself too, and with them others of the system.
+pub(super) const SYSTEM_BUNDLE: &str = "/etc/ssl/certs/ca-certificates.crt";
+
+/// Where Nix has its configuration, as everybody builds it.
+const CONF_DIR: &str = "/etc/nix";
+
+/// What the XDG base directory specification says for an unset `XDG_CONFIG_DIRS`.
+const CONFIG_DIRS: &str = "/etc/xdg";
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::chown;
+
+    use super::*;
+
+    fn of(variables: &[(&str, &str)]) -> Surroundings {
+        let find = |name: &str| {
+            let found = variables.iter().find(|(own, _)| *own == name);
+            found.map(|(_, value)| OsString::from(value))
+        };
+        Surroundings::of(&find, |home| home.map(PathBuf::from))
+    }
+
+    fn user_files(variables: &[(&str, &str)]) -> Vec<String> {
+        let files = of(variables).user_files.into_iter();
+        files.map(|file| file.display().to_string()).collect()
+    }
+
+    #[test]
+    fn the_places_are_those_of_nix() {
+        let home = ("HOME", "/home/me");
+        assert_eq!(of(&[]).conf_dir, Path::new("/etc/nix"));
+        assert_eq!(of(&[("NIX_CONF_DIR", "")]).conf_dir, Path::new("/etc/nix"));
+        assert_eq!(
+            of(&[("NIX_CONF_DIR", "/a/../b/")]).conf_dir,
+            Path::new("/b")
+        );
+        assert_eq!(
+            user_files(&[home]),
+            ["/home/me/.config/nix/nix.conf", "/etc/xdg/nix/nix.conf"]
+        );
+        let dirs = [
+            home,
+            ("XDG_CONFIG_HOME", "/x"),
+            ("XDG_CONFIG_DIRS", "/y:/z"),
+        ];
+        assert_eq!(
+            user_files(&dirs),
+            ["/x/nix/nix.conf", "/y/nix/nix.conf", "/z/nix/nix.conf"]
+        );
+        let own = [home, ("NIX_CONFIG_HOME", "/n"), ("XDG_CONFIG_DIRS", "")];
+        assert_eq!(user_files(&own), ["/n/nix.conf"]);
+        assert_eq!(user_files(&[]), ["/etc/xdg/nix/nix.conf"]);
+    }
+
+    #[test]
+    fn a_list_of_files_takes_the_place_of_all_others_even_if_empty() {
+        let files = |list| user_files(&[("HOME", "/home/me"), ("NIX_USER_CONF_FILES", list)]);
+        assert_eq!(files("/a:b:"), ["/a", "b"]);
+        assert_eq!(files(""), [""; 0]);
+    }
+
+    #[test]
+    fn the_first_variable_for_certificates_counts_even_if_empty() {
+        let file = |variables: &[(&str, &str)]| of(variables).certificates;
+        let (nix, ssl) = ("NIX_SSL_CERT_FILE", "SSL_CERT_FILE");
+        assert_eq!(file(&[(nix, "/a"), (ssl, "/b")]), Some((nix, "/a".into())));
+        assert_eq!(file(&[(ssl, "/b")]), Some((ssl, "/b".into())));
+        assert_eq!(file(&[(nix, ""), (ssl, "/b")]), None);
+        assert_eq!(file(&[]), None);
+    }
+
+    #[test]
+    fn a_home_of_somebody_else_is_not_believed() {
+        let own = tempfile::tempdir().unwrap();
+        // Root can give a directory away; for others, that of all files is somebody else's.
+        let stranger = match Uid::effective().is_root() {
+            true => own.path().join("stranger"),
+            false => PathBuf::from("/"),
+        };
+        if Uid::effective().is_root() {
+            fs::create_dir(&stranger).unwrap();
+            chown(&stranger, Some(1), None).unwrap();
+        }
+        assert_ne!(home(Some(stranger.clone().into())), Some(stranger));
+        assert_eq!(home(Some(own.path().into())), Some(own.path().into()));
+        let absent = own.path().join("absent");
+        assert_eq!(home(Some(absent.clone().into())), Some(absent));
+    }
+}

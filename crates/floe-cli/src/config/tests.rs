@@ -1,0 +1,353 @@
+//! Tests of the order in which things count, and of what goes wrong. Those beside the real Nix are
+//! in tests/it/configs.rs.
+
+use std::fs;
+use std::path::Path;
+use std::time::Duration;
+
+use floe_engine::{NetworkOptions, RememberedOptions};
+
+use super::network::note;
+use super::*;
+
+/// A directory with a system file and, where not empty, a user's file.
+struct Machine(tempfile::TempDir);
+
+fn machine(system: &str, user: &str) -> Machine {
+    let machine = Machine(tempfile::tempdir().unwrap());
+    machine.write("nix.conf", system);
+    if !user.is_empty() {
+        machine.write("user.conf", user);
+    }
+    machine
+}
+
+impl Machine {
+    fn write(&self, name: &str, text: &str) {
+        fs::write(self.0.path().join(name), text).unwrap();
+    }
+
+    fn path(&self, name: &str) -> String {
+        self.0.path().join(name).display().to_string()
+    }
+
+    fn surroundings(&self) -> Surroundings {
+        Surroundings {
+            conf_dir: self.0.path().to_owned(),
+            user_files: vec![self.0.path().join("user.conf")],
+            nix_config: None,
+            certificates: None,
+            bundle: None,
+            cache_dir: Some("/cache".into()),
+            is_root: false,
+        }
+    }
+
+    fn load(&self) -> Config {
+        Config::load(&self.surroundings(), &[]).unwrap()
+    }
+
+    fn refusal(&self) -> String {
+        let error = Config::load(&self.surroundings(), &[]).unwrap_err();
+        error.to_string().replace(&self.path(""), "")
+    }
+}
+
+fn origin(config: &mut Config, name: &str) -> String {
+    let slot = config.slots().into_iter().find(|named| named.name == name);
+    slot.unwrap().slot.origin()
+}
+
+#[test]
+fn what_nobody_has_set_is_as_in_nix() {
+    let machine = machine("", "");
+    let mut config = machine.load();
+    assert_eq!(config.substituters.get().0, ["https://cache.nixos.org/"]);
+    assert_eq!(config.trusted_public_keys.get().0, [CACHE_NIXOS_ORG_KEY]);
+    assert_eq!(
+        config.netrc_file.get().0,
+        [Path::new(&machine.path("netrc"))]
+    );
+    assert!(config.require_sigs.is_default());
+    for named in config.slots() {
+        assert_eq!(named.slot.origin(), "default", "{}", named.name);
+    }
+}
+
+#[test]
+fn options_win_over_the_environment_and_that_over_the_user_and_the_user_over_the_system() {
+    let text = |value: &str| format!("user-agent-suffix = {value}\n");
+    let machine = machine(&text("system"), &text("user"));
+    let mut surroundings = machine.surroundings();
+    surroundings
+        .user_files
+        .push(machine.path("second.conf").into());
+    let options = [("user-agent-suffix", "a"), ("user-agent-suffix", "b")];
+    let load = |surroundings: &Surroundings, options: &[(&str, &str)]| {
+        let mut config = Config::load(surroundings, options).unwrap();
+        let value = config.user_agent_suffix.get().0.clone();
+        let origin = origin(&mut config, "user-agent-suffix");
+        [value, origin.replace(&machine.path(""), "")]
+    };
+    assert_eq!(load(&surroundings, &[]), ["user", "user.conf:1"]);
+    machine.write("second.conf", &text("second"));
+    assert_eq!(load(&surroundings, &[]), ["user", "user.conf:1"]);
+    fs::remove_file(machine.path("user.conf")).unwrap();
+    assert_eq!(load(&surroundings, &[]), ["second", "second.conf:1"]);
+    fs::remove_file(machine.path("second.conf")).unwrap();
+    assert_eq!(load(&surroundings, &[]), ["system", "nix.conf:1"]);
+    surroundings.nix_config = Some(b"\nuser-agent-suffix = config".to_vec());
+    assert_eq!(load(&surroundings, &[]), ["config", "NIX_CONFIG:2"]);
+    assert_eq!(load(&surroundings, &options), ["b", "--option"]);
+}
+
+#[test]
+fn extra_adds_to_what_came_before_and_a_later_value_replaces_both() {
+    let machine = machine(
+        "extra-substituters = file:///gone\nbinary-caches = file:///a file:///b\n",
+        "extra-substituters = file:///c\nextra-binary-caches = file:///a\n",
+    );
+    let mut config = machine.load();
+    let urls = ["file:///a", "file:///b", "file:///c", "file:///a"];
+    assert_eq!(config.substituters.get().0, urls);
+    assert!(!config.substituters.is_default());
+    assert_eq!(
+        origin(&mut config, "substituters").replace(&machine.path(""), ""),
+        "nix.conf:2 and user.conf:1 and user.conf:2"
+    );
+}
+
+#[test]
+fn only_lists_are_extended_and_names_of_others_are_nobodys_business() {
+    let machine = machine("extra-http2 = false\nmax-jobs = x\nno-such-thing = 1\n", "");
+    let mut config = machine.load();
+    assert!(*config.http2.get());
+    let options = [("max-jobs", "4"), ("extra-http2", "no"), ("http2", "no")];
+    config = Config::load(&machine.surroundings(), &options).unwrap();
+    assert!(!*config.http2.get());
+    assert_eq!(config.unknown_options, ["max-jobs", "extra-http2"]);
+}
+
+#[test]
+fn certificates_of_the_environment_count_less_than_those_of_files() {
+    let machine = machine("", "");
+    let mut surroundings = machine.surroundings();
+    surroundings.certificates = Some(("SSL_CERT_FILE", "/env".into()));
+    let mut config = Config::load(&surroundings, &[]).unwrap();
+    assert_eq!(config.network().certificates, Some("/env".into()));
+    assert_eq!(origin(&mut config, "ssl-cert-file"), "SSL_CERT_FILE");
+    machine.write("nix.conf", "ssl-cert-file = /file\n");
+    let config = Config::load(&surroundings, &[]).unwrap();
+    assert_eq!(config.network().certificates, Some("/file".into()));
+}
+
+#[test]
+fn an_error_says_where_and_what_would_be_right() {
+    let refusal = |text: &str| machine(&format!("\n{text}\n"), "").refusal();
+    for (line, parts) in [
+        (
+            "http2 = maybe",
+            ["http2 cannot be \"maybe\"", "true or false"],
+        ),
+        ("http2 =", ["http2 cannot be \"\"", "true or false"]),
+        ("connect-timeout = 5s", ["\"5s\"", "a whole number from 0"]),
+        ("download-attempts = 4G", ["\"4G\"", "to 4294967295"]),
+        ("netrc-file = ~/.netrc", ["\"~/.netrc\"", "absolute paths"]),
+        (
+            "extra-netrc-file = a",
+            ["extra-netrc-file cannot be", "absolute paths"],
+        ),
+        (
+            "ssl-cert-file = a",
+            ["\"a\"", "an absolute path, or nothing"],
+        ),
+        ("trusted-public-keys = k:AA", ["\"k:…\"", "NAME:BASE64"]),
+        (
+            "http2=true",
+            ["\"http2\" is not followed by =", "NAME = VALUE"],
+        ),
+        (
+            "include a b",
+            ["include is followed by 2 words", "one path"],
+        ),
+        ("include absent", ["absent does not exist", "!include"]),
+    ] {
+        let error = refusal(line);
+        assert!(error.starts_with("nix.conf:2: "), "{error}");
+        assert!(parts.iter().all(|part| error.contains(part)), "{error}");
+    }
+    let machine = machine("", "");
+    let mut surroundings = machine.surroundings();
+    surroundings.nix_config = Some(b"include x".to_vec());
+    let error = Config::load(&surroundings, &[]).unwrap_err().to_string();
+    assert!(
+        error.starts_with("NIX_CONFIG:1: ") && error.contains("absolute"),
+        "{error}"
+    );
+    let option = [("http-connections", "many")];
+    let error = Config::load(&machine.surroundings(), &option).unwrap_err();
+    assert!(
+        error
+            .to_string()
+            .starts_with("--option: http-connections cannot be \"many\"")
+    );
+}
+
+#[test]
+fn includes_are_relative_to_their_file_and_stand_where_they_are_included() {
+    let machine = machine(
+        "http-connections = 1\ninclude d/a.conf\n!include absent\n",
+        "",
+    );
+    fs::create_dir(machine.path("d")).unwrap();
+    machine.write(
+        "d/a.conf",
+        "# a comment\nhttp-connections = 2\ninclude ../b.conf\n",
+    );
+    machine.write("b.conf", "download-attempts = 3\n");
+    let mut config = machine.load();
+    assert_eq!(*config.http_connections.get(), 2);
+    assert_eq!(
+        origin(&mut config, "http-connections"),
+        machine.path("d/a.conf:2")
+    );
+    assert_eq!(
+        origin(&mut config, "download-attempts"),
+        machine.path("b.conf:1")
+    );
+    machine.write("nix.conf", "include d/a.conf\nhttp-connections = 1\n");
+    assert_eq!(*machine.load().http_connections.get(), 1);
+}
+
+#[test]
+fn files_that_include_themselves_or_too_many_are_an_error() {
+    let error = machine("include nix.conf\n", "").refusal();
+    assert!(
+        error.starts_with("nix.conf:1: ") && error.contains("INCLUDE_DEPTH_MAX, 16"),
+        "{error}"
+    );
+    let many = machine("include 1\n", "");
+    for depth in 1..=15 {
+        many.write(
+            &depth.to_string(),
+            &format!("include {0}\ninclude {0}\n", depth + 1),
+        );
+    }
+    many.write("16", "");
+    assert!(many.refusal().contains("INCLUDES_MAX, 256"));
+    let few = machine("include 1\n", "");
+    for depth in 1..=15 {
+        few.write(&depth.to_string(), &format!("include {}\n", depth + 1));
+    }
+    few.write("16", "http2 = false\n");
+    assert!(!*few.load().http2.get(), "16 files deep is not too deep");
+}
+
+#[test]
+fn a_file_that_cannot_be_read_is_passed_over_and_noted() {
+    let machine = machine("include d\nhttp2 = false\n", "");
+    fs::create_dir(machine.path("d")).unwrap();
+    let config = machine.load();
+    assert!(!*config.http2.get());
+    assert_eq!(config.unread.len(), 1);
+    assert!(
+        config.unread[0].starts_with(&machine.path("d: ")),
+        "{:?}",
+        config.unread
+    );
+}
+
+#[test]
+fn an_endless_file_is_an_error() {
+    let machine = machine("include /dev/zero\n", "");
+    assert!(machine.refusal().starts_with("/dev/zero: "));
+}
+
+#[test]
+fn bytes_that_are_no_text_are_an_error_only_where_they_are_used() {
+    let machine = machine("", "");
+    fs::write(machine.path("nix.conf"), b"x\xff = \xff # \xff\n").unwrap();
+    machine.load();
+    fs::write(machine.path("nix.conf"), b"substituters = \xff\n").unwrap();
+    assert!(machine.refusal().contains("text in UTF-8"));
+}
+
+#[test]
+fn the_network_is_told_what_the_settings_mean() {
+    let machine = machine("", "");
+    let network = machine.load().network();
+    assert_eq!(
+        network,
+        NetworkOptions {
+            certificates: None,
+            netrc: vec![machine.path("netrc").into()],
+            connections: 25,
+            connect_timeout: Some(Duration::from_secs(15)),
+            stall_timeout: Duration::from_secs(300),
+            attempts: 5,
+            http2: true,
+            user_agent_suffix: String::new(),
+            remembered: Some(RememberedOptions {
+                file: "/cache/narinfos.sqlite".into(),
+                positive_ttl: Duration::from_secs(2_592_000),
+                negative_ttl: Duration::from_secs(3600),
+                meta_ttl: Duration::from_secs(7 * 24 * 3600),
+            }),
+        }
+    );
+    machine.write(
+        "nix.conf",
+        "http-connections = 0\nconnect-timeout = 0\nstalled-download-timeout = 0\n\
+         download-attempts = 0\nhttp2 = 0\nuser-agent-suffix = x y\nnetrc-file = /a /b\n\
+         narinfo-cache-positive-ttl = 0\nnarinfo-cache-negative-ttl = 0\nssl-cert-file = /c\n",
+    );
+    let network = machine.load().network();
+    let year = Duration::from_secs(365 * 24 * 3600);
+    assert_eq!(
+        network,
+        NetworkOptions {
+            certificates: Some("/c".into()),
+            netrc: vec!["/a".into(), "/b".into()],
+            connections: 512,
+            connect_timeout: None,
+            stall_timeout: year,
+            attempts: 1,
+            http2: false,
+            user_agent_suffix: "x y".into(),
+            remembered: None,
+        }
+    );
+    assert_eq!(
+        note(&network, "narinfo-cache-negative-ttl").as_deref(),
+        Some("not kept")
+    );
+    machine.write(
+        "nix.conf",
+        "connect-timeout = 16777215T\nnarinfo-cache-negative-ttl = 0\n",
+    );
+    let network = machine.load().network();
+    assert_eq!(network.connect_timeout, Some(year));
+    assert_eq!(
+        note(&network, "narinfo-cache-negative-ttl").as_deref(),
+        Some("not kept")
+    );
+    let kept = note(&network, "narinfo-cache-positive-ttl");
+    assert_eq!(kept.as_deref(), Some("kept in /cache/narinfos.sqlite"));
+}
+
+#[test]
+fn certificates_of_the_system_are_floes_own_choice_and_those_of_nix_are_not() {
+    let machine = machine("", "");
+    let mut surroundings = machine.surroundings();
+    let certificates = |surroundings: &Surroundings| {
+        let config = Config::load(surroundings, &[]).unwrap();
+        config.network().certificates
+    };
+    surroundings.bundle = Some(surroundings::SYSTEM_BUNDLE.into());
+    assert_eq!(certificates(&surroundings), None);
+    surroundings.bundle = Some("/nix/bundle.crt".into());
+    assert_eq!(certificates(&surroundings), Some("/nix/bundle.crt".into()));
+    surroundings.certificates = Some(("SSL_CERT_FILE", surroundings::SYSTEM_BUNDLE.into()));
+    let named = Some(surroundings::SYSTEM_BUNDLE.into());
+    assert_eq!(certificates(&surroundings), named);
+}

@@ -1,0 +1,400 @@
+//! The types of settings, parsed and printed as Nix does it.
+
+use std::collections::BTreeSet;
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::{Component, Path, PathBuf};
+
+use floe_format::{PublicKey, nix_conf};
+use serde_json::{Value as Json, json};
+
+/// The value of a setting.
+pub(crate) trait Value: Clone {
+    /// Whether `extra-NAME` adds to it.
+    const IS_LIST: bool = false;
+    /// What a text must be to be such a value, for an error.
+    fn allowed() -> String;
+    /// The value that a text is, if it is one.
+    fn parse(text: &[u8]) -> Option<Self>;
+    /// As much of a text that is no such value as may be shown.
+    fn shown(text: &[u8]) -> String {
+        String::from_utf8_lossy(text).into_owned()
+    }
+    /// Adds another value; for lists.
+    fn append(&mut self, _more: Self) {}
+    /// As it would stand in nix.conf.
+    fn text(&self) -> String;
+    /// As Nix prints it for scripts.
+    fn json(&self) -> Json;
+}
+
+impl Value for bool {
+    fn allowed() -> String {
+        "true or false, which may also be written yes and no or 1 and 0".into()
+    }
+
+    fn parse(text: &[u8]) -> Option<bool> {
+        match text {
+            b"true" | b"yes" | b"1" => Some(true),
+            b"false" | b"no" | b"0" => Some(false),
+            _ => None,
+        }
+    }
+
+    fn text(&self) -> String {
+        self.to_string()
+    }
+
+    fn json(&self) -> Json {
+        (*self).into()
+    }
+}
+
+impl Value for u32 {
+    fn allowed() -> String {
+        whole_number(u32::MAX.into())
+    }
+
+    fn parse(text: &[u8]) -> Option<u32> {
+        parse_number(text)?.try_into().ok()
+    }
+
+    fn text(&self) -> String {
+        self.to_string()
+    }
+
+    fn json(&self) -> Json {
+        (*self).into()
+    }
+}
+
+impl Value for u64 {
+    fn allowed() -> String {
+        whole_number(u64::MAX)
+    }
+
+    fn parse(text: &[u8]) -> Option<u64> {
+        parse_number(text)
+    }
+
+    fn text(&self) -> String {
+        self.to_string()
+    }
+
+    fn json(&self) -> Json {
+        (*self).into()
+    }
+}
+
+fn whole_number(max: u64) -> String {
+    format!("a whole number from 0 to {max}, which may end in K, M, G or T")
+}
+
+/// A number, perhaps with a binary unit. Nix takes those since 2.9, and lets what is too large wrap
+/// round, which nobody can want.
+fn parse_number(text: &[u8]) -> Option<u64> {
+    let text = std::str::from_utf8(text).ok()?;
+    let unit = text.chars().last()?.to_ascii_uppercase();
+    let shift = match unit {
+        'K' => 10,
+        'M' => 20,
+        'G' => 30,
+        'T' => 40,
+        _ => 0,
+    };
+    let digits = match shift {
+        0 => text,
+        _ => &text[..text.len() - 1],
+    };
+    digits.parse::<u64>().ok()?.checked_mul(1 << shift)
+}
+
+/// Any text.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Text(pub(crate) String);
+
+impl Value for Text {
+    fn allowed() -> String {
+        UTF_8.into()
+    }
+
+    fn parse(text: &[u8]) -> Option<Text> {
+        String::from_utf8(text.to_vec()).ok().map(Text)
+    }
+
+    fn text(&self) -> String {
+        self.0.clone()
+    }
+
+    fn json(&self) -> Json {
+        self.0.as_str().into()
+    }
+}
+
+/// Stores and caches by address, in the order in which they are asked.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Urls(pub(crate) Vec<String>);
+
+impl Value for Urls {
+    const IS_LIST: bool = true;
+
+    fn allowed() -> String {
+        UTF_8.into()
+    }
+
+    fn parse(text: &[u8]) -> Option<Urls> {
+        words(text).map(Urls)
+    }
+
+    fn append(&mut self, more: Urls) {
+        self.0.extend(more.0);
+    }
+
+    fn text(&self) -> String {
+        shown_urls(&self.0).join(" ")
+    }
+
+    fn json(&self) -> Json {
+        shown_urls(&self.0).into()
+    }
+}
+
+/// Addresses without an order: sorted, as Nix keeps them.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct UrlSet(pub(crate) BTreeSet<String>);
+
+impl Value for UrlSet {
+    const IS_LIST: bool = true;
+
+    fn allowed() -> String {
+        UTF_8.into()
+    }
+
+    fn parse(text: &[u8]) -> Option<UrlSet> {
+        words(text).map(|words| UrlSet(words.into_iter().collect()))
+    }
+
+    fn append(&mut self, more: UrlSet) {
+        self.0.extend(more.0);
+    }
+
+    fn text(&self) -> String {
+        shown_urls(&self.0).join(" ")
+    }
+
+    fn json(&self) -> Json {
+        shown_urls(&self.0).into()
+    }
+}
+
+/// Public keys in Nix's text form.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Keys(pub(crate) Vec<String>);
+
+impl Value for Keys {
+    const IS_LIST: bool = true;
+
+    fn allowed() -> String {
+        "public keys, NAME:BASE64, separated by spaces".into()
+    }
+
+    fn parse(text: &[u8]) -> Option<Keys> {
+        let keys = words(text)?;
+        keys.iter()
+            .all(|key| PublicKey::parse(key).is_ok())
+            .then_some(Keys(keys))
+    }
+
+    /// The name of the first that is none: it may be a secret key, given by mistake.
+    fn shown(text: &[u8]) -> String {
+        let keys = words(text).unwrap_or_default();
+        let wrong = keys.iter().find(|key| PublicKey::parse(key).is_err());
+        let name = wrong.and_then(|key| Some(key.split_once(':')?.0));
+        name.map_or_else(|| "…".to_owned(), |name| format!("{name}:…"))
+    }
+
+    fn append(&mut self, more: Keys) {
+        self.0.extend(more.0);
+    }
+
+    fn text(&self) -> String {
+        self.0.join(" ")
+    }
+
+    fn json(&self) -> Json {
+        self.0.as_slice().into()
+    }
+}
+
+/// Files, which Nix takes only one of, and whose name may then have spaces.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Files(pub(crate) Vec<PathBuf>);
+
+impl Value for Files {
+    const IS_LIST: bool = true;
+
+    fn allowed() -> String {
+        "absolute paths, separated by spaces".into()
+    }
+
+    fn parse(text: &[u8]) -> Option<Files> {
+        let files = nix_conf::words(text).map(absolute);
+        files.collect::<Option<_>>().map(Files)
+    }
+
+    fn append(&mut self, more: Files) {
+        self.0.extend(more.0);
+    }
+
+    fn text(&self) -> String {
+        let files: Vec<_> = self.0.iter().map(|file| file.to_string_lossy()).collect();
+        files.join(" ")
+    }
+
+    fn json(&self) -> Json {
+        self.0.iter().map(|file| file.to_string_lossy()).collect()
+    }
+}
+
+/// A file, or none.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct MaybeFile(pub(crate) Option<PathBuf>);
+
+impl Value for MaybeFile {
+    fn allowed() -> String {
+        "an absolute path, or nothing".into()
+    }
+
+    fn parse(text: &[u8]) -> Option<MaybeFile> {
+        match text {
+            b"" => Some(MaybeFile(None)),
+            _ => absolute(text).map(|file| MaybeFile(Some(file))),
+        }
+    }
+
+    fn text(&self) -> String {
+        let file = self.0.as_deref().unwrap_or(Path::new(""));
+        file.to_string_lossy().into_owned()
+    }
+
+    fn json(&self) -> Json {
+        json!(self.0.as_ref().map(|file| file.to_string_lossy()))
+    }
+}
+
+fn words(text: &[u8]) -> Option<Vec<String>> {
+    nix_conf::words(text)
+        .map(|word| String::from_utf8(word.to_vec()).ok())
+        .collect()
+}
+
+/// The path without `.`, `..` and needless slashes, if it is absolute.
+fn absolute(text: &[u8]) -> Option<PathBuf> {
+    let path = Path::new(OsStr::from_bytes(text));
+    path.is_absolute().then(|| canonical(path))
+}
+
+/// The path without `.` and `..`, which are taken away without a look at the disk, as in Nix.
+pub(super) fn canonical(path: &Path) -> PathBuf {
+    let mut result = PathBuf::new();
+    for component in path.components() {
+        match component {
+            Component::CurDir => {}
+            Component::ParentDir => {
+                result.pop();
+            }
+            other => result.push(other),
+        }
+    }
+    result
+}
+
+/// Addresses without the passwords that they may carry.
+fn shown_urls<'a>(urls: impl IntoIterator<Item = &'a String>) -> Vec<String> {
+    urls.into_iter()
+        .map(|url| without_credentials(url))
+        .collect()
+}
+
+fn without_credentials(url: &str) -> String {
+    let Some((scheme, rest)) = url.split_once("://") else {
+        return url.to_owned();
+    };
+    let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
+    match rest[..end].rfind('@') {
+        Some(at) => format!("{scheme}://{}", &rest[at + 1..]),
+        None => url.to_owned(),
+    }
+}
+
+/// What is allowed where everything is.
+const UTF_8: &str = "text in UTF-8";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_whole_and_may_have_a_binary_unit() {
+        for (text, number) in [
+            ("0", 0),
+            ("007", 7),
+            ("+7", 7),
+            ("1k", 1024),
+            ("3M", 3 << 20),
+            ("1G", 1 << 30),
+            ("16777215T", 16_777_215 << 40),
+        ] {
+            assert_eq!(u64::parse(text.as_bytes()), Some(number), "{text}");
+        }
+        for text in [
+            "",
+            "K",
+            "-1",
+            "1e3",
+            "0x1",
+            " 1",
+            "1 0",
+            "1KB",
+            "16777216T",
+            "1µ",
+        ] {
+            assert_eq!(u64::parse(text.as_bytes()), None, "{text}");
+        }
+        assert_eq!(u32::parse(b"4294967295"), Some(u32::MAX));
+        assert_eq!(u32::parse(b"4294967296"), None);
+        assert_eq!(u32::parse(b"4G"), None, "Nix would make 0 of it");
+    }
+
+    #[test]
+    fn paths_are_absolute_and_made_canonical_without_the_disk() {
+        let file = |text: &str| MaybeFile::parse(text.as_bytes()).map(|file| file.text());
+        assert_eq!(file("/a/./../b//c/").as_deref(), Some("/b/c"));
+        assert_eq!(file("/../a b").as_deref(), Some("/a b"));
+        assert_eq!(file("").as_deref(), Some(""));
+        assert_eq!(file("a"), None);
+        let files = |text: &str| Files::parse(text.as_bytes()).map(|files| files.text());
+        assert_eq!(files(" /a  /b/ ").as_deref(), Some("/a /b"));
+        assert_eq!(files("/a b"), None);
+    }
+
+    #[test]
+    fn credentials_in_an_address_are_not_shown() {
+        for (url, shown) in [
+            ("https://u:p@h/x@y", "https://h/x@y"),
+            ("https://h/x?y=a@b", "https://h/x?y=a@b"),
+            ("https://a@b:p@h:1", "https://h:1"),
+            ("file:///a@b", "file:///a@b"),
+            ("auto", "auto"),
+        ] {
+            assert_eq!(Urls(vec![url.into()]).text(), shown);
+            assert_eq!(UrlSet([url.to_owned()].into()).json(), json!([shown]));
+        }
+    }
+
+    #[test]
+    fn a_key_that_is_none_is_not_repeated() {
+        assert_eq!(Keys::shown(b"own-1:secret"), "own-1:…");
+        assert_eq!(Keys::shown(b"secret"), "…");
+    }
+}

@@ -1,0 +1,311 @@
+//! Configurations, right and wrong ones.
+
+/// A machine with a configuration, and the flags of a call on it. `{}` in texts is its directory.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Case {
+    pub(super) name: &'static str,
+    /// The system's nix.conf.
+    pub(super) system: &'static str,
+    /// Other files, by their names below the directory.
+    pub(super) files: &'static [(&'static str, &'static str)],
+    /// Without `NIX_USER_CONF_FILES` here, there are no user files.
+    pub(super) variables: &'static [(&'static str, &'static str)],
+    pub(super) options: &'static [&'static str],
+    /// Something that Nix 2.8 does not know or do.
+    pub(super) is_new: bool,
+}
+
+pub(super) const CASES: &[Case] = &[
+    Case {
+        name: "nothing is configured",
+        ..EMPTY
+    },
+    Case {
+        name: "each setting once",
+        system: "substituters = https://a.example/x?priority=3 file:///b\n\
+                 trusted-substituters = https://z.example https://y.example https://z.example\n\
+                 require-sigs = false\nhttp-connections = 7\nconnect-timeout = 8\n\
+                 stalled-download-timeout = 9\ndownload-attempts = 10\nhttp2 = false\n\
+                 narinfo-cache-positive-ttl = 11\nnarinfo-cache-negative-ttl = 0\n\
+                 use-sqlite-wal = no\nfsync-metadata = 0\nauto-optimise-store = yes\n\
+                 build-users-group =\nuser-agent-suffix = a  b\tc\nnetrc-file = /x/netrc\n\
+                 ssl-cert-file = /x/certificates\n\
+                 trusted-public-keys = a-1:AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=\n",
+        ..EMPTY
+    },
+    Case {
+        name: "names of the past",
+        system: "binary-caches = https://a.example\ntrusted-binary-caches = https://b.example\n\
+                 binary-cache-public-keys = a-1:AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=\n\
+                 binary-caches-parallel-connections = 2\nsigned-binary-caches = no\n",
+        ..EMPTY
+    },
+    Case {
+        name: "extra before and after",
+        system: "extra-substituters = https://gone.example\nsubstituters = https://a.example\n\
+                 extra-substituters = https://b.example https://a.example\n\
+                 extra-binary-caches = https://c.example\nextra-http2 = false\n\
+                 extra-trusted-substituters = https://z.example\n\
+                 extra-trusted-substituters = https://y.example https://z.example\n\
+                 extra-trusted-public-keys = \
+                 a-1:AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=\n",
+        ..EMPTY
+    },
+    Case {
+        name: "the later wins",
+        system: "http2 = false\nhttp2 = true\nhttp-connections = 1\nhttp-connections = 002\n\
+                 substituters = https://a.example\nsubstituters =\ntrusted-public-keys =\n",
+        ..EMPTY
+    },
+    Case {
+        name: "comments, blanks and line ends",
+        system: "# http2 = false\n\n  \t\r\n\thttp-connections\t=\t3 # = 4\r\n#\n\
+                 user-agent-suffix = a#b\nrequire-sigs = false",
+        ..EMPTY
+    },
+    Case {
+        name: "includes",
+        system: "http-connections = 1\ninclude more/a.conf\n!include absent.conf\n\
+                 include {}/etc/b.conf\ndownload-attempts = 9\n",
+        files: &[
+            (
+                "etc/more/a.conf",
+                "http-connections = 2\ninclude ../c.conf\nconnect-timeout = 4\n",
+            ),
+            ("etc/b.conf", "user-agent-suffix = b"),
+            ("etc/c.conf", "download-attempts = 3\nconnect-timeout = 3\n"),
+        ],
+        ..EMPTY
+    },
+    Case {
+        name: "user files over the system's, the first over the second",
+        system: "http-connections = 1\nconnect-timeout = 1\ndownload-attempts = 1\n\
+                 extra-substituters = https://system.example\n",
+        files: &[
+            (
+                "first",
+                "connect-timeout = 2\nextra-substituters = https://first.example\n",
+            ),
+            (
+                "second",
+                "connect-timeout = 3\nhttp-connections = 3\n\
+                 extra-substituters = https://second.example\n",
+            ),
+        ],
+        variables: &[("NIX_USER_CONF_FILES", "{}/first:{}/absent:{}/second")],
+        ..EMPTY
+    },
+    Case {
+        name: "files where XDG has them",
+        files: &[
+            ("x/nix/nix.conf", "http-connections = 2\n"),
+            (
+                "y/nix/nix.conf",
+                "http-connections = 3\nconnect-timeout = 3\n",
+            ),
+            (
+                "z/nix/nix.conf",
+                "connect-timeout = 4\ndownload-attempts = 4\n",
+            ),
+        ],
+        variables: &[
+            ("NIX_USER_CONF_FILES", UNSET),
+            ("XDG_CONFIG_HOME", "{}/x"),
+            ("XDG_CONFIG_DIRS", "{}/y:{}/z"),
+        ],
+        ..EMPTY
+    },
+    Case {
+        name: "a file in the home",
+        files: &[("home/.config/nix/nix.conf", "http-connections = 2\n")],
+        variables: &[("NIX_USER_CONF_FILES", UNSET), ("XDG_CONFIG_DIRS", "")],
+        ..EMPTY
+    },
+    Case {
+        name: "a home for the configuration alone",
+        files: &[
+            ("own/nix.conf", "http-connections = 2\n"),
+            ("home/.config/nix/nix.conf", "http-connections = 3\n"),
+        ],
+        variables: &[
+            ("NIX_USER_CONF_FILES", UNSET),
+            ("NIX_CONFIG_HOME", "{}/own"),
+            ("XDG_CONFIG_DIRS", ""),
+        ],
+        is_new: true,
+        ..EMPTY
+    },
+    Case {
+        name: "NIX_CONFIG over files, options over NIX_CONFIG",
+        system: "http-connections = 1\nconnect-timeout = 1\ndownload-attempts = 1\n",
+        files: &[
+            ("user", "connect-timeout = 2\ndownload-attempts = 2\n"),
+            ("included", "stalled-download-timeout = 3\n"),
+        ],
+        variables: &[
+            ("NIX_USER_CONF_FILES", "{}/user"),
+            (
+                "NIX_CONFIG",
+                "download-attempts = 3 # three\ninclude {}/included\nhttp2 = false\n\
+                 extra-substituters = https://b.example",
+            ),
+        ],
+        options: &[
+            "--option",
+            "http2",
+            "true",
+            "--option",
+            "http-connections",
+            "4",
+            "--option",
+            "extra-substituters",
+            "https://c.example  https://d.example",
+            "--option",
+            "http-connections",
+            "5",
+        ],
+        ..EMPTY
+    },
+    Case {
+        name: "an empty NIX_CONFIG",
+        system: "http-connections = 1\n",
+        variables: &[("NIX_CONFIG", "")],
+        ..EMPTY
+    },
+    Case {
+        name: "files that cannot be read",
+        system: "http-connections = 1\ninclude directory\nconnect-timeout = 2\n",
+        files: &[("etc/directory/file", "")],
+        variables: &[("NIX_USER_CONF_FILES", "{}/etc")],
+        ..EMPTY
+    },
+    Case {
+        name: "units, and paths that are not normal",
+        system: "narinfo-cache-positive-ttl = 3K\nhttp-connections = +1m\n\
+                 netrc-file = /a/../b//c/./d\nssl-cert-file = /e/../f\n",
+        is_new: true,
+        ..EMPTY
+    },
+    Case {
+        name: "certificates of the environment",
+        variables: &[("NIX_SSL_CERT_FILE", "/one"), ("SSL_CERT_FILE", "/two")],
+        ..EMPTY
+    },
+    Case {
+        name: "the other variable for certificates",
+        variables: &[("SSL_CERT_FILE", "/two")],
+        ..EMPTY
+    },
+    Case {
+        name: "no certificates of the environment",
+        variables: &[("NIX_SSL_CERT_FILE", ""), ("SSL_CERT_FILE", "/two")],
+        ..EMPTY
+    },
+    Case {
+        name: "certificates of a file over those of the environment",
+        system: "ssl-cert-file = /file\n",
+        variables: &[("NIX_SSL_CERT_FILE", "/one")],
+        ..EMPTY
+    },
+    Case {
+        name: "no certificates of a file",
+        system: "ssl-cert-file =\n",
+        is_new: true,
+        ..EMPTY
+    },
+];
+
+/// What no Nix takes, where it stands, and a part of what floe says.
+pub(super) const MISTAKES: &[(Case, &str)] = &[
+    (
+        mistake("\nhttp2\n"),
+        "etc/nix.conf:2: \"http2\" is not followed by =",
+    ),
+    (
+        mistake("http2=true"),
+        "etc/nix.conf:1: \"http2\" is not followed by =",
+    ),
+    (
+        mistake("http2 =true"),
+        "etc/nix.conf:1: \"http2\" is not followed by =",
+    ),
+    (
+        mistake("http2 true"),
+        "etc/nix.conf:1: \"http2\" is not followed by =",
+    ),
+    (
+        mistake("other-thing # = x"),
+        "etc/nix.conf:1: \"other-thing\" is not followed by =",
+    ),
+    (
+        mistake("include"),
+        "etc/nix.conf:1: include is followed by 0 words",
+    ),
+    (
+        mistake("#\n!include a b"),
+        "etc/nix.conf:2: !include is followed by 2 words",
+    ),
+    (mistake("include absent"), "etc/absent does not exist"),
+    (
+        mistake("\n\nhttp2 = maybe"),
+        "etc/nix.conf:3: http2 cannot be \"maybe\"; it takes true",
+    ),
+    (
+        mistake("http2 = maybe\nhttp2 = true"),
+        "etc/nix.conf:1: http2 cannot be \"maybe\"",
+    ),
+    (
+        mistake("require-sigs ="),
+        "etc/nix.conf:1: require-sigs cannot be \"\"",
+    ),
+    (
+        mistake("connect-timeout = -1"),
+        "connect-timeout cannot be \"-1\"; it takes a whole",
+    ),
+    (
+        mistake("download-attempts = 4294967296"),
+        "it takes a whole number from 0 to 4294967295",
+    ),
+    (
+        mistake("binary-caches-parallel-connections = x"),
+        "connections cannot be \"x\"",
+    ),
+    (
+        Case {
+            variables: &[("NIX_CONFIG", "http2 = true\nhttp2 = 2")],
+            ..EMPTY
+        },
+        "NIX_CONFIG:2: http2 cannot be \"2\"",
+    ),
+    (
+        Case {
+            variables: &[("NIX_CONFIG", "include relative")],
+            ..EMPTY
+        },
+        "NIX_CONFIG:1: the included relative is not an absolute path",
+    ),
+    (
+        Case {
+            files: &[("user", "\nbad")],
+            variables: &[("NIX_USER_CONF_FILES", "{}/user")],
+            ..EMPTY
+        },
+        "user:2: \"bad\" is not followed by =",
+    ),
+];
+
+pub(super) const EMPTY: Case = Case {
+    name: "",
+    system: "",
+    files: &[],
+    variables: &[],
+    options: &[],
+    is_new: false,
+};
+
+pub(super) const fn mistake(system: &'static str) -> Case {
+    Case { system, ..EMPTY }
+}
+
+/// The value of a variable that is not there.
+pub(super) const UNSET: &str = "(unset)";

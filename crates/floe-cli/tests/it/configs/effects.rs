@@ -1,0 +1,111 @@
+//! What commands make of the configuration, and which read none.
+
+use std::fs;
+use std::os::unix::fs::{MetadataExt as _, chown};
+
+use serde_json::Value;
+
+use super::cases::{Case, EMPTY, UNSET};
+use super::{Machine, is_old, machine, machine_with};
+use crate::support::{corpus, nixes, skip};
+
+#[test]
+fn install_takes_the_configured_substituters_and_keys() {
+    let Some(corpus) = corpus("jq") else { return };
+    let (cache, key) = (corpus.file_url("zstd"), &corpus.key);
+    let stranger = "x-1:AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=";
+    let install = |conf: &str, flags: &[&str]| {
+        let machine = machine_with(&conf.replace("CACHE", &cache).replace("KEY", key));
+        let root = machine.here("{}/root");
+        let args = ["install", "--root", &root, &corpus.root];
+        machine.floe(&[&args, flags].concat())
+    };
+    let both = "substituters = CACHE\ntrusted-public-keys = KEY\n";
+    let ran = install(both, &[]).expect(0);
+    assert_eq!(ran.stdout.trim(), corpus.root);
+    install(
+        "substituters = CACHE\nextra-trusted-public-keys = KEY\n",
+        &[],
+    )
+    .expect(0);
+    install("substituters = CACHE\nrequire-sigs = false\n", &[]).expect(0);
+    install(
+        "substituters = CACHE\n",
+        &["--option", "trusted-public-keys", key],
+    )
+    .expect(0);
+    install("", &["--from", &cache, "--trusted-public-keys", key]).expect(0);
+    // Who has not said whom to trust trusts cache.nixos.org, and who says none trusts nobody.
+    install("substituters = CACHE\n", &[]).expect(3);
+    install("substituters = CACHE\ntrusted-public-keys =\n", &[]).expect(3);
+    // Flags win.
+    install(both, &["--trusted-public-keys", stranger]).expect(3);
+    install(both, &["--extra-trusted-public-keys", stranger]).expect(0);
+    install(both, &["--option", "trusted-public-keys", stranger]).expect(3);
+    install(
+        "substituters = file:///absent\nrequire-sigs = no\n",
+        &["--from", &cache],
+    )
+    .expect(0);
+    // What floe cannot use spoils nothing but itself.
+    let unknown = "substituters = s3://bucket CACHE CACHE\nrequire-sigs = false\n";
+    install(unknown, &[]).expect(0).says("s3://bucket");
+    install("substituters = s3://bucket\n", &[])
+        .expect(2)
+        .says("--from");
+    install("substituters =\n", &[]).expect(2).says("--from");
+}
+
+#[test]
+fn copy_takes_the_configured_keys() {
+    let Some(corpus) = corpus("jq") else { return };
+    let machine = machine_with(&format!("trusted-public-keys = {}\n", corpus.key));
+    let (from, root) = (corpus.file_url("none"), machine.here("{}/root"));
+    let args = ["copy", "--from", &from, "--to", &root, &corpus.root];
+    let none = ["--option", "trusted-public-keys", ""];
+    machine.floe(&[&args[..], &none].concat()).expect(3);
+    machine.floe(&args).expect(0);
+}
+
+#[test]
+fn a_server_reads_no_nix_conf() {
+    let Some(corpus) = corpus("jq") else { return };
+    let machine = machine_with("this is no configuration");
+    machine.floe(&["config"]).expect(2);
+    let store = corpus.store().display().to_string();
+    let args = [
+        "serve",
+        "--check",
+        "--listen",
+        "127.0.0.1:0",
+        "--root",
+        &store,
+    ];
+    machine.floe(&args).expect(0);
+    machine.floe(&["verify", "--root", &store]).expect(0);
+}
+
+#[test]
+fn a_home_of_somebody_else_is_read_by_none() {
+    if fs::metadata("/proc/self").unwrap().uid() != 0 {
+        skip("another user's home", "only root may give a directory away");
+        return;
+    }
+    let machine = machine(&Case {
+        files: &[("home/.config/nix/nix.conf", "http-connections = 77\n")],
+        variables: &[("NIX_USER_CONF_FILES", UNSET), ("XDG_CONFIG_DIRS", "")],
+        ..EMPTY
+    });
+    let value = |machine: &Machine| -> Value {
+        let ran = machine.floe(&["config", "--json"]).expect(0);
+        ran.json()["http-connections"]["value"].clone()
+    };
+    assert_eq!(value(&machine), 77);
+    chown(machine.scratch.join("home"), Some(1), None).unwrap();
+    let ours = value(&machine);
+    assert_ne!(ours, 77);
+    for nix in nixes().iter().filter(|nix| !is_old(nix)) {
+        let theirs = machine.nix(nix).expect(0).json();
+        assert_eq!(theirs["http-connections"]["value"], ours, "{}", nix.version);
+    }
+}
