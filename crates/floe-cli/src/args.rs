@@ -1,6 +1,7 @@
 //! The command line, as types. docs/interface.md is its reference.
 
 mod bench;
+mod keep;
 mod serve;
 
 use std::num::NonZeroUsize;
@@ -9,6 +10,7 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand};
 
 pub(crate) use bench::{BenchCommand, BenchCopyArgs};
+pub(crate) use keep::KeepArgs;
 pub(crate) use serve::{CompressName, ServeArgs};
 
 /// Moves Nix closures, fast and safely, without needing Nix.
@@ -67,6 +69,8 @@ pub(crate) struct InstallArgs {
     #[command(flatten)]
     pub(crate) options: OptionArgs,
     #[command(flatten)]
+    pub(crate) keep: KeepArgs,
+    #[command(flatten)]
     pub(crate) work: WorkArgs,
     /// Full store paths, base names or hash parts
     #[arg(required = true, value_name = "PATH")]
@@ -93,6 +97,8 @@ pub(crate) struct CopyArgs {
     pub(crate) trust: TrustArgs,
     #[command(flatten)]
     pub(crate) options: OptionArgs,
+    #[command(flatten)]
+    pub(crate) keep: KeepArgs,
     #[command(flatten)]
     pub(crate) work: WorkArgs,
     /// Copy every path of the source

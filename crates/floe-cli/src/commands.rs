@@ -6,6 +6,7 @@ pub(crate) mod copy;
 pub(crate) mod demo;
 pub(crate) mod info;
 pub(crate) mod install;
+pub(crate) mod keep;
 pub(crate) mod key;
 pub(crate) mod moving;
 pub(crate) mod serve;

@@ -63,6 +63,39 @@ pub enum StoreError {
         /// The symbolic link.
         path: PathBuf,
     },
+    /// A root inside the store would keep paths alive that nobody can give up.
+    #[error("{} lies in the store, where no root can be; name a place outside", path.display())]
+    RootInStore {
+        /// The place of the root.
+        path: PathBuf,
+    },
+    /// No link can be made where a root was to be.
+    #[error("no link can be made at {}: {}: {source}", path.display(), directory.display())]
+    RootPlace {
+        /// The place of the root.
+        path: PathBuf,
+        /// The directory, or what is there instead, in which it cannot be made.
+        directory: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// There is something where a root was to be made.
+    #[error(
+        "{} exists and is not a link into the store, so it stays as it is; \
+         name another place, or move it away", path.display()
+    )]
+    NotARoot {
+        /// The place of the root.
+        path: PathBuf,
+    },
+    /// There is something where a profile was to be.
+    #[error("{} is not a profile, so it stays as it is: {}", path.display(), other(target))]
+    NotAProfile {
+        /// The place of the profile.
+        path: PathBuf,
+        /// Where it leads, if it is a symbolic link.
+        target: Option<PathBuf>,
+    },
     /// Only the Nix daemon may write this store.
     #[error(
         "the store at {} belongs to the Nix daemon and this user may not write to it; \
@@ -236,6 +269,17 @@ fn list(paths: &BTreeSet<StorePath>) -> String {
         .map(StorePath::as_str)
         .collect::<Vec<_>>()
         .join(", ")
+}
+
+/// What is in a profile's place, and what to do about it.
+fn other(target: &Option<PathBuf>) -> String {
+    match target {
+        Some(target) => {
+            let target = target.display();
+            format!("it is a link to {target}; if that is the profile you mean, name it instead")
+        }
+        None => "it is no symbolic link; name another place, or move it away".into(),
+    }
 }
 
 /// The next step, where the system's words alone leave a user guessing.

@@ -57,7 +57,8 @@ pub(crate) fn lock_shared(file: &File, path: &Path) -> Result<(), StoreError> {
     Ok(())
 }
 
-/// The lock on one store path, `<path>.lock`, which whoever creates or deletes that path holds.
+/// The lock on one path, `<path>.lock`: a store path, which whoever creates or deletes it holds, or
+/// a profile.
 /// Dropping it releases the lock and removes the file.
 #[derive(Debug)]
 pub(crate) struct PathLock {
@@ -71,7 +72,31 @@ impl PathLock {
         layout: &Layout,
         path: &StorePath,
     ) -> Result<Option<PathLock>, StoreError> {
-        let lock_path = layout.real_store.join(format!("{path}.lock"));
+        PathLock::try_at(layout.real_store.join(format!("{path}.lock")))
+    }
+
+    /// The lock on any other place that Nix locks so, such as a profile: `<place>.lock`. Waits for
+    /// at most [`LOCK_WAIT`].
+    pub(crate) fn acquire(place: &Path) -> Result<PathLock, StoreError> {
+        let mut lock_path = place.as_os_str().to_owned();
+        lock_path.push(".lock");
+        let lock_path = PathBuf::from(lock_path);
+        let deadline = Instant::now() + LOCK_WAIT;
+        loop {
+            if let Some(lock) = PathLock::try_at(lock_path.clone())? {
+                return Ok(lock);
+            }
+            if Instant::now() >= deadline {
+                return Err(StoreError::LockTimeout {
+                    path: lock_path,
+                    seconds: LOCK_WAIT.as_secs(),
+                });
+            }
+            thread::sleep(LOCK_POLL);
+        }
+    }
+
+    fn try_at(lock_path: PathBuf) -> Result<Option<PathLock>, StoreError> {
         loop {
             let file = open_lock_file(&lock_path)?;
             if !try_lock(&file, &lock_path, FlockOperation::NonBlockingLockExclusive)? {

@@ -138,7 +138,7 @@ fn create_directories(layout: &Layout) -> Result<(), StoreError> {
 }
 
 /// Makes a directory and its parents, each 0755 whatever the umask.
-fn create_directory(path: &Path) -> Result<(), StoreError> {
+pub(crate) fn create_directory(path: &Path) -> Result<(), StoreError> {
     match create_one(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             let Some(parent) = path.parent() else {

@@ -17,6 +17,7 @@ pub(crate) fn run(args: CopyArgs) -> anyhow::Result<()> {
         store_dir,
         options: settings::options(&config, &args.trust, &args.work)?,
         json: args.work.json,
+        keep: args.keep,
         paths: (!args.all).then_some(args.paths),
     })
 }

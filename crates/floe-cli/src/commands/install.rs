@@ -23,6 +23,7 @@ pub(crate) fn run(args: InstallArgs) -> anyhow::Result<()> {
         store_dir,
         options: settings::options(&config, &args.trust, &args.work)?,
         json: args.work.json,
+        keep: args.keep,
         paths: Some(args.paths),
     })
 }

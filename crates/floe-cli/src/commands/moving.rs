@@ -8,7 +8,9 @@ use floe_engine::{
 use floe_format::StoreDir;
 use serde_json::json;
 
+use super::keep::Keep;
 use super::print;
+use crate::args::KeepArgs;
 use crate::failure::{Silent, Usage, gravest};
 use crate::progress::{display, say};
 use crate::settings;
@@ -22,6 +24,7 @@ pub(crate) struct Move {
     pub(crate) store_dir: Option<StoreDir>,
     pub(crate) options: Options,
     pub(crate) json: bool,
+    pub(crate) keep: KeepArgs,
     /// `None`: everything.
     pub(crate) paths: Option<Vec<String>>,
 }
@@ -30,6 +33,9 @@ pub(crate) struct Move {
 pub(crate) fn run_move(request: Move) -> anyhow::Result<()> {
     let began = Instant::now();
     settings::end_on_signals(&request.options.cancel)?;
+    // What can be known to fail is not fetched first.
+    let named = named(&request)?;
+    let mut keep = Keep::check(&request.keep, &request.target, named.unwrap_or(1))?;
     let sources = Sources::open(
         &request.sources,
         request.order,
@@ -50,6 +56,9 @@ pub(crate) fn run_move(request: Move) -> anyhow::Result<()> {
         false => Target::open(&request.target, dir.as_ref())?,
     };
     let roots = roots(&request, &sources, target.store_dir())?;
+    if named.is_none() {
+        keep = Keep::check(&request.keep, &request.target, roots.len())?;
+    }
     let display = display();
     let mover = Mover {
         sources: &sources,
@@ -59,6 +68,9 @@ pub(crate) fn run_move(request: Move) -> anyhow::Result<()> {
     };
     let outcome = mover.run(&roots)?;
     drop(display);
+    if let (Some(store), []) = (target.as_store(), outcome.failures.as_slice()) {
+        keep.make(store, &outcome.roots)?;
+    }
     if request.json {
         print_json(&outcome, &target, request.options.dry_run, began)?;
     } else if request.options.dry_run {
@@ -78,16 +90,29 @@ pub(crate) fn run_move(request: Move) -> anyhow::Result<()> {
     }
 }
 
+/// How many roots a store is to get, where they are named.
+fn named(request: &Move) -> anyhow::Result<Option<usize>> {
+    match (&request.target, &request.paths) {
+        (Location::Store(layout), Some(paths)) => Ok(Some(parse(paths, &layout.store_dir)?.len())),
+        (_, paths) => Ok(paths.as_ref().map(Vec::len)),
+    }
+}
+
+/// Each of them once, in whatever words it is named.
+fn parse(paths: &[String], dir: &StoreDir) -> anyhow::Result<Vec<Root>> {
+    let mut roots = Vec::new();
+    for text in paths {
+        let root = Root::parse(text, dir)?;
+        if !roots.contains(&root) {
+            roots.push(root);
+        }
+    }
+    Ok(roots)
+}
+
 fn roots(request: &Move, sources: &Sources, dir: &StoreDir) -> anyhow::Result<Vec<Root>> {
     if let Some(paths) = &request.paths {
-        let mut roots = Vec::new();
-        for text in paths {
-            let root = Root::parse(text, dir)?;
-            if !roots.contains(&root) {
-                roots.push(root);
-            }
-        }
-        return Ok(roots);
+        return parse(paths, dir);
     }
     let mut roots = Vec::new();
     for source in sources.iter() {

@@ -21,6 +21,7 @@ mod keys;
 mod kills;
 mod live_store;
 mod refuses;
+mod roots;
 mod serve_answers;
 mod serve_clients;
 mod serve_differential;

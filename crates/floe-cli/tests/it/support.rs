@@ -250,6 +250,11 @@ impl Nix {
         command
     }
 
+    /// Whether that tool was unpacked with this Nix.
+    pub(crate) fn has(&self, tool: &str) -> bool {
+        self.bin.join(tool).exists()
+    }
+
     /// `nix-store --store ROOT …`, which must succeed.
     #[track_caller]
     pub(crate) fn store<S: AsRef<OsStr>>(

@@ -1,0 +1,77 @@
+//! Links that keep what was moved: `--out-link` and `--profile`.
+//!
+//! Where they are to be is looked at before anything is fetched, and they are made when all has
+//! arrived.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+
+use floe_engine::Location;
+use floe_format::StorePath;
+use floe_store::{Layout, Profile, RootLink, StoreWriter};
+
+use crate::args::KeepArgs;
+use crate::failure::Usage;
+
+/// The links to be, each in a place that was free.
+#[derive(Debug, Default)]
+pub(crate) struct Keep {
+    links: Vec<RootLink>,
+    profile: Option<Profile>,
+}
+
+impl Keep {
+    /// Looks at the places of links for so many roots.
+    pub(crate) fn check(args: &KeepArgs, target: &Location, roots: usize) -> anyhow::Result<Keep> {
+        let layout = match target {
+            Location::Store(layout) => layout,
+            _ if args.out_link.is_none() && args.profile.is_none() => return Ok(Keep::default()),
+            _ => return Err(Usage(NO_STORE.into()).into()),
+        };
+        let places = args.out_link.iter().flat_map(|link| {
+            let place = |number| place(link, number);
+            (0..roots).map(place)
+        });
+        let links = places.map(|place| RootLink::check(layout, &place));
+        Ok(Keep {
+            links: links.collect::<Result<_, _>>()?,
+            profile: profile(args, layout, roots)?,
+        })
+    }
+
+    /// Makes the links, in the order in which the roots were named.
+    pub(crate) fn make(&self, store: &StoreWriter, roots: &[StorePath]) -> anyhow::Result<()> {
+        for (link, root) in self.links.iter().zip(roots) {
+            store.add_root(link, root)?;
+        }
+        if let (Some(profile), [root]) = (&self.profile, roots) {
+            store.set_profile(profile, root)?;
+        }
+        Ok(())
+    }
+}
+
+fn profile(args: &KeepArgs, layout: &Layout, roots: usize) -> anyhow::Result<Option<Profile>> {
+    match (&args.profile, roots) {
+        (None, _) => Ok(None),
+        (Some(place), 1) => Ok(Some(Profile::check(layout, place)?)),
+        (Some(_), _) => Err(Usage(format!(
+            "a profile has one path, and {roots} were named; merge them into one, or use --out-link"
+        ))
+        .into()),
+    }
+}
+
+/// Nix's names: the first link has no number.
+fn place(link: &Path, number: usize) -> PathBuf {
+    if number == 0 {
+        return link.to_path_buf();
+    }
+    let mut name = OsString::from(link);
+    name.push(format!("-{number}"));
+    name.into()
+}
+
+/// Caches have no collector, and so no roots.
+const NO_STORE: &str = "--out-link and --profile link to paths in a local store, and the target \
+                        is a binary cache";

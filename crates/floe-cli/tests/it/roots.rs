@@ -1,0 +1,364 @@
+//! `--out-link` and `--profile`: roots as Nix makes them, which its collectors honour.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::server::Server;
+use crate::support::{Corpus, Nix, Scratch, corpus, floe, nixes, run, scratch, skip};
+
+/// An install of some paths of a corpus, to which options may be added.
+fn install(corpus: &Corpus, root: &Path, paths: &[&str]) -> Command {
+    let mut command = floe(["install", "--from", &corpus.file_url("zstd")]);
+    command.args(["--trusted-public-keys", &corpus.key, "--root"]);
+    command.arg(root).args(paths);
+    command
+}
+
+/// A link's target.
+fn target(link: &Path) -> String {
+    let target = fs::read_link(link).unwrap_or_else(|error| panic!("{}: {error}", link.display()));
+    target.to_str().unwrap().to_owned()
+}
+
+/// The indirect roots that a store knows: name and place.
+fn auto(root: &Path) -> BTreeSet<(String, String)> {
+    let Ok(entries) = fs::read_dir(root.join("nix/var/nix/gcroots/auto")) else {
+        return BTreeSet::new();
+    };
+    let entries = entries.map(|entry| entry.unwrap());
+    entries
+        .map(|entry| {
+            let name = entry.file_name().into_string().unwrap();
+            (name, target(&entry.path()))
+        })
+        .collect()
+}
+
+/// Collects garbage, and says how many paths are left.
+fn left_by_gc(nix: &Nix, root: &Path) -> usize {
+    nix.store(root, ["--gc"]);
+    let args = ["path-info", "--all", "--store"];
+    let ran = run(nix.command("nix", args).arg(root)).expect(0);
+    ran.stdout.lines().count()
+}
+
+#[test]
+fn an_out_link_is_the_root_that_nix_build_makes_and_keeps_the_closure() {
+    let Some(corpus) = corpus("jq") else { return };
+    let mut compared = 0;
+    for nix in nixes() {
+        let scratch = scratch();
+        let root = scratch.join("root");
+        let second = corpus.paths.iter().find(|path| **path != corpus.root);
+        let paths = [corpus.root.as_str(), second.unwrap()];
+        // Through a name with dots, and a directory that is not there yet.
+        let dots = scratch.join("./links/../links/of/result");
+        let link = scratch.join("links/of/result");
+        let ran = run(install(&corpus, &root, &paths).arg("-o").arg(&dots)).expect(0);
+        assert_eq!(ran.stdout, format!("{}\n{}\n", paths[0], paths[1]));
+        let links = [link.clone(), scratch.join("links/of/result-1")];
+        let ours: Vec<String> = links.iter().map(|link| target(link)).collect();
+        assert_eq!(ours, paths);
+        let ours = auto(&root);
+        assert_eq!(ours.len(), 2, "{ours:?}");
+
+        // The newest Nix puts names in quotes.
+        let listed = nix.store(&root, ["--gc", "--print-roots"]).replace('"', "");
+        for (link, path) in links.iter().zip(paths) {
+            let line = format!("{} -> {path}", link.display());
+            assert!(listed.contains(&line), "{}: {listed}", nix.version);
+        }
+        assert_eq!(left_by_gc(&nix, &root), corpus.paths.len());
+        nix.verify(&root, corpus.paths.len());
+
+        // Nix makes the same links and the same names anew.
+        for link in &links {
+            fs::remove_file(link).unwrap();
+        }
+        fs::remove_dir_all(root.join("nix/var/nix/gcroots/auto")).unwrap();
+        let mut build = nix.command("nix", ["build", "--store"]);
+        run(build.arg(&root).arg("--out-link").arg(&dots).args(paths)).expect(0);
+        assert_eq!(auto(&root), ours, "{}", nix.version);
+        // Which link has which path is the order of the command line for floe, as `nix copy` has
+        // it, and of the names for `nix build`.
+        let theirs: BTreeSet<String> = links.iter().map(|link| target(link)).collect();
+        assert_eq!(theirs, paths.map(String::from).into(), "{}", nix.version);
+        compared += 1;
+
+        // Whoever removes the links gives the closure up.
+        run(install(&corpus, &root, &paths).arg("--out-link").arg(&dots)).expect(0);
+        for link in &links {
+            fs::remove_file(link).unwrap();
+        }
+        assert_eq!(left_by_gc(&nix, &root), 0, "{}", nix.version);
+        assert_eq!(auto(&root).len(), 0, "stale links stay");
+    }
+    assert!(compared > 0 || nixes().is_empty(), "compared nothing");
+}
+
+#[test]
+fn a_copy_makes_links_too_and_an_old_link_is_replaced() {
+    let Some(corpus) = corpus("jq") else { return };
+    let scratch = scratch();
+    let (root, link) = (scratch.join("root"), scratch.join("result"));
+    symlink("/nix/store/00000000000000000000000000000000-old", &link).unwrap();
+    let ran = run(floe(["copy", "--no-check-sigs", "--from"])
+        .arg(corpus.store())
+        .arg("--to")
+        .arg(&root)
+        .arg("--out-link")
+        .arg(&link)
+        .arg(&corpus.root))
+    .expect(0);
+    assert_eq!(ran.stdout.trim(), corpus.root);
+    assert_eq!(target(&link), corpus.root);
+    let names: Vec<_> = fs::read_dir(scratch.path()).unwrap().collect();
+    assert_eq!(names.len(), 2, "left behind: {names:?}");
+}
+
+/// What must not be touched: a name, and what makes it.
+type Obstacle = (&'static str, fn(&Path));
+
+#[test]
+fn what_is_no_link_into_a_store_is_refused_before_anything_is_asked_for() {
+    let Some(corpus) = corpus("jq") else { return };
+    let server = Server::start(&corpus.cache("zstd"));
+    let obstacles: [Obstacle; 4] = [
+        ("a file", |place| fs::write(place, "mine").unwrap()),
+        ("a directory", |place| fs::create_dir(place).unwrap()),
+        ("a link elsewhere", |place| symlink("/etc", place).unwrap()),
+        ("a link to the store itself", |place| {
+            symlink("/nix/store", place).unwrap();
+        }),
+    ];
+    for option in ["--out-link", "--profile"] {
+        for (name, make) in obstacles {
+            let scratch = scratch();
+            let (root, link) = (scratch.join("root"), scratch.join("result"));
+            make(&link);
+            let before = fs::symlink_metadata(&link).unwrap();
+            run(floe(["install", "--from", &server.url(), "--root"])
+                .arg(&root)
+                .args(["--trusted-public-keys", &corpus.key, option])
+                .arg(&link)
+                .arg(&corpus.root))
+            .expect(1)
+            .says("stays as it is");
+            assert_eq!(server.hits().len(), 0, "{option}, {name}");
+            assert!(!root.exists(), "{option}, {name}");
+            let after = fs::symlink_metadata(&link).unwrap();
+            assert_eq!(before.file_type(), after.file_type(), "{option}, {name}");
+        }
+    }
+    // The second of two links counts as well.
+    let scratch = scratch();
+    let (root, link) = (scratch.join("root"), scratch.join("result"));
+    fs::write(scratch.join("result-1"), "mine").unwrap();
+    let paths = [corpus.paths[0].as_str(), &corpus.paths[1]];
+    run(install(&corpus, &root, &paths).arg("--out-link").arg(&link))
+        .expect(1)
+        .says("result-1 exists");
+    assert!(!root.exists() && !link.exists());
+}
+
+#[test]
+fn a_root_inside_the_store_or_for_a_cache_is_refused() {
+    let Some(corpus) = corpus("jq") else { return };
+    let scratch = scratch();
+    let root = scratch.join("root");
+    for place in [
+        PathBuf::from("/nix/store/result"),
+        root.join("nix/store/result"),
+    ] {
+        for option in ["--out-link", "--profile"] {
+            run(install(&corpus, &root, &[&corpus.root])
+                .arg(option)
+                .arg(&place))
+            .expect(1)
+            .says("lies in the store");
+        }
+    }
+    let file = scratch.join("file");
+    fs::write(&file, "").unwrap();
+    run(install(&corpus, &root, &[&corpus.root])
+        .arg("--out-link")
+        .arg(file.join("x")))
+    .expect(1);
+    assert!(!root.exists());
+    let to = format!("file://{}", scratch.join("cache").display());
+    run(floe(["copy", "--from"])
+        .arg(corpus.store())
+        .args(["--to", &to, "--out-link"])
+        .arg(scratch.join("result"))
+        .arg(&corpus.root))
+    .expect(2)
+    .says("the target is a binary cache");
+    assert!(!scratch.join("cache").exists());
+}
+
+#[test]
+fn a_dry_run_and_a_failed_install_make_no_link() {
+    let Some(faulty) = crate::faulty::faulty("zstd") else {
+        return;
+    };
+    let link = faulty.scratch.join("result");
+    let with = |option: &str| {
+        let mut command = floe(["install", "--from", &faulty.file_url(), option, "--root"]);
+        command.arg(&faulty.root).arg("--out-link").arg(&link);
+        command.arg("--profile").arg(faulty.scratch.join("profile"));
+        command.args([
+            "--trusted-public-keys",
+            &faulty.corpus.key,
+            &faulty.corpus.root,
+        ]);
+        command
+    };
+    run(&mut with("--dry-run")).expect(0);
+    fs::write(faulty.nar(&faulty.path("libc6")), "spoilt").unwrap();
+    run(&mut with("--json")).expect(3);
+    assert!(link.symlink_metadata().is_err());
+    assert!(faulty.scratch.join("profile").symlink_metadata().is_err());
+    assert_eq!(auto(&faulty.root).len(), 0);
+}
+
+/// A profile of a store below a root, in the directory that Nix collects from, or elsewhere.
+fn profiles(scratch: &Scratch, root: &Path) -> [PathBuf; 2] {
+    [
+        root.join("nix/var/nix/profiles/per-user/me/tools"),
+        scratch.join("of/my/own"),
+    ]
+}
+
+#[test]
+fn a_profile_gets_generations_that_nix_lists_switches_and_keeps() {
+    let Some(jq) = corpus("jq") else { return };
+    let Some(curl) = corpus("curl") else { return };
+    for nix in nixes() {
+        if !nix.has("nix-env") {
+            skip(
+                "nix-env",
+                &format!("not among the tools of {}", nix.version),
+            );
+            continue;
+        }
+        let scratch = scratch();
+        let root = scratch.join("root");
+        for profile in profiles(&scratch, &root) {
+            let name = profile.file_name().unwrap().to_str().unwrap();
+            let set = |corpus: &Corpus| {
+                run(install(corpus, &root, &[&corpus.root])
+                    .arg("--profile")
+                    .arg(&profile))
+                .expect(0);
+                target(&profile)
+            };
+            let nix_env = |args: &[&str]| {
+                let mut command = nix.command("nix-env", ["--store"]);
+                command.arg(&root).arg("-p").arg(&profile).args(args);
+                run(&mut command).expect(0).stdout
+            };
+            assert_eq!(set(&jq), format!("{name}-1-link"));
+            assert_eq!(set(&curl), format!("{name}-2-link"));
+            // The newest once more makes no other.
+            assert_eq!(set(&curl), format!("{name}-2-link"));
+            let generation = |number: u64| profile.with_file_name(format!("{name}-{number}-link"));
+            assert_eq!(target(&generation(1)), jq.root);
+            assert_eq!(target(&generation(2)), curl.root);
+            assert!(!profile.with_file_name(format!("{name}.lock")).exists());
+
+            let listed = nix_env(&["--list-generations"]);
+            let lines: Vec<&str> = listed.lines().collect();
+            assert_eq!(lines.len(), 2, "{}: {listed}", nix.version);
+            assert!(lines[1].contains("(current)"), "{}: {listed}", nix.version);
+            let both: BTreeSet<&String> = jq.paths.iter().chain(&curl.paths).collect();
+            assert_eq!(left_by_gc(&nix, &root), both.len(), "{}", nix.version);
+
+            nix_env(&["--rollback"]);
+            assert_eq!(target(&profile), format!("{name}-1-link"));
+            // As in Nix, the path of the newest generation brings that one back.
+            assert_eq!(set(&curl), format!("{name}-2-link"));
+            // Nix goes on where floe left off, and floe where Nix did.
+            nix_env(&["--set", &jq.root]);
+            assert_eq!(
+                target(&profile),
+                format!("{name}-3-link"),
+                "{}",
+                nix.version
+            );
+            assert_eq!(set(&jq), format!("{name}-3-link"));
+            assert_eq!(set(&curl), format!("{name}-4-link"));
+            nix_env(&["--delete-generations", "1", "2", "3"]);
+            assert_eq!(left_by_gc(&nix, &root), curl.paths.len(), "{}", nix.version);
+            nix.verify(&root, curl.paths.len());
+            for generation in [profile.clone(), generation(4)] {
+                fs::remove_file(generation).unwrap();
+            }
+            assert_eq!(left_by_gc(&nix, &root), 0, "{}", nix.version);
+        }
+    }
+}
+
+#[test]
+fn a_profile_registers_what_nix_build_registers() {
+    let Some(corpus) = corpus("jq") else { return };
+    for nix in nixes() {
+        let scratch = scratch();
+        let root = scratch.join("root");
+        for profile in profiles(&scratch, &root) {
+            run(install(&corpus, &root, &[&corpus.root])
+                .arg("--profile")
+                .arg(&profile))
+            .expect(0);
+            let (ours, link) = (auto(&root), target(&profile));
+            assert!(!ours.is_empty());
+            let generation = profile.with_file_name(&link);
+            fs::remove_file(&profile).unwrap();
+            fs::remove_file(&generation).unwrap();
+            fs::remove_dir_all(root.join("nix/var/nix/gcroots/auto")).unwrap();
+            let mut build = nix.command("nix", ["build", "--store"]);
+            build
+                .arg(&root)
+                .arg("--profile")
+                .arg(&profile)
+                .arg(&corpus.root);
+            run(build.current_dir(scratch.path()).arg("--no-link")).expect(0);
+            assert_eq!(auto(&root), ours, "{}", nix.version);
+            assert_eq!(
+                (target(&profile), target(&generation)),
+                (link, corpus.root.clone())
+            );
+            fs::remove_dir_all(root.join("nix/var/nix/gcroots/auto")).unwrap();
+        }
+    }
+}
+
+#[test]
+fn a_profile_takes_exactly_one_path() {
+    let Some(corpus) = corpus("jq") else { return };
+    let scratch = scratch();
+    let (root, profile) = (scratch.join("root"), scratch.join("profile"));
+    let paths = [corpus.paths[0].as_str(), &corpus.paths[1]];
+    run(install(&corpus, &root, &paths)
+        .arg("--profile")
+        .arg(&profile))
+    .expect(2)
+    .says("a profile has one path, and 2 were named");
+    assert!(!root.exists() && !profile.exists());
+    // The same one in other words is one.
+    let base = corpus.root.strip_prefix("/nix/store/").unwrap();
+    run(install(&corpus, &root, &[&corpus.root, base])
+        .arg("--profile")
+        .arg(&profile))
+    .expect(0);
+    run(floe(["copy", "--all", "--no-check-sigs", "--from"])
+        .arg(&root)
+        .arg("--to")
+        .arg(scratch.join("other"))
+        .arg("--profile")
+        .arg(scratch.join("other-profile")))
+    .expect(2)
+    .says("a profile has one path");
+}

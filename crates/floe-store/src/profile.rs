@@ -1,0 +1,163 @@
+//! Profiles: a link `P` to the current generation, `P-N-link`, which is a root for a path.
+//!
+//! Numbers, names and the lock are Nix's, so that `nix-env -p P` lists, switches and deletes what
+//! was made here.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use floe_format::StorePath;
+
+use crate::error::{At, StoreError};
+use crate::layout::Layout;
+use crate::lock::PathLock;
+use crate::roots::{
+    RootLink, absolute, create_parent, is_in_store, refuse_unwritable, replace_link,
+};
+use crate::writer::StoreWriter;
+
+/// A place for a profile, which was free or a profile when it was looked at.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Profile {
+    path: PathBuf,
+}
+
+impl Profile {
+    /// Looks whether a generation may be added to the profile at `path`, and changes nothing.
+    ///
+    /// Nix would replace a link that leads elsewhere, which cuts off the profile behind it.
+    ///
+    /// Errors: [`StoreError::RootInStore`]; [`StoreError::NotAProfile`] for what is there and
+    /// links neither to a generation beside it nor into the store; [`StoreError::RootPlace`]
+    /// where this user can make no link.
+    pub fn check(layout: &Layout, path: &Path) -> Result<Profile, StoreError> {
+        let profile = Profile {
+            path: absolute(path)?,
+        };
+        // Generations lie beside the profile, so one of them stands for all.
+        RootLink::check(layout, &profile.generation(1))?;
+        profile.check_again(layout)?;
+        refuse_unwritable(&profile.path)?;
+        Ok(profile)
+    }
+
+    /// The place of the link to the current generation, absolute.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The place of a generation's link.
+    pub fn generation(&self, number: u64) -> PathBuf {
+        let mut name = self.path.clone().into_os_string();
+        name.push(format!("-{number}-link"));
+        name.into()
+    }
+
+    fn check_again(&self, layout: &Layout) -> Result<(), StoreError> {
+        let refused = |target| StoreError::NotAProfile {
+            path: self.path.clone(),
+            target,
+        };
+        let target = match fs::read_link(&self.path) {
+            Ok(target) => target,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+            Err(error) if error.kind() == io::ErrorKind::InvalidInput => return Err(refused(None)),
+            Err(error) => return Err(error).at("examining", &self.path),
+        };
+        let directory = self.directory();
+        let is_beside = target.parent() == Some(Path::new("")) || target.parent() == directory;
+        match (is_beside, self.number(&target)) {
+            (true, Some(_)) => Ok(()),
+            _ if is_in_store(layout, &target) => Ok(()),
+            _ => Err(refused(Some(directory.map_or_else(
+                || target.clone(),
+                |directory| directory.join(&target),
+            )))),
+        }
+    }
+
+    fn directory(&self) -> Option<&Path> {
+        self.path.parent()
+    }
+
+    /// The number in the name of a generation of this profile.
+    fn number(&self, generation: &Path) -> Option<u64> {
+        let name = generation.file_name()?.to_str()?;
+        let rest = name.strip_prefix(self.path.file_name()?.to_str()?)?;
+        let (number, _) = rest.strip_prefix('-')?.split_once("-link")?;
+        number.parse().ok()
+    }
+
+    /// The latest generation.
+    fn latest(&self) -> Result<Option<u64>, StoreError> {
+        let Some(directory) = self.directory() else {
+            return Ok(None);
+        };
+        let mut latest = None;
+        for entry in fs::read_dir(directory).at("listing", directory)? {
+            let name = entry.at("listing", directory)?.file_name();
+            latest = latest.max(self.number(Path::new(&name)));
+        }
+        Ok(latest)
+    }
+}
+
+impl StoreWriter {
+    /// Makes a path the newest generation of a profile and switches to it; its number. A path that
+    /// the newest generation is already gets no further one.
+    ///
+    /// Errors: those of [`Profile::check`], [`StoreError::LockTimeout`], and what the system says.
+    pub fn set_profile(&self, profile: &Profile, path: &StorePath) -> Result<u64, StoreError> {
+        self.protect([path].into_iter())?;
+        create_parent(&profile.path)?;
+        let _lock = PathLock::acquire(&profile.path)?;
+        profile.check_again(self.layout())?;
+        let wanted = PathBuf::from(self.layout().store_dir.print(path));
+        let latest = profile.latest()?;
+        let is_there = |number: &u64| {
+            fs::read_link(profile.generation(*number)).is_ok_and(|target| target == wanted)
+        };
+        let number = match latest.filter(is_there) {
+            Some(number) => number,
+            None => {
+                let number = latest.unwrap_or(0).saturating_add(1);
+                let link = RootLink::check(self.layout(), &profile.generation(number))?;
+                self.add_root(&link, path)?;
+                number
+            }
+        };
+        // By its name alone, so that a directory of profiles can be moved.
+        let generation = profile.generation(number);
+        let name = generation.file_name().unwrap_or(generation.as_os_str());
+        replace_link(Path::new(name), &profile.path)?;
+        Ok(number)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn generations_are_told_from_other_names_as_nix_does() {
+        let profile = Profile {
+            path: "/profiles/system".into(),
+        };
+        let number = |name: &str| profile.number(Path::new(name));
+        assert_eq!(number("system-7-link"), Some(7));
+        assert_eq!(number("/elsewhere/system-12-link"), Some(12));
+        // What a crash left behind of the seventh must not be taken for nothing.
+        assert_eq!(number("system-7-link.tmp-1-2"), Some(7));
+        for other in [
+            "system",
+            "system-7",
+            "system-x-link",
+            "systems-7-link",
+            "s-7-link",
+        ] {
+            assert_eq!(number(other), None, "{other}");
+        }
+        assert_eq!(profile.generation(7), Path::new("/profiles/system-7-link"));
+    }
+}

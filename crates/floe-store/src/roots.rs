@@ -1,0 +1,183 @@
+//! Permanent roots: links outside the store that keep paths from being collected.
+//!
+//! A root is a symbolic link that anybody may put anywhere and remove again. The store knows it by
+//! a second link, `gcroots/auto/HASH`, which leads to the first and goes away with it. Both are as
+//! Nix makes them (`addPermRoot`), so its collectors honour them and clean them up.
+
+use std::ffi::OsString;
+use std::fs;
+use std::io;
+use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::fs::symlink;
+use std::path::{Component, Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use floe_format::{StorePath, base32};
+use floe_hash::{Algorithm, Hasher};
+use rustix::fs::{Access, access};
+
+use crate::error::{At, StoreError};
+use crate::layout::Layout;
+use crate::writer::{StoreWriter, create_directory};
+
+/// A place for a root, which was free when it was looked at.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RootLink {
+    path: PathBuf,
+}
+
+impl RootLink {
+    /// Looks whether a root may be made at `path`, and changes nothing.
+    ///
+    /// Errors: [`StoreError::RootInStore`]; [`StoreError::NotARoot`] for what is there and no link
+    /// into the store; [`StoreError::RootPlace`] where this user can make no link.
+    pub fn check(layout: &Layout, path: &Path) -> Result<RootLink, StoreError> {
+        let link = RootLink {
+            path: absolute(path)?,
+        };
+        link.check_again(layout)?;
+        refuse_unwritable(&link.path)?;
+        Ok(link)
+    }
+
+    /// The link's own place: absolute, without `.` and `..`.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    fn check_again(&self, layout: &Layout) -> Result<(), StoreError> {
+        let path = || self.path.clone();
+        if is_in_store(layout, &self.path) || self.path.starts_with(&layout.real_store) {
+            return Err(StoreError::RootInStore { path: path() });
+        }
+        match fs::read_link(&self.path) {
+            Ok(target) if is_in_store(layout, &target) => Ok(()),
+            Ok(_) => Err(StoreError::NotARoot { path: path() }),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+            // It is there, and no link at all.
+            Err(error) if error.kind() == io::ErrorKind::InvalidInput => {
+                Err(StoreError::NotARoot { path: path() })
+            }
+            Err(error) => Err(error).at("examining", &self.path),
+        }
+    }
+}
+
+impl StoreWriter {
+    /// Makes `link` a symbolic link to a path, by the name that the path has in the store
+    /// directory, and a root. What stood there before is replaced in one step.
+    ///
+    /// Errors: those of [`RootLink::check`], since somebody else may have come first, and what the
+    /// system says.
+    pub fn add_root(&self, link: &RootLink, path: &StorePath) -> Result<(), StoreError> {
+        // A collector that runs already has read the permanent roots and will not do so again.
+        self.protect([path].into_iter())?;
+        link.check_again(self.layout())?;
+        create_parent(&link.path)?;
+        let target = PathBuf::from(self.layout().store_dir.print(path));
+        replace_link(&target, &link.path)?;
+        let auto = self.layout().state.join("gcroots/auto");
+        create_directory(&auto)?;
+        replace_link(&link.path, &auto.join(name_of(&link.path)))
+    }
+}
+
+/// The name by which Nix registers a link: the SHA-1 of its place.
+fn name_of(link: &Path) -> String {
+    let mut hasher = Hasher::new(Algorithm::Sha1);
+    hasher.update(link.as_os_str().as_bytes());
+    base32::encode(&hasher.finish())
+}
+
+/// Whether a path is below the store directory, by its name alone.
+pub(crate) fn is_in_store(layout: &Layout, path: &Path) -> bool {
+    path.strip_prefix(layout.store_dir.as_str())
+        .is_ok_and(|rest| rest.components().next().is_some())
+}
+
+/// Nix's own way to make a path absolute: `..` takes the name before it away, even where that is a
+/// symbolic link. The hash of the result is the root's name, so it has to be the same.
+pub(crate) fn absolute(path: &Path) -> Result<PathBuf, StoreError> {
+    let mut plain = PathBuf::new();
+    for component in std::path::absolute(path)
+        .at("resolving", path)?
+        .components()
+    {
+        match component {
+            Component::ParentDir => {
+                plain.pop();
+            }
+            component => plain.push(component),
+        }
+    }
+    Ok(plain)
+}
+
+/// Whether a link can be made there at all is better known before a long download than after it.
+pub(crate) fn refuse_unwritable(link: &Path) -> Result<(), StoreError> {
+    let existing = link.ancestors().skip(1).find(|path| path.exists());
+    let Some(directory) = existing else {
+        return Ok(());
+    };
+    let usable = match directory.is_dir() {
+        true => access(directory, Access::WRITE_OK | Access::EXEC_OK).map_err(io::Error::from),
+        false => Err(io::ErrorKind::NotADirectory.into()),
+    };
+    usable.map_err(|source| StoreError::RootPlace {
+        path: link.to_path_buf(),
+        directory: directory.to_path_buf(),
+        source,
+    })
+}
+
+/// Makes the directory of a link, with the modes that the user's umask leaves.
+pub(crate) fn create_parent(link: &Path) -> Result<(), StoreError> {
+    match link.parent() {
+        Some(parent) => fs::create_dir_all(parent).at("creating the directory", parent),
+        None => Ok(()),
+    }
+}
+
+/// Puts a symbolic link in place, whatever was there.
+pub(crate) fn replace_link(target: &Path, link: &Path) -> Result<(), StoreError> {
+    let mut temporary = OsString::from(link);
+    let number = SERIAL.fetch_add(1, Ordering::Relaxed);
+    temporary.push(format!(".tmp-{}-{number}", std::process::id()));
+    let temporary = PathBuf::from(temporary);
+    // Whoever had this process number before is no more.
+    let _: io::Result<()> = fs::remove_file(&temporary);
+    symlink(target, &temporary).at("creating the link", &temporary)?;
+    fs::rename(&temporary, link)
+        .inspect_err(|_| {
+            let _: io::Result<()> = fs::remove_file(&temporary);
+        })
+        .at("replacing the link", link)
+}
+
+/// Distinguishes the temporary names of one process.
+static SERIAL: AtomicU64 = AtomicU64::new(0);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_link_is_named_by_the_hash_of_its_place() {
+        // Reckoned by sha1sum; that Nix looks for that name is what the tests with it show.
+        assert_eq!(name_of(Path::new("/a/b")).len(), 32);
+        let known = base32::decode(&name_of(Path::new("/a/b"))).unwrap();
+        let known: String = known.iter().map(|byte| format!("{byte:02x}")).collect();
+        assert_eq!(known, "a51458f8d2c1fbd82e413e3ddd561e9462e8f61b");
+    }
+
+    #[test]
+    fn dots_are_taken_away_by_name_as_in_nix() {
+        for (text, plain) in [("/a/./b//c/", "/a/b/c"), ("/a/../b", "/b"), ("/../a", "/a")] {
+            assert_eq!(
+                absolute(Path::new(text)).unwrap(),
+                Path::new(plain),
+                "{text}"
+            );
+        }
+    }
+}
