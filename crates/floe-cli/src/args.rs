@@ -3,6 +3,7 @@
 mod bench;
 mod keep;
 mod serve;
+mod watch;
 
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
@@ -12,6 +13,7 @@ use clap::{Args, Parser, Subcommand};
 pub(crate) use bench::{BenchCommand, BenchCopyArgs};
 pub(crate) use keep::KeepArgs;
 pub(crate) use serve::{CompressName, ServeArgs};
+pub(crate) use watch::TraceArgs;
 
 /// Moves Nix closures, fast and safely, without needing Nix.
 #[derive(Debug, Parser)]
@@ -71,6 +73,8 @@ pub(crate) struct InstallArgs {
     #[command(flatten)]
     pub(crate) keep: KeepArgs,
     #[command(flatten)]
+    pub(crate) trace: TraceArgs,
+    #[command(flatten)]
     pub(crate) work: WorkArgs,
     /// Full store paths, base names or hash parts
     #[arg(required = true, value_name = "PATH")]
@@ -99,6 +103,8 @@ pub(crate) struct CopyArgs {
     pub(crate) options: OptionArgs,
     #[command(flatten)]
     pub(crate) keep: KeepArgs,
+    #[command(flatten)]
+    pub(crate) trace: TraceArgs,
     #[command(flatten)]
     pub(crate) work: WorkArgs,
     /// Copy every path of the source

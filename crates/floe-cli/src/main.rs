@@ -8,6 +8,7 @@ mod nix_serve;
 mod progress;
 mod serve;
 mod settings;
+mod trace;
 
 use std::process::ExitCode;
 

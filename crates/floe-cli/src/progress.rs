@@ -24,6 +24,11 @@ pub(crate) fn say(line: impl std::fmt::Display) {
     let _: io::Result<()> = writeln!(io::stderr(), "{}", printable(&line.to_string()));
 }
 
+/// Says what is not as it should be, though the work goes on.
+pub(crate) fn warn(warning: impl std::fmt::Display) {
+    say(format_args!("floe: warning: {warning}"));
+}
+
 /// Errors repeat what a cache has sent, and that must not steer the terminal.
 fn printable(line: &str) -> String {
     line.replace(|c: char| c.is_control() && c != '\n', "\u{fffd}")

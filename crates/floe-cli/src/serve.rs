@@ -107,7 +107,7 @@ pub(crate) fn url(address: &Listen) -> String {
 
 /// What the operator should know, on stderr.
 pub(crate) fn warn(warning: &str) {
-    say(format_args!("floe: warning: {warning}"));
+    crate::progress::warn(warning);
 }
 
 /// [`Config::warn`] of every server.

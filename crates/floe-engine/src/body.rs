@@ -42,6 +42,8 @@ pub(crate) struct BodyReader<'a> {
     current: Bytes,
     hasher: Option<FileHasher>,
     worker: &'a Worker,
+    /// Who wants to know how many bytes more have arrived.
+    told: Option<&'a dyn Fn(u64)>,
     len: u64,
     len_max: u64,
     /// Why the body broke off, kept apart from what the decoders make of it.
@@ -107,10 +109,16 @@ impl<'a> BodyReader<'a> {
             current: Bytes::new(),
             hasher,
             worker,
+            told: None,
             len: 0,
             len_max,
             failure: None,
         }
+    }
+
+    /// Tells of each chunk that arrives from now on.
+    pub(crate) fn tell(&mut self, told: &'a dyn Fn(u64)) {
+        self.told = Some(told);
     }
 
     /// Why the body broke off, if it did.
@@ -185,6 +193,9 @@ impl BufRead for BodyReader<'_> {
             match self.next_chunk() {
                 Ok(Some(bytes)) => {
                     self.len += bytes.len() as u64;
+                    if let Some(told) = self.told {
+                        told(bytes.len() as u64);
+                    }
                     if self.len > self.len_max {
                         // The rest stays unread: nobody needs to receive an endless body.
                         self.input = Input::Ended;

@@ -308,6 +308,42 @@ impl Error {
         self
     }
 
+    /// The path that the error is about: its base name, or its hash part where no more of it is
+    /// known.
+    pub fn path_name(&self) -> Option<&str> {
+        match self {
+            Error::Store(
+                StoreError::Nar { path, .. }
+                | StoreError::Derivation { path, .. }
+                | StoreError::UnmetReferences { path, .. },
+            )
+            | Error::Untrusted { path, .. }
+            | Error::FalseContentAddress { path, .. }
+            | Error::GitAddress { path }
+            | Error::Mismatch { path, .. }
+            | Error::Decode { path, .. }
+            | Error::UnsupportedCompression { path, .. }
+            | Error::MissingReferences { path, .. }
+            | Error::Busy { path, .. } => Some(path.as_str()),
+            Error::NotFound { path, .. } => Some(path),
+            Error::WrongPath { wanted, .. } => Some(wanted),
+            _ => None,
+        }
+    }
+
+    /// What was fetched when it happened, without credentials.
+    pub fn url(&self) -> Option<&str> {
+        match self {
+            Error::Fetch { url, .. }
+            | Error::NotACache { url, .. }
+            | Error::NarInfo { url, .. }
+            | Error::WrongPath { url, .. }
+            | Error::Mismatch { url, .. }
+            | Error::Decode { url, .. } => Some(url),
+            _ => None,
+        }
+    }
+
     /// Whether trying again in a moment makes sense.
     pub(crate) fn is_transient(&self) -> bool {
         matches!(

@@ -15,6 +15,20 @@ pub enum Event<'a> {
         /// Questions under way.
         pending: usize,
     },
+    /// The sources are being asked for a path.
+    Asked {
+        /// Its base name, or its hash part where no more of it is known.
+        wanted: &'a str,
+    },
+    /// A source has a path that was asked for, and is trusted with it.
+    Resolved {
+        /// The path.
+        path: &'a StorePath,
+        /// The size of its NAR, in bytes.
+        nar_size: u64,
+        /// The size of what has to be fetched, in bytes, if the source tells.
+        download_size: Option<u64>,
+    },
     /// The work is known.
     Planned {
         /// Paths to be moved.
@@ -31,6 +45,13 @@ pub enum Event<'a> {
         /// The size of its NAR, in bytes.
         nar_size: u64,
     },
+    /// So many more bytes have arrived for a path, as they are in the cache.
+    Fetched {
+        /// The path.
+        path: &'a StorePath,
+        /// How many bytes more.
+        bytes: u64,
+    },
     /// So many more bytes of a path's NAR have gone through.
     Progress {
         /// The path.
@@ -40,6 +61,11 @@ pub enum Event<'a> {
     },
     /// The transfer of a path has ended well, though it is not registered yet.
     Finished {
+        /// The path.
+        path: &'a StorePath,
+    },
+    /// The transfer of a path has ended badly, and is not tried again.
+    Abandoned {
         /// The path.
         path: &'a StorePath,
     },
@@ -55,7 +81,17 @@ pub enum Event<'a> {
         /// Why not; names the path.
         error: &'a Error,
     },
-    /// So many paths are valid in the target since the beginning of the move.
+    /// A path goes into the batch that is about to be committed.
+    Committing {
+        /// The path.
+        path: &'a StorePath,
+    },
+    /// A path is valid in the target.
+    Valid {
+        /// The path.
+        path: &'a StorePath,
+    },
+    /// A batch was committed: so many paths are valid in the target since the move began.
     Registered {
         /// How many.
         paths: usize,

@@ -18,6 +18,8 @@ pub(crate) fn run(args: CopyArgs) -> anyhow::Result<()> {
         options: settings::options(&config, &args.trust, &args.work)?,
         json: args.work.json,
         keep: args.keep,
+        trace: args.trace,
+        name: "copy",
         paths: (!args.all).then_some(args.paths),
     })
 }

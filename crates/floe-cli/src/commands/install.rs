@@ -24,6 +24,8 @@ pub(crate) fn run(args: InstallArgs) -> anyhow::Result<()> {
         options: settings::options(&config, &args.trust, &args.work)?,
         json: args.work.json,
         keep: args.keep,
+        trace: args.trace,
+        name: "install",
         paths: Some(args.paths),
     })
 }

@@ -3,17 +3,19 @@
 use std::time::Instant;
 
 use floe_engine::{
-    Location, Mover, NetworkOptions, Options, Order, Outcome, Root, Sources, Target,
+    Event, Location, Mover, NetworkOptions, Options, Order, Outcome, Reporter, Root, Sources,
+    Target,
 };
 use floe_format::StoreDir;
 use serde_json::json;
 
 use super::keep::Keep;
 use super::print;
-use crate::args::KeepArgs;
+use crate::args::{KeepArgs, TraceArgs};
 use crate::failure::{Silent, Usage, gravest};
 use crate::progress::{display, say};
 use crate::settings;
+use crate::trace::Trace;
 
 /// A move that a user asked for.
 pub(crate) struct Move {
@@ -25,6 +27,9 @@ pub(crate) struct Move {
     pub(crate) options: Options,
     pub(crate) json: bool,
     pub(crate) keep: KeepArgs,
+    pub(crate) trace: TraceArgs,
+    /// Of the command.
+    pub(crate) name: &'static str,
     /// `None`: everything.
     pub(crate) paths: Option<Vec<String>>,
 }
@@ -36,6 +41,11 @@ pub(crate) fn run_move(request: Move) -> anyhow::Result<()> {
     // What can be known to fail is not fetched first.
     let named = named(&request)?;
     let mut keep = Keep::check(&request.keep, &request.target, named.unwrap_or(1))?;
+    let trace = &request.trace.trace;
+    let trace = trace
+        .as_deref()
+        .map(|file| Trace::create(file, request.name));
+    let trace = trace.transpose()?;
     let sources = Sources::open(
         &request.sources,
         request.order,
@@ -59,15 +69,18 @@ pub(crate) fn run_move(request: Move) -> anyhow::Result<()> {
     if named.is_none() {
         keep = Keep::check(&request.keep, &request.target, roots.len())?;
     }
-    let display = display();
+    let watchers = Watchers {
+        display: display(),
+        trace,
+    };
     let mover = Mover {
         sources: &sources,
         target: &target,
         options: &request.options,
-        reporter: display.as_ref(),
+        reporter: &watchers,
     };
     let outcome = mover.run(&roots)?;
-    drop(display);
+    drop(watchers);
     if let (Some(store), []) = (target.as_store(), outcome.failures.as_slice()) {
         keep.make(store, &outcome.roots)?;
     }
@@ -87,6 +100,21 @@ pub(crate) fn run_move(request: Move) -> anyhow::Result<()> {
             say(format_args!("floe: {failures} {things} could not be moved"));
             Err(Silent(gravest(&outcome.failures)).into())
         }
+    }
+}
+
+/// Who hears of a move.
+struct Watchers {
+    display: Box<dyn Reporter>,
+    trace: Option<Trace>,
+}
+
+impl Reporter for Watchers {
+    fn event(&self, event: Event<'_>) {
+        if let Some(trace) = &self.trace {
+            trace.event(&event);
+        }
+        self.display.event(event);
     }
 }
 

@@ -32,4 +32,5 @@ mod server;
 mod serving;
 mod shapes;
 mod support;
+mod traces;
 mod verifies;

@@ -231,6 +231,9 @@ impl<'a> Commit<'a> {
             .ready
             .drain(..self.ready.len().min(BATCH_LEN))
             .collect();
+        for path in batch.iter().map(Finished::path) {
+            self.mover.reporter.event(Event::Committing { path });
+        }
         let committed = match &self.mover.target.0 {
             TargetKind::Store(store) => register(store, batch)?,
             TargetKind::Cache(cache) => publish(cache, batch)?,
@@ -239,6 +242,7 @@ impl<'a> Commit<'a> {
         };
         let progress = committed.valid.len() + committed.refused.len();
         for path in &committed.valid {
+            self.mover.reporter.event(Event::Valid { path });
             self.outcome.moved += 1;
             self.outcome.nar_bytes += self.nar_sizes.get(path).copied().unwrap_or(0);
         }

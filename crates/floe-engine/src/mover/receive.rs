@@ -59,9 +59,10 @@ pub(crate) fn work(mover: &Mover<'_>, queue: &Queue<'_>, place: Place, results: 
             nar_size,
         });
         let result = receive_from_anywhere(mover, queue, turn, (&worker, &mut scratch));
-        if result.is_ok() {
-            mover.reporter.event(Event::Finished { path: &path });
-        }
+        mover.reporter.event(match &result {
+            Ok(_) => Event::Finished { path: &path },
+            Err(_) => Event::Abandoned { path: &path },
+        });
         // Nobody takes results any more when the move has failed as a whole.
         let is_wanted = worker.away(|| results.send(Done { path, result }).is_ok());
         if !is_wanted {
@@ -233,7 +234,10 @@ impl Transfer<'_> {
         let len_max = narinfo
             .file_size
             .unwrap_or_else(|| nar_size.saturating_mul(2).saturating_add(SLACK_LEN));
+        let (reporter, path) = (self.mover.reporter, &narinfo.info.path);
+        let fetched = |bytes| reporter.event(Event::Fetched { path, bytes });
         let mut reader = BodyReader::new(body, algorithm, (nar_size, len_max), self.worker);
+        reader.tell(&fetched);
         let passed = match plain {
             true => self.pass_plain(&mut reader, check, sink),
             false => self.pass_decoded(&mut reader, check, sink),

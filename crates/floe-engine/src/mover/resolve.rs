@@ -259,6 +259,8 @@ impl Resolver<'_> {
             is_named,
             error: None,
         };
+        let text = &wanted.root.text();
+        self.mover.reporter.event(Event::Asked { wanted: text });
         let id = self.next_wanted;
         self.next_wanted += 1;
         self.wanted.insert(id, wanted);
@@ -349,6 +351,11 @@ impl Resolver<'_> {
 
     fn found(&mut self, id: usize, item: Item) {
         let path = item.narinfo.info.path.clone();
+        self.mover.reporter.event(Event::Resolved {
+            path: &path,
+            nar_size: item.narinfo.info.nar_size,
+            download_size: item.narinfo.file_size,
+        });
         let number = self.wanted.remove(&id).and_then(|wanted| wanted.number);
         if let Some(number) = number {
             self.roots[number] = Some(path.clone());

@@ -1,0 +1,341 @@
+//! `--trace`: the timeline of a move, as the trace events of Chrome, which Perfetto opens.
+//!
+//! Each thread has a row: what the main thread resolves and commits, what each worker receives.
+//! Each path has a row of its own with its stages, which overlap those of other paths. What has
+//! ended is written at once; what is kept is the stage of each path that is not valid yet.
+
+mod file;
+
+use std::collections::HashMap;
+use std::path::Path;
+use std::sync::{Mutex, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use floe_engine::Event;
+use floe_format::StorePath;
+use serde_json::{Value, json};
+
+use crate::progress::warn;
+use file::TraceFile;
+
+/// Writes a trace for as long as it lives.
+pub(crate) struct Trace {
+    began: Instant,
+    state: Mutex<State>,
+}
+
+struct State {
+    file: TraceFile,
+    /// The rows of threads, by their names.
+    threads: HashMap<String, u64>,
+    /// By hash part: all that is known of a path at first.
+    paths: HashMap<String, Track>,
+    /// Since when the main thread resolves, or commits so many paths.
+    resolving: Option<Micros>,
+    committing: Option<(Micros, u64)>,
+    tracks: u64,
+    fetched: u64,
+    unpacked: i64,
+    counted: Option<Micros>,
+}
+
+/// A path on its way.
+struct Track {
+    /// Which row it has.
+    id: u64,
+    name: String,
+    stage: &'static str,
+    since: Micros,
+    nar_size: Option<u64>,
+    /// What has arrived for it in this attempt.
+    fetched: u64,
+    /// The row of the thread that receives it.
+    thread: Option<u64>,
+}
+
+/// Since the trace began, the unit of trace events.
+type Micros = u64;
+
+impl Trace {
+    /// Begins a trace in a new file. `what` names the whole.
+    pub(crate) fn create(path: &Path, what: &str) -> anyhow::Result<Trace> {
+        let mut file = TraceFile::create(path)?;
+        file.write(&json!({
+            "ph": "M", "pid": PID, "name": "process_name", "args": { "name": what },
+        }));
+        Ok(Trace {
+            began: Instant::now(),
+            state: Mutex::new(State {
+                file,
+                threads: HashMap::new(),
+                paths: HashMap::new(),
+                resolving: None,
+                committing: None,
+                tracks: 0,
+                fetched: 0,
+                unpacked: 0,
+                counted: None,
+            }),
+        })
+    }
+
+    /// Something happened.
+    pub(crate) fn event(&self, event: &Event<'_>) {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        // Under the lock, so that what is written first has not happened later.
+        let now = self.now();
+        state.event(event, now);
+    }
+
+    fn now(&self) -> Micros {
+        u64::try_from(self.began.elapsed().as_micros()).unwrap_or(u64::MAX)
+    }
+}
+
+impl Drop for Trace {
+    fn drop(&mut self) {
+        let now = self.now();
+        let state = self.state.get_mut().unwrap_or_else(PoisonError::into_inner);
+        state.end(now);
+        if let Err(error) = state.file.finish() {
+            warn(format_args!("{error:#}"));
+        }
+    }
+}
+
+impl State {
+    fn event(&mut self, event: &Event<'_>, now: Micros) {
+        match event {
+            Event::Asked { wanted } => {
+                self.resolving.get_or_insert(now);
+                self.ask(wanted, now);
+            }
+            Event::Resolved { path, nar_size, .. } => {
+                if let Some(track) = self.paths.get_mut(path.hash_part()) {
+                    track.name = path.to_string();
+                    track.nar_size = Some(*nar_size);
+                }
+                self.enter(path, "wait", now);
+            }
+            Event::Planned { .. } => self.end_resolving(now),
+            Event::Started { path, .. } => {
+                self.enter(path, "receive", now);
+                let thread = self.thread();
+                if let Some(track) = self.paths.get_mut(path.hash_part()) {
+                    track.thread = Some(thread);
+                }
+            }
+            Event::Fetched { path, bytes } => {
+                self.fetched += bytes;
+                if let Some(track) = self.paths.get_mut(path.hash_part()) {
+                    track.fetched += bytes;
+                }
+                self.count(now, COUNTER_PAUSE);
+            }
+            Event::Progress { nar_bytes, .. } => {
+                self.unpacked += nar_bytes;
+                self.count(now, COUNTER_PAUSE);
+            }
+            Event::Retrying { path, error } => {
+                if let Some(track) = self.paths.get_mut(path.hash_part()) {
+                    track.fetched = 0;
+                }
+                self.mark("retry", &error.to_string(), now);
+            }
+            Event::Finished { path } => {
+                self.receive_ended(path, "finished", now);
+                self.enter(path, "wait for references", now);
+            }
+            Event::Abandoned { path } => {
+                self.receive_ended(path, "failed", now);
+                self.leave(path.hash_part(), "failed", now);
+            }
+            Event::Committing { path } => {
+                let (_, paths) = self.committing.get_or_insert((now, 0));
+                *paths += 1;
+                self.enter(path, "commit", now);
+            }
+            Event::Valid { path } => self.leave(path.hash_part(), "valid", now),
+            Event::Registered { .. } => self.end_committing(now),
+            Event::Failed { error } => {
+                self.mark("failed", &error.to_string(), now);
+                if let Some(part) = error.path_name().and_then(|name| name.get(..HASH_PART_LEN)) {
+                    self.leave(part, "failed", now);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// A path is heard of.
+    fn ask(&mut self, wanted: &str, now: Micros) {
+        let part = wanted.get(..HASH_PART_LEN).unwrap_or(wanted);
+        self.leave(part, "asked for again", now);
+        self.tracks += 1;
+        let track = Track {
+            id: self.tracks,
+            name: wanted.to_owned(),
+            stage: "resolve",
+            since: now,
+            nar_size: None,
+            fetched: 0,
+            thread: None,
+        };
+        self.file.write(&track.event("b", wanted, now, json!({})));
+        self.paths.insert(part.to_owned(), track);
+    }
+
+    /// A path goes from one stage into the next.
+    fn enter(&mut self, path: &StorePath, stage: &'static str, now: Micros) {
+        if let Some(track) = self.paths.get_mut(path.hash_part()) {
+            for event in track.stage_events(now) {
+                self.file.write(&event);
+            }
+            track.stage = stage;
+            track.since = now;
+        }
+    }
+
+    /// A path's row ends.
+    fn leave(&mut self, part: &str, outcome: &str, now: Micros) {
+        if let Some(track) = self.paths.remove(part) {
+            for event in track.stage_events(now) {
+                self.file.write(&event);
+            }
+            let args = json!({ "outcome": outcome, "narSize": track.nar_size });
+            self.file.write(&track.event("e", &track.name, now, args));
+        }
+    }
+
+    /// A worker has nothing more to do with a path.
+    fn receive_ended(&mut self, path: &StorePath, outcome: &str, now: Micros) {
+        let Some(track) = self.paths.get(path.hash_part()) else {
+            return;
+        };
+        if let Some(thread) = track.thread {
+            let event = track.received(thread, outcome, now);
+            self.file.write(&event);
+        }
+        self.count(now, Duration::ZERO);
+    }
+
+    fn end_resolving(&mut self, now: Micros) {
+        if let Some(since) = self.resolving.take() {
+            let thread = self.thread();
+            self.file
+                .write(&span(thread, "resolve", (since, now), json!({})));
+        }
+    }
+
+    fn end_committing(&mut self, now: Micros) {
+        if let Some((since, paths)) = self.committing.take() {
+            let (thread, args) = (self.thread(), json!({ "paths": paths }));
+            self.file.write(&span(thread, "commit", (since, now), args));
+        }
+    }
+
+    /// The row of this thread.
+    fn thread(&mut self) -> u64 {
+        let thread = thread::current();
+        let name = thread.name().unwrap_or("unnamed");
+        if let Some(id) = self.threads.get(name) {
+            return *id;
+        }
+        let id = self.threads.len() as u64 + 1;
+        self.file.write(&json!({
+            "ph": "M", "pid": PID, "tid": id, "name": "thread_name", "args": { "name": name },
+        }));
+        self.threads.insert(name.to_owned(), id);
+        id
+    }
+
+    /// Something happened at a moment.
+    fn mark(&mut self, name: &str, message: &str, now: Micros) {
+        let tid = self.thread();
+        self.file.write(&json!({
+            "ph": "i", "s": "t", "pid": PID, "tid": tid, "ts": now, "name": name,
+            "args": { "message": message },
+        }));
+    }
+
+    /// The counters, unless they were written a moment ago.
+    fn count(&mut self, now: Micros, pause: Duration) {
+        let pause = u64::try_from(pause.as_micros()).unwrap_or(u64::MAX);
+        let is_due = |last| now >= pause.saturating_add(last);
+        if self.counted.is_none_or(is_due) {
+            self.counted = Some(now);
+            for (name, bytes) in [
+                ("downloaded", json!(self.fetched)),
+                ("unpacked", json!(self.unpacked)),
+            ] {
+                self.file.write(&json!({
+                    "ph": "C", "pid": PID, "ts": now, "name": name, "args": { "bytes": bytes },
+                }));
+            }
+        }
+    }
+
+    /// Ends all that an error or an interrupt has left open.
+    fn end(&mut self, now: Micros) {
+        self.end_resolving(now);
+        self.end_committing(now);
+        self.count(now, Duration::ZERO);
+        for (_, track) in std::mem::take(&mut self.paths) {
+            if let (Some(thread), "receive") = (track.thread, track.stage) {
+                self.file.write(&track.received(thread, "unfinished", now));
+            }
+            for event in track.stage_events(now) {
+                self.file.write(&event);
+            }
+            let args = json!({ "outcome": "unfinished", "narSize": track.nar_size });
+            self.file.write(&track.event("e", &track.name, now, args));
+        }
+    }
+}
+
+impl Track {
+    /// An event in the row of this path.
+    fn event(&self, phase: &str, name: &str, at: Micros, args: Value) -> Value {
+        json!({
+            "ph": phase, "cat": "path", "id": format!("{:#x}", self.id), "pid": PID, "ts": at,
+            "name": name, "args": args,
+        })
+    }
+
+    /// The stage that ends now.
+    fn stage_events(&self, now: Micros) -> [Value; 2] {
+        let args = json!({ "path": self.name });
+        [
+            self.event("b", self.stage, self.since, args),
+            self.event("e", self.stage, now, json!({})),
+        ]
+    }
+
+    /// The span of the worker that has received this path.
+    fn received(&self, thread: u64, outcome: &str, now: Micros) -> Value {
+        let args = json!({
+            "path": self.name, "narSize": self.nar_size, "downloadBytes": self.fetched,
+            "outcome": outcome,
+        });
+        let name = self.name.get(HASH_PART_LEN + 1..).unwrap_or(&self.name);
+        span(thread, name, (self.since, now), args)
+    }
+}
+
+/// Something that a thread did from one moment to another.
+fn span(thread: u64, name: &str, (since, now): (Micros, Micros), args: Value) -> Value {
+    json!({
+        "ph": "X", "pid": PID, "tid": thread, "ts": since, "dur": now.saturating_sub(since),
+        "name": name, "args": args,
+    })
+}
+
+/// There is one process in a trace; its real number would only make traces differ.
+const PID: u64 = 1;
+
+/// Of every store path.
+const HASH_PART_LEN: usize = 32;
+
+/// A hundred points a second draw a smooth line, and are little beside the spans.
+const COUNTER_PAUSE: Duration = Duration::from_millis(10);
