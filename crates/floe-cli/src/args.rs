@@ -13,12 +13,14 @@ use clap::{Args, Parser, Subcommand};
 pub(crate) use bench::{BenchCommand, BenchCopyArgs};
 pub(crate) use keep::KeepArgs;
 pub(crate) use serve::{CompressName, ServeArgs};
-pub(crate) use watch::TraceArgs;
+pub(crate) use watch::{LogArgs, LogFormat, TraceArgs};
 
 /// Moves Nix closures, fast and safely, without needing Nix.
 #[derive(Debug, Parser)]
 #[command(name = "floe", version, max_term_width = 100)]
 pub(crate) struct Cli {
+    #[command(flatten)]
+    pub(crate) log: LogArgs,
     #[command(subcommand)]
     pub(crate) command: Command,
 }
@@ -51,6 +53,24 @@ pub(crate) enum Command {
     Demo(DemoArgs),
 }
 
+impl Cli {
+    /// How stderr looks. `floe serve` gives its own option of that name, for requests, so there it
+    /// stands before the command.
+    pub(crate) fn log_format(&self) -> LogFormat {
+        let log = match &self.command {
+            Command::Install(args) => args.log,
+            Command::Copy(args) => args.log,
+            Command::Verify(args) => args.log,
+            Command::Info(args) => args.log,
+            Command::Serve(_) | Command::Key { .. } | Command::Bench { .. } | Command::Demo(_) => {
+                LogArgs::default()
+            }
+        };
+        let asked = log.log_format.or(self.log.log_format);
+        asked.unwrap_or(LogFormat::Text)
+    }
+}
+
 #[derive(Debug, Args)]
 pub(crate) struct InstallArgs {
     /// A binary cache or store to fetch from; repeat for several, asked in this order
@@ -74,6 +94,8 @@ pub(crate) struct InstallArgs {
     pub(crate) keep: KeepArgs,
     #[command(flatten)]
     pub(crate) trace: TraceArgs,
+    #[command(flatten)]
+    pub(crate) log: LogArgs,
     #[command(flatten)]
     pub(crate) work: WorkArgs,
     /// Full store paths, base names or hash parts
@@ -105,6 +127,8 @@ pub(crate) struct CopyArgs {
     pub(crate) keep: KeepArgs,
     #[command(flatten)]
     pub(crate) trace: TraceArgs,
+    #[command(flatten)]
+    pub(crate) log: LogArgs,
     #[command(flatten)]
     pub(crate) work: WorkArgs,
     /// Copy every path of the source
@@ -182,6 +206,8 @@ pub(crate) struct VerifyArgs {
     /// Print the result as one JSON object
     #[arg(long)]
     pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) log: LogArgs,
     /// Check these paths only
     #[arg(value_name = "PATH")]
     pub(crate) paths: Vec<String>,
@@ -203,6 +229,8 @@ pub(crate) struct InfoArgs {
     /// Print what `nix path-info --json` would
     #[arg(long)]
     pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) log: LogArgs,
     /// Full store paths, base names or hash parts
     #[arg(required = true, value_name = "PATH")]
     pub(crate) paths: Vec<String>,

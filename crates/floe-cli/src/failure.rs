@@ -1,12 +1,15 @@
 //! From an error to its words on stderr and an exit code.
 
+use std::ffi::OsString;
 use std::process::ExitCode;
 
 use floe_engine::{Error, ErrorKind};
 use floe_server::ServeError;
 use floe_server::address::AddressError;
 use floe_store::StoreError;
+use serde_json::json;
 
+use crate::log::{self, Level};
 use crate::progress::say;
 
 /// A command has done what it could, has said what failed, and ends with this code.
@@ -30,22 +33,55 @@ pub(crate) fn report(error: &anyhow::Error) -> ExitCode {
     if let Some(Silent(code)) = error.downcast_ref() {
         return ExitCode::from(*code);
     }
-    // The errors of floe's libraries say their causes themselves.
-    let is_whole = error.is::<Error>()
-        || error.is::<StoreError>()
-        || error.is::<ServeError>()
-        || error.is::<Usage>();
-    match is_whole {
-        true => say(format_args!("floe: {error}")),
-        false => say(format_args!("floe: {error:#}")),
-    }
     let kind = match error.downcast_ref::<Error>() {
         Some(error) => error.kind(),
         None if error.is::<Usage>() => ErrorKind::Usage,
         None if matches!(error.downcast_ref(), Some(ServeError::Config(_))) => ErrorKind::Usage,
         None => ErrorKind::Failed,
     };
+    // The errors of floe's libraries say their causes themselves.
+    let is_whole = error.is::<Error>()
+        || error.is::<StoreError>()
+        || error.is::<ServeError>()
+        || error.is::<Usage>();
+    let message = match is_whole {
+        true => error.to_string(),
+        false => format!("{error:#}"),
+    };
+    match log::speaks_json() {
+        true => {
+            let mut fields = match error.downcast_ref::<Error>() {
+                Some(error) => log::fields(error),
+                None => json!({ "message": message, "kind": log::kind(kind) }),
+            };
+            fields["exitCode"] = code(kind).into();
+            log::write(Level::Error, "error", fields);
+        }
+        false => say(format_args!("floe: {message}")),
+    }
     ExitCode::from(code(kind))
+}
+
+/// Prints what clap says of a command line that it does not take, help and version among it. Nobody
+/// could have told by then how stderr is to look, so the words are looked at once more.
+pub(crate) fn report_usage(error: &clap::Error, line: impl Iterator<Item = OsString>) -> ExitCode {
+    if error.use_stderr() && asks_for_json(line) {
+        let (kind, message) = (ErrorKind::Usage, error.render().to_string());
+        let fields = json!({
+            "message": message.trim_end(), "kind": log::kind(kind), "exitCode": code(kind),
+        });
+        log::write(Level::Error, "error", fields);
+    } else {
+        // Nothing can be done about a closed stdout or stderr.
+        let _: std::io::Result<()> = error.print();
+    }
+    ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(code(ErrorKind::Usage)))
+}
+
+fn asks_for_json(line: impl Iterator<Item = OsString>) -> bool {
+    let words: Vec<OsString> = line.collect();
+    let pair = [OsString::from("--log-format"), OsString::from("json")];
+    words.contains(&OsString::from("--log-format=json")) || words.windows(2).any(|two| two == pair)
 }
 
 /// The exit code for several failures: that of the gravest cause.

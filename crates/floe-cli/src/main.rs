@@ -4,6 +4,7 @@ mod args;
 mod commands;
 mod config;
 mod failure;
+mod log;
 mod nix_serve;
 mod progress;
 mod serve;
@@ -14,13 +15,19 @@ use std::process::ExitCode;
 
 use clap::Parser as _;
 
-use args::{Cli, Command};
+use args::{Cli, Command, LogFormat};
 
 fn main() -> ExitCode {
     if let Some(args) = nix_serve::arguments(std::env::args_os()) {
         return ended(nix_serve::run(&args));
     }
-    let cli = Cli::parse();
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => return failure::report_usage(&error, std::env::args_os()),
+    };
+    if cli.log_format() == LogFormat::Json {
+        log::speak_json();
+    }
     let result = match cli.command {
         Command::Install(args) => commands::install::run(args),
         Command::Copy(args) => commands::copy::run(args),

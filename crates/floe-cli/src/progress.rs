@@ -8,10 +8,16 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use floe_engine::{Event, Reporter};
 use floe_format::StorePath;
 use indicatif::{HumanBytes, MultiProgress, ProgressBar, ProgressStyle};
+use serde_json::json;
+
+use crate::log::{self, JsonLines, Level};
 
 /// The display that fits stderr.
 pub(crate) fn display() -> Box<dyn Reporter> {
     let is_dumb = std::env::var_os("TERM").is_some_and(|term| term == "dumb");
+    if log::speaks_json() {
+        return Box::new(JsonLines::new());
+    }
     match io::stderr().is_terminal() && !is_dumb {
         true => Box::new(Bars::new()),
         false => Box::new(Lines::default()),
@@ -20,13 +26,27 @@ pub(crate) fn display() -> Box<dyn Reporter> {
 
 /// Prints a line on stderr.
 pub(crate) fn say(line: impl std::fmt::Display) {
+    if log::speaks_json() {
+        return log::write(
+            Level::Info,
+            "message",
+            json!({ "message": line.to_string() }),
+        );
+    }
     // Nothing can be done about a closed stderr.
     let _: io::Result<()> = writeln!(io::stderr(), "{}", printable(&line.to_string()));
 }
 
 /// Says what is not as it should be, though the work goes on.
 pub(crate) fn warn(warning: impl std::fmt::Display) {
-    say(format_args!("floe: warning: {warning}"));
+    match log::speaks_json() {
+        true => log::write(
+            Level::Warning,
+            "warning",
+            json!({ "message": warning.to_string() }),
+        ),
+        false => say(format_args!("floe: warning: {warning}")),
+    }
 }
 
 /// Errors repeat what a cache has sent, and that must not steer the terminal.

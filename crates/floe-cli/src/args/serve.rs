@@ -131,6 +131,7 @@ mod tests {
         match Cli::try_parse_from(line) {
             Ok(Cli {
                 command: Command::Serve(args),
+                ..
             }) => Ok(*args),
             Ok(_) => Err("another command".into()),
             Err(error) => Err(error.to_string()),

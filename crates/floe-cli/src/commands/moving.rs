@@ -13,6 +13,7 @@ use super::keep::Keep;
 use super::print;
 use crate::args::{KeepArgs, TraceArgs};
 use crate::failure::{Silent, Usage, gravest};
+use crate::log::{self, Level};
 use crate::progress::{display, say};
 use crate::settings;
 use crate::trace::Trace;
@@ -97,8 +98,16 @@ pub(crate) fn run_move(request: Move) -> anyhow::Result<()> {
         0 => Ok(()),
         failures => {
             let things = if failures == 1 { "path" } else { "paths" };
-            say(format_args!("floe: {failures} {things} could not be moved"));
-            Err(Silent(gravest(&outcome.failures)).into())
+            let line = format!("{failures} {things} could not be moved");
+            let code = gravest(&outcome.failures);
+            match log::speaks_json() {
+                true => {
+                    let fields = json!({ "message": line, "failed": failures, "exitCode": code });
+                    log::write(Level::Error, "error", fields);
+                }
+                false => say(format_args!("floe: {line}")),
+            }
+            Err(Silent(code).into())
         }
     }
 }

@@ -20,6 +20,7 @@ mod interrupts;
 mod keys;
 mod kills;
 mod live_store;
+mod logs;
 mod refuses;
 mod roots;
 mod serve_answers;

@@ -1,0 +1,155 @@
+//! `--log-format json`: what stderr says, one JSON object a line.
+//!
+//! Every line has `level`, `event` and `time`. docs/interface.md lists the events and their fields.
+
+mod time;
+
+use std::io::{self, Write as _};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant, SystemTime};
+
+use floe_engine::{Error, ErrorKind, Event, Reporter};
+use serde_json::{Map, Value, json};
+
+/// From now on stderr holds JSON.
+pub(crate) fn speak_json() {
+    SPEAKS_JSON.store(true, Ordering::Relaxed);
+}
+
+/// Whether stderr holds JSON.
+pub(crate) fn speaks_json() -> bool {
+    SPEAKS_JSON.load(Ordering::Relaxed)
+}
+
+/// How much a line matters.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Level {
+    Info,
+    Warning,
+    Error,
+}
+
+/// Writes a line. `fields` is an object.
+pub(crate) fn write(level: Level, event: &str, fields: Value) {
+    let level = match level {
+        Level::Info => "info",
+        Level::Warning => "warning",
+        Level::Error => "error",
+    };
+    let mut line = Map::new();
+    line.insert("level".into(), level.into());
+    line.insert("event".into(), event.into());
+    line.insert("time".into(), time::utc(SystemTime::now()).into());
+    if let Value::Object(fields) = fields {
+        line.extend(fields.into_iter().filter(|(_, value)| !value.is_null()));
+    }
+    // One call for each line, so that those of several threads do not mix. Nothing can be done
+    // about a closed stderr.
+    let text = format!("{}\n", Value::Object(line));
+    let _: io::Result<()> = io::stderr().write_all(text.as_bytes());
+}
+
+/// What is known of an error.
+pub(crate) fn fields(error: &Error) -> Value {
+    json!({
+        "message": error.to_string(),
+        "kind": kind(error.kind()),
+        "path": error.path_name(),
+        "url": error.url(),
+    })
+}
+
+/// The names of docs/interface.md.
+pub(crate) fn kind(kind: ErrorKind) -> &'static str {
+    match kind {
+        ErrorKind::Failed => "failed",
+        ErrorKind::Usage => "usage",
+        ErrorKind::Untrusted => "untrusted",
+        ErrorKind::Network => "network",
+        ErrorKind::NoSpace => "noSpace",
+        ErrorKind::Interrupted => "interrupted",
+    }
+}
+
+/// The events of a move.
+#[derive(Debug)]
+pub(crate) struct JsonLines(Mutex<Counts>);
+
+#[derive(Debug)]
+struct Counts {
+    paths: usize,
+    finished: usize,
+    nar_bytes: u64,
+    unpacked: i64,
+    fetched: u64,
+    told: Instant,
+}
+
+impl JsonLines {
+    /// Nothing has happened yet.
+    pub(crate) fn new() -> JsonLines {
+        JsonLines(Mutex::new(Counts {
+            paths: 0,
+            finished: 0,
+            nar_bytes: 0,
+            unpacked: 0,
+            fetched: 0,
+            told: Instant::now(),
+        }))
+    }
+}
+
+impl Reporter for JsonLines {
+    fn event(&self, event: Event<'_>) {
+        let mut counts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        match event {
+            Event::Planned {
+                paths,
+                nar_bytes,
+                download_bytes,
+            } => {
+                counts.paths += paths;
+                counts.nar_bytes = counts.nar_bytes.saturating_add(nar_bytes);
+                let fields = json!({
+                    "paths": paths, "narBytes": nar_bytes, "downloadBytes": download_bytes,
+                });
+                write(Level::Info, "planned", fields);
+            }
+            Event::Fetched { bytes, .. } => counts.fetched += bytes,
+            Event::Progress { nar_bytes, .. } => {
+                counts.unpacked += nar_bytes;
+                if counts.told.elapsed() >= PROGRESS_PAUSE {
+                    counts.told = Instant::now();
+                    write(Level::Info, "progress", counts.fields());
+                }
+            }
+            Event::Finished { path } => {
+                counts.finished += 1;
+                write(Level::Info, "finished", json!({ "path": path.as_str() }));
+            }
+            Event::Retrying { path, error } => {
+                let mut fields = fields(error);
+                fields["path"] = path.as_str().into();
+                write(Level::Warning, "retrying", fields);
+            }
+            Event::Failed { error } => write(Level::Error, "failed", fields(error)),
+            _ => {}
+        }
+    }
+}
+
+impl Counts {
+    fn fields(&self) -> Value {
+        json!({
+            "finished": self.finished, "paths": self.paths,
+            "fetchedBytes": self.fetched, "unpackedBytes": self.unpacked,
+            "narBytes": self.nar_bytes,
+        })
+    }
+}
+
+static SPEAKS_JSON: AtomicBool = AtomicBool::new(false);
+
+/// Often enough for whoever draws a bar from it, seldom enough for who keeps the lines.
+const PROGRESS_PAUSE: Duration = Duration::from_secs(1);

@@ -1,0 +1,210 @@
+//! `--log-format json`: every line on stderr is an object, whatever happens.
+
+use std::fs;
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+use crate::faulty::{Faulty, faulty};
+use crate::server::{Fault, Server};
+use crate::support::{Ran, floe, run};
+
+/// The lines, each of which has what every line has.
+#[track_caller]
+fn lines(ran: &Ran) -> Vec<Value> {
+    assert!(!ran.stderr.contains('\u{1b}'), "{}", ran.stderr);
+    let lines = ran.stderr.lines().map(|line| {
+        let line: Value =
+            serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {line:?}"));
+        assert!(
+            ["info", "warning", "error"].contains(&line["level"].as_str().unwrap()),
+            "{line}"
+        );
+        assert!(!line["event"].as_str().unwrap().is_empty(), "{line}");
+        let time = line["time"].as_str().unwrap();
+        assert!(
+            time.starts_with("20") && time.ends_with('Z') && time.len() == 24,
+            "{line}"
+        );
+        line
+    });
+    lines.collect()
+}
+
+fn of<'a>(lines: &'a [Value], event: &str) -> Vec<&'a Value> {
+    lines
+        .iter()
+        .filter(|line| line["event"] == *event)
+        .collect()
+}
+
+/// Installs what the faulty cache has.
+fn install(faulty: &Faulty, server: &Server) -> Ran {
+    run(floe([
+        "install",
+        "--log-format",
+        "json",
+        "--from",
+        &server.url(),
+        "--root",
+    ])
+    .arg(&faulty.root)
+    .args([
+        "--trusted-public-keys",
+        &faulty.corpus.key,
+        &faulty.corpus.root,
+    ]))
+}
+
+#[test]
+fn a_good_install_tells_the_plan_and_each_path_and_progress_now_and_then() {
+    let Some(faulty) = faulty("zstd") else { return };
+    let server = Server::start(&faulty.cache);
+    let began = Instant::now();
+    let ran = install(&faulty, &server).expect(0);
+    let seconds = began.elapsed() + Duration::from_secs(1);
+    assert_eq!(ran.stdout.trim(), faulty.corpus.root);
+    let lines = lines(&ran);
+    let planned = of(&lines, "planned");
+    assert_eq!(planned.len(), 1);
+    assert_eq!(planned[0]["paths"], faulty.corpus.paths.len());
+    assert!(planned[0]["downloadBytes"].as_u64().unwrap() > 0);
+    let finished: Vec<&str> = of(&lines, "finished")
+        .iter()
+        .map(|line| line["path"].as_str().unwrap())
+        .collect();
+    assert_eq!(finished.len(), faulty.corpus.paths.len());
+    assert!(
+        finished.contains(&faulty.path("libc6").as_str()),
+        "{finished:?}"
+    );
+    let progress = of(&lines, "progress").len() as u64;
+    assert!(
+        progress <= seconds.as_secs(),
+        "{progress} lines of progress in {seconds:?}"
+    );
+    assert_eq!(
+        lines.len(),
+        1 + finished.len() + progress as usize,
+        "{}",
+        ran.stderr
+    );
+}
+
+#[test]
+fn a_failure_has_its_path_address_and_kind_as_fields() {
+    let Some(faulty) = faulty("zstd") else { return };
+    let server = Server::start(&faulty.cache);
+    let spoilt = faulty.path("libc6");
+    let mut bytes = fs::read(faulty.nar(&spoilt)).unwrap();
+    *bytes.last_mut().unwrap() ^= 1;
+    fs::write(faulty.nar(&spoilt), bytes).unwrap();
+    let ran = install(&faulty, &server).expect(3);
+    let lines = lines(&ran);
+    let failed = of(&lines, "failed");
+    assert_eq!(failed[0]["level"], "error");
+    assert_eq!(failed[0]["kind"], "untrusted");
+    assert_eq!(failed[0]["path"], spoilt.as_str());
+    let url = format!("{}/{}", server.url(), faulty.narinfo(&spoilt).url);
+    assert_eq!(failed[0]["url"], url);
+    assert!(
+        failed[0]["message"].as_str().unwrap().contains("file hash"),
+        "{}",
+        failed[0]
+    );
+    // What refers to it follows.
+    assert!(failed.len() > 1);
+    assert!(
+        failed[1..].iter().all(|line| line["kind"] == "failed"),
+        "{failed:?}"
+    );
+    let last = lines.last().unwrap();
+    assert_eq!(
+        (&last["event"], &last["exitCode"]),
+        (&"error".into(), &3.into())
+    );
+    assert_eq!(last["failed"], failed.len());
+}
+
+#[test]
+fn a_retry_is_a_warning_that_names_the_path() {
+    let Some(faulty) = faulty("zstd") else { return };
+    let server = Server::start(&faulty.cache);
+    let retried = faulty.path("libjq");
+    let nar = faulty.nar(&retried);
+    server.fail_times(
+        nar.file_name().unwrap().to_str().unwrap(),
+        Fault::Status(503),
+        1,
+    );
+    let ran = install(&faulty, &server).expect(0);
+    let lines = lines(&ran);
+    let retrying = of(&lines, "retrying");
+    assert_eq!(retrying.len(), 1, "{}", ran.stderr);
+    assert_eq!(retrying[0]["level"], "warning");
+    assert_eq!(retrying[0]["kind"], "network");
+    assert_eq!(retrying[0]["path"], retried.as_str());
+    assert!(
+        retrying[0]["url"]
+            .as_str()
+            .unwrap()
+            .starts_with(&server.url())
+    );
+}
+
+#[test]
+fn what_ends_a_command_is_a_line_too() {
+    let Some(faulty) = faulty("zstd") else { return };
+    let store = faulty.scratch.join("none");
+    let none = store.to_str().unwrap();
+    let cases: [(&[&str], i32, &str); 7] = [
+        (
+            &["install", "--log-format", "json", "--root", none, "no path"],
+            2,
+            "usage",
+        ),
+        (
+            &["--log-format", "json", "install", "--root", none, "no path"],
+            2,
+            "usage",
+        ),
+        // Before clap knows of the format.
+        (&["install", "--log-format=json"], 2, "usage"),
+        (&["--log-format", "json", "instal"], 2, "usage"),
+        (
+            &[
+                "info",
+                "--log-format",
+                "json",
+                "--from",
+                "file:///none",
+                "no path",
+            ],
+            4,
+            "network",
+        ),
+        (
+            &["verify", "--log-format", "json", "--root", none],
+            1,
+            "failed",
+        ),
+        (
+            &["--log-format", "json", "serve", "--root", none],
+            1,
+            "failed",
+        ),
+    ];
+    for (args, code, kind) in cases {
+        let ran = run(&mut floe(args)).expect(code);
+        let lines = lines(&ran);
+        assert_eq!(lines.len(), 1, "{args:?}: {}", ran.stderr);
+        assert_eq!(lines[0]["event"], "error", "{args:?}");
+        assert_eq!(lines[0]["kind"], kind, "{args:?}");
+        assert_eq!(lines[0]["exitCode"], code, "{args:?}");
+    }
+    // Help is no error, and goes where it always goes.
+    let ran = run(&mut floe(["install", "--log-format", "json", "--help"])).expect(0);
+    assert!(ran.stderr.is_empty() && ran.stdout.contains("Usage:"));
+    let ran = run(&mut floe(["install"])).expect(2);
+    assert!(ran.stderr.contains("Usage:"), "{}", ran.stderr);
+}
