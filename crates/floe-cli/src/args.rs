@@ -2,6 +2,7 @@
 
 mod bench;
 mod keep;
+mod manual;
 mod serve;
 mod watch;
 
@@ -12,6 +13,7 @@ use clap::{Args, Parser, Subcommand};
 
 pub(crate) use bench::{BenchCommand, BenchCopyArgs};
 pub(crate) use keep::KeepArgs;
+pub(crate) use manual::{CompletionsArgs, ManArgs};
 pub(crate) use serve::{CompressName, ServeArgs};
 pub(crate) use watch::{LogArgs, LogFormat, TraceArgs};
 
@@ -49,6 +51,10 @@ pub(crate) enum Command {
         #[command(subcommand)]
         command: BenchCommand,
     },
+    /// Print a script that completes the command line in a shell
+    Completions(CompletionsArgs),
+    /// Print the manual page, or write those of all commands into a directory
+    Man(ManArgs),
     /// Publish floe itself, install it elsewhere, verify it and run it: everything in one go
     Demo(DemoArgs),
 }
@@ -62,9 +68,7 @@ impl Cli {
             Command::Copy(args) => args.log,
             Command::Verify(args) => args.log,
             Command::Info(args) => args.log,
-            Command::Serve(_) | Command::Key { .. } | Command::Bench { .. } | Command::Demo(_) => {
-                LogArgs::default()
-            }
+            _ => LogArgs::default(),
         };
         let asked = log.log_format.or(self.log.log_format);
         asked.unwrap_or(LogFormat::Text)

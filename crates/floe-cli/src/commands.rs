@@ -8,6 +8,7 @@ pub(crate) mod info;
 pub(crate) mod install;
 pub(crate) mod keep;
 pub(crate) mod key;
+pub(crate) mod manual;
 pub(crate) mod moving;
 pub(crate) mod serve;
 pub(crate) mod verify;

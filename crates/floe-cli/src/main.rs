@@ -37,6 +37,8 @@ fn main() -> ExitCode {
         Command::Serve(args) => commands::serve::run(&args),
         Command::Key { command } => commands::key::run(command),
         Command::Bench { command } => commands::bench::run(&command),
+        Command::Completions(args) => commands::manual::completions(&args),
+        Command::Man(args) => commands::manual::man(&args),
         Command::Demo(args) => commands::demo::run(args),
     };
     ended(result)

@@ -21,6 +21,7 @@ mod keys;
 mod kills;
 mod live_store;
 mod logs;
+mod manual;
 mod refuses;
 mod roots;
 mod serve_answers;

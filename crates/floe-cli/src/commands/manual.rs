@@ -1,0 +1,62 @@
+//! `floe completions` and `floe man`: made from the definition of the command line whenever they
+//! are asked for, so that none of them is older than the program.
+
+use std::fs;
+use std::path::Path;
+
+use anyhow::Context as _;
+use clap::{Command, CommandFactory as _};
+use clap_mangen::Man;
+
+use super::print;
+use crate::args::{Cli, CompletionsArgs, ManArgs};
+
+/// Prints a script.
+pub(crate) fn completions(args: &CompletionsArgs) -> anyhow::Result<()> {
+    let mut script = Vec::new();
+    clap_complete::generate(args.shell, &mut Cli::command(), NAME, &mut script);
+    print(String::from_utf8(script)?.trim_end())
+}
+
+/// Prints the page of floe, or writes all pages.
+pub(crate) fn man(args: &ManArgs) -> anyhow::Result<()> {
+    // Pages about `floe help` would only say what each page says.
+    let mut command = Cli::command().disable_help_subcommand(true);
+    // Gives each command its full name.
+    command.build();
+    match &args.dir {
+        None => print(page(command)?.trim_end()),
+        Some(dir) => fs::create_dir_all(dir)
+            .map_err(anyhow::Error::from)
+            .and_then(|()| write(&command, dir))
+            .with_context(|| format!("writing manual pages into {}", dir.display())),
+    }
+}
+
+/// Writes the pages of a command and of all below it.
+fn write(command: &Command, dir: &Path) -> anyhow::Result<()> {
+    for below in command
+        .get_subcommands()
+        .filter(|below| !below.is_hide_set())
+    {
+        write(below, dir)?;
+    }
+    let name = command.get_display_name().unwrap_or(command.get_name());
+    fs::write(dir.join(format!("{name}.1")), page(command.clone())?)?;
+    Ok(())
+}
+
+/// A page in ASCII, which every troff reads without being told of an encoding.
+fn page(command: Command) -> anyhow::Result<String> {
+    let mut page = Vec::new();
+    Man::new(command).render(&mut page)?;
+    let page = String::from_utf8(page)?;
+    let ascii = page.chars().map(|c| match c.is_ascii() {
+        true => c.to_string(),
+        false => format!("\\[u{:04X}]", u32::from(c)),
+    });
+    Ok(ascii.collect())
+}
+
+/// What the shell calls the program.
+const NAME: &str = "floe";
