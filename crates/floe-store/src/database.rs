@@ -15,6 +15,7 @@ pub(crate) use write::Registration;
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use rusqlite::config::DbConfig;
@@ -42,8 +43,11 @@ impl Database {
             open::for_writing(&file, is_new).map_err(|source| failed("opening", &file, source))?;
         prepare(&connection, is_new).map_err(|source| failed("preparing", &file, source))?;
         if is_new {
-            // Whole or not at all: who finds an empty one knows no schema.
-            let temporary = schema_file.with_file_name(format!("schema-{}", std::process::id()));
+            // Whole or not at all: who finds an empty one knows no schema. Others may make the same
+            // store at the same time, in this process too.
+            let number = SERIAL.fetch_add(1, Ordering::Relaxed);
+            let name = format!("schema-{}-{number}", std::process::id());
+            let temporary = schema_file.with_file_name(name);
             fs::write(&temporary, "10").at("writing", &temporary)?;
             fs::rename(&temporary, &schema_file).at("writing", &schema_file)?;
         }
@@ -101,6 +105,9 @@ impl Database {
         move |source| failed(action, &self.file, source)
     }
 }
+
+/// Distinguishes the temporary names of one process.
+static SERIAL: AtomicU64 = AtomicU64::new(0);
 
 /// Whether the schema file is there and says 10.
 fn check_schema(schema_file: &Path) -> Result<bool, StoreError> {

@@ -157,3 +157,27 @@ fn only_a_daemon_may_write_where_a_daemon_listens_and_this_user_may_not() {
     let error = StoreWriter::open(scratch.layout()).unwrap_err();
     assert!(matches!(error, StoreError::DaemonOwned { .. }), "{error}");
 }
+
+#[test]
+fn many_may_make_the_same_store_at_once() {
+    for _ in 0..30 {
+        let root = tempfile::tempdir().unwrap();
+        let layout = Layout::in_root(root.path(), StoreDir::default());
+        let start = std::sync::Barrier::new(6);
+        std::thread::scope(|scope| {
+            for _ in 0..6 {
+                scope.spawn(|| {
+                    start.wait();
+                    StoreWriter::open(layout.clone()).unwrap()
+                });
+            }
+        });
+        assert!(
+            StoreReader::open(layout)
+                .unwrap()
+                .valid_paths()
+                .unwrap()
+                .is_empty()
+        );
+    }
+}
