@@ -14,6 +14,7 @@ use std::time::{Duration, Instant};
 
 use floe_engine::Event;
 use floe_format::StorePath;
+use floe_format::store_path::HASH_PART_LEN;
 use serde_json::{Value, json};
 
 use crate::progress::warn;
@@ -333,9 +334,6 @@ fn span(thread: u64, name: &str, (since, now): (Micros, Micros), args: Value) ->
 
 /// There is one process in a trace; its real number would only make traces differ.
 const PID: u64 = 1;
-
-/// Of every store path.
-const HASH_PART_LEN: usize = 32;
 
 /// A hundred points a second draw a smooth line, and are little beside the spans.
 const COUNTER_PAUSE: Duration = Duration::from_millis(10);

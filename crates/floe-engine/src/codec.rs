@@ -3,16 +3,26 @@
 //! A decoder reads every frame, block, stream or member that a body consists of, not only the
 //! first, and fails on anything that is none.
 
+mod memory;
+mod window;
+
 use std::io::{self, BufRead, Read, Write};
 
 use floe_format::Compression;
 use liblzma::stream::{CONCATENATED, IGNORE_CHECK, Stream};
 
-/// A decoder over a compressed body; `None` where floe has none for this compression.
+pub(crate) use memory::Memory;
+use memory::SMALL_WINDOW_LEN;
+pub(crate) use window::window_len;
+
+/// A decoder over a compressed body; `None` where floe has none for this compression. It remembers
+/// no more than `window` bytes, or a small window where that is more, and refuses what needs more.
 pub(crate) fn decoder<'a, R: BufRead + 'a>(
     compression: Compression,
     mut body: R,
+    window: u64,
 ) -> io::Result<Option<Box<dyn Read + 'a>>> {
+    let window = window.clamp(SMALL_WINDOW_LEN, WINDOW_LEN_MAX);
     // RFC 7932 keeps these first bits for windows beyond its own, up to a gibibyte of memory.
     if compression == Compression::Brotli
         && body.fill_buf()?.first().is_some_and(|b| b & 0x7f == 0x11)
@@ -21,16 +31,20 @@ pub(crate) fn decoder<'a, R: BufRead + 'a>(
     }
     Ok(Some(match compression {
         Compression::None => Box::new(body),
-        Compression::Zstd => Box::new(zstd::stream::read::Decoder::with_buffer(body)?),
+        Compression::Zstd => {
+            let mut decoder = zstd::stream::read::Decoder::with_buffer(body)?;
+            decoder.window_log_max(window.next_power_of_two().ilog2())?;
+            Box::new(decoder)
+        }
         Compression::Xz => {
             // Its own checksums would be a tenth of the work, and who decodes here compares the
             // NAR hash.
             let flags = CONCATENATED | IGNORE_CHECK;
-            let stream = Stream::new_stream_decoder(LZMA_MEMORY_MAX, flags)?;
+            let stream = Stream::new_stream_decoder(window + LZMA_EXTRA_LEN, flags)?;
             Box::new(liblzma::bufread::XzDecoder::new_stream(body, stream))
         }
         Compression::Lzma => {
-            let stream = Stream::new_lzma_decoder(LZMA_MEMORY_MAX)?;
+            let stream = Stream::new_lzma_decoder(window + LZMA_EXTRA_LEN)?;
             Box::new(liblzma::bufread::XzDecoder::new_stream(body, stream))
         }
         Compression::Bzip2 => Box::new(bzip2::bufread::MultiBzDecoder::new(body)),
@@ -163,8 +177,12 @@ impl<R: BufRead> Read for Lz4Frames<R> {
     }
 }
 
-/// `xz -9` needs 65 MiB; a body that wants much more is refused by liblzma with an error.
-const LZMA_MEMORY_MAX: u64 = 128 * 1024 * 1024;
+/// The largest window that is remembered, in bytes: that of `zstd --long`, beyond which zstd's own
+/// programs have to be asked as well, and twice that of `xz -9`.
+pub(crate) const WINDOW_LEN_MAX: u64 = 128 * 1024 * 1024;
+
+/// What liblzma needs beside the window, and more, in bytes.
+const LZMA_EXTRA_LEN: u64 = 1024 * 1024;
 
 /// What `brotli` reads ahead; larger gains nothing.
 const BROTLI_BUFFER_LEN: usize = 64 * 1024;
@@ -196,7 +214,8 @@ mod tests {
 
     fn decode(compression: Compression, body: &[u8]) -> io::Result<Vec<u8>> {
         let mut message = Vec::new();
-        decoder(compression, body)?
+        let window = window_len(compression, body).unwrap_or(WINDOW_LEN_MAX);
+        decoder(compression, body, window)?
             .unwrap()
             .read_to_end(&mut message)?;
         Ok(message)

@@ -327,6 +327,7 @@ impl Error {
             | Error::Busy { path, .. } => Some(path.as_str()),
             Error::NotFound { path, .. } => Some(path),
             Error::WrongPath { wanted, .. } => Some(wanted),
+            Error::Unusable(error) => error.path_name(),
             _ => None,
         }
     }
@@ -340,6 +341,7 @@ impl Error {
             | Error::WrongPath { url, .. }
             | Error::Mismatch { url, .. }
             | Error::Decode { url, .. } => Some(url),
+            Error::Unusable(error) => error.url(),
             _ => None,
         }
     }
@@ -370,7 +372,8 @@ fn explain(signed_by: &[String], trusted: &[String]) -> String {
     }
     format!(
         "{signers}, {keys}; if you trust its maker, add the key with \
-         --extra-trusted-public-keys NAME:KEY"
+         --extra-trusted-public-keys NAME:KEY, or for good in nix.conf: \
+         extra-trusted-public-keys = NAME:KEY"
     )
 }
 

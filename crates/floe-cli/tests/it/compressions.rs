@@ -1,12 +1,13 @@
 //! Caches that others wrote, with every compression and in every shape of it.
 
 use std::fs;
+use std::io::Write as _;
 use std::path::Path;
 use std::process::Command;
 
-use floe_format::{Compression, Hash};
+use floe_format::{Compression, Hash, StoreDir};
 
-use crate::faulty::faulty;
+use crate::faulty::{Faulty, assert_verified, faulty};
 use crate::support::{corpus, floe, nixes, run, scratch, skip, tree};
 
 #[test]
@@ -108,4 +109,41 @@ fn streams_of_several_blocks_frames_and_members_are_read_to_their_end() {
             "{tool}: trees differ"
         );
     }
+}
+
+/// Packs every NAR of a cache anew by zstd, with a window of so many bits.
+fn repack(cache: &Faulty, bits: u32) {
+    for path in &cache.corpus.paths {
+        let path = StoreDir::default().parse(path).unwrap();
+        let file = cache.nar(&path);
+        let nar = zstd::decode_all(&*fs::read(&file).unwrap()).unwrap();
+        let mut encoder = zstd::stream::write::Encoder::new(Vec::new(), 1).unwrap();
+        encoder.window_log(bits).unwrap();
+        encoder.write_all(&nar).unwrap();
+        fs::write(&file, encoder.finish().unwrap()).unwrap();
+        cache.edit(&path, |narinfo| {
+            (narinfo.file_hash, narinfo.file_size) = (None, None);
+        });
+    }
+}
+
+#[test]
+fn large_windows_arrive_one_after_the_other_and_larger_ones_are_refused() {
+    let Some(cache) = faulty("zstd") else { return };
+    let jobs = |root: &Path| {
+        let mut command = floe(["install", "--jobs", "4", "--from", &cache.file_url()]);
+        command.args(["--trusted-public-keys", &cache.corpus.key, "--root"]);
+        run(command.arg(root).arg(&cache.corpus.root))
+    };
+    repack(&cache, 27);
+    jobs(&cache.root).expect(0);
+    assert_verified(&cache.root, cache.corpus.paths.len());
+    let original = faulty("zstd").unwrap();
+    repack(&original, 28);
+    let refused = original.install(&original.file_url()).expect(3);
+    assert!(
+        refused.stderr.contains("decompressing"),
+        "{}",
+        refused.stderr
+    );
 }

@@ -19,6 +19,7 @@ use super::Item;
 use crate::body::Body;
 use crate::cache::Sources;
 use crate::cache::http::{SMALL_AHEAD_MAX, SMALL_LEN_MAX};
+use crate::codec::Memory;
 use crate::error::Error;
 
 /// Items in the order of the plan, handed out one by one from its ends.
@@ -26,6 +27,7 @@ pub(crate) struct Queue<'a> {
     sources: &'a Sources,
     items: &'a [Item],
     jobs: usize,
+    memory: Memory,
     state: Mutex<State>,
 }
 
@@ -81,8 +83,14 @@ impl<'a> Queue<'a> {
             sources,
             items,
             jobs,
+            memory: Memory::new(DECODER_MEMORY),
             state: Mutex::new(state),
         }
+    }
+
+    /// What the decoders of all workers may remember.
+    pub(crate) fn memory(&self) -> &Memory {
+        &self.memory
     }
 
     /// All items, in the order of the plan.
@@ -174,6 +182,9 @@ fn is_small(item: &Item) -> bool {
         .file_size
         .is_some_and(|size| size <= SMALL_LEN_MAX as u64)
 }
+
+/// What decoders may remember together in large windows, in bytes: as much as one may alone.
+const DECODER_MEMORY: u64 = crate::codec::WINDOW_LEN_MAX;
 
 /// Servers that close a connection because nobody reads wait for longer than this.
 const PATIENCE: Duration = Duration::from_secs(2);

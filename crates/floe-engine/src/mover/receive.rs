@@ -21,7 +21,7 @@ use super::{Finished, Item, Mover, TargetKind, elsewhere, pack};
 use crate::body::{Body, BodyReader};
 use crate::cache::Kind;
 use crate::cache::http::request::pause;
-use crate::codec;
+use crate::codec::{self, Memory};
 use crate::error::Error;
 use crate::report::Event;
 
@@ -120,6 +120,7 @@ fn receive_with_retries(
             mover,
             item,
             worker,
+            memory: queue.memory(),
             scratch: &mut *scratch,
             shown: 0,
             fetched: 0,
@@ -163,6 +164,7 @@ pub(crate) struct Transfer<'a> {
     mover: &'a Mover<'a>,
     item: &'a Item,
     worker: &'a Worker,
+    memory: &'a Memory,
     scratch: &'a mut [u8],
     /// How many bytes of the NAR the reporter knows of.
     shown: i64,
@@ -279,7 +281,14 @@ impl Transfer<'_> {
         sink: &mut dyn Sink,
     ) -> Result<(), Error> {
         let compression = self.item.narinfo.compression;
-        let decoder = codec::decoder(compression, reader).map_err(|e| self.undecodable(e))?;
+        let head = reader.fill_buf().map_err(|e| self.undecodable(e))?;
+        // What does not say how much it needs may need all.
+        let window = codec::window_len(compression, head).unwrap_or(codec::WINDOW_LEN_MAX);
+        let (memory, worker) = (self.memory, self.worker);
+        let wait = || worker.away(|| memory.take(window));
+        let _permit = memory.try_take(window).unwrap_or_else(wait);
+        let decoder = codec::decoder(compression, reader, window);
+        let decoder = decoder.map_err(|e| self.undecodable(e))?;
         let mut decoder = decoder.ok_or_else(|| Error::UnsupportedCompression {
             path: self.item.narinfo.info.path.clone(),
             name: compression.name().into(),
