@@ -210,9 +210,8 @@ mod tests {
             // As the child of a fork may find it.
             let guard = lanes.shared();
             is_locked.wait();
-            while !submitter.is_finished() {
-                thread::yield_now();
-            }
+            // Until the thread's own values are dropped as well, which happens at its very end.
+            submitter.join().unwrap();
             drop(guard);
         });
         // What it has submitted is still there; its lane is nobody's.
