@@ -16,7 +16,8 @@ pub(crate) use write::Registration;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, DEFAULT_NAME, FileControl};
@@ -41,7 +42,8 @@ impl Database {
         let file = layout.database_dir().join("db.sqlite");
         let connection =
             open::for_writing(&file, is_new).map_err(|source| failed("opening", &file, source))?;
-        prepare(&connection, is_new).map_err(|source| failed("preparing", &file, source))?;
+        prepare_patiently(&connection, is_new)
+            .map_err(|source| failed("preparing", &file, source))?;
         if is_new {
             // Whole or not at all: who finds an empty one knows no schema. Others may make the same
             // store at the same time, in this process too.
@@ -125,6 +127,24 @@ fn check_schema(schema_file: &Path) -> Result<bool, StoreError> {
 }
 
 /// The settings that Nix makes on each connection, and the tables of a new store.
+/// Two who make the same database get in each other's way when they switch it to a log, and SQLite
+/// tells one of them so at once, however patient it was told to be.
+fn prepare_patiently(connection: &Connection, is_new: bool) -> rusqlite::Result<()> {
+    let began = Instant::now();
+    loop {
+        match prepare(connection, is_new) {
+            Err(error) if is_new && is_busy(&error) && began.elapsed() < MAKING_WAIT => {
+                thread::sleep(MAKING_POLL);
+            }
+            prepared => return prepared,
+        }
+    }
+}
+
+fn is_busy(error: &rusqlite::Error) -> bool {
+    error.sqlite_error_code() == Some(rusqlite::ErrorCode::DatabaseBusy)
+}
+
 fn prepare(connection: &Connection, is_new: bool) -> rusqlite::Result<()> {
     connection.busy_timeout(BUSY_TIMEOUT)?;
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_FKEY, true)?;
@@ -161,6 +181,12 @@ const SCHEMA: &str = include_str!("database/schema.sql");
 
 /// A Nix that registers a large closure holds the database for seconds, a vacuum for minutes.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(600);
+
+/// Making a database takes milliseconds, and on a slow disk a second.
+const MAKING_WAIT: Duration = Duration::from_secs(60);
+
+/// How often it is tried again.
+const MAKING_POLL: Duration = Duration::from_millis(10);
 
 /// As Nix sets it: the log is cut back to nothing on close, and may grow to a tebibyte before.
 const WAL_SIZE_LIMIT: i64 = 1 << 40;
