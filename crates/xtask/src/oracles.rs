@@ -27,6 +27,8 @@ const TOOLS: &[(&str, &[&str])] = &[
     ("g++", &["cc", "c++"]),
     ("binutils", &["nm"]),
     ("pkg-config", &["pkg-config"]),
+    // Judges the manual pages.
+    ("groff-base", &["groff"]),
     // make-corpus is written in it.
     ("python3", &["python3"]),
 ];
