@@ -1,6 +1,7 @@
 //! The command line, as types. docs/interface.md is its reference.
 
 mod bench;
+mod files;
 mod keep;
 mod manual;
 mod serve;
@@ -12,6 +13,7 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand};
 
 pub(crate) use bench::{BenchCommand, BenchCopyArgs};
+pub(crate) use files::FilesArgs;
 pub(crate) use keep::KeepArgs;
 pub(crate) use manual::{CompletionsArgs, ManArgs};
 pub(crate) use serve::{CompressName, ServeArgs};
@@ -95,6 +97,8 @@ pub(crate) struct InstallArgs {
     #[command(flatten)]
     pub(crate) options: OptionArgs,
     #[command(flatten)]
+    pub(crate) files: FilesArgs,
+    #[command(flatten)]
     pub(crate) keep: KeepArgs,
     #[command(flatten)]
     pub(crate) trace: TraceArgs,
@@ -127,6 +131,8 @@ pub(crate) struct CopyArgs {
     pub(crate) trust: TrustArgs,
     #[command(flatten)]
     pub(crate) options: OptionArgs,
+    #[command(flatten)]
+    pub(crate) files: FilesArgs,
     #[command(flatten)]
     pub(crate) keep: KeepArgs,
     #[command(flatten)]

@@ -12,6 +12,8 @@ use std::time::{Duration, Instant, SystemTime};
 use floe_engine::{Error, ErrorKind, Event, Reporter};
 use serde_json::{Map, Value, json};
 
+use crate::progress::damaged_link;
+
 /// From now on stderr holds JSON.
 pub(crate) fn speak_json() {
     SPEAKS_JSON.store(true, Ordering::Relaxed);
@@ -132,6 +134,10 @@ impl Reporter for JsonLines {
                 let mut fields = fields(error);
                 fields["path"] = path.as_str().into();
                 write(Level::Warning, "retrying", fields);
+            }
+            Event::DamagedLink { path, link } => {
+                let fields = json!({ "message": damaged_link(path, link) });
+                write(Level::Warning, "warning", fields);
             }
             Event::Failed { error } => write(Level::Error, "failed", fields(error)),
             _ => {}

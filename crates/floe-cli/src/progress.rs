@@ -81,6 +81,7 @@ impl Reporter for Lines {
                 ));
             }
             Event::Retrying { path, error } => say(format_args!("retrying {path}: {error}")),
+            Event::DamagedLink { path, link } => warn(damaged_link(path, link)),
             Event::Failed { error } => say(format_args!("floe: {error}")),
             _ => {}
         }
@@ -175,6 +176,9 @@ impl Reporter for Bars {
                 }
             }
             Event::Retrying { path, error } => self.say(format!("retrying {path}: {error}")),
+            Event::DamagedLink { path, link } => {
+                self.say(format!("floe: warning: {}", damaged_link(path, link)));
+            }
             Event::Failed { error } => self.say(format!("floe: {error}")),
             _ => {}
         }
@@ -186,6 +190,14 @@ impl Drop for Bars {
         // A failure leaves no half-drawn bars behind its words.
         let _: io::Result<()> = self.screen.clear();
     }
+}
+
+/// What a user should know of damage that this move has found.
+pub(crate) fn damaged_link(path: &StorePath, link: &str) -> String {
+    format!(
+        "a file of {path} is whole, but .links/{link} was not and was replaced; \
+         `floe verify` finds the paths that have the same damage"
+    )
 }
 
 fn plan(paths: usize, nar_bytes: u64, download_bytes: u64) -> String {

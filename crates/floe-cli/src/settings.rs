@@ -8,7 +8,7 @@ use std::thread;
 use floe_engine::{Cancel, Error, Location, NetworkOptions, Options};
 use floe_format::{StoreDir, TrustedKeys};
 
-use crate::args::{OptionArgs, TrustArgs, WorkArgs};
+use crate::args::{FilesArgs, OptionArgs, TrustArgs, WorkArgs};
 use crate::config::{Config, Surroundings};
 use crate::failure::Usage;
 use crate::progress::say;
@@ -29,12 +29,14 @@ pub(crate) fn config(options: &OptionArgs) -> anyhow::Result<Config> {
 pub(crate) fn options(
     config: &Config,
     trust: &TrustArgs,
+    files: &FilesArgs,
     work: &WorkArgs,
 ) -> anyhow::Result<Options> {
     Ok(Options {
         trusted_keys: trusted_keys(config, trust)?,
         check_signatures: *config.require_sigs.get() && !trust.no_check_sigs,
         jobs: work.jobs,
+        optimise: files.optimise || *config.auto_optimise_store.get(),
         dry_run: work.dry_run,
         cancel: Cancel::default(),
     })

@@ -20,6 +20,9 @@ pub struct Options {
     pub check_signatures: bool,
     /// How many paths are unpacked or packed at once; what suits the machine where it is not said.
     pub jobs: Option<NonZeroUsize>,
+    /// Whether equal files of a local store become one, by links in `.links`
+    /// (`auto-optimise-store`).
+    pub optimise: bool,
     /// Resolve and plan only.
     pub dry_run: bool,
     /// Raised from outside to end the move soon.

@@ -76,6 +76,13 @@ pub enum Event<'a> {
         /// What broke.
         error: &'a Error,
     },
+    /// A link of the target's `.links` had other contents than its name says, and was replaced.
+    DamagedLink {
+        /// The path whose file was to be linked to it, and is good.
+        path: &'a StorePath,
+        /// Its name.
+        link: &'a str,
+    },
     /// A path will not be moved.
     Failed {
         /// Why not; names the path.

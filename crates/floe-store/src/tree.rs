@@ -3,6 +3,7 @@
 //! Both directions go relative to directory descriptors and never follow a symbolic link, so
 //! that nothing a NAR contains, and nobody who changes a tree meanwhile, can lead outside.
 
+pub(crate) mod links;
 pub mod plan;
 pub mod read;
 pub mod write;

@@ -6,7 +6,7 @@ use std::os::fd::OwnedFd;
 use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use floe_format::derivation::ModuloCache;
 use floe_format::{PathInfo, StorePath};
@@ -18,6 +18,7 @@ use crate::layout::Layout;
 use crate::leftovers;
 use crate::lock::{lock_shared, open_lock_file};
 use crate::temp_roots::{self, RootsFile, TempRoots};
+use crate::tree::links::Links;
 use crate::tree::write::TreeWriter;
 
 /// A store that may be written. May be shared between threads.
@@ -28,6 +29,8 @@ pub struct StoreWriter {
     database: Mutex<Database>,
     temp_roots: Arc<Mutex<RootsFile>>,
     serial: AtomicU64,
+    /// Opened when it is needed: one descriptor, however many trees wait for their registration.
+    links: OnceLock<Links>,
     /// What is known of derivations that were registered, so that each is read once.
     pub(crate) modulo: Mutex<ModuloCache>,
     /// Held shared for as long as the store is open, so that nobody migrates the database.
@@ -59,6 +62,7 @@ impl StoreWriter {
             database: Mutex::new(database),
             temp_roots: roots.of(&layout)?,
             serial: AtomicU64::new(0),
+            links: OnceLock::new(),
             modulo: Mutex::default(),
             _big_lock: big_lock,
             layout,
@@ -119,6 +123,21 @@ impl StoreWriter {
             &temp_roots::lock(&self.temp_roots).name(),
             number,
         )
+    }
+
+    /// The same for a tree whose files are to be one with equal files of the store, by links in
+    /// `.links` as `nix-store --optimise` makes them.
+    pub fn optimising_tree_writer(&self, path: &StorePath) -> Result<TreeWriter, StoreError> {
+        let links = match self.links.get() {
+            Some(links) => links,
+            None => {
+                let directory = self.layout.links_dir();
+                let links = Links::open(&directory).at("opening", &directory)?;
+                // Another thread may have been faster, and its descriptor is as good.
+                self.links.get_or_init(|| links)
+            }
+        };
+        Ok(self.tree_writer(path).share_files(links.clone()))
     }
 
     pub(crate) fn database(&self) -> MutexGuard<'_, Database> {

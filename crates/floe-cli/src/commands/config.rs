@@ -55,12 +55,7 @@ pub(crate) fn run(args: &ConfigArgs) -> anyhow::Result<()> {
 }
 
 /// Settings that are read and checked, and that nothing obeys yet: nobody shall trust in them.
-const UNUSED: [&str; 4] = [
-    "auto-optimise-store",
-    "build-users-group",
-    "fsync-metadata",
-    "use-sqlite-wal",
-];
+const UNUSED: [&str; 3] = ["build-users-group", "fsync-metadata", "use-sqlite-wal"];
 
 /// How far to the right comments are aligned. A list of keys is longer than a screen is wide, and
 /// shall not move the comments of all others out of sight.

@@ -262,6 +262,7 @@ impl Demo {
             trusted_keys,
             check_signatures: true,
             jobs: None,
+            optimise: false,
             dry_run: false,
             cancel: Cancel::default(),
         };

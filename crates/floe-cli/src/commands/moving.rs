@@ -11,7 +11,7 @@ use serde_json::json;
 
 use super::keep::Keep;
 use super::print;
-use crate::args::{KeepArgs, TraceArgs};
+use crate::args::{FilesArgs, KeepArgs, TraceArgs};
 use crate::failure::{Silent, Usage, gravest};
 use crate::log::{self, Level};
 use crate::progress::{display, say};
@@ -27,6 +27,7 @@ pub(crate) struct Move {
     pub(crate) store_dir: Option<StoreDir>,
     pub(crate) options: Options,
     pub(crate) json: bool,
+    pub(crate) files: FilesArgs,
     pub(crate) keep: KeepArgs,
     pub(crate) trace: TraceArgs,
     /// Of the command.
@@ -41,6 +42,7 @@ pub(crate) fn run_move(request: Move) -> anyhow::Result<()> {
     settings::end_on_signals(&request.options.cancel)?;
     // What can be known to fail is not fetched first.
     let named = named(&request)?;
+    check_files(&request)?;
     let mut keep = Keep::check(&request.keep, &request.target, named.unwrap_or(1))?;
     let trace = &request.trace.trace;
     let trace = trace
@@ -135,6 +137,15 @@ fn named(request: &Move) -> anyhow::Result<Option<usize>> {
     }
 }
 
+/// What concerns the files of a store makes no sense for a cache.
+fn check_files(request: &Move) -> anyhow::Result<()> {
+    match request.target {
+        Location::Store(_) => Ok(()),
+        _ if request.files.optimise => Err(Usage(NO_FILES.into()).into()),
+        _ => Ok(()),
+    }
+}
+
 /// Each of them once, in whatever words it is named.
 fn parse(paths: &[String], dir: &StoreDir) -> anyhow::Result<Vec<Root>> {
     let mut roots = Vec::new();
@@ -206,3 +217,7 @@ fn print_json(
     print(object)?;
     Ok(())
 }
+
+/// A cache holds NARs, and no files that could be one.
+const NO_FILES: &str = "--optimise is for the files of a local store, and the target is a binary \
+                        cache";

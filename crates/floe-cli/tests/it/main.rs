@@ -22,6 +22,7 @@ mod kills;
 mod live_store;
 mod logs;
 mod manual;
+mod optimises;
 mod refuses;
 mod roots;
 mod serve_answers;

@@ -187,6 +187,7 @@ fn a_reference_that_vanishes_during_the_move_is_fetched_again() {
         trusted_keys: Default::default(),
         check_signatures: false,
         jobs: Some(NonZeroUsize::MIN),
+        optimise: false,
         dry_run: false,
         cancel: Cancel::default(),
     };

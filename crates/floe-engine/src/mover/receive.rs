@@ -176,12 +176,17 @@ impl Transfer<'_> {
         match &self.mover.target.0 {
             TargetKind::Store(store) => {
                 let info = self.item.narinfo.info.clone();
-                let mut writer = store.tree_writer(&info.path);
+                let mut writer = match self.mover.options.optimise {
+                    true => store.optimising_tree_writer(&info.path)?,
+                    false => store.tree_writer(&info.path),
+                };
                 self.receive(body, &mut writer)?;
-                Ok(Finished::Tree(StagedPath {
-                    tree: writer.finish()?,
-                    info,
-                }))
+                let tree = writer.finish()?;
+                for link in tree.damaged_links() {
+                    let path = &info.path;
+                    self.mover.reporter.event(Event::DamagedLink { path, link });
+                }
+                Ok(Finished::Tree(StagedPath { tree, info }))
             }
             // Nothing is transferred on a dry run.
             TargetKind::Preview(_) => Err(Error::Cancelled),

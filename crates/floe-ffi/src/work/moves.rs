@@ -107,6 +107,7 @@ impl Work<'_> {
             trusted_keys: floe_engine::trusted_keys(request.trusted_public_keys.iter(), [])?,
             check_signatures: !request.no_check_sigs,
             jobs,
+            optimise: false,
             dry_run,
             cancel: self.cancel().clone(),
         })

@@ -2,8 +2,9 @@
 //!
 //! 1. bytes go through the strict NAR reader, which refuses what Nix refuses;
 //! 2. each file is created with its final mode, written, stamped and closed;
-//! 3. a directory is sealed when its last entry is in;
-//! 4. the whole lies beside its place, under a name that no collector takes for garbage,
+//! 3. where equal files are to be one, it becomes one with those that are there, see `links`;
+//! 4. a directory is sealed when its last entry is in;
+//! 5. the whole lies beside its place, under a name that no collector takes for garbage,
 //!    until [`crate::StoreWriter::register`] renames it.
 //!
 //! Not guaranteed: that anything has reached the disk. Like Nix in its default settings, floe
@@ -22,6 +23,7 @@ use rustix::fs::{
     mkdirat, openat, symlinkat, utimensat,
 };
 
+use super::links::{Entry, FileHasher, Links, TreeLinks, symlink_hash};
 use crate::error::{At, StoreError};
 
 /// Writes one path's tree under a temporary name. What it has made is removed unless
@@ -51,11 +53,13 @@ impl TreeWriter {
             path: path.clone(),
             name,
             made: false,
+            links: None,
         };
         let open = Open {
             store,
             directories: Vec::new(),
             file: None,
+            hasher: None,
             entry: Vec::new(),
         };
         TreeWriter {
@@ -63,6 +67,12 @@ impl TreeWriter {
             tree,
             open,
         }
+    }
+
+    /// Lets the files of the tree be one with equal files of the store.
+    pub(crate) fn share_files(mut self, links: Links) -> TreeWriter {
+        self.tree.links = Some(TreeLinks::new(links));
+        self
     }
 
     /// Takes the next bytes of the NAR.
@@ -107,6 +117,8 @@ pub struct TemporaryTree {
     /// Whether anything of it is there. Until then the name may be somebody else's: process
     /// numbers are unique in one namespace only.
     made: bool,
+    /// Present where equal files are to be one.
+    links: Option<TreeLinks>,
 }
 
 impl TemporaryTree {
@@ -118,6 +130,12 @@ impl TemporaryTree {
     /// Where the tree lies now.
     pub fn location(&self) -> &Path {
         &self.location
+    }
+
+    /// The names of links in `.links` that were damaged, and were replaced: other paths may have
+    /// the same damage.
+    pub fn damaged_links(&self) -> &[String] {
+        self.links.as_ref().map_or(&[], TreeLinks::damaged)
     }
 }
 
@@ -157,6 +175,9 @@ impl Drop for TemporaryTree {
         }
         // A failure leaves garbage that the next collection takes; there is nobody to tell.
         let _: Result<(), StoreError> = remove_tree(&self.location);
+        if let Some(links) = &mut self.links {
+            links.give_up();
+        }
     }
 }
 
@@ -195,6 +216,8 @@ struct Open {
     /// The directories from the root of the tree to where the writing is.
     directories: Vec<OwnedFd>,
     file: Option<OwnedFd>,
+    /// Of the open file, where equal files are to be one.
+    hasher: Option<FileHasher>,
     /// The name of the entry whose node comes next.
     entry: Vec<u8>,
 }
@@ -209,7 +232,7 @@ impl Open {
         Ok(())
     }
 
-    fn follow(&mut self, event: Event<'_>, tree: &TemporaryTree) -> Result<(), StoreError> {
+    fn follow(&mut self, event: Event<'_>, tree: &mut TemporaryTree) -> Result<(), StoreError> {
         match event {
             Event::Data(bytes) => self.write(bytes, tree),
             Event::Entry { name } => {
@@ -217,20 +240,31 @@ impl Open {
                 self.entry.extend_from_slice(name);
                 Ok(())
             }
-            Event::File {
-                executable,
-                size: _,
-            } => self.create_file(executable, tree),
-            Event::EndFile => match self.file.take() {
-                Some(file) => stamp(&file).at("setting the time of a file in", &tree.location),
-                None => Ok(()),
-            },
+            Event::File { executable, size } => {
+                self.hasher = (tree.links.as_ref()).map(|_| FileHasher::new(executable, size));
+                self.create_file(executable, tree)
+            }
+            Event::EndFile => {
+                if let Some(file) = self.file.take() {
+                    stamp(&file).at("setting the time of a file in", &tree.location)?;
+                }
+                match self.hasher.take() {
+                    Some(hasher) => self.share(&hasher.finish(), tree),
+                    None => Ok(()),
+                }
+            }
             Event::Directory => self.create_directory(tree),
             Event::EndDirectory => match self.directories.pop() {
                 Some(directory) => seal_directory(&directory, &tree.location),
                 None => Ok(()),
             },
-            Event::Symlink { target } => self.create_symlink(target, tree),
+            Event::Symlink { target } => {
+                self.create_symlink(target, tree)?;
+                match tree.links {
+                    Some(_) => self.share(&symlink_hash(target), tree),
+                    None => Ok(()),
+                }
+            }
             Event::End => Ok(()),
         }
     }
@@ -280,6 +314,9 @@ impl Open {
         let Some(file) = &self.file else {
             return Ok(());
         };
+        if let Some(hasher) = &mut self.hasher {
+            hasher.update(bytes);
+        }
         while !bytes.is_empty() {
             match rustix::io::write(file, bytes) {
                 Ok(written) => bytes = &bytes[written..],
@@ -288,6 +325,24 @@ impl Open {
             }
         }
         Ok(())
+    }
+
+    /// Makes the file or symbolic link that was just completed one with its equals.
+    fn share(&mut self, hash: &str, tree: &mut TemporaryTree) -> Result<(), StoreError> {
+        let temporary = format!("{}-link", tree.name);
+        let Some(mut links) = tree.links.take() else {
+            return Ok(());
+        };
+        let (parent, name) = self.place(tree);
+        let entry = Entry {
+            parent,
+            name,
+            store: self.store.as_fd(),
+            temporary: &temporary,
+        };
+        let shared = links.share(entry, hash).at("linking", self.location(tree));
+        tree.links = Some(links);
+        shared
     }
 
     fn create_directory(&mut self, tree: &TemporaryTree) -> Result<(), StoreError> {
@@ -375,6 +430,7 @@ mod tests {
             path: StorePath::parse("00000000000000000000000000000000-x").unwrap(),
             location: location.clone(),
             made: true,
+            links: None,
         };
         tree.move_to(&place).unwrap();
         // Another process of the same number, in a container of its own, takes the name.

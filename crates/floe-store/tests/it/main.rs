@@ -7,6 +7,7 @@
 
 mod collectors;
 mod live;
+mod optimises;
 mod registers;
 mod stores;
 mod support;

@@ -12,7 +12,7 @@ use proptest::prelude::*;
 
 use crate::support::{Scratch, names, nar_of, path, unpack};
 
-fn nar(path: &Path) -> Vec<u8> {
+pub(crate) fn nar(path: &Path) -> Vec<u8> {
     let mut nar = Vec::new();
     dump(path, &mut |chunk| {
         nar.extend_from_slice(chunk);
@@ -24,13 +24,13 @@ fn nar(path: &Path) -> Vec<u8> {
 
 /// A tree to be made: contents for files, targets for links.
 #[derive(Clone, Debug)]
-enum Tree {
+pub(crate) enum Tree {
     File { executable: bool, contents: Vec<u8> },
     Link(String),
     Directory(BTreeMap<String, Tree>),
 }
 
-fn trees() -> impl Strategy<Value = Tree> {
+pub(crate) fn trees() -> impl Strategy<Value = Tree> {
     let contents = prop_oneof![
         proptest::collection::vec(any::<u8>(), 0..40),
         // Around and beyond the size of a chunk.
@@ -49,7 +49,7 @@ fn trees() -> impl Strategy<Value = Tree> {
     })
 }
 
-fn make(tree: &Tree, at: &Path) {
+pub(crate) fn make(tree: &Tree, at: &Path) {
     match tree {
         Tree::File {
             executable,
@@ -69,7 +69,7 @@ fn make(tree: &Tree, at: &Path) {
     }
 }
 
-fn assert_sealed(at: &Path) {
+pub(crate) fn assert_sealed(at: &Path) {
     let stat = fs::symlink_metadata(at).unwrap();
     assert_eq!(stat.mtime(), 1, "{}", at.display());
     if stat.is_dir() {

@@ -1,0 +1,164 @@
+//! `--optimise`: the same links that `nix-store --optimise` makes, and nothing left for it to do.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::Path;
+
+use crate::support::{Corpus, Nix, Ran, corpora, corpus, floe, nixes, run, scratch, tree};
+
+fn install(corpus: &Corpus, root: &Path, options: &[&str]) -> Ran {
+    let mut command = floe(["install", "--from", &corpus.file_url("zstd"), "--json"]);
+    command.args(["--trusted-public-keys", &corpus.key, "--root"]);
+    run(command.arg(root).args(options).arg(&corpus.root)).expect(0)
+}
+
+/// The names in `.links`.
+fn links(root: &Path) -> BTreeSet<String> {
+    let entries = fs::read_dir(root.join("nix/store/.links")).unwrap();
+    let names = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    names.collect()
+}
+
+/// The inodes of all files and symbolic links of a store, and how many those are themselves.
+fn inodes(root: &Path) -> (BTreeSet<u64>, usize) {
+    fn gather(at: &Path, found: &mut (BTreeSet<u64>, usize)) {
+        for entry in fs::read_dir(at).unwrap() {
+            let path = entry.unwrap().path();
+            let stat = fs::symlink_metadata(&path).unwrap();
+            if stat.is_dir() {
+                gather(&path, found);
+            } else {
+                found.0.insert(stat.ino());
+                found.1 += 1;
+            }
+        }
+    }
+    let mut found = Default::default();
+    gather(&root.join("nix/store"), &mut found);
+    found
+}
+
+/// What `nix-store --optimise` says that it has done.
+fn optimise(nix: &Nix, root: &Path) -> String {
+    let mut command = nix.command("nix-store", ["--store"]);
+    run(command.arg(root).arg("--optimise")).expect(0).stderr
+}
+
+#[test]
+fn the_links_are_those_that_nix_makes_and_leave_it_nothing_to_do() {
+    let mut compared = 0;
+    for nix in nixes() {
+        for corpus in corpora() {
+            let scratch = scratch();
+            let [plain, ours, theirs] = ["plain", "ours", "theirs"].map(|name| scratch.join(name));
+            install(&corpus, &plain, &[]);
+            install(&corpus, &ours, &["--optimise"]);
+            let from = corpus.file_url("zstd");
+            let copy = ["copy", "--no-check-sigs", "--from", &from, "--to"];
+            run(nix.command("nix", copy).arg(&theirs).arg(&corpus.root)).expect(0);
+            assert!(links(&plain).is_empty() && links(&theirs).is_empty());
+            optimise(&nix, &theirs);
+
+            assert_eq!(links(&ours), links(&theirs), "{}", nix.version);
+            let ((ours_distinct, ours_all), (theirs_distinct, theirs_all)) =
+                (inodes(&ours), inodes(&theirs));
+            assert_eq!(ours_distinct.len(), theirs_distinct.len());
+            assert_eq!(ours_all, theirs_all);
+            // All are links, and some have more than one user.
+            assert_eq!(ours_distinct.len(), links(&ours).len());
+            assert!(
+                ours_distinct.len() < inodes(&plain).0.len(),
+                "nothing was shared"
+            );
+            assert_eq!(tree(&ours), tree(&plain));
+            assert_eq!(tree(&ours), tree(&theirs));
+            compared += ours_distinct.len();
+
+            nix.verify(&ours, corpus.paths.len());
+            let verified = run(floe(["verify", "--json", "--root"]).arg(&ours))
+                .expect(0)
+                .json();
+            assert_eq!(verified["links"], links(&ours).len());
+            let said = optimise(&nix, &ours);
+            assert!(said.contains("freed by hard-linking 0 files"), "{said}");
+            assert_eq!(inodes(&ours).0, ours_distinct);
+            // A collection takes the links with their files.
+            nix.store(&ours, ["--gc"]);
+            assert!(links(&ours).is_empty());
+        }
+    }
+    assert!(compared > 0 || nixes().is_empty(), "compared nothing");
+}
+
+#[test]
+fn the_setting_of_nix_conf_turns_it_on_for_stores_and_an_option_off_again() {
+    let Some(corpus) = corpus("jq") else { return };
+    let scratch = scratch();
+    let names = |name: &str, options: &[&str]| {
+        let root = scratch.join(name);
+        install(&corpus, &root, options);
+        links(&root)
+    };
+    let asked = names("asked", &["--optimise"]);
+    assert!(!asked.is_empty());
+    let setting = ["--option", "auto-optimise-store"];
+    assert_eq!(names("set", &[&setting[..], &["true"]].concat()), asked);
+    assert!(names("unset", &[&setting[..], &["false"]].concat()).is_empty());
+    assert!(names("default", &[]).is_empty());
+
+    // The same for a copy from one store to another; a cache has no files to link.
+    let from = scratch.join("default").display().to_string();
+    let copy = |to: &str, options: &[&str]| {
+        let mut command = floe(["copy", "--no-check-sigs", "--from", &from, "--to", to]);
+        command.env("NIX_CONFIG", "auto-optimise-store = true");
+        run(command.args(options).arg(&corpus.root))
+    };
+    let to = scratch.join("copy");
+    copy(&to.display().to_string(), &[]).expect(0);
+    assert_eq!(links(&to), asked);
+    let cache = format!(
+        "file://{}?compression=none",
+        scratch.join("cache").display()
+    );
+    copy(&cache, &[]).expect(0);
+    copy(&cache, &["--optimise"]).expect(2).says("--optimise");
+}
+
+#[test]
+fn a_link_that_lost_its_contents_is_replaced_and_told() {
+    let Some(corpus) = corpus("jq") else { return };
+    let scratch = scratch();
+    let whole = scratch.join("whole");
+    install(&corpus, &whole, &["--optimise"]);
+    let of = |root: &Path, name: &str| root.join("nix/store/.links").join(name);
+    let sizes = links(&whole).into_iter().filter_map(|name| {
+        let stat = fs::symlink_metadata(of(&whole, &name)).unwrap();
+        stat.is_file().then_some((stat.len(), name))
+    });
+    let (len, name) = sizes.max().unwrap();
+    // As a crash of the system may leave it: of the right name and half its length.
+    let damaged = |name_of_root: &str| {
+        let root = scratch.join(name_of_root);
+        fs::create_dir_all(root.join("nix/store/.links")).unwrap();
+        let half = usize::try_from(len / 2).unwrap();
+        fs::write(of(&root, &name), vec![0; half]).unwrap();
+        root
+    };
+    let root = damaged("root");
+    install(&corpus, &root, &["--optimise"])
+        .says("warning")
+        .says(&name);
+    assert_eq!(links(&root), links(&whole));
+    let verified = run(floe(["verify", "--json", "--root"]).arg(&root))
+        .expect(0)
+        .json();
+    assert_eq!(verified["links"], links(&root).len());
+    let told = install(
+        &corpus,
+        &damaged("json"),
+        &["--optimise", "--log-format", "json"],
+    );
+    let line = told.stderr.lines().find(|line| line.contains(&name));
+    assert!(line.unwrap().contains("\"event\":\"warning\""), "{line:?}");
+}

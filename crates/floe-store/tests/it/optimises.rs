@@ -1,0 +1,246 @@
+//! Equal files become one through `.links`, and never at the price of a wrong one.
+
+use std::collections::BTreeSet;
+use std::fs::{self, Permissions};
+use std::io;
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+
+use floe_format::Hash;
+use floe_hash::sha256;
+use floe_store::StoreWriter;
+use floe_store::tree::write::TemporaryTree;
+use proptest::prelude::*;
+
+use crate::support::{Scratch, nar_of, path, skip, unpack};
+use crate::trees::{assert_sealed, make, nar, trees};
+
+fn unpack_optimised(writer: &StoreWriter, digit: char, nar: &[u8]) -> TemporaryTree {
+    let mut tree = writer.optimising_tree_writer(&path(digit, "tree")).unwrap();
+    for chunk in nar.chunks(1000) {
+        tree.write(chunk).unwrap();
+    }
+    tree.finish().unwrap()
+}
+
+/// The name in `.links` of what lies there: the hash of its NAR.
+fn link_name(at: &Path) -> String {
+    Hash::sha256(sha256(&nar(at))).digest_nix32()
+}
+
+/// Everything below a place that is no directory.
+fn leaves(at: &Path) -> Vec<PathBuf> {
+    if !fs::symlink_metadata(at).unwrap().is_dir() {
+        return vec![at.to_path_buf()];
+    }
+    let entries = fs::read_dir(at).unwrap();
+    entries
+        .flat_map(|entry| leaves(&entry.unwrap().path()))
+        .collect()
+}
+
+fn links(scratch: &Scratch) -> BTreeSet<String> {
+    let entries = fs::read_dir(scratch.layout().links_dir()).unwrap();
+    let names = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    names.collect()
+}
+
+fn inode(at: &Path) -> u64 {
+    fs::symlink_metadata(at).unwrap().ino()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(40))]
+    #[test]
+    fn every_file_and_symbolic_link_is_the_one_that_its_own_nar_hash_names(tree in trees()) {
+        let scratch = Scratch::new();
+        let writer = scratch.writer();
+        let original = scratch.path().join("original");
+        make(&tree, &original);
+        let expected = nar(&original);
+        let both = ['1', '2'].map(|digit| unpack_optimised(&writer, digit, &expected));
+        let mut names = BTreeSet::new();
+        for tree in &both {
+            prop_assert!(nar(tree.location()) == expected);
+            assert_sealed(tree.location());
+            for leaf in leaves(tree.location()) {
+                let name = link_name(&leaf);
+                let link = scratch.layout().links_dir().join(&name);
+                prop_assert_eq!(inode(&leaf), inode(&link));
+                names.insert(name);
+            }
+        }
+        prop_assert_eq!(links(&scratch), names);
+    }
+}
+
+#[test]
+fn a_tree_that_is_given_up_takes_those_links_with_it_that_nobody_else_uses() {
+    let scratch = Scratch::new();
+    let writer = scratch.writer();
+    let (shared, own) = (nar_of(b"shared"), nar_of(b"own"));
+    let keeps = unpack_optimised(&writer, '1', &shared);
+    let name = link_name(keeps.location());
+    drop(unpack_optimised(&writer, '2', &shared));
+    drop(unpack_optimised(&writer, '3', &own));
+    assert_eq!(links(&scratch), BTreeSet::from([name.clone()]));
+    // The first one has made the link, and the last one that uses it is another.
+    let keeps_too = unpack_optimised(&writer, '4', &shared);
+    drop(keeps);
+    assert_eq!(links(&scratch), BTreeSet::from([name]));
+    assert_eq!(nar(keeps_too.location()), shared);
+    // What is not finished is given up as well.
+    let mut unfinished = writer.optimising_tree_writer(&path('5', "tree")).unwrap();
+    unfinished.write(&own[..own.len() - 1]).unwrap();
+    drop(unfinished);
+    assert_eq!(links(&scratch).len(), 1);
+}
+
+#[test]
+fn a_damaged_link_is_replaced_and_named_and_the_file_is_right() {
+    let contents = vec![7; 300_000];
+    let mut other = contents.clone();
+    other[200_000] = 8;
+    let empty = Vec::new();
+    for damage in [other, b"short".to_vec(), empty] {
+        let scratch = Scratch::new();
+        let writer = scratch.writer();
+        let nar_of_contents = nar_of(&contents);
+        let first = unpack_optimised(&writer, '1', &nar_of_contents);
+        assert!(first.damaged_links().is_empty());
+        let name = link_name(first.location());
+        let link = scratch.layout().links_dir().join(&name);
+        let stamp = fs::metadata(&link).unwrap().modified().unwrap();
+        fs::set_permissions(&link, Permissions::from_mode(0o644)).unwrap();
+        fs::write(&link, &damage).unwrap();
+        let file = fs::File::options().write(true).open(&link).unwrap();
+        file.set_modified(stamp).unwrap();
+        fs::set_permissions(&link, Permissions::from_mode(0o444)).unwrap();
+
+        let second = unpack_optimised(&writer, '2', &nar_of_contents);
+        assert_eq!(second.damaged_links(), [name]);
+        assert_eq!(nar(second.location()), nar_of_contents);
+        assert_eq!(inode(second.location()), inode(&link));
+        assert_ne!(inode(first.location()), inode(&link));
+    }
+}
+
+#[test]
+fn what_has_another_mode_or_time_is_left_alone_and_not_linked_to() {
+    let nar_of_contents = nar_of(b"contents");
+    let writable = |link: &Path| {
+        fs::set_permissions(link, Permissions::from_mode(0o644)).unwrap();
+    };
+    let new = |link: &Path| {
+        let file = fs::File::open(link).unwrap();
+        file.set_modified(std::time::SystemTime::now()).unwrap();
+    };
+    let directory = |link: &Path| {
+        fs::remove_file(link).unwrap();
+        fs::create_dir(link).unwrap();
+    };
+    let changes: [&dyn Fn(&Path); 3] = [&writable, &new, &directory];
+    for change in changes {
+        let scratch = Scratch::new();
+        let writer = scratch.writer();
+        let first = unpack_optimised(&writer, '1', &nar_of_contents);
+        let link = scratch.layout().links_dir();
+        let link = link.join(link_name(first.location()));
+        change(&link);
+        let before = inode(&link);
+        let second = unpack_optimised(&writer, '2', &nar_of_contents);
+        assert_sealed(second.location());
+        assert_eq!(nar(second.location()), nar_of_contents);
+        assert!(second.damaged_links().is_empty());
+        assert_eq!(inode(&link), before);
+        assert_ne!(inode(second.location()), before);
+    }
+}
+
+#[test]
+fn a_file_that_can_have_no_more_links_is_a_file_of_its_own() {
+    let scratch = Scratch::new();
+    let writer = scratch.writer();
+    let nar_of_contents = nar_of(b"very common");
+    let first = unpack_optimised(&writer, '1', &nar_of_contents);
+    let many = scratch.path().join("many");
+    fs::create_dir(&many).unwrap();
+    let mut made = 0;
+    let refused = loop {
+        match fs::hard_link(first.location(), many.join(made.to_string())) {
+            Ok(()) if made < LINKS_TRIED_MAX => made += 1,
+            Ok(()) => {
+                skip(
+                    "the limit of links",
+                    "this file system has none to speak of",
+                );
+                return;
+            }
+            Err(error) => break error,
+        }
+    };
+    assert_eq!(refused.kind(), io::ErrorKind::TooManyLinks, "{refused}");
+    let second = unpack_optimised(&writer, '2', &nar_of_contents);
+    assert_ne!(inode(second.location()), inode(first.location()));
+    assert_eq!(nar(second.location()), nar_of_contents);
+    assert_sealed(second.location());
+}
+
+#[test]
+fn writers_and_a_collector_of_links_at_once_leave_every_tree_right() {
+    let scratch = Scratch::new();
+    let writer = scratch.writer();
+    let done = AtomicBool::new(false);
+    let contents: Vec<Vec<u8>> = (0..4_u8).map(|n| nar_of(&[n; 100])).collect();
+    let collected = thread::scope(|scope| {
+        let collector = scope.spawn(|| {
+            let mut collected = 0;
+            while !done.load(Ordering::Relaxed) {
+                for entry in fs::read_dir(scratch.layout().links_dir()).unwrap() {
+                    let link = entry.unwrap().path();
+                    // What Nix does with links that nothing else uses, and at times with others.
+                    let stat = fs::symlink_metadata(&link);
+                    let is_unused = stat.is_ok_and(|stat| stat.nlink() == 1 || collected < 50);
+                    collected += u32::from(is_unused && fs::remove_file(&link).is_ok());
+                }
+            }
+            collected
+        });
+        let workers: Vec<_> = ['1', '2', '3']
+            .into_iter()
+            .map(|digit| {
+                let (writer, contents) = (&writer, &contents);
+                scope.spawn(move || {
+                    for round in 0..200 {
+                        let expected = &contents[round % contents.len()];
+                        let tree = unpack_optimised(writer, digit, expected);
+                        assert_eq!(nar(tree.location()), *expected);
+                        assert!(tree.damaged_links().is_empty());
+                    }
+                })
+            })
+            .collect();
+        // Not before the collector has ended: it would go on for ever.
+        let ended: Vec<_> = workers.into_iter().map(|worker| worker.join()).collect();
+        done.store(true, Ordering::Relaxed);
+        let collected = collector.join().unwrap();
+        assert!(ended.iter().all(Result::is_ok), "a writer has failed");
+        collected
+    });
+    assert!(collected > 0, "nothing was collected");
+    assert!(crate::support::names(&scratch.layout()).is_empty());
+}
+
+#[test]
+fn without_being_asked_nothing_is_linked() {
+    let scratch = Scratch::new();
+    let writer = scratch.writer();
+    let tree = unpack(&writer, &path('1', "tree"), &nar_of(b"contents"));
+    assert_eq!(fs::metadata(tree.location()).unwrap().nlink(), 1);
+    assert!(links(&scratch).is_empty());
+}
+
+/// Beyond the limits of ext4 (65000) and btrfs (65535).
+const LINKS_TRIED_MAX: u32 = 70_000;
