@@ -12,7 +12,7 @@ use std::time::{Duration, Instant, SystemTime};
 use floe_engine::{Error, ErrorKind, Event, Reporter};
 use serde_json::{Map, Value, json};
 
-use crate::progress::damaged_link;
+use crate::progress::{damaged_link, not_reused};
 
 /// From now on stderr holds JSON.
 pub(crate) fn speak_json() {
@@ -134,6 +134,10 @@ impl Reporter for JsonLines {
                 let mut fields = fields(error);
                 fields["path"] = path.as_str().into();
                 write(Level::Warning, "retrying", fields);
+            }
+            Event::NotReused { path, place, error } => {
+                let fields = json!({ "message": not_reused(path, place, error) });
+                write(Level::Warning, "warning", fields);
             }
             Event::DamagedLink { path, link } => {
                 let fields = json!({ "message": damaged_link(path, link) });

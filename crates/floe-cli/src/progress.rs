@@ -2,10 +2,11 @@
 
 use std::collections::HashMap;
 use std::io::{self, IsTerminal as _, Write as _};
+use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use floe_engine::{Event, Reporter};
+use floe_engine::{Error, Event, Outcome, Reporter};
 use floe_format::StorePath;
 use indicatif::{HumanBytes, MultiProgress, ProgressBar, ProgressStyle};
 use serde_json::json;
@@ -81,6 +82,7 @@ impl Reporter for Lines {
                 ));
             }
             Event::Retrying { path, error } => say(format_args!("retrying {path}: {error}")),
+            Event::NotReused { path, place, error } => warn(not_reused(path, place, error)),
             Event::DamagedLink { path, link } => warn(damaged_link(path, link)),
             Event::Failed { error } => say(format_args!("floe: {error}")),
             _ => {}
@@ -176,6 +178,9 @@ impl Reporter for Bars {
                 }
             }
             Event::Retrying { path, error } => self.say(format!("retrying {path}: {error}")),
+            Event::NotReused { path, place, error } => {
+                self.say(format!("floe: warning: {}", not_reused(path, place, error)));
+            }
             Event::DamagedLink { path, link } => {
                 self.say(format!("floe: warning: {}", damaged_link(path, link)));
             }
@@ -190,6 +195,22 @@ impl Drop for Bars {
         // A failure leaves no half-drawn bars behind its words.
         let _: io::Result<()> = self.screen.clear();
     }
+}
+
+/// What came of `--reuse`.
+pub(crate) fn taken(outcome: &Outcome) -> String {
+    let things = if outcome.taken == 1 { "path" } else { "paths" };
+    format!(
+        "{} {things} taken from elsewhere, {} unpacked, instead of being fetched",
+        outcome.taken,
+        HumanBytes(outcome.taken_nar_bytes)
+    )
+}
+
+/// Why a path is not taken from a store that has it.
+pub(crate) fn not_reused(path: &StorePath, place: &Path, error: &Error) -> String {
+    let place = place.display();
+    format!("{path} is not taken from {place}, but brought from elsewhere: {error}")
 }
 
 /// What a user should know of damage that this move has found.

@@ -5,7 +5,7 @@ use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::thread;
 
-use floe_engine::{Cancel, Error, Location, NetworkOptions, Options};
+use floe_engine::{Cancel, Error, Location, NetworkOptions, Options, Reuse};
 use floe_format::{StoreDir, TrustedKeys};
 
 use crate::args::{FilesArgs, OptionArgs, TrustArgs, WorkArgs};
@@ -28,17 +28,28 @@ pub(crate) fn config(options: &OptionArgs) -> anyhow::Result<Config> {
 /// The options of a move.
 pub(crate) fn options(
     config: &Config,
-    trust: &TrustArgs,
-    files: &FilesArgs,
-    work: &WorkArgs,
+    store_dir: Option<&StoreDir>,
+    (trust, files, work): (&TrustArgs, &FilesArgs, &WorkArgs),
 ) -> anyhow::Result<Options> {
     Ok(Options {
         trusted_keys: trusted_keys(config, trust)?,
         check_signatures: *config.require_sigs.get() && !trust.no_check_sigs,
         jobs: work.jobs,
+        reuse: reuse(files, store_dir)?,
         optimise: files.optimise || *config.auto_optimise_store.get(),
         dry_run: work.dry_run,
         cancel: Cancel::default(),
+    })
+}
+
+/// The stores of `--reuse`, which need not be those of a Nix that lives.
+fn reuse(files: &FilesArgs, store_dir: Option<&StoreDir>) -> anyhow::Result<Reuse> {
+    let home = data_home();
+    let directory = |text: &String| Reuse::directory(text, store_dir, home.as_deref());
+    let directories = files.reuse.iter().map(directory);
+    Ok(Reuse {
+        directories: directories.collect::<Result<_, _>>()?,
+        by: files.reuse_by.unwrap_or_default().into(),
     })
 }
 

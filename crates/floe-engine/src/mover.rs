@@ -21,9 +21,11 @@ mod preview;
 mod publish;
 mod receive;
 mod resolve;
+mod reuse;
 
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
+use std::path::PathBuf;
 use std::sync::mpsc;
 use std::thread;
 
@@ -49,6 +51,7 @@ use resolve::Resolved;
 pub(crate) use resolve::{CANCEL_POLL, CLOSURE_MAX};
 
 pub use resolve::Root;
+pub use reuse::{Reuse, ReuseBy};
 
 /// Where paths go.
 #[derive(Debug)]
@@ -87,6 +90,10 @@ pub struct Outcome {
     pub download_bytes: u64,
     /// How many bytes their NARs have.
     pub nar_bytes: u64,
+    /// How many of them were taken from other stores of this machine, and not fetched.
+    pub taken: u64,
+    /// How many bytes the NARs of those have.
+    pub taken_nar_bytes: u64,
     /// What failed, causes before consequences.
     pub failures: Vec<Error>,
 }
@@ -97,6 +104,8 @@ pub(crate) struct Item {
     pub(crate) narinfo: NarInfo,
     /// Which of the sources has it.
     pub(crate) source: usize,
+    /// Where it lies in other stores of this machine; then it is not fetched ahead.
+    pub(crate) places: Vec<PathBuf>,
 }
 
 /// A path that has arrived whole and right.
@@ -250,9 +259,14 @@ impl Mover<'_> {
             outcome.fail(self.reporter, error);
         }
         let mut items = resolved.items;
+        for item in &mut items {
+            item.places = self.options.reuse.places(&item.narinfo.info.path);
+        }
         items.sort_by_key(|item| Reverse(item.narinfo.info.nar_size));
         let planned = items.iter().map(|item| {
             let size = match item.narinfo.compression {
+                // Whether it is right there is known when it is read.
+                _ if !item.places.is_empty() => Some(0),
                 floe_format::Compression::None => Some(item.narinfo.info.nar_size),
                 _ => item.narinfo.file_size,
             };
@@ -264,7 +278,8 @@ impl Mover<'_> {
         });
         outcome.planned.extend(planned);
         let nar_sizes = items.iter().map(|item| item.narinfo.info.nar_size);
-        let file_sizes = items.iter().filter_map(|item| item.narinfo.file_size);
+        let fetched = items.iter().filter(|item| item.places.is_empty());
+        let file_sizes = fetched.filter_map(|item| item.narinfo.file_size);
         self.reporter.event(Event::Planned {
             paths: items.len(),
             // A narinfo may claim any size, so the sums must not overflow.

@@ -10,6 +10,7 @@ use floe_format::signature::CACHE_NIXOS_ORG_KEY;
 use floe_format::{PublicKey, TrustedKeys};
 
 use crate::error::Error;
+use crate::mover::Reuse;
 
 /// Choices of one move.
 #[derive(Clone, Debug)]
@@ -23,6 +24,8 @@ pub struct Options {
     /// Whether equal files of a local store become one, by links in `.links`
     /// (`auto-optimise-store`).
     pub optimise: bool,
+    /// Other stores of this machine, from which paths are taken that they have.
+    pub reuse: Reuse,
     /// Resolve and plan only.
     pub dry_run: bool,
     /// Raised from outside to end the move soon.

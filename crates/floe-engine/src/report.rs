@@ -1,5 +1,7 @@
 //! What a move tells whoever watches it. The engine itself never prints.
 
+use std::path::Path;
+
 use floe_format::StorePath;
 
 use crate::error::Error;
@@ -74,6 +76,15 @@ pub enum Event<'a> {
         /// The path.
         path: &'a StorePath,
         /// What broke.
+        error: &'a Error,
+    },
+    /// Another store has a path, but not as it should be.
+    NotReused {
+        /// The path, which is looked for elsewhere or fetched.
+        path: &'a StorePath,
+        /// Where it lies.
+        place: &'a Path,
+        /// What is wrong with it.
         error: &'a Error,
     },
     /// A link of the target's `.links` had other contents than its name says, and was replaced.

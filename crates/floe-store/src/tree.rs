@@ -6,4 +6,6 @@
 pub(crate) mod links;
 pub mod plan;
 pub mod read;
+pub(crate) mod remove;
+pub mod reuse;
 pub mod write;

@@ -1,12 +1,42 @@
 //! How the files of a move get onto the disk.
 
-use clap::Args;
+use clap::{Args, ValueEnum};
+use floe_engine::ReuseBy;
 
 /// What a store's files are made of.
 #[derive(Debug, Default, Args)]
 pub(crate) struct FilesArgs {
+    /// Take paths that this store, or directory of store paths, has already, after hashing them;
+    /// may be repeated
+    #[arg(long, value_name = "STORE")]
+    pub(crate) reuse: Vec<String>,
+    /// How their files are taken [default: reflink]
+    #[arg(long, value_name = "WAY", requires = "reuse")]
+    pub(crate) reuse_by: Option<ReuseWay>,
     /// Make equal files of the store one, as nix-store --optimise does
     /// [default: auto-optimise-store of nix.conf]
     #[arg(long)]
     pub(crate) optimise: bool,
+}
+
+/// `--reuse-by`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ReuseWay {
+    /// As clones, where the file system has them, else as copies
+    #[default]
+    Reflink,
+    /// As the same files: who writes to one of them in that store changes it here too
+    Hardlink,
+    /// As copies
+    Copy,
+}
+
+impl From<ReuseWay> for ReuseBy {
+    fn from(way: ReuseWay) -> ReuseBy {
+        match way {
+            ReuseWay::Reflink => ReuseBy::Reflink,
+            ReuseWay::Hardlink => ReuseBy::HardLink,
+            ReuseWay::Copy => ReuseBy::Copy,
+        }
+    }
 }

@@ -9,13 +9,15 @@ use crate::settings;
 pub(crate) fn run(args: CopyArgs) -> anyhow::Result<()> {
     let store_dir = settings::store_dir(args.store_dir.as_deref())?;
     let config = settings::config(&args.options)?;
+    let args_of_work = (&args.trust, &args.files, &args.work);
+    let options = settings::options(&config, store_dir.as_ref(), args_of_work)?;
     run_move(Move {
         sources: vec![settings::location(&args.from, store_dir.as_ref())?],
         order: Order::AsGiven,
         network: config.network(),
         target: settings::location(&args.to, store_dir.as_ref())?,
+        options,
         store_dir,
-        options: settings::options(&config, &args.trust, &args.files, &args.work)?,
         json: args.work.json,
         files: args.files,
         keep: args.keep,

@@ -263,6 +263,7 @@ impl Demo {
             check_signatures: true,
             jobs: None,
             optimise: false,
+            reuse: Default::default(),
             dry_run: false,
             cancel: Cancel::default(),
         };

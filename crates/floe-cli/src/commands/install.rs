@@ -15,13 +15,15 @@ pub(crate) fn run(args: InstallArgs) -> anyhow::Result<()> {
         true => Order::ByPriority,
         false => Order::AsGiven,
     };
+    let args_of_work = (&args.trust, &args.files, &args.work);
+    let options = settings::options(&config, store_dir.as_ref(), args_of_work)?;
     run_move(Move {
         order,
         network: config.network(),
         sources: settings::sources(&args.from, &config, store_dir.as_ref())?,
         target,
+        options,
         store_dir,
-        options: settings::options(&config, &args.trust, &args.files, &args.work)?,
         json: args.work.json,
         files: args.files,
         keep: args.keep,

@@ -14,7 +14,7 @@ use super::print;
 use crate::args::{FilesArgs, KeepArgs, TraceArgs};
 use crate::failure::{Silent, Usage, gravest};
 use crate::log::{self, Level};
-use crate::progress::{display, say};
+use crate::progress::{display, say, taken};
 use crate::settings;
 use crate::trace::Trace;
 
@@ -84,6 +84,9 @@ pub(crate) fn run_move(request: Move) -> anyhow::Result<()> {
     };
     let outcome = mover.run(&roots)?;
     drop(watchers);
+    if !request.files.reuse.is_empty() && !request.options.dry_run {
+        say(taken(&outcome));
+    }
     if let (Some(store), []) = (target.as_store(), outcome.failures.as_slice()) {
         keep.make(store, &outcome.roots)?;
     }
@@ -141,7 +144,9 @@ fn named(request: &Move) -> anyhow::Result<Option<usize>> {
 fn check_files(request: &Move) -> anyhow::Result<()> {
     match request.target {
         Location::Store(_) => Ok(()),
-        _ if request.files.optimise => Err(Usage(NO_FILES.into()).into()),
+        _ if request.files.optimise || !request.files.reuse.is_empty() => {
+            Err(Usage(NO_FILES.into()).into())
+        }
         _ => Ok(()),
     }
 }
@@ -206,6 +211,8 @@ fn print_json(
         "reused": reused,
         "downloadBytes": outcome.download_bytes,
         "narBytes": outcome.nar_bytes,
+        "takenPaths": outcome.taken,
+        "takenNarBytes": outcome.taken_nar_bytes,
         "seconds": began.elapsed().as_secs_f64(),
     });
     if dry_run {
@@ -218,6 +225,6 @@ fn print_json(
     Ok(())
 }
 
-/// A cache holds NARs, and no files that could be one.
-const NO_FILES: &str = "--optimise is for the files of a local store, and the target is a binary \
-                        cache";
+/// A cache holds NARs, and no files that could be one or come from elsewhere.
+const NO_FILES: &str = "--optimise and --reuse are for the files of a local store, and the target \
+                        is a binary cache";

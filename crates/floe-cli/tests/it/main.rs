@@ -24,6 +24,7 @@ mod logs;
 mod manual;
 mod optimises;
 mod refuses;
+mod reuses;
 mod roots;
 mod serve_answers;
 mod serve_clients;

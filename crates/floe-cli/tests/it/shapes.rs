@@ -188,6 +188,7 @@ fn a_reference_that_vanishes_during_the_move_is_fetched_again() {
         check_signatures: false,
         jobs: Some(NonZeroUsize::MIN),
         optimise: false,
+        reuse: Default::default(),
         dry_run: false,
         cancel: Cancel::default(),
     };

@@ -65,5 +65,9 @@ pub(super) fn accept(
             trusted: keys.names().map(str::to_owned).collect(),
         });
     }
-    Ok(Item { narinfo, source })
+    Ok(Item {
+        narinfo,
+        source,
+        places: Vec::new(),
+    })
 }

@@ -34,6 +34,8 @@ pub(crate) struct Commit<'a> {
     ready: Vec<Finished>,
     ready_since: Option<Instant>,
     failed: HashSet<StorePath>,
+    /// From other stores of this machine.
+    taken: HashSet<StorePath>,
     /// Valid when asked for, and gone at the commit.
     vanished: BTreeSet<StorePath>,
     nar_sizes: HashMap<StorePath, u64>,
@@ -74,6 +76,7 @@ impl<'a> Commit<'a> {
             ready: Vec::new(),
             ready_since: None,
             failed: HashSet::new(),
+            taken: HashSet::new(),
             vanished: BTreeSet::new(),
             nar_sizes,
             out_of_space: false,
@@ -142,8 +145,12 @@ impl<'a> Commit<'a> {
     fn take(&mut self, done: Done) {
         let Done { path, result } = done;
         match result {
-            Ok((finished, fetched)) => {
-                self.outcome.download_bytes += fetched;
+            Ok(arrival) => {
+                let finished = arrival.finished;
+                self.outcome.download_bytes += arrival.fetched;
+                if arrival.is_taken {
+                    self.taken.insert(path.clone());
+                }
                 if self.failed.contains(&path) {
                     return;
                 }
@@ -243,8 +250,13 @@ impl<'a> Commit<'a> {
         let progress = committed.valid.len() + committed.refused.len();
         for path in &committed.valid {
             self.mover.reporter.event(Event::Valid { path });
+            let nar_bytes = self.nar_sizes.get(path).copied().unwrap_or(0);
             self.outcome.moved += 1;
-            self.outcome.nar_bytes += self.nar_sizes.get(path).copied().unwrap_or(0);
+            self.outcome.nar_bytes += nar_bytes;
+            if self.taken.contains(path) {
+                self.outcome.taken += 1;
+                self.outcome.taken_nar_bytes += nar_bytes;
+            }
         }
         for (path, error) in committed.refused {
             self.outcome.fail(self.mover.reporter, error);

@@ -99,7 +99,7 @@ impl<'a> Queue<'a> {
     }
 
     /// The next item and its body; `None` when there are no more. A body may be absent: then
-    /// the source is a local store.
+    /// the source is a local store, or the path is to be looked for in other stores first.
     pub(crate) fn next(&self, end: End) -> Option<Work<'a>> {
         let mut state = self.state();
         loop {
@@ -120,6 +120,7 @@ impl<'a> Queue<'a> {
             }
             let (waited, body) = match ahead {
                 Some((asked, body)) => (asked.elapsed() > PATIENCE, body),
+                None if !item.places.is_empty() => (false, Ok(None)),
                 None => (false, self.open(item)),
             };
             self.ask_ahead(&mut state, end);
@@ -161,10 +162,11 @@ impl<'a> Queue<'a> {
         }
     }
 
-    /// `false` if the item's turn has come already, or will not come.
+    /// `false` if the item's turn has come already, or will not come, or need not be fetched.
     fn ask_one_ahead(&self, state: &mut State, index: usize) -> bool {
         let item = &self.items[index];
-        if !state.left.contains(&index) || state.skipped.contains(&item.narinfo.info.path) {
+        let is_skipped = state.skipped.contains(&item.narinfo.info.path);
+        if !state.left.contains(&index) || is_skipped || !item.places.is_empty() {
             return false;
         }
         state.ahead.insert(index, (Instant::now(), self.open(item)));
@@ -211,6 +213,7 @@ mod tests {
         Item {
             narinfo: NarInfo::parse(text.as_bytes(), &StoreDir::default()).unwrap(),
             source: 0,
+            places: Vec::new(),
         }
     }
 

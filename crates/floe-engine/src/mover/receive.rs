@@ -12,8 +12,8 @@ use std::thread;
 
 use floe_format::{Compression, Hash, HashAlgorithm, NarInfo, StorePath};
 use floe_store::hashing::{Place, Worker};
-use floe_store::tree::write::TreeWriter;
-use floe_store::{StagedPath, StoreError};
+use floe_store::tree::write::{TemporaryTree, TreeWriter};
+use floe_store::{StagedPath, StoreError, StoreWriter};
 
 use super::check::NarCheck;
 use super::fetch::{End, Queue, Work};
@@ -25,16 +25,28 @@ use crate::codec::{self, Memory};
 use crate::error::Error;
 use crate::report::Event;
 
-/// What a worker says of a path: what became of it, and how many bytes were fetched for it.
+/// What a worker says of a path: what became of it.
 pub(crate) struct Done {
     pub(crate) path: StorePath,
-    pub(crate) result: Result<(Finished, u64), Error>,
+    pub(crate) result: Result<Arrival, Error>,
+}
+
+/// A path that has arrived, whole and right.
+pub(crate) struct Arrival {
+    pub(crate) finished: Finished,
+    /// How many bytes were fetched for it.
+    pub(crate) fetched: u64,
+    /// It came from another store of this machine.
+    pub(crate) is_taken: bool,
 }
 
 /// Where the bytes of a NAR go.
 pub(crate) trait Sink {
     fn write(&mut self, nar: &[u8]) -> Result<(), Error>;
 }
+
+/// Takes the chunks of a NAR, one after the other.
+pub(super) type Pass<'p> = dyn FnMut(&[u8]) -> Result<(), Error> + 'p;
 
 impl Sink for TreeWriter {
     fn write(&mut self, nar: &[u8]) -> Result<(), Error> {
@@ -71,14 +83,27 @@ pub(crate) fn work(mover: &Mover<'_>, queue: &Queue<'_>, place: Place, results: 
     }
 }
 
-/// Receives a path from its source, or else from any other that has it.
+/// Receives a path from another store of this machine, from its source, or else from any other
+/// that has it.
 fn receive_from_anywhere(
     mover: &Mover<'_>,
     queue: &Queue<'_>,
-    turn: Work<'_>,
+    mut turn: Work<'_>,
     (worker, scratch): (&Worker, &mut [u8]),
-) -> Result<(Finished, u64), Error> {
+) -> Result<Arrival, Error> {
     let item = turn.item;
+    if !item.places.is_empty() {
+        let mut transfer = Transfer::new(mover, queue, item, (worker, &mut *scratch));
+        if let Some(finished) = transfer.take()? {
+            return Ok(Arrival {
+                finished,
+                fetched: 0,
+                is_taken: true,
+            });
+        }
+        mover.check_cancelled()?;
+        turn.body = queue.open(item);
+    }
     let first = match receive_with_retries(mover, queue, turn, (worker, &mut *scratch)) {
         Err(error) if elsewhere::may_help(&error) => error,
         result => return result,
@@ -108,7 +133,7 @@ fn receive_with_retries(
     queue: &Queue<'_>,
     turn: Work<'_>,
     (worker, scratch): (&Worker, &mut [u8]),
-) -> Result<(Finished, u64), Error> {
+) -> Result<Arrival, Error> {
     let Work {
         item,
         mut body,
@@ -116,27 +141,22 @@ fn receive_with_retries(
     } = turn;
     let mut attempt = 1;
     loop {
-        let mut transfer = Transfer {
-            mover,
-            item,
-            worker,
-            memory: queue.memory(),
-            scratch: &mut *scratch,
-            shown: 0,
-            fetched: 0,
-        };
+        let mut transfer = Transfer::new(mover, queue, item, (worker, &mut *scratch));
         let result = match body {
             Ok(body) => transfer.bring(body),
             Err(error) => Err(error),
         };
         match result {
-            Ok(finished) => return Ok((finished, transfer.fetched)),
+            Ok(finished) => {
+                return Ok(Arrival {
+                    finished,
+                    fetched: transfer.fetched,
+                    is_taken: false,
+                });
+            }
             Err(error) if error.is_transient() && attempt < mover.sources.attempts => {
                 let path = &item.narinfo.info.path;
-                mover.reporter.event(Event::Progress {
-                    path,
-                    nar_bytes: -transfer.shown,
-                });
+                transfer.forget_progress();
                 mover.reporter.event(Event::Retrying {
                     path,
                     error: &error,
@@ -150,9 +170,7 @@ fn receive_with_retries(
             }
             Err(error) => {
                 // Whoever tries elsewhere begins again.
-                let path = &item.narinfo.info.path;
-                let nar_bytes = -transfer.shown;
-                mover.reporter.event(Event::Progress { path, nar_bytes });
+                transfer.forget_progress();
                 return Err(error);
             }
         }
@@ -161,8 +179,8 @@ fn receive_with_retries(
 
 /// One attempt at one path.
 pub(crate) struct Transfer<'a> {
-    mover: &'a Mover<'a>,
-    item: &'a Item,
+    pub(super) mover: &'a Mover<'a>,
+    pub(super) item: &'a Item,
     worker: &'a Worker,
     memory: &'a Memory,
     scratch: &'a mut [u8],
@@ -171,22 +189,30 @@ pub(crate) struct Transfer<'a> {
     fetched: u64,
 }
 
-impl Transfer<'_> {
+impl<'a> Transfer<'a> {
+    fn new(
+        mover: &'a Mover<'a>,
+        queue: &'a Queue<'a>,
+        item: &'a Item,
+        (worker, scratch): (&'a Worker, &'a mut [u8]),
+    ) -> Transfer<'a> {
+        Transfer {
+            mover,
+            item,
+            worker,
+            memory: queue.memory(),
+            scratch,
+            shown: 0,
+            fetched: 0,
+        }
+    }
+
     fn bring(&mut self, body: Option<Body>) -> Result<Finished, Error> {
         match &self.mover.target.0 {
             TargetKind::Store(store) => {
-                let info = self.item.narinfo.info.clone();
-                let mut writer = match self.mover.options.optimise {
-                    true => store.optimising_tree_writer(&info.path)?,
-                    false => store.tree_writer(&info.path),
-                };
+                let mut writer = self.writer(store)?;
                 self.receive(body, &mut writer)?;
-                let tree = writer.finish()?;
-                for link in tree.damaged_links() {
-                    let path = &info.path;
-                    self.mover.reporter.event(Event::DamagedLink { path, link });
-                }
-                Ok(Finished::Tree(StagedPath { tree, info }))
+                Ok(self.finished(writer.finish()?))
             }
             // Nothing is transferred on a dry run.
             TargetKind::Preview(_) => Err(Error::Cancelled),
@@ -197,6 +223,48 @@ impl Transfer<'_> {
                     .map(Finished::Nar)
             }
         }
+    }
+
+    /// What writes the path's tree into a store, as the options have it.
+    pub(super) fn writer(&self, store: &StoreWriter) -> Result<TreeWriter, Error> {
+        let path = &self.item.narinfo.info.path;
+        Ok(match self.mover.options.optimise {
+            true => store.optimising_tree_writer(path)?,
+            false => store.tree_writer(path),
+        })
+    }
+
+    /// A tree whose every byte was right.
+    pub(super) fn finished(&self, tree: TemporaryTree) -> Finished {
+        let info = self.item.narinfo.info.clone();
+        for link in tree.damaged_links() {
+            let path = &info.path;
+            let reporter = self.mover.reporter;
+            reporter.event(Event::DamagedLink { path, link });
+        }
+        Finished::Tree(StagedPath { tree, info })
+    }
+
+    /// What has gone by was for nothing, and comes once more.
+    pub(super) fn forget_progress(&mut self) {
+        let path = &self.item.narinfo.info.path;
+        let nar_bytes = -std::mem::take(&mut self.shown);
+        let reporter = self.mover.reporter;
+        reporter.event(Event::Progress { path, nar_bytes });
+    }
+
+    /// Brings a NAR from `from`, where it lies on this machine, to `sink`, and compares it with
+    /// what was promised.
+    pub(super) fn pass_all(
+        &mut self,
+        from: &str,
+        sink: &mut dyn Sink,
+        read: impl FnOnce(&mut Pass<'_>) -> Result<(), Error>,
+    ) -> Result<(), Error> {
+        let item = self.item;
+        let mut check = NarCheck::new(&item.narinfo.info, from, self.worker);
+        read(&mut |chunk| self.pass(chunk, &mut check, sink))?;
+        check.finish().map(|_| ())
     }
 
     /// Brings the NAR to `sink`. Returns only if every byte was right.

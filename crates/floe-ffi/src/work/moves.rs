@@ -108,6 +108,7 @@ impl Work<'_> {
             check_signatures: !request.no_check_sigs,
             jobs,
             optimise: false,
+            reuse: Default::default(),
             dry_run,
             cancel: self.cancel().clone(),
         })

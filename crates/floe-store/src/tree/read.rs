@@ -197,7 +197,11 @@ pub(super) struct Entry {
 
 impl Entry {
     /// Some file systems do not tell the kind while listing.
-    fn kind(&self, directory: BorrowedFd<'_>, path: &Path) -> Result<FileType, StoreError> {
+    pub(super) fn kind(
+        &self,
+        directory: BorrowedFd<'_>,
+        path: &Path,
+    ) -> Result<FileType, StoreError> {
         if self.kind != FileType::Unknown {
             return Ok(self.kind);
         }

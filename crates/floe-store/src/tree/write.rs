@@ -19,12 +19,14 @@ use std::sync::Arc;
 use floe_format::StorePath;
 use floe_format::nar::read::{Event, Reader};
 use rustix::fs::{
-    AtFlags, Mode, OFlags, Timespec, Timestamps, UTIME_OMIT, fchmod, fremovexattr, fstat, futimens,
-    mkdirat, openat, symlinkat, utimensat,
+    AtFlags, Mode, OFlags, Stat, Timespec, Timestamps, UTIME_OMIT, fchmod, fremovexattr, fstat,
+    futimens, linkat, mkdirat, openat, statat, symlinkat, utimensat,
 };
 
 use super::links::{Entry, FileHasher, Links, TreeLinks, symlink_hash};
 use crate::error::{At, StoreError};
+
+pub use super::remove::remove_tree;
 
 /// Writes one path's tree under a temporary name. What it has made is removed unless
 /// [`TreeWriter::finish`] is reached.
@@ -73,6 +75,11 @@ impl TreeWriter {
     pub(crate) fn share_files(mut self, links: Links) -> TreeWriter {
         self.tree.links = Some(TreeLinks::new(links));
         self
+    }
+
+    /// For a tree that is made from something else than a NAR.
+    pub(super) fn into_parts(self) -> (Open, TemporaryTree) {
+        (self.open, self.tree)
     }
 
     /// Takes the next bytes of the NAR.
@@ -132,6 +139,11 @@ impl TemporaryTree {
         &self.location
     }
 
+    /// Whether equal files are to be one.
+    pub(super) fn shares_files(&self) -> bool {
+        self.links.is_some()
+    }
+
     /// The names of links in `.links` that were damaged, and were replaced: other paths may have
     /// the same damage.
     pub fn damaged_links(&self) -> &[String] {
@@ -181,37 +193,9 @@ impl Drop for TemporaryTree {
     }
 }
 
-/// Removes a sealed tree, or nothing if there is none.
-pub fn remove_tree(path: &Path) -> Result<(), StoreError> {
-    match fs::symlink_metadata(path) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
-        Err(error) => return Err(error).at("examining", path),
-        Ok(metadata) if metadata.is_dir() => {}
-        Ok(_) => return fs::remove_file(path).at("removing", path),
-    }
-    if !rustix::process::geteuid().is_root() {
-        unseal(path)?;
-    }
-    fs::remove_dir_all(path).at("removing", path)
-}
-
-/// Makes the directories of a sealed tree writable again, without which only root may empty
-/// them.
-fn unseal(directory: &Path) -> Result<(), StoreError> {
-    use std::os::unix::fs::PermissionsExt as _;
-    fs::set_permissions(directory, fs::Permissions::from_mode(0o755)).at("unsealing", directory)?;
-    for entry in fs::read_dir(directory).at("listing", directory)? {
-        let entry = entry.at("listing", directory)?;
-        if entry.file_type().at("examining", entry.path())?.is_dir() {
-            unseal(&entry.path())?;
-        }
-    }
-    Ok(())
-}
-
 /// What is open while a tree is being written.
 #[derive(Debug)]
-struct Open {
+pub(super) struct Open {
     store: Arc<OwnedFd>,
     /// The directories from the root of the tree to where the writing is.
     directories: Vec<OwnedFd>,
@@ -223,7 +207,11 @@ struct Open {
 }
 
 impl Open {
-    fn apply(&mut self, event: Event<'_>, tree: &mut TemporaryTree) -> Result<(), StoreError> {
+    pub(super) fn apply(
+        &mut self,
+        event: Event<'_>,
+        tree: &mut TemporaryTree,
+    ) -> Result<(), StoreError> {
         if !tree.made {
             tree.take_free_name();
         }
@@ -269,6 +257,44 @@ impl Open {
         }
     }
 
+    /// Lets the next node be a file that is elsewhere, under one more name.
+    pub(super) fn link(
+        &self,
+        parent: BorrowedFd<'_>,
+        name: &[u8],
+        tree: &mut TemporaryTree,
+    ) -> Result<(), rustix::io::Errno> {
+        if !tree.made {
+            tree.take_free_name();
+        }
+        let (to, to_name) = self.place(tree);
+        linkat(parent, name, to, to_name, AtFlags::empty())?;
+        tree.made = true;
+        Ok(())
+    }
+
+    /// What the node is that was made last.
+    pub(super) fn stat(&self, tree: &TemporaryTree) -> Result<Stat, rustix::io::Errno> {
+        let (parent, name) = self.place(tree);
+        statat(parent, name, AtFlags::SYMLINK_NOFOLLOW)
+    }
+
+    /// The file that is being written, to be put back.
+    pub(super) fn take_file(&mut self) -> Option<OwnedFd> {
+        self.file.take()
+    }
+
+    pub(super) fn put_file(&mut self, file: OwnedFd) {
+        self.file = Some(file);
+    }
+
+    /// Hashes contents that came into the file by another way than through here.
+    pub(super) fn hash(&mut self, contents: &[u8]) {
+        if let Some(hasher) = &mut self.hasher {
+            hasher.update(contents);
+        }
+    }
+
     /// The directory that the next node belongs into, and its name there.
     fn place<'a>(&'a self, tree: &'a TemporaryTree) -> (BorrowedFd<'a>, &'a [u8]) {
         match self.directories.last() {
@@ -294,7 +320,7 @@ impl Open {
     fn create_file(&mut self, executable: bool, tree: &TemporaryTree) -> Result<(), StoreError> {
         let mode = Mode::from_raw_mode(if executable { 0o555 } else { 0o444 });
         let flags =
-            OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+            OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let (parent, name) = self.place(tree);
         let file = openat(parent, name, flags, mode).at("creating", self.location(tree))?;
         if self.directories.is_empty() {
@@ -328,7 +354,7 @@ impl Open {
     }
 
     /// Makes the file or symbolic link that was just completed one with its equals.
-    fn share(&mut self, hash: &str, tree: &mut TemporaryTree) -> Result<(), StoreError> {
+    pub(super) fn share(&mut self, hash: &str, tree: &mut TemporaryTree) -> Result<(), StoreError> {
         let temporary = format!("{}-link", tree.name);
         let Some(mut links) = tree.links.take() else {
             return Ok(());

@@ -1,0 +1,145 @@
+//! Paths that another store on this machine has: taken from there, and not fetched.
+//!
+//! 1. a path that is to be moved, and lies in one of those stores, is looked for there first;
+//! 2. its tree is cloned, linked or copied beside its place in the target;
+//! 3. every byte of it is hashed, and the hash is that which a source has promised and signed;
+//! 4. what is not right in one store is looked for in the next, and at last fetched.
+//!
+//! Their databases are not asked: what lies at a place is what was promised or it is not. A copy is
+//! hashed on its way. Clones and links are hashed where they lie afterwards, since what they were
+//! made from may have changed between a look at it and its cloning.
+//!
+//! Not guaranteed: that nobody writes to a linked file, through its name in the other store.
+
+use std::path::{Path, PathBuf};
+
+use floe_format::{StoreDir, StorePath};
+use floe_store::StoreWriter;
+use floe_store::tree::read::dump;
+use floe_store::tree::reuse::Reuse as How;
+use floe_store::tree::write::TemporaryTree;
+
+use super::receive::{Sink, Transfer};
+use super::{Finished, TargetKind};
+use crate::cache::http::address::without_credentials;
+use crate::error::{Error, ErrorKind};
+use crate::location::Location;
+use crate::report::Event;
+
+/// Other stores on this machine, and how files come from there.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Reuse {
+    /// Directories whose entries are store paths, in the order in which they are looked at.
+    pub directories: Vec<PathBuf>,
+    /// What files become.
+    pub by: ReuseBy,
+}
+
+/// What the files of a path become that is taken from another store.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ReuseBy {
+    /// Clones that share blocks with the originals, or copies where the file system has no clones.
+    #[default]
+    Reflink,
+    /// The originals themselves, where they are as a store has them, else clones or copies.
+    HardLink,
+    /// Copies.
+    Copy,
+}
+
+impl Reuse {
+    /// The directory that holds the paths of what a user calls a store: that of
+    /// [`Location::parse`], or else a directory whose entries are the paths themselves.
+    ///
+    /// Errors: [`Error::Location`] for a binary cache, and where there is no directory.
+    pub fn directory(
+        text: &str,
+        store_dir: Option<&StoreDir>,
+        data_home: Option<&Path>,
+    ) -> Result<PathBuf, Error> {
+        let fail = |reason: &str| {
+            Err(Error::Location {
+                text: without_credentials(text),
+                reason: reason.into(),
+            })
+        };
+        let Location::Store(layout) = Location::parse(text, store_dir, data_home)? else {
+            return fail("a binary cache has no files to reuse; name it with --from");
+        };
+        if layout.real_store.is_dir() {
+            return Ok(layout.real_store);
+        }
+        match std::path::absolute(text) {
+            Ok(directory) if directory.is_dir() => Ok(directory),
+            _ => fail("there is neither a store nor a directory of store paths"),
+        }
+    }
+
+    /// Where a path lies in those stores.
+    pub(super) fn places(&self, path: &StorePath) -> Vec<PathBuf> {
+        let places = self.directories.iter().map(|dir| dir.join(path.as_str()));
+        places
+            .filter(|place| place.symlink_metadata().is_ok())
+            .collect()
+    }
+}
+
+/// Nobody has to write down what was written already.
+struct Seen;
+
+impl Sink for Seen {
+    fn write(&mut self, _: &[u8]) -> Result<(), Error> {
+        Ok(())
+    }
+}
+
+impl Transfer<'_> {
+    /// The path from the first place that has it whole and right; `None` if none has.
+    ///
+    /// Errors: those that fetching it would not help against.
+    pub(super) fn take(&mut self) -> Result<Option<Finished>, Error> {
+        let item = self.item;
+        let path = &item.narinfo.info.path;
+        let TargetKind::Store(store) = &self.mover.target.0 else {
+            return Ok(None);
+        };
+        for place in &item.places {
+            match self.take_from(store, place) {
+                Ok(tree) => return Ok(Some(self.finished(tree))),
+                Err(error) if is_final(&error) => return Err(error),
+                Err(error) => {
+                    let error = &error;
+                    self.forget_progress();
+                    let reporter = self.mover.reporter;
+                    reporter.event(Event::NotReused { path, place, error });
+                }
+            }
+        }
+        Ok(None)
+    }
+
+    fn take_from(&mut self, store: &StoreWriter, place: &Path) -> Result<TemporaryTree, Error> {
+        let nar_size = self.item.narinfo.info.nar_size;
+        let name = place.display().to_string();
+        let how = match self.mover.options.reuse.by {
+            ReuseBy::Reflink => Some(How::Clones),
+            ReuseBy::HardLink => Some(How::HardLinks),
+            ReuseBy::Copy => None,
+        };
+        if let Some(how) = how {
+            let made = self.writer(store)?.reuse(place, nar_size, how)?;
+            if let Some(tree) = made {
+                self.pass_all(&name, &mut Seen, |pass| dump(tree.location(), pass))?;
+                return Ok(tree);
+            }
+        }
+        let mut writer = self.writer(store)?;
+        self.pass_all(&name, &mut writer, |pass| dump(place, pass))?;
+        Ok(writer.finish()?)
+    }
+}
+
+/// Whether a failure is one of the target, or the end of the whole move.
+fn is_final(error: &Error) -> bool {
+    matches!(error.kind(), ErrorKind::NoSpace | ErrorKind::Interrupted)
+}

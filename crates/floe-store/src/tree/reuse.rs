@@ -1,0 +1,279 @@
+//! A tree that lies elsewhere on this machine → the same tree beside its place, without its bytes
+//! going through this process: its files are clones of those there, or those very files.
+//!
+//! 1. names, targets and execute bits are taken from there, and nothing else: directories, symbolic
+//!    links and clones are new, with the modes and times of a store;
+//! 2. a file is linked only if it is, to the last attribute, as it would have been written here;
+//! 3. a file that cannot be linked is cloned or copied by itself; where the file system can do
+//!    neither links nor clones at all, nothing is made, and whoever asked copies the tree instead.
+//!
+//! Not guaranteed: anything about the contents. Nobody has looked at them, and whoever wants to
+//! know what has been made reads that, not what it was made from, which may have changed since.
+
+use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
+use std::path::{Path, PathBuf};
+
+use floe_format::nar::read::Event;
+use rustix::fs::{
+    AtFlags, CWD, FileType, Mode, OFlags, Stat, flistxattr, fstat, ioctl_ficlone, openat,
+    readlinkat, statat,
+};
+use rustix::io::{Errno, pread};
+use rustix::process::{getegid, geteuid};
+
+use super::links::FileHasher;
+use super::read::{CHUNK_LEN, Entry, as_path, check_depth, open_directory};
+use super::write::{Open, TemporaryTree, TreeWriter};
+use crate::error::{At, StoreError};
+
+/// What the files of a tree become.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reuse {
+    /// Clones, which share blocks on the disk with the originals until either is written to.
+    Clones,
+    /// The originals, under one more name.
+    HardLinks,
+}
+
+impl TreeWriter {
+    /// Makes the tree at `source` anew instead of being given a NAR. `None` where files cannot be
+    /// shared between the two places; then nothing is left, and the tree can be copied.
+    ///
+    /// Errors: [`StoreError::Changed`] for a tree whose files have more than `nar_size` bytes or
+    /// which changes meanwhile, those of [`dump`](super::read::dump), and what the system says.
+    pub fn reuse(
+        self,
+        source: &Path,
+        nar_size: u64,
+        how: Reuse,
+    ) -> Result<Option<TemporaryTree>, StoreError> {
+        let (open, tree) = self.into_parts();
+        let mut walk = Walk {
+            open,
+            tree,
+            how,
+            left: nar_size,
+            path: source.into(),
+        };
+        let stat = statat(CWD, source, AtFlags::SYMLINK_NOFOLLOW).at("examining", source)?;
+        let kind = FileType::from_raw_mode(stat.st_mode);
+        let name = source.as_os_str().as_encoded_bytes();
+        match walk.node(CWD, name, kind, 0)? {
+            Shared::Yes => Ok(Some(walk.tree)),
+            Shared::No => Ok(None),
+        }
+    }
+}
+
+/// Whether the two places can share files.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Shared {
+    Yes,
+    No,
+}
+
+/// A file that is to be had here too.
+struct Original<'a> {
+    file: &'a OwnedFd,
+    executable: bool,
+    size: u64,
+}
+
+struct Walk {
+    open: Open,
+    tree: TemporaryTree,
+    how: Reuse,
+    /// How many bytes of contents there may still be.
+    left: u64,
+    /// Where the walk is, for the words of an error.
+    path: PathBuf,
+}
+
+impl Walk {
+    fn node(
+        &mut self,
+        parent: BorrowedFd<'_>,
+        name: &[u8],
+        kind: FileType,
+        depth: usize,
+    ) -> Result<Shared, StoreError> {
+        match kind {
+            FileType::RegularFile => self.file(parent, name),
+            FileType::Directory => self.directory(parent, name, depth),
+            FileType::Symlink => {
+                let target = readlinkat(parent, name, Vec::new());
+                let target = target.at("reading the link", &self.path)?;
+                let target = target.as_bytes();
+                self.apply(Event::Symlink { target })?;
+                Ok(Shared::Yes)
+            }
+            _ => Err(StoreError::UnsupportedFile {
+                path: self.path.clone(),
+            }),
+        }
+    }
+
+    fn directory(
+        &mut self,
+        parent: BorrowedFd<'_>,
+        name: &[u8],
+        depth: usize,
+    ) -> Result<Shared, StoreError> {
+        check_depth(depth, &self.path)?;
+        let (directory, entries) = open_directory(parent, name, &self.path)?;
+        self.apply(Event::Directory)?;
+        for entry in entries {
+            let Entry { name, .. } = &entry;
+            self.path.push(as_path(name));
+            let kind = entry.kind(directory.as_fd(), &self.path)?;
+            self.apply(Event::Entry { name })?;
+            if self.node(directory.as_fd(), name, kind, depth + 1)? == Shared::No {
+                return Ok(Shared::No);
+            }
+            self.path.pop();
+        }
+        self.apply(Event::EndDirectory)?;
+        Ok(Shared::Yes)
+    }
+
+    fn file(&mut self, parent: BorrowedFd<'_>, name: &[u8]) -> Result<Shared, StoreError> {
+        // Not to wait for the other end of what has turned into a pipe.
+        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+        let file = openat(parent, name, flags, Mode::empty()).at("opening", &self.path)?;
+        let stat = fstat(&file).at("examining", &self.path)?;
+        if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
+            return Err(self.changed());
+        }
+        let size = u64::try_from(stat.st_size).unwrap_or(0);
+        self.left = self.left.checked_sub(size).ok_or_else(|| self.changed())?;
+        let original = Original {
+            file: &file,
+            executable: stat.st_mode & 0o100 != 0,
+            size,
+        };
+        if self.how == Reuse::HardLinks && is_as_written(&file, &stat) {
+            match self.open.link(parent, name, &mut self.tree) {
+                Ok(()) => return self.keep_link(&original, &stat),
+                Err(Errno::XDEV) => return Ok(Shared::No),
+                // As many names as the file can have, or not one's own: the next best thing.
+                Err(Errno::MLINK | Errno::PERM | Errno::ACCESS | Errno::OPNOTSUPP) => {}
+                Err(error) => return Err(error).at("linking", &self.path),
+            }
+        }
+        self.clone_or_copy(&original)
+    }
+
+    /// Looks whether the file that was linked is the one that was looked at.
+    fn keep_link(&mut self, original: &Original<'_>, stat: &Stat) -> Result<Shared, StoreError> {
+        let linked = self.open.stat(&self.tree).at("examining", &self.path)?;
+        if (linked.st_dev, linked.st_ino) != (stat.st_dev, stat.st_ino) {
+            return Err(self.changed());
+        }
+        if self.tree.shares_files() {
+            let mut hasher = FileHasher::new(original.executable, original.size);
+            self.read(original.file, original.size, |_, piece| {
+                hasher.update(piece);
+                Ok(())
+            })?;
+            self.open.share(&hasher.finish(), &mut self.tree)?;
+        }
+        Ok(Shared::Yes)
+    }
+
+    fn clone_or_copy(&mut self, original: &Original<'_>) -> Result<Shared, StoreError> {
+        let (executable, size) = (original.executable, original.size);
+        self.apply(Event::File { executable, size })?;
+        let Some(written) = self.open.take_file() else {
+            return Err(self.changed());
+        };
+        let cloned = ioctl_ficlone(&written, original.file);
+        if cloned.is_ok() && self.tree.shares_files() {
+            self.read(&written, size, |walk, piece| {
+                walk.open.hash(piece);
+                Ok(())
+            })?;
+        }
+        self.open.put_file(written);
+        match cloned {
+            Ok(()) => {}
+            Err(error) if !cannot_clone(error) => return Err(error).at("cloning", &self.path),
+            Err(_) if self.how == Reuse::Clones => return Ok(Shared::No),
+            Err(_) => {
+                let write = |walk: &mut Walk, piece: &[u8]| walk.apply(Event::Data(piece));
+                self.read(original.file, size, write)?;
+            }
+        }
+        self.apply(Event::EndFile)?;
+        Ok(Shared::Yes)
+    }
+
+    /// Reads a file from its beginning to its end, wherever its own position is.
+    fn read(
+        &mut self,
+        file: &OwnedFd,
+        size: u64,
+        mut each: impl FnMut(&mut Walk, &[u8]) -> Result<(), StoreError>,
+    ) -> Result<(), StoreError> {
+        let mut buffer = vec![0; CHUNK_LEN];
+        let mut offset = 0;
+        loop {
+            match pread(file, &mut buffer, offset) {
+                Ok(0) => return Ok(()),
+                Ok(read) => {
+                    offset += read as u64;
+                    if offset > size {
+                        return Err(self.changed());
+                    }
+                    each(self, &buffer[..read])?;
+                }
+                Err(Errno::INTR) => {}
+                Err(error) => return Err(error).at("reading", &self.path),
+            }
+        }
+    }
+
+    fn apply(&mut self, event: Event<'_>) -> Result<(), StoreError> {
+        self.open.apply(event, &mut self.tree)
+    }
+
+    fn changed(&self) -> StoreError {
+        StoreError::Changed {
+            path: self.path.clone(),
+        }
+    }
+}
+
+/// Whether a file is what it would be if it had been written here: whoever links it takes over all
+/// of that.
+fn is_as_written(file: &OwnedFd, stat: &Stat) -> bool {
+    let owner = (geteuid().as_raw(), getegid().as_raw());
+    matches!(stat.st_mode & 0o7777, 0o444 | 0o555)
+        && (stat.st_mtime, stat.st_mtime_nsec) == (1, 0)
+        && (stat.st_uid, stat.st_gid) == owner
+        && has_no_attributes(file)
+}
+
+/// Whether a file has no extended attributes but those that Nix leaves alone.
+fn has_no_attributes(file: &OwnedFd) -> bool {
+    let mut names = [0_u8; ATTRIBUTES_LEN];
+    match flistxattr(file, &mut names) {
+        Ok(len) => names[..len]
+            .split(|byte| *byte == 0)
+            .all(|name| name.is_empty() || IGNORED_ATTRIBUTES.contains(&name)),
+        Err(error) => error == Errno::OPNOTSUPP,
+    }
+}
+
+/// Whether a file system knows no clones, or none between these two places.
+fn cannot_clone(error: Errno) -> bool {
+    matches!(
+        error,
+        Errno::OPNOTSUPP | Errno::XDEV | Errno::INVAL | Errno::NOTTY | Errno::NOSYS | Errno::PERM
+    )
+}
+
+/// Nix's own `ignored-acls`.
+const IGNORED_ATTRIBUTES: [&[u8]; 3] = [b"security.csm", b"security.selinux", b"system.nfs4_acl"];
+
+/// Room for far more names than those three; a file that has more is not as it was written.
+const ATTRIBUTES_LEN: usize = 256;
