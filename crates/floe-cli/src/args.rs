@@ -194,6 +194,9 @@ pub(crate) struct WorkArgs {
     /// Show what would be fetched, and fetch nothing
     #[arg(long)]
     pub(crate) dry_run: bool,
+    /// Begin even where the target's file system has no room for all of it
+    #[arg(long)]
+    pub(crate) no_check_space: bool,
     /// Print the result as one JSON object
     #[arg(long)]
     pub(crate) json: bool,

@@ -11,6 +11,7 @@ pub(crate) mod key;
 pub(crate) mod manual;
 pub(crate) mod moving;
 pub(crate) mod serve;
+pub(crate) mod space;
 pub(crate) mod verify;
 
 use std::io::{self, Write as _};

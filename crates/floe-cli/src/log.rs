@@ -12,7 +12,7 @@ use std::time::{Duration, Instant, SystemTime};
 use floe_engine::{Error, ErrorKind, Event, Reporter};
 use serde_json::{Map, Value, json};
 
-use crate::progress::{damaged_link, not_reused};
+use crate::progress::{damaged_link, not_reused, scarce, warn};
 
 /// From now on stderr holds JSON.
 pub(crate) fn speak_json() {
@@ -136,13 +136,12 @@ impl Reporter for JsonLines {
                 write(Level::Warning, "retrying", fields);
             }
             Event::NotReused { path, place, error } => {
-                let fields = json!({ "message": not_reused(path, place, error) });
-                write(Level::Warning, "warning", fields);
+                warn(not_reused(path, place, error));
             }
             Event::DamagedLink { path, link } => {
-                let fields = json!({ "message": damaged_link(path, link) });
-                write(Level::Warning, "warning", fields);
+                warn(damaged_link(path, link));
             }
+            Event::Scarce { shortage } => warn(scarce(shortage)),
             Event::Failed { error } => write(Level::Error, "failed", fields(error)),
             _ => {}
         }

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use floe_engine::{Error, Event, Outcome, Reporter};
+use floe_engine::{Error, Event, Outcome, Reporter, Shortage};
 use floe_format::StorePath;
 use indicatif::{HumanBytes, MultiProgress, ProgressBar, ProgressStyle};
 use serde_json::json;
@@ -81,6 +81,7 @@ impl Reporter for Lines {
                     self.planned.load(Ordering::Relaxed)
                 ));
             }
+            Event::Scarce { shortage } => warn(scarce(shortage)),
             Event::Retrying { path, error } => say(format_args!("retrying {path}: {error}")),
             Event::NotReused { path, place, error } => warn(not_reused(path, place, error)),
             Event::DamagedLink { path, link } => warn(damaged_link(path, link)),
@@ -177,6 +178,9 @@ impl Reporter for Bars {
                     self.screen.remove(&bar);
                 }
             }
+            Event::Scarce { shortage } => {
+                self.say(format!("floe: warning: {}", scarce(shortage)));
+            }
             Event::Retrying { path, error } => self.say(format!("retrying {path}: {error}")),
             Event::NotReused { path, place, error } => {
                 self.say(format!("floe: warning: {}", not_reused(path, place, error)));
@@ -219,6 +223,14 @@ pub(crate) fn damaged_link(path: &StorePath, link: &str) -> String {
         "a file of {path} is whole, but .links/{link} was not and was replaced; \
          `floe verify` finds the paths that have the same damage"
     )
+}
+
+/// What is said of too little room, where the work goes on.
+pub(crate) fn scarce(shortage: &Shortage) -> String {
+    match shortage.is_certain {
+        true => format!("{shortage}; it cannot fit"),
+        false => format!("{shortage}; it may not fit"),
+    }
 }
 
 fn plan(paths: usize, nar_bytes: u64, download_bytes: u64) -> String {

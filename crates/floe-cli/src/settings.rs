@@ -11,15 +11,15 @@ use floe_format::{StoreDir, TrustedKeys};
 use crate::args::{FilesArgs, OptionArgs, TrustArgs, WorkArgs};
 use crate::config::{Config, Surroundings};
 use crate::failure::Usage;
-use crate::progress::say;
+use crate::progress::warn;
 
 /// What files, the environment and `--option` say.
 pub(crate) fn config(options: &OptionArgs) -> anyhow::Result<Config> {
     let loaded = Config::load(&Surroundings::of_process(), &options.pairs());
     let config = loaded.map_err(Usage::from)?;
     for name in &config.unknown_options {
-        say(format_args!(
-            "floe: --option {name}: floe has no such setting, and passes over it"
+        warn(format_args!(
+            "--option {name}: floe has no such setting, and passes over it"
         ));
     }
     Ok(config)
@@ -38,6 +38,7 @@ pub(crate) fn options(
         reuse: reuse(files, store_dir)?,
         optimise: files.optimise || *config.auto_optimise_store.get(),
         dry_run: work.dry_run,
+        check_space: !work.no_check_space,
         cancel: Cancel::default(),
     })
 }
@@ -127,7 +128,7 @@ pub(crate) fn sources(
         match location(text, store_dir) {
             Ok(source) if sources.contains(&source) => {}
             Ok(source) => sources.push(source),
-            Err(error) => say(format_args!("floe: substituter passed over: {error}")),
+            Err(error) => warn(format_args!("substituter passed over: {error}")),
         }
     }
     match sources.is_empty() {

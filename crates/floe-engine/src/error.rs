@@ -10,6 +10,8 @@ use floe_format::narinfo::NarInfoError;
 use floe_format::{Compression, StorePath};
 use floe_store::{StoreError, is_out_of_space};
 
+use crate::mover::Shortage;
+
 /// Any failure of a move.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -219,6 +221,12 @@ pub enum Error {
         /// The limit.
         limit: usize,
     },
+    /// What is to be moved cannot fit.
+    #[error(
+        "{0}; nothing was fetched: make room, choose another target, or try all the same with \
+             --no-check-space"
+    )]
+    NoSpace(Box<Shortage>),
     /// The move was interrupted from outside.
     #[error("interrupted; what was registered stays, and another run fetches the rest")]
     Cancelled,
@@ -262,6 +270,7 @@ impl Error {
     pub fn kind(&self) -> ErrorKind {
         match self {
             Error::Unusable(error) => error.kind(),
+            Error::NoSpace(_) => ErrorKind::NoSpace,
             Error::Store(error) if error.is_out_of_space() => ErrorKind::NoSpace,
             Error::File { source, .. } if is_out_of_space(source) => ErrorKind::NoSpace,
             Error::Store(StoreError::Nar { .. }) => ErrorKind::Untrusted,

@@ -15,6 +15,6 @@ mod report;
 pub use cache::{Order, Source, Sources};
 pub use error::{Error, ErrorKind};
 pub use location::{FileLocation, HttpLocation, Location};
-pub use mover::{Mover, Outcome, Reuse, ReuseBy, Root, Target};
+pub use mover::{Mover, Outcome, Reuse, ReuseBy, Root, Shortage, Space, Supply, Target};
 pub use options::{Cancel, NetworkOptions, Options, RememberedOptions, trusted_keys};
 pub use report::{Event, Reporter};

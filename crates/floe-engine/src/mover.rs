@@ -1,7 +1,7 @@
 //! The mover: closures from sources into a target.
 //!
 //! 1. *resolve*: what is missing in the target, asked for in waves, checked for trust;
-//! 2. *plan*: the largest first;
+//! 2. *plan*: the largest first, and whether there is room for all;
 //! 3. *fetch*: bodies arrive, small ones ahead of time;
 //! 4. *receive*: one worker runs one path to completion: decode, hash, parse, write;
 //! 5. *commit*: what is complete and whose references are there becomes valid, in batches.
@@ -22,6 +22,7 @@ mod publish;
 mod receive;
 mod resolve;
 mod reuse;
+mod space;
 
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
@@ -52,6 +53,7 @@ pub(crate) use resolve::{CANCEL_POLL, CLOSURE_MAX};
 
 pub use resolve::Root;
 pub use reuse::{Reuse, ReuseBy};
+pub use space::{Shortage, Space, Supply};
 
 /// Where paths go.
 #[derive(Debug)]
@@ -84,6 +86,8 @@ pub struct Outcome {
     /// The paths that were to be moved, largest first: path, NAR size and, where the source
     /// says so, the size of what is fetched, in bytes.
     pub planned: Vec<(StorePath, u64, Option<u64>)>,
+    /// What was to be written for them, and what was free before.
+    pub space: Option<Space>,
     /// How many paths were moved.
     pub moved: u64,
     /// How many bytes were fetched for them.
@@ -153,7 +157,7 @@ impl Target {
             Location::File(file) => {
                 let found = read_cache_info(&file.directory)?.map(|info| info.store_dir);
                 let dir = found.or(store_dir.cloned()).unwrap_or_default();
-                Preview::Cache(file.directory.clone(), dir)
+                Preview::Cache(file.clone(), dir)
             }
             Location::Http(_) => return Target::open(location, store_dir),
         })))
@@ -209,6 +213,9 @@ impl Mover<'_> {
         for _ in 0..ROUNDS_MAX {
             let unavailable = std::mem::take(&mut resolved.unavailable);
             let items = self.plan(resolved, &mut outcome);
+            if outcome.space.is_none() {
+                outcome.space = self.look_for_space(&items)?;
+            }
             if self.options.dry_run {
                 return Ok(outcome);
             }
@@ -287,6 +294,24 @@ impl Mover<'_> {
             download_bytes: file_sizes.fold(0, u64::saturating_add),
         });
         items
+    }
+
+    /// What the items take and what is free for them. Only a dry run ends well without the room.
+    fn look_for_space(&self, items: &[Item]) -> Result<Option<Space>, Error> {
+        let (check, dry_run) = (self.options.check_space, self.options.dry_run);
+        if items.is_empty() || !(check || dry_run) {
+            return Ok(None);
+        }
+        let shares = self.options.optimise || items.iter().any(|item| !item.places.is_empty());
+        let space = Space::of(self.target, items)?.sharing(shares);
+        for shortage in space.shortages().into_iter().filter(|_| check) {
+            if shortage.is_certain && !dry_run {
+                return Err(Error::NoSpace(Box::new(shortage)));
+            }
+            let shortage = &shortage;
+            self.reporter.event(Event::Scarce { shortage });
+        }
+        Ok(Some(space))
     }
 
     /// Fetches, receives and commits. Returns references that were valid when they were asked

@@ -28,6 +28,8 @@ pub struct Options {
     pub reuse: Reuse,
     /// Resolve and plan only.
     pub dry_run: bool,
+    /// Whether a move is refused that the target's file system has no room for.
+    pub check_space: bool,
     /// Raised from outside to end the move soon.
     pub cancel: Cancel,
 }

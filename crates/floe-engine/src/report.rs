@@ -5,6 +5,7 @@ use std::path::Path;
 use floe_format::StorePath;
 
 use crate::error::Error;
+use crate::mover::Shortage;
 
 /// Something happened.
 #[derive(Debug)]
@@ -39,6 +40,11 @@ pub enum Event<'a> {
         nar_bytes: u64,
         /// The sum of what has to be fetched, in bytes, as far as the source tells.
         download_bytes: u64,
+    },
+    /// What is to be written may not fit.
+    Scarce {
+        /// What there is too little of, and where.
+        shortage: &'a Shortage,
     },
     /// The transfer of a path begins.
     Started {

@@ -265,6 +265,7 @@ impl Demo {
             optimise: false,
             reuse: Default::default(),
             dry_run: false,
+            check_space: true,
             cancel: Cancel::default(),
         };
         let mover = Mover {

@@ -11,10 +11,11 @@ use serde_json::json;
 
 use super::keep::Keep;
 use super::print;
+use super::space::{add_space, say_space};
 use crate::args::{FilesArgs, KeepArgs, TraceArgs};
 use crate::failure::{Silent, Usage, gravest};
 use crate::log::{self, Level};
-use crate::progress::{display, say, taken};
+use crate::progress::{display, say, taken, warn};
 use crate::settings;
 use crate::trace::Trace;
 
@@ -56,7 +57,7 @@ pub(crate) fn run_move(request: Move) -> anyhow::Result<()> {
         &request.options.cancel,
     )?;
     for (name, error) in sources.refused() {
-        say(format_args!("floe: going on without {name}: {error}"));
+        warn(format_args!("going on without {name}: {error}"));
     }
     let first_dir = sources
         .iter()
@@ -184,6 +185,7 @@ fn roots(request: &Move, sources: &Sources, dir: &StoreDir) -> anyhow::Result<Ve
 }
 
 fn print_plan(outcome: &Outcome, dir: &StoreDir) -> anyhow::Result<()> {
+    outcome.space.iter().for_each(say_space);
     for (path, nar_size, download) in &outcome.planned {
         let download = download.map_or_else(|| "?".to_owned(), |size| size.to_string());
         print(format_args!("{} {nar_size} {download}", dir.print(path)))?;
@@ -220,6 +222,7 @@ fn print_json(
             json!({ "path": dir.print(path), "narSize": nar_size, "downloadSize": download })
         });
         object["planned"] = planned.collect();
+        add_space(&mut object, outcome.space.as_ref());
     }
     print(object)?;
     Ok(())

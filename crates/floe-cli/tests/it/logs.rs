@@ -1,6 +1,7 @@
 //! `--log-format json`: every line on stderr is an object, whatever happens.
 
 use std::fs;
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
@@ -207,4 +208,44 @@ fn what_ends_a_command_is_a_line_too() {
     assert!(ran.stderr.is_empty() && ran.stdout.contains("Usage:"));
     let ran = run(&mut floe(["install"])).expect(2);
     assert!(ran.stderr.contains("Usage:"), "{}", ran.stderr);
+}
+
+#[test]
+fn what_is_gone_without_is_a_warning() {
+    let Some(faulty) = faulty("zstd") else { return };
+    let server = Server::start(&faulty.cache);
+    let closed = Server::start(&faulty.cache);
+    closed.fail("nix-cache-info", Fault::Status(401));
+    let warned = |command: &mut Command| {
+        let ran = run(command).expect(0);
+        let lines = lines(&ran);
+        let warnings = of(&lines, "warning").into_iter().map(|line| {
+            assert_eq!(line["level"], "warning");
+            line["message"].as_str().unwrap().to_owned()
+        });
+        warnings.collect::<Vec<_>>()
+    };
+    let command = |args: &[&str]| {
+        let mut command = floe(["install", "--log-format", "json", "--root"]);
+        command.arg(&faulty.root).args(args);
+        command.args(["--trusted-public-keys", &faulty.corpus.key]);
+        command.arg(&faulty.corpus.root);
+        command
+    };
+    let said = warned(&mut command(&[
+        "--from",
+        &closed.url(),
+        "--from",
+        &server.url(),
+    ]));
+    assert_eq!(said.len(), 1, "{said:?}");
+    assert!(said[0].starts_with(&format!("going on without {}", closed.url())));
+
+    let substituters = format!("s3://bucket {}", server.url());
+    let option = ["--option", "substituters", &substituters];
+    let mut configured = command(&[&option[..], &["--option", "no-such-setting", "1"]].concat());
+    let said = warned(&mut configured);
+    assert_eq!(said.len(), 2, "{said:?}");
+    assert!(said[0].contains("no-such-setting"), "{said:?}");
+    assert!(said[1].starts_with("substituter passed over"), "{said:?}");
 }

@@ -190,6 +190,7 @@ fn a_reference_that_vanishes_during_the_move_is_fetched_again() {
         optimise: false,
         reuse: Default::default(),
         dry_run: false,
+        check_space: true,
         cancel: Cancel::default(),
     };
     let location = |text: &str| Location::parse(text, None, None).unwrap();

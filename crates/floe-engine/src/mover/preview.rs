@@ -1,34 +1,33 @@
 //! A target that is only looked at, for dry runs: it need not exist, and nothing is made.
 
-use std::path::PathBuf;
-
 use floe_format::{StoreDir, StorePath};
-use floe_store::{StoreError, StoreReader};
+use floe_store::{Layout, StoreError, StoreReader};
 
 use crate::error::Error;
+use crate::location::FileLocation;
 
 /// What is known of a target without touching it.
 #[derive(Debug)]
 pub(crate) enum Preview {
     /// A store; `None` where there is none yet.
-    Store(Option<Box<StoreReader>>, StoreDir),
-    /// The directory of a cache.
-    Cache(PathBuf, StoreDir),
+    Store(Option<Box<StoreReader>>, Layout),
+    /// A cache in a directory.
+    Cache(FileLocation, StoreDir),
 }
 
 impl Preview {
-    pub(crate) fn store(layout: floe_store::Layout) -> Result<Preview, Error> {
-        let dir = layout.store_dir.clone();
-        match StoreReader::open(layout) {
-            Ok(reader) => Ok(Preview::Store(Some(Box::new(reader)), dir)),
-            Err(StoreError::NoStore { .. }) => Ok(Preview::Store(None, dir)),
+    pub(crate) fn store(layout: Layout) -> Result<Preview, Error> {
+        match StoreReader::open(layout.clone()) {
+            Ok(reader) => Ok(Preview::Store(Some(Box::new(reader)), layout)),
+            Err(StoreError::NoStore { .. }) => Ok(Preview::Store(None, layout)),
             Err(error) => Err(error.into()),
         }
     }
 
     pub(crate) fn store_dir(&self) -> &StoreDir {
         match self {
-            Preview::Store(_, dir) | Preview::Cache(_, dir) => dir,
+            Preview::Store(_, layout) => &layout.store_dir,
+            Preview::Cache(_, dir) => dir,
         }
     }
 
@@ -46,7 +45,8 @@ impl Preview {
             let is_there = match self {
                 Preview::Store(Some(reader), _) => reader.path_info(path)?.is_some(),
                 Preview::Store(None, _) => false,
-                Preview::Cache(directory, _) => directory
+                Preview::Cache(cache, _) => cache
+                    .directory
                     .join(format!("{}.narinfo", path.hash_part()))
                     .exists(),
             };

@@ -110,6 +110,7 @@ impl Work<'_> {
             optimise: false,
             reuse: Default::default(),
             dry_run,
+            check_space: true,
             cancel: self.cancel().clone(),
         })
     }

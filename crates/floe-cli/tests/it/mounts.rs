@@ -1,0 +1,148 @@
+//! A small file system of one's own, that can be filled up, changed and looked at.
+//!
+//! It is memory, mounted in a mount namespace that ends with the process that holds it, so that
+//! nothing is left behind even where a test is killed.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::io::{BufRead as _, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+use crate::support::{Ran, Scratch, floe, nixes, run, scratch, skip};
+
+/// A file system of this size and no more.
+pub(crate) struct Mount {
+    holder: Child,
+    scratch: Scratch,
+}
+
+/// Mounts one, with options of tmpfs; `None`, and a note among the skips, where that is forbidden.
+pub(crate) fn mount(options: &str) -> Option<Mount> {
+    let scratch = scratch();
+    let place = scratch.join("mount");
+    fs::create_dir(&place).unwrap();
+    let script = "mount -t tmpfs -o \"$0\" tmpfs \"$1\" && echo mounted && exec cat";
+    let mut command = Command::new("unshare");
+    command.args(["--mount", "sh", "-c", script, options]);
+    let mut holder = command
+        .arg(&place)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut line = String::new();
+    let mut told = BufReader::new(holder.stdout.take().unwrap());
+    told.read_line(&mut line).unwrap();
+    if line != "mounted\n" {
+        holder.wait().unwrap();
+        let why = "not allowed here; run the tests as root";
+        skip("mount namespaces", why);
+        return None;
+    }
+    Some(Mount { holder, scratch })
+}
+
+impl Mount {
+    /// Where it is mounted, for commands that run inside.
+    pub(crate) fn place(&self) -> PathBuf {
+        self.scratch.join("mount")
+    }
+
+    /// A directory beside it, on another file system.
+    pub(crate) fn beside(&self, name: &str) -> PathBuf {
+        self.scratch.join(name)
+    }
+
+    /// A store in it.
+    pub(crate) fn root(&self) -> PathBuf {
+        self.place().join("root")
+    }
+
+    /// The same file as it is seen from outside.
+    pub(crate) fn seen(&self, file: &Path) -> PathBuf {
+        let root = format!("/proc/{}/root", self.holder.id());
+        Path::new(&root).join(file.strip_prefix("/").unwrap())
+    }
+
+    /// The command, where the file system is mounted.
+    pub(crate) fn inside(&self, command: &Command) -> Command {
+        let mut inside = Command::new("nsenter");
+        inside.arg(format!("--mount=/proc/{}/ns/mnt", self.holder.id()));
+        inside.arg("--").arg(command.get_program());
+        inside.args(command.get_args()).stdin(Stdio::null());
+        for (name, value) in command.get_envs() {
+            match value {
+                Some(value) => inside.env(name, value),
+                None => inside.env_remove(name),
+            };
+        }
+        inside
+    }
+
+    /// Runs a command where the file system is mounted.
+    pub(crate) fn run(&self, command: &Command) -> Ran {
+        run(&mut self.inside(command))
+    }
+
+    /// Mounts it again with other options.
+    pub(crate) fn remount(&self, options: &str) {
+        let options = format!("remount,{options}");
+        let mut command = Command::new("mount");
+        self.run(command.args(["-o", &options]).arg(self.place()))
+            .expect(0);
+    }
+
+    /// How many blocks of 4 KiB and how many inodes are left.
+    pub(crate) fn left(&self) -> (u64, u64) {
+        let mut command = Command::new("stat");
+        let args = ["--file-system", "--format=%S %a %d"];
+        let said = self.run(command.args(args).arg(self.place())).expect(0);
+        let numbers: Vec<u64> = said
+            .stdout
+            .split_whitespace()
+            .map(|number| number.parse().unwrap())
+            .collect();
+        assert_eq!(numbers[0], 4096);
+        (numbers[1], numbers[2])
+    }
+
+    /// Asserts that the store below `root()` is sound. What it holds.
+    #[track_caller]
+    pub(crate) fn assert_sound(&self) -> BTreeSet<String> {
+        let root = self.root();
+        let address = root.display().to_string();
+        self.assert_sound_at(&address, &root.join("nix/store"))
+    }
+
+    /// Asserts that a store, by its address, holds in its directory nothing but paths, each of
+    /// which is valid and right by floe and by every Nix. What it holds.
+    #[track_caller]
+    pub(crate) fn assert_sound_at(&self, address: &str, directory: &Path) -> BTreeSet<String> {
+        let entries = fs::read_dir(self.seen(directory)).unwrap();
+        let names = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+        let names: BTreeSet<String> = names.filter(|name| name != ".links").collect();
+        let verified = self.run(&floe(["verify", "--json", "--store", address]));
+        assert_eq!(verified.expect(0).json()["paths"], names.len(), "{names:?}");
+        for nix in nixes() {
+            let args = ["--store", address, "--verify", "--check-contents"];
+            let ran = self.run(&nix.command("nix-store", args)).expect(0);
+            for fault in ["disappeared", "modified", "fixing", "updating size"] {
+                assert!(!ran.stderr.contains(fault), "{}", ran.stderr);
+            }
+            let args = ["path-info", "--all", "--store", address];
+            let valid = self.run(&nix.command("nix", args)).expect(0).stdout;
+            let base = |path: &str| path.rsplit('/').next().unwrap().to_owned();
+            let valid: BTreeSet<String> = valid.lines().map(base).collect();
+            assert_eq!(valid, names, "valid, says {}", nix.version);
+        }
+        names
+    }
+}
+
+impl Drop for Mount {
+    fn drop(&mut self) {
+        let _: std::io::Result<()> = self.holder.kill();
+        let _: std::io::Result<std::process::ExitStatus> = self.holder.wait();
+    }
+}

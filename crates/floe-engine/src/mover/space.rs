@@ -1,0 +1,274 @@
+//! How much a move is going to write, and whether there is room for it: known when the plan is, and
+//! therefore said before anything is fetched.
+//!
+//! A move is refused only where it cannot end well, and warned of where it may not. What is written
+//! is not known exactly before the NARs are there: a NAR says how long it is, not how many files it
+//! holds, and a disk rounds each of them up.
+
+use std::fmt;
+use std::path::PathBuf;
+
+use floe_format::{Compression, NarInfo};
+use floe_store::FileSystem;
+
+use super::preview::Preview;
+use super::{Item, Target, TargetKind};
+use crate::error::Error;
+use crate::location::FileLocation;
+
+/// What a move writes, and what is free where it does.
+#[derive(Clone, Debug)]
+pub struct Space {
+    /// The directory that receives it: of a store its paths, of a cache its NARs.
+    pub directory: PathBuf,
+    /// The file system of that directory, and what is free on it.
+    pub file_system: FileSystem,
+    /// How many paths are written.
+    pub paths: u64,
+    /// How much room their contents take, in bytes. An estimate.
+    pub write_bytes: u64,
+    /// How many files, directories and links are made. For a store an estimate.
+    pub write_inodes: u64,
+    /// Less than this it is not, in bytes, unless the file system makes it less.
+    at_least: u64,
+    /// Whether files may turn out to be there already, which then take no room.
+    shares: bool,
+}
+
+/// Something of which a file system has less than a move wants.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Shortage {
+    /// The directory that receives it.
+    pub directory: PathBuf,
+    /// Where its file system is mounted.
+    pub place: PathBuf,
+    /// What that is, if it is known.
+    pub kind: Option<&'static str>,
+    /// What there is too little of.
+    pub of: Supply,
+    /// How much of it is wanted; an estimate unless `is_certain`.
+    pub wanted: u64,
+    /// How much of it this user has left.
+    pub free: u64,
+    /// Whether the move cannot end well, rather than may not.
+    pub is_certain: bool,
+}
+
+/// What a file system runs out of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Supply {
+    /// Room for contents, in bytes.
+    Bytes,
+    /// Files, directories and links.
+    Inodes,
+}
+
+impl Space {
+    /// What the items will take in the target.
+    pub(super) fn of(target: &Target, items: &[Item]) -> Result<Space, Error> {
+        let narinfos = || items.iter().map(|item| &item.narinfo);
+        let needs = match target.place() {
+            Place::Store(_) => sum(narinfos().map(in_store)),
+            Place::Cache(cache) => sum(narinfos().map(|narinfo| in_cache(narinfo, cache))),
+        };
+        let directory = match target.place() {
+            Place::Store(directory) => directory.clone(),
+            Place::Cache(cache) => cache.directory.join("nar"),
+        };
+        Ok(Space {
+            file_system: FileSystem::of(&directory)?,
+            directory,
+            paths: items.len() as u64,
+            write_bytes: needs.bytes,
+            write_inodes: needs.inodes,
+            at_least: needs.at_least,
+            shares: false,
+        })
+    }
+
+    /// The same where files may become one with others, so that no shortage is certain.
+    pub(super) fn sharing(self, shares: bool) -> Space {
+        Space { shares, ..self }
+    }
+
+    /// What there is too little of, certain shortages first.
+    pub fn shortages(&self) -> Vec<Shortage> {
+        let FileSystem {
+            free_bytes,
+            free_inodes,
+            keeps_every_byte,
+            ..
+        } = self.file_system;
+        let mut found = Vec::new();
+        let own = !self.shares;
+        let bytes = [
+            (self.at_least, keeps_every_byte && own),
+            (self.write_bytes, false),
+        ];
+        // A path is at least one file.
+        let inodes = [(self.paths, own), (self.write_inodes, false)];
+        for (of, free, wants) in [
+            (Supply::Bytes, free_bytes, bytes),
+            (Supply::Inodes, free_inodes, inodes),
+        ] {
+            let Some(free) = free else { continue };
+            let short = wants.into_iter().find(|(wanted, _)| *wanted > free);
+            found.extend(short.map(|(_, is_certain)| Shortage {
+                directory: self.directory.clone(),
+                place: self.file_system.place.clone(),
+                kind: self.file_system.kind,
+                of,
+                wanted: match (of, is_certain) {
+                    (Supply::Bytes, _) => self.write_bytes,
+                    (Supply::Inodes, true) => self.paths,
+                    (Supply::Inodes, false) => self.write_inodes,
+                },
+                free,
+                is_certain,
+            }));
+        }
+        found.sort_by_key(|shortage| !shortage.is_certain);
+        found
+    }
+}
+
+impl fmt::Display for Shortage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (directory, place) = (self.directory.display(), self.place.display());
+        let (wanted, free) = match self.of {
+            Supply::Bytes => (
+                format!("about {}", Bytes(self.wanted)),
+                Bytes(self.free).to_string(),
+            ),
+            Supply::Inodes if self.is_certain => (
+                format!("{} paths, each of an inode or more,", self.wanted),
+                format!("{} inodes", self.free),
+            ),
+            Supply::Inodes => (
+                format!("about {} inodes", self.wanted),
+                format!("{} inodes", self.free),
+            ),
+        };
+        write!(f, "{wanted} are to be written to {directory}, and {place}")?;
+        if let Some(kind) = self.kind {
+            write!(f, " ({kind})")?;
+        }
+        write!(f, ", where that lies, has {free} free")
+    }
+}
+
+/// A number of bytes for people.
+struct Bytes(u64);
+
+impl fmt::Display for Bytes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let size = self.0 as f64;
+        let units = ["KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
+        let scaled = units
+            .iter()
+            .zip(1..)
+            .map(|(unit, n)| (unit, size / 1024_f64.powi(n)));
+        match scaled.take_while(|(_, scaled)| *scaled >= 1.0).last() {
+            Some((unit, scaled)) => write!(f, "{scaled:.1} {unit}"),
+            None => write!(f, "{} bytes", self.0),
+        }
+    }
+}
+
+/// Where a target keeps what it receives.
+enum Place<'a> {
+    Store(&'a PathBuf),
+    Cache(&'a FileLocation),
+}
+
+impl Target {
+    fn place(&self) -> Place<'_> {
+        match &self.0 {
+            TargetKind::Store(store) => Place::Store(&store.layout().real_store),
+            TargetKind::Cache(cache) => Place::Cache(cache.location()),
+            TargetKind::Preview(Preview::Store(_, layout)) => Place::Store(&layout.real_store),
+            TargetKind::Preview(Preview::Cache(cache, _)) => Place::Cache(cache),
+        }
+    }
+}
+
+/// What one path takes, or several together.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Needs {
+    bytes: u64,
+    inodes: u64,
+    at_least: u64,
+}
+
+fn sum(needs: impl Iterator<Item = Needs>) -> Needs {
+    needs.fold(Needs::default(), |sum, one| Needs {
+        bytes: sum.bytes.saturating_add(one.bytes),
+        inodes: sum.inodes.saturating_add(one.inodes),
+        at_least: sum.at_least.saturating_add(one.at_least),
+    })
+}
+
+/// What a path takes as a tree.
+fn in_store(narinfo: &NarInfo) -> Needs {
+    let nar_size = credible(narinfo.info.nar_size);
+    let inodes = 1 + nar_size / NAR_BYTES_PER_INODE;
+    Needs {
+        bytes: nar_size + inodes * ROUNDING,
+        inodes,
+        at_least: contents_at_least(nar_size),
+    }
+}
+
+/// What a path takes as a NAR with its narinfo and, where it is wanted, its listing.
+fn in_cache(narinfo: &NarInfo, cache: &FileLocation) -> Needs {
+    let nar_size = credible(narinfo.info.nar_size);
+    let (nar, at_least) = match cache.compression {
+        Compression::None => (nar_size, contents_at_least(nar_size)),
+        // Nobody knows what will become of it.
+        _ => match (&narinfo.compression, narinfo.file_size) {
+            (Compression::None, _) | (_, None) => (nar_size / COMPRESSION, 0),
+            (_, Some(size)) => (size.min(nar_size), 0),
+        },
+    };
+    let inodes = 2 + u64::from(cache.write_listings);
+    Needs {
+        bytes: nar + inodes * ROUNDING,
+        inodes,
+        at_least,
+    }
+}
+
+/// A size that may be true. A lie costs its path when it is found out, and not all others before.
+fn credible(nar_size: u64) -> u64 {
+    match nar_size <= NAR_SIZE_MAX {
+        true => nar_size,
+        false => 0,
+    }
+}
+
+/// What is left of a NAR for certain without its framing, which a disk does not keep. Of the
+/// closures measured below, 99 % of the NAR size are contents, and of no path above 1 MiB less than
+/// 83 %.
+fn contents_at_least(nar_size: u64) -> u64 {
+    nar_size / 4 * 3
+}
+
+/// How long a NAR is for each file, directory and link in it. Measured, in KiB: jq 37, curl 38,
+/// firefox 33, kdenlive 25; together 27 in 80 000 of them. The estimate is thereby from 0.8 to 1.2
+/// times the truth for each of these closures.
+const NAR_BYTES_PER_INODE: u64 = 32 * 1024;
+
+/// What is lost at the end of a file: half a block, as blocks commonly have 4 KiB. Of the same
+/// closures, a disk with such blocks takes 1.05, 1.07, 1.09 and 1.10 times the NAR size; the
+/// estimate is 1.06.
+const ROUNDING: u64 = 2 * 1024;
+
+/// By how much a NAR shrinks where nothing better is known. Measured on the same closures: zstd 2.4
+/// to 3.2, xz 3.1 to 4.5.
+const COMPRESSION: u64 = 3;
+
+/// Larger NARs than a TiB are not heard of.
+const NAR_SIZE_MAX: u64 = 1 << 40;
+
+#[cfg(test)]
+mod tests;

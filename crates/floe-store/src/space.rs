@@ -1,0 +1,176 @@
+//! What is free on the file system of a directory, for whoever is about to fill it.
+
+use std::fs;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{StatVfs, statfs, statvfs};
+
+use crate::error::{At as _, StoreError};
+
+/// A file system, and what this user may still put there.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FileSystem {
+    /// Its highest directory that leads to the one that was asked about: where it is mounted.
+    pub place: PathBuf,
+    /// What it is, where that is one that floe knows.
+    pub kind: Option<&'static str>,
+    /// Bytes that this user may still write; `None` if the file system does not count.
+    pub free_bytes: Option<u64>,
+    /// Files, directories and links that this user may still make; `None` if the file system does
+    /// not count them, since it makes room for them as it goes, such as btrfs.
+    pub free_inodes: Option<u64>,
+    /// Whether every byte that is written takes up one. Where nobody knows, it is false: the file
+    /// system may compress, share what is equal, or keep its files on another one that does.
+    pub keeps_every_byte: bool,
+}
+
+impl FileSystem {
+    /// The file system of a directory, or where there is none yet, of the one in which it would be
+    /// made.
+    ///
+    /// Errors: what the system says.
+    pub fn of(directory: &Path) -> Result<FileSystem, StoreError> {
+        let existing = existing(directory)?;
+        let counts = statvfs(&existing).at("asking for free space at", &existing)?;
+        let magic = statfs(&existing).at("asking for the file system of", &existing)?;
+        // The type of the number differs between machines; the number has 32 bits on all.
+        let (kind, keeps_every_byte) = kind(magic.f_type as u32);
+        let free = free(&counts, rustix::process::geteuid().is_root());
+        Ok(FileSystem {
+            place: place(&existing)?,
+            kind,
+            free_bytes: free.bytes,
+            free_inodes: free.inodes,
+            keeps_every_byte,
+        })
+    }
+}
+
+/// The directory itself, or the lowest of its parents that is there, by its real name.
+fn existing(directory: &Path) -> Result<PathBuf, StoreError> {
+    let absolute = std::path::absolute(directory).at("resolving", directory)?;
+    let there = absolute.ancestors().find(|path| path.exists());
+    let there = there.unwrap_or(Path::new("/"));
+    fs::canonicalize(there).at("resolving", there)
+}
+
+/// The highest directory above that lies on the same device.
+fn place(existing: &Path) -> Result<PathBuf, StoreError> {
+    let device = |path: &Path| fs::metadata(path).map(|metadata| metadata.dev());
+    let own = device(existing).at("examining", existing)?;
+    let same = existing
+        .ancestors()
+        .take_while(|path| device(path).is_ok_and(|other| other == own));
+    Ok(same.last().unwrap_or(existing).to_path_buf())
+}
+
+/// What is left.
+#[derive(Debug, PartialEq, Eq)]
+struct Free {
+    bytes: Option<u64>,
+    inodes: Option<u64>,
+}
+
+/// Part of a file system is commonly kept for root. One that has none at all of something does not
+/// count it.
+fn free(counts: &StatVfs, is_root: bool) -> Free {
+    let (blocks, inodes) = match is_root {
+        true => (counts.f_bfree, counts.f_ffree),
+        false => (counts.f_bavail, counts.f_favail),
+    };
+    let bytes = blocks.saturating_mul(counts.f_frsize);
+    Free {
+        bytes: (counts.f_blocks > 0).then_some(bytes),
+        inodes: (counts.f_files > 0).then_some(inodes),
+    }
+}
+
+/// The name of a file system, and whether every byte that is written takes up one.
+fn kind(magic: u32) -> (Option<&'static str>, bool) {
+    let found = KINDS.iter().find(|(number, ..)| *number == magic);
+    found.map_or((None, false), |(_, name, keeps)| (Some(*name), *keeps))
+}
+
+/// By the numbers in Linux's `magic.h`, and for zfs, xfs and ntfs3 those of their own sources.
+const KINDS: [(u32, &str, bool); 14] = [
+    (0xef53, "ext4", true),
+    (0x5846_5342, "xfs", true),
+    (0x0102_1994, "tmpfs", true),
+    (0x4d44, "vfat", true),
+    (0x2011_bab0, "exfat", true),
+    (0x9123_683e, "btrfs", false),
+    (0x2fc1_2fc1, "zfs", false),
+    (0xca45_1a4e, "bcachefs", false),
+    (0xf2f5_2010, "f2fs", false),
+    (0x7366_746e, "ntfs3", false),
+    (0x794c_7630, "overlay", false),
+    (0x6969, "nfs", false),
+    (0x0102_1997, "9p", false),
+    (0x6573_5546, "fuse", false),
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn counts() -> StatVfs {
+        let mut counts = statvfs("/").unwrap();
+        counts.f_frsize = 4096;
+        (counts.f_blocks, counts.f_bfree, counts.f_bavail) = (100, 20, 15);
+        (counts.f_files, counts.f_ffree, counts.f_favail) = (50, 7, 6);
+        counts
+    }
+
+    #[test]
+    fn what_is_kept_for_root_is_free_for_root_alone() {
+        let found = |is_root| free(&counts(), is_root);
+        let (bytes, inodes) = (Some(15 * 4096), Some(6));
+        assert_eq!(found(false), Free { bytes, inodes });
+        let (bytes, inodes) = (Some(20 * 4096), Some(7));
+        assert_eq!(found(true), Free { bytes, inodes });
+    }
+
+    #[test]
+    fn what_a_file_system_has_none_of_it_does_not_count() {
+        let mut counts = counts();
+        (counts.f_files, counts.f_ffree, counts.f_favail) = (0, 0, 0);
+        assert_eq!(free(&counts, true).inodes, None);
+        assert!(free(&counts, true).bytes.is_some());
+        (counts.f_blocks, counts.f_bfree, counts.f_bavail) = (0, 0, 0);
+        assert_eq!(free(&counts, true).bytes, None);
+    }
+
+    #[test]
+    fn a_full_file_system_has_nothing_left_which_is_not_the_same_as_not_counting() {
+        let mut full = counts();
+        (full.f_bavail, full.f_favail) = (0, 0);
+        let (bytes, inodes) = (Some(0), Some(0));
+        assert_eq!(free(&full, false), Free { bytes, inodes });
+    }
+
+    #[test]
+    fn a_directory_that_is_not_there_yet_lies_where_it_would_be_made() {
+        let scratch = tempfile::tempdir().unwrap();
+        let found = FileSystem::of(scratch.path()).unwrap();
+        let later = FileSystem::of(&scratch.path().join("not/there/yet")).unwrap();
+        assert_eq!((&later.place, later.kind), (&found.place, found.kind));
+        assert!(
+            scratch
+                .path()
+                .canonicalize()
+                .unwrap()
+                .starts_with(&found.place)
+        );
+    }
+
+    #[test]
+    fn memory_is_told_from_what_it_is_mounted_in() {
+        let shared = Path::new("/dev/shm");
+        if shared.exists() {
+            let found = FileSystem::of(&shared.join("nix/store")).unwrap();
+            assert_eq!((found.place.as_path(), found.kind), (shared, Some("tmpfs")));
+            assert!(found.keeps_every_byte);
+        }
+    }
+}
