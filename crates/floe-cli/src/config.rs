@@ -11,6 +11,7 @@ mod value;
 
 use std::path::PathBuf;
 
+use floe_engine::Proxies;
 use floe_format::signature::CACHE_NIXOS_ORG_KEY;
 
 pub(crate) use error::ConfigError;
@@ -33,6 +34,8 @@ pub(crate) struct Config {
     pub(crate) http_connections: Setting<u64>,
     pub(crate) http2: Setting<bool>,
     /// In seconds.
+    pub(crate) narinfo_cache_meta_ttl: Setting<u32>,
+    /// In seconds.
     pub(crate) narinfo_cache_negative_ttl: Setting<u32>,
     /// In seconds.
     pub(crate) narinfo_cache_positive_ttl: Setting<u32>,
@@ -48,6 +51,8 @@ pub(crate) struct Config {
     pub(crate) user_agent_suffix: Setting<Text>,
     /// Where the answers of caches are kept, if there is such a place.
     pub(crate) cache_dir: Option<PathBuf>,
+    /// Through whom caches are asked, which no setting says.
+    pub(crate) proxies: Proxies,
     /// What was passed over, as Nix does in silence: files that cannot be read.
     pub(crate) unread: Vec<String>,
     /// Names given to `--option` that are no settings of floe.
@@ -108,6 +113,7 @@ impl Config {
             fsync_metadata: Setting::new(true),
             http_connections: Setting::new(25),
             http2: Setting::new(true),
+            narinfo_cache_meta_ttl: Setting::new(7 * 24 * 3600),
             narinfo_cache_negative_ttl: Setting::new(3600),
             narinfo_cache_positive_ttl: Setting::new(30 * 24 * 3600),
             netrc_file: Setting::new(Files(vec![netrc])),
@@ -120,6 +126,7 @@ impl Config {
             use_sqlite_wal: Setting::new(true),
             user_agent_suffix: Setting::new(Text::default()),
             cache_dir: surroundings.cache_dir.clone(),
+            proxies: surroundings.proxies.clone(),
             unread: Vec::new(),
             unknown_options: Vec::new(),
         }
@@ -145,6 +152,7 @@ impl Config {
             named("http-connections", &["binary-caches-parallel-connections"],
                 &mut self.http_connections),
             named("http2", &[], &mut self.http2),
+            named("narinfo-cache-meta-ttl", &[], &mut self.narinfo_cache_meta_ttl),
             named("narinfo-cache-negative-ttl", &[], &mut self.narinfo_cache_negative_ttl),
             named("narinfo-cache-positive-ttl", &[], &mut self.narinfo_cache_positive_ttl),
             named("netrc-file", &[], &mut self.netrc_file),

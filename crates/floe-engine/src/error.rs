@@ -92,6 +92,14 @@ pub enum Error {
         /// What stands before the first colon.
         name: String,
     },
+    /// What should be a proxy is none.
+    #[error("{variable} names {value}, which is no proxy; one looks like http://HOST:PORT")]
+    Proxy {
+        /// The variable that names it.
+        variable: &'static str,
+        /// Its value, without credentials.
+        value: String,
+    },
     /// No source has a path.
     #[error("{path} is not in {}", sources.join(", "))]
     NotFound {
@@ -284,6 +292,7 @@ impl Error {
             Error::NoSources
             | Error::Location { .. }
             | Error::NotAStorePath { .. }
+            | Error::Proxy { .. }
             | Error::NotAPublicKey { .. } => ErrorKind::Usage,
             Error::Cancelled | Error::Store(StoreError::Interrupted) => ErrorKind::Interrupted,
             Error::Store(_)

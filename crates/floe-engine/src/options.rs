@@ -11,6 +11,7 @@ use floe_format::{PublicKey, TrustedKeys};
 
 use crate::error::Error;
 use crate::mover::Reuse;
+use crate::proxies::Proxies;
 
 /// Choices of one move.
 #[derive(Clone, Debug)]
@@ -55,6 +56,8 @@ pub struct NetworkOptions {
     pub http2: bool,
     /// What is appended to the name that servers are told (`user-agent-suffix`).
     pub user_agent_suffix: String,
+    /// Through whom caches are asked.
+    pub proxies: Proxies,
     /// Where answers are remembered from one move to the next, if anywhere.
     pub remembered: Option<RememberedOptions>,
 }
@@ -96,6 +99,7 @@ impl Default for NetworkOptions {
             attempts: 5,
             http2: true,
             user_agent_suffix: String::new(),
+            proxies: Proxies::default(),
             remembered: None,
         }
     }

@@ -29,6 +29,9 @@ const TOOLS: &[(&str, &[&str])] = &[
     ("pkg-config", &["pkg-config"]),
     // Judges the manual pages.
     ("groff-base", &["groff"]),
+    // Between the tests and their servers.
+    ("dnsmasq-base", &["dnsmasq"]),
+    ("tinyproxy-bin", &["tinyproxy"]),
     // make-corpus is written in it.
     ("python3", &["python3"]),
 ];

@@ -1,6 +1,7 @@
 //! `floe config`: the settings that floe knows, and where their values come from.
 
-use serde_json::Map;
+use floe_engine::{Proxies, Variable};
+use serde_json::{Map, Value, json};
 
 use super::print;
 use crate::args::ConfigArgs;
@@ -16,6 +17,7 @@ pub(crate) fn run(args: &ConfigArgs) -> anyhow::Result<()> {
         say(format_args!("floe: passed over, as by Nix: {file}"));
     }
     let network = config.network();
+    let proxies = config.proxies.clone();
     let mut slots = config.slots();
     if !args.names.is_empty() {
         let is =
@@ -28,11 +30,13 @@ pub(crate) fn run(args: &ConfigArgs) -> anyhow::Result<()> {
         slots.retain(|named| args.names.iter().any(|name| is(named, name)));
     }
     if args.json {
-        let object: Map<_, _> = slots
+        let settings = slots
             .iter()
-            .map(|named| (named.name.to_owned(), named.slot.to_json()))
-            .collect();
-        return print(serde_json::Value::Object(object));
+            .map(|named| (named.name.to_owned(), named.slot.to_json()));
+        let proxies = named_proxies(&proxies, &args.names)
+            .map(|(name, variable)| (name.to_owned(), proxy_json(variable)));
+        let object: Map<_, _> = settings.chain(proxies).collect();
+        return print(Value::Object(object));
     }
     let lines: Vec<String> = slots
         .iter()
@@ -51,7 +55,40 @@ pub(crate) fn run(args: &ConfigArgs) -> anyhow::Result<()> {
             named.slot.origin()
         ))?;
     }
+    // A nix.conf cannot say these, so that they are comments as a whole.
+    for (name, variable) in named_proxies(&proxies, &args.names) {
+        let line = format!("# {name}: {}", variable.shown());
+        print(format_args!(
+            "{line:width$}  # environment variable {}",
+            variable.name
+        ))?;
+    }
     Ok(())
+}
+
+/// The proxies that the environment names, unless settings alone are asked for.
+fn named_proxies<'a>(
+    proxies: &'a Proxies,
+    names: &[String],
+) -> impl Iterator<Item = (&'static str, &'a Variable)> + use<'a> {
+    let all = [
+        ("http-proxy", &proxies.http),
+        ("https-proxy", &proxies.https),
+        ("no-proxy", &proxies.exceptions),
+    ];
+    let is_wanted = names.is_empty();
+    all.into_iter()
+        .filter(move |_| is_wanted)
+        .filter_map(|(name, variable)| Some((name, variable.as_ref()?)))
+}
+
+/// As of a setting.
+fn proxy_json(variable: &Variable) -> Value {
+    json!({
+        "value": variable.shown(),
+        "defaultValue": null,
+        "source": { "kind": "environment", "variable": variable.name },
+    })
 }
 
 /// Settings that are read and checked, and that nothing obeys yet: nobody shall trust in them.

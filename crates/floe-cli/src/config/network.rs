@@ -33,11 +33,13 @@ impl Config {
             stall_timeout: seconds(*self.stalled_download_timeout.get()).unwrap_or(FOREVER),
             attempts: (*self.download_attempts.get()).max(1),
             http2: *self.http2.get(),
+            proxies: self.proxies.clone(),
             user_agent_suffix: self.user_agent_suffix.get().0.clone(),
             remembered: directory.map(|directory| RememberedOptions {
+                file: directory.join("narinfos.sqlite"),
                 positive_ttl,
                 negative_ttl,
-                ..RememberedOptions::new(directory.join("narinfos.sqlite"))
+                meta_ttl: Duration::from_secs((*self.narinfo_cache_meta_ttl.get()).into()),
             }),
         }
     }

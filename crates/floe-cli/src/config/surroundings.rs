@@ -6,6 +6,7 @@ use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
+use floe_engine::Proxies;
 use nix::unistd::{Uid, User};
 
 use super::files::NIX_CONFIG;
@@ -26,6 +27,8 @@ pub(crate) struct Surroundings {
     pub(crate) bundle: Option<PathBuf>,
     /// Where the answers of caches may be kept.
     pub(crate) cache_dir: Option<PathBuf>,
+    /// Through whom caches are asked.
+    pub(crate) proxies: Proxies,
     /// Whether the process may write to a store that belongs to root.
     pub(crate) is_root: bool,
 }
@@ -83,6 +86,7 @@ impl Surroundings {
             certificates,
             bundle: None,
             cache_dir: below_home("XDG_CACHE_HOME", ".cache").map(|dir| dir.join("floe")),
+            proxies: Proxies::named_by(|name| variable(name)?.into_string().ok()),
             is_root: false,
         }
     }

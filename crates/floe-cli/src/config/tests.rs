@@ -39,6 +39,7 @@ impl Machine {
             certificates: None,
             bundle: None,
             cache_dir: Some("/cache".into()),
+            proxies: Proxies::default(),
             is_root: false,
         }
     }
@@ -287,6 +288,7 @@ fn the_network_is_told_what_the_settings_mean() {
             attempts: 5,
             http2: true,
             user_agent_suffix: String::new(),
+            proxies: Proxies::default(),
             remembered: Some(RememberedOptions {
                 file: "/cache/narinfos.sqlite".into(),
                 positive_ttl: Duration::from_secs(2_592_000),
@@ -314,6 +316,7 @@ fn the_network_is_told_what_the_settings_mean() {
             attempts: 1,
             http2: false,
             user_agent_suffix: "x y".into(),
+            proxies: Proxies::default(),
             remembered: None,
         }
     );

@@ -5,6 +5,7 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Component, Path, PathBuf};
 
+use floe_engine::without_credentials;
 use floe_format::{PublicKey, nix_conf};
 use serde_json::{Value as Json, json};
 
@@ -314,17 +315,6 @@ fn shown_urls<'a>(urls: impl IntoIterator<Item = &'a String>) -> Vec<String> {
     urls.into_iter()
         .map(|url| without_credentials(url))
         .collect()
-}
-
-fn without_credentials(url: &str) -> String {
-    let Some((scheme, rest)) = url.split_once("://") else {
-        return url.to_owned();
-    };
-    let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
-    match rest[..end].rfind('@') {
-        Some(at) => format!("{scheme}://{}", &rest[at + 1..]),
-        None => url.to_owned(),
-    }
 }
 
 /// What is allowed where everything is.

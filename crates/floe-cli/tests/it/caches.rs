@@ -1,6 +1,8 @@
 //! Several caches at once: one that is dead, slow, lying or closed never spoils the others. What
 //! they have answered is remembered, for its time.
 
+mod priorities;
+
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;

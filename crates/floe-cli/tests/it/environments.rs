@@ -1,7 +1,7 @@
 //! Where floe runs makes no difference: umasks, ACLs, users, other store directories, TLS.
 
 mod prefixes;
-mod tls;
+pub(crate) mod tls;
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt as _, chown};

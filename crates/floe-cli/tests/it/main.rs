@@ -24,6 +24,7 @@ mod logs;
 mod manual;
 mod mounts;
 mod optimises;
+mod proxies;
 mod refuses;
 mod reuses;
 mod roots;

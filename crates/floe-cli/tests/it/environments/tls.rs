@@ -1,10 +1,50 @@
 //! Caches behind TLS, with HTTP/2 and without.
 
 use std::net::TcpListener;
+use std::path::Path;
 use std::process::Command;
 
 use super::tool;
 use crate::support::{corpus, floe, nginx, run, scratch, tree};
+
+/// A server's certificate for the loopback, by an authority that nobody knows.
+pub(crate) struct Certified {
+    /// The file of the authority's own certificate.
+    pub(crate) authority: String,
+    /// What nginx is told of the server's.
+    pub(crate) server: String,
+}
+
+/// Makes both in a directory.
+pub(crate) fn certify(openssl: &Path, directory: &Path) -> Certified {
+    let name = |file: &str| directory.join(file).display().to_string();
+    let request = |subject: &str, files: [&str; 2], more: &[&str]| {
+        let curve = "ec_paramgen_curve:prime256v1";
+        let (key, certificate) = (name(files[0]), name(files[1]));
+        run(Command::new(openssl)
+            .args([
+                "req", "-x509", "-nodes", "-days", "2", "-newkey", "ec", "-pkeyopt", curve,
+            ])
+            .args(["-subj", subject, "-keyout", &key, "-out", &certificate])
+            .args(more))
+        .expect(0);
+    };
+    request("/CN=floe test authority", ["ca.key", "ca.pem"], &[]);
+    let (ca, ca_key) = (name("ca.pem"), name("ca.key"));
+    let (address, no_ca) = (
+        "subjectAltName=IP:127.0.0.1",
+        "basicConstraints=critical,CA:FALSE",
+    );
+    let by_ca = [
+        "-CA", &ca, "-CAkey", &ca_key, "-addext", address, "-addext", no_ca,
+    ];
+    request("/CN=floe test server", ["server.key", "server.pem"], &by_ca);
+    let (certificate, key) = (name("server.pem"), name("server.key"));
+    Certified {
+        authority: ca,
+        server: format!("ssl_certificate {certificate}; ssl_certificate_key {key};"),
+    }
+}
 
 #[test]
 fn both_versions_of_http_go_over_tls_and_a_stranger_is_not_believed() {
@@ -14,28 +54,8 @@ fn both_versions_of_http_go_over_tls_and_a_stranger_is_not_believed() {
         return;
     };
     let scratch = scratch();
+    let certified = certify(&openssl, scratch.path());
     let name = |file: &str| scratch.join(file).display().to_string();
-    let certify = |subject: &str, files: [&str; 2], more: &[&str]| {
-        let curve = "ec_paramgen_curve:prime256v1";
-        let (key, certificate) = (name(files[0]), name(files[1]));
-        run(Command::new(&openssl)
-            .args([
-                "req", "-x509", "-nodes", "-days", "2", "-newkey", "ec", "-pkeyopt", curve,
-            ])
-            .args(["-subj", subject, "-keyout", &key, "-out", &certificate])
-            .args(more))
-        .expect(0);
-    };
-    certify("/CN=floe test authority", ["ca.key", "ca.pem"], &[]);
-    let (ca, ca_key) = (name("ca.pem"), name("ca.key"));
-    let (address, no_ca) = (
-        "subjectAltName=IP:127.0.0.1",
-        "basicConstraints=critical,CA:FALSE",
-    );
-    let by_ca = [
-        "-CA", &ca, "-CAkey", &ca_key, "-addext", address, "-addext", no_ca,
-    ];
-    certify("/CN=floe test server", ["server.key", "server.pem"], &by_ca);
 
     let free_port = || {
         TcpListener::bind("127.0.0.1:0")
@@ -45,10 +65,9 @@ fn both_versions_of_http_go_over_tls_and_a_stranger_is_not_believed() {
             .port()
     };
     let (both, old) = (free_port(), free_port());
-    let (certificate, key) = (name("server.pem"), name("server.key"));
     let extra = format!(
-        "listen 127.0.0.1:{both} ssl http2; listen 127.0.0.1:{old} ssl; \
-         ssl_certificate {certificate}; ssl_certificate_key {key};"
+        "listen 127.0.0.1:{both} ssl http2; listen 127.0.0.1:{old} ssl; {}",
+        certified.server
     );
     let Some(server) = nginx(&corpus.dir, &extra) else {
         return;
@@ -73,7 +92,7 @@ fn both_versions_of_http_go_over_tls_and_a_stranger_is_not_believed() {
     assert_eq!(server.log(), "", "a request got through");
     for (port, protocol) in [(both, "HTTP/2.0"), (old, "HTTP/1.1")] {
         let seen = server.log().lines().count();
-        install(port, Some(&ca)).expect(0);
+        install(port, Some(&certified.authority)).expect(0);
         let log: Vec<String> = server.log().lines().skip(seen).map(str::to_owned).collect();
         // A narinfo and a NAR for each path.
         assert_eq!(log.len(), 1 + 2 * corpus.paths.len(), "{log:?}");

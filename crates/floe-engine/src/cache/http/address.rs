@@ -20,12 +20,42 @@ pub(super) fn redact(url: &Url) -> String {
     url.to_string()
 }
 
-/// The same for a text that may be no URL.
-pub(crate) fn without_credentials(text: &str) -> String {
-    match (text.find("://"), text.rfind('@')) {
-        (Some(scheme), Some(at)) if at > scheme => {
-            format!("{}{}", &text[..scheme + 3], &text[at + 1..])
+/// The same for a text that may be no URL, or one that was written wrongly.
+pub fn without_credentials(text: &str) -> String {
+    let Some((scheme, rest)) = text.split_once("://") else {
+        return text.to_owned();
+    };
+    let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
+    let port = rest[..end].rsplit_once(':').map(|(_, port)| port);
+    let is_port = |port: &str| port.bytes().all(|byte| byte.is_ascii_digit());
+    // A slash that somebody forgot to write as %2F belongs to the password, which goes on to the @.
+    let is_cut_short = !rest[..end].contains('@') && port.is_some_and(|port| !is_port(port));
+    let end = if is_cut_short { rest.len() } else { end };
+    match rest[..end].rfind('@') {
+        Some(at) => format!("{scheme}://{}", &rest[at + 1..]),
+        None => text.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_login_is_not_shown_and_an_at_in_a_path_is() {
+        for (text, shown) in [
+            ("https://a.example/b@c", "https://a.example/b@c"),
+            (
+                "https://me:pass@a.example:80/b@c",
+                "https://a.example:80/b@c",
+            ),
+            ("https://me@a.example?b@c", "https://a.example?b@c"),
+            ("https://me:pa/ss@a.example/b", "https://a.example/b"),
+            ("https://me:p@ss@a.example", "https://a.example"),
+            ("https://[::1]:80/b@c", "https://[::1]:80/b@c"),
+            ("a@b", "a@b"),
+        ] {
+            assert_eq!(without_credentials(text), shown);
         }
-        _ => text.to_owned(),
     }
 }

@@ -31,6 +31,7 @@ pub(super) fn client(options: &NetworkOptions) -> Result<Client, Error> {
         .redirect(redirect::Policy::limited(REDIRECTS_MAX))
         .http2_initial_stream_window_size(STREAM_WINDOW_LEN)
         .http2_initial_connection_window_size(CONNECTION_WINDOW_LEN);
+    client = options.proxies.add_to(client)?;
     if let Some(timeout) = options.connect_timeout {
         client = client.connect_timeout(timeout);
     }
@@ -51,7 +52,6 @@ fn roots(certificates: Option<&Path>) -> Result<rustls::RootCertStore, Error> {
                 roots.add_parsable_certificates([certificate.map_err(unreadable)?]);
             }
         }
-        // A machine without certificates may still use caches over plain HTTP.
         None => {
             let found = rustls_native_certs::load_native_certs();
             roots.add_parsable_certificates(found.certs);

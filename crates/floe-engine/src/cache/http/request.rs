@@ -12,6 +12,7 @@ use tokio::time::{sleep, timeout};
 use super::address::redact;
 use super::network::Web;
 use crate::error::Error;
+use crate::proxies::Variable;
 
 /// A small document; `None` if the server does not have it.
 pub(super) async fn get_small(web: &Web, url: Url) -> Result<Option<(Version, Vec<u8>)>, Error> {
@@ -54,7 +55,11 @@ pub(super) async fn get(
     let request = web.logins.add_to(web.client.get(url.clone()), &url);
     let response = match timeout(web.options.stall_timeout, change(request).send()).await {
         Err(_) => return Err(stalled(web, &shown)),
-        Ok(Err(error)) => return Err(failed(&shown, &error)),
+        Ok(Err(error)) => {
+            let proxy = web.options.proxies.of_scheme(url.scheme());
+            let proxy = proxy.filter(|_| error.is_connect());
+            return Err(failed(&shown, &error, proxy));
+        }
         Ok(Ok(response)) => response,
     };
     match response.status() {
@@ -63,7 +68,12 @@ pub(super) async fn get(
         StatusCode::NOT_FOUND | StatusCode::FORBIDDEN | StatusCode::GONE => Ok(None),
         // The rest of a body that has become shorter.
         StatusCode::RANGE_NOT_SATISFIABLE => Ok(None),
-        StatusCode::UNAUTHORIZED | StatusCode::PROXY_AUTHENTICATION_REQUIRED => {
+        StatusCode::PROXY_AUTHENTICATION_REQUIRED => {
+            let reason = "the proxy wants to know who asks; name it with a login, as in \
+                          http_proxy=http://LOGIN:PASSWORD@HOST:PORT";
+            Err(Error::fetch(&shown, reason, false))
+        }
+        StatusCode::UNAUTHORIZED => {
             let reason = format!(
                 "the server answered {}; name it in a netrc file with a login and a password",
                 response.status()
@@ -113,7 +123,7 @@ pub(super) async fn next_bytes(
 ) -> Result<Option<Bytes>, Error> {
     match timeout(web.options.stall_timeout, response.chunk()).await {
         Err(_) => Err(stalled(web, shown)),
-        Ok(chunk) => chunk.map_err(|error| failed(shown, &error)),
+        Ok(chunk) => chunk.map_err(|error| failed(shown, &error, None)),
     }
 }
 
@@ -123,8 +133,9 @@ fn stalled(web: &Web, shown: &str) -> Error {
     Error::fetch(shown, reason, true)
 }
 
-/// The whole chain of causes: the first link alone says only that sending failed.
-fn failed(shown: &str, error: &reqwest::Error) -> Error {
+/// The whole chain of causes: the first link alone says only that sending failed. Where nobody was
+/// reached, the proxy that was to help may be the reason.
+fn failed(shown: &str, error: &reqwest::Error, proxy: Option<&Variable>) -> Error {
     let mut reason = String::new();
     let mut cause: Option<&dyn std::error::Error> = std::error::Error::source(error);
     while let Some(error) = cause {
@@ -136,6 +147,13 @@ fn failed(shown: &str, error: &reqwest::Error) -> Error {
     }
     if reason.is_empty() {
         reason = error.to_string();
+    }
+    if let Some(proxy) = proxy {
+        reason = format!(
+            "{reason} ({} names the proxy {})",
+            proxy.name,
+            proxy.shown()
+        );
     }
     // Neither a circle of redirections nor a stranger's certificate gets better by asking again.
     let transient = !error.is_redirect() && !reason.contains("invalid peer certificate");

@@ -4,8 +4,10 @@
 //! what it has is still the same; the worker then notices nothing. Else the worker learns that the
 //! transfer has failed and begins again. RFC 9110, section 14, and 13.1.5 for `If-Range`.
 
+use std::time::Duration;
+
 use bytes::BytesMut;
-use reqwest::header::{ACCEPT_RANGES, CONTENT_ENCODING, CONTENT_RANGE, ETAG, IF_RANGE};
+use reqwest::header::{ACCEPT_RANGES, CONTENT_ENCODING, CONTENT_RANGE, DATE, ETAG, IF_RANGE};
 use reqwest::header::{HeaderMap, LAST_MODIFIED, RANGE};
 use reqwest::{Response, StatusCode, Url};
 use tokio::sync::mpsc::Sender;
@@ -70,7 +72,7 @@ impl Part {
             _ => found(web, url.clone()).await?,
         };
         if self.len == 0 {
-            self.validator = validator(&response);
+            self.validator = validator(response.headers());
         }
         while let Some(bytes) = next_bytes(web, &mut response, &shown).await? {
             self.len += bytes.len() as u64;
@@ -124,15 +126,28 @@ async fn found(web: &Web, url: Url) -> Result<Response, Error> {
 }
 
 /// By what a later answer can be told to be of the same body, octet for octet.
-fn validator(response: &Response) -> Option<String> {
-    let headers = response.headers();
+fn validator(headers: &HeaderMap) -> Option<String> {
     let text = |name| headers.get(name).and_then(|value| value.to_str().ok());
     // The client decodes these, and then a length is one of what was decoded.
     if text(CONTENT_ENCODING).is_some() || text(ACCEPT_RANGES) == Some("none") {
         return None;
     }
     let strong = text(ETAG).filter(|tag| !tag.starts_with("W/"));
-    strong.or_else(|| text(LAST_MODIFIED)).map(str::to_owned)
+    let changed = text(LAST_MODIFIED).zip(text(DATE));
+    let old = changed.filter(|(changed, now)| is_settled(changed, now));
+    strong
+        .or(old.map(|(changed, _)| changed))
+        .map(str::to_owned)
+}
+
+/// Whether a file has been as it is for so long that its time tells it from the next version:
+/// times are whole seconds, in which a file may change twice. RFC 9110, section 8.8.2.2.
+fn is_settled(changed: &str, now: &str) -> bool {
+    let [changed, now] = [changed, now].map(httpdate::parse_http_date);
+    let (Ok(changed), Ok(now)) = (changed, now) else {
+        return false;
+    };
+    now.duration_since(changed).is_ok_and(|age| age >= SETTLED)
 }
 
 fn begins_at(headers: &HeaderMap, len: u64) -> bool {
@@ -143,5 +158,48 @@ fn begins_at(headers: &HeaderMap, len: u64) -> bool {
         .is_some_and(|first| first.parse() == Ok(len))
 }
 
+/// As long as clocks of a server's machines may differ; the RFC's own example.
+const SETTLED: Duration = Duration::from_secs(60);
+
 /// A transfer that brings less than this before it breaks is no progress.
 const PROGRESS_LEN: u64 = 1024 * 1024;
+
+#[cfg(test)]
+mod tests {
+    use reqwest::header::{HeaderName, HeaderValue};
+
+    use super::*;
+
+    fn of(fields: &[(HeaderName, &'static str)]) -> Option<String> {
+        let fields = fields.iter().cloned();
+        validator(
+            &fields
+                .map(|(name, value)| (name, HeaderValue::from_static(value)))
+                .collect(),
+        )
+    }
+
+    #[test]
+    fn only_what_tells_two_versions_apart_is_gone_on_with() {
+        let changed = (LAST_MODIFIED, "Sun, 06 Nov 1994 08:49:37 GMT");
+        let soon = (DATE, "Sun, 06 Nov 1994 08:50:36 GMT");
+        let later = (DATE, "Sun, 06 Nov 1994 08:50:37 GMT");
+        let (strong, weak) = ((ETAG, "\"a\""), (ETAG, "W/\"a\""));
+        assert_eq!(of(&[]), None);
+        assert_eq!(
+            of(&[strong.clone(), changed.clone()]).as_deref(),
+            Some("\"a\"")
+        );
+        assert_eq!(of(std::slice::from_ref(&weak)), None);
+        assert_eq!(of(std::slice::from_ref(&changed)), None);
+        assert_eq!(of(&[changed.clone(), soon]), None);
+        assert_eq!(
+            of(&[weak, changed.clone(), later.clone()]).as_deref(),
+            Some(changed.1)
+        );
+        // What was decoded on the way has other octets than what is counted.
+        let encoded = (CONTENT_ENCODING, "gzip");
+        assert_eq!(of(&[changed, later, encoded]), None);
+        assert_eq!(of(&[strong, (ACCEPT_RANGES, "none")]), None);
+    }
+}

@@ -1,0 +1,207 @@
+//! Caches behind a real proxy, which the environment names as for every other program.
+
+use std::fs;
+use std::net::{TcpListener, TcpStream};
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use crate::environments::tls::certify;
+use crate::environments::tool;
+use crate::support::{Corpus, Ran, Scratch, corpus, floe, nginx, run, scratch, tree};
+
+/// A tinyproxy on a port of its own, until it is dropped.
+struct Proxy {
+    process: Child,
+    port: u16,
+    log: PathBuf,
+}
+
+impl Proxy {
+    /// Starts it with further lines of configuration; `None`, and a note among the skips, where
+    /// there is none.
+    fn start(scratch: &Scratch, extra: &str) -> Option<Proxy> {
+        let program = tool("tinyproxy", "tinyproxy-bin")?;
+        let port = free_port();
+        let log = scratch.join(&format!("tinyproxy-{port}.log"));
+        let config = scratch.join(&format!("tinyproxy-{port}.conf"));
+        let text = format!(
+            "Port {port}\nListen 127.0.0.1\nLogFile \"{}\"\nLogLevel Connect\n\
+             MaxClients 100\nTimeout 60\n{extra}\n",
+            log.display()
+        );
+        fs::write(&config, text).unwrap();
+        let process = Command::new(program)
+            .args(["-d", "-c"])
+            .arg(&config)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        let deadline = Instant::now() + Duration::from_secs(20);
+        while TcpStream::connect(("127.0.0.1", port)).is_err() {
+            assert!(Instant::now() < deadline, "tinyproxy does not listen");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        Some(Proxy { process, port, log })
+    }
+
+    /// How many requests of that method it has passed on.
+    fn requests(&self, method: &str) -> usize {
+        let log = fs::read_to_string(&self.log).unwrap_or_default();
+        let is_one = |line: &&str| line.contains("Request") && line.contains(method);
+        log.lines().filter(is_one).count()
+    }
+}
+
+impl Drop for Proxy {
+    fn drop(&mut self) {
+        let _: std::io::Result<()> = self.process.kill();
+        let _: std::io::Result<std::process::ExitStatus> = self.process.wait();
+    }
+}
+
+fn free_port() -> u16 {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    listener.local_addr().unwrap().port()
+}
+
+/// `floe install` of a corpus into a store, with these variables and no other that names a proxy.
+fn install(corpus: &Corpus, from: &str, root: &Scratch, variables: &[(&str, &str)]) -> Ran {
+    let mut command = floe(["install", "--from", from, "--root"]);
+    for name in ["http_proxy", "https_proxy", "all_proxy", "no_proxy"] {
+        command.env_remove(name).env_remove(name.to_uppercase());
+    }
+    command.env_remove("NIX_SSL_CERT_FILE");
+    command.envs(variables.iter().copied());
+    command.arg(root.path());
+    run(command.args(["--trusted-public-keys", &corpus.key, &corpus.root]))
+}
+
+#[test]
+fn requests_go_through_the_proxy_that_the_environment_names_and_past_it_where_it_says_so() {
+    let Some(corpus) = corpus("jq") else { return };
+    let Some(openssl) = tool("openssl", "openssl") else {
+        return;
+    };
+    let files = scratch();
+    let Some(proxy) = Proxy::start(&files, "") else {
+        return;
+    };
+    let certified = certify(&openssl, files.path());
+    let tls = free_port();
+    let extra = format!("listen 127.0.0.1:{tls} ssl; {}", certified.server);
+    let Some(server) = nginx(&corpus.dir, &extra) else {
+        return;
+    };
+    let plain = format!("{}/cache-zstd", server.url());
+    let secure = format!("https://127.0.0.1:{tls}/cache-zstd");
+    let there = format!("http://127.0.0.1:{}", proxy.port);
+    let requests = 1 + 2 * corpus.paths.len();
+    let installed = |ran: Ran, root: &Scratch| {
+        ran.expect(0);
+        assert!(tree(root.path()) == tree(&corpus.store()), "trees differ");
+    };
+
+    let root = scratch();
+    installed(
+        install(&corpus, &plain, &root, &[("http_proxy", &there)]),
+        &root,
+    );
+    assert_eq!(proxy.requests("GET"), requests);
+    assert_eq!(server.log().lines().count(), requests);
+
+    let root = scratch();
+    let past = [("http_proxy", there.as_str()), ("no_proxy", "127.0.0.1")];
+    installed(install(&corpus, &plain, &root, &past), &root);
+    assert_eq!(proxy.requests("GET"), requests, "it was asked all the same");
+
+    let root = scratch();
+    let variables = [
+        ("HTTPS_PROXY", there.as_str()),
+        ("SSL_CERT_FILE", &certified.authority),
+    ];
+    installed(install(&corpus, &secure, &root, &variables), &root);
+    assert!(proxy.requests("CONNECT") > 0, "nothing went through it");
+    assert_eq!(proxy.requests("GET"), requests, "it saw what was asked");
+}
+
+#[test]
+fn a_proxy_that_wants_a_login_gets_it_and_nobody_else_does() {
+    let Some(corpus) = corpus("jq") else { return };
+    let files = scratch();
+    let Some(proxy) = Proxy::start(&files, "BasicAuth somebody hunter2") else {
+        return;
+    };
+    let Some(server) = nginx(&corpus.dir, "") else {
+        return;
+    };
+    let from = format!("{}/cache-zstd", server.url());
+    let with = |login: &str| format!("http://{login}127.0.0.1:{}", proxy.port);
+
+    let root = scratch();
+    let refused = install(&corpus, &from, &root, &[("http_proxy", &with(""))]);
+    refused.expect(4).says("proxy").says("LOGIN:PASSWORD");
+    let wrong = install(
+        &corpus,
+        &from,
+        &root,
+        &[("http_proxy", &with("somebody:wrong4@"))],
+    );
+    assert!(
+        !wrong.expect(4).stderr.contains("wrong4"),
+        "a password was shown"
+    );
+    assert_eq!(server.log(), "", "something got through");
+
+    let right = with("somebody:hunter2@");
+    install(&corpus, &from, &root, &[("http_proxy", &right)]).expect(0);
+    assert!(tree(root.path()) == tree(&corpus.store()), "trees differ");
+}
+
+#[test]
+fn a_proxy_that_is_not_there_is_named_in_the_error() {
+    let Some(corpus) = corpus("jq") else { return };
+    let Some(server) = nginx(&corpus.dir, "") else {
+        return;
+    };
+    let from = format!("{}/cache-zstd", server.url());
+    let nobody = format!("http://127.0.0.1:{}", free_port());
+    let root = scratch();
+    let ran = install(
+        &corpus,
+        &from,
+        &root,
+        &[("http_proxy", &nobody), ("NIX_CONFIG", ATTEMPTS)],
+    );
+    ran.expect(4).says("Connection refused").says(&nobody);
+    assert_eq!(server.log(), "", "it was asked without the proxy");
+}
+
+/// Nobody waits for five attempts.
+const ATTEMPTS: &str = "download-attempts = 1";
+
+#[test]
+fn floe_config_says_which_proxy_is_used_and_who_named_it() {
+    let config = |args: &[&str]| {
+        let mut command = floe([&["config"], args].concat());
+        for name in ["http_proxy", "https_proxy", "all_proxy", "no_proxy"] {
+            command.env_remove(name).env_remove(name.to_uppercase());
+        }
+        command.env("ALL_PROXY", "http://me:hunter2@proxy.example:3128");
+        run(command.env("https_proxy", "socks5h://other.example")).expect(0)
+    };
+    let shown = config(&[]).stdout;
+    assert!(!shown.contains("hunter2"), "{shown}");
+    let line = |name: &str| shown.lines().find(|line| line.starts_with(name)).unwrap();
+    let http = line("# http-proxy: ");
+    assert!(
+        http.contains("http://proxy.example:3128") && http.ends_with("ALL_PROXY"),
+        "{http}"
+    );
+    let json = config(&["--json"]).json();
+    assert_eq!(json["https-proxy"]["value"], "socks5h://other.example");
+    assert_eq!(json["https-proxy"]["source"]["variable"], "https_proxy");
+    assert_eq!(json.get("no-proxy"), None);
+}

@@ -1,0 +1,154 @@
+//! Proxies, as the environment names them for curl, and so for Nix.
+
+use reqwest::{ClientBuilder, NoProxy, Proxy};
+
+use crate::cache::http::address::without_credentials;
+use crate::error::Error;
+
+/// Through whom hosts are asked. [`Default`] asks them directly.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Proxies {
+    /// For `http://` URLs.
+    pub http: Option<Variable>,
+    /// For `https://` URLs.
+    pub https: Option<Variable>,
+    /// The hosts, domains and networks that are asked directly, separated by commas; `*` is all.
+    pub exceptions: Option<Variable>,
+}
+
+/// What somebody has set.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Variable {
+    /// The name of the variable.
+    pub name: &'static str,
+    /// Its value; not empty.
+    pub value: String,
+}
+
+impl Variable {
+    /// The value without the password that it may carry.
+    pub fn shown(&self) -> String {
+        without_credentials(&self.value)
+    }
+}
+
+impl Proxies {
+    /// What curl would take from variables: those in small letters first, that for one kind of URL
+    /// over that for all. An empty value is none.
+    pub fn named_by(value: impl Fn(&str) -> Option<String>) -> Proxies {
+        let first = |names: &[&'static str]| {
+            names.iter().find_map(|name| {
+                let value = value(name)?;
+                Some(Variable { name, value })
+            })
+        };
+        let some = |variable: Option<Variable>| variable.filter(|found| !found.value.is_empty());
+        // A server that runs programs for its clients sets HTTP_PROXY to what a client says.
+        let http: &[&str] = match value("REQUEST_METHOD") {
+            Some(_) => &["http_proxy", "all_proxy", "ALL_PROXY"],
+            None => &["http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"],
+        };
+        Proxies {
+            http: some(first(http)),
+            https: some(first(&[
+                "https_proxy",
+                "HTTPS_PROXY",
+                "all_proxy",
+                "ALL_PROXY",
+            ])),
+            exceptions: some(first(&["no_proxy", "NO_PROXY"])),
+        }
+    }
+
+    /// The proxy of a URL with that scheme, unless its host is an exception.
+    pub(crate) fn of_scheme(&self, scheme: &str) -> Option<&Variable> {
+        match scheme {
+            "https" => self.https.as_ref(),
+            _ => self.http.as_ref(),
+        }
+    }
+
+    /// Makes a client use these and no others.
+    pub(crate) fn add_to(&self, client: ClientBuilder) -> Result<ClientBuilder, Error> {
+        let mut client = client.no_proxy();
+        type Make = fn(&str) -> reqwest::Result<Proxy>;
+        let http: (_, Make) = (&self.http, |url| Proxy::http(url));
+        let https: (_, Make) = (&self.https, |url| Proxy::https(url));
+        for (variable, make) in [http, https] {
+            let Some(variable) = variable else { continue };
+            // What the library says of it may repeat the password, and it takes every scheme.
+            let proxy = make(&variable.value)
+                .ok()
+                .filter(|_| is_known(&variable.value));
+            let proxy = proxy.ok_or_else(|| Error::Proxy {
+                variable: variable.name,
+                value: variable.shown(),
+            })?;
+            let exceptions = self.exceptions.as_ref();
+            let exceptions = exceptions.and_then(|hosts| NoProxy::from_string(&hosts.value));
+            client = client.proxy(proxy.no_proxy(exceptions));
+        }
+        Ok(client)
+    }
+}
+
+/// Whether the client can speak to such a proxy. A host alone is one for HTTP, as for curl.
+fn is_known(value: &str) -> bool {
+    let scheme = value.split_once("://").map(|(scheme, _)| scheme);
+    scheme.is_none_or(|scheme| SCHEMES.contains(&scheme.to_ascii_lowercase().as_str()))
+}
+
+/// Those of reqwest with its feature `socks`.
+const SCHEMES: [&str; 6] = ["http", "https", "socks4", "socks4a", "socks5", "socks5h"];
+
+#[cfg(test)]
+mod tests {
+    use reqwest::Client;
+
+    use super::*;
+
+    fn named(variables: &[(&str, &str)]) -> [Option<(&'static str, String)>; 3] {
+        let value = |name: &str| {
+            let found = variables.iter().find(|(own, _)| *own == name);
+            found.map(|(_, value)| (*value).to_owned())
+        };
+        let Proxies {
+            http,
+            https,
+            exceptions,
+        } = Proxies::named_by(value);
+        [http, https, exceptions].map(|found| found.map(|found| (found.name, found.value)))
+    }
+
+    #[test]
+    fn what_is_for_one_kind_of_url_counts_over_what_is_for_all() {
+        let some = |name, value: &str| Some((name, value.to_owned()));
+        assert_eq!(named(&[]), [None, None, None]);
+        let all = [("ALL_PROXY", "a"), ("https_proxy", "b"), ("NO_PROXY", "c")];
+        let expected = [
+            some("ALL_PROXY", "a"),
+            some("https_proxy", "b"),
+            some("NO_PROXY", "c"),
+        ];
+        assert_eq!(named(&all), expected);
+        let both = [("http_proxy", "a"), ("HTTP_PROXY", "b")];
+        assert_eq!(named(&both)[0], some("http_proxy", "a"));
+        // Set and empty says that there is none, whatever is set for all.
+        assert_eq!(named(&[("http_proxy", ""), ("all_proxy", "a")])[0], None);
+        let by_a_client = [("REQUEST_METHOD", "GET"), ("HTTP_PROXY", "a")];
+        assert_eq!(named(&by_a_client)[0], None);
+    }
+
+    #[test]
+    fn what_is_no_proxy_is_refused_without_its_password() {
+        let proxies = Proxies::named_by(|name| {
+            (name == "http_proxy").then(|| "gopher://me:secret@example.org".to_owned())
+        });
+        let error = proxies.add_to(Client::builder()).err().unwrap().to_string();
+        assert!(
+            error.contains("http_proxy") && error.contains("example.org"),
+            "{error}"
+        );
+        assert!(!error.contains("secret"), "{error}");
+    }
+}
