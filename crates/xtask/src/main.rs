@@ -17,6 +17,7 @@ use anyhow::{Context as _, Result};
 mod bench;
 mod check;
 mod corpora;
+mod dist;
 mod floor;
 mod generate;
 mod oracles;
@@ -44,6 +45,11 @@ const COMMANDS: &[Subcommand] = &[
         name: "generate",
         about: "[--check] writes what is made from definitions, or says what is not current",
         run: generate::command,
+    },
+    Subcommand {
+        name: "dist",
+        about: "          makes target/dist/floe, one static file that needs nothing of a machine",
+        run: dist::command,
     },
     Subcommand {
         name: "sanitize",

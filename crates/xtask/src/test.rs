@@ -6,12 +6,12 @@
 use std::env;
 use std::ffi::OsString;
 use std::io::{BufRead as _, BufReader, Write as _};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use anyhow::{Context as _, Result};
 
-use crate::{Outcome, cargo, check, generate, oracles};
+use crate::{Outcome, cargo, check, dist, generate, oracles};
 
 pub(crate) fn command(root: &Path, arguments: &[String]) -> Result<Outcome> {
     let full = match arguments {
@@ -29,7 +29,7 @@ pub(crate) fn command(root: &Path, arguments: &[String]) -> Result<Outcome> {
     };
 
     heading("oracles");
-    let oracles = oracles::prepare(root, full)?;
+    let mut oracles = oracles::prepare(root, full)?;
     for skip in &oracles.missing {
         println!("SKIPPED ORACLE: {skip}");
         tally.skip(format!("oracle {skip}"));
@@ -56,6 +56,12 @@ pub(crate) fn command(root: &Path, arguments: &[String]) -> Result<Outcome> {
         "build",
         &mut cargo(root, &["build", "--package", "floe-cli"]),
     );
+    if full {
+        let floe = tally.dist(root);
+        oracles
+            .variables
+            .extend(floe.map(|floe| ("FLOE_TEST_DIST", floe.into())));
+    }
     tally.tests(root, &oracles.variables);
     tally.models(root);
     for skip in oracles::skips_of_tests(&oracles.skips_file)? {
@@ -147,6 +153,15 @@ impl Tally {
             Err(error) => Err(format!("{error:#}")),
         };
         self.count("generate", result);
+    }
+
+    /// The static binary, for its tests.
+    fn dist(&mut self, root: &Path) -> Option<PathBuf> {
+        heading("dist");
+        let made = dist::make(root).map_err(|error| format!("{error:#}"));
+        let floe = made.as_ref().ok().cloned();
+        self.count("dist", made.map(|_| ()));
+        floe
     }
 
     /// The tests themselves; each counts for itself.

@@ -7,6 +7,7 @@
 pub(crate) mod address;
 mod client;
 mod logins;
+mod names;
 mod network;
 pub(crate) mod request;
 mod transfer;

@@ -7,6 +7,7 @@ use reqwest::{Client, redirect};
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject as _;
 
+use super::names::{self, Names};
 use crate::error::Error;
 use crate::options::NetworkOptions;
 
@@ -35,10 +36,13 @@ pub(super) fn client(options: &NetworkOptions) -> Result<Client, Error> {
     if let Some(timeout) = options.connect_timeout {
         client = client.connect_timeout(timeout);
     }
+    if names::IS_NEEDED {
+        client = client.dns_resolver(Arc::new(Names::default()));
+    }
     client.build().map_err(|error| failed(error.to_string()))
 }
 
-/// The certificates that a file holds, or else those of the system.
+/// The certificates that a file holds, or else those of the system, or else Mozilla's.
 fn roots(certificates: Option<&Path>) -> Result<rustls::RootCertStore, Error> {
     let mut roots = rustls::RootCertStore::empty();
     match certificates {
@@ -55,9 +59,18 @@ fn roots(certificates: Option<&Path>) -> Result<rustls::RootCertStore, Error> {
         None => {
             let found = rustls_native_certs::load_native_certs();
             roots.add_parsable_certificates(found.certs);
+            add_mozillas(&mut roots);
         }
     }
     Ok(roots)
+}
+
+/// Where a machine has no certificates at all, those that browsers trust. One that has few of them
+/// means it, and gets no more.
+fn add_mozillas(roots: &mut rustls::RootCertStore) {
+    if roots.is_empty() {
+        roots.extend(webpki_roots::TLS_SERVER_ROOTS.iter().cloned());
+    }
 }
 
 /// How much of a body an HTTP/2 server may send before the worker has taken any.
@@ -70,3 +83,20 @@ const CONNECTION_WINDOW_LEN: u32 = 512 * 1024 * 1024;
 
 /// As many as browsers and curl follow.
 const REDIRECTS_MAX: usize = 10;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn mozillas_certificates_count_where_the_machine_has_none_and_only_there() {
+        let mut roots = rustls::RootCertStore::empty();
+        add_mozillas(&mut roots);
+        let all = roots.len();
+        assert!(all > 50, "{all} certificates");
+        let mut few = rustls::RootCertStore::empty();
+        few.extend(webpki_roots::TLS_SERVER_ROOTS.iter().take(1).cloned());
+        add_mozillas(&mut few);
+        assert_eq!(few.len(), 1);
+    }
+}

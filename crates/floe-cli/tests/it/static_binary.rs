@@ -1,0 +1,172 @@
+//! The binary that `cargo xtask dist` makes, where there is nothing else: an empty root directory,
+//! and a user who may write only at home. Runs with `cargo xtask test --full`, which makes it.
+
+use std::fs;
+use std::net::UdpSocket;
+use std::os::unix::fs::{MetadataExt as _, chown};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use crate::environments::tool;
+use crate::support::{Corpus, Ran, Scratch, corpus, nginx, nixes, run, scratch, skip, tree};
+
+/// A root directory with the binary and a home in it, and nothing else.
+struct Empty {
+    chroot: PathBuf,
+    scratch: Scratch,
+}
+
+impl Empty {
+    fn new(floe: &Path, chroot: PathBuf) -> Empty {
+        let scratch = scratch();
+        fs::copy(floe, scratch.join("floe")).unwrap();
+        fs::create_dir(scratch.join("home")).unwrap();
+        chown(scratch.join("home"), Some(USER), Some(USER)).unwrap();
+        Empty { chroot, scratch }
+    }
+
+    /// A file below `/etc` that most machines have.
+    fn write(&self, name: &str, text: &str) {
+        let etc = self.scratch.join("etc");
+        fs::create_dir_all(&etc).unwrap();
+        fs::write(etc.join(name), text).unwrap();
+    }
+
+    /// `floe install` from a host by that name into a store of that name.
+    fn install(&self, corpus: &Corpus, from: &str, store: &str) -> Ran {
+        let mut command = Command::new(&self.chroot);
+        command
+            .arg(format!("--userspec={USER}:{USER}"))
+            .arg("--groups=")
+            .arg(self.scratch.path())
+            .args(["/floe", "install", "--json", "--from", from])
+            .args(["--trusted-public-keys", &corpus.key])
+            .args(["--root", &format!("/home/{store}"), &corpus.root]);
+        run(command.env_clear())
+    }
+
+    /// Asserts that a store has the corpus, whole.
+    #[track_caller]
+    fn has(&self, corpus: &Corpus, store: &str) {
+        let root = self.scratch.join("home").join(store);
+        let own = format!(" {USER}:{USER} ");
+        let installed: Vec<String> = tree(&root)
+            .iter()
+            .map(|line| line.replacen(&own, " 0:0 ", 1))
+            .collect();
+        assert!(installed == tree(&corpus.store()), "{store}: trees differ");
+        for nix in nixes() {
+            nix.verify(&root, corpus.paths.len());
+        }
+    }
+}
+
+/// A real name server, which knows one name and writes down what it is asked.
+struct NameServer {
+    process: Child,
+    log: PathBuf,
+}
+
+impl NameServer {
+    fn start(program: &Path, directory: &Path) -> NameServer {
+        let log = directory.join("dnsmasq.log");
+        let process = Command::new(program)
+            .args(["--no-daemon", "--conf-file=/dev/null", "--no-resolv"])
+            .args([
+                "--no-hosts",
+                "--bind-interfaces",
+                "--user=root",
+                "--pid-file",
+            ])
+            .arg(format!("--listen-address={NAME_SERVER}"))
+            .arg("--address=/depot.floe.test/127.0.0.1")
+            .arg("--log-queries")
+            .arg(format!("--log-facility={}", log.display()))
+            .stdin(Stdio::null())
+            .spawn()
+            .unwrap();
+        let deadline = Instant::now() + Duration::from_secs(20);
+        // Once it has the port, nobody else can.
+        while UdpSocket::bind((NAME_SERVER, 53)).is_ok() {
+            assert!(Instant::now() < deadline, "dnsmasq does not listen");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        NameServer { process, log }
+    }
+}
+
+impl Drop for NameServer {
+    fn drop(&mut self) {
+        let _: std::io::Result<()> = self.process.kill();
+        let _: std::io::Result<std::process::ExitStatus> = self.process.wait();
+    }
+}
+
+#[test]
+fn the_static_binary_installs_by_host_name_from_an_empty_root_directory() {
+    if std::env::var_os("FLOE_TEST_FULL").is_none() {
+        return;
+    }
+    let floe = PathBuf::from(std::env::var_os("FLOE_TEST_DIST").unwrap());
+    if fs::metadata("/proc/self").unwrap().uid() != 0 {
+        skip("chroot", "only root may change the root directory");
+        return;
+    }
+    let Some(corpus) = corpus("jq") else { return };
+    let Some(server) = nginx(&corpus.dir, "") else {
+        return;
+    };
+    let Some(chroot) = tool("chroot", "coreutils") else {
+        return;
+    };
+    let Some(dnsmasq) = tool("dnsmasq", "dnsmasq-base") else {
+        return;
+    };
+    let loader = run(Command::new("ldd").arg(&floe));
+    assert!(
+        loader.stdout.contains("statically linked"),
+        "{}",
+        loader.stdout
+    );
+    let from = |host: &str| {
+        let port = server.url().rsplit(':').next().unwrap().to_owned();
+        format!("http://{host}:{port}/cache-zstd")
+    };
+
+    let empty = Empty::new(&floe, chroot);
+    let fetched = empty.install(&corpus, &from("localhost"), "by-localhost");
+    assert_eq!(fetched.expect(0).json()["fetched"], corpus.paths.len());
+    empty.has(&corpus, "by-localhost");
+    // Nobody is there who would know another name, and it says which one it could not find.
+    let unknown = empty.install(&corpus, &from("cache.floe.test"), "unknown");
+    unknown.expect(4).says("cache.floe.test");
+
+    empty.write("hosts", "127.0.0.1 cache.floe.test\n");
+    empty
+        .install(&corpus, &from("cache.floe.test"), "by-file")
+        .expect(0);
+    empty.has(&corpus, "by-file");
+
+    let name_server = NameServer::start(&dnsmasq, empty.scratch.path());
+    empty.write(
+        "resolv.conf",
+        &format!("nameserver {NAME_SERVER}\nsearch floe.test\n"),
+    );
+    for (host, store) in [("depot.floe.test", "by-server"), ("depot", "by-search")] {
+        let before = fs::read_to_string(&name_server.log).unwrap().len();
+        empty.install(&corpus, &from(host), store).expect(0);
+        empty.has(&corpus, store);
+        let log = fs::read_to_string(&name_server.log).unwrap();
+        assert!(
+            log[before..].contains("query[A] depot.floe.test"),
+            "{host}: it was not asked: {log}"
+        );
+    }
+}
+
+/// `nobody`, who owns nothing.
+const USER: u32 = 65534;
+
+/// An address of the loopback that is nobody else's: a file of name servers has no ports.
+const NAME_SERVER: &str = "127.9.8.7";
