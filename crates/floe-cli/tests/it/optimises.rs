@@ -4,6 +4,8 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
 
 use crate::support::{Corpus, Nix, Ran, corpora, corpus, floe, nixes, run, scratch, tree};
 
@@ -92,6 +94,46 @@ fn the_links_are_those_that_nix_makes_and_leave_it_nothing_to_do() {
 }
 
 #[test]
+fn installs_beside_collections_and_optimisations_of_nix_end_well() {
+    let Some(corpus) = corpus("jq") else { return };
+    for nix in nixes() {
+        let scratch = scratch();
+        let root = scratch.join("root");
+        install(&corpus, &root, &["--optimise"]);
+        let done = AtomicBool::new(false);
+        let collections = thread::scope(|scope| {
+            let living = scope.spawn(|| {
+                let mut collections = 0;
+                while !done.load(Ordering::Relaxed) {
+                    nix.store(&root, ["--gc"]);
+                    nix.store(&root, ["--optimise"]);
+                    collections += 1;
+                }
+                collections
+            });
+            let installs = (0..INSTALLS).map(|_| {
+                let mut command = floe(["install", "--optimise", "--no-check-sigs", "--root"]);
+                command
+                    .arg(&root)
+                    .args(["--from", &corpus.file_url("zstd")]);
+                run(command.arg(&corpus.root))
+            });
+            let installs: Vec<Ran> = installs.collect();
+            done.store(true, Ordering::Relaxed);
+            let collections = living.join().unwrap();
+            for ran in installs {
+                ran.expect(0);
+            }
+            collections
+        });
+        assert!(collections > 1, "{collections} collections");
+        install(&corpus, &root, &["--optimise"]);
+        nix.verify(&root, corpus.paths.len());
+        run(floe(["verify", "--root"]).arg(&root)).expect(0);
+    }
+}
+
+#[test]
 fn the_setting_of_nix_conf_turns_it_on_for_stores_and_an_option_off_again() {
     let Some(corpus) = corpus("jq") else { return };
     let scratch = scratch();
@@ -162,3 +204,6 @@ fn a_link_that_lost_its_contents_is_replaced_and_told() {
     let line = told.stderr.lines().find(|line| line.contains(&name));
     assert!(line.unwrap().contains("\"event\":\"warning\""), "{line:?}");
 }
+
+/// Some collections fall between two of them, and some into one.
+const INSTALLS: usize = 20;
