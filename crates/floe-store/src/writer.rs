@@ -51,6 +51,7 @@ impl StoreWriter {
         refuse_symlinks(&layout.real_store)?;
         refuse_daemon_owned(&layout)?;
         create_directories(&layout)?;
+        refuse_unwritable(&layout.real_store)?;
         reserve_space(&layout.database_dir().join("reserved"));
         let big_lock_path = layout.database_dir().join("big-lock");
         let big_lock = open_lock_file(&big_lock_path)?;
@@ -189,6 +190,11 @@ fn refuse_daemon_owned(layout: &Layout) -> Result<(), StoreError> {
         });
     }
     Ok(())
+}
+
+/// Where nothing can be written, nothing needs to be fetched first.
+fn refuse_unwritable(store: &Path) -> Result<(), StoreError> {
+    access(store, Access::WRITE_OK | Access::EXEC_OK).at("writing to", store)
 }
 
 /// Nix refuses a store that is, or lies below, a symbolic link.

@@ -1,10 +1,13 @@
 //! An interrupted move ends soon, keeps what it has finished, and can be taken up again.
 
+use std::collections::BTreeSet;
+use std::fs;
 use std::process::Stdio;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::faulty::{assert_verified, faulty};
+use crate::faults::{assert_brought_the_rest, leftovers};
+use crate::faulty::{assert_holds_exactly, faulty};
 use crate::server::{Fault, Server};
 use crate::support::{floe, run};
 
@@ -48,16 +51,18 @@ fn an_interrupt_ends_the_move_with_its_own_code_and_keeps_what_is_finished() {
     let status = child.wait().unwrap();
     assert_eq!(status.code(), Some(130));
     assert!(!valid(stuck.as_str()) && valid(done.as_str()));
-    let names = std::fs::read_dir(faulty.root.join("nix/store")).unwrap();
-    for name in names {
-        let name = name.unwrap().file_name().into_string().unwrap();
-        assert!(
-            !name.contains("-floe-") && !name.ends_with(".lock"),
-            "left behind: {name}"
-        );
-    }
+    let store = faulty.root.join("nix/store");
+    assert_eq!(leftovers(&store), [""; 0]);
+    let names = fs::read_dir(&store).unwrap();
+    let names = names.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    let kept: BTreeSet<String> = names.filter(|name| name != ".links").collect();
+    let print = |name: &String| format!("/nix/store/{name}");
+    assert_holds_exactly(&faulty.root, &kept.iter().map(print).collect());
+
     server.heal();
+    let since = server.hits().len();
     let again = faulty.install(&server.url()).expect(0).json();
-    assert!(again["reused"].as_u64().unwrap() > 0, "{again}");
-    assert_verified(&faulty.root, faulty.corpus.paths.len());
+    assert_eq!(again["reused"], kept.len());
+    assert_brought_the_rest(&faulty.corpus, &server, since, &kept);
+    assert_holds_exactly(&faulty.root, &faulty.without(&[]));
 }

@@ -12,6 +12,7 @@ mod configs;
 mod copies;
 mod demo;
 mod environments;
+mod faults;
 mod faulty;
 mod giants;
 mod hostile;

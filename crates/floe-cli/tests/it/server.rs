@@ -24,6 +24,10 @@ pub(crate) enum Fault {
     Changed,
     /// Close the connection without an answer.
     Reset,
+    /// Close it after so many bytes of the head of the answer.
+    CutHead(usize),
+    /// Send this as if it were the file.
+    Other(Vec<u8>),
     /// Say nothing for a while, then answer.
     Slow(Duration),
     /// Announce the whole body, send so many bytes of it and close.
@@ -271,13 +275,17 @@ impl Reply {
         let status = match (&fault, &body) {
             (Some(Fault::Status(status) | Fault::Later(status, _)), _) => *status,
             (Some(Fault::Redirect(_)), _) => 302,
-            (_, Some(_)) => 200,
+            (Some(Fault::Other(_)), _) | (_, Some(_)) => 200,
             (_, None) => 404,
+        };
+        let other = match &fault {
+            Some(Fault::Other(other)) => Some(other.clone()),
+            _ => None,
         };
         Reply {
             status,
             head: String::new(),
-            body: body.unwrap_or_default(),
+            body: other.or(body).unwrap_or_default(),
             fault,
         }
     }
@@ -331,6 +339,7 @@ fn answer(
         stream.write_all(text.as_bytes())?;
         return Ok(true);
     }
+    let mut cut_head = None;
     let (mut announced, mut late, mut keep) = (format!("Content-Length: {}", body.len()), 0, true);
     match fault {
         Some(Fault::Cut(len)) => {
@@ -366,10 +375,15 @@ fn answer(
             announced = format!("Content-Length: {}", body.len());
         }
         Some(Fault::Late(len)) => late = len,
+        Some(Fault::CutHead(len)) => cut_head = Some(len),
         _ => {}
     }
     head.push_str(&announced);
     head.push_str("\r\n\r\n");
+    if let Some(len) = cut_head {
+        stream.write_all(&head.as_bytes()[..len])?;
+        return Ok(false);
+    }
     let (early, late) = body.split_at(body.len().saturating_sub(late));
     stream.write_all(head.as_bytes())?;
     stream.write_all(early)?;

@@ -1,0 +1,64 @@
+//! What goes wrong around floe: full disks, places that may not be written, servers that fail in
+//! any way, others that write the same store.
+//!
+//! Each test shows that its fault has happened, that the store is sound afterwards, and that the
+//! next run, without the fault, brings what is missing and nothing that is there.
+
+mod answers;
+mod changes;
+mod disks;
+mod rights;
+mod statuses;
+mod together;
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::Path;
+
+use crate::server::Server;
+use crate::support::Corpus;
+
+/// The name of a path's NAR in a cache of its corpus.
+fn nar_of(corpus: &Corpus, path: &str) -> String {
+    let part = &path.rsplit('/').next().unwrap()[..32];
+    let file = corpus.cache("zstd").join(format!("{part}.narinfo"));
+    let text = fs::read_to_string(file).unwrap();
+    let url = text.lines().find_map(|line| line.strip_prefix("URL: "));
+    url.unwrap().to_owned()
+}
+
+/// The NARs that were asked for since then, each as often as that.
+pub(crate) fn nars_since(server: &Server, since: usize) -> Vec<String> {
+    let hits = server.hits().into_iter().skip(since);
+    let nars = hits.filter(|hit| hit.path.contains("/nar/"));
+    nars.map(|hit| hit.path.trim_start_matches('/').to_owned())
+        .collect()
+}
+
+/// Asserts that since then just the NARs of the paths that are not in `kept`, which are base names,
+/// were asked for, each once.
+#[track_caller]
+pub(crate) fn assert_brought_the_rest(
+    corpus: &Corpus,
+    server: &Server,
+    since: usize,
+    kept: &BTreeSet<String>,
+) {
+    let is_kept = |path: &&String| kept.contains(path.rsplit('/').next().unwrap());
+    let rest = corpus.paths.iter().filter(|path| !is_kept(path));
+    let mut wanted: Vec<String> = rest.map(|path| nar_of(corpus, path)).collect();
+    let mut asked = nars_since(server, since);
+    wanted.sort();
+    asked.sort();
+    assert_eq!(asked, wanted);
+}
+
+/// The names in a store that no path has: unfinished trees and locks.
+pub(crate) fn leftovers(store: &Path) -> Vec<String> {
+    let Ok(entries) = fs::read_dir(store) else {
+        return Vec::new();
+    };
+    let names = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    let is_left = |name: &String| name.contains("-floe-") || name.ends_with(".lock");
+    names.filter(is_left).collect()
+}

@@ -1,0 +1,176 @@
+//! Servers that fall silent, break off in the middle of a head, or send what is no narinfo.
+
+use std::fs;
+use std::time::Duration;
+
+use super::{assert_brought_the_rest, leftovers};
+use crate::faulty::{Faulty, assert_holds_exactly, faulty};
+use crate::server::{Fault, Server};
+use crate::support::{Ran, floe, run};
+
+/// Installs everything, and does not wait for long.
+fn install(cache: &Faulty, server: &Server) -> Ran {
+    let mut command = floe(["install", "--json", "--from", &server.url(), "--root"]);
+    command.arg(&cache.root).arg(&cache.corpus.root);
+    command.args(["--trusted-public-keys", &cache.corpus.key]);
+    run(command.args(["--option", "stalled-download-timeout", "1"]))
+}
+
+/// How often exactly this fault was met for what ends like this.
+fn met(server: &Server, suffix: &str, fault: &Fault) -> usize {
+    let hits = server.hits_on(suffix);
+    let hits = hits.iter().filter(|hit| hit.fault.as_ref() == Some(fault));
+    hits.count()
+}
+
+/// What a cache is asked for: about itself, about a path, and for NARs that are fetched whole and
+/// in parts.
+fn files(cache: &Faulty) -> [String; 4] {
+    let onig = cache.path("libonig5");
+    let nar = |name: &str| cache.narinfo(&cache.path(name)).url;
+    [
+        "nix-cache-info".into(),
+        format!("{}.narinfo", onig.hash_part()),
+        nar("libonig5"),
+        nar("libc6"),
+    ]
+}
+
+#[test]
+fn what_stands_still_is_given_up_in_time_and_tried_again() {
+    let Some(cache) = faulty("zstd") else { return };
+    for file in files(&cache) {
+        let server = Server::start(&cache.cache);
+        // In the middle: none of them is as short as that.
+        let fault = Fault::Hang(20);
+        server.fail_times(&file, fault.clone(), 1);
+        let ran = install(&cache, &server).expect(0);
+        assert_eq!(met(&server, &file, &fault), 1);
+        let hits = server.hits_on(&file);
+        let apart = hits[1].at - hits[0].at;
+        assert_eq!(hits.len(), 2, "{file}");
+        assert!(apart >= Duration::from_secs(1), "{file}: {apart:?}");
+        assert!(apart < Duration::from_secs(20), "{file}: {apart:?}");
+        if file.starts_with("nar/") {
+            ran.says("retrying").says("nothing arrived for 1 seconds");
+        }
+        assert_holds_exactly(&cache.root, &cache.without(&[]));
+        floe_store::tree::write::remove_tree(&cache.root).unwrap();
+    }
+}
+
+#[test]
+fn a_large_body_that_stands_still_is_gone_on_with_where_it_stopped() {
+    let Some(cache) = faulty("zstd") else { return };
+    let nar = cache.narinfo(&cache.path("libc6")).url;
+    let server = Server::start(&cache.cache).with_validators();
+    let fault = Fault::Hang(2_000_000);
+    server.fail_times(&nar, fault.clone(), 1);
+    install(&cache, &server).expect(0);
+    assert_eq!(met(&server, &nar, &fault), 1);
+    let ranges = server.hits_on(&nar).into_iter();
+    let ranges: Vec<_> = ranges.map(|hit| hit.fields.get("range").cloned()).collect();
+    assert_eq!(ranges, [None, Some("bytes=2000000-".into())]);
+    assert_holds_exactly(&cache.root, &cache.without(&[]));
+}
+
+#[test]
+fn what_always_stands_still_fails_alone_and_the_next_run_brings_it() {
+    let Some(cache) = faulty("zstd") else { return };
+    let (path, fault) = (cache.path("libc6"), Fault::Hang(1000));
+    let nar = cache.narinfo(&path).url;
+    let server = Server::start(&cache.cache);
+    server.fail(&nar, fault.clone());
+    let ran = install(&cache, &server).expect(4);
+    ran.says(&nar).says("nothing arrived for 1 seconds");
+    assert_eq!(met(&server, &nar, &fault), 5);
+    let kept = cache.without(&[&path]);
+    assert!(!kept.is_empty());
+    assert_holds_exactly(&cache.root, &kept);
+    assert_eq!(leftovers(&cache.root.join("nix/store")), [""; 0]);
+
+    server.heal();
+    let since = server.hits().len();
+    install(&cache, &server).expect(0);
+    let base = |path: &String| path.rsplit('/').next().unwrap().to_owned();
+    let kept = kept.iter().map(base).collect();
+    assert_brought_the_rest(&cache.corpus, &server, since, &kept);
+    assert_holds_exactly(&cache.root, &cache.without(&[]));
+}
+
+#[test]
+fn a_head_that_breaks_off_is_asked_for_again_and_then_given_up() {
+    let Some(cache) = faulty("zstd") else { return };
+    for len in [1, 20] {
+        let server = Server::start(&cache.cache);
+        let fault = Fault::CutHead(len);
+        for file in files(&cache) {
+            server.fail_times(&file, fault.clone(), 2);
+        }
+        cache.install(&server.url()).expect(0);
+        for file in files(&cache) {
+            assert_eq!(met(&server, &file, &fault), 2, "{file}");
+        }
+        assert_holds_exactly(&cache.root, &cache.without(&[]));
+        floe_store::tree::write::remove_tree(&cache.root).unwrap();
+    }
+    let path = cache.path("libonig5");
+    let narinfo = format!("{}.narinfo", path.hash_part());
+    for file in [narinfo, cache.narinfo(&path).url] {
+        let server = Server::start(&cache.cache);
+        server.fail(&file, Fault::CutHead(20));
+        cache.refuses(&server.url(), &[&path], 4, &["fetching http", &file]);
+        assert_eq!(met(&server, &file, &Fault::CutHead(20)), 5, "{file}");
+    }
+}
+
+#[test]
+fn a_narinfo_of_many_megabytes_or_of_garbage_costs_its_path_alone() {
+    let Some(cache) = faulty("zstd") else { return };
+    let path = cache.path("libonig5");
+    let file = format!("{}.narinfo", path.hash_part());
+    let good = fs::read(cache.cache.join(&file)).unwrap();
+    let padded = |mut text: Vec<u8>, len: usize| {
+        text.extend_from_slice(b"X: ");
+        text.resize(len, b'x');
+        text.push(b'\n');
+        text
+    };
+    let mut noise = good.clone();
+    noise[40..80].fill(0xff);
+    let mut halved = good.clone();
+    halved.truncate(good.len() / 2);
+    for (garbage, says) in [
+        (
+            padded(good.clone(), 64 << 20),
+            "longer than NARINFO_LEN_MAX",
+        ),
+        (vec![b'\n'; 8 << 20], "longer than NARINFO_LEN_MAX"),
+        (Vec::new(), "is corrupt"),
+        (vec![0; 1000], "is corrupt"),
+        (noise, "is corrupt"),
+        (halved, "is corrupt"),
+        (good.repeat(2), "is corrupt"),
+    ] {
+        fs::write(cache.cache.join(&file), &garbage).unwrap();
+        let server = Server::start(&cache.cache);
+        cache.refuses(&server.url(), &[&path], 3, &["the narinfo", &file, says]);
+        assert_eq!(server.hits_on(&file).len(), 1);
+    }
+    // What is merely long is taken.
+    fs::write(cache.cache.join(&file), padded(good, 3 << 20)).unwrap();
+    cache.install(&Server::start(&cache.cache).url()).expect(0);
+}
+
+#[test]
+fn a_cache_that_says_megabytes_of_itself_is_none() {
+    let Some(cache) = faulty("zstd") else { return };
+    let info = cache.cache.join("nix-cache-info");
+    for garbage in [vec![b'x'; 64 << 20], b"StoreDir: \xff\n".to_vec()] {
+        fs::write(&info, garbage).unwrap();
+        let server = Server::start(&cache.cache);
+        let ran = cache.install(&server.url()).expect(4);
+        ran.says("is not a binary cache");
+        assert_eq!(server.hits().len(), 1);
+    }
+}

@@ -1,0 +1,184 @@
+//! Disks that are full, of bytes or of inodes, and disks that may only be read.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use super::{assert_brought_the_rest, leftovers, nars_since};
+use crate::mounts::{Mount, mount};
+use crate::server::Server;
+use crate::support::{Corpus, Ran, corpus, floe};
+
+/// A closure of 32 paths with 35 MiB in 926 inodes, and a store on a small file system.
+struct Stage {
+    corpus: Corpus,
+    server: Server,
+    mount: Mount,
+    /// The address of the store, and the directory of its paths.
+    store: (String, PathBuf),
+}
+
+fn stage(options: &str) -> Option<Stage> {
+    let corpus = corpus("curl")?;
+    let mount = mount(options)?;
+    let root = mount.root();
+    Some(Stage {
+        server: Server::start(&corpus.cache("zstd")),
+        store: (root.display().to_string(), root.join("nix/store")),
+        corpus,
+        mount,
+    })
+}
+
+impl Stage {
+    /// Installs the closure of that path, whether there is room or not.
+    fn install(&self, path: &str) -> Ran {
+        let mut command = floe(["install", "--json", "--no-check-space", "--from"]);
+        command.args([
+            &self.server.url(),
+            "--trusted-public-keys",
+            &self.corpus.key,
+        ]);
+        self.mount.run(command.args(["--to", &self.store.0, path]))
+    }
+
+    fn install_all(&self) -> Ran {
+        self.install(&self.corpus.root)
+    }
+
+    /// Installs a part of it.
+    fn install_a_part(&self) -> BTreeSet<String> {
+        let paths = &self.corpus.paths;
+        let part = paths.iter().find(|path| path.contains("-libc6-"));
+        self.install(part.unwrap()).expect(0);
+        self.assert_sound()
+    }
+
+    #[track_caller]
+    fn assert_sound(&self) -> BTreeSet<String> {
+        self.mount.assert_sound_at(&self.store.0, &self.store.1)
+    }
+
+    /// Nothing unfinished is left behind.
+    #[track_caller]
+    fn assert_tidy(&self) {
+        assert_eq!(leftovers(&self.mount.seen(&self.store.1)), [""; 0]);
+    }
+
+    /// With the fault gone, all that was there is there, and the rest is brought.
+    #[track_caller]
+    fn assert_goes_on(&self, had: &BTreeSet<String>) {
+        let kept = self.assert_sound();
+        assert!(kept.is_superset(had), "{:?} are lost", had - &kept);
+        assert!(kept.len() < self.corpus.paths.len(), "nothing was left out");
+        let since = self.server.hits().len();
+        let json = self.install_all().expect(0).json();
+        assert_eq!(json["reused"], kept.len());
+        assert_brought_the_rest(&self.corpus, &self.server, since, &kept);
+        assert_eq!(self.assert_sound().len(), self.corpus.paths.len());
+        self.assert_tidy();
+    }
+
+    /// How many KiB the small file system holds now.
+    fn used(&self) -> u64 {
+        100 * 1024 - self.mount.left().0 * 4
+    }
+
+    /// Asserts that an install ends for want of room, in the middle of its work.
+    #[track_caller]
+    fn assert_runs_out(&self) {
+        let ran = self.install_all().expect(5);
+        let store = self.store.1.display().to_string();
+        let ran = ran
+            .says("No space left on device")
+            .says(&store)
+            .says("`df -h` and `df -i`");
+        assert!(!ran.stderr.contains("left out"), "{}", ran.stderr);
+        self.assert_tidy();
+    }
+}
+
+#[test]
+fn a_disk_that_fills_up_in_the_middle_costs_only_what_did_not_fit() {
+    let Some(stage) = stage("size=100m") else {
+        return;
+    };
+    let had = stage.install_a_part();
+    // Two thirds of what is still to come.
+    let size = stage.used() + 16 * 1024;
+    stage.mount.remount(&format!("size={size}k"));
+    let since = stage.server.hits().len();
+    stage.assert_runs_out();
+    let asked = nars_since(&stage.server, since);
+    assert!(asked.len() > 1, "it was full before: {asked:?}");
+    stage.mount.remount("size=100m");
+    stage.assert_goes_on(&had);
+}
+
+#[test]
+fn a_disk_that_runs_out_of_inodes_costs_only_what_did_not_fit() {
+    let Some(stage) = stage("size=100m,nr_inodes=5000") else {
+        return;
+    };
+    let had = stage.install_a_part();
+    let (blocks, inodes) = stage.mount.left();
+    assert!(blocks > 10_000);
+    stage
+        .mount
+        .remount(&format!("nr_inodes={}", 5000 - inodes + 300));
+    stage.assert_runs_out();
+    let (blocks, _) = stage.mount.left();
+    assert!(blocks > 10_000, "it was the bytes that were too few");
+    stage.mount.remount("nr_inodes=5000");
+    stage.assert_goes_on(&had);
+}
+
+#[test]
+fn a_disk_without_room_for_the_database_costs_only_what_it_could_not_note() {
+    let Some(mut stage) = stage("size=100m") else {
+        return;
+    };
+    // The database lies on the small file system, the paths do not.
+    let (real, state) = (
+        stage.mount.beside("store"),
+        stage.mount.place().join("state"),
+    );
+    let address = format!("local?real={}&state={}", real.display(), state.display());
+    stage.store = (address, real);
+    let had = stage.install_a_part();
+    // Enough for temporary roots and the memory that readers share, and no more.
+    let size = stage.used() + 44;
+    stage.mount.remount(&format!("size={size}k"));
+    let ran = stage.install_all().expect(5);
+    ran.says("in the Nix database").says("full");
+    stage.assert_tidy();
+    stage.mount.remount("size=100m");
+    stage.assert_goes_on(&had);
+}
+
+#[test]
+fn a_disk_that_may_only_be_read_is_named_and_left_alone() {
+    let Some(stage) = stage("size=100m") else {
+        return;
+    };
+    let place = stage.mount.place();
+    let says = |ran: Ran, path: &Path| {
+        ran.expect(1)
+            .says("Read-only file system")
+            .says(&path.display().to_string())
+            .says("choose a writable store with --root DIR");
+    };
+    // Where there is no store yet, and where there is one.
+    stage.mount.remount("ro");
+    says(stage.install_all(), &place);
+    stage.mount.remount("rw");
+    let seen = stage.mount.seen(&place);
+    assert_eq!(fs::read_dir(seen).unwrap().count(), 0);
+    let had = stage.install_a_part();
+    stage.mount.remount("ro");
+    let since = stage.server.hits().len();
+    says(stage.install_all(), &stage.mount.root());
+    assert_eq!(nars_since(&stage.server, since), [""; 0]);
+    stage.mount.remount("rw");
+    stage.assert_goes_on(&had);
+}

@@ -1,0 +1,129 @@
+//! A user who may not write where the store is.
+
+use std::fs;
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, chown};
+use std::os::unix::process::CommandExt as _;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use super::{assert_brought_the_rest, leftovers, nars_since};
+use crate::faulty::assert_holds_exactly;
+use crate::server::Server;
+use crate::support::{Corpus, Ran, Scratch, corpus, floe, run, scratch, skip, tree};
+
+/// A closure, and a program that everybody may run.
+struct Stage {
+    corpus: Corpus,
+    server: Server,
+    scratch: Scratch,
+    program: PathBuf,
+}
+
+fn stage() -> Option<Stage> {
+    if fs::metadata("/proc/self").unwrap().uid() != 0 {
+        skip("setuid", "only root may become another user");
+        return None;
+    }
+    let (corpus, scratch) = (corpus("jq")?, scratch());
+    let program = scratch.join("floe");
+    fs::copy(env!("CARGO_BIN_EXE_floe"), &program).unwrap();
+    for file in [scratch.path(), &program] {
+        fs::set_permissions(file, fs::Permissions::from_mode(0o755)).unwrap();
+    }
+    let server = Server::start(&corpus.cache("zstd"));
+    Some(Stage {
+        corpus,
+        server,
+        scratch,
+        program,
+    })
+}
+
+impl Stage {
+    /// Installs a closure as a user.
+    fn install(&self, user: u32, root: &Path, path: &str) -> Ran {
+        let args = ["install", "--json", "--from", &self.server.url(), "--root"];
+        let plain = floe(args);
+        let mut command = Command::new(&self.program);
+        command.args(plain.get_args()).uid(user).gid(user);
+        for (name, value) in plain.get_envs() {
+            match value {
+                Some(value) => command.env(name, value),
+                None => command.env_remove(name),
+            };
+        }
+        command
+            .arg(root)
+            .args(["--trusted-public-keys", &self.corpus.key]);
+        run(command.arg(path))
+    }
+}
+
+/// The user who owns nothing.
+const NOBODY: u32 = 65534;
+
+#[test]
+fn a_store_of_somebody_else_is_named_and_left_alone() {
+    let Some(stage) = stage() else { return };
+    let (corpus, root) = (&stage.corpus, stage.scratch.join("root"));
+    let says = |ran: Ran| {
+        ran.expect(1)
+            .says("Permission denied")
+            .says(&root.display().to_string())
+            .says("run as the owner of the store, or use a store of your own with --root DIR");
+    };
+    // Where there is no store yet, and where there is one.
+    says(stage.install(NOBODY, &root, &corpus.root));
+    assert!(!root.exists());
+    let part = corpus.paths.iter().find(|path| path.contains("-libc6-"));
+    stage.install(0, &root, part.unwrap()).expect(0);
+    let before = tree(&root);
+    let since = stage.server.hits().len();
+    says(stage.install(NOBODY, &root, &corpus.root));
+    assert_eq!(nars_since(&stage.server, since), [""; 0]);
+    assert_eq!(tree(&root), before);
+
+    // Its owner goes on, and the other one has a store elsewhere.
+    let had = fs::read_dir(root.join("nix/store")).unwrap();
+    let had = had.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    let had = had.filter(|name| name != ".links").collect();
+    stage.install(0, &root, &corpus.root).expect(0);
+    assert_brought_the_rest(corpus, &stage.server, since, &had);
+    assert_holds_exactly(&root, &corpus.paths.iter().cloned().collect());
+    let own = stage.scratch.join("own");
+    fs::create_dir(&own).unwrap();
+    chown(&own, Some(NOBODY), Some(NOBODY)).unwrap();
+    stage.install(NOBODY, &own, &corpus.root).expect(0);
+    assert_holds_exactly(&own, &corpus.paths.iter().cloned().collect());
+}
+
+#[test]
+fn a_directory_of_paths_that_may_not_be_written_is_named_before_anything_is_fetched() {
+    let Some(stage) = stage() else { return };
+    let (corpus, root) = (&stage.corpus, stage.scratch.join("root"));
+    fs::create_dir(&root).unwrap();
+    chown(&root, Some(NOBODY), Some(NOBODY)).unwrap();
+    let part = corpus
+        .paths
+        .iter()
+        .find(|path| path.contains("-gcc-12-base-"));
+    let part = part.unwrap();
+    stage.install(NOBODY, &root, part).expect(0);
+    let store = root.join("nix/store");
+    chown(&store, Some(0), Some(0)).unwrap();
+    let since = stage.server.hits().len();
+    stage
+        .install(NOBODY, &root, &corpus.root)
+        .expect(1)
+        .says("Permission denied")
+        .says(&store.display().to_string());
+    assert_eq!(nars_since(&stage.server, since), [""; 0]);
+    assert_eq!(leftovers(&store), [""; 0]);
+
+    chown(&store, Some(NOBODY), Some(NOBODY)).unwrap();
+    let since = stage.server.hits().len();
+    stage.install(NOBODY, &root, &corpus.root).expect(0);
+    let had = [part.rsplit('/').next().unwrap().to_owned()].into();
+    assert_brought_the_rest(corpus, &stage.server, since, &had);
+    assert_holds_exactly(&root, &corpus.paths.iter().cloned().collect());
+}

@@ -1,0 +1,101 @@
+//! Every status that a server may answer with, for each thing that it is asked for.
+
+use std::path::Path;
+
+use crate::faulty::{Faulty, assert_verified, faulty};
+use crate::server::{Fault, Server};
+use crate::support::{Ran, floe, run};
+
+/// What becomes of a request that was answered with a status.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Outcome {
+    /// The server does not have it.
+    Absent,
+    /// The server wants to know who asks.
+    Closed,
+    /// The server does not want to, and will not.
+    Refused,
+    /// The server may do better in a moment.
+    TriedAgain,
+}
+
+const STATUSES: &[(u16, Outcome)] = &[
+    (304, Outcome::Refused),
+    (400, Outcome::Refused),
+    (401, Outcome::Closed),
+    (402, Outcome::Refused),
+    // A bucket that may not be listed says so of what it does not have.
+    (403, Outcome::Absent),
+    (404, Outcome::Absent),
+    (405, Outcome::Refused),
+    (407, Outcome::Closed),
+    (408, Outcome::TriedAgain),
+    (410, Outcome::Absent),
+    (418, Outcome::Refused),
+    (429, Outcome::TriedAgain),
+    (451, Outcome::Refused),
+    (500, Outcome::TriedAgain),
+    (501, Outcome::Refused),
+    (502, Outcome::TriedAgain),
+    (503, Outcome::TriedAgain),
+    (504, Outcome::TriedAgain),
+    (505, Outcome::Refused),
+    (599, Outcome::Refused),
+];
+
+/// How often a request is made in all.
+const ATTEMPTS: usize = 2;
+
+fn install(cache: &Faulty, server: &Server, root: &Path) -> Ran {
+    let mut command = floe(["install", "--json", "--from", &server.url(), "--root"]);
+    command.arg(root).arg(cache.path("gcc-12-base").as_str());
+    command.args(["--trusted-public-keys", &cache.corpus.key]);
+    run(command.args(["--option", "download-attempts", &ATTEMPTS.to_string()]))
+}
+
+#[test]
+fn every_status_has_its_outcome_and_none_harms_the_store() {
+    let Some(cache) = faulty("zstd") else { return };
+    let path = cache.path("gcc-12-base");
+    let narinfo = format!("{}.narinfo", path.hash_part());
+    let nar = cache.narinfo(&path).url;
+    for (status, outcome) in STATUSES {
+        // Of what is not there, each kind of thing says something else.
+        for (file, absent, code) in [
+            ("nix-cache-info", "is not a binary cache", 4),
+            (&*narinfo, "is not in http://", 1),
+            (&*nar, "the server does not have it", 4),
+        ] {
+            let what = format!("{status} for {file}");
+            let root = cache.scratch.join("root");
+            let server = Server::start(&cache.cache);
+            server.fail(file, Fault::Status(*status));
+            let ran = install(&cache, &server, &root);
+            let (code, says, times) = match outcome {
+                Outcome::Absent => (code, absent.to_owned(), 1),
+                Outcome::Closed => (4, format!("{status} "), 1),
+                Outcome::Refused => (4, format!("the server answered {status}"), 1),
+                Outcome::TriedAgain => (4, format!("the server answered {status}"), ATTEMPTS),
+            };
+            let ran = ran.expect(code).says(&says);
+            assert_eq!(ran.stderr.contains("netrc"), *outcome == Outcome::Closed);
+            let fault = Some(Fault::Status(*status));
+            let hits = server.hits_on(file);
+            let met = hits.iter().filter(|hit| hit.fault == fault).count();
+            assert_eq!(met, times, "{what}: {hits:?}");
+
+            // Nothing is left of it but what a store has at its beginning.
+            let store = root.join("nix/store");
+            if store.exists() {
+                let names = std::fs::read_dir(&store).unwrap();
+                let names: Vec<_> = names.map(|entry| entry.unwrap().file_name()).collect();
+                assert_eq!(names, [".links"], "{what}");
+                assert_verified(&root, 0);
+            }
+            server.heal();
+            install(&cache, &server, &root).expect(0);
+            assert_verified(&root, 1);
+            floe_store::tree::write::remove_tree(&root).unwrap();
+        }
+    }
+}
