@@ -36,6 +36,9 @@ pub(crate) fn report(error: &anyhow::Error) -> ExitCode {
     let kind = match error.downcast_ref::<Error>() {
         Some(error) => error.kind(),
         None if error.is::<Usage>() => ErrorKind::Usage,
+        None if matches!(error.downcast_ref(), Some(StoreError::Interrupted)) => {
+            ErrorKind::Interrupted
+        }
         None if matches!(error.downcast_ref(), Some(ServeError::Config(_))) => ErrorKind::Usage,
         None => ErrorKind::Failed,
     };

@@ -143,6 +143,9 @@ impl Reporter for JsonLines {
             }
             Event::Scarce { shortage } => warn(scarce(shortage)),
             Event::Failed { error } => write(Level::Error, "failed", fields(error)),
+            Event::Waiting { path } => {
+                write(Level::Info, "waiting", json!({ "path": path.as_str() }));
+            }
             _ => {}
         }
     }

@@ -5,6 +5,7 @@ mod commands;
 mod config;
 mod failure;
 mod log;
+mod mount;
 mod nix_serve;
 mod progress;
 mod serve;

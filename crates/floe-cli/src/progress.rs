@@ -86,6 +86,7 @@ impl Reporter for Lines {
             Event::NotReused { path, place, error } => warn(not_reused(path, place, error)),
             Event::DamagedLink { path, link } => warn(damaged_link(path, link)),
             Event::Failed { error } => say(format_args!("floe: {error}")),
+            Event::Waiting { path } => say(waiting(path)),
             _ => {}
         }
     }
@@ -189,6 +190,7 @@ impl Reporter for Bars {
                 self.say(format!("floe: warning: {}", damaged_link(path, link)));
             }
             Event::Failed { error } => self.say(format!("floe: {error}")),
+            Event::Waiting { path } => self.say(waiting(path)),
             _ => {}
         }
     }
@@ -231,6 +233,10 @@ pub(crate) fn scarce(shortage: &Shortage) -> String {
         true => format!("{shortage}; it cannot fit"),
         false => format!("{shortage}; it may not fit"),
     }
+}
+
+fn waiting(path: &StorePath) -> String {
+    format!("waiting for whoever has locked {path}")
 }
 
 fn plan(paths: usize, nar_bytes: u64, download_bytes: u64) -> String {

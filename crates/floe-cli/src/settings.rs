@@ -5,13 +5,16 @@ use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::thread;
 
+use anyhow::Context as _;
 use floe_engine::{Cancel, Error, Location, NetworkOptions, Options, Reuse};
 use floe_format::{StoreDir, TrustedKeys};
+use floe_store::{Patience, WriteOptions};
+use nix::unistd::Group;
 
 use crate::args::{FilesArgs, OptionArgs, TrustArgs, WorkArgs};
 use crate::config::{Config, Surroundings};
 use crate::failure::Usage;
-use crate::progress::warn;
+use crate::progress::{say, warn};
 
 /// What files, the environment and `--option` say.
 pub(crate) fn config(options: &OptionArgs) -> anyhow::Result<Config> {
@@ -51,6 +54,31 @@ fn reuse(files: &FilesArgs, store_dir: Option<&StoreDir>) -> anyhow::Result<Reus
     Ok(Reuse {
         directories: directories.collect::<Result<_, _>>()?,
         by: files.reuse_by.unwrap_or_default().into(),
+    })
+}
+
+/// How a store is written, by what is configured. Nobody is warned of a group that only Nix's
+/// default names: a machine without Nix has none.
+pub(crate) fn write_options(config: &Config, cancel: &Cancel) -> anyhow::Result<WriteOptions> {
+    let setting = &config.build_users_group;
+    let name = &*setting.get().0;
+    let group = match name.is_empty() {
+        true => None,
+        false => Group::from_name(name).with_context(|| format!("looking up the group {name}"))?,
+    };
+    if group.is_none() && !name.is_empty() && !setting.is_default() {
+        warn(format_args!(
+            "there is no group {name}, which build-users-group names"
+        ));
+    }
+    Ok(WriteOptions {
+        build_users_group: group.map(|group| group.gid.as_raw()),
+        use_sqlite_wal: *config.use_sqlite_wal.get(),
+        fsync_metadata: *config.fsync_metadata.get(),
+        patience: Patience::new(cancel.flag(), |what| {
+            say(format_args!("floe: waiting for {what}"));
+        }),
+        ..WriteOptions::default()
     })
 }
 

@@ -215,6 +215,12 @@ pub enum Error {
         /// How long this process waited.
         seconds: u64,
     },
+    /// A path was valid, and is not any more, however often it was looked at.
+    #[error("{path} was deleted from the store while it was asked for, again and again; try later")]
+    Vanished {
+        /// The path.
+        path: StorePath,
+    },
     /// A signing key does not parse.
     #[error("the secret key {}: {reason}", path.display())]
     SecretKey {
@@ -303,6 +309,7 @@ impl Error {
             | Error::UnsupportedCompression { .. }
             | Error::MissingReferences { .. }
             | Error::Busy { .. }
+            | Error::Vanished { .. }
             | Error::SecretKey { .. }
             | Error::ClosureTooLarge { .. } => ErrorKind::Failed,
         }
@@ -342,7 +349,8 @@ impl Error {
             | Error::Decode { path, .. }
             | Error::UnsupportedCompression { path, .. }
             | Error::MissingReferences { path, .. }
-            | Error::Busy { path, .. } => Some(path.as_str()),
+            | Error::Busy { path, .. }
+            | Error::Vanished { path } => Some(path.as_str()),
             Error::NotFound { path, .. } => Some(path),
             Error::WrongPath { wanted, .. } => Some(wanted),
             Error::Unusable(error) => error.path_name(),

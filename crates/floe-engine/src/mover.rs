@@ -32,7 +32,7 @@ use std::thread;
 
 use floe_format::{NarInfo, StoreDir, StorePath};
 use floe_store::hashing::Hashing;
-use floe_store::{StagedPath, StoreWriter, TempRoots};
+use floe_store::{StagedPath, StoreWriter, WriteOptions};
 
 use crate::cache::file::read_cache_info;
 use crate::cache::http::address::without_credentials;
@@ -124,18 +124,18 @@ impl Target {
     ///
     /// Errors: an HTTP cache cannot be written to; otherwise those of the store or the disk.
     pub fn open(location: &Location, store_dir: Option<&StoreDir>) -> Result<Target, Error> {
-        Target::open_with(location, store_dir, &TempRoots::default())
+        Target::open_with(location, store_dir, &WriteOptions::default())
     }
 
-    /// The same, with temporary roots that it shares with other targets.
+    /// The same, with choices of how a store is written.
     pub fn open_with(
         location: &Location,
         store_dir: Option<&StoreDir>,
-        roots: &TempRoots,
+        options: &WriteOptions,
     ) -> Result<Target, Error> {
         Ok(Target(match location {
             Location::Store(layout) => {
-                TargetKind::Store(Box::new(StoreWriter::open_with(layout.clone(), roots)?))
+                TargetKind::Store(Box::new(StoreWriter::open_with(layout.clone(), options)?))
             }
             Location::File(file) => {
                 let dir = store_dir.cloned().unwrap_or_default();
@@ -210,6 +210,7 @@ impl Mover<'_> {
         let mut resolved = resolve::resolve(self, roots)?;
         let roots = std::mem::take(&mut resolved.roots);
         let mut waiting = Vec::new();
+        let mut lacking = BTreeSet::new();
         for _ in 0..ROUNDS_MAX {
             let unavailable = std::mem::take(&mut resolved.unavailable);
             let items = self.plan(resolved, &mut outcome);
@@ -219,11 +220,19 @@ impl Mover<'_> {
             if self.options.dry_run {
                 return Ok(outcome);
             }
-            let vanished = self.transfer(items, &unavailable, &mut waiting, &mut outcome)?;
+            let mut vanished = self.transfer(items, &unavailable, &mut waiting, &mut outcome)?;
+            lacking.extend(unavailable);
+            if vanished.is_empty() {
+                vanished = self.vanished_roots(&roots, &outcome, &lacking)?;
+            }
             if vanished.is_empty() {
                 break;
             }
-            // An older collector took away what it had promised to spare: fetch it again.
+            // An older collector took away what it had promised to spare: fetch it again. Until it
+            // has ended, it may take away more of what it had looked at before.
+            if let Some(store) = self.target.as_store() {
+                store.outlast_collector()?;
+            }
             let again: Vec<Root> = vanished.into_iter().map(Root::Path).collect();
             resolved = resolve::resolve(self, &again)?;
         }
@@ -233,11 +242,40 @@ impl Mover<'_> {
             outcome.fail(self.reporter, Error::MissingReferences { path, missing });
         }
         let missing: BTreeSet<StorePath> = self.target.missing(&roots)?.into_iter().collect();
+        if outcome.failures.is_empty() {
+            for path in missing.iter().cloned() {
+                outcome.fail(self.reporter, Error::Vanished { path });
+            }
+        }
         outcome.roots = roots
             .into_iter()
             .filter(|root| !missing.contains(root))
             .collect();
         Ok(outcome)
+    }
+
+    /// Roots that a store had, and that a collector took away before they counted. What was
+    /// registered here needs no such look: its collector knew that it was wanted.
+    fn vanished_roots(
+        &self,
+        roots: &[StorePath],
+        outcome: &Outcome,
+        lacking: &BTreeSet<StorePath>,
+    ) -> Result<BTreeSet<StorePath>, Error> {
+        let Some(store) = self.target.as_store() else {
+            return Ok(BTreeSet::new());
+        };
+        let planned: BTreeSet<&StorePath> = outcome.planned.iter().map(|plan| &plan.0).collect();
+        let untouched: Vec<StorePath> = roots
+            .iter()
+            .filter(|root| !planned.contains(root) && !lacking.contains(*root))
+            .cloned()
+            .collect();
+        if untouched.is_empty() {
+            return Ok(BTreeSet::new());
+        }
+        store.outlast_collector()?;
+        Ok(store.invalid(&untouched)?.into_iter().collect())
     }
 
     /// At least one source has to be for the target's store directory; the others are not asked.
@@ -398,8 +436,8 @@ impl Finished {
     }
 }
 
-/// Each round fetches again what a collector took away during the one before; a collector that
-/// does so thrice does so forever.
+/// Each round fetches again what a collector took away during the one before; one that does so
+/// thrice does so forever.
 const ROUNDS_MAX: usize = 3;
 
 /// Results that may wait for the commit; workers pause beyond.

@@ -105,6 +105,11 @@ pub enum Event<'a> {
         /// Why not; names the path.
         error: &'a Error,
     },
+    /// Somebody else has locked what is to be committed, and is waited for.
+    Waiting {
+        /// The path, or the first of several.
+        path: &'a StorePath,
+    },
     /// A path goes into the batch that is about to be committed.
     Committing {
         /// The path.

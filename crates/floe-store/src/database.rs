@@ -13,7 +13,8 @@ pub(crate) use open::{Access, beside};
 pub use realisations::{BuildTrace, Realisation};
 pub(crate) use write::Registration;
 
-use std::fs;
+use std::fs::{self, File};
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
@@ -24,6 +25,7 @@ use rusqlite::{Connection, DEFAULT_NAME, FileControl};
 
 use crate::error::{At, StoreError};
 use crate::layout::Layout;
+use crate::options::WriteOptions;
 
 /// An open database.
 #[derive(Debug)]
@@ -36,13 +38,20 @@ pub(crate) struct Database {
 impl Database {
     /// Opens the database for writing; makes it where there is none. The state directory must
     /// exist and the caller must hold `db/big-lock` shared.
-    pub(crate) fn open_writable(layout: &Layout) -> Result<Database, StoreError> {
+    pub(crate) fn open_writable(
+        layout: &Layout,
+        options: &WriteOptions,
+    ) -> Result<Database, StoreError> {
         let schema_file = layout.database_dir().join("schema");
         let is_new = !check_schema(&schema_file)?;
         let file = layout.database_dir().join("db.sqlite");
-        let connection =
-            open::for_writing(&file, is_new).map_err(|source| failed("opening", &file, source))?;
-        prepare_patiently(&connection, is_new)
+        if is_new {
+            // SQLite would leave it to the umask who may read the file and its log.
+            create_readable(&file)?;
+        }
+        let connection = open::for_writing(&file, is_new, options.use_sqlite_wal)
+            .map_err(|source| failed("opening", &file, source))?;
+        prepare_patiently(&connection, is_new, options)
             .map_err(|source| failed("preparing", &file, source))?;
         if is_new {
             // Whole or not at all: who finds an empty one knows no schema. Others may make the same
@@ -50,6 +59,7 @@ impl Database {
             let number = SERIAL.fetch_add(1, Ordering::Relaxed);
             let name = format!("schema-{}-{number}", std::process::id());
             let temporary = schema_file.with_file_name(name);
+            create_readable(&temporary)?;
             fs::write(&temporary, "10").at("writing", &temporary)?;
             fs::rename(&temporary, &schema_file).at("writing", &schema_file)?;
         }
@@ -111,6 +121,17 @@ impl Database {
 /// Distinguishes the temporary names of one process.
 static SERIAL: AtomicU64 = AtomicU64::new(0);
 
+/// Makes an empty file that all may read, whatever the umask, where there is none.
+fn create_readable(file: &Path) -> Result<(), StoreError> {
+    match File::create_new(file) {
+        Ok(made) => made
+            .set_permissions(fs::Permissions::from_mode(0o644))
+            .at("setting the mode of", file),
+        Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => Ok(()),
+        Err(error) => Err(error).at("creating", file),
+    }
+}
+
 /// Whether the schema file is there and says 10.
 fn check_schema(schema_file: &Path) -> Result<bool, StoreError> {
     match fs::read_to_string(schema_file) {
@@ -129,10 +150,14 @@ fn check_schema(schema_file: &Path) -> Result<bool, StoreError> {
 /// The settings that Nix makes on each connection, and the tables of a new store.
 /// Two who make the same database get in each other's way when they switch it to a log, and SQLite
 /// tells one of them so at once, however patient it was told to be.
-fn prepare_patiently(connection: &Connection, is_new: bool) -> rusqlite::Result<()> {
+fn prepare_patiently(
+    connection: &Connection,
+    is_new: bool,
+    options: &WriteOptions,
+) -> rusqlite::Result<()> {
     let began = Instant::now();
     loop {
-        match prepare(connection, is_new) {
+        match prepare(connection, is_new, options) {
             Err(error) if is_new && is_busy(&error) && began.elapsed() < MAKING_WAIT => {
                 thread::sleep(MAKING_POLL);
             }
@@ -145,15 +170,23 @@ fn is_busy(error: &rusqlite::Error) -> bool {
     error.sqlite_error_code() == Some(rusqlite::ErrorCode::DatabaseBusy)
 }
 
-fn prepare(connection: &Connection, is_new: bool) -> rusqlite::Result<()> {
+fn prepare(connection: &Connection, is_new: bool, options: &WriteOptions) -> rusqlite::Result<()> {
     connection.busy_timeout(BUSY_TIMEOUT)?;
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_FKEY, true)?;
-    // Without a sync per commit a crash of the system may lose the newest rows, never the file.
-    connection.pragma_update(None, "synchronous", "normal")?;
-    let mode = open::journal_mode(connection)?;
-    // A store made by a Nix with use-sqlite-wal = false stays in its mode: changing it needs
-    // everybody else to be out, and both modes serve.
-    if !is_new && mode != "wal" {
+    // Without a sync per commit a crash of the system may lose the newest rows, never the file;
+    // without any it may lose all.
+    let synchronous = match options.fsync_metadata {
+        true => "normal",
+        false => "off",
+    };
+    connection.pragma_update(None, "synchronous", synchronous)?;
+    let keeps_log = match is_new {
+        true => options.use_sqlite_wal,
+        // A store made by a Nix with use-sqlite-wal = false stays in its mode: changing it needs
+        // everybody else to be out, and both modes serve.
+        false => open::journal_mode(connection)? == "wal",
+    };
+    if !keeps_log {
         connection.pragma_update(None, "journal_mode", "truncate")?;
     } else {
         connection.pragma_update(None, "journal_mode", "wal")?;
@@ -193,3 +226,27 @@ const WAL_SIZE_LIMIT: i64 = 1 << 40;
 
 /// As Nix sets it, so that registering a whole system needs one sync.
 const WAL_CHECKPOINT_PAGES: i64 = 40_000;
+
+#[cfg(test)]
+mod tests {
+    use floe_format::StoreDir;
+
+    use super::*;
+
+    #[test]
+    fn the_database_waits_for_the_disk_unless_told_otherwise() {
+        for (fsync_metadata, expected) in [(true, 1), (false, 0)] {
+            let root = tempfile::tempdir().unwrap();
+            let layout = Layout::in_root(root.path(), StoreDir::default());
+            fs::create_dir_all(layout.database_dir()).unwrap();
+            let options = WriteOptions {
+                fsync_metadata,
+                ..WriteOptions::default()
+            };
+            let database = Database::open_writable(&layout, &options).unwrap();
+            let connection = &database.connection;
+            let found = connection.pragma_query_value(None, "synchronous", |row| row.get(0));
+            assert_eq!(found, Ok(expected));
+        }
+    }
+}

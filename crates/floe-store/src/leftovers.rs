@@ -114,11 +114,14 @@ fn clear_path(writer: &StoreWriter, path: &StorePath) -> Result<(), StoreError> 
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicBool, Ordering};
+    use std::thread;
+
     use floe_format::StoreDir;
 
     use super::*;
     use crate::layout::Layout;
-    use crate::temp_roots::TempRoots;
+    use crate::temp_roots::RootsFile;
 
     const HASH: &str = "00000000000000000000000000000000";
 
@@ -160,7 +163,7 @@ mod tests {
         let held = StorePath::parse(&theirs).unwrap();
         let held = PathLock::try_acquire(&layout, &held).unwrap().unwrap();
 
-        let second = StoreWriter::open_with(layout.clone(), &TempRoots::default()).unwrap();
+        let second = StoreWriter::open(layout.clone()).unwrap();
         let there = |name: &str| store.join(name).exists();
         assert!(!sealed.exists() && !there(&dead) && !there(&format!("{dead}.lock")));
         assert!(there(tree.path.as_str()));
@@ -171,6 +174,32 @@ mod tests {
         assert!(roots.join(&own).exists());
         drop((held, second, living));
     }
+
+    #[test]
+    fn who_begins_while_another_clears_up_has_a_file_that_collectors_see() {
+        let root = tempfile::tempdir().unwrap();
+        let layout = Layout::in_root(root.path(), StoreDir::default());
+        let writer = StoreWriter::open(layout.clone()).unwrap();
+        let is_over = AtomicBool::new(false);
+        let unseen = thread::scope(|scope| {
+            scope.spawn(|| {
+                while !is_over.load(Ordering::SeqCst) {
+                    clear(&writer);
+                }
+            });
+            let is_unseen = |_: &usize| {
+                let roots = RootsFile::create(&layout).unwrap();
+                !layout.state.join("temproots").join(roots.name()).exists()
+            };
+            let unseen = (0..BEGINNINGS).filter(is_unseen).count();
+            is_over.store(true, Ordering::SeqCst);
+            unseen
+        });
+        assert_eq!(unseen, 0, "of {BEGINNINGS}");
+    }
+
+    /// So many that some meet the clearing between the making of a file and its lock.
+    const BEGINNINGS: usize = 3000;
 
     #[test]
     fn only_names_of_that_run_are_its_trees() {

@@ -4,14 +4,13 @@ use std::fs::{File, OpenOptions};
 use std::io::{self, Write as _};
 use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
-use std::thread;
-use std::time::{Duration, Instant};
 
 use floe_format::StorePath;
 use rustix::fs::{FlockOperation, flock};
 
 use crate::error::{At, StoreError};
 use crate::layout::Layout;
+use crate::patience::Patience;
 
 /// Opens a lock file as Nix does, readable by its owner alone.
 pub(crate) fn open_lock_file(path: &Path) -> Result<File, StoreError> {
@@ -41,20 +40,17 @@ pub(crate) fn try_lock(
     }
 }
 
-/// Takes a shared lock, waiting for at most [`LOCK_WAIT`].
-pub(crate) fn lock_shared(file: &File, path: &Path) -> Result<(), StoreError> {
-    let deadline = Instant::now() + LOCK_WAIT;
-    while !try_lock(file, path, FlockOperation::NonBlockingLockShared)? {
-        if Instant::now() >= deadline {
-            let seconds = LOCK_WAIT.as_secs();
-            return Err(StoreError::LockTimeout {
-                path: path.to_path_buf(),
-                seconds,
-            });
-        }
-        thread::sleep(LOCK_POLL);
-    }
-    Ok(())
+/// Takes a shared lock, patiently; `what` says whose lock it is.
+pub(crate) fn lock_shared(
+    file: &File,
+    path: &Path,
+    what: &str,
+    patience: &Patience,
+) -> Result<(), StoreError> {
+    let operation = FlockOperation::NonBlockingLockShared;
+    patience.wait(what, path, || {
+        Ok(try_lock(file, path, operation)?.then_some(()))
+    })
 }
 
 /// The lock on one path, `<path>.lock`: a store path, which whoever creates or deletes it holds, or
@@ -75,25 +71,14 @@ impl PathLock {
         PathLock::try_at(layout.real_store.join(format!("{path}.lock")))
     }
 
-    /// The lock on any other place that Nix locks so, such as a profile: `<place>.lock`. Waits for
-    /// at most [`LOCK_WAIT`].
-    pub(crate) fn acquire(place: &Path) -> Result<PathLock, StoreError> {
+    /// The lock on any other place that Nix locks so, such as a profile: `<place>.lock`. Waits
+    /// patiently.
+    pub(crate) fn acquire(place: &Path, patience: &Patience) -> Result<PathLock, StoreError> {
         let mut lock_path = place.as_os_str().to_owned();
         lock_path.push(".lock");
         let lock_path = PathBuf::from(lock_path);
-        let deadline = Instant::now() + LOCK_WAIT;
-        loop {
-            if let Some(lock) = PathLock::try_at(lock_path.clone())? {
-                return Ok(lock);
-            }
-            if Instant::now() >= deadline {
-                return Err(StoreError::LockTimeout {
-                    path: lock_path,
-                    seconds: LOCK_WAIT.as_secs(),
-                });
-            }
-            thread::sleep(LOCK_POLL);
-        }
+        let what = format!("whoever has locked {}", place.display());
+        patience.wait(&what, &lock_path, || PathLock::try_at(lock_path.clone()))
     }
 
     fn try_at(lock_path: PathBuf) -> Result<Option<PathLock>, StoreError> {
@@ -125,12 +110,6 @@ impl Drop for PathLock {
         let _: io::Result<()> = self.file.write_all(b"d");
     }
 }
-
-/// A collection of garbage in a large store takes minutes.
-const LOCK_WAIT: Duration = Duration::from_secs(600);
-
-/// Short beside anything that is waited for, long beside the system call.
-const LOCK_POLL: Duration = Duration::from_millis(50);
 
 #[cfg(test)]
 mod tests {

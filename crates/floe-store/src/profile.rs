@@ -111,7 +111,7 @@ impl StoreWriter {
     pub fn set_profile(&self, profile: &Profile, path: &StorePath) -> Result<u64, StoreError> {
         self.protect([path].into_iter())?;
         create_parent(&profile.path)?;
-        let _lock = PathLock::acquire(&profile.path)?;
+        let _lock = PathLock::acquire(&profile.path, self.patience())?;
         profile.check_again(self.layout())?;
         let wanted = PathBuf::from(self.layout().store_dir.print(path));
         let latest = profile.latest()?;

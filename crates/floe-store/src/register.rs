@@ -4,7 +4,8 @@
 //! 2. under the lock ask again: somebody else may have added the path meanwhile;
 //! 3. look at the rows of the references again: an older collector may have taken one away;
 //! 4. remove what lies at the place without a row, rename the tree there;
-//! 5. write all rows in one transaction, then let the locks go.
+//! 5. write all rows in one transaction, in which each reference is looked up for the last time;
+//!    then let the locks go.
 //!
 //! Locks are held for this step alone, so that two movers with overlapping closures never wait
 //! for each other while either waits for the network.
@@ -38,7 +39,7 @@ pub struct StagedPath {
 pub struct Registered {
     /// Valid now, whether by this call or by somebody else's work.
     pub valid: Vec<StorePath>,
-    /// Locked by another process at the moment; to be tried again.
+    /// Locked by another process at the moment, or in the way of a collector; to be tried again.
     pub busy: Vec<StagedPath>,
     /// Their references are not all valid (any more), with those that are missing.
     pub unmet: Vec<(StagedPath, BTreeSet<StorePath>)>,
@@ -71,8 +72,7 @@ impl StoreWriter {
                 Err(error) => outcome.refused.push((path.info.path.clone(), error)),
             }
         }
-        if outcome.refused.is_empty() {
-            database.register(&registrations)?;
+        if outcome.refused.is_empty() && database.register(&registrations)? {
             drop(registrations);
             for path in placed {
                 outcome.valid.push(path.keep());
@@ -80,7 +80,8 @@ impl StoreWriter {
             return Ok(outcome);
         }
         drop(registrations);
-        // Rare and hostile: the honest paths of the batch come back once more, alone.
+        // Rare: the honest paths of a hostile batch come back once more, alone, and so do all
+        // when a reference has vanished since it was looked at.
         let refused: HashSet<StorePath> = outcome
             .refused
             .iter()
@@ -113,6 +114,9 @@ impl StoreWriter {
                 Err(error) => return Err(error),
                 Ok(Some(_)) if database.is_valid(&staged.info.path)? => {
                     outcome.valid.push(staged.info.path.clone());
+                }
+                Ok(Some(_)) if self.is_being_removed(&staged.info.path)? => {
+                    outcome.busy.push(staged);
                 }
                 Ok(Some(lock)) => locked.push((staged, lock)),
             }

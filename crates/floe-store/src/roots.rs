@@ -78,7 +78,10 @@ impl StoreWriter {
         replace_link(&target, &link.path)?;
         let auto = self.layout().state.join("gcroots/auto");
         create_directory(&auto)?;
-        replace_link(&link.path, &auto.join(name_of(&link.path)))
+        replace_link(&link.path, &auto.join(name_of(&link.path)))?;
+        // One that began after the first time may have read the permanent roots before the link
+        // was there, and would read the temporary ones when this process has ended.
+        self.protect([path].into_iter())
     }
 }
 

@@ -3,6 +3,11 @@
 //! The order is Nix's (gc.cc): root first, ask the database afterwards. A collector that is
 //! already running does not look at the files again; it is told over its socket, and answers
 //! when it has understood.
+//!
+//! Not guaranteed: that a path which was valid when a collector answered stays so. Those before
+//! Nix 2.36 do not look at their roots again between the search for garbage and its deletion. So
+//! whoever registers a path looks at its references again, and whoever relies on anything else
+//! waits for the end of the collector ([`RootsFile::outlast_collector`]).
 
 use std::collections::HashMap;
 use std::fs::{self, File, OpenOptions};
@@ -12,8 +17,7 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
-use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use floe_format::StorePath;
 use rustix::fs::{FlockOperation, flock};
@@ -21,6 +25,7 @@ use rustix::fs::{FlockOperation, flock};
 use crate::error::{At, StoreError};
 use crate::layout::Layout;
 use crate::lock::{open_lock_file, try_lock};
+use crate::patience::{LOCK_POLL, LOCK_WAIT, Patience, SILENCE};
 
 /// The temporary roots of all writers that are opened with it: one file for each store, for as long
 /// as one of them writes there. For two users in one process, one each; clones are the same.
@@ -61,6 +66,8 @@ pub(crate) struct RootsFile {
     gc_lock: File,
     gc_lock_path: PathBuf,
     collector: Option<UnixStream>,
+    /// Whether a collector was told of roots that has not been seen to have ended.
+    is_told: bool,
     layout: Layout,
 }
 
@@ -86,9 +93,11 @@ impl RootsFile {
             if !try_lock(&file, &path, FlockOperation::NonBlockingLockExclusive)? {
                 continue;
             }
-            // A dead process has left it, whose leftovers it still names; or a collector that came
-            // between opening and locking took it for such a one, marked it and unlinked it.
-            if file.metadata().at("examining", &path)?.size() == 0 {
+            // A dead process has left it, whose leftovers it still names. Or somebody came between
+            // opening and locking, took it for such a one and unlinked it: a collector marks it,
+            // and whoever clears up after the dead may have let go of it again.
+            let found = file.metadata().at("examining", &path)?;
+            if found.size() == 0 && found.nlink() > 0 {
                 let layout = layout.clone();
                 return Ok(RootsFile {
                     file,
@@ -96,6 +105,7 @@ impl RootsFile {
                     gc_lock,
                     gc_lock_path,
                     collector: None,
+                    is_told: false,
                     layout,
                 });
             }
@@ -113,29 +123,44 @@ impl RootsFile {
     pub(crate) fn add<'a>(
         &mut self,
         paths: impl Iterator<Item = &'a StorePath> + Clone,
+        patience: &Patience,
     ) -> Result<(), StoreError> {
-        let deadline = Instant::now() + COLLECTOR_WAIT;
-        // While the lock is held shared no collection can begin, so all paths go in together.
-        while !try_lock(
-            &self.gc_lock,
-            &self.gc_lock_path,
-            FlockOperation::NonBlockingLockShared,
-        )? {
-            if self.tell_collector(paths.clone())? {
-                return self.write(paths);
+        // Before anybody is told: one collector may end and the next one read the files between
+        // its answer and a later line.
+        self.write(paths.clone())?;
+        let lock_path = self.gc_lock_path.clone();
+        patience.wait(COLLECTOR, &lock_path, || {
+            // While the lock is held shared no collection can begin, so all paths go in together.
+            let operation = FlockOperation::NonBlockingLockShared;
+            if try_lock(&self.gc_lock, &lock_path, operation)? {
+                flock(&self.gc_lock, FlockOperation::Unlock).at("unlocking", &lock_path)?;
+                self.is_told = false;
+                return Ok(Some(()));
             }
-            if Instant::now() >= deadline {
-                let seconds = COLLECTOR_WAIT.as_secs();
-                return Err(StoreError::LockTimeout {
-                    path: self.gc_lock_path.clone(),
-                    seconds,
-                });
-            }
-            thread::sleep(COLLECTOR_POLL);
+            let is_told = self.tell_collector(paths.clone(), patience)?;
+            self.is_told |= is_told;
+            Ok(is_told.then_some(()))
+        })
+    }
+
+    /// Waits for the end of a collector that was told of roots. What is valid then stays valid. One
+    /// that takes longer than any wait has long begun with other garbage than what it had found to
+    /// be such when it answered.
+    pub(crate) fn outlast_collector(&mut self, patience: &Patience) -> Result<(), StoreError> {
+        if !self.is_told {
+            return Ok(());
         }
-        let written = self.write(paths);
-        flock(&self.gc_lock, FlockOperation::Unlock).at("unlocking", &self.gc_lock_path)?;
-        written
+        let lock_path = self.gc_lock_path.clone();
+        let waited = patience.wait(COLLECTOR, &lock_path, || {
+            let operation = FlockOperation::NonBlockingLockShared;
+            Ok(try_lock(&self.gc_lock, &lock_path, operation)?.then_some(()))
+        });
+        if matches!(waited, Err(StoreError::LockTimeout { .. })) {
+            return Ok(());
+        }
+        waited?;
+        self.is_told = false;
+        flock(&self.gc_lock, FlockOperation::Unlock).at("unlocking", &lock_path)
     }
 
     fn write<'a>(&mut self, paths: impl Iterator<Item = &'a StorePath>) -> Result<(), StoreError> {
@@ -153,6 +178,7 @@ impl RootsFile {
     fn tell_collector<'a>(
         &mut self,
         paths: impl Iterator<Item = &'a StorePath>,
+        patience: &Patience,
     ) -> Result<bool, StoreError> {
         let socket = self.layout.state.join("gc-socket/socket");
         if self.collector.is_none() {
@@ -163,27 +189,23 @@ impl RootsFile {
         };
         for path in paths {
             let line = format!("{}\n", self.layout.store_dir.print(path));
-            let mut answer = [0];
+            let refused = |reason| StoreError::CollectorRefused {
+                path: socket.clone(),
+                reason,
+            };
             let told = stream.write_all(line.as_bytes());
-            match told.and_then(|()| stream.read_exact(&mut answer)) {
-                Ok(()) if answer == *b"1" => {}
-                Ok(()) => {
-                    let reason = format!("it answered {answer:?} to {path}");
-                    return Err(StoreError::CollectorRefused {
-                        path: socket,
-                        reason,
-                    });
-                }
+            match told.and_then(|()| read_answer(stream, patience)) {
+                Ok(b'1') => {}
+                Ok(answer) => return Err(refused(format!("it answered {answer:?} to {path}"))),
                 Err(error) if is_gone(&error) => {
                     self.collector = None;
                     return Ok(false);
                 }
                 Err(error) => {
-                    let reason = error.to_string();
-                    return Err(StoreError::CollectorRefused {
-                        path: socket,
-                        reason,
-                    });
+                    // Half a conversation is no place to begin the next one.
+                    self.collector = None;
+                    patience.check()?;
+                    return Err(refused(error.to_string()));
                 }
             }
         }
@@ -201,13 +223,43 @@ fn connect(socket: &Path) -> Result<Option<UnixStream>, StoreError> {
     match UnixStream::connect(socket) {
         Ok(stream) => {
             stream
-                .set_read_timeout(Some(COLLECTOR_WAIT))
+                .set_read_timeout(Some(LOCK_POLL))
                 .at("connecting to", socket)?;
             Ok(Some(stream))
         }
         Err(error) if is_gone(&error) => Ok(None),
         Err(error) => Err(error).at("connecting to the garbage collector at", socket),
     }
+}
+
+/// The byte with which a collector answers, between two deletions: one of those may be a large
+/// tree.
+fn read_answer(stream: &mut UnixStream, patience: &Patience) -> io::Result<u8> {
+    let began = Instant::now();
+    let mut is_said = false;
+    let mut answer = [0];
+    loop {
+        match stream.read_exact(&mut answer) {
+            Ok(()) => return Ok(answer[0]),
+            Err(error) if is_late(&error) && began.elapsed() < LOCK_WAIT => {
+                if patience.check().is_err() {
+                    return Err(error);
+                }
+                if began.elapsed() >= SILENCE && !std::mem::replace(&mut is_said, true) {
+                    patience.say(COLLECTOR);
+                }
+            }
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+/// Whether nothing has arrived within the time that a read waits.
+fn is_late(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut
+    )
 }
 
 fn is_gone(error: &io::Error) -> bool {
@@ -224,11 +276,8 @@ fn is_gone(error: &io::Error) -> bool {
 /// Distinguishes the files of one process.
 static SERIAL: AtomicU64 = AtomicU64::new(0);
 
-/// A collector answers between two deletions, and one of those may be a large tree.
-const COLLECTOR_WAIT: Duration = Duration::from_secs(600);
-
-/// As long as Nix waits before it asks for the lock again.
-const COLLECTOR_POLL: Duration = Duration::from_millis(100);
+/// Whom a user waits for.
+const COLLECTOR: &str = "the garbage collector";
 
 #[cfg(test)]
 mod tests {
@@ -244,7 +293,9 @@ mod tests {
         let mut first = RootsFile::create(&layout).unwrap();
         let second = RootsFile::create(&layout).unwrap();
         assert_ne!(first.path, second.path);
-        first.add([&path].into_iter()).unwrap();
+        first
+            .add([&path].into_iter(), &Patience::default())
+            .unwrap();
         let text = fs::read(&first.path).unwrap();
         assert_eq!(text, b"/nix/store/00000000000000000000000000000000-a\0");
         let file = first.path.clone();

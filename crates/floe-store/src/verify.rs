@@ -15,10 +15,12 @@ use std::sync::{Mutex, PoisonError};
 use std::{slice, thread};
 
 use floe_format::{Hash, PathInfo, StorePath};
+use rustix::fs::FlockOperation;
 
 use crate::error::{At, StoreError};
 use crate::hashing::{Hashing, Stream, Worker};
-use crate::lock::lock_shared;
+use crate::lock::try_lock;
+use crate::patience::Patience;
 use crate::reader::StoreReader;
 use crate::tree::read::dump;
 
@@ -66,7 +68,7 @@ impl StoreReader {
         jobs: Option<NonZeroUsize>,
         watch: &dyn Watch,
     ) -> Result<Verification, StoreError> {
-        let _lock = self.collector_lock()?;
+        let _lock = self.collector_lock(watch)?;
         let mut found = Verification::default();
         let infos = self.present(paths, &mut found)?;
         found.paths = infos.len() as u64;
@@ -90,11 +92,17 @@ impl StoreReader {
     }
 
     /// Who may not write the lock cannot keep a collector away, and verifies all the same.
-    fn collector_lock(&self) -> Result<Option<File>, StoreError> {
+    fn collector_lock(&self, watch: &dyn Watch) -> Result<Option<File>, StoreError> {
         let path = self.layout().state.join("gc.lock");
         match File::options().read(true).write(true).open(&path) {
             Ok(file) => {
-                lock_shared(&file, &path)?;
+                let operation = FlockOperation::NonBlockingLockShared;
+                Patience::default().wait("the garbage collector", &path, || {
+                    match watch.goes_on() {
+                        true => Ok(try_lock(&file, &path, operation)?.then_some(())),
+                        false => Err(StoreError::Interrupted),
+                    }
+                })?;
                 Ok(Some(file))
             }
             Err(error)

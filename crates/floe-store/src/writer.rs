@@ -1,23 +1,27 @@
 //! A store as a target: opened or created, with this process's roots in it.
 
+use std::collections::HashMap;
 use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::os::fd::OwnedFd;
-use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _, chown};
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::{Duration, Instant};
 
 use floe_format::derivation::ModuloCache;
 use floe_format::{PathInfo, StorePath};
-use rustix::fs::{Access, FallocateFlags, access};
+use rustix::fs::{Access, FallocateFlags, FlockOperation, access};
 
 use crate::database::Database;
 use crate::error::{At, StoreError};
 use crate::layout::Layout;
 use crate::leftovers;
-use crate::lock::{lock_shared, open_lock_file};
-use crate::temp_roots::{self, RootsFile, TempRoots};
+use crate::lock::{lock_shared, open_lock_file, try_lock};
+use crate::options::WriteOptions;
+use crate::patience::Patience;
+use crate::temp_roots::{self, RootsFile};
 use crate::tree::links::Links;
 use crate::tree::write::TreeWriter;
 
@@ -33,6 +37,9 @@ pub struct StoreWriter {
     links: OnceLock<Links>,
     /// What is known of derivations that were registered, so that each is read once.
     pub(crate) modulo: Mutex<ModuloCache>,
+    patience: Patience,
+    /// Since when trees without a row were seen while a collector was at work.
+    remnants: Mutex<HashMap<StorePath, Instant>>,
     /// Held shared for as long as the store is open, so that nobody migrates the database.
     _big_lock: File,
 }
@@ -43,28 +50,36 @@ impl StoreWriter {
     /// Errors: [`StoreError::SymlinkedStore`], [`StoreError::Schema`], or what the system and
     /// SQLite say.
     pub fn open(layout: Layout) -> Result<StoreWriter, StoreError> {
-        StoreWriter::open_with(layout, &TempRoots::default())
+        StoreWriter::open_with(layout, &WriteOptions::default())
     }
 
-    /// The same, with temporary roots that it shares with other writers.
-    pub fn open_with(layout: Layout, roots: &TempRoots) -> Result<StoreWriter, StoreError> {
+    /// The same, with choices of one's own.
+    ///
+    /// Errors: also [`StoreError::Interrupted`] and [`StoreError::LockTimeout`].
+    pub fn open_with(layout: Layout, options: &WriteOptions) -> Result<StoreWriter, StoreError> {
         refuse_symlinks(&layout.real_store)?;
         refuse_daemon_owned(&layout)?;
         create_directories(&layout)?;
         refuse_unwritable(&layout.real_store)?;
+        if let Some(group) = options.build_users_group {
+            give_to_builders(&layout.real_store, group)?;
+        }
         reserve_space(&layout.database_dir().join("reserved"));
         let big_lock_path = layout.database_dir().join("big-lock");
         let big_lock = open_lock_file(&big_lock_path)?;
-        lock_shared(&big_lock, &big_lock_path)?;
-        let database = Database::open_writable(&layout)?;
+        let (path, patience) = (&big_lock_path, &options.patience);
+        lock_shared(&big_lock, path, "the big lock of the store", patience)?;
+        let database = Database::open_writable(&layout, options)?;
         let directory = File::open(&layout.real_store).at("opening", &layout.real_store)?;
         let writer = StoreWriter {
             directory: Arc::new(directory.into()),
             database: Mutex::new(database),
-            temp_roots: roots.of(&layout)?,
+            temp_roots: options.roots.of(&layout)?,
             serial: AtomicU64::new(0),
             links: OnceLock::new(),
             modulo: Mutex::default(),
+            patience: options.patience.clone(),
+            remnants: Mutex::default(),
             _big_lock: big_lock,
             layout,
         };
@@ -84,7 +99,37 @@ impl StoreWriter {
         &self,
         paths: impl Iterator<Item = &'a StorePath> + Clone,
     ) -> Result<(), StoreError> {
-        temp_roots::lock(&self.temp_roots).add(paths)
+        temp_roots::lock(&self.temp_roots).add(paths, &self.patience)
+    }
+
+    /// Waits for the end of a collector that was running when paths were protected. Those that are
+    /// valid then stay so; before, an older collector may still delete what it had found to be
+    /// garbage, unless it is what another valid path refers to.
+    pub fn outlast_collector(&self) -> Result<(), StoreError> {
+        temp_roots::lock(&self.temp_roots).outlast_collector(&self.patience)
+    }
+
+    /// Whether a collector may be about to remove what lies at the place of a path that is not
+    /// valid: it deletes the row first and the tree afterwards, without the path's lock, and what
+    /// comes into that place meanwhile goes with it. What still lies there after some seconds has
+    /// another history.
+    pub(crate) fn is_being_removed(&self, path: &StorePath) -> Result<bool, StoreError> {
+        if fs::symlink_metadata(self.layout.real_path(path)).is_err() {
+            return Ok(false);
+        }
+        let gc_lock_path = self.layout.state.join("gc.lock");
+        let gc_lock = open_lock_file(&gc_lock_path)?;
+        let operation = FlockOperation::NonBlockingLockShared;
+        if try_lock(&gc_lock, &gc_lock_path, operation)? {
+            return Ok(false);
+        }
+        let mut remnants = self.remnants.lock().unwrap_or_else(PoisonError::into_inner);
+        let first_seen = remnants.entry(path.clone()).or_insert_with(Instant::now);
+        Ok(first_seen.elapsed() < REMOVAL_WAIT)
+    }
+
+    pub(crate) fn patience(&self) -> &Patience {
+        &self.patience
     }
 
     /// Those of `paths` that are not valid, in their order.
@@ -157,6 +202,19 @@ fn create_directories(layout: &Layout) -> Result<(), StoreError> {
     Ok(())
 }
 
+/// Nix lets builders, who are other users, make paths in the store directory, and nobody remove
+/// those of others. Only root can give a directory away.
+fn give_to_builders(store: &Path, group: u32) -> Result<(), StoreError> {
+    let found = fs::metadata(store).at("examining", store)?;
+    let is_given = (found.uid(), found.gid()) == (0, group);
+    if !rustix::process::geteuid().is_root() || is_given && found.mode() & 0o7777 == STORE_MODE {
+        return Ok(());
+    }
+    chown(store, Some(0), Some(group)).at("changing the owner of", store)?;
+    fs::set_permissions(store, fs::Permissions::from_mode(STORE_MODE))
+        .at("changing the mode of", store)
+}
+
 /// Makes a directory and its parents, each 0755 whatever the umask.
 pub(crate) fn create_directory(path: &Path) -> Result<(), StoreError> {
     match create_one(path) {
@@ -227,6 +285,12 @@ fn reserve_space(path: &Path) {
             rustix::fs::fallocate(&file, FallocateFlags::empty(), 0, RESERVED_LEN);
     }
 }
+
+/// How long a collector may take between the deletion of a row and that of the tree.
+const REMOVAL_WAIT: Duration = Duration::from_secs(10);
+
+/// The mode of a store directory that builders write to.
+const STORE_MODE: u32 = 0o1775;
 
 /// Nix's default for `gc-reserved-space`.
 const RESERVED_LEN: u64 = 8 * 1024 * 1024;

@@ -45,11 +45,8 @@ pub(crate) fn run(args: &ConfigArgs) -> anyhow::Result<()> {
     let width = lines.iter().map(|line| line.chars().count()).max();
     let width = width.unwrap_or(0).min(ALIGNED_MAX);
     for (named, line) in slots.iter().zip(&lines) {
-        let unused = UNUSED
-            .contains(&named.name)
-            .then(|| "not used yet".to_owned());
-        let notes = note(&network, named.name).into_iter().chain(unused);
-        let notes: String = notes.map(|note| format!("; {note}")).collect();
+        let note = note(&network, named.name).map(|note| format!("; {note}"));
+        let notes = note.unwrap_or_default();
         print(format_args!(
             "{line:width$}  # {}{notes}",
             named.slot.origin()
@@ -90,9 +87,6 @@ fn proxy_json(variable: &Variable) -> Value {
         "source": { "kind": "environment", "variable": variable.name },
     })
 }
-
-/// Settings that are read and checked, and that nothing obeys yet: nobody shall trust in them.
-const UNUSED: [&str; 3] = ["build-users-group", "fsync-metadata", "use-sqlite-wal"];
 
 /// How far to the right comments are aligned. A list of keys is longer than a screen is wide, and
 /// shall not move the comments of all others out of sight.

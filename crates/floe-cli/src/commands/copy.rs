@@ -12,6 +12,7 @@ pub(crate) fn run(args: CopyArgs) -> anyhow::Result<()> {
     let args_of_work = (&args.trust, &args.files, &args.work);
     let options = settings::options(&config, store_dir.as_ref(), args_of_work)?;
     run_move(Move {
+        write: settings::write_options(&config, &options.cancel)?,
         sources: vec![settings::location(&args.from, store_dir.as_ref())?],
         order: Order::AsGiven,
         network: config.network(),

@@ -18,6 +18,7 @@ pub(crate) fn run(args: InstallArgs) -> anyhow::Result<()> {
     let args_of_work = (&args.trust, &args.files, &args.work);
     let options = settings::options(&config, store_dir.as_ref(), args_of_work)?;
     run_move(Move {
+        write: settings::write_options(&config, &options.cancel)?,
         order,
         network: config.network(),
         sources: settings::sources(&args.from, &config, store_dir.as_ref())?,

@@ -7,6 +7,7 @@ use floe_engine::{
     Target,
 };
 use floe_format::StoreDir;
+use floe_store::WriteOptions;
 use serde_json::json;
 
 use super::keep::Keep;
@@ -15,6 +16,7 @@ use super::space::{add_space, say_space};
 use crate::args::{FilesArgs, KeepArgs, TraceArgs};
 use crate::failure::{Silent, Usage, gravest};
 use crate::log::{self, Level};
+use crate::mount;
 use crate::progress::{display, say, taken, warn};
 use crate::settings;
 use crate::trace::Trace;
@@ -27,6 +29,7 @@ pub(crate) struct Move {
     pub(crate) target: Location,
     pub(crate) store_dir: Option<StoreDir>,
     pub(crate) options: Options,
+    pub(crate) write: WriteOptions,
     pub(crate) json: bool,
     pub(crate) files: FilesArgs,
     pub(crate) keep: KeepArgs,
@@ -41,6 +44,10 @@ pub(crate) struct Move {
 pub(crate) fn run_move(request: Move) -> anyhow::Result<()> {
     let began = Instant::now();
     settings::end_on_signals(&request.options.cancel)?;
+    if let (Location::Store(layout), false) = (&request.target, request.options.dry_run) {
+        // Before any other thread begins, which would stay where the mount is read-only.
+        mount::make_writable(&layout.real_store)?;
+    }
     // What can be known to fail is not fetched first.
     let named = named(&request)?;
     check_files(&request)?;
@@ -67,7 +74,7 @@ pub(crate) fn run_move(request: Move) -> anyhow::Result<()> {
     let dir = request.store_dir.clone().or(first_dir);
     let target = match request.options.dry_run {
         true => Target::preview(&request.target, dir.as_ref())?,
-        false => Target::open(&request.target, dir.as_ref())?,
+        false => Target::open_with(&request.target, dir.as_ref(), &request.write)?,
     };
     let roots = roots(&request, &sources, target.store_dir())?;
     if named.is_none() {

@@ -1,5 +1,7 @@
 //! Where floe runs makes no difference: umasks, ACLs, users, other store directories, TLS.
 
+mod journals;
+mod owners;
 mod prefixes;
 pub(crate) mod tls;
 
@@ -39,6 +41,10 @@ fn install_args(corpus: &Corpus, root: &Path) -> Vec<String> {
         &root,
         keys,
         &corpus.key,
+        // A machine with Nix may have the group that is the default.
+        "--option",
+        "build-users-group",
+        "",
         &corpus.root,
     ]
     .map(str::to_owned)

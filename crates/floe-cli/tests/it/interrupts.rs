@@ -1,7 +1,8 @@
 //! An interrupted move ends soon, keeps what it has finished, and can be taken up again.
 
 use std::collections::BTreeSet;
-use std::fs;
+use std::fs::{self, File};
+use std::io::{BufRead as _, BufReader};
 use std::process::Stdio;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -9,7 +10,7 @@ use std::time::{Duration, Instant};
 use crate::faults::{assert_brought_the_rest, leftovers};
 use crate::faulty::{assert_holds_exactly, faulty};
 use crate::server::{Fault, Server};
-use crate::support::{floe, run};
+use crate::support::{corpus, floe, nixes, run, scratch};
 
 #[test]
 fn an_interrupt_ends_the_move_with_its_own_code_and_keeps_what_is_finished() {
@@ -65,4 +66,58 @@ fn an_interrupt_ends_the_move_with_its_own_code_and_keeps_what_is_finished() {
     assert_eq!(again["reused"], kept.len());
     assert_brought_the_rest(&faulty.corpus, &server, since, &kept);
     assert_holds_exactly(&faulty.root, &faulty.without(&[]));
+}
+
+#[test]
+fn a_wait_for_others_is_told_and_ends_at_an_interrupt() {
+    let Some(corpus) = corpus("jq") else { return };
+    let scratch = scratch();
+    let root = scratch.join("root");
+    let profile = scratch.join("profile");
+    let install = || {
+        let mut command = floe(["install", "--from", &corpus.file_url("zstd"), "--root"]);
+        command
+            .arg(&root)
+            .args(["--trusted-public-keys", &corpus.key]);
+        command.arg("--profile").arg(&profile).arg(&corpus.root);
+        command
+    };
+    run(&mut install()).expect(0);
+    let path = corpus.root.strip_prefix("/nix/").unwrap();
+    let state = root.join("nix/var/nix");
+    for (lock, whom) in [
+        (state.join("gc.lock"), "waiting for the garbage collector"),
+        (state.join("db/big-lock"), "waiting for the big lock"),
+        (
+            scratch.join("profile.lock"),
+            "waiting for whoever has locked",
+        ),
+        (
+            root.join(format!("nix/{path}.lock")),
+            "waiting for whoever has locked",
+        ),
+    ] {
+        let mut options = File::options();
+        let held = options.write(true).create(true).truncate(false).open(&lock);
+        let held = held.unwrap();
+        held.lock().unwrap();
+        if lock.starts_with(root.join("nix/store")) {
+            // Only what is not there yet is locked.
+            let nix = nixes();
+            let Some(nix) = nix.first() else { return };
+            fs::remove_file(&profile).unwrap();
+            fs::remove_file(scratch.join("profile-1-link")).unwrap();
+            nix.store(&root, ["--delete", &corpus.root]);
+        }
+        let mut child = install().stderr(Stdio::piped()).spawn().unwrap();
+        let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
+        let told = lines.find(|line| line.as_ref().is_ok_and(|line| line.contains(whom)));
+        assert!(told.is_some(), "{} was not waited for", lock.display());
+        let id = child.id().to_string();
+        run(std::process::Command::new("kill").args(["-INT", &id])).expect(0);
+        let status = child.wait().unwrap();
+        assert_eq!(status.code(), Some(130), "{}", lock.display());
+        held.unlock().unwrap();
+        fs::remove_file(&lock).unwrap();
+    }
 }

@@ -21,6 +21,7 @@ mod interrupts;
 mod keys;
 mod kills;
 mod live_store;
+mod living;
 mod logs;
 mod manual;
 mod mounts;

@@ -316,10 +316,16 @@ impl<'a> Commit<'a> {
     /// Commits what is left, waiting for other processes where they are in the way.
     fn commit_rest(&mut self, waiting: &mut Vec<Finished>) -> Result<(), Error> {
         let mut last_progress = Instant::now();
+        let mut is_told = false;
         while !self.ready.is_empty() {
             self.mover.check_cancelled()?;
             if self.commit_ready(waiting)? > 0 {
                 last_progress = Instant::now();
+            } else if last_progress.elapsed() > SILENCE && !is_told {
+                is_told = true;
+                if let Some(path) = self.ready.first().map(Finished::path) {
+                    self.mover.reporter.event(Event::Waiting { path });
+                }
             } else if last_progress.elapsed() > BUSY_WAIT {
                 for finished in std::mem::take(&mut self.ready) {
                     let (path, seconds) = (finished.path().clone(), BUSY_WAIT.as_secs());
@@ -398,6 +404,9 @@ const BATCH_WAIT: Duration = Duration::from_millis(200);
 
 /// How long another process may hold a path that it is adding or deleting.
 const BUSY_WAIT: Duration = Duration::from_secs(600);
+
+/// How long somebody may do so before a word is said of it.
+const SILENCE: Duration = Duration::from_secs(1);
 
 /// How often such a path is tried again.
 const BUSY_POLL: Duration = Duration::from_millis(50);

@@ -7,6 +7,7 @@ use floe_engine::{
     Target,
 };
 use floe_messages::{MoveReply, MoveRequest, PlannedPath, ResolveReply};
+use floe_store::{Patience, WriteOptions};
 
 use super::{Done, Ended, Work, location, store_dir, translate, usage};
 use crate::completion::Failure;
@@ -67,7 +68,7 @@ impl Work<'_> {
         let to = at(request.to)?;
         let target = match dry_run {
             true => Target::preview(&to, dir.as_ref())?,
-            false => Target::open_with(&to, dir.as_ref(), &self.engine.roots)?,
+            false => Target::open_with(&to, dir.as_ref(), &self.write_options())?,
         };
         let mut roots: Vec<Root> = Vec::new();
         for text in request.paths.iter() {
@@ -86,6 +87,15 @@ impl Work<'_> {
         match outcome.failures.is_empty() {
             true => Ok((outcome, target)),
             false => Err(failed(&outcome.failures)),
+        }
+    }
+
+    fn write_options(&self) -> WriteOptions {
+        WriteOptions {
+            roots: self.engine.roots.clone(),
+            // Nobody is told: a host that waits too long cancels.
+            patience: Patience::new(self.cancel().flag(), |_| {}),
+            ..WriteOptions::default()
         }
     }
 

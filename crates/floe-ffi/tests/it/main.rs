@@ -17,3 +17,4 @@ mod requests;
 #[path = "../../../floe-cli/tests/it/support.rs"]
 #[allow(dead_code, reason = "the tests of the binary use more of it")]
 mod support;
+mod together;

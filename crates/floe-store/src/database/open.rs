@@ -22,20 +22,44 @@ pub(crate) enum Access {
     AsItStands,
 }
 
-/// Opens a database for writing; makes the file if it is new.
-pub(super) fn for_writing(file: &Path, is_new: bool) -> rusqlite::Result<Connection> {
+/// Opens a database for writing; makes the file if it is new. `use_log` says how a new one is
+/// written; one that is there keeps its way, but for a log that nobody wants and nobody uses.
+pub(super) fn for_writing(
+    file: &Path,
+    is_new: bool,
+    use_log: bool,
+) -> rusqlite::Result<Connection> {
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let with_lock_directory =
+        |flags| Connection::open_with_flags_and_vfs(file, flags, LOCK_DIRECTORY_VFS);
     if is_new {
-        return Connection::open_with_flags(file, flags | OpenFlags::SQLITE_OPEN_CREATE);
+        let flags = flags | OpenFlags::SQLITE_OPEN_CREATE;
+        return match use_log {
+            true => Connection::open_with_flags(file, flags),
+            false => with_lock_directory(flags),
+        };
     }
     // Asked by a connection that cannot write: with the wrong kind of locks, one that can would
     // take the journal of a living writer for a dead one's and roll it back.
     let asking = Connection::open_with_flags(file, READ_FLAGS)?;
     if uses_lock_directory(&asking, file) {
-        Connection::open_with_flags_and_vfs(file, flags, LOCK_DIRECTORY_VFS)
-    } else {
-        Connection::open_with_flags(file, flags)
+        return with_lock_directory(flags);
     }
+    drop(asking);
+    let connection = Connection::open_with_flags(file, flags)?;
+    if !use_log && gives_up_log(&connection) {
+        drop(connection);
+        return with_lock_directory(flags);
+    }
+    Ok(connection)
+}
+
+/// Ends the use of a write-ahead log, without which a Nix with `use-sqlite-wal = false` cannot open
+/// the database; `false` where somebody else has it open.
+fn gives_up_log(connection: &Connection) -> bool {
+    let _: rusqlite::Result<()> = connection.busy_timeout(Duration::ZERO);
+    let asked = connection.pragma_update(None, "journal_mode", "truncate");
+    asked.is_ok() && journal_mode(connection).is_ok_and(|mode| mode != "wal")
 }
 
 /// Opens an existing database for reading. `patience` is the wait for those who lock it.
@@ -202,7 +226,7 @@ mod tests {
              insert into ValidPaths select i, hex(randomblob(50)) from n";
         writer.execute_batch(begin).unwrap();
         assert!(is_being_written(&file));
-        let other = for_writing(&file, false).unwrap();
+        let other = for_writing(&file, false, true).unwrap();
         assert!(for_reading(&file, Duration::ZERO).is_err());
         writer.execute_batch("commit").unwrap();
         let count: i64 = other

@@ -4,17 +4,19 @@ use std::collections::HashMap;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use floe_format::{PathInfo, StorePath};
-use rusqlite::{Connection, TransactionBehavior, params};
+use rusqlite::{Connection, OptionalExtension as _, TransactionBehavior, params};
 
 use super::Database;
 use crate::error::StoreError;
 
 impl Database {
     /// Registers paths in one transaction. Every reference must be valid already or be among
-    /// them; a derivation comes with the paths of its outputs.
+    /// them; a derivation comes with the paths of its outputs. `false`, and nothing is registered,
+    /// if a reference is not valid any more: it cannot vanish once this returns `true`, for a
+    /// collector looks in a transaction of its own whether anything refers to what it deletes.
     ///
     /// Errors leave the database as it was.
-    pub(crate) fn register(&mut self, paths: &[Registration<'_>]) -> Result<(), StoreError> {
+    pub(crate) fn register(&mut self, paths: &[Registration<'_>]) -> Result<bool, StoreError> {
         let store_dir = self.layout.store_dir.clone();
         let file = self.file.clone();
         let failed = |source| super::failed("registering paths", &file, source);
@@ -32,12 +34,19 @@ impl Database {
             let info = registration.info;
             let referrer = ids[&info.path];
             for reference in &info.references {
-                let known = ids.get(reference).copied();
-                insert_reference(&transaction, referrer, known, &store_dir.print(reference))
-                    .map_err(failed)?;
+                let known = match ids.get(reference) {
+                    Some(id) => Some(*id),
+                    None => find_path(&transaction, &store_dir.print(reference)).map_err(failed)?,
+                };
+                let Some(known) = known else {
+                    transaction.rollback().map_err(failed)?;
+                    return Ok(false);
+                };
+                insert_reference(&transaction, referrer, known).map_err(failed)?;
             }
         }
-        transaction.commit().map_err(failed)
+        transaction.commit().map_err(failed)?;
+        Ok(true)
     }
 }
 
@@ -82,20 +91,21 @@ fn insert_path(
     Ok(id)
 }
 
-/// `reference` is the row of the reference where the caller knows it; otherwise the row is
-/// looked up, and its absence fails the insertion because the column may not be null.
+fn find_path(connection: &Connection, path: &str) -> rusqlite::Result<Option<i64>> {
+    connection
+        .prepare_cached("select id from ValidPaths where path = ?1")?
+        .query_row([path], |row| row.get(0))
+        .optional()
+}
+
 fn insert_reference(
     connection: &Connection,
     referrer: i64,
-    reference: Option<i64>,
-    reference_path: &str,
+    reference: i64,
 ) -> rusqlite::Result<()> {
     connection
-        .prepare_cached(
-            "insert or replace into Refs (referrer, reference) \
-             values (?1, coalesce(?2, (select id from ValidPaths where path = ?3)))",
-        )?
-        .execute(params![referrer, reference, reference_path])?;
+        .prepare_cached("insert or replace into Refs (referrer, reference) values (?1, ?2)")?
+        .execute(params![referrer, reference])?;
     Ok(())
 }
 

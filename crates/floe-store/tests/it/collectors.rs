@@ -1,9 +1,16 @@
-//! A running garbage collector is told of every root, and waited for.
+//! A running garbage collector is told of every root, and waited for: not beyond an interrupt, and
+//! not without a word.
 
 use std::fs::{self, File};
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::os::unix::net::UnixListener;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, mpsc};
 use std::thread;
+use std::time::{Duration, Instant};
+
+use floe_store::{Patience, StoreError, StoreWriter, WriteOptions};
 
 use crate::support::{Scratch, path};
 
@@ -90,4 +97,116 @@ fn an_answer_that_is_none_is_an_error() {
         "{error}"
     );
     collector.join().unwrap();
+}
+
+/// The next collection may begin between the answer and whatever comes after it.
+#[test]
+fn a_root_is_written_down_before_a_collector_is_told_of_it() {
+    let scratch = Scratch::new();
+    let writer = scratch.writer();
+    let state = scratch.layout().state;
+    let lock = locked(&state.join("gc.lock"));
+    fs::create_dir_all(state.join("gc-socket")).unwrap();
+    let listener = UnixListener::bind(state.join("gc-socket/socket")).unwrap();
+    let a = path('1', "a");
+    let written = thread::scope(|scope| {
+        let protecting = scope.spawn(|| writer.protect([&a].into_iter()));
+        let (mut stream, _) = listener.accept().unwrap();
+        let mut line = String::new();
+        BufReader::new(stream.try_clone().unwrap())
+            .read_line(&mut line)
+            .unwrap();
+        let file = fs::read_dir(state.join("temproots")).unwrap().next();
+        let written = fs::read(file.unwrap().unwrap().path()).unwrap();
+        stream.write_all(b"1").unwrap();
+        protecting.join().unwrap().unwrap();
+        written
+    });
+    assert_eq!(written, format!("/nix/store/{a}\0").into_bytes());
+    drop(lock);
+}
+
+#[test]
+fn who_was_told_of_roots_is_outlasted_and_nobody_else() {
+    let scratch = Scratch::new();
+    let writer = scratch.writer();
+    let state = scratch.layout().state;
+    let a = path('1', "a");
+    writer.protect([&a].into_iter()).unwrap();
+    let lock = locked(&state.join("gc.lock"));
+    // It began later, and has read the file.
+    writer.outlast_collector().unwrap();
+    fs::create_dir_all(state.join("gc-socket")).unwrap();
+    let listener = UnixListener::bind(state.join("gc-socket/socket")).unwrap();
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            let (mut stream, _) = listener.accept().unwrap();
+            stream.write_all(b"1").unwrap();
+        });
+        writer.protect([&a].into_iter()).unwrap();
+        let (sender, receiver) = mpsc::channel();
+        let writer = &writer;
+        scope.spawn(move || sender.send(writer.outlast_collector().is_ok()).unwrap());
+        let waits = receiver.recv_timeout(Duration::from_millis(200));
+        assert_eq!(waits, Err(mpsc::RecvTimeoutError::Timeout));
+        lock.unlock().unwrap();
+        assert!(receiver.recv().unwrap());
+    });
+}
+
+#[test]
+fn every_wait_ends_at_an_interrupt_and_says_whom_it_is_for() {
+    let scratch = Scratch::new();
+    drop(scratch.writer());
+    let state = scratch.layout().state;
+    let profile = scratch.path().join("profile");
+    let a = path('1', "a");
+    type Act<'a> = &'a dyn Fn(&StoreWriter) -> Result<(), StoreError>;
+    let protect: Act<'_> = &|writer| writer.protect([&a].into_iter());
+    let set: Act<'_> = &|writer| {
+        let profile = floe_store::Profile::check(writer.layout(), &profile)?;
+        writer.set_profile(&profile, &a).map(drop)
+    };
+    let nothing: Act<'_> = &|_| Ok(());
+    let profile_lock = scratch.path().join("profile.lock");
+    for (lock, act, whom) in [
+        (state.join("gc.lock"), protect, "the garbage collector"),
+        (
+            state.join("db/big-lock"),
+            nothing,
+            "the big lock of the store",
+        ),
+        (profile_lock, set, "whoever has locked"),
+    ] {
+        let held = locked(&lock);
+        let cancel = Arc::new(AtomicBool::new(false));
+        let said = Arc::new(AtomicUsize::new(0));
+        let (raise, count, whom) = (cancel.clone(), said.clone(), whom.to_owned());
+        let patience = Patience::new(cancel, move |what| {
+            assert!(what.contains(&whom), "{what}");
+            count.fetch_add(1, Ordering::SeqCst);
+            // A person who reads this has had enough.
+            raise.store(true, Ordering::SeqCst);
+        });
+        let options = WriteOptions {
+            patience,
+            ..WriteOptions::default()
+        };
+        let began = Instant::now();
+        let opened = StoreWriter::open_with(scratch.layout(), &options);
+        let error = opened.and_then(|writer| act(&writer)).unwrap_err();
+        assert!(matches!(error, StoreError::Interrupted), "{error}");
+        assert_eq!(said.load(Ordering::SeqCst), 1, "{}", lock.display());
+        assert!(began.elapsed() >= Duration::from_secs(1));
+        drop(held);
+    }
+}
+
+/// The lock of that name, which this test holds alone.
+fn locked(path: &Path) -> File {
+    let mut options = File::options();
+    let options = options.read(true).write(true).create(true).truncate(false);
+    let file = options.open(path).unwrap();
+    file.lock().unwrap();
+    file
 }

@@ -137,6 +137,57 @@ fn a_transaction_that_fails_leaves_neither_rows_nor_trees() {
     assert_eq!(writer.invalid(&[a.clone(), b]).unwrap().len(), 2);
 }
 
+/// Between the look at the references and the transaction a collector deletes one of them.
+#[test]
+fn a_reference_that_vanishes_at_the_last_moment_leaves_all_as_it_was() {
+    let scratch = Scratch::new();
+    let writer = scratch.writer();
+    let (reference, a, b) = (path('1', "reference"), path('2', "a"), path('3', "b"));
+    let outcome = writer
+        .register(vec![stage(&writer, &reference, &[])])
+        .unwrap();
+    assert_eq!(outcome.valid.len(), 1);
+    let database = scratch.layout().database_dir().join("db.sqlite");
+    let database = rusqlite::Connection::open(database).unwrap();
+    let vanish = format!("delete from ValidPaths where path like '%{reference}'");
+    let trigger = format!(
+        "create trigger collector after insert on ValidPaths when new.path like '%{a}' \
+         begin {vanish}; end;"
+    );
+    database.execute_batch(&trigger).unwrap();
+    let batch = vec![stage(&writer, &a, &[&reference]), stage(&writer, &b, &[])];
+    let outcome = writer.register(batch).unwrap();
+    assert!(outcome.valid.is_empty() && outcome.unmet.is_empty());
+    assert_eq!(outcome.busy.len(), 2, "they are to come back");
+    let there = |path| fs::symlink_metadata(scratch.layout().real_path(path)).is_ok();
+    assert!(there(&reference) && !there(&a) && !there(&b));
+    // The next time it is seen to be gone before anything is done.
+    database.execute_batch("drop trigger collector").unwrap();
+    database.execute_batch(&vanish).unwrap();
+    let outcome = writer.register(outcome.busy).unwrap();
+    assert_eq!(outcome.valid, [b]);
+    assert_eq!(outcome.unmet[0].1, [reference].into());
+}
+
+/// A collector deletes a row, and then takes its time for the tree.
+#[test]
+fn a_place_that_a_collector_is_clearing_is_left_to_it() {
+    let scratch = Scratch::new();
+    let writer = scratch.writer();
+    let a = path('1', "a");
+    let place = scratch.layout().real_path(&a);
+    let gc_lock = File::create(scratch.layout().state.join("gc.lock")).unwrap();
+    let staged = stage(&writer, &a, &[]);
+    fs::write(&place, "of the collector").unwrap();
+    gc_lock.lock().unwrap();
+    let outcome = writer.register(vec![staged]).unwrap();
+    assert_eq!(outcome.busy.len(), 1);
+    assert_eq!(fs::read(&place).unwrap(), b"of the collector");
+    fs::remove_file(&place).unwrap();
+    let outcome = writer.register(outcome.busy).unwrap();
+    assert_eq!(outcome.valid, [a]);
+}
+
 #[test]
 fn a_derivation_that_lies_about_its_output_is_refused_and_others_are_not() {
     let scratch = Scratch::new();

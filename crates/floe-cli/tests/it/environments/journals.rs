@@ -1,0 +1,92 @@
+//! `use-sqlite-wal`: how a new database is written, and what becomes of one that is there.
+
+use std::path::{Path, PathBuf};
+
+use rusqlite::Connection;
+
+use super::install_args;
+use crate::support::{Corpus, Nix, corpus, floe, nixes, run, scratch, tree};
+
+fn database(root: &Path) -> PathBuf {
+    root.join("nix/var/nix/db/db.sqlite")
+}
+
+fn journal_mode(root: &Path) -> String {
+    let connection = Connection::open(database(root)).unwrap();
+    let mode = connection.pragma_query_value(None, "journal_mode", |row| row.get(0));
+    mode.unwrap()
+}
+
+fn install(corpus: &Corpus, root: &Path, wal: &str) {
+    let mut command = floe(install_args(corpus, root));
+    run(command.args(["--option", "use-sqlite-wal", wal])).expect(0);
+}
+
+/// Nix with the same setting finds nothing wrong.
+fn assert_accepted(nix: &Nix, root: &Path, wal: &str) {
+    let mut command = nix.command("nix-store", ["--verify", "--check-contents", "--store"]);
+    command.arg(root).args(["--option", "use-sqlite-wal", wal]);
+    let ran = run(&mut command).expect(0);
+    for fault in ["disappeared", "modified", "fixing", "updating size"] {
+        assert!(
+            !ran.stderr.contains(fault),
+            "{}: {}",
+            nix.version,
+            ran.stderr
+        );
+    }
+}
+
+#[test]
+fn a_new_database_is_written_as_configured_and_nix_takes_it() {
+    let Some(corpus) = corpus("jq") else { return };
+    for nix in nixes() {
+        // SQLite's own name for "truncate" is gone when the file is closed.
+        for (wal, expected) in [("true", "wal"), ("false", "delete")] {
+            let scratch = scratch();
+            let root = scratch.join("root");
+            install(&corpus, &root, wal);
+            assert_eq!(journal_mode(&root), expected);
+            assert!(tree(&root) == tree(&corpus.store()), "trees differ");
+            assert_accepted(&nix, &root, wal);
+            assert_eq!(journal_mode(&root), expected, "{}", nix.version);
+            install(&corpus, &root, wal);
+            assert!(!database(&root).with_file_name("db.sqlite.lock").exists());
+        }
+    }
+}
+
+#[test]
+fn a_log_that_nobody_wants_is_given_up_unless_somebody_has_it_open() {
+    let Some(corpus) = corpus("jq") else { return };
+    for nix in nixes() {
+        let scratch = scratch();
+        let root = scratch.join("root");
+        install(&corpus, &root, "true");
+        let other = Connection::open(database(&root)).unwrap();
+        let rows = "select count(*) from ValidPaths";
+        let count = |connection: &Connection| -> i64 {
+            connection.query_row(rows, (), |row| row.get(0)).unwrap()
+        };
+        assert_eq!(count(&other), corpus.paths.len() as i64);
+        install(&corpus, &root, "false");
+        assert_eq!(journal_mode(&root), "wal", "taken away from somebody");
+        drop(other);
+        // Nix itself cannot open it so.
+        let mut command = nix.command("nix-store", ["--gc", "--print-roots", "--store"]);
+        command
+            .arg(&root)
+            .args(["--option", "use-sqlite-wal", "false"]);
+        run(&mut command)
+            .expect(1)
+            .says("unable to open database file");
+        install(&corpus, &root, "false");
+        assert_ne!(journal_mode(&root), "wal");
+        assert_accepted(&nix, &root, "false");
+        // And back, by Nix: floe then goes with it.
+        assert_accepted(&nix, &root, "true");
+        assert_eq!(journal_mode(&root), "wal");
+        install(&corpus, &root, "true");
+        nix.verify(&root, corpus.paths.len());
+    }
+}

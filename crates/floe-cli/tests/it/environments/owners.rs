@@ -1,0 +1,275 @@
+//! Whom a store belongs to, and who may do what with its files: as in a store by the real Nix.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, chown};
+use std::os::unix::net::UnixListener;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use super::{USER, install_args, tool};
+use crate::support::{Corpus, corpus, floe, nixes, run, scratch, skip, tree};
+
+/// The same command with a umask that leaves nothing to others.
+fn strict(command: &Command) -> Command {
+    let mut strict = Command::new("/bin/sh");
+    strict.args(["-c", "umask 077; exec \"$0\" \"$@\""]);
+    strict.arg(command.get_program()).args(command.get_args());
+    for (name, value) in command.get_envs() {
+        match value {
+            Some(value) => strict.env(name, value),
+            None => strict.env_remove(name),
+        };
+    }
+    strict
+}
+
+/// Kind, mode and owner of everything below a root but the contents of its paths. Names of
+/// indirect roots are hashes of their places.
+fn modes(root: &Path) -> BTreeMap<String, String> {
+    fn list(root: &Path, directory: &Path, found: &mut BTreeMap<String, String>) {
+        for entry in fs::read_dir(directory).unwrap() {
+            let path = entry.unwrap().path();
+            let metadata = fs::symlink_metadata(&path).unwrap();
+            let owner = (metadata.uid(), metadata.gid());
+            let is_auto = directory.ends_with("auto");
+            let name = match is_auto {
+                true => directory.join("HASH"),
+                false => path.clone(),
+            };
+            let name = name.strip_prefix(root).unwrap().display().to_string();
+            found.insert(name, format!("{:o} {owner:?}", metadata.mode()));
+            if metadata.is_dir() && !directory.ends_with("nix/store") {
+                list(root, &path, found);
+            }
+        }
+    }
+    let mut found = BTreeMap::new();
+    list(root, root, &mut found);
+    found
+}
+
+#[test]
+fn a_strict_umask_leaves_every_file_with_the_mode_that_nix_gives_it() {
+    let Some(corpus) = corpus("jq") else { return };
+    for nix in nixes() {
+        let scratch = scratch();
+        let (ours, theirs) = (scratch.join("ours"), scratch.join("theirs"));
+        let profile = |root: &Path| root.join("nix/var/nix/profiles/test");
+        let mut install = floe(install_args(&corpus, &ours));
+        install.arg("--out-link").arg(scratch.join("our-link"));
+        install.arg("--profile").arg(profile(&ours));
+        run(&mut strict(&install)).expect(0);
+
+        let from = corpus.file_url("zstd");
+        let args = ["copy", "--no-check-sigs", "--from", &from, "--to"];
+        let mut copy = nix.command("nix", args);
+        run(&mut strict(copy.arg(&theirs).arg(&corpus.root))).expect(0);
+        let mut realise = nix.command("nix-store", ["--store"]);
+        realise.arg(&theirs).args(["--indirect", "--add-root"]);
+        realise.arg(scratch.join("their-link"));
+        run(&mut strict(realise.arg("--realise").arg(&corpus.root))).expect(0);
+        let mut set = nix.command("nix-env", ["--store"]);
+        set.arg(&theirs).arg("--profile").arg(profile(&theirs));
+        run(&mut strict(set.arg("--set").arg(&corpus.root))).expect(0);
+
+        let (ours, theirs) = (modes(&ours), modes(&theirs));
+        let mut compared = 0;
+        for (name, mode) in &ours {
+            // The older Nix tidies the log of its database away.
+            let Some(theirs) = theirs.get(name) else {
+                let is_log = name.ends_with("-wal") || name.ends_with("-shm");
+                assert!(is_log, "{} has no {name}", nix.version);
+                continue;
+            };
+            assert_eq!(mode, theirs, "{}: {name}", nix.version);
+            compared += 1;
+        }
+        assert!(compared >= corpus.paths.len() + 18, "{ours:?}");
+    }
+}
+
+/// Mode, owner and group of the store directory.
+fn store_owner(root: &Path) -> (u32, u32, u32) {
+    let found = fs::metadata(root.join("nix/store")).unwrap();
+    (found.mode() & 0o7777, found.uid(), found.gid())
+}
+
+fn is_root() -> bool {
+    let is_root = fs::metadata("/proc/self").unwrap().uid() == 0;
+    if !is_root {
+        skip("root", "only root may give files away or mount");
+    }
+    is_root
+}
+
+#[test]
+fn a_group_of_builders_gets_the_store_directory_as_from_nix() {
+    let Some(corpus) = corpus("jq") else { return };
+    if !is_root() {
+        return;
+    }
+    let group = ["--option", "build-users-group", GROUP];
+    for nix in nixes() {
+        let scratch = scratch();
+        let (ours, theirs) = (scratch.join("ours"), scratch.join("theirs"));
+        // First without one, so that a store that exists is given to the group.
+        let install = || floe(install_args(&corpus, &ours));
+        run(install().args(["--option", "build-users-group", ""])).expect(0);
+        assert_eq!(store_owner(&ours), (0o755, 0, 0));
+        run(install().args(["--option", "build-users-group", "no-such-group"]))
+            .expect(0)
+            .says("there is no group no-such-group");
+        assert_eq!(store_owner(&ours), (0o755, 0, 0));
+        run(install().args(group)).expect(0);
+
+        let from = corpus.file_url("zstd");
+        let args = ["copy", "--no-check-sigs", "--from", &from, "--to"];
+        let mut copy = nix.command("nix", args);
+        run(copy.arg(&theirs).arg(&corpus.root).args(group)).expect(0);
+        let (mode, owner, number) = store_owner(&theirs);
+        assert_eq!((mode, owner), (0o1775, 0), "{}", nix.version);
+        assert_ne!(number, 0);
+        assert_eq!(store_owner(&ours), store_owner(&theirs), "{}", nix.version);
+        assert!(
+            tree(&ours) == tree(&theirs),
+            "{}: trees differ",
+            nix.version
+        );
+        // Neither undoes what the other has done.
+        run(install().args(group)).expect(0);
+        nix.verify(&ours, corpus.paths.len());
+        assert_eq!(store_owner(&ours), store_owner(&theirs), "{}", nix.version);
+    }
+}
+
+/// floe, in a place to which every user has a way.
+fn copied_floe(directory: &Path) -> PathBuf {
+    let program = directory.join("floe");
+    fs::copy(env!("CARGO_BIN_EXE_floe"), &program).unwrap();
+    fs::set_permissions(directory, fs::Permissions::from_mode(0o755)).unwrap();
+    program
+}
+
+/// `setpriv` with what makes somebody else of root.
+fn as_user(setpriv: &Path) -> Vec<String> {
+    let user = USER.to_string();
+    let words = [
+        &*setpriv.display().to_string(),
+        "--reuid",
+        &user,
+        "--regid",
+        &user,
+    ];
+    let words = words.into_iter().chain(["--clear-groups"]);
+    words.map(str::to_owned).collect()
+}
+
+#[test]
+fn a_store_that_only_a_daemon_may_write_says_what_to_do() {
+    let Some(corpus) = corpus("jq") else { return };
+    if !is_root() {
+        return;
+    }
+    let Some(setpriv) = tool("setpriv", "util-linux") else {
+        return;
+    };
+    let scratch = scratch();
+    let root = scratch.join("root");
+    run(&mut floe(install_args(&corpus, &root))).expect(0);
+    let sockets = root.join("nix/var/nix/daemon-socket");
+    fs::create_dir(&sockets).unwrap();
+    let _daemon = UnixListener::bind(sockets.join("socket")).unwrap();
+    let user = as_user(&setpriv);
+    let mut command = Command::new(&user[0]);
+    command.args(&user[1..]).arg(copied_floe(scratch.path()));
+    command.env("HOME", "/nonexistent");
+    run(command.args(install_args(&corpus, &root)))
+        .expect(1)
+        .says("belongs to the Nix daemon")
+        .says("sudo floe")
+        .says("--root DIR");
+}
+
+/// A shell in a mount namespace of its own, where the store directory of a root is a read-only
+/// mount, runs a script whose `"$@"` are the arguments; `None`, and a note, if there can be none.
+fn beside_a_read_only_mount(root: &Path, script: &str) -> Option<Command> {
+    let unshare = tool("unshare", "util-linux")?;
+    let store = root.join("nix/store");
+    let mounting = format!(
+        "set -e; mount --bind '{0}' '{0}'; mount -o remount,bind,ro,nodev '{0}'; {script}",
+        store.display()
+    );
+    let may = run(Command::new(&unshare).args(["--mount", "mount", "--bind", "/mnt", "/mnt"]));
+    if may.code != Some(0) {
+        skip("mounts", "this system lets nobody mount");
+        return None;
+    }
+    let mut command = Command::new(unshare);
+    command.args(["--mount", "/bin/sh", "-c", &mounting, "sh"]);
+    Some(command)
+}
+
+/// The closure of libonig, without the rest of jq.
+fn part_of(corpus: &Corpus) -> &str {
+    let is_part = |path: &&String| path.contains("-libonig");
+    corpus.paths.iter().find(is_part).unwrap()
+}
+
+#[test]
+fn root_writes_to_a_store_that_is_mounted_read_only_and_others_still_cannot() {
+    let Some(corpus) = corpus("jq") else { return };
+    if !is_root() {
+        return;
+    }
+    let scratch = scratch();
+    let root = scratch.join("root");
+    let mut args = install_args(&corpus, &root);
+    let whole = args.pop().unwrap();
+    args.push(part_of(&corpus).to_owned());
+    run(&mut floe(&args)).expect(0);
+    args.push(whole);
+    let script = "\"$@\"; if touch \"$STORE/x\"; then echo writable >&2; exit 7; fi";
+    let Some(mut command) = beside_a_read_only_mount(&root, script) else {
+        return;
+    };
+    command.arg(env!("CARGO_BIN_EXE_floe")).args(args);
+    command.env("STORE", root.join("nix/store"));
+    run(&mut command).expect(0).says("Read-only file system");
+    assert!(tree(&root) == tree(&corpus.store()), "trees differ");
+    for nix in nixes() {
+        nix.verify(&root, corpus.paths.len());
+    }
+}
+
+#[test]
+fn who_is_not_root_hears_that_a_store_is_mounted_read_only() {
+    let Some(corpus) = corpus("jq") else { return };
+    if !is_root() {
+        return;
+    }
+    let Some(setpriv) = tool("setpriv", "util-linux") else {
+        return;
+    };
+    let scratch = scratch();
+    let root = scratch.join("root");
+    fs::create_dir_all(root.join("nix/store")).unwrap();
+    for directory in ["", "nix", "nix/store"] {
+        chown(root.join(directory), Some(USER), Some(USER)).unwrap();
+    }
+    let Some(mut command) = beside_a_read_only_mount(&root, "\"$@\"") else {
+        return;
+    };
+    command
+        .args(as_user(&setpriv))
+        .arg(copied_floe(scratch.path()));
+    command.env("HOME", "/nonexistent");
+    run(command.args(install_args(&corpus, &root)))
+        .expect(1)
+        .says("is mounted read-only")
+        .says("sudo floe")
+        .says("--root DIR");
+}
+
+/// A group that every system has and that is not root's.
+const GROUP: &str = "daemon";

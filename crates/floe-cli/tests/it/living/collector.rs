@@ -1,0 +1,125 @@
+//! A collector of the kind before Nix 2.36: it answers every root at once, and still deletes what
+//! it had found to be garbage before.
+
+use std::fs::{self, File};
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::os::unix::net::UnixListener;
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+
+use floe_engine::{
+    Cancel, Event, Location, Mover, NetworkOptions, Options, Order, Reporter, Root, Sources, Target,
+};
+use floe_format::StoreDir;
+use floe_store::tree::write::remove_tree;
+
+use crate::faulty::assert_verified;
+use crate::support::{corpus, nixes, run, scratch};
+
+/// At work until it has deleted everything, which it does when the plan is made.
+struct Collector {
+    root: PathBuf,
+    /// Held while it is at work.
+    lock: Mutex<Option<File>>,
+    deleted: AtomicUsize,
+}
+
+impl Collector {
+    fn begin(root: &Path) -> Collector {
+        let state = root.join("nix/var/nix");
+        let lock = File::create(state.join("gc.lock")).unwrap();
+        lock.lock().unwrap();
+        fs::create_dir_all(state.join("gc-socket")).unwrap();
+        let socket = state.join("gc-socket/socket");
+        let listener = UnixListener::bind(socket).unwrap();
+        // Ends with the process: nobody else waits for it.
+        thread::spawn(move || {
+            for stream in listener.incoming() {
+                let mut stream = stream.unwrap();
+                for _ in BufReader::new(stream.try_clone().unwrap()).lines() {
+                    stream.write_all(b"1").unwrap();
+                }
+            }
+        });
+        Collector {
+            root: root.to_path_buf(),
+            lock: Mutex::new(Some(lock)),
+            deleted: AtomicUsize::new(0),
+        }
+    }
+
+    fn delete_everything(&self) {
+        let database = self.root.join("nix/var/nix/db/db.sqlite");
+        let connection = rusqlite::Connection::open(database).unwrap();
+        let gone = connection
+            .execute("delete from Refs", ())
+            .and_then(|_| connection.execute("delete from ValidPaths", ()));
+        self.deleted.store(gone.unwrap(), Ordering::SeqCst);
+        for entry in fs::read_dir(self.root.join("nix/store")).unwrap() {
+            let entry = entry.unwrap();
+            if entry.file_name() != ".links" {
+                remove_tree(&entry.path()).unwrap();
+            }
+        }
+    }
+}
+
+impl Reporter for Collector {
+    fn event(&self, event: Event<'_>) {
+        if let Event::Planned { .. } = event {
+            // What the mover has asked for was there.
+            if let Some(lock) = self.lock.lock().unwrap().take() {
+                self.delete_everything();
+                lock.unlock().unwrap();
+            }
+        }
+    }
+}
+
+#[test]
+fn a_root_that_an_older_collector_takes_away_after_its_answer_is_fetched_again() {
+    let Some(corpus) = corpus("jq") else { return };
+    let scratch = scratch();
+    let root = scratch.join("root");
+    run(&mut super::install(&corpus, &root)).expect(0);
+    let options = Options {
+        trusted_keys: Default::default(),
+        check_signatures: false,
+        jobs: None,
+        optimise: false,
+        reuse: Default::default(),
+        check_space: true,
+        dry_run: false,
+        cancel: Cancel::default(),
+    };
+    let location = |text: &str| Location::parse(text, None, None).unwrap();
+    let sources = Sources::open(
+        &[location(&corpus.file_url("zstd"))],
+        Order::AsGiven,
+        &NetworkOptions::default(),
+        &options.cancel,
+    )
+    .unwrap();
+    let target = Target::open(&location(&root.display().to_string()), None).unwrap();
+    let collector = Collector::begin(&root);
+    let mover = Mover {
+        sources: &sources,
+        target: &target,
+        options: &options,
+        reporter: &collector,
+    };
+    let wanted = StoreDir::default().parse(&corpus.root).unwrap();
+    let outcome = mover.run(&[Root::Path(wanted.clone())]).unwrap();
+    let all = corpus.paths.len();
+    assert_eq!(collector.deleted.load(Ordering::SeqCst), all);
+    assert!(outcome.failures.is_empty(), "{:?}", outcome.failures);
+    assert_eq!(outcome.roots, [wanted]);
+    assert_eq!(outcome.moved, all as u64);
+    drop(target);
+    assert_verified(&root, all);
+    for nix in nixes() {
+        nix.verify(&root, all);
+    }
+}

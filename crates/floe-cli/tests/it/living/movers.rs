@@ -1,0 +1,83 @@
+//! Two movers in one process, with temporary roots of their own or the same ones.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::sync::Barrier;
+use std::thread;
+
+use floe_engine::{
+    Cancel, Location, Mover, NetworkOptions, Options, Order, Outcome, Root, Sources, Target,
+};
+use floe_format::StoreDir;
+use floe_store::{TempRoots, WriteOptions};
+
+use crate::faulty::assert_holds_exactly;
+use crate::support::{Corpus, corpus, scratch};
+
+fn move_closure(corpus: &Corpus, root: &Path, roots: &TempRoots, start: &Barrier) -> Outcome {
+    let options = Options {
+        trusted_keys: Default::default(),
+        check_signatures: false,
+        jobs: None,
+        optimise: false,
+        reuse: Default::default(),
+        check_space: true,
+        dry_run: false,
+        cancel: Cancel::default(),
+    };
+    let location = |text: &str| Location::parse(text, None, None).unwrap();
+    let sources = Sources::open(
+        &[location(&corpus.file_url("zstd"))],
+        Order::AsGiven,
+        &NetworkOptions::default(),
+        &options.cancel,
+    )
+    .unwrap();
+    let write = WriteOptions {
+        roots: roots.clone(),
+        ..WriteOptions::default()
+    };
+    start.wait();
+    let target = Target::open_with(&location(&root.display().to_string()), None, &write).unwrap();
+    let mover = Mover {
+        sources: &sources,
+        target: &target,
+        options: &options,
+        reporter: &(),
+    };
+    let wanted = StoreDir::default().parse(&corpus.root).unwrap();
+    mover.run(&[Root::Path(wanted)]).unwrap()
+}
+
+#[test]
+fn two_movers_of_overlapping_closures_make_one_whole_store() {
+    let (Some(jq), Some(curl)) = (corpus("jq"), corpus("curl")) else {
+        return;
+    };
+    let all: BTreeSet<String> = jq.paths.iter().chain(&curl.paths).cloned().collect();
+    assert!(all.len() < jq.paths.len() + curl.paths.len(), "no overlap");
+    let shared = TempRoots::default();
+    for roots in [
+        [shared.clone(), shared],
+        [TempRoots::default(), TempRoots::default()],
+    ] {
+        let scratch = scratch();
+        let root = scratch.join("root");
+        let start = Barrier::new(2);
+        let moved = thread::scope(|scope| {
+            let movers = [(&jq, &roots[0]), (&curl, &roots[1])]
+                .map(|(corpus, roots)| scope.spawn(|| move_closure(corpus, &root, roots, &start)));
+            movers.map(|mover| mover.join().unwrap())
+        });
+        for (outcome, corpus) in moved.iter().zip([&jq, &curl]) {
+            assert!(outcome.failures.is_empty(), "{:?}", outcome.failures);
+            let found: Vec<String> = outcome
+                .roots
+                .iter()
+                .map(|path| StoreDir::default().print(path))
+                .collect();
+            assert_eq!(found, std::slice::from_ref(&corpus.root));
+        }
+        assert_holds_exactly(&root, &all);
+    }
+}

@@ -1,0 +1,34 @@
+//! How a store is opened for writing: what nix.conf says of it, and how others are waited for.
+
+use crate::patience::Patience;
+use crate::temp_roots::TempRoots;
+
+/// Choices of whoever writes a store.
+#[derive(Clone, Debug)]
+pub struct WriteOptions {
+    /// The temporary roots, which several writers may share.
+    pub roots: TempRoots,
+    /// The group that builders belong to (`build-users-group`), by its number. The store directory
+    /// of root's stores then belongs to it, as Nix wants it.
+    pub build_users_group: Option<u32>,
+    /// Whether a database keeps a write-ahead log (`use-sqlite-wal`).
+    pub use_sqlite_wal: bool,
+    /// Whether the database is written so that a crash of the system leaves it whole
+    /// (`fsync-metadata`).
+    pub fsync_metadata: bool,
+    /// How others are waited for.
+    pub patience: Patience,
+}
+
+impl Default for WriteOptions {
+    /// Nix's own defaults, but for the group: whoever has one says so.
+    fn default() -> WriteOptions {
+        WriteOptions {
+            roots: TempRoots::default(),
+            build_users_group: None,
+            use_sqlite_wal: true,
+            fsync_metadata: true,
+            patience: Patience::default(),
+        }
+    }
+}

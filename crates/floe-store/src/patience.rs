@@ -1,0 +1,94 @@
+//! Waiting for locks that others hold, such as the collector of garbage: not for ever, not beyond
+//! an interrupt, and not without a word.
+
+use std::fmt;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crate::error::StoreError;
+
+/// Waits for locks that others hold: until a flag is raised, and telling somebody.
+#[derive(Clone, Default)]
+pub struct Patience {
+    cancel: Arc<AtomicBool>,
+    tell: Option<Tell>,
+}
+
+/// Hears for what is waited.
+type Tell = Arc<dyn Fn(&str) + Send + Sync>;
+
+impl Patience {
+    /// Waits until `cancel` is raised, and says through `tell` for what, such as `the garbage
+    /// collector`, when it has waited for a second.
+    pub fn new(cancel: Arc<AtomicBool>, tell: impl Fn(&str) + Send + Sync + 'static) -> Patience {
+        let tell: Tell = Arc::new(tell);
+        Patience {
+            cancel,
+            tell: Some(tell),
+        }
+    }
+
+    /// Tries until there is something, for at most [`LOCK_WAIT`]. `what` is waited for, and `path`
+    /// is its lock.
+    ///
+    /// Errors: [`StoreError::LockTimeout`], [`StoreError::Interrupted`], and those of `attempt`.
+    pub(crate) fn wait<T>(
+        &self,
+        what: &str,
+        path: &Path,
+        mut attempt: impl FnMut() -> Result<Option<T>, StoreError>,
+    ) -> Result<T, StoreError> {
+        let began = Instant::now();
+        let mut is_told = false;
+        loop {
+            if let Some(found) = attempt()? {
+                return Ok(found);
+            }
+            self.check()?;
+            if began.elapsed() >= LOCK_WAIT {
+                return Err(StoreError::LockTimeout {
+                    path: path.to_path_buf(),
+                    seconds: LOCK_WAIT.as_secs(),
+                });
+            }
+            if began.elapsed() >= SILENCE && !std::mem::replace(&mut is_told, true) {
+                self.say(what);
+            }
+            thread::sleep(LOCK_POLL);
+        }
+    }
+
+    /// An error when the flag is up.
+    pub(crate) fn check(&self) -> Result<(), StoreError> {
+        match self.cancel.load(Ordering::Relaxed) {
+            true => Err(StoreError::Interrupted),
+            false => Ok(()),
+        }
+    }
+
+    pub(crate) fn say(&self, what: &str) {
+        if let Some(tell) = &self.tell {
+            tell(what);
+        }
+    }
+}
+
+impl fmt::Debug for Patience {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Patience")
+            .field("cancel", &self.cancel)
+            .finish_non_exhaustive()
+    }
+}
+
+/// A collection of garbage in a large store takes minutes.
+pub(crate) const LOCK_WAIT: Duration = Duration::from_secs(600);
+
+/// Short beside anything that is waited for, long beside the system call.
+pub(crate) const LOCK_POLL: Duration = Duration::from_millis(50);
+
+/// Nobody asks why in a shorter time than this.
+pub(crate) const SILENCE: Duration = Duration::from_secs(1);
