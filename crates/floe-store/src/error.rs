@@ -23,7 +23,10 @@ pub enum StoreError {
         source: io::Error,
     },
     /// SQLite refused.
-    #[error("{action} in the Nix database {}: {source}", path.display())]
+    #[error(
+        "{action} in the Nix database {}: {source}{}",
+        path.display(), advice_on_database(source)
+    )]
     Database {
         /// What was attempted, such as `registering paths`.
         action: &'static str,
@@ -285,9 +288,7 @@ fn other(target: &Option<PathBuf>) -> String {
 /// The next step, where the system's words alone leave a user guessing.
 fn advice(error: &io::Error) -> &'static str {
     match error.kind() {
-        io::ErrorKind::StorageFull => {
-            " (out of blocks or inodes: see `df -h` and `df -i`, make room and run again)"
-        }
+        io::ErrorKind::StorageFull => OUT_OF_SPACE,
         io::ErrorKind::QuotaExceeded => " (the quota of this user is used up)",
         io::ErrorKind::ReadOnlyFilesystem => " (choose a writable store with --root DIR)",
         io::ErrorKind::PermissionDenied => {
@@ -296,3 +297,15 @@ fn advice(error: &io::Error) -> &'static str {
         _ => "",
     }
 }
+
+/// The same for SQLite.
+fn advice_on_database(error: &rusqlite::Error) -> &'static str {
+    match error.sqlite_error_code() {
+        Some(rusqlite::ErrorCode::DiskFull) => OUT_OF_SPACE,
+        _ => "",
+    }
+}
+
+/// The system has the same words for both, and people look at the first alone.
+const OUT_OF_SPACE: &str =
+    " (out of blocks or inodes: see `df -h` and `df -i`, make room and run again)";
