@@ -1,5 +1,6 @@
 //! The `floe` binary: flags in, the engine's answers out, and an exit code.
 
+mod accounts;
 mod args;
 mod commands;
 mod config;

@@ -9,8 +9,9 @@ use anyhow::Context as _;
 use floe_engine::{Cancel, Error, Location, NetworkOptions, Options, Reuse};
 use floe_format::{StoreDir, TrustedKeys};
 use floe_store::{Patience, WriteOptions};
-use nix::unistd::Group;
+use nix::unistd::Gid;
 
+use crate::accounts;
 use crate::args::{FilesArgs, OptionArgs, TrustArgs, WorkArgs};
 use crate::config::{Config, Surroundings};
 use crate::failure::Usage;
@@ -64,7 +65,9 @@ pub(crate) fn write_options(config: &Config, cancel: &Cancel) -> anyhow::Result<
     let name = &*setting.get().0;
     let group = match name.is_empty() {
         true => None,
-        false => Group::from_name(name).with_context(|| format!("looking up the group {name}"))?,
+        false => {
+            accounts::group_named(name).with_context(|| format!("looking up the group {name}"))?
+        }
     };
     if group.is_none() && !name.is_empty() && !setting.is_default() {
         warn(format_args!(
@@ -72,7 +75,7 @@ pub(crate) fn write_options(config: &Config, cancel: &Cancel) -> anyhow::Result<
         ));
     }
     Ok(WriteOptions {
-        build_users_group: group.map(|group| group.gid.as_raw()),
+        build_users_group: group.map(Gid::as_raw),
         use_sqlite_wal: *config.use_sqlite_wal.get(),
         fsync_metadata: *config.fsync_metadata.get(),
         patience: Patience::new(cancel.flag(), |what| {

@@ -7,10 +7,11 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
 use floe_engine::Proxies;
-use nix::unistd::{Uid, User};
+use nix::unistd::Uid;
 
 use super::files::NIX_CONFIG;
 use super::value::canonical;
+use crate::accounts;
 
 /// Where the configuration is.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -99,7 +100,7 @@ fn home(named: Option<OsString>) -> Option<PathBuf> {
     let named = named
         .map(PathBuf::from)
         .filter(|home| fs::metadata(home).map_or(true, |home| home.uid() == user.as_raw()));
-    named.or_else(|| Some(User::from_uid(user).ok()??.dir))
+    named.or_else(|| Some(accounts::user_of(user).ok()??.home))
 }
 
 /// The parts between colons; empty ones name nothing.

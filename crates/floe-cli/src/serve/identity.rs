@@ -3,8 +3,9 @@
 use std::ffi::CString;
 
 use anyhow::{Context as _, bail};
-use nix::unistd::{self, Gid, Group, Uid, User};
+use nix::unistd::{self, Gid, Uid};
 
+use crate::accounts::{self, Account};
 use crate::failure::Usage;
 
 /// A user, a group, or both.
@@ -69,37 +70,28 @@ fn find_user(text: &str) -> anyhow::Result<Account> {
     let attempt = || format!("looking for user {text}");
     let number = text.parse().ok().map(Uid::from_raw);
     let found = match number {
-        Some(uid) => User::from_uid(uid).with_context(attempt)?,
-        None => User::from_name(text).with_context(attempt)?,
+        Some(uid) => accounts::user_of(uid).with_context(attempt)?,
+        None => accounts::user_named(text).with_context(attempt)?,
     };
     match (found, number) {
-        (Some(user), _) => Ok(Account {
-            name: user.name,
-            uid: user.uid,
-            gid: user.gid,
-        }),
+        (Some(user), _) => Ok(user),
         (None, Some(uid)) => Ok(Account {
             name: text.into(),
             uid,
             gid: Gid::from_raw(uid.as_raw()),
+            home: "/".into(),
         }),
         (None, None) => Err(Usage(format!("--user {text}: there is no such user")).into()),
     }
-}
-
-struct Account {
-    name: String,
-    uid: Uid,
-    gid: Gid,
 }
 
 fn find_group(text: &str) -> anyhow::Result<Gid> {
     if let Ok(number) = text.parse() {
         return Ok(Gid::from_raw(number));
     }
-    let found = Group::from_name(text).with_context(|| format!("looking for group {text}"))?;
+    let found = accounts::group_named(text).with_context(|| format!("looking for group {text}"))?;
     match found {
-        Some(group) => Ok(group.gid),
+        Some(group) => Ok(group),
         None => Err(Usage(format!("--group {text}: there is no such group")).into()),
     }
 }
