@@ -198,8 +198,10 @@ fn licence_texts(package: &Path) -> Result<Vec<String>> {
     files.iter().map(read).collect()
 }
 
-/// glibc's own archive instead of its library; musl would be slower in memory and locks.
-const STATIC: &str = "-C target-feature=+crt-static";
+/// glibc's own archive instead of its library; musl would be slower in memory and locks. Random
+/// numbers come from the kernel: a static program cannot look whether glibc has a function for
+/// them, and would go on to `/dev/urandom`, which an empty root directory lacks.
+const STATIC: &str = "-Ctarget-feature=+crt-static --cfg getrandom_backend=\"linux_getrandom\"";
 
 const INTRODUCTION: &str = "\
 floe is MIT OR Apache-2.0. Its binary also holds the works below, and the GNU C library

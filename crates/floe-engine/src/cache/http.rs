@@ -9,6 +9,7 @@ mod client;
 mod logins;
 mod names;
 mod network;
+mod promise;
 pub(crate) mod request;
 mod transfer;
 
@@ -27,6 +28,7 @@ use crate::location::HttpLocation;
 use address::{parse_url, redact};
 pub(crate) use network::Network;
 use network::Web;
+use promise::Promise;
 use request::get_small;
 
 /// A cache and how to reach it.
@@ -80,13 +82,15 @@ impl HttpCache {
             lost: OnceLock::new(),
         });
         let opening = link.clone();
-        link.web.spawn(async move {
-            let about = opening.open().await.map_err(Arc::new);
+        let opened = Promise::new(move |about| {
             // Nobody else sets it.
             let _: Result<(), _> = opening.about.set(about);
             opening.is_settled.send_replace(true);
             let _: Result<(), _> = settled.send(());
         });
+        let opening = link.clone();
+        link.web
+            .spawn(async move { opened.keep(opening.open().await.map_err(Arc::new)) });
         HttpCache {
             link,
             default_dir: StoreDir::default(),
@@ -131,9 +135,11 @@ impl HttpCache {
     ) {
         let (link, answers) = (self.link.clone(), answers.clone());
         let part = hash_part.to_owned();
-        self.link.web.spawn(async move {
-            let answer = link.answer(&part, believes_absence).await;
+        let answered = Promise::new(move |answer| {
             let _: Result<(), _> = answers.send((tag, answer));
+        });
+        self.link.web.spawn(async move {
+            answered.keep(link.answer(&part, believes_absence).await);
         });
     }
 
