@@ -2,12 +2,13 @@
 //! and a user who may write only at home. Runs with `cargo xtask test --full`, which makes it.
 
 use std::fs;
-use std::net::UdpSocket;
+use std::net::{TcpListener, UdpSocket};
 use std::os::unix::fs::{MetadataExt as _, chown};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use crate::environments::tls::certify;
 use crate::environments::tool;
 use crate::support::{Corpus, Ran, Scratch, corpus, nginx, nixes, run, scratch, skip, tree};
 
@@ -35,6 +36,11 @@ impl Empty {
 
     /// `floe install` from a host by that name into a store of that name.
     fn install(&self, corpus: &Corpus, from: &str, store: &str) -> Ran {
+        self.install_with(&[], corpus, from, store)
+    }
+
+    /// The same with further options.
+    fn install_with(&self, more: &[&str], corpus: &Corpus, from: &str, store: &str) -> Ran {
         let mut command = Command::new(&self.chroot);
         command
             .arg(format!("--userspec={USER}:{USER}"))
@@ -42,7 +48,8 @@ impl Empty {
             .arg(self.scratch.path())
             .args(["/floe", "install", "--json", "--from", from])
             .args(["--trusted-public-keys", &corpus.key])
-            .args(["--root", &format!("/home/{store}"), &corpus.root]);
+            .args(["--root", &format!("/home/{store}"), &corpus.root])
+            .args(more);
         run(command.env_clear())
     }
 
@@ -114,10 +121,18 @@ fn the_static_binary_installs_by_host_name_from_an_empty_root_directory() {
         return;
     }
     let Some(corpus) = corpus("jq") else { return };
-    let Some(server) = nginx(&corpus.dir, "") else {
+    let Some(chroot) = tool("chroot", "coreutils") else {
         return;
     };
-    let Some(chroot) = tool("chroot", "coreutils") else {
+    let Some(openssl) = tool("openssl", "openssl") else {
+        return;
+    };
+    let files = scratch();
+    let certified = certify(&openssl, files.path());
+    let tls = TcpListener::bind("127.0.0.1:0").unwrap();
+    let tls = tls.local_addr().unwrap().port();
+    let extra = format!("listen 127.0.0.1:{tls} ssl; {}", certified.server);
+    let Some(server) = nginx(&corpus.dir, &extra) else {
         return;
     };
     let Some(dnsmasq) = tool("dnsmasq", "dnsmasq-base") else {
@@ -141,6 +156,17 @@ fn the_static_binary_installs_by_host_name_from_an_empty_root_directory() {
     // Nobody is there who would know another name, and it says which one it could not find.
     let unknown = empty.install(&corpus, &from("cache.floe.test"), "unknown");
     unknown.expect(4).says("cache.floe.test");
+
+    // Mozilla's certificates are there, and do not vouch for just anybody.
+    let secure = format!("https://127.0.0.1:{tls}/cache-zstd");
+    let stranger = empty.install(&corpus, &secure, "stranger");
+    stranger.expect(4).says("certificate");
+    let authority = empty.scratch.join("ca.pem");
+    fs::copy(&certified.authority, &authority).unwrap();
+    let trusting = ["--option", "ssl-cert-file", "/ca.pem"];
+    let by_tls = empty.install_with(&trusting, &corpus, &secure, "by-tls");
+    by_tls.expect(0);
+    empty.has(&corpus, "by-tls");
 
     empty.write("hosts", "127.0.0.1 cache.floe.test\n");
     empty

@@ -12,10 +12,12 @@ use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
-use hickory_resolver::TokioResolver;
 use hickory_resolver::config::LookupIpStrategy;
 use hickory_resolver::net::runtime::TokioRuntimeProvider;
+use hickory_resolver::proto::op::Query;
+use hickory_resolver::proto::rr::{Name as RecordName, RecordType};
 use hickory_resolver::system_conf::parse_resolv_conf;
+use hickory_resolver::{Hosts, TokioResolver};
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 
 /// Whether the system's resolver is out of reach of this program.
@@ -29,6 +31,11 @@ impl Resolve for Names {
     fn resolve(&self, name: Name) -> Resolving {
         let resolver = self.0.clone();
         Box::pin(async move {
+            // What is named there nobody else is asked for, not even for its other family.
+            let named = in_hosts(&Hosts::from_system().unwrap_or_default(), name.as_str());
+            if !named.is_empty() {
+                return Ok(Box::new(named.into_iter()) as Addrs);
+            }
             let resolver = match resolver.get() {
                 Some(resolver) => resolver,
                 // Where two come first at once, both read the files, and one is kept.
@@ -42,6 +49,21 @@ impl Resolve for Names {
             Ok(Box::new(addresses.into_iter()) as Addrs)
         })
     }
+}
+
+/// The addresses that a file of hosts has for a name.
+fn in_hosts(hosts: &Hosts, name: &str) -> Vec<SocketAddr> {
+    let Ok(name) = RecordName::from_str_relaxed(name) else {
+        return Vec::new();
+    };
+    let mut addresses = Vec::new();
+    for family in [RecordType::AAAA, RecordType::A] {
+        let query = Query::query(name.clone(), family);
+        let found = hosts.lookup_static_host(&query);
+        let records = found.iter().flat_map(|found| found.answers());
+        addresses.extend(records.filter_map(|record| record.data.ip_addr()));
+    }
+    addresses.into_iter().map(|ip| (ip, 0).into()).collect()
 }
 
 type Failure = Box<dyn StdError + Send + Sync>;
@@ -106,6 +128,23 @@ mod tests {
         let named: Vec<IpAddr> = vec!["192.0.2.1".parse().unwrap(), "2001:db8::1".parse().unwrap()];
         let text = "options ndots:2\nnameserver 192.0.2.1\n nameserver\t2001:db8::1 # second\n";
         assert_eq!(servers(Some(text)), named);
+    }
+
+    #[test]
+    fn a_name_in_the_file_of_hosts_has_the_addresses_that_stand_there() {
+        let mut hosts = Hosts::default();
+        let text = "127.0.0.1 one.example two.example # three.example\n::1 two.example\n";
+        hosts.read_hosts_conf(text.as_bytes()).unwrap();
+        let found = |name| {
+            let addresses = in_hosts(&hosts, name).into_iter();
+            addresses
+                .map(|address| address.ip().to_string())
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(found("one.example"), ["127.0.0.1"]);
+        assert_eq!(found("Two.Example"), ["::1", "127.0.0.1"]);
+        assert_eq!(found("three.example"), [""; 0]);
+        assert_eq!(found("not a name"), [""; 0]);
     }
 
     #[test]
