@@ -6,6 +6,7 @@ use std::path::Path;
 use anyhow::{Context as _, Result};
 use nix::sched::{CloneFlags, unshare};
 use rustix::fs::{StatVfsMountFlags, statvfs};
+use rustix::io::Errno;
 use rustix::mount::{MountFlags, mount_remount};
 use rustix::process::geteuid;
 
@@ -30,9 +31,16 @@ pub(crate) fn make_writable(store: &Path) -> Result<()> {
     unshare(CloneFlags::CLONE_NEWNS)
         .with_context(|| format!("leaving the mounts of others alone, to write to {shown}"))
         .context(ADVICE)?;
-    mount_remount(store, flags(mounted.f_flag), "")
-        .with_context(|| format!("making the read-only mount of {shown} writable for floe alone"))
-        .context(ADVICE)?;
+    match mount_remount(store, flags(mounted.f_flag), "") {
+        // No mount of its own, but a directory on what is read-only as a whole: whoever opens the
+        // store says so, as of all that cannot be written.
+        Err(Errno::INVAL) => return Ok(()),
+        remounted => remounted
+            .with_context(|| {
+                format!("making the read-only mount of {shown} writable for floe alone")
+            })
+            .context(ADVICE)?,
+    }
     match statvfs(store) {
         Ok(mounted) if mounted.f_flag.contains(StatVfsMountFlags::RDONLY) => {
             anyhow::bail!("the file system of {shown} itself is read-only; {ADVICE}")

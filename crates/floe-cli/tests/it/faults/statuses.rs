@@ -28,7 +28,8 @@ const STATUSES: &[(u16, Outcome)] = &[
     (403, Outcome::Absent),
     (404, Outcome::Absent),
     (405, Outcome::Refused),
-    (407, Outcome::Closed),
+    // That of a proxy, which no netrc file is for.
+    (407, Outcome::Refused),
     (408, Outcome::TriedAgain),
     (410, Outcome::Absent),
     (418, Outcome::Refused),

@@ -69,8 +69,11 @@ pub(super) async fn get(
         // The rest of a body that has become shorter.
         StatusCode::RANGE_NOT_SATISFIABLE => Ok(None),
         StatusCode::PROXY_AUTHENTICATION_REQUIRED => {
-            let reason = "the proxy wants to know who asks; name it with a login, as in \
-                          http_proxy=http://LOGIN:PASSWORD@HOST:PORT";
+            let reason = format!(
+                "the server answered {}: the proxy wants to know who asks; name it with a login, \
+                 as in http_proxy=http://LOGIN:PASSWORD@HOST:PORT",
+                response.status()
+            );
             Err(Error::fetch(&shown, reason, false))
         }
         StatusCode::UNAUTHORIZED => {
