@@ -129,8 +129,11 @@ fn the_static_binary_installs_by_host_name_from_an_empty_root_directory() {
     };
     let files = scratch();
     let certified = certify(&openssl, files.path());
-    let tls = TcpListener::bind("127.0.0.1:0").unwrap();
-    let tls = tls.local_addr().unwrap().port();
+    // The listener is gone at the end of the statement, and the port is nginx's.
+    let tls = TcpListener::bind("127.0.0.1:0")
+        .and_then(|listener| listener.local_addr())
+        .unwrap()
+        .port();
     let extra = format!("listen 127.0.0.1:{tls} ssl; {}", certified.server);
     let Some(server) = nginx(&corpus.dir, &extra) else {
         return;

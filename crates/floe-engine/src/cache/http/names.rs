@@ -11,8 +11,9 @@ use std::io::{self, ErrorKind};
 use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
-use hickory_resolver::config::LookupIpStrategy;
+use hickory_resolver::config::{LookupIpStrategy, ResolverConfig, ResolverOpts};
 use hickory_resolver::net::runtime::TokioRuntimeProvider;
 use hickory_resolver::proto::op::Query;
 use hickory_resolver::proto::rr::{Name as RecordName, RecordType};
@@ -23,28 +24,38 @@ use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 /// Whether the system's resolver is out of reach of this program.
 pub(super) const IS_NEEDED: bool = cfg!(all(target_env = "gnu", target_feature = "crt-static"));
 
-/// Asks name servers. Its files are read at the first question.
+/// Asks the file of hosts, then name servers. The files are read at the first question.
 #[derive(Debug, Default)]
-pub(super) struct Names(Arc<OnceLock<TokioResolver>>);
+pub(super) struct Names(Arc<OnceLock<Known>>);
+
+/// Whom a name is asked of.
+#[derive(Debug)]
+struct Known {
+    hosts: Hosts,
+    servers: TokioResolver,
+}
 
 impl Resolve for Names {
     fn resolve(&self, name: Name) -> Resolving {
-        let resolver = self.0.clone();
+        let known = self.0.clone();
         Box::pin(async move {
+            let known = match known.get() {
+                Some(known) => known,
+                // Where two come first at once, both read the files, and one is kept.
+                None => {
+                    let made = Known {
+                        hosts: Hosts::from_system().unwrap_or_default(),
+                        servers: make(Path::new(RESOLV_CONF))?,
+                    };
+                    known.get_or_init(|| made)
+                }
+            };
             // What is named there nobody else is asked for, not even for its other family.
-            let named = in_hosts(&Hosts::from_system().unwrap_or_default(), name.as_str());
+            let named = in_hosts(&known.hosts, name.as_str());
             if !named.is_empty() {
                 return Ok(Box::new(named.into_iter()) as Addrs);
             }
-            let resolver = match resolver.get() {
-                Some(resolver) => resolver,
-                // Where two come first at once, both read the files, and one is kept.
-                None => {
-                    let made = make(Path::new(RESOLV_CONF))?;
-                    resolver.get_or_init(|| made)
-                }
-            };
-            let found = resolver.lookup_ip(name.as_str()).await?;
+            let found = known.servers.lookup_ip(name.as_str()).await?;
             let addresses: Vec<SocketAddr> = found.iter().map(|ip| (ip, 0).into()).collect();
             Ok(Box::new(addresses.into_iter()) as Addrs)
         })
@@ -69,34 +80,52 @@ fn in_hosts(hosts: &Hosts, name: &str) -> Vec<SocketAddr> {
 type Failure = Box<dyn StdError + Send + Sync>;
 
 fn make(resolv_conf: &Path) -> Result<TokioResolver, Failure> {
+    let (config, options) = configure(resolv_conf)?;
+    let builder = TokioResolver::builder_with_config(config, TokioRuntimeProvider::default());
+    Ok(builder.with_options(options).build()?)
+}
+
+/// The servers to ask, and how.
+fn configure(resolv_conf: &Path) -> Result<(ResolverConfig, ResolverOpts), Failure> {
     let told = |error: &dyn StdError| -> Failure {
         format!("reading {}: {error}", resolv_conf.display()).into()
     };
-    let text = read(resolv_conf).map_err(|error| told(&error))?;
-    let (config, options) = parse_resolv_conf(text).map_err(|error| told(&error))?;
-    let mut builder = TokioResolver::builder_with_config(config, TokioRuntimeProvider::default())
-        .with_options(options);
-    // The connection is tried with both families, the second soon after the first.
-    builder.options_mut().ip_strategy = LookupIpStrategy::Ipv6AndIpv4;
-    Ok(builder.build()?)
-}
-
-/// The file, with the server that it implies where it names none: the one on this machine, as
-/// resolv.conf(5) says. Nobody else's servers are asked unless somebody has named them.
-fn read(resolv_conf: &Path) -> io::Result<String> {
-    let mut text = match fs::read(resolv_conf) {
-        Ok(bytes) => String::from_utf8_lossy(&bytes).into_owned(),
-        Err(error) if error.kind() == ErrorKind::NotFound => String::new(),
-        Err(error) => return Err(error),
-    };
-    let names_a_server = |line: &str| line.split_whitespace().next() == Some("nameserver");
-    if !text.lines().any(names_a_server) {
+    let mut text = read(resolv_conf).map_err(|error| told(&error))?;
+    // Where the file names no server it implies the one on this machine, says resolv.conf(5).
+    // Nobody else's servers are asked unless somebody has named them.
+    let is_implied = !names_a_server(&text);
+    if is_implied {
         text.push_str("\nnameserver 127.0.0.1\n");
     }
-    Ok(text)
+    let (config, mut options) = parse_resolv_conf(text).map_err(|error| told(&error))?;
+    // The connection is tried with both families, the second soon after the first.
+    options.ip_strategy = LookupIpStrategy::Ipv6AndIpv4;
+    if is_implied {
+        options.timeout = ON_THIS_MACHINE;
+    }
+    Ok((config, options))
+}
+
+/// The text of the file; nothing where there is none.
+fn read(resolv_conf: &Path) -> io::Result<String> {
+    match fs::read(resolv_conf) {
+        Ok(bytes) => Ok(String::from_utf8_lossy(&bytes).into_owned()),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(String::new()),
+        Err(error) => Err(error),
+    }
+}
+
+fn names_a_server(text: &str) -> bool {
+    text.lines()
+        .any(|line| line.split_whitespace().next() == Some("nameserver"))
 }
 
 const RESOLV_CONF: &str = "/etc/resolv.conf";
+
+/// For an answer from this machine, which mostly has no name server: nobody refuses a datagram in
+/// a way that is heard here, so that this is what a name costs that has nobody to be asked of. A
+/// forwarder that is there and has to ask others is asked again, and by then it often knows.
+const ON_THIS_MACHINE: Duration = Duration::from_secs(1);
 
 #[cfg(test)]
 mod tests {
@@ -111,12 +140,9 @@ mod tests {
         if let Some(text) = text {
             fs::write(&file, text).unwrap();
         }
-        let (config, _) = parse_resolv_conf(read(&file).unwrap()).unwrap();
-        config
-            .name_servers()
-            .iter()
-            .map(|server| server.ip)
-            .collect()
+        let (config, _) = configure(&file).unwrap();
+        let servers = config.name_servers().iter();
+        servers.map(|server| server.ip).collect()
     }
 
     #[test]
