@@ -25,9 +25,7 @@ pub(crate) struct Account {
 /// Errors: what the system says.
 pub(crate) fn user_of(uid: Uid) -> io::Result<Option<Account>> {
     match IS_STATIC {
-        true => Ok(lines(PASSWD)?
-            .filter_map(|line| user(&line))
-            .find(|user| user.uid == uid)),
+        true => user_by(|user| user.uid == uid),
         false => Ok(User::from_uid(uid)?.map(Account::from)),
     }
 }
@@ -37,9 +35,7 @@ pub(crate) fn user_of(uid: Uid) -> io::Result<Option<Account>> {
 /// Errors: what the system says.
 pub(crate) fn user_named(name: &str) -> io::Result<Option<Account>> {
     match IS_STATIC {
-        true => Ok(lines(PASSWD)?
-            .filter_map(|line| user(&line))
-            .find(|user| user.name == name)),
+        true => user_by(|user| user.name == name),
         false => Ok(User::from_name(name)?.map(Account::from)),
     }
 }
@@ -63,6 +59,11 @@ impl From<User> for Account {
             home: user.dir,
         }
     }
+}
+
+/// The first in the file of users for whom that is so.
+fn user_by(is_it: impl FnMut(&Account) -> bool) -> io::Result<Option<Account>> {
+    Ok(lines(PASSWD)?.filter_map(|line| user(&line)).find(is_it))
 }
 
 /// The lines of a file, none where it is not there: a machine may have no users at all.
@@ -113,13 +114,10 @@ mod tests {
 
     #[test]
     fn files_and_system_say_the_same_of_root() {
-        let by_file = lines(PASSWD).unwrap().filter_map(|line| user(&line));
-        let by_file = by_file
-            .into_iter()
-            .find(|user| user.name == "root")
-            .unwrap();
-        assert_eq!(user_named("root").unwrap().as_ref(), Some(&by_file));
-        assert_eq!(user_of(Uid::from_raw(0)).unwrap(), Some(by_file));
+        let by_file = user_by(|user| user.name == "root").unwrap();
+        assert!(by_file.is_some());
+        assert_eq!(user_named("root").unwrap(), by_file);
+        assert_eq!(user_of(Uid::from_raw(0)).unwrap(), by_file);
         let by_file = lines(GROUP).unwrap().find_map(|line| group(&line, "root"));
         assert_eq!(group_named("root").unwrap(), by_file);
         assert_eq!(by_file, Some(Gid::from_raw(0)));

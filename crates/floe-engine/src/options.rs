@@ -35,6 +35,22 @@ pub struct Options {
     pub cancel: Cancel,
 }
 
+impl Default for Options {
+    /// Everything is checked, nobody is trusted yet, and nothing is linked or taken from elsewhere.
+    fn default() -> Options {
+        Options {
+            trusted_keys: TrustedKeys::default(),
+            check_signatures: true,
+            jobs: None,
+            optimise: false,
+            reuse: Reuse::default(),
+            dry_run: false,
+            check_space: true,
+            cancel: Cancel::default(),
+        }
+    }
+}
+
 /// How caches are asked over the network.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NetworkOptions {

@@ -42,7 +42,7 @@ pub use patience::Patience;
 pub use profile::Profile;
 pub use reader::StoreReader;
 pub use register::{Registered, StagedPath};
-pub use roots::RootLink;
+pub use roots::{RootLink, canonical};
 pub use space::FileSystem;
 pub use temp_roots::TempRoots;
 pub use verify::{Fault, Verification, Watch};

@@ -98,22 +98,26 @@ pub(crate) fn is_in_store(layout: &Layout, path: &Path) -> bool {
         .is_ok_and(|rest| rest.components().next().is_some())
 }
 
-/// Nix's own way to make a path absolute: `..` takes the name before it away, even where that is a
-/// symbolic link. The hash of the result is the root's name, so it has to be the same.
-pub(crate) fn absolute(path: &Path) -> Result<PathBuf, StoreError> {
+/// The path without `.` and `..`, which takes the name before it away, even where that is a
+/// symbolic link: Nix's own way, without a look at the disk.
+pub fn canonical(path: &Path) -> PathBuf {
     let mut plain = PathBuf::new();
-    for component in std::path::absolute(path)
-        .at("resolving", path)?
-        .components()
-    {
+    for component in path.components() {
         match component {
+            Component::CurDir => {}
             Component::ParentDir => {
                 plain.pop();
             }
             component => plain.push(component),
         }
     }
-    Ok(plain)
+    plain
+}
+
+/// A path in Nix's own form. The hash of the result is the root's name, so it has to be the same.
+pub(crate) fn absolute(path: &Path) -> Result<PathBuf, StoreError> {
+    let path = std::path::absolute(path).at("resolving", path)?;
+    Ok(canonical(&path))
 }
 
 /// Whether a link can be made there at all is better known before a long download than after it.

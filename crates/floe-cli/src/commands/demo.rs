@@ -224,12 +224,7 @@ impl Demo {
             fs::write(file, key.to_text())?;
             fs::set_permissions(file, fs::Permissions::from_mode(0o600))?;
         }
-        let sources = Sources::open(
-            &[Location::Store(self.layout("source"))],
-            Order::AsGiven,
-            &NetworkOptions::default(),
-            &Cancel::default(),
-        )?;
+        let sources = source(Location::Store(self.layout("source")))?;
         let target = Target::open(&Location::File(cache), None)?;
         let outcome = self.move_root(&sources, &target, &key, root)?;
         match outcome.failures.into_iter().next() {
@@ -239,12 +234,7 @@ impl Demo {
     }
 
     fn install(&self, name: &str, key: &SecretKey, root: &StorePath) -> anyhow::Result<Outcome> {
-        let sources = Sources::open(
-            &[Location::File(self.cache())],
-            Order::AsGiven,
-            &NetworkOptions::default(),
-            &Cancel::default(),
-        )?;
+        let sources = source(Location::File(self.cache()))?;
         let target = Target::open(&Location::Store(self.layout(name)), None)?;
         self.move_root(&sources, &target, key, root)
     }
@@ -260,13 +250,7 @@ impl Demo {
         trusted_keys.insert(key.public());
         let options = Options {
             trusted_keys,
-            check_signatures: true,
-            jobs: None,
-            optimise: false,
-            reuse: Default::default(),
-            dry_run: false,
-            check_space: true,
-            cancel: Cancel::default(),
+            ..Options::default()
         };
         let mover = Mover {
             sources,
@@ -279,12 +263,7 @@ impl Demo {
 
     /// Flips one bit in the middle of the NAR of `root`.
     fn corrupt_cache(&self, root: &StorePath) -> anyhow::Result<()> {
-        let sources = Sources::open(
-            &[Location::File(self.cache())],
-            Order::AsGiven,
-            &NetworkOptions::default(),
-            &Cancel::default(),
-        )?;
+        let sources = source(Location::File(self.cache()))?;
         let source = sources.iter().next().context("the cache is gone")?;
         let narinfo = source
             .lookup(root.hash_part(), &Cancel::default())?
@@ -299,6 +278,16 @@ impl Demo {
         file.write_all(&[byte[0] ^ 1])?;
         Ok(())
     }
+}
+
+fn source(location: Location) -> anyhow::Result<Sources> {
+    let network = NetworkOptions::default();
+    Ok(Sources::open(
+        &[location],
+        Order::AsGiven,
+        &network,
+        &Cancel::default(),
+    )?)
 }
 
 fn run_installed(program: &Path) -> anyhow::Result<String> {

@@ -8,10 +8,10 @@ use std::path::Path;
 use std::sync::Arc;
 
 use floe_format::nix_conf::{self, NIX_CONF_LEN_MAX, NixConfError, Statement};
+use floe_store::canonical;
 
 use super::error::ConfigError;
 use super::setting::Source;
-use super::value::canonical;
 
 /// A name, what it is set to, and where that stands.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -7,10 +7,10 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
 use floe_engine::Proxies;
+use floe_store::canonical;
 use nix::unistd::Uid;
 
 use super::files::NIX_CONFIG;
-use super::value::canonical;
 use crate::accounts;
 
 /// Where the configuration is.

@@ -3,10 +3,11 @@
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt as _;
-use std::path::{Component, Path, PathBuf};
+use std::path::{Path, PathBuf};
 
 use floe_engine::without_credentials;
 use floe_format::{PublicKey, nix_conf};
+use floe_store::canonical;
 use serde_json::{Value as Json, json};
 
 /// The value of a setting.
@@ -293,21 +294,6 @@ fn words(text: &[u8]) -> Option<Vec<String>> {
 fn absolute(text: &[u8]) -> Option<PathBuf> {
     let path = Path::new(OsStr::from_bytes(text));
     path.is_absolute().then(|| canonical(path))
-}
-
-/// The path without `.` and `..`, which are taken away without a look at the disk, as in Nix.
-pub(super) fn canonical(path: &Path) -> PathBuf {
-    let mut result = PathBuf::new();
-    for component in path.components() {
-        match component {
-            Component::CurDir => {}
-            Component::ParentDir => {
-                result.pop();
-            }
-            other => result.push(other),
-        }
-    }
-    result
 }
 
 /// Addresses without the passwords that they may carry.

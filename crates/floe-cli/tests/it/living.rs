@@ -12,6 +12,8 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Condvar, Mutex};
 use std::thread;
 
+use floe_engine::{Cancel, Location, NetworkOptions, Options, Order, Sources};
+
 use crate::support::{Corpus, Nix, Ran, corpus, floe, nixes, run, scratch};
 
 /// What the commands of one Nix did meanwhile, by name.
@@ -336,3 +338,23 @@ const KNOWN: [&str; 3] = [
     // A copy by Nix 2.8, where a path was added by somebody else after it had asked.
     "not an absolute path: 'nix-archive-1'",
 ];
+
+/// Choices for what nobody has signed.
+fn unsigned() -> Options {
+    Options {
+        check_signatures: false,
+        ..Options::default()
+    }
+}
+
+/// The cache of a corpus.
+fn source_of(corpus: &Corpus) -> Sources {
+    let location = Location::parse(&corpus.file_url("zstd"), None, None).unwrap();
+    let network = NetworkOptions::default();
+    Sources::open(&[location], Order::AsGiven, &network, &Cancel::default()).unwrap()
+}
+
+/// The store below a root directory.
+fn store_in(root: &Path) -> Location {
+    Location::parse(root.to_str().unwrap(), None, None).unwrap()
+}

@@ -8,7 +8,7 @@ use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use floe_engine::{
-    Cancel, Event, Location, Mover, NetworkOptions, Options, Order, Reporter, Root, Sources, Target,
+    Event, Location, Mover, NetworkOptions, Options, Order, Reporter, Root, Sources, Target,
 };
 use floe_format::nar::write;
 use floe_format::{Compression, Hash, NarInfo, PathInfo, StoreDir, StorePath};
@@ -184,14 +184,9 @@ fn a_reference_that_vanishes_during_the_move_is_fetched_again() {
     )
     .expect(0);
     let options = Options {
-        trusted_keys: Default::default(),
         check_signatures: false,
         jobs: Some(NonZeroUsize::MIN),
-        optimise: false,
-        reuse: Default::default(),
-        dry_run: false,
-        check_space: true,
-        cancel: Cancel::default(),
+        ..Options::default()
     };
     let location = |text: &str| Location::parse(text, None, None).unwrap();
     let sources = Sources::open(

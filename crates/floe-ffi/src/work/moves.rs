@@ -117,11 +117,9 @@ impl Work<'_> {
             trusted_keys: floe_engine::trusted_keys(request.trusted_public_keys.iter(), [])?,
             check_signatures: !request.no_check_sigs,
             jobs,
-            optimise: false,
-            reuse: Default::default(),
             dry_run,
-            check_space: true,
             cancel: self.cancel().clone(),
+            ..Options::default()
         })
     }
 }

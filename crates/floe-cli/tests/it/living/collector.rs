@@ -9,12 +9,11 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
-use floe_engine::{
-    Cancel, Event, Location, Mover, NetworkOptions, Options, Order, Reporter, Root, Sources, Target,
-};
+use floe_engine::{Event, Mover, Reporter, Root, Target};
 use floe_format::StoreDir;
 use floe_store::tree::write::remove_tree;
 
+use super::{source_of, store_in, unsigned};
 use crate::faulty::assert_verified;
 use crate::support::{corpus, nixes, run, scratch};
 
@@ -84,25 +83,8 @@ fn a_root_that_an_older_collector_takes_away_after_its_answer_is_fetched_again()
     let scratch = scratch();
     let root = scratch.join("root");
     run(&mut super::install(&corpus, &root)).expect(0);
-    let options = Options {
-        trusted_keys: Default::default(),
-        check_signatures: false,
-        jobs: None,
-        optimise: false,
-        reuse: Default::default(),
-        check_space: true,
-        dry_run: false,
-        cancel: Cancel::default(),
-    };
-    let location = |text: &str| Location::parse(text, None, None).unwrap();
-    let sources = Sources::open(
-        &[location(&corpus.file_url("zstd"))],
-        Order::AsGiven,
-        &NetworkOptions::default(),
-        &options.cancel,
-    )
-    .unwrap();
-    let target = Target::open(&location(&root.display().to_string()), None).unwrap();
+    let (options, sources) = (unsigned(), source_of(&corpus));
+    let target = Target::open(&store_in(&root), None).unwrap();
     let collector = Collector::begin(&root);
     let mover = Mover {
         sources: &sources,

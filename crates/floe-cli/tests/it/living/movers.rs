@@ -5,40 +5,22 @@ use std::path::Path;
 use std::sync::Barrier;
 use std::thread;
 
-use floe_engine::{
-    Cancel, Location, Mover, NetworkOptions, Options, Order, Outcome, Root, Sources, Target,
-};
+use floe_engine::{Mover, Outcome, Root, Target};
 use floe_format::StoreDir;
 use floe_store::{TempRoots, WriteOptions};
 
+use super::{source_of, store_in, unsigned};
 use crate::faulty::assert_holds_exactly;
 use crate::support::{Corpus, corpus, scratch};
 
 fn move_closure(corpus: &Corpus, root: &Path, roots: &TempRoots, start: &Barrier) -> Outcome {
-    let options = Options {
-        trusted_keys: Default::default(),
-        check_signatures: false,
-        jobs: None,
-        optimise: false,
-        reuse: Default::default(),
-        check_space: true,
-        dry_run: false,
-        cancel: Cancel::default(),
-    };
-    let location = |text: &str| Location::parse(text, None, None).unwrap();
-    let sources = Sources::open(
-        &[location(&corpus.file_url("zstd"))],
-        Order::AsGiven,
-        &NetworkOptions::default(),
-        &options.cancel,
-    )
-    .unwrap();
+    let (options, sources) = (unsigned(), source_of(corpus));
     let write = WriteOptions {
         roots: roots.clone(),
         ..WriteOptions::default()
     };
     start.wait();
-    let target = Target::open_with(&location(&root.display().to_string()), None, &write).unwrap();
+    let target = Target::open_with(&store_in(root), None, &write).unwrap();
     let mover = Mover {
         sources: &sources,
         target: &target,
