@@ -84,7 +84,7 @@ struct Options {
 
 // How a request is made.
 struct How {
-  // Fails if it takes longer; zero: it may take any time.
+  // Fails if it takes longer; zero: it may take any time; less: it has passed already.
   std::chrono::milliseconds deadline{};
   // Called on the engine thread. What it throws cancels the request, and comes out of its future.
   std::function<void(const Progress &)> progress{};
@@ -246,7 +246,8 @@ inline floe_request request_of(Method method, const Bytes &payload, How &how) {
   request.codec = FLOE_FLAT;
   request.payload = payload.data();
   request.payload_len = payload.size();
-  request.deadline_ms = static_cast<std::uint64_t>(how.deadline.count());
+  // One that has passed already must not mean that there is none.
+  request.deadline_ms = how.deadline.count() < 0 ? 1 : static_cast<std::uint64_t>(how.deadline.count());
   if (how.progress) {
     request.flags |= FLOE_WANTS_PROGRESS;
   }

@@ -257,7 +257,7 @@ class Reader {
 }  // namespace detail
 
 /// Differs when the definition does; as floe_schema_hash() gives it.
-inline constexpr std::uint64_t schema_hash = 0x64ffbbbf024235fc;
+inline constexpr std::uint64_t schema_hash = 0x268cad7ccf9f6008;
 
 /// What can be asked for, as a request -> its reply.
 enum class Method : std::uint32_t {
@@ -368,6 +368,28 @@ constexpr std::string_view name(Compression value) {
       return "brotli";
     case Compression::lz4:
       return "lz4";
+  }
+  return {};
+}
+
+/// What the files of a path become that another store of the machine has.
+enum class ReuseBy : std::uint32_t {
+  /// Clones that share blocks with the originals, or copies where the file system has no clones.
+  reflink = 1,
+  /// The originals themselves, where they are as a store has them, else clones or copies.
+  hardlink = 2,
+  copy = 3,
+};
+
+/// The name of a value; empty if there is none such.
+constexpr std::string_view name(ReuseBy value) {
+  switch (value) {
+    case ReuseBy::reflink:
+      return "reflink";
+    case ReuseBy::hardlink:
+      return "hardlink";
+    case ReuseBy::copy:
+      return "copy";
   }
   return {};
 }
@@ -848,9 +870,18 @@ struct MoveRequest {
   bool no_check_sigs{};
   /// How many paths are under way at once; absent: what suits the machine.
   std::optional<std::uint64_t> jobs{};
+  /// Makes equal files one, by the links of `nix-store --optimise`; the target is a store.
+  bool optimise{};
+  /// Stores of this machine, with a database or without, whose paths are taken and not fetched
+  /// where their bytes are right; the target is a store.
+  std::vector<std::string> reuse{};
+  /// Absent: reflink.
+  std::optional<ReuseBy> reuse_by{};
+  /// Begins even if the target's file system has too little room.
+  bool no_check_space{};
 
-  static constexpr std::uint32_t ID = 0x5ac31b43;
-  static constexpr std::size_t FIXED_LEN = 64;
+  static constexpr std::uint32_t ID = 0x382f5230;
+  static constexpr std::size_t FIXED_LEN = 104;
 
   bool operator==(const MoveRequest &) const = default;
 
@@ -884,6 +915,15 @@ struct MoveRequest {
       writer.number(at + 48, 1);
       writer.number(at + 56, *jobs);
     }
+    writer.number(at + 64, optimise ? 1 : 0);
+    writer.list(at + 72, reuse, 8, [&](std::size_t place, const std::string &element) {
+      writer.text(place, element);
+    });
+    if (reuse_by) {
+      writer.number(at + 80, 1);
+      writer.number(at + 88, static_cast<std::uint64_t>(*reuse_by));
+    }
+    writer.number(at + 96, no_check_space ? 1 : 0);
   }
 
   static MoveRequest take(detail::Reader &reader, std::size_t at) {
@@ -905,6 +945,14 @@ struct MoveRequest {
     if (reader.present(at + 48)) {
       it.jobs = reader.number(at + 56);
     }
+    it.optimise = reader.boolean(at + 64);
+    it.reuse = reader.list<std::string>(at + 72, 8, [&](std::size_t place) {
+      return reader.text(place);
+    });
+    if (reader.present(at + 80)) {
+      it.reuse_by = reader.value<ReuseBy>(at + 88);
+    }
+    it.no_check_space = reader.boolean(at + 96);
     return it;
   }
 };
@@ -956,9 +1004,16 @@ struct PlannedPath {
 struct ResolveReply {
   /// What is missing in the target, the largest first.
   std::vector<PlannedPath> planned{};
+  /// How much room their contents take there, in bytes; an estimate, absent if nothing is missing.
+  std::optional<std::uint64_t> write_bytes{};
+  /// How many files, directories and links would be made; an estimate.
+  std::optional<std::uint64_t> write_inodes{};
+  /// What is free on the target's file system, in bytes, where it says so.
+  std::optional<std::uint64_t> free_bytes{};
+  std::optional<std::uint64_t> free_inodes{};
 
-  static constexpr std::uint32_t ID = 0xa5c49989;
-  static constexpr std::size_t FIXED_LEN = 8;
+  static constexpr std::uint32_t ID = 0x18e4cc53;
+  static constexpr std::size_t FIXED_LEN = 72;
 
   bool operator==(const ResolveReply &) const = default;
 
@@ -977,6 +1032,22 @@ struct ResolveReply {
     writer.list(at, planned, 32, [&](std::size_t place, const PlannedPath &element) {
       element.put(writer, place);
     });
+    if (write_bytes) {
+      writer.number(at + 8, 1);
+      writer.number(at + 16, *write_bytes);
+    }
+    if (write_inodes) {
+      writer.number(at + 24, 1);
+      writer.number(at + 32, *write_inodes);
+    }
+    if (free_bytes) {
+      writer.number(at + 40, 1);
+      writer.number(at + 48, *free_bytes);
+    }
+    if (free_inodes) {
+      writer.number(at + 56, 1);
+      writer.number(at + 64, *free_inodes);
+    }
   }
 
   static ResolveReply take(detail::Reader &reader, std::size_t at) {
@@ -984,6 +1055,18 @@ struct ResolveReply {
     it.planned = reader.list<PlannedPath>(at, 32, [&](std::size_t place) {
       return PlannedPath::take(reader, place);
     });
+    if (reader.present(at + 8)) {
+      it.write_bytes = reader.number(at + 16);
+    }
+    if (reader.present(at + 24)) {
+      it.write_inodes = reader.number(at + 32);
+    }
+    if (reader.present(at + 40)) {
+      it.free_bytes = reader.number(at + 48);
+    }
+    if (reader.present(at + 56)) {
+      it.free_inodes = reader.number(at + 64);
+    }
     return it;
   }
 };
@@ -995,9 +1078,13 @@ struct MoveReply {
   std::uint64_t moved{};
   std::uint64_t download_bytes{};
   std::uint64_t nar_bytes{};
+  /// How many of them were taken from the stores of `reuse`.
+  std::uint64_t taken{};
+  /// The bytes of their NARs.
+  std::uint64_t taken_nar_bytes{};
 
-  static constexpr std::uint32_t ID = 0xe6e5db8e;
-  static constexpr std::size_t FIXED_LEN = 32;
+  static constexpr std::uint32_t ID = 0xecfc99d2;
+  static constexpr std::size_t FIXED_LEN = 48;
 
   bool operator==(const MoveReply &) const = default;
 
@@ -1019,6 +1106,8 @@ struct MoveReply {
     writer.number(at + 8, moved);
     writer.number(at + 16, download_bytes);
     writer.number(at + 24, nar_bytes);
+    writer.number(at + 32, taken);
+    writer.number(at + 40, taken_nar_bytes);
   }
 
   static MoveReply take(detail::Reader &reader, std::size_t at) {
@@ -1029,6 +1118,8 @@ struct MoveReply {
     it.moved = reader.number(at + 8);
     it.download_bytes = reader.number(at + 16);
     it.nar_bytes = reader.number(at + 24);
+    it.taken = reader.number(at + 32);
+    it.taken_nar_bytes = reader.number(at + 40);
     return it;
   }
 };

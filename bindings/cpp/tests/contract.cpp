@@ -93,6 +93,8 @@ void failures_are_exceptions(floe::Engine &engine) {
   }
   auto late = engine.submit<floe::Method::echo>(echo("late", 60'000), {.deadline = 30ms});
   require_throws<floe::Failed>([&] { late.get(); }, "a deadline fails the request");
+  auto over = engine.submit<floe::Method::echo>(echo("late", 60'000), {.deadline = -30ms});
+  require_throws<floe::Failed>([&] { over.get(); }, "one that has passed does as well");
   auto cancelled = engine.submit<floe::Method::echo>(echo("never", 60'000));
   cancelled.cancel();
   require_throws<floe::Cancelled>([&] { cancelled.get(); }, "cancel ends the request");

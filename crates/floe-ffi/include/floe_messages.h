@@ -375,7 +375,7 @@ static inline int floe_flat_check_byte_strings(floe_flat_check *check, floe_ref 
 }
 
 /* Differs when the definition does; as floe_schema_hash() gives it. */
-#define FLOE_SCHEMA_HASH ((uint64_t)0x64ffbbbf024235fc)
+#define FLOE_SCHEMA_HASH ((uint64_t)0x268cad7ccf9f6008)
 
 /* The numbers of requests. */
 enum {
@@ -487,6 +487,29 @@ static inline const char *floe_compression_text(uint32_t value) {
     return "brotli";
   case FLOE_COMPRESSION_LZ4:
     return "lz4";
+  default:
+    return NULL;
+  }
+}
+
+/* What the files of a path become that another store of the machine has. */
+enum {
+  /* Clones that share blocks with the originals, or copies where the file system has no clones. */
+  FLOE_REUSE_BY_REFLINK = 1,
+  /* The originals themselves, where they are as a store has them, else clones or copies. */
+  FLOE_REUSE_BY_HARDLINK = 2,
+  FLOE_REUSE_BY_COPY = 3
+};
+
+/* The name of a value, or NULL if there is none such. */
+static inline const char *floe_reuse_by_text(uint32_t value) {
+  switch (value) {
+  case FLOE_REUSE_BY_REFLINK:
+    return "reflink";
+  case FLOE_REUSE_BY_HARDLINK:
+    return "hardlink";
+  case FLOE_REUSE_BY_COPY:
+    return "copy";
   default:
     return NULL;
   }
@@ -1076,7 +1099,7 @@ static inline size_t floe_closure_reply_set_infos(floe_buffer *buffer, size_t at
   return floe_flat_put_list(buffer, at, count, sizeof(floe_path_info));
 }
 
-#define FLOE_MOVE_REQUEST_ID ((uint32_t)0x5ac31b43)
+#define FLOE_MOVE_REQUEST_ID ((uint32_t)0x382f5230)
 
 /* Moves closures into a store or a cache. */
 typedef struct floe_move_request {
@@ -1096,19 +1119,37 @@ typedef struct floe_move_request {
   uint32_t has_jobs;
   uint32_t has_jobs_zero;
   uint64_t jobs;
+  /* Makes equal files one, by the links of `nix-store --optimise`; the target is a store. */
+  uint32_t optimise;
+  uint32_t optimise_zero;
+  /* Stores of this machine, with a database or without, whose paths are taken and not fetched
+   * where their bytes are right; the target is a store. */
+  floe_ref reuse;
+  /* Absent: reflink. */
+  uint32_t has_reuse_by;
+  uint32_t has_reuse_by_zero;
+  uint32_t reuse_by;
+  uint32_t reuse_by_zero;
+  /* Begins even if the target's file system has too little room. */
+  uint32_t no_check_space;
+  uint32_t no_check_space_zero;
 } floe_move_request;
 
-typedef char floe_move_request_has_its_layout[(sizeof(floe_move_request) == 64 &&
+typedef char floe_move_request_has_its_layout[(sizeof(floe_move_request) == 104 &&
     offsetof(floe_move_request, from) == 0 &&
     offsetof(floe_move_request, to) == 8 &&
     offsetof(floe_move_request, store_dir) == 16 &&
     offsetof(floe_move_request, paths) == 24 &&
     offsetof(floe_move_request, trusted_public_keys) == 32 &&
     offsetof(floe_move_request, no_check_sigs) == 40 &&
-    offsetof(floe_move_request, jobs) == 56) ? 1 : -1];
+    offsetof(floe_move_request, jobs) == 56 &&
+    offsetof(floe_move_request, optimise) == 64 &&
+    offsetof(floe_move_request, reuse) == 72 &&
+    offsetof(floe_move_request, reuse_by) == 88 &&
+    offsetof(floe_move_request, no_check_space) == 96) ? 1 : -1];
 
 static inline size_t floe_move_request_begin(floe_buffer *buffer) {
-  return floe_flat_begin(buffer, FLOE_MOVE_REQUEST_ID, 64);
+  return floe_flat_begin(buffer, FLOE_MOVE_REQUEST_ID, 104);
 }
 
 static inline int floe_move_request_check(floe_flat_check *check, const floe_move_request *message) {
@@ -1119,7 +1160,12 @@ static inline int floe_move_request_check(floe_flat_check *check, const floe_mov
         floe_flat_check_texts(check, message->trusted_public_keys) &&
         message->no_check_sigs <= 1 && message->no_check_sigs_zero == 0 &&
         message->has_jobs <= 1 && message->has_jobs_zero == 0 &&
-        (message->has_jobs ? (1) : (message->jobs == 0)))) {
+        (message->has_jobs ? (1) : (message->jobs == 0)) &&
+        message->optimise <= 1 && message->optimise_zero == 0 &&
+        floe_flat_check_texts(check, message->reuse) &&
+        message->has_reuse_by <= 1 && message->has_reuse_by_zero == 0 &&
+        (message->has_reuse_by ? (floe_reuse_by_text(message->reuse_by) != NULL && message->reuse_by_zero == 0) : (message->reuse_by == 0 && message->reuse_by_zero == 0)) &&
+        message->no_check_space <= 1 && message->no_check_space_zero == 0)) {
     return 0;
   }
   return 1;
@@ -1129,7 +1175,7 @@ static inline int floe_move_request_check(floe_flat_check *check, const floe_mov
 static inline const floe_move_request *floe_move_request_view(const void *data, size_t len) {
   floe_flat_check check;
   const floe_move_request *message = (const floe_move_request *)
-      floe_flat_open(&check, data, len, FLOE_MOVE_REQUEST_ID, 64);
+      floe_flat_open(&check, data, len, FLOE_MOVE_REQUEST_ID, 104);
   return message && floe_move_request_check(&check, message) ? message : NULL;
 }
 
@@ -1151,6 +1197,10 @@ static inline floe_text floe_move_request_paths_at(const floe_move_request *mess
 
 static inline floe_text floe_move_request_trusted_public_keys_at(const floe_move_request *message, const void *data, size_t i) {
   return floe_flat_text(floe_flat_ref_at(message->trusted_public_keys, data, i), data);
+}
+
+static inline floe_text floe_move_request_reuse_at(const floe_move_request *message, const void *data, size_t i) {
+  return floe_flat_text(floe_flat_ref_at(message->reuse, data, i), data);
 }
 
 static inline void floe_move_request_set_from(floe_buffer *buffer, size_t at, const floe_text *items, size_t count) {
@@ -1180,6 +1230,23 @@ static inline void floe_move_request_set_no_check_sigs(floe_buffer *buffer, size
 static inline void floe_move_request_set_jobs(floe_buffer *buffer, size_t at, uint64_t value) {
   floe_flat_put_u32(buffer, at + 48, 1);
   floe_flat_put_u64(buffer, at + 56, value);
+}
+
+static inline void floe_move_request_set_optimise(floe_buffer *buffer, size_t at, int value) {
+  floe_flat_put_u32(buffer, at + 64, value ? 1 : 0);
+}
+
+static inline void floe_move_request_set_reuse(floe_buffer *buffer, size_t at, const floe_text *items, size_t count) {
+  floe_flat_put_texts(buffer, at + 72, items, count);
+}
+
+static inline void floe_move_request_set_reuse_by(floe_buffer *buffer, size_t at, uint32_t value) {
+  floe_flat_put_u32(buffer, at + 80, 1);
+  floe_flat_put_u32(buffer, at + 88, value);
+}
+
+static inline void floe_move_request_set_no_check_space(floe_buffer *buffer, size_t at, int value) {
+  floe_flat_put_u32(buffer, at + 96, value ? 1 : 0);
 }
 
 #define FLOE_PLANNED_PATH_ID ((uint32_t)0xfff8a787)
@@ -1238,23 +1305,50 @@ static inline void floe_planned_path_set_download_size(floe_buffer *buffer, size
   floe_flat_put_u64(buffer, at + 24, value);
 }
 
-#define FLOE_RESOLVE_REPLY_ID ((uint32_t)0xa5c49989)
+#define FLOE_RESOLVE_REPLY_ID ((uint32_t)0x18e4cc53)
 
 typedef struct floe_resolve_reply {
   /* What is missing in the target, the largest first. */
   floe_ref planned;
+  /* How much room their contents take there, in bytes; an estimate, absent if nothing is missing. */
+  uint32_t has_write_bytes;
+  uint32_t has_write_bytes_zero;
+  uint64_t write_bytes;
+  /* How many files, directories and links would be made; an estimate. */
+  uint32_t has_write_inodes;
+  uint32_t has_write_inodes_zero;
+  uint64_t write_inodes;
+  /* What is free on the target's file system, in bytes, where it says so. */
+  uint32_t has_free_bytes;
+  uint32_t has_free_bytes_zero;
+  uint64_t free_bytes;
+  uint32_t has_free_inodes;
+  uint32_t has_free_inodes_zero;
+  uint64_t free_inodes;
 } floe_resolve_reply;
 
-typedef char floe_resolve_reply_has_its_layout[(sizeof(floe_resolve_reply) == 8 &&
-    offsetof(floe_resolve_reply, planned) == 0) ? 1 : -1];
+typedef char floe_resolve_reply_has_its_layout[(sizeof(floe_resolve_reply) == 72 &&
+    offsetof(floe_resolve_reply, planned) == 0 &&
+    offsetof(floe_resolve_reply, write_bytes) == 16 &&
+    offsetof(floe_resolve_reply, write_inodes) == 32 &&
+    offsetof(floe_resolve_reply, free_bytes) == 48 &&
+    offsetof(floe_resolve_reply, free_inodes) == 64) ? 1 : -1];
 
 static inline size_t floe_resolve_reply_begin(floe_buffer *buffer) {
-  return floe_flat_begin(buffer, FLOE_RESOLVE_REPLY_ID, 8);
+  return floe_flat_begin(buffer, FLOE_RESOLVE_REPLY_ID, 72);
 }
 
 static inline int floe_resolve_reply_check(floe_flat_check *check, const floe_resolve_reply *message) {
   size_t i;
-  if (!(floe_flat_check_list(check, message->planned, 32))) {
+  if (!(floe_flat_check_list(check, message->planned, 32) &&
+        message->has_write_bytes <= 1 && message->has_write_bytes_zero == 0 &&
+        (message->has_write_bytes ? (1) : (message->write_bytes == 0)) &&
+        message->has_write_inodes <= 1 && message->has_write_inodes_zero == 0 &&
+        (message->has_write_inodes ? (1) : (message->write_inodes == 0)) &&
+        message->has_free_bytes <= 1 && message->has_free_bytes_zero == 0 &&
+        (message->has_free_bytes ? (1) : (message->free_bytes == 0)) &&
+        message->has_free_inodes <= 1 && message->has_free_inodes_zero == 0 &&
+        (message->has_free_inodes ? (1) : (message->free_inodes == 0)))) {
     return 0;
   }
   for (i = 0; i < message->planned.length; i++) {
@@ -1271,7 +1365,7 @@ static inline int floe_resolve_reply_check(floe_flat_check *check, const floe_re
 static inline const floe_resolve_reply *floe_resolve_reply_view(const void *data, size_t len) {
   floe_flat_check check;
   const floe_resolve_reply *message = (const floe_resolve_reply *)
-      floe_flat_open(&check, data, len, FLOE_RESOLVE_REPLY_ID, 8);
+      floe_flat_open(&check, data, len, FLOE_RESOLVE_REPLY_ID, 72);
   return message && floe_resolve_reply_check(&check, message) ? message : NULL;
 }
 
@@ -1283,7 +1377,27 @@ static inline size_t floe_resolve_reply_set_planned(floe_buffer *buffer, size_t 
   return floe_flat_put_list(buffer, at, count, sizeof(floe_planned_path));
 }
 
-#define FLOE_MOVE_REPLY_ID ((uint32_t)0xe6e5db8e)
+static inline void floe_resolve_reply_set_write_bytes(floe_buffer *buffer, size_t at, uint64_t value) {
+  floe_flat_put_u32(buffer, at + 8, 1);
+  floe_flat_put_u64(buffer, at + 16, value);
+}
+
+static inline void floe_resolve_reply_set_write_inodes(floe_buffer *buffer, size_t at, uint64_t value) {
+  floe_flat_put_u32(buffer, at + 24, 1);
+  floe_flat_put_u64(buffer, at + 32, value);
+}
+
+static inline void floe_resolve_reply_set_free_bytes(floe_buffer *buffer, size_t at, uint64_t value) {
+  floe_flat_put_u32(buffer, at + 40, 1);
+  floe_flat_put_u64(buffer, at + 48, value);
+}
+
+static inline void floe_resolve_reply_set_free_inodes(floe_buffer *buffer, size_t at, uint64_t value) {
+  floe_flat_put_u32(buffer, at + 56, 1);
+  floe_flat_put_u64(buffer, at + 64, value);
+}
+
+#define FLOE_MOVE_REPLY_ID ((uint32_t)0xecfc99d2)
 
 typedef struct floe_move_reply {
   /* What was asked for, as store paths. */
@@ -1292,16 +1406,22 @@ typedef struct floe_move_reply {
   uint64_t moved;
   uint64_t download_bytes;
   uint64_t nar_bytes;
+  /* How many of them were taken from the stores of `reuse`. */
+  uint64_t taken;
+  /* The bytes of their NARs. */
+  uint64_t taken_nar_bytes;
 } floe_move_reply;
 
-typedef char floe_move_reply_has_its_layout[(sizeof(floe_move_reply) == 32 &&
+typedef char floe_move_reply_has_its_layout[(sizeof(floe_move_reply) == 48 &&
     offsetof(floe_move_reply, roots) == 0 &&
     offsetof(floe_move_reply, moved) == 8 &&
     offsetof(floe_move_reply, download_bytes) == 16 &&
-    offsetof(floe_move_reply, nar_bytes) == 24) ? 1 : -1];
+    offsetof(floe_move_reply, nar_bytes) == 24 &&
+    offsetof(floe_move_reply, taken) == 32 &&
+    offsetof(floe_move_reply, taken_nar_bytes) == 40) ? 1 : -1];
 
 static inline size_t floe_move_reply_begin(floe_buffer *buffer) {
-  return floe_flat_begin(buffer, FLOE_MOVE_REPLY_ID, 32);
+  return floe_flat_begin(buffer, FLOE_MOVE_REPLY_ID, 48);
 }
 
 static inline int floe_move_reply_check(floe_flat_check *check, const floe_move_reply *message) {
@@ -1315,7 +1435,7 @@ static inline int floe_move_reply_check(floe_flat_check *check, const floe_move_
 static inline const floe_move_reply *floe_move_reply_view(const void *data, size_t len) {
   floe_flat_check check;
   const floe_move_reply *message = (const floe_move_reply *)
-      floe_flat_open(&check, data, len, FLOE_MOVE_REPLY_ID, 32);
+      floe_flat_open(&check, data, len, FLOE_MOVE_REPLY_ID, 48);
   return message && floe_move_reply_check(&check, message) ? message : NULL;
 }
 
@@ -1337,6 +1457,14 @@ static inline void floe_move_reply_set_download_bytes(floe_buffer *buffer, size_
 
 static inline void floe_move_reply_set_nar_bytes(floe_buffer *buffer, size_t at, uint64_t value) {
   floe_flat_put_u64(buffer, at + 24, value);
+}
+
+static inline void floe_move_reply_set_taken(floe_buffer *buffer, size_t at, uint64_t value) {
+  floe_flat_put_u64(buffer, at + 32, value);
+}
+
+static inline void floe_move_reply_set_taken_nar_bytes(floe_buffer *buffer, size_t at, uint64_t value) {
+  floe_flat_put_u64(buffer, at + 40, value);
 }
 
 #define FLOE_VERIFY_REQUEST_ID ((uint32_t)0x1350381a)

@@ -178,6 +178,10 @@ pub(crate) fn open(
 pub(crate) fn free(handle: u64) -> Option<()> {
     let engine = handles::remove(handle)?;
     engine.is_free.store(true, Ordering::Release);
+    // Threads that used this engine last, and have not ended or used another one, still keep it.
+    if let Delivery::Queue(queue) = &engine.delivery {
+        queue.clear();
+    }
     Some(())
 }
 

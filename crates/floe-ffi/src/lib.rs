@@ -30,6 +30,7 @@ mod pool;
 mod progress;
 mod queue;
 mod request;
+mod signals;
 mod work;
 
 pub use abi::*;

@@ -87,6 +87,13 @@ impl CompletionQueue {
         }
     }
 
+    /// Drops all that nobody has taken, and the memory for it.
+    pub(crate) fn clear(&self) {
+        let mut waiting = self.waiting();
+        waiting.completions = VecDeque::new();
+        waiting.events = 0;
+    }
+
     /// Waits until something is there, nothing more comes, or the time is over.
     pub(crate) fn wait(&self, timeout: Duration) -> bool {
         let end = Instant::now().checked_add(timeout);

@@ -1,5 +1,6 @@
 //! A request on its way from a thread of the host to the engine.
 
+use std::fs::File;
 use std::num::NonZeroU64;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -29,8 +30,15 @@ pub(crate) struct Extra {
     pub(crate) waiter: Option<Arc<Waiter>>,
 }
 
-/// Takes the bytes of a NAR, on a worker. An error text ends the request.
-pub(crate) type Sink = Box<dyn FnMut(&[u8]) -> Result<(), String> + Send>;
+/// Where the bytes of a NAR go, from a worker.
+pub(crate) enum Sink {
+    /// A function of the host. An error text ends the request.
+    Function(Take),
+    Descriptor(File),
+}
+
+/// Takes the next bytes, or says why not.
+pub(crate) type Take = Box<dyn FnMut(&[u8]) -> Result<(), String> + Send>;
 
 /// The bytes of a request.
 pub(crate) enum Payload {

@@ -1,5 +1,6 @@
 //! What each request does, on a worker.
 
+mod descriptor;
 mod info;
 mod moves;
 mod nar;

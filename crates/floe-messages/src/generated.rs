@@ -4,7 +4,7 @@
 use crate::{DecodeError, List, Message, Part, Problem, cbor, flat};
 
 /// Differs when anything in the definition does, and is in the headers for C too.
-pub const SCHEMA_HASH: u64 = 0x64ffbbbf024235fc;
+pub const SCHEMA_HASH: u64 = 0x268cad7ccf9f6008;
 
 /// What can be asked for, as a request → its reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -327,6 +327,58 @@ impl Compression {
             "zstd" => Some(Compression::Zstd),
             "brotli" => Some(Compression::Brotli),
             "lz4" => Some(Compression::Lz4),
+            _ => None,
+        }
+    }
+}
+
+/// What the files of a path become that another store of the machine has.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[repr(u32)]
+pub enum ReuseBy {
+    /// Clones that share blocks with the originals, or copies where the file system has no clones.
+    #[default]
+    Reflink = 1,
+    /// The originals themselves, where they are as a store has them, else clones or copies.
+    Hardlink = 2,
+    /// `copy`.
+    Copy = 3,
+}
+
+impl ReuseBy {
+    /// All of them, in the order of the definition.
+    pub const ALL: &'static [ReuseBy] = &[ReuseBy::Reflink, ReuseBy::Hardlink, ReuseBy::Copy];
+
+    /// Its number.
+    pub const fn number(self) -> u32 {
+        self as u32
+    }
+
+    /// The one of that number.
+    pub const fn from_number(number: u32) -> Option<ReuseBy> {
+        match number {
+            1 => Some(ReuseBy::Reflink),
+            2 => Some(ReuseBy::Hardlink),
+            3 => Some(ReuseBy::Copy),
+            _ => None,
+        }
+    }
+
+    /// Its text, as in the definition.
+    pub const fn as_text(self) -> &'static str {
+        match self {
+            ReuseBy::Reflink => "reflink",
+            ReuseBy::Hardlink => "hardlink",
+            ReuseBy::Copy => "copy",
+        }
+    }
+
+    /// The one of that text.
+    pub fn from_text(text: &str) -> Option<ReuseBy> {
+        match text {
+            "reflink" => Some(ReuseBy::Reflink),
+            "hardlink" => Some(ReuseBy::Hardlink),
+            "copy" => Some(ReuseBy::Copy),
             _ => None,
         }
     }
@@ -1759,24 +1811,35 @@ pub struct MoveRequest<'a> {
     pub no_check_sigs: bool,
     /// How many paths are under way at once; absent: what suits the machine.
     pub jobs: Option<u64>,
+    /// Makes equal files one, by the links of `nix-store --optimise`; the target is a store.
+    pub optimise: bool,
+    /// Stores of this machine, with a database or without, whose paths are taken and not fetched
+    /// where their bytes are right; the target is a store.
+    pub reuse: List<'a, &'a str>,
+    /// Absent: reflink.
+    pub reuse_by: Option<ReuseBy>,
+    /// Begins even if the target's file system has too little room.
+    pub no_check_space: bool,
 }
 
 impl<'a> Message<'a> for MoveRequest<'a> {
     const NAME: &'static str = "MoveRequest";
-    const ID: u32 = 0x5ac31b43;
-    const FLAT_BLANK: &'static [u8] = &flat::blank::<80>(Self::ID);
+    const ID: u32 = 0x382f5230;
+    const FLAT_BLANK: &'static [u8] = &flat::blank::<120>(Self::ID);
 }
 
 impl<'a> Part<'a> for MoveRequest<'a> {
-    const CBOR_MIN: usize = 50;
-    const FLAT_LEN: usize = 64;
+    const CBOR_MIN: usize = 81;
+    const FLAT_LEN: usize = 104;
 
     #[inline]
     fn write_cbor(&self, out: &mut Vec<u8>) {
-        out.reserve(122 + self.content_len());
+        out.reserve(194 + self.content_len());
         cbor::map(
             out,
-            5 + u64::from(self.jobs.is_some()) + u64::from(self.store_dir.is_some()),
+            8 + u64::from(self.jobs.is_some())
+                + u64::from(self.reuse_by.is_some())
+                + u64::from(self.store_dir.is_some()),
         );
         out.extend_from_slice(b"\x62to");
         cbor::text(out, self.to);
@@ -1788,12 +1851,22 @@ impl<'a> Part<'a> for MoveRequest<'a> {
         }
         out.extend_from_slice(b"\x65paths");
         cbor::list(out, &self.paths);
+        out.extend_from_slice(b"\x65reuse");
+        cbor::list(out, &self.reuse);
+        if let Some(value) = self.reuse_by {
+            out.extend_from_slice(b"\x67reuseBy");
+            cbor::text(out, value.as_text());
+        }
+        out.extend_from_slice(b"\x68optimise");
+        cbor::bool(out, self.optimise);
         if let Some(value) = self.store_dir {
             out.extend_from_slice(b"\x68storeDir");
             cbor::text(out, value);
         }
         out.extend_from_slice(b"\x6bnoCheckSigs");
         cbor::bool(out, self.no_check_sigs);
+        out.extend_from_slice(b"\x6cnoCheckSpace");
+        cbor::bool(out, self.no_check_space);
         out.extend_from_slice(b"\x71trustedPublicKeys");
         cbor::list(out, &self.trusted_public_keys);
     }
@@ -1803,7 +1876,7 @@ impl<'a> Part<'a> for MoveRequest<'a> {
         let named = |field| move |error: DecodeError| error.within("MoveRequest", field);
         let begin = reader.clone();
         let count = reader.map()?;
-        let mut seen = 5;
+        let mut seen = 8;
         'ordered: {
             if !reader.key(b"\x62to") {
                 break 'ordered;
@@ -1824,6 +1897,25 @@ impl<'a> Part<'a> for MoveRequest<'a> {
                 break 'ordered;
             }
             let its_paths = reader.list().map_err(named("paths"))?;
+            if !reader.key(b"\x65reuse") {
+                break 'ordered;
+            }
+            let its_reuse = reader.list().map_err(named("reuse"))?;
+            let mut its_reuse_by = None;
+            if reader.key(b"\x67reuseBy") {
+                seen += 1;
+                if !reader.null() {
+                    its_reuse_by = Some(
+                        reader
+                            .value(ReuseBy::from_text)
+                            .map_err(named("reuse_by"))?,
+                    );
+                }
+            }
+            if !reader.key(b"\x68optimise") {
+                break 'ordered;
+            }
+            let its_optimise = reader.bool().map_err(named("optimise"))?;
             let mut its_store_dir = None;
             if reader.key(b"\x68storeDir") {
                 seen += 1;
@@ -1835,6 +1927,10 @@ impl<'a> Part<'a> for MoveRequest<'a> {
                 break 'ordered;
             }
             let its_no_check_sigs = reader.bool().map_err(named("no_check_sigs"))?;
+            if !reader.key(b"\x6cnoCheckSpace") {
+                break 'ordered;
+            }
+            let its_no_check_space = reader.bool().map_err(named("no_check_space"))?;
             if !reader.key(b"\x71trustedPublicKeys") {
                 break 'ordered;
             }
@@ -1848,6 +1944,10 @@ impl<'a> Part<'a> for MoveRequest<'a> {
                     trusted_public_keys: its_trusted_public_keys,
                     no_check_sigs: its_no_check_sigs,
                     jobs: its_jobs,
+                    optimise: its_optimise,
+                    reuse: its_reuse,
+                    reuse_by: its_reuse_by,
+                    no_check_space: its_no_check_space,
                 });
             }
         }
@@ -1871,6 +1971,12 @@ impl<'a> Part<'a> for MoveRequest<'a> {
             flat::put(fixed, 48, 1);
             flat::put(fixed, 56, value);
         }
+        flat::put(fixed, 64, u64::from(self.optimise));
+        if let Some(value) = self.reuse_by {
+            flat::put(fixed, 80, 1);
+            flat::put(fixed, 88, u64::from(value.number()));
+        }
+        flat::put(fixed, 96, u64::from(self.no_check_space));
     }
 
     #[inline]
@@ -1886,12 +1992,13 @@ impl<'a> Part<'a> for MoveRequest<'a> {
         flat::append_list(out, start, fixed, &self.from);
         flat::append_list(out, start, fixed + 24, &self.paths);
         flat::append_list(out, start, fixed + 32, &self.trusted_public_keys);
+        flat::append_list(out, start, fixed + 72, &self.reuse);
     }
 
     #[inline]
     fn read_flat(reader: &mut flat::Reader<'a>, at: usize) -> Result<Self, DecodeError> {
         let named = |field| move |error: DecodeError| error.within("MoveRequest", field);
-        let fixed = reader.fixed::<64>(at)?;
+        let fixed = reader.fixed::<104>(at)?;
         Ok(Self {
             from: reader.list(&fixed, 0).map_err(named("from"))?,
             to: reader.text(&fixed, 8).map_err(named("to"))?,
@@ -1908,6 +2015,18 @@ impl<'a> Part<'a> for MoveRequest<'a> {
             } else {
                 None
             },
+            optimise: fixed.bool(64).map_err(named("optimise"))?,
+            reuse: reader.list(&fixed, 72).map_err(named("reuse"))?,
+            reuse_by: if fixed.present(80).map_err(named("reuse_by"))? {
+                Some(
+                    fixed
+                        .value(88, ReuseBy::from_number)
+                        .map_err(named("reuse_by"))?,
+                )
+            } else {
+                None
+            },
+            no_check_space: fixed.bool(96).map_err(named("no_check_space"))?,
         })
     }
 }
@@ -1924,6 +2043,10 @@ impl<'a> MoveRequest<'a> {
         let mut its_trusted_public_keys = None;
         let mut its_no_check_sigs = None;
         let mut its_jobs = None;
+        let mut its_optimise = None;
+        let mut its_reuse = None;
+        let mut its_reuse_by = None;
+        let mut its_no_check_space = None;
         for _ in 0..count {
             let before = reader.clone();
             match reader.text()? {
@@ -1970,6 +2093,36 @@ impl<'a> MoveRequest<'a> {
                         Some(reader.uint().map_err(named("jobs"))?)
                     });
                 }
+                "optimise" => {
+                    before
+                        .once(its_optimise.is_some())
+                        .map_err(named("optimise"))?;
+                    its_optimise = Some(reader.bool().map_err(named("optimise"))?);
+                }
+                "reuse" => {
+                    before.once(its_reuse.is_some()).map_err(named("reuse"))?;
+                    its_reuse = Some(reader.list().map_err(named("reuse"))?);
+                }
+                "reuseBy" => {
+                    before
+                        .once(its_reuse_by.is_some())
+                        .map_err(named("reuse_by"))?;
+                    its_reuse_by = Some(if reader.null() {
+                        None
+                    } else {
+                        Some(
+                            reader
+                                .value(ReuseBy::from_text)
+                                .map_err(named("reuse_by"))?,
+                        )
+                    });
+                }
+                "noCheckSpace" => {
+                    before
+                        .once(its_no_check_space.is_some())
+                        .map_err(named("no_check_space"))?;
+                    its_no_check_space = Some(reader.bool().map_err(named("no_check_space"))?);
+                }
                 _ => return Err(before.fault(Problem::UnknownKey)),
             }
         }
@@ -1983,6 +2136,10 @@ impl<'a> MoveRequest<'a> {
                 .ok_or_else(|| missing("trusted_public_keys"))?,
             no_check_sigs: its_no_check_sigs.ok_or_else(|| missing("no_check_sigs"))?,
             jobs: its_jobs.flatten(),
+            optimise: its_optimise.ok_or_else(|| missing("optimise"))?,
+            reuse: its_reuse.ok_or_else(|| missing("reuse"))?,
+            reuse_by: its_reuse_by.flatten(),
+            no_check_space: its_no_check_space.ok_or_else(|| missing("no_check_space"))?,
         })
     }
 }
@@ -2140,40 +2297,127 @@ impl<'a> PlannedPath<'a> {
 pub struct ResolveReply<'a> {
     /// What is missing in the target, the largest first.
     pub planned: List<'a, PlannedPath<'a>>,
+    /// How much room their contents take there, in bytes; an estimate, absent if nothing is missing.
+    pub write_bytes: Option<u64>,
+    /// How many files, directories and links would be made; an estimate.
+    pub write_inodes: Option<u64>,
+    /// What is free on the target's file system, in bytes, where it says so.
+    pub free_bytes: Option<u64>,
+    /// `free_inodes`, a field of type `optional uint`.
+    pub free_inodes: Option<u64>,
 }
 
 impl<'a> Message<'a> for ResolveReply<'a> {
     const NAME: &'static str = "ResolveReply";
-    const ID: u32 = 0xa5c49989;
-    const FLAT_BLANK: &'static [u8] = &flat::blank::<24>(Self::ID);
+    const ID: u32 = 0x18e4cc53;
+    const FLAT_BLANK: &'static [u8] = &flat::blank::<88>(Self::ID);
 }
 
 impl<'a> Part<'a> for ResolveReply<'a> {
     const CBOR_MIN: usize = 10;
-    const FLAT_LEN: usize = 8;
+    const FLAT_LEN: usize = 72;
 
     #[inline]
     fn write_cbor(&self, out: &mut Vec<u8>) {
-        out.reserve(18 + self.content_len());
-        out.extend_from_slice(b"\xa1\x67planned");
+        out.reserve(98 + self.content_len());
+        cbor::map(
+            out,
+            1 + u64::from(self.free_bytes.is_some())
+                + u64::from(self.free_inodes.is_some())
+                + u64::from(self.write_bytes.is_some())
+                + u64::from(self.write_inodes.is_some()),
+        );
+        out.extend_from_slice(b"\x67planned");
         cbor::list(out, &self.planned);
+        if let Some(value) = self.free_bytes {
+            out.extend_from_slice(b"\x69freeBytes");
+            cbor::uint(out, value);
+        }
+        if let Some(value) = self.free_inodes {
+            out.extend_from_slice(b"\x6afreeInodes");
+            cbor::uint(out, value);
+        }
+        if let Some(value) = self.write_bytes {
+            out.extend_from_slice(b"\x6awriteBytes");
+            cbor::uint(out, value);
+        }
+        if let Some(value) = self.write_inodes {
+            out.extend_from_slice(b"\x6bwriteInodes");
+            cbor::uint(out, value);
+        }
     }
 
     #[inline]
     fn read_cbor(reader: &mut cbor::Reader<'a>) -> Result<Self, DecodeError> {
         let named = |field| move |error: DecodeError| error.within("ResolveReply", field);
         let begin = reader.clone();
+        let count = reader.map()?;
+        let mut seen = 1;
         'ordered: {
-            if !reader.key(b"\xa1\x67planned") {
+            if !reader.key(b"\x67planned") {
                 break 'ordered;
             }
             let its_planned = reader.list().map_err(named("planned"))?;
-            return Ok(Self {
-                planned: its_planned,
-            });
+            let mut its_free_bytes = None;
+            if reader.key(b"\x69freeBytes") {
+                seen += 1;
+                if !reader.null() {
+                    its_free_bytes = Some(reader.uint().map_err(named("free_bytes"))?);
+                }
+            }
+            let mut its_free_inodes = None;
+            if reader.key(b"\x6afreeInodes") {
+                seen += 1;
+                if !reader.null() {
+                    its_free_inodes = Some(reader.uint().map_err(named("free_inodes"))?);
+                }
+            }
+            let mut its_write_bytes = None;
+            if reader.key(b"\x6awriteBytes") {
+                seen += 1;
+                if !reader.null() {
+                    its_write_bytes = Some(reader.uint().map_err(named("write_bytes"))?);
+                }
+            }
+            let mut its_write_inodes = None;
+            if reader.key(b"\x6bwriteInodes") {
+                seen += 1;
+                if !reader.null() {
+                    its_write_inodes = Some(reader.uint().map_err(named("write_inodes"))?);
+                }
+            }
+            if seen == count {
+                return Ok(Self {
+                    planned: its_planned,
+                    write_bytes: its_write_bytes,
+                    write_inodes: its_write_inodes,
+                    free_bytes: its_free_bytes,
+                    free_inodes: its_free_inodes,
+                });
+            }
         }
         *reader = begin;
         Self::read_cbor_in_any_order(reader)
+    }
+
+    #[inline]
+    fn put_fixed(&self, fixed: &mut [u8], _end: &mut usize) {
+        if let Some(value) = self.write_bytes {
+            flat::put(fixed, 8, 1);
+            flat::put(fixed, 16, value);
+        }
+        if let Some(value) = self.write_inodes {
+            flat::put(fixed, 24, 1);
+            flat::put(fixed, 32, value);
+        }
+        if let Some(value) = self.free_bytes {
+            flat::put(fixed, 40, 1);
+            flat::put(fixed, 48, value);
+        }
+        if let Some(value) = self.free_inodes {
+            flat::put(fixed, 56, 1);
+            flat::put(fixed, 64, value);
+        }
     }
 
     #[inline]
@@ -2184,9 +2428,29 @@ impl<'a> Part<'a> for ResolveReply<'a> {
     #[inline]
     fn read_flat(reader: &mut flat::Reader<'a>, at: usize) -> Result<Self, DecodeError> {
         let named = |field| move |error: DecodeError| error.within("ResolveReply", field);
-        let fixed = reader.fixed::<8>(at)?;
+        let fixed = reader.fixed::<72>(at)?;
         Ok(Self {
             planned: reader.list(&fixed, 0).map_err(named("planned"))?,
+            write_bytes: if fixed.present(8).map_err(named("write_bytes"))? {
+                Some(fixed.uint(16))
+            } else {
+                None
+            },
+            write_inodes: if fixed.present(24).map_err(named("write_inodes"))? {
+                Some(fixed.uint(32))
+            } else {
+                None
+            },
+            free_bytes: if fixed.present(40).map_err(named("free_bytes"))? {
+                Some(fixed.uint(48))
+            } else {
+                None
+            },
+            free_inodes: if fixed.present(56).map_err(named("free_inodes"))? {
+                Some(fixed.uint(64))
+            } else {
+                None
+            },
         })
     }
 }
@@ -2197,6 +2461,10 @@ impl<'a> ResolveReply<'a> {
         let named = |field| move |error: DecodeError| error.within("ResolveReply", field);
         let count = reader.map()?;
         let mut its_planned = None;
+        let mut its_write_bytes = None;
+        let mut its_write_inodes = None;
+        let mut its_free_bytes = None;
+        let mut its_free_inodes = None;
         for _ in 0..count {
             let before = reader.clone();
             match reader.text()? {
@@ -2206,12 +2474,56 @@ impl<'a> ResolveReply<'a> {
                         .map_err(named("planned"))?;
                     its_planned = Some(reader.list().map_err(named("planned"))?);
                 }
+                "writeBytes" => {
+                    before
+                        .once(its_write_bytes.is_some())
+                        .map_err(named("write_bytes"))?;
+                    its_write_bytes = Some(if reader.null() {
+                        None
+                    } else {
+                        Some(reader.uint().map_err(named("write_bytes"))?)
+                    });
+                }
+                "writeInodes" => {
+                    before
+                        .once(its_write_inodes.is_some())
+                        .map_err(named("write_inodes"))?;
+                    its_write_inodes = Some(if reader.null() {
+                        None
+                    } else {
+                        Some(reader.uint().map_err(named("write_inodes"))?)
+                    });
+                }
+                "freeBytes" => {
+                    before
+                        .once(its_free_bytes.is_some())
+                        .map_err(named("free_bytes"))?;
+                    its_free_bytes = Some(if reader.null() {
+                        None
+                    } else {
+                        Some(reader.uint().map_err(named("free_bytes"))?)
+                    });
+                }
+                "freeInodes" => {
+                    before
+                        .once(its_free_inodes.is_some())
+                        .map_err(named("free_inodes"))?;
+                    its_free_inodes = Some(if reader.null() {
+                        None
+                    } else {
+                        Some(reader.uint().map_err(named("free_inodes"))?)
+                    });
+                }
                 _ => return Err(before.fault(Problem::UnknownKey)),
             }
         }
         let missing = |field| named(field)(reader.fault(Problem::Missing));
         Ok(Self {
             planned: its_planned.ok_or_else(|| missing("planned"))?,
+            write_bytes: its_write_bytes.flatten(),
+            write_inodes: its_write_inodes.flatten(),
+            free_bytes: its_free_bytes.flatten(),
+            free_inodes: its_free_inodes.flatten(),
         })
     }
 }
@@ -2227,29 +2539,37 @@ pub struct MoveReply<'a> {
     pub download_bytes: u64,
     /// `nar_bytes`, a field of type `uint`.
     pub nar_bytes: u64,
+    /// How many of them were taken from the stores of `reuse`.
+    pub taken: u64,
+    /// The bytes of their NARs.
+    pub taken_nar_bytes: u64,
 }
 
 impl<'a> Message<'a> for MoveReply<'a> {
     const NAME: &'static str = "MoveReply";
-    const ID: u32 = 0xe6e5db8e;
-    const FLAT_BLANK: &'static [u8] = &flat::blank::<48>(Self::ID);
+    const ID: u32 = 0xecfc99d2;
+    const FLAT_BLANK: &'static [u8] = &flat::blank::<64>(Self::ID);
 }
 
 impl<'a> Part<'a> for MoveReply<'a> {
-    const CBOR_MIN: usize = 40;
-    const FLAT_LEN: usize = 32;
+    const CBOR_MIN: usize = 62;
+    const FLAT_LEN: usize = 48;
 
     #[inline]
     fn write_cbor(&self, out: &mut Vec<u8>) {
-        out.reserve(72 + self.content_len());
-        out.extend_from_slice(b"\xa4\x65moved");
+        out.reserve(110 + self.content_len());
+        out.extend_from_slice(b"\xa6\x65moved");
         cbor::uint(out, self.moved);
         out.extend_from_slice(b"\x65roots");
         cbor::list(out, &self.roots);
+        out.extend_from_slice(b"\x65taken");
+        cbor::uint(out, self.taken);
         out.extend_from_slice(b"\x68narBytes");
         cbor::uint(out, self.nar_bytes);
         out.extend_from_slice(b"\x6ddownloadBytes");
         cbor::uint(out, self.download_bytes);
+        out.extend_from_slice(b"\x6dtakenNarBytes");
+        cbor::uint(out, self.taken_nar_bytes);
     }
 
     #[inline]
@@ -2257,7 +2577,7 @@ impl<'a> Part<'a> for MoveReply<'a> {
         let named = |field| move |error: DecodeError| error.within("MoveReply", field);
         let begin = reader.clone();
         'ordered: {
-            if !reader.key(b"\xa4\x65moved") {
+            if !reader.key(b"\xa6\x65moved") {
                 break 'ordered;
             }
             let its_moved = reader.uint().map_err(named("moved"))?;
@@ -2265,6 +2585,10 @@ impl<'a> Part<'a> for MoveReply<'a> {
                 break 'ordered;
             }
             let its_roots = reader.list().map_err(named("roots"))?;
+            if !reader.key(b"\x65taken") {
+                break 'ordered;
+            }
+            let its_taken = reader.uint().map_err(named("taken"))?;
             if !reader.key(b"\x68narBytes") {
                 break 'ordered;
             }
@@ -2273,11 +2597,17 @@ impl<'a> Part<'a> for MoveReply<'a> {
                 break 'ordered;
             }
             let its_download_bytes = reader.uint().map_err(named("download_bytes"))?;
+            if !reader.key(b"\x6dtakenNarBytes") {
+                break 'ordered;
+            }
+            let its_taken_nar_bytes = reader.uint().map_err(named("taken_nar_bytes"))?;
             return Ok(Self {
                 roots: its_roots,
                 moved: its_moved,
                 download_bytes: its_download_bytes,
                 nar_bytes: its_nar_bytes,
+                taken: its_taken,
+                taken_nar_bytes: its_taken_nar_bytes,
             });
         }
         *reader = begin;
@@ -2289,6 +2619,8 @@ impl<'a> Part<'a> for MoveReply<'a> {
         flat::put(fixed, 8, self.moved);
         flat::put(fixed, 16, self.download_bytes);
         flat::put(fixed, 24, self.nar_bytes);
+        flat::put(fixed, 32, self.taken);
+        flat::put(fixed, 40, self.taken_nar_bytes);
     }
 
     #[inline]
@@ -2299,12 +2631,14 @@ impl<'a> Part<'a> for MoveReply<'a> {
     #[inline]
     fn read_flat(reader: &mut flat::Reader<'a>, at: usize) -> Result<Self, DecodeError> {
         let named = |field| move |error: DecodeError| error.within("MoveReply", field);
-        let fixed = reader.fixed::<32>(at)?;
+        let fixed = reader.fixed::<48>(at)?;
         Ok(Self {
             roots: reader.list(&fixed, 0).map_err(named("roots"))?,
             moved: fixed.uint(8),
             download_bytes: fixed.uint(16),
             nar_bytes: fixed.uint(24),
+            taken: fixed.uint(32),
+            taken_nar_bytes: fixed.uint(40),
         })
     }
 }
@@ -2318,6 +2652,8 @@ impl<'a> MoveReply<'a> {
         let mut its_moved = None;
         let mut its_download_bytes = None;
         let mut its_nar_bytes = None;
+        let mut its_taken = None;
+        let mut its_taken_nar_bytes = None;
         for _ in 0..count {
             let before = reader.clone();
             match reader.text()? {
@@ -2341,6 +2677,16 @@ impl<'a> MoveReply<'a> {
                         .map_err(named("nar_bytes"))?;
                     its_nar_bytes = Some(reader.uint().map_err(named("nar_bytes"))?);
                 }
+                "taken" => {
+                    before.once(its_taken.is_some()).map_err(named("taken"))?;
+                    its_taken = Some(reader.uint().map_err(named("taken"))?);
+                }
+                "takenNarBytes" => {
+                    before
+                        .once(its_taken_nar_bytes.is_some())
+                        .map_err(named("taken_nar_bytes"))?;
+                    its_taken_nar_bytes = Some(reader.uint().map_err(named("taken_nar_bytes"))?);
+                }
                 _ => return Err(before.fault(Problem::UnknownKey)),
             }
         }
@@ -2350,6 +2696,8 @@ impl<'a> MoveReply<'a> {
             moved: its_moved.ok_or_else(|| missing("moved"))?,
             download_bytes: its_download_bytes.ok_or_else(|| missing("download_bytes"))?,
             nar_bytes: its_nar_bytes.ok_or_else(|| missing("nar_bytes"))?,
+            taken: its_taken.ok_or_else(|| missing("taken"))?,
+            taken_nar_bytes: its_taken_nar_bytes.ok_or_else(|| missing("taken_nar_bytes"))?,
         })
     }
 }

@@ -2,7 +2,6 @@
 
 use std::ffi::c_void;
 use std::fs::File;
-use std::io::Write as _;
 use std::os::fd::BorrowedFd;
 
 use super::status::{Fail, Status, fail};
@@ -66,16 +65,14 @@ pub(super) fn sink(request: &FloeRequest) -> Result<Option<Sink>, Fail> {
         (Some(function), false) => {
             let context = request.sink_context;
             let sink = HostSink { function, context };
-            Ok(Some(Box::new(move |data| sink.take(data))))
+            Ok(Some(Sink::Function(Box::new(move |data| sink.take(data)))))
         }
         (None, true) => {
-            let mut file = duplicate(request.descriptor).map_err(|error| {
+            let file = duplicate(request.descriptor).map_err(|error| {
                 let text = format!("duplicating the descriptor {}: {error}", request.descriptor);
                 fail(Status::Invalid, text)
             })?;
-            Ok(Some(Box::new(move |data| {
-                file.write_all(data).map_err(|error| error.to_string())
-            })))
+            Ok(Some(Sink::Descriptor(file)))
         }
     }
 }

@@ -12,6 +12,7 @@ use super::{Delivery, Mail, Shared, lock};
 use crate::completion::{Completion, Kind, Outcome};
 use crate::pool::{Finished, Job, Pool};
 use crate::request::Request;
+use crate::signals;
 
 /// What the engine thread alone knows.
 pub(super) struct Engine {
@@ -41,6 +42,8 @@ pub(super) struct Line {
 /// Runs until the engine is closed and everything is completed.
 pub(super) fn run(shared: Arc<Shared>, receiver: Receiver<Request>) {
     shared.enter_as_engine();
+    // Workers, servers and what they start have it from here.
+    signals::block_sigpipe();
     // A panic here would leave hosts waiting for completions that never come.
     let bomb = AbortOnPanic;
     let mut engine = Engine::new(shared);

@@ -3,10 +3,10 @@
 use std::num::NonZeroUsize;
 
 use floe_engine::{
-    Error, ErrorKind, Location, Mover, NetworkOptions, Options, Order, Outcome, Root, Sources,
-    Target,
+    Error, ErrorKind, Location, Mover, NetworkOptions, Options, Order, Outcome, Reuse, ReuseBy,
+    Root, Sources, Target,
 };
-use floe_messages::{MoveReply, MoveRequest, PlannedPath, ResolveReply};
+use floe_messages::{MoveReply, MoveRequest, PlannedPath, ResolveReply, ReuseBy as AskedBy};
 use floe_store::{Patience, WriteOptions};
 
 use super::{Done, Ended, Work, location, store_dir, translate, usage};
@@ -24,6 +24,8 @@ impl Work<'_> {
             moved: outcome.moved,
             download_bytes: outcome.download_bytes,
             nar_bytes: outcome.nar_bytes,
+            taken: outcome.taken,
+            taken_nar_bytes: outcome.taken_nar_bytes,
         })
     }
 
@@ -42,8 +44,13 @@ impl Work<'_> {
                 download_size: *download_size,
             })
             .collect();
+        let space = outcome.space.as_ref();
         self.reply(&ResolveReply {
             planned: planned.into(),
+            write_bytes: space.map(|space| space.write_bytes),
+            write_inodes: space.map(|space| space.write_inodes),
+            free_bytes: space.and_then(|space| space.file_system.free_bytes),
+            free_inodes: space.and_then(|space| space.file_system.free_inodes),
         })
     }
 
@@ -52,6 +59,11 @@ impl Work<'_> {
         let asked_dir = store_dir(request.store_dir)?;
         let at = |text| location(text, asked_dir.as_ref());
         let from: Vec<Location> = request.from.iter().map(at).collect::<Result<_, _>>()?;
+        let to = at(request.to)?;
+        if !matches!(to, Location::Store(_)) && (request.optimise || !request.reuse.is_empty()) {
+            let what = "optimise and reuse are for the files of a local store";
+            return Err(usage(format!("{what}, and `{to}` is a cache")));
+        }
         let options = self.options(&request, dry_run)?;
         let sources = Sources::open(
             &from,
@@ -65,7 +77,6 @@ impl Work<'_> {
             .next()
             .map(|source| source.store_dir().clone());
         let dir = asked_dir.clone().or(first);
-        let to = at(request.to)?;
         let target = match dry_run {
             true => Target::preview(&to, dir.as_ref())?,
             false => Target::open_with(&to, dir.as_ref(), &self.write_options())?,
@@ -117,11 +128,27 @@ impl Work<'_> {
             trusted_keys: floe_engine::trusted_keys(request.trusted_public_keys.iter(), [])?,
             check_signatures: !request.no_check_sigs,
             jobs,
+            optimise: request.optimise,
+            reuse: reuse(request)?,
             dry_run,
+            check_space: !request.no_check_space,
             cancel: self.cancel().clone(),
-            ..Options::default()
         })
     }
+}
+
+fn reuse(request: &MoveRequest<'_>) -> Result<Reuse, Ended> {
+    let dir = store_dir(request.store_dir)?;
+    let directory = |text| Reuse::directory(text, dir.as_ref(), None);
+    let directories = request.reuse.iter().map(directory);
+    Ok(Reuse {
+        directories: directories.collect::<Result<_, _>>()?,
+        by: match request.reuse_by {
+            None | Some(AskedBy::Reflink) => ReuseBy::Reflink,
+            Some(AskedBy::Hardlink) => ReuseBy::HardLink,
+            Some(AskedBy::Copy) => ReuseBy::Copy,
+        },
+    })
 }
 
 fn failed(failures: &[Error]) -> Ended {

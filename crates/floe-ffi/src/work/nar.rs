@@ -1,9 +1,12 @@
 //! The NAR of a path, to the sink of the host.
 
+use std::fmt::Display;
+
 use floe_engine::{Error, Root};
 use floe_messages::{ErrorKind, NarReply, NarRequest};
 use floe_store::{StoreError, StoreReader};
 
+use super::descriptor::{Unwritten, write_all};
 use super::{Done, Ended, Work, local_store, store_dir, usage};
 use crate::completion::Failure;
 use crate::request::Sink;
@@ -42,10 +45,19 @@ impl Work<'_> {
             }
             nar_size += chunk.len() as u64;
             self.job.progress.bytes_done(chunk.len() as i64);
-            sink(chunk).map_err(|reason| {
-                let text = format!("writing the NAR of {path} to its sink: {reason}");
+            let failed = |to: &str, reason: &dyn Display| {
+                let text = format!("writing the NAR of {path} to its {to}: {reason}");
                 Broken::Ended(Ended::Failed(Failure::new(ErrorKind::Failed, text)))
-            })
+            };
+            match &mut sink {
+                Sink::Function(take) => take(chunk).map_err(|reason| failed("sink", &reason)),
+                Sink::Descriptor(file) => {
+                    write_all(file, chunk, self.cancel()).map_err(|why| match why {
+                        Unwritten::Cancelled => Broken::Ended(Ended::Cancelled),
+                        Unwritten::System(error) => failed("descriptor", &error),
+                    })
+                }
+            }
         });
         match dumped {
             Ok(()) => self.reply(&NarReply { nar_size }),

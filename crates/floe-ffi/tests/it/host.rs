@@ -26,7 +26,7 @@ pub(crate) const PROGRESS: u32 = 16;
 pub(crate) const EVENT: u32 = 17;
 
 /// Nothing in these tests takes this long.
-pub(crate) const DEADLINE: Duration = Duration::from_secs(60);
+pub(crate) const DEADLINE: Duration = Duration::from_secs(300);
 
 impl Got {
     pub(crate) fn is_terminal(&self) -> bool {

@@ -329,6 +329,20 @@ fn a_host_in_c_outlives_a_system_without_memory() {
 }
 
 #[test]
+fn a_host_in_c_outlives_readers_that_go_away() {
+    let Some(cc) = compiler("cc") else { return };
+    let Some(corpus) = corpus("curl") else { return };
+    let scratch = scratch();
+    let source = bindings().join("c/tests/broken_pipe.c");
+    let program = build(cc, &source, scratch.path(), false);
+    let libc = corpus.paths.iter().find(|path| path.contains("-libc6-"));
+    let mut command = Command::new(program);
+    command.arg(corpus.store()).arg(libc.unwrap());
+    let ran = run(command.arg(scratch.join("socket"))).expect(0);
+    assert_eq!(ran.stdout, "all of it holds\n");
+}
+
+#[test]
 fn pkg_config_knows_how_to_build_against_the_library() {
     let mut ask = Command::new("pkg-config");
     // The library of this very build, not that of a release.

@@ -10,8 +10,10 @@ mod closing;
 mod contract;
 mod counts;
 mod defects;
+mod descriptors;
 mod host;
 mod languages;
+mod moves;
 mod queues;
 mod requests;
 #[path = "../../../floe-cli/tests/it/support.rs"]

@@ -204,9 +204,37 @@ fn a_host_with_a_callback_has_no_queue() {
 
 #[test]
 fn completions_that_nobody_takes_are_dropped_with_the_engine() {
-    let queue = Queue(open(&options()));
-    for tag in 0..100 {
-        echo_of(&"long ".repeat(100), tag).submit(queue.0).unwrap();
-    }
-    let _: Got = Ask::new(Method::Ping, &Empty {}).call(queue.0).unwrap();
+    let before = resident();
+    let engine = open(&options());
+    std::thread::scope(|scope| {
+        let (freed, is_freed) = std::sync::mpsc::channel();
+        let (submitted, is_submitted) = std::sync::mpsc::channel();
+        // It used this engine last, and goes on to live.
+        scope.spawn(move || {
+            for tag in 0..100 {
+                let text = "long ".repeat(200 * 1024);
+                echo_of(&text, tag).submit(engine).unwrap();
+            }
+            let _: Got = Ask::new(Method::Ping, &Empty {}).call(engine).unwrap();
+            submitted.send(()).unwrap();
+            is_freed.recv().unwrap();
+        });
+        is_submitted.recv().unwrap();
+        let with_replies = resident();
+        assert!(with_replies > before + REPLIES, "they were not there");
+        assert_eq!(floe::floe_engine_free(engine), OK);
+        assert!(resident() + REPLIES / 2 < with_replies, "they still are");
+        freed.send(()).unwrap();
+    });
+}
+
+/// Most of the bytes of a hundred long replies.
+const REPLIES: u64 = 90 << 20;
+
+/// How much memory this process has, in bytes.
+fn resident() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+    let kilobytes = line.unwrap().trim().split(' ').next().unwrap();
+    kilobytes.parse::<u64>().unwrap() * 1024
 }

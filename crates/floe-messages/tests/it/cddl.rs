@@ -3,6 +3,7 @@
 use cddl_cat::validate_cbor_bytes;
 use floe_messages::{
     Compression, Error, ErrorKind, List, Message, MoveRequest, PathInfo, Progress, ResolveReply,
+    ReuseBy,
 };
 
 const CDDL: &str = include_str!("../../floe.cddl");
@@ -39,6 +40,8 @@ fn what_is_encoded_is_what_the_cddl_describes() {
             "MoveRequest",
             encoded(&MoveRequest {
                 no_check_sigs: true,
+                reuse: List::from(&["/a"]),
+                reuse_by: Some(ReuseBy::Hardlink),
                 ..MoveRequest::default()
             }),
         ),
@@ -46,6 +49,8 @@ fn what_is_encoded_is_what_the_cddl_describes() {
             "ResolveReply",
             encoded(&ResolveReply {
                 planned: vec![Default::default()].into(),
+                free_bytes: Some(1),
+                ..ResolveReply::default()
             }),
         ),
         ("Progress", encoded(&Progress::default())),

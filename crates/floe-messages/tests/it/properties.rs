@@ -2,7 +2,7 @@
 
 use floe_messages::{
     ClosureReply, Compression, Empty, Error, ErrorKind, FaultKind, Message as _, MoveRequest,
-    PathInfo, PathInfoRequest, Progress, VerifyFault, VerifyReply,
+    PathInfo, PathInfoRequest, Progress, ReuseBy, VerifyFault, VerifyReply,
 };
 use proptest::collection::vec;
 use proptest::option;
@@ -117,6 +117,10 @@ proptest! {
             trusted_public_keys: list(2),
             no_check_sigs: flag,
             jobs: flag.then_some(numbers[0]),
+            optimise: !flag,
+            reuse: list(2),
+            reuse_by: flag.then_some(ReuseBy::ALL[value % ReuseBy::ALL.len()]),
+            no_check_space: flag,
         });
         comes_back!(PathInfoRequest, PathInfoRequest {
             store: text(0),

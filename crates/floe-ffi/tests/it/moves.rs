@@ -1,0 +1,184 @@
+//! What a host chooses of a move: other stores to take paths from, equal files that become one,
+//! and whether the target's room is looked at before.
+
+use std::fs;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::Path;
+
+use floe_messages::{Error, ErrorKind, Method, MoveReply, MoveRequest, ResolveReply, ReuseBy};
+
+use crate::host::*;
+use crate::support::{Corpus, Scratch, corpus, nginx, nixes, scratch};
+
+/// Where a closure comes from and goes to, kept for as long as requests borrow it.
+struct Move<'a> {
+    corpus: &'a Corpus,
+    from: [&'a str; 1],
+    to: String,
+    reuse: Vec<&'a str>,
+    paths: [&'a str; 1],
+    keys: [&'a str; 1],
+}
+
+impl<'a> Move<'a> {
+    fn new(corpus: &'a Corpus, from: &'a str, to: &Path) -> Move<'a> {
+        Move {
+            corpus,
+            from: [from],
+            to: to.display().to_string(),
+            reuse: Vec::new(),
+            paths: [&corpus.root],
+            keys: [&corpus.key],
+        }
+    }
+
+    fn request(&self) -> MoveRequest<'_> {
+        assert!(!self.corpus.paths.is_empty());
+        MoveRequest {
+            from: (&self.from[..]).into(),
+            to: &self.to,
+            paths: (&self.paths[..]).into(),
+            trusted_public_keys: (&self.keys[..]).into(),
+            reuse: (&self.reuse[..]).into(),
+            ..Default::default()
+        }
+    }
+}
+
+/// How many links of the optimiser have taken another file's place.
+fn shared_links(root: &Path) -> usize {
+    let links = fs::read_dir(root.join("nix/store/.links")).unwrap();
+    let counts = links.map(|link| link.unwrap().metadata().unwrap().nlink());
+    counts.filter(|count| *count > 2).count()
+}
+
+#[test]
+fn what_another_store_has_is_taken_from_there_and_equal_files_become_one() {
+    let Some(corpus) = corpus("curl") else { return };
+    let Some(server) = nginx(&corpus.dir, "") else {
+        return;
+    };
+    let scratch = scratch();
+    let host = Host::new();
+    let (file_url, url) = (
+        corpus.file_url("zstd"),
+        format!("{}/cache-zstd", server.url()),
+    );
+    let first = Move::new(&corpus, &file_url, &scratch.join("previous"));
+    let got = host.ask(Method::Install, &first.request());
+    let first_reply: MoveReply<'_> = got.reply();
+    assert_eq!((first_reply.taken, first_reply.taken_nar_bytes), (0, 0));
+    assert_eq!(first_reply.moved, corpus.paths.len() as u64);
+
+    for by in [None, Some(ReuseBy::Hardlink), Some(ReuseBy::Copy)] {
+        let root = scratch.join(&format!("root-{by:?}"));
+        let mut again = Move::new(&corpus, &url, &root);
+        again.reuse.push(&first.to);
+        let got = host.ask(
+            Method::Install,
+            &MoveRequest {
+                reuse_by: by,
+                optimise: true,
+                ..again.request()
+            },
+        );
+        let reply: MoveReply<'_> = got.reply();
+        assert_eq!(reply.taken, corpus.paths.len() as u64, "{by:?}");
+        assert_eq!(reply.taken_nar_bytes, first_reply.nar_bytes, "{by:?}");
+        assert_eq!(reply.download_bytes, 0, "{by:?}");
+        assert!(shared_links(&root) > 0, "{by:?}: no two files are equal");
+        for nix in nixes() {
+            nix.verify(&root, corpus.paths.len());
+        }
+    }
+    let log = server.log();
+    assert!(log.contains(".narinfo ") && !log.contains("/nar/"), "{log}");
+}
+
+#[test]
+fn a_cache_has_no_files_to_be_shared_and_no_cache_can_be_reused() {
+    let Some(corpus) = corpus("jq") else { return };
+    let scratch = scratch();
+    let (url, host) = (corpus.file_url("zstd"), Host::new());
+    let cache = format!("file://{}", scratch.join("cache").display());
+    let into_a_cache = Move {
+        to: cache,
+        ..Move::new(&corpus, &url, scratch.path())
+    };
+    let mut from_a_cache = Move::new(&corpus, &url, &scratch.join("root"));
+    from_a_cache.reuse.push(&url);
+    for (request, said) in [
+        (
+            MoveRequest {
+                optimise: true,
+                ..into_a_cache.request()
+            },
+            "a local store",
+        ),
+        (from_a_cache.request(), "name it"),
+    ] {
+        let got = host.ask(Method::Copy, &request);
+        assert_eq!(got.kind, FAILED);
+        let error: Error<'_> = got.message();
+        assert_eq!(error.kind, ErrorKind::Usage, "{}", error.message);
+        assert!(error.message.contains(said), "{}", error.message);
+    }
+    assert!(!scratch.join("cache").exists() && !scratch.join("root").exists());
+}
+
+/// A cache whose narinfo of the root says that it is larger than any disk.
+fn with_a_gigantic_root(corpus: &Corpus, scratch: &Scratch) -> String {
+    let cache = scratch.join("gigantic");
+    fs::create_dir(&cache).unwrap();
+    for entry in fs::read_dir(corpus.cache("none")).unwrap() {
+        let entry = entry.unwrap();
+        if entry.file_type().unwrap().is_file() {
+            fs::copy(entry.path(), cache.join(entry.file_name())).unwrap();
+        }
+    }
+    std::os::unix::fs::symlink(corpus.cache("none").join("nar"), cache.join("nar")).unwrap();
+    let name = corpus.root.rsplit('/').next().unwrap();
+    let narinfo = cache.join(format!("{}.narinfo", name.split('-').next().unwrap()));
+    let text = fs::read_to_string(&narinfo).unwrap();
+    let grown = |line: &str| match line.split_once(": ") {
+        Some((name @ ("NarSize" | "FileSize"), _)) => format!("{name}: {GIGANTIC}\n"),
+        _ => format!("{line}\n"),
+    };
+    fs::write(&narinfo, text.lines().map(grown).collect::<String>()).unwrap();
+    format!("file://{}", cache.display())
+}
+
+#[test]
+fn what_does_not_fit_is_refused_unless_the_host_does_not_want_it_checked() {
+    let Some(corpus) = corpus("jq") else { return };
+    let scratch = scratch();
+    let host = Host::new();
+    let url = with_a_gigantic_root(&corpus, &scratch);
+    // Of some file systems nobody knows what fits.
+    let memory = tempfile::tempdir_in("/dev/shm").unwrap();
+    let root = memory.path().join("root");
+    let all = Move::new(&corpus, &url, &root);
+    let request = |no_check_space| MoveRequest {
+        no_check_sigs: true,
+        no_check_space,
+        ..all.request()
+    };
+    let got = host.ask(Method::Resolve, &request(false));
+    let reply: ResolveReply<'_> = got.reply();
+    assert!(reply.write_bytes.unwrap() >= GIGANTIC, "{reply:?}");
+    assert!(reply.write_inodes.unwrap() > corpus.paths.len() as u64);
+    assert!(reply.free_bytes.unwrap() < GIGANTIC, "{reply:?}");
+
+    let got = host.ask(Method::Install, &request(false));
+    assert_eq!(got.kind, FAILED);
+    let error: Error<'_> = got.message();
+    assert_eq!(error.kind, ErrorKind::NoSpace, "{}", error.message);
+    // What the cache said is not true, which only who has fetched it knows.
+    let got = host.ask(Method::Install, &request(true));
+    assert_eq!(got.kind, FAILED);
+    let error: Error<'_> = got.message();
+    assert_eq!(error.kind, ErrorKind::Untrusted, "{}", error.message);
+}
+
+/// More bytes than machines have as memory, and fewer than a NAR may have.
+const GIGANTIC: u64 = 1 << 39;
