@@ -18,6 +18,7 @@ pub(crate) use error::ConfigError;
 use files::Reading;
 pub(crate) use network::note;
 pub(crate) use setting::{Setting, Slot, Source};
+use surroundings::NIX_REMOTE;
 pub(crate) use surroundings::Surroundings;
 use value::{Files, Keys, MaybeFile, Text, UrlSet, Urls};
 
@@ -44,6 +45,8 @@ pub(crate) struct Config {
     pub(crate) ssl_cert_file: Setting<MaybeFile>,
     /// In seconds; 0 is no limit.
     pub(crate) stalled_download_timeout: Setting<u64>,
+    /// What `auto` stands for.
+    pub(crate) store: Setting<Text>,
     pub(crate) substituters: Setting<Urls>,
     pub(crate) trusted_public_keys: Setting<Keys>,
     pub(crate) trusted_substituters: Setting<UrlSet>,
@@ -89,6 +92,10 @@ impl Config {
                 .ssl_cert_file
                 .replace(path, Source::variable(variable));
         }
+        if let Some(remote) = &surroundings.remote {
+            let source = Source::variable(NIX_REMOTE);
+            config.store.replace(Text(remote.clone()), source);
+        }
         for assignment in reading.assignments {
             config.assign(&assignment.name, &assignment.value, &assignment.source)?;
         }
@@ -120,6 +127,7 @@ impl Config {
             require_sigs: Setting::new(true),
             ssl_cert_file: Setting::new(MaybeFile(surroundings.bundle.clone())),
             stalled_download_timeout: Setting::new(300),
+            store: Setting::new(Text("auto".into())),
             substituters: Setting::new(Urls(vec!["https://cache.nixos.org/".into()])),
             trusted_public_keys: Setting::new(Keys(vec![CACHE_NIXOS_ORG_KEY.into()])),
             trusted_substituters: Setting::new(UrlSet::default()),
@@ -159,6 +167,7 @@ impl Config {
             named("require-sigs", &[], &mut self.require_sigs),
             named("ssl-cert-file", &[], &mut self.ssl_cert_file),
             named("stalled-download-timeout", &[], &mut self.stalled_download_timeout),
+            named("store", &[], &mut self.store),
             named("substituters", &["binary-caches"], &mut self.substituters),
             named("trusted-public-keys", &["binary-cache-public-keys"],
                 &mut self.trusted_public_keys),

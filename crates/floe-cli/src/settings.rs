@@ -19,14 +19,23 @@ use crate::progress::{say, warn};
 
 /// What files, the environment and `--option` say.
 pub(crate) fn config(options: &OptionArgs) -> anyhow::Result<Config> {
-    let loaded = Config::load(&Surroundings::of_process(), &options.pairs());
-    let config = loaded.map_err(Usage::from)?;
+    let config = config_with(&options.pairs())?;
     for name in &config.unknown_options {
         warn(format_args!(
             "--option {name}: floe has no such setting, and passes over it"
         ));
     }
     Ok(config)
+}
+
+/// The same for a command that takes no `--option`.
+pub(crate) fn plain_config() -> anyhow::Result<Config> {
+    config_with(&[])
+}
+
+fn config_with(options: &[(&str, &str)]) -> anyhow::Result<Config> {
+    let loaded = Config::load(&Surroundings::of_process(), options);
+    Ok(loaded.map_err(Usage::from)?)
 }
 
 /// The options of a move.
@@ -171,20 +180,32 @@ pub(crate) fn sources(
     }
 }
 
-/// The store below `--root`, else the one that was named, else the one that Nix would choose.
-pub(crate) fn store(
-    root: Option<&Path>,
-    named: Option<&str>,
+/// The same, where `auto` is the store that is configured, as for Nix.
+///
+/// What is behind a daemon floe writes itself, if it may.
+pub(crate) fn place(
+    text: &str,
+    config: &Config,
     store_dir: Option<&StoreDir>,
 ) -> anyhow::Result<Location> {
-    match root {
-        Some(root) => {
-            let root = std::path::absolute(root)?;
-            let dir = store_dir.cloned().unwrap_or_default();
-            Ok(Location::Store(floe_store::Layout::in_root(&root, dir)))
-        }
-        None => location(named.unwrap_or("auto"), store_dir),
+    let setting = &config.store;
+    let configured = &*setting.get().0;
+    let is_usual =
+        matches!(configured, "" | "auto" | "daemon") || configured.starts_with("unix://");
+    if text != "auto" || is_usual {
+        return location(text, store_dir);
     }
+    location(configured, store_dir).map_err(|error| {
+        let origin = setting.source();
+        Usage(format!("{error} ({origin} says so; name another store)")).into()
+    })
+}
+
+/// The store below `--root`.
+pub(crate) fn in_root(root: &Path, store_dir: Option<&StoreDir>) -> anyhow::Result<Location> {
+    let root = std::path::absolute(root)?;
+    let dir = store_dir.cloned().unwrap_or_default();
+    Ok(Location::Store(floe_store::Layout::in_root(&root, dir)))
 }
 
 /// Ends the move soon on the first SIGINT or SIGTERM, and the process on the second.

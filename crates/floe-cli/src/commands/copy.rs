@@ -13,10 +13,10 @@ pub(crate) fn run(args: CopyArgs) -> anyhow::Result<()> {
     let options = settings::options(&config, store_dir.as_ref(), args_of_work)?;
     run_move(Move {
         write: settings::write_options(&config, &options.cancel)?,
-        sources: vec![settings::location(&args.from, store_dir.as_ref())?],
+        sources: vec![settings::place(&args.from, &config, store_dir.as_ref())?],
         order: Order::AsGiven,
         network: config.network(),
-        target: settings::location(&args.to, store_dir.as_ref())?,
+        target: settings::place(&args.to, &config, store_dir.as_ref())?,
         options,
         store_dir,
         json: args.work.json,

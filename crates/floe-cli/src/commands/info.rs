@@ -10,8 +10,9 @@ use crate::settings;
 
 pub(crate) fn run(args: InfoArgs) -> anyhow::Result<()> {
     let store_dir = settings::store_dir(args.store_dir.as_deref())?;
-    let location = settings::location(&args.from, store_dir.as_ref())?;
-    let network = settings::config(&args.options)?.network();
+    let config = settings::config(&args.options)?;
+    let location = settings::place(&args.from, &config, store_dir.as_ref())?;
+    let network = config.network();
     let cancel = Cancel::default();
     let sources = Sources::open(&[location], Order::AsGiven, &network, &cancel)?;
     let Some(source) = sources.iter().next() else {

@@ -8,8 +8,14 @@ use crate::settings;
 
 pub(crate) fn run(args: InstallArgs) -> anyhow::Result<()> {
     let store_dir = settings::store_dir(args.store_dir.as_deref())?;
-    let target = settings::store(args.root.as_deref(), args.to.as_deref(), store_dir.as_ref())?;
     let config = settings::config(&args.options)?;
+    let target = match (&args.root, &args.to) {
+        (Some(root), _) => settings::in_root(root, store_dir.as_ref())?,
+        (None, named) => {
+            let named = named.as_deref().unwrap_or("auto");
+            settings::place(named, &config, store_dir.as_ref())?
+        }
+    };
     // Whoever names caches has put them in order.
     let order = match args.from.is_empty() {
         true => Order::ByPriority,

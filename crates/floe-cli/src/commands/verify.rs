@@ -11,19 +11,20 @@ use serde_json::{Value, json};
 use super::print;
 use crate::args::VerifyArgs;
 use crate::failure::Silent;
+use crate::log::{self, Level};
 use crate::progress::say;
 use crate::settings;
 
 pub(crate) fn run(args: VerifyArgs) -> anyhow::Result<()> {
     let began = Instant::now();
     let store_dir = settings::store_dir(args.store_dir.as_deref())?;
-    let named = args.store.as_deref();
-    let Location::Store(layout) = settings::store(args.root.as_deref(), named, store_dir.as_ref())?
-    else {
-        bail!(
-            "{} is a binary cache; floe verifies local stores",
-            named.unwrap_or_default()
-        );
+    let location = match (&args.root, args.store.as_deref().unwrap_or("auto")) {
+        (Some(root), _) => settings::in_root(root, store_dir.as_ref())?,
+        (None, "auto") => settings::place("auto", &settings::plain_config()?, store_dir.as_ref())?,
+        (None, named) => settings::location(named, store_dir.as_ref())?,
+    };
+    let Location::Store(layout) = location else {
+        bail!("{location} is a binary cache; floe verifies local stores");
     };
     let store = StoreReader::open(layout)?;
     let paths = args
@@ -46,16 +47,24 @@ pub(crate) fn run(args: VerifyArgs) -> anyhow::Result<()> {
             print(fault.describe(dir))?;
         }
     }
-    say(format_args!(
-        "verified {} paths ({}) and {} links: {} faults",
+    let failed = found.faults.len();
+    let line = format!(
+        "verified {} paths ({}) and {} links: {failed} faults",
         found.paths,
         indicatif::HumanBytes(found.nar_bytes),
         found.links,
-        found.faults.len(),
-    ));
-    match found.faults.is_empty() {
-        true => Ok(()),
-        false => Err(Silent(FAULTS_EXIT_CODE).into()),
+    );
+    match (failed, log::speaks_json()) {
+        (0, _) | (_, false) => say(&line),
+        (_, true) => {
+            let code = FAULTS_EXIT_CODE;
+            let fields = json!({ "message": line, "failed": failed, "exitCode": code });
+            log::write(Level::Error, "error", fields);
+        }
+    }
+    match failed {
+        0 => Ok(()),
+        _ => Err(Silent(FAULTS_EXIT_CODE).into()),
     }
 }
 

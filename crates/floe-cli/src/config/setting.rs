@@ -86,6 +86,11 @@ impl<T: Value> Setting<T> {
         &self.value
     }
 
+    /// Who has set it.
+    pub(crate) fn source(&self) -> &Source {
+        &self.source
+    }
+
     /// Whether nobody has said anything.
     pub(crate) fn is_default(&self) -> bool {
         self.source == Source::Default && self.extra.is_empty()

@@ -22,6 +22,8 @@ pub(crate) struct Surroundings {
     pub(crate) user_files: Vec<PathBuf>,
     /// The text of `NIX_CONFIG`.
     pub(crate) nix_config: Option<Vec<u8>>,
+    /// The store that `NIX_REMOTE` names.
+    pub(crate) remote: Option<String>,
     /// The variable that names certificates, and the file that it names.
     pub(crate) certificates: Option<(&'static str, PathBuf)>,
     /// The certificates that Nix uses when nobody names any.
@@ -84,6 +86,8 @@ impl Surroundings {
             conf_dir,
             user_files,
             nix_config: variable(NIX_CONFIG).map(OsString::into_vec),
+            // One that is not text names no store that floe could open, or Nix.
+            remote: filled(NIX_REMOTE).and_then(|store| store.into_string().ok()),
             certificates,
             bundle: None,
             cache_dir: below_home("XDG_CACHE_HOME", ".cache").map(|dir| dir.join("floe")),
@@ -120,6 +124,9 @@ const BUNDLES: [&str; 2] = [
 
 /// Certificates that floe finds by itself too, and with them others of the system.
 pub(super) const SYSTEM_BUNDLE: &str = "/etc/ssl/certs/ca-certificates.crt";
+
+/// The variable that names the store, where the configuration does not.
+pub(super) const NIX_REMOTE: &str = "NIX_REMOTE";
 
 /// Where Nix has its configuration, as everybody builds it.
 const CONF_DIR: &str = "/etc/nix";

@@ -36,6 +36,7 @@ impl Machine {
             conf_dir: self.0.path().to_owned(),
             user_files: vec![self.0.path().join("user.conf")],
             nix_config: None,
+            remote: None,
             certificates: None,
             bundle: None,
             cache_dir: Some("/cache".into()),

@@ -69,7 +69,7 @@ pub(crate) fn find(
     let named = asked.store.or(environment.remote.as_deref());
     let text = named.unwrap_or("auto");
     let location = match asked.root {
-        Some(_) => settings::store(asked.root, None, store_dir.as_ref())?,
+        Some(root) => settings::in_root(root, store_dir.as_ref())?,
         None => settings::location(&without_daemon(text)?, store_dir.as_ref())?,
     };
     let Location::Store(mut layout) = location else {

@@ -82,9 +82,10 @@ fn is_old(nix: &Nix) -> bool {
 }
 
 /// Variables of the machine that would count.
-const CONFIGURING: [&str; 6] = [
+const CONFIGURING: [&str; 7] = [
     "NIX_CONFIG",
     "NIX_CONFIG_HOME",
+    "NIX_REMOTE",
     "NIX_SSL_CERT_FILE",
     "SSL_CERT_FILE",
     "XDG_CONFIG_DIRS",

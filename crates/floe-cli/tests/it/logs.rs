@@ -128,6 +128,22 @@ fn a_failure_has_its_path_address_and_kind_as_fields() {
 }
 
 #[test]
+fn a_verification_that_finds_faults_ends_with_an_error_as_well() {
+    let Some(faulty) = faulty("zstd") else { return };
+    let server = Server::start(&faulty.cache);
+    install(&faulty, &server).expect(0);
+    let store = faulty.root.join("nix/store");
+    let lost = store.join(faulty.path("libc6").as_str());
+    fs::rename(&lost, faulty.scratch.join("lost")).unwrap();
+    let args = ["--log-format", "json", "verify", "--root"];
+    let ran = run(floe(args).arg(&faulty.root)).expect(3);
+    let lines = lines(&ran);
+    let last = lines.last().unwrap();
+    assert_eq!(last["event"], "error");
+    assert_eq!((&last["exitCode"], &last["failed"]), (&3.into(), &1.into()));
+}
+
+#[test]
 fn a_retry_is_a_warning_that_names_the_path() {
     let Some(faulty) = faulty("zstd") else { return };
     let server = Server::start(&faulty.cache);

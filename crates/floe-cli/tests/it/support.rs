@@ -38,8 +38,10 @@ fn isolate(command: &mut Command) {
     if !is_said("NIX_USER_CONF_FILES") {
         command.env("NIX_USER_CONF_FILES", "");
     }
-    if !is_said("NIX_CONFIG") {
-        command.env_remove("NIX_CONFIG");
+    for name in ["NIX_CONFIG", "NIX_REMOTE"] {
+        if !is_said(name) {
+            command.env_remove(name);
+        }
     }
 }
 

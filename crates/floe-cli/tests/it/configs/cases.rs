@@ -34,6 +34,17 @@ pub(super) const CASES: &[Case] = &[
         ..EMPTY
     },
     Case {
+        name: "a store by the environment",
+        variables: &[("NIX_REMOTE", "local")],
+        ..EMPTY
+    },
+    Case {
+        name: "a store by the file, which counts more",
+        system: "store = local\n",
+        variables: &[("NIX_REMOTE", "/elsewhere")],
+        ..EMPTY
+    },
+    Case {
         name: "names of the past",
         system: "binary-caches = https://a.example\ntrusted-binary-caches = https://b.example\n\
                  binary-cache-public-keys = a-1:AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=\n\

@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::cases::{Case, EMPTY, UNSET};
 use super::{Machine, is_old, machine, machine_with};
-use crate::support::{corpus, nixes, skip};
+use crate::support::{corpus, nixes, run, skip};
 
 #[test]
 fn install_takes_the_configured_substituters_and_keys() {
@@ -54,6 +54,50 @@ fn install_takes_the_configured_substituters_and_keys() {
         .expect(2)
         .says("--from");
     install("substituters =\n", &[]).expect(2).says("--from");
+}
+
+#[test]
+fn auto_is_the_store_that_the_file_or_else_the_environment_names() {
+    let Some(corpus) = corpus("jq") else { return };
+    let at = |case: Case, says: &str| {
+        let machine = machine(&case);
+        let from = corpus.file_url("zstd");
+        let install = ["install", "--no-check-sigs", "--from", &from, &corpus.root];
+        let (named, other) = (machine.scratch.join("named"), machine.scratch.join("other"));
+        // Nothing is said of a store that is named.
+        let elsewhere = machine.here("{}/elsewhere");
+        let args = [&install[..], &["--root", &elsewhere]].concat();
+        machine.floe(&args).expect(0);
+        assert!(!named.exists() && !other.exists(), "{says}");
+        machine.floe(&install).expect(0);
+        assert!(named.exists() && !other.exists(), "{says}");
+        machine.floe(&["info", &corpus.root]).expect(0);
+        let verified = machine.floe(&["verify", "--json"]).expect(0).json();
+        assert_eq!(verified["paths"], corpus.paths.len());
+        for nix in nixes() {
+            nix.verify(&named, corpus.paths.len());
+            let mut query = nix.command("nix-store", ["--query", "--hash", &corpus.root]);
+            // Nix itself means the same store.
+            run(machine.around(&mut query)).expect(0);
+        }
+        let refused = machine.floe(&["install", "--option", "store", "s3://x", &corpus.root]);
+        refused.expect(2).says("--option says so");
+    };
+    at(
+        Case {
+            variables: &[("NIX_REMOTE", "{}/named")],
+            ..EMPTY
+        },
+        "NIX_REMOTE",
+    );
+    at(
+        Case {
+            system: "store = {}/named\n",
+            variables: &[("NIX_REMOTE", "{}/other")],
+            ..EMPTY
+        },
+        "store",
+    );
 }
 
 #[test]
