@@ -120,15 +120,14 @@ pub fn check_cache_info(data: &[u8]) {
 
 /// Logins that parse have one for each host that they name first.
 pub fn check_netrc(data: &[u8]) {
-    let Ok(text) = str::from_utf8(data) else {
+    let Ok(netrc) = Netrc::parse(data) else {
         return;
     };
-    let Ok(netrc) = Netrc::parse(text) else {
-        return;
-    };
-    let first = text.split_whitespace().next();
-    let host = text.split_whitespace().nth(1);
-    if let (Some("machine"), Some(host)) = (first, host)
+    let mut words = data
+        .split(|byte| *byte <= b' ')
+        .filter(|word| !word.is_empty());
+    let (first, host) = (words.next(), words.next());
+    if let (Some(b"machine"), Some(Ok(host))) = (first, host.map(str::from_utf8))
         && !host.contains('"')
         && !host.starts_with('#')
     {

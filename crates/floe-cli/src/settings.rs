@@ -180,7 +180,19 @@ pub(crate) fn sources(
     }
 }
 
-/// The same, where `auto` is the store that is configured, as for Nix.
+/// Says which files of logins are gone without, where a cache may ask for a login.
+pub(crate) fn warn_of_logins(sources: &[Location], network: &NetworkOptions) {
+    if sources
+        .iter()
+        .any(|source| matches!(source, Location::Http(_)))
+    {
+        for error in network.unusable_logins() {
+            warn(format_args!("going on without logins: {error}"));
+        }
+    }
+}
+
+/// A store or cache by its address, where `auto` is the store that is configured, as for Nix.
 ///
 /// What is behind a daemon floe writes itself, if it may.
 pub(crate) fn place(

@@ -9,6 +9,7 @@ use std::time::Duration;
 use floe_format::signature::CACHE_NIXOS_ORG_KEY;
 use floe_format::{PublicKey, TrustedKeys};
 
+use crate::cache::http::logins::Logins;
 use crate::error::Error;
 use crate::mover::Reuse;
 use crate::proxies::Proxies;
@@ -57,7 +58,7 @@ pub struct NetworkOptions {
     /// Certificates to trust for TLS instead of the system's, in PEM (`ssl-cert-file`).
     pub certificates: Option<PathBuf>,
     /// Files with user names and passwords for hosts (`netrc-file`); the first that names a host
-    /// counts, and one that is not there is passed over.
+    /// counts, and one that is not there, or cannot be used, is passed over.
     pub netrc: Vec<PathBuf>,
     /// Requests in flight at once over HTTP/1.1, which are as many connections
     /// (`http-connections`).
@@ -100,6 +101,14 @@ impl RememberedOptions {
             negative_ttl: Duration::from_secs(3600),
             meta_ttl: Duration::from_secs(7 * 24 * 3600),
         }
+    }
+}
+
+impl NetworkOptions {
+    /// The files of logins that are there and cannot be used, and why. Requests are made without
+    /// them, so whoever can warn does so before the first one, which may need them.
+    pub fn unusable_logins(&self) -> Vec<Error> {
+        Logins::read(&self.netrc).1
     }
 }
 

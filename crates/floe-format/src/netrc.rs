@@ -1,26 +1,29 @@
 //! The file `netrc`: user names and passwords for hosts, as curl and Nix read it.
 //!
 //! Words apart by white space: `machine HOST`, `default`, `login NAME`, `password WORD`,
-//! `account WORD`, and `macdef NAME` with a text up to an empty line. A word in quotes may hold
-//! white space and `\"`, `\\`, `\n`, `\r`, `\t`; a `#` where a line begins makes it a comment.
+//! `account WORD`, and `macdef NAME` with a text up to an empty line. Keywords may be written in
+//! capitals; a word that is none, such as a `port` and its number, is passed over. A word in quotes
+//! may hold white space and `\"`, `\\`, `\n`, `\r`, `\t`. A `#` where a line begins, or where a
+//! keyword could stand, makes the rest of the line a comment; in a password it is a character. Bytes
+//! are taken as they are: no encoding is assumed.
 //! Source: curl's `docs/internals` and `lib/netrc.c`, and ftp(1).
 
 use std::fmt;
 
-/// Who somebody is for a host.
+/// Who somebody is for a host, in the bytes of the file.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Login {
     /// The user name; empty where only a password was given.
-    pub user: String,
+    pub user: Vec<u8>,
     /// The password.
-    pub password: String,
+    pub password: Vec<u8>,
 }
 
 impl fmt::Debug for Login {
     /// Without the password, so that no message can hold it by mistake.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Login")
-            .field("user", &self.user)
+            .field("user", &String::from_utf8_lossy(&self.user))
             .finish_non_exhaustive()
     }
 }
@@ -39,14 +42,6 @@ pub enum NetrcError {
         /// The keyword.
         keyword: &'static str,
     },
-    /// A word stands where a keyword has to.
-    #[error(
-        "line {line}: a word that is none of machine, default, login, password, account, macdef"
-    )]
-    Unknown {
-        /// The line, counted from 1.
-        line: usize,
-    },
     /// A quotation does not end on its line.
     #[error("line {line}: a quotation does not end")]
     OpenQuotation {
@@ -64,42 +59,41 @@ pub struct Netrc {
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Entry {
     /// `None`: any host.
-    host: Option<String>,
+    host: Option<Vec<u8>>,
     login: Login,
 }
 
 impl Netrc {
-    /// Parses the file.
-    pub fn parse(text: &str) -> Result<Netrc, NetrcError> {
+    /// Parses the file. What stands before the first `machine` is for no host.
+    pub fn parse(text: &[u8]) -> Result<Netrc, NetrcError> {
         if text.len() > NETRC_LEN_MAX {
             return Err(NetrcError::TooLong);
         }
         let mut netrc = Netrc::default();
         let mut words = Words::of(text);
-        while let Some(word) = words.next()? {
-            let line = words.line;
-            match word.as_str() {
-                "machine" => {
-                    let host = words.after("machine")?.to_ascii_lowercase();
+        while let Some(word) = words.keyword()? {
+            match word.to_ascii_lowercase().as_slice() {
+                b"machine" => {
+                    let host = words.after("machine")?;
                     netrc.begin(Some(host));
                 }
-                "default" => netrc.begin(None),
-                "login" => {
+                b"default" => netrc.begin(None),
+                b"login" => {
                     let user = words.after("login")?;
-                    netrc.change(line, |login| login.user = user)?;
+                    netrc.change(|login| login.user = user);
                 }
-                "password" => {
+                b"password" => {
                     let password = words.after("password")?;
-                    netrc.change(line, |login| login.password = password)?;
+                    netrc.change(|login| login.password = password);
                 }
-                "account" => {
+                b"account" => {
                     words.after("account")?;
                 }
-                "macdef" => {
+                b"macdef" => {
                     words.after("macdef")?;
                     words.skip_macro();
                 }
-                _ => return Err(NetrcError::Unknown { line }),
+                _ => {}
             }
         }
         Ok(netrc)
@@ -108,36 +102,35 @@ impl Netrc {
     /// What the first entry that is for a host says, if there is one.
     pub fn login(&self, host: &str) -> Option<&Login> {
         let is_for = |entry: &&Entry| match &entry.host {
-            Some(name) => name.eq_ignore_ascii_case(host),
+            Some(name) => name.eq_ignore_ascii_case(host.as_bytes()),
             None => true,
         };
         self.entries.iter().find(is_for).map(|entry| &entry.login)
     }
 
-    fn begin(&mut self, host: Option<String>) {
-        let (user, password) = (String::new(), String::new());
+    fn begin(&mut self, host: Option<Vec<u8>>) {
+        let (user, password) = (Vec::new(), Vec::new());
         let login = Login { user, password };
         self.entries.push(Entry { host, login });
     }
 
-    /// What stands before the first machine is for none.
-    fn change(&mut self, line: usize, change: impl FnOnce(&mut Login)) -> Result<(), NetrcError> {
-        let entry = self.entries.last_mut();
-        change(&mut entry.ok_or(NetrcError::Unknown { line })?.login);
-        Ok(())
+    fn change(&mut self, change: impl FnOnce(&mut Login)) {
+        if let Some(entry) = self.entries.last_mut() {
+            change(&mut entry.login);
+        }
     }
 }
 
 /// The words of a text.
 struct Words<'a> {
-    rest: &'a str,
+    rest: &'a [u8],
     /// The line of the word that was read last, counted from 1.
     line: usize,
     is_line_start: bool,
 }
 
 impl<'a> Words<'a> {
-    fn of(text: &'a str) -> Words<'a> {
+    fn of(text: &'a [u8]) -> Words<'a> {
         Words {
             rest: text,
             line: 1,
@@ -145,56 +138,73 @@ impl<'a> Words<'a> {
         }
     }
 
-    fn next(&mut self) -> Result<Option<String>, NetrcError> {
+    /// The next word where a keyword has its place; comments are no words.
+    fn keyword(&mut self) -> Result<Option<Vec<u8>>, NetrcError> {
         loop {
-            let Some(first) = self.rest.chars().next() else {
-                return Ok(None);
-            };
-            match first {
-                '\n' => {
-                    self.line += 1;
-                    self.is_line_start = true;
-                    self.rest = &self.rest[1..];
-                }
-                _ if first.is_whitespace() => self.rest = &self.rest[first.len_utf8()..],
-                '#' if self.is_line_start => self.skip_line(),
-                '"' => return self.quoted().map(Some),
-                _ => {
-                    self.is_line_start = false;
-                    let end = self.rest.find(char::is_whitespace);
-                    let (word, rest) = self.rest.split_at(end.unwrap_or(self.rest.len()));
-                    self.rest = rest;
-                    return Ok(Some(word.to_owned()));
-                }
+            self.skip_white_space();
+            match self.rest.first() {
+                Some(b'#') => self.skip_line(),
+                _ => return self.next(),
             }
         }
     }
 
-    fn after(&mut self, keyword: &'static str) -> Result<String, NetrcError> {
+    /// The next word.
+    fn next(&mut self) -> Result<Option<Vec<u8>>, NetrcError> {
+        self.skip_white_space();
+        while self.is_line_start && self.rest.first() == Some(&b'#') {
+            self.skip_line();
+            self.skip_white_space();
+        }
+        self.is_line_start = false;
+        match self.rest.first() {
+            None => Ok(None),
+            Some(b'"') => self.quoted().map(Some),
+            Some(_) => {
+                let end = self.rest.iter().position(is_white_space);
+                let (word, rest) = self.rest.split_at(end.unwrap_or(self.rest.len()));
+                self.rest = rest;
+                Ok(Some(word.to_owned()))
+            }
+        }
+    }
+
+    fn after(&mut self, keyword: &'static str) -> Result<Vec<u8>, NetrcError> {
         let line = self.line;
         self.next()?.ok_or(NetrcError::Incomplete { line, keyword })
     }
 
-    fn quoted(&mut self) -> Result<String, NetrcError> {
-        self.is_line_start = false;
+    fn skip_white_space(&mut self) {
+        while let [first, rest @ ..] = self.rest
+            && is_white_space(first)
+        {
+            if *first == b'\n' {
+                self.line += 1;
+                self.is_line_start = true;
+            }
+            self.rest = rest;
+        }
+    }
+
+    fn quoted(&mut self) -> Result<Vec<u8>, NetrcError> {
         let open = NetrcError::OpenQuotation { line: self.line };
-        let mut word = String::new();
-        let mut chars = self.rest.char_indices().skip(1);
-        while let Some((at, char)) = chars.next() {
-            match char {
-                '"' => {
+        let mut word = Vec::new();
+        let mut bytes = self.rest.iter().enumerate().skip(1);
+        while let Some((at, byte)) = bytes.next() {
+            match byte {
+                b'"' => {
                     self.rest = &self.rest[at + 1..];
                     return Ok(word);
                 }
-                '\n' => return Err(open),
-                '\\' => match chars.next() {
-                    Some((_, 'n')) => word.push('\n'),
-                    Some((_, 'r')) => word.push('\r'),
-                    Some((_, 't')) => word.push('\t'),
-                    Some((_, other)) => word.push(other),
+                b'\n' => return Err(open),
+                b'\\' => match bytes.next() {
+                    Some((_, b'n')) => word.push(b'\n'),
+                    Some((_, b'r')) => word.push(b'\r'),
+                    Some((_, b't')) => word.push(b'\t'),
+                    Some((_, other)) => word.push(*other),
                     None => return Err(open),
                 },
-                other => word.push(other),
+                other => word.push(*other),
             }
         }
         Err(open)
@@ -202,24 +212,29 @@ impl<'a> Words<'a> {
 
     /// Leaves the end of the line, which counts it.
     fn skip_line(&mut self) {
-        let end = self.rest.find('\n').unwrap_or(self.rest.len());
-        self.rest = &self.rest[end..];
+        let end = self.rest.iter().position(|byte| *byte == b'\n');
+        self.rest = &self.rest[end.unwrap_or(self.rest.len())..];
     }
 
     /// A macro ends at the first empty line.
     fn skip_macro(&mut self) {
         self.skip_line();
-        while let Some(rest) = self.rest.strip_prefix('\n') {
+        while let Some(rest) = self.rest.strip_prefix(b"\n") {
             self.line += 1;
             self.is_line_start = true;
             self.rest = rest;
-            let line = rest.split('\n').next().unwrap_or_default();
-            if line.trim().is_empty() {
+            let line = rest.split(|byte| *byte == b'\n').next();
+            if line.unwrap_or_default().trim_ascii().is_empty() {
                 return;
             }
             self.skip_line();
         }
     }
+}
+
+/// All bytes up to the space are, as for curl.
+fn is_white_space(byte: &u8) -> bool {
+    *byte <= b' '
 }
 
 /// A thousand times any real one, in bytes.
@@ -232,9 +247,10 @@ mod tests {
     use super::*;
 
     fn login(text: &str, host: &str) -> Option<(String, String)> {
-        let netrc = Netrc::parse(text).unwrap();
+        let netrc = Netrc::parse(text.as_bytes()).unwrap();
         let login = netrc.login(host)?;
-        Some((login.user.clone(), login.password.clone()))
+        let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
+        Some((text(&login.user), text(&login.password)))
     }
 
     fn of(user: &str, password: &str) -> Option<(String, String)> {
@@ -264,12 +280,35 @@ mod tests {
     }
 
     #[test]
+    fn what_curl_passes_over_is_passed_over() {
+        for text in [
+            "machine a login u password p # comment",
+            "machine a # comment\nlogin u password p",
+            "machine a # login v password q\nlogin u password p",
+            "MACHINE a LOGIN u PassWord p",
+            "machine a port 80 login u password p",
+            "machine a login u password p port 80 oops",
+            "login v password q port machine a login u password p",
+        ] {
+            assert_eq!(login(text, "a"), of("u", "p"), "{text}");
+        }
+        // Where a word is awaited, this is one.
+        let text = "machine a login #u password #p # no more";
+        assert_eq!(login(text, "a"), of("#u", "#p"));
+        let text = b"# \xff\nmachine a login \xfc password \xff\xfe\n";
+        let netrc = Netrc::parse(text).unwrap();
+        let found = netrc.login("a").unwrap();
+        assert_eq!(
+            (&*found.user, &*found.password),
+            (&b"\xfc"[..], &b"\xff\xfe"[..])
+        );
+    }
+
+    #[test]
     fn an_error_names_the_line_and_no_word_of_the_file() {
         for (text, wanted) in [
-            ("machine a login u\nsecret", "line 2: a word that is none"),
-            ("login u password secret", "line 1: a word that is none"),
             (
-                "machine a\nlogin u password",
+                "machine a\nlogin secret password",
                 "line 2: nothing follows password",
             ),
             (
@@ -277,11 +316,11 @@ mod tests {
                 "line 3: a quotation",
             ),
         ] {
-            let message = Netrc::parse(text).unwrap_err().to_string();
+            let message = Netrc::parse(text.as_bytes()).unwrap_err().to_string();
             assert!(message.starts_with(wanted), "{text:?}: {message}");
             assert!(!message.contains("secret"), "{message}");
         }
-        let netrc = Netrc::parse("machine a login u password secret").unwrap();
+        let netrc = Netrc::parse(b"machine a login u password secret").unwrap();
         assert!(!format!("{netrc:?}").contains("secret"));
     }
 
@@ -298,7 +337,7 @@ mod tests {
         }
 
         #[test]
-        fn any_text_is_read_or_refused(text in ".*") {
+        fn any_text_is_read_or_refused(text in prop::collection::vec(any::<u8>(), 0..64)) {
             let _ = Netrc::parse(&text);
         }
     }

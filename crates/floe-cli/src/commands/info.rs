@@ -14,7 +14,9 @@ pub(crate) fn run(args: InfoArgs) -> anyhow::Result<()> {
     let location = settings::place(&args.from, &config, store_dir.as_ref())?;
     let network = config.network();
     let cancel = Cancel::default();
-    let sources = Sources::open(&[location], Order::AsGiven, &network, &cancel)?;
+    let locations = [location];
+    settings::warn_of_logins(&locations, &network);
+    let sources = Sources::open(&locations, Order::AsGiven, &network, &cancel)?;
     let Some(source) = sources.iter().next() else {
         return Ok(());
     };

@@ -57,6 +57,7 @@ pub(crate) fn run_move(request: Move) -> anyhow::Result<()> {
         .as_deref()
         .map(|file| Trace::create(file, request.name));
     let trace = trace.transpose()?;
+    settings::warn_of_logins(&request.sources, &request.network);
     let sources = Sources::open(
         &request.sources,
         request.order,

@@ -1,6 +1,7 @@
 //! Several caches at once: one that is dead, slow, lying or closed never spoils the others. What
 //! they have answered is remembered, for its time.
 
+mod logins;
 mod priorities;
 
 use std::fs;
@@ -8,12 +9,11 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use floe_engine::{Cancel, Location, NetworkOptions, Order, Sources};
 use floe_format::{Compression, StoreDir};
 
 use crate::faulty::{Faulty, assert_verified, faulty};
 use crate::server::{Fault, Server};
-use crate::support::{Ran, floe, run, scratch};
+use crate::support::{Ran, floe, run};
 
 /// Two caches with the same paths: one to be spoilt, and one that is as it should be.
 struct Pair {
@@ -242,51 +242,4 @@ fn a_path_that_was_missed_is_found_as_soon_as_somebody_names_it() {
     let before = server.hits_on(&narinfo).len();
     remembering(&mut install(&cache, &[&url], &root()), &home).expect(1);
     assert_eq!(server.hits_on(&narinfo).len(), before);
-}
-
-#[test]
-fn a_login_goes_to_its_host_and_nowhere_else() {
-    let Some(cache) = faulty("zstd") else { return };
-    let (scratch, server) = (scratch(), Server::start(&cache.cache));
-    let elsewhere = Server::start(&cache.cache);
-    // The user name and the password, in Base64.
-    server.ask_for("Basic dXNlcjpwYXNz");
-    let netrc = scratch.join("netrc");
-    let open = |netrc: &Path, url: &str| {
-        let options = NetworkOptions {
-            netrc: vec![scratch.join("not-there"), netrc.to_path_buf()],
-            ..NetworkOptions::default()
-        };
-        let location = Location::parse(url, None, None).unwrap();
-        Sources::open(&[location], Order::AsGiven, &options, &Cancel::default())
-    };
-    fs::write(
-        &netrc,
-        "machine other.example.org login user password pass\n",
-    )
-    .unwrap();
-    let error = open(&netrc, &server.url()).unwrap_err().to_string();
-    assert!(error.contains("401") && error.contains("netrc"), "{error}");
-    fs::write(&netrc, "machine 127.0.0.1 login user password pass\n").unwrap();
-    let sources = open(&netrc, &server.url()).unwrap();
-    let source = sources.iter().next().unwrap();
-    let part = cache.path("libc6").hash_part().to_owned();
-    assert!(source.lookup(&part, &Cancel::default()).unwrap().is_some());
-
-    // Sent elsewhere, it says no more who it is.
-    let narinfo = format!("{part}.narinfo");
-    let other = elsewhere.url().replace("127.0.0.1", "localhost");
-    server.fail(&narinfo, Fault::Redirect(format!("{other}/{narinfo}")));
-    server.ask_for("Basic dXNlcjpwYXNz");
-    assert!(source.lookup(&part, &Cancel::default()).unwrap().is_some());
-    let hits = elsewhere.hits();
-    assert_eq!(hits.len(), 1);
-    assert_eq!(hits[0].fields.get("authorization"), None);
-
-    fs::write(&netrc, "machine 127.0.0.1 login user password pass oops\n").unwrap();
-    let error = open(&netrc, &server.url()).unwrap_err().to_string();
-    assert!(
-        error.contains("line 1") && !error.contains("oops"),
-        "{error}"
-    );
 }

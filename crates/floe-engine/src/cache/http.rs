@@ -6,7 +6,7 @@
 
 pub(crate) mod address;
 mod client;
-mod logins;
+pub(crate) mod logins;
 mod names;
 mod network;
 mod promise;

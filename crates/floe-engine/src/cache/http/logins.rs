@@ -2,34 +2,34 @@
 
 use std::fs;
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-use floe_format::Netrc;
+use floe_format::{Netrc, base64};
+use reqwest::header::{AUTHORIZATION, HeaderValue};
 use reqwest::{RequestBuilder, Url};
 
 use crate::error::Error;
 
 /// What the netrc files say.
 #[derive(Debug, Default)]
-pub(super) struct Logins(Vec<Netrc>);
+pub(crate) struct Logins(Vec<Netrc>);
 
 impl Logins {
-    /// Reads files, passing over those that are not there.
-    pub(super) fn read(files: &[PathBuf]) -> Result<Logins, Error> {
-        let mut logins = Logins::default();
+    /// Reads files, passing over those that are not there. A file that cannot be used is gone
+    /// without, as by curl: most requests need no login, and the errors say which those are.
+    pub(crate) fn read(files: &[PathBuf]) -> (Logins, Vec<Error>) {
+        let (mut logins, mut errors) = (Logins::default(), Vec::new());
         for file in files {
-            let text = match fs::read(file) {
-                Ok(text) => text,
-                Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
-                Err(source) => return Err(unreadable(file, source)),
-            };
-            let parsed = String::from_utf8(text)
-                .map_err(|_| "it is not UTF-8".to_owned())
-                .and_then(|text| Netrc::parse(&text).map_err(|error| error.to_string()));
-            let invalid = |reason| unreadable(file, io::Error::other(reason));
-            logins.0.push(parsed.map_err(invalid)?);
+            match read(file) {
+                Ok(netrc) => logins.0.extend(netrc),
+                Err(source) => errors.push(Error::File {
+                    action: "reading the logins in",
+                    path: file.clone(),
+                    source,
+                }),
+            }
         }
-        Ok(logins)
+        (logins, errors)
     }
 
     /// Adds what belongs to the request's own host. What stands in the URL counts before that, and
@@ -39,16 +39,26 @@ impl Logins {
         let host = url.host_str().filter(|_| !has_own);
         let login = host.and_then(|host| self.0.iter().find_map(|netrc| netrc.login(host)));
         match login {
-            Some(login) => request.basic_auth(&login.user, Some(&login.password)),
+            Some(login) => request.header(AUTHORIZATION, basic(&login.user, &login.password)),
             None => request,
         }
     }
 }
 
-fn unreadable(file: &std::path::Path, source: io::Error) -> Error {
-    Error::File {
-        action: "reading the logins in",
-        path: file.to_path_buf(),
-        source,
+/// The scheme `Basic` of RFC 7617, in the bytes that somebody has written: it names no encoding.
+fn basic(user: &[u8], password: &[u8]) -> HeaderValue {
+    let text = base64::encode(&[user, b":", password].concat());
+    let value = HeaderValue::from_str(&format!("Basic {text}"));
+    let mut value = value.expect("Base64 has no letter that a header may not have");
+    value.set_sensitive(true);
+    value
+}
+
+/// `None`: it is not there.
+fn read(file: &Path) -> io::Result<Option<Netrc>> {
+    match fs::read(file) {
+        Ok(text) => Netrc::parse(&text).map(Some).map_err(io::Error::other),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error),
     }
 }

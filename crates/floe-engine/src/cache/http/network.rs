@@ -45,7 +45,8 @@ impl Network {
             .map_err(|error| failed(error.to_string()))?;
         let web = Arc::new(Web {
             client: client::client(options)?,
-            logins: Logins::read(&options.netrc)?,
+            // Whose files cannot be used, `NetworkOptions::unusable_logins` has told.
+            logins: Logins::read(&options.netrc).0,
             options: options.clone(),
             handle: runtime.handle().clone(),
         });

@@ -1,0 +1,110 @@
+//! Who somebody is for a cache: netrc files, those that Nix passes over among them.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use floe_engine::{Cancel, Error, Location, NetworkOptions, Order, Sources};
+
+use crate::faulty::{Faulty, assert_verified, faulty};
+use crate::server::{Fault, Server};
+use crate::support::{Scratch, floe, run, scratch};
+
+fn open(netrc: &[PathBuf], url: &str) -> Result<Sources, Error> {
+    let options = NetworkOptions {
+        netrc: netrc.to_vec(),
+        ..NetworkOptions::default()
+    };
+    let location = Location::parse(url, None, None).unwrap();
+    Sources::open(&[location], Order::AsGiven, &options, &Cancel::default())
+}
+
+/// A netrc file.
+fn netrc(scratch: &Scratch, text: &[u8]) -> PathBuf {
+    let file = scratch.join("netrc");
+    fs::write(&file, text).unwrap();
+    file
+}
+
+#[test]
+fn a_login_goes_to_its_host_and_nowhere_else() {
+    let Some(cache) = faulty("zstd") else { return };
+    let (scratch, server) = (scratch(), Server::start(&cache.cache));
+    let elsewhere = Server::start(&cache.cache);
+    server.ask_for(USER_PASS);
+    let absent = scratch.join("not-there");
+    let other = netrc(
+        &scratch,
+        b"machine other.example.org login user password pass\n",
+    );
+    let error = open(&[absent.clone(), other], &server.url()).unwrap_err();
+    let error = error.to_string();
+    assert!(error.contains("401") && error.contains("netrc"), "{error}");
+    let own = netrc(&scratch, b"machine 127.0.0.1 login user password pass\n");
+    let sources = open(&[absent, own], &server.url()).unwrap();
+    let source = sources.iter().next().unwrap();
+    let part = cache.path("libc6").hash_part().to_owned();
+    assert!(source.lookup(&part, &Cancel::default()).unwrap().is_some());
+
+    // Sent elsewhere, it says no more who it is.
+    let narinfo = format!("{part}.narinfo");
+    let other = elsewhere.url().replace("127.0.0.1", "localhost");
+    server.fail(&narinfo, Fault::Redirect(format!("{other}/{narinfo}")));
+    assert!(source.lookup(&part, &Cancel::default()).unwrap().is_some());
+    let hits = elsewhere.hits();
+    assert_eq!(hits.len(), 1);
+    assert_eq!(hits[0].fields.get("authorization"), None);
+}
+
+/// Installs with a netrc file, from a cache in a directory that has everything and a server.
+fn install(cache: &Faulty, server: &Server, netrc: &Path, name: &str) -> String {
+    let root = cache.scratch.join(name);
+    let from = format!("file://{}", cache.corpus.cache("zstd").display());
+    let mut command = floe(["install", "--from", &from, "--from", &server.url()]);
+    command.args(["--trusted-public-keys", &cache.corpus.key, "--option"]);
+    command.arg("netrc-file").arg(netrc);
+    command.arg("--root").arg(&root).arg(&cache.corpus.root);
+    let ran = run(&mut command).expect(0);
+    assert_verified(&root, cache.corpus.paths.len());
+    ran.stderr
+}
+
+#[test]
+fn a_netrc_that_cannot_be_used_is_named_and_gone_without() {
+    let Some(cache) = faulty("zstd") else { return };
+    let (scratch, server) = (scratch(), Server::start(&cache.cache));
+    let broken = netrc(
+        &scratch,
+        b"machine 127.0.0.1 login user password \"secret\n",
+    );
+    // Nobody can read a directory as a file, root neither.
+    let unreadable = scratch.join("directory");
+    fs::create_dir(&unreadable).unwrap();
+    for (file, reason) in [(&broken, "line 1: a quotation"), (&unreadable, "directory")] {
+        let name = file.file_name().unwrap().to_str().unwrap();
+        let stderr = install(&cache, &server, file, &format!("store-{name}"));
+        assert!(stderr.contains("going on without logins"), "{stderr}");
+        assert!(stderr.contains(&*file.display().to_string()), "{stderr}");
+        assert!(stderr.contains(reason), "{stderr}");
+        assert!(!stderr.contains("secret"), "{stderr}");
+    }
+    assert_eq!(server.hits_on("nix-cache-info").len(), 2);
+}
+
+#[test]
+fn a_login_is_found_in_whatever_form_curl_reads() {
+    let Some(cache) = faulty("zstd") else { return };
+    let (scratch, server) = (scratch(), Server::start(&cache.cache));
+    server.ask_for(USER_PASS);
+    for text in [
+        &b"machine 127.0.0.1 login user password pass # mine"[..],
+        b"MACHINE 127.0.0.1 port 80 LOGIN user PASSWORD pass",
+        b"hello \xff\nmachine 127.0.0.1 # \xfc\nlogin user password pass oops",
+    ] {
+        let file = netrc(&scratch, text);
+        let opened = open(&[file], &server.url());
+        assert!(opened.is_ok(), "{}: {opened:?}", text.escape_ascii());
+    }
+}
+
+/// The user name and the password, in Base64.
+const USER_PASS: &str = "Basic dXNlcjpwYXNz";
