@@ -217,7 +217,7 @@ pub(crate) fn place(
 pub(crate) fn in_root(root: &Path, store_dir: Option<&StoreDir>) -> anyhow::Result<Location> {
     let root = std::path::absolute(root)?;
     let dir = store_dir.cloned().unwrap_or_default();
-    Ok(Location::Store(floe_store::Layout::in_root(&root, dir)))
+    Ok(floe_store::Layout::in_root(&root, dir).into())
 }
 
 /// Ends the move soon on the first SIGINT or SIGTERM, and the process on the second.

@@ -30,7 +30,8 @@ pub struct Source(pub(crate) Kind);
 pub(crate) enum Kind {
     Http(HttpCache),
     File(FileCache),
-    Store(Box<StoreReader>),
+    /// With its priority.
+    Store(Box<StoreReader>, i32),
 }
 
 /// All sources of a move, in the order in which they are asked.
@@ -92,10 +93,10 @@ impl Sources {
                     )))
                 }
                 (Location::Http(_), None) => Err(Error::Cancelled),
-                (Location::Store(layout), _) => StoreReader::open(layout.clone())
-                    .map(|store| Kind::Store(Box::new(store)))
+                (Location::Store(store), _) => StoreReader::open(store.layout.clone())
+                    .map(|reader| Kind::Store(Box::new(reader), store.priority))
                     .map_err(Error::from),
-                (Location::File(file), _) => FileCache::open(&file.directory).map(Kind::File),
+                (Location::File(file), _) => FileCache::open(file).map(Kind::File),
             };
             match opened {
                 Ok(kind) => sources.list.push(Source(kind)),
@@ -183,7 +184,7 @@ impl Source {
         match &self.0 {
             Kind::Http(cache) => cache.name(),
             Kind::File(cache) => format!("file://{}", cache.directory().display()),
-            Kind::Store(store) => store.layout().real_store.display().to_string(),
+            Kind::Store(store, _) => store.layout().real_store.display().to_string(),
         }
     }
 
@@ -191,15 +192,16 @@ impl Source {
     fn state(&self) -> Option<Result<(), Arc<Error>>> {
         match &self.0 {
             Kind::Http(cache) => Some(cache.state()?.map(|_| ())),
-            Kind::File(_) | Kind::Store(_) => Some(Ok(())),
+            Kind::File(_) | Kind::Store(..) => Some(Ok(())),
         }
     }
 
-    /// The lower, the sooner it is asked. What lies on this machine comes first, as in Nix.
+    /// The lower, the sooner it is asked.
     fn priority(&self) -> i32 {
         match &self.0 {
             Kind::Http(cache) => cache.priority(),
-            Kind::File(_) | Kind::Store(_) => 0,
+            Kind::File(cache) => cache.priority(),
+            Kind::Store(_, priority) => *priority,
         }
     }
 
@@ -213,14 +215,14 @@ impl Source {
         match &self.0 {
             Kind::Http(cache) => cache.store_dir(),
             Kind::File(cache) => cache.store_dir(),
-            Kind::Store(store) => &store.layout().store_dir,
+            Kind::Store(store, _) => &store.layout().store_dir,
         }
     }
 
     /// The local store, if it is one.
     pub fn as_store(&self) -> Option<&StoreReader> {
         match &self.0 {
-            Kind::Store(store) => Some(store),
+            Kind::Store(store, _) => Some(store),
             _ => None,
         }
     }
@@ -238,7 +240,7 @@ impl Source {
         let answer = match &self.0 {
             Kind::Http(cache) => return cache.ask(hash_part, believes_absence, tag, answers),
             Kind::File(cache) => cache.narinfo(hash_part),
-            Kind::Store(store) => ask_store(store, hash_part),
+            Kind::Store(store, _) => ask_store(store, hash_part),
         };
         // Nobody listens any more only when the move has failed already.
         let _: Result<(), _> = answers.send((tag, answer));
@@ -267,7 +269,7 @@ impl Source {
         match &self.0 {
             Kind::Http(_) => Ok(None),
             Kind::File(cache) => cache.all_paths().map(Some),
-            Kind::Store(store) => Ok(Some(store.valid_paths()?)),
+            Kind::Store(store, _) => Ok(Some(store.valid_paths()?)),
         }
     }
 
@@ -278,7 +280,7 @@ impl Source {
         match &self.0 {
             Kind::Http(cache) => cache.fetch(&narinfo.url, small).map(Some),
             Kind::File(cache) => cache.open_nar(&narinfo.url).map(Some),
-            Kind::Store(_) => Ok(None),
+            Kind::Store(..) => Ok(None),
         }
     }
 }
@@ -305,6 +307,9 @@ fn ask_store(store: &StoreReader, hash_part: &str) -> Answer {
         file_size: None,
     }))
 }
+
+/// That of who does not say, as in Nix: the default of its setting `priority`, in `store-api.hh`.
+const PRIORITY: i32 = 0;
 
 /// How long the slow have when one that can be used has answered: more than a round trip around
 /// the world with its handshakes, and less than a person notices much.

@@ -16,7 +16,7 @@ mod report;
 pub use cache::http::address::without_credentials;
 pub use cache::{Order, Source, Sources};
 pub use error::{Error, ErrorKind};
-pub use location::{FileLocation, HttpLocation, Location};
+pub use location::{FileLocation, HttpLocation, Location, StoreLocation};
 pub use mover::{Mover, Outcome, Reuse, ReuseBy, Root, Shortage, Space, Supply, Target};
 pub use options::{Cancel, NetworkOptions, Options, RememberedOptions, trusted_keys};
 pub use proxies::{Proxies, Variable};

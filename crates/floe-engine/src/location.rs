@@ -13,11 +13,20 @@ use crate::error::Error;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Location {
     /// A local store.
-    Store(Layout),
+    Store(StoreLocation),
     /// A cache behind HTTP or HTTPS.
     Http(HttpLocation),
     /// A cache in a directory.
     File(FileLocation),
+}
+
+/// A local store, with what is said of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StoreLocation {
+    /// Where its parts lie.
+    pub layout: Layout,
+    /// The lower, the sooner it is asked (`priority`, 0 unless said otherwise, as in Nix).
+    pub priority: i32,
 }
 
 /// A cache behind HTTP or HTTPS, with what is said of it instead of what it says itself.
@@ -36,6 +45,8 @@ pub struct HttpLocation {
 pub struct FileLocation {
     /// The directory of `nix-cache-info`.
     pub directory: PathBuf,
+    /// The lower, the sooner it is asked (`priority`), instead of what it says itself.
+    pub priority: Option<i32>,
     /// How NARs are compressed (`compression`, xz unless said otherwise, as in Nix).
     pub compression: Compression,
     /// How hard (`compression-level`); each method has its default.
@@ -46,11 +57,19 @@ pub struct FileLocation {
     pub write_listings: bool,
 }
 
+impl From<Layout> for Location {
+    /// A local store of which nothing is said.
+    fn from(layout: Layout) -> Location {
+        let priority = 0;
+        Location::Store(StoreLocation { layout, priority })
+    }
+}
+
 impl fmt::Display for Location {
     /// The address without parameters and credentials.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Location::Store(layout) => layout.real_store.display().fmt(f),
+            Location::Store(store) => store.layout.real_store.display().fmt(f),
             Location::Http(http) => f.write_str(&without_credentials(&http.url)),
             Location::File(file) => write!(f, "file://{}", file.directory.display()),
         }
@@ -83,8 +102,8 @@ impl Location {
         match base {
             "" => Err(fail("it is empty")),
             "auto" if parameters.is_empty() => match store_dir {
-                Some(dir) => Ok(Location::Store(Layout::without_root(dir))),
-                None => Ok(Location::Store(Layout::auto(data_home))),
+                Some(dir) => Ok(Layout::without_root(dir).into()),
+                None => Ok(Layout::auto(data_home).into()),
             },
             "auto" | "local" => parse_local(None, &parameters, store_dir).map_err(|r| fail(&r)),
             "daemon" => Err(fail(
@@ -110,7 +129,7 @@ fn parse_local(
 ) -> Result<Location, String> {
     let mut root = root.map(absolute).transpose()?;
     let mut store_dir = store_dir;
-    let (mut state, mut real) = (None, None);
+    let (mut state, mut real, mut priority) = (None, None, 0);
     for (name, value) in parameters {
         match name.as_str() {
             "root" => root = Some(absolute(value)?),
@@ -119,10 +138,10 @@ fn parse_local(
             }
             "state" => state = Some(absolute(value)?),
             "real" => real = Some(absolute(value)?),
+            "priority" => priority = parse_priority(value)?,
             // Settings of Nix's own store that change nothing for who copies.
             "log"
             | "trusted"
-            | "priority"
             | "want-mass-query"
             | "path-info-cache-size"
             | "require-sigs"
@@ -137,7 +156,7 @@ fn parse_local(
     };
     layout.state = state.unwrap_or(layout.state);
     layout.real_store = real.unwrap_or(layout.real_store);
-    Ok(Location::Store(layout))
+    Ok(Location::Store(StoreLocation { layout, priority }))
 }
 
 fn parse_http(base: &str, parameters: &[(String, String)]) -> Result<Location, String> {
@@ -152,10 +171,7 @@ fn parse_http(base: &str, parameters: &[(String, String)]) -> Result<Location, S
     };
     for (name, value) in parameters {
         match name.as_str() {
-            "priority" => {
-                let number = value.parse().map_err(|_| "priority is no number")?;
-                location.priority = Some(number);
-            }
+            "priority" => location.priority = Some(parse_priority(value)?),
             "want-mass-query" => {
                 location.want_mass_query = Some(parse_bool("want-mass-query", value)?);
             }
@@ -164,6 +180,10 @@ fn parse_http(base: &str, parameters: &[(String, String)]) -> Result<Location, S
         }
     }
     Ok(Location::Http(location))
+}
+
+fn parse_priority(value: &str) -> Result<i32, String> {
+    value.parse().map_err(|_| "priority is no number".into())
 }
 
 fn parse_bool(name: &str, value: &str) -> Result<bool, String> {
@@ -177,6 +197,7 @@ fn parse_bool(name: &str, value: &str) -> Result<bool, String> {
 fn parse_file(directory: &str, parameters: &[(String, String)]) -> Result<Location, String> {
     let mut location = FileLocation {
         directory: absolute(&percent_decode(directory)?)?,
+        priority: None,
         compression: Compression::Xz,
         level: None,
         secret_keys: Vec::new(),
@@ -184,6 +205,7 @@ fn parse_file(directory: &str, parameters: &[(String, String)]) -> Result<Locati
     };
     for (name, value) in parameters {
         match name.as_str() {
+            "priority" => location.priority = Some(parse_priority(value)?),
             "compression" => {
                 location.compression =
                     Compression::parse(value).map_err(|error| error.to_string())?;
@@ -258,9 +280,8 @@ fn percent_decode(text: &str) -> Result<String, String> {
 }
 
 /// Settings of Nix's caches that change nothing for who moves paths.
-const CACHE_SETTINGS: [&str; 8] = [
+const CACHE_SETTINGS: [&str; 7] = [
     "parallel-compression",
-    "priority",
     "want-mass-query",
     "trusted",
     "local-nar-cache",
@@ -279,7 +300,7 @@ mod tests {
 
     #[test]
     fn a_directory_and_a_root_parameter_mean_the_same_store() {
-        let store = Location::Store(Layout::in_root(Path::new("/mnt"), StoreDir::default()));
+        let store = Location::from(Layout::in_root(Path::new("/mnt"), StoreDir::default()));
         for text in [
             "/mnt",
             "local?root=/mnt",
@@ -315,7 +336,7 @@ mod tests {
     #[test]
     fn parameters_of_a_file_cache_are_read() {
         let text = "file:///c?compression=zstd&secret-key=/k&compression-level=19\
-                    &write-nar-listing=true";
+                    &write-nar-listing=true&priority=7";
         let Location::File(file) = parse(text).unwrap() else {
             panic!("not a file cache")
         };
@@ -324,6 +345,7 @@ mod tests {
         assert_eq!(file.level, Some(19));
         assert_eq!(file.secret_keys, [Path::new("/k")]);
         assert!(file.write_listings);
+        assert_eq!(file.priority, Some(7));
     }
 
     #[test]
@@ -339,6 +361,8 @@ mod tests {
             ("https://c/x?priorty=3", "unknown parameter priorty"),
             ("file:///c?compression=lzma", "does not write"),
             ("https://c/?priority=high", "no number"),
+            ("file:///c?priority=high", "no number"),
+            ("local?priority=", "no number"),
             ("https://c/?want-mass-query=2", "neither true nor false"),
             ("/a%?b=%z", "hexadecimal"),
         ] {

@@ -134,8 +134,9 @@ impl Target {
         options: &WriteOptions,
     ) -> Result<Target, Error> {
         Ok(Target(match location {
-            Location::Store(layout) => {
-                TargetKind::Store(Box::new(StoreWriter::open_with(layout.clone(), options)?))
+            Location::Store(store) => {
+                let layout = store.layout.clone();
+                TargetKind::Store(Box::new(StoreWriter::open_with(layout, options)?))
             }
             Location::File(file) => {
                 let dir = store_dir.cloned().unwrap_or_default();
@@ -153,7 +154,7 @@ impl Target {
     /// Looks at a target without making or changing anything, for dry runs.
     pub fn preview(location: &Location, store_dir: Option<&StoreDir>) -> Result<Target, Error> {
         Ok(Target(TargetKind::Preview(match location {
-            Location::Store(layout) => Preview::store(layout.clone())?,
+            Location::Store(store) => Preview::store(store.layout.clone())?,
             Location::File(file) => {
                 let found = read_cache_info(&file.directory)?.map(|info| info.store_dir);
                 let dir = found.or(store_dir.cloned()).unwrap_or_default();

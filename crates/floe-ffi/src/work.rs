@@ -117,7 +117,7 @@ fn location(text: &str, dir: Option<&StoreDir>) -> Result<Location, Ended> {
 /// A store on this machine.
 fn local_store(text: &str, dir: Option<&StoreDir>) -> Result<floe_store::Layout, Ended> {
     match location(text, dir)? {
-        Location::Store(layout) => Ok(layout),
+        Location::Store(store) => Ok(store.layout),
         Location::Http(_) | Location::File(_) => Err(usage(format!(
             "{text:?} is a binary cache; this request is for local stores"
         ))),

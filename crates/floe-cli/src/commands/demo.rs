@@ -158,6 +158,7 @@ impl Demo {
     fn cache(&self) -> FileLocation {
         FileLocation {
             directory: self.place.join("cache"),
+            priority: None,
             compression: Compression::Zstd,
             level: None,
             secret_keys: vec![self.place.join("demo.secret-key")],
@@ -224,7 +225,7 @@ impl Demo {
             fs::write(file, key.to_text())?;
             fs::set_permissions(file, fs::Permissions::from_mode(0o600))?;
         }
-        let sources = source(Location::Store(self.layout("source")))?;
+        let sources = source(self.layout("source").into())?;
         let target = Target::open(&Location::File(cache), None)?;
         let outcome = self.move_root(&sources, &target, &key, root)?;
         match outcome.failures.into_iter().next() {
@@ -235,7 +236,7 @@ impl Demo {
 
     fn install(&self, name: &str, key: &SecretKey, root: &StorePath) -> anyhow::Result<Outcome> {
         let sources = source(Location::File(self.cache()))?;
-        let target = Target::open(&Location::Store(self.layout(name)), None)?;
+        let target = Target::open(&self.layout(name).into(), None)?;
         self.move_root(&sources, &target, key, root)
     }
 

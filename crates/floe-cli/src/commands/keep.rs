@@ -24,7 +24,7 @@ impl Keep {
     /// Looks at the places of links for so many roots.
     pub(crate) fn check(args: &KeepArgs, target: &Location, roots: usize) -> anyhow::Result<Keep> {
         let layout = match target {
-            Location::Store(layout) => layout,
+            Location::Store(store) => &store.layout,
             _ if args.out_link.is_none() && args.profile.is_none() => return Ok(Keep::default()),
             _ => return Err(Usage(NO_STORE.into()).into()),
         };

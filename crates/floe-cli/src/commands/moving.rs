@@ -44,9 +44,9 @@ pub(crate) struct Move {
 pub(crate) fn run_move(request: Move) -> anyhow::Result<()> {
     let began = Instant::now();
     settings::end_on_signals(&request.options.cancel)?;
-    if let (Location::Store(layout), false) = (&request.target, request.options.dry_run) {
+    if let (Location::Store(store), false) = (&request.target, request.options.dry_run) {
         // Before any other thread begins, which would stay where the mount is read-only.
-        mount::make_writable(&layout.real_store)?;
+        mount::make_writable(&store.layout.real_store)?;
     }
     // What can be known to fail is not fetched first.
     let named = named(&request)?;
@@ -144,7 +144,9 @@ impl Reporter for Watchers {
 /// How many roots a store is to get, where they are named.
 fn named(request: &Move) -> anyhow::Result<Option<usize>> {
     match (&request.target, &request.paths) {
-        (Location::Store(layout), Some(paths)) => Ok(Some(parse(paths, &layout.store_dir)?.len())),
+        (Location::Store(store), Some(paths)) => {
+            Ok(Some(parse(paths, &store.layout.store_dir)?.len()))
+        }
         (_, paths) => Ok(paths.as_ref().map(Vec::len)),
     }
 }

@@ -23,10 +23,10 @@ pub(crate) fn run(args: VerifyArgs) -> anyhow::Result<()> {
         (None, "auto") => settings::place("auto", &settings::plain_config()?, store_dir.as_ref())?,
         (None, named) => settings::location(named, store_dir.as_ref())?,
     };
-    let Location::Store(layout) = location else {
+    let Location::Store(place) = location else {
         bail!("{location} is a binary cache; floe verifies local stores");
     };
-    let store = StoreReader::open(layout)?;
+    let store = StoreReader::open(place.layout)?;
     let paths = args
         .paths
         .iter()

@@ -8,24 +8,28 @@ use floe_format::narinfo::NARINFO_LEN_MAX;
 use floe_format::store_path::is_hash_part;
 use floe_format::{CacheInfo, NarInfo, StoreDir, StorePath};
 
-use super::Answer;
+use super::{Answer, PRIORITY};
 use crate::body::Body;
 use crate::error::Error;
+use crate::location::FileLocation;
 
 /// A directory with `nix-cache-info`, narinfos and NARs.
 #[derive(Debug)]
 pub(crate) struct FileCache {
     directory: PathBuf,
     store_dir: StoreDir,
+    priority: i32,
 }
 
 impl FileCache {
     /// Opens an existing cache.
-    pub(crate) fn open(directory: &Path) -> Result<FileCache, Error> {
+    pub(crate) fn open(location: &FileLocation) -> Result<FileCache, Error> {
+        let directory = &location.directory;
         match read_cache_info(directory)? {
             Some(info) => Ok(FileCache {
-                directory: directory.to_path_buf(),
+                directory: directory.clone(),
                 store_dir: info.store_dir,
+                priority: location.priority.or(info.priority).unwrap_or(PRIORITY),
             }),
             None => Err(Error::NotACache {
                 url: format!("file://{}", directory.display()),
@@ -40,6 +44,11 @@ impl FileCache {
 
     pub(crate) fn store_dir(&self) -> &StoreDir {
         &self.store_dir
+    }
+
+    /// The lower, the sooner it is asked, as its address says or else the cache itself.
+    pub(crate) fn priority(&self) -> i32 {
+        self.priority
     }
 
     /// Reads the narinfo of a hash part.

@@ -20,8 +20,8 @@ use floe_format::{CacheInfo, NarInfo, StoreDir};
 use reqwest::{Url, Version};
 use tokio::sync::{Semaphore, mpsc as channel, watch};
 
-use super::Answer;
 use super::remembered::Remembered;
+use super::{Answer, PRIORITY};
 use crate::body::{Body, Chunk};
 use crate::error::Error;
 use crate::location::HttpLocation;
@@ -299,6 +299,3 @@ const FEW: usize = 4;
 /// Questions in a row that fail, each after all its attempts, before a cache counts as lost: one
 /// broken narinfo, or two, are no reason.
 const FAILURES_MAX: u32 = 3;
-
-/// What Nix takes for a cache that does not say.
-const PRIORITY: i32 = 50;

@@ -275,7 +275,7 @@ impl<'a> Transfer<'a> {
         let mut file_check = None;
         match (body, &self.mover.source_of(self.item).0) {
             (Some(body), _) => file_check = Some(self.decode(body, &mut check, sink)?),
-            (None, Kind::Store(store)) => {
+            (None, Kind::Store(store, _)) => {
                 store.dump(&narinfo.info.path, &mut |chunk| {
                     self.pass(chunk, &mut check, sink)
                 })?;

@@ -63,11 +63,11 @@ impl Reuse {
                 reason: reason.into(),
             })
         };
-        let Location::Store(layout) = Location::parse(text, store_dir, data_home)? else {
+        let Location::Store(store) = Location::parse(text, store_dir, data_home)? else {
             return fail("a binary cache has no files to reuse; name it with --from");
         };
-        if layout.real_store.is_dir() {
-            return Ok(layout.real_store);
+        if store.layout.real_store.is_dir() {
+            return Ok(store.layout.real_store);
         }
         match std::path::absolute(text) {
             Ok(directory) if directory.is_dir() => Ok(directory),

@@ -69,6 +69,43 @@ fn the_configured_cache_with_the_smallest_number_is_asked_and_the_others_are_not
 }
 
 #[test]
+fn who_does_not_say_is_asked_first_and_this_machine_is_no_better_than_others() {
+    let Some(world) = world() else { return };
+    let silent = saying(&world, "silent", "");
+    let ten = saying(&world, "ten", "Priority: 10");
+    let paths = world.corpus.paths.len();
+    let questions = |server: &Server| server.hits_on(".narinfo").len();
+    let here = format!("{} {}", ten.url(), silent.url());
+    install(&world, &here, "by-silence");
+    assert_eq!((questions(&silent), questions(&ten)), (paths, 0));
+
+    let directory = world
+        .corpus
+        .cache_copy("zstd", &world.scratch.join("directory"));
+    let info = "StoreDir: /nix/store\nPriority: 50\n";
+    fs::write(directory.join("nix-cache-info"), info).unwrap();
+    let directory = format!("file://{}", directory.display());
+    let store = world.corpus.store();
+    let store = format!("local?root={}", store.display());
+    let mut asked = 0;
+    for (place, asks) in [
+        (directory.clone(), true),
+        (format!("{directory}?priority=5"), false),
+        (format!("{store}&priority=11"), true),
+        (store, false),
+    ] {
+        install(
+            &world,
+            &format!("{place} {}", ten.url()),
+            &format!("{asks} {asked}"),
+        );
+        let now = questions(&ten);
+        assert_eq!(now - asked, if asks { paths } else { 0 }, "{place}");
+        asked = now;
+    }
+}
+
+#[test]
 fn a_cache_that_does_not_want_many_questions_gets_few_at_once() {
     let Some(world) = world() else { return };
     let connections = |info: &str| {
