@@ -5,6 +5,7 @@ use std::path::Path;
 use std::process::Command;
 
 use super::tool;
+use crate::server::Server;
 use crate::support::{corpus, floe, nginx, run, scratch, tree};
 
 /// A server's certificate for the loopback, by an authority that nobody knows.
@@ -107,4 +108,26 @@ fn both_versions_of_http_go_over_tls_and_a_stranger_is_not_believed() {
             "{protocol}: trees differ"
         );
     }
+}
+
+#[test]
+fn certificates_that_cannot_be_read_concern_tls_alone() {
+    let Some(corpus) = corpus("jq") else { return };
+    let scratch = scratch();
+    let server = Server::start(&corpus.cache("zstd"));
+    let absent = scratch.join("absent.pem");
+    let install = |from: &[&str], name: &str| {
+        let mut command = floe(["install"]);
+        for from in from {
+            command.args(["--from", from]);
+        }
+        command.args(["--trusted-public-keys", &corpus.key, "--root"]);
+        command.arg(scratch.join(name)).arg(&corpus.root);
+        run(command.env("NIX_SSL_CERT_FILE", &absent))
+    };
+    let ran = install(&[&server.url()], "http").expect(0);
+    assert!(!ran.stderr.contains("absent.pem"), "{}", ran.stderr);
+    assert_eq!(server.hits_on(".narinfo").len(), corpus.paths.len());
+    let (directory, dead) = (corpus.file_url("zstd"), "https://127.0.0.1:1");
+    install(&[&directory, dead], "directory").expect(0);
 }

@@ -11,13 +11,19 @@ use super::names::{self, Names};
 use crate::error::Error;
 use crate::options::NetworkOptions;
 
-pub(super) fn client(options: &NetworkOptions) -> Result<Client, Error> {
+/// The client, and why it believes no certificate where the file of those cannot be used: plain
+/// HTTP needs none.
+pub(super) fn client(options: &NetworkOptions) -> Result<(Client, Option<String>), Error> {
     let failed = |reason: String| Error::fetch("(setting up TLS)", reason, false);
+    let (roots, distrust) = match roots(options.certificates.as_deref()) {
+        Ok(roots) => (roots, None),
+        Err(reason) => (rustls::RootCertStore::empty(), Some(reason)),
+    };
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let mut tls = rustls::ClientConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
         .map_err(|error| failed(error.to_string()))?
-        .with_root_certificates(roots(options.certificates.as_deref())?)
+        .with_root_certificates(roots)
         .with_no_client_auth();
     tls.alpn_protocols = vec![b"http/1.1".to_vec()];
     if options.http2 {
@@ -39,18 +45,18 @@ pub(super) fn client(options: &NetworkOptions) -> Result<Client, Error> {
     if names::IS_NEEDED {
         client = client.dns_resolver(Arc::new(Names::default()));
     }
-    client.build().map_err(|error| failed(error.to_string()))
+    let client = client.build().map_err(|error| failed(error.to_string()))?;
+    Ok((client, distrust))
 }
 
-/// The certificates that a file holds, or else those of the system, or else Mozilla's.
-fn roots(certificates: Option<&Path>) -> Result<rustls::RootCertStore, Error> {
+/// The certificates that a file holds, or else those of the system, or else Mozilla's; why there
+/// are none.
+fn roots(certificates: Option<&Path>) -> Result<rustls::RootCertStore, String> {
     let mut roots = rustls::RootCertStore::empty();
     match certificates {
         Some(path) => {
             let unreadable = |source: rustls::pki_types::pem::Error| {
-                let shown = path.display();
-                let reason = format!("reading certificates from {shown}: {source}");
-                Error::fetch("(setting up TLS)", reason, false)
+                format!("reading certificates from {}: {source}", path.display())
             };
             for certificate in CertificateDer::pem_file_iter(path).map_err(unreadable)? {
                 roots.add_parsable_certificates([certificate.map_err(unreadable)?]);
@@ -72,6 +78,9 @@ fn add_mozillas(roots: &mut rustls::RootCertStore) {
         roots.extend(webpki_roots::TLS_SERVER_ROOTS.iter().cloned());
     }
 }
+
+/// What the library says, among other things, of a server whose certificate it does not believe.
+pub(super) const UNBELIEVED: &str = "invalid peer certificate";
 
 /// How much of a body an HTTP/2 server may send before the worker has taken any.
 const STREAM_WINDOW_LEN: u32 = 1024 * 1024;

@@ -7,7 +7,7 @@ use reqwest::Client;
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 
-use super::client;
+use super::client::{self, UNBELIEVED};
 use super::logins::Logins;
 use crate::error::Error;
 use crate::options::NetworkOptions;
@@ -17,11 +17,23 @@ use crate::options::NetworkOptions;
 pub(crate) struct Web {
     pub(super) client: Client,
     pub(super) logins: Logins,
+    /// Why no certificate is believed, where the file of them cannot be used.
+    distrust: Option<String>,
     pub(super) options: NetworkOptions,
     handle: Handle,
 }
 
 impl Web {
+    /// Where no certificates could be read, that is why a server's was not believed.
+    pub(super) fn explain(&self, mut error: Error) -> Error {
+        if let (Error::Fetch { reason, .. }, Some(why)) = (&mut error, &self.distrust)
+            && reason.contains(UNBELIEVED)
+        {
+            *reason = format!("{reason} ({why})");
+        }
+        error
+    }
+
     /// Runs on the network's thread, until that ends.
     pub(super) fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
         self.handle.spawn(task);
@@ -43,8 +55,10 @@ impl Network {
             .enable_all()
             .build()
             .map_err(|error| failed(error.to_string()))?;
+        let (client, distrust) = client::client(options)?;
         let web = Arc::new(Web {
-            client: client::client(options)?,
+            client,
+            distrust,
             // Whose files cannot be used, `NetworkOptions::unusable_logins` has told.
             logins: Logins::read(&options.netrc).0,
             options: options.clone(),

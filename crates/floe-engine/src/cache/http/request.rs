@@ -10,6 +10,7 @@ use reqwest::{RequestBuilder, Response, StatusCode, Url, Version};
 use tokio::time::{sleep, timeout};
 
 use super::address::redact;
+use super::client::UNBELIEVED;
 use super::network::Web;
 use crate::error::Error;
 use crate::proxies::Variable;
@@ -58,7 +59,7 @@ pub(super) async fn get(
         Ok(Err(error)) => {
             let proxy = web.options.proxies.of_scheme(url.scheme());
             let proxy = proxy.filter(|_| error.is_connect());
-            return Err(failed(&shown, &error, proxy));
+            return Err(web.explain(failed(&shown, &error, proxy)));
         }
         Ok(Ok(response)) => response,
     };
@@ -159,7 +160,7 @@ fn failed(shown: &str, error: &reqwest::Error, proxy: Option<&Variable>) -> Erro
         );
     }
     // Neither a circle of redirections nor a stranger's certificate gets better by asking again.
-    let transient = !error.is_redirect() && !reason.contains("invalid peer certificate");
+    let transient = !error.is_redirect() && !reason.contains(UNBELIEVED);
     Error::fetch(shown, reason, transient)
 }
 
