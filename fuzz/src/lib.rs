@@ -131,7 +131,7 @@ pub fn check_netrc(data: &[u8]) {
         && !host.contains('"')
         && !host.starts_with('#')
     {
-        assert!(netrc.login(host).is_some());
+        assert!(netrc.login(host, b"").is_some());
     }
 }
 

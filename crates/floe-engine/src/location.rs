@@ -196,7 +196,7 @@ fn parse_bool(name: &str, value: &str) -> Result<bool, String> {
 
 fn parse_file(directory: &str, parameters: &[(String, String)]) -> Result<Location, String> {
     let mut location = FileLocation {
-        directory: absolute(&percent_decode(directory)?)?,
+        directory: absolute(&percent_decoded(directory)?)?,
         priority: None,
         compression: Compression::Xz,
         level: None,
@@ -250,12 +250,18 @@ fn parse_query(query: &str) -> Result<Vec<(String, String)>, String> {
             let (name, value) = part
                 .split_once('=')
                 .ok_or_else(|| format!("the parameter {part:?} has no ="))?;
-            Ok((percent_decode(name)?, percent_decode(value)?))
+            Ok((percent_decoded(name)?, percent_decoded(value)?))
         })
         .collect()
 }
 
-fn percent_decode(text: &str) -> Result<String, String> {
+fn percent_decoded(text: &str) -> Result<String, String> {
+    let bytes = percent_decode(text)?;
+    String::from_utf8(bytes).map_err(|_| format!("{text:?} is not UTF-8"))
+}
+
+/// The bytes that a part of a URL stands for.
+pub(crate) fn percent_decode(text: &str) -> Result<Vec<u8>, String> {
     let mut bytes = Vec::new();
     let mut rest = text.as_bytes();
     while let [first, tail @ ..] = rest {
@@ -276,7 +282,7 @@ fn percent_decode(text: &str) -> Result<String, String> {
             _ => return Err(format!("{text:?} has a % without two hexadecimal digits")),
         }
     }
-    String::from_utf8(bytes).map_err(|_| format!("{text:?} is not UTF-8"))
+    Ok(bytes)
 }
 
 /// Settings of Nix's caches that change nothing for who moves paths.

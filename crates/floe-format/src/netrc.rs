@@ -99,13 +99,15 @@ impl Netrc {
         Ok(netrc)
     }
 
-    /// What the first entry that is for a host says, if there is one.
-    pub fn login(&self, host: &str) -> Option<&Login> {
+    /// What the first entry says that is for a host, and for a user if that is not empty. One that
+    /// names no user is for all.
+    pub fn login(&self, host: &str, user: &[u8]) -> Option<&Login> {
         let is_for = |entry: &&Entry| match &entry.host {
             Some(name) => name.eq_ignore_ascii_case(host.as_bytes()),
             None => true,
         };
-        self.entries.iter().find(is_for).map(|entry| &entry.login)
+        let mut logins = self.entries.iter().filter(is_for).map(|entry| &entry.login);
+        logins.find(|login| user.is_empty() || login.user.is_empty() || login.user == user)
     }
 
     fn begin(&mut self, host: Option<Vec<u8>>) {
@@ -248,7 +250,7 @@ mod tests {
 
     fn login(text: &str, host: &str) -> Option<(String, String)> {
         let netrc = Netrc::parse(text.as_bytes()).unwrap();
-        let login = netrc.login(host)?;
+        let login = netrc.login(host, b"")?;
         let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
         Some((text(&login.user), text(&login.password)))
     }
@@ -267,6 +269,11 @@ mod tests {
         assert_eq!(login("machine a.org password p", "a.org"), of("", "p"));
         assert_eq!(login("machine a.org login u", "b.org"), None);
         assert_eq!(login("", "a.org"), None);
+        let netrc = Netrc::parse(text.as_bytes()).unwrap();
+        let password = |user: &[u8]| Some(&*netrc.login("a.org", user)?.password);
+        assert_eq!(password(b"v"), Some(&b"q"[..]));
+        assert_eq!(password(b"d"), Some(&b"e"[..]));
+        assert_eq!(password(b"w"), None);
     }
 
     #[test]
@@ -297,7 +304,7 @@ mod tests {
         assert_eq!(login(text, "a"), of("#u", "#p"));
         let text = b"# \xff\nmachine a login \xfc password \xff\xfe\n";
         let netrc = Netrc::parse(text).unwrap();
-        let found = netrc.login("a").unwrap();
+        let found = netrc.login("a", b"").unwrap();
         assert_eq!(
             (&*found.user, &*found.password),
             (&b"\xfc"[..], &b"\xff\xfe"[..])

@@ -10,6 +10,7 @@ pub(crate) mod logins;
 mod names;
 mod network;
 mod promise;
+mod redirect;
 pub(crate) mod request;
 mod transfer;
 

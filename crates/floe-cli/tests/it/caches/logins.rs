@@ -55,6 +55,54 @@ fn a_login_goes_to_its_host_and_nowhere_else() {
     assert_eq!(hits[0].fields.get("authorization"), None);
 }
 
+#[test]
+fn whoever_is_sent_on_says_to_each_host_what_is_meant_for_it() {
+    let Some(cache) = faulty("zstd") else { return };
+    let scratch = scratch();
+    let (server, elsewhere) = (Server::start(&cache.cache), Server::start(&cache.cache));
+    elsewhere.ask_for(USER_PASS);
+    let file = "nix-cache-info";
+    let to =
+        |host: &str, path: &str| Fault::Redirect(elsewhere.url().replace("127.0.0.1", host) + path);
+    let own = netrc(&scratch, b"machine 127.0.0.1 login user password pass");
+    let seen = |netrc: &PathBuf, base: &str, fault: Fault| {
+        server.heal();
+        server.fail(file, fault);
+        let before = elsewhere.hits().len();
+        let opened = open(std::slice::from_ref(netrc), base);
+        let hits = elsewhere.hits();
+        assert_eq!(hits.len(), before + 1);
+        let said = hits[before].fields.get("authorization").cloned();
+        assert_eq!(opened.is_ok(), said.as_deref() == Some(USER_PASS));
+        said
+    };
+    let (url, path) = (server.url(), format!("/{file}"));
+    // The same host, on another port.
+    let said = seen(&own, &url, to("127.0.0.1", &path));
+    assert_eq!(said.as_deref(), Some(USER_PASS));
+    // What stands in the address is for that port alone; it may also hold only the user.
+    let absent = scratch.join("not-there");
+    let with = |login: &str| url.replace("http://", &format!("http://{login}@"));
+    let said = seen(&absent, &with("user:pass"), to("127.0.0.1", &path));
+    assert_eq!(said, None);
+    let first = server.hits().pop().unwrap();
+    assert_eq!(first.fields["authorization"], USER_PASS);
+    // Another host, which the file names, and with another login.
+    let text = b"machine localhost login user password pass\nmachine 127.0.0.1 login a password b";
+    let both = netrc(&scratch, text);
+    let said = seen(&both, &url, to("localhost", &path));
+    assert_eq!(said.as_deref(), Some(USER_PASS));
+    assert_ne!(
+        server.hits().pop().unwrap().fields["authorization"],
+        USER_PASS
+    );
+
+    server.heal();
+    server.fail(file, Fault::Redirect("ftp://example.org/x".into()));
+    let error = open(&[own], &url).unwrap_err().to_string();
+    assert!(error.contains("ftp://example.org/x"), "{error}");
+}
+
 /// Installs with a netrc file, from a cache in a directory that has everything and a server.
 fn install(cache: &Faulty, server: &Server, netrc: &Path, name: &str) -> String {
     let root = cache.scratch.join(name);

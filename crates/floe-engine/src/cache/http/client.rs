@@ -35,7 +35,7 @@ pub(super) fn client(options: &NetworkOptions) -> Result<(Client, Option<String>
     let mut client = Client::builder()
         .tls_backend_preconfigured(tls)
         .user_agent(format!("{name}{space}{suffix}"))
-        .redirect(redirect::Policy::limited(REDIRECTS_MAX))
+        .redirect(redirect::Policy::none())
         .http2_initial_stream_window_size(STREAM_WINDOW_LEN)
         .http2_initial_connection_window_size(CONNECTION_WINDOW_LEN);
     client = options.proxies.add_to(client)?;
@@ -89,9 +89,6 @@ const STREAM_WINDOW_LEN: u32 = 1024 * 1024;
 /// part of this, so it must be more than all that can wait at once: otherwise the one that is
 /// being read starves, and with it all. Small bodies, and large ones for 200 workers, are within.
 const CONNECTION_WINDOW_LEN: u32 = 512 * 1024 * 1024;
-
-/// As many as browsers and curl follow.
-const REDIRECTS_MAX: usize = 10;
 
 #[cfg(test)]
 mod tests {

@@ -6,9 +6,10 @@ use std::path::{Path, PathBuf};
 
 use floe_format::{Netrc, base64};
 use reqwest::header::{AUTHORIZATION, HeaderValue};
-use reqwest::{RequestBuilder, Url};
+use reqwest::{Client, RequestBuilder, Url};
 
 use crate::error::Error;
+use crate::location::percent_decode;
 
 /// What the netrc files say.
 #[derive(Debug, Default)]
@@ -32,17 +33,47 @@ impl Logins {
         (logins, errors)
     }
 
-    /// Adds what belongs to the request's own host. What stands in the URL counts before that, and
-    /// the client sends it by itself.
-    pub(super) fn add_to(&self, request: RequestBuilder, url: &Url) -> RequestBuilder {
-        let has_own = !url.username().is_empty() || url.password().is_some();
-        let host = url.host_str().filter(|_| !has_own);
-        let login = host.and_then(|host| self.0.iter().find_map(|netrc| netrc.login(host)));
-        match login {
-            Some(login) => request.header(AUTHORIZATION, basic(&login.user, &login.password)),
+    /// A request to a URL, with what its host is to be told.
+    pub(super) fn request(&self, client: &Client, url: &Url) -> RequestBuilder {
+        let request = self.request_of_nobody(client, url);
+        match self.authorization(url) {
+            Some(value) => request.header(AUTHORIZATION, value),
             None => request,
         }
     }
+
+    /// The same without.
+    pub(super) fn request_of_nobody(&self, client: &Client, url: &Url) -> RequestBuilder {
+        let mut url = url.clone();
+        // The client would send these by itself, beside what is said here. Both fail for URLs that
+        // cannot have them.
+        let _: Result<(), ()> = url.set_username("");
+        let _: Result<(), ()> = url.set_password(None);
+        client.get(url)
+    }
+
+    /// What stands in the URL counts before the files; a user alone gets the password from them.
+    fn authorization(&self, url: &Url) -> Option<HeaderValue> {
+        let user = decoded(url.username());
+        if let Some(password) = url.password() {
+            return Some(basic(&user, &decoded(password)));
+        }
+        // An IPv6 address stands in brackets in a URL, and without them in a file.
+        let host = url.host_str().unwrap_or_default();
+        let host = host.trim_start_matches('[').trim_end_matches(']');
+        let named = |netrc: &'_ Netrc| {
+            let login = netrc.login(host, &user)?;
+            let user = if user.is_empty() { &login.user } else { &user };
+            Some(basic(user, &login.password))
+        };
+        let found = self.0.iter().find_map(named);
+        found.or_else(|| (!user.is_empty()).then(|| basic(&user, b"")))
+    }
+}
+
+/// A part of a URL as it was meant, or as it stands where it was not written as one has to.
+fn decoded(text: &str) -> Vec<u8> {
+    percent_decode(text).unwrap_or_else(|_| text.as_bytes().to_vec())
 }
 
 /// The scheme `Basic` of RFC 7617, in the bytes that somebody has written: it names no encoding.
@@ -60,5 +91,35 @@ fn read(file: &Path) -> io::Result<Option<Netrc>> {
         Ok(text) => Netrc::parse(&text).map(Some).map_err(io::Error::other),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
         Err(error) => Err(error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_url_finds_the_login_of_its_host_and_its_user() {
+        let text = b"machine ::1 login six password p6\n\
+                     machine a login u password pu\nmachine a login v password pv\n\
+                     machine b password any\n";
+        let logins = Logins(vec![Netrc::parse(text).unwrap()]);
+        let said = |url: &str| {
+            let value = logins.authorization(&Url::parse(url).unwrap())?;
+            let text = value.to_str().unwrap().strip_prefix("Basic ").unwrap();
+            Some(String::from_utf8(base64::decode(text).unwrap()).unwrap())
+        };
+        for (url, wanted) in [
+            ("http://[::1]:80/x", Some("six:p6")),
+            ("http://a/", Some("u:pu")),
+            ("http://v@a/", Some("v:pv")),
+            ("http://v:own@a/", Some("v:own")),
+            ("http://w@a/", Some("w:")),
+            ("http://w%40x@b/", Some("w@x:any")),
+            ("http://:p%20q@c/", Some(":p q")),
+            ("http://c/", None),
+        ] {
+            assert_eq!(said(url).as_deref(), wanted, "{url}");
+        }
     }
 }

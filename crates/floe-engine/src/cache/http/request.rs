@@ -12,6 +12,7 @@ use tokio::time::{sleep, timeout};
 use super::address::redact;
 use super::client::UNBELIEVED;
 use super::network::Web;
+use super::redirect::{self, Lost};
 use crate::error::Error;
 use crate::proxies::Variable;
 
@@ -50,13 +51,14 @@ async fn try_get_small(web: &Web, url: Url) -> Result<Option<(Version, Vec<u8>)>
 pub(super) async fn get(
     web: &Web,
     url: Url,
-    change: impl FnOnce(RequestBuilder) -> RequestBuilder,
+    change: impl Fn(RequestBuilder) -> RequestBuilder,
 ) -> Result<Option<Response>, Error> {
     let shown = redact(&url);
-    let request = web.logins.add_to(web.client.get(url.clone()), &url);
-    let response = match timeout(web.options.stall_timeout, change(request).send()).await {
+    let sent = redirect::send(web, &url, change);
+    let response = match timeout(web.options.stall_timeout, sent).await {
         Err(_) => return Err(stalled(web, &shown)),
-        Ok(Err(error)) => {
+        Ok(Err(Lost::Nowhere(error))) => return Err(error),
+        Ok(Err(Lost::Request(error))) => {
             let proxy = web.options.proxies.of_scheme(url.scheme());
             let proxy = proxy.filter(|_| error.is_connect());
             return Err(web.explain(failed(&shown, &error, proxy)));
@@ -159,8 +161,8 @@ fn failed(shown: &str, error: &reqwest::Error, proxy: Option<&Variable>) -> Erro
             proxy.shown()
         );
     }
-    // Neither a circle of redirections nor a stranger's certificate gets better by asking again.
-    let transient = !error.is_redirect() && !reason.contains(UNBELIEVED);
+    // A stranger's certificate does not get better by asking again.
+    let transient = !reason.contains(UNBELIEVED);
     Error::fetch(shown, reason, transient)
 }
 
