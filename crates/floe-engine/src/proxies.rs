@@ -34,7 +34,7 @@ impl Variable {
 
 impl Proxies {
     /// What curl would take from variables: those in small letters first, that for one kind of URL
-    /// over that for all. An empty value is none.
+    /// over that for all, and `http_proxy` in small letters alone. An empty value is none.
     pub fn named_by(value: impl Fn(&str) -> Option<String>) -> Proxies {
         let first = |names: &[&'static str]| {
             names.iter().find_map(|name| {
@@ -43,13 +43,10 @@ impl Proxies {
             })
         };
         let some = |variable: Option<Variable>| variable.filter(|found| !found.value.is_empty());
-        // A server that runs programs for its clients sets HTTP_PROXY to what a client says.
-        let http: &[&str] = match value("REQUEST_METHOD") {
-            Some(_) => &["http_proxy", "all_proxy", "ALL_PROXY"],
-            None => &["http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"],
-        };
         Proxies {
-            http: some(first(http)),
+            // Not HTTP_PROXY: a server that runs programs for its clients sets that to what a client
+            // says, in its field `Proxy`.
+            http: some(first(&["http_proxy", "all_proxy", "ALL_PROXY"])),
             https: some(first(&[
                 "https_proxy",
                 "HTTPS_PROXY",
@@ -135,8 +132,9 @@ mod tests {
         assert_eq!(named(&both)[0], some("http_proxy", "a"));
         // Set and empty says that there is none, whatever is set for all.
         assert_eq!(named(&[("http_proxy", ""), ("all_proxy", "a")])[0], None);
-        let by_a_client = [("REQUEST_METHOD", "GET"), ("HTTP_PROXY", "a")];
-        assert_eq!(named(&by_a_client)[0], None);
+        assert_eq!(named(&[("HTTP_PROXY", "a")])[0], None);
+        let by_a_client = [("HTTP_PROXY", "a"), ("ALL_PROXY", "b")];
+        assert_eq!(named(&by_a_client)[0], some("ALL_PROXY", "b"));
     }
 
     #[test]

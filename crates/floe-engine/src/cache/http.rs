@@ -26,7 +26,7 @@ use super::{Answer, PRIORITY};
 use crate::body::{Body, Chunk};
 use crate::error::Error;
 use crate::location::HttpLocation;
-use address::{parse_url, redact};
+use address::{parse_url, redact, without_credentials};
 pub(crate) use network::Network;
 use network::Web;
 use promise::Promise;
@@ -44,6 +44,8 @@ pub(crate) struct HttpCache {
 #[derive(Debug)]
 struct Link {
     location: HttpLocation,
+    /// Its address without credentials, by which it is remembered: the file is for everybody's eyes.
+    key: String,
     web: Arc<Web>,
     /// What the cache says of itself, or why it cannot be used.
     about: OnceLock<Result<About, Arc<Error>>>,
@@ -75,6 +77,7 @@ impl HttpCache {
     ) -> HttpCache {
         let link = Arc::new(Link {
             location: location.clone(),
+            key: without_credentials(&location.url),
             web: network.web(),
             about: OnceLock::new(),
             is_settled: watch::Sender::new(false),
@@ -147,7 +150,7 @@ impl HttpCache {
     /// What was remembered of a path is wrong.
     pub(crate) fn forget(&self, hash_part: &str) {
         if let Some(remembered) = &self.link.remembered {
-            remembered.forget(&self.link.location.url, hash_part);
+            remembered.forget(&self.link.key, hash_part);
         }
     }
 
@@ -182,7 +185,10 @@ impl Link {
             url: shown.clone(),
             reason,
         };
-        let known = self.remembered.as_ref().and_then(|all| all.cache(base));
+        let known = self
+            .remembered
+            .as_ref()
+            .and_then(|all| all.cache(&self.key));
         let is_fresh = known.is_none();
         let (is_http2, text) = match known {
             Some(known) => known,
@@ -198,7 +204,7 @@ impl Link {
         }
         let info = CacheInfo::parse(&text).map_err(|error| no_cache(error.to_string()))?;
         if let (true, Some(all)) = (is_fresh, &self.remembered) {
-            all.remember_cache(base, is_http2, &text);
+            all.remember_cache(&self.key, is_http2, &text);
         }
         let wants_many = self
             .location
@@ -234,14 +240,14 @@ impl Link {
         let url = parse_url(&format!("{base}/{hash_part}.narinfo"))?;
         let shown = redact(&url);
         let all = self.remembered.as_deref();
-        let known = all.and_then(|all| all.narinfo(base, hash_part));
+        let known = all.and_then(|all| all.narinfo(&self.key, hash_part));
         let text = match known.filter(|known| known.is_some() || believes_absence) {
             Some(known) => known,
             None => {
                 let found = self.judge(get_small(&self.web, url).await)?;
                 let text = found.map(|(_, text)| text);
                 if let Some(all) = all {
-                    all.remember(base, hash_part, text.as_deref());
+                    all.remember(&self.key, hash_part, text.as_deref());
                 }
                 text
             }
@@ -250,7 +256,7 @@ impl Link {
         let parsed = NarInfo::parse(&text, &about.info.store_dir);
         parsed.map(Some).map_err(|source| {
             if let Some(all) = all {
-                all.forget(base, hash_part);
+                all.forget(&self.key, hash_part);
             }
             Error::NarInfo {
                 url: shown,

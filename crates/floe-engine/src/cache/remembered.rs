@@ -8,7 +8,7 @@ use std::path::Path;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use rusqlite::{Connection, OptionalExtension as _, params};
+use rusqlite::{Connection, ErrorCode, OptionalExtension as _, params};
 
 use crate::options::RememberedOptions;
 
@@ -35,13 +35,21 @@ struct Fresh {
 }
 
 impl Remembered {
-    /// Opens the file, or makes it; one that is broken is made anew. `None` where that fails.
+    /// Opens the file, or makes it; one that is broken is made anew. `None` where that fails, or
+    /// where somebody else holds the file for long.
     pub(crate) fn open(options: &RememberedOptions) -> Option<Remembered> {
-        let connection = connect(&options.file).or_else(|_| {
+        let opened = Remembered::try_open(options).or_else(|error| {
+            if !is_broken(&error) {
+                return Err(error);
+            }
             fs::remove_file(&options.file).ok();
-            connect(&options.file)
+            Remembered::try_open(options)
         });
-        let connection = connection.ok()?;
+        opened.ok()
+    }
+
+    fn try_open(options: &RememberedOptions) -> rusqlite::Result<Remembered> {
+        let connection = connect(&options.file)?;
         let remembered = Remembered {
             inner: Mutex::new(Inner {
                 connection,
@@ -49,8 +57,11 @@ impl Remembered {
             }),
             options: options.clone(),
         };
-        remembered.purge().ok()?;
-        Some(remembered)
+        match remembered.purge() {
+            Err(error) if is_broken(&error) => Err(error),
+            // Whoever cannot delete now does so another day.
+            _ => Ok(remembered),
+        }
     }
 
     /// What a cache has said of itself: whether over HTTP/2, and the text.
@@ -177,6 +188,14 @@ impl Inner {
     }
 }
 
+/// Whether nobody can use the file any more: only then it is nobody's.
+fn is_broken(error: &rusqlite::Error) -> bool {
+    matches!(
+        error.sqlite_error_code(),
+        Some(ErrorCode::NotADatabase | ErrorCode::DatabaseCorrupt)
+    )
+}
+
 fn connect(file: &Path) -> rusqlite::Result<Connection> {
     if let Some(directory) = file.parent() {
         // If this fails, so does what follows.
@@ -281,4 +300,47 @@ mod tests {
         options.file = directory.path().join("deep/narinfos.sqlite/below/a/file");
         assert!(Remembered::open(&options).is_none());
     }
+
+    #[test]
+    fn a_file_that_is_broken_in_the_middle_is_made_anew() {
+        let directory = tempfile::tempdir().unwrap();
+        let options = options(directory.path());
+        let first = Remembered::open(&options).unwrap();
+        for number in 0..1000 {
+            first.remember(URL, &format!("part {number}"), Some(&[b'x'; 200]));
+        }
+        drop(first);
+        let plain = Connection::open(&options.file).unwrap();
+        plain.pragma_update(None, "user_version", 0).unwrap();
+        drop(plain);
+        let mut bytes = fs::read(&options.file).unwrap();
+        bytes[PAGE_LEN..].fill(0x55);
+        fs::write(&options.file, bytes).unwrap();
+        let anew = Remembered::open(&options).unwrap();
+        anew.remember(URL, PART, Some(b"text"));
+        drop(anew);
+        let again = Remembered::open(&options).unwrap();
+        assert_eq!(again.narinfo(URL, PART), Some(Some(b"text".to_vec())));
+        assert_eq!(again.narinfo(URL, "part 1"), None);
+    }
+
+    #[test]
+    fn a_file_that_somebody_holds_is_left_to_him() {
+        let directory = tempfile::tempdir().unwrap();
+        let options = options(directory.path());
+        let first = Remembered::open(&options).unwrap();
+        first.remember(URL, PART, Some(b"text"));
+        drop(first);
+        let holder = Connection::open(&options.file).unwrap();
+        let held = "pragma locking_mode = exclusive; begin exclusive; delete from caches;";
+        holder.execute_batch(held).unwrap();
+        assert!(Remembered::open(&options).is_none());
+        holder.execute_batch("commit").unwrap();
+        drop(holder);
+        let again = Remembered::open(&options).unwrap();
+        assert_eq!(again.narinfo(URL, PART), Some(Some(b"text".to_vec())));
+    }
+
+    /// SQLite's own, in bytes.
+    const PAGE_LEN: usize = 4096;
 }

@@ -103,6 +103,29 @@ fn whoever_is_sent_on_says_to_each_host_what_is_meant_for_it() {
     assert!(error.contains("ftp://example.org/x"), "{error}");
 }
 
+#[test]
+fn what_is_remembered_of_a_cache_holds_no_password() {
+    let Some(cache) = faulty("zstd") else { return };
+    let server = Server::start(&cache.cache);
+    server.ask_for(USER_PASS);
+    let url = server.url().replace("http://", "http://user:pass@");
+    let home = cache.scratch.join("home");
+    let mut command = floe(["install", "--from", &url, "--root"]);
+    command
+        .arg(cache.scratch.join("store"))
+        .arg(&cache.corpus.root);
+    command.args(["--trusted-public-keys", &cache.corpus.key]);
+    run(command.env("XDG_CACHE_HOME", &home)).expect(0);
+    let mut files = 0;
+    for entry in fs::read_dir(home.join("floe")).unwrap() {
+        let bytes = fs::read(entry.unwrap().path()).unwrap();
+        let has = |text: &[u8]| bytes.windows(text.len()).any(|part| part == text);
+        assert!(!has(b"user:pass"));
+        files += usize::from(has(server.url().as_bytes()));
+    }
+    assert!(files > 0, "nothing was remembered");
+}
+
 /// Installs with a netrc file, from a cache in a directory that has everything and a server.
 fn install(cache: &Faulty, server: &Server, netrc: &Path, name: &str) -> String {
     let root = cache.scratch.join(name);

@@ -15,6 +15,7 @@ use std::time::Duration;
 
 use hickory_resolver::config::{LookupIpStrategy, ResolverConfig, ResolverOpts};
 use hickory_resolver::net::runtime::TokioRuntimeProvider;
+use hickory_resolver::proto::ProtoError;
 use hickory_resolver::proto::op::Query;
 use hickory_resolver::proto::rr::{Name as RecordName, RecordType};
 use hickory_resolver::system_conf::parse_resolv_conf;
@@ -44,7 +45,7 @@ impl Resolve for Names {
                 // Where two come first at once, both read the files, and one is kept.
                 None => {
                     let made = Known {
-                        hosts: Hosts::from_system().unwrap_or_default(),
+                        hosts: read_hosts(Path::new(HOSTS)),
                         servers: make(Path::new(RESOLV_CONF))?,
                     };
                     known.get_or_init(|| made)
@@ -55,16 +56,31 @@ impl Resolve for Names {
             if !named.is_empty() {
                 return Ok(Box::new(named.into_iter()) as Addrs);
             }
-            let found = known.servers.lookup_ip(name.as_str()).await?;
+            let found = known.servers.lookup_ip(record_name(name.as_str())?).await?;
             let addresses: Vec<SocketAddr> = found.iter().map(|ip| (ip, 0).into()).collect();
             Ok(Box::new(addresses.into_iter()) as Addrs)
         })
     }
 }
 
+/// A name as it is asked for. It need not be that of a host as RFC 952 wants it: the system's
+/// resolver takes an underscore too.
+fn record_name(name: &str) -> Result<RecordName, ProtoError> {
+    RecordName::from_str_relaxed(name)
+}
+
+/// What stands in the file of hosts, if there is one; an odd byte in it spoils its own line alone.
+fn read_hosts(file: &Path) -> Hosts {
+    let mut hosts = Hosts::default();
+    let text = read(file).unwrap_or_default();
+    // What it does not understand it leaves out; nobody is there to be told.
+    let _: io::Result<()> = hosts.read_hosts_conf(text.as_bytes());
+    hosts
+}
+
 /// The addresses that a file of hosts has for a name.
 fn in_hosts(hosts: &Hosts, name: &str) -> Vec<SocketAddr> {
-    let Ok(name) = RecordName::from_str_relaxed(name) else {
+    let Ok(name) = record_name(name) else {
         return Vec::new();
     };
     let mut addresses = Vec::new();
@@ -120,6 +136,8 @@ fn names_a_server(text: &str) -> bool {
         .any(|line| line.split_whitespace().next() == Some("nameserver"))
 }
 
+const HOSTS: &str = "/etc/hosts";
+
 const RESOLV_CONF: &str = "/etc/resolv.conf";
 
 /// For an answer from this machine, which mostly has no name server: nobody refuses a datagram in
@@ -158,9 +176,12 @@ mod tests {
 
     #[test]
     fn a_name_in_the_file_of_hosts_has_the_addresses_that_stand_there() {
-        let mut hosts = Hosts::default();
-        let text = "127.0.0.1 one.example two.example # three.example\n::1 two.example\n";
-        hosts.read_hosts_conf(text.as_bytes()).unwrap();
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("hosts");
+        let text = b"# caf\xe9\n127.0.0.1 one.example two.example # three.example\n\
+                     192.0.2.1 \xff\n::1 two.example\n";
+        fs::write(&file, text).unwrap();
+        let hosts = read_hosts(&file);
         let found = |name| {
             let addresses = in_hosts(&hosts, name).into_iter();
             addresses
@@ -171,6 +192,12 @@ mod tests {
         assert_eq!(found("Two.Example"), ["::1", "127.0.0.1"]);
         assert_eq!(found("three.example"), [""; 0]);
         assert_eq!(found("not a name"), [""; 0]);
+    }
+
+    #[test]
+    fn a_name_with_an_underscore_is_asked_for() {
+        assert!(record_name("my_cache.example").is_ok());
+        assert!(record_name("").is_err() || record_name("a..b").is_err());
     }
 
     #[test]
