@@ -11,13 +11,16 @@
 //! for each other while either waits for the network.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
-use std::fs;
-use std::path::PathBuf;
+use std::fs::File;
+use std::io::{self, Read as _};
+use std::path::{Path, PathBuf};
 use std::sync::PoisonError;
 
-use floe_format::derivation::{Derivation, DerivationError, ModuloCache};
+use floe_format::derivation::{DERIVATION_LEN_MAX, Derivation, DerivationError, ModuloCache};
 use floe_format::store_path::DERIVATION_EXTENSION;
 use floe_format::{PathInfo, StorePath};
+use rustix::fs::{CWD, FileType, Mode, OFlags, fstat, openat};
+use rustix::io::Errno;
 
 use crate::database::{Database, Registration};
 use crate::error::{At, StoreError};
@@ -149,12 +152,36 @@ impl StoreWriter {
 
     fn read_derivation(&self, path: &StorePath) -> Result<Derivation, DerivationError> {
         let file = self.layout().real_path(path);
-        let text = fs::read(&file).map_err(|error| DerivationError::Read {
+        let text = read_plain_file(&file).map_err(|reason| DerivationError::Read {
             path: path.clone(),
-            reason: error.to_string(),
+            reason,
         })?;
         Derivation::parse(&text, &self.layout().store_dir, derivation_name(path))
     }
+}
+
+/// Reads a file of a tree that a stranger may have made: it is not followed where it leads
+/// elsewhere, and no more of it is read than shows that it is too long.
+fn read_plain_file(path: &Path) -> Result<Vec<u8>, String> {
+    let not_plain = || "it is not a regular file".to_owned();
+    let said = |error: Errno| io::Error::from(error).to_string();
+    // Not to wait for the other end of a pipe.
+    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let file = match openat(CWD, path, flags, Mode::empty()) {
+        // What the system says of a symbolic link that is not to be followed.
+        Err(Errno::LOOP) => return Err(not_plain()),
+        opened => opened.map_err(said)?,
+    };
+    let stat = fstat(&file).map_err(said)?;
+    if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
+        return Err(not_plain());
+    }
+    let mut text = Vec::new();
+    File::from(file)
+        .take(DERIVATION_LEN_MAX as u64 + 1)
+        .read_to_end(&mut text)
+        .map_err(|error| error.to_string())?;
+    Ok(text)
 }
 
 /// What a derivation calls itself, and its outputs after.

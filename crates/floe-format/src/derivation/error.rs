@@ -130,10 +130,10 @@ pub enum DerivationError {
     /// A derivation is its own input by way of others.
     #[error("derivation {0} depends on itself")]
     Cycle(StorePath),
-    /// An input derivation could not be read; to be made by the callback that reads them.
-    #[error("cannot read input derivation {path}: {reason}")]
+    /// A derivation could not be read; to be made by the callback that reads inputs.
+    #[error("cannot read the derivation {path}: {reason}")]
     Read {
-        /// The input derivation.
+        /// The derivation.
         path: StorePath,
         /// What went wrong.
         reason: String,

@@ -1,12 +1,16 @@
 //! Registration: references first, locks respected, all or nothing.
 
 use std::fs::{self, File};
+use std::os::unix::fs::PermissionsExt as _;
+use std::sync::{Arc, mpsc};
+use std::thread;
+use std::time::Duration;
 
 use floe_format::Signature;
 use floe_format::content_address::ContentAddress;
 use floe_store::{StoreReader, StoreWriter};
 
-use crate::support::{Scratch, names, path, stage};
+use crate::support::{Scratch, info, names, nar_of, nar_of_link, path, stage, unpack};
 
 #[test]
 fn a_batch_is_registered_whatever_its_order_and_reads_back_as_it_was() {
@@ -214,6 +218,56 @@ fn a_derivation_that_lies_about_its_output_is_refused_and_others_are_not() {
     assert_eq!(names(&scratch.layout()), [other.as_str()]);
 }
 
+/// What a cache may claim to be a derivation, with a content address and nobody's signature.
+#[test]
+fn a_derivation_that_is_no_plain_file_is_refused_and_not_followed() {
+    let scratch = Scratch::new();
+    let writer = Arc::new(scratch.writer());
+    let (honest, pipe) = (scratch.path().join("honest"), scratch.path().join("pipe"));
+    fs::write(&honest, r#"Derive([],[],[],"x","/bin/sh",[],[])"#).unwrap();
+    rustix::fs::mkfifoat(rustix::fs::CWD, &pipe, rustix::fs::Mode::RWXU).unwrap();
+    let mut directory = Vec::new();
+    floe_format::nar::write::begin(&mut directory);
+    floe_format::nar::write::directory(&mut directory);
+    floe_format::nar::write::end_directory(&mut directory);
+    let drv = path('1', "liar.drv");
+    for nar in [nar_of_link(&honest), nar_of_link(&pipe), directory] {
+        writer.protect([&drv].into_iter()).unwrap();
+        let staged = floe_store::StagedPath {
+            info: info(&drv, &nar, &[]),
+            tree: unpack(&writer, &drv, &nar),
+        };
+        let (sender, receiver) = mpsc::channel();
+        let registering = writer.clone();
+        // In a thread of its own: whoever opens the pipe waits for ever.
+        thread::spawn(move || sender.send(registering.register(vec![staged])));
+        let outcome = receiver.recv_timeout(SURELY_STUCK).unwrap().unwrap();
+        assert!(outcome.valid.is_empty() && outcome.busy.is_empty());
+        let error = outcome.refused[0].1.to_string();
+        let said = format!("cannot read the derivation {drv}: it is not a regular file");
+        assert!(error.contains(&said), "{error}");
+        assert!(names(&scratch.layout()).is_empty());
+    }
+}
+
+#[test]
+fn a_derivation_is_read_up_to_its_limit_and_no_further() {
+    let scratch = Scratch::new();
+    let writer = scratch.writer();
+    let drv = path('1', "long.drv");
+    writer.protect([&drv].into_iter()).unwrap();
+    let tree = unpack(&writer, &drv, &nar_of(b"long"));
+    // So long that nothing could hold it.
+    fs::set_permissions(tree.location(), fs::Permissions::from_mode(0o644)).unwrap();
+    let file = fs::File::options().write(true).open(tree.location());
+    file.unwrap().set_len(1 << 40).unwrap();
+    let info = info(&drv, &nar_of(b"long"), &[]);
+    let batch = vec![floe_store::StagedPath { info, tree }];
+    let outcome = writer.register(batch).unwrap();
+    let error = outcome.refused[0].1.to_string();
+    assert!(error.contains("longer than DERIVATION_LEN_MAX"), "{error}");
+}
+
 #[test]
 fn an_imported_tree_is_content_addressed_and_adding_it_twice_is_once() {
     let scratch = Scratch::new();
@@ -237,3 +291,6 @@ fn an_imported_tree_is_content_addressed_and_adding_it_twice_is_once() {
     );
     assert!(writer.import(&tree, ".", Default::default()).is_err());
 }
+
+/// Many times what it takes on a machine that is busy.
+const SURELY_STUCK: Duration = Duration::from_secs(60);

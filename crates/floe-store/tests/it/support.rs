@@ -48,6 +48,15 @@ pub(crate) fn nar_of(contents: &[u8]) -> Vec<u8> {
     nar
 }
 
+/// The NAR of a symbolic link.
+pub(crate) fn nar_of_link(target: &Path) -> Vec<u8> {
+    use floe_format::nar::write;
+    let mut nar = Vec::new();
+    write::begin(&mut nar);
+    write::symlink(&mut nar, target.as_os_str().as_encoded_bytes());
+    nar
+}
+
 /// A store path whose hash part is a digit repeated.
 pub(crate) fn path(digit: char, name: &str) -> StorePath {
     let part: String = std::iter::repeat_n(digit, 32).collect();
