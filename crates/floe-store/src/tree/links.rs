@@ -62,6 +62,8 @@ pub(super) struct Entry<'a> {
 
 /// What lies in `.links` under the name of a hash.
 enum Found {
+    /// The file itself, which came with a name there: one of another store, linked into this one.
+    Already,
     /// The same as the file, so that it can take its place.
     Same,
     /// Equal or not, it has another mode, owner or time: it stays, and so does the file.
@@ -101,7 +103,7 @@ impl TreeLinks {
                 return Ok(());
             }
             match self.find(entry, hash)? {
-                Found::Other => return Ok(()),
+                Found::Already | Found::Other => return Ok(()),
                 Found::Gone => {}
                 Found::Damaged => {
                     self.damaged.push(hash.to_owned());
@@ -147,11 +149,12 @@ impl TreeLinks {
             linked => linked?,
         }
         let renamed = renameat(store, temporary, entry.parent, entry.name);
-        let Err(error) = renamed else { return Ok(()) };
-        unlinkat(store, temporary, AtFlags::empty())?;
-        match cannot_be_shared(error) {
-            true => Ok(()),
-            false => Err(error),
+        // A success may leave the name too: of two names of one file none is moved, and another
+        // process may just have made the link from this very file.
+        unless_gone(unlinkat(store, temporary, AtFlags::empty()))?;
+        match renamed {
+            Err(error) if !cannot_be_shared(error) => Err(error),
+            _ => Ok(()),
         }
     }
 
@@ -162,6 +165,9 @@ impl TreeLinks {
             link => link?,
         };
         let own = statat(entry.parent, entry.name, flags)?;
+        if (link.st_dev, link.st_ino) == (own.st_dev, own.st_ino) {
+            return Ok(Found::Already);
+        }
         let kind = |stat: &Stat| FileType::from_raw_mode(stat.st_mode);
         if kind(&link) == FileType::Directory {
             return Ok(Found::Other);

@@ -11,10 +11,11 @@ use std::thread;
 use floe_format::Hash;
 use floe_hash::sha256;
 use floe_store::StoreWriter;
+use floe_store::tree::reuse::Reuse;
 use floe_store::tree::write::TemporaryTree;
 use proptest::prelude::*;
 
-use crate::support::{Scratch, nar_of, path, skip, unpack};
+use crate::support::{Scratch, names, nar_of, path, skip, unpack};
 use crate::trees::{assert_sealed, make, nar, trees};
 
 fn unpack_optimised(writer: &StoreWriter, digit: char, nar: &[u8]) -> TemporaryTree {
@@ -231,6 +232,36 @@ fn writers_and_a_collector_of_links_at_once_leave_every_tree_right() {
     });
     assert!(collected > 0, "nothing was collected");
     assert!(crate::support::names(&scratch.layout()).is_empty());
+}
+
+#[test]
+fn files_that_were_one_in_another_store_are_one_here_and_nothing_is_left_beside() {
+    let scratch = Scratch::new();
+    let elsewhere = Scratch::new();
+    let original = elsewhere.path().join("original");
+    fs::create_dir(&original).unwrap();
+    fs::write(original.join("a"), "equal").unwrap();
+    fs::write(original.join("b"), "equal").unwrap();
+    let wanted = nar(&original);
+    let source = unpack_optimised(&elsewhere.writer(), '1', &wanted);
+    let there = inode(&source.location().join("a"));
+    assert_eq!(inode(&source.location().join("b")), there);
+
+    let writer = scratch.writer();
+    let tree = writer.optimising_tree_writer(&path('2', "tree")).unwrap();
+    let size = wanted.len() as u64;
+    let made = tree.reuse(source.location(), size, Reuse::HardLinks);
+    let Some(made) = made.unwrap() else {
+        skip("hard links between stores", "they share no file system");
+        return;
+    };
+    assert_eq!(nar(made.location()), wanted);
+    for name in ["a", "b"] {
+        assert_eq!(inode(&made.location().join(name)), there);
+    }
+    assert_eq!(links(&scratch).len(), 1);
+    let own = made.location().file_name().unwrap().to_str().unwrap();
+    assert_eq!(names(&scratch.layout()), [own]);
 }
 
 #[test]
