@@ -340,6 +340,9 @@ impl Error {
             Error::Store(
                 StoreError::Nar { path, .. }
                 | StoreError::Derivation { path, .. }
+                | StoreError::InTheWay {
+                    store_path: path, ..
+                }
                 | StoreError::UnmetReferences { path, .. },
             )
             | Error::Untrusted { path, .. }

@@ -186,6 +186,21 @@ pub enum StoreError {
         /// What is wrong with it.
         source: DerivationError,
     },
+    /// What lies in the place of a path, or of its lock, can be neither used nor taken away.
+    #[error(
+        "{store_path} cannot be put into its place: {action} {}: {source}{}",
+        path.display(), advice_on_obstacle(source)
+    )]
+    InTheWay {
+        /// The path that was to be added.
+        store_path: StorePath,
+        /// What was attempted, such as `removing`.
+        action: &'static str,
+        /// The file or directory it was attempted on.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
     /// A path was to be registered before what it refers to.
     #[error(
         "{path} cannot be registered: its references {} are not valid",
@@ -241,6 +256,40 @@ impl StoreError {
         let emfile = rustix::io::Errno::MFILE.raw_os_error();
         matches!(self, StoreError::Io { source, .. } if source.raw_os_error() == Some(emfile))
     }
+
+    /// The error as one that concerns nothing but `store_path`, since others may well get into
+    /// their places.
+    ///
+    /// Errors: it comes back as it is where every other path would meet the same.
+    pub(crate) fn of_one_path(self, store_path: &StorePath) -> Result<StoreError, StoreError> {
+        match self {
+            StoreError::Io {
+                action,
+                path,
+                source,
+            } if !is_everywhere(&source) => Ok(StoreError::InTheWay {
+                store_path: store_path.clone(),
+                action,
+                path,
+                source,
+            }),
+            error => Err(error),
+        }
+    }
+}
+
+/// Whether the disk, the file system or this process is at its end, and not one file in the way.
+fn is_everywhere(error: &io::Error) -> bool {
+    use rustix::io::Errno;
+    let everywhere = [
+        Errno::IO,
+        Errno::ROFS,
+        Errno::MFILE,
+        Errno::NFILE,
+        Errno::NOMEM,
+    ];
+    let is = |errno: Errno| error.raw_os_error() == Some(errno.raw_os_error());
+    is_out_of_space(error) || everywhere.into_iter().any(is)
 }
 
 /// Whether an error of the system means that no more can be written.
@@ -295,6 +344,16 @@ fn advice(error: &io::Error) -> &'static str {
             " (run as the owner of the store, or use a store of your own with --root DIR)"
         }
         _ => "",
+    }
+}
+
+/// The same for what is in a path's way.
+fn advice_on_obstacle(error: &io::Error) -> &'static str {
+    match error.kind() {
+        io::ErrorKind::PermissionDenied => {
+            " (it belongs to another user, or is immutable: remove it as that user or as root)"
+        }
+        _ => " (remove what is there and run again)",
     }
 }
 

@@ -46,24 +46,33 @@ pub struct Registered {
     pub busy: Vec<StagedPath>,
     /// Their references are not all valid (any more), with those that are missing.
     pub unmet: Vec<(StagedPath, BTreeSet<StorePath>)>,
-    /// Derivations whose contents contradict their names, and the like.
+    /// Derivations whose contents contradict their names, and paths whose places or locks are
+    /// taken by what cannot be taken away.
     pub refused: Vec<(StorePath, StoreError)>,
 }
 
 impl StoreWriter {
     /// Registers a batch of paths. References must be valid or in the batch.
     ///
-    /// Errors: what the system and SQLite say; then nothing of the batch is registered, and
-    /// nothing of it is left in the store.
+    /// Errors: what SQLite says, and what the system says that concerns all paths, such as a full
+    /// disk; then nothing of the batch is registered, and nothing of it is left in the store.
     pub fn register(&self, batch: Vec<StagedPath>) -> Result<Registered, StoreError> {
         let mut outcome = Registered::default();
         let mut database = self.database();
         let batch = self.lock_batch(&database, batch, &mut outcome)?;
         let batch = with_met_references(&database, batch, &mut outcome)?;
+        // Who refers to those that are refused already has stayed behind as well.
+        let refused_before = outcome.refused.len();
         let mut placed = Vec::new();
-        for (path, lock) in batch {
+        for (staged, lock) in batch {
+            let path = staged.info.path.clone();
             // Should anything fail from here on, dropping `placed` removes the trees again.
-            placed.push(Placed::put(self, path, lock)?);
+            match Placed::put(self, staged, lock) {
+                Ok(put) => placed.push(put),
+                Err(error) => outcome
+                    .refused
+                    .push((path.clone(), error.of_one_path(&path)?)),
+            }
         }
         let mut registrations = Vec::new();
         for path in &placed {
@@ -75,7 +84,8 @@ impl StoreWriter {
                 Err(error) => outcome.refused.push((path.info.path.clone(), error)),
             }
         }
-        if outcome.refused.is_empty() && database.register(&registrations)? {
+        let all_are_welcome = outcome.refused.len() == refused_before;
+        if all_are_welcome && database.register(&registrations)? {
             drop(registrations);
             for path in placed {
                 outcome.valid.push(path.keep());
@@ -83,8 +93,8 @@ impl StoreWriter {
             return Ok(outcome);
         }
         drop(registrations);
-        // Rare: the honest paths of a hostile batch come back once more, alone, and so do all
-        // when a reference has vanished since it was looked at.
+        // Rare: the others of a batch with one that is refused come back once more, alone, and so
+        // do all when a reference has vanished since it was looked at.
         let refused: HashSet<StorePath> = outcome
             .refused
             .iter()
@@ -114,7 +124,12 @@ impl StoreWriter {
                 Err(error) if error.is_out_of_descriptors() && !locked.is_empty() => {
                     outcome.busy.push(staged);
                 }
-                Err(error) => return Err(error),
+                Err(error) => {
+                    let path = &staged.info.path;
+                    outcome
+                        .refused
+                        .push((path.clone(), error.of_one_path(path)?));
+                }
                 Ok(Some(_)) if database.is_valid(&staged.info.path)? => {
                     outcome.valid.push(staged.info.path.clone());
                 }

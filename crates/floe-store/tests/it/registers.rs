@@ -9,8 +9,9 @@ use std::time::Duration;
 use floe_format::Signature;
 use floe_format::content_address::ContentAddress;
 use floe_store::{StoreReader, StoreWriter};
+use rustix::fs::{IFlags, ioctl_setflags};
 
-use crate::support::{Scratch, info, names, nar_of, nar_of_link, path, stage, unpack};
+use crate::support::{Scratch, info, names, nar_of, nar_of_link, path, skip, stage, unpack};
 
 #[test]
 fn a_batch_is_registered_whatever_its_order_and_reads_back_as_it_was() {
@@ -171,6 +172,70 @@ fn a_reference_that_vanishes_at_the_last_moment_leaves_all_as_it_was() {
     let outcome = writer.register(outcome.busy).unwrap();
     assert_eq!(outcome.valid, [b]);
     assert_eq!(outcome.unmet[0].1, [reference].into());
+}
+
+#[test]
+fn a_path_whose_lock_cannot_be_taken_keeps_back_only_those_that_refer_to_it() {
+    let scratch = Scratch::new();
+    let writer = scratch.writer();
+    let (a, b, c) = (path('1', "a"), path('2', "b"), path('3', "c"));
+    let lock = scratch.layout().real_store.join(format!("{a}.lock"));
+    fs::create_dir(&lock).unwrap();
+    let batch = vec![
+        stage(&writer, &a, &[]),
+        stage(&writer, &b, &[&a]),
+        stage(&writer, &c, &[]),
+    ];
+    let outcome = writer.register(batch).unwrap();
+    assert_eq!(outcome.valid, [c]);
+    assert_eq!(outcome.refused[0].0, a);
+    let error = outcome.refused[0].1.to_string();
+    let said = [
+        a.as_str(),
+        &lock.display().to_string(),
+        "remove what is there",
+    ];
+    assert!(said.iter().all(|said| error.contains(said)), "{error}");
+    let unmet: Vec<_> = outcome
+        .unmet
+        .iter()
+        .map(|(b, a)| (&b.info.path, a))
+        .collect();
+    assert_eq!(unmet, [(&b, &[a.clone()].into())]);
+}
+
+/// A tree without a row that may not be removed, even by root.
+#[test]
+fn a_path_whose_place_cannot_be_cleared_keeps_back_only_those_that_refer_to_it() {
+    let scratch = Scratch::new();
+    let writer = scratch.writer();
+    let (a, b, c) = (path('1', "a"), path('2', "b"), path('3', "c"));
+    let place = scratch.layout().real_path(&a);
+    fs::create_dir(&place).unwrap();
+    let immutable = place.join("immutable");
+    let file = File::create(&immutable).unwrap();
+    if let Err(error) = ioctl_setflags(&file, IFlags::IMMUTABLE) {
+        skip("a file that cannot be removed", &error.to_string());
+        return;
+    }
+    let batch = vec![
+        stage(&writer, &a, &[]),
+        stage(&writer, &b, &[&a]),
+        stage(&writer, &c, &[]),
+    ];
+    let outcome = writer.register(batch);
+    ioctl_setflags(&file, IFlags::empty()).unwrap();
+    let outcome = outcome.unwrap();
+    assert_eq!(outcome.refused[0].0, a);
+    let error = outcome.refused[0].1.to_string();
+    let said = [a.as_str(), "belongs to another user, or is immutable"];
+    assert!(said.iter().all(|said| error.contains(said)), "{error}");
+    // The others come back, and are registered when it is known that one is refused.
+    let outcome = writer.register(outcome.busy).unwrap();
+    assert_eq!(outcome.valid, std::slice::from_ref(&c));
+    assert_eq!(outcome.unmet[0].0.info.path, b);
+    drop(outcome);
+    assert_eq!(names(&scratch.layout()), [a.as_str(), c.as_str()]);
 }
 
 /// A collector deletes a row, and then takes its time for the tree.
