@@ -1,6 +1,6 @@
 //! The locks of a Nix store: `flock` on files that Nix knows by name.
 
-use std::fs::{File, OpenOptions};
+use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write as _};
 use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
@@ -55,61 +55,94 @@ pub(crate) fn lock_shared(
 
 /// The lock on one path, `<path>.lock`: a store path, which whoever creates or deletes it holds, or
 /// a profile.
-/// Dropping it releases the lock and removes the file.
+/// Dropping it releases the lock and removes the file, unless that may be a user's own.
 #[derive(Debug)]
 pub(crate) struct PathLock {
     file: File,
     path: PathBuf,
+    /// Outside of a store the name may be that of anything, such as `flake.lock`.
+    is_to_stay: bool,
 }
 
 impl PathLock {
-    /// Takes the lock on a path; `None` if somebody else holds it.
+    /// Takes the lock on a path; `None` if somebody else holds it, or has just let go.
+    ///
+    /// Errors: what the system says, and a file there with contents, which no lock has.
     pub(crate) fn try_acquire(
         layout: &Layout,
         path: &StorePath,
     ) -> Result<Option<PathLock>, StoreError> {
-        PathLock::try_at(layout.real_store.join(format!("{path}.lock")))
+        let lock_path = layout.real_store.join(format!("{path}.lock"));
+        let Some(mut lock) = PathLock::try_at(&lock_path)? else {
+            return Ok(None);
+        };
+        // Nix takes it for the lock of somebody who has let go, and looks again for ever.
+        if lock.metadata()?.size() != 0 {
+            let source = io::Error::new(io::ErrorKind::InvalidData, NOT_EMPTY);
+            return Err(source).at("taking the lock", &lock_path);
+        }
+        lock.is_to_stay = false;
+        Ok(Some(lock))
     }
 
     /// The lock on any other place that Nix locks so, such as a profile: `<place>.lock`. Waits
-    /// patiently.
+    /// patiently. A file that was there before serves as the lock whatever is in it, and stays.
     pub(crate) fn acquire(place: &Path, patience: &Patience) -> Result<PathLock, StoreError> {
         let mut lock_path = place.as_os_str().to_owned();
         lock_path.push(".lock");
         let lock_path = PathBuf::from(lock_path);
         let what = format!("whoever has locked {}", place.display());
-        patience.wait(&what, &lock_path, || PathLock::try_at(lock_path.clone()))
+        let mut is_made_here = false;
+        let mut lock = patience.wait(&what, &lock_path, || {
+            is_made_here |= fs::symlink_metadata(&lock_path).is_err();
+            PathLock::try_at(&lock_path)
+        })?;
+        lock.is_to_stay = !is_made_here;
+        Ok(lock)
     }
 
-    fn try_at(lock_path: PathBuf) -> Result<Option<PathLock>, StoreError> {
-        loop {
-            let file = open_lock_file(&lock_path)?;
-            if !try_lock(&file, &lock_path, FlockOperation::NonBlockingLockExclusive)? {
-                return Ok(None);
-            }
-            // A holder that lets go writes a byte and unlinks: what was locked here is then no
-            // longer the file of that name, and excludes nobody.
-            let size = file
-                .metadata()
-                .at("examining the lock file", &lock_path)?
-                .size();
-            if size == 0 {
-                return Ok(Some(PathLock {
-                    file,
-                    path: lock_path,
-                }));
-            }
+    /// The lock at a place, of which nothing is known yet, and which therefore stays.
+    fn try_at(lock_path: &Path) -> Result<Option<PathLock>, StoreError> {
+        let file = open_lock_file(lock_path)?;
+        if !try_lock(&file, lock_path, FlockOperation::NonBlockingLockExclusive)? {
+            return Ok(None);
         }
+        let lock = PathLock {
+            file,
+            path: lock_path.to_path_buf(),
+            is_to_stay: true,
+        };
+        // A holder that lets go has unlinked it: what was locked here is then no longer the file
+        // of that name, and excludes nobody.
+        let own = lock.metadata()?;
+        let is_named = match fs::metadata(lock_path) {
+            Ok(named) => (named.dev(), named.ino()) == (own.dev(), own.ino()),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => false,
+            Err(error) => return Err(error).at("examining the lock file", lock_path),
+        };
+        Ok(is_named.then_some(lock))
+    }
+
+    fn metadata(&self) -> Result<fs::Metadata, StoreError> {
+        let metadata = self.file.metadata();
+        metadata.at("examining the lock file", &self.path)
     }
 }
 
 impl Drop for PathLock {
     fn drop(&mut self) {
-        // Best effort, as in Nix: a lock file that stays behind is untidy, not wrong.
-        let _: io::Result<()> = std::fs::remove_file(&self.path);
+        if self.is_to_stay {
+            return;
+        }
+        // Best effort, as in Nix: a lock file that stays behind is untidy, not wrong. The byte is
+        // for a Nix that has opened it.
+        let _: io::Result<()> = fs::remove_file(&self.path);
         let _: io::Result<()> = self.file.write_all(b"d");
     }
 }
+
+/// What is wrong with such a file, in the place of what the system would say.
+const NOT_EMPTY: &str = "it has contents, which no lock has";
 
 #[cfg(test)]
 mod tests {
@@ -127,6 +160,46 @@ mod tests {
         drop(lock);
         assert_eq!(std::fs::read_dir(&layout.real_store).unwrap().count(), 0);
         assert!(PathLock::try_acquire(&layout, &path).unwrap().is_some());
+    }
+
+    #[test]
+    fn a_file_with_contents_is_no_lock_of_a_store_path_and_stays() {
+        let root = tempfile::tempdir().unwrap();
+        let layout = Layout::in_root(root.path(), StoreDir::default());
+        fs::create_dir_all(&layout.real_store).unwrap();
+        let path = StorePath::parse("00000000000000000000000000000000-a").unwrap();
+        let file = layout.real_store.join(format!("{path}.lock"));
+        fs::write(&file, "somebody's").unwrap();
+        let error = PathLock::try_acquire(&layout, &path).unwrap_err();
+        let error = error.to_string();
+        assert!(error.contains(NOT_EMPTY), "{error}");
+        assert!(error.contains(&file.display().to_string()), "{error}");
+        assert_eq!(fs::read(&file).unwrap(), b"somebody's");
+        // An empty one is the rest of somebody who was killed.
+        fs::write(&file, "").unwrap();
+        drop(PathLock::try_acquire(&layout, &path).unwrap().unwrap());
+        assert!(!file.exists());
+    }
+
+    /// Profiles lie where users have their own files, such as `flake.lock` beside `flake`.
+    #[test]
+    fn a_users_file_in_the_place_of_a_profiles_lock_excludes_others_and_stays_as_it_is() {
+        let directory = tempfile::tempdir().unwrap();
+        let profile = directory.path().join("flake");
+        let file = directory.path().join("flake.lock");
+        for contents in ["{}", ""] {
+            fs::write(&file, contents).unwrap();
+            let lock = PathLock::acquire(&profile, &Patience::default()).unwrap();
+            assert!(PathLock::try_at(&file).unwrap().is_none());
+            drop(lock);
+            assert_eq!(fs::read_to_string(&file).unwrap(), contents);
+        }
+        // One's own goes away.
+        fs::remove_file(&file).unwrap();
+        let lock = PathLock::acquire(&profile, &Patience::default()).unwrap();
+        assert!(file.exists());
+        drop(lock);
+        assert!(!file.exists());
     }
 
     #[test]
