@@ -281,6 +281,17 @@ impl Source {
             Kind::Store(_) => Ok(None),
         }
     }
+
+    /// The same for a large body whose worker comes later; `None` if that would hold others up.
+    pub(crate) fn fetch_ahead(&self, narinfo: &NarInfo) -> Option<Result<Option<Body>, Error>> {
+        match &self.0 {
+            Kind::Http(cache) => {
+                let body = cache.fetch_ahead(&narinfo.url)?;
+                Some(body.map(Some))
+            }
+            Kind::File(_) | Kind::Store(_) => Some(self.fetch(narinfo, false)),
+        }
+    }
 }
 
 /// A local store's answer, in the form of a cache's: an uncompressed NAR that has no file.

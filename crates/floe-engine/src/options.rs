@@ -59,8 +59,8 @@ pub struct NetworkOptions {
     /// Files with user names and passwords for hosts (`netrc-file`); the first that names a host
     /// counts, and one that is not there is passed over.
     pub netrc: Vec<PathBuf>,
-    /// Requests in flight at once over HTTP/1.1, which are as many connections
-    /// (`http-connections`).
+    /// Requests in flight at once to a cache over HTTP/1.1, which are as many connections
+    /// (`http-connections`); 0 is 1.
     pub connections: usize,
     /// How long a host may take to accept a connection (`connect-timeout`).
     pub connect_timeout: Option<Duration>,

@@ -1,6 +1,7 @@
 //! Several caches at once: one that is dead, slow, lying or closed never spoils the others. What
 //! they have answered is remembered, for its time.
 
+mod connections;
 mod priorities;
 
 use std::fs;

@@ -6,6 +6,7 @@
 
 pub(crate) mod address;
 mod client;
+mod connections;
 mod logins;
 mod names;
 mod network;
@@ -26,6 +27,8 @@ use crate::body::{Body, Chunk};
 use crate::error::Error;
 use crate::location::HttpLocation;
 use address::{parse_url, redact};
+pub(crate) use connections::Ahead;
+use connections::{Connections, Leave};
 pub(crate) use network::Network;
 use network::Web;
 use promise::Promise;
@@ -49,6 +52,7 @@ struct Link {
     /// Whether that is known.
     is_settled: watch::Sender<bool>,
     remembered: Option<Arc<Remembered>>,
+    connections: Connections,
     /// Questions in a row that were made as often as may be, and failed.
     failures: AtomicU32,
     /// Why it is not asked any more.
@@ -78,6 +82,7 @@ impl HttpCache {
             about: OnceLock::new(),
             is_settled: watch::Sender::new(false),
             remembered,
+            connections: Connections::new(network.web().options.connections),
             failures: AtomicU32::new(0),
             lost: OnceLock::new(),
         });
@@ -150,25 +155,60 @@ impl HttpCache {
         }
     }
 
-    /// Begins to fetch a NAR. The URL of a narinfo is absolute or relative to the cache.
+    /// Begins to fetch a NAR, for a worker that waits for it. The URL of a narinfo is absolute or
+    /// relative to the cache.
     pub(crate) fn fetch(&self, url: &str, small: bool) -> Result<Body, Error> {
-        let url = if url.starts_with("http://") || url.starts_with("https://") {
-            parse_url(url)?
-        } else {
-            parse_url(&format!("{}/{url}", self.link.location.url))?
+        let url = self.nar_url(url)?;
+        Ok(self.begin_to_fetch(url, small, None))
+    }
+
+    /// Begins to stream a NAR to a worker that comes later; `None` if that would take a connection
+    /// which others may need before.
+    pub(crate) fn fetch_ahead(&self, url: &str) -> Option<Result<Body, Error>> {
+        let url = match self.nar_url(url) {
+            Ok(url) => url,
+            Err(error) => return Some(Err(error)),
         };
-        let web = self.link.web.clone();
+        let spared = self.link.connections.spare(&url)?;
+        Some(Ok(self.begin_to_fetch(url, false, Some(spared))))
+    }
+
+    fn nar_url(&self, url: &str) -> Result<Url, Error> {
+        match url.starts_with("http://") || url.starts_with("https://") {
+            true => parse_url(url),
+            false => parse_url(&format!("{}/{url}", self.link.location.url)),
+        }
+    }
+
+    fn begin_to_fetch(&self, url: Url, small: bool, spared: Option<(Leave, Ahead)>) -> Body {
+        let link = self.link.clone();
         let shown = redact(&url);
         let (sender, chunks) = channel::channel(if small { 2 } else { CHUNKS_AHEAD });
+        let (leave, ahead) = spared.unzip();
         self.link.web.spawn(async move {
-            let sent = match small {
-                true => transfer::send_whole(&web, url, &sender).await,
-                false => transfer::send_chunks(&web, url, &sender).await,
+            let transfer = async {
+                // Kept through pauses as well: a worker that has memory for the body's decoder must
+                // not wait for others, who may wait for that memory.
+                let _leave = match leave {
+                    Some(leave) => leave,
+                    None => link.connections.take(&url).await,
+                };
+                match small {
+                    true => transfer::send_whole(&link.web, url, &sender).await,
+                    false => transfer::send_chunks(&link.web, url, &sender).await,
+                }
+            };
+            let Some(sent) = transfer::while_wanted(&sender, transfer).await else {
+                return;
             };
             let last = sent.map_or_else(Chunk::Failed, |()| Chunk::End);
             let _: Result<(), _> = sender.send(last).await;
         });
-        Ok(Body::Network { chunks, url: shown })
+        Body::Network {
+            chunks,
+            url: shown,
+            ahead,
+        }
     }
 }
 
@@ -184,9 +224,10 @@ impl Link {
         let known = self.remembered.as_ref().and_then(|all| all.cache(base));
         let is_fresh = known.is_none();
         let (is_http2, text) = match known {
-            Some(known) => known,
+            // What is remembered may be of a time when a user wanted it.
+            Some((was_http2, text)) => (was_http2 && self.web.options.http2, text),
             None => {
-                let found = get_small(&self.web, url).await?;
+                let found = get_small(&self.web, &self.connections, url).await?;
                 let (version, text) = found.ok_or_else(|| no_cache("it is not there".into()))?;
                 (version == Version::HTTP_2, text)
             }
@@ -203,6 +244,9 @@ impl Link {
             .location
             .want_mass_query
             .unwrap_or(info.want_mass_query);
+        if is_http2 {
+            self.connections.share(parse_url(base)?);
+        }
         // HTTP/2 carries many questions on one connection; HTTP/1.1 needs one for each.
         let at_once = match (wants_many, is_http2) {
             (false, _) => FEW,
@@ -237,7 +281,7 @@ impl Link {
         let text = match known.filter(|known| known.is_some() || believes_absence) {
             Some(known) => known,
             None => {
-                let found = self.judge(get_small(&self.web, url).await)?;
+                let found = self.judge(get_small(&self.web, &self.connections, url).await)?;
                 let text = found.map(|(_, text)| text);
                 if let Some(all) = all {
                     all.remember(base, hash_part, text.as_deref());

@@ -10,15 +10,24 @@ use reqwest::{RequestBuilder, Response, StatusCode, Url, Version};
 use tokio::time::{sleep, timeout};
 
 use super::address::redact;
+use super::connections::Connections;
 use super::network::Web;
 use crate::error::Error;
 use crate::proxies::Variable;
 
 /// A small document; `None` if the server does not have it.
-pub(super) async fn get_small(web: &Web, url: Url) -> Result<Option<(Version, Vec<u8>)>, Error> {
+pub(super) async fn get_small(
+    web: &Web,
+    connections: &Connections,
+    url: Url,
+) -> Result<Option<(Version, Vec<u8>)>, Error> {
     let mut attempt = 1;
     loop {
-        match try_get_small(web, url.clone()).await {
+        let leave = connections.take(&url).await;
+        let answer = try_get_small(web, url.clone()).await;
+        // Others may use it during a pause.
+        drop(leave);
+        match answer {
             Err(error) if error.is_transient() && attempt < web.options.attempts => {
                 sleep(pause(attempt, &error)).await;
                 attempt += 1;

@@ -4,6 +4,9 @@
 //! what it has is still the same; the worker then notices nothing. Else the worker learns that the
 //! transfer has failed and begins again. RFC 9110, section 14, and 13.1.5 for `If-Range`.
 
+use std::future::poll_fn;
+use std::pin::pin;
+use std::task::Poll;
 use std::time::Duration;
 
 use bytes::BytesMut;
@@ -19,6 +22,20 @@ use super::network::Web;
 use super::request::{get, next_bytes, pause};
 use crate::body::Chunk;
 use crate::error::Error;
+
+/// Goes on with a transfer as long as somebody wants its chunks; `None` if nobody does any more,
+/// who then need not wait until the server says something.
+pub(super) async fn while_wanted<T>(
+    chunks: &Sender<Chunk>,
+    transfer: impl Future<Output = T>,
+) -> Option<T> {
+    let (mut transfer, mut closed) = (pin!(transfer), pin!(chunks.closed()));
+    poll_fn(|context| match transfer.as_mut().poll(context) {
+        Poll::Ready(ended) => Poll::Ready(Some(ended)),
+        Poll::Pending => closed.as_mut().poll(context).map(|()| None),
+    })
+    .await
+}
 
 /// Streams a body, as fast as the worker takes it.
 pub(super) async fn send_chunks(web: &Web, url: Url, chunks: &Sender<Chunk>) -> Result<(), Error> {
@@ -177,6 +194,18 @@ mod tests {
                 .map(|(name, value)| (name, HeaderValue::from_static(value)))
                 .collect(),
         )
+    }
+
+    #[test]
+    fn a_transfer_that_nobody_wants_any_more_ends_at_once() {
+        let runtime = tokio::runtime::Builder::new_current_thread().build();
+        let runtime = runtime.unwrap();
+        let (chunks, wanted) = tokio::sync::mpsc::channel(1);
+        let ended = while_wanted(&chunks, std::future::ready(7));
+        assert_eq!(runtime.block_on(ended), Some(7));
+        drop(wanted);
+        let silent = while_wanted(&chunks, std::future::pending::<()>());
+        assert_eq!(runtime.block_on(silent), None);
     }
 
     #[test]
