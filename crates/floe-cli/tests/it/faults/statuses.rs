@@ -41,7 +41,14 @@ const STATUSES: &[(u16, Outcome)] = &[
     (503, Outcome::TriedAgain),
     (504, Outcome::TriedAgain),
     (505, Outcome::Refused),
-    (599, Outcome::Refused),
+    (506, Outcome::TriedAgain),
+    (507, Outcome::TriedAgain),
+    (508, Outcome::TriedAgain),
+    (511, Outcome::Refused),
+    (520, Outcome::TriedAgain),
+    (522, Outcome::TriedAgain),
+    (530, Outcome::TriedAgain),
+    (599, Outcome::TriedAgain),
 ];
 
 /// How often a request is made in all.

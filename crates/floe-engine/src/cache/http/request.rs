@@ -107,7 +107,13 @@ fn refused(shown: &str, status: StatusCode, headers: &HeaderMap) -> Error {
     if let (true, Some(after)) = (is_too_long, after) {
         reason = format!("{reason}, and to come back in {} seconds", after.as_secs());
     }
-    let may_pass = matches!(status.as_u16(), 408 | 429 | 500 | 502 | 503 | 504);
+    let may_pass = match status.as_u16() {
+        // What the server cannot do or speak, and a network that wants to be logged in to.
+        501 | 505 | 511 => false,
+        // Proxies of large networks have numbers of their own for servers that they do not reach.
+        408 | 429 | 500..=599 => true,
+        _ => false,
+    };
     Error::Fetch {
         url: shown.to_owned(),
         reason,
