@@ -12,6 +12,7 @@ use floe_format::{PublicKey, TrustedKeys};
 use crate::error::Error;
 use crate::mover::Reuse;
 use crate::proxies::Proxies;
+use crate::report::Watcher;
 
 /// Choices of one move.
 #[derive(Clone, Debug)]
@@ -76,6 +77,8 @@ pub struct NetworkOptions {
     pub proxies: Proxies,
     /// Where answers are remembered from one move to the next, if anywhere.
     pub remembered: Option<RememberedOptions>,
+    /// Who hears of requests that are made again.
+    pub watcher: Watcher,
 }
 
 /// Where answers of caches are remembered, and for how long.
@@ -117,6 +120,7 @@ impl Default for NetworkOptions {
             user_agent_suffix: String::new(),
             proxies: Proxies::default(),
             remembered: None,
+            watcher: Watcher::default(),
         }
     }
 }

@@ -1,17 +1,21 @@
 //! `floe info`: what a store or cache knows of paths.
 
-use floe_engine::{Cancel, Error, Order, Root, Source, Sources};
+use std::sync::Arc;
+
+use floe_engine::{Cancel, Error, Order, Root, Source, Sources, Watcher};
 use floe_format::NarInfo;
 use serde_json::{Map, Value};
 
 use super::print;
 use crate::args::InfoArgs;
+use crate::progress::lines;
 use crate::settings;
 
 pub(crate) fn run(args: InfoArgs) -> anyhow::Result<()> {
     let store_dir = settings::store_dir(args.store_dir.as_deref())?;
     let location = settings::location(&args.from, store_dir.as_ref())?;
-    let network = settings::config(&args.options)?.network();
+    let mut network = settings::config(&args.options)?.network();
+    network.watcher = Watcher::new(Arc::from(lines()));
     let cancel = Cancel::default();
     let sources = Sources::open(&[location], Order::AsGiven, &network, &cancel)?;
     let Some(source) = sources.iter().next() else {

@@ -29,6 +29,7 @@ pub(super) async fn get_small(
         drop(leave);
         match answer {
             Err(error) if error.is_transient() && attempt < web.options.attempts => {
+                web.options.watcher.retrying(&error);
                 sleep(pause(attempt, &error)).await;
                 attempt += 1;
             }

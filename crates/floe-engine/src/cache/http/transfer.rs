@@ -48,7 +48,8 @@ pub(super) async fn send_chunks(web: &Web, url: Url, chunks: &Sender<Chunk>) -> 
             Err(error) => error,
         };
         // A line that breaks again and again still brings a large body to its end.
-        if part.len - before >= PROGRESS_LEN {
+        let is_progress = part.len - before >= PROGRESS_LEN;
+        if is_progress {
             attempt = 1;
         }
         if part.validator.is_none() || !error.is_transient() {
@@ -57,6 +58,10 @@ pub(super) async fn send_chunks(web: &Web, url: Url, chunks: &Sender<Chunk>) -> 
         if attempt >= web.options.attempts {
             // The worker would make as many attempts again.
             return Err(error.at_last());
+        }
+        // What goes on well is nothing to speak of.
+        if !is_progress {
+            web.options.watcher.retrying(&error);
         }
         sleep(pause(attempt, &error)).await;
         attempt += 1;
