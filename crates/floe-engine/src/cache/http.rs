@@ -18,7 +18,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock, mpsc};
 
 use floe_format::{CacheInfo, NarInfo, StoreDir};
-use reqwest::{Url, Version};
+use reqwest::{StatusCode, Url, Version};
 use tokio::sync::{Semaphore, mpsc as channel, watch};
 
 use super::Answer;
@@ -228,7 +228,7 @@ impl Link {
             Some((was_http2, text)) => (was_http2 && self.web.options.http2, text),
             None => {
                 let found = get_small(&self.web, &self.connections, url).await?;
-                let (version, text) = found.ok_or_else(|| no_cache("it is not there".into()))?;
+                let (version, text) = found.map_err(|status| no_cache(absent(status)))?;
                 (version == Version::HTTP_2, text)
             }
         };
@@ -282,7 +282,7 @@ impl Link {
             Some(known) => known,
             None => {
                 let found = self.judge(get_small(&self.web, &self.connections, url).await)?;
-                let text = found.map(|(_, text)| text);
+                let text = found.ok().map(|(_, text)| text);
                 if let Some(all) = all {
                     all.remember(base, hash_part, text.as_deref());
                 }
@@ -318,6 +318,16 @@ impl Link {
         // The first reason is as good as any.
         let _: Result<(), _> = self.lost.set(error.clone());
         Err(Error::Unusable(error))
+    }
+}
+
+/// Why there is no `nix-cache-info`. Some servers say that it may not be had where it is not there.
+fn absent(status: StatusCode) -> String {
+    match status {
+        StatusCode::FORBIDDEN => {
+            format!("the server answered {status}: it is not there, or not for whoever asks")
+        }
+        _ => "it is not there".into(),
     }
 }
 

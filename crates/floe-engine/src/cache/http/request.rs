@@ -15,12 +15,15 @@ use super::network::Web;
 use crate::error::Error;
 use crate::proxies::Variable;
 
-/// A small document; `None` if the server does not have it.
+/// What a server has, or the status by which it says that it has no such thing.
+pub(super) type Found<T> = Result<T, StatusCode>;
+
+/// A small document.
 pub(super) async fn get_small(
     web: &Web,
     connections: &Connections,
     url: Url,
-) -> Result<Option<(Version, Vec<u8>)>, Error> {
+) -> Result<Found<(Version, Vec<u8>)>, Error> {
     let mut attempt = 1;
     loop {
         let leave = connections.take(&url).await;
@@ -38,10 +41,11 @@ pub(super) async fn get_small(
     }
 }
 
-async fn try_get_small(web: &Web, url: Url) -> Result<Option<(Version, Vec<u8>)>, Error> {
+async fn try_get_small(web: &Web, url: Url) -> Result<Found<(Version, Vec<u8>)>, Error> {
     let shown = redact(&url);
-    let Some(mut response) = get(web, url, |request| request).await? else {
-        return Ok(None);
+    let mut response = match get(web, url, |request| request).await? {
+        Ok(response) => response,
+        Err(status) => return Ok(Err(status)),
     };
     let version = response.version();
     let mut text = Vec::new();
@@ -52,15 +56,15 @@ async fn try_get_small(web: &Web, url: Url) -> Result<Option<(Version, Vec<u8>)>
             break;
         }
     }
-    Ok(Some((version, text)))
+    Ok(Ok((version, text)))
 }
 
-/// Sends a request; `None` where the server says that there is no such thing.
+/// Sends a request.
 pub(super) async fn get(
     web: &Web,
     url: Url,
     change: impl FnOnce(RequestBuilder) -> RequestBuilder,
-) -> Result<Option<Response>, Error> {
+) -> Result<Found<Response>, Error> {
     let shown = redact(&url);
     let request = web.logins.add_to(web.client.get(url.clone()), &url);
     let response = match timeout(web.options.stall_timeout, change(request).send()).await {
@@ -73,11 +77,13 @@ pub(super) async fn get(
         Ok(Ok(response)) => response,
     };
     match response.status() {
-        status if status.is_success() => Ok(Some(response)),
+        status if status.is_success() => Ok(Ok(response)),
         // A bucket that may not be listed answers 403 for what it does not have.
-        StatusCode::NOT_FOUND | StatusCode::FORBIDDEN | StatusCode::GONE => Ok(None),
+        status @ (StatusCode::NOT_FOUND | StatusCode::FORBIDDEN | StatusCode::GONE) => {
+            Ok(Err(status))
+        }
         // The rest of a body that has become shorter.
-        StatusCode::RANGE_NOT_SATISFIABLE => Ok(None),
+        status @ StatusCode::RANGE_NOT_SATISFIABLE => Ok(Err(status)),
         StatusCode::PROXY_AUTHENTICATION_REQUIRED => {
             let reason = format!(
                 "the server answered {}: the proxy wants to know who asks; name it with a login, \

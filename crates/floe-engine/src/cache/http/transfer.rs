@@ -117,7 +117,7 @@ impl Part {
             response.status() == StatusCode::PARTIAL_CONTENT
                 && begins_at(response.headers(), self.len)
         };
-        Ok(asked.await?.filter(is_rest))
+        Ok(asked.await?.ok().filter(is_rest))
     }
 }
 
@@ -141,7 +141,7 @@ pub(super) async fn send_whole(web: &Web, url: Url, chunks: &Sender<Chunk>) -> R
 async fn found(web: &Web, url: Url) -> Result<Response, Error> {
     let shown = redact(&url);
     let response = get(web, url, |request| request).await?;
-    response.ok_or_else(|| {
+    response.map_err(|_| {
         let reason = "the server does not have it, although the narinfo names it";
         Error::fetch(&shown, reason, false)
     })
