@@ -21,8 +21,8 @@ use floe_format::{CacheInfo, NarInfo, StoreDir};
 use reqwest::{StatusCode, Url, Version};
 use tokio::sync::{Semaphore, mpsc as channel, watch};
 
-use super::Answer;
 use super::remembered::Remembered;
+use super::{Answer, Belief, Told};
 use crate::body::{Body, Chunk};
 use crate::error::Error;
 use crate::location::HttpLocation;
@@ -129,12 +129,11 @@ impl HttpCache {
         self.link.location.priority.or_else(own).unwrap_or(PRIORITY)
     }
 
-    /// Asks for a narinfo; the answer goes to `answers`. What is remembered that the cache lacks
-    /// counts only if `believes_absence`.
+    /// Asks for a narinfo; the answer goes to `answers`.
     pub(crate) fn ask<T: Send + 'static>(
         &self,
         hash_part: &str,
-        believes_absence: bool,
+        belief: Belief,
         tag: T,
         answers: &mpsc::Sender<(T, Answer)>,
     ) {
@@ -144,15 +143,8 @@ impl HttpCache {
             let _: Result<(), _> = answers.send((tag, answer));
         });
         self.link.web.spawn(async move {
-            answered.keep(link.answer(&part, believes_absence).await);
+            answered.keep(link.answer(&part, belief).await);
         });
-    }
-
-    /// What was remembered of a path is wrong.
-    pub(crate) fn forget(&self, hash_part: &str) {
-        if let Some(remembered) = &self.link.remembered {
-            remembered.forget(&self.link.location.url, hash_part);
-        }
     }
 
     /// Begins to fetch a NAR, for a worker that waits for it. The URL of a narinfo is absolute or
@@ -259,7 +251,7 @@ impl Link {
         })
     }
 
-    async fn answer(&self, hash_part: &str, believes_absence: bool) -> Answer {
+    async fn answer(&self, hash_part: &str, belief: Belief) -> Answer {
         let mut settled = self.is_settled.subscribe();
         // The sender is as old as this.
         let _: Result<_, _> = settled.wait_for(|is_settled| *is_settled).await;
@@ -277,8 +269,18 @@ impl Link {
         let url = parse_url(&format!("{base}/{hash_part}.narinfo"))?;
         let shown = redact(&url);
         let all = self.remembered.as_deref();
-        let known = all.and_then(|all| all.narinfo(base, hash_part));
-        let text = match known.filter(|known| known.is_some() || believes_absence) {
+        let known = match (all, belief) {
+            (Some(all), Belief::Nothing) => {
+                // Not even where the cache says nothing now.
+                all.forget(base, hash_part);
+                None
+            }
+            (Some(all), Belief::Presence) => all.narinfo(base, hash_part).filter(Option::is_some),
+            (Some(all), Belief::All) => all.narinfo(base, hash_part),
+            (None, _) => None,
+        };
+        let is_remembered = known.is_some();
+        let text = match known {
             Some(known) => known,
             None => {
                 let found = self.judge(get_small(&self.web, &self.connections, url).await)?;
@@ -290,8 +292,12 @@ impl Link {
             }
         };
         let Some(text) = text else { return Ok(None) };
+        let told = |narinfo| Told {
+            narinfo,
+            is_remembered,
+        };
         let parsed = NarInfo::parse(&text, &about.info.store_dir);
-        parsed.map(Some).map_err(|source| {
+        parsed.map(|narinfo| Some(told(narinfo))).map_err(|source| {
             if let Some(all) = all {
                 all.forget(base, hash_part);
             }
