@@ -34,6 +34,8 @@ pub(crate) enum Fault {
     Cut(usize),
     /// Announce so many bytes and send just those, as if they were the whole body.
     Short(usize),
+    /// Answer who asks for the rest with so many bytes of it.
+    Piece(usize),
     /// Announce no length, send so many bytes and close, which is how such bodies end.
     CutUnannounced(usize),
     /// Send in chunks, and close after so many bytes without the last chunk.
@@ -334,9 +336,13 @@ impl Reply {
             .filter(|_| is_same && self.status == 200);
         let first = range.and_then(|range| range.strip_prefix("bytes=")?.strip_suffix('-'));
         if let Some(first) = first.and_then(|first| first.parse::<usize>().ok()) {
-            let range = format!("Content-Range: bytes {first}-{}/{len}\r\n", len - 1);
-            self.head.push_str(&range);
             self.body.drain(..first);
+            if let Some(Fault::Piece(len)) = self.fault {
+                self.body.truncate(len);
+            }
+            let last = first + self.body.len() - 1;
+            let range = format!("Content-Range: bytes {first}-{last}/{len}\r\n");
+            self.head.push_str(&range);
             self.status = 206;
         }
     }

@@ -78,8 +78,28 @@ struct Part {
 }
 
 impl Part {
-    /// Sends what is left of the body.
+    /// Sends what is left of the body, in as many pieces as the server likes to send it.
     async fn send_on(&mut self, web: &Web, url: &Url, chunks: &Sender<Chunk>) -> Result<(), Error> {
+        loop {
+            let before = self.len;
+            let Some(len) = self.send_piece(web, url, chunks).await? else {
+                return Ok(());
+            };
+            // Small ones cost more than they bring, and count as transfers that break off.
+            if self.validator.is_none() || self.len - before < PROGRESS_LEN {
+                let reason = format!("the server sent {} bytes of {len} and no more", self.len);
+                return Err(Error::fetch(&redact(url), reason, true));
+            }
+        }
+    }
+
+    /// Sends what the server sends now; the length of the whole if it is more than that.
+    async fn send_piece(
+        &mut self,
+        web: &Web,
+        url: &Url,
+        chunks: &Sender<Chunk>,
+    ) -> Result<Option<u64>, Error> {
         let shown = redact(url);
         let mut response = match &self.validator {
             Some(validator) if self.len > 0 => match self.rest(web, url, validator).await? {
@@ -96,14 +116,16 @@ impl Part {
         if self.len == 0 {
             self.validator = validator(response.headers());
         }
+        let is_piece = response.status() == StatusCode::PARTIAL_CONTENT;
+        let whole_len = is_piece.then(|| whole_len(response.headers())).flatten();
         while let Some(bytes) = next_bytes(web, &mut response, &shown).await? {
             self.len += bytes.len() as u64;
             if chunks.send(Chunk::Bytes(bytes)).await.is_err() {
                 // The worker has given up on this body and says why itself.
-                return Ok(());
+                return Ok(None);
             }
         }
-        Ok(())
+        Ok(whole_len.filter(|len| self.len < *len))
     }
 
     /// The rest of the same body, if the server still has it.
@@ -180,6 +202,16 @@ fn begins_at(headers: &HeaderMap, len: u64) -> bool {
         .is_some_and(|first| first.parse() == Ok(len))
 }
 
+/// How long a body is, or is at least, by what a piece of it says of itself.
+fn whole_len(headers: &HeaderMap) -> Option<u64> {
+    let range = headers.get(CONTENT_RANGE)?.to_str().ok()?;
+    let (piece, whole) = range.strip_prefix("bytes ")?.split_once('/')?;
+    let (_, last) = piece.split_once('-')?;
+    let end = last.parse::<u64>().ok()?.checked_add(1)?;
+    // A server that does not know it yet says `*`.
+    Some(whole.parse().map_or(end, |len: u64| len.max(end)))
+}
+
 /// As long as clocks of a server's machines may differ; the RFC's own example.
 const SETTLED: Duration = Duration::from_secs(60);
 
@@ -211,6 +243,21 @@ mod tests {
         drop(wanted);
         let silent = while_wanted(&chunks, std::future::pending::<()>());
         assert_eq!(runtime.block_on(silent), None);
+    }
+
+    #[test]
+    fn a_piece_says_how_long_the_whole_is() {
+        let of = |range: &'static str| {
+            let range = HeaderValue::from_static(range);
+            whole_len(&[(CONTENT_RANGE, range)].into_iter().collect())
+        };
+        assert_eq!(of("bytes 10-19/100"), Some(100));
+        assert_eq!(of("bytes 10-19/*"), Some(20));
+        assert_eq!(of("bytes 10-19/15"), Some(20));
+        for none in ["bytes */100", "10-19/100", "bytes 10-x/100", "bytes 10/100"] {
+            assert_eq!(of(none), None, "{none}");
+        }
+        assert_eq!(of("bytes 0-18446744073709551615/*"), None);
     }
 
     #[test]
