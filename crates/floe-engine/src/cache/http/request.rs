@@ -70,8 +70,7 @@ pub(super) async fn get(
     let response = match timeout(web.options.stall_timeout, change(request).send()).await {
         Err(_) => return Err(stalled(web, &shown)),
         Ok(Err(error)) => {
-            let proxy = web.options.proxies.of_scheme(url.scheme());
-            let proxy = proxy.filter(|_| error.is_connect());
+            let proxy = web.options.proxies.of(&url).filter(|_| error.is_connect());
             return Err(failed(&shown, &error, proxy));
         }
         Ok(Ok(response)) => response,
