@@ -132,7 +132,9 @@ impl Reporter for JsonLines {
             }
             Event::Retrying { path, error } => {
                 let mut fields = fields(error);
-                fields["path"] = path.as_str().into();
+                if let Some(path) = path {
+                    fields["path"] = path.as_str().into();
+                }
                 write(Level::Warning, "retrying", fields);
             }
             Event::NotReused { path, place, error } => {

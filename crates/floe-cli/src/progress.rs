@@ -16,11 +16,16 @@ use crate::log::{self, JsonLines, Level};
 /// The display that fits stderr.
 pub(crate) fn display() -> Box<dyn Reporter> {
     let is_dumb = std::env::var_os("TERM").is_some_and(|term| term == "dumb");
-    if log::speaks_json() {
-        return Box::new(JsonLines::new());
-    }
-    match io::stderr().is_terminal() && !is_dumb {
+    match io::stderr().is_terminal() && !is_dumb && !log::speaks_json() {
         true => Box::new(Bars::new()),
+        false => lines(),
+    }
+}
+
+/// The display that goes with other lines.
+pub(crate) fn lines() -> Box<dyn Reporter> {
+    match log::speaks_json() {
+        true => Box::new(JsonLines::new()),
         false => Box::new(Lines::default()),
     }
 }
@@ -82,7 +87,7 @@ impl Reporter for Lines {
                 ));
             }
             Event::Scarce { shortage } => warn(scarce(shortage)),
-            Event::Retrying { path, error } => say(format_args!("retrying {path}: {error}")),
+            Event::Retrying { path, error } => say(retrying(path, error)),
             Event::NotReused { path, place, error } => warn(not_reused(path, place, error)),
             Event::DamagedLink { path, link } => warn(damaged_link(path, link)),
             Event::Failed { error } => say(format_args!("floe: {error}")),
@@ -182,7 +187,7 @@ impl Reporter for Bars {
             Event::Scarce { shortage } => {
                 self.say(format!("floe: warning: {}", scarce(shortage)));
             }
-            Event::Retrying { path, error } => self.say(format!("retrying {path}: {error}")),
+            Event::Retrying { path, error } => self.say(retrying(path, error)),
             Event::NotReused { path, place, error } => {
                 self.say(format!("floe: warning: {}", not_reused(path, place, error)));
             }
@@ -232,6 +237,13 @@ pub(crate) fn scarce(shortage: &Shortage) -> String {
     match shortage.is_certain {
         true => format!("{shortage}; it cannot fit"),
         false => format!("{shortage}; it may not fit"),
+    }
+}
+
+fn retrying(path: Option<&StorePath>, error: &Error) -> String {
+    match path {
+        Some(path) => format!("retrying {path}: {error}"),
+        None => format!("retrying: {error}"),
     }
 }
 

@@ -139,7 +139,8 @@ impl State {
                 self.count(now, COUNTER_PAUSE);
             }
             Event::Retrying { path, error } => {
-                if let Some(track) = self.paths.get_mut(path.hash_part()) {
+                let track = path.and_then(|path| self.paths.get_mut(path.hash_part()));
+                if let Some(track) = track {
                     track.fetched = 0;
                 }
                 self.mark("retry", &error.to_string(), now);

@@ -10,6 +10,7 @@ use floe_hash::Hasher;
 use floe_store::hashing::{Stream, Worker};
 use tokio::sync::mpsc;
 
+use crate::cache::http::Ahead;
 use crate::error::Error;
 
 /// A piece of a body on its way from the network.
@@ -30,6 +31,8 @@ pub(crate) enum Body {
     Network {
         chunks: mpsc::Receiver<Chunk>,
         url: String,
+        /// Present if it was asked for before somebody had time to read it.
+        ahead: Option<Ahead>,
     },
     /// From a file.
     File { file: File, path: PathBuf },
@@ -100,7 +103,11 @@ impl<'a> BodyReader<'a> {
         worker: &'a Worker,
     ) -> BodyReader<'a> {
         let input = match body {
-            Body::Network { chunks, url } => Input::Network { chunks, url },
+            Body::Network { chunks, url, ahead } => {
+                // It stands still no more, and others may.
+                drop(ahead);
+                Input::Network { chunks, url }
+            }
             Body::File { file, path } => Input::File { file, path },
         };
         let hasher = hashed.map(|algorithm| FileHasher::new(algorithm, nar_size, worker));

@@ -57,7 +57,36 @@ pub enum Order {
 }
 
 /// What a source says about a path; `None`: it does not have it.
-pub(crate) type Answer = Result<Option<NarInfo>, Error>;
+pub(crate) type Answer = Result<Option<Told>, Error>;
+
+/// What a source has told of a path.
+#[derive(Debug)]
+pub(crate) struct Told {
+    pub(crate) narinfo: NarInfo,
+    /// It was not asked now, but in an earlier move.
+    pub(crate) is_remembered: bool,
+}
+
+/// What still counts of that which a cache has answered some time ago.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Belief {
+    /// All of it.
+    All,
+    /// That it has a path, and what it says of it; not that it lacks one.
+    Presence,
+    /// Nothing: it is asked now.
+    Nothing,
+}
+
+impl From<NarInfo> for Told {
+    /// What was found just now.
+    fn from(narinfo: NarInfo) -> Told {
+        Told {
+            narinfo,
+            is_remembered: false,
+        }
+    }
+}
 
 impl Sources {
     /// Opens sources. Those that cannot be opened are left out, and [`Sources::refused`] says why;
@@ -228,17 +257,16 @@ impl Source {
     }
 
     /// Asks for the path with a hash part. The answer goes to `answers` together with the tag,
-    /// perhaps before this function returns. That a cache has lacked the path some time ago counts
-    /// only if `believes_absence`.
+    /// perhaps before this function returns.
     pub(crate) fn ask<T: Send + 'static>(
         &self,
         hash_part: &str,
-        believes_absence: bool,
+        belief: Belief,
         tag: T,
         answers: &mpsc::Sender<(T, Answer)>,
     ) {
         let answer = match &self.0 {
-            Kind::Http(cache) => return cache.ask(hash_part, believes_absence, tag, answers),
+            Kind::Http(cache) => return cache.ask(hash_part, belief, tag, answers),
             Kind::File(cache) => cache.narinfo(hash_part),
             Kind::Store(store, _) => ask_store(store, hash_part),
         };
@@ -250,14 +278,11 @@ impl Source {
     /// it.
     pub fn lookup(&self, hash_part: &str, cancel: &Cancel) -> Result<Option<NarInfo>, Error> {
         let (sender, receiver) = mpsc::channel();
-        if let Kind::Http(cache) = &self.0 {
-            cache.forget(hash_part);
-        }
-        self.ask(hash_part, false, (), &sender);
+        self.ask(hash_part, Belief::Nothing, (), &sender);
         drop(sender);
         loop {
             match receiver.recv_timeout(CANCEL_POLL) {
-                Ok(((), answer)) => return answer,
+                Ok(((), answer)) => return Ok(answer?.map(|told| told.narinfo)),
                 Err(RecvTimeoutError::Timeout) if !cancel.is_raised() => {}
                 Err(_) => return Err(Error::Cancelled),
             }
@@ -283,6 +308,17 @@ impl Source {
             Kind::Store(..) => Ok(None),
         }
     }
+
+    /// The same for a large body whose worker comes later; `None` if that would hold others up.
+    pub(crate) fn fetch_ahead(&self, narinfo: &NarInfo) -> Option<Result<Option<Body>, Error>> {
+        match &self.0 {
+            Kind::Http(cache) => {
+                let body = cache.fetch_ahead(&narinfo.url)?;
+                Some(body.map(Some))
+            }
+            Kind::File(_) | Kind::Store(..) => Some(self.fetch(narinfo, false)),
+        }
+    }
 }
 
 /// A local store's answer, in the form of a cache's: an uncompressed NAR that has no file.
@@ -299,13 +335,14 @@ fn ask_store(store: &StoreReader, hash_part: &str) -> Answer {
         ultimate: false,
         ..info
     };
-    Ok(Some(NarInfo {
+    let narinfo = NarInfo {
         info,
         url,
         compression: Compression::None,
         file_hash: None,
         file_size: None,
-    }))
+    };
+    Ok(Some(narinfo.into()))
 }
 
 /// That of who does not say, as in Nix: the default of its setting `priority`, in `store-api.hh`.

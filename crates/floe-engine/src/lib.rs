@@ -20,4 +20,4 @@ pub use location::{FileLocation, HttpLocation, Location, StoreLocation};
 pub use mover::{Mover, Outcome, Reuse, ReuseBy, Root, Shortage, Space, Supply, Target};
 pub use options::{Cancel, NetworkOptions, Options, RememberedOptions, trusted_keys};
 pub use proxies::{Proxies, Variable};
-pub use report::{Event, Reporter};
+pub use report::{Event, Reporter, Watcher};

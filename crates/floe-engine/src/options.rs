@@ -13,6 +13,7 @@ use crate::cache::http::logins::Logins;
 use crate::error::Error;
 use crate::mover::Reuse;
 use crate::proxies::Proxies;
+use crate::report::Watcher;
 
 /// Choices of one move.
 #[derive(Clone, Debug)]
@@ -60,8 +61,8 @@ pub struct NetworkOptions {
     /// Files with user names and passwords for hosts (`netrc-file`); the first that names a host
     /// counts, and one that is not there, or cannot be used, is passed over.
     pub netrc: Vec<PathBuf>,
-    /// Requests in flight at once over HTTP/1.1, which are as many connections
-    /// (`http-connections`).
+    /// Requests in flight at once to a cache over HTTP/1.1, which are as many connections
+    /// (`http-connections`); 0 is 1.
     pub connections: usize,
     /// How long a host may take to accept a connection (`connect-timeout`).
     pub connect_timeout: Option<Duration>,
@@ -77,6 +78,8 @@ pub struct NetworkOptions {
     pub proxies: Proxies,
     /// Where answers are remembered from one move to the next, if anywhere.
     pub remembered: Option<RememberedOptions>,
+    /// Who hears of requests that are made again.
+    pub watcher: Watcher,
 }
 
 /// Where answers of caches are remembered, and for how long.
@@ -126,6 +129,7 @@ impl Default for NetworkOptions {
             user_agent_suffix: String::new(),
             proxies: Proxies::default(),
             remembered: None,
+            watcher: Watcher::default(),
         }
     }
 }

@@ -1,6 +1,8 @@
 //! Proxies, as the environment names them for curl, and so for Nix.
 
-use reqwest::{ClientBuilder, NoProxy, Proxy};
+use std::net::IpAddr;
+
+use reqwest::{ClientBuilder, NoProxy, Proxy, Url};
 
 use crate::cache::http::address::without_credentials;
 use crate::error::Error;
@@ -57,12 +59,17 @@ impl Proxies {
         }
     }
 
-    /// The proxy of a URL with that scheme, unless its host is an exception.
-    pub(crate) fn of_scheme(&self, scheme: &str) -> Option<&Variable> {
-        match scheme {
+    /// The proxy through which the client asks for a URL; `None` if its host is an exception.
+    pub(crate) fn of(&self, url: &Url) -> Option<&Variable> {
+        let proxy = match url.scheme() {
             "https" => self.https.as_ref(),
             _ => self.http.as_ref(),
-        }
+        };
+        let host = url.host_str()?.trim_matches(['[', ']']);
+        let exceptions = self.exceptions.iter();
+        let mut exceptions = exceptions.flat_map(|variable| variable.value.split(','));
+        let is_exception = exceptions.any(|exception| excepts(exception.trim(), host));
+        proxy.filter(|_| !is_exception)
     }
 
     /// Makes a client use these and no others.
@@ -86,6 +93,43 @@ impl Proxies {
             client = client.proxy(proxy.no_proxy(exceptions));
         }
         Ok(client)
+    }
+}
+
+/// Whether an exception is about a host, as the client sees it: networks and addresses are about
+/// addresses, all else about names.
+fn excepts(exception: &str, host: &str) -> bool {
+    if let Ok(address) = host.parse() {
+        let (network, len) = match exception.split_once('/') {
+            Some((network, len)) => (network, len.parse().ok()),
+            None => (exception, Some(u8::MAX)),
+        };
+        return match (network.parse(), len) {
+            (Ok(network), Some(len)) => begin_alike(network, address, len),
+            _ => false,
+        };
+    }
+    let domain = exception.strip_prefix('.').unwrap_or(exception);
+    let front = host.len().checked_sub(domain.len());
+    let Some((front, back)) = front.and_then(|len| host.split_at_checked(len)) else {
+        return exception == "*";
+    };
+    let is_within = front.is_empty() || front.ends_with('.');
+    let is_named = !domain.is_empty() && is_within && back.eq_ignore_ascii_case(domain);
+    exception == "*" || is_named
+}
+
+/// Whether two addresses have the same first `len` bits, or all if they have no more.
+fn begin_alike(one: IpAddr, other: IpAddr, len: u8) -> bool {
+    let len = u32::from(len);
+    match (one, other) {
+        (IpAddr::V4(one), IpAddr::V4(other)) => {
+            (one.to_bits() ^ other.to_bits()).leading_zeros() >= len.min(u32::BITS)
+        }
+        (IpAddr::V6(one), IpAddr::V6(other)) => {
+            (one.to_bits() ^ other.to_bits()).leading_zeros() >= len.min(u128::BITS)
+        }
+        _ => false,
     }
 }
 
@@ -135,6 +179,57 @@ mod tests {
         assert_eq!(named(&[("HTTP_PROXY", "a")])[0], None);
         let by_a_client = [("HTTP_PROXY", "a"), ("ALL_PROXY", "b")];
         assert_eq!(named(&by_a_client)[0], some("ALL_PROXY", "b"));
+    }
+
+    #[test]
+    fn hosts_that_are_asked_directly_have_no_proxy() {
+        let proxies = Proxies::named_by(|name| match name {
+            "http_proxy" => Some("http://proxy.example.net:3128".to_owned()),
+            "no_proxy" => Some("example.org, .example.com,10.0.0.0/8,192.0.2.1,fd00::/8,".into()),
+            _ => None,
+        });
+        let has_proxy = |host: &str| {
+            let url = Url::parse(&format!("http://{host}:8080/x")).unwrap();
+            proxies.of(&url).is_some()
+        };
+        for direct in [
+            "example.org",
+            "EXAMPLE.org",
+            "a.example.org",
+            "example.com",
+            "a.example.com",
+            "10.1.2.3",
+            "192.0.2.1",
+            "[fd12::1]",
+        ] {
+            assert!(!has_proxy(direct), "{direct}");
+        }
+        for other in [
+            "anexample.org",
+            "org",
+            "example.org.net",
+            "11.1.2.3",
+            "192.0.2.2",
+            "[fe80::1]",
+        ] {
+            assert!(has_proxy(other), "{other}");
+        }
+        assert!(
+            proxies
+                .of(&Url::parse("https://other.example/").unwrap())
+                .is_none()
+        );
+        let all = Proxies {
+            exceptions: Some(Variable {
+                name: "no_proxy",
+                value: "*".into(),
+            }),
+            ..proxies
+        };
+        assert!(
+            all.of(&Url::parse("http://other.example/").unwrap())
+                .is_none()
+        );
     }
 
     #[test]

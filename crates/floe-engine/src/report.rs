@@ -1,6 +1,8 @@
 //! What a move tells whoever watches it. The engine itself never prints.
 
+use std::fmt;
 use std::path::Path;
+use std::sync::Arc;
 
 use floe_format::StorePath;
 
@@ -77,11 +79,12 @@ pub enum Event<'a> {
         /// The path.
         path: &'a StorePath,
     },
-    /// A transfer broke and is tried again.
+    /// A request or a transfer failed and is tried again.
     Retrying {
-        /// The path.
-        path: &'a StorePath,
-        /// What broke.
+        /// The path whose NAR begins anew; `None` for the rest of a body, and for what a cache says
+        /// of itself and of paths. The error names the URL.
+        path: Option<&'a StorePath>,
+        /// What failed.
         error: &'a Error,
     },
     /// Another store has a path, but not as it should be.
@@ -131,6 +134,46 @@ pub enum Event<'a> {
 pub trait Reporter: Send + Sync {
     /// Something happened. Called often; must be quick.
     fn event(&self, event: Event<'_>);
+}
+
+/// Who hears of requests that are made again, from the network's own thread and also before a move
+/// begins: [`Event::Retrying`] without a path. [`Default`] is nobody.
+#[derive(Clone, Default)]
+pub struct Watcher(Option<Arc<dyn Reporter>>);
+
+impl Watcher {
+    /// Tells this one.
+    pub fn new(reporter: Arc<dyn Reporter>) -> Watcher {
+        Watcher(Some(reporter))
+    }
+
+    pub(crate) fn retrying(&self, error: &Error) {
+        if let Some(reporter) = &self.0 {
+            reporter.event(Event::Retrying { path: None, error });
+        }
+    }
+}
+
+impl PartialEq for Watcher {
+    fn eq(&self, other: &Watcher) -> bool {
+        match (&self.0, &other.0) {
+            (Some(own), Some(other)) => Arc::ptr_eq(own, other),
+            (own, other) => own.is_none() && other.is_none(),
+        }
+    }
+}
+
+impl Eq for Watcher {}
+
+impl fmt::Debug for Watcher {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let who = if self.0.is_some() {
+            "somebody"
+        } else {
+            "nobody"
+        };
+        write!(f, "Watcher({who})")
+    }
 }
 
 /// Nobody watches.

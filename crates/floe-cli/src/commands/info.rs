@@ -1,18 +1,22 @@
 //! `floe info`: what a store or cache knows of paths.
 
-use floe_engine::{Cancel, Error, Order, Root, Source, Sources};
+use std::sync::Arc;
+
+use floe_engine::{Cancel, Error, Order, Root, Source, Sources, Watcher};
 use floe_format::NarInfo;
 use serde_json::{Map, Value};
 
 use super::print;
 use crate::args::InfoArgs;
+use crate::progress::lines;
 use crate::settings;
 
 pub(crate) fn run(args: InfoArgs) -> anyhow::Result<()> {
     let store_dir = settings::store_dir(args.store_dir.as_deref())?;
     let config = settings::config(&args.options)?;
     let location = settings::place(&args.from, &config, store_dir.as_ref())?;
-    let network = config.network();
+    let mut network = config.network();
+    network.watcher = Watcher::new(Arc::from(lines()));
     let cancel = Cancel::default();
     let locations = [location];
     settings::warn_of_logins(&locations, &network);

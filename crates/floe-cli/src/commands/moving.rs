@@ -1,10 +1,11 @@
 //! What install and copy have in common: open both ends, move, say what became of it.
 
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use floe_engine::{
     Event, Location, Mover, NetworkOptions, Options, Order, Outcome, Reporter, Root, Sources,
-    Target,
+    Target, Watcher,
 };
 use floe_format::StoreDir;
 use floe_store::WriteOptions;
@@ -17,7 +18,7 @@ use crate::args::{FilesArgs, KeepArgs, TraceArgs};
 use crate::failure::{Silent, Usage, gravest};
 use crate::log::{self, Level};
 use crate::mount;
-use crate::progress::{display, say, taken, warn};
+use crate::progress::{display, lines, say, taken, warn};
 use crate::settings;
 use crate::trace::Trace;
 
@@ -58,10 +59,15 @@ pub(crate) fn run_move(request: Move) -> anyhow::Result<()> {
         .map(|file| Trace::create(file, request.name));
     let trace = trace.transpose()?;
     settings::warn_of_logins(&request.sources, &request.network);
+    let relay = Arc::new(Relay::default());
+    let network = NetworkOptions {
+        watcher: Watcher::new(relay.clone()),
+        ..request.network.clone()
+    };
     let sources = Sources::open(
         &request.sources,
         request.order,
-        &request.network,
+        &network,
         &request.options.cancel,
     )?;
     for (name, error) in sources.refused() {
@@ -81,18 +87,22 @@ pub(crate) fn run_move(request: Move) -> anyhow::Result<()> {
     if named.is_none() {
         keep = Keep::check(&request.keep, &request.target, roots.len())?;
     }
-    let watchers = Watchers {
+    let watchers = Arc::new(Watchers {
         display: display(),
         trace,
-    };
+    });
+    relay.lead_to(Some(watchers.clone()));
     let mover = Mover {
         sources: &sources,
         target: &target,
         options: &request.options,
-        reporter: &watchers,
+        reporter: &*watchers,
     };
-    let outcome = mover.run(&roots)?;
+    let outcome = mover.run(&roots);
+    relay.lead_to(None);
+    // Whatever is said from here on stands below the bars.
     drop(watchers);
+    let outcome = outcome?;
     if !request.files.reuse.is_empty() && !request.options.dry_run {
         say(taken(&outcome));
     }
@@ -138,6 +148,30 @@ impl Reporter for Watchers {
             trace.event(&event);
         }
         self.display.event(event);
+    }
+}
+
+/// Hears of the network also while nothing is shown of the move: before it has begun.
+#[derive(Default)]
+struct Relay(Mutex<Option<Arc<Watchers>>>);
+
+impl Relay {
+    fn lead_to(&self, watchers: Option<Arc<Watchers>>) {
+        *self.watchers() = watchers;
+    }
+
+    /// Held while something is told, so that the last one to let go is who has made them.
+    fn watchers(&self) -> MutexGuard<'_, Option<Arc<Watchers>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Reporter for Relay {
+    fn event(&self, event: Event<'_>) {
+        match &*self.watchers() {
+            Some(watchers) => watchers.event(event),
+            None => lines().event(event),
+        }
     }
 }
 

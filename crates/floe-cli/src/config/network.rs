@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::time::Duration;
 
-use floe_engine::{NetworkOptions, RememberedOptions};
+use floe_engine::{NetworkOptions, RememberedOptions, Watcher};
 
 use super::Config;
 use super::surroundings::SYSTEM_BUNDLE;
@@ -41,6 +41,7 @@ impl Config {
                 negative_ttl,
                 meta_ttl: Duration::from_secs((*self.narinfo_cache_meta_ttl.get()).into()),
             }),
+            watcher: Watcher::default(),
         }
     }
 }

@@ -5,7 +5,7 @@ use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
-use floe_engine::{NetworkOptions, RememberedOptions};
+use floe_engine::{NetworkOptions, RememberedOptions, Watcher};
 
 use super::network::note;
 use super::*;
@@ -296,6 +296,7 @@ fn the_network_is_told_what_the_settings_mean() {
                 negative_ttl: Duration::from_secs(3600),
                 meta_ttl: Duration::from_secs(7 * 24 * 3600),
             }),
+            watcher: Watcher::default(),
         }
     );
     machine.write(
@@ -319,6 +320,7 @@ fn the_network_is_told_what_the_settings_mean() {
             user_agent_suffix: "x y".into(),
             proxies: Proxies::default(),
             remembered: None,
+            watcher: Watcher::default(),
         }
     );
     assert_eq!(

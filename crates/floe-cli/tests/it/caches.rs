@@ -1,6 +1,7 @@
 //! Several caches at once: one that is dead, slow, lying or closed never spoils the others. What
 //! they have answered is remembered, for its time.
 
+mod connections;
 mod logins;
 mod priorities;
 
@@ -217,6 +218,48 @@ fn answers_are_remembered_and_wrong_ones_forgotten() {
     go(0);
     assert_eq!(server.hits_on("anew.nar").len(), 1);
     assert_eq!(server.hits_on(".narinfo").len(), paths + 1);
+}
+
+#[test]
+fn what_was_refused_and_remembered_is_asked_for_once_more() {
+    let Some(cache) = faulty("zstd") else { return };
+    let home = cache.scratch.join("home");
+    let server = Server::start(&cache.cache);
+    let path = cache.path("libc6");
+    let narinfo = format!("{}.narinfo", path.hash_part());
+    let signed = fs::read(cache.cache.join(&narinfo)).unwrap();
+    cache.edit(&path, |narinfo| narinfo.info.signatures.clear());
+    let mut root = roots(&cache);
+    let url = server.url();
+    let mut go = |code| remembering(&mut install(&cache, &[&url], &root()), &home).expect(code);
+    let asked = || server.hits_on(&narinfo).len();
+    go(3).says("is not signed by a trusted key");
+    assert_eq!(asked(), 1);
+    // Once, not again and again: it is no better now.
+    go(3).says("is not signed by a trusted key");
+    assert_eq!(asked(), 2);
+    fs::write(cache.cache.join(&narinfo), &signed).unwrap();
+    let info = || {
+        let mut command = floe(["info", "--from", &url, path.as_str()]);
+        remembering(&mut command, &home).expect(0).stdout
+    };
+    // Who only looks sees what is so now, and that is remembered too.
+    assert!(info().contains("Sig: "));
+    assert_eq!(asked(), 3);
+    go(0);
+    assert_eq!(asked(), 3);
+
+    // The same without somebody who has looked.
+    let home = cache.scratch.join("other-home");
+    cache.edit(&path, |narinfo| narinfo.info.signatures.clear());
+    let mut go = |code| remembering(&mut install(&cache, &[&url], &root()), &home).expect(code);
+    go(3);
+    fs::write(cache.cache.join(&narinfo), &signed).unwrap();
+    go(0);
+    assert_eq!(asked(), 5);
+    // Others are believed as before.
+    let paths = cache.corpus.paths.len();
+    assert_eq!(server.hits_on(".narinfo").len(), 2 * paths + 3);
 }
 
 #[test]

@@ -170,6 +170,43 @@ fn a_retry_is_a_warning_that_names_the_path() {
 }
 
 #[test]
+fn what_a_cache_is_asked_for_again_is_named_before_the_pause() {
+    let Some(faulty) = faulty("zstd") else { return };
+    let part = faulty.path("libjq").hash_part().to_owned();
+    let narinfo = format!("{part}.narinfo");
+    for file in ["nix-cache-info", &*narinfo] {
+        let server = Server::start(&faulty.cache);
+        server.fail_times(file, Fault::Later(503, "1".into()), 1);
+        let lines = lines(&install(&faulty, &server).expect(0));
+        let [retrying] = of(&lines, "retrying")[..] else {
+            panic!("{lines:?}")
+        };
+        assert_eq!(retrying["level"], "warning");
+        assert_eq!(retrying["kind"], "network");
+        assert_eq!(retrying["url"], format!("{}/{file}", server.url()));
+        assert!(retrying["message"].as_str().unwrap().contains("503"));
+        assert!(retrying.get("path").is_none(), "{retrying}");
+        floe_store::tree::write::remove_tree(&faulty.root).unwrap();
+
+        // As text, and where nothing is moved.
+        server.fail_times(file, Fault::Later(503, "1".into()), 1);
+        run(&mut floe(["info", "--from", &server.url(), &part]))
+            .expect(0)
+            .says(&format!("retrying: fetching {}/{file}", server.url()));
+        assert_eq!(server.faults(), 2);
+    }
+    // The rest of a body that makes no headway.
+    let nar = faulty.narinfo(&faulty.path("libc6")).url;
+    let server = Server::start(&faulty.cache).with_validators();
+    server.fail_times(&nar, Fault::Cut(2_000_000), 1);
+    server.fail_times(&nar, Fault::Later(503, "1".into()), 1);
+    let lines = lines(&install(&faulty, &server).expect(0));
+    let retrying = of(&lines, "retrying");
+    assert_eq!(retrying.len(), 1, "{retrying:?}");
+    assert_eq!(retrying[0]["url"], format!("{}/{nar}", server.url()));
+}
+
+#[test]
 fn what_ends_a_command_is_a_line_too() {
     let Some(faulty) = faulty("zstd") else { return };
     let store = faulty.scratch.join("none");

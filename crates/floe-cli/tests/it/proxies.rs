@@ -179,6 +179,27 @@ fn a_proxy_that_is_not_there_is_named_in_the_error() {
     assert_eq!(server.log(), "", "it was asked without the proxy");
 }
 
+#[test]
+fn a_host_that_is_asked_past_the_proxy_does_not_blame_it() {
+    let Some(corpus) = corpus("jq") else { return };
+    let nobody = format!("http://127.0.0.1:{}", free_port());
+    let proxy = "http://proxy.invalid:3128";
+    let root = scratch();
+    let install = |exceptions: &str| {
+        let variables = [
+            ("http_proxy", proxy),
+            ("no_proxy", exceptions),
+            ("NIX_CONFIG", ATTEMPTS),
+        ];
+        install(&corpus, &nobody, &root, &variables).expect(4)
+    };
+    install("other.example").says(proxy);
+    for exceptions in ["127.0.0.1", "other.example, 127.0.0.0/8"] {
+        let ran = install(exceptions).says("Connection refused");
+        assert!(!ran.stderr.contains("proxy"), "{}", ran.stderr);
+    }
+}
+
 /// Nobody waits for five attempts.
 const ATTEMPTS: &str = "download-attempts = 1";
 

@@ -34,6 +34,8 @@ pub(crate) enum Fault {
     Cut(usize),
     /// Announce so many bytes and send just those, as if they were the whole body.
     Short(usize),
+    /// Answer who asks for the rest with so many bytes of it.
+    Piece(usize),
     /// Announce no length, send so many bytes and close, which is how such bodies end.
     CutUnannounced(usize),
     /// Send in chunks, and close after so many bytes without the last chunk.
@@ -78,9 +80,17 @@ struct Shared {
     has_validators: AtomicBool,
     rules: Mutex<Vec<Rule>>,
     hits: Mutex<Vec<Hit>>,
+    in_flight: Mutex<InFlight>,
     /// To be shut down at the end, so that no thread waits for a client that has gone.
     streams: Mutex<Vec<TcpStream>>,
     stopping: AtomicBool,
+}
+
+/// Requests that have come and are not answered yet.
+#[derive(Default)]
+struct InFlight {
+    now: usize,
+    most: usize,
 }
 
 /// The server, until it is dropped.
@@ -155,6 +165,12 @@ impl Server {
         hits
     }
 
+    /// How many requests it has had at once. One counts from the end of its head until the last
+    /// byte of the answer is about to be sent, so that no client can begin the next one before.
+    pub(crate) fn most_at_once(&self) -> usize {
+        lock(&self.shared.in_flight).most
+    }
+
     /// How many requests were answered with a fault.
     pub(crate) fn faults(&self) -> usize {
         self.hits().iter().filter(|hit| hit.fault.is_some()).count()
@@ -215,6 +231,7 @@ fn converse(connection: usize, stream: &TcpStream, shared: &Shared) -> io::Resul
             words.next().unwrap_or_default(),
             words.next().unwrap_or_default(),
         );
+        let counted = Counted::new(shared);
         let fields = fields(&request);
         let fault = shared.fault_for(&path);
         let body = fs::read(shared.directory.join(path.trim_start_matches('/'))).ok();
@@ -237,7 +254,7 @@ fn converse(connection: usize, stream: &TcpStream, shared: &Shared) -> io::Resul
             at: Instant::now(),
             fault: reply.fault.clone(),
         });
-        if !reply.send(stream)? {
+        if !reply.send(stream, counted)? {
             return Ok(());
         }
     }
@@ -259,6 +276,24 @@ impl Shared {
             .find(|rule| rule.times > 0 && path.ends_with(&rule.suffix))?;
         rule.times -= 1;
         Some(rule.fault.clone())
+    }
+}
+
+/// One request in flight, until it is dropped.
+struct Counted<'a>(&'a Shared);
+
+impl Counted<'_> {
+    fn new(shared: &Shared) -> Counted<'_> {
+        let mut in_flight = lock(&shared.in_flight);
+        in_flight.now += 1;
+        in_flight.most = in_flight.most.max(in_flight.now);
+        Counted(shared)
+    }
+}
+
+impl Drop for Counted<'_> {
+    fn drop(&mut self) {
+        lock(&self.0.in_flight).now -= 1;
     }
 }
 
@@ -301,32 +336,36 @@ impl Reply {
             .filter(|_| is_same && self.status == 200);
         let first = range.and_then(|range| range.strip_prefix("bytes=")?.strip_suffix('-'));
         if let Some(first) = first.and_then(|first| first.parse::<usize>().ok()) {
-            let range = format!("Content-Range: bytes {first}-{}/{len}\r\n", len - 1);
-            self.head.push_str(&range);
             self.body.drain(..first);
+            if let Some(Fault::Piece(len)) = self.fault {
+                self.body.truncate(len);
+            }
+            let last = first + self.body.len() - 1;
+            let range = format!("Content-Range: bytes {first}-{last}/{len}\r\n");
+            self.head.push_str(&range);
             self.status = 206;
         }
     }
 
     /// Sends it; whether the connection may be used again.
-    fn send(self, stream: &TcpStream) -> io::Result<bool> {
+    fn send(self, stream: &TcpStream, counted: Counted<'_>) -> io::Result<bool> {
         match &self.fault {
             Some(Fault::Reset) => return Ok(false),
             Some(Fault::Slow(time)) => thread::sleep(*time),
             _ => {}
         }
         let head = format!("HTTP/1.1 {0} status-{0}\r\n{1}", self.status, self.head);
-        answer(stream, self.status, head, self.body, self.fault)
+        answer(stream, (self.status, head), self.body, self.fault, counted)
     }
 }
 
 /// Sends an answer; whether the connection may be used again.
 fn answer(
     mut stream: &TcpStream,
-    status: u16,
-    mut head: String,
+    (status, mut head): (u16, String),
     mut body: Vec<u8>,
     fault: Option<Fault>,
+    counted: Counted<'_>,
 ) -> io::Result<bool> {
     if !matches!(status, 200 | 206) {
         if let Some(Fault::Redirect(url)) = &fault {
@@ -336,6 +375,7 @@ fn answer(
             head.push_str(&format!("Retry-After: {when}\r\n"));
         }
         let text = format!("{head}Content-Length: 8\r\n\r\nsorry...");
+        drop(counted);
         stream.write_all(text.as_bytes())?;
         return Ok(true);
     }
@@ -384,13 +424,14 @@ fn answer(
         stream.write_all(&head.as_bytes()[..len])?;
         return Ok(false);
     }
-    let (early, late) = body.split_at(body.len().saturating_sub(late));
     stream.write_all(head.as_bytes())?;
+    let (early, last) = body.split_at(body.len().saturating_sub(late.max(1)));
     stream.write_all(early)?;
-    if !late.is_empty() {
+    if late > 0 {
         thread::sleep(MOMENT);
-        stream.write_all(late)?;
     }
+    drop(counted);
+    stream.write_all(last)?;
     Ok(keep)
 }
 

@@ -5,14 +5,15 @@ use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 
 use floe_format::{NarInfo, StorePath};
 
-use super::{Answer, Source};
+use super::{Answer, Belief, Source};
 use crate::error::Error;
 use crate::mover::{CANCEL_POLL, CLOSURE_MAX, Root};
 use crate::options::Cancel;
 
 impl Source {
     /// The narinfos of `roots` and, if asked for, of their closures, in the order of their paths.
-    /// As many questions are under way as the connection takes.
+    /// As many questions are under way as the connection takes. What was remembered of the roots
+    /// does not count: whoever names a path wants to know what is so now.
     ///
     /// Errors: [`Error::NotFound`] for the first path that the source does not have, those of its
     /// answers, [`Error::ClosureTooLarge`], [`Error::Cancelled`].
@@ -31,7 +32,7 @@ impl Source {
         };
         let mut found = BTreeMap::new();
         for root in roots {
-            walk.ask(root.clone())?;
+            walk.ask(root.clone(), Belief::Nothing)?;
         }
         while walk.pending > 0 {
             let (root, answer) = match answers.recv_timeout(CANCEL_POLL) {
@@ -43,7 +44,7 @@ impl Source {
             let narinfo = walk.check(&root, answer)?;
             if recursive {
                 for path in &narinfo.info.references {
-                    walk.ask(Root::Path(path.clone()))?;
+                    walk.ask(Root::Path(path.clone()), Belief::Presence)?;
                 }
             }
             found.insert(narinfo.info.path.clone(), narinfo);
@@ -61,7 +62,7 @@ struct Walk<'a> {
 }
 
 impl Walk<'_> {
-    fn ask(&mut self, root: Root) -> Result<(), Error> {
+    fn ask(&mut self, root: Root, belief: Belief) -> Result<(), Error> {
         let part = root.hash_part().to_owned();
         if !self.seen.insert(part.clone()) {
             return Ok(());
@@ -70,7 +71,7 @@ impl Walk<'_> {
             return Err(Error::ClosureTooLarge { limit: CLOSURE_MAX });
         }
         self.pending += 1;
-        self.source.ask(&part, false, root, &self.sender);
+        self.source.ask(&part, belief, root, &self.sender);
         Ok(())
     }
 
@@ -79,7 +80,8 @@ impl Walk<'_> {
             Root::Path(path) => *path == narinfo.info.path,
             Root::HashPart(_) => true,
         };
-        answer?.filter(is_wanted).ok_or_else(|| Error::NotFound {
+        let narinfo = answer?.map(|told| told.narinfo);
+        narinfo.filter(is_wanted).ok_or_else(|| Error::NotFound {
             path: root.text(),
             sources: vec![self.source.name()],
         })

@@ -57,7 +57,7 @@ impl FileCache {
         match read_bounded(&path)? {
             None => Ok(None),
             Some(text) => NarInfo::parse(&text, &self.store_dir)
-                .map(Some)
+                .map(|narinfo| Some(narinfo.into()))
                 .map_err(|source| Error::NarInfo {
                     url: path.display().to_string(),
                     source: Box::new(source),
@@ -105,7 +105,7 @@ impl FileCache {
             let name = entry.map_err(listing)?.file_name();
             let part = name.to_str().and_then(|name| name.strip_suffix(".narinfo"));
             if let Some(part) = part.filter(|part| is_hash_part(part)) {
-                paths.extend(self.narinfo(part)?.map(|narinfo| narinfo.info.path));
+                paths.extend(self.narinfo(part)?.map(|told| told.narinfo.info.path));
             }
         }
         paths.sort_unstable();

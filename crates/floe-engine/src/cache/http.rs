@@ -6,6 +6,7 @@
 
 pub(crate) mod address;
 mod client;
+mod connections;
 pub(crate) mod logins;
 mod names;
 mod network;
@@ -18,15 +19,17 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock, mpsc};
 
 use floe_format::{CacheInfo, NarInfo, StoreDir};
-use reqwest::{Url, Version};
+use reqwest::{StatusCode, Url, Version};
 use tokio::sync::{Semaphore, mpsc as channel, watch};
 
 use super::remembered::Remembered;
-use super::{Answer, PRIORITY};
+use super::{Answer, Belief, PRIORITY, Told};
 use crate::body::{Body, Chunk};
 use crate::error::Error;
 use crate::location::HttpLocation;
 use address::{parse_url, redact, without_credentials};
+pub(crate) use connections::Ahead;
+use connections::{Connections, Leave};
 pub(crate) use network::Network;
 use network::Web;
 use promise::Promise;
@@ -52,6 +55,7 @@ struct Link {
     /// Whether that is known.
     is_settled: watch::Sender<bool>,
     remembered: Option<Arc<Remembered>>,
+    connections: Connections,
     /// Questions in a row that were made as often as may be, and failed.
     failures: AtomicU32,
     /// Why it is not asked any more.
@@ -82,6 +86,7 @@ impl HttpCache {
             about: OnceLock::new(),
             is_settled: watch::Sender::new(false),
             remembered,
+            connections: Connections::new(network.web().options.connections),
             failures: AtomicU32::new(0),
             lost: OnceLock::new(),
         });
@@ -128,12 +133,11 @@ impl HttpCache {
         self.link.location.priority.or_else(own).unwrap_or(PRIORITY)
     }
 
-    /// Asks for a narinfo; the answer goes to `answers`. What is remembered that the cache lacks
-    /// counts only if `believes_absence`.
+    /// Asks for a narinfo; the answer goes to `answers`.
     pub(crate) fn ask<T: Send + 'static>(
         &self,
         hash_part: &str,
-        believes_absence: bool,
+        belief: Belief,
         tag: T,
         answers: &mpsc::Sender<(T, Answer)>,
     ) {
@@ -143,36 +147,64 @@ impl HttpCache {
             let _: Result<(), _> = answers.send((tag, answer));
         });
         self.link.web.spawn(async move {
-            answered.keep(link.answer(&part, believes_absence).await);
+            answered.keep(link.answer(&part, belief).await);
         });
     }
 
-    /// What was remembered of a path is wrong.
-    pub(crate) fn forget(&self, hash_part: &str) {
-        if let Some(remembered) = &self.link.remembered {
-            remembered.forget(&self.link.key, hash_part);
+    /// Begins to fetch a NAR, for a worker that waits for it. The URL of a narinfo is absolute or
+    /// relative to the cache.
+    pub(crate) fn fetch(&self, url: &str, small: bool) -> Result<Body, Error> {
+        let url = self.nar_url(url)?;
+        Ok(self.begin_to_fetch(url, small, None))
+    }
+
+    /// Begins to stream a NAR to a worker that comes later; `None` if that would take a connection
+    /// which others may need before.
+    pub(crate) fn fetch_ahead(&self, url: &str) -> Option<Result<Body, Error>> {
+        let url = match self.nar_url(url) {
+            Ok(url) => url,
+            Err(error) => return Some(Err(error)),
+        };
+        let spared = self.link.connections.spare(&url)?;
+        Some(Ok(self.begin_to_fetch(url, false, Some(spared))))
+    }
+
+    fn nar_url(&self, url: &str) -> Result<Url, Error> {
+        match url.starts_with("http://") || url.starts_with("https://") {
+            true => parse_url(url),
+            false => parse_url(&format!("{}/{url}", self.link.location.url)),
         }
     }
 
-    /// Begins to fetch a NAR. The URL of a narinfo is absolute or relative to the cache.
-    pub(crate) fn fetch(&self, url: &str, small: bool) -> Result<Body, Error> {
-        let url = if url.starts_with("http://") || url.starts_with("https://") {
-            parse_url(url)?
-        } else {
-            parse_url(&format!("{}/{url}", self.link.location.url))?
-        };
-        let web = self.link.web.clone();
+    fn begin_to_fetch(&self, url: Url, small: bool, spared: Option<(Leave, Ahead)>) -> Body {
+        let link = self.link.clone();
         let shown = redact(&url);
         let (sender, chunks) = channel::channel(if small { 2 } else { CHUNKS_AHEAD });
+        let (leave, ahead) = spared.unzip();
         self.link.web.spawn(async move {
-            let sent = match small {
-                true => transfer::send_whole(&web, url, &sender).await,
-                false => transfer::send_chunks(&web, url, &sender).await,
+            let transfer = async {
+                // Kept through pauses as well: a worker that has memory for the body's decoder must
+                // not wait for others, who may wait for that memory.
+                let _leave = match leave {
+                    Some(leave) => leave,
+                    None => link.connections.take(&url).await,
+                };
+                match small {
+                    true => transfer::send_whole(&link.web, url, &sender).await,
+                    false => transfer::send_chunks(&link.web, url, &sender).await,
+                }
+            };
+            let Some(sent) = transfer::while_wanted(&sender, transfer).await else {
+                return;
             };
             let last = sent.map_or_else(Chunk::Failed, |()| Chunk::End);
             let _: Result<(), _> = sender.send(last).await;
         });
-        Ok(Body::Network { chunks, url: shown })
+        Body::Network {
+            chunks,
+            url: shown,
+            ahead,
+        }
     }
 }
 
@@ -191,10 +223,11 @@ impl Link {
             .and_then(|all| all.cache(&self.key));
         let is_fresh = known.is_none();
         let (is_http2, text) = match known {
-            Some(known) => known,
+            // What is remembered may be of a time when a user wanted it.
+            Some((was_http2, text)) => (was_http2 && self.web.options.http2, text),
             None => {
-                let found = get_small(&self.web, url).await?;
-                let (version, text) = found.ok_or_else(|| no_cache("it is not there".into()))?;
+                let found = get_small(&self.web, &self.connections, url).await?;
+                let (version, text) = found.map_err(|status| no_cache(absent(status)))?;
                 (version == Version::HTTP_2, text)
             }
         };
@@ -210,6 +243,9 @@ impl Link {
             .location
             .want_mass_query
             .unwrap_or(info.want_mass_query);
+        if is_http2 {
+            self.connections.share(parse_url(base)?);
+        }
         // HTTP/2 carries many questions on one connection; HTTP/1.1 needs one for each.
         let at_once = match (wants_many, is_http2) {
             (false, _) => FEW,
@@ -222,7 +258,7 @@ impl Link {
         })
     }
 
-    async fn answer(&self, hash_part: &str, believes_absence: bool) -> Answer {
+    async fn answer(&self, hash_part: &str, belief: Belief) -> Answer {
         let mut settled = self.is_settled.subscribe();
         // The sender is as old as this.
         let _: Result<_, _> = settled.wait_for(|is_settled| *is_settled).await;
@@ -240,12 +276,24 @@ impl Link {
         let url = parse_url(&format!("{base}/{hash_part}.narinfo"))?;
         let shown = redact(&url);
         let all = self.remembered.as_deref();
-        let known = all.and_then(|all| all.narinfo(&self.key, hash_part));
-        let text = match known.filter(|known| known.is_some() || believes_absence) {
+        let known = match (all, belief) {
+            (Some(all), Belief::Nothing) => {
+                // Not even where the cache says nothing now.
+                all.forget(&self.key, hash_part);
+                None
+            }
+            (Some(all), Belief::Presence) => {
+                all.narinfo(&self.key, hash_part).filter(Option::is_some)
+            }
+            (Some(all), Belief::All) => all.narinfo(&self.key, hash_part),
+            (None, _) => None,
+        };
+        let is_remembered = known.is_some();
+        let text = match known {
             Some(known) => known,
             None => {
-                let found = self.judge(get_small(&self.web, url).await)?;
-                let text = found.map(|(_, text)| text);
+                let found = self.judge(get_small(&self.web, &self.connections, url).await)?;
+                let text = found.ok().map(|(_, text)| text);
                 if let Some(all) = all {
                     all.remember(&self.key, hash_part, text.as_deref());
                 }
@@ -253,8 +301,12 @@ impl Link {
             }
         };
         let Some(text) = text else { return Ok(None) };
+        let told = |narinfo| Told {
+            narinfo,
+            is_remembered,
+        };
         let parsed = NarInfo::parse(&text, &about.info.store_dir);
-        parsed.map(Some).map_err(|source| {
+        parsed.map(|narinfo| Some(told(narinfo))).map_err(|source| {
             if let Some(all) = all {
                 all.forget(&self.key, hash_part);
             }
@@ -281,6 +333,16 @@ impl Link {
         // The first reason is as good as any.
         let _: Result<(), _> = self.lost.set(error.clone());
         Err(Error::Unusable(error))
+    }
+}
+
+/// Why there is no `nix-cache-info`. Some servers say that it may not be had where it is not there.
+fn absent(status: StatusCode) -> String {
+    match status {
+        StatusCode::FORBIDDEN => {
+            format!("the server answered {status}: it is not there, or not for whoever asks")
+        }
+        _ => "it is not there".into(),
     }
 }
 

@@ -3,8 +3,8 @@
 //! Items are taken from both ends of the plan, largest first and smallest first, until the two
 //! meet.
 //!
-//! A large body is asked for one turn ahead, and asked for again at no charge if its server has
-//! lost patience when its turn comes. A small one is fetched
+//! A large body is asked for one turn ahead, where a connection is to spare, and asked for again at
+//! no charge if its server has lost patience when its turn comes. A small one is fetched
 //! whole as soon as there is room, so that a closure of many small paths does not cost a round
 //! trip for each; it waits in memory, not in a connection that its server would give up.
 
@@ -41,6 +41,13 @@ pub(crate) enum End {
 }
 
 impl End {
+    fn peek(self, indexes: &VecDeque<usize>) -> Option<usize> {
+        match self {
+            End::Largest => indexes.front().copied(),
+            End::Smallest => indexes.back().copied(),
+        }
+    }
+
     fn pop(self, indexes: &mut VecDeque<usize>) -> Option<usize> {
         match self {
             End::Largest => indexes.pop_front(),
@@ -145,32 +152,40 @@ impl<'a> Queue<'a> {
         state.ahead.clear();
     }
 
+    /// Large bodies come first: they take a connection only where one is to spare, and small ones
+    /// wait for theirs.
     fn ask_ahead(&self, state: &mut State, end: End) {
+        while state.large_ahead < self.jobs
+            && let Some(index) = end.peek(&state.large)
+        {
+            if self.is_to_fetch(state, index) {
+                let item = &self.items[index];
+                let source = &self.sources.list[item.source];
+                // What is not asked for ahead is asked for when its turn comes.
+                let Some(body) = source.fetch_ahead(&item.narinfo) else {
+                    break;
+                };
+                state.ahead.insert(index, (Instant::now(), body));
+                state.large_ahead += 1;
+            }
+            end.pop(&mut state.large);
+        }
         while state.small_ahead < SMALL_AHEAD_MAX
             && let Some(index) = end.pop(&mut state.small)
         {
-            if self.ask_one_ahead(state, index) {
+            if self.is_to_fetch(state, index) {
+                let body = self.open(&self.items[index]);
+                state.ahead.insert(index, (Instant::now(), body));
                 state.small_ahead += 1;
-            }
-        }
-        while state.large_ahead < self.jobs
-            && let Some(index) = end.pop(&mut state.large)
-        {
-            if self.ask_one_ahead(state, index) {
-                state.large_ahead += 1;
             }
         }
     }
 
     /// `false` if the item's turn has come already, or will not come, or need not be fetched.
-    fn ask_one_ahead(&self, state: &mut State, index: usize) -> bool {
+    fn is_to_fetch(&self, state: &State, index: usize) -> bool {
         let item = &self.items[index];
         let is_skipped = state.skipped.contains(&item.narinfo.info.path);
-        if !state.left.contains(&index) || is_skipped || !item.places.is_empty() {
-            return false;
-        }
-        state.ahead.insert(index, (Instant::now(), self.open(item)));
-        true
+        state.left.contains(&index) && !is_skipped && item.places.is_empty()
     }
 
     fn state(&self) -> MutexGuard<'_, State> {

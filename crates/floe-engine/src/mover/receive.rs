@@ -113,8 +113,10 @@ fn receive_from_anywhere(
         let found = worker.away(|| elsewhere::find(mover, item, source));
         let Some(other) = found else { continue };
         mover.check_cancelled()?;
-        let error = &first;
-        mover.reporter.event(Event::Retrying { path, error });
+        mover.reporter.event(Event::Retrying {
+            path: Some(path),
+            error: &first,
+        });
         let turn = Work {
             body: queue.open(&other),
             item: &other,
@@ -155,10 +157,9 @@ fn receive_with_retries(
                 });
             }
             Err(error) if error.is_transient() && attempt < mover.sources.attempts => {
-                let path = &item.narinfo.info.path;
                 transfer.forget_progress();
                 mover.reporter.event(Event::Retrying {
-                    path,
+                    path: Some(&item.narinfo.info.path),
                     error: &error,
                 });
                 if !std::mem::take(&mut waited) {

@@ -17,7 +17,7 @@ use floe_store::StoreReader;
 
 use super::accept::accept;
 use super::{Item, Mover, TargetKind};
-use crate::cache::Answer;
+use crate::cache::{Answer, Belief};
 use crate::error::Error;
 use crate::report::Event;
 
@@ -279,19 +279,29 @@ impl Resolver<'_> {
         let first = left.clone().find(|source| !heard[*source].is_silent());
         match first.or_else(|| left.next()) {
             Some(source) => {
-                wanted.asked[source] = Asked::Waiting;
-                let heard = &mut self.heard[source];
-                if heard.waiting == 0 {
-                    heard.since = Instant::now();
-                }
-                heard.waiting += 1;
-                let part = wanted.root.hash_part().to_owned();
-                let source_of = &self.mover.sources.list[source];
-                source_of.ask(&part, !wanted.is_named, (id, source), &self.sender);
+                let belief = match wanted.is_named {
+                    true => Belief::Presence,
+                    false => Belief::All,
+                };
+                self.ask((id, source), belief);
             }
             None if wanted.asked.contains(&Asked::Waiting) => {}
             None => self.give_up(id),
         }
+    }
+
+    fn ask(&mut self, (id, source): Tag, belief: Belief) {
+        let Some(wanted) = self.wanted.get_mut(&id) else {
+            return;
+        };
+        wanted.asked[source] = Asked::Waiting;
+        let heard = &mut self.heard[source];
+        if heard.waiting == 0 {
+            heard.since = Instant::now();
+        }
+        heard.waiting += 1;
+        let part = wanted.root.hash_part();
+        self.mover.sources.list[source].ask(part, belief, (id, source), &self.sender);
     }
 
     fn give_up(&mut self, id: usize) {
@@ -334,13 +344,19 @@ impl Resolver<'_> {
             return;
         };
         wanted.asked[source] = Asked::Answered;
+        let mut is_remembered = false;
         let accepted = answer.and_then(|found| match found {
-            Some(narinfo) => accept(self.mover, source, &wanted.root, narinfo).map(Some),
+            Some(told) => {
+                is_remembered = told.is_remembered;
+                accept(self.mover, source, &wanted.root, told.narinfo).map(Some)
+            }
             None => Ok(None),
         });
         match accepted {
             Ok(Some(item)) => self.found(id, item),
             Ok(None) => self.ask_next(id),
+            // Since then somebody may have signed it. Asked now, it is remembered no more.
+            Err(_) if is_remembered => self.ask((id, source), Belief::Nothing),
             // The next source may have a better answer; the first error is the one to show.
             Err(error) => {
                 wanted.error.get_or_insert(error);

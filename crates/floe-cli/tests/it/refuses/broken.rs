@@ -44,6 +44,41 @@ fn a_large_body_that_breaks_off_is_gone_on_with_where_it_stopped() {
 }
 
 #[test]
+fn a_rest_that_comes_in_pieces_is_fetched_to_its_end() {
+    let Some(cache) = faulty("none") else { return };
+    let (nar, len) = (nar_name(&cache, "libc6"), size(&cache, "libc6"));
+    let server = Server::start(&cache.cache).with_validators();
+    let cut = Fault::Cut(1_500_000);
+    server.fail_times(&nar, cut.clone(), 1);
+    // More often than a transfer is tried, which goes on as long as they bring something.
+    let pieces = [vec![1_200_000; 6], vec![1000]].concat();
+    for piece in &pieces {
+        server.fail_times(&nar, Fault::Piece(*piece), 1);
+    }
+    assert!(len > 10_000_000, "{len} bytes are too few for all pieces");
+    let ran = cache.install(&server.url()).expect(0);
+    assert!(!ran.stderr.contains("retrying"), "{}", ran.stderr);
+    let hits = server.hits_on(&nar);
+    assert_eq!(hits.len(), 1 + pieces.len() + 1);
+    let mut first = 1_500_000;
+    for (hit, piece) in hits[1..].iter().zip(pieces) {
+        assert_eq!(hit.fields["range"], format!("bytes={first}-"));
+        assert_eq!(hit.fault, Some(Fault::Piece(piece)));
+        first += piece;
+    }
+    assert_verified(&cache.root, cache.corpus.paths.len());
+    floe_store::tree::write::remove_tree(&cache.root).unwrap();
+
+    // Who never sends more than a little has failed.
+    let server = Server::start(&cache.cache).with_validators();
+    server.fail_times(&nar, cut, 1);
+    server.fail(&nar, Fault::Piece(1000));
+    let path = cache.path("libc6");
+    cache.refuses(&server.url(), &[&path], 4, &["and no more"]);
+    assert_eq!(server.hits_on(&nar).len(), 5);
+}
+
+#[test]
 fn a_body_that_has_changed_meanwhile_is_fetched_from_its_beginning() {
     let Some(cache) = faulty("none") else { return };
     let nar = nar_name(&cache, "libc6");

@@ -11,17 +11,30 @@ use tokio::time::{sleep, timeout};
 
 use super::address::redact;
 use super::client::UNBELIEVED;
+use super::connections::Connections;
 use super::network::Web;
 use super::redirect::{self, Lost};
 use crate::error::Error;
 use crate::proxies::Variable;
 
-/// A small document; `None` if the server does not have it.
-pub(super) async fn get_small(web: &Web, url: Url) -> Result<Option<(Version, Vec<u8>)>, Error> {
+/// What a server has, or the status by which it says that it has no such thing.
+pub(super) type Found<T> = Result<T, StatusCode>;
+
+/// A small document.
+pub(super) async fn get_small(
+    web: &Web,
+    connections: &Connections,
+    url: Url,
+) -> Result<Found<(Version, Vec<u8>)>, Error> {
     let mut attempt = 1;
     loop {
-        match try_get_small(web, url.clone()).await {
+        let leave = connections.take(&url).await;
+        let answer = try_get_small(web, url.clone()).await;
+        // Others may use it during a pause.
+        drop(leave);
+        match answer {
             Err(error) if error.is_transient() && attempt < web.options.attempts => {
+                web.options.watcher.retrying(&error);
                 sleep(pause(attempt, &error)).await;
                 attempt += 1;
             }
@@ -30,10 +43,11 @@ pub(super) async fn get_small(web: &Web, url: Url) -> Result<Option<(Version, Ve
     }
 }
 
-async fn try_get_small(web: &Web, url: Url) -> Result<Option<(Version, Vec<u8>)>, Error> {
+async fn try_get_small(web: &Web, url: Url) -> Result<Found<(Version, Vec<u8>)>, Error> {
     let shown = redact(&url);
-    let Some(mut response) = get(web, url, |request| request).await? else {
-        return Ok(None);
+    let mut response = match get(web, url, |request| request).await? {
+        Ok(response) => response,
+        Err(status) => return Ok(Err(status)),
     };
     let version = response.version();
     let mut text = Vec::new();
@@ -44,33 +58,35 @@ async fn try_get_small(web: &Web, url: Url) -> Result<Option<(Version, Vec<u8>)>
             break;
         }
     }
-    Ok(Some((version, text)))
+    Ok(Ok((version, text)))
 }
 
-/// Sends a request; `None` where the server says that there is no such thing.
+/// Sends a request.
 pub(super) async fn get(
     web: &Web,
     url: Url,
     change: impl Fn(RequestBuilder) -> RequestBuilder,
-) -> Result<Option<Response>, Error> {
+) -> Result<Found<Response>, Error> {
     let shown = redact(&url);
     let sent = redirect::send(web, &url, change);
     let response = match timeout(web.options.stall_timeout, sent).await {
         Err(_) => return Err(stalled(web, &shown)),
         Ok(Err(Lost::Nowhere(error))) => return Err(error),
         Ok(Err(Lost::Request(error))) => {
-            let proxy = web.options.proxies.of_scheme(url.scheme());
+            let proxy = web.options.proxies.of(&url);
             let proxy = proxy.filter(|_| error.is_connect());
             return Err(web.explain(failed(&shown, &error, proxy)));
         }
         Ok(Ok(response)) => response,
     };
     match response.status() {
-        status if status.is_success() => Ok(Some(response)),
+        status if status.is_success() => Ok(Ok(response)),
         // A bucket that may not be listed answers 403 for what it does not have.
-        StatusCode::NOT_FOUND | StatusCode::FORBIDDEN | StatusCode::GONE => Ok(None),
+        status @ (StatusCode::NOT_FOUND | StatusCode::FORBIDDEN | StatusCode::GONE) => {
+            Ok(Err(status))
+        }
         // The rest of a body that has become shorter.
-        StatusCode::RANGE_NOT_SATISFIABLE => Ok(None),
+        status @ StatusCode::RANGE_NOT_SATISFIABLE => Ok(Err(status)),
         StatusCode::PROXY_AUTHENTICATION_REQUIRED => {
             let reason = format!(
                 "the server answered {}: the proxy wants to know who asks; name it with a login, \
@@ -101,7 +117,13 @@ fn refused(shown: &str, status: StatusCode, headers: &HeaderMap) -> Error {
     if let (true, Some(after)) = (is_too_long, after) {
         reason = format!("{reason}, and to come back in {} seconds", after.as_secs());
     }
-    let may_pass = matches!(status.as_u16(), 408 | 429 | 500 | 502 | 503 | 504);
+    let may_pass = match status.as_u16() {
+        // What the server cannot do or speak, and a network that wants to be logged in to.
+        501 | 505 | 511 => false,
+        // Proxies of large networks have numbers of their own for servers that they do not reach.
+        408 | 429 | 500..=599 => true,
+        _ => false,
+    };
     Error::Fetch {
         url: shown.to_owned(),
         reason,

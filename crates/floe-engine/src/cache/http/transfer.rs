@@ -4,6 +4,9 @@
 //! what it has is still the same; the worker then notices nothing. Else the worker learns that the
 //! transfer has failed and begins again. RFC 9110, section 14, and 13.1.5 for `If-Range`.
 
+use std::future::poll_fn;
+use std::pin::pin;
+use std::task::Poll;
 use std::time::Duration;
 
 use bytes::BytesMut;
@@ -20,6 +23,20 @@ use super::request::{get, next_bytes, pause};
 use crate::body::Chunk;
 use crate::error::Error;
 
+/// Goes on with a transfer as long as somebody wants its chunks; `None` if nobody does any more,
+/// who then need not wait until the server says something.
+pub(super) async fn while_wanted<T>(
+    chunks: &Sender<Chunk>,
+    transfer: impl Future<Output = T>,
+) -> Option<T> {
+    let (mut transfer, mut closed) = (pin!(transfer), pin!(chunks.closed()));
+    poll_fn(|context| match transfer.as_mut().poll(context) {
+        Poll::Ready(ended) => Poll::Ready(Some(ended)),
+        Poll::Pending => closed.as_mut().poll(context).map(|()| None),
+    })
+    .await
+}
+
 /// Streams a body, as fast as the worker takes it.
 pub(super) async fn send_chunks(web: &Web, url: Url, chunks: &Sender<Chunk>) -> Result<(), Error> {
     let mut part = Part::default();
@@ -31,7 +48,8 @@ pub(super) async fn send_chunks(web: &Web, url: Url, chunks: &Sender<Chunk>) -> 
             Err(error) => error,
         };
         // A line that breaks again and again still brings a large body to its end.
-        if part.len - before >= PROGRESS_LEN {
+        let is_progress = part.len - before >= PROGRESS_LEN;
+        if is_progress {
             attempt = 1;
         }
         if part.validator.is_none() || !error.is_transient() {
@@ -40,6 +58,10 @@ pub(super) async fn send_chunks(web: &Web, url: Url, chunks: &Sender<Chunk>) -> 
         if attempt >= web.options.attempts {
             // The worker would make as many attempts again.
             return Err(error.at_last());
+        }
+        // What goes on well is nothing to speak of.
+        if !is_progress {
+            web.options.watcher.retrying(&error);
         }
         sleep(pause(attempt, &error)).await;
         attempt += 1;
@@ -56,8 +78,28 @@ struct Part {
 }
 
 impl Part {
-    /// Sends what is left of the body.
+    /// Sends what is left of the body, in as many pieces as the server likes to send it.
     async fn send_on(&mut self, web: &Web, url: &Url, chunks: &Sender<Chunk>) -> Result<(), Error> {
+        loop {
+            let before = self.len;
+            let Some(len) = self.send_piece(web, url, chunks).await? else {
+                return Ok(());
+            };
+            // Small ones cost more than they bring, and count as transfers that break off.
+            if self.validator.is_none() || self.len - before < PROGRESS_LEN {
+                let reason = format!("the server sent {} bytes of {len} and no more", self.len);
+                return Err(Error::fetch(&redact(url), reason, true));
+            }
+        }
+    }
+
+    /// Sends what the server sends now; the length of the whole if it is more than that.
+    async fn send_piece(
+        &mut self,
+        web: &Web,
+        url: &Url,
+        chunks: &Sender<Chunk>,
+    ) -> Result<Option<u64>, Error> {
         let shown = redact(url);
         let mut response = match &self.validator {
             Some(validator) if self.len > 0 => match self.rest(web, url, validator).await? {
@@ -74,14 +116,16 @@ impl Part {
         if self.len == 0 {
             self.validator = validator(response.headers());
         }
+        let is_piece = response.status() == StatusCode::PARTIAL_CONTENT;
+        let whole_len = is_piece.then(|| whole_len(response.headers())).flatten();
         while let Some(bytes) = next_bytes(web, &mut response, &shown).await? {
             self.len += bytes.len() as u64;
             if chunks.send(Chunk::Bytes(bytes)).await.is_err() {
                 // The worker has given up on this body and says why itself.
-                return Ok(());
+                return Ok(None);
             }
         }
-        Ok(())
+        Ok(whole_len.filter(|len| self.len < *len))
     }
 
     /// The rest of the same body, if the server still has it.
@@ -95,7 +139,7 @@ impl Part {
             response.status() == StatusCode::PARTIAL_CONTENT
                 && begins_at(response.headers(), self.len)
         };
-        Ok(asked.await?.filter(is_rest))
+        Ok(asked.await?.ok().filter(is_rest))
     }
 }
 
@@ -119,7 +163,7 @@ pub(super) async fn send_whole(web: &Web, url: Url, chunks: &Sender<Chunk>) -> R
 async fn found(web: &Web, url: Url) -> Result<Response, Error> {
     let shown = redact(&url);
     let response = get(web, url, |request| request).await?;
-    response.ok_or_else(|| {
+    response.map_err(|_| {
         let reason = "the server does not have it, although the narinfo names it";
         Error::fetch(&shown, reason, false)
     })
@@ -158,6 +202,16 @@ fn begins_at(headers: &HeaderMap, len: u64) -> bool {
         .is_some_and(|first| first.parse() == Ok(len))
 }
 
+/// How long a body is, or is at least, by what a piece of it says of itself.
+fn whole_len(headers: &HeaderMap) -> Option<u64> {
+    let range = headers.get(CONTENT_RANGE)?.to_str().ok()?;
+    let (piece, whole) = range.strip_prefix("bytes ")?.split_once('/')?;
+    let (_, last) = piece.split_once('-')?;
+    let end = last.parse::<u64>().ok()?.checked_add(1)?;
+    // A server that does not know it yet says `*`.
+    Some(whole.parse().map_or(end, |len: u64| len.max(end)))
+}
+
 /// As long as clocks of a server's machines may differ; the RFC's own example.
 const SETTLED: Duration = Duration::from_secs(60);
 
@@ -177,6 +231,33 @@ mod tests {
                 .map(|(name, value)| (name, HeaderValue::from_static(value)))
                 .collect(),
         )
+    }
+
+    #[test]
+    fn a_transfer_that_nobody_wants_any_more_ends_at_once() {
+        let runtime = tokio::runtime::Builder::new_current_thread().build();
+        let runtime = runtime.unwrap();
+        let (chunks, wanted) = tokio::sync::mpsc::channel(1);
+        let ended = while_wanted(&chunks, std::future::ready(7));
+        assert_eq!(runtime.block_on(ended), Some(7));
+        drop(wanted);
+        let silent = while_wanted(&chunks, std::future::pending::<()>());
+        assert_eq!(runtime.block_on(silent), None);
+    }
+
+    #[test]
+    fn a_piece_says_how_long_the_whole_is() {
+        let of = |range: &'static str| {
+            let range = HeaderValue::from_static(range);
+            whole_len(&[(CONTENT_RANGE, range)].into_iter().collect())
+        };
+        assert_eq!(of("bytes 10-19/100"), Some(100));
+        assert_eq!(of("bytes 10-19/*"), Some(20));
+        assert_eq!(of("bytes 10-19/15"), Some(20));
+        for none in ["bytes */100", "10-19/100", "bytes 10-x/100", "bytes 10/100"] {
+            assert_eq!(of(none), None, "{none}");
+        }
+        assert_eq!(of("bytes 0-18446744073709551615/*"), None);
     }
 
     #[test]

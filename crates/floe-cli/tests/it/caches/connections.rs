@@ -1,0 +1,141 @@
+//! `http-connections`: how many requests a cache gets at once, for narinfos and NARs together.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crate::faulty::assert_verified;
+use crate::server::{Fault, Server};
+use crate::support::{Corpus, Scratch, corpus, floe, run, scratch};
+
+/// A closure of many paths, in a cache that may be asked for as much as one likes.
+struct World {
+    corpus: Corpus,
+    cache: PathBuf,
+    scratch: Scratch,
+}
+
+fn world() -> Option<World> {
+    let (corpus, scratch) = (corpus("curl")?, scratch());
+    let cache = corpus.cache_copy("zstd", scratch.path());
+    let info = "StoreDir: /nix/store\nWantMassQuery: 1\n";
+    fs::write(cache.join("nix-cache-info"), info).unwrap();
+    Some(World {
+        corpus,
+        cache,
+        scratch,
+    })
+}
+
+impl World {
+    /// Installs everything with so many connections and jobs.
+    fn install(
+        &self,
+        server: &Server,
+        (connections, jobs): (usize, usize),
+        root: &Path,
+    ) -> Command {
+        let (connections, jobs) = (connections.to_string(), jobs.to_string());
+        let mut command = floe(["install", "--json", "--from", &server.url(), "--root"]);
+        command.arg(root).arg(&self.corpus.root);
+        command.args(["--trusted-public-keys", &self.corpus.key, "--jobs", &jobs]);
+        command.args(["--option", "http-connections", &connections]);
+        command
+    }
+}
+
+#[test]
+fn no_more_requests_are_under_way_than_the_user_has_said() {
+    let Some(world) = world() else { return };
+    for (connections, jobs, slow) in [(2, 1, 30), (3, 4, 30), (25, 1, 500)] {
+        let server = Server::start(&world.cache);
+        // All that is asked for at once is there at once before the first of it is answered.
+        server.fail("", Fault::Slow(Duration::from_millis(slow)));
+        let root = world.scratch.join(&format!("root-{connections}"));
+        run(&mut world.install(&server, (connections, jobs), &root)).expect(0);
+        assert_eq!(server.most_at_once(), connections, "{jobs} jobs");
+        assert_verified(&root, world.corpus.paths.len());
+    }
+}
+
+#[test]
+fn a_cache_that_spoke_http2_once_is_asked_no_more_where_it_may_not() {
+    let Some(world) = world() else { return };
+    let (home, root) = (world.scratch.join("home"), world.scratch.join("root"));
+    let server = Server::start(&world.cache);
+    let mut command = world.install(&server, (3, 1), &world.scratch.join("first"));
+    run(command.env("XDG_CACHE_HOME", &home)).expect(0);
+    let remembered = rusqlite::Connection::open(home.join("floe/narinfos.sqlite")).unwrap();
+    let changed = remembered
+        .execute("update caches set http2 = 1", [])
+        .unwrap();
+    assert_eq!(changed, 1);
+    remembered.execute("delete from narinfos", []).unwrap();
+    drop(remembered);
+
+    let asked = server.hits().len();
+    server.fail("", Fault::Slow(Duration::from_millis(30)));
+    let mut command = world.install(&server, (3, 1), &root);
+    command.args(["--option", "http2", "false"]);
+    run(command.env("XDG_CACHE_HOME", &home)).expect(0);
+    assert_eq!(server.most_at_once(), 3);
+    // The cache itself was not asked what it is.
+    assert_eq!(server.hits().len() - asked, 2 * world.corpus.paths.len());
+}
+
+/// Takes the sizes of bodies out of these narinfos: what may be of any size counts as large.
+fn without_file_sizes(world: &World, is_meant: impl Fn(usize) -> bool) {
+    for (number, path) in world.corpus.paths.iter().enumerate() {
+        let name = format!("{}.narinfo", &path["/nix/store/".len()..][..32]);
+        let text = fs::read_to_string(world.corpus.cache("zstd").join(&name)).unwrap();
+        let lines = text.split_inclusive('\n');
+        let kept = lines.filter(|line| !is_meant(number) || !line.starts_with("FileSize"));
+        fs::write(world.cache.join(&name), kept.collect::<String>()).unwrap();
+    }
+}
+
+/// Bodies that wait for a worker never have all connections, which workers wait for.
+#[test]
+fn a_move_over_one_connection_with_many_large_nars_ends() {
+    let Some(world) = world() else { return };
+    for modulus in [1, 2] {
+        without_file_sizes(&world, |number| number.is_multiple_of(modulus));
+        for (connections, jobs) in [(1, 1), (1, 4), (2, 1), (2, 4)] {
+            let server = Server::start(&world.cache);
+            // Some are asked for once more, when others have a connection already.
+            server.fail_times(".nar.zst", Fault::Cut(1000), 3);
+            let root = world.scratch.join("root");
+            let mut command = world.install(&server, (connections, jobs), &root);
+            let quiet = command.stdout(Stdio::null()).stderr(Stdio::null());
+            let mut child = quiet.spawn().unwrap();
+            let deadline = Instant::now() + PATIENCE;
+            let ended = loop {
+                if let Some(ended) = child.try_wait().unwrap() {
+                    break ended;
+                }
+                if Instant::now() > deadline {
+                    child.kill().unwrap();
+                    child.wait().unwrap();
+                    panic!(
+                        "{connections} connections and {jobs} jobs: {:?}",
+                        server.hits()
+                    );
+                }
+                thread::sleep(POLL);
+            };
+            assert!(ended.success(), "{connections} connections, {jobs} jobs");
+            assert_eq!(server.faults(), 3);
+            assert!(server.most_at_once() <= connections);
+            assert_verified(&root, world.corpus.paths.len());
+            floe_store::tree::write::remove_tree(&root).unwrap();
+        }
+    }
+}
+
+/// Many times what such an install takes.
+const PATIENCE: Duration = Duration::from_secs(90);
+
+/// How soon the end of an install is noticed.
+const POLL: Duration = Duration::from_millis(10);
