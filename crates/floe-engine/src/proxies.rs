@@ -46,8 +46,8 @@ impl Proxies {
         };
         let some = |variable: Option<Variable>| variable.filter(|found| !found.value.is_empty());
         Proxies {
-            // Not HTTP_PROXY: a server that runs programs for its clients sets that to what a client
-            // says, in its field `Proxy`.
+            // Not HTTP_PROXY: a server that runs programs for its clients sets that to what a
+            // client says, in its field `Proxy`.
             http: some(first(&["http_proxy", "all_proxy", "ALL_PROXY"])),
             https: some(first(&[
                 "https_proxy",

@@ -4,8 +4,8 @@
 //! `account WORD`, and `macdef NAME` with a text up to an empty line. Keywords may be written in
 //! capitals; a word that is none, such as a `port` and its number, is passed over. A word in quotes
 //! may hold white space and `\"`, `\\`, `\n`, `\r`, `\t`. A `#` where a line begins, or where a
-//! keyword could stand, makes the rest of the line a comment; in a password it is a character. Bytes
-//! are taken as they are: no encoding is assumed.
+//! keyword could stand, makes the rest of the line a comment; in a password it is a character.
+//! Bytes are taken as they are: no encoding is assumed.
 //! Source: curl's `docs/internals` and `lib/netrc.c`, and ftp(1).
 
 use std::fmt;

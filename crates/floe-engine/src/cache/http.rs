@@ -47,7 +47,7 @@ pub(crate) struct HttpCache {
 #[derive(Debug)]
 struct Link {
     location: HttpLocation,
-    /// Its address without credentials, by which it is remembered: the file is for everybody's eyes.
+    /// Its address without credentials, by which it is remembered: everybody may read that file.
     key: String,
     web: Arc<Web>,
     /// What the cache says of itself, or why it cannot be used.

@@ -88,6 +88,7 @@ fn who_does_not_say_is_asked_first_and_this_machine_is_no_better_than_others() {
     let store = world.corpus.store();
     let store = format!("local?root={}", store.display());
     let mut asked = 0;
+    // Nobody has signed what lies in the store.
     for (place, asks) in [
         (directory.clone(), true),
         (format!("{directory}?priority=5"), false),
@@ -96,7 +97,7 @@ fn who_does_not_say_is_asked_first_and_this_machine_is_no_better_than_others() {
     ] {
         install(
             &world,
-            &format!("{place} {}", ten.url()),
+            &format!("{place} {}\nrequire-sigs = false", ten.url()),
             &format!("{asks} {asked}"),
         );
         let now = questions(&ten);

@@ -27,8 +27,8 @@ pub(super) async fn send(
     let mut url = first.clone();
     let mut was_secret = false;
     for _ in 0..=REDIRECTS_MAX {
-        // Who was promised that nobody listens is not overheard by sending him elsewhere. Nix has no
-        // such scruple.
+        // Who was promised that nobody listens is not overheard by sending him elsewhere. Nix has
+        // no such scruple.
         let is_overheard = was_secret && url.scheme() != "https";
         was_secret |= url.scheme() == "https";
         let request = match is_overheard {
