@@ -16,6 +16,7 @@ mod check;
 mod commit;
 mod elsewhere;
 mod fetch;
+mod outcome;
 mod pack;
 mod preview;
 mod publish;
@@ -411,13 +412,6 @@ impl Mover<'_> {
             true => Err(Error::Cancelled),
             false => Ok(()),
         }
-    }
-}
-
-impl Outcome {
-    pub(crate) fn fail(&mut self, reporter: &dyn Reporter, error: Error) {
-        reporter.event(Event::Failed { error: &error });
-        self.failures.push(error);
     }
 }
 

@@ -118,15 +118,15 @@ pub(crate) fn run_move(request: Move) -> anyhow::Result<()> {
             print(target.store_dir().print(root))?;
         }
     }
-    match outcome.failures.len() {
+    match outcome.unmoved() {
         0 => Ok(()),
-        failures => {
-            let things = if failures == 1 { "path" } else { "paths" };
-            let line = format!("{failures} {things} could not be moved");
+        unmoved => {
+            let things = if unmoved == 1 { "path" } else { "paths" };
+            let line = format!("{unmoved} {things} could not be moved");
             let code = gravest(&outcome.failures);
             match log::speaks_json() {
                 true => {
-                    let fields = json!({ "message": line, "failed": failures, "exitCode": code });
+                    let fields = json!({ "message": line, "failed": unmoved, "exitCode": code });
                     log::write(Level::Error, "error", fields);
                 }
                 false => say(format_args!("floe: {line}")),
