@@ -12,6 +12,7 @@
 use std::collections::HashMap;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read as _, Write as _};
+use std::os::fd::AsRawFd as _;
 use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
@@ -20,7 +21,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Instant;
 
 use floe_format::StorePath;
-use rustix::fs::{FlockOperation, flock};
+use rustix::fs::{CWD, FlockOperation, Mode, OFlags, flock, openat};
 
 use crate::error::{At, StoreError};
 use crate::layout::Layout;
@@ -220,7 +221,7 @@ impl Drop for RootsFile {
 }
 
 fn connect(socket: &Path) -> Result<Option<UnixStream>, StoreError> {
-    match UnixStream::connect(socket) {
+    match connect_anywhere(socket) {
         Ok(stream) => {
             stream
                 .set_read_timeout(Some(LOCK_POLL))
@@ -230,6 +231,21 @@ fn connect(socket: &Path) -> Result<Option<UnixStream>, StoreError> {
         Err(error) if is_gone(&error) => Ok(None),
         Err(error) => Err(error).at("connecting to the garbage collector at", socket),
     }
+}
+
+/// Connects to a socket however long its path is. Nix binds a long one from inside its directory.
+fn connect_anywhere(socket: &Path) -> io::Result<UnixStream> {
+    let (Some(directory), Some(name)) = (socket.parent(), socket.file_name()) else {
+        return UnixStream::connect(socket);
+    };
+    if socket.as_os_str().len() <= SOCKET_PATH_LEN_MAX {
+        return UnixStream::connect(socket);
+    }
+    // The working directory belongs to the whole process; a descriptor has a short path as well.
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let directory = openat(CWD, directory, flags, Mode::empty())?;
+    let number = directory.as_raw_fd().to_string();
+    UnixStream::connect(Path::new("/proc/self/fd").join(number).join(name))
 }
 
 /// The byte with which a collector answers, between two deletions: one of those may be a large
@@ -272,6 +288,9 @@ fn is_gone(error: &io::Error) -> bool {
             | io::ErrorKind::UnexpectedEof
     )
 }
+
+/// What the system takes as the address of a socket: 108 bytes, the last of which is NUL.
+const SOCKET_PATH_LEN_MAX: usize = 107;
 
 /// Distinguishes the files of one process.
 static SERIAL: AtomicU64 = AtomicU64::new(0);

@@ -10,7 +10,8 @@ use std::sync::{Arc, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use floe_store::{Patience, StoreError, StoreWriter, WriteOptions};
+use floe_format::StoreDir;
+use floe_store::{Layout, Patience, StoreError, StoreWriter, WriteOptions};
 
 use crate::support::{Scratch, path};
 
@@ -42,6 +43,34 @@ fn a_running_collector_acknowledges_every_root_before_they_count() {
     writer.protect([&a, &b].into_iter()).unwrap();
     let told = collector.join().unwrap();
     assert_eq!(told, [format!("/nix/store/{a}"), format!("/nix/store/{b}")]);
+    drop(lock);
+}
+
+/// The address of a socket has at most 107 bytes, a path may have more.
+#[test]
+fn a_collector_of_a_store_with_a_long_path_is_told_as_any_other() {
+    let scratch = Scratch::new();
+    let root = scratch.path().join("r".repeat(110));
+    let layout = Layout::in_root(&root, StoreDir::default());
+    let writer = StoreWriter::open(layout.clone()).unwrap();
+    let lock = locked(&layout.state.join("gc.lock"));
+    let directory = layout.state.join("gc-socket");
+    fs::create_dir_all(&directory).unwrap();
+    // Bound where its path is short, and brought to its place.
+    let short = scratch.path().join("socket");
+    let listener = UnixListener::bind(&short).unwrap();
+    fs::rename(&short, directory.join("socket")).unwrap();
+    let collector = thread::spawn(move || {
+        let (mut stream, _) = listener.accept().unwrap();
+        let mut line = String::new();
+        let mut lines = BufReader::new(stream.try_clone().unwrap());
+        lines.read_line(&mut line).unwrap();
+        stream.write_all(b"1").unwrap();
+        line
+    });
+    let a = path('1', "a");
+    writer.protect([&a].into_iter()).unwrap();
+    assert_eq!(collector.join().unwrap(), format!("/nix/store/{a}\n"));
     drop(lock);
 }
 
