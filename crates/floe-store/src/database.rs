@@ -26,6 +26,7 @@ use rusqlite::{Connection, DEFAULT_NAME, FileControl};
 use crate::error::{At, StoreError};
 use crate::layout::Layout;
 use crate::options::WriteOptions;
+use crate::patience::{is_interrupted, wait_for_database};
 
 /// An open database.
 #[derive(Debug)]
@@ -49,9 +50,9 @@ impl Database {
             // SQLite would leave it to the umask who may read the file and its log.
             create_readable(&file)?;
         }
-        let connection = open::for_writing(&file, is_new, options.use_sqlite_wal)
+        let mut connection = open::for_writing(&file, is_new, options.use_sqlite_wal)
             .map_err(|source| failed("opening", &file, source))?;
-        prepare_patiently(&connection, is_new, options)
+        prepare_patiently(&mut connection, is_new, options)
             .map_err(|source| failed("preparing", &file, source))?;
         if is_new {
             // Whole or not at all: who finds an empty one knows no schema. Others may make the same
@@ -151,7 +152,7 @@ fn check_schema(schema_file: &Path) -> Result<bool, StoreError> {
 /// Two who make the same database get in each other's way when they switch it to a log, and SQLite
 /// tells one of them so at once, however patient it was told to be.
 fn prepare_patiently(
-    connection: &Connection,
+    connection: &mut Connection,
     is_new: bool,
     options: &WriteOptions,
 ) -> rusqlite::Result<()> {
@@ -170,8 +171,12 @@ fn is_busy(error: &rusqlite::Error) -> bool {
     error.sqlite_error_code() == Some(rusqlite::ErrorCode::DatabaseBusy)
 }
 
-fn prepare(connection: &Connection, is_new: bool, options: &WriteOptions) -> rusqlite::Result<()> {
-    connection.busy_timeout(BUSY_TIMEOUT)?;
+fn prepare(
+    connection: &mut Connection,
+    is_new: bool,
+    options: &WriteOptions,
+) -> rusqlite::Result<()> {
+    connection.busy_handler(Some(wait_for_database))?;
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_FKEY, true)?;
     // Without a sync per commit a crash of the system may lose the newest rows, never the file;
     // without any it may lose all.
@@ -203,6 +208,9 @@ fn prepare(connection: &Connection, is_new: bool, options: &WriteOptions) -> rus
 }
 
 fn failed(action: &'static str, file: &Path, source: rusqlite::Error) -> StoreError {
+    if is_busy(&source) && is_interrupted() {
+        return StoreError::Interrupted;
+    }
     StoreError::Database {
         action,
         path: file.to_path_buf(),

@@ -1,6 +1,7 @@
 //! Waiting for locks that others hold, such as the collector of garbage: not for ever, not beyond
 //! an interrupt, and not without a word.
 
+use std::cell::RefCell;
 use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
@@ -69,6 +70,11 @@ impl Patience {
         }
     }
 
+    /// Lets the calling thread wait for a locked database so, until it is told otherwise.
+    pub(crate) fn govern_this_thread(&self) {
+        OF_THIS_THREAD.set(self.clone());
+    }
+
     pub(crate) fn say(&self, what: &str) {
         if let Some(tell) = &self.tell {
             tell(what);
@@ -84,11 +90,47 @@ impl fmt::Debug for Patience {
     }
 }
 
+thread_local! {
+    /// SQLite asks a function without any state whether to go on waiting, in the thread that waits.
+    static OF_THIS_THREAD: RefCell<Patience> = RefCell::default();
+}
+
+/// Waits a little for a database that somebody has locked, for the `times`th time in a row; `false`
+/// if that is to end.
+pub(crate) fn wait_for_database(times: i32) -> bool {
+    let times = u32::try_from(times).unwrap_or(0);
+    // All the short pauses together are as long as one more.
+    let waited = LOCK_POLL.saturating_mul(times.saturating_sub(SHORT_PAUSES - 1));
+    let patience = OF_THIS_THREAD.with_borrow(Patience::clone);
+    // What is complete is registered after an interrupt too, if nobody is long at it.
+    let is_over = times >= SHORT_PAUSES && patience.check().is_err();
+    if is_over || waited >= LOCK_WAIT {
+        return false;
+    }
+    if waited == SILENCE {
+        patience.say("the database");
+    }
+    thread::sleep(match times < SHORT_PAUSES {
+        true => Duration::from_millis(1 << times),
+        false => LOCK_POLL,
+    });
+    true
+}
+
+/// Whether a wait of this thread for a database was ended by an interrupt.
+pub(crate) fn is_interrupted() -> bool {
+    OF_THIS_THREAD.with_borrow(|patience| patience.check().is_err())
+}
+
 /// A collection of garbage in a large store takes minutes.
 pub(crate) const LOCK_WAIT: Duration = Duration::from_secs(600);
 
 /// Short beside anything that is waited for, long beside the system call.
 pub(crate) const LOCK_POLL: Duration = Duration::from_millis(50);
+
+/// A database is mostly locked for one transaction of some milliseconds: the pauses begin with one
+/// and double until they are [`LOCK_POLL`].
+const SHORT_PAUSES: u32 = 6;
 
 /// Nobody asks why in a shorter time than this.
 pub(crate) const SILENCE: Duration = Duration::from_secs(1);

@@ -69,6 +69,7 @@ impl StoreWriter {
         let big_lock = open_lock_file(&big_lock_path)?;
         let (path, patience) = (&big_lock_path, &options.patience);
         lock_shared(&big_lock, path, "the big lock of the store", patience)?;
+        patience.govern_this_thread();
         let database = Database::open_writable(&layout, options)?;
         let directory = File::open(&layout.real_store).at("opening", &layout.real_store)?;
         let writer = StoreWriter {
@@ -187,6 +188,7 @@ impl StoreWriter {
     }
 
     pub(crate) fn database(&self) -> MutexGuard<'_, Database> {
+        self.patience.govern_this_thread();
         // A transaction that a panic interrupted has been rolled back.
         self.database.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use floe_format::StoreDir;
 use floe_store::{Layout, Patience, StoreError, StoreWriter, WriteOptions};
 
-use crate::support::{Scratch, path};
+use crate::support::{Scratch, names, path, stage};
 
 /// What a collector does: holds gc.lock, listens, acknowledges each root.
 #[test]
@@ -230,6 +230,45 @@ fn every_wait_ends_at_an_interrupt_and_says_whom_it_is_for() {
         drop(held);
     }
 }
+
+/// By a Nix that registers a large closure, or a vacuum.
+#[test]
+fn a_locked_database_is_waited_for_until_an_interrupt_and_not_without_a_word() {
+    let scratch = Scratch::new();
+    let cancel = Arc::new(AtomicBool::new(false));
+    let said = Arc::new(AtomicUsize::new(0));
+    let (raise, count) = (cancel.clone(), said.clone());
+    let patience = Patience::new(cancel, move |what| {
+        assert_eq!(what, "the database");
+        count.fetch_add(1, Ordering::SeqCst);
+        raise.store(true, Ordering::SeqCst);
+    });
+    let options = WriteOptions {
+        patience,
+        ..WriteOptions::default()
+    };
+    let writer = Arc::new(StoreWriter::open_with(scratch.layout(), &options).unwrap());
+    let a = path('1', "a");
+    let batch = vec![stage(&writer, &a, &[])];
+    let file = scratch.layout().database_dir().join("db.sqlite");
+    let other = rusqlite::Connection::open(file).unwrap();
+    other.execute_batch("begin immediate").unwrap();
+    let (sender, receiver) = mpsc::channel();
+    let registering = writer.clone();
+    thread::spawn(move || sender.send(registering.register(batch).map(drop)));
+    let error = receiver.recv_timeout(SURELY_STUCK).unwrap().unwrap_err();
+    assert!(matches!(error, StoreError::Interrupted), "{error}");
+    assert_eq!(said.load(Ordering::SeqCst), 1);
+    // Nothing of it is left, and who waits for less than that has what was wanted.
+    assert!(names(&scratch.layout()).is_empty());
+    other.execute_batch("rollback").unwrap();
+    let again = scratch.writer();
+    let outcome = again.register(vec![stage(&again, &a, &[])]).unwrap();
+    assert_eq!(outcome.valid, [a]);
+}
+
+/// Many times the second after which a word is said.
+const SURELY_STUCK: Duration = Duration::from_secs(30);
 
 /// The lock of that name, which this test holds alone.
 fn locked(path: &Path) -> File {
