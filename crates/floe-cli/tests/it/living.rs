@@ -334,7 +334,7 @@ const COLLECTIONS_BETWEEN: usize = 2;
 
 /// How Nix fails where it is in its own way, or another process in its way: which of its commands,
 /// and what it says.
-const KNOWN: [(&str, &str); 4] = [
+const KNOWN: [(&str, &str); 5] = [
     // What somebody needs.
     ("delete", "since it is still alive"),
     // What it had found to be garbage got a referrer.
@@ -344,6 +344,8 @@ const KNOWN: [(&str, &str); 4] = [
     // Nix roots only what it brings: what was there already a collection took away meanwhile, and
     // what refers to it could not be registered.
     ("copy", "is not valid"),
+    // An import roots a path before it looks, and an older collector takes it all the same.
+    ("import", "is not valid"),
 ];
 
 /// Choices for what nobody has signed.
