@@ -66,15 +66,23 @@ impl Proxies {
             _ => self.http.as_ref(),
         };
         let host = url.host_str()?.trim_matches(['[', ']']);
-        let exceptions = self.exceptions.iter();
-        let mut exceptions = exceptions.flat_map(|variable| variable.value.split(','));
-        let is_exception = exceptions.any(|exception| excepts(exception.trim(), host));
+        let is_exception = self.exceptions().any(|exception| excepts(exception, host));
         proxy.filter(|_| !is_exception)
+    }
+
+    fn exceptions(&self) -> impl Iterator<Item = &str> {
+        let variable = self.exceptions.iter();
+        variable.flat_map(|variable| variable.value.split(',').map(str::trim))
     }
 
     /// Makes a client use these and no others.
     pub(crate) fn add_to(&self, client: ClientBuilder) -> Result<ClientBuilder, Error> {
         let mut client = client.no_proxy();
+        let mut exceptions = self.exceptions();
+        // The library means names alone by it, and no addresses.
+        if exceptions.any(|exception| exception == ALL) {
+            return Ok(client);
+        }
         type Make = fn(&str) -> reqwest::Result<Proxy>;
         let http: (_, Make) = (&self.http, |url| Proxy::http(url));
         let https: (_, Make) = (&self.https, |url| Proxy::https(url));
@@ -99,6 +107,9 @@ impl Proxies {
 /// Whether an exception is about a host, as the client sees it: networks and addresses are about
 /// addresses, all else about names.
 fn excepts(exception: &str, host: &str) -> bool {
+    if exception == ALL {
+        return true;
+    }
     if let Ok(address) = host.parse() {
         let (network, len) = match exception.split_once('/') {
             Some((network, len)) => (network, len.parse().ok()),
@@ -112,11 +123,10 @@ fn excepts(exception: &str, host: &str) -> bool {
     let domain = exception.strip_prefix('.').unwrap_or(exception);
     let front = host.len().checked_sub(domain.len());
     let Some((front, back)) = front.and_then(|len| host.split_at_checked(len)) else {
-        return exception == "*";
+        return false;
     };
     let is_within = front.is_empty() || front.ends_with('.');
-    let is_named = !domain.is_empty() && is_within && back.eq_ignore_ascii_case(domain);
-    exception == "*" || is_named
+    !domain.is_empty() && is_within && back.eq_ignore_ascii_case(domain)
 }
 
 /// Whether two addresses have the same first `len` bits, or all if they have no more.
@@ -138,6 +148,9 @@ fn is_known(value: &str) -> bool {
     let scheme = value.split_once("://").map(|(scheme, _)| scheme);
     scheme.is_none_or(|scheme| SCHEMES.contains(&scheme.to_ascii_lowercase().as_str()))
 }
+
+/// The exception of every host.
+const ALL: &str = "*";
 
 /// Those of reqwest with its feature `socks`.
 const SCHEMES: [&str; 6] = ["http", "https", "socks4", "socks4a", "socks5", "socks5h"];
@@ -226,10 +239,10 @@ mod tests {
             }),
             ..proxies
         };
-        assert!(
-            all.of(&Url::parse("http://other.example/").unwrap())
-                .is_none()
-        );
+        for host in ["other.example", "11.1.2.3", "[fe80::1]"] {
+            let url = Url::parse(&format!("http://{host}/")).unwrap();
+            assert!(all.of(&url).is_none(), "{host}");
+        }
     }
 
     #[test]
