@@ -1,12 +1,12 @@
 //! Caches behind a real proxy, which the environment names as for every other program.
 
 use std::fs;
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpStream;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use crate::environments::tls::certify;
+use crate::environments::tls::{certify, free_port};
 use crate::environments::tool;
 use crate::support::{Corpus, Ran, Scratch, corpus, floe, nginx, run, scratch, tree};
 
@@ -62,11 +62,6 @@ impl Drop for Proxy {
     }
 }
 
-fn free_port() -> u16 {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    listener.local_addr().unwrap().port()
-}
-
 /// `floe install` of a corpus into a store, with these variables and no other that names a proxy.
 fn install(corpus: &Corpus, from: &str, root: &Scratch, variables: &[(&str, &str)]) -> Ran {
     let mut command = floe(["install", "--from", from, "--root"]);
@@ -112,10 +107,12 @@ fn requests_go_through_the_proxy_that_the_environment_names_and_past_it_where_it
     assert_eq!(proxy.requests("GET"), requests);
     assert_eq!(server.log().lines().count(), requests);
 
-    let root = scratch();
-    let past = [("http_proxy", there.as_str()), ("no_proxy", "127.0.0.1")];
-    installed(install(&corpus, &plain, &root, &past), &root);
-    assert_eq!(proxy.requests("GET"), requests, "it was asked all the same");
+    for exceptions in ["127.0.0.1", "*"] {
+        let root = scratch();
+        let past = [("http_proxy", there.as_str()), ("no_proxy", exceptions)];
+        installed(install(&corpus, &plain, &root, &past), &root);
+        assert_eq!(proxy.requests("GET"), requests, "it was asked all the same");
+    }
 
     let root = scratch();
     let variables = [

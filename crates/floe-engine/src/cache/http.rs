@@ -14,6 +14,7 @@ mod promise;
 mod redirect;
 pub(crate) mod request;
 mod transfer;
+mod trust;
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock, mpsc};

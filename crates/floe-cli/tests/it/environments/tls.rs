@@ -6,7 +6,7 @@ use std::process::Command;
 
 use super::tool;
 use crate::server::Server;
-use crate::support::{corpus, floe, nginx, run, scratch, tree};
+use crate::support::{corpus, floe, nginx, nixes, run, scratch, tree};
 
 /// A server's certificate for the loopback, by an authority that nobody knows.
 pub(crate) struct Certified {
@@ -47,6 +47,12 @@ pub(crate) fn certify(openssl: &Path, directory: &Path) -> Certified {
     }
 }
 
+/// A port that nobody listens on.
+pub(crate) fn free_port() -> u16 {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    listener.local_addr().unwrap().port()
+}
+
 #[test]
 fn both_versions_of_http_go_over_tls_and_a_stranger_is_not_believed() {
     // It has several NARs that do not fit into the window of a stream.
@@ -58,13 +64,6 @@ fn both_versions_of_http_go_over_tls_and_a_stranger_is_not_believed() {
     let certified = certify(&openssl, scratch.path());
     let name = |file: &str| scratch.join(file).display().to_string();
 
-    let free_port = || {
-        TcpListener::bind("127.0.0.1:0")
-            .unwrap()
-            .local_addr()
-            .unwrap()
-            .port()
-    };
     let (both, old) = (free_port(), free_port());
     let extra = format!(
         "listen 127.0.0.1:{both} ssl http2; listen 127.0.0.1:{old} ssl; {}",
@@ -108,6 +107,74 @@ fn both_versions_of_http_go_over_tls_and_a_stranger_is_not_believed() {
             "{protocol}: trees differ"
         );
     }
+}
+
+#[test]
+fn a_certificate_that_is_listed_itself_is_believed_for_its_own_names_alone() {
+    let Some(corpus) = corpus("jq") else { return };
+    let Some(openssl) = tool("openssl", "openssl") else {
+        return;
+    };
+    let scratch = scratch();
+    // What the tool makes without further words says of itself that it is an authority.
+    let make = |name: &str, names: &str, more: &[&str]| {
+        let subject = format!("/CN=floe {name}");
+        let file = |end: &str| scratch.join(&format!("{name}.{end}")).display().to_string();
+        let mut command = Command::new(&openssl);
+        command.args(["req", "-x509", "-nodes", "-days", "2", "-subj", &subject]);
+        command.args(["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1"]);
+        command.args(["-addext", names, "-keyout", &file("key")]);
+        run(command.args(["-out", &file("pem")]).args(more)).expect(0);
+        [file("pem"), file("key")]
+    };
+    let address = "subjectAltName=IP:127.0.0.1";
+    let authority = make("authority", address, &[]);
+    let leaf = "basicConstraints=critical,CA:FALSE";
+    let by_authority = [
+        "-CA",
+        &authority[0],
+        "-CAkey",
+        &authority[1],
+        "-addext",
+        leaf,
+    ];
+    let own = make("own", address, &[]);
+    let other_name = make("other-name", "subjectAltName=DNS:floe.example", &[]);
+    let certified = make("certified", address, &by_authority);
+    let listens = |[certificate, key]: &[String; 2]| {
+        let port = free_port();
+        let ssl = format!("ssl_certificate {certificate}; ssl_certificate_key {key};");
+        let server = nginx(&corpus.dir, &format!("listen 127.0.0.1:{port} ssl; {ssl}"));
+        Some((server?, format!("https://127.0.0.1:{port}/cache-zstd")))
+    };
+    let install = |url: &str, listed: &str| {
+        let target = super::scratch();
+        let mut command = floe(["install", "--from", url, "--root"]);
+        command.arg(target.path()).arg("--trusted-public-keys");
+        command.arg(&corpus.key).arg(&corpus.root);
+        run(command.env("NIX_SSL_CERT_FILE", listed))
+    };
+    for pair in [&own, &certified] {
+        let Some((server, url)) = listens(pair) else {
+            return;
+        };
+        install(&url, &other_name[0]).expect(4).says("certificate");
+        assert_eq!(server.log(), "", "a request got through");
+        install(&url, &pair[0]).expect(0);
+        assert!(server.log().contains(".narinfo"), "{}", server.log());
+        for nix in nixes() {
+            let mut ask = nix.command("nix", ["path-info", "--store", &url]);
+            ask.env("NIX_SSL_CERT_FILE", &pair[0]).arg(&corpus.root);
+            run(&mut ask).expect(0);
+        }
+    }
+    let Some((server, url)) = listens(&other_name) else {
+        return;
+    };
+    install(&url, &other_name[0])
+        .expect(4)
+        .says("not valid for name");
+    assert_eq!(server.log(), "", "a request got through");
 }
 
 #[test]

@@ -1,0 +1,172 @@
+//! Which certificates of servers are believed.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::client::{WebPkiServerVerifier, verify_server_name};
+use rustls::crypto::CryptoProvider;
+use rustls::pki_types::pem::PemObject as _;
+use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
+use rustls::server::ParsedCertificate;
+use rustls::{
+    CertificateError, ClientConfig, ConfigBuilder, DigitallySignedStruct, Error, OtherError,
+    RootCertStore, SignatureScheme, WantsVerifier,
+};
+
+/// What there is to believe in.
+#[derive(Debug)]
+pub(super) struct Trusted {
+    /// The authorities.
+    roots: RootCertStore,
+    /// The same certificates as they were listed; not those of Mozilla.
+    listed: Vec<CertificateDer<'static>>,
+}
+
+impl Trusted {
+    /// No authority and no certificate.
+    pub(super) fn nobody() -> Trusted {
+        Trusted {
+            roots: RootCertStore::empty(),
+            listed: Vec::new(),
+        }
+    }
+
+    /// The certificates that a file holds, or else those of the system, or else Mozilla's; why
+    /// there are none.
+    pub(super) fn load(certificates: Option<&Path>) -> Result<Trusted, String> {
+        let mut trusted = Trusted::nobody();
+        match certificates {
+            Some(path) => {
+                let unreadable = |source: rustls::pki_types::pem::Error| {
+                    format!("reading certificates from {}: {source}", path.display())
+                };
+                for certificate in CertificateDer::pem_file_iter(path).map_err(unreadable)? {
+                    trusted.listed.push(certificate.map_err(unreadable)?);
+                }
+            }
+            None => trusted.listed = rustls_native_certs::load_native_certs().certs,
+        }
+        let listed = trusted.listed.iter().cloned();
+        trusted.roots.add_parsable_certificates(listed);
+        if certificates.is_none() {
+            add_mozillas(&mut trusted.roots);
+        }
+        Ok(trusted)
+    }
+
+    /// Gives a client what it asks about each server; one without any authority believes nobody.
+    pub(super) fn give_to(self, client: Builder, provider: &Arc<CryptoProvider>) -> ClientConfig {
+        let roots = Arc::new(self.roots);
+        let chains = WebPkiServerVerifier::builder_with_provider(roots, provider.clone()).build();
+        let client = match chains {
+            Ok(chains) => {
+                let listed = self.listed;
+                let verifier = Arc::new(Verifier { chains, listed });
+                client
+                    .dangerous()
+                    .with_custom_certificate_verifier(verifier)
+            }
+            Err(_) => client.with_root_certificates(RootCertStore::empty()),
+        };
+        client.with_no_client_auth()
+    }
+}
+
+/// A client of which only the versions of TLS are chosen.
+type Builder = ConfigBuilder<ClientConfig, WantsVerifier>;
+
+/// Where a machine has no certificates at all, those that browsers trust. One that has few of them
+/// means it, and gets no more.
+fn add_mozillas(roots: &mut RootCertStore) {
+    if roots.is_empty() {
+        roots.extend(webpki_roots::TLS_SERVER_ROOTS.iter().cloned());
+    }
+}
+
+/// Believes whom an authority has certified, and whose own certificate is listed: a server at home
+/// has often one that it signed itself, and curl takes that from the file, too.
+#[derive(Debug)]
+struct Verifier {
+    chains: Arc<WebPkiServerVerifier>,
+    listed: Vec<CertificateDer<'static>>,
+}
+
+impl ServerCertVerifier for Verifier {
+    fn verify_server_cert(
+        &self,
+        end_entity: &CertificateDer<'_>,
+        intermediates: &[CertificateDer<'_>],
+        server_name: &ServerName<'_>,
+        ocsp_response: &[u8],
+        now: UnixTime,
+    ) -> Result<ServerCertVerified, Error> {
+        let verify = self.chains.verify_server_cert(
+            end_entity,
+            intermediates,
+            server_name,
+            ocsp_response,
+            now,
+        );
+        match verify {
+            Err(error) if lacks_issuer(&error) && self.listed.contains(end_entity) => {
+                verify_server_name(&ParsedCertificate::try_from(end_entity)?, server_name)?;
+                Ok(ServerCertVerified::assertion())
+            }
+            verified => verified,
+        }
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        let chains = &self.chains;
+        chains.verify_tls12_signature(message, certificate, signature)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        let chains = &self.chains;
+        chains.verify_tls13_signature(message, certificate, signature)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.chains.supported_verify_schemes()
+    }
+}
+
+/// Whether nothing was found against a certificate but who has issued it. The library looks at
+/// the dates before either, so that an expired certificate fails otherwise.
+fn lacks_issuer(error: &Error) -> bool {
+    match error {
+        Error::InvalidCertificate(CertificateError::UnknownIssuer) => true,
+        Error::InvalidCertificate(CertificateError::Other(OtherError(error))) => {
+            error.downcast_ref() == Some(&webpki::Error::CaUsedAsEndEntity)
+        }
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn mozillas_certificates_count_where_the_machine_has_none_and_only_there() {
+        let mut roots = RootCertStore::empty();
+        add_mozillas(&mut roots);
+        let all = roots.len();
+        assert!(all > 50, "{all} certificates");
+        let mut few = RootCertStore::empty();
+        few.extend(webpki_roots::TLS_SERVER_ROOTS.iter().take(1).cloned());
+        add_mozillas(&mut few);
+        assert_eq!(few.len(), 1);
+    }
+}
