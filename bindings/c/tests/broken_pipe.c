@@ -13,17 +13,9 @@
 
 #include "floe.h"
 #include "floe_messages.h"
+#include "require.h"
 
 enum { CLIENTS = 20 };
-
-static void require(int holds, const char *claim) {
-  char text[500];
-  if (!holds) {
-    floe_last_error(text, sizeof text);
-    fprintf(stderr, "not so: %s (last error: %s)\n", claim, text);
-    exit(1);
-  }
-}
 
 /* Asks, waits, and returns how it ended. */
 static uint32_t ask(floe_engine engine, uint32_t method, floe_buffer *message, int descriptor) {

@@ -10,6 +10,7 @@
 
 #include "floe.h"
 #include "floe_messages.h"
+#include "require.h"
 
 enum { LARGE = 48 << 20, MIDDLING = 24 << 20, SPARE = 32 << 20, TRIES = 100 };
 
@@ -27,15 +28,6 @@ static void count(void *context, const floe_completion *completion) {
   }
   pthread_cond_signal(&arrived);
   pthread_mutex_unlock(&lock);
-}
-
-static void require(int holds, const char *claim) {
-  char text[500];
-  if (!holds) {
-    floe_last_error(text, sizeof text);
-    fprintf(stderr, "not so: %s (last error: %s)\n", claim, text);
-    exit(1);
-  }
 }
 
 /* Waits until so many requests have ended. */

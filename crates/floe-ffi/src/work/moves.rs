@@ -3,8 +3,8 @@
 use std::num::NonZeroUsize;
 
 use floe_engine::{
-    Error, ErrorKind, Location, Mover, NetworkOptions, Options, Order, Outcome, Reuse, ReuseBy,
-    Root, Sources, Target,
+    ErrorKind, Location, Mover, NetworkOptions, Options, Order, Outcome, Reuse, ReuseBy, Root,
+    Sources, Target,
 };
 use floe_messages::{MoveReply, MoveRequest, PlannedPath, ResolveReply, ReuseBy as AskedBy};
 use floe_store::{Patience, WriteOptions};
@@ -97,7 +97,7 @@ impl Work<'_> {
         let outcome = mover.run(&roots)?;
         match outcome.failures.is_empty() {
             true => Ok((outcome, target)),
-            false => Err(failed(&outcome.failures)),
+            false => Err(failed(&outcome)),
         }
     }
 
@@ -151,17 +151,18 @@ fn reuse(request: &MoveRequest<'_>) -> Result<Reuse, Ended> {
     })
 }
 
-fn failed(failures: &[Error]) -> Ended {
-    let kind = ErrorKind::gravest(failures);
+fn failed(outcome: &Outcome) -> Ended {
+    let kind = ErrorKind::gravest(&outcome.failures);
     if kind == ErrorKind::Interrupted {
         return Ended::Cancelled;
     }
-    let causes: Vec<String> = failures.iter().map(ToString::to_string).collect();
-    let things = if causes.len() == 1 { "path" } else { "paths" };
+    let causes: Vec<String> = outcome.failures.iter().map(ToString::to_string).collect();
+    let unmoved = outcome.unmoved();
+    let things = if unmoved == 1 { "path" } else { "paths" };
     let first = causes.first().cloned().unwrap_or_default();
     Ended::Failed(Failure {
         kind: translate(kind),
-        message: format!("{} {things} could not be moved: {first}", causes.len()),
+        message: format!("{unmoved} {things} could not be moved: {first}"),
         causes,
     })
 }
