@@ -18,13 +18,14 @@ pub(crate) use error::ConfigError;
 use files::Reading;
 pub(crate) use network::note;
 pub(crate) use setting::{Setting, Slot, Source};
-use surroundings::NIX_REMOTE;
 pub(crate) use surroundings::Surroundings;
+use surroundings::{NIX_IGNORE_SYMLINK_STORE, NIX_REMOTE};
 use value::{Files, Keys, MaybeFile, Text, UrlSet, Urls};
 
 /// The settings that floe knows. Fields have Nix's names.
 #[derive(Clone, Debug)]
 pub(crate) struct Config {
+    pub(crate) allow_symlinked_store: Setting<bool>,
     pub(crate) auto_optimise_store: Setting<bool>,
     pub(crate) build_users_group: Setting<Text>,
     /// In seconds; 0 is no limit.
@@ -92,6 +93,10 @@ impl Config {
                 .ssl_cert_file
                 .replace(path, Source::variable(variable));
         }
+        if surroundings.ignores_symlinks {
+            let source = Source::variable(NIX_IGNORE_SYMLINK_STORE);
+            config.allow_symlinked_store.replace(true, source);
+        }
         if let Some(remote) = &surroundings.remote {
             let source = Source::variable(NIX_REMOTE);
             config.store.replace(Text(remote.clone()), source);
@@ -113,6 +118,7 @@ impl Config {
         let group = if surroundings.is_root { "nixbld" } else { "" };
         let netrc = surroundings.conf_dir.join("netrc");
         Config {
+            allow_symlinked_store: Setting::new(false),
             auto_optimise_store: Setting::new(false),
             build_users_group: Setting::new(Text(group.into())),
             connect_timeout: Setting::new(15),
@@ -151,6 +157,7 @@ impl Config {
             Named { name, aliases, slot }
         }
         vec![
+            named("allow-symlinked-store", &[], &mut self.allow_symlinked_store),
             named("auto-optimise-store", &[], &mut self.auto_optimise_store),
             named("build-users-group", &[], &mut self.build_users_group),
             named("connect-timeout", &[], &mut self.connect_timeout),

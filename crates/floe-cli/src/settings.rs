@@ -85,6 +85,7 @@ pub(crate) fn write_options(config: &Config, cancel: &Cancel) -> anyhow::Result<
     }
     Ok(WriteOptions {
         build_users_group: group.map(Gid::as_raw),
+        allow_symlinked_store: *config.allow_symlinked_store.get(),
         use_sqlite_wal: *config.use_sqlite_wal.get(),
         fsync_metadata: *config.fsync_metadata.get(),
         patience: Patience::new(cancel.flag(), |what| {

@@ -60,7 +60,7 @@ pub enum StoreError {
     /// Nix refuses a store below a symbolic link, so floe does not make one.
     #[error(
         "{} is a symbolic link, which Nix does not allow for a store directory or its parents; \
-         give the path that it points to", path.display()
+         give the path that it points to, or set allow-symlinked-store", path.display()
     )]
     SymlinkedStore {
         /// The symbolic link.

@@ -11,6 +11,8 @@ pub struct WriteOptions {
     /// The group that builders belong to (`build-users-group`), by its number. The store directory
     /// of root's stores then belongs to it, as Nix wants it.
     pub build_users_group: Option<u32>,
+    /// Whether the store directory may be or lie below a symbolic link (`allow-symlinked-store`).
+    pub allow_symlinked_store: bool,
     /// Whether a database keeps a write-ahead log (`use-sqlite-wal`).
     pub use_sqlite_wal: bool,
     /// Whether the database is written so that a crash of the system leaves it whole
@@ -26,6 +28,7 @@ impl Default for WriteOptions {
         WriteOptions {
             roots: TempRoots::default(),
             build_users_group: None,
+            allow_symlinked_store: false,
             use_sqlite_wal: true,
             fsync_metadata: true,
             patience: Patience::default(),

@@ -57,7 +57,9 @@ impl StoreWriter {
     ///
     /// Errors: also [`StoreError::Interrupted`] and [`StoreError::LockTimeout`].
     pub fn open_with(layout: Layout, options: &WriteOptions) -> Result<StoreWriter, StoreError> {
-        refuse_symlinks(&layout.real_store)?;
+        if !options.allow_symlinked_store {
+            refuse_symlinks(&layout.real_store)?;
+        }
         refuse_daemon_owned(&layout)?;
         create_directories(&layout)?;
         refuse_unwritable(&layout.real_store)?;
@@ -257,7 +259,7 @@ fn refuse_unwritable(store: &Path) -> Result<(), StoreError> {
     access(store, Access::WRITE_OK | Access::EXEC_OK).at("writing to", store)
 }
 
-/// Nix refuses a store that is, or lies below, a symbolic link.
+/// Nix refuses a store that is, or lies below, a symbolic link, unless it is told not to.
 fn refuse_symlinks(store: &Path) -> Result<(), StoreError> {
     let absolute = std::path::absolute(store).at("resolving", store)?;
     for path in absolute.ancestors() {

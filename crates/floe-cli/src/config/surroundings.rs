@@ -24,6 +24,8 @@ pub(crate) struct Surroundings {
     pub(crate) nix_config: Option<Vec<u8>>,
     /// The store that `NIX_REMOTE` names.
     pub(crate) remote: Option<String>,
+    /// Whether `NIX_IGNORE_SYMLINK_STORE` allows a store below a symbolic link.
+    pub(crate) ignores_symlinks: bool,
     /// The variable that names certificates, and the file that it names.
     pub(crate) certificates: Option<(&'static str, PathBuf)>,
     /// The certificates that Nix uses when nobody names any.
@@ -88,6 +90,7 @@ impl Surroundings {
             nix_config: variable(NIX_CONFIG).map(OsString::into_vec),
             // One that is not text names no store that floe could open, or Nix.
             remote: filled(NIX_REMOTE).and_then(|store| store.into_string().ok()),
+            ignores_symlinks: filled(NIX_IGNORE_SYMLINK_STORE).is_some_and(|value| value == "1"),
             certificates,
             bundle: None,
             cache_dir: below_home("XDG_CACHE_HOME", ".cache").map(|dir| dir.join("floe")),
@@ -127,6 +130,9 @@ pub(super) const SYSTEM_BUNDLE: &str = "/etc/ssl/certs/ca-certificates.crt";
 
 /// The variable that names the store, where the configuration does not.
 pub(super) const NIX_REMOTE: &str = "NIX_REMOTE";
+
+/// The variable that Nix had for `allow-symlinked-store` before it had the setting.
+pub(super) const NIX_IGNORE_SYMLINK_STORE: &str = "NIX_IGNORE_SYMLINK_STORE";
 
 /// Where Nix has its configuration, as everybody builds it.
 const CONF_DIR: &str = "/etc/nix";
@@ -185,6 +191,13 @@ mod tests {
         let files = |list| user_files(&[("HOME", "/home/me"), ("NIX_USER_CONF_FILES", list)]);
         assert_eq!(files("/a:b:"), ["/a", "b"]);
         assert_eq!(files(""), [""; 0]);
+    }
+
+    #[test]
+    fn a_store_below_a_symbolic_link_is_allowed_by_a_1_alone() {
+        let allows = |value| of(&[(NIX_IGNORE_SYMLINK_STORE, value)]).ignores_symlinks;
+        assert!(allows("1"));
+        assert!(!allows("") && !allows("true") && !of(&[]).ignores_symlinks);
     }
 
     #[test]

@@ -37,6 +37,7 @@ impl Machine {
             user_files: vec![self.0.path().join("user.conf")],
             nix_config: None,
             remote: None,
+            ignores_symlinks: false,
             certificates: None,
             bundle: None,
             cache_dir: Some("/cache".into()),

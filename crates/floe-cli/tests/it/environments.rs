@@ -6,7 +6,7 @@ mod prefixes;
 pub(crate) mod tls;
 
 use std::fs;
-use std::os::unix::fs::{MetadataExt as _, chown};
+use std::os::unix::fs::{MetadataExt as _, chown, symlink};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -93,6 +93,31 @@ fn a_umask_makes_no_difference() {
             assert_eq!(mode, 0o755, "umask {umask}: {directory}");
         }
         assert_verified(&root, corpus.paths.len());
+    }
+}
+
+#[test]
+fn a_store_below_a_symbolic_link_is_written_where_that_is_allowed() {
+    let Some(corpus) = corpus("jq") else { return };
+    let scratch = scratch();
+    let (real, link) = (scratch.join("real"), scratch.join("link"));
+    fs::create_dir(&real).unwrap();
+    symlink(&real, &link).unwrap();
+    let install = || floe(install_args(&corpus, &link));
+    run(&mut install())
+        .expect(1)
+        .says("allow-symlinked-store")
+        .says(link.to_str().unwrap());
+    let variable = "NIX_IGNORE_SYMLINK_STORE";
+    run(install().env(variable, "1")).expect(0);
+    assert!(tree(&real) == tree(&corpus.store()), "trees differ");
+    run(install().args(["--option", "allow-symlinked-store", "true"])).expect(0);
+    for nix in nixes() {
+        let mut ask = nix.command("nix-store", ["--store"]);
+        ask.arg(&link).args(["--check-validity", &corpus.root]);
+        assert_ne!(run(&mut ask).code, Some(0), "{}", nix.version);
+        run(ask.env(variable, "1")).expect(0);
+        nix.verify(&real, corpus.paths.len());
     }
 }
 

@@ -4,7 +4,7 @@ use std::fs;
 use std::os::unix::fs::{PermissionsExt as _, symlink};
 
 use floe_format::StoreDir;
-use floe_store::{Layout, StoreError, StoreReader, StoreWriter};
+use floe_store::{Layout, StoreError, StoreReader, StoreWriter, WriteOptions};
 
 use crate::support::{Scratch, path, stage};
 
@@ -67,13 +67,19 @@ fn a_store_of_another_schema_is_refused_by_number() {
 }
 
 #[test]
-fn a_store_below_a_symbolic_link_is_refused_by_its_name() {
+fn a_store_below_a_symbolic_link_is_refused_by_its_name_unless_it_is_allowed() {
     let scratch = Scratch::new();
     let (real, link) = (scratch.path().join("real"), scratch.path().join("link"));
     fs::create_dir(&real).unwrap();
     symlink(&real, &link).unwrap();
     let error = StoreWriter::open(Layout::in_root(&link, StoreDir::default())).unwrap_err();
     assert!(matches!(error, StoreError::SymlinkedStore { path } if path == link));
+    let options = WriteOptions {
+        allow_symlinked_store: true,
+        ..WriteOptions::default()
+    };
+    StoreWriter::open_with(Layout::in_root(&link, StoreDir::default()), &options).unwrap();
+    assert!(real.join("nix/var/nix/db/db.sqlite").exists());
 }
 
 #[test]

@@ -28,6 +28,7 @@ pub(super) const CASES: &[Case] = &[
                  stalled-download-timeout = 9\ndownload-attempts = 10\nhttp2 = false\n\
                  narinfo-cache-positive-ttl = 11\nnarinfo-cache-negative-ttl = 0\n\
                  use-sqlite-wal = no\nfsync-metadata = 0\nauto-optimise-store = yes\n\
+                 allow-symlinked-store = true\n\
                  build-users-group =\nuser-agent-suffix = a  b\tc\nnetrc-file = /x/netrc\n\
                  ssl-cert-file = /x/certificates\n\
                  trusted-public-keys = a-1:AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=\n",
