@@ -175,7 +175,7 @@ fn parse_http(base: &str, parameters: &[(String, String)]) -> Result<Location, S
             "want-mass-query" => {
                 location.want_mass_query = Some(parse_bool("want-mass-query", value)?);
             }
-            name if CACHE_SETTINGS.contains(&name) => {}
+            name if CACHE_SETTINGS.contains(&name) || WRITE_SETTINGS.contains(&name) => {}
             other => return Err(format!("unknown parameter {other}")),
         }
     }
@@ -286,14 +286,28 @@ pub(crate) fn percent_decode(text: &str) -> Result<Vec<u8>, String> {
 }
 
 /// Settings of Nix's caches that change nothing for who moves paths.
-const CACHE_SETTINGS: [&str; 7] = [
+const CACHE_SETTINGS: [&str; 8] = [
     "parallel-compression",
+    "system-features",
     "want-mass-query",
     "trusted",
     "local-nar-cache",
     "index-debug-info",
     "path-info-cache-size",
     "store",
+];
+
+/// Settings of Nix's caches for who writes to them, which floe does not do by HTTP: addresses that
+/// name them are good to read from.
+const WRITE_SETTINGS: [&str; 8] = [
+    "compression",
+    "compression-level",
+    "log-compression",
+    "ls-compression",
+    "narinfo-compression",
+    "secret-key",
+    "secret-keys",
+    "write-nar-listing",
 ];
 
 #[cfg(test)]
@@ -329,6 +343,9 @@ mod tests {
         };
         let address = "https://cache.example.org/x/?trusted=1";
         assert_eq!(parse(address).unwrap(), cache(None, None));
+        let for_writing = "compression=zstd&secret-key=/k&log-compression=br";
+        let address = format!("{address}&{for_writing}");
+        assert_eq!(parse(&address).unwrap(), cache(None, None));
         let address = format!("{address}&priority=-10&want-mass-query=false");
         assert_eq!(parse(&address).unwrap(), cache(Some(-10), Some(false)));
     }
