@@ -24,7 +24,11 @@ use remembered::Remembered;
 
 /// One source of paths.
 #[derive(Debug)]
-pub struct Source(pub(crate) Kind);
+pub struct Source {
+    pub(crate) kind: Kind,
+    /// Its paths need no signature (`trusted`).
+    pub(crate) is_trusted: bool,
+}
 
 #[derive(Debug)]
 pub(crate) enum Kind {
@@ -128,7 +132,10 @@ impl Sources {
                 (Location::File(file), _) => FileCache::open(file).map(Kind::File),
             };
             match opened {
-                Ok(kind) => sources.list.push(Source(kind)),
+                Ok(kind) => {
+                    let is_trusted = location.is_trusted();
+                    sources.list.push(Source { kind, is_trusted });
+                }
                 Err(error) => sources
                     .refused
                     .push((location.to_string(), Arc::new(error))),
@@ -210,7 +217,7 @@ impl Sources {
 impl Source {
     /// Its address, without credentials.
     pub fn name(&self) -> String {
-        match &self.0 {
+        match &self.kind {
             Kind::Http(cache) => cache.name(),
             Kind::File(cache) => format!("file://{}", cache.directory().display()),
             Kind::Store(store, _) => store.layout().real_store.display().to_string(),
@@ -219,7 +226,7 @@ impl Source {
 
     /// `None`: that is not known yet.
     fn state(&self) -> Option<Result<(), Arc<Error>>> {
-        match &self.0 {
+        match &self.kind {
             Kind::Http(cache) => Some(cache.state()?.map(|_| ())),
             Kind::File(_) | Kind::Store(..) => Some(Ok(())),
         }
@@ -227,7 +234,7 @@ impl Source {
 
     /// The lower, the sooner it is asked.
     fn priority(&self) -> i32 {
-        match &self.0 {
+        match &self.kind {
             Kind::Http(cache) => cache.priority(),
             Kind::File(cache) => cache.priority(),
             Kind::Store(_, priority) => *priority,
@@ -241,7 +248,7 @@ impl Source {
 
     /// The store directory that its paths name; the usual one if it has not answered yet.
     pub fn store_dir(&self) -> &StoreDir {
-        match &self.0 {
+        match &self.kind {
             Kind::Http(cache) => cache.store_dir(),
             Kind::File(cache) => cache.store_dir(),
             Kind::Store(store, _) => &store.layout().store_dir,
@@ -250,7 +257,7 @@ impl Source {
 
     /// The local store, if it is one.
     pub fn as_store(&self) -> Option<&StoreReader> {
-        match &self.0 {
+        match &self.kind {
             Kind::Store(store, _) => Some(store),
             _ => None,
         }
@@ -265,7 +272,7 @@ impl Source {
         tag: T,
         answers: &mpsc::Sender<(T, Answer)>,
     ) {
-        let answer = match &self.0 {
+        let answer = match &self.kind {
             Kind::Http(cache) => return cache.ask(hash_part, belief, tag, answers),
             Kind::File(cache) => cache.narinfo(hash_part),
             Kind::Store(store, _) => ask_store(store, hash_part),
@@ -291,7 +298,7 @@ impl Source {
 
     /// Every path of the source, where it can tell.
     pub fn all_paths(&self) -> Result<Option<Vec<StorePath>>, Error> {
-        match &self.0 {
+        match &self.kind {
             Kind::Http(_) => Ok(None),
             Kind::File(cache) => cache.all_paths().map(Some),
             Kind::Store(store, _) => Ok(Some(store.valid_paths()?)),
@@ -302,7 +309,7 @@ impl Source {
     /// store, whose trees are read by the worker itself. A `small` body is fetched whole before
     /// the first byte is handed out.
     pub(crate) fn fetch(&self, narinfo: &NarInfo, small: bool) -> Result<Option<Body>, Error> {
-        match &self.0 {
+        match &self.kind {
             Kind::Http(cache) => cache.fetch(&narinfo.url, small).map(Some),
             Kind::File(cache) => cache.open_nar(&narinfo.url).map(Some),
             Kind::Store(..) => Ok(None),
@@ -311,7 +318,7 @@ impl Source {
 
     /// The same for a large body whose worker comes later; `None` if that would hold others up.
     pub(crate) fn fetch_ahead(&self, narinfo: &NarInfo) -> Option<Result<Option<Body>, Error>> {
-        match &self.0 {
+        match &self.kind {
             Kind::Http(cache) => {
                 let body = cache.fetch_ahead(&narinfo.url)?;
                 Some(body.map(Some))

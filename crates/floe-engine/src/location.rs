@@ -27,6 +27,8 @@ pub struct StoreLocation {
     pub layout: Layout,
     /// The lower, the sooner it is asked (`priority`, 0 unless said otherwise, as in Nix).
     pub priority: i32,
+    /// Whether its paths need no signature (`trusted`).
+    pub trusted: bool,
 }
 
 /// A cache behind HTTP or HTTPS, with what is said of it instead of what it says itself.
@@ -38,6 +40,8 @@ pub struct HttpLocation {
     pub priority: Option<i32>,
     /// Whether it likes to be asked for many paths at once (`want-mass-query`).
     pub want_mass_query: Option<bool>,
+    /// Whether its paths need no signature (`trusted`).
+    pub trusted: bool,
 }
 
 /// A cache in a directory, with the choices for writing to it.
@@ -47,6 +51,8 @@ pub struct FileLocation {
     pub directory: PathBuf,
     /// The lower, the sooner it is asked (`priority`), instead of what it says itself.
     pub priority: Option<i32>,
+    /// Whether its paths need no signature (`trusted`).
+    pub trusted: bool,
     /// How NARs are compressed (`compression`, xz unless said otherwise, as in Nix).
     pub compression: Compression,
     /// How hard (`compression-level`); each method has its default.
@@ -60,8 +66,11 @@ pub struct FileLocation {
 impl From<Layout> for Location {
     /// A local store of which nothing is said.
     fn from(layout: Layout) -> Location {
-        let priority = 0;
-        Location::Store(StoreLocation { layout, priority })
+        Location::Store(StoreLocation {
+            layout,
+            priority: 0,
+            trusted: false,
+        })
     }
 }
 
@@ -77,6 +86,15 @@ impl fmt::Display for Location {
 }
 
 impl Location {
+    /// Whether its paths need no signature: whoever has written the address says so.
+    pub(crate) fn is_trusted(&self) -> bool {
+        match self {
+            Location::Store(store) => store.trusted,
+            Location::Http(http) => http.trusted,
+            Location::File(file) => file.trusted,
+        }
+    }
+
     /// Parses `auto`, `local`, `local?root=…`, a directory (a store under that root), `file://…`
     /// or `http(s)://…`. `data_home` is where a user's own data lies, for `auto`; `store_dir` is
     /// the store directory of a local store whose address does not name one.
@@ -129,7 +147,7 @@ fn parse_local(
 ) -> Result<Location, String> {
     let mut root = root.map(absolute).transpose()?;
     let mut store_dir = store_dir;
-    let (mut state, mut real, mut priority) = (None, None, 0);
+    let (mut state, mut real, mut priority, mut trusted) = (None, None, 0, false);
     for (name, value) in parameters {
         match name.as_str() {
             "root" => root = Some(absolute(value)?),
@@ -139,9 +157,9 @@ fn parse_local(
             "state" => state = Some(absolute(value)?),
             "real" => real = Some(absolute(value)?),
             "priority" => priority = parse_priority(value)?,
+            "trusted" => trusted = parse_bool("trusted", value)?,
             // Settings of Nix's own store that change nothing for who copies.
             "log"
-            | "trusted"
             | "want-mass-query"
             | "path-info-cache-size"
             | "require-sigs"
@@ -156,7 +174,11 @@ fn parse_local(
     };
     layout.state = state.unwrap_or(layout.state);
     layout.real_store = real.unwrap_or(layout.real_store);
-    Ok(Location::Store(StoreLocation { layout, priority }))
+    Ok(Location::Store(StoreLocation {
+        layout,
+        priority,
+        trusted,
+    }))
 }
 
 fn parse_http(base: &str, parameters: &[(String, String)]) -> Result<Location, String> {
@@ -168,10 +190,12 @@ fn parse_http(base: &str, parameters: &[(String, String)]) -> Result<Location, S
         url: base.trim_end_matches('/').to_owned(),
         priority: None,
         want_mass_query: None,
+        trusted: false,
     };
     for (name, value) in parameters {
         match name.as_str() {
             "priority" => location.priority = Some(parse_priority(value)?),
+            "trusted" => location.trusted = parse_bool("trusted", value)?,
             "want-mass-query" => {
                 location.want_mass_query = Some(parse_bool("want-mass-query", value)?);
             }
@@ -198,6 +222,7 @@ fn parse_file(directory: &str, parameters: &[(String, String)]) -> Result<Locati
     let mut location = FileLocation {
         directory: absolute(&percent_decoded(directory)?)?,
         priority: None,
+        trusted: false,
         compression: Compression::Xz,
         level: None,
         secret_keys: Vec::new(),
@@ -206,6 +231,7 @@ fn parse_file(directory: &str, parameters: &[(String, String)]) -> Result<Locati
     for (name, value) in parameters {
         match name.as_str() {
             "priority" => location.priority = Some(parse_priority(value)?),
+            "trusted" => location.trusted = parse_bool("trusted", value)?,
             "compression" => {
                 location.compression =
                     Compression::parse(value).map_err(|error| error.to_string())?;
@@ -286,11 +312,10 @@ pub(crate) fn percent_decode(text: &str) -> Result<Vec<u8>, String> {
 }
 
 /// Settings of Nix's caches that change nothing for who moves paths.
-const CACHE_SETTINGS: [&str; 8] = [
+const CACHE_SETTINGS: [&str; 7] = [
     "parallel-compression",
     "system-features",
     "want-mass-query",
-    "trusted",
     "local-nar-cache",
     "index-debug-info",
     "path-info-cache-size",
@@ -333,21 +358,27 @@ mod tests {
 
     #[test]
     fn settings_of_nix_are_no_part_of_an_http_address() {
-        let cache = |priority, want_mass_query| {
+        let cache = |priority, want_mass_query, trusted| {
             let url = "https://cache.example.org/x".into();
             Location::Http(HttpLocation {
                 url,
                 priority,
                 want_mass_query,
+                trusted,
             })
         };
-        let address = "https://cache.example.org/x/?trusted=1";
-        assert_eq!(parse(address).unwrap(), cache(None, None));
+        let address = "https://cache.example.org/x/?parallel-compression=1";
+        assert_eq!(parse(address).unwrap(), cache(None, None, false));
         let for_writing = "compression=zstd&secret-key=/k&log-compression=br";
         let address = format!("{address}&{for_writing}");
-        assert_eq!(parse(&address).unwrap(), cache(None, None));
+        assert_eq!(parse(&address).unwrap(), cache(None, None, false));
         let address = format!("{address}&priority=-10&want-mass-query=false");
-        assert_eq!(parse(&address).unwrap(), cache(Some(-10), Some(false)));
+        assert_eq!(
+            parse(&address).unwrap(),
+            cache(Some(-10), Some(false), false)
+        );
+        let address = format!("{address}&trusted=1");
+        assert!(parse(&address).unwrap().is_trusted());
     }
 
     #[test]

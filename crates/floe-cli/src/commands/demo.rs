@@ -159,6 +159,7 @@ impl Demo {
         FileLocation {
             directory: self.place.join("cache"),
             priority: None,
+            trusted: false,
             compression: Compression::Zstd,
             level: None,
             secret_keys: vec![self.place.join("demo.secret-key")],

@@ -11,7 +11,8 @@ use std::fs;
 use floe_format::{Compression, Hash, NarInfo, PathInfo, SecretKey, StoreDir, StorePath};
 
 use crate::faulty::faulty;
-use crate::support::{floe, run};
+use crate::server::Server;
+use crate::support::{floe, nixes, run, scratch};
 
 /// Nobody's NAR.
 fn other_hash() -> Hash {
@@ -85,6 +86,33 @@ fn a_forged_or_absent_signature_is_not_trusted() {
         narinfo.info.sign(&StoreDir::default(), &cache.key);
     });
     cache.install(&cache.file_url()).expect(0);
+}
+
+#[test]
+fn a_cache_that_is_called_trusted_needs_no_signature() {
+    let Some(cache) = faulty("zstd") else { return };
+    let path = cache.path("libonig5");
+    cache.edit(&path, |narinfo| narinfo.info.signatures.clear());
+    let server = Server::start(&cache.cache);
+    for url in [cache.file_url(), server.url()] {
+        let says = ["it has no signature"];
+        cache.refuses(&format!("{url}?trusted=false"), &[&path], 3, &says);
+        let root = scratch();
+        let install = |url: &str| {
+            let mut command = floe(["install", "--from", url, "--root"]);
+            command.arg(root.path()).arg("--trusted-public-keys");
+            run(command.arg(&cache.corpus.key).arg(&cache.corpus.root))
+        };
+        install(&format!("{url}?trusted=true")).expect(0);
+        for nix in nixes() {
+            let root = scratch();
+            let mut realise = nix.command("nix-store", ["--store"]);
+            realise.arg(root.path()).args(["-r", &cache.corpus.root]);
+            realise.args(["--option", "trusted-public-keys", &cache.corpus.key]);
+            realise.args(["--option", "substituters"]);
+            run(realise.arg(format!("{url}?trusted=true"))).expect(0);
+        }
+    }
 }
 
 #[test]

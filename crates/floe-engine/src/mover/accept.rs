@@ -53,8 +53,9 @@ pub(super) fn accept(
         }
         (_, holds) => holds == Some(true),
     };
+    let is_vouched_for = is_content_addressed || offered_by.is_trusted;
     let needs_signature =
-        mover.options.check_signatures && !mover.target.is_cache() && !is_content_addressed;
+        mover.options.check_signatures && !mover.target.is_cache() && !is_vouched_for;
     let keys = &mover.options.trusted_keys;
     if needs_signature && !info.is_signed_by(dir, keys) {
         let signers = info.signatures.iter();
