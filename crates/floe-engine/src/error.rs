@@ -375,6 +375,11 @@ impl Error {
         }
     }
 
+    /// Whether a server has said when it wants to be asked again.
+    pub(crate) fn names_a_time(&self) -> bool {
+        matches!(self, Error::Fetch { after: Some(_), .. })
+    }
+
     /// Whether trying again in a moment makes sense.
     pub(crate) fn is_transient(&self) -> bool {
         matches!(

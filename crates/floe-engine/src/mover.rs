@@ -101,6 +101,8 @@ pub struct Outcome {
     pub taken_nar_bytes: u64,
     /// What failed, causes before consequences.
     pub failures: Vec<Error>,
+    /// How many of these are of paths that could not even be planned.
+    pub(crate) unplanned: usize,
 }
 
 /// A path to be moved.
@@ -302,6 +304,7 @@ impl Mover<'_> {
 
     /// Puts the largest first: they take longest, and the small ones fill the gaps.
     fn plan(&self, resolved: Resolved, outcome: &mut Outcome) -> Vec<Item> {
+        outcome.unplanned += resolved.failures.len();
         for error in resolved.failures {
             outcome.fail(self.reporter, error);
         }

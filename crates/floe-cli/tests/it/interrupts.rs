@@ -69,6 +69,34 @@ fn an_interrupt_ends_the_move_with_its_own_code_and_keeps_what_is_finished() {
 }
 
 #[test]
+fn an_interrupt_ends_the_pause_that_a_server_has_asked_for() {
+    let Some(faulty) = faulty("zstd") else { return };
+    let server = Server::start(&faulty.cache);
+    let nar = faulty.nar(&faulty.path("libc6"));
+    let name = nar.file_name().unwrap().to_str().unwrap();
+    server.fail(name, Fault::Later(503, PAUSE.as_secs().to_string()));
+    let mut child = floe(["install", "--from", &server.url(), "--trusted-public-keys"])
+        .args([&faulty.corpus.key, "--root"])
+        .arg(&faulty.root)
+        .arg(&faulty.corpus.root)
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
+    let told = lines.find(|line| line.as_ref().is_ok_and(|line| line.contains("503")));
+    assert!(told.is_some(), "the server's wish was not told");
+    let began = Instant::now();
+    run(std::process::Command::new("kill").args(["-INT", &child.id().to_string()])).expect(0);
+    assert_eq!(child.wait().unwrap().code(), Some(130));
+    assert!(began.elapsed() < PAUSE / 2, "it slept on");
+    assert_eq!(server.hits_on(name).len(), 1);
+    assert_eq!(leftovers(&faulty.root.join("nix/store")), [""; 0]);
+}
+
+/// Longer than any machine takes to end an install, shorter than what floe calls too long.
+const PAUSE: Duration = Duration::from_secs(100);
+
+#[test]
 fn a_wait_for_others_is_told_and_ends_at_an_interrupt() {
     let Some(corpus) = corpus("jq") else { return };
     let scratch = scratch();

@@ -17,6 +17,7 @@ use floe_store::{Registered, StagedPath, StoreWriter};
 use super::fetch::Queue;
 use super::publish::CacheWriter;
 use super::receive::Done;
+use super::resolve::CANCEL_POLL;
 use super::{Finished, Item, Mover, Outcome, TargetKind};
 use crate::error::{Error, ErrorKind};
 use crate::report::Event;
@@ -184,7 +185,9 @@ impl<'a> Commit<'a> {
         let mut todo = vec![finished];
         self.ready_since.get_or_insert_with(Instant::now);
         while let Some(finished) = todo.pop() {
-            for referrer in self.referrers.remove(finished.path()).unwrap_or_default() {
+            // They stay known: should the store refuse the path at last, they fail with it.
+            let referrers = self.referrers.get(finished.path()).cloned();
+            for referrer in referrers.unwrap_or_default() {
                 let Some(count) = self.unready.get_mut(&referrer) else {
                     continue;
                 };
@@ -410,6 +413,3 @@ const SILENCE: Duration = Duration::from_secs(1);
 
 /// How often such a path is tried again.
 const BUSY_POLL: Duration = Duration::from_millis(50);
-
-/// How soon a raised flag is noticed while nothing arrives.
-const CANCEL_POLL: Duration = Duration::from_millis(100);

@@ -75,6 +75,7 @@ struct State {
     small_ahead: usize,
     large_ahead: usize,
     skipped: HashSet<StorePath>,
+    is_closed: bool,
 }
 
 impl<'a> Queue<'a> {
@@ -126,7 +127,7 @@ impl<'a> Queue<'a> {
                 continue;
             }
             let (waited, body) = match ahead {
-                Some((asked, body)) => (asked.elapsed() > PATIENCE, body),
+                Some((asked, body)) => (!is_small(item) && asked.elapsed() > PATIENCE, body),
                 None if !item.places.is_empty() => (false, Ok(None)),
                 None => (false, self.open(item)),
             };
@@ -140,7 +141,8 @@ impl<'a> Queue<'a> {
         self.sources.list[item.source].fetch(&item.narinfo, is_small(item))
     }
 
-    /// Leaves out paths that nobody has taken yet.
+    /// Leaves out paths that nobody has taken yet; for those that somebody has, no attempt is
+    /// made again.
     pub(crate) fn skip(&self, paths: impl IntoIterator<Item = StorePath>) {
         self.state().skipped.extend(paths);
     }
@@ -148,8 +150,15 @@ impl<'a> Queue<'a> {
     /// Hands out nothing more.
     pub(crate) fn close(&self) {
         let mut state = self.state();
+        state.is_closed = true;
         state.left = 0..0;
         state.ahead.clear();
+    }
+
+    /// Whether a path that somebody has taken is still of use.
+    pub(crate) fn is_wanted(&self, path: &StorePath) -> bool {
+        let state = self.state();
+        !state.is_closed && !state.skipped.contains(path)
     }
 
     /// Large bodies come first: they take a connection only where one is to spare, and small ones

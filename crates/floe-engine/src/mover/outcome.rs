@@ -1,7 +1,5 @@
 //! What is noted of a move while it goes on, and counted at its end.
 
-use std::collections::HashSet;
-
 use super::Outcome;
 use crate::error::{Error, ErrorKind};
 use crate::report::{Event, Reporter};
@@ -14,14 +12,8 @@ impl Outcome {
         if !self.failures.iter().any(is_full) {
             return self.failures.len();
         }
-        let planned: HashSet<&str> = self.planned.iter().map(|plan| plan.0.as_str()).collect();
-        let is_of_the_plan = |error: &Error| {
-            // What the disk says names a file and no path, and is said of one that was tried.
-            is_full(error) || error.path_name().is_some_and(|name| planned.contains(name))
-        };
-        let others = self.failures.iter().filter(|error| !is_of_the_plan(error));
         let moved = usize::try_from(self.moved).unwrap_or(usize::MAX);
-        let left = planned.len().saturating_sub(moved) + others.count();
+        let left = self.planned.len().saturating_sub(moved) + self.unplanned;
         left.max(self.failures.len())
     }
 
@@ -59,22 +51,26 @@ mod tests {
             path: path("elsewhere").to_string(),
             sources: Vec::new(),
         };
+        // The server is the one that is named.
+        let broken = || Error::fetch("http://c/nar/d", "it broke off", true);
         // Of six paths that were planned two were moved.
-        let unmoved = |failures| {
+        let unmoved = |unplanned, failures| {
             let planned = ["a", "b", "c", "d", "e", "f"];
             let outcome = Outcome {
                 planned: planned.map(|name| (path(name), 1, None)).into(),
                 moved: 2,
                 failures,
+                unplanned,
                 ..Outcome::default()
             };
             outcome.unmoved()
         };
-        assert_eq!(unmoved(vec![full()]), 4);
-        assert_eq!(unmoved(vec![left_out(), full()]), 4);
-        assert_eq!(unmoved(vec![full(), not_found()]), 5);
+        assert_eq!(unmoved(0, vec![full()]), 4);
+        assert_eq!(unmoved(0, vec![left_out(), full()]), 4);
+        assert_eq!(unmoved(0, vec![broken(), full()]), 4);
+        assert_eq!(unmoved(1, vec![not_found(), full()]), 5);
         // Otherwise each has its own.
-        assert_eq!(unmoved(vec![left_out(), not_found()]), 2);
-        assert_eq!(unmoved(Vec::new()), 0);
+        assert_eq!(unmoved(1, vec![not_found(), left_out()]), 2);
+        assert_eq!(unmoved(0, Vec::new()), 0);
     }
 }

@@ -9,6 +9,7 @@
 use std::io::{self, BufRead as _, Read as _};
 use std::sync::mpsc::SyncSender;
 use std::thread;
+use std::time::{Duration, Instant};
 
 use floe_format::{Compression, Hash, HashAlgorithm, NarInfo, StorePath};
 use floe_store::hashing::{Place, Worker};
@@ -17,6 +18,7 @@ use floe_store::{StagedPath, StoreError, StoreWriter};
 
 use super::check::NarCheck;
 use super::fetch::{End, Queue, Work};
+use super::resolve::CANCEL_POLL;
 use super::{Finished, Item, Mover, TargetKind, elsewhere, pack};
 use crate::body::{Body, BodyReader};
 use crate::cache::Kind;
@@ -162,8 +164,11 @@ fn receive_with_retries(
                     path: Some(&item.narinfo.info.path),
                     error: &error,
                 });
-                if !std::mem::take(&mut waited) {
-                    worker.away(|| thread::sleep(pause(attempt, &error)));
+                // A server that says when to come back has not lost patience.
+                let is_free = std::mem::take(&mut waited) && !error.names_a_time();
+                if !is_free {
+                    let time = pause(attempt, &error);
+                    worker.away(|| rest(mover, queue, item, time))?;
                     attempt += 1;
                 }
                 mover.check_cancelled()?;
@@ -175,6 +180,22 @@ fn receive_with_retries(
                 return Err(error);
             }
         }
+    }
+}
+
+/// Waits before another attempt, unless there will be none.
+fn rest(mover: &Mover<'_>, queue: &Queue<'_>, item: &Item, time: Duration) -> Result<(), Error> {
+    let began = Instant::now();
+    loop {
+        mover.check_cancelled()?;
+        if !queue.is_wanted(&item.narinfo.info.path) {
+            return Err(Error::Cancelled);
+        }
+        let left = time.saturating_sub(began.elapsed());
+        if left.is_zero() {
+            return Ok(());
+        }
+        thread::sleep(left.min(CANCEL_POLL));
     }
 }
 
@@ -274,7 +295,7 @@ impl<'a> Transfer<'a> {
         let url = self.url();
         let mut check = NarCheck::new(&narinfo.info, &url, self.worker);
         let mut file_check = None;
-        match (body, &self.mover.source_of(self.item).0) {
+        match (body, &self.mover.source_of(self.item).kind) {
             (Some(body), _) => file_check = Some(self.decode(body, &mut check, sink)?),
             (None, Kind::Store(store, _)) => {
                 store.dump(&narinfo.info.path, &mut |chunk| {

@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use super::{assert_brought_the_rest, leftovers, nars_since};
-use crate::faulty::assert_holds_exactly;
-use crate::server::Server;
+use crate::faulty::{assert_holds_exactly, faulty};
+use crate::server::{Fault, Server};
 use crate::support::{Corpus, Ran, Scratch, corpus, floe, run, scratch, skip, tree};
 
 /// A closure, and a program that everybody may run.
@@ -57,6 +57,42 @@ impl Stage {
             .args(["--trusted-public-keys", &self.corpus.key]);
         run(command.arg(path))
     }
+}
+
+#[test]
+fn what_refers_to_a_path_whose_place_is_taken_is_not_fetched_any_more() {
+    let Some(faulty) = faulty("zstd") else { return };
+    let server = Server::start(&faulty.cache);
+    let name = |path: &str| faulty.path(path).as_str().to_owned();
+    let install = |path: &str| {
+        let mut command = floe(["install", "--jobs", "1", "--log-format", "json"]);
+        command.args(["--from", &server.url(), "--root"]);
+        command.arg(&faulty.root).arg("--trusted-public-keys");
+        run(command.arg(&faulty.corpus.key).arg(path))
+    };
+    install(&format!("/nix/store/{}", name("libgcc"))).expect(0);
+    // The largest comes first and is refused while the one worker leaves the server alone.
+    let lock = faulty
+        .root
+        .join(format!("nix/store/{}.lock", name("libc6")));
+    fs::write(&lock, "somebody's notes").unwrap();
+    let nar = faulty.nar(&faulty.path("libonig5"));
+    let nar = nar.file_name().unwrap().to_str().unwrap();
+    let later = Fault::Later(503, "3".into());
+    server.fail(nar, later.clone());
+    let ran = install(&faulty.corpus.root).expect(1).says("libc6");
+    assert_eq!(server.hits_on(nar).len(), 1, "{}", ran.stderr);
+    let finished: Vec<&str> = ran
+        .stderr
+        .lines()
+        .filter(|l| l.contains("finished"))
+        .collect();
+    assert_eq!(finished.len(), 1, "{}", ran.stderr);
+    assert!(finished[0].contains("libc6"), "{}", ran.stderr);
+    fs::remove_file(&lock).unwrap();
+    server.heal();
+    install(&faulty.corpus.root).expect(0);
+    assert_holds_exactly(&faulty.root, &faulty.without(&[]));
 }
 
 /// The user who owns nothing.

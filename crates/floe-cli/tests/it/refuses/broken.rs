@@ -7,6 +7,7 @@ use std::time::Duration;
 use super::transfers::{assert_happened, nar_name};
 use crate::faulty::{Faulty, assert_verified, faulty};
 use crate::server::{Fault, Server};
+use crate::support::{floe, run};
 
 fn size(cache: &Faulty, name: &str) -> usize {
     let file = cache.nar(&cache.path(name));
@@ -123,6 +124,25 @@ fn a_server_that_names_a_time_is_left_alone_until_then() {
         let apart = hits[1].at - hits[0].at;
         assert!(apart >= Duration::from_secs(2), "{file}: {apart:?}");
     }
+}
+
+#[test]
+fn a_server_that_names_a_time_is_left_alone_by_who_asks_ahead_too() {
+    let Some(cache) = faulty("zstd") else { return };
+    let server = Server::start(&cache.cache);
+    // The one worker comes to the smallest long after it was asked for ahead.
+    let (largest, small) = (nar_name(&cache, "libc6"), nar_name(&cache, "gcc-12-base"));
+    let (at_first, later) = (Fault::Later(503, "3".into()), Fault::Later(429, "6".into()));
+    server.fail_times(&largest, at_first.clone(), 1);
+    server.fail_times(&small, later.clone(), 1);
+    let mut command = floe(["install", "--jobs", "1", "--from", &server.url(), "--root"]);
+    command.arg(&cache.root).arg("--trusted-public-keys");
+    run(command.arg(&cache.corpus.key).arg(&cache.corpus.root)).expect(0);
+    assert_happened(&server, &largest, &at_first, 1);
+    assert_happened(&server, &small, &later, 1);
+    let hits = server.hits_on(&small);
+    let apart = hits[1].at - hits[0].at;
+    assert!(apart >= Duration::from_secs(6), "{apart:?}");
 }
 
 #[test]
