@@ -277,12 +277,13 @@ impl Placed {
     /// Back beside its place.
     fn take_back(mut self) -> Result<StagedPath, StoreError> {
         let info = self.info.clone();
+        // Where that fails it is still in its place, from which dropping this removes it.
+        if let Some(tree) = &mut self.tree {
+            tree.take_back_from(&self.real_path)
+                .at("moving back from its place", &self.real_path)?;
+        }
         match self.tree.take() {
-            Some(mut tree) => {
-                tree.take_back_from(&self.real_path)
-                    .at("moving back from its place", &self.real_path)?;
-                Ok(StagedPath { info, tree })
-            }
+            Some(tree) => Ok(StagedPath { info, tree }),
             None => unreachable!("a placed path keeps its tree until it is kept or taken back"),
         }
     }
@@ -290,9 +291,9 @@ impl Placed {
 
 impl Drop for Placed {
     fn drop(&mut self) {
-        if self.tree.is_some() {
-            // The transaction failed, so the path is not valid and nobody else may use it.
-            let _: Result<(), StoreError> = remove_tree(&self.real_path);
+        // The transaction failed, so the path is not valid and nobody else may use it.
+        if let Some(tree) = self.tree.take() {
+            tree.remove_from(&self.real_path);
         }
     }
 }

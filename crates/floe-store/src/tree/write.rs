@@ -167,6 +167,20 @@ impl TemporaryTree {
         Ok(())
     }
 
+    /// Removes the tree from its place, to which it was moved, and the links that only it uses.
+    pub(crate) fn remove_from(mut self, place: &Path) {
+        self.made = false;
+        self.remove(place);
+    }
+
+    fn remove(&mut self, location: &Path) {
+        // A failure leaves garbage that the next collection takes; there is nobody to tell.
+        let _: Result<(), StoreError> = remove_tree(location);
+        if let Some(links) = &mut self.links {
+            links.give_up();
+        }
+    }
+
     /// Passes over names that the dead, or the living of another process namespace, have left.
     fn take_free_name(&mut self) {
         let first = self.name.clone();
@@ -182,13 +196,8 @@ impl TemporaryTree {
 
 impl Drop for TemporaryTree {
     fn drop(&mut self) {
-        if !self.made {
-            return;
-        }
-        // A failure leaves garbage that the next collection takes; there is nobody to tell.
-        let _: Result<(), StoreError> = remove_tree(&self.location);
-        if let Some(links) = &mut self.links {
-            links.give_up();
+        if self.made {
+            self.remove(&self.location.clone());
         }
     }
 }

@@ -10,12 +10,12 @@ use std::thread;
 
 use floe_format::Hash;
 use floe_hash::sha256;
-use floe_store::StoreWriter;
 use floe_store::tree::reuse::Reuse;
 use floe_store::tree::write::TemporaryTree;
+use floe_store::{StagedPath, StoreWriter};
 use proptest::prelude::*;
 
-use crate::support::{Scratch, names, nar_of, path, skip, unpack};
+use crate::support::{Scratch, info, names, nar_of, path, skip, unpack};
 use crate::trees::{assert_sealed, make, nar, trees};
 
 fn unpack_optimised(writer: &StoreWriter, digit: char, nar: &[u8]) -> TemporaryTree {
@@ -97,6 +97,34 @@ fn a_tree_that_is_given_up_takes_those_links_with_it_that_nobody_else_uses() {
     unfinished.write(&own[..own.len() - 1]).unwrap();
     drop(unfinished);
     assert_eq!(links(&scratch).len(), 1);
+}
+
+#[test]
+fn trees_whose_registration_fails_take_their_links_with_them_from_their_places() {
+    let scratch = Scratch::new();
+    let writer = scratch.writer();
+    let (own, shared) = (nar_of(b"own"), nar_of(b"shared"));
+    let keeps = unpack_optimised(&writer, '9', &shared);
+    let database = scratch.layout().database_dir().join("db.sqlite");
+    let refuse = "create trigger refuse before insert on ValidPaths \
+         begin select raise(abort, 'refused'); end;";
+    let database = rusqlite::Connection::open(database).unwrap();
+    database.execute_batch(refuse).unwrap();
+    let staged = |digit: char, nar: &[u8]| StagedPath {
+        info: info(&path(digit, "tree"), nar, &[]),
+        tree: unpack_optimised(&writer, digit, nar),
+    };
+    let batch = vec![staged('1', &own), staged('2', &shared)];
+    assert_eq!(links(&scratch).len(), 2);
+    let error = writer.register(batch).unwrap_err();
+    assert!(error.to_string().contains("refused"), "{error}");
+    assert_eq!(
+        links(&scratch),
+        BTreeSet::from([link_name(keeps.location())])
+    );
+    drop(keeps);
+    assert!(links(&scratch).is_empty());
+    assert!(names(&scratch.layout()).is_empty());
 }
 
 #[test]
