@@ -257,6 +257,11 @@ impl StoreError {
         matches!(self, StoreError::Io { source, .. } if source.raw_os_error() == Some(emfile))
     }
 
+    /// Whether the system refused one file, and may well grant another.
+    pub(crate) fn is_of_one_file(&self) -> bool {
+        matches!(self, StoreError::Io { source, .. } if !is_everywhere(source))
+    }
+
     /// The error as one that concerns nothing but `store_path`, since others may well get into
     /// their places.
     ///

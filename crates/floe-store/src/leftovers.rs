@@ -8,8 +8,12 @@
 //!    lock that nobody holds, is removed under that lock;
 //! 3. the file is removed at last, so that a clearing that is killed itself is taken up again.
 //!
-//! Not guaranteed: that anything is cleared. What belongs to another user stays, and the next
-//! collection of garbage takes it.
+//! What cannot be removed, such as another user's, does not save the rest. The file stays with it:
+//! nothing else says what the run was at, and somebody with more rights may be the next to look.
+//! That each start looks again costs one listing of the store.
+//!
+//! Not guaranteed: that anything is cleared. What stays is taken by the next collection of garbage,
+//! and so is the file.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::Read as _;
@@ -50,11 +54,24 @@ fn clear_one(writer: &StoreWriter, name: &str, file: &Path) -> Result<(), StoreE
         return Ok(());
     }
     let paths = read_paths(writer, &mut roots, file)?;
-    remove_trees(writer, name)?;
+    let mut is_clear = remove_trees(writer, name)?;
     for path in &paths {
-        clear_path(writer, path)?;
+        is_clear &= unless_obstructed(clear_path(writer, path))?;
     }
-    fs::remove_file(file).at("removing", file)
+    match is_clear {
+        true => fs::remove_file(file).at("removing", file),
+        false => Ok(()),
+    }
+}
+
+/// Whether it is done. An error that all others would meet too, such as a locked database, which is
+/// waited for each time, stays one.
+fn unless_obstructed(done: Result<(), StoreError>) -> Result<bool, StoreError> {
+    match done {
+        Ok(()) => Ok(true),
+        Err(error) if error.is_of_one_file() => Ok(false),
+        Err(error) => Err(error),
+    }
 }
 
 /// Full paths, each ended by a NUL; the last one may have been cut off.
@@ -71,15 +88,17 @@ fn read_paths(
     Ok(paths.collect())
 }
 
-fn remove_trees(writer: &StoreWriter, name: &str) -> Result<(), StoreError> {
+/// Whether all of them are gone.
+fn remove_trees(writer: &StoreWriter, name: &str) -> Result<bool, StoreError> {
     let store = &writer.layout().real_store;
+    let mut is_clear = true;
     for entry in fs::read_dir(store).at("listing", store)? {
         let entry = entry.at("listing", store)?;
         if is_tree_of(name, entry.file_name().as_bytes()) {
-            remove_tree(&entry.path())?;
+            is_clear &= unless_obstructed(remove_tree(&entry.path()))?;
         }
     }
-    Ok(())
+    Ok(is_clear)
 }
 
 /// `<hash part>-<name>-<number>`, perhaps with more behind it.
@@ -118,6 +137,7 @@ mod tests {
     use std::thread;
 
     use floe_format::StoreDir;
+    use rustix::fs::{IFlags, ioctl_setflags};
 
     use super::*;
     use crate::layout::Layout;
@@ -173,6 +193,44 @@ mod tests {
         assert!(!roots.join("77-floe-0").exists() && roots.join("78").exists());
         assert!(roots.join(&own).exists());
         drop((held, second, living));
+    }
+
+    #[test]
+    fn an_obstacle_among_the_leftovers_of_the_dead_does_not_save_the_rest() {
+        let root = tempfile::tempdir().unwrap();
+        let layout = Layout::in_root(root.path(), StoreDir::default());
+        drop(StoreWriter::open(layout.clone()).unwrap());
+        let (store, roots) = (&layout.real_store, layout.state.join("temproots/77-floe-0"));
+        let (first, second) = (format!("{HASH}-first"), format!("{HASH}-second"));
+        fs::write(&roots, format!("/nix/store/{first}\0/nix/store/{second}\0")).unwrap();
+        // Two obstacles: a lock with contents, and a tree that not even root may remove.
+        let obstacle = store.join(format!("{first}.lock"));
+        fs::write(&obstacle, "somebody's").unwrap();
+        let trees: Vec<_> = (0..8)
+            .map(|n| store.join(format!("{HASH}-77-floe-0-{n}")))
+            .collect();
+        let create = |tree| File::create(tree).unwrap();
+        let files: Vec<File> = trees.iter().map(create).collect();
+        let immutable = &files[7];
+        // Where the file system knows no such files this one goes with the others.
+        let _: Result<(), _> = ioctl_setflags(immutable, IFlags::IMMUTABLE);
+        fs::create_dir(store.join(&second)).unwrap();
+        fs::write(store.join(format!("{second}.lock")), "").unwrap();
+
+        drop(StoreWriter::open(layout.clone()).unwrap());
+        let _: Result<(), _> = ioctl_setflags(immutable, IFlags::empty());
+        let there = |path: &Path| fs::symlink_metadata(path).is_ok();
+        for gone in trees[..7].iter().chain([&store.join(&second)]) {
+            assert!(!there(gone), "{}", gone.display());
+        }
+        assert!(!there(&store.join(format!("{second}.lock"))));
+        assert_eq!(fs::read(&obstacle).unwrap(), b"somebody's");
+        // Who comes when the obstacles are gone clears the rest.
+        assert!(there(&roots));
+        fs::remove_file(&obstacle).unwrap();
+        fs::write(store.join(&first), "").unwrap();
+        drop(StoreWriter::open(layout.clone()).unwrap());
+        assert!(!there(&trees[7]) && !there(&store.join(&first)) && !there(&roots));
     }
 
     #[test]
