@@ -189,7 +189,7 @@ pub enum StoreError {
     /// What lies in the place of a path, or of its lock, can be neither used nor taken away.
     #[error(
         "{store_path} cannot be put into its place: {action} {}: {source}{}",
-        path.display(), advice_on_obstacle(source)
+        path.display(), advice_on_obstacle(store_path, path, source)
     )]
     InTheWay {
         /// The path that was to be added.
@@ -353,12 +353,29 @@ fn advice(error: &io::Error) -> &'static str {
 }
 
 /// The same for what is in a path's way.
-fn advice_on_obstacle(error: &io::Error) -> &'static str {
+fn advice_on_obstacle(store_path: &StorePath, path: &Path, error: &io::Error) -> &'static str {
+    use io::ErrorKind;
+    use rustix::io::Errno;
+    let is_lock = path.file_name() == Some(format!("{store_path}.lock").as_ref());
+    let is = |errno: Errno| error.raw_os_error() == Some(errno.raw_os_error());
     match error.kind() {
-        io::ErrorKind::PermissionDenied => {
+        // What Nix locks for root nobody else may open.
+        ErrorKind::PermissionDenied if is_lock && is(Errno::ACCESS) => {
+            " (somebody else may be adding it: run again; \
+             remove it only while neither Nix nor floe is at work)"
+        }
+        ErrorKind::PermissionDenied => {
             " (it belongs to another user, or is immutable: remove it as that user or as root)"
         }
-        _ => " (remove what is there and run again)",
+        // Something else than what may be there; a lock with contents is invalid data.
+        ErrorKind::IsADirectory
+        | ErrorKind::NotADirectory
+        | ErrorKind::DirectoryNotEmpty
+        | ErrorKind::AlreadyExists
+        | ErrorKind::ResourceBusy
+        | ErrorKind::InvalidData => " (remove what is there and run again)",
+        _ if is(Errno::LOOP) => " (remove what is there and run again)",
+        _ => "",
     }
 }
 
@@ -373,3 +390,43 @@ fn advice_on_database(error: &rusqlite::Error) -> &'static str {
 /// The system has the same words for both, and people look at the first alone.
 const OUT_OF_SPACE: &str =
     " (out of blocks or inodes: see `df -h` and `df -i`, make room and run again)";
+
+#[cfg(test)]
+mod tests {
+    use rustix::io::Errno;
+
+    use super::*;
+
+    #[test]
+    fn only_what_is_there_and_nobodys_live_lock_is_to_be_removed() {
+        let store_path = StorePath::parse("00000000000000000000000000000000-a.lock").unwrap();
+        let (place, lock) = (format!("/s/{store_path}"), format!("/s/{store_path}.lock"));
+        let says = |path: &str, source: io::Error| {
+            let error = StoreError::InTheWay {
+                store_path: store_path.clone(),
+                action: "opening",
+                path: path.into(),
+                source,
+            };
+            error.to_string()
+        };
+        let said = says(&lock, Errno::ACCESS.into());
+        assert!(said.contains("run again; remove it only while"), "{said}");
+        for (path, errno) in [(&place, Errno::ACCESS), (&lock, Errno::PERM)] {
+            let said = says(path, errno.into());
+            assert!(said.contains("as that user or as root"), "{said}");
+        }
+        let remove = "(remove what is there and run again)";
+        for errno in [Errno::ISDIR, Errno::NOTEMPTY, Errno::BUSY, Errno::LOOP] {
+            assert!(says(&place, errno.into()).contains(remove), "{errno}");
+        }
+        assert!(says(&lock, io::ErrorKind::InvalidData.into()).contains(remove));
+        for errno in [Errno::NOENT, Errno::NAMETOOLONG, Errno::NOLCK] {
+            let said = says(&lock, errno.into());
+            assert!(
+                said.ends_with(&io::Error::from(errno).to_string()),
+                "{said}"
+            );
+        }
+    }
+}

@@ -124,6 +124,11 @@ impl StoreWriter {
                 Err(error) if error.is_out_of_descriptors() && !locked.is_empty() => {
                     outcome.busy.push(staged);
                 }
+                // Whoever holds the lock that cannot be opened, such as another user, may have
+                // added the path before this process could.
+                Err(_) if database.is_valid(&staged.info.path)? => {
+                    outcome.valid.push(staged.info.path.clone());
+                }
                 Err(error) => {
                     let path = &staged.info.path;
                     outcome

@@ -204,6 +204,21 @@ fn a_path_whose_lock_cannot_be_taken_keeps_back_only_those_that_refer_to_it() {
     assert_eq!(unmet, [(&b, &[a.clone()].into())]);
 }
 
+/// Such as that of another user, who has added the path since it was asked for.
+#[test]
+fn a_valid_path_whose_lock_cannot_be_opened_is_valid() {
+    let scratch = Scratch::new();
+    let writer = scratch.writer();
+    let a = path('1', "a");
+    let again = stage(&writer, &a, &[]);
+    let outcome = writer.register(vec![stage(&writer, &a, &[])]).unwrap();
+    assert_eq!(outcome.valid, std::slice::from_ref(&a));
+    fs::create_dir(scratch.layout().real_store.join(format!("{a}.lock"))).unwrap();
+    let outcome = writer.register(vec![again]).unwrap();
+    assert_eq!(outcome.valid, [a]);
+    assert!(outcome.refused.is_empty());
+}
+
 /// A tree without a row that may not be removed, even by root.
 #[test]
 fn a_path_whose_place_cannot_be_cleared_keeps_back_only_those_that_refer_to_it() {
