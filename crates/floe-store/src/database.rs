@@ -160,6 +160,9 @@ fn prepare_patiently(
     loop {
         match prepare(connection, is_new, options) {
             Err(error) if is_new && is_busy(&error) && began.elapsed() < MAKING_WAIT => {
+                if is_interrupted() {
+                    return Err(error);
+                }
                 thread::sleep(MAKING_POLL);
             }
             prepared => return prepared,
@@ -237,9 +240,57 @@ const WAL_CHECKPOINT_PAGES: i64 = 40_000;
 
 #[cfg(test)]
 mod tests {
-    use floe_format::StoreDir;
+    use std::sync::Arc;
+    use std::sync::atomic::AtomicBool;
+
+    use floe_format::{StoreDir, StorePath};
 
     use super::*;
+    use crate::patience::Patience;
+    use crate::writer::StoreWriter;
+
+    /// An empty store, and choices of somebody who has interrupted.
+    fn interrupted() -> (tempfile::TempDir, Layout, WriteOptions) {
+        let root = tempfile::tempdir().unwrap();
+        let layout = Layout::in_root(root.path(), StoreDir::default());
+        fs::create_dir_all(layout.database_dir()).unwrap();
+        let cancel = Arc::new(AtomicBool::new(true));
+        let options = WriteOptions {
+            patience: Patience::new(cancel, |_| {}),
+            use_sqlite_wal: false,
+            ..WriteOptions::default()
+        };
+        (root, layout, options)
+    }
+
+    /// By another that makes the same, and takes its time.
+    #[test]
+    fn an_interrupt_ends_the_wait_for_a_database_that_is_being_made() {
+        let (_root, layout, options) = interrupted();
+        // As SQLite locks by a directory.
+        fs::write(layout.database_dir().join("db.sqlite"), "").unwrap();
+        fs::create_dir(layout.database_dir().join("db.sqlite.lock")).unwrap();
+        let began = Instant::now();
+        let error = StoreWriter::open_with(layout, &options).unwrap_err();
+        assert!(matches!(error, StoreError::Interrupted), "{error}");
+        assert!(began.elapsed() < MAKING_WAIT / 2);
+    }
+
+    #[test]
+    fn a_reader_is_not_interrupted_with_the_writer_that_its_thread_served_before() {
+        let (_root, layout, options) = interrupted();
+        let writer = StoreWriter::open_with(layout.clone(), &options).unwrap();
+        assert_eq!(writer.invalid(&[]).unwrap(), []);
+        drop(writer);
+        let (reader, access) = Database::open_for_reading(&layout, Duration::ZERO).unwrap();
+        assert_eq!(access, Access::LockDirectory);
+        fs::create_dir(layout.database_dir().join("db.sqlite.lock")).unwrap();
+        let path = "00000000000000000000000000000000-a";
+        let error = reader
+            .is_valid(&StorePath::parse(path).unwrap())
+            .unwrap_err();
+        assert!(error.is_busy(), "{error}");
+    }
 
     #[test]
     fn the_database_waits_for_the_disk_unless_told_otherwise() {

@@ -3,6 +3,7 @@
 
 use std::cell::RefCell;
 use std::fmt;
+use std::marker::PhantomData;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -70,9 +71,12 @@ impl Patience {
         }
     }
 
-    /// Lets the calling thread wait for a locked database so, until it is told otherwise.
-    pub(crate) fn govern_this_thread(&self) {
-        OF_THIS_THREAD.set(self.clone());
+    /// Lets the calling thread wait for a locked database so, for as long as the value lives.
+    pub(crate) fn govern_this_thread(&self) -> Governed {
+        Governed {
+            before: OF_THIS_THREAD.replace(self.clone()),
+            _of_this_thread: PhantomData,
+        }
     }
 
     pub(crate) fn say(&self, what: &str) {
@@ -87,6 +91,20 @@ impl fmt::Debug for Patience {
         f.debug_struct("Patience")
             .field("cancel", &self.cancel)
             .finish_non_exhaustive()
+    }
+}
+
+/// A thread that waits for a locked database in somebody's way. Threads serve one after another:
+/// what comes next must not end with the interrupt of what was before.
+pub(crate) struct Governed {
+    before: Patience,
+    /// It is dropped in the thread that it was made in.
+    _of_this_thread: PhantomData<*const ()>,
+}
+
+impl Drop for Governed {
+    fn drop(&mut self) {
+        OF_THIS_THREAD.set(std::mem::take(&mut self.before));
     }
 }
 

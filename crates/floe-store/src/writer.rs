@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::fs::{self, File, OpenOptions};
 use std::io;
+use std::ops::{Deref, DerefMut};
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _, chown};
 use std::path::Path;
@@ -20,7 +21,7 @@ use crate::layout::Layout;
 use crate::leftovers;
 use crate::lock::{lock_shared, open_lock_file, try_lock};
 use crate::options::WriteOptions;
-use crate::patience::Patience;
+use crate::patience::{Governed, Patience};
 use crate::temp_roots::{self, RootsFile};
 use crate::tree::links::Links;
 use crate::tree::write::TreeWriter;
@@ -71,8 +72,9 @@ impl StoreWriter {
         let big_lock = open_lock_file(&big_lock_path)?;
         let (path, patience) = (&big_lock_path, &options.patience);
         lock_shared(&big_lock, path, "the big lock of the store", patience)?;
-        patience.govern_this_thread();
+        let governed = patience.govern_this_thread();
         let database = Database::open_writable(&layout, options)?;
+        drop(governed);
         let directory = File::open(&layout.real_store).at("opening", &layout.real_store)?;
         let writer = StoreWriter {
             directory: Arc::new(directory.into()),
@@ -189,10 +191,32 @@ impl StoreWriter {
         Ok(self.tree_writer(path).share_files(links.clone()))
     }
 
-    pub(crate) fn database(&self) -> MutexGuard<'_, Database> {
-        self.patience.govern_this_thread();
-        // A transaction that a panic interrupted has been rolled back.
-        self.database.lock().unwrap_or_else(PoisonError::into_inner)
+    pub(crate) fn database(&self) -> LockedDatabase<'_> {
+        LockedDatabase {
+            _governed: self.patience.govern_this_thread(),
+            // A transaction that a panic interrupted has been rolled back.
+            database: self.database.lock().unwrap_or_else(PoisonError::into_inner),
+        }
+    }
+}
+
+/// The database of a writer, for one thread, which waits for others as patiently as the writer.
+pub(crate) struct LockedDatabase<'a> {
+    database: MutexGuard<'a, Database>,
+    _governed: Governed,
+}
+
+impl Deref for LockedDatabase<'_> {
+    type Target = Database;
+
+    fn deref(&self) -> &Database {
+        &self.database
+    }
+}
+
+impl DerefMut for LockedDatabase<'_> {
+    fn deref_mut(&mut self) -> &mut Database {
+        &mut self.database
     }
 }
 
