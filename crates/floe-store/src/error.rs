@@ -251,10 +251,13 @@ impl StoreError {
 }
 
 impl StoreError {
-    /// Whether the cause is that this process has too many files open.
-    pub(crate) fn is_out_of_descriptors(&self) -> bool {
+    /// Whether there may be enough when the locks are let go that this process has taken: of
+    /// descriptors, or of inodes.
+    pub(crate) fn is_used_up_by_locks(&self) -> bool {
         let emfile = rustix::io::Errno::MFILE.raw_os_error();
-        matches!(self, StoreError::Io { source, .. } if source.raw_os_error() == Some(emfile))
+        let is_used_up =
+            |source: &io::Error| source.raw_os_error() == Some(emfile) || is_out_of_space(source);
+        matches!(self, StoreError::Io { source, .. } if is_used_up(source))
     }
 
     /// Whether the system refused one file, and may well grant another.
@@ -284,7 +287,7 @@ impl StoreError {
 }
 
 /// Whether the disk, the file system or this process is at its end, and not one file in the way.
-fn is_everywhere(error: &io::Error) -> bool {
+pub(crate) fn is_everywhere(error: &io::Error) -> bool {
     use rustix::io::Errno;
     let everywhere = [
         Errno::IO,

@@ -23,7 +23,7 @@ use rustix::fs::{CWD, FileType, Mode, OFlags, fstat, openat};
 use rustix::io::Errno;
 
 use crate::database::{Database, Registration};
-use crate::error::{At, StoreError};
+use crate::error::{At, StoreError, is_everywhere};
 use crate::lock::PathLock;
 use crate::tree::write::{TemporaryTree, remove_tree};
 use crate::writer::StoreWriter;
@@ -42,7 +42,8 @@ pub struct StagedPath {
 pub struct Registered {
     /// Valid now, whether by this call or by somebody else's work.
     pub valid: Vec<StorePath>,
-    /// Locked by another process at the moment, or in the way of a collector; to be tried again.
+    /// Locked by another process at the moment, in the way of a collector, or more than this
+    /// process can lock at once; to be tried again.
     pub busy: Vec<StagedPath>,
     /// Their references are not all valid (any more), with those that are missing.
     pub unmet: Vec<(StagedPath, BTreeSet<StorePath>)>,
@@ -81,7 +82,10 @@ impl StoreWriter {
                     info: &path.info,
                     outputs,
                 }),
-                Err(error) => outcome.refused.push((path.info.path.clone(), error)),
+                Err(error @ StoreError::Derivation { .. }) => {
+                    outcome.refused.push((path.info.path.clone(), error));
+                }
+                Err(error) => return Err(error),
             }
         }
         let all_are_welcome = outcome.refused.len() == refused_before;
@@ -117,34 +121,47 @@ impl StoreWriter {
     ) -> Result<Vec<(StagedPath, PathLock)>, StoreError> {
         batch.sort_unstable_by(|a, b| a.info.path.cmp(&b.info.path));
         let mut locked = Vec::new();
-        for staged in batch {
-            match PathLock::try_acquire(self.layout(), &staged.info.path) {
-                Ok(None) => outcome.busy.push(staged),
-                // So many are locked already that no descriptor is left: the others come next.
-                Err(error) if error.is_out_of_descriptors() && !locked.is_empty() => {
+        let mut batch = batch.into_iter();
+        while let Some(staged) = batch.next() {
+            let path = &staged.info.path;
+            match self.lock_one(database, path) {
+                Ok(Locking::Valid) => outcome.valid.push(path.clone()),
+                Ok(Locking::Busy) => outcome.busy.push(staged),
+                Ok(Locking::Done(lock)) => locked.push((staged, lock)),
+                // So many are locked already that no descriptor or no inode is left: the others
+                // come next, and the last ones with them, for what is still to be opened.
+                Err(error) if error.is_used_up_by_locks() && !locked.is_empty() => {
+                    let spare = SPARE_LOCKS.min(locked.len() / 2);
+                    let given_back = locked.drain(locked.len() - spare..);
+                    outcome.busy.extend(given_back.map(|(staged, _)| staged));
                     outcome.busy.push(staged);
-                }
-                // Whoever holds the lock that cannot be opened, such as another user, may have
-                // added the path before this process could.
-                Err(_) if database.is_valid(&staged.info.path)? => {
-                    outcome.valid.push(staged.info.path.clone());
+                    outcome.busy.extend(batch.by_ref());
                 }
                 Err(error) => {
-                    let path = &staged.info.path;
-                    outcome
-                        .refused
-                        .push((path.clone(), error.of_one_path(path)?));
+                    let refused = (path.clone(), error.of_one_path(path)?);
+                    outcome.refused.push(refused);
                 }
-                Ok(Some(_)) if database.is_valid(&staged.info.path)? => {
-                    outcome.valid.push(staged.info.path.clone());
-                }
-                Ok(Some(_)) if self.is_being_removed(&staged.info.path)? => {
-                    outcome.busy.push(staged);
-                }
-                Ok(Some(lock)) => locked.push((staged, lock)),
             }
         }
         Ok(locked)
+    }
+
+    fn lock_one(&self, database: &Database, path: &StorePath) -> Result<Locking, StoreError> {
+        let lock = match PathLock::try_acquire(self.layout(), path) {
+            Ok(None) => return Ok(Locking::Busy),
+            Ok(Some(lock)) => lock,
+            // Whoever holds the lock that cannot be opened, such as another user, may have added
+            // the path before this process could.
+            Err(_) if database.is_valid(path)? => return Ok(Locking::Valid),
+            Err(error) => return Err(error),
+        };
+        if database.is_valid(path)? {
+            return Ok(Locking::Valid);
+        }
+        match self.is_being_removed(path)? {
+            true => Ok(Locking::Busy),
+            false => Ok(Locking::Done(lock)),
+        }
     }
 
     /// For a derivation: its outputs, after a check that their paths follow from its contents.
@@ -152,55 +169,82 @@ impl StoreWriter {
         if !info.path.is_derivation() {
             return Ok(Vec::new());
         }
-        let failed = |source| StoreError::Derivation {
-            path: info.path.clone(),
-            source,
-        };
-        let dir = &self.layout().store_dir;
-        let mut read = |path: &StorePath| self.read_derivation(path);
-        let derivation = read(&info.path).map_err(failed)?;
-        let name = derivation_name(&info.path);
+        let mut of_all = None;
+        let mut read = |path: &StorePath| self.read_derivation(path, &mut of_all);
+        let outputs = self.checked_outputs(&info.path, &mut read);
+        outputs.map_err(|source| {
+            of_all.unwrap_or_else(|| StoreError::Derivation {
+                path: info.path.clone(),
+                source,
+            })
+        })
+    }
+
+    fn checked_outputs(
+        &self,
+        path: &StorePath,
+        read: &mut dyn FnMut(&StorePath) -> Result<Derivation, DerivationError>,
+    ) -> Result<Vec<(String, StorePath)>, DerivationError> {
+        let (dir, name) = (&self.layout().store_dir, derivation_name(path));
+        let derivation = read(path)?;
         let mut cache = self.modulo.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Err(error) = derivation.check_invariants(dir, name, &mut cache, &mut read) {
+        if let Err(error) = derivation.check_invariants(dir, name, &mut cache, read) {
             // What it remembers of a liar is worth nothing.
             *cache = ModuloCache::new();
-            return Err(failed(error));
+            return Err(error);
         }
         let outputs = derivation.output_paths(dir, name).into_iter();
         Ok(outputs.filter_map(|(id, path)| Some((id, path?))).collect())
     }
 
-    fn read_derivation(&self, path: &StorePath) -> Result<Derivation, DerivationError> {
+    /// `of_all` becomes the error if it is none of the derivation, and others would meet it too.
+    fn read_derivation(
+        &self,
+        path: &StorePath,
+        of_all: &mut Option<StoreError>,
+    ) -> Result<Derivation, DerivationError> {
         let file = self.layout().real_path(path);
-        let text = read_plain_file(&file).map_err(|reason| DerivationError::Read {
-            path: path.clone(),
-            reason,
+        let text = read_plain_file(&file).map_err(|source| {
+            let reason = source.to_string();
+            if is_everywhere(&source) {
+                *of_all = Some(StoreError::Io {
+                    action: "reading",
+                    path: file.clone(),
+                    source,
+                });
+            }
+            let path = path.clone();
+            DerivationError::Read { path, reason }
         })?;
         Derivation::parse(&text, &self.layout().store_dir, derivation_name(path))
     }
 }
 
+/// What came of the attempt to lock a path.
+enum Locking {
+    Done(PathLock),
+    /// Somebody else has it, or is about to remove it.
+    Busy,
+    Valid,
+}
+
 /// Reads a file of a tree that a stranger may have made: it is not followed where it leads
 /// elsewhere, and no more of it is read than shows that it is too long.
-fn read_plain_file(path: &Path) -> Result<Vec<u8>, String> {
-    let not_plain = || "it is not a regular file".to_owned();
-    let said = |error: Errno| io::Error::from(error).to_string();
+fn read_plain_file(path: &Path) -> io::Result<Vec<u8>> {
+    let not_plain = || io::Error::new(io::ErrorKind::InvalidData, "it is not a regular file");
     // Not to wait for the other end of a pipe.
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let file = match openat(CWD, path, flags, Mode::empty()) {
         // What the system says of a symbolic link that is not to be followed.
         Err(Errno::LOOP) => return Err(not_plain()),
-        opened => opened.map_err(said)?,
+        opened => opened?,
     };
-    let stat = fstat(&file).map_err(said)?;
-    if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
+    if FileType::from_raw_mode(fstat(&file)?.st_mode) != FileType::RegularFile {
         return Err(not_plain());
     }
     let mut text = Vec::new();
-    File::from(file)
-        .take(DERIVATION_LEN_MAX as u64 + 1)
-        .read_to_end(&mut text)
-        .map_err(|error| error.to_string())?;
+    let most = DERIVATION_LEN_MAX as u64 + 1;
+    File::from(file).take(most).read_to_end(&mut text)?;
     Ok(text)
 }
 
@@ -302,3 +346,7 @@ impl Drop for Placed {
         }
     }
 }
+
+/// How many locks are given back where they have used up what there is: a derivation is read
+/// through one descriptor, a directory that is in the way emptied through one for each level.
+const SPARE_LOCKS: usize = 4;

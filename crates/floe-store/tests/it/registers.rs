@@ -2,6 +2,8 @@
 
 use std::fs::{self, File};
 use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
+use std::process::Command;
 use std::sync::{Arc, mpsc};
 use std::thread;
 use std::time::Duration;
@@ -10,6 +12,7 @@ use floe_format::Signature;
 use floe_format::content_address::ContentAddress;
 use floe_store::{StoreReader, StoreWriter};
 use rustix::fs::{IFlags, ioctl_setflags};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use crate::support::{Scratch, info, names, nar_of, nar_of_link, path, skip, stage, unpack};
 
@@ -297,6 +300,63 @@ fn a_derivation_that_lies_about_its_output_is_refused_and_others_are_not() {
     assert_eq!(again.valid, std::slice::from_ref(&other));
     assert_eq!(names(&scratch.layout()), [other.as_str()]);
 }
+
+/// In a process of its own, since the limit is that of all threads.
+#[test]
+fn a_batch_that_uses_up_the_descriptors_leaves_some_to_read_its_derivations() {
+    let name =
+        "registers::a_batch_that_uses_up_the_descriptors_leaves_some_to_read_its_derivations";
+    if std::env::var_os(ALONE).is_none() {
+        let mut alone = Command::new(std::env::current_exe().unwrap());
+        let ran = alone.args([name, "--exact"]).env(ALONE, "1").output();
+        let ran = ran.unwrap();
+        let said = String::from_utf8_lossy(&ran.stdout);
+        assert!(ran.status.success() && said.contains("1 passed"), "{said}");
+        return;
+    }
+    let scratch = Scratch::new();
+    let writer = scratch.writer();
+    // Its output's path is not known before it is built.
+    let derivation = r#"Derive([("out","","r:sha256","")],[],[],"x","/bin/sh",[],[("out","")])"#;
+    let nar = nar_of(derivation.as_bytes());
+    let staged = |digit: char| {
+        let drv = path(digit, "a.drv");
+        writer.protect([&drv].into_iter()).unwrap();
+        floe_store::StagedPath {
+            info: info(&drv, &nar, &[]),
+            tree: unpack(&writer, &drv, &nar),
+        }
+    };
+    let mut batch: Vec<_> = "0123456789abcdfghijk".chars().map(staged).collect();
+    let all = batch.len();
+    // Of one path not even half can be given back: nothing can be done, and it is nobody's fault.
+    let one = vec![batch.pop().unwrap()];
+    allow_descriptors(1);
+    let error = writer.register(one).unwrap_err();
+    assert!(error.to_string().contains("Too many open files"), "{error}");
+    allow_descriptors(10);
+    let mut valid = 0;
+    while !batch.is_empty() {
+        let outcome = writer.register(batch).unwrap();
+        assert!(outcome.refused.is_empty(), "{:?}", outcome.refused);
+        assert!(!outcome.valid.is_empty() && outcome.unmet.is_empty());
+        valid += outcome.valid.len();
+        batch = outcome.busy;
+    }
+    assert_eq!(valid, all - 1);
+}
+
+/// Lets this process open so many files more.
+fn allow_descriptors(count: usize) {
+    let is_free = |number: &u64| !Path::new(&format!("/proc/self/fd/{number}")).exists();
+    let last = (0..).filter(is_free).nth(count - 1).unwrap();
+    let limit = getrlimit(Resource::Nofile);
+    let current = Some(last + 1);
+    setrlimit(Resource::Nofile, Rlimit { current, ..limit }).unwrap();
+}
+
+/// Says to this program that it runs one test alone.
+const ALONE: &str = "FLOE_TEST_ALONE";
 
 /// What a cache may claim to be a derivation, with a content address and nobody's signature.
 #[test]
