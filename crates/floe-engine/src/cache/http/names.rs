@@ -114,12 +114,27 @@ fn configure(resolv_conf: &Path) -> Result<(ResolverConfig, ResolverOpts), Failu
         text.push_str("\nnameserver 127.0.0.1\n");
     }
     let (config, mut options) = parse_resolv_conf(text).map_err(|error| told(&error))?;
+    let config = until_one_knows(&config);
     // The connection is tried with both families, the second soon after the first.
     options.ip_strategy = LookupIpStrategy::Ipv6AndIpv4;
     if is_implied {
         options.timeout = ON_THIS_MACHINE;
     }
     Ok((config, options))
+}
+
+/// The same servers, of whom none speaks for the others where it does not know a name. Two are
+/// asked at once, and they may know different names: that of a company's network and a public one.
+/// glibc asks the first alone as long as it answers. To do so here would cost the whole time for an
+/// answer where the first is dead; so a name is unknown when all have said so.
+fn until_one_knows(config: &ResolverConfig) -> ResolverConfig {
+    let servers = config.name_servers().iter().cloned();
+    let servers = servers.map(|mut server| {
+        server.trust_negative_responses = false;
+        server
+    });
+    let (domain, search) = (config.domain().cloned(), config.search().to_vec());
+    ResolverConfig::from_parts(domain, search, servers.collect())
 }
 
 /// The text of the file; nothing where there is none.
@@ -147,7 +162,10 @@ const ON_THIS_MACHINE: Duration = Duration::from_secs(1);
 
 #[cfg(test)]
 mod tests {
-    use std::net::IpAddr;
+    use std::iter::zip;
+    use std::net::{IpAddr, UdpSocket};
+    use std::sync::mpsc::{Receiver, Sender, channel};
+    use std::thread;
 
     use super::*;
 
@@ -172,6 +190,72 @@ mod tests {
         let named: Vec<IpAddr> = vec!["192.0.2.1".parse().unwrap(), "2001:db8::1".parse().unwrap()];
         let text = "options ndots:2\nnameserver 192.0.2.1\n nameserver\t2001:db8::1 # second\n";
         assert_eq!(servers(Some(text)), named);
+    }
+
+    /// Answers that there is no such name, and says each time that it did.
+    fn know_nothing(socket: &UdpSocket, told: &Sender<()>) {
+        let mut packet = [0; 512];
+        while let Ok((len, from)) = socket.recv_from(&mut packet) {
+            // An answer, to whom recursion is available; no such name.
+            packet[2] |= 0x80;
+            packet[3] = 0x83;
+            socket.send_to(&packet[..len], from).unwrap();
+            told.send(()).ok();
+        }
+    }
+
+    /// Answers with 192.0.2.7, but not before the other server has answered.
+    fn know_all(socket: &UdpSocket, other: &Receiver<()>) {
+        let mut packet = [0; 512];
+        while let Ok((len, from)) = socket.recv_from(&mut packet) {
+            let mut answer = packet[..len].to_vec();
+            answer[2] |= 0x80;
+            answer[3] = 0x80;
+            if packet[len - 4..len] == [0, 1, 0, 1] {
+                // One record, of the name that was asked for, for a minute.
+                answer[7] = 1;
+                answer.extend([0xc0, 12, 0, 1, 0, 1, 0, 0, 0, 60, 0, 4, 192, 0, 2, 7]);
+            }
+            if other.recv().is_err() {
+                return;
+            }
+            socket.send_to(&answer, from).unwrap();
+        }
+    }
+
+    #[test]
+    fn a_name_that_one_server_lacks_is_had_from_another_that_is_slower() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("resolv.conf");
+        let hosts = ["127.0.0.1", "127.0.0.2"];
+        let text = format!("nameserver {}\nnameserver {}\n", hosts[0], hosts[1]);
+        fs::write(&file, text).unwrap();
+        let (config, options) = configure(&file).unwrap();
+        let sockets = hosts.map(|host| UdpSocket::bind((host, 0)).unwrap());
+        let servers = zip(config.name_servers(), &sockets).map(|(server, socket)| {
+            let mut server = server.clone();
+            // The file has no ports.
+            server.connections.truncate(1);
+            server.connections[0].port = socket.local_addr().unwrap().port();
+            server
+        });
+        let config = ResolverConfig::from_parts(None, Vec::new(), servers.collect());
+        let [first, second] = sockets;
+        let (told, other) = channel();
+        // They end with the program.
+        thread::spawn(move || know_nothing(&first, &told));
+        thread::spawn(move || know_all(&second, &other));
+
+        let runtime = tokio::runtime::Builder::new_current_thread();
+        let runtime = { runtime }.enable_all().build().unwrap();
+        let found = runtime.block_on(async {
+            let servers = TokioResolver::builder_with_config(config, Default::default());
+            let servers = servers.with_options(options).build().unwrap();
+            let found = servers.lookup_ip("cache.floe.test.").await;
+            found.map(|found| found.iter().collect::<Vec<IpAddr>>())
+        });
+        let expected: IpAddr = "192.0.2.7".parse().unwrap();
+        assert_eq!(found.unwrap(), [expected]);
     }
 
     #[test]
