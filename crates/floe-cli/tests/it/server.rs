@@ -40,6 +40,10 @@ pub(crate) enum Fault {
     CutUnannounced(usize),
     /// Send in chunks, and close after so many bytes without the last chunk.
     CutChunked(usize),
+    /// Send this, which is the file packed by gzip, and say so.
+    Packed(Vec<u8>),
+    /// The same, but send so many bytes of it and close.
+    CutPacked(Vec<u8>, usize),
     /// Send this behind the body, as a part of it.
     Append(Vec<u8>),
     /// Send the client to another URL.
@@ -313,13 +317,16 @@ impl Reply {
             (Some(Fault::Other(_)), _) | (_, Some(_)) => 200,
             (_, None) => 404,
         };
-        let other = match &fault {
-            Some(Fault::Other(other)) => Some(other.clone()),
-            _ => None,
+        let (other, head) = match &fault {
+            Some(Fault::Other(other)) => (Some(other.clone()), ""),
+            Some(Fault::Packed(packed) | Fault::CutPacked(packed, _)) => {
+                (Some(packed.clone()), "Content-Encoding: gzip\r\n")
+            }
+            _ => (None, ""),
         };
         Reply {
             status,
-            head: String::new(),
+            head: head.to_owned(),
             body: other.or(body).unwrap_or_default(),
             fault,
         }
@@ -329,7 +336,7 @@ impl Reply {
     fn validate(&mut self, fields: &HashMap<String, String>) {
         let len = self.body.len();
         let tag = format!("\"{len}-{}\"", self.fault == Some(Fault::Changed));
-        self.head = format!("ETag: {tag}\r\n");
+        self.head.push_str(&format!("ETag: {tag}\r\n"));
         let is_same = fields.get("if-range").is_none_or(|seen| *seen == tag);
         let range = fields
             .get("range")
@@ -382,7 +389,7 @@ fn answer(
     let mut cut_head = None;
     let (mut announced, mut late, mut keep) = (format!("Content-Length: {}", body.len()), 0, true);
     match fault {
-        Some(Fault::Cut(len)) => {
+        Some(Fault::Cut(len) | Fault::CutPacked(_, len)) => {
             body.truncate(len);
             keep = false;
         }

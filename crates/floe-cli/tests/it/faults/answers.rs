@@ -1,6 +1,7 @@
 //! Servers that fall silent, break off in the middle of a head, or send what is no narinfo.
 
 use std::fs;
+use std::process::Command;
 use std::time::Duration;
 
 use super::{assert_brought_the_rest, leftovers};
@@ -68,9 +69,36 @@ fn a_large_body_that_stands_still_is_gone_on_with_where_it_stopped() {
     server.fail_times(&nar, fault.clone(), 1);
     install(&cache, &server).expect(0);
     assert_eq!(met(&server, &nar, &fault), 1);
-    let ranges = server.hits_on(&nar).into_iter();
-    let ranges: Vec<_> = ranges.map(|hit| hit.fields.get("range").cloned()).collect();
-    assert_eq!(ranges, [None, Some("bytes=2000000-".into())]);
+    let hits = server.hits_on(&nar);
+    let said = |name: &str| -> Vec<_> {
+        let hits = hits.iter();
+        hits.map(|hit| hit.fields.get(name).cloned()).collect()
+    };
+    assert_eq!(said("range"), [None, Some("bytes=2000000-".into())]);
+    // A part of something else would be of no use.
+    assert_eq!(said("accept-encoding")[1].as_deref(), Some("identity"));
+    assert_holds_exactly(&cache.root, &cache.without(&[]));
+}
+
+/// What is counted is what was unpacked, and what the server would go on with is packed.
+#[test]
+fn a_body_that_the_server_packs_is_fetched_from_its_beginning_where_it_breaks_off() {
+    let Some(cache) = faulty("none") else { return };
+    let path = cache.path("libc6");
+    let nar = cache.narinfo(&path).url;
+    let mut gzip = Command::new("gzip");
+    let packed = gzip.arg("-c").arg(cache.nar(&path)).output().unwrap();
+    let packed = packed.stdout;
+    assert!(packed.len() > 4_000_000, "{} bytes", packed.len());
+    let server = Server::start(&cache.cache).with_validators();
+    let cut = Fault::CutPacked(packed.clone(), 1_000_000);
+    server.fail_times(&nar, cut.clone(), 1);
+    server.fail(&nar, Fault::Packed(packed));
+    install(&cache, &server).expect(0);
+    assert_eq!(met(&server, &nar, &cut), 1);
+    let hits = server.hits_on(&nar);
+    assert_eq!(hits.len(), 2);
+    assert_eq!(hits[1].fields.get("range"), None);
     assert_holds_exactly(&cache.root, &cache.without(&[]));
 }
 
