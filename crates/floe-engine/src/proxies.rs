@@ -14,7 +14,8 @@ pub struct Proxies {
     pub http: Option<Variable>,
     /// For `https://` URLs.
     pub https: Option<Variable>,
-    /// The hosts, domains and networks that are asked directly, separated by commas; `*` is all.
+    /// The hosts, domains and networks that are asked directly, separated by commas or blanks; `*`
+    /// is all.
     pub exceptions: Option<Variable>,
 }
 
@@ -36,26 +37,21 @@ impl Variable {
 
 impl Proxies {
     /// What curl would take from variables: those in small letters first, that for one kind of URL
-    /// over that for all, and `http_proxy` in small letters alone. An empty value is none.
+    /// over that for all, and `http_proxy` in small letters alone. One that is set and empty counts
+    /// as not set.
     pub fn named_by(value: impl Fn(&str) -> Option<String>) -> Proxies {
         let first = |names: &[&'static str]| {
             names.iter().find_map(|name| {
-                let value = value(name)?;
+                let value = value(name).filter(|value| !value.is_empty())?;
                 Some(Variable { name, value })
             })
         };
-        let some = |variable: Option<Variable>| variable.filter(|found| !found.value.is_empty());
         Proxies {
             // Not HTTP_PROXY: a server that runs programs for its clients sets that to what a
             // client says, in its field `Proxy`.
-            http: some(first(&["http_proxy", "all_proxy", "ALL_PROXY"])),
-            https: some(first(&[
-                "https_proxy",
-                "HTTPS_PROXY",
-                "all_proxy",
-                "ALL_PROXY",
-            ])),
-            exceptions: some(first(&["no_proxy", "NO_PROXY"])),
+            http: first(&["http_proxy", "all_proxy", "ALL_PROXY"]),
+            https: first(&["https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY"]),
+            exceptions: first(&["no_proxy", "NO_PROXY"]),
         }
     }
 
@@ -70,9 +66,12 @@ impl Proxies {
         proxy.filter(|_| !is_exception)
     }
 
+    /// Blanks separate as well: so they do for curl before 8.9, which Nix may be linked with.
+    /// Later ones take what stands before the first blank alone, which nobody can have meant.
     fn exceptions(&self) -> impl Iterator<Item = &str> {
         let variable = self.exceptions.iter();
-        variable.flat_map(|variable| variable.value.split(',').map(str::trim))
+        let all = variable.flat_map(|variable| variable.value.split(SEPARATORS));
+        all.filter(|exception| !exception.is_empty())
     }
 
     /// Makes a client use these and no others.
@@ -96,8 +95,12 @@ impl Proxies {
                 variable: variable.name,
                 value: variable.shown(),
             })?;
-            let exceptions = self.exceptions.as_ref();
-            let exceptions = exceptions.and_then(|hosts| NoProxy::from_string(&hosts.value));
+            // The library knows commas alone.
+            let exceptions: Vec<&str> = self.exceptions().collect();
+            let exceptions = match exceptions.is_empty() {
+                true => None,
+                false => NoProxy::from_string(&exceptions.join(",")),
+            };
             client = client.proxy(proxy.no_proxy(exceptions));
         }
         Ok(client)
@@ -149,6 +152,9 @@ fn is_known(value: &str) -> bool {
     scheme.is_none_or(|scheme| SCHEMES.contains(&scheme.to_ascii_lowercase().as_str()))
 }
 
+/// What stands between exceptions.
+const SEPARATORS: [char; 3] = [',', ' ', '\t'];
+
 /// The exception of every host.
 const ALL: &str = "*";
 
@@ -187,8 +193,23 @@ mod tests {
         assert_eq!(named(&all), expected);
         let both = [("http_proxy", "a"), ("HTTP_PROXY", "b")];
         assert_eq!(named(&both)[0], some("http_proxy", "a"));
-        // Set and empty says that there is none, whatever is set for all.
-        assert_eq!(named(&[("http_proxy", ""), ("all_proxy", "a")])[0], None);
+        // Set and empty is not set, as for curl.
+        let empty = [
+            ("http_proxy", ""),
+            ("all_proxy", ""),
+            ("ALL_PROXY", "a"),
+            ("https_proxy", ""),
+            ("HTTPS_PROXY", "b"),
+            ("no_proxy", ""),
+            ("NO_PROXY", "c"),
+        ];
+        let expected = [
+            some("ALL_PROXY", "a"),
+            some("HTTPS_PROXY", "b"),
+            some("NO_PROXY", "c"),
+        ];
+        assert_eq!(named(&empty), expected);
+        assert_eq!(named(&[("http_proxy", "")])[0], None);
         assert_eq!(named(&[("HTTP_PROXY", "a")])[0], None);
         let by_a_client = [("HTTP_PROXY", "a"), ("ALL_PROXY", "b")];
         assert_eq!(named(&by_a_client)[0], some("ALL_PROXY", "b"));
@@ -198,7 +219,7 @@ mod tests {
     fn hosts_that_are_asked_directly_have_no_proxy() {
         let proxies = Proxies::named_by(|name| match name {
             "http_proxy" => Some("http://proxy.example.net:3128".to_owned()),
-            "no_proxy" => Some("example.org, .example.com,10.0.0.0/8,192.0.2.1,fd00::/8,".into()),
+            "no_proxy" => Some("example.org, .example.com 10.0.0.0/8\t192.0.2.1,fd00::/8,".into()),
             _ => None,
         });
         let has_proxy = |host: &str| {

@@ -191,7 +191,11 @@ fn a_host_that_is_asked_past_the_proxy_does_not_blame_it() {
         install(&corpus, &nobody, &root, &variables).expect(4)
     };
     install("other.example").says(proxy);
-    for exceptions in ["127.0.0.1", "other.example, 127.0.0.0/8"] {
+    for exceptions in [
+        "127.0.0.1",
+        "other.example, 127.0.0.0/8",
+        "other.example 127.0.0.0/8",
+    ] {
         let ran = install(exceptions).says("Connection refused");
         assert!(!ran.stderr.contains("proxy"), "{}", ran.stderr);
     }
