@@ -86,9 +86,17 @@ fn every_status_has_its_outcome_and_none_harms_the_store() {
                 Outcome::TriedAgain => (4, format!("the server answered {status}"), ATTEMPTS),
             };
             let mut ran = ran.expect(code).says(&says);
-            // Who may not see a cache has to hear of it: it may well be there.
-            if (*status, file) == (403, "nix-cache-info") {
-                ran = ran.says("the server answered 403");
+            // Who may not see a cache or a NAR has to hear of it: it may well be there.
+            match (*outcome, file) {
+                (Outcome::Absent, file) if file == nar => {
+                    ran = ran.says(&format!("it answered {status} "));
+                    let is_hidden = ran.stderr.contains("or not for whoever asks");
+                    assert_eq!(is_hidden, *status == 403, "{what}: {}", ran.stderr);
+                }
+                (_, "nix-cache-info") if *status == 403 => {
+                    ran = ran.says("the server answered 403");
+                }
+                _ => {}
             }
             assert_eq!(ran.stderr.contains("netrc"), *outcome == Outcome::Closed);
             let fault = Some(Fault::Status(*status));

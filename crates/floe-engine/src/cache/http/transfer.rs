@@ -165,10 +165,19 @@ pub(super) async fn send_whole(web: &Web, url: Url, chunks: &Sender<Chunk>) -> R
 async fn found(web: &Web, url: Url) -> Result<Response, Error> {
     let shown = redact(&url);
     let response = get(web, url, |request| request).await?;
-    response.map_err(|_| {
-        let reason = "the server does not have it, although the narinfo names it";
-        Error::fetch(&shown, reason, false)
-    })
+    response.map_err(|status| Error::fetch(&shown, absent(status), false))
+}
+
+/// What a server says of a NAR that its narinfo names. It may well have one that it does not show.
+fn absent(status: StatusCode) -> String {
+    let or_hidden = match status {
+        StatusCode::FORBIDDEN => ", or not for whoever asks",
+        _ => "",
+    };
+    format!(
+        "the server does not have it{or_hidden}, although the narinfo names it: \
+         it answered {status}"
+    )
 }
 
 /// By what a later answer can be told to be of the same body, octet for octet.
