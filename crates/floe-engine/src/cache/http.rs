@@ -228,8 +228,8 @@ impl Link {
             Some((was_http2, text)) => (was_http2 && self.web.options.http2, text),
             None => {
                 let found = get_small(&self.web, &self.connections, url).await?;
-                let (version, text) = found.map_err(|status| no_cache(absent(status)))?;
-                (version == Version::HTTP_2, text)
+                let found = found.map_err(|status| no_cache(absent(status)))?;
+                (found.spoken == Some(Version::HTTP_2), found.text)
             }
         };
         if text.trim_ascii_start().starts_with(b"<") {
@@ -294,7 +294,7 @@ impl Link {
             Some(known) => known,
             None => {
                 let found = self.judge(get_small(&self.web, &self.connections, url).await)?;
-                let text = found.ok().map(|(_, text)| text);
+                let text = found.ok().map(|found| found.text);
                 if let Some(all) = all {
                     all.remember(&self.key, hash_part, text.as_deref());
                 }

@@ -6,9 +6,11 @@ use std::process::{Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use crate::environments::tls::{certify, free_port};
+use crate::environments::tool;
 use crate::faulty::assert_verified;
 use crate::server::{Fault, Server};
-use crate::support::{Corpus, Scratch, corpus, floe, run, scratch};
+use crate::support::{Corpus, Scratch, corpus, floe, nginx, run, scratch};
 
 /// A closure of many paths, in a cache that may be asked for as much as one likes.
 struct World {
@@ -83,6 +85,31 @@ fn a_cache_that_spoke_http2_once_is_asked_no_more_where_it_may_not() {
     assert_eq!(server.most_at_once(), 3);
     // The cache itself was not asked what it is.
     assert_eq!(server.hits().len() - asked, 2 * world.corpus.paths.len());
+}
+
+#[test]
+fn what_another_host_speaks_lifts_no_bound() {
+    let Some(world) = world() else { return };
+    let Some(openssl) = tool("openssl", "openssl") else {
+        return;
+    };
+    let certified = certify(&openssl, world.scratch.path());
+    let port = free_port();
+    let extra = format!("listen 127.0.0.1:{port} ssl http2; {}", certified.server);
+    let Some(elsewhere) = nginx(&world.cache, &extra) else {
+        return;
+    };
+    let server = Server::start(&world.cache);
+    let info = "/nix-cache-info";
+    let to = format!("https://127.0.0.1:{port}{info}");
+    server.fail(info, Fault::Redirect(to));
+    server.fail("", Fault::Slow(Duration::from_millis(30)));
+    let root = world.scratch.join("root");
+    let mut command = world.install(&server, (3, 1), &root);
+    command.env_remove("NIX_SSL_CERT_FILE");
+    run(command.env("SSL_CERT_FILE", &certified.authority)).expect(0);
+    assert!(elsewhere.log().contains("HTTP/2.0"), "{}", elsewhere.log());
+    assert_eq!(server.most_at_once(), 3);
 }
 
 /// Takes the sizes of bodies out of these narinfos: what may be of any size counts as large.

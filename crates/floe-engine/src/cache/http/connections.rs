@@ -5,6 +5,7 @@
 //! still until a worker has time for it, and keeps its connection meanwhile. So the last connection
 //! is never given to such a body: all workers might wait for others, which would wait for it.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use reqwest::Url;
@@ -18,6 +19,8 @@ pub(super) struct Connections {
     ahead: Arc<Semaphore>,
     /// The cache's address, if it speaks HTTP/2: one connection carries all that it is asked.
     shared: OnceLock<Url>,
+    /// That was remembered, and is not so any more.
+    is_parted: AtomicBool,
 }
 
 /// Leave to have a request in flight, until it is dropped.
@@ -40,6 +43,7 @@ impl Connections {
             free: Arc::new(Semaphore::new(count)),
             ahead: Arc::new(Semaphore::new(count - 1)),
             shared: OnceLock::new(),
+            is_parted: AtomicBool::new(false),
         }
     }
 
@@ -47,6 +51,13 @@ impl Connections {
     pub(super) fn share(&self, base: Url) {
         // Nobody else sets it.
         let _: Result<(), _> = self.shared.set(base);
+    }
+
+    /// Whoever has that address has answered, and not by HTTP/2.
+    pub(super) fn part(&self, url: &Url) {
+        if self.is_shared(url) {
+            self.is_parted.store(true, Ordering::Relaxed);
+        }
     }
 
     /// Waits for a connection; those who wait have it in turn.
@@ -73,7 +84,8 @@ impl Connections {
 
     /// A cache may name NARs of other hosts, of which nothing is known.
     fn is_shared(&self, url: &Url) -> bool {
-        let shared = self.shared.get();
+        let is_parted = self.is_parted.load(Ordering::Relaxed);
+        let shared = self.shared.get().filter(|_| !is_parted);
         shared.is_some_and(|base| base.origin() == url.origin())
     }
 }
@@ -116,5 +128,16 @@ mod tests {
         let spared: Vec<_> = (0..100).map_while(|_| connections.spare(&own)).collect();
         assert_eq!(spared.len(), 100);
         assert!(connections.spare(&other).is_none());
+    }
+
+    #[test]
+    fn who_does_not_speak_http2_any_more_has_its_requests_counted_again() {
+        let connections = Connections::new(1);
+        let own = url("https://cache.example.org/nar/a");
+        connections.share(url("https://cache.example.org"));
+        connections.part(&url("https://other.example.org/nar/a"));
+        assert!(connections.spare(&own).is_some());
+        connections.part(&own);
+        assert!(connections.spare(&own).is_none());
     }
 }

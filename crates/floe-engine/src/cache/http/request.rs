@@ -21,17 +21,31 @@ use crate::proxies::Variable;
 pub(super) type Found<T> = Result<T, StatusCode>;
 
 /// A small document.
+#[derive(Debug)]
+pub(super) struct Small {
+    /// What whoever was asked speaks; `None` where he sent the request on, so that the answer does
+    /// not tell.
+    pub(super) spoken: Option<Version>,
+    pub(super) text: Vec<u8>,
+}
+
+/// Asks for a small document.
 pub(super) async fn get_small(
     web: &Web,
     connections: &Connections,
     url: Url,
-) -> Result<Found<(Version, Vec<u8>)>, Error> {
+) -> Result<Found<Small>, Error> {
     let mut attempt = 1;
     loop {
         let leave = connections.take(&url).await;
         let answer = try_get_small(web, url.clone()).await;
         // Others may use it during a pause.
         drop(leave);
+        if let Ok(Ok(small)) = &answer
+            && small.spoken.is_some_and(|spoken| spoken != Version::HTTP_2)
+        {
+            connections.part(&url);
+        }
         match answer {
             Err(error) if error.is_transient() && attempt < web.options.attempts => {
                 web.options.watcher.retrying(&error);
@@ -43,13 +57,14 @@ pub(super) async fn get_small(
     }
 }
 
-async fn try_get_small(web: &Web, url: Url) -> Result<Found<(Version, Vec<u8>)>, Error> {
-    let shown = redact(&url);
+async fn try_get_small(web: &Web, url: Url) -> Result<Found<Small>, Error> {
+    let (shown, origin) = (redact(&url), url.origin());
     let mut response = match get(web, url, |request| request).await? {
         Ok(response) => response,
         Err(status) => return Ok(Err(status)),
     };
-    let version = response.version();
+    let is_own = response.url().origin() == origin;
+    let spoken = is_own.then(|| response.version());
     let mut text = Vec::new();
     while let Some(bytes) = next_bytes(web, &mut response, &shown).await? {
         text.extend_from_slice(&bytes);
@@ -58,7 +73,7 @@ async fn try_get_small(web: &Web, url: Url) -> Result<Found<(Version, Vec<u8>)>,
             break;
         }
     }
-    Ok(Ok((version, text)))
+    Ok(Ok(Small { spoken, text }))
 }
 
 /// Sends a request.
