@@ -34,6 +34,7 @@ use connections::{Connections, Leave};
 pub(crate) use network::Network;
 use network::Web;
 use promise::Promise;
+use redirect::Goal;
 use request::get_small;
 
 /// A cache and how to reach it.
@@ -155,31 +156,33 @@ impl HttpCache {
     /// Begins to fetch a NAR, for a worker that waits for it. The URL of a narinfo is absolute or
     /// relative to the cache.
     pub(crate) fn fetch(&self, url: &str, small: bool) -> Result<Body, Error> {
-        let url = self.nar_url(url)?;
-        Ok(self.begin_to_fetch(url, small, None))
+        let goal = self.nar(url)?;
+        Ok(self.begin_to_fetch(goal, small, None))
     }
 
     /// Begins to stream a NAR to a worker that comes later; `None` if that would take a connection
     /// which others may need before.
     pub(crate) fn fetch_ahead(&self, url: &str) -> Option<Result<Body, Error>> {
-        let url = match self.nar_url(url) {
-            Ok(url) => url,
+        let goal = match self.nar(url) {
+            Ok(goal) => goal,
             Err(error) => return Some(Err(error)),
         };
-        let spared = self.link.connections.spare(&url)?;
-        Some(Ok(self.begin_to_fetch(url, false, Some(spared))))
+        let spared = self.link.connections.spare(&goal.url)?;
+        Some(Ok(self.begin_to_fetch(goal, false, Some(spared))))
     }
 
-    fn nar_url(&self, url: &str) -> Result<Url, Error> {
-        match url.starts_with("http://") || url.starts_with("https://") {
-            true => parse_url(url),
-            false => parse_url(&format!("{}/{url}", self.link.location.url)),
-        }
+    fn nar(&self, url: &str) -> Result<Goal, Error> {
+        let base = &self.link.location.url;
+        let url = match url.starts_with("http://") || url.starts_with("https://") {
+            true => parse_url(url)?,
+            false => parse_url(&format!("{base}/{url}"))?,
+        };
+        Ok(Goal::named_by(&parse_url(base)?, url))
     }
 
-    fn begin_to_fetch(&self, url: Url, small: bool, spared: Option<(Leave, Ahead)>) -> Body {
+    fn begin_to_fetch(&self, goal: Goal, small: bool, spared: Option<(Leave, Ahead)>) -> Body {
         let link = self.link.clone();
-        let shown = redact(&url);
+        let shown = redact(&goal.url);
         let (sender, chunks) = channel::channel(if small { 2 } else { CHUNKS_AHEAD });
         let (leave, ahead) = spared.unzip();
         self.link.web.spawn(async move {
@@ -188,11 +191,11 @@ impl HttpCache {
                 // not wait for others, who may wait for that memory.
                 let _leave = match leave {
                     Some(leave) => leave,
-                    None => link.connections.take(&url).await,
+                    None => link.connections.take(&goal.url).await,
                 };
                 match small {
-                    true => transfer::send_whole(&link.web, url, &sender).await,
-                    false => transfer::send_chunks(&link.web, url, &sender).await,
+                    true => transfer::send_whole(&link.web, goal, &sender).await,
+                    false => transfer::send_chunks(&link.web, goal, &sender).await,
                 }
             };
             let Some(sent) = transfer::while_wanted(&sender, transfer).await else {

@@ -5,9 +5,11 @@ use std::path::{Path, PathBuf};
 
 use floe_engine::{Cancel, Error, Location, NetworkOptions, Order, Sources};
 
+use crate::environments::tls::{certify, free_port};
+use crate::environments::tool;
 use crate::faulty::{Faulty, assert_verified, faulty};
-use crate::server::{Fault, Server};
-use crate::support::{Scratch, floe, run, scratch};
+use crate::server::{Fault, Hit, Server};
+use crate::support::{Scratch, floe, nginx, run, scratch};
 
 fn open(netrc: &[PathBuf], url: &str) -> Result<Sources, Error> {
     let options = NetworkOptions {
@@ -101,6 +103,61 @@ fn whoever_is_sent_on_says_to_each_host_what_is_meant_for_it() {
     server.fail(file, Fault::Redirect("ftp://example.org/x".into()));
     let error = open(&[own], &url).unwrap_err().to_string();
     assert!(error.contains("ftp://example.org/x"), "{error}");
+}
+
+#[test]
+fn a_nar_that_a_cache_behind_tls_names_at_plain_http_is_asked_for_by_nobody() {
+    let Some(cache) = faulty("zstd") else { return };
+    let Some(openssl) = tool("openssl", "openssl") else {
+        return;
+    };
+    let (scratch, plain) = (scratch(), Server::start(&cache.cache));
+    // One that is fetched whole, and one that is streamed.
+    let paths = ["libonig5", "libc6"].map(|name| cache.path(name));
+    for path in &paths {
+        cache.edit(path, |narinfo| {
+            narinfo.url = format!("{}/{}", plain.url(), narinfo.url);
+        });
+    }
+    let (certified, port) = (certify(&openssl, scratch.path()), free_port());
+    let extra = format!("listen 127.0.0.1:{port} ssl; {}", certified.server);
+    let Some(_secure) = nginx(&cache.cache, &extra) else {
+        return;
+    };
+    let own = netrc(&scratch, b"machine 127.0.0.1 login user password pass\n");
+    let fetch = |url: &str, name: &str| {
+        let mut command = floe(["install", "--from", url, "--option", "netrc-file"]);
+        command
+            .arg(&own)
+            .arg("--root")
+            .arg(cache.scratch.join(name));
+        command.args(["--trusted-public-keys", &cache.corpus.key]);
+        command.args(["--option", "ssl-cert-file", &certified.authority]);
+        run(command.arg(&cache.corpus.root)).expect(0);
+    };
+    fetch(&format!("https://127.0.0.1:{port}"), "secure");
+    let hits = plain.hits();
+    assert_eq!(hits.len(), paths.len());
+    let says_nothing = |hit: &Hit| !hit.fields.contains_key("authorization");
+    assert!(hits.iter().all(says_nothing), "a login went over the wire");
+    // Where nobody was promised anything, it is said.
+    fetch(&plain.url(), "plain");
+    let hits = plain.hits().split_off(paths.len());
+    assert!(hits.len() > paths.len() && !hits.iter().any(says_nothing));
+}
+
+#[test]
+fn the_login_of_an_address_is_also_for_a_nar_that_the_cache_names_in_full() {
+    let Some(cache) = faulty("zstd") else { return };
+    let server = Server::start(&cache.cache);
+    server.ask_for(USER_PASS);
+    let path = cache.path("libonig5");
+    cache.edit(&path, |narinfo| {
+        narinfo.url = format!("{}/{}", server.url(), narinfo.url);
+    });
+    let url = server.url().replace("http://", "http://user:pass@");
+    let ran = cache.install(&url).expect(0);
+    assert!(!ran.stderr.contains("user:pass"), "{}", ran.stderr);
 }
 
 #[test]

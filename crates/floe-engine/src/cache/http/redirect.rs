@@ -18,14 +18,44 @@ pub(super) enum Lost {
     Nowhere(Error),
 }
 
-/// Asks for a URL, or for where that leads; each request is changed in the same way.
+/// What is asked for.
+#[derive(Clone, Debug)]
+pub(super) struct Goal {
+    pub(super) url: Url,
+    /// Who named it did so over TLS.
+    was_secret: bool,
+}
+
+impl From<Url> for Goal {
+    /// What the user has named.
+    fn from(url: Url) -> Goal {
+        Goal {
+            url,
+            was_secret: false,
+        }
+    }
+}
+
+impl Goal {
+    /// What a cache has named: another host may be meant, as where it sends a request on.
+    pub(super) fn named_by(cache: &Url, mut url: Url) -> Goal {
+        keep_login(cache, &mut url);
+        Goal {
+            url,
+            was_secret: cache.scheme() == "https",
+        }
+    }
+}
+
+/// Asks for something, or for where that leads; each request is changed in the same way.
 pub(super) async fn send(
     web: &Web,
-    first: &Url,
+    goal: &Goal,
     change: impl Fn(RequestBuilder) -> RequestBuilder,
 ) -> Result<Response, Lost> {
+    let first = &goal.url;
     let mut url = first.clone();
-    let mut was_secret = false;
+    let mut was_secret = goal.was_secret;
     for _ in 0..=REDIRECTS_MAX {
         // Who was promised that nobody listens is not overheard by sending him elsewhere. Nix has
         // no such scruple.
@@ -69,13 +99,17 @@ fn next(response: &Response, from: &Url, first: &Url) -> Result<ControlFlow<(), 
     if !["http", "https"].contains(&to.scheme()) {
         return Err(nowhere(format!("{}, where floe cannot ask", redact(&to))));
     }
+    keep_login(first, &mut to);
+    Ok(ControlFlow::Continue(to))
+}
+
+/// What the user wrote into the URL is for that host, with that scheme and port, alone.
+fn keep_login(first: &Url, to: &mut Url) {
     let has_own = !to.username().is_empty() || to.password().is_some();
     if !has_own && to.origin() == first.origin() {
-        // What the user wrote into the URL is for this host, with this scheme and port, alone.
         let _: Result<(), ()> = to.set_username(first.username());
         let _: Result<(), ()> = to.set_password(first.password());
     }
-    Ok(ControlFlow::Continue(to))
 }
 
 /// Those that name another place for the same thing. RFC 9110, section 15.4.

@@ -13,7 +13,7 @@ use super::address::redact;
 use super::client::UNBELIEVED;
 use super::connections::Connections;
 use super::network::Web;
-use super::redirect::{self, Lost};
+use super::redirect::{self, Goal, Lost};
 use crate::error::Error;
 use crate::proxies::Variable;
 
@@ -59,7 +59,7 @@ pub(super) async fn get_small(
 
 async fn try_get_small(web: &Web, url: Url) -> Result<Found<Small>, Error> {
     let (shown, origin) = (redact(&url), url.origin());
-    let mut response = match get(web, url, |request| request).await? {
+    let mut response = match get(web, &url.into(), |request| request).await? {
         Ok(response) => response,
         Err(status) => return Ok(Err(status)),
     };
@@ -79,16 +79,16 @@ async fn try_get_small(web: &Web, url: Url) -> Result<Found<Small>, Error> {
 /// Sends a request.
 pub(super) async fn get(
     web: &Web,
-    url: Url,
+    goal: &Goal,
     change: impl Fn(RequestBuilder) -> RequestBuilder,
 ) -> Result<Found<Response>, Error> {
-    let shown = redact(&url);
-    let sent = redirect::send(web, &url, change);
+    let shown = redact(&goal.url);
+    let sent = redirect::send(web, goal, change);
     let response = match timeout(web.options.stall_timeout, sent).await {
         Err(_) => return Err(stalled(web, &shown)),
         Ok(Err(Lost::Nowhere(error))) => return Err(error),
         Ok(Err(Lost::Request(error))) => {
-            let proxy = web.options.proxies.of(&url);
+            let proxy = web.options.proxies.of(&goal.url);
             let proxy = proxy.filter(|_| error.is_connect());
             return Err(web.explain(failed(&shown, &error, proxy)));
         }

@@ -12,13 +12,14 @@ use std::time::Duration;
 use bytes::BytesMut;
 use reqwest::header::{ACCEPT_ENCODING, ACCEPT_RANGES, CONTENT_LENGTH, CONTENT_RANGE, DATE, ETAG};
 use reqwest::header::{HeaderMap, IF_RANGE, LAST_MODIFIED, RANGE};
-use reqwest::{Response, StatusCode, Url};
+use reqwest::{Response, StatusCode};
 use tokio::sync::mpsc::Sender;
 use tokio::time::sleep;
 
 use super::SMALL_LEN_MAX;
 use super::address::redact;
 use super::network::Web;
+use super::redirect::Goal;
 use super::request::{get, next_bytes, pause};
 use crate::body::Chunk;
 use crate::error::Error;
@@ -38,12 +39,16 @@ pub(super) async fn while_wanted<T>(
 }
 
 /// Streams a body, as fast as the worker takes it.
-pub(super) async fn send_chunks(web: &Web, url: Url, chunks: &Sender<Chunk>) -> Result<(), Error> {
+pub(super) async fn send_chunks(
+    web: &Web,
+    goal: Goal,
+    chunks: &Sender<Chunk>,
+) -> Result<(), Error> {
     let mut part = Part::default();
     let mut attempt = 1;
     loop {
         let before = part.len;
-        let error = match part.send_on(web, &url, chunks).await {
+        let error = match part.send_on(web, &goal, chunks).await {
             Ok(()) => return Ok(()),
             Err(error) => error,
         };
@@ -79,16 +84,21 @@ struct Part {
 
 impl Part {
     /// Sends what is left of the body, in as many pieces as the server likes to send it.
-    async fn send_on(&mut self, web: &Web, url: &Url, chunks: &Sender<Chunk>) -> Result<(), Error> {
+    async fn send_on(
+        &mut self,
+        web: &Web,
+        goal: &Goal,
+        chunks: &Sender<Chunk>,
+    ) -> Result<(), Error> {
         loop {
             let before = self.len;
-            let Some(len) = self.send_piece(web, url, chunks).await? else {
+            let Some(len) = self.send_piece(web, goal, chunks).await? else {
                 return Ok(());
             };
             // Small ones cost more than they bring, and count as transfers that break off.
             if self.validator.is_none() || self.len - before < PROGRESS_LEN {
                 let reason = format!("the server sent {} bytes of {len} and no more", self.len);
-                return Err(Error::fetch(&redact(url), reason, true));
+                return Err(Error::fetch(&redact(&goal.url), reason, true));
             }
         }
     }
@@ -97,12 +107,12 @@ impl Part {
     async fn send_piece(
         &mut self,
         web: &Web,
-        url: &Url,
+        goal: &Goal,
         chunks: &Sender<Chunk>,
     ) -> Result<Option<u64>, Error> {
-        let shown = redact(url);
+        let shown = redact(&goal.url);
         let mut response = match &self.validator {
-            Some(validator) if self.len > 0 => match self.rest(web, url, validator).await? {
+            Some(validator) if self.len > 0 => match self.rest(web, goal, validator).await? {
                 Some(response) => response,
                 None => {
                     // The worker has to begin again: nothing is left to go on with.
@@ -111,7 +121,7 @@ impl Part {
                     return Err(Error::fetch(&shown, reason, true));
                 }
             },
-            _ => found(web, url.clone()).await?,
+            _ => found(web, goal).await?,
         };
         if self.len == 0 {
             self.validator = validator(response.headers());
@@ -129,8 +139,13 @@ impl Part {
     }
 
     /// The rest of the same body, if the server still has it.
-    async fn rest(&self, web: &Web, url: &Url, validator: &str) -> Result<Option<Response>, Error> {
-        let asked = get(web, url.clone(), |request| {
+    async fn rest(
+        &self,
+        web: &Web,
+        goal: &Goal,
+        validator: &str,
+    ) -> Result<Option<Response>, Error> {
+        let asked = get(web, goal, |request| {
             request
                 .header(RANGE, format!("bytes={}-", self.len))
                 .header(IF_RANGE, validator)
@@ -146,9 +161,9 @@ impl Part {
 }
 
 /// Fetches a small body whole, so that it waits in memory and not in the server's patience.
-pub(super) async fn send_whole(web: &Web, url: Url, chunks: &Sender<Chunk>) -> Result<(), Error> {
-    let shown = redact(&url);
-    let mut response = found(web, url).await?;
+pub(super) async fn send_whole(web: &Web, goal: Goal, chunks: &Sender<Chunk>) -> Result<(), Error> {
+    let shown = redact(&goal.url);
+    let mut response = found(web, &goal).await?;
     let mut whole = BytesMut::new();
     while let Some(bytes) = next_bytes(web, &mut response, &shown).await? {
         whole.extend_from_slice(&bytes);
@@ -162,9 +177,9 @@ pub(super) async fn send_whole(web: &Web, url: Url, chunks: &Sender<Chunk>) -> R
 }
 
 /// A response that has to be there.
-async fn found(web: &Web, url: Url) -> Result<Response, Error> {
-    let shown = redact(&url);
-    let response = get(web, url, |request| request).await?;
+async fn found(web: &Web, goal: &Goal) -> Result<Response, Error> {
+    let shown = redact(&goal.url);
+    let response = get(web, goal, |request| request).await?;
     response.map_err(|status| Error::fetch(&shown, absent(status), false))
 }
 
