@@ -263,6 +263,29 @@ fn what_was_refused_and_remembered_is_asked_for_once_more() {
 }
 
 #[test]
+fn what_is_remembered_and_no_narinfo_any_more_is_asked_for_once_more() {
+    let Some(cache) = faulty("zstd") else { return };
+    let home = cache.scratch.join("home");
+    let server = Server::start(&cache.cache);
+    let mut root = roots(&cache);
+    let url = server.url();
+    let mut go = || remembering(&mut install(&cache, &[&url], &root()), &home).expect(0);
+    go();
+    let path = cache.path("libc6");
+    let remembered = rusqlite::Connection::open(home.join("floe/narinfos.sqlite")).unwrap();
+    let garbage = "update narinfos set text = cast('garbage' as blob) where hash_part = ?";
+    let changed = remembered.execute(garbage, [path.hash_part()]).unwrap();
+    assert_eq!(changed, 1);
+    let asked = || server.hits_on(".narinfo").len();
+    let before = asked();
+    go();
+    assert_eq!(asked(), before + 1);
+    // And that answer is what is remembered now.
+    go();
+    assert_eq!(asked(), before + 1);
+}
+
+#[test]
 fn a_path_that_was_missed_is_found_as_soon_as_somebody_names_it() {
     let Some(cache) = faulty("zstd") else { return };
     let home = cache.scratch.join("home");

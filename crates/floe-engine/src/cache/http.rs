@@ -276,49 +276,47 @@ impl Link {
         if let Some(error) = self.lost.get() {
             return Err(Error::Unusable(error.clone()));
         }
+        if let Some(known) = self.known(about, hash_part, belief) {
+            return Ok(known);
+        }
         let base = &self.location.url;
         let url = parse_url(&format!("{base}/{hash_part}.narinfo"))?;
         let shown = redact(&url);
-        let all = self.remembered.as_deref();
-        let known = match (all, belief) {
-            (Some(all), Belief::Nothing) => {
-                // Not even where the cache says nothing now.
-                all.forget(&self.key, hash_part);
-                None
-            }
-            (Some(all), Belief::Presence) => {
-                all.narinfo(&self.key, hash_part).filter(Option::is_some)
-            }
-            (Some(all), Belief::All) => all.narinfo(&self.key, hash_part),
-            (None, _) => None,
-        };
-        let is_remembered = known.is_some();
-        let text = match known {
-            Some(known) => known,
-            None => {
-                let found = self.judge(get_small(&self.web, &self.connections, url).await)?;
-                let text = found.ok().map(|found| found.text);
-                if let Some(all) = all {
-                    all.remember(&self.key, hash_part, text.as_deref());
-                }
-                text
-            }
-        };
-        let Some(text) = text else { return Ok(None) };
-        let told = |narinfo| Told {
-            narinfo,
-            is_remembered,
-        };
-        let parsed = NarInfo::parse(&text, &about.info.store_dir);
-        parsed.map(|narinfo| Some(told(narinfo))).map_err(|source| {
-            if let Some(all) = all {
-                all.forget(&self.key, hash_part);
-            }
-            Error::NarInfo {
+        let found = self.judge(get_small(&self.web, &self.connections, url).await)?;
+        let text = found.ok().map(|found| found.text);
+        let parsed = text.as_deref().map(|text| {
+            NarInfo::parse(text, &about.info.store_dir).map_err(|source| Error::NarInfo {
                 url: shown,
                 source: Box::new(source),
-            }
-        })
+            })
+        });
+        let parsed = parsed.transpose();
+        match (&self.remembered, &parsed) {
+            (Some(all), Ok(_)) => all.remember(&self.key, hash_part, text.as_deref()),
+            (Some(all), Err(_)) => all.forget(&self.key, hash_part),
+            (None, _) => {}
+        }
+        Ok(parsed?.map(Told::from))
+    }
+
+    /// What counts of that which was answered before; `None` if the cache has to be asked.
+    fn known(&self, about: &About, hash_part: &str, belief: Belief) -> Option<Option<Told>> {
+        let all = self.remembered.as_ref()?;
+        if belief == Belief::Nothing {
+            // Not even where the cache says nothing now.
+            all.forget(&self.key, hash_part);
+            return None;
+        }
+        let Some(text) = all.narinfo(&self.key, hash_part)? else {
+            return (belief == Belief::All).then_some(None);
+        };
+        // The file may have gone bad, or another version of floe have written it: the cache is
+        // asked, and its answer takes the place of this.
+        let narinfo = NarInfo::parse(&text, &about.info.store_dir).ok()?;
+        Some(Some(Told {
+            narinfo,
+            is_remembered: true,
+        }))
     }
 
     /// Who fails again and again, whatever is asked for, is not asked any more.

@@ -66,14 +66,14 @@ impl Remembered {
 
     /// What a cache has said of itself: whether over HTTP/2, and the text.
     pub(crate) fn cache(&self, url: &str) -> Option<(bool, Vec<u8>)> {
-        let since = now() - seconds(self.options.meta_ttl);
         let inner = self.inner();
         let mut query = inner
             .connection
-            .prepare_cached("select http2, info from caches where url = ? and answered > ?")
+            .prepare_cached("select http2, info, answered from caches where url = ?")
             .ok()?;
-        let row = query.query_row(params![url, since], |row| Ok((row.get(0)?, row.get(1)?)));
-        row.optional().ok()?
+        let row = query.query_row([url], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)));
+        let (is_http2, text, answered) = row.optional().ok()??;
+        counts(answered, self.options.meta_ttl).then_some((is_http2, text))
     }
 
     pub(crate) fn remember_cache(&self, url: &str, is_http2: bool, text: &[u8]) {
@@ -100,10 +100,7 @@ impl Remembered {
             Some(_) => self.options.positive_ttl,
             None => self.options.negative_ttl,
         };
-        // A clock that was set back makes nothing last for longer.
-        (answered..answered.saturating_add(seconds(ttl)))
-            .contains(&now())
-            .then_some(text)
+        counts(answered, ttl).then_some(text)
     }
 
     pub(crate) fn remember(&self, url: &str, hash_part: &str, text: Option<&[u8]>) {
@@ -210,6 +207,11 @@ fn connect(file: &Path) -> rusqlite::Result<Connection> {
     Ok(connection)
 }
 
+/// Whether an answer of then still counts. A clock that was set back makes nothing last for longer.
+fn counts(answered: i64, ttl: Duration) -> bool {
+    (answered..answered.saturating_add(seconds(ttl))).contains(&now())
+}
+
 fn now() -> i64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH);
     since.map_or(0, seconds)
@@ -280,6 +282,25 @@ mod tests {
 
         options.meta_ttl = Duration::ZERO;
         assert_eq!(Remembered::open(&options).unwrap().cache(URL), None);
+    }
+
+    #[test]
+    fn what_was_answered_in_the_future_counts_for_nothing() {
+        let directory = tempfile::tempdir().unwrap();
+        let remembered = Remembered::open(&options(directory.path())).unwrap();
+        remembered.remember(URL, PART, Some(b"StorePath: x"));
+        remembered.remember_cache(URL, true, b"StoreDir: /nix/store");
+        remembered.inner().write();
+        let set = |time: i64| {
+            let sql = format!(
+                "update caches set answered = {time}; update narinfos set answered = {time};"
+            );
+            remembered.inner().connection.execute_batch(&sql).unwrap();
+            let narinfo = remembered.narinfo(URL, PART);
+            (remembered.cache(URL).is_some(), narinfo.is_some())
+        };
+        assert_eq!(set(now()), (true, true));
+        assert_eq!(set(now() + seconds(DAY)), (false, false));
     }
 
     #[test]
