@@ -194,8 +194,10 @@ impl HttpCache {
                     None => link.connections.take(&goal.url).await,
                 };
                 match small {
-                    true => transfer::send_whole(&link.web, goal, &sender).await,
-                    false => transfer::send_chunks(&link.web, goal, &sender).await,
+                    true => transfer::send_whole(&link.web, &link.connections, goal, &sender).await,
+                    false => {
+                        transfer::send_chunks(&link.web, &link.connections, goal, &sender).await
+                    }
                 }
             };
             let Some(sent) = transfer::while_wanted(&sender, transfer).await else {

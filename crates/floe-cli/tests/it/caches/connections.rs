@@ -69,13 +69,7 @@ fn a_cache_that_spoke_http2_once_is_asked_no_more_where_it_may_not() {
     let server = Server::start(&world.cache);
     let mut command = world.install(&server, (3, 1), &world.scratch.join("first"));
     run(command.env("XDG_CACHE_HOME", &home)).expect(0);
-    let remembered = rusqlite::Connection::open(home.join("floe/narinfos.sqlite")).unwrap();
-    let changed = remembered
-        .execute("update caches set http2 = 1", [])
-        .unwrap();
-    assert_eq!(changed, 1);
-    remembered.execute("delete from narinfos", []).unwrap();
-    drop(remembered);
+    remember_http2(&home);
 
     let asked = server.hits().len();
     server.fail("", Fault::Slow(Duration::from_millis(30)));
@@ -85,6 +79,32 @@ fn a_cache_that_spoke_http2_once_is_asked_no_more_where_it_may_not() {
     assert_eq!(server.most_at_once(), 3);
     // The cache itself was not asked what it is.
     assert_eq!(server.hits().len() - asked, 2 * world.corpus.paths.len());
+}
+
+#[test]
+fn a_cache_that_spoke_http2_once_is_believed_until_it_answers_otherwise() {
+    let Some(world) = world() else { return };
+    let home = world.scratch.join("home");
+    let server = Server::start(&world.cache);
+    let install = |name: &str| {
+        let mut command = world.install(&server, (1, 1), &world.scratch.join(name));
+        run(command.env("XDG_CACHE_HOME", &home)).expect(0);
+    };
+    install("first");
+    remember_http2(&home);
+    server.fail("", Fault::Slow(Duration::from_millis(10)));
+    // What the whole closure hangs on is asked for first, and alone.
+    install("second");
+    assert_eq!(server.most_at_once(), 1);
+    assert_eq!(server.hits_on("nix-cache-info").len(), 1);
+}
+
+/// Remembers of the one cache that it speaks HTTP/2, and nothing of paths.
+fn remember_http2(home: &Path) {
+    let remembered = rusqlite::Connection::open(home.join("floe/narinfos.sqlite")).unwrap();
+    let changed = remembered.execute("update caches set http2 = 1", []);
+    assert_eq!(changed.unwrap(), 1);
+    remembered.execute("delete from narinfos", []).unwrap();
 }
 
 #[test]

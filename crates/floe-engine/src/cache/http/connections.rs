@@ -8,7 +8,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use reqwest::Url;
+use reqwest::{Response, Url, Version};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 /// The connections to one cache.
@@ -53,8 +53,15 @@ impl Connections {
         let _: Result<(), _> = self.shared.set(base);
     }
 
-    /// Whoever has that address has answered, and not by HTTP/2.
-    pub(super) fn part(&self, url: &Url) {
+    /// What was remembered of a cache counts until it answers otherwise.
+    pub(super) fn learn(&self, answer: &Response) {
+        if answer.version() != Version::HTTP_2 {
+            self.part(answer.url());
+        }
+    }
+
+    /// Whoever has that address does not speak HTTP/2.
+    fn part(&self, url: &Url) {
         if self.is_shared(url) {
             self.is_parted.store(true, Ordering::Relaxed);
         }

@@ -38,14 +38,9 @@ pub(super) async fn get_small(
     let mut attempt = 1;
     loop {
         let leave = connections.take(&url).await;
-        let answer = try_get_small(web, url.clone()).await;
+        let answer = try_get_small(web, connections, url.clone()).await;
         // Others may use it during a pause.
         drop(leave);
-        if let Ok(Ok(small)) = &answer
-            && small.spoken.is_some_and(|spoken| spoken != Version::HTTP_2)
-        {
-            connections.part(&url);
-        }
         match answer {
             Err(error) if error.is_transient() && attempt < web.options.attempts => {
                 web.options.watcher.retrying(&error);
@@ -57,12 +52,17 @@ pub(super) async fn get_small(
     }
 }
 
-async fn try_get_small(web: &Web, url: Url) -> Result<Found<Small>, Error> {
+async fn try_get_small(
+    web: &Web,
+    connections: &Connections,
+    url: Url,
+) -> Result<Found<Small>, Error> {
     let (shown, origin) = (redact(&url), url.origin());
     let mut response = match get(web, &url.into(), |request| request).await? {
         Ok(response) => response,
         Err(status) => return Ok(Err(status)),
     };
+    connections.learn(&response);
     let is_own = response.url().origin() == origin;
     let spoken = is_own.then(|| response.version());
     let mut text = Vec::new();

@@ -18,6 +18,7 @@ use tokio::time::sleep;
 
 use super::SMALL_LEN_MAX;
 use super::address::redact;
+use super::connections::Connections;
 use super::network::Web;
 use super::redirect::Goal;
 use super::request::{get, next_bytes, pause};
@@ -41,10 +42,15 @@ pub(super) async fn while_wanted<T>(
 /// Streams a body, as fast as the worker takes it.
 pub(super) async fn send_chunks(
     web: &Web,
+    connections: &Connections,
     goal: Goal,
     chunks: &Sender<Chunk>,
 ) -> Result<(), Error> {
-    let mut part = Part::default();
+    let mut part = Part {
+        len: 0,
+        validator: None,
+        connections,
+    };
     let mut attempt = 1;
     loop {
         let before = part.len;
@@ -74,15 +80,16 @@ pub(super) async fn send_chunks(
 }
 
 /// What the worker has of a body.
-#[derive(Default)]
-struct Part {
+struct Part<'a> {
     /// In bytes.
     len: u64,
     /// Present if the server can go on in the middle.
     validator: Option<String>,
+    /// Told of what the cache speaks.
+    connections: &'a Connections,
 }
 
-impl Part {
+impl Part<'_> {
     /// Sends what is left of the body, in as many pieces as the server likes to send it.
     async fn send_on(
         &mut self,
@@ -123,6 +130,7 @@ impl Part {
             },
             _ => found(web, goal).await?,
         };
+        self.connections.learn(&response);
         if self.len == 0 {
             self.validator = validator(response.headers());
         }
@@ -161,9 +169,15 @@ impl Part {
 }
 
 /// Fetches a small body whole, so that it waits in memory and not in the server's patience.
-pub(super) async fn send_whole(web: &Web, goal: Goal, chunks: &Sender<Chunk>) -> Result<(), Error> {
+pub(super) async fn send_whole(
+    web: &Web,
+    connections: &Connections,
+    goal: Goal,
+    chunks: &Sender<Chunk>,
+) -> Result<(), Error> {
     let shown = redact(&goal.url);
     let mut response = found(web, &goal).await?;
+    connections.learn(&response);
     let mut whole = BytesMut::new();
     while let Some(bytes) = next_bytes(web, &mut response, &shown).await? {
         whole.extend_from_slice(&bytes);
