@@ -96,6 +96,11 @@ pub(crate) fn encoder<'a, W: Write + 'a>(
     }))
 }
 
+/// Whether a decoder needs as much memory as one may without a permit, as a rule.
+pub(crate) fn has_large_window(compression: &Compression) -> bool {
+    matches!(compression, Compression::Xz | Compression::Lzma)
+}
+
 /// Whether an encoder needs so much memory and time that a core is kept busy by one.
 pub(crate) fn is_heavy(compression: Compression) -> bool {
     !matches!(

@@ -395,14 +395,21 @@ impl Mover<'_> {
     }
 
     /// A crew has more workers than there are cores, and each would need the memory of an
-    /// encoder; where that is much, hashing is little beside encoding.
+    /// encoder or a decoder; where that is much, hashing is little beside encoding or decoding.
     fn hashing(&self, items: &[Item]) -> Hashing {
         let jobs = self.options.jobs;
         match &self.target.0 {
             TargetKind::Cache(cache) if codec::is_heavy(cache.location().compression) => {
                 Hashing::alone(items.len(), jobs)
             }
-            _ => Hashing::of(items.iter().map(|item| item.narinfo.info.nar_size), jobs),
+            _ => {
+                let hashing = Hashing::of(items.iter().map(|i| i.narinfo.info.nar_size), jobs);
+                let mut compressions = items.iter().map(|item| &item.narinfo.compression);
+                match compressions.any(codec::has_large_window) {
+                    true => hashing.with_half_a_crew(),
+                    false => hashing,
+                }
+            }
         }
     }
 

@@ -89,6 +89,14 @@ impl Hashing {
         }
     }
 
+    /// The same with half the threads, where each needs much memory for its own work and hashing is
+    /// little beside that.
+    pub fn with_half_a_crew(mut self) -> Hashing {
+        let crew = self.crew.map(|crew| Crew::new(crew.seats() / 2));
+        self.crew = crew.map(Arc::new);
+        self
+    }
+
     /// How many of the largest messages are under way at once.
     pub fn cores(&self) -> usize {
         self.cores
@@ -98,9 +106,9 @@ impl Hashing {
     pub fn places(&self) -> impl Iterator<Item = Place> {
         let (alone, members) = match &self.crew {
             None => (self.cores.min(self.messages), 0),
-            Some(_) => {
+            Some(crew) => {
                 let alone = self.messages.min(self.cores - 1);
-                (alone, CREW_MAX.min(self.messages - alone))
+                (alone, crew.seats().min(self.messages - alone))
             }
         };
         let seats = (0..alone).map(|_| None).chain((0..members).map(Some));

@@ -24,6 +24,7 @@ mod live_store;
 mod living;
 mod logs;
 mod manual;
+mod memory;
 mod mounts;
 mod optimises;
 mod proxies;

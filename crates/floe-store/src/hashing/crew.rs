@@ -69,6 +69,11 @@ impl Crew {
         }
     }
 
+    /// How many may be members.
+    pub(super) fn seats(&self) -> usize {
+        self.seats.len()
+    }
+
     /// Waits for a processor. The calling thread stays on this seat.
     pub(super) fn enter(&self, seat: usize) {
         let _: &Thread = self.seats[seat].thread.get_or_init(thread::current);

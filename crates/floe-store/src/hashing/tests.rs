@@ -101,6 +101,9 @@ fn a_crew_takes_the_smallest_and_the_others_the_largest() {
     assert_eq!(ends(&with_crew(4, 3)), (4, 2));
     assert_eq!(ends(&alone(100, 3)), (3, 0));
     assert_eq!(ends(&alone(2, 3)), (2, 0));
+    let half = with_crew(100, 3).with_half_a_crew();
+    assert_eq!(ends(&half), (2 + CREW_MAX / 2, CREW_MAX / 2));
+    assert_eq!(ends(&alone(100, 3).with_half_a_crew()), (3, 0));
 }
 
 #[test]
