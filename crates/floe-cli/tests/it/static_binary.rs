@@ -94,8 +94,8 @@ impl NameServer {
             .spawn()
             .unwrap();
         let deadline = Instant::now() + Duration::from_secs(20);
-        // Once it has the port, nobody else can.
-        while UdpSocket::bind((NAME_SERVER, 53)).is_ok() {
+        // Once it has the port, nobody else can; it writes the first words after that.
+        while UdpSocket::bind((NAME_SERVER, 53)).is_ok() || !log.exists() {
             assert!(Instant::now() < deadline, "dnsmasq does not listen");
             std::thread::sleep(Duration::from_millis(20));
         }
