@@ -2,13 +2,13 @@
 //! and a user who may write only at home. Runs with `cargo xtask test --full`, which makes it.
 
 use std::fs;
-use std::net::{TcpListener, UdpSocket};
+use std::net::UdpSocket;
 use std::os::unix::fs::{MetadataExt as _, chown};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use crate::environments::tls::certify;
+use crate::environments::tls::{certify, free_port};
 use crate::environments::tool;
 use crate::support::{Corpus, Ran, Scratch, corpus, nginx, nixes, run, scratch, skip, tree};
 
@@ -129,11 +129,7 @@ fn the_static_binary_installs_by_host_name_from_an_empty_root_directory() {
     };
     let files = scratch();
     let certified = certify(&openssl, files.path());
-    // The listener is gone at the end of the statement, and the port is nginx's.
-    let tls = TcpListener::bind("127.0.0.1:0")
-        .and_then(|listener| listener.local_addr())
-        .unwrap()
-        .port();
+    let tls = free_port();
     let extra = format!("listen 127.0.0.1:{tls} ssl; {}", certified.server);
     let Some(server) = nginx(&corpus.dir, &extra) else {
         return;
