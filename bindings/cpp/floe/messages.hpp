@@ -1078,7 +1078,7 @@ struct MoveReply {
   std::uint64_t moved{};
   std::uint64_t download_bytes{};
   std::uint64_t nar_bytes{};
-  /// How many of them were taken from the stores of `reuse`.
+  /// How many of them were taken from the stores of `reuse`, or from what a move had left that ended early.
   std::uint64_t taken{};
   /// The bytes of their NARs.
   std::uint64_t taken_nar_bytes{};

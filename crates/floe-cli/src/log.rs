@@ -145,6 +145,7 @@ impl Reporter for JsonLines {
             }
             Event::Scarce { shortage } => warn(scarce(shortage)),
             Event::Failed { error } => write(Level::Error, "failed", fields(error)),
+            Event::Left { paths } => write(Level::Info, "left", json!({ "paths": paths })),
             Event::Waiting { path } => {
                 write(Level::Info, "waiting", json!({ "path": path.as_str() }));
             }

@@ -91,6 +91,7 @@ impl Reporter for Lines {
             Event::NotReused { path, place, error } => warn(not_reused(path, place, error)),
             Event::DamagedLink { path, link } => warn(damaged_link(path, link)),
             Event::Failed { error } => say(format_args!("floe: {error}")),
+            Event::Left { paths } => say(left(paths)),
             Event::Waiting { path } => say(waiting(path)),
             _ => {}
         }
@@ -195,6 +196,7 @@ impl Reporter for Bars {
                 self.say(format!("floe: warning: {}", damaged_link(path, link)));
             }
             Event::Failed { error } => self.say(format!("floe: {error}")),
+            Event::Left { paths } => self.say(left(paths)),
             Event::Waiting { path } => self.say(waiting(path)),
             _ => {}
         }
@@ -208,14 +210,23 @@ impl Drop for Bars {
     }
 }
 
-/// What came of `--reuse`.
+/// What came of `--reuse`, and of what a run had left that ended early.
 pub(crate) fn taken(outcome: &Outcome) -> String {
     let things = if outcome.taken == 1 { "path" } else { "paths" };
     format!(
-        "{} {things} taken from elsewhere, {} unpacked, instead of being fetched",
+        "{} {things} taken from this machine, {} unpacked, instead of being fetched",
         outcome.taken,
         HumanBytes(outcome.taken_nar_bytes)
     )
+}
+
+/// What an interrupted move has not fetched in vain.
+fn left(paths: usize) -> String {
+    let (things, them) = match paths {
+        1 => ("path that has", "it"),
+        _ => ("paths that have", "them"),
+    };
+    format!("{paths} {things} come but lack others: the next run that writes here may use {them}")
 }
 
 /// Why a path is not taken from a store that has it.

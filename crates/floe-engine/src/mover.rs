@@ -95,7 +95,8 @@ pub struct Outcome {
     pub download_bytes: u64,
     /// How many bytes their NARs have.
     pub nar_bytes: u64,
-    /// How many of them were taken from other stores of this machine, and not fetched.
+    /// How many of them were taken from other stores of this machine, or from what a run had left
+    /// that ended early, and not fetched.
     pub taken: u64,
     /// How many bytes the NARs of those have.
     pub taken_nar_bytes: u64,
@@ -111,8 +112,17 @@ pub(crate) struct Item {
     pub(crate) narinfo: NarInfo,
     /// Which of the sources has it.
     pub(crate) source: usize,
-    /// Where it lies in other stores of this machine; then it is not fetched ahead.
+    /// Where it lies in other stores of this machine.
     pub(crate) places: Vec<PathBuf>,
+    /// A run that ended early has left it in the target.
+    pub(crate) is_left: bool,
+}
+
+impl Item {
+    /// Whether it is looked for on this machine first; then it is not fetched ahead.
+    pub(crate) fn is_here(&self) -> bool {
+        self.is_left || !self.places.is_empty()
+    }
 }
 
 /// A path that has arrived whole and right.
@@ -251,6 +261,9 @@ impl Mover<'_> {
                 outcome.fail(self.reporter, Error::Vanished { path });
             }
         }
+        if let (Some(store), []) = (self.target.as_store(), outcome.failures.as_slice()) {
+            store.discard_left();
+        }
         outcome.roots = roots
             .into_iter()
             .filter(|root| !missing.contains(root))
@@ -310,13 +323,18 @@ impl Mover<'_> {
         }
         let mut items = resolved.items;
         for item in &mut items {
-            item.places = self.options.reuse.places(&item.narinfo.info.path);
+            let path = &item.narinfo.info.path;
+            item.places = self.options.reuse.places(path);
+            item.is_left = self
+                .target
+                .as_store()
+                .is_some_and(|store| store.has_left(path));
         }
         items.sort_by_key(|item| Reverse(item.narinfo.info.nar_size));
         let planned = items.iter().map(|item| {
             let size = match item.narinfo.compression {
                 // Whether it is right there is known when it is read.
-                _ if !item.places.is_empty() => Some(0),
+                _ if item.is_here() => Some(0),
                 floe_format::Compression::None => Some(item.narinfo.info.nar_size),
                 _ => item.narinfo.file_size,
             };
@@ -328,7 +346,7 @@ impl Mover<'_> {
         });
         outcome.planned.extend(planned);
         let nar_sizes = items.iter().map(|item| item.narinfo.info.nar_size);
-        let fetched = items.iter().filter(|item| item.places.is_empty());
+        let fetched = items.iter().filter(|item| !item.is_here());
         let file_sizes = fetched.filter_map(|item| item.narinfo.file_size);
         self.reporter.event(Event::Planned {
             paths: items.len(),
@@ -345,7 +363,7 @@ impl Mover<'_> {
         if items.is_empty() || !(check || dry_run) {
             return Ok(None);
         }
-        let shares = self.options.optimise || items.iter().any(|item| !item.places.is_empty());
+        let shares = self.options.optimise || items.iter().any(|item| item.is_here());
         let space = Space::of(self.target, items)?.sharing(shares);
         for shortage in space.shortages().into_iter().filter(|_| check) {
             if shortage.is_certain && !dry_run {
@@ -384,12 +402,13 @@ impl Mover<'_> {
                     })?;
             }
             drop(sender);
-            let result = commit.run(receiver, waiting);
+            let result = commit.run(&receiver, waiting);
             // After an error here the workers must not go on: nobody takes their results.
             if result.is_err() {
                 queue.close();
                 self.sources.abort();
             }
+            commit.leave(receiver);
             result
         })
     }

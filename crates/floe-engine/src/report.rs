@@ -108,6 +108,12 @@ pub enum Event<'a> {
         /// Why not; names the path.
         error: &'a Error,
     },
+    /// So many paths have come whole and cannot be valid, after an interrupt or for want of others.
+    /// They are left in the store for the next run.
+    Left {
+        /// How many.
+        paths: usize,
+    },
     /// Somebody else has locked what is to be committed, and is waited for.
     Waiting {
         /// The path, or the first of several.

@@ -1406,7 +1406,7 @@ typedef struct floe_move_reply {
   uint64_t moved;
   uint64_t download_bytes;
   uint64_t nar_bytes;
-  /* How many of them were taken from the stores of `reuse`. */
+  /* How many of them were taken from the stores of `reuse`, or from what a move had left that ended early. */
   uint64_t taken;
   /* The bytes of their NARs. */
   uint64_t taken_nar_bytes;

@@ -2539,7 +2539,7 @@ pub struct MoveReply<'a> {
     pub download_bytes: u64,
     /// `nar_bytes`, a field of type `uint`.
     pub nar_bytes: u64,
-    /// How many of them were taken from the stores of `reuse`.
+    /// How many of them were taken from the stores of `reuse`, or from what a move had left that ended early.
     pub taken: u64,
     /// The bytes of their NARs.
     pub taken_nar_bytes: u64,

@@ -3,7 +3,8 @@
 //! Whoever writes into a store holds a lock on a file of temporary roots, and its unfinished trees
 //! bear the name of that file. A file that nobody holds locked belongs to a dead run:
 //!
-//! 1. its trees are removed;
+//! 1. its trees are removed, but for sealed ones of a path that its roots name: they become this
+//!    run's, which may have a use for them, see `resume`;
 //! 2. its roots are what it was about to add: each that lies at its place without a row, or has a
 //!    lock that nobody holds, is removed under that lock;
 //! 3. the file is removed at last, so that a clearing that is killed itself is taken up again.
@@ -15,6 +16,7 @@
 //! Not guaranteed: that anything is cleared. What stays is taken by the next collection of garbage,
 //! and so is the file.
 
+use std::collections::HashMap;
 use std::fs::{self, File, OpenOptions};
 use std::io::Read as _;
 use std::os::unix::ffi::OsStrExt as _;
@@ -27,6 +29,7 @@ use rustix::fs::FlockOperation;
 
 use crate::error::{At, StoreError};
 use crate::lock::{PathLock, try_lock};
+use crate::resume::is_sealed;
 use crate::temp_roots::is_our_name;
 use crate::tree::write::remove_tree;
 use crate::writer::StoreWriter;
@@ -54,7 +57,7 @@ fn clear_one(writer: &StoreWriter, name: &str, file: &Path) -> Result<(), StoreE
         return Ok(());
     }
     let paths = read_paths(writer, &mut roots, file)?;
-    let mut is_clear = remove_trees(writer, name)?;
+    let mut is_clear = clear_trees(writer, name, &paths)?;
     for path in &paths {
         is_clear &= unless_obstructed(clear_path(writer, path))?;
     }
@@ -88,13 +91,23 @@ fn read_paths(
     Ok(paths.collect())
 }
 
-/// Whether all of them are gone.
-fn remove_trees(writer: &StoreWriter, name: &str) -> Result<bool, StoreError> {
+/// Whether none of them bears the name of the dead any more.
+fn clear_trees(writer: &StoreWriter, name: &str, paths: &[StorePath]) -> Result<bool, StoreError> {
+    let by_hash_part: HashMap<&str, &StorePath> =
+        paths.iter().map(|path| (path.hash_part(), path)).collect();
     let store = &writer.layout().real_store;
     let mut is_clear = true;
     for entry in fs::read_dir(store).at("listing", store)? {
         let entry = entry.at("listing", store)?;
-        if is_tree_of(name, entry.file_name().as_bytes()) {
+        let entry_name = entry.file_name();
+        let Some(hash_part) = hash_part_of_tree(name, entry_name.as_bytes()) else {
+            continue;
+        };
+        let is_adopted = match by_hash_part.get(hash_part) {
+            Some(path) if is_sealed(&entry.path()) => writer.adopt(path, entry.path()).is_ok(),
+            _ => false,
+        };
+        if !is_adopted {
             is_clear &= unless_obstructed(remove_tree(&entry.path()))?;
         }
     }
@@ -102,13 +115,11 @@ fn remove_trees(writer: &StoreWriter, name: &str) -> Result<bool, StoreError> {
 }
 
 /// `<hash part>-<name>-<number>`, perhaps with more behind it.
-fn is_tree_of(name: &str, entry: &[u8]) -> bool {
-    let Some((hash_part, rest)) = entry.split_at_checked(HASH_PART_LEN) else {
-        return false;
-    };
-    let rest = rest.strip_prefix(b"-").unwrap_or_default();
-    let number = rest.strip_prefix(name.as_bytes()).unwrap_or_default();
-    str::from_utf8(hash_part).is_ok_and(is_hash_part) && number.starts_with(b"-")
+fn hash_part_of_tree<'a>(name: &str, entry: &'a [u8]) -> Option<&'a str> {
+    let (hash_part, rest) = entry.split_at_checked(HASH_PART_LEN)?;
+    let number = rest.strip_prefix(b"-")?.strip_prefix(name.as_bytes())?;
+    let hash_part = str::from_utf8(hash_part).ok()?;
+    (is_hash_part(hash_part) && number.starts_with(b"-")).then_some(hash_part)
 }
 
 /// Removes what lies at the place of a path that is not valid, unless somebody is at it.
@@ -261,7 +272,7 @@ mod tests {
 
     #[test]
     fn only_names_of_that_run_are_its_trees() {
-        let is_tree = |entry: &str| is_tree_of("7-floe-1", entry.as_bytes());
+        let is_tree = |entry: &str| hash_part_of_tree("7-floe-1", entry.as_bytes()).is_some();
         assert!(is_tree(&format!("{HASH}-7-floe-1-0")));
         assert!(is_tree(&format!("{HASH}-7-floe-1-12-3")));
         for entry in [

@@ -26,6 +26,7 @@ mod patience;
 mod profile;
 mod reader;
 mod register;
+mod resume;
 mod roots;
 mod space;
 mod temp_roots;

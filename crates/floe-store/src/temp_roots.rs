@@ -69,6 +69,8 @@ pub(crate) struct RootsFile {
     collector: Option<UnixStream>,
     /// Whether a collector was told of roots that has not been seen to have ended.
     is_told: bool,
+    /// It stays when it is given up, for the trees that are left with it.
+    is_kept: bool,
     layout: Layout,
 }
 
@@ -107,6 +109,7 @@ impl RootsFile {
                     gc_lock_path,
                     collector: None,
                     is_told: false,
+                    is_kept: false,
                     layout,
                 });
             }
@@ -117,6 +120,16 @@ impl RootsFile {
     pub(crate) fn name(&self) -> String {
         let name = self.path.file_name().unwrap_or_default();
         name.to_string_lossy().into_owned()
+    }
+
+    /// Writes down a path for those who come later: collectors, and who clears up after this run.
+    pub(crate) fn note(&mut self, path: &StorePath) -> Result<(), StoreError> {
+        self.write(std::iter::once(path))
+    }
+
+    /// Lets the file stay when it is given up, as that of a run that was killed.
+    pub(crate) fn keep(&mut self) {
+        self.is_kept = true;
     }
 
     /// Protects paths from garbage collection until this value is dropped. Returns when any
@@ -216,7 +229,9 @@ impl RootsFile {
 
 impl Drop for RootsFile {
     fn drop(&mut self) {
-        let _: io::Result<()> = fs::remove_file(&self.path);
+        if !self.is_kept {
+            let _: io::Result<()> = fs::remove_file(&self.path);
+        }
     }
 }
 

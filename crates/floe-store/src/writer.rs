@@ -22,6 +22,7 @@ use crate::leftovers;
 use crate::lock::{lock_shared, open_lock_file, try_lock};
 use crate::options::WriteOptions;
 use crate::patience::{Governed, Patience};
+use crate::resume::Left;
 use crate::temp_roots::{self, RootsFile};
 use crate::tree::links::Links;
 use crate::tree::write::TreeWriter;
@@ -32,7 +33,9 @@ pub struct StoreWriter {
     layout: Layout,
     directory: Arc<OwnedFd>,
     database: Mutex<Database>,
-    temp_roots: Arc<Mutex<RootsFile>>,
+    pub(crate) temp_roots: Arc<Mutex<RootsFile>>,
+    /// What runs have left that ended early.
+    pub(crate) left: Left,
     serial: AtomicU64,
     /// Opened when it is needed: one descriptor, however many trees wait for their registration.
     links: OnceLock<Links>,
@@ -80,6 +83,7 @@ impl StoreWriter {
             directory: Arc::new(directory.into()),
             database: Mutex::new(database),
             temp_roots: options.roots.of(&layout)?,
+            left: Left::default(),
             serial: AtomicU64::new(0),
             links: OnceLock::new(),
             modulo: Mutex::default(),

@@ -103,7 +103,7 @@ pub(crate) fn run_move(request: Move) -> anyhow::Result<()> {
     // Whatever is said from here on stands below the bars.
     drop(watchers);
     let outcome = outcome?;
-    if !request.files.reuse.is_empty() && !request.options.dry_run {
+    if outcome.taken > 0 || !request.files.reuse.is_empty() && !request.options.dry_run {
         say(taken(&outcome));
     }
     if let (Some(store), []) = (target.as_store(), outcome.failures.as_slice()) {

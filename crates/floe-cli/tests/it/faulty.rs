@@ -4,7 +4,9 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use floe_format::{NarInfo, SecretKey, StoreDir, StorePath};
+use floe_format::{Hash, NarInfo, SecretKey, StoreDir, StorePath};
+use floe_store::StoreError;
+use floe_store::tree::read::dump;
 
 use crate::support::{Corpus, Ran, Scratch, corpus, floe, nixes, run, scratch};
 
@@ -129,6 +131,50 @@ impl Faulty {
             .collect()
     }
 
+    /// Asserts that the store holds these paths, and beside them nothing but whole trees that are
+    /// left for the next run; their paths.
+    #[track_caller]
+    pub(crate) fn assert_holds(&self, valid: &BTreeSet<String>) -> BTreeSet<String> {
+        let found = self.without_left();
+        let left: BTreeSet<String> = on_disk(&self.root).difference(&found).cloned().collect();
+        assert_eq!(found, *valid, "on disk, locks included");
+        assert_valid(&self.root, valid);
+        let roots = fs::read_dir(self.root.join("nix/var/nix/temproots"));
+        let is_kept = roots.unwrap().count() > 0;
+        assert_eq!(is_kept, !left.is_empty(), "whose trees are they? {left:?}");
+        let path_of = |tree: &String| self.path_of_tree(tree);
+        left.iter().map(path_of).collect()
+    }
+
+    /// What lies in the store, but for trees that are left.
+    pub(crate) fn without_left(&self) -> BTreeSet<String> {
+        let mut found = on_disk(&self.root);
+        found.retain(|path| !path.contains("-floe-"));
+        found
+    }
+
+    /// What a tree that is left is to become; it is the same to the last byte.
+    #[track_caller]
+    fn path_of_tree(&self, tree: &str) -> String {
+        let (place, hash_part) = (
+            self.root.join(&tree[1..]),
+            &tree["/nix/store/".len()..][..32],
+        );
+        let text = self
+            .corpus
+            .cache("zstd")
+            .join(format!("{hash_part}.narinfo"));
+        let narinfo = NarInfo::parse(&fs::read(text).unwrap(), &StoreDir::default()).unwrap();
+        let mut nar = Vec::new();
+        let mut keep = |chunk: &[u8]| -> Result<(), StoreError> {
+            nar.extend_from_slice(chunk);
+            Ok(())
+        };
+        dump(&place, &mut keep).unwrap();
+        assert_eq!(Hash::sha256(floe_hash::sha256(&nar)), narinfo.info.nar_hash);
+        StoreDir::default().print(&narinfo.info.path)
+    }
+
     /// Installs, and expects that all arrives but these paths and what needs them; then
     /// installs once more from the sound cache, which must bring just what is missing.
     #[track_caller]
@@ -156,12 +202,17 @@ impl Faulty {
             0,
             "the root cannot have arrived"
         );
-        assert_holds_exactly(&self.root, kept);
+        let left = self.assert_holds(kept);
 
         let again = self.install(&self.corpus.file_url("zstd")).expect(0).json();
+        assert_eq!(
+            again["takenPaths"],
+            left.len(),
+            "was fetched again: {left:?}"
+        );
         assert_eq!(again["fetched"], self.corpus.paths.len() - kept.len());
         assert_eq!(again["reused"], kept.len());
-        assert_verified(&self.root, self.corpus.paths.len());
+        assert_holds_exactly(&self.root, &self.without(&[]));
         floe_store::tree::write::remove_tree(&self.root).unwrap();
     }
 }
@@ -170,14 +221,24 @@ impl Faulty {
 /// that neither floe nor Nix finds a fault in it.
 #[track_caller]
 pub(crate) fn assert_holds_exactly(root: &Path, paths: &BTreeSet<String>) {
-    let store = root.join("nix/store");
-    let found: BTreeSet<String> = fs::read_dir(&store)
+    let found = on_disk(root);
+    assert_eq!(found, *paths, "on disk, temporary trees and locks included");
+    assert_valid(root, paths);
+}
+
+/// What lies in a store.
+fn on_disk(root: &Path) -> BTreeSet<String> {
+    fs::read_dir(root.join("nix/store"))
         .unwrap()
         .map(|entry| entry.unwrap().file_name().into_string().unwrap())
         .filter(|name| name != ".links")
         .map(|name| format!("/nix/store/{name}"))
-        .collect();
-    assert_eq!(found, *paths, "on disk, temporary trees and locks included");
+        .collect()
+}
+
+/// Asserts that just these paths are valid, and that neither floe nor Nix finds a fault in them.
+#[track_caller]
+fn assert_valid(root: &Path, paths: &BTreeSet<String>) {
     assert_verified(root, paths.len());
     for nix in nixes() {
         nix.verify(root, paths.len());

@@ -17,7 +17,7 @@ use crate::faulty::assert_holds_exactly;
 use crate::server::{Fault, Server};
 use crate::support::{Corpus, corpus, floe, run, scratch};
 
-fn install(corpus: &Corpus, from: &str, root: &Path) -> Command {
+pub(crate) fn install(corpus: &Corpus, from: &str, root: &Path) -> Command {
     let mut command = floe(["install", "--json", "--from", from]);
     command.args(["--trusted-public-keys", &corpus.key, "--root"]);
     command.arg(root).arg(&corpus.root);
@@ -41,13 +41,13 @@ fn wait_for(child: &mut Child, is_so: impl Fn() -> bool) {
 }
 
 /// Kills it; whether it had not ended before.
-fn kill(mut child: Child) -> bool {
+pub(crate) fn kill(mut child: Child) -> bool {
     child.kill().unwrap();
     child.wait().unwrap().signal() == Some(9)
 }
 
 /// Names in the store that no valid path has.
-fn unfinished(root: &Path) -> usize {
+pub(crate) fn unfinished(root: &Path) -> usize {
     let Ok(entries) = fs::read_dir(root.join("nix/store")) else {
         return 0;
     };
@@ -63,7 +63,7 @@ fn part_of(time: Duration) -> Duration {
 }
 
 /// What a store holds, all of which has to be right; nothing where there is no store yet.
-fn valid_paths(root: &Path) -> u64 {
+pub(crate) fn valid_paths(root: &Path) -> u64 {
     if !root.join("nix/var/nix/db/db.sqlite").exists() {
         return 0;
     }
@@ -85,9 +85,8 @@ fn registered(root: &Path) -> u64 {
         .map_or(0, u64::from)
 }
 
-/// What nothing else refers to, so that it alone is kept away with its NAR.
-fn last_nar(corpus: &Corpus) -> NarInfo {
-    let path = StoreDir::default().parse(&corpus.root).unwrap();
+pub(crate) fn narinfo(corpus: &Corpus, path: &str) -> NarInfo {
+    let path = StoreDir::default().parse(path).unwrap();
     let narinfo = corpus
         .cache("xz")
         .join(format!("{}.narinfo", path.hash_part()));
@@ -164,9 +163,9 @@ fn a_run_that_is_killed_after_a_registration_keeps_what_it_has_registered() {
     let paths: BTreeSet<String> = corpus.paths.iter().cloned().collect();
     for number in 1..=kills_wanted() / 4 {
         let root = scratch.join(&format!("root-{number}"));
-        // The last path never comes whole, so that every other is registered before the end.
+        // What nothing else refers to never comes whole, so that all others are registered.
         let server = Server::start(&corpus.cache("xz"));
-        let last = last_nar(&corpus);
+        let last = narinfo(&corpus, &corpus.root);
         server.fail(&last.url, Fault::Hang(last.file_size.unwrap() as usize / 2));
         let mut child = start(&mut install(&corpus, &server.url(), &root), number);
         wait_for(&mut child, || registered(&root) > 0);

@@ -30,6 +30,7 @@ mod optimises;
 mod proxies;
 mod quarters;
 mod refuses;
+mod resumes;
 mod reuses;
 mod roots;
 mod serve_answers;

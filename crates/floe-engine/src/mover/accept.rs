@@ -70,5 +70,6 @@ pub(super) fn accept(
         narinfo,
         source,
         places: Vec::new(),
+        is_left: false,
     })
 }

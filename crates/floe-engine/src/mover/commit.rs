@@ -4,7 +4,9 @@
 //! 2. it is then ready; when 64 are ready, or the first has been ready for 200 ms, or no more
 //!    will come, they are committed together;
 //! 3. what another process holds at that moment is tried again later;
-//! 4. a path that fails takes those with it that refer to it.
+//! 4. a path that fails takes those with it that refer to it;
+//! 5. what has come and cannot be valid, after an interrupt or for want of others, is left in the
+//!    store for the next run, which need not fetch it again.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
@@ -41,6 +43,8 @@ pub(crate) struct Commit<'a> {
     vanished: BTreeSet<StorePath>,
     nar_sizes: HashMap<StorePath, u64>,
     out_of_space: bool,
+    /// Arrived, and of no more use to this run.
+    left: Vec<StagedPath>,
 }
 
 impl<'a> Commit<'a> {
@@ -81,6 +85,7 @@ impl<'a> Commit<'a> {
             vanished: BTreeSet::new(),
             nar_sizes,
             out_of_space: false,
+            left: Vec::new(),
         }
     }
 
@@ -88,7 +93,7 @@ impl<'a> Commit<'a> {
     /// not commit; afterwards it holds what this one could not, for want of the returned paths.
     pub(crate) fn run(
         &mut self,
-        results: Receiver<Done>,
+        results: &Receiver<Done>,
         waiting: &mut Vec<Finished>,
     ) -> Result<BTreeSet<StorePath>, Error> {
         loop {
@@ -115,7 +120,7 @@ impl<'a> Commit<'a> {
             // One late reference may have made many ready at once.
             while self.ready.len() >= BATCH_LEN && self.commit_ready(waiting)? > 0 {}
         }
-        for (path, finished) in self.arrived.drain() {
+        for (path, finished) in std::mem::take(&mut self.arrived) {
             // After a full disk much is left over. Otherwise it is references in a circle: Nix
             // has none, a liar may.
             if !self.out_of_space {
@@ -153,6 +158,7 @@ impl<'a> Commit<'a> {
                     self.taken.insert(path.clone());
                 }
                 if self.failed.contains(&path) {
+                    self.give_up(finished);
                     return;
                 }
                 match self.unready.get(&path) {
@@ -168,6 +174,7 @@ impl<'a> Commit<'a> {
             Err(error) if error.kind() == ErrorKind::NoSpace => {
                 // Every other path would fail for the same reason. What is finished stays.
                 if !std::mem::replace(&mut self.out_of_space, true) {
+                    self.left.clear();
                     self.queue.close();
                     self.outcome.fail(self.mover.reporter, error);
                 }
@@ -177,6 +184,35 @@ impl<'a> Commit<'a> {
                 self.failed.insert(path.clone());
                 self.fail_referrers(&path);
             }
+        }
+    }
+
+    /// What has arrived is of no more use to this run. The next one may find mended what has
+    /// failed; but a full disk needs the room.
+    fn give_up(&mut self, finished: Finished) {
+        if let (Finished::Tree(staged), false) = (finished, self.out_of_space) {
+            self.left.push(staged);
+        }
+    }
+
+    /// To be called at last, when nobody waits any more for what `results` still brings: leaves to
+    /// the next run what has come and did not become valid.
+    pub(crate) fn leave(&mut self, results: Receiver<Done>) {
+        let late = results.into_iter().filter_map(|done| done.result.ok());
+        let late: Vec<Finished> = late.map(|arrival| arrival.finished).collect();
+        if self.mover.check_cancelled().is_err() {
+            let arrived = std::mem::take(&mut self.arrived).into_values();
+            let ready = std::mem::take(&mut self.ready);
+            for finished in arrived.chain(ready).chain(late) {
+                self.give_up(finished);
+            }
+        }
+        let left = std::mem::take(&mut self.left);
+        let is_of_use = !self.out_of_space && !left.is_empty();
+        if let (Some(store), true) = (self.mover.target.as_store(), is_of_use) {
+            let paths = left.len();
+            self.mover.reporter.event(Event::Left { paths });
+            store.leave(left);
         }
     }
 
@@ -222,7 +258,9 @@ impl<'a> Commit<'a> {
     fn fail_one(&mut self, path: &StorePath, missing: BTreeSet<StorePath>) -> bool {
         let is_new = self.failed.insert(path.clone());
         if is_new {
-            self.arrived.remove(path);
+            if let Some(finished) = self.arrived.remove(path) {
+                self.give_up(finished);
+            }
             self.queue.skip([path.clone()]);
             let path = path.clone();
             self.outcome.fail(

@@ -128,7 +128,7 @@ impl<'a> Queue<'a> {
             }
             let (waited, body) = match ahead {
                 Some((asked, body)) => (!is_small(item) && asked.elapsed() > PATIENCE, body),
-                None if !item.places.is_empty() => (false, Ok(None)),
+                None if item.is_here() => (false, Ok(None)),
                 None => (false, self.open(item)),
             };
             self.ask_ahead(&mut state, end);
@@ -194,7 +194,7 @@ impl<'a> Queue<'a> {
     fn is_to_fetch(&self, state: &State, index: usize) -> bool {
         let item = &self.items[index];
         let is_skipped = state.skipped.contains(&item.narinfo.info.path);
-        state.left.contains(&index) && !is_skipped && item.places.is_empty()
+        state.left.contains(&index) && !is_skipped && !item.is_here()
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -238,6 +238,7 @@ mod tests {
             narinfo: NarInfo::parse(text.as_bytes(), &StoreDir::default()).unwrap(),
             source: 0,
             places: Vec::new(),
+            is_left: false,
         }
     }
 

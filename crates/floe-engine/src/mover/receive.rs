@@ -38,7 +38,7 @@ pub(crate) struct Arrival {
     pub(crate) finished: Finished,
     /// How many bytes were fetched for it.
     pub(crate) fetched: u64,
-    /// It came from another store of this machine.
+    /// It lay on this machine.
     pub(crate) is_taken: bool,
 }
 
@@ -85,7 +85,7 @@ pub(crate) fn work(mover: &Mover<'_>, queue: &Queue<'_>, place: Place, results: 
     }
 }
 
-/// Receives a path from another store of this machine, from its source, or else from any other
+/// Receives a path from what lies on this machine, from its source, or else from any other
 /// that has it.
 fn receive_from_anywhere(
     mover: &Mover<'_>,
@@ -94,7 +94,7 @@ fn receive_from_anywhere(
     (worker, scratch): (&Worker, &mut [u8]),
 ) -> Result<Arrival, Error> {
     let item = turn.item;
-    if !item.places.is_empty() {
+    if item.is_here() {
         let mut transfer = Transfer::new(mover, queue, item, (worker, &mut *scratch));
         if let Some(finished) = transfer.take()? {
             return Ok(Arrival {

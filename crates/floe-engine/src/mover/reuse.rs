@@ -1,6 +1,7 @@
-//! Paths that another store on this machine has: taken from there, and not fetched.
+//! Paths that lie on this machine already: taken from there, and not fetched.
 //!
-//! 1. a path that is to be moved, and lies in one of those stores, is looked for there first;
+//! 1. a path that is to be moved, and was left in the target by a run that ended early, or lies in
+//!    another store, is looked for there first;
 //! 2. its tree is cloned, linked or copied beside its place in the target;
 //! 3. every byte of it is hashed, and the hash is that which a source has promised and signed;
 //! 4. what is not right in one store is looked for in the next, and at last fetched.
@@ -103,25 +104,56 @@ impl Transfer<'_> {
         let TargetKind::Store(store) = &self.mover.target.0 else {
             return Ok(None);
         };
-        for place in &item.places {
-            match self.take_from(store, place) {
-                Ok(tree) => return Ok(Some(self.finished(tree))),
-                Err(error) if is_final(&error) => return Err(error),
+        while let Some(left) = store.take_left(path) {
+            // Its files become those of the new tree, before it is removed itself.
+            match self.try_to_take(store, left.location(), ReuseBy::HardLink) {
+                Ok(Some(finished)) => return Ok(Some(finished)),
+                Ok(None) => {}
                 Err(error) => {
-                    let error = &error;
-                    self.forget_progress();
-                    let reporter = self.mover.reporter;
-                    reporter.event(Event::NotReused { path, place, error });
+                    if error.kind() == ErrorKind::Interrupted {
+                        store.put_back(left);
+                    }
+                    return Err(error);
                 }
+            }
+        }
+        for place in &item.places {
+            let by = self.mover.options.reuse.by;
+            if let Some(finished) = self.try_to_take(store, place, by)? {
+                return Ok(Some(finished));
             }
         }
         Ok(None)
     }
 
-    fn take_from(&mut self, store: &StoreWriter, place: &Path) -> Result<TemporaryTree, Error> {
+    fn try_to_take(
+        &mut self,
+        store: &StoreWriter,
+        place: &Path,
+        by: ReuseBy,
+    ) -> Result<Option<Finished>, Error> {
+        match self.take_from(store, place, by) {
+            Ok(tree) => Ok(Some(self.finished(tree))),
+            Err(error) if is_final(&error) => Err(error),
+            Err(error) => {
+                let (error, path) = (&error, &self.item.narinfo.info.path);
+                self.forget_progress();
+                let reporter = self.mover.reporter;
+                reporter.event(Event::NotReused { path, place, error });
+                Ok(None)
+            }
+        }
+    }
+
+    fn take_from(
+        &mut self,
+        store: &StoreWriter,
+        place: &Path,
+        by: ReuseBy,
+    ) -> Result<TemporaryTree, Error> {
         let nar_size = self.item.narinfo.info.nar_size;
         let name = place.display().to_string();
-        let how = match self.mover.options.reuse.by {
+        let how = match by {
             ReuseBy::Reflink => Some(How::Clones),
             ReuseBy::HardLink => Some(How::HardLinks),
             ReuseBy::Copy => None,

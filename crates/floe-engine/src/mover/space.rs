@@ -66,7 +66,9 @@ pub enum Supply {
 impl Space {
     /// What the items will take in the target.
     pub(super) fn of(target: &Target, items: &[Item]) -> Result<Space, Error> {
-        let narinfos = || items.iter().map(|item| &item.narinfo);
+        // What was left in the target has its room already.
+        let written = || items.iter().filter(|item| !item.is_left);
+        let narinfos = || written().map(|item| &item.narinfo);
         let needs = match target.place() {
             Place::Store(_) => sum(narinfos().map(in_store)),
             Place::Cache(cache) => sum(narinfos().map(|narinfo| in_cache(narinfo, cache))),
@@ -78,7 +80,7 @@ impl Space {
         Ok(Space {
             file_system: FileSystem::of(&directory)?,
             directory,
-            paths: items.len() as u64,
+            paths: written().count() as u64,
             write_bytes: needs.bytes,
             write_inodes: needs.inodes,
             at_least: needs.at_least,

@@ -77,6 +77,11 @@ impl TreeWriter {
         self
     }
 
+    /// The name of a tree, with nothing of that name yet.
+    pub(crate) fn into_tree(self) -> TemporaryTree {
+        self.tree
+    }
+
     /// For a tree that is made from something else than a NAR.
     pub(super) fn into_parts(self) -> (Open, TemporaryTree) {
         (self.open, self.tree)
@@ -159,7 +164,7 @@ impl TemporaryTree {
         Ok(())
     }
 
-    /// Moves the tree back beside its place.
+    /// Moves a tree beside its place, or back there.
     pub(crate) fn take_back_from(&mut self, place: &Path) -> io::Result<()> {
         self.take_free_name();
         fs::rename(place, &self.location)?;
@@ -171,6 +176,11 @@ impl TemporaryTree {
     pub(crate) fn remove_from(mut self, place: &Path) {
         self.made = false;
         self.remove(place);
+    }
+
+    /// Lets the tree lie where it is.
+    pub(crate) fn leave(mut self) {
+        self.made = false;
     }
 
     fn remove(&mut self, location: &Path) {

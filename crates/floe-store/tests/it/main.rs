@@ -9,6 +9,7 @@ mod collectors;
 mod live;
 mod optimises;
 mod registers;
+mod resumes;
 mod stores;
 mod support;
 mod trees;

@@ -152,3 +152,23 @@ fn the_place_that_counts_is_where_the_contents_go() {
     let space = Space::of(&target, &[]).unwrap();
     assert_eq!(space.directory, Path::new("/mnt/cache/nar"));
 }
+
+#[test]
+fn what_a_run_has_left_that_ended_early_needs_no_room_once_more() {
+    let location = Location::parse("/mnt/root", None, None).unwrap();
+    let target = Target::preview(&location, None).unwrap();
+    let item = |is_left| Item {
+        narinfo: narinfo(6 * MIB, "none", None),
+        source: 0,
+        places: Vec::new(),
+        is_left,
+    };
+    let of = |items: &[Item]| {
+        let space = Space::of(&target, items).unwrap();
+        (space.paths, space.write_bytes)
+    };
+    let (paths, bytes) = of(&[item(false)]);
+    assert!(paths == 1 && bytes > 6 * MIB);
+    assert_eq!(of(&[item(true)]), (0, 0));
+    assert_eq!(of(&[item(true), item(false)]), (1, bytes));
+}

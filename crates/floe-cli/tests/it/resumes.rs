@@ -1,0 +1,188 @@
+//! What a run has fetched that was killed or that failed: the next one takes it up again, where it
+//! is still right.
+
+use std::collections::BTreeSet;
+use std::fs::{self, File, Permissions};
+use std::io::{BufRead as _, BufReader};
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Stdio};
+
+use floe_format::{NarInfo, StoreDir};
+use serde_json::Value;
+
+use crate::faults::nars_since;
+use crate::faulty::{assert_holds_exactly, faulty};
+use crate::kills::{install, kill, narinfo, unfinished, valid_paths};
+use crate::server::{Fault, Server};
+use crate::support::{Corpus, corpus, floe, nixes, run, scratch};
+
+/// The narinfo of the path with that name.
+fn named(corpus: &Corpus, name: &str) -> NarInfo {
+    let path = corpus.paths.iter().find(|path| path.contains(name));
+    narinfo(corpus, path.unwrap())
+}
+
+/// Reads what a run says until all of its paths but one have arrived.
+fn wait_for_all_but_one(child: &mut Child) {
+    let mut planned = None;
+    let mut finished = 0;
+    for line in BufReader::new(child.stderr.take().unwrap()).lines() {
+        let line: Value = serde_json::from_str(&line.unwrap()).unwrap();
+        match line["event"].as_str().unwrap() {
+            "planned" => planned = line["paths"].as_u64(),
+            "finished" => finished += 1,
+            _ => {}
+        }
+        if planned == Some(finished + 1) {
+            return;
+        }
+    }
+    panic!("it has ended by itself");
+}
+
+#[test]
+fn what_killed_runs_had_fetched_is_not_fetched_again() {
+    let Some(corpus) = corpus("curl") else { return };
+    let scratch = scratch();
+    let root = scratch.join("root");
+    let server = Server::start(&corpus.cache("xz"));
+    // Nearly all refers to it, directly or through others, and cannot become valid without it.
+    let hangs = named(&corpus, "-libc6-");
+    let half = hangs.file_size.unwrap() as usize / 2;
+    server.fail(&hangs.url, Fault::Hang(half));
+    let all = corpus.paths.len();
+    for number in 1..=3 {
+        let since = server.hits().len();
+        let mut command = install(&corpus, &server.url(), &root);
+        command.args(["--log-format", "json"]);
+        let command = command.stdout(Stdio::null()).stderr(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        wait_for_all_but_one(&mut child);
+        assert!(kill(child), "it has ended by itself");
+        let asked = nars_since(&server, since);
+        match number {
+            1 => assert_eq!(asked.len(), all),
+            _ => assert_eq!(asked, [hangs.url.as_str()], "fetched again"),
+        }
+    }
+    let valid = valid_paths(&root);
+    let changed = named(&corpus, "-zlib1g-");
+    change(&root, changed.info.path.hash_part());
+
+    server.heal();
+    let since = server.hits().len();
+    let mut last = install(&corpus, &server.url(), &root);
+    let ran = run(last.arg("--optimise")).expect(0);
+    let ran = ran.says(&format!("{} is not taken from", changed.info.path));
+    let json = ran.json();
+    assert_eq!(json["reused"], valid);
+    assert_eq!(json["takenPaths"], all as u64 - valid - 2);
+    let mut asked = nars_since(&server, since);
+    let mut wanted = [hangs.url, changed.url];
+    asked.sort();
+    wanted.sort();
+    assert_eq!(asked, wanted);
+    assert_eq!(unfinished(&root), 0, "leftovers of the dead");
+    assert_holds_exactly(&root, &corpus.paths.iter().cloned().collect());
+}
+
+#[test]
+fn what_a_failed_run_has_left_is_garbage_to_nix() {
+    let nixes = nixes();
+    for nix in &nixes {
+        let Some(faulty) = faulty("zstd") else { return };
+        let server = Server::start(&faulty.cache);
+        let libc = faulty.path("libc6");
+        server.fail(&faulty.narinfo(&libc).url, Fault::Status(404));
+        let ran = faulty.install(&server.url()).expect(4);
+        ran.says("come but lack others");
+        let valid = faulty.without(&[&libc]);
+        assert_ne!(faulty.assert_holds(&valid).len(), 0, "nothing is left");
+
+        nix.store(&faulty.root, ["--gc"]);
+        assert_holds_exactly(&faulty.root, &BTreeSet::new());
+        let roots = entries(&faulty.root.join("nix/var/nix/temproots"));
+        assert!(roots.is_empty(), "{}: {roots:?}", nix.version);
+        // Nothing is left to be taken, and nothing is missed.
+        server.heal();
+        let json = faulty.install(&server.url()).expect(0).json();
+        assert_eq!(
+            (&json["takenPaths"], &json["reused"]),
+            (&0.into(), &0.into())
+        );
+    }
+}
+
+#[test]
+fn what_is_left_outlives_runs_that_get_nowhere() {
+    let Some(faulty) = faulty("zstd") else { return };
+    let server = Server::start(&faulty.cache);
+    let libc = faulty.path("libc6");
+    server.fail(&faulty.narinfo(&libc).url, Fault::Status(404));
+    faulty.install(&server.url()).expect(4);
+    let valid = faulty.without(&[&libc]);
+    let left = faulty.assert_holds(&valid);
+    assert!(!left.is_empty(), "nothing is left");
+    // A cache that cannot be reached, and then one that has no answer to any question.
+    let nowhere = server.url();
+    drop(server);
+    faulty.install(&nowhere).expect(4);
+    assert_eq!(faulty.assert_holds(&valid), left);
+    let server = Server::start(&faulty.cache);
+    server.fail(".narinfo", Fault::Status(403));
+    faulty.install(&server.url()).expect(1);
+    assert_ne!(server.faults(), 0);
+    assert_eq!(faulty.assert_holds(&valid), left);
+    server.heal();
+    let json = faulty.install(&server.url()).expect(0).json();
+    assert_eq!(json["takenPaths"], left.len());
+}
+
+#[test]
+fn what_is_left_for_one_closure_goes_with_the_next_run_for_another() {
+    let Some(faulty) = faulty("zstd") else { return };
+    let server = Server::start(&faulty.cache);
+    let libc = faulty.path("libc6");
+    server.fail(&faulty.narinfo(&libc).url, Fault::Status(404));
+    faulty.install(&server.url()).expect(4);
+    let valid = faulty.without(&[&libc]);
+    assert_ne!(faulty.assert_holds(&valid).len(), 0, "nothing is left");
+    let gcc = StoreDir::default().print(&faulty.path("gcc-12-base"));
+    let mut other = floe(["install", "--from", &server.url(), "--root"]);
+    other.arg(&faulty.root).arg(gcc);
+    run(other.args(["--trusted-public-keys", &faulty.corpus.key])).expect(0);
+    assert_holds_exactly(&faulty.root, &valid);
+}
+
+/// Changes a byte in a tree that is left, and neither modes nor times.
+fn change(root: &Path, hash_part: &str) {
+    let is_left = |place: &PathBuf| {
+        let name = place.file_name().unwrap().to_str().unwrap();
+        name.starts_with(hash_part) && name.contains("-floe-")
+    };
+    let tree = entries(&root.join("nix/store")).into_iter().find(is_left);
+    let file = first_file(&tree.expect("it is not left")).unwrap();
+    let before = fs::metadata(&file).unwrap();
+    fs::set_permissions(&file, Permissions::from_mode(0o644)).unwrap();
+    let mut contents = fs::read(&file).unwrap();
+    *contents.last_mut().unwrap() ^= 1;
+    fs::write(&file, contents).unwrap();
+    fs::set_permissions(&file, before.permissions()).unwrap();
+    let time = before.modified().unwrap();
+    File::open(&file).unwrap().set_modified(time).unwrap();
+}
+
+fn entries(directory: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(directory).unwrap();
+    entries.map(|entry| entry.unwrap().path()).collect()
+}
+
+/// A file with contents, somewhere in a tree.
+fn first_file(place: &Path) -> Option<PathBuf> {
+    let found = place.symlink_metadata().unwrap();
+    match found.is_dir() {
+        true => entries(place).iter().find_map(|entry| first_file(entry)),
+        false => (found.is_file() && found.len() > 0).then(|| place.into()),
+    }
+}

@@ -1,0 +1,114 @@
+//! What a run that ended early has left for the next one.
+
+use std::fs::{self, File};
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::PathBuf;
+use std::time::{Duration, UNIX_EPOCH};
+
+use floe_store::tree::read::dump;
+use floe_store::tree::write::TemporaryTree;
+use floe_store::{Layout, StoreError};
+
+use crate::support::{Scratch, names, nar_of, path, stage};
+
+fn nar_in(tree: &TemporaryTree) -> Vec<u8> {
+    let mut nar = Vec::new();
+    let mut keep = |chunk: &[u8]| -> Result<(), StoreError> {
+        nar.extend_from_slice(chunk);
+        Ok(())
+    };
+    dump(tree.location(), &mut keep).unwrap();
+    nar
+}
+
+fn files_of_roots(layout: &Layout) -> usize {
+    fs::read_dir(layout.state.join("temproots"))
+        .unwrap()
+        .count()
+}
+
+#[test]
+fn a_path_that_is_left_stays_until_it_is_taken_or_not_wanted() {
+    let scratch = Scratch::new();
+    let (wanted, other) = (path('1', "wanted"), path('2', "other"));
+    let writer = scratch.writer();
+    let staged = [stage(&writer, &wanted, &[]), stage(&writer, &other, &[])];
+    assert!(!writer.has_left(&wanted));
+    writer.leave(staged);
+    drop(writer);
+    assert_eq!(names(&scratch.layout()).len(), 2);
+    assert_eq!(files_of_roots(&scratch.layout()), 1);
+
+    let writer = scratch.writer();
+    assert!(writer.has_left(&wanted) && writer.has_left(&other));
+    let tree = writer.take_left(&wanted).unwrap();
+    assert_eq!(nar_in(&tree), nar_of(b"wanted"));
+    writer.put_back(tree);
+    let tree = writer.take_left(&wanted).unwrap();
+    assert!(!writer.has_left(&wanted) && writer.take_left(&wanted).is_none());
+    drop((tree, writer));
+    // Until somebody says that it is not wanted, what nobody has taken stays.
+    assert_eq!(names(&scratch.layout()).len(), 1);
+    let writer = scratch.writer();
+    assert!(writer.has_left(&other));
+    writer.discard_left();
+    assert_eq!(names(&scratch.layout()), [""; 0]);
+    drop(writer);
+    assert_eq!(files_of_roots(&scratch.layout()), 0);
+}
+
+#[test]
+fn a_run_that_ends_early_too_leaves_what_it_has_found_and_not_used() {
+    let scratch = Scratch::new();
+    let (first, second) = (path('1', "first"), path('2', "second"));
+    for (of_run, expected) in [(&first, 1), (&second, 2)] {
+        let writer = scratch.writer();
+        let staged = stage(&writer, of_run, &[]);
+        writer.leave([staged]);
+        drop(writer);
+        assert_eq!(names(&scratch.layout()).len(), expected);
+    }
+    let writer = scratch.writer();
+    assert!(writer.has_left(&first) && writer.has_left(&second));
+}
+
+#[test]
+fn a_tree_that_was_not_written_to_its_end_is_not_kept() {
+    let scratch = Scratch::new();
+    let layout = scratch.layout();
+    drop(scratch.writer());
+    let wanted = path('1', "wanted");
+    let roots = layout.state.join("temproots/77-floe-0");
+    let text = format!("{}\0", layout.store_dir.print(&wanted));
+    let tree = |number: usize| -> PathBuf {
+        let name = format!("{}-77-floe-0-{number}", wanted.hash_part());
+        layout.real_store.join(name)
+    };
+    let sealed = UNIX_EPOCH + Duration::from_secs(1);
+    // Sealed, but for its time; sealed, but for its mode; and of a path that the roots do not name.
+    let others = path('3', "others");
+    let foreign = format!("{}-77-floe-0-3", others.hash_part());
+    let places = [tree(0), tree(1), layout.real_store.join(foreign), tree(2)];
+    for (place, mode, time) in [
+        (&places[0], 0o555, None),
+        (&places[1], 0o755, Some(sealed)),
+        (&places[2], 0o555, Some(sealed)),
+        (&places[3], 0o555, Some(sealed)),
+    ] {
+        fs::create_dir(place).unwrap();
+        fs::set_permissions(place, fs::Permissions::from_mode(mode)).unwrap();
+        if let Some(time) = time {
+            File::open(place).unwrap().set_modified(time).unwrap();
+        }
+    }
+    fs::write(&roots, text).unwrap();
+    let writer = scratch.writer();
+    assert!(
+        writer
+            .take_left(&wanted)
+            .is_some_and(|tree| tree.location().is_dir())
+    );
+    assert!(writer.take_left(&wanted).is_none() && !writer.has_left(&others));
+    assert_eq!(names(&layout), [""; 0]);
+    assert!(!roots.exists());
+}
