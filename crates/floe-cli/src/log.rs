@@ -12,7 +12,7 @@ use std::time::{Duration, Instant, SystemTime};
 use floe_engine::{Error, ErrorKind, Event, Reporter};
 use serde_json::{Map, Value, json};
 
-use crate::progress::{damaged_link, not_reused, scarce, warn};
+use crate::progress::{damaged_link, not_reused, say, scarce, waiting_for, warn};
 
 /// From now on stderr holds JSON.
 pub(crate) fn speak_json() {
@@ -145,6 +145,7 @@ impl Reporter for JsonLines {
             }
             Event::Scarce { shortage } => warn(scarce(shortage)),
             Event::Failed { error } => write(Level::Error, "failed", fields(error)),
+            Event::WaitingFor { what } => say(waiting_for(what)),
             Event::Left { paths } => write(Level::Info, "left", json!({ "paths": paths })),
             Event::Waiting { path } => {
                 write(Level::Info, "waiting", json!({ "path": path.as_str() }));

@@ -93,6 +93,7 @@ impl Reporter for Lines {
             Event::Failed { error } => say(format_args!("floe: {error}")),
             Event::Left { paths } => say(left(paths)),
             Event::Waiting { path } => say(waiting(path)),
+            Event::WaitingFor { what } => say(waiting_for(what)),
             _ => {}
         }
     }
@@ -198,6 +199,7 @@ impl Reporter for Bars {
             Event::Failed { error } => self.say(format!("floe: {error}")),
             Event::Left { paths } => self.say(left(paths)),
             Event::Waiting { path } => self.say(waiting(path)),
+            Event::WaitingFor { what } => self.say(waiting_for(what)),
             _ => {}
         }
     }
@@ -256,6 +258,11 @@ fn retrying(path: Option<&StorePath>, error: &Error) -> String {
         Some(path) => format!("retrying {path}: {error}"),
         None => format!("retrying: {error}"),
     }
+}
+
+/// For what this process waits that another one has.
+pub(crate) fn waiting_for(what: &str) -> String {
+    format!("floe: waiting for {what}")
 }
 
 fn waiting(path: &StorePath) -> String {

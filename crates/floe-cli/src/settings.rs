@@ -15,7 +15,7 @@ use crate::accounts;
 use crate::args::{FilesArgs, OptionArgs, TrustArgs, WorkArgs};
 use crate::config::{Config, Surroundings};
 use crate::failure::Usage;
-use crate::progress::{say, warn};
+use crate::progress::{say, waiting_for, warn};
 
 /// What files, the environment and `--option` say.
 pub(crate) fn config(options: &OptionArgs) -> anyhow::Result<Config> {
@@ -89,7 +89,7 @@ pub(crate) fn write_options(config: &Config, cancel: &Cancel) -> anyhow::Result<
         use_sqlite_wal: *config.use_sqlite_wal.get(),
         fsync_metadata: *config.fsync_metadata.get(),
         patience: Patience::new(cancel.flag(), |what| {
-            say(format_args!("floe: waiting for {what}"));
+            say(waiting_for(what));
         }),
         ..WriteOptions::default()
     })

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use floe_format::path_info::PathInfo;
 use floe_format::{Compression, NarInfo, StoreDir, StorePath};
-use floe_store::StoreReader;
+use floe_store::{Patience, StoreReader};
 
 use crate::body::Body;
 use crate::error::Error;
@@ -92,6 +92,12 @@ impl From<NarInfo> for Told {
     }
 }
 
+/// Waits for locks in the way of whoever asks sources.
+fn patience(options: &NetworkOptions, cancel: &Cancel) -> Patience {
+    let watcher = options.watcher.clone();
+    Patience::new(cancel.flag(), move |what| watcher.waiting_for(what))
+}
+
 impl Sources {
     /// Opens sources. Those that cannot be opened are left out, and [`Sources::refused`] says why;
     /// a cache that takes long to answer is not waited for where another one can be used, and is
@@ -126,9 +132,11 @@ impl Sources {
                     )))
                 }
                 (Location::Http(_), None) => Err(Error::Cancelled),
-                (Location::Store(store), _) => StoreReader::open(store.layout.clone())
-                    .map(|reader| Kind::Store(Box::new(reader), store.priority))
-                    .map_err(Error::from),
+                (Location::Store(store), _) => {
+                    StoreReader::open_with(store.layout.clone(), patience(options, cancel))
+                        .map(|reader| Kind::Store(Box::new(reader), store.priority))
+                        .map_err(Error::from)
+                }
                 (Location::File(file), _) => FileCache::open(file).map(Kind::File),
             };
             match opened {

@@ -119,6 +119,11 @@ pub enum Event<'a> {
         /// The path, or the first of several.
         path: &'a StorePath,
     },
+    /// The database of a store that is read is locked, and waited for. Said once, after a second.
+    WaitingFor {
+        /// For what.
+        what: &'a str,
+    },
     /// A path goes into the batch that is about to be committed.
     Committing {
         /// The path.
@@ -142,8 +147,9 @@ pub trait Reporter: Send + Sync {
     fn event(&self, event: Event<'_>);
 }
 
-/// Who hears of requests that are made again, from the network's own thread and also before a move
-/// begins: [`Event::Retrying`] without a path. [`Default`] is nobody.
+/// Who hears of what happens while sources are asked, from threads of their own and also before a
+/// move begins: [`Event::Retrying`] without a path, and [`Event::WaitingFor`]. [`Default`] is
+/// nobody.
 #[derive(Clone, Default)]
 pub struct Watcher(Option<Arc<dyn Reporter>>);
 
@@ -156,6 +162,12 @@ impl Watcher {
     pub(crate) fn retrying(&self, error: &Error) {
         if let Some(reporter) = &self.0 {
             reporter.event(Event::Retrying { path: None, error });
+        }
+    }
+
+    pub(crate) fn waiting_for(&self, what: &str) {
+        if let Some(reporter) = &self.0 {
+            reporter.event(Event::WaitingFor { what });
         }
     }
 }

@@ -9,14 +9,16 @@ mod read;
 mod realisations;
 mod write;
 
-pub(crate) use open::{Access, beside};
+pub(crate) use open::{Access, Wait, beside};
 pub use realisations::{BuildTrace, Realisation};
 pub(crate) use write::Registration;
 
 use std::fs::{self, File};
+use std::ops::{Deref, DerefMut};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -26,7 +28,7 @@ use rusqlite::{Connection, DEFAULT_NAME, FileControl};
 use crate::error::{At, StoreError};
 use crate::layout::Layout;
 use crate::options::WriteOptions;
-use crate::patience::{is_interrupted, wait_for_database};
+use crate::patience::{Governed, Patience, is_interrupted, wait_for_database};
 
 /// An open database.
 #[derive(Debug)]
@@ -71,17 +73,11 @@ impl Database {
         })
     }
 
-    /// Opens an existing database for reading. Where this user may not even make the side files
-    /// of the write-ahead log, the file is read as it stands.
-    pub(crate) fn open_read_only(layout: &Layout) -> Result<Database, StoreError> {
-        Database::open_for_reading(layout, BUSY_TIMEOUT).map(|(database, _)| database)
-    }
-
-    /// The same, with a wait of one's own for those who lock the database, and with how it is
-    /// read.
+    /// Opens an existing database for reading; also how it is read. Where this user may not even
+    /// make the side files of the write-ahead log, the file is read as it stands.
     pub(crate) fn open_for_reading(
         layout: &Layout,
-        patience: Duration,
+        wait: Wait,
     ) -> Result<(Database, Access), StoreError> {
         let file = layout.database_dir().join("db.sqlite");
         if !file.exists() {
@@ -91,8 +87,8 @@ impl Database {
             });
         }
         check_schema(&layout.database_dir().join("schema"))?;
-        let (connection, access) = open::for_reading(&file, patience)
-            .map_err(|source| failed("opening", &file, source))?;
+        let (connection, access) =
+            open::for_reading(&file, wait).map_err(|source| failed("opening", &file, source))?;
         let database = Database {
             connection,
             file,
@@ -116,6 +112,36 @@ impl Database {
 
     fn failed(&self, action: &'static str) -> impl Fn(rusqlite::Error) -> StoreError {
         move |source| failed(action, &self.file, source)
+    }
+}
+
+/// A database for one thread, which waits for others as patiently as whoever has opened it.
+pub(crate) struct LockedDatabase<'a> {
+    database: MutexGuard<'a, Database>,
+    _governed: Governed,
+}
+
+impl LockedDatabase<'_> {
+    pub(crate) fn of<'a>(database: &'a Mutex<Database>, patience: &Patience) -> LockedDatabase<'a> {
+        LockedDatabase {
+            _governed: patience.govern_this_thread(),
+            // A transaction that a panic interrupted has been rolled back.
+            database: database.lock().unwrap_or_else(PoisonError::into_inner),
+        }
+    }
+}
+
+impl Deref for LockedDatabase<'_> {
+    type Target = Database;
+
+    fn deref(&self) -> &Database {
+        &self.database
+    }
+}
+
+impl DerefMut for LockedDatabase<'_> {
+    fn deref_mut(&mut self) -> &mut Database {
+        &mut self.database
     }
 }
 
@@ -223,9 +249,6 @@ fn failed(action: &'static str, file: &Path, source: rusqlite::Error) -> StoreEr
 
 const SCHEMA: &str = include_str!("database/schema.sql");
 
-/// A Nix that registers a large closure holds the database for seconds, a vacuum for minutes.
-const BUSY_TIMEOUT: Duration = Duration::from_secs(600);
-
 /// Making a database takes milliseconds, and on a slow disk a second.
 const MAKING_WAIT: Duration = Duration::from_secs(60);
 
@@ -282,7 +305,8 @@ mod tests {
         let writer = StoreWriter::open_with(layout.clone(), &options).unwrap();
         assert_eq!(writer.invalid(&[]).unwrap(), []);
         drop(writer);
-        let (reader, access) = Database::open_for_reading(&layout, Duration::ZERO).unwrap();
+        let (reader, access) =
+            Database::open_for_reading(&layout, Wait::AtMost(Duration::ZERO)).unwrap();
         assert_eq!(access, Access::LockDirectory);
         fs::create_dir(layout.database_dir().join("db.sqlite.lock")).unwrap();
         let path = "00000000000000000000000000000000-a";

@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 
 use floe_format::{PathInfo, StorePath};
 
-use crate::database::{Access, BuildTrace, Database, Realisation};
+use crate::database::{Access, BuildTrace, Database, Realisation, Wait};
 use crate::error::StoreError;
 use crate::layout::Layout;
 use watch::{Change, Identity, Watch};
@@ -200,7 +200,7 @@ impl Open {
         let file = layout.database_dir().join("db.sqlite");
         // What is replaced while it is being opened is opened once too often, never not at all.
         let before = Watch::before(&file)?;
-        let (database, access) = Database::open_for_reading(layout, patience)?;
+        let (database, access) = Database::open_for_reading(layout, Wait::AtMost(patience))?;
         let data_version = match access {
             Access::Log => database.data_version()?,
             Access::LockDirectory | Access::AsItStands => 0,

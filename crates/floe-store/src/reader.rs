@@ -1,13 +1,14 @@
 //! A store as a source: questions to its database, and the NARs of its paths.
 
 use std::path::PathBuf;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::Mutex;
 
 use floe_format::{PathInfo, StorePath};
 
-use crate::database::Database;
+use crate::database::{Database, LockedDatabase, Wait};
 use crate::error::StoreError;
 use crate::layout::Layout;
+use crate::patience::Patience;
 use crate::tree;
 
 /// A store that is only read. May be shared between threads.
@@ -15,6 +16,7 @@ use crate::tree;
 pub struct StoreReader {
     layout: Layout,
     database: Mutex<Database>,
+    patience: Patience,
 }
 
 impl StoreReader {
@@ -22,10 +24,20 @@ impl StoreReader {
     ///
     /// Errors: [`StoreError::NoStore`], [`StoreError::Schema`], or what the system and SQLite say.
     pub fn open(layout: Layout) -> Result<StoreReader, StoreError> {
-        let database = Database::open_read_only(&layout)?;
+        StoreReader::open_with(layout, Patience::default())
+    }
+
+    /// The same, with a way of one's own to wait for those who lock the database.
+    ///
+    /// Errors: also [`StoreError::Interrupted`].
+    pub fn open_with(layout: Layout, patience: Patience) -> Result<StoreReader, StoreError> {
+        let governed = patience.govern_this_thread();
+        let (database, _) = Database::open_for_reading(&layout, Wait::AsGoverned)?;
+        drop(governed);
         Ok(StoreReader {
             layout,
             database: Mutex::new(database),
+            patience,
         })
     }
 
@@ -74,8 +86,7 @@ impl StoreReader {
         tree::read::dump(&self.layout.real_path(path), sink)
     }
 
-    pub(crate) fn database(&self) -> MutexGuard<'_, Database> {
-        // A thread that panicked while asking has left nothing half done.
-        self.database.lock().unwrap_or_else(PoisonError::into_inner)
+    pub(crate) fn database(&self) -> LockedDatabase<'_> {
+        LockedDatabase::of(&self.database, &self.patience)
     }
 }

@@ -3,25 +3,24 @@
 use std::collections::HashMap;
 use std::fs::{self, File, OpenOptions};
 use std::io;
-use std::ops::{Deref, DerefMut};
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _, chown};
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use floe_format::derivation::ModuloCache;
 use floe_format::{PathInfo, StorePath};
 use rustix::fs::{Access, FallocateFlags, FlockOperation, access};
 
-use crate::database::Database;
+use crate::database::{Database, LockedDatabase};
 use crate::error::{At, StoreError};
 use crate::layout::Layout;
 use crate::leftovers;
 use crate::lock::{lock_shared, open_lock_file, try_lock};
 use crate::options::WriteOptions;
-use crate::patience::{Governed, Patience};
+use crate::patience::Patience;
 use crate::resume::Left;
 use crate::temp_roots::{self, RootsFile};
 use crate::tree::links::Links;
@@ -196,31 +195,7 @@ impl StoreWriter {
     }
 
     pub(crate) fn database(&self) -> LockedDatabase<'_> {
-        LockedDatabase {
-            _governed: self.patience.govern_this_thread(),
-            // A transaction that a panic interrupted has been rolled back.
-            database: self.database.lock().unwrap_or_else(PoisonError::into_inner),
-        }
-    }
-}
-
-/// The database of a writer, for one thread, which waits for others as patiently as the writer.
-pub(crate) struct LockedDatabase<'a> {
-    database: MutexGuard<'a, Database>,
-    _governed: Governed,
-}
-
-impl Deref for LockedDatabase<'_> {
-    type Target = Database;
-
-    fn deref(&self) -> &Database {
-        &self.database
-    }
-}
-
-impl DerefMut for LockedDatabase<'_> {
-    fn deref_mut(&mut self) -> &mut Database {
-        &mut self.database
+        LockedDatabase::of(&self.database, &self.patience)
     }
 }
 

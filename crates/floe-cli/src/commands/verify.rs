@@ -1,18 +1,19 @@
 //! `floe verify`: what `nix-store --verify --check-contents` would find, without repairing it.
 
+use std::sync::Arc;
 use std::time::Instant;
 
 use anyhow::bail;
 use floe_engine::{Location, Root};
 use floe_format::StoreDir;
-use floe_store::{Fault, StoreReader};
+use floe_store::{Fault, Patience, StoreReader};
 use serde_json::{Value, json};
 
 use super::print;
 use crate::args::VerifyArgs;
 use crate::failure::Silent;
 use crate::log::{self, Level};
-use crate::progress::say;
+use crate::progress::{say, waiting_for};
 use crate::settings;
 
 pub(crate) fn run(args: VerifyArgs) -> anyhow::Result<()> {
@@ -26,7 +27,8 @@ pub(crate) fn run(args: VerifyArgs) -> anyhow::Result<()> {
     let Location::Store(place) = location else {
         bail!("{location} is a binary cache; floe verifies local stores");
     };
-    let store = StoreReader::open(place.layout)?;
+    let patience = Patience::new(Arc::default(), |what| say(waiting_for(what)));
+    let store = StoreReader::open_with(place.layout, patience)?;
     let paths = args
         .paths
         .iter()

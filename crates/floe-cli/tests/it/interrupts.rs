@@ -2,6 +2,7 @@
 
 use std::fs::{self, File};
 use std::io::{BufRead as _, BufReader};
+use std::os::unix::process::ExitStatusExt as _;
 use std::process::Stdio;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -144,5 +145,50 @@ fn a_wait_for_others_is_told_and_ends_at_an_interrupt() {
         assert_eq!(status.code(), Some(130), "{}", lock.display());
         held.unlock().unwrap();
         fs::remove_file(&lock).unwrap();
+    }
+}
+
+#[test]
+fn who_reads_a_store_says_that_its_database_is_locked_and_waits_no_longer_than_wanted() {
+    let Some(corpus) = corpus("jq") else { return };
+    let scratch = scratch();
+    let root = scratch.join("root");
+    let mut install = floe(["install", "--from", &corpus.file_url("zstd"), "--root"]);
+    install.arg(&root).arg(&corpus.root);
+    install.args(["--trusted-public-keys", &corpus.key]);
+    run(install.args(["--option", "use-sqlite-wal", "false"])).expect(0);
+    // As a writer of Nix without a write-ahead log holds it.
+    let held = root.join("nix/var/nix/db/db.sqlite.lock");
+    fs::create_dir(&held).unwrap();
+    let (store, target) = (root.to_str().unwrap(), scratch.join("copy"));
+    let (target, key) = (target.to_str().unwrap(), &*corpus.key);
+    let copy = [
+        "copy",
+        "--from",
+        store,
+        "--to",
+        target,
+        "--trusted-public-keys",
+        key,
+    ];
+    let args = [
+        [&["verify", "--root", store][..], &[]],
+        [&["info", "--from", store], &[&corpus.root]],
+        [&copy, &[&corpus.root]],
+    ];
+    let args = args.map(|args| args.concat());
+    for args in &args {
+        let mut child = floe(args).stderr(Stdio::piped()).spawn().unwrap();
+        let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
+        let told = lines.find(|line| line.as_ref().unwrap().contains("waiting for the database"));
+        assert!(told.is_some(), "{args:?} did not wait, or not in words");
+        run(std::process::Command::new("kill").args(["-INT", &child.id().to_string()])).expect(0);
+        let status = child.wait().unwrap();
+        let is_over = status.code() == Some(130) || status.signal() == Some(2);
+        assert!(is_over, "{args:?}: {status}");
+    }
+    fs::remove_dir(&held).unwrap();
+    for args in args {
+        run(&mut floe(args)).expect(0);
     }
 }

@@ -11,6 +11,8 @@ use std::time::{Duration, Instant};
 
 use rusqlite::{Connection, OpenFlags};
 
+use crate::patience::wait_for_database;
+
 /// How an open database is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Access {
@@ -20,6 +22,15 @@ pub(crate) enum Access {
     LockDirectory,
     /// Without any locks, as a file that does not change: this user may make none.
     AsItStands,
+}
+
+/// How those who lock a database are waited for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Wait {
+    /// For so long, in silence.
+    AtMost(Duration),
+    /// As whoever governs the thread wants it.
+    AsGoverned,
 }
 
 /// Opens a database for writing; makes the file if it is new. `use_log` says how a new one is
@@ -62,27 +73,24 @@ fn gives_up_log(connection: &Connection) -> bool {
     asked.is_ok() && journal_mode(connection).is_ok_and(|mode| mode != "wal")
 }
 
-/// Opens an existing database for reading. `patience` is the wait for those who lock it.
-pub(super) fn for_reading(
-    file: &Path,
-    patience: Duration,
-) -> rusqlite::Result<(Connection, Access)> {
-    with_locks(file, patience).or_else(|error| {
+/// Opens an existing database for reading.
+pub(super) fn for_reading(file: &Path, wait: Wait) -> rusqlite::Result<(Connection, Access)> {
+    with_locks(file, wait).or_else(|error| {
         if !may_read_as_it_stands(&error, file) {
             return Err(error);
         }
         let flags = READ_FLAGS | OpenFlags::SQLITE_OPEN_URI;
         let connection = Connection::open_with_flags(immutable_uri(file), flags)?;
-        Ok((answers(connection, patience)?, Access::AsItStands))
+        Ok((answers(connection, wait)?, Access::AsItStands))
     })
 }
 
-fn with_locks(file: &Path, patience: Duration) -> rusqlite::Result<(Connection, Access)> {
-    let connection = Connection::open_with_flags(file, READ_FLAGS)?;
+fn with_locks(file: &Path, wait: Wait) -> rusqlite::Result<(Connection, Access)> {
+    let mut connection = Connection::open_with_flags(file, READ_FLAGS)?;
     // Otherwise it would be as patient as rusqlite thinks best.
-    set_patience(&connection, patience)?;
+    set_wait(&mut connection, wait)?;
     if !uses_lock_directory(&connection, file) {
-        let connection = answers(connection, patience)?;
+        let connection = answers(connection, wait)?;
         // Asked again: the first time somebody may have been at work.
         if !uses_lock_directory(&connection, file) {
             return Ok((connection, Access::Log));
@@ -93,7 +101,7 @@ fn with_locks(file: &Path, patience: Duration) -> rusqlite::Result<(Connection, 
     if !may_make_files_beside(file) {
         // SQLite would take the lock that cannot be made for one that somebody else holds, and
         // wait for it in vain.
-        let code = match is_left_alone(file, patience) {
+        let code = match is_left_alone(file, wait) {
             true => rusqlite::ffi::SQLITE_PERM,
             false => rusqlite::ffi::SQLITE_BUSY,
         };
@@ -101,7 +109,7 @@ fn with_locks(file: &Path, patience: Duration) -> rusqlite::Result<(Connection, 
         return Err(rusqlite::Error::SqliteFailure(refused, None));
     }
     let connection = Connection::open_with_flags_and_vfs(file, READ_FLAGS, LOCK_DIRECTORY_VFS)?;
-    Ok((answers(connection, patience)?, Access::LockDirectory))
+    Ok((answers(connection, wait)?, Access::LockDirectory))
 }
 
 fn uses_lock_directory(connection: &Connection, file: &Path) -> bool {
@@ -116,13 +124,20 @@ pub(super) fn journal_mode(connection: &Connection) -> rusqlite::Result<String> 
     connection.pragma_query_value(None, "journal_mode", |row| row.get(0))
 }
 
-pub(super) fn set_patience(connection: &Connection, patience: Duration) -> rusqlite::Result<()> {
-    connection.busy_timeout(patience.min(PATIENCE_MAX))
+pub(super) fn set_patience(connection: &Connection, time: Duration) -> rusqlite::Result<()> {
+    connection.busy_timeout(time.min(PATIENCE_MAX))
+}
+
+fn set_wait(connection: &mut Connection, wait: Wait) -> rusqlite::Result<()> {
+    match wait {
+        Wait::AtMost(time) => set_patience(connection, time),
+        Wait::AsGoverned => connection.busy_handler(Some(wait_for_database)),
+    }
 }
 
 /// A database file whose log cannot be opened fails only at the first question.
-fn answers(connection: Connection, patience: Duration) -> rusqlite::Result<Connection> {
-    set_patience(&connection, patience)?;
+fn answers(mut connection: Connection, wait: Wait) -> rusqlite::Result<Connection> {
+    set_wait(&mut connection, wait)?;
     connection.query_row(
         "select count(*) from (select 1 from ValidPaths limit 1)",
         (),
@@ -149,14 +164,22 @@ fn is_being_written(file: &Path) -> bool {
     !is_empty(&beside(file, "-journal")) || beside(file, ".lock").exists()
 }
 
-/// Whether no writer with a lock directory is at work, or it ends within some time.
-fn is_left_alone(file: &Path, patience: Duration) -> bool {
+/// Whether no writer with a lock directory is at work, or it ends in time.
+fn is_left_alone(file: &Path, wait: Wait) -> bool {
     let start = Instant::now();
+    let mut times = 0;
     while is_being_written(file) {
-        if start.elapsed() >= patience {
+        let is_over = match wait {
+            Wait::AtMost(time) => start.elapsed() >= time,
+            Wait::AsGoverned => !wait_for_database(times),
+        };
+        if is_over {
             return false;
         }
-        thread::sleep(PAUSE);
+        times += 1;
+        if wait != Wait::AsGoverned {
+            thread::sleep(PAUSE);
+        }
     }
     true
 }
@@ -227,7 +250,7 @@ mod tests {
         writer.execute_batch(begin).unwrap();
         assert!(is_being_written(&file));
         let other = for_writing(&file, false, true).unwrap();
-        assert!(for_reading(&file, Duration::ZERO).is_err());
+        assert!(for_reading(&file, Wait::AtMost(Duration::ZERO)).is_err());
         writer.execute_batch("commit").unwrap();
         let count: i64 = other
             .query_row("select count(*) from ValidPaths", (), |row| row.get(0))
