@@ -14,9 +14,11 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use hickory_resolver::config::{LookupIpStrategy, ResolverConfig, ResolverOpts};
+use hickory_resolver::lookup_ip::LookupIp;
 use hickory_resolver::net::runtime::TokioRuntimeProvider;
+use hickory_resolver::net::{DnsError, NetError};
 use hickory_resolver::proto::ProtoError;
-use hickory_resolver::proto::op::Query;
+use hickory_resolver::proto::op::{Query, ResponseCode};
 use hickory_resolver::proto::rr::{Name as RecordName, RecordType};
 use hickory_resolver::system_conf::parse_resolv_conf;
 use hickory_resolver::{Hosts, TokioResolver};
@@ -33,7 +35,15 @@ pub(super) struct Names(Arc<OnceLock<Known>>);
 #[derive(Debug)]
 struct Known {
     hosts: Hosts,
-    servers: TokioResolver,
+    servers: Servers,
+}
+
+/// The name servers, two of which are asked at once.
+#[derive(Debug)]
+struct Servers {
+    all: TokioResolver,
+    /// Each by itself.
+    alone: Vec<TokioResolver>,
 }
 
 impl Resolve for Names {
@@ -46,7 +56,7 @@ impl Resolve for Names {
                 None => {
                     let made = Known {
                         hosts: read_hosts(Path::new(HOSTS)),
-                        servers: make(Path::new(RESOLV_CONF))?,
+                        servers: Servers::of(Path::new(RESOLV_CONF))?,
                     };
                     known.get_or_init(|| made)
                 }
@@ -56,7 +66,7 @@ impl Resolve for Names {
             if !named.is_empty() {
                 return Ok(Box::new(named.into_iter()) as Addrs);
             }
-            let found = known.servers.lookup_ip(record_name(name.as_str())?).await?;
+            let found = known.servers.ask(record_name(name.as_str())?).await?;
             let addresses: Vec<SocketAddr> = found.iter().map(|ip| (ip, 0).into()).collect();
             Ok(Box::new(addresses.into_iter()) as Addrs)
         })
@@ -93,12 +103,64 @@ fn in_hosts(hosts: &Hosts, name: &str) -> Vec<SocketAddr> {
     addresses.into_iter().map(|ip| (ip, 0).into()).collect()
 }
 
+/// Whether there is no such name, say all servers. That it has no addresses may be what one of them
+/// says of one family, while another has failed at the other.
+fn is_unknown(error: &NetError) -> bool {
+    match error {
+        NetError::Dns(DnsError::NoRecordsFound(none)) => {
+            none.response_code == ResponseCode::NXDomain
+        }
+        _ => false,
+    }
+}
+
 type Failure = Box<dyn StdError + Send + Sync>;
 
-fn make(resolv_conf: &Path) -> Result<TokioResolver, Failure> {
-    let (config, options) = configure(resolv_conf)?;
-    let builder = TokioResolver::builder_with_config(config, TokioRuntimeProvider::default());
-    Ok(builder.with_options(options).build()?)
+impl Servers {
+    fn of(resolv_conf: &Path) -> Result<Servers, Failure> {
+        let (config, options) = configure(resolv_conf)?;
+        Ok(Servers::with(&config, &options)?)
+    }
+
+    fn with(config: &ResolverConfig, options: &ResolverOpts) -> Result<Servers, NetError> {
+        let build = |config| {
+            let provider = TokioRuntimeProvider::default();
+            let builder = TokioResolver::builder_with_config(config, provider);
+            builder.with_options(options.clone()).build()
+        };
+        let (domain, search) = (config.domain(), config.search());
+        let servers = config.name_servers().iter();
+        let alone = servers.map(|server| {
+            let server = vec![server.clone()];
+            build(ResolverConfig::from_parts(
+                domain.cloned(),
+                search.to_vec(),
+                server,
+            ))
+        });
+        Ok(Servers {
+            alone: alone.collect::<Result<_, _>>()?,
+            all: build(config.clone())?,
+        })
+    }
+
+    /// The addresses of a name. That a server has failed says nothing of the others: the answer of
+    /// one that fails at once would else hide that of one that has to ask somebody.
+    async fn ask(&self, name: RecordName) -> Result<LookupIp, NetError> {
+        let found = self.all.lookup_ip(name.clone()).await;
+        let Err(error @ NetError::Dns(_)) = found else {
+            return found;
+        };
+        if is_unknown(&error) {
+            return Err(error);
+        }
+        for server in &self.alone {
+            if let Ok(found) = server.lookup_ip(name.clone()).await {
+                return Ok(found);
+            }
+        }
+        Err(error)
+    }
 }
 
 /// The servers to ask, and how.
@@ -192,13 +254,13 @@ mod tests {
         assert_eq!(servers(Some(text)), named);
     }
 
-    /// Answers that there is no such name, and says each time that it did.
-    fn know_nothing(socket: &UdpSocket, told: &Sender<()>) {
+    /// Answers with this code, and says each time that it did.
+    fn know_nothing(socket: &UdpSocket, code: u8, told: &Sender<()>) {
         let mut packet = [0; 512];
         while let Ok((len, from)) = socket.recv_from(&mut packet) {
-            // An answer, to whom recursion is available; no such name.
+            // An answer, to whom recursion is available.
             packet[2] |= 0x80;
-            packet[3] = 0x83;
+            packet[3] = 0x80 | code;
             socket.send_to(&packet[..len], from).unwrap();
             told.send(()).ok();
         }
@@ -225,6 +287,21 @@ mod tests {
 
     #[test]
     fn a_name_that_one_server_lacks_is_had_from_another_that_is_slower() {
+        const NO_SUCH_NAME: u8 = 3;
+        assert_eq!(found_beside(NO_SUCH_NAME), ["192.0.2.7"]);
+    }
+
+    #[test]
+    fn a_server_that_fails_at_once_does_not_hide_the_answer_of_a_slower_one() {
+        const SERVER_FAILURE: u8 = 2;
+        const REFUSED: u8 = 5;
+        for code in [SERVER_FAILURE, REFUSED] {
+            assert_eq!(found_beside(code), ["192.0.2.7"], "code {code}");
+        }
+    }
+
+    /// What is found where the first server answers with this code, and the second one later.
+    fn found_beside(code: u8) -> Vec<String> {
         let directory = tempfile::tempdir().unwrap();
         let file = directory.path().join("resolv.conf");
         let hosts = ["127.0.0.1", "127.0.0.2"];
@@ -243,19 +320,17 @@ mod tests {
         let [first, second] = sockets;
         let (told, other) = channel();
         // They end with the program.
-        thread::spawn(move || know_nothing(&first, &told));
+        thread::spawn(move || know_nothing(&first, code, &told));
         thread::spawn(move || know_all(&second, &other));
 
         let runtime = tokio::runtime::Builder::new_current_thread();
         let runtime = { runtime }.enable_all().build().unwrap();
         let found = runtime.block_on(async {
-            let servers = TokioResolver::builder_with_config(config, Default::default());
-            let servers = servers.with_options(options).build().unwrap();
-            let found = servers.lookup_ip("cache.floe.test.").await;
-            found.map(|found| found.iter().collect::<Vec<IpAddr>>())
+            let servers = Servers::with(&config, &options).unwrap();
+            let name = record_name("cache.floe.test.").unwrap();
+            servers.ask(name).await.unwrap()
         });
-        let expected: IpAddr = "192.0.2.7".parse().unwrap();
-        assert_eq!(found.unwrap(), [expected]);
+        found.iter().map(|address| address.to_string()).collect()
     }
 
     #[test]
@@ -287,7 +362,7 @@ mod tests {
     #[test]
     fn a_file_that_cannot_be_read_is_named() {
         let directory = tempfile::tempdir().unwrap();
-        let error = make(directory.path()).unwrap_err().to_string();
+        let error = Servers::of(directory.path()).unwrap_err().to_string();
         assert!(
             error.contains(&directory.path().display().to_string()),
             "{error}"
