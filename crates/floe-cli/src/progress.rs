@@ -225,10 +225,12 @@ pub(crate) fn taken(outcome: &Outcome) -> String {
 /// What an interrupted move has not fetched in vain.
 fn left(paths: usize) -> String {
     let (things, them) = match paths {
-        1 => ("path that has", "it"),
-        _ => ("paths that have", "them"),
+        1 => ("path has", "it"),
+        _ => ("paths have", "them"),
     };
-    format!("{paths} {things} come but lack others: the next run that writes here may use {them}")
+    format!(
+        "{paths} {things} come and cannot be valid yet: the next run that wants {them} takes {them}"
+    )
 }
 
 /// Why a path is not taken from a store that has it.

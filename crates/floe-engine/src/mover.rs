@@ -222,6 +222,7 @@ impl Mover<'_> {
         self.check_store_dirs()?;
         let mut outcome = Outcome::default();
         let mut resolved = resolve::resolve(self, roots)?;
+        self.discard_unwanted(&resolved);
         let roots = std::mem::take(&mut resolved.roots);
         let mut waiting = Vec::new();
         let mut lacking = BTreeSet::new();
@@ -254,6 +255,9 @@ impl Mover<'_> {
             let path = finished.path().clone();
             let missing = finished.references().clone();
             outcome.fail(self.reporter, Error::MissingReferences { path, missing });
+            if let (Some(store), Finished::Tree(staged)) = (self.target.as_store(), finished) {
+                store.leave([staged.tree]);
+            }
         }
         let missing: BTreeSet<StorePath> = self.target.missing(&roots)?.into_iter().collect();
         if outcome.failures.is_empty() {
@@ -262,13 +266,24 @@ impl Mover<'_> {
             }
         }
         if let (Some(store), []) = (self.target.as_store(), outcome.failures.as_slice()) {
-            store.discard_left();
+            store.discard_left(|_| false);
         }
         outcome.roots = roots
             .into_iter()
             .filter(|root| !missing.contains(root))
             .collect();
         Ok(outcome)
+    }
+
+    /// What other moves have left takes room that this one may need. But a move that could not even
+    /// ask for all that it wants does not know what that is.
+    fn discard_unwanted(&self, resolved: &Resolved) {
+        let is_known = resolved.failures.is_empty() && resolved.unavailable.is_empty();
+        if let (Some(store), true) = (self.target.as_store(), is_known) {
+            let paths = resolved.items.iter().map(|item| &item.narinfo.info.path);
+            let wanted: BTreeSet<&StorePath> = paths.collect();
+            store.discard_left(|path| wanted.contains(path));
+        }
     }
 
     /// Roots that a store had, and that a collector took away before they counted. What was
@@ -363,7 +378,8 @@ impl Mover<'_> {
         if items.is_empty() || !(check || dry_run) {
             return Ok(None);
         }
-        let shares = self.options.optimise || items.iter().any(|item| item.is_here());
+        let reuses = items.iter().any(|item| !item.places.is_empty());
+        let shares = self.options.optimise || reuses;
         let space = Space::of(self.target, items)?.sharing(shares);
         for shortage in space.shortages().into_iter().filter(|_| check) {
             if shortage.is_certain && !dry_run {
@@ -408,7 +424,7 @@ impl Mover<'_> {
                 queue.close();
                 self.sources.abort();
             }
-            commit.leave(receiver);
+            commit.leave(receiver, result.as_ref().err());
             result
         })
     }

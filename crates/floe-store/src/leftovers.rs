@@ -17,6 +17,7 @@
 //! and so is the file.
 
 use std::collections::HashMap;
+use std::ffi::OsStr;
 use std::fs::{self, File, OpenOptions};
 use std::io::Read as _;
 use std::os::unix::ffi::OsStrExt as _;
@@ -104,7 +105,9 @@ fn clear_trees(writer: &StoreWriter, name: &str, paths: &[StorePath]) -> Result<
             continue;
         };
         let is_adopted = match by_hash_part.get(hash_part) {
-            Some(path) if is_sealed(&entry.path()) => writer.adopt(path, entry.path()).is_ok(),
+            Some(path) if is_whole_name(&entry_name) && is_sealed(&entry.path()) => {
+                writer.adopt(path, entry.path()).is_ok()
+            }
             _ => false,
         };
         if !is_adopted {
@@ -120,6 +123,11 @@ fn hash_part_of_tree<'a>(name: &str, entry: &'a [u8]) -> Option<&'a str> {
     let number = rest.strip_prefix(b"-")?.strip_prefix(name.as_bytes())?;
     let hash_part = str::from_utf8(hash_part).ok()?;
     (is_hash_part(hash_part) && number.starts_with(b"-")).then_some(hash_part)
+}
+
+/// Whether it is a tree's name, and not that of a link which was to replace one of its files.
+fn is_whole_name(entry: &OsStr) -> bool {
+    entry.as_bytes().last().is_some_and(u8::is_ascii_digit)
 }
 
 /// Removes what lies at the place of a path that is not valid, unless somebody is at it.

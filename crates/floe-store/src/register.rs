@@ -56,15 +56,35 @@ impl StoreWriter {
     /// Registers a batch of paths. References must be valid or in the batch.
     ///
     /// Errors: what SQLite says, and what the system says that concerns all paths, such as a full
-    /// disk; then nothing of the batch is registered, and nothing of it is left in the store.
+    /// disk; then nothing of the batch is registered. Where the disk is not full, what of it could
+    /// be registered is left, as by [`StoreWriter::leave`].
     pub fn register(&self, batch: Vec<StagedPath>) -> Result<Registered, StoreError> {
-        let mut outcome = Registered::default();
+        let (mut outcome, mut placed) = (Registered::default(), Vec::new());
+        let registered = self.register_some(batch, &mut outcome, &mut placed);
+        let Err(error) = registered else {
+            return Ok(outcome);
+        };
+        if !error.is_out_of_space() {
+            // A tree that cannot be taken back is removed.
+            let placed = placed.into_iter().filter_map(|path| path.take_back().ok());
+            let unmet = outcome.unmet.into_iter().map(|(staged, _)| staged);
+            let left = placed.chain(unmet).chain(outcome.busy);
+            self.leave(left.map(|staged| staged.tree));
+        }
+        Err(error)
+    }
+
+    fn register_some(
+        &self,
+        batch: Vec<StagedPath>,
+        outcome: &mut Registered,
+        placed: &mut Vec<Placed>,
+    ) -> Result<(), StoreError> {
         let mut database = self.database();
-        let batch = self.lock_batch(&database, batch, &mut outcome)?;
-        let batch = with_met_references(&database, batch, &mut outcome)?;
+        let batch = self.lock_batch(&database, batch, outcome)?;
+        let batch = with_met_references(&database, batch, outcome)?;
         // Who refers to those that are refused already has stayed behind as well.
         let refused_before = outcome.refused.len();
-        let mut placed = Vec::new();
         for (staged, lock) in batch {
             let path = staged.info.path.clone();
             // Should anything fail from here on, dropping `placed` removes the trees again.
@@ -76,7 +96,7 @@ impl StoreWriter {
             }
         }
         let mut registrations = Vec::new();
-        for path in &placed {
+        for path in &*placed {
             match self.derivation_outputs(&path.info) {
                 Ok(outputs) => registrations.push(Registration {
                     info: &path.info,
@@ -91,10 +111,8 @@ impl StoreWriter {
         let all_are_welcome = outcome.refused.len() == refused_before;
         if all_are_welcome && database.register(&registrations)? {
             drop(registrations);
-            for path in placed {
-                outcome.valid.push(path.keep());
-            }
-            return Ok(outcome);
+            outcome.valid.extend(placed.drain(..).map(Placed::keep));
+            return Ok(());
         }
         drop(registrations);
         // Rare: the others of a batch with one that is refused come back once more, alone, and so
@@ -104,12 +122,12 @@ impl StoreWriter {
             .iter()
             .map(|(path, _)| path.clone())
             .collect();
-        for path in placed {
+        for path in placed.drain(..) {
             if !refused.contains(&path.info.path) {
                 outcome.busy.push(path.take_back()?);
             }
         }
-        Ok(outcome)
+        Ok(())
     }
 
     /// Takes the locks, in the order of the paths, and sorts out what is valid already.

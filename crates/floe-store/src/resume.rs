@@ -4,8 +4,13 @@
 //!    a name of its own run, and writes down the paths among its own temporary roots;
 //! 2. whoever wants such a path takes the tree, hashes it, and fetches the path only if it is not
 //!    what it should be;
-//! 3. what nobody has taken is removed when a move has ended well; otherwise it stays, with the
-//!    file of temporary roots, as if this run had been killed.
+//! 3. what nobody wants is removed: by a move that knows all that it wants, and at the end of one
+//!    that has ended well;
+//! 4. what is there when the file of temporary roots is given up stays, and so does the file, as
+//!    if its process had been killed.
+//!
+//! Writers that share their temporary roots share this too: a move that has failed in a process is
+//! taken up again in it while others go on.
 //!
 //! Not guaranteed: anything about the contents. The machine may have lost its power meanwhile.
 
@@ -13,17 +18,16 @@ use std::collections::HashMap;
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use floe_format::StorePath;
 
 use crate::error::{At, StoreError};
-use crate::register::StagedPath;
 use crate::temp_roots;
 use crate::tree::write::TemporaryTree;
 use crate::writer::StoreWriter;
 
-/// Sealed trees of runs that are dead, by what they are meant to become.
+/// Sealed trees of runs that ended early, by what they are meant to become.
 #[derive(Debug, Default)]
 pub(crate) struct Left(Mutex<HashMap<StorePath, Vec<TemporaryTree>>>);
 
@@ -32,8 +36,18 @@ impl Left {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn take_all(&self) -> impl Iterator<Item = TemporaryTree> + use<> {
-        std::mem::take(&mut *self.trees()).into_values().flatten()
+    fn put(&self, tree: TemporaryTree) {
+        let mut trees = self.trees();
+        trees.entry(tree.path().clone()).or_default().push(tree);
+    }
+
+    /// Lets all of them lie where they are; whether there is any.
+    pub(crate) fn let_lie(&self) -> bool {
+        let trees = std::mem::take(&mut *self.trees());
+        let is_any = !trees.is_empty();
+        let trees = trees.into_values().flatten();
+        trees.for_each(TemporaryTree::let_lie);
+        is_any
     }
 }
 
@@ -44,7 +58,7 @@ impl StoreWriter {
         temp_roots::lock(&self.temp_roots).note(path)?;
         let mut tree = self.tree_writer(path).into_tree();
         tree.take_back_from(&place).at("renaming", &place)?;
-        self.put_back(tree);
+        self.left.put(tree);
         Ok(())
     }
 
@@ -64,34 +78,25 @@ impl StoreWriter {
         tree
     }
 
-    /// Gives back a tree that was taken and not used.
-    pub fn put_back(&self, tree: TemporaryTree) {
-        let mut trees = self.left.trees();
-        trees.entry(tree.path().clone()).or_default().push(tree);
+    /// Leaves sealed trees to the next writer, which finds them as it finds what a killed run has
+    /// left. They are garbage to every collector once nobody has these temporary roots.
+    pub fn leave(&self, trees: impl IntoIterator<Item = TemporaryTree>) {
+        trees.into_iter().for_each(|tree| self.left.put(tree));
     }
 
-    /// Removes all of these trees that nobody has taken. Until then they stay for the next writer.
-    pub fn discard_left(&self) {
-        drop(self.left.take_all());
-    }
-
-    /// Leaves complete paths to the next writer, which finds them as it finds what a killed run has
-    /// left. They are garbage to every collector once this writer is gone.
-    pub fn leave(&self, paths: impl IntoIterator<Item = StagedPath>) {
-        self.leave_trees(paths.into_iter().map(|staged| staged.tree));
-    }
-
-    fn leave_trees(&self, trees: impl Iterator<Item = TemporaryTree>) {
-        for tree in trees {
-            temp_roots::lock(&self.temp_roots).keep();
-            tree.leave();
+    /// Removes those that nobody has taken and nobody wants. What other writers want that are at
+    /// work with the same temporary roots is not known here; then all stay.
+    pub fn discard_left(&self, is_wanted: impl Fn(&StorePath) -> bool) {
+        if Arc::strong_count(&self.temp_roots) > 1 {
+            return;
         }
-    }
-}
-
-impl Drop for StoreWriter {
-    fn drop(&mut self) {
-        self.leave_trees(self.left.take_all());
+        let unwanted = self
+            .left
+            .trees()
+            .extract_if(|path, _| !is_wanted(path))
+            .collect::<Vec<_>>();
+        // It takes its time, in which nobody has to wait.
+        drop(unwanted);
     }
 }
 

@@ -11,7 +11,7 @@
 
 use std::collections::HashMap;
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, Read as _, Write as _};
+use std::io::{self, Read as _, Seek as _, SeekFrom, Write as _};
 use std::os::fd::AsRawFd as _;
 use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::os::unix::net::UnixStream;
@@ -27,6 +27,7 @@ use crate::error::{At, StoreError};
 use crate::layout::Layout;
 use crate::lock::{open_lock_file, try_lock};
 use crate::patience::{LOCK_POLL, LOCK_WAIT, Patience, SILENCE};
+use crate::resume::Left;
 
 /// The temporary roots of all writers that are opened with it: one file for each store, for as long
 /// as one of them writes there. For two users in one process, one each; clones are the same.
@@ -69,8 +70,8 @@ pub(crate) struct RootsFile {
     collector: Option<UnixStream>,
     /// Whether a collector was told of roots that has not been seen to have ended.
     is_told: bool,
-    /// It stays when it is given up, for the trees that are left with it.
-    is_kept: bool,
+    /// What is left to those who come later, and the file with it.
+    pub(crate) left: Arc<Left>,
     layout: Layout,
 }
 
@@ -109,7 +110,7 @@ impl RootsFile {
                     gc_lock_path,
                     collector: None,
                     is_told: false,
-                    is_kept: false,
+                    left: Arc::default(),
                     layout,
                 });
             }
@@ -125,11 +126,6 @@ impl RootsFile {
     /// Writes down a path for those who come later: collectors, and who clears up after this run.
     pub(crate) fn note(&mut self, path: &StorePath) -> Result<(), StoreError> {
         self.write(std::iter::once(path))
-    }
-
-    /// Lets the file stay when it is given up, as that of a run that was killed.
-    pub(crate) fn keep(&mut self) {
-        self.is_kept = true;
     }
 
     /// Protects paths from garbage collection until this value is dropped. Returns when any
@@ -183,9 +179,16 @@ impl RootsFile {
             text.extend_from_slice(self.layout.store_dir.print(path).as_bytes());
             text.push(0);
         }
-        self.file
-            .write_all(&text)
-            .at("writing temporary roots to", &self.path)
+        let mut append = || {
+            let end = self.file.seek(SeekFrom::End(0))?;
+            let written = self.file.write_all(&text);
+            if written.is_err() {
+                // Every collector would stumble over half a path, and miss the one after it.
+                self.file.set_len(end)?;
+            }
+            written
+        };
+        append().at("writing temporary roots to", &self.path)
     }
 
     /// Tells the running collector; `false` if it is gone or not yet listening.
@@ -229,7 +232,7 @@ impl RootsFile {
 
 impl Drop for RootsFile {
     fn drop(&mut self) {
-        if !self.is_kept {
+        if !self.left.let_lie() {
             let _: io::Result<()> = fs::remove_file(&self.path);
         }
     }

@@ -34,7 +34,7 @@ pub struct StoreWriter {
     database: Mutex<Database>,
     pub(crate) temp_roots: Arc<Mutex<RootsFile>>,
     /// What runs have left that ended early.
-    pub(crate) left: Left,
+    pub(crate) left: Arc<Left>,
     serial: AtomicU64,
     /// Opened when it is needed: one descriptor, however many trees wait for their registration.
     links: OnceLock<Links>,
@@ -78,11 +78,13 @@ impl StoreWriter {
         let database = Database::open_writable(&layout, options)?;
         drop(governed);
         let directory = File::open(&layout.real_store).at("opening", &layout.real_store)?;
+        let temp_roots = options.roots.of(&layout)?;
+        let left = temp_roots::lock(&temp_roots).left.clone();
         let writer = StoreWriter {
             directory: Arc::new(directory.into()),
             database: Mutex::new(database),
-            temp_roots: options.roots.of(&layout)?,
-            left: Left::default(),
+            left,
+            temp_roots,
             serial: AtomicU64::new(0),
             links: OnceLock::new(),
             modulo: Mutex::default(),

@@ -48,7 +48,7 @@ fn an_interrupt_ends_the_move_with_its_own_code_and_keeps_what_is_finished() {
         "the path that hangs was not asked for"
     );
     run(std::process::Command::new("kill").args(["-INT", &child.id().to_string()])).expect(0);
-    let said = lines.any(|line| line.is_ok_and(|line| line.contains("come but lack others")));
+    let said = lines.any(|line| line.is_ok_and(|line| line.contains("cannot be valid yet")));
     assert!(said, "what is left is not told of");
     assert_eq!(child.wait().unwrap().code(), Some(130));
     // What refers to the stuck path has come and cannot be valid: it is left for the next run.

@@ -7,6 +7,8 @@ use std::io::{BufRead as _, BufReader};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use floe_format::{NarInfo, StoreDir};
 use serde_json::Value;
@@ -59,6 +61,11 @@ fn what_killed_runs_had_fetched_is_not_fetched_again() {
         let command = command.stdout(Stdio::null()).stderr(Stdio::piped());
         let mut child = command.spawn().unwrap();
         wait_for_all_but_one(&mut child);
+        let began = Instant::now();
+        while !nars_since(&server, since).contains(&hangs.url) {
+            assert!(began.elapsed() < Duration::from_secs(60), "not asked for");
+            thread::sleep(Duration::from_millis(5));
+        }
         assert!(kill(child), "it has ended by itself");
         let asked = nars_since(&server, since);
         match number {
@@ -94,9 +101,12 @@ fn what_a_failed_run_has_left_is_garbage_to_nix() {
         let Some(faulty) = faulty("zstd") else { return };
         let server = Server::start(&faulty.cache);
         let libc = faulty.path("libc6");
-        server.fail(&faulty.narinfo(&libc).url, Fault::Status(404));
+        server.fail(
+            &faulty.narinfo(&libc).url,
+            Fault::LateStatus(404, MEANWHILE),
+        );
         let ran = faulty.install(&server.url()).expect(4);
-        ran.says("come but lack others");
+        ran.says("cannot be valid yet");
         let valid = faulty.without(&[&libc]);
         assert_ne!(faulty.assert_holds(&valid).len(), 0, "nothing is left");
 
@@ -119,7 +129,10 @@ fn what_is_left_outlives_runs_that_get_nowhere() {
     let Some(faulty) = faulty("zstd") else { return };
     let server = Server::start(&faulty.cache);
     let libc = faulty.path("libc6");
-    server.fail(&faulty.narinfo(&libc).url, Fault::Status(404));
+    server.fail(
+        &faulty.narinfo(&libc).url,
+        Fault::LateStatus(404, MEANWHILE),
+    );
     faulty.install(&server.url()).expect(4);
     let valid = faulty.without(&[&libc]);
     let left = faulty.assert_holds(&valid);
@@ -144,7 +157,10 @@ fn what_is_left_for_one_closure_goes_with_the_next_run_for_another() {
     let Some(faulty) = faulty("zstd") else { return };
     let server = Server::start(&faulty.cache);
     let libc = faulty.path("libc6");
-    server.fail(&faulty.narinfo(&libc).url, Fault::Status(404));
+    server.fail(
+        &faulty.narinfo(&libc).url,
+        Fault::LateStatus(404, MEANWHILE),
+    );
     faulty.install(&server.url()).expect(4);
     let valid = faulty.without(&[&libc]);
     assert_ne!(faulty.assert_holds(&valid).len(), 0, "nothing is left");
@@ -154,6 +170,9 @@ fn what_is_left_for_one_closure_goes_with_the_next_run_for_another() {
     run(other.args(["--trusted-public-keys", &faulty.corpus.key])).expect(0);
     assert_holds_exactly(&faulty.root, &valid);
 }
+
+/// So long one path fails: the others come meanwhile.
+const MEANWHILE: Duration = Duration::from_secs(5);
 
 /// Changes a byte in a tree that is left, and neither modes nor times.
 fn change(root: &Path, hash_part: &str) {

@@ -18,7 +18,9 @@ use std::time::{Duration, Instant};
 pub(crate) enum Fault {
     /// Answer with this status and no file.
     Status(u16),
-    /// The same, and say when to come back.
+    /// The same, after so long.
+    LateStatus(u16, Duration),
+    /// The same at once, and say when to come back.
     Later(u16, String),
     /// Be another file than before: forget what its validator was.
     Changed,
@@ -312,7 +314,12 @@ struct Reply {
 impl Reply {
     fn new(body: Option<Vec<u8>>, fault: Option<Fault>) -> Reply {
         let status = match (&fault, &body) {
-            (Some(Fault::Status(status) | Fault::Later(status, _)), _) => *status,
+            (
+                Some(
+                    Fault::Status(status) | Fault::LateStatus(status, _) | Fault::Later(status, _),
+                ),
+                _,
+            ) => *status,
             (Some(Fault::Redirect(_)), _) => 302,
             (Some(Fault::Other(_)), _) | (_, Some(_)) => 200,
             (_, None) => 404,
@@ -358,7 +365,7 @@ impl Reply {
     fn send(self, stream: &TcpStream, counted: Counted<'_>) -> io::Result<bool> {
         match &self.fault {
             Some(Fault::Reset) => return Ok(false),
-            Some(Fault::Slow(time)) => thread::sleep(*time),
+            Some(Fault::Slow(time) | Fault::LateStatus(_, time)) => thread::sleep(*time),
             _ => {}
         }
         let head = format!("HTTP/1.1 {0} status-{0}\r\n{1}", self.status, self.head);

@@ -14,6 +14,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use floe_format::StorePath;
+use floe_store::tree::write::TemporaryTree;
 use floe_store::{Registered, StagedPath, StoreWriter};
 
 use super::fetch::Queue;
@@ -44,7 +45,7 @@ pub(crate) struct Commit<'a> {
     nar_sizes: HashMap<StorePath, u64>,
     out_of_space: bool,
     /// Arrived, and of no more use to this run.
-    left: Vec<StagedPath>,
+    left: Vec<TemporaryTree>,
 }
 
 impl<'a> Commit<'a> {
@@ -191,16 +192,18 @@ impl<'a> Commit<'a> {
     /// failed; but a full disk needs the room.
     fn give_up(&mut self, finished: Finished) {
         if let (Finished::Tree(staged), false) = (finished, self.out_of_space) {
-            self.left.push(staged);
+            self.left.push(staged.tree);
         }
     }
 
-    /// To be called at last, when nobody waits any more for what `results` still brings: leaves to
-    /// the next run what has come and did not become valid.
-    pub(crate) fn leave(&mut self, results: Receiver<Done>) {
+    /// To be called at last, with what ended the move, if it was not its end, and when nobody waits
+    /// any more for what `results` still brings: leaves to the next run what has come and did not
+    /// become valid.
+    pub(crate) fn leave(&mut self, results: Receiver<Done>, end: Option<&Error>) {
         let late = results.into_iter().filter_map(|done| done.result.ok());
         let late: Vec<Finished> = late.map(|arrival| arrival.finished).collect();
-        if self.mover.check_cancelled().is_err() {
+        if let Some(error) = end {
+            self.out_of_space |= error.kind() == ErrorKind::NoSpace;
             let arrived = std::mem::take(&mut self.arrived).into_values();
             let ready = std::mem::take(&mut self.ready);
             for finished in arrived.chain(ready).chain(late) {
@@ -208,8 +211,12 @@ impl<'a> Commit<'a> {
             }
         }
         let left = std::mem::take(&mut self.left);
-        let is_of_use = !self.out_of_space && !left.is_empty();
-        if let (Some(store), true) = (self.mover.target.as_store(), is_of_use) {
+        let Some(store) = self.mover.target.as_store() else {
+            return;
+        };
+        if self.out_of_space {
+            store.discard_left(|_| false);
+        } else if !left.is_empty() {
             let paths = left.len();
             self.mover.reporter.event(Event::Left { paths });
             store.leave(left);
@@ -342,6 +349,7 @@ impl<'a> Commit<'a> {
                 .collect();
             if !failed.is_empty() {
                 self.fail_with_referrers(&path, failed);
+                self.give_up(finished);
             } else if gone.is_empty() {
                 self.ready.push(finished);
             } else {
@@ -372,6 +380,7 @@ impl<'a> Commit<'a> {
                     let (path, seconds) = (finished.path().clone(), BUSY_WAIT.as_secs());
                     self.outcome
                         .fail(self.mover.reporter, Error::Busy { path, seconds });
+                    self.give_up(finished);
                 }
             } else {
                 thread::sleep(BUSY_POLL);

@@ -111,7 +111,7 @@ impl Transfer<'_> {
                 Ok(None) => {}
                 Err(error) => {
                     if error.kind() == ErrorKind::Interrupted {
-                        store.put_back(left);
+                        store.leave([left]);
                     }
                     return Err(error);
                 }

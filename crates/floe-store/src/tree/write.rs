@@ -19,9 +19,11 @@ use std::sync::Arc;
 use floe_format::StorePath;
 use floe_format::nar::read::{Event, Reader};
 use rustix::fs::{
-    AtFlags, Mode, OFlags, Stat, Timespec, Timestamps, UTIME_OMIT, fchmod, fremovexattr, fstat,
-    futimens, linkat, mkdirat, openat, statat, symlinkat, utimensat,
+    AtFlags, CWD, Mode, OFlags, RenameFlags, Stat, Timespec, Timestamps, UTIME_OMIT, fchmod,
+    fremovexattr, fstat, futimens, linkat, mkdirat, openat, renameat_with, statat, symlinkat,
+    utimensat,
 };
+use rustix::io::Errno;
 
 use super::links::{Entry, FileHasher, Links, TreeLinks, symlink_hash};
 use crate::error::{At, StoreError};
@@ -166,8 +168,16 @@ impl TemporaryTree {
 
     /// Moves a tree beside its place, or back there.
     pub(crate) fn take_back_from(&mut self, place: &Path) -> io::Result<()> {
-        self.take_free_name();
-        fs::rename(place, &self.location)?;
+        loop {
+            self.take_free_name();
+            match renameat_with(CWD, place, CWD, &self.location, RenameFlags::NOREPLACE) {
+                // Another writer of this process has taken the name since.
+                Err(Errno::EXIST) => {}
+                // Not every file system knows that flag.
+                Err(Errno::INVAL | Errno::NOSYS) => break fs::rename(place, &self.location)?,
+                renamed => break renamed?,
+            }
+        }
         self.made = true;
         Ok(())
     }
@@ -179,7 +189,7 @@ impl TemporaryTree {
     }
 
     /// Lets the tree lie where it is.
-    pub(crate) fn leave(mut self) {
+    pub(crate) fn let_lie(mut self) {
         self.made = false;
     }
 

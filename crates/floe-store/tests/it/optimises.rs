@@ -100,7 +100,7 @@ fn a_tree_that_is_given_up_takes_those_links_with_it_that_nobody_else_uses() {
 }
 
 #[test]
-fn trees_whose_registration_fails_take_their_links_with_them_from_their_places() {
+fn trees_whose_registration_fails_take_their_links_with_them_when_they_are_given_up() {
     let scratch = Scratch::new();
     let writer = scratch.writer();
     let (own, shared) = (nar_of(b"own"), nar_of(b"shared"));
@@ -118,6 +118,8 @@ fn trees_whose_registration_fails_take_their_links_with_them_from_their_places()
     assert_eq!(links(&scratch).len(), 2);
     let error = writer.register(batch).unwrap_err();
     assert!(error.to_string().contains("refused"), "{error}");
+    assert_eq!(links(&scratch).len(), 2);
+    writer.discard_left(|_| false);
     assert_eq!(
         links(&scratch),
         BTreeSet::from([link_name(keeps.location())])

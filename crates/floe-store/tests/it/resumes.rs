@@ -3,11 +3,13 @@
 use std::fs::{self, File};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, UNIX_EPOCH};
 
 use floe_store::tree::read::dump;
 use floe_store::tree::write::TemporaryTree;
-use floe_store::{Layout, StoreError};
+use floe_store::{Layout, Patience, StoreError, StoreWriter, WriteOptions};
 
 use crate::support::{Scratch, names, nar_of, path, stage};
 
@@ -34,7 +36,7 @@ fn a_path_that_is_left_stays_until_it_is_taken_or_not_wanted() {
     let writer = scratch.writer();
     let staged = [stage(&writer, &wanted, &[]), stage(&writer, &other, &[])];
     assert!(!writer.has_left(&wanted));
-    writer.leave(staged);
+    writer.leave(staged.map(|staged| staged.tree));
     drop(writer);
     assert_eq!(names(&scratch.layout()).len(), 2);
     assert_eq!(files_of_roots(&scratch.layout()), 1);
@@ -43,7 +45,7 @@ fn a_path_that_is_left_stays_until_it_is_taken_or_not_wanted() {
     assert!(writer.has_left(&wanted) && writer.has_left(&other));
     let tree = writer.take_left(&wanted).unwrap();
     assert_eq!(nar_in(&tree), nar_of(b"wanted"));
-    writer.put_back(tree);
+    writer.leave([tree]);
     let tree = writer.take_left(&wanted).unwrap();
     assert!(!writer.has_left(&wanted) && writer.take_left(&wanted).is_none());
     drop((tree, writer));
@@ -51,7 +53,7 @@ fn a_path_that_is_left_stays_until_it_is_taken_or_not_wanted() {
     assert_eq!(names(&scratch.layout()).len(), 1);
     let writer = scratch.writer();
     assert!(writer.has_left(&other));
-    writer.discard_left();
+    writer.discard_left(|_| false);
     assert_eq!(names(&scratch.layout()), [""; 0]);
     drop(writer);
     assert_eq!(files_of_roots(&scratch.layout()), 0);
@@ -64,7 +66,7 @@ fn a_run_that_ends_early_too_leaves_what_it_has_found_and_not_used() {
     for (of_run, expected) in [(&first, 1), (&second, 2)] {
         let writer = scratch.writer();
         let staged = stage(&writer, of_run, &[]);
-        writer.leave([staged]);
+        writer.leave([staged.tree]);
         drop(writer);
         assert_eq!(names(&scratch.layout()).len(), expected);
     }
@@ -85,15 +87,24 @@ fn a_tree_that_was_not_written_to_its_end_is_not_kept() {
         layout.real_store.join(name)
     };
     let sealed = UNIX_EPOCH + Duration::from_secs(1);
-    // Sealed, but for its time; sealed, but for its mode; and of a path that the roots do not name.
+    // Sealed, but for its time; sealed, but for its mode; of a path that the roots do not name; the
+    // right one; and what was to replace a file of it.
     let others = path('3', "others");
     let foreign = format!("{}-77-floe-0-3", others.hash_part());
-    let places = [tree(0), tree(1), layout.real_store.join(foreign), tree(2)];
+    let link = format!("{}-link", tree(4).display());
+    let places = [
+        tree(0),
+        tree(1),
+        layout.real_store.join(foreign),
+        tree(2),
+        link.into(),
+    ];
     for (place, mode, time) in [
         (&places[0], 0o555, None),
         (&places[1], 0o755, Some(sealed)),
         (&places[2], 0o555, Some(sealed)),
         (&places[3], 0o555, Some(sealed)),
+        (&places[4], 0o555, Some(sealed)),
     ] {
         fs::create_dir(place).unwrap();
         fs::set_permissions(place, fs::Permissions::from_mode(mode)).unwrap();
@@ -111,4 +122,57 @@ fn a_tree_that_was_not_written_to_its_end_is_not_kept() {
     assert!(writer.take_left(&wanted).is_none() && !writer.has_left(&others));
     assert_eq!(names(&layout), [""; 0]);
     assert!(!roots.exists());
+}
+
+#[test]
+fn writers_that_share_their_roots_share_what_is_left_and_none_discards_it() {
+    let scratch = Scratch::new();
+    let options = WriteOptions::default();
+    let open = || StoreWriter::open_with(scratch.layout(), &options).unwrap();
+    let (first, second) = (open(), open());
+    let wanted = path('1', "wanted");
+    let staged = stage(&first, &wanted, &[]);
+    first.leave([staged.tree]);
+    drop(first);
+    // As a move that was tried again while another one went on.
+    let again = open();
+    again.discard_left(|_| false);
+    let tree = again.take_left(&wanted).unwrap();
+    assert_eq!(nar_in(&tree), nar_of(b"wanted"));
+    again.leave([tree]);
+    drop(again);
+    assert!(second.has_left(&wanted));
+    second.discard_left(|_| false);
+    assert_eq!(names(&scratch.layout()), [""; 0]);
+}
+
+#[test]
+fn a_batch_that_cannot_be_registered_is_left() {
+    let scratch = Scratch::new();
+    let cancel = Arc::new(AtomicBool::new(false));
+    let options = WriteOptions {
+        patience: Patience::new(cancel.clone(), |_| {}),
+        ..WriteOptions::default()
+    };
+    let writer = StoreWriter::open_with(scratch.layout(), &options).unwrap();
+    let (one, other) = (path('1', "one"), path('2', "other"));
+    let batch = vec![stage(&writer, &one, &[]), stage(&writer, &other, &[&one])];
+    // Somebody writes for longer than anybody waits after an interrupt.
+    let database = scratch.layout().state.join("db/db.sqlite");
+    let held = rusqlite::Connection::open(database).unwrap();
+    held.execute_batch("begin immediate").unwrap();
+    cancel.store(true, Ordering::SeqCst);
+    let error = writer.register(batch).unwrap_err();
+    assert!(matches!(error, StoreError::Interrupted), "{error}");
+    drop(writer);
+    let writer = scratch.writer();
+    assert_eq!(
+        writer.invalid(&[one.clone(), other.clone()]).unwrap().len(),
+        2
+    );
+    for path in [&one, &other] {
+        let tree = writer.take_left(path).unwrap();
+        assert_eq!(nar_in(&tree), nar_of(path.name().as_bytes()));
+    }
+    assert_eq!(names(&scratch.layout()), [""; 0]);
 }
