@@ -1,7 +1,11 @@
 //! NARs compressed with zstd: from the side cache, and on the way.
 
 use std::fs;
+use std::mem::MaybeUninit;
+use std::os::fd::OwnedFd;
 use std::path::Path;
+
+use rustix::fs::inotify;
 
 use super::{NAR, assert_answer, jq, libc, nar_of};
 use crate::serving::{Answer, Serve, hash_part, until};
@@ -210,34 +214,54 @@ fn a_copy_that_never_fits_is_made_once_and_costs_no_other_its_place() {
     let dir = scratch.join("side").display().to_string();
     let args = ["--side-cache", &dir, "--side-cache-size", "500000"];
     let serve = Serve::start(corpus.store(), &args);
-    let mut urls = corpus.paths.iter().map(|path| nar_of(&serve, path));
-    let fitting = urls
-        .find(|url| (8 * 1024..400_000).contains(&serve.get(url).body.len()))
-        .expect("a path of middling size");
-    until("no copy is made", || {
-        is_compressed(&serve.get_with(&fitting, TAKES_ZSTD))
-    });
+    let begun = Begun::of(Path::new(&dir));
+    let urls = corpus.paths.iter().map(|path| nar_of(&serve, path));
+    let is_fitting = |url: &String| (8 * 1024..400_000).contains(&serve.get(url).body.len());
+    let fitting: Vec<String> = urls.filter(is_fitting).take(3).collect();
+    assert_eq!(fitting.len(), 3, "too few paths of middling size");
+    let is_ready = |url: &str| is_compressed(&serve.get_with(url, TAKES_ZSTD));
+    until("no copy is made", || is_ready(&fitting[0]));
     let large = nar_of(&serve, libc(&corpus));
-    let before = std::fs::metadata(&dir).unwrap().modified().unwrap();
-    assert!(!is_compressed(&serve.get_with(&large, TAKES_ZSTD)));
-    // It is made and removed, which the directory shows.
-    until("nothing was tried", || {
-        std::fs::metadata(&dir).unwrap().modified().unwrap() > before
-            && copies(Path::new(&dir)).0 == 1
-    });
-    // On a busy machine the making takes its time.
-    let changed = || std::fs::metadata(&dir).unwrap().modified().unwrap();
-    let mut settled = changed();
-    until("the directory never settles", || {
-        std::thread::sleep(std::time::Duration::from_millis(700));
-        std::mem::replace(&mut settled, changed()) == changed()
-    });
+    // Copies are made one after the other: when one is ready, all that was asked for before it is
+    // done with.
+    assert!(!is_ready(&large));
+    until("no copy is made behind it", || is_ready(&fitting[1]));
     for _ in 0..5 {
-        assert!(!is_compressed(&serve.get_with(&large, TAKES_ZSTD)));
+        assert!(!is_ready(&large));
     }
-    std::thread::sleep(std::time::Duration::from_millis(300));
-    let later = std::fs::metadata(&dir).unwrap().modified().unwrap();
-    assert_eq!(later, settled, "it was made again");
-    assert!(is_compressed(&serve.get_with(&fitting, TAKES_ZSTD)));
+    until("no copy is made in the end", || is_ready(&fitting[2]));
+    let begun = begun.copies();
+    let large = super::nar_hash_in(&large);
+    let times = begun.iter().filter(|name| name.ends_with(large)).count();
+    assert_eq!(times, 1, "{begun:?}");
+    assert_eq!(copies(Path::new(&dir)).0, 3);
+    assert!(
+        fitting.iter().all(|url| is_ready(url)),
+        "one lost its place"
+    );
     assert_eq!(serve.stop(), "");
+}
+
+/// What is made in a side cache from now on, as the system itself counts it.
+struct Begun(OwnedFd);
+
+impl Begun {
+    fn of(dir: &Path) -> Begun {
+        let flags = inotify::CreateFlags::NONBLOCK | inotify::CreateFlags::CLOEXEC;
+        let events = inotify::init(flags).unwrap();
+        inotify::add_watch(&events, dir, inotify::WatchFlags::CREATE).unwrap();
+        Begun(events)
+    }
+
+    /// The names of the temporary files so far.
+    fn copies(self) -> Vec<String> {
+        let mut buffer = [MaybeUninit::uninit(); 4096];
+        let mut events = inotify::Reader::new(self.0, &mut buffer);
+        let mut names = Vec::new();
+        while let Ok(event) = events.next() {
+            let name = event.file_name().unwrap().to_str().unwrap();
+            names.push(name.to_owned());
+        }
+        names
+    }
 }
