@@ -8,7 +8,9 @@ use std::process::Command;
 
 use floe_format::{NarInfo, StoreDir};
 
-use crate::support::{Corpus, Nginx, Ran, Scratch, corpus, floe, nginx, nixes, run, scratch, tree};
+use crate::support::{
+    Corpus, Ran, Scratch, corpus, floe, nginx, nginx::Nginx, nixes, run, scratch, tree,
+};
 
 mod elsewhere;
 
