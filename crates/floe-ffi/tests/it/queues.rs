@@ -1,5 +1,6 @@
 //! Completions that the host takes on its own thread.
 
+use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -7,6 +8,7 @@ use floe::FloeCompletion;
 use floe_messages::{EchoReply, EchoRequest, Empty, EventKind, Lost, Method};
 
 use crate::host::*;
+use crate::support::run;
 
 /// An engine with a queue, freed when it is dropped.
 struct Queue(u64);
@@ -202,8 +204,16 @@ fn a_host_with_a_callback_has_no_queue() {
     assert!(last_error().contains("callback"), "{}", last_error());
 }
 
+/// In a process of its own, since the memory is that of all threads.
 #[test]
 fn completions_that_nobody_takes_are_dropped_with_the_engine() {
+    let name = "queues::completions_that_nobody_takes_are_dropped_with_the_engine";
+    if std::env::var_os(ALONE).is_none() {
+        let mut alone = Command::new(std::env::current_exe().unwrap());
+        let ran = run(alone.args([name, "--exact"]).env(ALONE, "1")).expect(0);
+        assert!(ran.stdout.contains("1 passed"), "{}", ran.stdout);
+        return;
+    }
     let before = resident();
     let engine = open(&options());
     std::thread::scope(|scope| {
@@ -227,6 +237,9 @@ fn completions_that_nobody_takes_are_dropped_with_the_engine() {
         freed.send(()).unwrap();
     });
 }
+
+/// Says to this program that it runs one test alone.
+const ALONE: &str = "FLOE_TEST_ALONE";
 
 /// Most of the bytes of a hundred long replies.
 const REPLIES: u64 = 90 << 20;
