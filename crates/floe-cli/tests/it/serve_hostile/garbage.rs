@@ -5,7 +5,7 @@ use std::net::TcpStream;
 use std::thread;
 use std::time::Duration;
 
-use super::{assert_prompt, descriptors};
+use super::{BEYOND_PROMPT, assert_prompt, descriptors};
 use crate::serving::{Chance, Serve, hash_part, narinfo_of, until};
 use crate::support::corpus;
 
@@ -126,7 +126,7 @@ fn read_all(stream: &mut TcpStream) {
 #[test]
 fn ten_thousand_garbled_requests_leave_it_serving() {
     let Some(corpus) = corpus("jq") else { return };
-    let serve = Serve::start(corpus.store(), &["--read-timeout", "1"]);
+    let serve = Serve::start(corpus.store(), &["--read-timeout", BEYOND_PROMPT]);
     let seeds = seeds(&serve, &corpus.root);
     for seed in &seeds {
         let answer =
