@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::faulty::{Faulty, assert_verified, faulty};
-use crate::support::{Corpus, corpus, floe, nixes, run, scratch, skip, tree};
+use crate::support::{Corpus, copy_program, corpus, floe, nixes, run, scratch, skip, tree};
 
 /// Where a tool lies that a test cannot do without; a note among the skips if nowhere.
 pub(crate) fn tool(name: &str, package: &str) -> Option<PathBuf> {
@@ -183,7 +183,7 @@ fn an_ordinary_user_installs_into_a_store_of_their_own() {
     };
     // The user may have no way to where the tests were built.
     let program = scratch.join("floe");
-    fs::copy(env!("CARGO_BIN_EXE_floe"), &program).unwrap();
+    copy_program(Path::new(env!("CARGO_BIN_EXE_floe")), &program);
     chown(scratch.path(), Some(USER), Some(USER)).unwrap();
     let root = scratch.join("root");
     let as_user = |args: &[&str]| {

@@ -10,7 +10,9 @@ use std::time::{Duration, Instant};
 
 use crate::environments::tls::{certify, free_port};
 use crate::environments::tool;
-use crate::support::{Corpus, Ran, Scratch, corpus, nginx, nixes, run, scratch, skip, tree};
+use crate::support::{
+    Corpus, Ran, Scratch, copy_program, corpus, nginx, nixes, run, scratch, skip, tree,
+};
 
 /// A root directory with the binary and a home in it, and nothing else.
 struct Empty {
@@ -21,7 +23,7 @@ struct Empty {
 impl Empty {
     fn new(floe: &Path, chroot: PathBuf) -> Empty {
         let scratch = scratch();
-        fs::copy(floe, scratch.join("floe")).unwrap();
+        copy_program(floe, &scratch.join("floe"));
         fs::create_dir(scratch.join("home")).unwrap();
         chown(scratch.join("home"), Some(USER), Some(USER)).unwrap();
         Empty { chroot, scratch }

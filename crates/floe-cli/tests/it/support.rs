@@ -193,6 +193,15 @@ pub(crate) fn copy_tree(from: &Path, to: &Path) {
     }
 }
 
+/// Copies a program that is to be run.
+///
+/// Another process does it: a child that another test starts meanwhile would hold a file open that
+/// this process writes, and nobody may run a program that is open for writing.
+pub(crate) fn copy_program(from: &Path, to: &Path) {
+    let mut command = Command::new("cp");
+    run(command.arg("--preserve=mode").args([from, to])).expect(0);
+}
+
 /// A real Nix.
 pub(crate) struct Nix {
     bin: PathBuf,

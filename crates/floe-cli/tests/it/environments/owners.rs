@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use super::{USER, install_args, tool};
-use crate::support::{Corpus, corpus, floe, nixes, run, scratch, skip, tree};
+use crate::support::{Corpus, copy_program, corpus, floe, nixes, run, scratch, skip, tree};
 
 /// The same command with a umask that leaves nothing to others.
 fn strict(command: &Command) -> Command {
@@ -146,7 +146,7 @@ fn a_group_of_builders_gets_the_store_directory_as_from_nix() {
 /// floe, in a place to which every user has a way.
 fn copied_floe(directory: &Path) -> PathBuf {
     let program = directory.join("floe");
-    fs::copy(env!("CARGO_BIN_EXE_floe"), &program).unwrap();
+    copy_program(Path::new(env!("CARGO_BIN_EXE_floe")), &program);
     fs::set_permissions(directory, fs::Permissions::from_mode(0o755)).unwrap();
     program
 }

@@ -9,7 +9,7 @@ use std::process::Command;
 use super::{assert_brought_the_rest, leftovers, nars_since};
 use crate::faulty::{assert_holds_exactly, faulty};
 use crate::server::{Fault, Server};
-use crate::support::{Corpus, Ran, Scratch, corpus, floe, run, scratch, skip, tree};
+use crate::support::{Corpus, Ran, Scratch, copy_program, corpus, floe, run, scratch, skip, tree};
 
 /// A closure, and a program that everybody may run.
 struct Stage {
@@ -26,7 +26,7 @@ fn stage() -> Option<Stage> {
     }
     let (corpus, scratch) = (corpus("jq")?, scratch());
     let program = scratch.join("floe");
-    fs::copy(env!("CARGO_BIN_EXE_floe"), &program).unwrap();
+    copy_program(Path::new(env!("CARGO_BIN_EXE_floe")), &program);
     for file in [scratch.path(), &program] {
         fs::set_permissions(file, fs::Permissions::from_mode(0o755)).unwrap();
     }

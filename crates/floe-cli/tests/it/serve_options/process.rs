@@ -14,7 +14,7 @@ use rustix::process::Signal;
 use super::running::{Running, exchange, get, kill};
 use super::{key_file, serve};
 use crate::serving::until;
-use crate::support::{Corpus, Scratch, corpus, floe, run, scratch, skip};
+use crate::support::{Corpus, Scratch, copy_program, corpus, floe, run, scratch, skip};
 
 /// `floe serve` of a corpus on a port of the system's choice.
 fn floe_serve(corpus: &Corpus) -> Command {
@@ -398,7 +398,7 @@ fn who_is_not_root_cannot_become_another() {
     let scratch = scratch();
     let root = open_root(&corpus, &scratch);
     let program = scratch.join("floe");
-    fs::copy(env!("CARGO_BIN_EXE_floe"), &program).unwrap();
+    copy_program(Path::new(env!("CARGO_BIN_EXE_floe")), &program);
     let mut command = match is_root() {
         // A process of root's may start others that are not.
         true => {
