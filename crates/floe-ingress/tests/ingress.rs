@@ -11,7 +11,7 @@ use floe_ingress::{Ingress, Limits, Mode, Receiver, Refused};
 const MODES: [Mode; 2] = [Mode::Lanes, Mode::Shards];
 
 /// Nothing here takes this long.
-const DEADLINE: Duration = Duration::from_secs(60);
+const DEADLINE: Duration = Duration::from_secs(300);
 
 fn submit_when_possible<T: Copy + Send + 'static>(ingress: &Ingress<T>, value: T) -> bool {
     loop {
@@ -29,7 +29,7 @@ fn take_all<T: Send + 'static>(receiver: &mut Receiver<T>, count: u64, mut each:
     while taken < count {
         taken += receiver.take(usize::MAX, &mut each) as u64;
         if taken < count {
-            receiver.wait(Duration::from_secs(10), true, || false);
+            receiver.wait(Duration::from_secs(60), true, || false);
         }
         assert!(begun.elapsed() < DEADLINE, "{taken} of {count}");
     }
@@ -81,11 +81,11 @@ fn a_sleeping_receiver_is_woken_by_every_first_value() {
                 }
             });
             let begun = Instant::now();
-            // A wake that was lost would show as a sleep of ten seconds.
+            // A wake that was lost would show as a sleep of a minute.
             take_all(&mut receiver, COUNT, |number| {
                 answers.store(number, Ordering::Release)
             });
-            assert!(begun.elapsed() < Duration::from_secs(9), "{mode:?}");
+            assert!(begun.elapsed() < Duration::from_secs(50), "{mode:?}");
         });
     }
 }
