@@ -222,8 +222,9 @@ fn a_trace_is_complete_after_a_failed_install() {
     let mut bytes = fs::read(faulty.nar(&spoilt)).unwrap();
     *bytes.last_mut().unwrap() ^= 1;
     fs::write(faulty.nar(&spoilt), bytes).unwrap();
-    // Another is broken off once, which is no failure.
-    let retried = faulty.path("libjq");
+    // Another is broken off once, which is no failure. It does not refer to the first, after whose
+    // failure nobody would ask for it again.
+    let retried = faulty.path("gcc-12-base");
     let name = faulty.nar(&retried);
     let name = name.file_name().unwrap().to_str().unwrap();
     server.fail_times(name, Fault::Status(503), 1);
