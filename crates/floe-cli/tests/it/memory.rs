@@ -40,7 +40,7 @@ fn an_install_from_a_cache_of_nix_holds_less_than_160_mib() {
             assert!(child.wait().unwrap().success());
             let found = format!("{} from {compression}: {most} bytes", corpus.root);
             eprintln!("{found}, seen {looks} times");
-            assert!(looks > 2 && most > MIB, "{found}, seen {looks} times");
+            assert!(looks > 0 && most > MIB, "{found}, seen {looks} times");
             assert!(most < 160 * MIB, "{found}");
         }
     }
