@@ -8,6 +8,8 @@ use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result};
 
@@ -129,8 +131,14 @@ fn install(packages: &[&str]) -> std::result::Result<(), String> {
             packages.join(" ")
         ));
     }
-    if !apt_get(&["update"]) {
-        return Err("absent, and apt-get update failed".into());
+    // Unlike that of dpkg, the lock of the lists is not waited for: another program that has it, as
+    // a machine that has just started often does, makes this fail at once.
+    let deadline = Instant::now() + PATIENCE;
+    while !apt_get(&["update"]) {
+        if Instant::now() >= deadline {
+            return Err("absent, and apt-get update failed".into());
+        }
+        thread::sleep(Duration::from_secs(5));
     }
     let one_go = ["install", "--yes", "--no-install-recommends"];
     if !apt_get(&[&one_go[..], packages].concat()) {
@@ -142,6 +150,9 @@ fn install(packages: &[&str]) -> std::result::Result<(), String> {
     }
     Ok(())
 }
+
+/// As long as apt-get itself waits for the lock of dpkg.
+const PATIENCE: Duration = Duration::from_secs(120);
 
 fn apt_get(arguments: &[&str]) -> bool {
     let status = Command::new("apt-get")
