@@ -71,14 +71,15 @@ fn what_refers_to_a_path_whose_place_is_taken_is_not_fetched_any_more() {
         run(command.arg(&faulty.corpus.key).arg(path))
     };
     install(&format!("/nix/store/{}", name("libgcc"))).expect(0);
-    // The largest comes first and is refused while the one worker leaves the server alone.
+    // The largest comes first and is refused while the one worker leaves the server alone, which
+    // it would do for longer than any machine takes for that.
     let lock = faulty
         .root
         .join(format!("nix/store/{}.lock", name("libc6")));
     fs::write(&lock, "somebody's notes").unwrap();
     let nar = faulty.nar(&faulty.path("libonig5"));
     let nar = nar.file_name().unwrap().to_str().unwrap();
-    let later = Fault::Later(503, "3".into());
+    let later = Fault::Later(503, "60".into());
     server.fail(nar, later.clone());
     let ran = install(&faulty.corpus.root).expect(1).says("libc6");
     assert_eq!(server.hits_on(nar).len(), 1, "{}", ran.stderr);
