@@ -1,13 +1,12 @@
 //! Caches behind a real proxy, which the environment names as for every other program.
 
 use std::fs;
-use std::net::TcpStream;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
 
-use crate::environments::tls::{certify, free_port};
+use crate::environments::tls::certify;
 use crate::environments::tool;
+use crate::support::nginx::{free_ports, with_free_ports};
 use crate::support::{Corpus, Ran, Scratch, corpus, floe, nginx, run, scratch, tree};
 
 /// A tinyproxy on a port of its own, until it is dropped.
@@ -22,28 +21,27 @@ impl Proxy {
     /// there is none.
     fn start(scratch: &Scratch, extra: &str) -> Option<Proxy> {
         let program = tool("tinyproxy", "tinyproxy-bin")?;
-        let port = free_port();
-        let log = scratch.join(&format!("tinyproxy-{port}.log"));
-        let config = scratch.join(&format!("tinyproxy-{port}.conf"));
-        let text = format!(
-            "Port {port}\nListen 127.0.0.1\nLogFile \"{}\"\nLogLevel Connect\n\
-             MaxClients 100\nTimeout 60\n{extra}\n",
-            log.display()
-        );
-        fs::write(&config, text).unwrap();
-        let process = Command::new(program)
-            .args(["-d", "-c"])
-            .arg(&config)
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .spawn()
-            .unwrap();
-        let deadline = Instant::now() + Duration::from_secs(20);
-        while TcpStream::connect(("127.0.0.1", port)).is_err() {
-            assert!(Instant::now() < deadline, "tinyproxy does not listen");
-            std::thread::sleep(Duration::from_millis(20));
-        }
+        let name = |port, end| scratch.join(&format!("tinyproxy-{port}.{end}"));
+        let start = |[port]: [u16; 1]| {
+            let text = format!(
+                "Port {port}\nListen 127.0.0.1\nLogFile \"{}\"\nPidFile \"{}\"\n\
+                 LogLevel Connect\nMaxClients 100\nTimeout 60\n{extra}\n",
+                name(port, "log").display(),
+                name(port, "pid").display()
+            );
+            fs::write(name(port, "conf"), text).unwrap();
+            Command::new(&program)
+                .args(["-d", "-c"])
+                .arg(name(port, "conf"))
+                .stdin(Stdio::null())
+                .stdout(Stdio::null())
+                .stderr(Stdio::null())
+                .spawn()
+                .unwrap()
+        };
+        // It writes the number of its process when it listens.
+        let (process, [port]) = with_free_ports(start, |[port]| name(port, "pid").exists());
+        let log = name(port, "log");
         Some(Proxy { process, port, log })
     }
 
@@ -85,13 +83,12 @@ fn requests_go_through_the_proxy_that_the_environment_names_and_past_it_where_it
         return;
     };
     let certified = certify(&openssl, files.path());
-    let tls = free_port();
-    let extra = format!("listen 127.0.0.1:{tls} ssl; {}", certified.server);
+    let extra = format!("listen 127.0.0.1:PORT1 ssl; {}", certified.server);
     let Some(server) = nginx(&corpus.dir, &extra) else {
         return;
     };
     let plain = format!("{}/cache-zstd", server.url());
-    let secure = format!("https://127.0.0.1:{tls}/cache-zstd");
+    let secure = format!("https://127.0.0.1:{}/cache-zstd", server.port(1));
     let there = format!("http://127.0.0.1:{}", proxy.port);
     let requests = 1 + 2 * corpus.paths.len();
     let installed = |ran: Ran, root: &Scratch| {
@@ -164,7 +161,8 @@ fn a_proxy_that_is_not_there_is_named_in_the_error() {
         return;
     };
     let from = format!("{}/cache-zstd", server.url());
-    let nobody = format!("http://127.0.0.1:{}", free_port());
+    let [port] = free_ports();
+    let nobody = format!("http://127.0.0.1:{port}");
     let root = scratch();
     let ran = install(
         &corpus,
@@ -179,7 +177,8 @@ fn a_proxy_that_is_not_there_is_named_in_the_error() {
 #[test]
 fn a_host_that_is_asked_past_the_proxy_does_not_blame_it() {
     let Some(corpus) = corpus("jq") else { return };
-    let nobody = format!("http://127.0.0.1:{}", free_port());
+    let [port] = free_ports();
+    let nobody = format!("http://127.0.0.1:{port}");
     let proxy = "http://proxy.invalid:3128";
     let root = scratch();
     let install = |exceptions: &str| {

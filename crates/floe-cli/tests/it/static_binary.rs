@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use crate::environments::tls::{certify, free_port};
+use crate::environments::tls::certify;
 use crate::environments::tool;
 use crate::support::{
     Corpus, Ran, Scratch, copy_program, corpus, nginx, nixes, run, scratch, skip, tree,
@@ -131,8 +131,7 @@ fn the_static_binary_installs_by_host_name_from_an_empty_root_directory() {
     };
     let files = scratch();
     let certified = certify(&openssl, files.path());
-    let tls = free_port();
-    let extra = format!("listen 127.0.0.1:{tls} ssl; {}", certified.server);
+    let extra = format!("listen 127.0.0.1:PORT1 ssl; {}", certified.server);
     let Some(server) = nginx(&corpus.dir, &extra) else {
         return;
     };
@@ -159,7 +158,7 @@ fn the_static_binary_installs_by_host_name_from_an_empty_root_directory() {
     unknown.expect(4).says("cache.floe.test");
 
     // Mozilla's certificates are there, and do not vouch for just anybody.
-    let secure = format!("https://127.0.0.1:{tls}/cache-zstd");
+    let secure = format!("https://127.0.0.1:{}/cache-zstd", server.port(1));
     let stranger = empty.install(&corpus, &secure, "stranger");
     stranger.expect(4).says("certificate");
     let authority = empty.scratch.join("ca.pem");

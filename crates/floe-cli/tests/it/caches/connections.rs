@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::environments::tls::{certify, free_port};
+use crate::environments::tls::certify;
 use crate::environments::tool;
 use crate::faulty::assert_verified;
 use crate::server::{Fault, Server};
@@ -114,14 +114,13 @@ fn what_another_host_speaks_lifts_no_bound() {
         return;
     };
     let certified = certify(&openssl, world.scratch.path());
-    let port = free_port();
-    let extra = format!("listen 127.0.0.1:{port} ssl http2; {}", certified.server);
+    let extra = format!("listen 127.0.0.1:PORT1 ssl http2; {}", certified.server);
     let Some(elsewhere) = nginx(&world.cache, &extra) else {
         return;
     };
     let server = Server::start(&world.cache);
     let info = "/nix-cache-info";
-    let to = format!("https://127.0.0.1:{port}{info}");
+    let to = format!("https://127.0.0.1:{}{info}", elsewhere.port(1));
     server.fail(info, Fault::Redirect(to));
     server.fail("", Fault::Slow(Duration::from_millis(30)));
     let root = world.scratch.join("root");

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use floe_engine::{Cancel, Error, Location, NetworkOptions, Order, Sources};
 
-use crate::environments::tls::{certify, free_port};
+use crate::environments::tls::certify;
 use crate::environments::tool;
 use crate::faulty::{Faulty, assert_verified, faulty};
 use crate::server::{Fault, Hit, Server};
@@ -119,9 +119,9 @@ fn a_nar_that_a_cache_behind_tls_names_at_plain_http_is_asked_for_by_nobody() {
             narinfo.url = format!("{}/{}", plain.url(), narinfo.url);
         });
     }
-    let (certified, port) = (certify(&openssl, scratch.path()), free_port());
-    let extra = format!("listen 127.0.0.1:{port} ssl; {}", certified.server);
-    let Some(_secure) = nginx(&cache.cache, &extra) else {
+    let certified = certify(&openssl, scratch.path());
+    let extra = format!("listen 127.0.0.1:PORT1 ssl; {}", certified.server);
+    let Some(secure) = nginx(&cache.cache, &extra) else {
         return;
     };
     let own = netrc(&scratch, b"machine 127.0.0.1 login user password pass\n");
@@ -135,7 +135,7 @@ fn a_nar_that_a_cache_behind_tls_names_at_plain_http_is_asked_for_by_nobody() {
         command.args(["--option", "ssl-cert-file", &certified.authority]);
         run(command.arg(&cache.corpus.root)).expect(0);
     };
-    fetch(&format!("https://127.0.0.1:{port}"), "secure");
+    fetch(&format!("https://127.0.0.1:{}", secure.port(1)), "secure");
     let hits = plain.hits();
     assert_eq!(hits.len(), paths.len());
     let says_nothing = |hit: &Hit| !hit.fields.contains_key("authorization");

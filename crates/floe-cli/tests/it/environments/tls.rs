@@ -1,6 +1,5 @@
 //! Caches behind TLS, with HTTP/2 and without.
 
-use std::net::TcpListener;
 use std::path::Path;
 use std::process::Command;
 
@@ -47,12 +46,6 @@ pub(crate) fn certify(openssl: &Path, directory: &Path) -> Certified {
     }
 }
 
-/// A port that nobody listens on.
-pub(crate) fn free_port() -> u16 {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    listener.local_addr().unwrap().port()
-}
-
 #[test]
 fn both_versions_of_http_go_over_tls_and_a_stranger_is_not_believed() {
     // It has several NARs that do not fit into the window of a stream.
@@ -64,14 +57,14 @@ fn both_versions_of_http_go_over_tls_and_a_stranger_is_not_believed() {
     let certified = certify(&openssl, scratch.path());
     let name = |file: &str| scratch.join(file).display().to_string();
 
-    let (both, old) = (free_port(), free_port());
     let extra = format!(
-        "listen 127.0.0.1:{both} ssl http2; listen 127.0.0.1:{old} ssl; {}",
+        "listen 127.0.0.1:PORT1 ssl http2; listen 127.0.0.1:PORT2 ssl; {}",
         certified.server
     );
     let Some(server) = nginx(&corpus.dir, &extra) else {
         return;
     };
+    let [both, old] = [1, 2].map(|number| server.port(number));
     let install = |port: u16, certificates: Option<&str>| {
         let from = format!("https://127.0.0.1:{port}/cache-none");
         let mut command = floe(["install", "--jobs", "1", "--from", &from, "--root"]);
@@ -142,10 +135,10 @@ fn a_certificate_that_is_listed_itself_is_believed_for_its_own_names_alone() {
     let other_name = make("other-name", "subjectAltName=DNS:floe.example", &[]);
     let certified = make("certified", address, &by_authority);
     let listens = |[certificate, key]: &[String; 2]| {
-        let port = free_port();
         let ssl = format!("ssl_certificate {certificate}; ssl_certificate_key {key};");
-        let server = nginx(&corpus.dir, &format!("listen 127.0.0.1:{port} ssl; {ssl}"));
-        Some((server?, format!("https://127.0.0.1:{port}/cache-zstd")))
+        let server = nginx(&corpus.dir, &format!("listen 127.0.0.1:PORT1 ssl; {ssl}"))?;
+        let url = format!("https://127.0.0.1:{}/cache-zstd", server.port(1));
+        Some((server, url))
     };
     let install = |url: &str, listed: &str| {
         let target = super::scratch();

@@ -10,15 +10,47 @@ use std::time::{Duration, Instant};
 
 use super::skip;
 
-/// An nginx that serves a directory on a port of its own, until it is dropped.
+/// An nginx that serves a directory on ports of its own, until it is dropped.
 pub(crate) struct Nginx {
     process: Child,
-    port: u16,
+    ports: [u16; 3],
     files: tempfile::TempDir,
 }
 
+/// Ports that nobody listens on, each another one.
+pub(crate) fn free_ports<const COUNT: usize>() -> [u16; COUNT] {
+    // All are held until the last is drawn: one that is free again may come twice.
+    let listeners = [(); COUNT].map(|()| TcpListener::bind("127.0.0.1:0").unwrap());
+    listeners.map(|listener| listener.local_addr().unwrap().port())
+}
+
+/// Starts a program that is told on which ports to listen, with other ports where somebody else
+/// has taken one of them meanwhile. `is_ready` asks for what it does once it has them all.
+pub(crate) fn with_free_ports<const COUNT: usize>(
+    mut start: impl FnMut([u16; COUNT]) -> Child,
+    is_ready: impl Fn([u16; COUNT]) -> bool,
+) -> (Child, [u16; COUNT]) {
+    for _ in 0..10 {
+        let ports = free_ports();
+        let mut process = start(ports);
+        let deadline = Instant::now() + Duration::from_secs(60);
+        while !is_ready(ports) {
+            if process.try_wait().unwrap().is_some() {
+                break;
+            }
+            assert!(Instant::now() < deadline, "nobody listens on {ports:?}");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        if process.try_wait().unwrap().is_none() {
+            return (process, ports);
+        }
+    }
+    panic!("it ends at once, whatever its ports are");
+}
+
 /// Starts nginx over `root`; `None`, and a note among the skips, where there is none. `extra`
-/// goes into its server block.
+/// goes into its server block; `PORT1` and `PORT2` stand there for ports that
+/// [`Nginx::port`] tells.
 pub(crate) fn nginx(root: &Path, extra: &str) -> Option<Nginx> {
     let program = ["/usr/sbin/nginx", "/usr/bin/nginx"]
         .into_iter()
@@ -28,47 +60,48 @@ pub(crate) fn nginx(root: &Path, extra: &str) -> Option<Nginx> {
         return None;
     };
     let files = tempfile::tempdir().unwrap();
-    let port = TcpListener::bind("127.0.0.1:0")
-        .unwrap()
-        .local_addr()
-        .unwrap()
-        .port();
     let base = files.path().display();
-    let config = format!(
-        "worker_processes 1; daemon off; master_process off; pid {base}/pid;\n\
-         error_log {base}/error.log;\n\
-         events {{ worker_connections 256; }}\n\
-         http {{ access_log {base}/access.log; sendfile on;\n\
-         client_body_temp_path {base}/b; proxy_temp_path {base}/p; fastcgi_temp_path {base}/f;\n\
-         uwsgi_temp_path {base}/u; scgi_temp_path {base}/s;\n\
-         server {{ listen 127.0.0.1:{port}; root {}; {extra} }} }}\n",
-        root.display()
-    );
     let config_file = files.path().join("nginx.conf");
-    fs::write(&config_file, config).unwrap();
-    let process = Command::new(program)
-        .arg("-c")
-        .arg(&config_file)
-        .args(["-e", "stderr"])
-        .stdin(Stdio::null())
-        .stderr(Stdio::null())
-        .spawn()
-        .unwrap();
-    let deadline = Instant::now() + Duration::from_secs(20);
-    while TcpStream::connect(("127.0.0.1", port)).is_err() {
-        assert!(Instant::now() < deadline, "nginx does not listen on {port}");
-        std::thread::sleep(Duration::from_millis(20));
-    }
+    let start = |ports: [u16; 3]| {
+        let [port, first, second] = ports.map(|port| port.to_string());
+        let extra = extra.replace("PORT1", &first).replace("PORT2", &second);
+        let config = format!(
+            "worker_processes 1; daemon off; master_process off; pid {base}/pid;\n\
+             error_log {base}/error.log;\n\
+             events {{ worker_connections 256; }}\n\
+             http {{ access_log {base}/access.log; sendfile on;\n\
+             client_body_temp_path {base}/b; proxy_temp_path {base}/p;\n\
+             fastcgi_temp_path {base}/f; uwsgi_temp_path {base}/u; scgi_temp_path {base}/s;\n\
+             server {{ listen 127.0.0.1:{port}; root {}; {extra} }} }}\n",
+            root.display()
+        );
+        fs::write(&config_file, config).unwrap();
+        Command::new(program)
+            .arg("-c")
+            .arg(&config_file)
+            .args(["-e", "stderr"])
+            .stdin(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap()
+    };
+    // It writes the number of its process when it listens.
+    let (process, ports) = with_free_ports(start, |_| files.path().join("pid").exists());
     Some(Nginx {
         process,
-        port,
+        ports,
         files,
     })
 }
 
 impl Nginx {
     pub(crate) fn url(&self) -> String {
-        format!("http://127.0.0.1:{}", self.port)
+        format!("http://127.0.0.1:{}", self.port(0))
+    }
+
+    /// The port of its own that it has for plain HTTP, or one of those that were asked for.
+    pub(crate) fn port(&self, number: usize) -> u16 {
+        self.ports[number]
     }
 
     /// The requests that it has answered, a line each.
@@ -80,7 +113,7 @@ impl Nginx {
         static SENTINELS: AtomicU32 = AtomicU32::new(0);
         let number = SENTINELS.fetch_add(1, Ordering::Relaxed);
         let sentinel = format!("GET {SENTINEL}{number} ");
-        let mut stream = TcpStream::connect(("127.0.0.1", self.port)).unwrap();
+        let mut stream = TcpStream::connect(("127.0.0.1", self.port(0))).unwrap();
         let request = format!("{sentinel}HTTP/1.0\r\n\r\n");
         stream.write_all(request.as_bytes()).unwrap();
         let deadline = Instant::now() + Duration::from_secs(60);
