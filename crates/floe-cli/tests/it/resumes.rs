@@ -14,7 +14,7 @@ use floe_format::{NarInfo, StoreDir};
 use serde_json::Value;
 
 use crate::faults::nars_since;
-use crate::faulty::{assert_holds_exactly, faulty};
+use crate::faulty::{Faulty, assert_holds_exactly, faulty};
 use crate::kills::{install, kill, narinfo, unfinished, valid_paths};
 use crate::server::{Fault, Server};
 use crate::support::{Corpus, corpus, floe, nixes, run, scratch};
@@ -94,22 +94,39 @@ fn what_killed_runs_had_fetched_is_not_fetched_again() {
     assert_holds_exactly(&root, &corpus.paths.iter().cloned().collect());
 }
 
+/// A store after a run in which libc was not to be had.
+struct Failed {
+    faulty: Faulty,
+    server: Server,
+    valid: BTreeSet<String>,
+    left: BTreeSet<String>,
+}
+
+fn failed() -> Option<Failed> {
+    let faulty = faulty("zstd")?;
+    let server = Server::start(&faulty.cache);
+    let libc = faulty.path("libc6");
+    let late = Fault::LateStatus(404, MEANWHILE);
+    server.fail(&faulty.narinfo(&libc).url, late);
+    let ran = faulty.install(&server.url()).expect(4);
+    ran.says("cannot be valid yet");
+    let valid = faulty.without(&[&libc]);
+    let left = faulty.assert_holds(&valid);
+    assert!(!left.is_empty(), "nothing is left");
+    Some(Failed {
+        faulty,
+        server,
+        valid,
+        left,
+    })
+}
+
 #[test]
 fn what_a_failed_run_has_left_is_garbage_to_nix() {
     let nixes = nixes();
     for nix in &nixes {
-        let Some(faulty) = faulty("zstd") else { return };
-        let server = Server::start(&faulty.cache);
-        let libc = faulty.path("libc6");
-        server.fail(
-            &faulty.narinfo(&libc).url,
-            Fault::LateStatus(404, MEANWHILE),
-        );
-        let ran = faulty.install(&server.url()).expect(4);
-        ran.says("cannot be valid yet");
-        let valid = faulty.without(&[&libc]);
-        assert_ne!(faulty.assert_holds(&valid).len(), 0, "nothing is left");
-
+        let Some(failed) = failed() else { return };
+        let Failed { faulty, server, .. } = failed;
         nix.store(&faulty.root, ["--gc"]);
         assert_holds_exactly(&faulty.root, &BTreeSet::new());
         let roots = entries(&faulty.root.join("nix/var/nix/temproots"));
@@ -126,17 +143,13 @@ fn what_a_failed_run_has_left_is_garbage_to_nix() {
 
 #[test]
 fn what_is_left_outlives_runs_that_get_nowhere() {
-    let Some(faulty) = faulty("zstd") else { return };
-    let server = Server::start(&faulty.cache);
-    let libc = faulty.path("libc6");
-    server.fail(
-        &faulty.narinfo(&libc).url,
-        Fault::LateStatus(404, MEANWHILE),
-    );
-    faulty.install(&server.url()).expect(4);
-    let valid = faulty.without(&[&libc]);
-    let left = faulty.assert_holds(&valid);
-    assert!(!left.is_empty(), "nothing is left");
+    let Some(failed) = failed() else { return };
+    let Failed {
+        faulty,
+        server,
+        valid,
+        left,
+    } = failed;
     // A cache that cannot be reached, and then one that has no answer to any question.
     let nowhere = server.url();
     drop(server);
@@ -154,16 +167,13 @@ fn what_is_left_outlives_runs_that_get_nowhere() {
 
 #[test]
 fn what_is_left_for_one_closure_goes_with_the_next_run_for_another() {
-    let Some(faulty) = faulty("zstd") else { return };
-    let server = Server::start(&faulty.cache);
-    let libc = faulty.path("libc6");
-    server.fail(
-        &faulty.narinfo(&libc).url,
-        Fault::LateStatus(404, MEANWHILE),
-    );
-    faulty.install(&server.url()).expect(4);
-    let valid = faulty.without(&[&libc]);
-    assert_ne!(faulty.assert_holds(&valid).len(), 0, "nothing is left");
+    let Some(failed) = failed() else { return };
+    let Failed {
+        faulty,
+        server,
+        valid,
+        ..
+    } = failed;
     let gcc = StoreDir::default().print(&faulty.path("gcc-12-base"));
     let mut other = floe(["install", "--from", &server.url(), "--root"]);
     other.arg(&faulty.root).arg(gcc);
