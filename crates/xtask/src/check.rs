@@ -13,10 +13,11 @@ use serde_json::Value;
 
 use crate::Outcome;
 
-mod code;
+pub(crate) mod code;
 mod documents;
 mod floors;
 mod licences;
+pub(crate) mod prose;
 mod sources;
 
 /// A place where a rule is not kept.
@@ -108,7 +109,7 @@ fn metadata(root: &Path) -> Result<Value> {
 
 /// The files of the repository, from its top, with slashes: what git tracks, and what it would
 /// track if asked, so that a fault shows before the commit.
-fn files(root: &Path) -> Result<BTreeSet<String>> {
+pub(crate) fn files(root: &Path) -> Result<BTreeSet<String>> {
     let git = Command::new("git")
         // Containers check out as one user and test as another.
         .args(["-c", "safe.directory=*", "ls-files", "-z"])

@@ -17,6 +17,7 @@ use anyhow::{Context as _, Result};
 mod bench;
 mod check;
 mod corpora;
+mod count;
 mod dist;
 mod floor;
 mod generate;
@@ -40,6 +41,11 @@ const COMMANDS: &[Subcommand] = &[
         name: "check",
         about: "          the rules of the house that a small program can keep",
         run: check::command,
+    },
+    Subcommand {
+        name: "count",
+        about: "          hand-written lines of code, and words that STYLE.md retires",
+        run: count::command,
     },
     Subcommand {
         name: "generate",

@@ -1,15 +1,7 @@
-//! Rust sources as tokens, just well enough to look for names in them.
+//! Divides Rust sources into tokens, comments and literals.
 //!
-//! Comments and literals are left out, so that a rule is about what the code does and not about
-//! what is written of it; and this program may spell in a string what it looks for.
-
-/// A word, `::`, or a single character of punctuation.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Token<'a> {
-    pub(super) text: &'a str,
-    /// Counted from 1.
-    pub(super) line: usize,
-}
+//! The rules about code look at tokens only, so a comment or a string may name what a rule forbids.
+//! The rules about prose look at comments and string literals only.
 
 /// What a rule looks for.
 #[derive(Clone, Copy)]
@@ -27,7 +19,7 @@ pub(super) enum Pattern {
 }
 
 /// The lines on which the pattern occurs.
-pub(super) fn lines_with(tokens: &[Token<'_>], pattern: Pattern) -> Vec<usize> {
+pub(super) fn lines_with(tokens: &[Piece<'_>], pattern: Pattern) -> Vec<usize> {
     let text = |at: usize| tokens.get(at).map_or("", |token| token.text);
     let matches = |at: usize| match pattern {
         Pattern::Word(word) => text(at) == word,
@@ -45,7 +37,7 @@ pub(super) fn lines_with(tokens: &[Token<'_>], pattern: Pattern) -> Vec<usize> {
 }
 
 /// Whether `child` comes next, or is one of a group `{a, child::b, c}` that comes next.
-fn leads_to(tokens: &[Token<'_>], at: usize, child: &str) -> bool {
+fn leads_to(tokens: &[Piece<'_>], at: usize, child: &str) -> bool {
     let Some(first) = tokens.get(at) else {
         return false;
     };
@@ -70,7 +62,7 @@ fn leads_to(tokens: &[Token<'_>], at: usize, child: &str) -> bool {
 }
 
 /// Leaves out each item behind `#[cfg(test)]`, and everything behind `#![cfg(test)]`.
-pub(super) fn without_tests<'a>(tokens: &[Token<'a>]) -> Vec<Token<'a>> {
+pub(crate) fn without_tests<'a>(tokens: &[Piece<'a>]) -> Vec<Piece<'a>> {
     let begins = |at: usize, with: &[&str]| {
         with.iter()
             .enumerate()
@@ -95,7 +87,7 @@ pub(super) fn without_tests<'a>(tokens: &[Token<'a>]) -> Vec<Token<'a>> {
 }
 
 /// One behind the item that begins at `at`: behind its `;`, or behind the `}` of its first block.
-fn end_of_item(tokens: &[Token<'_>], at: usize) -> usize {
+fn end_of_item(tokens: &[Piece<'_>], at: usize) -> usize {
     let mut depth = 0;
     for (i, token) in tokens.iter().enumerate().skip(at) {
         match token.text {
@@ -114,41 +106,66 @@ fn end_of_item(tokens: &[Token<'_>], at: usize) -> usize {
     tokens.len()
 }
 
-pub(super) fn tokens(text: &str) -> Vec<Token<'_>> {
+/// One lexical piece of a source.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Piece<'a> {
+    pub(crate) kind: PieceKind,
+    pub(crate) text: &'a str,
+    /// The line on which the piece begins, counted from 1.
+    pub(crate) line: usize,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum PieceKind {
+    /// A line comment or a block comment, with its markers.
+    Comment,
+    /// A string literal, with its quotes.
+    Text,
+    /// A character literal, or the quote of a lifetime.
+    Quote,
+    /// A word, `::`, or a single character of punctuation.
+    Code,
+}
+
+/// The code of a source, without comments and literals.
+pub(crate) fn tokens(text: &str) -> Vec<Piece<'_>> {
+    pieces(text)
+        .into_iter()
+        .filter(|piece| piece.kind == PieceKind::Code)
+        .collect()
+}
+
+/// Divides a source into pieces and leaves out the white space between them.
+pub(crate) fn pieces(text: &str) -> Vec<Piece<'_>> {
     let bytes = text.as_bytes();
     let mut found = Vec::new();
     let (mut at, mut line) = (0, 1);
     while at < bytes.len() {
-        let end = match bytes[at] {
-            b'/' if bytes[at..].starts_with(b"//") => end_of_line(bytes, at),
-            b'/' if bytes[at..].starts_with(b"/*") => end_of_block_comment(bytes, at),
-            b'"' => end_of_string(bytes, at),
-            b'\'' => end_of_quote(bytes, at),
+        let (kind, end) = match bytes[at] {
+            byte if byte.is_ascii_whitespace() => {
+                line += usize::from(byte == b'\n');
+                at += 1;
+                continue;
+            }
+            b'/' if bytes[at..].starts_with(b"//") => (PieceKind::Comment, end_of_line(bytes, at)),
+            b'/' if bytes[at..].starts_with(b"/*") => {
+                (PieceKind::Comment, end_of_block_comment(bytes, at))
+            }
+            b'"' => (PieceKind::Text, end_of_string(bytes, at)),
+            b'\'' => (PieceKind::Quote, end_of_quote(bytes, at)),
             byte if is_word(byte) => {
                 let end = end_of_word(bytes, at);
-                end_of_raw_string(bytes, at, end).unwrap_or_else(|| {
-                    found.push(Token {
-                        text: &text[at..end],
-                        line,
-                    });
-                    end
-                })
+                match end_of_raw_string(bytes, at, end) {
+                    Some(end) => (PieceKind::Text, end),
+                    None => (PieceKind::Code, end),
+                }
             }
-            byte if byte.is_ascii_whitespace() => at + 1,
-            _ => {
-                let end = if bytes[at..].starts_with(b"::") {
-                    at + 2
-                } else {
-                    at + 1
-                };
-                found.push(Token {
-                    text: &text[at..end],
-                    line,
-                });
-                end
-            }
+            _ if bytes[at..].starts_with(b"::") => (PieceKind::Code, at + 2),
+            _ => (PieceKind::Code, at + 1),
         };
-        line += bytes[at..end].iter().filter(|&&byte| byte == b'\n').count();
+        let text = &text[at..end];
+        found.push(Piece { kind, text, line });
+        line += text.bytes().filter(|&byte| byte == b'\n').count();
         at = end;
     }
     found
@@ -272,8 +289,11 @@ mod tests {
     fn lines_are_counted_through_literals_and_comments() {
         let text = "/*\n*/ \"\n\" a\nb";
         assert_eq!(
-            tokens(text),
-            [Token { text: "a", line: 3 }, Token { text: "b", line: 4 }]
+            tokens(text)
+                .iter()
+                .map(|t| (t.text, t.line))
+                .collect::<Vec<_>>(),
+            [("a", 3), ("b", 4)]
         );
     }
 
