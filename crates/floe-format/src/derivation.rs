@@ -5,68 +5,20 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::content_address::{ContentAddress, ContentAddressError, Method};
-use crate::hash::{Hash, HashAlgorithm};
+use crate::content_address::{ContentAddress, Method};
+use crate::hash::Hash;
 use crate::store_path::{DERIVATION_EXTENSION, StoreDir, StorePath};
 
 mod check;
 mod error;
 mod modulo;
+mod output;
 mod parse;
 mod print;
 
 pub use error::DerivationError;
 pub use modulo::ModuloCache;
-
-/// What is known of an output's path before the build.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum DerivationOutput {
-    /// The path follows from the derivation.
-    InputAddressed(StorePath),
-    /// The contents are known, and with them the path.
-    Fixed(ContentAddress),
-    /// The path will follow from the contents.
-    Floating {
-        /// What will be hashed.
-        method: Method,
-        /// How it will be hashed.
-        algorithm: HashAlgorithm,
-    },
-    /// The path will follow from the derivation, once the paths of its inputs are known.
-    Deferred,
-    /// The path will follow from the contents, which are new each time.
-    Impure {
-        /// What will be hashed.
-        method: Method,
-        /// How it will be hashed.
-        algorithm: HashAlgorithm,
-    },
-}
-
-impl DerivationOutput {
-    /// The path, if it is known; `drv_name` is without `.drv`.
-    pub fn path(
-        &self,
-        dir: &StoreDir,
-        drv_name: &str,
-        output: &str,
-    ) -> Result<Option<StorePath>, ContentAddressError> {
-        match self {
-            DerivationOutput::InputAddressed(path) => Ok(Some(path.clone())),
-            DerivationOutput::Fixed(address) => address
-                .store_path(
-                    dir,
-                    &output_path_name(drv_name, output),
-                    &BTreeSet::new(),
-                    false,
-                )
-                .map(Some),
-            DerivationOutput::Floating { .. }
-            | DerivationOutput::Deferred
-            | DerivationOutput::Impure { .. } => Ok(None),
-        }
-    }
-}
+pub use output::{DerivationOutput, output_path_name};
 
 /// A derivation. Strings that the builder gets are bytes, since they need not be UTF-8.
 ///
@@ -167,15 +119,6 @@ impl Derivation {
         read: &mut dyn FnMut(&StorePath) -> Result<Derivation, DerivationError>,
     ) -> Result<(), DerivationError> {
         check::check_invariants(self, dir, name, cache, read)
-    }
-}
-
-/// The name of an output's store path: the derivation's, with the output's appended unless it
-/// is `out`.
-pub fn output_path_name(drv_name: &str, output: &str) -> String {
-    match output {
-        "out" => drv_name.to_owned(),
-        _ => format!("{drv_name}-{output}"),
     }
 }
 

@@ -1,6 +1,7 @@
 //! Checking that a derivation is consistent with itself and with what it is built from.
 
 use crate::derivation::modulo::{Read, masked_hash};
+use crate::derivation::output::check_kinds;
 use crate::derivation::{
     Derivation, DerivationError, DerivationOutput, ModuloCache, output_path_name,
 };
@@ -14,7 +15,7 @@ pub(super) fn check_invariants(
     cache: &mut ModuloCache,
     read: &mut Read<'_>,
 ) -> Result<(), DerivationError> {
-    check_kinds(derivation, name)?;
+    check_kinds(&derivation.outputs, name)?;
     // Found for the first output that needs it.
     let mut hash = None;
     for (output, value) in &derivation.outputs {
@@ -78,53 +79,4 @@ fn check_variable(
             computed,
         }),
     }
-}
-
-/// Checks that the kinds of the outputs go together.
-pub(super) fn check_kinds(derivation: &Derivation, name: &str) -> Result<(), DerivationError> {
-    let problem = |problem| {
-        Err(DerivationError::Outputs {
-            derivation: name.into(),
-            problem,
-        })
-    };
-    let mut outputs = derivation.outputs.iter();
-    let Some((first_name, first)) = outputs.next() else {
-        return problem("it has no outputs");
-    };
-    if matches!(first, DerivationOutput::Fixed(_)) {
-        if !derivation
-            .outputs
-            .values()
-            .all(|output| matches!(output, DerivationOutput::Fixed(_)))
-        {
-            return problem("its outputs are of several kinds");
-        }
-        if outputs.next().is_some() {
-            return problem("it has several fixed outputs");
-        }
-        if first_name != "out" {
-            return problem("its fixed output is not named out");
-        }
-        return Ok(());
-    }
-    for (_, output) in outputs {
-        match (first, output) {
-            (DerivationOutput::InputAddressed(_), DerivationOutput::InputAddressed(_))
-            | (DerivationOutput::Deferred, DerivationOutput::Deferred)
-            | (DerivationOutput::Impure { .. }, DerivationOutput::Impure { .. }) => {}
-            (
-                DerivationOutput::Floating { algorithm: one, .. },
-                DerivationOutput::Floating {
-                    algorithm: other, ..
-                },
-            ) => {
-                if one != other {
-                    return problem("its floating outputs have several hash algorithms");
-                }
-            }
-            _ => return problem("its outputs are of several kinds"),
-        }
-    }
-    Ok(())
 }

@@ -7,7 +7,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use crate::derivation::check::check_kinds;
+use crate::derivation::output::check_kinds;
 use crate::derivation::{Derivation, DerivationError, DerivationOutput, print};
 use crate::hash::Hash;
 use crate::store_path::{StoreDir, StorePath};
@@ -78,7 +78,7 @@ fn resolve(
         };
         let name = Derivation::name_from_path(&path)?;
         if is_new {
-            check_kinds(&derivation, name)?;
+            check_kinds(&derivation.outputs, name)?;
         }
         let mut modulo = immediate(&derivation, dir, name)?;
         if modulo.is_none() {

@@ -4,6 +4,7 @@ use proptest::collection::{btree_map, btree_set, vec};
 use proptest::prelude::*;
 
 use super::*;
+use crate::hash::HashAlgorithm;
 
 const PATH: &str = "/nix/store/7bw2d1cqdpnxi05lr3s6pmcgl5xazl2c-x";
 const INPUT: &str = "/nix/store/1bw2d1cqdpnxi05lr3s6pmcgl5xazl2c-y.drv";
