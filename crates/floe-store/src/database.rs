@@ -270,7 +270,6 @@ mod tests {
 
     use super::*;
     use crate::patience::Patience;
-    use crate::writer::StoreWriter;
 
     /// An empty store, and choices of somebody who has interrupted.
     fn interrupted() -> (tempfile::TempDir, Layout, WriteOptions) {
@@ -294,7 +293,8 @@ mod tests {
         fs::write(layout.database_dir().join("db.sqlite"), "").unwrap();
         fs::create_dir(layout.database_dir().join("db.sqlite.lock")).unwrap();
         let began = Instant::now();
-        let error = StoreWriter::open_with(layout, &options).unwrap_err();
+        let _governed = options.patience.govern_this_thread();
+        let error = Database::open_writable(&layout, &options).unwrap_err();
         assert!(matches!(error, StoreError::Interrupted), "{error}");
         assert!(began.elapsed() < MAKING_WAIT / 2);
     }
@@ -302,17 +302,17 @@ mod tests {
     #[test]
     fn a_reader_is_not_interrupted_with_the_writer_that_its_thread_served_before() {
         let (_root, layout, options) = interrupted();
-        let writer = StoreWriter::open_with(layout.clone(), &options).unwrap();
-        assert_eq!(writer.invalid(&[]).unwrap(), []);
+        let path = StorePath::parse("00000000000000000000000000000000-a").unwrap();
+        let writer = Mutex::new(Database::open_writable(&layout, &options).unwrap());
+        let locked = LockedDatabase::of(&writer, &options.patience);
+        assert!(!locked.is_valid(&path).unwrap());
+        drop(locked);
         drop(writer);
         let (reader, access) =
             Database::open_for_reading(&layout, Wait::AtMost(Duration::ZERO)).unwrap();
         assert_eq!(access, Access::LockDirectory);
         fs::create_dir(layout.database_dir().join("db.sqlite.lock")).unwrap();
-        let path = "00000000000000000000000000000000-a";
-        let error = reader
-            .is_valid(&StorePath::parse(path).unwrap())
-            .unwrap_err();
+        let error = reader.is_valid(&path).unwrap_err();
         assert!(error.is_busy(), "{error}");
     }
 

@@ -22,49 +22,121 @@ use std::fs::{self, File, OpenOptions};
 use std::io::Read as _;
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::MetadataExt as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use floe_format::StorePath;
 use floe_format::store_path::{HASH_PART_LEN, is_hash_part};
 use rustix::fs::FlockOperation;
 
+use crate::database::Database;
 use crate::error::{At, StoreError};
+use crate::layout::Layout;
 use crate::lock::{PathLock, try_lock};
 use crate::resume::is_sealed;
 use crate::temp_roots::is_our_name;
 use crate::tree::write::remove_tree;
-use crate::writer::StoreWriter;
+
+/// Moves a sealed tree of a dead run from the place given into the ownership of this run.
+pub(crate) type Adopt<'a> = &'a dyn Fn(&StorePath, PathBuf) -> Result<(), StoreError>;
 
 /// Clears up after the dead.
-pub(crate) fn clear(writer: &StoreWriter) {
-    let directory = writer.layout().state.join("temproots");
+pub(crate) fn clear(layout: &Layout, database: &Database, adopt: Adopt<'_>) {
+    let directory = layout.state.join("temproots");
     let Ok(entries) = fs::read_dir(directory) else {
         return;
     };
+    let clearing = Clearing {
+        layout,
+        database,
+        adopt,
+    };
     for entry in entries.flatten() {
         if let Some(name) = entry.file_name().to_str().filter(|name| is_our_name(name)) {
-            // Whatever fails here fails nobody's work.
-            let _: Result<(), StoreError> = clear_one(writer, name, &entry.path());
+            // A failure here must not fail the caller, whose own work does not depend on it.
+            let _: Result<(), StoreError> = clearing.clear_one(name, &entry.path());
         }
     }
 }
 
-fn clear_one(writer: &StoreWriter, name: &str, file: &Path) -> Result<(), StoreError> {
-    let opened = OpenOptions::new().read(true).write(true).open(file);
-    let mut roots = opened.at("opening", file)?;
-    let is_dead = try_lock(&roots, file, FlockOperation::NonBlockingLockExclusive)?;
-    // Somebody else may have cleared up between the opening and the lock.
-    if !is_dead || roots.metadata().at("examining", file)?.nlink() == 0 {
-        return Ok(());
+struct Clearing<'a> {
+    layout: &'a Layout,
+    database: &'a Database,
+    adopt: Adopt<'a>,
+}
+
+impl Clearing<'_> {
+    fn clear_one(&self, name: &str, file: &Path) -> Result<(), StoreError> {
+        let opened = OpenOptions::new().read(true).write(true).open(file);
+        let mut roots = opened.at("opening", file)?;
+        let is_dead = try_lock(&roots, file, FlockOperation::NonBlockingLockExclusive)?;
+        // Somebody else may have cleared up between the opening and the lock.
+        if !is_dead || roots.metadata().at("examining", file)?.nlink() == 0 {
+            return Ok(());
+        }
+        let paths = self.read_paths(&mut roots, file)?;
+        let mut is_clear = self.clear_trees(name, &paths)?;
+        for path in &paths {
+            is_clear &= unless_obstructed(self.clear_path(path))?;
+        }
+        match is_clear {
+            true => fs::remove_file(file).at("removing", file),
+            false => Ok(()),
+        }
     }
-    let paths = read_paths(writer, &mut roots, file)?;
-    let mut is_clear = clear_trees(writer, name, &paths)?;
-    for path in &paths {
-        is_clear &= unless_obstructed(clear_path(writer, path))?;
+
+    /// Full paths, each ended by a NUL; the last one may have been cut off.
+    fn read_paths(&self, roots: &mut File, file: &Path) -> Result<Vec<StorePath>, StoreError> {
+        let mut text = Vec::new();
+        roots.read_to_end(&mut text).at("reading", file)?;
+        let dir = &self.layout.store_dir;
+        let words = text.split(|byte| *byte == 0);
+        let paths = words.filter_map(|word| dir.parse(str::from_utf8(word).ok()?).ok());
+        Ok(paths.collect())
     }
-    match is_clear {
-        true => fs::remove_file(file).at("removing", file),
-        false => Ok(()),
+
+    /// Whether none of them bears the name of the dead any more.
+    fn clear_trees(&self, name: &str, paths: &[StorePath]) -> Result<bool, StoreError> {
+        let by_hash_part: HashMap<&str, &StorePath> =
+            paths.iter().map(|path| (path.hash_part(), path)).collect();
+        let store = &self.layout.real_store;
+        let mut is_clear = true;
+        for entry in fs::read_dir(store).at("listing", store)? {
+            let entry = entry.at("listing", store)?;
+            let entry_name = entry.file_name();
+            let Some(hash_part) = hash_part_of_tree(name, entry_name.as_bytes()) else {
+                continue;
+            };
+            let is_adopted = match by_hash_part.get(hash_part) {
+                Some(path) if is_whole_name(&entry_name) && is_sealed(&entry.path()) => {
+                    (self.adopt)(path, entry.path()).is_ok()
+                }
+                _ => false,
+            };
+            if !is_adopted {
+                is_clear &= unless_obstructed(remove_tree(&entry.path()))?;
+            }
+        }
+        Ok(is_clear)
+    }
+
+    /// Removes what lies at the place of a path that is not valid, unless somebody is at it.
+    fn clear_path(&self, path: &StorePath) -> Result<(), StoreError> {
+        let layout = self.layout;
+        let place = layout.real_path(path);
+        let lock = layout.real_store.join(format!("{path}.lock"));
+        let is_there = |path: &Path| fs::symlink_metadata(path).is_ok();
+        let is_valid = || self.database.is_valid(path);
+        if !is_there(&lock) && (!is_there(&place) || is_valid()?) {
+            return Ok(());
+        }
+        // Letting go of the lock removes its file.
+        let Some(_lock) = PathLock::try_acquire(layout, path)? else {
+            return Ok(());
+        };
+        match is_valid()? {
+            true => Ok(()),
+            false => remove_tree(&place),
+        }
     }
 }
 
@@ -76,45 +148,6 @@ fn unless_obstructed(done: Result<(), StoreError>) -> Result<bool, StoreError> {
         Err(error) if error.is_of_one_file() => Ok(false),
         Err(error) => Err(error),
     }
-}
-
-/// Full paths, each ended by a NUL; the last one may have been cut off.
-fn read_paths(
-    writer: &StoreWriter,
-    roots: &mut File,
-    file: &Path,
-) -> Result<Vec<StorePath>, StoreError> {
-    let mut text = Vec::new();
-    roots.read_to_end(&mut text).at("reading", file)?;
-    let dir = &writer.layout().store_dir;
-    let words = text.split(|byte| *byte == 0);
-    let paths = words.filter_map(|word| dir.parse(str::from_utf8(word).ok()?).ok());
-    Ok(paths.collect())
-}
-
-/// Whether none of them bears the name of the dead any more.
-fn clear_trees(writer: &StoreWriter, name: &str, paths: &[StorePath]) -> Result<bool, StoreError> {
-    let by_hash_part: HashMap<&str, &StorePath> =
-        paths.iter().map(|path| (path.hash_part(), path)).collect();
-    let store = &writer.layout().real_store;
-    let mut is_clear = true;
-    for entry in fs::read_dir(store).at("listing", store)? {
-        let entry = entry.at("listing", store)?;
-        let entry_name = entry.file_name();
-        let Some(hash_part) = hash_part_of_tree(name, entry_name.as_bytes()) else {
-            continue;
-        };
-        let is_adopted = match by_hash_part.get(hash_part) {
-            Some(path) if is_whole_name(&entry_name) && is_sealed(&entry.path()) => {
-                writer.adopt(path, entry.path()).is_ok()
-            }
-            _ => false,
-        };
-        if !is_adopted {
-            is_clear &= unless_obstructed(remove_tree(&entry.path()))?;
-        }
-    }
-    Ok(is_clear)
 }
 
 /// `<hash part>-<name>-<number>`, perhaps with more behind it.
@@ -130,26 +163,6 @@ fn is_whole_name(entry: &OsStr) -> bool {
     entry.as_bytes().last().is_some_and(u8::is_ascii_digit)
 }
 
-/// Removes what lies at the place of a path that is not valid, unless somebody is at it.
-fn clear_path(writer: &StoreWriter, path: &StorePath) -> Result<(), StoreError> {
-    let layout = writer.layout();
-    let place = layout.real_path(path);
-    let lock = layout.real_store.join(format!("{path}.lock"));
-    let is_there = |path: &Path| fs::symlink_metadata(path).is_ok();
-    let is_valid = || writer.database().is_valid(path);
-    if !is_there(&lock) && (!is_there(&place) || is_valid()?) {
-        return Ok(());
-    }
-    // Letting go of the lock removes its file.
-    let Some(_lock) = PathLock::try_acquire(layout, path)? else {
-        return Ok(());
-    };
-    match is_valid()? {
-        true => Ok(()),
-        false => remove_tree(&place),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::sync::atomic::{AtomicBool, Ordering};
@@ -159,8 +172,8 @@ mod tests {
     use rustix::fs::{IFlags, ioctl_setflags};
 
     use super::*;
-    use crate::layout::Layout;
     use crate::temp_roots::RootsFile;
+    use crate::writer::StoreWriter;
 
     const HASH: &str = "00000000000000000000000000000000";
 
@@ -261,7 +274,7 @@ mod tests {
         let unseen = thread::scope(|scope| {
             scope.spawn(|| {
                 while !is_over.load(Ordering::SeqCst) {
-                    clear(&writer);
+                    writer.recover();
                 }
             });
             let is_unseen = |_: &usize| {

@@ -17,15 +17,12 @@
 use std::collections::HashMap;
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;
-use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::path::Path;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use floe_format::StorePath;
 
-use crate::error::{At, StoreError};
-use crate::temp_roots;
 use crate::tree::write::TemporaryTree;
-use crate::writer::StoreWriter;
 
 /// Sealed trees of runs that ended early, by what they are meant to become.
 #[derive(Debug, Default)]
@@ -36,9 +33,34 @@ impl Left {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn put(&self, tree: TemporaryTree) {
+    pub(crate) fn put(&self, tree: TemporaryTree) {
         let mut trees = self.trees();
         trees.entry(tree.path().clone()).or_default().push(tree);
+    }
+
+    pub(crate) fn contains(&self, path: &StorePath) -> bool {
+        self.trees().contains_key(path)
+    }
+
+    /// Removes and returns one of the trees of a path.
+    pub(crate) fn take(&self, path: &StorePath) -> Option<TemporaryTree> {
+        let mut trees = self.trees();
+        let of_path = trees.get_mut(path)?;
+        let tree = of_path.pop();
+        if of_path.is_empty() {
+            trees.remove(path);
+        }
+        tree
+    }
+
+    /// Deletes the trees of all paths that are not wanted.
+    pub(crate) fn discard(&self, is_wanted: impl Fn(&StorePath) -> bool) {
+        let unwanted = self
+            .trees()
+            .extract_if(|path, _| !is_wanted(path))
+            .collect::<Vec<_>>();
+        // Deleting trees is slow, so it happens after the mutex is released.
+        drop(unwanted);
     }
 
     /// Lets all of them lie where they are; whether there is any.
@@ -48,55 +70,6 @@ impl Left {
         let trees = trees.into_values().flatten();
         trees.for_each(TemporaryTree::let_lie);
         is_any
-    }
-}
-
-impl StoreWriter {
-    /// Makes a tree of the dead one of this run.
-    pub(crate) fn adopt(&self, path: &StorePath, place: PathBuf) -> Result<(), StoreError> {
-        // First, so that who comes after this run knows what the tree is.
-        temp_roots::lock(&self.temp_roots).note(path)?;
-        let mut tree = self.tree_writer(path).into_tree();
-        tree.take_back_from(&place).at("renaming", &place)?;
-        self.left.put(tree);
-        Ok(())
-    }
-
-    /// Whether a run that ended early has left a tree for that path, whole or not.
-    pub fn has_left(&self, path: &StorePath) -> bool {
-        self.left.trees().contains_key(path)
-    }
-
-    /// One of these trees, with nothing known of its contents. It is removed when it is dropped.
-    pub fn take_left(&self, path: &StorePath) -> Option<TemporaryTree> {
-        let mut trees = self.left.trees();
-        let of_path = trees.get_mut(path)?;
-        let tree = of_path.pop();
-        if of_path.is_empty() {
-            trees.remove(path);
-        }
-        tree
-    }
-
-    /// Leaves sealed trees to the next writer, which finds them as it finds what a killed run has
-    /// left. They are garbage to every collector once nobody has these temporary roots.
-    pub fn leave(&self, trees: impl IntoIterator<Item = TemporaryTree>) {
-        trees.into_iter().for_each(|tree| self.left.put(tree));
-    }
-
-    /// Removes those that nobody has taken and nobody wants. What other writers want that are at
-    /// work with the same temporary roots is not known here; then all stay.
-    pub fn discard_left(&self, is_wanted: impl Fn(&StorePath) -> bool) {
-        if Arc::strong_count(&self.temp_roots) > 1 {
-            return;
-        }
-        let unwanted = self
-            .left
-            .trees()
-            .extract_if(|path, _| !is_wanted(path))
-            .collect::<Vec<_>>();
-        // It takes its time, in which nobody has to wait.
-        drop(unwanted);
     }
 }
 

@@ -32,25 +32,48 @@ use crate::resume::Left;
 /// The temporary roots of all writers that are opened with it: one file for each store, for as long
 /// as one of them writes there. For two users in one process, one each; clones are the same.
 #[derive(Clone, Debug, Default)]
-pub struct TempRoots(Arc<Mutex<HashMap<PathBuf, Weak<Mutex<RootsFile>>>>>);
+pub struct TempRoots(Arc<Mutex<HashMap<PathBuf, Weak<SharedRoots>>>>);
 
 impl TempRoots {
     /// The file for a store, which is made if there is none.
-    pub(crate) fn of(&self, layout: &Layout) -> Result<Arc<Mutex<RootsFile>>, StoreError> {
-        let mut stores = lock(&self.0);
+    pub(crate) fn of(&self, layout: &Layout) -> Result<Arc<SharedRoots>, StoreError> {
+        let mut stores = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(roots) = stores.get(&layout.state).and_then(Weak::upgrade) {
             return Ok(roots);
         }
-        let roots = Arc::new(Mutex::new(RootsFile::create(layout)?));
+        let roots = Arc::new(SharedRoots {
+            file: Mutex::new(RootsFile::create(layout)?),
+            left: Left::default(),
+        });
         stores.retain(|_, roots| roots.strong_count() > 0);
         stores.insert(layout.state.clone(), Arc::downgrade(&roots));
         Ok(roots)
     }
 }
 
-/// Locks; what stands in a file of roots is never wrong, only more than is needed.
-pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+/// The state that all writers with the same [`TempRoots`] share for one store.
+#[derive(Debug)]
+pub(crate) struct SharedRoots {
+    file: Mutex<RootsFile>,
+    /// Sealed trees that runs have left which ended early.
+    pub(crate) left: Left,
+}
+
+impl SharedRoots {
+    /// Locks the file. A panic while it was locked is harmless: the file then lists at most more
+    /// roots than are needed.
+    pub(crate) fn lock(&self) -> MutexGuard<'_, RootsFile> {
+        self.file.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for SharedRoots {
+    fn drop(&mut self) {
+        // The file names the paths of the trees, so it has to stay as long as they do.
+        if self.left.let_lie() {
+            self.lock().is_kept = true;
+        }
+    }
 }
 
 /// Whether a file of temporary roots is floe's, by its name: `<pid>-floe-<n>`.
@@ -60,7 +83,7 @@ pub(crate) fn is_our_name(name: &str) -> bool {
         .is_some_and(|(process, number)| is_number(process) && is_number(number))
 }
 
-/// A file of temporary roots. Dropping it gives them up.
+/// A file of temporary roots. Dropping it gives them up, unless the file is to be kept.
 #[derive(Debug)]
 pub(crate) struct RootsFile {
     file: File,
@@ -70,8 +93,7 @@ pub(crate) struct RootsFile {
     collector: Option<UnixStream>,
     /// Whether a collector was told of roots that has not been seen to have ended.
     is_told: bool,
-    /// What is left to those who come later, and the file with it.
-    pub(crate) left: Arc<Left>,
+    is_kept: bool,
     layout: Layout,
 }
 
@@ -110,7 +132,7 @@ impl RootsFile {
                     gc_lock_path,
                     collector: None,
                     is_told: false,
-                    left: Arc::default(),
+                    is_kept: false,
                     layout,
                 });
             }
@@ -232,7 +254,7 @@ impl RootsFile {
 
 impl Drop for RootsFile {
     fn drop(&mut self) {
-        if !self.left.let_lie() {
+        if !self.is_kept {
             let _: io::Result<()> = fs::remove_file(&self.path);
         }
     }

@@ -5,7 +5,7 @@ use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _, chown};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
@@ -21,10 +21,9 @@ use crate::leftovers;
 use crate::lock::{lock_shared, open_lock_file, try_lock};
 use crate::options::WriteOptions;
 use crate::patience::Patience;
-use crate::resume::Left;
-use crate::temp_roots::{self, RootsFile};
+use crate::temp_roots::SharedRoots;
 use crate::tree::links::Links;
-use crate::tree::write::TreeWriter;
+use crate::tree::write::{TemporaryTree, TreeWriter};
 
 /// A store that may be written. May be shared between threads.
 #[derive(Debug)]
@@ -32,9 +31,7 @@ pub struct StoreWriter {
     layout: Layout,
     directory: Arc<OwnedFd>,
     database: Mutex<Database>,
-    pub(crate) temp_roots: Arc<Mutex<RootsFile>>,
-    /// What runs have left that ended early.
-    pub(crate) left: Arc<Left>,
+    temp_roots: Arc<SharedRoots>,
     serial: AtomicU64,
     /// Opened when it is needed: one descriptor, however many trees wait for their registration.
     links: OnceLock<Links>,
@@ -79,11 +76,9 @@ impl StoreWriter {
         drop(governed);
         let directory = File::open(&layout.real_store).at("opening", &layout.real_store)?;
         let temp_roots = options.roots.of(&layout)?;
-        let left = temp_roots::lock(&temp_roots).left.clone();
         let writer = StoreWriter {
             directory: Arc::new(directory.into()),
             database: Mutex::new(database),
-            left,
             temp_roots,
             serial: AtomicU64::new(0),
             links: OnceLock::new(),
@@ -93,8 +88,51 @@ impl StoreWriter {
             _big_lock: big_lock,
             layout,
         };
-        leftovers::clear(&writer);
+        writer.recover();
         Ok(writer)
+    }
+
+    /// Clears up after runs that were killed.
+    pub(crate) fn recover(&self) {
+        leftovers::clear(&self.layout, &self.database(), &|path, place| {
+            self.adopt(path, place)
+        });
+    }
+
+    /// Takes over a sealed tree of a killed run.
+    fn adopt(&self, path: &StorePath, place: PathBuf) -> Result<(), StoreError> {
+        // The root comes first: if this run is killed too, the next one needs it to know to which
+        // path the tree belongs.
+        self.temp_roots.lock().note(path)?;
+        let mut tree = self.tree_writer(path).into_tree();
+        tree.take_back_from(&place).at("renaming", &place)?;
+        self.temp_roots.left.put(tree);
+        Ok(())
+    }
+
+    /// Whether a run that ended early has left a tree for that path, whole or not.
+    pub fn has_left(&self, path: &StorePath) -> bool {
+        self.temp_roots.left.contains(path)
+    }
+
+    /// One of these trees, with nothing known of its contents. It is removed when it is dropped.
+    pub fn take_left(&self, path: &StorePath) -> Option<TemporaryTree> {
+        self.temp_roots.left.take(path)
+    }
+
+    /// Leaves sealed trees to the next writer, which finds them as it finds what a killed run has
+    /// left. They are garbage to every collector once nobody has these temporary roots.
+    pub fn leave(&self, trees: impl IntoIterator<Item = TemporaryTree>) {
+        let left = &self.temp_roots.left;
+        trees.into_iter().for_each(|tree| left.put(tree));
+    }
+
+    /// Removes those that nobody has taken and nobody wants. What other writers want that are at
+    /// work with the same temporary roots is not known here; then all stay.
+    pub fn discard_left(&self, is_wanted: impl Fn(&StorePath) -> bool) {
+        if Arc::strong_count(&self.temp_roots) == 1 {
+            self.temp_roots.left.discard(is_wanted);
+        }
     }
 
     /// Where the store's parts are.
@@ -109,14 +147,14 @@ impl StoreWriter {
         &self,
         paths: impl Iterator<Item = &'a StorePath> + Clone,
     ) -> Result<(), StoreError> {
-        temp_roots::lock(&self.temp_roots).add(paths, &self.patience)
+        self.temp_roots.lock().add(paths, &self.patience)
     }
 
     /// Waits for the end of a collector that was running when paths were protected. Those that are
     /// valid then stay so; before, an older collector may still delete what it had found to be
     /// garbage, unless it is what another valid path refers to.
     pub fn outlast_collector(&self) -> Result<(), StoreError> {
-        temp_roots::lock(&self.temp_roots).outlast_collector(&self.patience)
+        self.temp_roots.lock().outlast_collector(&self.patience)
     }
 
     /// Whether a collector may be about to remove what lies at the place of a path that is not
@@ -176,7 +214,7 @@ impl StoreWriter {
             self.directory.clone(),
             &self.layout.real_store,
             path,
-            &temp_roots::lock(&self.temp_roots).name(),
+            &self.temp_roots.lock().name(),
             number,
         )
     }
