@@ -27,8 +27,8 @@ use rusqlite::{Connection, DEFAULT_NAME, FileControl};
 
 use crate::error::{At, StoreError};
 use crate::layout::Layout;
+use crate::locks::{Governed, Patience, is_interrupted, wait_for_database};
 use crate::options::WriteOptions;
-use crate::patience::{Governed, Patience, is_interrupted, wait_for_database};
 
 /// An open database.
 #[derive(Debug)]
@@ -269,7 +269,7 @@ mod tests {
     use floe_format::{StoreDir, StorePath};
 
     use super::*;
-    use crate::patience::Patience;
+    use crate::locks::Patience;
 
     /// An empty store, and choices of somebody who has interrupted.
     fn interrupted() -> (tempfile::TempDir, Layout, WriteOptions) {

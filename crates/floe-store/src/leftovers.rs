@@ -31,7 +31,7 @@ use rustix::fs::FlockOperation;
 use crate::database::Database;
 use crate::error::{At, StoreError};
 use crate::layout::Layout;
-use crate::lock::{PathLock, try_lock};
+use crate::locks::{PathLock, try_lock};
 use crate::resume::is_sealed;
 use crate::temp_roots::is_our_name;
 use crate::tree::write::remove_tree;

@@ -1,6 +1,6 @@
 //! How a store is opened for writing: what nix.conf says of it, and how others are waited for.
 
-use crate::patience::Patience;
+use crate::locks::Patience;
 use crate::temp_roots::TempRoots;
 
 /// Choices of whoever writes a store.

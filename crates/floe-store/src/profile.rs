@@ -11,7 +11,7 @@ use floe_format::StorePath;
 
 use crate::error::{At, StoreError};
 use crate::layout::Layout;
-use crate::lock::PathLock;
+use crate::locks::PathLock;
 use crate::roots::{
     RootLink, absolute, create_parent, is_in_store, refuse_unwritable, replace_link,
 };

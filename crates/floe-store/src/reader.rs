@@ -8,7 +8,7 @@ use floe_format::{PathInfo, StorePath};
 use crate::database::{Database, LockedDatabase, Wait};
 use crate::error::StoreError;
 use crate::layout::Layout;
-use crate::patience::Patience;
+use crate::locks::Patience;
 use crate::tree;
 
 /// A store that is only read. May be shared between threads.

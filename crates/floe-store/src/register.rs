@@ -24,7 +24,7 @@ use rustix::io::Errno;
 
 use crate::database::{Database, Registration};
 use crate::error::{At, StoreError, is_everywhere};
-use crate::lock::PathLock;
+use crate::locks::PathLock;
 use crate::tree::write::{TemporaryTree, remove_tree};
 use crate::writer::StoreWriter;
 

@@ -9,25 +9,24 @@
 //! whoever registers a path looks at its references again, and whoever relies on anything else
 //! waits for the end of the collector ([`RootsFile::outlast_collector`]).
 
+mod gc_socket;
+
 use std::collections::HashMap;
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, Read as _, Seek as _, SeekFrom, Write as _};
-use std::os::fd::AsRawFd as _;
+use std::io::{self, Seek as _, SeekFrom, Write as _};
 use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
-use std::os::unix::net::UnixStream;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
-use std::time::Instant;
 
 use floe_format::StorePath;
-use rustix::fs::{CWD, FlockOperation, Mode, OFlags, flock, openat};
+use rustix::fs::FlockOperation;
 
 use crate::error::{At, StoreError};
 use crate::layout::Layout;
-use crate::lock::{open_lock_file, try_lock};
-use crate::patience::{LOCK_POLL, LOCK_WAIT, Patience, SILENCE};
+use crate::locks::{GcLock, Patience, try_lock};
 use crate::resume::Left;
+use gc_socket::GcSocket;
 
 /// The temporary roots of all writers that are opened with it: one file for each store, for as long
 /// as one of them writes there. For two users in one process, one each; clones are the same.
@@ -88,9 +87,8 @@ pub(crate) fn is_our_name(name: &str) -> bool {
 pub(crate) struct RootsFile {
     file: File,
     path: PathBuf,
-    gc_lock: File,
-    gc_lock_path: PathBuf,
-    collector: Option<UnixStream>,
+    gc_lock: GcLock,
+    gc_socket: GcSocket,
     /// Whether a collector was told of roots that has not been seen to have ended.
     is_told: bool,
     is_kept: bool,
@@ -102,8 +100,7 @@ impl RootsFile {
     /// number for a stale one of its own and removes it; it reads the number off the front of
     /// any other name just as well.
     pub(crate) fn create(layout: &Layout) -> Result<RootsFile, StoreError> {
-        let gc_lock_path = layout.state.join("gc.lock");
-        let gc_lock = open_lock_file(&gc_lock_path)?;
+        let gc_lock = GcLock::open(layout)?;
         loop {
             let number = SERIAL.fetch_add(1, Ordering::Relaxed);
             let name = format!("{}-floe-{number}", std::process::id());
@@ -129,8 +126,7 @@ impl RootsFile {
                     file,
                     path,
                     gc_lock,
-                    gc_lock_path,
-                    collector: None,
+                    gc_socket: GcSocket::new(&layout),
                     is_told: false,
                     is_kept: false,
                     layout,
@@ -160,18 +156,22 @@ impl RootsFile {
         // Before anybody is told: one collector may end and the next one read the files between
         // its answer and a later line.
         self.write(paths.clone())?;
-        let lock_path = self.gc_lock_path.clone();
-        patience.wait(COLLECTOR, &lock_path, || {
-            // While the lock is held shared no collection can begin, so all paths go in together.
-            let operation = FlockOperation::NonBlockingLockShared;
-            if try_lock(&self.gc_lock, &lock_path, operation)? {
-                flock(&self.gc_lock, FlockOperation::Unlock).at("unlocking", &lock_path)?;
-                self.is_told = false;
+        let RootsFile {
+            gc_lock,
+            gc_socket,
+            is_told,
+            layout,
+            ..
+        } = self;
+        gc_lock.wait(patience, || {
+            // If the lock is free, no collection is running, and the next one reads the file.
+            if gc_lock.is_free()? {
+                *is_told = false;
                 return Ok(Some(()));
             }
-            let is_told = self.tell_collector(paths.clone(), patience)?;
-            self.is_told |= is_told;
-            Ok(is_told.then_some(()))
+            let is_told_now = gc_socket.tell(&layout.store_dir, paths.clone(), patience)?;
+            *is_told |= is_told_now;
+            Ok(is_told_now.then_some(()))
         })
     }
 
@@ -182,17 +182,13 @@ impl RootsFile {
         if !self.is_told {
             return Ok(());
         }
-        let lock_path = self.gc_lock_path.clone();
-        let waited = patience.wait(COLLECTOR, &lock_path, || {
-            let operation = FlockOperation::NonBlockingLockShared;
-            Ok(try_lock(&self.gc_lock, &lock_path, operation)?.then_some(()))
-        });
-        if matches!(waited, Err(StoreError::LockTimeout { .. })) {
-            return Ok(());
+        let gc_lock = &self.gc_lock;
+        match gc_lock.wait(patience, || Ok(gc_lock.is_free()?.then_some(()))) {
+            Ok(()) => self.is_told = false,
+            Err(StoreError::LockTimeout { .. }) => {}
+            Err(error) => return Err(error),
         }
-        waited?;
-        self.is_told = false;
-        flock(&self.gc_lock, FlockOperation::Unlock).at("unlocking", &lock_path)
+        Ok(())
     }
 
     fn write<'a>(&mut self, paths: impl Iterator<Item = &'a StorePath>) -> Result<(), StoreError> {
@@ -212,44 +208,6 @@ impl RootsFile {
         };
         append().at("writing temporary roots to", &self.path)
     }
-
-    /// Tells the running collector; `false` if it is gone or not yet listening.
-    fn tell_collector<'a>(
-        &mut self,
-        paths: impl Iterator<Item = &'a StorePath>,
-        patience: &Patience,
-    ) -> Result<bool, StoreError> {
-        let socket = self.layout.state.join("gc-socket/socket");
-        if self.collector.is_none() {
-            self.collector = connect(&socket)?;
-        }
-        let Some(stream) = self.collector.as_mut() else {
-            return Ok(false);
-        };
-        for path in paths {
-            let line = format!("{}\n", self.layout.store_dir.print(path));
-            let refused = |reason| StoreError::CollectorRefused {
-                path: socket.clone(),
-                reason,
-            };
-            let told = stream.write_all(line.as_bytes());
-            match told.and_then(|()| read_answer(stream, patience)) {
-                Ok(b'1') => {}
-                Ok(answer) => return Err(refused(format!("it answered {answer:?} to {path}"))),
-                Err(error) if is_gone(&error) => {
-                    self.collector = None;
-                    return Ok(false);
-                }
-                Err(error) => {
-                    // Half a conversation is no place to begin the next one.
-                    self.collector = None;
-                    patience.check()?;
-                    return Err(refused(error.to_string()));
-                }
-            }
-        }
-        Ok(true)
-    }
 }
 
 impl Drop for RootsFile {
@@ -260,83 +218,8 @@ impl Drop for RootsFile {
     }
 }
 
-fn connect(socket: &Path) -> Result<Option<UnixStream>, StoreError> {
-    match connect_anywhere(socket) {
-        Ok(stream) => {
-            stream
-                .set_read_timeout(Some(LOCK_POLL))
-                .at("connecting to", socket)?;
-            Ok(Some(stream))
-        }
-        Err(error) if is_gone(&error) => Ok(None),
-        Err(error) => Err(error).at("connecting to the garbage collector at", socket),
-    }
-}
-
-/// Connects to a socket however long its path is. Nix binds a long one from inside its directory.
-fn connect_anywhere(socket: &Path) -> io::Result<UnixStream> {
-    let (Some(directory), Some(name)) = (socket.parent(), socket.file_name()) else {
-        return UnixStream::connect(socket);
-    };
-    if socket.as_os_str().len() <= SOCKET_PATH_LEN_MAX {
-        return UnixStream::connect(socket);
-    }
-    // The working directory belongs to the whole process; a descriptor has a short path as well.
-    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    let directory = openat(CWD, directory, flags, Mode::empty())?;
-    let number = directory.as_raw_fd().to_string();
-    UnixStream::connect(Path::new("/proc/self/fd").join(number).join(name))
-}
-
-/// The byte with which a collector answers, between two deletions: one of those may be a large
-/// tree.
-fn read_answer(stream: &mut UnixStream, patience: &Patience) -> io::Result<u8> {
-    let began = Instant::now();
-    let mut is_said = false;
-    let mut answer = [0];
-    loop {
-        match stream.read_exact(&mut answer) {
-            Ok(()) => return Ok(answer[0]),
-            Err(error) if is_late(&error) && began.elapsed() < LOCK_WAIT => {
-                if patience.check().is_err() {
-                    return Err(error);
-                }
-                if began.elapsed() >= SILENCE && !std::mem::replace(&mut is_said, true) {
-                    patience.say(COLLECTOR);
-                }
-            }
-            Err(error) => return Err(error),
-        }
-    }
-}
-
-/// Whether nothing has arrived within the time that a read waits.
-fn is_late(error: &io::Error) -> bool {
-    matches!(
-        error.kind(),
-        io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut
-    )
-}
-
-fn is_gone(error: &io::Error) -> bool {
-    matches!(
-        error.kind(),
-        io::ErrorKind::NotFound
-            | io::ErrorKind::ConnectionRefused
-            | io::ErrorKind::ConnectionReset
-            | io::ErrorKind::BrokenPipe
-            | io::ErrorKind::UnexpectedEof
-    )
-}
-
-/// What the system takes as the address of a socket: 108 bytes, the last of which is NUL.
-const SOCKET_PATH_LEN_MAX: usize = 107;
-
 /// Distinguishes the files of one process.
 static SERIAL: AtomicU64 = AtomicU64::new(0);
-
-/// Whom a user waits for.
-const COLLECTOR: &str = "the garbage collector";
 
 #[cfg(test)]
 mod tests {

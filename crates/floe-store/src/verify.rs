@@ -8,19 +8,17 @@
 mod fault;
 
 use std::cmp::Reverse;
-use std::fs::{self, DirEntry, File};
+use std::fs::{self, DirEntry};
 use std::io;
 use std::num::NonZeroUsize;
 use std::sync::{Mutex, PoisonError};
 use std::{slice, thread};
 
 use floe_format::{Hash, PathInfo, StorePath};
-use rustix::fs::FlockOperation;
 
 use crate::error::{At, StoreError};
 use crate::hashing::{Hashing, Stream, Worker};
-use crate::lock::try_lock;
-use crate::patience::Patience;
+use crate::locks::{GcLock, Patience};
 use crate::reader::StoreReader;
 use crate::tree::read::dump;
 
@@ -92,31 +90,15 @@ impl StoreReader {
     }
 
     /// Who may not write the lock cannot keep a collector away, and verifies all the same.
-    fn collector_lock(&self, watch: &dyn Watch) -> Result<Option<File>, StoreError> {
-        let path = self.layout().state.join("gc.lock");
-        match File::options().read(true).write(true).open(&path) {
-            Ok(file) => {
-                let operation = FlockOperation::NonBlockingLockShared;
-                Patience::default().wait("the garbage collector", &path, || {
-                    match watch.goes_on() {
-                        true => Ok(try_lock(&file, &path, operation)?.then_some(())),
-                        false => Err(StoreError::Interrupted),
-                    }
-                })?;
-                Ok(Some(file))
-            }
-            Err(error)
-                if matches!(
-                    error.kind(),
-                    io::ErrorKind::NotFound
-                        | io::ErrorKind::PermissionDenied
-                        | io::ErrorKind::ReadOnlyFilesystem
-                ) =>
-            {
-                Ok(None)
-            }
-            Err(error) => Err(error).at("opening the lock file", path),
-        }
+    fn collector_lock(&self, watch: &dyn Watch) -> Result<Option<GcLock>, StoreError> {
+        let Some(lock) = GcLock::open_existing(self.layout())? else {
+            return Ok(None);
+        };
+        lock.wait(&Patience::default(), || match watch.goes_on() {
+            true => Ok(lock.try_hold()?.then_some(())),
+            false => Err(StoreError::Interrupted),
+        })?;
+        Ok(Some(lock))
     }
 
     /// The rows to be checked; what has no row or no tree goes to the faults.

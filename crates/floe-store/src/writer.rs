@@ -12,15 +12,14 @@ use std::time::{Duration, Instant};
 
 use floe_format::derivation::ModuloCache;
 use floe_format::{PathInfo, StorePath};
-use rustix::fs::{Access, FallocateFlags, FlockOperation, access};
+use rustix::fs::{Access, FallocateFlags, access};
 
 use crate::database::{Database, LockedDatabase};
 use crate::error::{At, StoreError};
 use crate::layout::Layout;
 use crate::leftovers;
-use crate::lock::{lock_shared, open_lock_file, try_lock};
+use crate::locks::{GcLock, Patience, lock_shared, open_lock_file};
 use crate::options::WriteOptions;
-use crate::patience::Patience;
 use crate::temp_roots::SharedRoots;
 use crate::tree::links::Links;
 use crate::tree::write::{TemporaryTree, TreeWriter};
@@ -165,10 +164,7 @@ impl StoreWriter {
         if fs::symlink_metadata(self.layout.real_path(path)).is_err() {
             return Ok(false);
         }
-        let gc_lock_path = self.layout.state.join("gc.lock");
-        let gc_lock = open_lock_file(&gc_lock_path)?;
-        let operation = FlockOperation::NonBlockingLockShared;
-        if try_lock(&gc_lock, &gc_lock_path, operation)? {
+        if GcLock::open(&self.layout)?.is_free()? {
             return Ok(false);
         }
         let mut remnants = self.remnants.lock().unwrap_or_else(PoisonError::into_inner);

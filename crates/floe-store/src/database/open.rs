@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use rusqlite::{Connection, OpenFlags};
 
-use crate::patience::wait_for_database;
+use crate::locks::wait_for_database;
 
 /// How an open database is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,57 +1,17 @@
-//! The locks of a Nix store: `flock` on files that Nix knows by name.
+//! The lock on a single path: `<path>.lock`.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File};
 use std::io::{self, Write as _};
-use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
 use floe_format::StorePath;
-use rustix::fs::{FlockOperation, flock};
+use rustix::fs::FlockOperation;
 
+use super::lock_wait::Patience;
+use super::{open_lock_file, try_lock};
 use crate::error::{At, StoreError};
 use crate::layout::Layout;
-use crate::patience::Patience;
-
-/// Opens a lock file as Nix does, readable by its owner alone.
-pub(crate) fn open_lock_file(path: &Path) -> Result<File, StoreError> {
-    OpenOptions::new()
-        .read(true)
-        .write(true)
-        .create(true)
-        .truncate(false)
-        .mode(0o600)
-        .open(path)
-        .at("opening the lock file", path)
-}
-
-/// Tries to take a lock; `false` if somebody else holds it.
-pub(crate) fn try_lock(
-    file: &File,
-    path: &Path,
-    operation: FlockOperation,
-) -> Result<bool, StoreError> {
-    loop {
-        match flock(file, operation) {
-            Ok(()) => return Ok(true),
-            Err(rustix::io::Errno::WOULDBLOCK) => return Ok(false),
-            Err(rustix::io::Errno::INTR) => {}
-            Err(error) => return Err(error).at("locking", path),
-        }
-    }
-}
-
-/// Takes a shared lock, patiently; `what` says whose lock it is.
-pub(crate) fn lock_shared(
-    file: &File,
-    path: &Path,
-    what: &str,
-    patience: &Patience,
-) -> Result<(), StoreError> {
-    let operation = FlockOperation::NonBlockingLockShared;
-    patience.wait(what, path, || {
-        Ok(try_lock(file, path, operation)?.then_some(()))
-    })
-}
 
 /// The lock on one path, `<path>.lock`: a store path, which whoever creates or deletes it holds, or
 /// a profile.

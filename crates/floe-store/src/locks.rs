@@ -1,0 +1,61 @@
+//! The locks of a Nix store: `flock` on files that Nix knows by name.
+
+mod gc_lock;
+mod lock_wait;
+mod path_lock;
+
+pub(crate) use gc_lock::{COLLECTOR, GcLock};
+pub use lock_wait::Patience;
+pub(crate) use lock_wait::{
+    Governed, LOCK_POLL, LOCK_WAIT, SILENCE, is_interrupted, wait_for_database,
+};
+pub(crate) use path_lock::PathLock;
+
+use std::fs::{File, OpenOptions};
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::Path;
+
+use rustix::fs::{FlockOperation, flock};
+
+use crate::error::{At, StoreError};
+
+/// Opens a lock file as Nix does, readable by its owner alone.
+pub(crate) fn open_lock_file(path: &Path) -> Result<File, StoreError> {
+    OpenOptions::new()
+        .read(true)
+        .write(true)
+        .create(true)
+        .truncate(false)
+        .mode(0o600)
+        .open(path)
+        .at("opening the lock file", path)
+}
+
+/// Tries to take a lock; `false` if somebody else holds it.
+pub(crate) fn try_lock(
+    file: &File,
+    path: &Path,
+    operation: FlockOperation,
+) -> Result<bool, StoreError> {
+    loop {
+        match flock(file, operation) {
+            Ok(()) => return Ok(true),
+            Err(rustix::io::Errno::WOULDBLOCK) => return Ok(false),
+            Err(rustix::io::Errno::INTR) => {}
+            Err(error) => return Err(error).at("locking", path),
+        }
+    }
+}
+
+/// Takes a shared lock, patiently; `what` says whose lock it is.
+pub(crate) fn lock_shared(
+    file: &File,
+    path: &Path,
+    what: &str,
+    patience: &Patience,
+) -> Result<(), StoreError> {
+    let operation = FlockOperation::NonBlockingLockShared;
+    patience.wait(what, path, || {
+        Ok(try_lock(file, path, operation)?.then_some(()))
+    })
+}

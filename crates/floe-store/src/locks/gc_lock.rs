@@ -1,0 +1,86 @@
+//! The lock of the garbage collector, `gc.lock` in the state directory.
+//!
+//! A collector holds the lock exclusively while it runs. A process that holds the lock shared keeps
+//! any collection from starting.
+
+use std::fs::File;
+use std::io::ErrorKind;
+use std::path::PathBuf;
+
+use rustix::fs::{FlockOperation, flock};
+
+use super::lock_wait::Patience;
+use super::{open_lock_file, try_lock};
+use crate::error::{At, StoreError};
+use crate::layout::Layout;
+
+/// The open lock file. The lock is released when the value is dropped.
+#[derive(Debug)]
+pub(crate) struct GcLock {
+    file: File,
+    path: PathBuf,
+}
+
+impl GcLock {
+    /// Opens the lock file and creates it if it does not exist.
+    pub(crate) fn open(layout: &Layout) -> Result<GcLock, StoreError> {
+        let path = path(layout);
+        let file = open_lock_file(&path)?;
+        Ok(GcLock { file, path })
+    }
+
+    /// Opens the lock file if it exists and this user may write it.
+    pub(crate) fn open_existing(layout: &Layout) -> Result<Option<GcLock>, StoreError> {
+        let path = path(layout);
+        match File::options().read(true).write(true).open(&path) {
+            Ok(file) => Ok(Some(GcLock { file, path })),
+            Err(error)
+                if matches!(
+                    error.kind(),
+                    ErrorKind::NotFound
+                        | ErrorKind::PermissionDenied
+                        | ErrorKind::ReadOnlyFilesystem
+                ) =>
+            {
+                Ok(None)
+            }
+            Err(error) => Err(error).at("opening the lock file", path),
+        }
+    }
+
+    /// Tries to acquire the lock shared; `false` if a collector is running.
+    pub(crate) fn try_hold(&self) -> Result<bool, StoreError> {
+        try_lock(
+            &self.file,
+            &self.path,
+            FlockOperation::NonBlockingLockShared,
+        )
+    }
+
+    /// Whether no collector is running at this moment.
+    pub(crate) fn is_free(&self) -> Result<bool, StoreError> {
+        if !self.try_hold()? {
+            return Ok(false);
+        }
+        flock(&self.file, FlockOperation::Unlock).at("unlocking", &self.path)?;
+        Ok(true)
+    }
+
+    /// Repeats `attempt` until it returns a value, and waits for a running collector in between.
+    ///
+    /// Errors: those of [`Patience::wait`].
+    pub(crate) fn wait<T>(
+        &self,
+        patience: &Patience,
+        attempt: impl FnMut() -> Result<Option<T>, StoreError>,
+    ) -> Result<T, StoreError> {
+        patience.wait(COLLECTOR, &self.path, attempt)
+    }
+}
+
+fn path(layout: &Layout) -> PathBuf {
+    layout.state.join("gc.lock")
+}
+
+/// The name of the collector in messages about waiting for it.
+pub(crate) const COLLECTOR: &str = "the garbage collector";

@@ -1,0 +1,143 @@
+//! The socket on which a running garbage collector is told of new temporary roots.
+//!
+//! The protocol is Nix's (gc.cc): one line with a full path for each root, to which the collector
+//! answers with the byte `1`.
+
+use std::io::{self, Read as _, Write as _};
+use std::os::fd::AsRawFd as _;
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+use floe_format::{StoreDir, StorePath};
+use rustix::fs::{CWD, Mode, OFlags, openat};
+
+use crate::error::{At, StoreError};
+use crate::layout::Layout;
+use crate::locks::{COLLECTOR, LOCK_POLL, LOCK_WAIT, Patience, SILENCE};
+
+/// The connection to a collector, which stays open between two calls.
+#[derive(Debug)]
+pub(super) struct GcSocket {
+    path: PathBuf,
+    stream: Option<UnixStream>,
+}
+
+impl GcSocket {
+    pub(super) fn new(layout: &Layout) -> GcSocket {
+        GcSocket {
+            path: layout.state.join("gc-socket/socket"),
+            stream: None,
+        }
+    }
+
+    /// Tells the running collector; `false` if it is gone or not yet listening.
+    pub(super) fn tell<'a>(
+        &mut self,
+        store_dir: &StoreDir,
+        paths: impl Iterator<Item = &'a StorePath>,
+        patience: &Patience,
+    ) -> Result<bool, StoreError> {
+        if self.stream.is_none() {
+            self.stream = connect(&self.path)?;
+        }
+        let Some(stream) = self.stream.as_mut() else {
+            return Ok(false);
+        };
+        for path in paths {
+            let line = format!("{}\n", store_dir.print(path));
+            let refused = |reason| StoreError::CollectorRefused {
+                path: self.path.clone(),
+                reason,
+            };
+            let told = stream.write_all(line.as_bytes());
+            match told.and_then(|()| read_answer(stream, patience)) {
+                Ok(b'1') => {}
+                Ok(answer) => return Err(refused(format!("it answered {answer:?} to {path}"))),
+                Err(error) if is_gone(&error) => {
+                    self.stream = None;
+                    return Ok(false);
+                }
+                Err(error) => {
+                    // The state of the conversation is unknown: the next one needs a new connection.
+                    self.stream = None;
+                    patience.check()?;
+                    return Err(refused(error.to_string()));
+                }
+            }
+        }
+        Ok(true)
+    }
+}
+
+fn connect(socket: &Path) -> Result<Option<UnixStream>, StoreError> {
+    match connect_anywhere(socket) {
+        Ok(stream) => {
+            stream
+                .set_read_timeout(Some(LOCK_POLL))
+                .at("connecting to", socket)?;
+            Ok(Some(stream))
+        }
+        Err(error) if is_gone(&error) => Ok(None),
+        Err(error) => Err(error).at("connecting to the garbage collector at", socket),
+    }
+}
+
+/// Connects to a socket however long its path is. Nix binds a long one from inside its directory.
+fn connect_anywhere(socket: &Path) -> io::Result<UnixStream> {
+    let (Some(directory), Some(name)) = (socket.parent(), socket.file_name()) else {
+        return UnixStream::connect(socket);
+    };
+    if socket.as_os_str().len() <= SOCKET_PATH_LEN_MAX {
+        return UnixStream::connect(socket);
+    }
+    // The working directory belongs to the whole process; a descriptor has a short path as well.
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let directory = openat(CWD, directory, flags, Mode::empty())?;
+    let number = directory.as_raw_fd().to_string();
+    UnixStream::connect(Path::new("/proc/self/fd").join(number).join(name))
+}
+
+/// The byte with which a collector answers, between two deletions: one of those may be a large
+/// tree.
+fn read_answer(stream: &mut UnixStream, patience: &Patience) -> io::Result<u8> {
+    let began = Instant::now();
+    let mut is_said = false;
+    let mut answer = [0];
+    loop {
+        match stream.read_exact(&mut answer) {
+            Ok(()) => return Ok(answer[0]),
+            Err(error) if is_late(&error) && began.elapsed() < LOCK_WAIT => {
+                if patience.check().is_err() {
+                    return Err(error);
+                }
+                if began.elapsed() >= SILENCE && !std::mem::replace(&mut is_said, true) {
+                    patience.say(COLLECTOR);
+                }
+            }
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+/// Whether nothing has arrived within the time that a read waits.
+fn is_late(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut
+    )
+}
+
+fn is_gone(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::NotFound
+            | io::ErrorKind::ConnectionRefused
+            | io::ErrorKind::ConnectionReset
+            | io::ErrorKind::BrokenPipe
+            | io::ErrorKind::UnexpectedEof
+    )
+}
+
+/// What the system takes as the address of a socket: 108 bytes, the last of which is NUL.
+const SOCKET_PATH_LEN_MAX: usize = 107;
