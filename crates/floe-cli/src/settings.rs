@@ -6,7 +6,9 @@ use std::path::{Path, PathBuf};
 use std::thread;
 
 use anyhow::Context as _;
-use floe_engine::{Cancel, Error, Location, NetworkOptions, Options, Reuse};
+use floe_engine::{
+    Cancel, Error, Location, NetworkOptions, Options, Reuse, reuse_directory, unusable_logins,
+};
 use floe_format::{StoreDir, TrustedKeys};
 use floe_store::{Patience, WriteOptions};
 use nix::unistd::Gid;
@@ -59,7 +61,7 @@ pub(crate) fn options(
 /// The stores of `--reuse`, which need not be those of a Nix that lives.
 fn reuse(files: &FilesArgs, store_dir: Option<&StoreDir>) -> anyhow::Result<Reuse> {
     let home = data_home();
-    let directory = |text: &String| Reuse::directory(text, store_dir, home.as_deref());
+    let directory = |text: &String| reuse_directory(text, store_dir, home.as_deref());
     let directories = files.reuse.iter().map(directory);
     Ok(Reuse {
         directories: directories.collect::<Result<_, _>>()?,
@@ -187,7 +189,7 @@ pub(crate) fn warn_of_logins(sources: &[Location], network: &NetworkOptions) {
         .iter()
         .any(|source| matches!(source, Location::Http(_)))
     {
-        for error in network.unusable_logins() {
+        for error in unusable_logins(network) {
             warn(format_args!("going on without logins: {error}"));
         }
     }

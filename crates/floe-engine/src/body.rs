@@ -8,9 +8,8 @@ use bytes::Bytes;
 use floe_format::{Hash, HashAlgorithm};
 use floe_hash::Hasher;
 use floe_store::hashing::{Stream, Worker};
-use tokio::sync::mpsc;
+use tokio::sync::{OwnedSemaphorePermit, mpsc};
 
-use crate::cache::http::Ahead;
 use crate::error::Error;
 
 /// A piece of a body on its way from the network.
@@ -36,6 +35,18 @@ pub(crate) enum Body {
     },
     /// From a file.
     File { file: File, path: PathBuf },
+}
+
+/// Leave to stand still meanwhile, until a worker begins to read.
+#[derive(Debug)]
+pub(crate) struct Ahead {
+    _place: Option<OwnedSemaphorePermit>,
+}
+
+impl Ahead {
+    pub(crate) fn new(place: Option<OwnedSemaphorePermit>) -> Ahead {
+        Ahead { _place: place }
+    }
 }
 
 /// Reads a body, counting and, if asked to, hashing what goes by.

@@ -14,10 +14,10 @@ use floe_format::{Compression, NarInfo, StoreDir, StorePath};
 use floe_store::{Patience, StoreReader};
 
 use crate::body::Body;
+use crate::cancel::{CANCEL_POLL, Cancel};
 use crate::error::Error;
 use crate::location::Location;
-use crate::mover::CANCEL_POLL;
-use crate::options::{Cancel, NetworkOptions};
+use crate::options::NetworkOptions;
 use file::FileCache;
 use http::{HttpCache, Network};
 use remembered::Remembered;

@@ -10,7 +10,7 @@ use floe_format::narinfo::NarInfoError;
 use floe_format::{Compression, StorePath};
 use floe_store::{StoreError, is_out_of_space};
 
-use crate::mover::Shortage;
+use crate::disk_space::Shortage;
 
 /// Any failure of a move.
 #[derive(Debug, thiserror::Error)]

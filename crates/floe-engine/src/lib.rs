@@ -5,19 +5,27 @@
 
 mod body;
 mod cache;
+mod cancel;
 mod codec;
+mod disk_space;
 mod error;
 mod location;
 mod mover;
 mod options;
+mod path_spec;
 mod proxies;
 mod report;
+mod url;
 
-pub use cache::http::address::without_credentials;
+pub use cache::http::logins::unusable_logins;
 pub use cache::{Order, Source, Sources};
+pub use cancel::Cancel;
+pub use disk_space::{Shortage, Supply};
 pub use error::{Error, ErrorKind};
 pub use location::{FileLocation, HttpLocation, Location, StoreLocation};
-pub use mover::{Mover, Outcome, Reuse, ReuseBy, Root, Shortage, Space, Supply, Target};
-pub use options::{Cancel, NetworkOptions, Options, RememberedOptions, trusted_keys};
+pub use mover::{Mover, Outcome, Space, Target, reuse_directory};
+pub use options::{NetworkOptions, Options, RememberedOptions, Reuse, ReuseBy, trusted_keys};
+pub use path_spec::Root;
 pub use proxies::{Proxies, Variable};
 pub use report::{Event, Reporter, Watcher};
+pub use url::without_credentials;

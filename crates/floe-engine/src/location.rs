@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use floe_format::{Compression, StoreDir};
 use floe_store::Layout;
 
-use crate::cache::http::address::without_credentials;
 use crate::error::Error;
+use crate::url::{percent_decode, without_credentials};
 
 /// A store or a binary cache.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -284,31 +284,6 @@ fn parse_query(query: &str) -> Result<Vec<(String, String)>, String> {
 fn percent_decoded(text: &str) -> Result<String, String> {
     let bytes = percent_decode(text)?;
     String::from_utf8(bytes).map_err(|_| format!("{text:?} is not UTF-8"))
-}
-
-/// The bytes that a part of a URL stands for.
-pub(crate) fn percent_decode(text: &str) -> Result<Vec<u8>, String> {
-    let mut bytes = Vec::new();
-    let mut rest = text.as_bytes();
-    while let [first, tail @ ..] = rest {
-        rest = tail;
-        if *first != b'%' {
-            bytes.push(*first);
-            continue;
-        }
-        let digit = |byte: &u8| char::from(*byte).to_digit(16);
-        match tail {
-            [high, low, after @ ..] => match (digit(high), digit(low)) {
-                (Some(high), Some(low)) => {
-                    bytes.push((high * 16 + low) as u8);
-                    rest = after;
-                }
-                _ => return Err(format!("{text:?} has a % without two hexadecimal digits")),
-            },
-            _ => return Err(format!("{text:?} has a % without two hexadecimal digits")),
-        }
-    }
-    Ok(bytes)
 }
 
 /// Settings of Nix's caches that change nothing for who moves paths.

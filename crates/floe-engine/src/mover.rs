@@ -36,13 +36,14 @@ use floe_store::hashing::Hashing;
 use floe_store::{StagedPath, StoreWriter, WriteOptions};
 
 use crate::cache::file::read_cache_info;
-use crate::cache::http::address::without_credentials;
 use crate::cache::{Source, Sources};
 use crate::codec;
 use crate::error::Error;
 use crate::location::Location;
 use crate::options::Options;
+use crate::path_spec::Root;
 use crate::report::{Event, Reporter};
+use crate::url::without_credentials;
 use commit::Commit;
 use fetch::Queue;
 use pack::PackedNar;
@@ -50,11 +51,8 @@ use preview::Preview;
 use publish::CacheWriter;
 use resolve::Resolved;
 
-pub(crate) use resolve::{CANCEL_POLL, CLOSURE_MAX};
-
-pub use resolve::Root;
-pub use reuse::{Reuse, ReuseBy};
-pub use space::{Shortage, Space, Supply};
+pub use reuse::reuse_directory;
+pub use space::Space;
 
 /// Where paths go.
 #[derive(Debug)]
@@ -339,7 +337,7 @@ impl Mover<'_> {
         let mut items = resolved.items;
         for item in &mut items {
             let path = &item.narinfo.info.path;
-            item.places = self.options.reuse.places(path);
+            item.places = reuse::places(&self.options.reuse, path);
             item.is_left = self
                 .target
                 .as_store()

@@ -2,16 +2,13 @@
 
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use floe_format::signature::CACHE_NIXOS_ORG_KEY;
 use floe_format::{PublicKey, TrustedKeys};
 
-use crate::cache::http::logins::Logins;
+use crate::cancel::Cancel;
 use crate::error::Error;
-use crate::mover::Reuse;
 use crate::proxies::Proxies;
 use crate::report::Watcher;
 
@@ -51,6 +48,27 @@ impl Default for Options {
             cancel: Cancel::default(),
         }
     }
+}
+
+/// Other stores on this machine, and how files come from there.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Reuse {
+    /// Directories whose entries are store paths, in the order in which they are looked at.
+    pub directories: Vec<PathBuf>,
+    /// What files become.
+    pub by: ReuseBy,
+}
+
+/// What the files of a path become that is taken from another store.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ReuseBy {
+    /// Clones that share blocks with the originals, or copies where the file system has no clones.
+    #[default]
+    Reflink,
+    /// The originals themselves, where they are as a store has them, else clones or copies.
+    HardLink,
+    /// Copies.
+    Copy,
 }
 
 /// How caches are asked over the network.
@@ -107,14 +125,6 @@ impl RememberedOptions {
     }
 }
 
-impl NetworkOptions {
-    /// The files of logins that are there and cannot be used, and why. Requests are made without
-    /// them, so whoever can warn does so before the first one, which may need them.
-    pub fn unusable_logins(&self) -> Vec<Error> {
-        Logins::read(&self.netrc).1
-    }
-}
-
 impl Default for NetworkOptions {
     /// Nix's own defaults.
     fn default() -> NetworkOptions {
@@ -154,27 +164,6 @@ pub fn trusted_keys<'a>(
         keys.insert(key);
     }
     Ok(keys)
-}
-
-/// A flag that ends a move soon once it is raised.
-#[derive(Clone, Debug, Default)]
-pub struct Cancel(Arc<AtomicBool>);
-
-impl Cancel {
-    /// The flag itself, for a signal handler.
-    pub fn flag(&self) -> Arc<AtomicBool> {
-        self.0.clone()
-    }
-
-    /// Raises the flag.
-    pub fn raise(&self) {
-        self.0.store(true, Ordering::Relaxed);
-    }
-
-    /// Whether the flag is up.
-    pub fn is_raised(&self) -> bool {
-        self.0.load(Ordering::Relaxed)
-    }
 }
 
 #[cfg(test)]

@@ -4,8 +4,8 @@ use std::net::IpAddr;
 
 use reqwest::{ClientBuilder, NoProxy, Proxy, Url};
 
-use crate::cache::http::address::without_credentials;
 use crate::error::Error;
+use crate::url::without_credentials;
 
 /// Through whom hosts are asked. [`Default`] asks them directly.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use floe_format::StorePath;
 
+use crate::disk_space::Shortage;
 use crate::error::Error;
-use crate::mover::Shortage;
 
 /// Something happened.
 #[derive(Debug)]

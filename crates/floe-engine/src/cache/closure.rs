@@ -6,9 +6,9 @@ use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use floe_format::{NarInfo, StorePath};
 
 use super::{Answer, Belief, Source};
+use crate::cancel::{CANCEL_POLL, Cancel};
 use crate::error::Error;
-use crate::mover::{CANCEL_POLL, CLOSURE_MAX, Root};
-use crate::options::Cancel;
+use crate::path_spec::{CLOSURE_MAX, Root};
 
 impl Source {
     /// The narinfos of `roots` and, if asked for, of their closures, in the order of their paths.

@@ -4,7 +4,6 @@
 //! what arrives goes to the workers over bounded channels, so that a slow disk slows the
 //! network down instead of filling the memory.
 
-pub(crate) mod address;
 mod client;
 mod connections;
 pub(crate) mod logins;
@@ -25,11 +24,10 @@ use tokio::sync::{Semaphore, mpsc as channel, watch};
 
 use super::remembered::Remembered;
 use super::{Answer, Belief, PRIORITY, Told};
-use crate::body::{Body, Chunk};
+use crate::body::{Ahead, Body, Chunk};
 use crate::error::Error;
 use crate::location::HttpLocation;
-use address::{parse_url, redact, without_credentials};
-pub(crate) use connections::Ahead;
+use crate::url::{parse_url, redact, without_credentials};
 use connections::{Connections, Leave};
 pub(crate) use network::Network;
 use network::Web;

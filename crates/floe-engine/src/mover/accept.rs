@@ -4,8 +4,9 @@
 use floe_format::content_address::Method;
 use floe_format::{Compression, NarInfo};
 
-use super::{Item, Mover, Root};
+use super::{Item, Mover};
 use crate::error::Error;
+use crate::path_spec::Root;
 
 /// Checks what a source says of a path.
 pub(super) fn accept(

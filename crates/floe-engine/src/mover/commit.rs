@@ -20,8 +20,8 @@ use floe_store::{Registered, StagedPath, StoreWriter};
 use super::fetch::Queue;
 use super::publish::CacheWriter;
 use super::receive::Done;
-use super::resolve::CANCEL_POLL;
 use super::{Finished, Item, Mover, Outcome, TargetKind};
+use crate::cancel::CANCEL_POLL;
 use crate::error::{Error, ErrorKind};
 use crate::report::Event;
 

@@ -1,8 +1,9 @@
 //! Other places for a path whose source has failed or lied.
 
 use super::accept::accept;
-use super::{Item, Mover, Root};
+use super::{Item, Mover};
 use crate::error::{Error, ErrorKind};
+use crate::path_spec::Root;
 
 /// Whether a failure is one of the source, so that another one may do better.
 pub(super) fn may_help(error: &Error) -> bool {

@@ -223,8 +223,9 @@ mod tests {
 
     use super::*;
     use crate::cache::Order;
+    use crate::cancel::Cancel;
     use crate::location::Location;
-    use crate::options::{Cancel, NetworkOptions};
+    use crate::options::NetworkOptions;
 
     /// An item of `len` bytes, the `number`th of a plan, from a cache whose NARs are empty.
     fn item(number: usize, len: u64) -> Item {

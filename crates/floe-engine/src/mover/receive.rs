@@ -18,11 +18,11 @@ use floe_store::{StagedPath, StoreError, StoreWriter};
 
 use super::check::NarCheck;
 use super::fetch::{End, Queue, Work};
-use super::resolve::CANCEL_POLL;
 use super::{Finished, Item, Mover, TargetKind, elsewhere, pack};
 use crate::body::{Body, BodyReader};
 use crate::cache::Kind;
 use crate::cache::http::request::pause;
+use crate::cancel::CANCEL_POLL;
 use crate::codec::{self, Memory};
 use crate::error::Error;
 use crate::report::Event;

@@ -22,67 +22,45 @@ use floe_store::tree::write::TemporaryTree;
 
 use super::receive::{Sink, Transfer};
 use super::{Finished, TargetKind};
-use crate::cache::http::address::without_credentials;
 use crate::error::{Error, ErrorKind};
 use crate::location::Location;
+use crate::options::{Reuse, ReuseBy};
 use crate::report::Event;
+use crate::url::without_credentials;
 
-/// Other stores on this machine, and how files come from there.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Reuse {
-    /// Directories whose entries are store paths, in the order in which they are looked at.
-    pub directories: Vec<PathBuf>,
-    /// What files become.
-    pub by: ReuseBy,
+/// The directory that holds the paths of what a user calls a store: that of
+/// [`Location::parse`], or else a directory whose entries are the paths themselves.
+///
+/// Errors: [`Error::Location`] for a binary cache, and where there is no directory.
+pub fn reuse_directory(
+    text: &str,
+    store_dir: Option<&StoreDir>,
+    data_home: Option<&Path>,
+) -> Result<PathBuf, Error> {
+    let fail = |reason: &str| {
+        Err(Error::Location {
+            text: without_credentials(text),
+            reason: reason.into(),
+        })
+    };
+    let Location::Store(store) = Location::parse(text, store_dir, data_home)? else {
+        return fail("a binary cache has no files to reuse; name it with --from");
+    };
+    if store.layout.real_store.is_dir() {
+        return Ok(store.layout.real_store);
+    }
+    match std::path::absolute(text) {
+        Ok(directory) if directory.is_dir() => Ok(directory),
+        _ => fail("there is neither a store nor a directory of store paths"),
+    }
 }
 
-/// What the files of a path become that is taken from another store.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum ReuseBy {
-    /// Clones that share blocks with the originals, or copies where the file system has no clones.
-    #[default]
-    Reflink,
-    /// The originals themselves, where they are as a store has them, else clones or copies.
-    HardLink,
-    /// Copies.
-    Copy,
-}
-
-impl Reuse {
-    /// The directory that holds the paths of what a user calls a store: that of
-    /// [`Location::parse`], or else a directory whose entries are the paths themselves.
-    ///
-    /// Errors: [`Error::Location`] for a binary cache, and where there is no directory.
-    pub fn directory(
-        text: &str,
-        store_dir: Option<&StoreDir>,
-        data_home: Option<&Path>,
-    ) -> Result<PathBuf, Error> {
-        let fail = |reason: &str| {
-            Err(Error::Location {
-                text: without_credentials(text),
-                reason: reason.into(),
-            })
-        };
-        let Location::Store(store) = Location::parse(text, store_dir, data_home)? else {
-            return fail("a binary cache has no files to reuse; name it with --from");
-        };
-        if store.layout.real_store.is_dir() {
-            return Ok(store.layout.real_store);
-        }
-        match std::path::absolute(text) {
-            Ok(directory) if directory.is_dir() => Ok(directory),
-            _ => fail("there is neither a store nor a directory of store paths"),
-        }
-    }
-
-    /// Where a path lies in those stores.
-    pub(super) fn places(&self, path: &StorePath) -> Vec<PathBuf> {
-        let places = self.directories.iter().map(|dir| dir.join(path.as_str()));
-        places
-            .filter(|place| place.symlink_metadata().is_ok())
-            .collect()
-    }
+/// Where a path lies in those stores.
+pub(super) fn places(reuse: &Reuse, path: &StorePath) -> Vec<PathBuf> {
+    let places = reuse.directories.iter().map(|dir| dir.join(path.as_str()));
+    places
+        .filter(|place| place.symlink_metadata().is_ok())
+        .collect()
 }
 
 /// Nobody has to write down what was written already.

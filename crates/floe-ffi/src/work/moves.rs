@@ -4,7 +4,7 @@ use std::num::NonZeroUsize;
 
 use floe_engine::{
     ErrorKind, Location, Mover, NetworkOptions, Options, Order, Outcome, Reuse, ReuseBy, Root,
-    Sources, Target,
+    Sources, Target, reuse_directory,
 };
 use floe_messages::{MoveReply, MoveRequest, PlannedPath, ResolveReply, ReuseBy as AskedBy};
 use floe_store::{Patience, WriteOptions};
@@ -139,7 +139,7 @@ impl Work<'_> {
 
 fn reuse(request: &MoveRequest<'_>) -> Result<Reuse, Ended> {
     let dir = store_dir(request.store_dir)?;
-    let directory = |text| Reuse::directory(text, dir.as_ref(), None);
+    let directory = |text| reuse_directory(text, dir.as_ref(), None);
     let directories = request.reuse.iter().map(directory);
     Ok(Reuse {
         directories: directories.collect::<Result<_, _>>()?,

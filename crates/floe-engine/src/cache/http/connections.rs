@@ -11,6 +11,8 @@ use std::sync::{Arc, OnceLock};
 use reqwest::{Response, Url, Version};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
+use crate::body::Ahead;
+
 /// The connections to one cache.
 #[derive(Debug)]
 pub(super) struct Connections {
@@ -27,12 +29,6 @@ pub(super) struct Connections {
 #[derive(Debug)]
 pub(super) struct Leave {
     _connection: Option<OwnedSemaphorePermit>,
-}
-
-/// Leave to stand still meanwhile, until a worker begins to read.
-#[derive(Debug)]
-pub(crate) struct Ahead {
-    _place: Option<OwnedSemaphorePermit>,
 }
 
 impl Connections {
@@ -79,14 +75,14 @@ impl Connections {
 
     /// A connection for a body whose worker comes later; `None` if there is none to spare.
     pub(super) fn spare(&self, url: &Url) -> Option<(Leave, Ahead)> {
-        let (_place, _connection) = match self.is_shared(url) {
+        let (place, _connection) = match self.is_shared(url) {
             true => (None, None),
             false => (
                 Some(self.ahead.clone().try_acquire_owned().ok()?),
                 Some(self.free.clone().try_acquire_owned().ok()?),
             ),
         };
-        Some((Leave { _connection }, Ahead { _place }))
+        Some((Leave { _connection }, Ahead::new(place)))
     }
 
     /// A cache may name NARs of other hosts, of which nothing is known.

@@ -9,7 +9,14 @@ use reqwest::header::{AUTHORIZATION, HeaderValue};
 use reqwest::{Client, RequestBuilder, Url};
 
 use crate::error::Error;
-use crate::location::percent_decode;
+use crate::options::NetworkOptions;
+use crate::url::percent_decode;
+
+/// The files of logins that are there and cannot be used, and why. Requests are made without
+/// them, so whoever can warn does so before the first one, which may need them.
+pub fn unusable_logins(options: &NetworkOptions) -> Vec<Error> {
+    Logins::read(&options.netrc).1
+}
 
 /// What the netrc files say.
 #[derive(Debug, Default)]

@@ -59,7 +59,7 @@ impl Network {
         let web = Arc::new(Web {
             client,
             distrust,
-            // Whose files cannot be used, `NetworkOptions::unusable_logins` has told.
+            // Whose files cannot be used, `unusable_logins` has told.
             logins: Logins::read(&options.netrc).0,
             options: options.clone(),
             handle: runtime.handle().clone(),

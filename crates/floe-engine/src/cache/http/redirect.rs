@@ -6,9 +6,9 @@ use std::ops::ControlFlow;
 use reqwest::header::LOCATION;
 use reqwest::{RequestBuilder, Response, StatusCode, Url};
 
-use super::address::redact;
 use super::network::Web;
 use crate::error::Error;
+use crate::url::redact;
 
 /// Why there is no answer.
 pub(super) enum Lost {

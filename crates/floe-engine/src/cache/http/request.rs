@@ -9,13 +9,13 @@ use reqwest::header::{HeaderMap, RETRY_AFTER};
 use reqwest::{RequestBuilder, Response, StatusCode, Url, Version};
 use tokio::time::{sleep, timeout};
 
-use super::address::redact;
 use super::client::UNBELIEVED;
 use super::connections::Connections;
 use super::network::Web;
 use super::redirect::{self, Goal, Lost};
 use crate::error::Error;
 use crate::proxies::Variable;
+use crate::url::redact;
 
 /// What a server has, or the status by which it says that it has no such thing.
 pub(super) type Found<T> = Result<T, StatusCode>;

@@ -17,13 +17,13 @@ use tokio::sync::mpsc::Sender;
 use tokio::time::sleep;
 
 use super::SMALL_LEN_MAX;
-use super::address::redact;
 use super::connections::Connections;
 use super::network::Web;
 use super::redirect::Goal;
 use super::request::{get, next_bytes, pause};
 use crate::body::Chunk;
 use crate::error::Error;
+use crate::url::redact;
 
 /// Goes on with a transfer as long as somebody wants its chunks; `None` if nobody does any more,
 /// who then need not wait until the server says something.

@@ -134,14 +134,6 @@ fn sizes_that_cannot_be_true_do_not_count_and_sums_do_not_overflow() {
 }
 
 #[test]
-fn numbers_of_bytes_are_for_people() {
-    let said = |bytes| Bytes(bytes).to_string();
-    assert_eq!(said(1023), "1023 bytes");
-    assert_eq!(said(4 * 1024 * MIB), "4.0 GiB");
-    assert_eq!(said(u64::MAX), "16.0 EiB");
-}
-
-#[test]
 fn the_place_that_counts_is_where_the_contents_go() {
     let location = Location::parse("/mnt/root", None, None).unwrap();
     let target = Target::preview(&location, None).unwrap();

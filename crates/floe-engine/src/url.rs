@@ -4,7 +4,7 @@ use reqwest::Url;
 
 use crate::error::Error;
 
-pub(super) fn parse_url(text: &str) -> Result<Url, Error> {
+pub(crate) fn parse_url(text: &str) -> Result<Url, Error> {
     Url::parse(text).map_err(|error| Error::Location {
         text: without_credentials(text),
         reason: error.to_string(),
@@ -12,7 +12,7 @@ pub(super) fn parse_url(text: &str) -> Result<Url, Error> {
 }
 
 /// A URL that may be shown: without the password that it may carry.
-pub(super) fn redact(url: &Url) -> String {
+pub(crate) fn redact(url: &Url) -> String {
     let mut url = url.clone();
     // These fail for URLs that cannot have credentials.
     let _: Result<(), ()> = url.set_username("");
@@ -35,6 +35,31 @@ pub fn without_credentials(text: &str) -> String {
         Some(at) => format!("{scheme}://{}", &rest[at + 1..]),
         None => text.to_owned(),
     }
+}
+
+/// The bytes that a part of a URL stands for.
+pub(crate) fn percent_decode(text: &str) -> Result<Vec<u8>, String> {
+    let mut bytes = Vec::new();
+    let mut rest = text.as_bytes();
+    while let [first, tail @ ..] = rest {
+        rest = tail;
+        if *first != b'%' {
+            bytes.push(*first);
+            continue;
+        }
+        let digit = |byte: &u8| char::from(*byte).to_digit(16);
+        match tail {
+            [high, low, after @ ..] => match (digit(high), digit(low)) {
+                (Some(high), Some(low)) => {
+                    bytes.push((high * 16 + low) as u8);
+                    rest = after;
+                }
+                _ => return Err(format!("{text:?} has a % without two hexadecimal digits")),
+            },
+            _ => return Err(format!("{text:?} has a % without two hexadecimal digits")),
+        }
+    }
+    Ok(bytes)
 }
 
 #[cfg(test)]

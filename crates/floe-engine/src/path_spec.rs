@@ -1,0 +1,71 @@
+//! How a user names a path.
+
+use floe_format::store_path::is_hash_part;
+use floe_format::{StoreDir, StorePath};
+use floe_store::StoreReader;
+
+use crate::error::Error;
+
+/// What a user asks for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Root {
+    /// A path by its name.
+    Path(StorePath),
+    /// A path by its hash part alone.
+    HashPart(String),
+}
+
+impl Root {
+    /// Parses a full store path (or a file inside one), a base name or a hash part.
+    pub fn parse(text: &str, store_dir: &StoreDir) -> Result<Root, Error> {
+        if is_hash_part(text) {
+            return Ok(Root::HashPart(text.to_owned()));
+        }
+        let parsed = if text.starts_with('/') {
+            let prefix = format!("{}/", store_dir.as_str());
+            let base_name = text
+                .strip_prefix(&prefix)
+                .and_then(|rest| rest.split('/').next());
+            base_name.map_or_else(|| store_dir.parse(text), StorePath::parse)
+        } else {
+            StorePath::parse(text)
+        };
+        parsed
+            .map(Root::Path)
+            .map_err(|error| Error::NotAStorePath {
+                text: text.to_owned(),
+                reason: error.to_string(),
+                store_dir: store_dir.as_str().to_owned(),
+            })
+    }
+
+    /// The path that is meant in a local store: a hash part stands for the valid path that has it.
+    pub fn find_in(self, store: &StoreReader) -> Result<StorePath, Error> {
+        let part = match self {
+            Root::Path(path) => return Ok(path),
+            Root::HashPart(part) => part,
+        };
+        let found = store.path_of_hash_part(&part)?;
+        found.ok_or_else(|| Error::NotFound {
+            path: part,
+            sources: vec![store.layout().real_store.display().to_string()],
+        })
+    }
+
+    pub(crate) fn hash_part(&self) -> &str {
+        match self {
+            Root::Path(path) => path.hash_part(),
+            Root::HashPart(part) => part,
+        }
+    }
+
+    pub(crate) fn text(&self) -> String {
+        match self {
+            Root::Path(path) => path.to_string(),
+            Root::HashPart(part) => part.clone(),
+        }
+    }
+}
+
+/// More than twice the largest closures known; beyond it a source invents paths.
+pub(crate) const CLOSURE_MAX: usize = 1_000_000;
