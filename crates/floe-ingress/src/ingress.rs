@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use crate::barrier::Barrier;
 use crate::lane::Reader;
 use crate::lanes::Lanes;
+use crate::refused::Refused;
 use crate::shards::Shards;
 use crate::sleep::{After, Sleep};
 
@@ -65,15 +66,6 @@ impl Default for Limits {
             lanes: LANES,
         }
     }
-}
-
-/// Why a value was not accepted.
-#[derive(Debug, PartialEq, Eq)]
-pub enum Refused<T> {
-    /// So many values of this thread wait already that it should wait as well. None was made.
-    Busy,
-    /// Nobody takes values any more. Here is the value, if it was made before that was known.
-    Closed(Option<T>),
 }
 
 impl<T> Clone for Ingress<T> {

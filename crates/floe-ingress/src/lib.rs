@@ -21,8 +21,10 @@ mod barrier;
 mod ingress;
 mod lane;
 mod lanes;
+mod refused;
 mod shards;
 mod sleep;
 mod sync;
 
-pub use ingress::{Ingress, Limits, Mode, PER_ROUND, Receiver, Refused};
+pub use ingress::{Ingress, Limits, Mode, PER_ROUND, Receiver};
+pub use refused::Refused;

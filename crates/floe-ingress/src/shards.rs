@@ -5,7 +5,7 @@ use std::mem;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use crate::ingress::Refused;
+use crate::refused::Refused;
 use crate::sync::Padded;
 
 pub(crate) struct Shards<T> {
