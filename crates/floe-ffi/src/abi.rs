@@ -1,30 +1,28 @@
 //! The boundary to C: pointers are checked and copied here, panics end here.
 //!
 //! include/floe.h is written by hand and says what each function promises; a test compares it with
-//! this file. `structs` has the structs and numbers of the header, `callback` the functions of the
-//! host, `pointer` all reading of foreign memory.
+//! this file. `structs` has the structs and numbers of the header, `options`, `request` and
+//! `completion` their meaning, `sink` where a NAR goes, `pointer` all reading of foreign memory.
 #![allow(unsafe_code)]
 
-mod callback;
+mod completion;
+mod options;
 mod pointer;
+mod request;
+mod sink;
 mod status;
 mod structs;
 
 use std::ffi::{c_char, c_void};
-use std::num::NonZeroU64;
 use std::os::fd::AsRawFd as _;
 use std::sync::Arc;
 use std::time::Duration;
 
-use floe_messages::{Codec, Method, PAYLOAD_MAX};
-
-use crate::completion::{Completion, Waiter};
+use crate::callback::Callback;
+use crate::completion::Waiter;
 use crate::engine::{self, Delivery, OpenError, Refusal, Shared, new_id};
-use crate::limits::Limits;
-use crate::request::{Extra, Given, NoRoom, Request, Sink};
-use crate::{fork, handles};
+use crate::{fork, work};
 
-pub(crate) use callback::Callback;
 pub use status::Status;
 pub use structs::{
     FloeCallback, FloeCompletion, FloeEngineOptions, FloeRequest, FloeSink, HAS_DESCRIPTOR,
@@ -91,17 +89,19 @@ pub unsafe extern "C" fn floe_engine_open(options: *const FloeEngineOptions, out
         // SAFETY: as above.
         unsafe { pointer::write(out, 0, "out")? };
         fork::watch();
-        let codec = codec_of(options.codec)?;
+        let codec = options::codec(options.codec)?;
         let callback = options
             .callback
             .map(|function| Callback::new(function, options.context));
-        let handle = engine::open(limits_of(&options), codec, callback).map_err(|error| {
-            let status = match error {
-                OpenError::TooMany => Status::Busy,
-                OpenError::System { .. } => Status::System,
-            };
-            fail(status, error.to_string())
-        })?;
+        let handle = engine::open(options::limits(&options), codec, callback, work::run).map_err(
+            |error| {
+                let status = match error {
+                    OpenError::TooMany => Status::Busy,
+                    OpenError::System { .. } => Status::System,
+                };
+                fail(status, error.to_string())
+            },
+        )?;
         // SAFETY: the caller promises it.
         unsafe { pointer::write(out, handle, "out")? };
         Ok(Status::Ok)
@@ -152,7 +152,7 @@ pub unsafe extern "C" fn floe_submit(
 ) -> i32 {
     with_engine(engine, |engine| {
         // SAFETY: the caller promises it.
-        let asked = unsafe { read_request(engine, request)? };
+        let asked = unsafe { request::read(engine, request)? };
         let id = new_id();
         if !out.is_null() {
             // Before the engine can see the request: its completion may come before the return.
@@ -179,7 +179,7 @@ pub unsafe extern "C" fn floe_call(
         // SAFETY: the caller promises it.
         let size = unsafe { pointer::struct_size(out, "floe_completion")? };
         // SAFETY: the caller promises it.
-        let asked = unsafe { read_request(engine, request)? };
+        let asked = unsafe { request::read(engine, request)? };
         let waiter = Arc::new(Waiter::default());
         let make = || asked.into_request(new_id(), Some(waiter.clone()));
         let completion = engine.call(make, &waiter)?;
@@ -324,7 +324,7 @@ fn with_engine(handle: u64, f: impl FnOnce(&Arc<Shared>) -> Result<Status, Fail>
         if fork::is_child() {
             return Err(Fail::status(Status::Forked));
         }
-        handles::with(handle, f).unwrap_or(Err(Fail::status(Status::Stale)))
+        engine::with(handle, f).unwrap_or(Err(Fail::status(Status::Stale)))
     })
 }
 
@@ -335,154 +335,6 @@ fn queue_of(engine: &Shared) -> Result<&crate::queue::CompletionQueue, Fail> {
             Status::Invalid,
             "this engine has a callback and no queue: open one without a callback".into(),
         )),
-    }
-}
-
-fn codec_of(number: u32) -> Result<Codec, Fail> {
-    match number {
-        // What was left zero.
-        0 => Ok(Codec::Flat),
-        number if number == Codec::Flat as u32 => Ok(Codec::Flat),
-        number if number == Codec::Cbor as u32 => Ok(Codec::Cbor),
-        number => Err(fail(
-            Status::Invalid,
-            format!("there is no codec with the number {number}"),
-        )),
-    }
-}
-
-fn limits_of(options: &FloeEngineOptions) -> Limits {
-    let default = Limits::default();
-    let number = |given: u64, default: usize| match given {
-        0 => default,
-        given => usize::try_from(given).unwrap_or(usize::MAX),
-    };
-    let time = |given: u32, default: Duration| match given {
-        0 => default,
-        given => Duration::from_millis(given.into()),
-    };
-    Limits {
-        per_thread: number(options.per_thread.into(), default.per_thread),
-        in_flight: number(options.in_flight, default.in_flight),
-        payload_bytes: number(options.payload_bytes, default.payload_bytes),
-        query_workers: number(options.query_workers.into(), default.query_workers),
-        move_workers: number(options.move_workers.into(), default.move_workers),
-        progress_interval: time(options.progress_interval_ms, default.progress_interval),
-        slow_after: time(options.slow_after_ms, default.slow_after),
-    }
-}
-
-/// What a host has asked for, checked, while its memory is still good.
-struct Asked<'a> {
-    method: Method,
-    codec: Codec,
-    wants_progress: bool,
-    tag: u64,
-    deadline: Option<NonZeroU64>,
-    sink: Option<Sink>,
-    payload: Given<'a>,
-}
-
-impl Asked<'_> {
-    /// Everything that can fail has been done, since here a place waits for the request.
-    #[inline]
-    fn into_request(self, id: u64, waiter: Option<Arc<Waiter>>) -> Request {
-        let sink = self.sink;
-        Request {
-            id,
-            tag: self.tag,
-            deadline: self.deadline,
-            extra: match (&waiter, &sink) {
-                (None, None) => None,
-                _ => Some(Box::new(Extra { sink, waiter })),
-            },
-            method: self.method,
-            codec: self.codec,
-            wants_progress: self.wants_progress,
-            payload: self.payload.into_payload(),
-        }
-    }
-}
-
-/// # Safety
-///
-/// As for [`floe_submit`]; the memory stays good for `'a`.
-#[inline]
-unsafe fn read_request<'a>(
-    engine: &Shared,
-    request: *const FloeRequest,
-) -> Result<Asked<'a>, Fail> {
-    // SAFETY: the caller promises it.
-    let request = unsafe { pointer::read_struct(request, "floe_request")? };
-    let method = Method::from_number(request.method).ok_or_else(|| {
-        let text = format!("there is no method with the number {}", request.method);
-        fail(Status::Invalid, text)
-    })?;
-    if request.payload_len > PAYLOAD_MAX {
-        let text = format!("a payload has at most {PAYLOAD_MAX} bytes");
-        return Err(fail(Status::Invalid, text));
-    }
-    let codec = codec_of(request.codec)?;
-    let sink = callback::sink(&request)?;
-    // SAFETY: the caller promises it.
-    let bytes = unsafe { pointer::bytes(request.payload, request.payload_len)? };
-    // Last, since only here something is copied.
-    let payload = Given::take(bytes, &engine.budget).map_err(|why| match why {
-        NoRoom::Budget => Fail::status(Status::Busy),
-        NoRoom::Memory => Fail::status(Status::NoMemory),
-    })?;
-    Ok(Asked {
-        method,
-        codec,
-        wants_progress: request.flags & WANTS_PROGRESS != 0,
-        tag: request.tag,
-        deadline: match request.deadline_ms {
-            0 => None,
-            time => NonZeroU64::new(engine.now().saturating_add(time)),
-        },
-        sink,
-        payload,
-    })
-}
-
-impl FloeCompletion {
-    /// One whose payload the host will release.
-    fn owned(completion: Completion) -> FloeCompletion {
-        let mut lent = FloeCompletion::lent(&completion);
-        let mut payload = std::mem::ManuallyDrop::new(completion.payload);
-        lent.capacity = payload.capacity();
-        lent.payload = match payload.capacity() {
-            0 => std::ptr::null_mut(),
-            _ => payload.as_mut_ptr().cast(),
-        };
-        lent
-    }
-
-    /// One whose payload stays good while `completion` lives.
-    pub(crate) fn lent(completion: &Completion) -> FloeCompletion {
-        FloeCompletion {
-            struct_size: size_of::<FloeCompletion>(),
-            request: completion.request,
-            tag: completion.tag,
-            kind: completion.kind as u32,
-            method: completion.method,
-            codec: completion.codec as u32,
-            reserved: 0,
-            payload: completion.payload.as_ptr().cast_mut().cast(),
-            payload_len: completion.payload.len(),
-            capacity: 0,
-        }
-    }
-
-    fn release(&mut self) {
-        let payload = std::mem::replace(&mut self.payload, std::ptr::null_mut());
-        let (len, capacity) = (self.payload_len, self.capacity);
-        (self.payload_len, self.capacity) = (0, 0);
-        if !payload.is_null() && capacity > 0 {
-            // SAFETY: `owned` made it of a vector with this length and capacity, and the host
-            // promises that it gives back what it got.
-            drop(unsafe { Vec::from_raw_parts(payload.cast::<u8>(), len, capacity) });
-        }
     }
 }
 

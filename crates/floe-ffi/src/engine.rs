@@ -1,14 +1,20 @@
 //! An engine: what its threads share, and what a host can do with it from any thread.
 
+mod cancel;
 mod dispatch;
+mod events;
+mod line;
+mod mail;
+mod poll;
 mod running;
 mod thread;
+mod waiting;
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::mem;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{Builder, JoinHandle};
 use std::time::Instant;
 
@@ -17,15 +23,16 @@ use floe_messages::Codec;
 use floe_server::Stop;
 use floe_store::TempRoots;
 
-use crate::abi::Callback;
-use crate::completion::{Completion, Waiter};
+use crate::callback::Callback;
+use crate::completion::{Completion, Outcome, Waiter};
 use crate::events::Subscriptions;
-use crate::handles;
+use crate::handles::{Freed, Handles, Last};
 use crate::limits::Limits;
 use crate::patience::{Callers, Patience};
-use crate::pool::Finished;
+use crate::pool::{Finished, Handler, Job};
 use crate::queue::CompletionQueue;
 use crate::request::{Budget, Request};
+use mail::{Flag, Mail};
 
 /// What all threads of one engine see.
 pub(crate) struct Shared {
@@ -36,6 +43,7 @@ pub(crate) struct Shared {
     pub(crate) delivery: Delivery,
     /// In which events are encoded.
     pub(crate) codec: Codec,
+    work: Work,
     opened: Instant,
     pub(crate) subscriptions: Subscriptions,
     mail: Mutex<Mail>,
@@ -67,24 +75,8 @@ pub(crate) struct RunningServer {
     pub(crate) thread: JoinHandle<()>,
 }
 
-/// What comes to the engine thread beside requests.
-#[derive(Default)]
-struct Mail {
-    cancelled: Vec<u64>,
-    finished: Vec<Finished>,
-    /// Raised when the engine thread has read all mail up to here.
-    acknowledge: Vec<Arc<Flag>>,
-    closes: bool,
-    /// The engine thread has ended.
-    is_over: bool,
-}
-
-/// One thread tells another that something has happened.
-#[derive(Default)]
-struct Flag {
-    is_up: Mutex<bool>,
-    raised: Condvar,
-}
+/// What a worker does with a request.
+pub(crate) type Work = fn(Job, &Shared) -> Outcome;
 
 /// Why a call has to be refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -109,7 +101,11 @@ pub(crate) enum OpenError {
     },
 }
 
+static ENGINES: Handles<Shared> = Handles::new(ENGINES_MAX);
+
 thread_local! {
+    static LAST: Last<Shared> = const { RefCell::new(None) };
+
     /// The engine whose thread this is.
     static INSIDE: Cell<u64> = const { Cell::new(0) };
     static IS_ENGINE_THREAD: Cell<bool> = const { Cell::new(false) };
@@ -120,6 +116,7 @@ pub(crate) fn open(
     limits: Limits,
     codec: Codec,
     callback: Option<Callback>,
+    work: Work,
 ) -> Result<u64, OpenError> {
     let system = |what| move |source| OpenError::System { what, source };
     let delivery = match callback {
@@ -139,6 +136,7 @@ pub(crate) fn open(
             limits,
             delivery,
             codec,
+            work,
             opened: Instant::now(),
             subscriptions: Subscriptions::default(),
             mail: Mutex::default(),
@@ -153,10 +151,7 @@ pub(crate) fn open(
             callers_patience: Patience::default(),
         })
     };
-    let handle = handles::insert(make).ok_or(OpenError::TooMany)?;
-    let Some(shared) = handles::find(handle) else {
-        return Err(OpenError::TooMany);
-    };
+    let (handle, shared) = ENGINES.insert(make).ok_or(OpenError::TooMany)?;
     let inside = shared.clone();
     let begun = Builder::new()
         .name("floe-engine".into())
@@ -174,9 +169,15 @@ pub(crate) fn open(
     }
 }
 
+/// Lends the engine of a handle.
+#[inline]
+pub(crate) fn with<R>(handle: u64, f: impl FnOnce(&Arc<Shared>) -> R) -> Option<R> {
+    ENGINES.with(&LAST, handle, f)
+}
+
 /// Gives an engine's handle up, after everything it had accepted is completed.
 pub(crate) fn free(handle: u64) -> Option<()> {
-    let engine = handles::remove(handle)?;
+    let engine = ENGINES.remove(handle)?;
     engine.is_free.store(true, Ordering::Release);
     // Threads that used this engine last, and have not ended or used another one, still keep it.
     if let Delivery::Queue(queue) = &engine.delivery {
@@ -257,21 +258,11 @@ impl Shared {
         Ok(())
     }
 
-    /// A worker is done.
-    pub(crate) fn hand_back(&self, finished: Finished) {
-        self.post(|mail| mail.finished.push(finished));
-    }
-
     /// The host has taken completions: there may be room again.
     pub(crate) fn has_room_again(&self) {
         if self.is_stalled.swap(false, Ordering::AcqRel) {
             self.post(|_| {});
         }
-    }
-
-    /// Whether the handle was given up.
-    pub(crate) fn is_free(&self) -> bool {
-        self.is_free.load(Ordering::Acquire)
     }
 
     /// Whether the calling thread is one of this engine's, which must not wait for it.
@@ -285,7 +276,7 @@ impl Shared {
     }
 
     /// The calling thread is a worker of this engine.
-    pub(crate) fn enter(&self) {
+    fn enter(&self) {
         INSIDE.set(self.handle);
     }
 
@@ -325,20 +316,21 @@ impl Shared {
     }
 }
 
-impl Flag {
-    fn raise(&self) {
-        *lock(&self.is_up) = true;
-        self.raised.notify_all();
+impl Handler for Shared {
+    fn handle(&self, job: Job) -> Outcome {
+        self.enter();
+        (self.work)(job, self)
     }
 
-    fn wait(&self) {
-        let mut is_up = lock(&self.is_up);
-        while !*is_up {
-            is_up = self
-                .raised
-                .wait(is_up)
-                .unwrap_or_else(PoisonError::into_inner);
-        }
+    fn hand_back(&self, finished: Finished) {
+        self.post(|mail| mail.finished.push(finished));
+    }
+}
+
+impl Freed for Shared {
+    #[inline]
+    fn is_free(&self) -> bool {
+        self.is_free.load(Ordering::Acquire)
     }
 }
 
@@ -367,6 +359,9 @@ pub(crate) fn new_id() -> u64 {
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
+
+/// A program that has so many has forgotten to free them.
+const ENGINES_MAX: usize = 1024;
 
 /// As many requests as may be in flight by default.
 pub(crate) const CANCELS_MAX: usize = 64 * 1024;

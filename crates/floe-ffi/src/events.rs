@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use floe_messages::EventKind;
 
-use crate::abi::Callback;
+use crate::callback::Callback;
 
 /// One who wants to know.
 #[derive(Debug)]

@@ -1,100 +1,118 @@
-//! Handles of engines: numbers that a host can keep too long without harm.
+//! Handles: numbers that a host can keep too long without harm.
 //!
-//! A handle is the place of an engine in a table and the number of the engine that has this place.
-//! The place of an engine that is gone is used again, with the next number, so an old handle fits
-//! nothing any more.
+//! A handle is the place of a thing in a table and the number of the thing that has this place. The
+//! place of one that is gone is used again, with the next number, so an old handle fits nothing any
+//! more.
 
 use std::cell::RefCell;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::LocalKey;
 
-use crate::engine::Shared;
+/// All things of one kind that have a handle.
+pub(crate) struct Handles<T> {
+    places: Mutex<Vec<Place<T>>>,
+    most: usize,
+}
 
-struct Place {
+struct Place<T> {
     generation: u32,
-    engine: Option<Arc<Shared>>,
+    thing: Option<Arc<T>>,
 }
 
-static PLACES: Mutex<Vec<Place>> = Mutex::new(Vec::new());
+/// What a thread has used last, so that to use it again takes no lock.
+pub(crate) type Last<T> = RefCell<Option<(u64, Arc<T>)>>;
 
-thread_local! {
-    /// The engine that this thread used last, so that a submit takes no lock.
-    static LAST: RefCell<Option<(u64, Arc<Shared>)>> = const { RefCell::new(None) };
+/// A thing whose handle can be given up while threads still keep it.
+pub(crate) trait Freed {
+    /// Whether its handle was given up.
+    fn is_free(&self) -> bool;
 }
 
-/// A place for an engine, and its handle, which is never zero. `None`: all are taken.
-pub(crate) fn insert(make: impl FnOnce(u64) -> Arc<Shared>) -> Option<u64> {
-    let mut places = places();
-    let index = match places.iter().position(|place| place.engine.is_none()) {
-        Some(index) => index,
-        None if places.len() < ENGINES_MAX => {
-            places.push(Place {
-                generation: 0,
-                engine: None,
-            });
-            places.len() - 1
+impl<T: Freed> Handles<T> {
+    /// An empty table with so many places.
+    pub(crate) const fn new(most: usize) -> Handles<T> {
+        Handles {
+            places: Mutex::new(Vec::new()),
+            most,
         }
-        None => return None,
-    };
-    let place = &mut places[index];
-    // Only after four billion engines in one place would an old handle fit again.
-    place.generation = place.generation.wrapping_add(1).max(1);
-    let handle = u64::from(place.generation) << 32 | index as u64;
-    place.engine = Some(make(handle));
-    Some(handle)
-}
+    }
 
-/// The engine of a handle, if the handle is still good.
-pub(crate) fn find(handle: u64) -> Option<Arc<Shared>> {
-    with(handle, Arc::clone)
-}
-
-/// Lends the engine of a handle.
-#[inline]
-pub(crate) fn with<R>(handle: u64, f: impl FnOnce(&Arc<Shared>) -> R) -> Option<R> {
-    let mut f = Some(f);
-    let found = LAST.try_with(|last| {
-        // Taken out meanwhile: `f` may run a callback of the host, which may come here again.
-        let kept = last.borrow_mut().take();
-        let kept = match kept {
-            Some((known, engine)) if known == handle && !engine.is_free() => (known, engine),
-            _ => (handle, look_up(handle)?),
+    /// A place for what `make` gives, and its handle, which is never zero. `None`: all are taken.
+    pub(crate) fn insert(&self, make: impl FnOnce(u64) -> Arc<T>) -> Option<(u64, Arc<T>)> {
+        let mut places = self.places();
+        let index = match places.iter().position(|place| place.thing.is_none()) {
+            Some(index) => index,
+            None if places.len() < self.most => {
+                places.push(Place {
+                    generation: 0,
+                    thing: None,
+                });
+                places.len() - 1
+            }
+            None => return None,
         };
-        let result = f.take().map(|f| f(&kept.1));
-        if !kept.1.is_free() {
-            *last.borrow_mut() = Some(kept);
+        let place = &mut places[index];
+        // Only after four billion things in one place would an old handle fit again.
+        place.generation = place.generation.wrapping_add(1).max(1);
+        let handle = u64::from(place.generation) << 32 | index as u64;
+        let thing = make(handle);
+        place.thing = Some(thing.clone());
+        Some((handle, thing))
+    }
+
+    /// Lends what a handle stands for, if the handle is still good.
+    #[inline]
+    pub(crate) fn with<R>(
+        &self,
+        last: &'static LocalKey<Last<T>>,
+        handle: u64,
+        f: impl FnOnce(&Arc<T>) -> R,
+    ) -> Option<R> {
+        let mut f = Some(f);
+        let found = last.try_with(|last| {
+            // Taken out meanwhile: `f` may run a callback of the host, which may come here again.
+            let kept = last.borrow_mut().take();
+            let kept = match kept {
+                Some((known, thing)) if known == handle && !thing.is_free() => (known, thing),
+                _ => (handle, self.look_up(handle)?),
+            };
+            let result = f.take().map(|f| f(&kept.1));
+            if !kept.1.is_free() {
+                *last.borrow_mut() = Some(kept);
+            }
+            result
+        });
+        match found {
+            Ok(result) => result,
+            // The thread is about to end and has no storage any more.
+            Err(_) => f.take().and_then(|f| Some(f(&self.look_up(handle)?))),
         }
-        result
-    });
-    match found {
-        Ok(result) => result,
-        // The thread is about to end and has no storage any more.
-        Err(_) => f.take().and_then(|f| Some(f(&look_up(handle)?))),
     }
-}
 
-/// Gives the place up. `None` if somebody else was faster.
-pub(crate) fn remove(handle: u64) -> Option<Arc<Shared>> {
-    let mut places = places();
-    let place = places.get_mut(index_of(handle))?;
-    match place.generation == generation_of(handle) {
-        true => place.engine.take(),
-        false => None,
+    /// Gives the place up. `None` if somebody else was faster.
+    pub(crate) fn remove(&self, handle: u64) -> Option<Arc<T>> {
+        let mut places = self.places();
+        let place = places.get_mut(index_of(handle))?;
+        match place.generation == generation_of(handle) {
+            true => place.thing.take(),
+            false => None,
+        }
     }
-}
 
-#[cold]
-fn look_up(handle: u64) -> Option<Arc<Shared>> {
-    let places = places();
-    let place = places.get(index_of(handle))?;
-    match place.generation == generation_of(handle) {
-        true => place.engine.clone(),
-        false => None,
+    #[cold]
+    fn look_up(&self, handle: u64) -> Option<Arc<T>> {
+        let places = self.places();
+        let place = places.get(index_of(handle))?;
+        match place.generation == generation_of(handle) {
+            true => place.thing.clone(),
+            false => None,
+        }
     }
-}
 
-fn places() -> MutexGuard<'static, Vec<Place>> {
-    // Every change under the lock is complete in itself.
-    PLACES.lock().unwrap_or_else(PoisonError::into_inner)
+    fn places(&self) -> MutexGuard<'_, Vec<Place<T>>> {
+        // Every change under the lock is complete in itself.
+        self.places.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 fn index_of(handle: u64) -> usize {
@@ -104,6 +122,3 @@ fn index_of(handle: u64) -> usize {
 fn generation_of(handle: u64) -> u32 {
     (handle >> 32) as u32
 }
-
-/// A program that has so many has forgotten to free them.
-const ENGINES_MAX: usize = 1024;

@@ -15,10 +15,11 @@
 //! 5. *close*: nothing more is accepted, what has not begun is completed as "shut down", what is at
 //!    work is told to end.
 //!
-//! `abi` is the only room that handles pointers of a caller; everything behind it is safe Rust.
-//! docs/embedding.md has the contracts.
+//! `abi` and `callback` are the only rooms that handle pointers of a host; everything behind them
+//! is safe Rust. docs/embedding.md has the contracts.
 
 mod abi;
+mod callback;
 mod completion;
 mod engine;
 mod events;

@@ -12,10 +12,8 @@ use floe_engine::Cancel;
 use floe_messages::ErrorKind;
 
 use crate::completion::{Failure, Outcome};
-use crate::engine::Shared;
 use crate::progress::ProgressCell;
 use crate::request::Request;
-use crate::work;
 
 /// One request, ready to be done.
 pub(crate) struct Job {
@@ -28,6 +26,15 @@ pub(crate) struct Job {
 pub(crate) struct Finished {
     pub(crate) request: u64,
     pub(crate) outcome: Outcome,
+}
+
+/// What the threads of a pool call.
+pub(crate) trait Handler: Send + Sync + 'static {
+    /// Does a job.
+    fn handle(&self, job: Job) -> Outcome;
+
+    /// Takes what came of it.
+    fn hand_back(&self, finished: Finished);
 }
 
 /// Some threads with the same kind of work.
@@ -61,9 +68,13 @@ impl Pool {
     }
 
     /// Gives a job to a worker, or back if the system refuses a thread and there is none at all.
-    pub(crate) fn begin(&mut self, job: Box<Job>, engine: &Arc<Shared>) -> Result<(), Box<Job>> {
+    pub(crate) fn begin(
+        &mut self,
+        job: Box<Job>,
+        handler: &Arc<impl Handler>,
+    ) -> Result<(), Box<Job>> {
         match self.idle {
-            0 => match self.spawn(engine.clone()) {
+            0 => match self.spawn(handler.clone()) {
                 Ok(thread) => self.threads.push(thread),
                 // The workers that there are do it later.
                 Err(_) if !self.threads.is_empty() => {}
@@ -79,14 +90,14 @@ impl Pool {
         self.idle += 1;
     }
 
-    fn spawn(&self, engine: Arc<Shared>) -> std::io::Result<JoinHandle<()>> {
+    fn spawn(&self, handler: Arc<impl Handler>) -> std::io::Result<JoinHandle<()>> {
         let jobs = self.taken.clone();
         let name = format!("floe-{}-{}", self.name, self.threads.len());
         Builder::new().name(name).spawn(move || {
             loop {
                 let next = jobs.lock().unwrap_or_else(PoisonError::into_inner).recv();
                 match next {
-                    Ok(job) => run(*job, &engine),
+                    Ok(job) => run(*job, &*handler),
                     Err(_) => return,
                 }
             }
@@ -103,10 +114,10 @@ impl Pool {
     }
 }
 
-fn run(job: Job, engine: &Arc<Shared>) {
+fn run(job: Job, handler: &impl Handler) {
     let id = job.request.id;
-    let outcome = guarded(|| work::run(job, engine));
-    engine.hand_back(Finished {
+    let outcome = guarded(|| handler.handle(job));
+    handler.hand_back(Finished {
         request: id,
         outcome,
     });

@@ -7,7 +7,6 @@ mod nar;
 mod serve;
 mod verify;
 
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use floe_engine::{Cancel, Error, ErrorKind as Kind, Location};
@@ -19,8 +18,7 @@ use crate::engine::Shared;
 use crate::pool::Job;
 
 /// Does the work of a request.
-pub(crate) fn run(mut job: Job, engine: &Arc<Shared>) -> Outcome {
-    engine.enter();
+pub(crate) fn run(mut job: Job, engine: &Shared) -> Outcome {
     let sink = job
         .request
         .extra
@@ -57,7 +55,7 @@ struct Work<'a> {
     codec: Codec,
     payload: &'a [u8],
     job: &'a Job,
-    engine: &'a Arc<Shared>,
+    engine: &'a Shared,
 }
 
 /// The encoded reply, or why there is none.

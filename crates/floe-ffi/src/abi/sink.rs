@@ -1,47 +1,20 @@
-//! The functions of the host that the library calls.
+//! Where the NAR of a request goes: a function of the host, or a descriptor.
 
 use std::ffi::c_void;
 use std::fs::File;
 use std::os::fd::BorrowedFd;
 
 use super::status::{Fail, Status, fail};
-use super::structs::{FloeCallback, FloeCompletion, FloeRequest, FloeSink, HAS_DESCRIPTOR};
-use crate::completion::Completion;
+use super::structs::{FloeRequest, FloeSink, HAS_DESCRIPTOR};
 use crate::request::Sink;
-
-/// A function of the host and what it wants to be given.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Callback {
-    function: FloeCallback,
-    context: *mut c_void,
-}
-
-// SAFETY: the header says that the callback is called on a thread of the engine; the library itself
-// never looks at what the context points to.
-unsafe impl Send for Callback {}
-// SAFETY: as above.
-unsafe impl Sync for Callback {}
-
-impl Callback {
-    pub(super) fn new(function: FloeCallback, context: *mut c_void) -> Callback {
-        Callback { function, context }
-    }
-
-    /// Calls it. An exception that would leave it ends the process.
-    #[inline]
-    pub(crate) fn call(&self, completion: &Completion) {
-        let lent = FloeCompletion::lent(completion);
-        // SAFETY: the host promised that both stay good as long as the engine may call.
-        unsafe { (self.function)(self.context, &lent) };
-    }
-}
 
 struct HostSink {
     function: FloeSink,
     context: *mut c_void,
 }
 
-// SAFETY: as for `Callback`, with a worker instead of the engine thread.
+// SAFETY: the header says that the sink is called on a worker; the library itself never looks at
+// what the context points to.
 unsafe impl Send for HostSink {}
 
 impl HostSink {

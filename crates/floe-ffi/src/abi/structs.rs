@@ -2,9 +2,7 @@
 
 use std::ffi::c_void;
 
-/// Called by the engine with a completion; both are good until it returns.
-pub type FloeCallback =
-    unsafe extern "C" fn(context: *mut c_void, completion: *const FloeCompletion);
+pub use crate::callback::{FloeCallback, FloeCompletion};
 
 /// Takes a piece of a NAR, on a worker; anything but 0 ends the request.
 pub type FloeSink =
@@ -64,32 +62,6 @@ pub struct FloeRequest {
     pub sink: Option<FloeSink>,
     /// Given to the sink.
     pub sink_context: *mut c_void,
-}
-
-/// What becomes of a request, or an event.
-#[repr(C)]
-#[derive(Clone, Copy, Debug)]
-pub struct FloeCompletion {
-    /// The size of this struct as its writer knows it.
-    pub struct_size: usize,
-    /// The number of the request.
-    pub request: u64,
-    /// The tag of the request.
-    pub tag: u64,
-    /// What it says: see `floe_kind` in the header.
-    pub kind: u32,
-    /// The number of the method, or of the event.
-    pub method: u32,
-    /// In which the payload is encoded.
-    pub codec: u32,
-    /// Zero.
-    pub reserved: u32,
-    /// The encoded message.
-    pub payload: *mut c_void,
-    /// Its length in bytes.
-    pub payload_len: usize,
-    /// The library's own.
-    pub capacity: usize,
 }
 
 /// The request is to be told of its progress.

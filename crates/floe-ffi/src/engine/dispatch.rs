@@ -26,7 +26,7 @@ impl Engine {
             .deadline
             .is_some_and(|deadline| deadline.get() <= self.shared.now())
         {
-            return self.fail(&running, &super::running::late());
+            return self.fail(&running, &super::cancel::late());
         }
         let mut reply = mem::take(&mut self.buffer);
         reply.clear();

@@ -1,16 +1,18 @@
 //! The engine thread: its loop.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use floe_ingress::Receiver;
 
+use super::line::{LineKind, Lines};
+use super::mail::Mail;
 use super::running::Running;
-use super::{Delivery, Mail, Shared, lock};
+use super::{Delivery, Shared, lock};
 use crate::completion::{Completion, Kind, Outcome};
-use crate::pool::{Finished, Job, Pool};
+use crate::pool::Finished;
 use crate::request::Request;
 use crate::signals;
 
@@ -19,8 +21,7 @@ pub(super) struct Engine {
     pub(super) shared: Arc<Shared>,
     /// Accepted and given to workers, or waiting for one.
     pub(super) running: HashMap<u64, Running>,
-    pub(super) queries: Line,
-    pub(super) moves: Line,
+    pub(super) lines: Lines,
     /// Completions for the queue that this round has brought.
     pub(super) batch: Vec<Completion>,
     /// Where replies are encoded that only a callback sees.
@@ -31,12 +32,6 @@ pub(super) struct Engine {
     /// When something has to be looked at, in milliseconds since the engine was opened.
     pub(super) next_look: u64,
     pub(super) is_closing: bool,
-}
-
-/// Requests of one kind: those that wait for a worker, and the workers.
-pub(super) struct Line {
-    pub(super) pool: Pool,
-    pub(super) waiting: VecDeque<Box<Job>>,
 }
 
 /// Runs until the engine is closed and everything is completed.
@@ -62,13 +57,8 @@ impl Drop for AbortOnPanic {
 
 impl Engine {
     fn new(shared: Arc<Shared>) -> Engine {
-        let line = |name, workers| Line {
-            pool: Pool::new(name, workers),
-            waiting: VecDeque::new(),
-        };
         Engine {
-            queries: line("query", shared.limits.query_workers),
-            moves: line("move", shared.limits.move_workers),
+            lines: Lines::new(&shared.limits),
             shared,
             running: HashMap::new(),
             batch: Vec::new(),
@@ -177,8 +167,7 @@ impl Engine {
             let _: std::thread::Result<()> = server.thread.join();
         }
         self.flush();
-        self.queries.pool.end();
-        self.moves.pool.end();
+        self.lines.end();
         self.shared.close_mail();
         if let Delivery::Queue(queue) = &self.shared.delivery {
             queue.end();
@@ -190,7 +179,7 @@ impl Engine {
         let Some(running) = self.running.remove(&finished.request) else {
             return;
         };
-        self.line(running.method).pool.release();
+        self.lines.of(LineKind::of(running.method)).pool.release();
         match finished.outcome {
             Outcome::Done(reply) => self.complete(&running, Kind::Done, reply),
             Outcome::Failed(failure) => self.fail(&running, &failure),

@@ -1,0 +1,43 @@
+//! How an engine is opened.
+
+use std::time::Duration;
+
+use floe_messages::Codec;
+
+use super::status::{Fail, Status, fail};
+use super::structs::FloeEngineOptions;
+use crate::limits::Limits;
+
+pub(super) fn codec(number: u32) -> Result<Codec, Fail> {
+    match number {
+        // What was left zero.
+        0 => Ok(Codec::Flat),
+        number if number == Codec::Flat as u32 => Ok(Codec::Flat),
+        number if number == Codec::Cbor as u32 => Ok(Codec::Cbor),
+        number => Err(fail(
+            Status::Invalid,
+            format!("there is no codec with the number {number}"),
+        )),
+    }
+}
+
+pub(super) fn limits(options: &FloeEngineOptions) -> Limits {
+    let default = Limits::default();
+    let number = |given: u64, default: usize| match given {
+        0 => default,
+        given => usize::try_from(given).unwrap_or(usize::MAX),
+    };
+    let time = |given: u32, default: Duration| match given {
+        0 => default,
+        given => Duration::from_millis(given.into()),
+    };
+    Limits {
+        per_thread: number(options.per_thread.into(), default.per_thread),
+        in_flight: number(options.in_flight, default.in_flight),
+        payload_bytes: number(options.payload_bytes, default.payload_bytes),
+        query_workers: number(options.query_workers.into(), default.query_workers),
+        move_workers: number(options.move_workers.into(), default.move_workers),
+        progress_interval: time(options.progress_interval_ms, default.progress_interval),
+        slow_after: time(options.slow_after_ms, default.slow_after),
+    }
+}

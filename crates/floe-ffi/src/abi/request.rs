@@ -1,0 +1,86 @@
+//! A request as a host gives it.
+
+use std::num::NonZeroU64;
+use std::sync::Arc;
+
+use floe_messages::{Codec, Method, PAYLOAD_MAX};
+
+use super::status::{Fail, Status, fail};
+use super::structs::{FloeRequest, WANTS_PROGRESS};
+use super::{options, pointer, sink};
+use crate::completion::Waiter;
+use crate::engine::Shared;
+use crate::request::{Extra, Given, NoRoom, Request, Sink};
+
+/// What a host has asked for, checked, while its memory is still good.
+pub(super) struct Asked<'a> {
+    method: Method,
+    codec: Codec,
+    wants_progress: bool,
+    tag: u64,
+    deadline: Option<NonZeroU64>,
+    sink: Option<Sink>,
+    payload: Given<'a>,
+}
+
+impl Asked<'_> {
+    /// Everything that can fail has been done, since here a place waits for the request.
+    #[inline]
+    pub(super) fn into_request(self, id: u64, waiter: Option<Arc<Waiter>>) -> Request {
+        let sink = self.sink;
+        Request {
+            id,
+            tag: self.tag,
+            deadline: self.deadline,
+            extra: match (&waiter, &sink) {
+                (None, None) => None,
+                _ => Some(Box::new(Extra { sink, waiter })),
+            },
+            method: self.method,
+            codec: self.codec,
+            wants_progress: self.wants_progress,
+            payload: self.payload.into_payload(),
+        }
+    }
+}
+
+/// # Safety
+///
+/// As for [`super::floe_submit`]; the memory stays good for `'a`.
+#[inline]
+pub(super) unsafe fn read<'a>(
+    engine: &Shared,
+    request: *const FloeRequest,
+) -> Result<Asked<'a>, Fail> {
+    // SAFETY: the caller promises it.
+    let request = unsafe { pointer::read_struct(request, "floe_request")? };
+    let method = Method::from_number(request.method).ok_or_else(|| {
+        let text = format!("there is no method with the number {}", request.method);
+        fail(Status::Invalid, text)
+    })?;
+    if request.payload_len > PAYLOAD_MAX {
+        let text = format!("a payload has at most {PAYLOAD_MAX} bytes");
+        return Err(fail(Status::Invalid, text));
+    }
+    let codec = options::codec(request.codec)?;
+    let sink = sink::sink(&request)?;
+    // SAFETY: the caller promises it.
+    let bytes = unsafe { pointer::bytes(request.payload, request.payload_len)? };
+    // Last, since only here something is copied.
+    let payload = Given::take(bytes, &engine.budget).map_err(|why| match why {
+        NoRoom::Budget => Fail::status(Status::Busy),
+        NoRoom::Memory => Fail::status(Status::NoMemory),
+    })?;
+    Ok(Asked {
+        method,
+        codec,
+        wants_progress: request.flags & WANTS_PROGRESS != 0,
+        tag: request.tag,
+        deadline: match request.deadline_ms {
+            0 => None,
+            time => NonZeroU64::new(engine.now().saturating_add(time)),
+        },
+        sink,
+        payload,
+    })
+}
