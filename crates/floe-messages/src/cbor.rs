@@ -8,7 +8,7 @@ mod read;
 mod write;
 
 pub use read::Reader;
-pub use write::{bool, bytes, float, int, list, map, text, uint};
+pub use write::{array, bool, bytes, float, int, map, text, uint};
 
 /// The major types, as the high bits of a head.
 const UINT: u8 = 0 << 5;

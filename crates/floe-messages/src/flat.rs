@@ -23,8 +23,8 @@ mod read;
 mod write;
 
 pub use read::{Fixed, Reader};
-pub(crate) use write::encode;
-pub use write::{append_list, append_text, blank, bytes_at, put, text_at};
+pub use write::{append_text, blank, bytes_at, put, text_at};
+pub(crate) use write::{put_len, reference};
 
 /// The length of the header.
 pub const HEADER_LEN: usize = 16;

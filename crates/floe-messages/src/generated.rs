@@ -485,7 +485,7 @@ impl<'a> Part<'a> for Error<'a> {
         out.extend_from_slice(b"\xa3\x64kind");
         cbor::text(out, self.kind.as_text());
         out.extend_from_slice(b"\x66causes");
-        cbor::list(out, &self.causes);
+        self.causes.write_cbor(out);
         out.extend_from_slice(b"\x67message");
         cbor::text(out, self.message);
     }
@@ -502,7 +502,7 @@ impl<'a> Part<'a> for Error<'a> {
             if !reader.key(b"\x66causes") {
                 break 'ordered;
             }
-            let its_causes = reader.list().map_err(named("causes"))?;
+            let its_causes = List::read_cbor(reader).map_err(named("causes"))?;
             if !reader.key(b"\x67message") {
                 break 'ordered;
             }
@@ -535,7 +535,7 @@ impl<'a> Part<'a> for Error<'a> {
 
     #[inline]
     fn append_lists(&self, out: &mut Vec<u8>, start: usize, fixed: usize) {
-        flat::append_list(out, start, fixed + 16, &self.causes);
+        self.causes.append_flat(out, start, fixed + 16);
     }
 
     #[inline]
@@ -547,7 +547,7 @@ impl<'a> Part<'a> for Error<'a> {
                 .value(0, ErrorKind::from_number)
                 .map_err(named("kind"))?,
             message: reader.text(&fixed, 8).map_err(named("message"))?,
-            causes: reader.list(&fixed, 16).map_err(named("causes"))?,
+            causes: List::read_flat(reader, &fixed, 16).map_err(named("causes"))?,
         })
     }
 }
@@ -575,7 +575,7 @@ impl<'a> Error<'a> {
                 }
                 "causes" => {
                     before.once(its_causes.is_some()).map_err(named("causes"))?;
-                    its_causes = Some(reader.list().map_err(named("causes"))?);
+                    its_causes = Some(List::read_cbor(reader).map_err(named("causes"))?);
                 }
                 _ => return Err(before.fault(Problem::UnknownKey)),
             }
@@ -1233,9 +1233,9 @@ impl<'a> Part<'a> for PathInfo<'a> {
             cbor::uint(out, value);
         }
         out.extend_from_slice(b"\x6areferences");
-        cbor::list(out, &self.references);
+        self.references.write_cbor(out);
         out.extend_from_slice(b"\x6asignatures");
-        cbor::list(out, &self.signatures);
+        self.signatures.write_cbor(out);
         if let Some(value) = self.compression {
             out.extend_from_slice(b"\x6bcompression");
             cbor::text(out, value.as_text());
@@ -1296,11 +1296,11 @@ impl<'a> Part<'a> for PathInfo<'a> {
             if !reader.key(b"\x6areferences") {
                 break 'ordered;
             }
-            let its_references = reader.list().map_err(named("references"))?;
+            let its_references = List::read_cbor(reader).map_err(named("references"))?;
             if !reader.key(b"\x6asignatures") {
                 break 'ordered;
             }
-            let its_signatures = reader.list().map_err(named("signatures"))?;
+            let its_signatures = List::read_cbor(reader).map_err(named("signatures"))?;
             let mut its_compression = None;
             if reader.key(b"\x6bcompression") {
                 seen += 1;
@@ -1398,8 +1398,8 @@ impl<'a> Part<'a> for PathInfo<'a> {
 
     #[inline]
     fn append_lists(&self, out: &mut Vec<u8>, start: usize, fixed: usize) {
-        flat::append_list(out, start, fixed + 24, &self.references);
-        flat::append_list(out, start, fixed + 40, &self.signatures);
+        self.references.append_flat(out, start, fixed + 24);
+        self.signatures.append_flat(out, start, fixed + 40);
     }
 
     #[inline]
@@ -1410,9 +1410,9 @@ impl<'a> Part<'a> for PathInfo<'a> {
             path: reader.text(&fixed, 0).map_err(named("path"))?,
             nar_hash: reader.text(&fixed, 8).map_err(named("nar_hash"))?,
             nar_size: fixed.uint(16),
-            references: reader.list(&fixed, 24).map_err(named("references"))?,
+            references: List::read_flat(reader, &fixed, 24).map_err(named("references"))?,
             deriver: reader.optional_text(&fixed, 32).map_err(named("deriver"))?,
-            signatures: reader.list(&fixed, 40).map_err(named("signatures"))?,
+            signatures: List::read_flat(reader, &fixed, 40).map_err(named("signatures"))?,
             content_address: reader
                 .optional_text(&fixed, 48)
                 .map_err(named("content_address"))?,
@@ -1477,7 +1477,7 @@ impl<'a> PathInfo<'a> {
                     before
                         .once(its_references.is_some())
                         .map_err(named("references"))?;
-                    its_references = Some(reader.list().map_err(named("references"))?);
+                    its_references = Some(List::read_cbor(reader).map_err(named("references"))?);
                 }
                 "deriver" => {
                     before
@@ -1493,7 +1493,7 @@ impl<'a> PathInfo<'a> {
                     before
                         .once(its_signatures.is_some())
                         .map_err(named("signatures"))?;
-                    its_signatures = Some(reader.list().map_err(named("signatures"))?);
+                    its_signatures = Some(List::read_cbor(reader).map_err(named("signatures"))?);
                 }
                 "contentAddress" => {
                     before
@@ -1593,7 +1593,7 @@ impl<'a> Part<'a> for ClosureRequest<'a> {
         out.reserve(49 + self.content_len());
         cbor::map(out, 2 + u64::from(self.store_dir.is_some()));
         out.extend_from_slice(b"\x65paths");
-        cbor::list(out, &self.paths);
+        self.paths.write_cbor(out);
         out.extend_from_slice(b"\x65store");
         cbor::text(out, self.store);
         if let Some(value) = self.store_dir {
@@ -1612,7 +1612,7 @@ impl<'a> Part<'a> for ClosureRequest<'a> {
             if !reader.key(b"\x65paths") {
                 break 'ordered;
             }
-            let its_paths = reader.list().map_err(named("paths"))?;
+            let its_paths = List::read_cbor(reader).map_err(named("paths"))?;
             if !reader.key(b"\x65store") {
                 break 'ordered;
             }
@@ -1659,7 +1659,7 @@ impl<'a> Part<'a> for ClosureRequest<'a> {
 
     #[inline]
     fn append_lists(&self, out: &mut Vec<u8>, start: usize, fixed: usize) {
-        flat::append_list(out, start, fixed + 16, &self.paths);
+        self.paths.append_flat(out, start, fixed + 16);
     }
 
     #[inline]
@@ -1671,7 +1671,7 @@ impl<'a> Part<'a> for ClosureRequest<'a> {
             store_dir: reader
                 .optional_text(&fixed, 8)
                 .map_err(named("store_dir"))?,
-            paths: reader.list(&fixed, 16).map_err(named("paths"))?,
+            paths: List::read_flat(reader, &fixed, 16).map_err(named("paths"))?,
         })
     }
 }
@@ -1703,7 +1703,7 @@ impl<'a> ClosureRequest<'a> {
                 }
                 "paths" => {
                     before.once(its_paths.is_some()).map_err(named("paths"))?;
-                    its_paths = Some(reader.list().map_err(named("paths"))?);
+                    its_paths = Some(List::read_cbor(reader).map_err(named("paths"))?);
                 }
                 _ => return Err(before.fault(Problem::UnknownKey)),
             }
@@ -1738,7 +1738,7 @@ impl<'a> Part<'a> for ClosureReply<'a> {
     fn write_cbor(&self, out: &mut Vec<u8>) {
         out.reserve(16 + self.content_len());
         out.extend_from_slice(b"\xa1\x65infos");
-        cbor::list(out, &self.infos);
+        self.infos.write_cbor(out);
     }
 
     #[inline]
@@ -1749,7 +1749,7 @@ impl<'a> Part<'a> for ClosureReply<'a> {
             if !reader.key(b"\xa1\x65infos") {
                 break 'ordered;
             }
-            let its_infos = reader.list().map_err(named("infos"))?;
+            let its_infos = List::read_cbor(reader).map_err(named("infos"))?;
             return Ok(Self { infos: its_infos });
         }
         *reader = begin;
@@ -1758,7 +1758,7 @@ impl<'a> Part<'a> for ClosureReply<'a> {
 
     #[inline]
     fn append_lists(&self, out: &mut Vec<u8>, start: usize, fixed: usize) {
-        flat::append_list(out, start, fixed, &self.infos);
+        self.infos.append_flat(out, start, fixed);
     }
 
     #[inline]
@@ -1766,7 +1766,7 @@ impl<'a> Part<'a> for ClosureReply<'a> {
         let named = |field| move |error: DecodeError| error.within("ClosureReply", field);
         let fixed = reader.fixed::<8>(at)?;
         Ok(Self {
-            infos: reader.list(&fixed, 0).map_err(named("infos"))?,
+            infos: List::read_flat(reader, &fixed, 0).map_err(named("infos"))?,
         })
     }
 }
@@ -1782,7 +1782,7 @@ impl<'a> ClosureReply<'a> {
             match reader.text()? {
                 "infos" => {
                     before.once(its_infos.is_some()).map_err(named("infos"))?;
-                    its_infos = Some(reader.list().map_err(named("infos"))?);
+                    its_infos = Some(List::read_cbor(reader).map_err(named("infos"))?);
                 }
                 _ => return Err(before.fault(Problem::UnknownKey)),
             }
@@ -1844,15 +1844,15 @@ impl<'a> Part<'a> for MoveRequest<'a> {
         out.extend_from_slice(b"\x62to");
         cbor::text(out, self.to);
         out.extend_from_slice(b"\x64from");
-        cbor::list(out, &self.from);
+        self.from.write_cbor(out);
         if let Some(value) = self.jobs {
             out.extend_from_slice(b"\x64jobs");
             cbor::uint(out, value);
         }
         out.extend_from_slice(b"\x65paths");
-        cbor::list(out, &self.paths);
+        self.paths.write_cbor(out);
         out.extend_from_slice(b"\x65reuse");
-        cbor::list(out, &self.reuse);
+        self.reuse.write_cbor(out);
         if let Some(value) = self.reuse_by {
             out.extend_from_slice(b"\x67reuseBy");
             cbor::text(out, value.as_text());
@@ -1868,7 +1868,7 @@ impl<'a> Part<'a> for MoveRequest<'a> {
         out.extend_from_slice(b"\x6cnoCheckSpace");
         cbor::bool(out, self.no_check_space);
         out.extend_from_slice(b"\x71trustedPublicKeys");
-        cbor::list(out, &self.trusted_public_keys);
+        self.trusted_public_keys.write_cbor(out);
     }
 
     #[inline]
@@ -1885,7 +1885,7 @@ impl<'a> Part<'a> for MoveRequest<'a> {
             if !reader.key(b"\x64from") {
                 break 'ordered;
             }
-            let its_from = reader.list().map_err(named("from"))?;
+            let its_from = List::read_cbor(reader).map_err(named("from"))?;
             let mut its_jobs = None;
             if reader.key(b"\x64jobs") {
                 seen += 1;
@@ -1896,11 +1896,11 @@ impl<'a> Part<'a> for MoveRequest<'a> {
             if !reader.key(b"\x65paths") {
                 break 'ordered;
             }
-            let its_paths = reader.list().map_err(named("paths"))?;
+            let its_paths = List::read_cbor(reader).map_err(named("paths"))?;
             if !reader.key(b"\x65reuse") {
                 break 'ordered;
             }
-            let its_reuse = reader.list().map_err(named("reuse"))?;
+            let its_reuse = List::read_cbor(reader).map_err(named("reuse"))?;
             let mut its_reuse_by = None;
             if reader.key(b"\x67reuseBy") {
                 seen += 1;
@@ -1934,7 +1934,8 @@ impl<'a> Part<'a> for MoveRequest<'a> {
             if !reader.key(b"\x71trustedPublicKeys") {
                 break 'ordered;
             }
-            let its_trusted_public_keys = reader.list().map_err(named("trusted_public_keys"))?;
+            let its_trusted_public_keys =
+                List::read_cbor(reader).map_err(named("trusted_public_keys"))?;
             if seen == count {
                 return Ok(Self {
                     from: its_from,
@@ -1989,10 +1990,10 @@ impl<'a> Part<'a> for MoveRequest<'a> {
 
     #[inline]
     fn append_lists(&self, out: &mut Vec<u8>, start: usize, fixed: usize) {
-        flat::append_list(out, start, fixed, &self.from);
-        flat::append_list(out, start, fixed + 24, &self.paths);
-        flat::append_list(out, start, fixed + 32, &self.trusted_public_keys);
-        flat::append_list(out, start, fixed + 72, &self.reuse);
+        self.from.append_flat(out, start, fixed);
+        self.paths.append_flat(out, start, fixed + 24);
+        self.trusted_public_keys.append_flat(out, start, fixed + 32);
+        self.reuse.append_flat(out, start, fixed + 72);
     }
 
     #[inline]
@@ -2000,14 +2001,13 @@ impl<'a> Part<'a> for MoveRequest<'a> {
         let named = |field| move |error: DecodeError| error.within("MoveRequest", field);
         let fixed = reader.fixed::<104>(at)?;
         Ok(Self {
-            from: reader.list(&fixed, 0).map_err(named("from"))?,
+            from: List::read_flat(reader, &fixed, 0).map_err(named("from"))?,
             to: reader.text(&fixed, 8).map_err(named("to"))?,
             store_dir: reader
                 .optional_text(&fixed, 16)
                 .map_err(named("store_dir"))?,
-            paths: reader.list(&fixed, 24).map_err(named("paths"))?,
-            trusted_public_keys: reader
-                .list(&fixed, 32)
+            paths: List::read_flat(reader, &fixed, 24).map_err(named("paths"))?,
+            trusted_public_keys: List::read_flat(reader, &fixed, 32)
                 .map_err(named("trusted_public_keys"))?,
             no_check_sigs: fixed.bool(40).map_err(named("no_check_sigs"))?,
             jobs: if fixed.present(48).map_err(named("jobs"))? {
@@ -2016,7 +2016,7 @@ impl<'a> Part<'a> for MoveRequest<'a> {
                 None
             },
             optimise: fixed.bool(64).map_err(named("optimise"))?,
-            reuse: reader.list(&fixed, 72).map_err(named("reuse"))?,
+            reuse: List::read_flat(reader, &fixed, 72).map_err(named("reuse"))?,
             reuse_by: if fixed.present(80).map_err(named("reuse_by"))? {
                 Some(
                     fixed
@@ -2052,7 +2052,7 @@ impl<'a> MoveRequest<'a> {
             match reader.text()? {
                 "from" => {
                     before.once(its_from.is_some()).map_err(named("from"))?;
-                    its_from = Some(reader.list().map_err(named("from"))?);
+                    its_from = Some(List::read_cbor(reader).map_err(named("from"))?);
                 }
                 "to" => {
                     before.once(its_to.is_some()).map_err(named("to"))?;
@@ -2070,14 +2070,14 @@ impl<'a> MoveRequest<'a> {
                 }
                 "paths" => {
                     before.once(its_paths.is_some()).map_err(named("paths"))?;
-                    its_paths = Some(reader.list().map_err(named("paths"))?);
+                    its_paths = Some(List::read_cbor(reader).map_err(named("paths"))?);
                 }
                 "trustedPublicKeys" => {
                     before
                         .once(its_trusted_public_keys.is_some())
                         .map_err(named("trusted_public_keys"))?;
                     its_trusted_public_keys =
-                        Some(reader.list().map_err(named("trusted_public_keys"))?);
+                        Some(List::read_cbor(reader).map_err(named("trusted_public_keys"))?);
                 }
                 "noCheckSigs" => {
                     before
@@ -2101,7 +2101,7 @@ impl<'a> MoveRequest<'a> {
                 }
                 "reuse" => {
                     before.once(its_reuse.is_some()).map_err(named("reuse"))?;
-                    its_reuse = Some(reader.list().map_err(named("reuse"))?);
+                    its_reuse = Some(List::read_cbor(reader).map_err(named("reuse"))?);
                 }
                 "reuseBy" => {
                     before
@@ -2328,7 +2328,7 @@ impl<'a> Part<'a> for ResolveReply<'a> {
                 + u64::from(self.write_inodes.is_some()),
         );
         out.extend_from_slice(b"\x67planned");
-        cbor::list(out, &self.planned);
+        self.planned.write_cbor(out);
         if let Some(value) = self.free_bytes {
             out.extend_from_slice(b"\x69freeBytes");
             cbor::uint(out, value);
@@ -2357,7 +2357,7 @@ impl<'a> Part<'a> for ResolveReply<'a> {
             if !reader.key(b"\x67planned") {
                 break 'ordered;
             }
-            let its_planned = reader.list().map_err(named("planned"))?;
+            let its_planned = List::read_cbor(reader).map_err(named("planned"))?;
             let mut its_free_bytes = None;
             if reader.key(b"\x69freeBytes") {
                 seen += 1;
@@ -2422,7 +2422,7 @@ impl<'a> Part<'a> for ResolveReply<'a> {
 
     #[inline]
     fn append_lists(&self, out: &mut Vec<u8>, start: usize, fixed: usize) {
-        flat::append_list(out, start, fixed, &self.planned);
+        self.planned.append_flat(out, start, fixed);
     }
 
     #[inline]
@@ -2430,7 +2430,7 @@ impl<'a> Part<'a> for ResolveReply<'a> {
         let named = |field| move |error: DecodeError| error.within("ResolveReply", field);
         let fixed = reader.fixed::<72>(at)?;
         Ok(Self {
-            planned: reader.list(&fixed, 0).map_err(named("planned"))?,
+            planned: List::read_flat(reader, &fixed, 0).map_err(named("planned"))?,
             write_bytes: if fixed.present(8).map_err(named("write_bytes"))? {
                 Some(fixed.uint(16))
             } else {
@@ -2472,7 +2472,7 @@ impl<'a> ResolveReply<'a> {
                     before
                         .once(its_planned.is_some())
                         .map_err(named("planned"))?;
-                    its_planned = Some(reader.list().map_err(named("planned"))?);
+                    its_planned = Some(List::read_cbor(reader).map_err(named("planned"))?);
                 }
                 "writeBytes" => {
                     before
@@ -2561,7 +2561,7 @@ impl<'a> Part<'a> for MoveReply<'a> {
         out.extend_from_slice(b"\xa6\x65moved");
         cbor::uint(out, self.moved);
         out.extend_from_slice(b"\x65roots");
-        cbor::list(out, &self.roots);
+        self.roots.write_cbor(out);
         out.extend_from_slice(b"\x65taken");
         cbor::uint(out, self.taken);
         out.extend_from_slice(b"\x68narBytes");
@@ -2584,7 +2584,7 @@ impl<'a> Part<'a> for MoveReply<'a> {
             if !reader.key(b"\x65roots") {
                 break 'ordered;
             }
-            let its_roots = reader.list().map_err(named("roots"))?;
+            let its_roots = List::read_cbor(reader).map_err(named("roots"))?;
             if !reader.key(b"\x65taken") {
                 break 'ordered;
             }
@@ -2625,7 +2625,7 @@ impl<'a> Part<'a> for MoveReply<'a> {
 
     #[inline]
     fn append_lists(&self, out: &mut Vec<u8>, start: usize, fixed: usize) {
-        flat::append_list(out, start, fixed, &self.roots);
+        self.roots.append_flat(out, start, fixed);
     }
 
     #[inline]
@@ -2633,7 +2633,7 @@ impl<'a> Part<'a> for MoveReply<'a> {
         let named = |field| move |error: DecodeError| error.within("MoveReply", field);
         let fixed = reader.fixed::<48>(at)?;
         Ok(Self {
-            roots: reader.list(&fixed, 0).map_err(named("roots"))?,
+            roots: List::read_flat(reader, &fixed, 0).map_err(named("roots"))?,
             moved: fixed.uint(8),
             download_bytes: fixed.uint(16),
             nar_bytes: fixed.uint(24),
@@ -2659,7 +2659,7 @@ impl<'a> MoveReply<'a> {
             match reader.text()? {
                 "roots" => {
                     before.once(its_roots.is_some()).map_err(named("roots"))?;
-                    its_roots = Some(reader.list().map_err(named("roots"))?);
+                    its_roots = Some(List::read_cbor(reader).map_err(named("roots"))?);
                 }
                 "moved" => {
                     before.once(its_moved.is_some()).map_err(named("moved"))?;
@@ -2737,7 +2737,7 @@ impl<'a> Part<'a> for VerifyRequest<'a> {
             cbor::uint(out, value);
         }
         out.extend_from_slice(b"\x65paths");
-        cbor::list(out, &self.paths);
+        self.paths.write_cbor(out);
         out.extend_from_slice(b"\x65store");
         cbor::text(out, self.store);
         if let Some(value) = self.store_dir {
@@ -2763,7 +2763,7 @@ impl<'a> Part<'a> for VerifyRequest<'a> {
             if !reader.key(b"\x65paths") {
                 break 'ordered;
             }
-            let its_paths = reader.list().map_err(named("paths"))?;
+            let its_paths = List::read_cbor(reader).map_err(named("paths"))?;
             if !reader.key(b"\x65store") {
                 break 'ordered;
             }
@@ -2815,7 +2815,7 @@ impl<'a> Part<'a> for VerifyRequest<'a> {
 
     #[inline]
     fn append_lists(&self, out: &mut Vec<u8>, start: usize, fixed: usize) {
-        flat::append_list(out, start, fixed + 16, &self.paths);
+        self.paths.append_flat(out, start, fixed + 16);
     }
 
     #[inline]
@@ -2827,7 +2827,7 @@ impl<'a> Part<'a> for VerifyRequest<'a> {
             store_dir: reader
                 .optional_text(&fixed, 8)
                 .map_err(named("store_dir"))?,
-            paths: reader.list(&fixed, 16).map_err(named("paths"))?,
+            paths: List::read_flat(reader, &fixed, 16).map_err(named("paths"))?,
             jobs: if fixed.present(24).map_err(named("jobs"))? {
                 Some(fixed.uint(32))
             } else {
@@ -2865,7 +2865,7 @@ impl<'a> VerifyRequest<'a> {
                 }
                 "paths" => {
                     before.once(its_paths.is_some()).map_err(named("paths"))?;
-                    its_paths = Some(reader.list().map_err(named("paths"))?);
+                    its_paths = Some(List::read_cbor(reader).map_err(named("paths"))?);
                 }
                 "jobs" => {
                     before.once(its_jobs.is_some()).map_err(named("jobs"))?;
@@ -3049,7 +3049,7 @@ impl<'a> Part<'a> for VerifyReply<'a> {
         out.extend_from_slice(b"\x65paths");
         cbor::uint(out, self.paths);
         out.extend_from_slice(b"\x66faults");
-        cbor::list(out, &self.faults);
+        self.faults.write_cbor(out);
         out.extend_from_slice(b"\x68narBytes");
         cbor::uint(out, self.nar_bytes);
     }
@@ -3070,7 +3070,7 @@ impl<'a> Part<'a> for VerifyReply<'a> {
             if !reader.key(b"\x66faults") {
                 break 'ordered;
             }
-            let its_faults = reader.list().map_err(named("faults"))?;
+            let its_faults = List::read_cbor(reader).map_err(named("faults"))?;
             if !reader.key(b"\x68narBytes") {
                 break 'ordered;
             }
@@ -3095,7 +3095,7 @@ impl<'a> Part<'a> for VerifyReply<'a> {
 
     #[inline]
     fn append_lists(&self, out: &mut Vec<u8>, start: usize, fixed: usize) {
-        flat::append_list(out, start, fixed + 24, &self.faults);
+        self.faults.append_flat(out, start, fixed + 24);
     }
 
     #[inline]
@@ -3106,7 +3106,7 @@ impl<'a> Part<'a> for VerifyReply<'a> {
             paths: fixed.uint(0),
             nar_bytes: fixed.uint(8),
             links: fixed.uint(16),
-            faults: reader.list(&fixed, 24).map_err(named("faults"))?,
+            faults: List::read_flat(reader, &fixed, 24).map_err(named("faults"))?,
         })
     }
 }
@@ -3139,7 +3139,7 @@ impl<'a> VerifyReply<'a> {
                 }
                 "faults" => {
                     before.once(its_faults.is_some()).map_err(named("faults"))?;
-                    its_faults = Some(reader.list().map_err(named("faults"))?);
+                    its_faults = Some(List::read_cbor(reader).map_err(named("faults"))?);
                 }
                 _ => return Err(before.fault(Problem::UnknownKey)),
             }
@@ -3411,13 +3411,13 @@ impl<'a> Part<'a> for ServeRequest<'a> {
         out.extend_from_slice(b"\x65store");
         cbor::text(out, self.store);
         out.extend_from_slice(b"\x66listen");
-        cbor::list(out, &self.listen);
+        self.listen.write_cbor(out);
         if let Some(value) = self.store_dir {
             out.extend_from_slice(b"\x68storeDir");
             cbor::text(out, value);
         }
         out.extend_from_slice(b"\x6asecretKeys");
-        cbor::list(out, &self.secret_keys);
+        self.secret_keys.write_cbor(out);
     }
 
     #[inline]
@@ -3434,7 +3434,7 @@ impl<'a> Part<'a> for ServeRequest<'a> {
             if !reader.key(b"\x66listen") {
                 break 'ordered;
             }
-            let its_listen = reader.list().map_err(named("listen"))?;
+            let its_listen = List::read_cbor(reader).map_err(named("listen"))?;
             let mut its_store_dir = None;
             if reader.key(b"\x68storeDir") {
                 seen += 1;
@@ -3445,7 +3445,7 @@ impl<'a> Part<'a> for ServeRequest<'a> {
             if !reader.key(b"\x6asecretKeys") {
                 break 'ordered;
             }
-            let its_secret_keys = reader.list().map_err(named("secret_keys"))?;
+            let its_secret_keys = List::read_cbor(reader).map_err(named("secret_keys"))?;
             if seen == count {
                 return Ok(Self {
                     store: its_store,
@@ -3482,8 +3482,8 @@ impl<'a> Part<'a> for ServeRequest<'a> {
 
     #[inline]
     fn append_lists(&self, out: &mut Vec<u8>, start: usize, fixed: usize) {
-        flat::append_list(out, start, fixed + 16, &self.listen);
-        flat::append_list(out, start, fixed + 24, &self.secret_keys);
+        self.listen.append_flat(out, start, fixed + 16);
+        self.secret_keys.append_flat(out, start, fixed + 24);
     }
 
     #[inline]
@@ -3495,8 +3495,8 @@ impl<'a> Part<'a> for ServeRequest<'a> {
             store_dir: reader
                 .optional_text(&fixed, 8)
                 .map_err(named("store_dir"))?,
-            listen: reader.list(&fixed, 16).map_err(named("listen"))?,
-            secret_keys: reader.list(&fixed, 24).map_err(named("secret_keys"))?,
+            listen: List::read_flat(reader, &fixed, 16).map_err(named("listen"))?,
+            secret_keys: List::read_flat(reader, &fixed, 24).map_err(named("secret_keys"))?,
         })
     }
 }
@@ -3529,13 +3529,13 @@ impl<'a> ServeRequest<'a> {
                 }
                 "listen" => {
                     before.once(its_listen.is_some()).map_err(named("listen"))?;
-                    its_listen = Some(reader.list().map_err(named("listen"))?);
+                    its_listen = Some(List::read_cbor(reader).map_err(named("listen"))?);
                 }
                 "secretKeys" => {
                     before
                         .once(its_secret_keys.is_some())
                         .map_err(named("secret_keys"))?;
-                    its_secret_keys = Some(reader.list().map_err(named("secret_keys"))?);
+                    its_secret_keys = Some(List::read_cbor(reader).map_err(named("secret_keys"))?);
                 }
                 _ => return Err(before.fault(Problem::UnknownKey)),
             }
@@ -3575,7 +3575,7 @@ impl<'a> Part<'a> for ServeReply<'a> {
         out.extend_from_slice(b"\xa2\x66server");
         cbor::uint(out, self.server);
         out.extend_from_slice(b"\x69addresses");
-        cbor::list(out, &self.addresses);
+        self.addresses.write_cbor(out);
     }
 
     #[inline]
@@ -3590,7 +3590,7 @@ impl<'a> Part<'a> for ServeReply<'a> {
             if !reader.key(b"\x69addresses") {
                 break 'ordered;
             }
-            let its_addresses = reader.list().map_err(named("addresses"))?;
+            let its_addresses = List::read_cbor(reader).map_err(named("addresses"))?;
             return Ok(Self {
                 server: its_server,
                 addresses: its_addresses,
@@ -3607,7 +3607,7 @@ impl<'a> Part<'a> for ServeReply<'a> {
 
     #[inline]
     fn append_lists(&self, out: &mut Vec<u8>, start: usize, fixed: usize) {
-        flat::append_list(out, start, fixed + 8, &self.addresses);
+        self.addresses.append_flat(out, start, fixed + 8);
     }
 
     #[inline]
@@ -3616,7 +3616,7 @@ impl<'a> Part<'a> for ServeReply<'a> {
         let fixed = reader.fixed::<16>(at)?;
         Ok(Self {
             server: fixed.uint(0),
-            addresses: reader.list(&fixed, 8).map_err(named("addresses"))?,
+            addresses: List::read_flat(reader, &fixed, 8).map_err(named("addresses"))?,
         })
     }
 }
@@ -3639,7 +3639,7 @@ impl<'a> ServeReply<'a> {
                     before
                         .once(its_addresses.is_some())
                         .map_err(named("addresses"))?;
-                    its_addresses = Some(reader.list().map_err(named("addresses"))?);
+                    its_addresses = Some(List::read_cbor(reader).map_err(named("addresses"))?);
                 }
                 _ => return Err(before.fault(Problem::UnknownKey)),
             }

@@ -4,7 +4,9 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::slice;
 
-use crate::{Part, flat};
+use crate::cbor;
+use crate::flat::{self, SLOT_LEN};
+use crate::{DecodeError, Part};
 
 /// A list in a message.
 ///
@@ -47,12 +49,84 @@ impl<'a, T: Part<'a>> List<'a, T> {
 
     /// Calls with each element, without cloning those that are there already.
     #[inline]
-    pub(crate) fn visit(&self, mut call: impl FnMut(&T)) {
+    fn visit(&self, mut call: impl FnMut(&T)) {
         match self {
             List::Borrowed(list) => list.iter().for_each(call),
             List::Owned(list) => list.iter().for_each(call),
             List::Flat(list) => Iter::Flat(*list).for_each(|element| call(&element)),
         }
+    }
+}
+
+/// How lists are read and written. The code that calls it is generated.
+impl<'a, T: Part<'a>> List<'a, T> {
+    /// Appends it as CBOR.
+    #[inline]
+    pub fn write_cbor(&self, out: &mut Vec<u8>) {
+        cbor::array(out, self.len() as u64);
+        self.visit(|element| element.write_cbor(out));
+    }
+
+    /// Takes a list from the front.
+    #[inline]
+    pub fn read_cbor(reader: &mut cbor::Reader<'a>) -> Result<List<'a, T>, DecodeError> {
+        let count = reader.array(T::CBOR_MIN)?;
+        if count == 0 {
+            return Ok(List::default());
+        }
+        let mut list = Vec::with_capacity(count.min(ROOM_MAX));
+        for _ in 0..count {
+            list.push(T::read_cbor(reader)?);
+        }
+        Ok(List::Owned(list))
+    }
+
+    /// Appends it and refers to it at the position `at` in `out`, where there are zeros. The
+    /// message begins at `start`.
+    pub fn append_flat(&self, out: &mut Vec<u8>, start: usize, at: usize) {
+        if self.is_empty() {
+            return;
+        }
+        let first = start + (out.len() - start).next_multiple_of(SLOT_LEN);
+        out.resize(first + self.len() * T::FLAT_LEN, 0);
+        flat::put(out, at, flat::reference(first - start, self.len()));
+        let mut fixed = first;
+        self.visit(|element| {
+            let mut end = out.len() - start;
+            element.put_fixed(&mut out[fixed..fixed + T::FLAT_LEN], &mut end);
+            element.append_contents(out);
+            element.append_lists(out, start, fixed);
+            fixed += T::FLAT_LEN;
+        });
+    }
+
+    /// Checks all elements of a list in a flat message, and keeps none.
+    #[inline]
+    pub fn read_flat<const N: usize>(
+        reader: &mut flat::Reader<'a>,
+        fixed: &flat::Fixed<'a, N>,
+        slot: usize,
+    ) -> Result<List<'a, T>, DecodeError> {
+        match reader.elements(fixed, slot, T::FLAT_LEN)? {
+            None => Ok(List::default()),
+            Some((offset, count)) => List::check_flat(reader, offset, count),
+        }
+    }
+
+    fn check_flat(
+        reader: &mut flat::Reader<'a>,
+        offset: u32,
+        count: u32,
+    ) -> Result<List<'a, T>, DecodeError> {
+        for i in 0..count as usize {
+            T::read_flat(reader, offset as usize + i * T::FLAT_LEN)?;
+        }
+        Ok(List::Flat(FlatList {
+            bytes: reader.bytes_of_message(),
+            offset,
+            count,
+            elements: PhantomData,
+        }))
     }
 }
 
@@ -65,17 +139,6 @@ pub struct FlatList<'a, T> {
 }
 
 impl<'a, T: Part<'a>> FlatList<'a, T> {
-    /// The caller has read each element once and found it good.
-    #[inline]
-    pub(crate) fn checked(bytes: &'a [u8], offset: u32, count: u32) -> FlatList<'a, T> {
-        FlatList {
-            bytes,
-            offset,
-            count,
-            elements: PhantomData,
-        }
-    }
-
     /// The number of elements.
     #[inline]
     pub fn len(&self) -> usize {
@@ -202,3 +265,7 @@ impl<'a, T: Part<'a> + fmt::Debug> fmt::Debug for FlatList<'a, T> {
         f.debug_list().entries(Iter::Flat(*self)).finish()
     }
 }
+
+/// How many elements a list has room for before the first has been read. A count is only a claim,
+/// and an element in memory is larger than in CBOR.
+const ROOM_MAX: usize = 1024;

@@ -40,7 +40,15 @@ pub trait Message<'a>: Part<'a> {
     /// begins at a multiple of 8, most simply in an empty buffer.
     #[inline]
     fn encode_flat(&self, out: &mut Vec<u8>) {
-        flat::encode(self, out);
+        let start = out.len();
+        let fixed_end = start + flat::HEADER_LEN + Self::FLAT_LEN;
+        out.reserve(flat::HEADER_LEN + Self::FLAT_LEN + self.content_len());
+        out.extend_from_slice(Self::FLAT_BLANK);
+        let mut end = flat::HEADER_LEN + Self::FLAT_LEN;
+        self.put_fixed(&mut out[start + flat::HEADER_LEN..fixed_end], &mut end);
+        self.append_contents(out);
+        self.append_lists(out, start, start + flat::HEADER_LEN);
+        flat::put_len(out, start);
     }
 
     /// Checks a message that is all there is in `bytes`, and borrows from it.

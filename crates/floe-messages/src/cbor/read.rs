@@ -4,11 +4,7 @@ use super::float::{Shortest, from_half, shortest};
 use super::{
     ARRAY, BYTES, FALSE, FLOAT_16, FLOAT_32, FLOAT_64, MAJOR, MAP, NEGATIVE, NULL, TEXT, TRUE, UINT,
 };
-use crate::{DecodeError, List, Part, Problem, text};
-
-/// How many elements a list has room for before the first has been read. A count is only a claim,
-/// and an element in memory is larger than in CBOR.
-const ROOM_MAX: usize = 1024;
+use crate::{DecodeError, Problem, text};
 
 /// The bytes of a message and how far they were read.
 #[derive(Clone, Debug)]
@@ -134,24 +130,17 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
-    /// Takes a list.
+    /// Takes the head of a list and says how many elements follow, each of which has at least
+    /// `element_min` bytes.
     #[inline]
-    pub fn list<T: Part<'a>>(&mut self) -> Result<List<'a, T>, DecodeError> {
+    pub fn array(&mut self, element_min: usize) -> Result<usize, DecodeError> {
         let before = self.clone();
         let length = self.head(ARRAY)?;
-        if length == 0 {
-            return Ok(List::default());
-        }
         let left = self.rest.len();
-        let count = match usize::try_from(length) {
-            Ok(count) if count <= left / T::CBOR_MIN => count,
-            _ => return Err(before.fault(Problem::TooLong { length, left })),
-        };
-        let mut list = Vec::with_capacity(count.min(ROOM_MAX));
-        for _ in 0..count {
-            list.push(T::read_cbor(self)?);
+        match usize::try_from(length) {
+            Ok(count) if count <= left / element_min => Ok(count),
+            _ => Err(before.fault(Problem::TooLong { length, left })),
         }
-        Ok(List::Owned(list))
     }
 
     /// Takes the head of a map and says how many fields follow.

@@ -2,7 +2,6 @@
 
 use super::float::{Shortest, shortest};
 use super::{ARRAY, BYTES, FALSE, FLOAT_16, FLOAT_32, FLOAT_64, MAP, NEGATIVE, TEXT, TRUE, UINT};
-use crate::{List, Part};
 
 /// Appends a number.
 #[inline]
@@ -60,11 +59,10 @@ pub fn map(out: &mut Vec<u8>, count: u64) {
     head(out, MAP, count);
 }
 
-/// Appends a list.
+/// Begins a list of so many elements.
 #[inline]
-pub fn list<'a, T: Part<'a>>(out: &mut Vec<u8>, list: &List<'a, T>) {
-    head(out, ARRAY, list.len() as u64);
-    list.visit(|element| element.write_cbor(out));
+pub fn array(out: &mut Vec<u8>, count: u64) {
+    head(out, ARRAY, count);
 }
 
 #[inline]

@@ -1,7 +1,7 @@
 //! Checks flat messages and borrows from them.
 
 use super::{HEADER_LEN, MAGIC, SLOT_LEN};
-use crate::{DecodeError, FlatList, List, Part, Problem, text};
+use crate::{DecodeError, Problem, text};
 
 /// The bytes of a message, and how much of them references may still span.
 #[derive(Debug)]
@@ -124,25 +124,29 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// A list. All its elements are checked, and none is kept.
+    /// Where the elements of a list are, each of which has `element_len` bytes, and how many there
+    /// are; nothing for an empty list. The elements themselves are not looked at.
     #[inline]
-    pub fn list<T: Part<'a>, const N: usize>(
+    pub fn elements<const N: usize>(
         &mut self,
         fixed: &Fixed<'a, N>,
         slot: usize,
-    ) -> Result<List<'a, T>, DecodeError> {
-        let reference = fixed.uint(slot);
-        if reference == 0 {
-            return Ok(List::default());
+        element_len: usize,
+    ) -> Result<Option<(u32, u32)>, DecodeError> {
+        match fixed.uint(slot) {
+            0 => Ok(None),
+            reference => self
+                .aligned(fixed.at + slot, reference, element_len)
+                .map(Some),
         }
-        self.elements(fixed.at + slot, reference)
     }
 
-    fn elements<T: Part<'a>>(
+    fn aligned(
         &mut self,
         at: usize,
         reference: u64,
-    ) -> Result<List<'a, T>, DecodeError> {
+        element_len: usize,
+    ) -> Result<(u32, u32), DecodeError> {
         let (offset, count) = split(reference);
         if count == 0 {
             return Err(DecodeError::new(at, Problem::NotZero));
@@ -150,16 +154,14 @@ impl<'a> Reader<'a> {
         if !offset.is_multiple_of(SLOT_LEN as u64) {
             return Err(DecodeError::new(at, Problem::Misaligned(offset)));
         }
-        let span = self.span(at, offset, count * T::FLAT_LEN as u64)?;
-        let begin = offset as usize;
-        for element in (begin..begin + span.len()).step_by(T::FLAT_LEN) {
-            T::read_flat(self, element)?;
-        }
-        Ok(List::Flat(FlatList::checked(
-            self.bytes,
-            offset as u32,
-            count as u32,
-        )))
+        self.span(at, offset, count * element_len as u64)?;
+        Ok((offset as u32, count as u32))
+    }
+
+    /// All bytes of the message.
+    #[inline]
+    pub(crate) fn bytes_of_message(&self) -> &'a [u8] {
+        self.bytes
     }
 
     /// What a reference at `at` spans. Neither sum can overflow: offsets and counts have 32 bits,

@@ -307,13 +307,13 @@ impl<'a> Part<'a> for ComplexRequest<'a> {
             cbor::text(out, value);
         }
         out.extend_from_slice(b"\x64tags");
-        cbor::list(out, &self.tags);
+        self.tags.write_cbor(out);
         if let Some(value) = self.retries {
             out.extend_from_slice(b"\x67retries");
             cbor::uint(out, value);
         }
         out.extend_from_slice(b"\x68messages");
-        cbor::list(out, &self.messages);
+        self.messages.write_cbor(out);
     }
 
     #[inline]
@@ -333,7 +333,7 @@ impl<'a> Part<'a> for ComplexRequest<'a> {
             if !reader.key(b"\x64tags") {
                 break 'ordered;
             }
-            let its_tags = reader.list().map_err(named("tags"))?;
+            let its_tags = List::read_cbor(reader).map_err(named("tags"))?;
             let mut its_retries = None;
             if reader.key(b"\x67retries") {
                 seen += 1;
@@ -344,7 +344,7 @@ impl<'a> Part<'a> for ComplexRequest<'a> {
             if !reader.key(b"\x68messages") {
                 break 'ordered;
             }
-            let its_messages = reader.list().map_err(named("messages"))?;
+            let its_messages = List::read_cbor(reader).map_err(named("messages"))?;
             if seen == count {
                 return Ok(Self {
                     messages: its_messages,
@@ -383,8 +383,8 @@ impl<'a> Part<'a> for ComplexRequest<'a> {
 
     #[inline]
     fn append_lists(&self, out: &mut Vec<u8>, start: usize, fixed: usize) {
-        flat::append_list(out, start, fixed, &self.messages);
-        flat::append_list(out, start, fixed + 8, &self.tags);
+        self.messages.append_flat(out, start, fixed);
+        self.tags.append_flat(out, start, fixed + 8);
     }
 
     #[inline]
@@ -392,8 +392,8 @@ impl<'a> Part<'a> for ComplexRequest<'a> {
         let named = |field| move |error: DecodeError| error.within("ComplexRequest", field);
         let fixed = reader.fixed::<40>(at)?;
         Ok(Self {
-            messages: reader.list(&fixed, 0).map_err(named("messages"))?,
-            tags: reader.list(&fixed, 8).map_err(named("tags"))?,
+            messages: List::read_flat(reader, &fixed, 0).map_err(named("messages"))?,
+            tags: List::read_flat(reader, &fixed, 8).map_err(named("tags"))?,
             note: reader.optional_text(&fixed, 16).map_err(named("note"))?,
             retries: if fixed.present(24).map_err(named("retries"))? {
                 Some(fixed.uint(32))
@@ -420,11 +420,11 @@ impl<'a> ComplexRequest<'a> {
                     before
                         .once(its_messages.is_some())
                         .map_err(named("messages"))?;
-                    its_messages = Some(reader.list().map_err(named("messages"))?);
+                    its_messages = Some(List::read_cbor(reader).map_err(named("messages"))?);
                 }
                 "tags" => {
                     before.once(its_tags.is_some()).map_err(named("tags"))?;
-                    its_tags = Some(reader.list().map_err(named("tags"))?);
+                    its_tags = Some(List::read_cbor(reader).map_err(named("tags"))?);
                 }
                 "note" => {
                     before.once(its_note.is_some()).map_err(named("note"))?;
@@ -573,7 +573,7 @@ impl<'a> Part<'a> for Inner<'a> {
         out.extend_from_slice(b"\x66amount");
         cbor::text(out, self.amount.as_text());
         out.extend_from_slice(b"\x67numbers");
-        cbor::list(out, &self.numbers);
+        self.numbers.write_cbor(out);
     }
 
     #[inline]
@@ -592,7 +592,7 @@ impl<'a> Part<'a> for Inner<'a> {
             if !reader.key(b"\x67numbers") {
                 break 'ordered;
             }
-            let its_numbers = reader.list().map_err(named("numbers"))?;
+            let its_numbers = List::read_cbor(reader).map_err(named("numbers"))?;
             return Ok(Self {
                 amount: its_amount,
                 label: its_label,
@@ -621,7 +621,7 @@ impl<'a> Part<'a> for Inner<'a> {
 
     #[inline]
     fn append_lists(&self, out: &mut Vec<u8>, start: usize, fixed: usize) {
-        flat::append_list(out, start, fixed + 16, &self.numbers);
+        self.numbers.append_flat(out, start, fixed + 16);
     }
 
     #[inline]
@@ -633,7 +633,7 @@ impl<'a> Part<'a> for Inner<'a> {
                 .value(0, Amount::from_number)
                 .map_err(named("amount"))?,
             label: reader.text(&fixed, 8).map_err(named("label"))?,
-            numbers: reader.list(&fixed, 16).map_err(named("numbers"))?,
+            numbers: List::read_flat(reader, &fixed, 16).map_err(named("numbers"))?,
         })
     }
 }
@@ -661,7 +661,7 @@ impl<'a> Inner<'a> {
                     before
                         .once(its_numbers.is_some())
                         .map_err(named("numbers"))?;
-                    its_numbers = Some(reader.list().map_err(named("numbers"))?);
+                    its_numbers = Some(List::read_cbor(reader).map_err(named("numbers"))?);
                 }
                 _ => return Err(before.fault(Problem::UnknownKey)),
             }
@@ -750,7 +750,7 @@ impl<'a> Part<'a> for EveryType<'a> {
         out.extend_from_slice(b"\x67enumOne");
         cbor::text(out, self.enum_one.as_text());
         out.extend_from_slice(b"\x67intList");
-        cbor::list(out, &self.int_list);
+        self.int_list.write_cbor(out);
         out.extend_from_slice(b"\x67textOne");
         cbor::text(out, self.text_one);
         out.extend_from_slice(b"\x67uintOne");
@@ -760,11 +760,11 @@ impl<'a> Part<'a> for EveryType<'a> {
         out.extend_from_slice(b"\x68floatOne");
         cbor::float(out, self.float_one);
         out.extend_from_slice(b"\x68textList");
-        cbor::list(out, &self.text_list);
+        self.text_list.write_cbor(out);
         out.extend_from_slice(b"\x68uintList");
-        cbor::list(out, &self.uint_list);
+        self.uint_list.write_cbor(out);
         out.extend_from_slice(b"\x69bytesList");
-        cbor::list(out, &self.bytes_list);
+        self.bytes_list.write_cbor(out);
         out.extend_from_slice(b"\x6amessageOne");
         self.message_one.write_cbor(out);
         if let Some(value) = self.int_optional {
@@ -772,7 +772,7 @@ impl<'a> Part<'a> for EveryType<'a> {
             cbor::int(out, value);
         }
         out.extend_from_slice(b"\x6bmessageList");
-        cbor::list(out, &self.message_list);
+        self.message_list.write_cbor(out);
         if let Some(value) = self.bool_optional {
             out.extend_from_slice(b"\x6cboolOptional");
             cbor::bool(out, value);
@@ -821,7 +821,7 @@ impl<'a> Part<'a> for EveryType<'a> {
             if !reader.key(b"\x67intList") {
                 break 'ordered;
             }
-            let its_int_list = reader.list().map_err(named("int_list"))?;
+            let its_int_list = List::read_cbor(reader).map_err(named("int_list"))?;
             if !reader.key(b"\x67textOne") {
                 break 'ordered;
             }
@@ -841,15 +841,15 @@ impl<'a> Part<'a> for EveryType<'a> {
             if !reader.key(b"\x68textList") {
                 break 'ordered;
             }
-            let its_text_list = reader.list().map_err(named("text_list"))?;
+            let its_text_list = List::read_cbor(reader).map_err(named("text_list"))?;
             if !reader.key(b"\x68uintList") {
                 break 'ordered;
             }
-            let its_uint_list = reader.list().map_err(named("uint_list"))?;
+            let its_uint_list = List::read_cbor(reader).map_err(named("uint_list"))?;
             if !reader.key(b"\x69bytesList") {
                 break 'ordered;
             }
-            let its_bytes_list = reader.list().map_err(named("bytes_list"))?;
+            let its_bytes_list = List::read_cbor(reader).map_err(named("bytes_list"))?;
             if !reader.key(b"\x6amessageOne") {
                 break 'ordered;
             }
@@ -864,7 +864,7 @@ impl<'a> Part<'a> for EveryType<'a> {
             if !reader.key(b"\x6bmessageList") {
                 break 'ordered;
             }
-            let its_message_list = reader.list().map_err(named("message_list"))?;
+            let its_message_list = List::read_cbor(reader).map_err(named("message_list"))?;
             let mut its_bool_optional = None;
             if reader.key(b"\x6cboolOptional") {
                 seen += 1;
@@ -1004,11 +1004,11 @@ impl<'a> Part<'a> for EveryType<'a> {
     #[inline]
     fn append_lists(&self, out: &mut Vec<u8>, start: usize, fixed: usize) {
         self.message_one.append_lists(out, start, fixed + 56);
-        flat::append_list(out, start, fixed + 176, &self.uint_list);
-        flat::append_list(out, start, fixed + 184, &self.int_list);
-        flat::append_list(out, start, fixed + 192, &self.text_list);
-        flat::append_list(out, start, fixed + 200, &self.bytes_list);
-        flat::append_list(out, start, fixed + 208, &self.message_list);
+        self.uint_list.append_flat(out, start, fixed + 176);
+        self.int_list.append_flat(out, start, fixed + 184);
+        self.text_list.append_flat(out, start, fixed + 192);
+        self.bytes_list.append_flat(out, start, fixed + 200);
+        self.message_list.append_flat(out, start, fixed + 208);
     }
 
     #[inline]
@@ -1061,11 +1061,11 @@ impl<'a> Part<'a> for EveryType<'a> {
             } else {
                 None
             },
-            uint_list: reader.list(&fixed, 176).map_err(named("uint_list"))?,
-            int_list: reader.list(&fixed, 184).map_err(named("int_list"))?,
-            text_list: reader.list(&fixed, 192).map_err(named("text_list"))?,
-            bytes_list: reader.list(&fixed, 200).map_err(named("bytes_list"))?,
-            message_list: reader.list(&fixed, 208).map_err(named("message_list"))?,
+            uint_list: List::read_flat(reader, &fixed, 176).map_err(named("uint_list"))?,
+            int_list: List::read_flat(reader, &fixed, 184).map_err(named("int_list"))?,
+            text_list: List::read_flat(reader, &fixed, 192).map_err(named("text_list"))?,
+            bytes_list: List::read_flat(reader, &fixed, 200).map_err(named("bytes_list"))?,
+            message_list: List::read_flat(reader, &fixed, 208).map_err(named("message_list"))?,
         })
     }
 }
@@ -1225,31 +1225,32 @@ impl<'a> EveryType<'a> {
                     before
                         .once(its_uint_list.is_some())
                         .map_err(named("uint_list"))?;
-                    its_uint_list = Some(reader.list().map_err(named("uint_list"))?);
+                    its_uint_list = Some(List::read_cbor(reader).map_err(named("uint_list"))?);
                 }
                 "intList" => {
                     before
                         .once(its_int_list.is_some())
                         .map_err(named("int_list"))?;
-                    its_int_list = Some(reader.list().map_err(named("int_list"))?);
+                    its_int_list = Some(List::read_cbor(reader).map_err(named("int_list"))?);
                 }
                 "textList" => {
                     before
                         .once(its_text_list.is_some())
                         .map_err(named("text_list"))?;
-                    its_text_list = Some(reader.list().map_err(named("text_list"))?);
+                    its_text_list = Some(List::read_cbor(reader).map_err(named("text_list"))?);
                 }
                 "bytesList" => {
                     before
                         .once(its_bytes_list.is_some())
                         .map_err(named("bytes_list"))?;
-                    its_bytes_list = Some(reader.list().map_err(named("bytes_list"))?);
+                    its_bytes_list = Some(List::read_cbor(reader).map_err(named("bytes_list"))?);
                 }
                 "messageList" => {
                     before
                         .once(its_message_list.is_some())
                         .map_err(named("message_list"))?;
-                    its_message_list = Some(reader.list().map_err(named("message_list"))?);
+                    its_message_list =
+                        Some(List::read_cbor(reader).map_err(named("message_list"))?);
                 }
                 _ => return Err(before.fault(Problem::UnknownKey)),
             }

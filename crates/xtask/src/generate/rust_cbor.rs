@@ -50,7 +50,7 @@ fn writer(message: &Message) -> String {
                 "if let Some(value) = {own} {{\n{key}{}}}\n",
                 write_value(it, "value")
             ),
-            Kind::List(_) => format!("{key}cbor::list(out, &{own});\n"),
+            Kind::List(_) => format!("{key}{own}.write_cbor(out);\n"),
         };
     }
     text
@@ -157,7 +157,7 @@ pub(super) fn in_any_order(schema: &Schema, message: &Message, name: &str) -> St
 
 fn read_value(schema: &Schema, kind: &Kind) -> String {
     match kind {
-        Kind::List(_) => "reader.list()".into(),
+        Kind::List(_) => "List::read_cbor(reader)".into(),
         Kind::One(it) | Kind::Optional(it) => match it {
             Type::Enum(name) => format!("reader.value({name}::from_text)"),
             Type::Message(name) => {

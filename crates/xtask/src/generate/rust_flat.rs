@@ -124,10 +124,7 @@ fn append_list(_schema: &Schema, at: usize, field: &Field) -> String {
         format!("fixed + {at}")
     };
     match &field.kind {
-        Kind::List(_) => format!(
-            "flat::append_list(out, start, {place}, &self.{});\n",
-            field.name
-        ),
+        Kind::List(_) => format!("self.{}.append_flat(out, start, {place});\n", field.name),
         Kind::One(Type::Message(_)) => {
             format!("self.{}.append_lists(out, start, {place});\n", field.name)
         }
@@ -157,7 +154,7 @@ fn read(schema: &Schema, message: &Message) -> String {
 fn read_field(_schema: &Schema, at: usize, field: &Field) -> String {
     let named = or_named(field);
     let value = match &field.kind {
-        Kind::List(_) => format!("reader.list(&fixed, {at}){named}"),
+        Kind::List(_) => format!("List::read_flat(reader, &fixed, {at}){named}"),
         Kind::One(Type::Message(inner)) => {
             let place = if at == 0 {
                 "at".to_owned()
