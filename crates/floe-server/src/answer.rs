@@ -4,15 +4,7 @@ use std::io::Write as _;
 use std::sync::Arc;
 
 use crate::body::Body;
-
-pub(crate) mod file;
-pub(crate) mod listing;
-pub(crate) mod log;
-pub(crate) mod nar;
-pub(crate) mod narinfo;
-pub(crate) mod ranged;
-pub(crate) mod realisation;
-pub(crate) mod root;
+use crate::text::Text;
 
 /// An answer to one request.
 #[derive(Debug)]
@@ -23,24 +15,6 @@ pub(crate) struct Answer {
     /// How long the body is, also where it is not sent; `None` sends it in chunks.
     pub(crate) length: Option<u64>,
     pub(crate) content: Content,
-}
-
-/// A text that is constant, or made for one answer, or shared by many.
-#[derive(Debug)]
-pub(crate) enum Text {
-    Static(&'static str),
-    Owned(String),
-    Shared(Arc<str>),
-}
-
-impl Text {
-    pub(crate) fn as_str(&self) -> &str {
-        match self {
-            Text::Static(text) => text,
-            Text::Owned(text) => text,
-            Text::Shared(text) => text,
-        }
-    }
 }
 
 /// The body of an answer.
@@ -132,24 +106,6 @@ impl Answer {
             (true, true) => out.extend_from_slice(b"Connection: keep-alive\r\n\r\n"),
             (true, false) => out.extend_from_slice(b"\r\n"),
         }
-    }
-}
-
-impl From<&'static str> for Text {
-    fn from(text: &'static str) -> Text {
-        Text::Static(text)
-    }
-}
-
-impl From<String> for Text {
-    fn from(text: String) -> Text {
-        Text::Owned(text)
-    }
-}
-
-impl From<Arc<str>> for Text {
-    fn from(text: Arc<str>) -> Text {
-        Text::Shared(text)
     }
 }
 

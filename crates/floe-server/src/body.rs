@@ -4,6 +4,8 @@
 //! output, which goes out when it is full; the contents of large files go from the disk's cache
 //! to the socket without passing through this process.
 
+pub(crate) mod ahead;
+
 use std::collections::VecDeque;
 use std::fmt;
 use std::io::{self, Read};
@@ -17,9 +19,9 @@ use rustix::fs::sendfile;
 use rustix::io::{Errno, pread};
 use rustix::net::SendFlags;
 
-use crate::ahead::Ahead;
-use crate::answer::Text;
 use crate::output::Output;
+use crate::text::Text;
+use ahead::Ahead;
 
 /// What is still to be sent.
 #[derive(Debug, Default)]

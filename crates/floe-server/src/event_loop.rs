@@ -17,8 +17,8 @@ use crate::connection::{Connection, Hands, Next};
 use crate::error::ServeError;
 use crate::listen::{Listener, peer_name};
 use crate::lookup::Reader;
-use crate::server::{Phase, Shared};
-use crate::workers::Job;
+use crate::queue::Job;
+use crate::shared::{Phase, Shared};
 
 /// One thread's connections.
 pub(crate) struct EventLoop<'s> {

@@ -20,7 +20,6 @@
 
 mod access_log;
 pub mod address;
-mod ahead;
 mod answer;
 mod body;
 mod cache;
@@ -28,8 +27,11 @@ mod clock;
 pub mod config;
 mod connection;
 mod context;
+mod dispatch;
 mod error;
 mod event_loop;
+mod handlers;
+mod identity;
 mod limits;
 mod listen;
 mod living;
@@ -39,11 +41,14 @@ mod nar_reader;
 mod nars;
 mod output;
 mod packs;
+mod queue;
 pub mod range;
 pub mod request;
 pub mod route;
 mod server;
+mod shared;
 mod side_cache;
+mod text;
 mod workers;
 
 pub use config::{Compress, Config, Listen, LogFormat, SideCache};

@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use std::hash::Hash;
 use std::sync::{Arc, Weak};
 
-use crate::nars::Identity;
+use crate::identity::Identity;
 
 /// Values by what they are about, each made of a tree. Holds none of them itself.
 #[derive(Debug)]
@@ -47,7 +47,7 @@ const SWEEP_MIN: usize = 1024;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::nars::identity;
+    use crate::identity::identity;
 
     #[test]
     fn what_is_used_is_shared_and_what_is_not_is_gone() {

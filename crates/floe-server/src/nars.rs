@@ -5,7 +5,7 @@
 //! deleted is noticed by the next request, and one that was replaced is read anew.
 
 use std::path::Path;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
@@ -13,9 +13,9 @@ use floe_format::Hash;
 use floe_store::StoreError;
 use floe_store::tree::plan::{NarPlan, open_root};
 use floe_store::tree::read::dump;
-use rustix::fs::{AtFlags, CWD, statat};
 
 use crate::cache::Cache;
+use crate::identity::{Identity, Planned, identity};
 use crate::living::Living;
 use crate::packs::Packs;
 use crate::route::HashPart;
@@ -33,50 +33,12 @@ pub(crate) struct Nars {
     pub(crate) ahead: Arc<AtomicU64>,
 }
 
-/// Which inode the root of a tree is, and when it last changed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Identity([i128; 4]);
-
 /// A NAR in memory, of which the hash was compared.
 #[derive(Debug)]
 pub(crate) struct SmallNar {
     identity: Identity,
     nar_hash: Hash,
     pub(crate) bytes: Arc<[u8]>,
-}
-
-/// A plan, and of what.
-#[derive(Debug)]
-pub(crate) struct Planned {
-    pub(crate) identity: Identity,
-    pub(crate) plan: Arc<NarPlan>,
-    /// How many times it was of use.
-    times: AtomicU32,
-}
-
-impl Planned {
-    pub(crate) fn new(identity: Identity, plan: NarPlan) -> Planned {
-        Planned {
-            identity,
-            plan: Arc::new(plan),
-            times: AtomicU32::new(0),
-        }
-    }
-}
-
-/// The identity of the tree at a path; an error if it is not there.
-pub(crate) fn identity(path: &Path) -> Result<Identity, StoreError> {
-    let stat = statat(CWD, path, AtFlags::SYMLINK_NOFOLLOW).map_err(|source| StoreError::Io {
-        action: "examining",
-        path: path.into(),
-        source: source.into(),
-    })?;
-    Ok(Identity([
-        stat.st_dev.into(),
-        stat.st_ino.into(),
-        stat.st_ctime.into(),
-        stat.st_ctime_nsec.into(),
-    ]))
 }
 
 impl Nars {

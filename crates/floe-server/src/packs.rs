@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use floe_store::tree::plan::NarPlan;
 
-use crate::nars::{Identity, Planned};
+use crate::identity::{Identity, Planned};
 use crate::route::HashPart;
 
 /// Plans by the path's hash part.
@@ -128,7 +128,7 @@ const IDLE: Duration = Duration::from_secs(60);
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::nars::identity;
+    use crate::identity::identity;
 
     #[test]
     fn what_is_in_use_keeps_its_place() {

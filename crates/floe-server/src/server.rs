@@ -1,26 +1,26 @@
 //! The server's life: bind, run, stop.
 
-use std::os::fd::OwnedFd;
-use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::AtomicUsize;
+use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
 use floe_store::LiveStore;
-use rustix::event::{EventfdFlags, eventfd};
 
-use crate::answer::root::{cache_info_text, root_text};
-use crate::config::{Compress, Config, Listen, LogFormat};
+use crate::config::{Compress, Config, Listen};
 use crate::context::Context;
 use crate::error::ServeError;
 use crate::event_loop::EventLoop;
+use crate::handlers::root::{cache_info_text, root_text};
 use crate::limits::Limits;
-use crate::listen::{self, Listener};
+use crate::listen;
 use crate::log_writer::LogWriter;
 use crate::lookup::Lookup;
 use crate::nars::Nars;
+use crate::queue::Queue;
+use crate::shared::{Shared, Signal};
 use crate::side_cache::SideCopies;
-use crate::workers::{self, Job, Queue};
+use crate::workers;
 
 /// A server that listens already, and answers once it runs.
 pub struct Server {
@@ -36,56 +36,11 @@ pub struct Stop {
     shared: Arc<Signal>,
 }
 
-/// What all threads of a server share.
-pub(crate) struct Shared {
-    pub(crate) context: Context,
-    pub(crate) limits: Limits,
-    /// Each of the network's threads has its own hold on them; they are closed with the last.
-    listeners: Mutex<Vec<Arc<Listener>>>,
-    pub(crate) queue: Queue,
-    /// How many connections there are.
-    pub(crate) open: AtomicUsize,
-    pub(crate) log: Option<(LogFormat, LogWriter)>,
-    signal: Arc<Signal>,
-}
-
-/// How threads are told that something has changed.
-#[derive(Debug)]
-struct Signal {
-    phase: AtomicU8,
-    mailboxes: Vec<Mailbox>,
-}
-
-/// What workers give back to one of the network's threads.
-#[derive(Debug)]
-pub(crate) struct Mailbox {
-    returned: Mutex<Vec<(Job, bool)>>,
-    wake: OwnedFd,
-}
-
-/// How far a server has come.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd)]
-pub(crate) enum Phase {
-    Running,
-    /// No new requests; what is under way is finished.
-    Stopping,
-    /// Everything is dropped.
-    Stopped,
-}
-
 impl Stop {
     /// Makes [`Server::run`] return soon: answers that are under way get ten seconds to be
     /// finished; a second call ends them at once.
     pub fn stop(&self) {
-        let before = self.shared.phase.fetch_add(1, Ordering::AcqRel);
-        if before >= Phase::Stopped as u8 {
-            self.shared
-                .phase
-                .store(Phase::Stopped as u8, Ordering::Release);
-        }
-        for mailbox in &self.shared.mailboxes {
-            mailbox.ring();
-        }
+        self.shared.advance();
     }
 }
 
@@ -152,7 +107,7 @@ impl Server {
     ///
     /// Errors: [`ServeError`], if this user may not read the database.
     pub fn prepare(&mut self) -> Result<(), ServeError> {
-        let threads = self.shared.signal.mailboxes.len();
+        let threads = self.shared.signal.threads();
         while self.stores.len() < threads {
             let layout = self.shared.context.layout.clone();
             let mut store = LiveStore::open(layout, START_PATIENCE)?;
@@ -186,7 +141,7 @@ impl Server {
     pub fn run(mut self) -> Result<(), ServeError> {
         self.prepare()?;
         let shared = &*self.shared;
-        let threads = shared.signal.mailboxes.len();
+        let threads = shared.signal.threads();
         let mut loops = Vec::new();
         for (number, store) in self.stores.into_iter().enumerate() {
             loops.push(EventLoop::new(shared, number, store)?);
@@ -207,10 +162,7 @@ impl Server {
                 // A thread that panicked has said so; the others go on to their end.
                 let _: thread::Result<()> = thread.join();
             }
-            shared
-                .signal
-                .phase
-                .store(Phase::Stopped as u8, Ordering::Release);
+            shared.signal.stop();
             shared.queue.stop();
             if let Some(copies) = copies {
                 copies.stop();
@@ -220,82 +172,6 @@ impl Server {
             log.finish();
         }
         Ok(())
-    }
-}
-
-impl Shared {
-    pub(crate) fn phase(&self) -> Phase {
-        match self.signal.phase.load(Ordering::Acquire) {
-            0 => Phase::Running,
-            1 => Phase::Stopping,
-            _ => Phase::Stopped,
-        }
-    }
-
-    pub(crate) fn listeners(&self) -> MutexGuard<'_, Vec<Arc<Listener>>> {
-        self.listeners
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-    }
-
-    pub(crate) fn mailbox(&self, thread: usize) -> &Mailbox {
-        &self.signal.mailboxes[thread]
-    }
-
-    /// Gives a connection back to the thread that it belongs to.
-    pub(crate) fn give_back(&self, job: Job, is_alive: bool) {
-        let mailbox = self.mailbox(job.thread);
-        let mut returned = mailbox
-            .returned
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        returned.push((job, is_alive));
-        // Whoever was first has woken it already.
-        let is_first = returned.len() == 1;
-        drop(returned);
-        if is_first {
-            mailbox.ring();
-        }
-    }
-}
-
-impl Signal {
-    fn new(threads: usize) -> Result<Signal, ServeError> {
-        let mut mailboxes = Vec::new();
-        for _ in 0..threads {
-            let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
-            let wake = eventfd(0, flags).map_err(|source| ServeError::System {
-                action: "making an event descriptor",
-                source: source.into(),
-            })?;
-            mailboxes.push(Mailbox {
-                returned: Mutex::new(Vec::new()),
-                wake,
-            });
-        }
-        Ok(Signal {
-            phase: AtomicU8::new(Phase::Running as u8),
-            mailboxes,
-        })
-    }
-}
-
-impl Mailbox {
-    pub(crate) fn wake(&self) -> &OwnedFd {
-        &self.wake
-    }
-
-    /// Takes what is there.
-    pub(crate) fn empty(&self) -> Vec<(Job, bool)> {
-        let mut count = [0; 8];
-        // Emptied before looking, so that whatever comes later rings again.
-        let _: rustix::io::Result<usize> = rustix::io::read(&self.wake, &mut count);
-        std::mem::take(&mut *self.returned.lock().unwrap_or_else(PoisonError::into_inner))
-    }
-
-    fn ring(&self) {
-        // Full means that it has been rung.
-        let _: rustix::io::Result<usize> = rustix::io::write(&self.wake, &1u64.to_ne_bytes());
     }
 }
 

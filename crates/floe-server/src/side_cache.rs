@@ -9,21 +9,16 @@ use std::collections::{HashMap, HashSet, VecDeque};
 use std::fs::{self, File};
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
 use floe_format::{Hash, base32};
 use floe_store::StoreError;
 use floe_store::tree::read::dump;
 
-use crate::answer::nar::{NAR_TYPE, cache_control};
-use crate::answer::{Answer, Content, Text, has};
-use crate::body::{Body, Piece};
-use crate::config::{Compress, SideCache};
-use crate::context::{Context, Question};
+use crate::config::SideCache;
 use crate::error::ServeError;
+use crate::identity::Identity;
 use crate::lookup::Entry;
-use crate::nar_reader::NarReader;
-use crate::nars::{self, Identity};
 
 /// The directory and what is in it.
 #[derive(Debug)]
@@ -105,7 +100,7 @@ impl SideCopies {
     }
 
     /// The ready copy of a NAR.
-    fn ready(&self, nar_hash: &str) -> Option<(File, u64)> {
+    pub(crate) fn ready(&self, nar_hash: &str) -> Option<(File, u64)> {
         let mut state = self.state();
         state.uses += 1;
         let now = state.uses;
@@ -124,7 +119,7 @@ impl SideCopies {
     }
 
     /// Asks for a copy, unless too many were asked for already.
-    fn wish(&self, entry: &Entry, path: PathBuf, identity: Identity) {
+    pub(crate) fn wish(&self, entry: &Entry, path: PathBuf, identity: Identity) {
         let mut state = self.state();
         if state.hopeless.get(&entry.nar_hash) == Some(&identity) {
             return;
@@ -260,76 +255,6 @@ impl SideCopies {
     }
 }
 
-/// The answer to a client that takes zstd and wants all of a NAR, if it is to be encoded.
-pub(crate) fn answer(
-    context: &Context,
-    entry: &Entry,
-    names_hash: bool,
-    question: &Question,
-) -> Result<Option<Answer>, StoreError> {
-    let size = entry.info.nar_size;
-    if size < COMPRESSED_MIN {
-        return Ok(None);
-    }
-    let etag = format!("\"{}-zstd\"", entry.nar_hash);
-    let fields = format!(
-        "{NAR_TYPE}{}Content-Encoding: zstd\r\nVary: Accept-Encoding\r\nETag: {etag}\r\n",
-        cache_control(names_hash)
-    );
-    let path = context.layout.real_path(&entry.info.path);
-    // A path of which the files are gone is not served from a copy either.
-    let identity = nars::identity(&path)?;
-    if has(question.if_none_match.as_deref(), &etag) {
-        return Ok(Some(Answer::not_modified(fields)));
-    }
-    if let Some(copies) = &context.copies {
-        if let Some((file, len)) = copies.ready(&entry.nar_hash) {
-            let piece = Piece::File {
-                file: Arc::new(file.into()),
-                offset: 0,
-                end: len,
-            };
-            return Ok(Some(body(fields, Some(len), piece)));
-        }
-        copies.wish(entry, path.clone(), identity);
-    }
-    if context.compress != Compress::Always {
-        return Ok(None);
-    }
-    if question.head_only {
-        return Ok(Some(Answer {
-            status: 200,
-            fields: fields.into(),
-            length: None,
-            content: Content::Text(Text::Static("")),
-        }));
-    }
-    let Some(hash) = crate::route::HashPart::parse(entry.info.path.hash_part()) else {
-        return Ok(None);
-    };
-    let plan = context.nars.plan(hash, &path)?;
-    if plan.nar_size() != size {
-        return Ok(None);
-    }
-    let encoder = NarReader::new(plan, &path)
-        .map(|reader| zstd::stream::read::Encoder::new(reader, LEVEL))?
-        .map_err(|source| failed("compressing", &path, source))?;
-    let piece = Piece::Stream {
-        reader: Box::new(encoder),
-        in_chunks: !question.is_old,
-    };
-    Ok(Some(body(fields, None, piece)))
-}
-
-fn body(fields: String, length: Option<u64>, piece: Piece) -> Answer {
-    Answer {
-        status: 200,
-        fields: fields.into(),
-        length,
-        content: Content::Body(Box::new(Body::of([piece]))),
-    }
-}
-
 fn failed(action: &'static str, path: &Path, source: io::Error) -> StoreError {
     StoreError::Io {
         action,
@@ -346,10 +271,7 @@ const SUFFIX: &str = ".nar.zst";
 const TEMPORARY: &str = "temporary-";
 
 /// Nix's own default: higher levels save little and cost a multiple.
-const LEVEL: i32 = 3;
-
-/// Smaller NARs fit into a packet or two as they are.
-const COMPRESSED_MIN: u64 = 4 * 1024;
+pub(crate) const LEVEL: i32 = 3;
 
 /// What is asked for beyond this comes again if it matters.
 const QUEUE_MAX: usize = 1024;

@@ -4,10 +4,8 @@
 //! the socket takes, and gives it back. So a slow disk holds up a worker and a slow client
 //! nobody.
 
-use std::collections::VecDeque;
 use std::os::fd::AsFd as _;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use floe_store::LiveStore;
@@ -18,67 +16,7 @@ use crate::connection::{Connection, Logged};
 use crate::context::Question;
 use crate::lookup::Reader;
 use crate::route::Route;
-use crate::server::{Phase, Shared};
-
-/// The connections that wait for a worker. Bounded by the number of connections.
-#[derive(Debug, Default)]
-pub(crate) struct Queue {
-    state: Mutex<State>,
-    ready: Condvar,
-}
-
-#[derive(Debug, Default)]
-struct State {
-    jobs: VecDeque<Job>,
-    is_stopped: bool,
-}
-
-/// A connection that was lent, and to where it goes back.
-#[derive(Debug)]
-pub(crate) struct Job {
-    pub(crate) connection: Box<Connection>,
-    /// Which of the network's threads it belongs to.
-    pub(crate) thread: usize,
-    /// Its place there.
-    pub(crate) slot: usize,
-}
-
-impl Queue {
-    pub(crate) fn push(&self, job: Job) {
-        self.state().jobs.push_back(job);
-        self.ready.notify_one();
-    }
-
-    /// Ends the workers once each has given back what it has.
-    pub(crate) fn stop(&self) {
-        self.state().is_stopped = true;
-        self.ready.notify_all();
-    }
-
-    fn is_empty(&self) -> bool {
-        self.state().jobs.is_empty()
-    }
-
-    fn pop(&self) -> Option<Job> {
-        let mut state = self.state();
-        loop {
-            if state.is_stopped {
-                return None;
-            }
-            if let Some(job) = state.jobs.pop_front() {
-                return Some(job);
-            }
-            state = self
-                .ready
-                .wait(state)
-                .unwrap_or_else(PoisonError::into_inner);
-        }
-    }
-
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
+use crate::shared::{Phase, Shared};
 
 /// Works until the server stops.
 pub(crate) fn work(shared: &Shared) {
@@ -199,7 +137,7 @@ fn after(shared: &Shared, question: &Question, reader: &mut Option<Reader>) {
         return;
     };
     if let Ok(Some(entry)) = shared.context.find(reader, hash) {
-        crate::answer::nar::after(&shared.context, &entry);
+        crate::handlers::nar::after(&shared.context, &entry);
     }
 }
 

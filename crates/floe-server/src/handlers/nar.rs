@@ -12,18 +12,19 @@ use std::sync::Arc;
 
 use floe_store::StoreError;
 
+use super::encoded;
 use super::ranged::{ranged, wanted};
-use super::{Answer, Content, Text, has};
-use crate::ahead;
-use crate::body::{Body, NarRange, Piece};
+use crate::answer::{Answer, Content, has};
+use crate::body::{Body, NarRange, Piece, ahead};
 use crate::config::Compress;
 use crate::context::{Context, Question};
+use crate::identity::identity;
 use crate::lookup::Entry;
-use crate::nars::{self, SMALL_NAR_MAX};
+use crate::nars::SMALL_NAR_MAX;
 use crate::range;
 use crate::request::{Method, Request};
 use crate::route::HashPart;
-use crate::side_cache;
+use crate::text::Text;
 
 /// What can be said without touching more than one inode.
 pub(crate) fn quick(
@@ -37,7 +38,7 @@ pub(crate) fn quick(
         return Some(answer);
     }
     // Nothing is said of a path of which the files are gone.
-    let identity = match nars::identity(&context.layout.real_path(&entry.info.path)) {
+    let identity = match identity(&context.layout.real_path(&entry.info.path)) {
         Ok(identity) => identity,
         Err(error) => return Some(context.failed(&error)),
     };
@@ -87,7 +88,7 @@ pub(crate) fn slow(
     if question.accepts_zstd
         && question.range.is_none()
         && context.compress != Compress::Off
-        && let Some(answer) = side_cache::answer(context, entry, nar_hash.is_some(), question)?
+        && let Some(answer) = encoded::answer(context, entry, nar_hash.is_some(), question)?
     {
         return Ok(answer);
     }

@@ -5,7 +5,7 @@
 use floe_format::StorePath;
 use floe_store::StoreError;
 
-use super::Answer;
+use crate::answer::Answer;
 use crate::lookup::Reader;
 
 /// By the hash of the derivation.

@@ -4,10 +4,11 @@ use floe_format::nar::listing;
 use floe_store::StoreError;
 use floe_store::tree::read::shape;
 
-use super::{Answer, Content, Text, has};
+use crate::answer::{Answer, Content, has};
 use crate::context::{Context, Question};
 use crate::lookup::Entry;
 use crate::route::HashPart;
+use crate::text::Text;
 
 /// The listing as Nix writes it beside narinfos.
 pub(crate) fn listing(

@@ -13,12 +13,13 @@ use floe_format::StorePath;
 use floe_store::StoreError;
 
 use super::ranged::ranged;
-use super::{Answer, Content, Text};
+use crate::answer::{Answer, Content};
 use crate::body::{Body, Piece};
 use crate::context::{Context, Question};
 use crate::lookup::Reader;
 use crate::range;
 use crate::route::{HashPart, LogOf};
+use crate::text::Text;
 
 /// The log of a derivation, or of the derivation that made an output.
 pub(crate) fn log(

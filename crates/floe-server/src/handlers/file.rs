@@ -15,7 +15,7 @@ use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_encode};
 use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, ResolveFlags, fstat, openat2, statat};
 
 use super::ranged::{ranged, wanted};
-use super::{Answer, has};
+use crate::answer::{Answer, has};
 use crate::body::Piece;
 use crate::context::{Context, Question};
 use crate::lookup::Reader;

@@ -14,7 +14,7 @@ use floe_store::StoreError;
 use floe_store::tree::plan::{NarPlan, Part, open_root};
 use rustix::io::{Errno, pread};
 
-use crate::body::{Broken, NarRange, Piece};
+use super::{Broken, NarRange, Piece};
 use crate::nars::Nars;
 
 /// The second half of a NAR, which another thread reads.

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use super::{Answer, Content};
+use crate::answer::{Answer, Content};
 use crate::body::{Body, Piece};
 use crate::range::Ranges;
 

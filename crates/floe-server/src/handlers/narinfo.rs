@@ -2,9 +2,10 @@
 
 use serde_json::{Map, Value};
 
-use super::{Answer, Text, has};
+use crate::answer::{Answer, has};
 use crate::context::Context;
 use crate::lookup::Entry;
+use crate::text::Text;
 
 /// The narinfo as Nix reads it.
 pub(crate) fn text(entry: &Entry, if_none_match: Option<&str>) -> Answer {

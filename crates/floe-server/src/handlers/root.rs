@@ -2,7 +2,7 @@
 
 use floe_format::{CacheInfo, SecretKey, StoreDir};
 
-use super::Answer;
+use crate::answer::Answer;
 use crate::context::Context;
 
 /// The text of `nix-cache-info`.
