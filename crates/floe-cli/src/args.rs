@@ -1,9 +1,11 @@
 //! The command line, as types. docs/interface.md is its reference.
 
+mod access_log;
 mod bench;
 mod files;
 mod keep;
 mod manual;
+mod seconds;
 mod serve;
 mod watch;
 
@@ -12,10 +14,12 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
 
+pub(crate) use access_log::LogName;
 pub(crate) use bench::{BenchCommand, BenchCopyArgs};
 pub(crate) use files::FilesArgs;
 pub(crate) use keep::KeepArgs;
 pub(crate) use manual::{CompletionsArgs, ManArgs};
+pub(crate) use seconds::{seconds, some_seconds};
 pub(crate) use serve::{CompressName, ServeArgs};
 pub(crate) use watch::{LogArgs, LogFormat, TraceArgs};
 

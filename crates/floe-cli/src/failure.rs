@@ -9,8 +9,7 @@ use floe_server::address::AddressError;
 use floe_store::StoreError;
 use serde_json::json;
 
-use crate::log::{self, Level};
-use crate::progress::say;
+use crate::log::{self, Level, say};
 
 /// A command has done what it could, has said what failed, and ends with this code.
 #[derive(Debug, thiserror::Error)]

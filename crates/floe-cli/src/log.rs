@@ -12,7 +12,7 @@ use std::time::{Duration, Instant, SystemTime};
 use floe_engine::{Error, ErrorKind, Event, Reporter};
 use serde_json::{Map, Value, json};
 
-use crate::progress::{damaged_link, not_reused, say, scarce, waiting_for, warn};
+use crate::messages::{damaged_link, not_reused, scarce, waiting_for};
 
 /// From now on stderr holds JSON.
 pub(crate) fn speak_json() {
@@ -50,6 +50,36 @@ pub(crate) fn write(level: Level, event: &str, fields: Value) {
     // about a closed stderr.
     let text = format!("{}\n", Value::Object(line));
     let _: io::Result<()> = io::stderr().write_all(text.as_bytes());
+}
+
+/// Prints a line on stderr.
+pub(crate) fn say(line: impl std::fmt::Display) {
+    if speaks_json() {
+        return write(
+            Level::Info,
+            "message",
+            json!({ "message": line.to_string() }),
+        );
+    }
+    // Nothing can be done about a closed stderr.
+    let _: io::Result<()> = writeln!(io::stderr(), "{}", printable(&line.to_string()));
+}
+
+/// Says what is not as it should be, though the work goes on.
+pub(crate) fn warn(warning: impl std::fmt::Display) {
+    match speaks_json() {
+        true => write(
+            Level::Warning,
+            "warning",
+            json!({ "message": warning.to_string() }),
+        ),
+        false => say(format_args!("floe: warning: {warning}")),
+    }
+}
+
+/// Errors repeat what a cache has sent, and that must not steer the terminal.
+pub(crate) fn printable(line: &str) -> String {
+    line.replace(|c: char| c.is_control() && c != '\n', "\u{fffd}")
 }
 
 /// What is known of an error.
@@ -169,3 +199,13 @@ static SPEAKS_JSON: AtomicBool = AtomicBool::new(false);
 
 /// Often enough for whoever draws a bar from it, seldom enough for who keeps the lines.
 const PROGRESS_PAUSE: Duration = Duration::from_secs(1);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn control_characters_do_not_reach_the_terminal() {
+        assert_eq!(printable("a\u{1b}[2Jb\nc"), "a\u{fffd}[2Jb\nc");
+    }
+}

@@ -6,6 +6,7 @@ mod commands;
 mod config;
 mod failure;
 mod log;
+mod messages;
 mod mount;
 mod nix_serve;
 mod progress;

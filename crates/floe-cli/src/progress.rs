@@ -1,17 +1,18 @@
 //! How a move is shown: bars on a terminal, plain lines elsewhere. All of it on stderr.
 
 use std::collections::HashMap;
-use std::io::{self, IsTerminal as _, Write as _};
-use std::path::Path;
+use std::io::{self, IsTerminal as _};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use floe_engine::{Error, Event, Outcome, Reporter, Shortage};
+use floe_engine::{Event, Reporter};
 use floe_format::StorePath;
-use indicatif::{HumanBytes, MultiProgress, ProgressBar, ProgressStyle};
-use serde_json::json;
+use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 
-use crate::log::{self, JsonLines, Level};
+use crate::log::{self, JsonLines, printable, say, warn};
+use crate::messages::{
+    damaged_link, left, not_reused, plan, retrying, scarce, waiting, waiting_for,
+};
 
 /// The display that fits stderr.
 pub(crate) fn display() -> Box<dyn Reporter> {
@@ -28,36 +29,6 @@ pub(crate) fn lines() -> Box<dyn Reporter> {
         true => Box::new(JsonLines::new()),
         false => Box::new(Lines::default()),
     }
-}
-
-/// Prints a line on stderr.
-pub(crate) fn say(line: impl std::fmt::Display) {
-    if log::speaks_json() {
-        return log::write(
-            Level::Info,
-            "message",
-            json!({ "message": line.to_string() }),
-        );
-    }
-    // Nothing can be done about a closed stderr.
-    let _: io::Result<()> = writeln!(io::stderr(), "{}", printable(&line.to_string()));
-}
-
-/// Says what is not as it should be, though the work goes on.
-pub(crate) fn warn(warning: impl std::fmt::Display) {
-    match log::speaks_json() {
-        true => log::write(
-            Level::Warning,
-            "warning",
-            json!({ "message": warning.to_string() }),
-        ),
-        false => say(format_args!("floe: warning: {warning}")),
-    }
-}
-
-/// Errors repeat what a cache has sent, and that must not steer the terminal.
-fn printable(line: &str) -> String {
-    line.replace(|c: char| c.is_control() && c != '\n', "\u{fffd}")
 }
 
 /// A line for each path and each failure.
@@ -212,77 +183,6 @@ impl Drop for Bars {
     }
 }
 
-/// What came of `--reuse`, and of what a run had left that ended early.
-pub(crate) fn taken(outcome: &Outcome) -> String {
-    let things = if outcome.taken == 1 { "path" } else { "paths" };
-    format!(
-        "{} {things} taken from this machine, {} unpacked, instead of being fetched",
-        outcome.taken,
-        HumanBytes(outcome.taken_nar_bytes)
-    )
-}
-
-/// What an interrupted move has not fetched in vain.
-fn left(paths: usize) -> String {
-    let (things, them) = match paths {
-        1 => ("path has", "it"),
-        _ => ("paths have", "them"),
-    };
-    format!(
-        "{paths} {things} come and cannot be valid yet: the next run that wants {them} takes {them}"
-    )
-}
-
-/// Why a path is not taken from a store that has it.
-pub(crate) fn not_reused(path: &StorePath, place: &Path, error: &Error) -> String {
-    let place = place.display();
-    format!("{path} is not taken from {place}, but brought from elsewhere: {error}")
-}
-
-/// What a user should know of damage that this move has found.
-pub(crate) fn damaged_link(path: &StorePath, link: &str) -> String {
-    format!(
-        "a file of {path} is whole, but .links/{link} was not and was replaced; \
-         `floe verify` finds the paths that have the same damage"
-    )
-}
-
-/// What is said of too little room, where the work goes on.
-pub(crate) fn scarce(shortage: &Shortage) -> String {
-    match shortage.is_certain {
-        true => format!("{shortage}; it cannot fit"),
-        false => format!("{shortage}; it may not fit"),
-    }
-}
-
-fn retrying(path: Option<&StorePath>, error: &Error) -> String {
-    match path {
-        Some(path) => format!("retrying {path}: {error}"),
-        None => format!("retrying: {error}"),
-    }
-}
-
-/// For what this process waits that another one has.
-pub(crate) fn waiting_for(what: &str) -> String {
-    format!("floe: waiting for {what}")
-}
-
-fn waiting(path: &StorePath) -> String {
-    format!("waiting for whoever has locked {path}")
-}
-
-fn plan(paths: usize, nar_bytes: u64, download_bytes: u64) -> String {
-    let unpacked = HumanBytes(nar_bytes);
-    let things = if paths == 1 { "path" } else { "paths" };
-    match download_bytes {
-        0 => format!("moving {paths} {things}, {unpacked} unpacked"),
-        bytes => format!(
-            "moving {paths} {things}: {} to fetch, {unpacked} unpacked",
-            HumanBytes(bytes)
-        ),
-    }
-}
-
 fn style(template: &str) -> ProgressStyle {
     // The templates are constants, tried by the test below.
     ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar())
@@ -299,11 +199,6 @@ const TICK: std::time::Duration = std::time::Duration::from_millis(100);
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn control_characters_do_not_reach_the_terminal() {
-        assert_eq!(printable("a\u{1b}[2Jb\nc"), "a\u{fffd}[2Jb\nc");
-    }
 
     #[test]
     fn the_templates_are_templates() {

@@ -13,7 +13,6 @@ use std::fs::{File, OpenOptions};
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
 
 use anyhow::Context as _;
 pub(crate) use floe_server::config::{
@@ -21,8 +20,7 @@ pub(crate) use floe_server::config::{
 };
 use floe_server::{Config, Listen, Server};
 
-use crate::failure::Usage;
-use crate::progress::say;
+use crate::log::say;
 use identity::Identity;
 use pid_file::PidFile;
 
@@ -107,34 +105,12 @@ pub(crate) fn url(address: &Listen) -> String {
 
 /// What the operator should know, on stderr.
 pub(crate) fn warn(warning: &str) {
-    crate::progress::warn(warning);
+    crate::log::warn(warning);
 }
 
 /// [`Config::warn`] of every server.
 pub(crate) fn warner() -> Arc<dyn Fn(&str) + Send + Sync> {
     Arc::new(warn)
-}
-
-/// A number of seconds, with or without a fraction.
-pub(crate) fn seconds(text: &str) -> Result<Duration, Usage> {
-    let number = text.parse().ok().filter(|seconds: &f64| *seconds >= 0.0);
-    number
-        .and_then(|seconds| Duration::try_from_secs_f64(seconds).ok())
-        .filter(|time| *time <= TIMEOUT_MAX)
-        .ok_or_else(|| {
-            Usage(format!(
-                "{text:?} is not a number of seconds up to {}",
-                TIMEOUT_MAX.as_secs()
-            ))
-        })
-}
-
-/// As [`seconds`], but not zero: nothing could be done in no time.
-pub(crate) fn some_seconds(text: &str) -> Result<Duration, Usage> {
-    match seconds(text)? {
-        Duration::ZERO => Err(Usage("a time to wait must be more than 0 seconds".into())),
-        time => Ok(time),
-    }
 }
 
 /// Where systemd puts credentials.
@@ -155,22 +131,9 @@ pub(crate) fn secret_keys(files: &[PathBuf]) -> anyhow::Result<Vec<floe_format::
 /// The port of every peer.
 pub(crate) const PORT: u16 = 5000;
 
-/// A year. What is longer was meant otherwise.
-const TIMEOUT_MAX: Duration = Duration::from_secs(365 * 24 * 60 * 60);
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn seconds_may_have_a_fraction_and_are_never_negative() {
-        assert_eq!(seconds("2.5").unwrap(), Duration::from_millis(2500));
-        assert_eq!(seconds("0").unwrap(), Duration::ZERO);
-        for text in ["-1", "x", "", "NaN", "inf", "1e300"] {
-            assert!(seconds(text).is_err(), "{text}");
-        }
-        assert!(some_seconds("0").is_err());
-    }
 
     #[test]
     fn a_socket_and_an_ipv6_address_are_announced_as_clients_write_them() {

@@ -17,7 +17,8 @@ use crate::accounts;
 use crate::args::{FilesArgs, OptionArgs, TrustArgs, WorkArgs};
 use crate::config::{Config, Surroundings};
 use crate::failure::Usage;
-use crate::progress::{say, waiting_for, warn};
+use crate::log::{say, warn};
+use crate::messages::waiting_for;
 
 /// What files, the environment and `--option` say.
 pub(crate) fn config(options: &OptionArgs) -> anyhow::Result<Config> {

@@ -7,9 +7,8 @@ use std::time::Duration;
 use clap::{Args, ValueEnum};
 use floe_server::Listen;
 
+use super::{LogName, some_seconds};
 use crate::failure::Usage;
-use crate::serve::access_log::LogName;
-use crate::serve::some_seconds;
 
 #[derive(Debug, Args)]
 pub(crate) struct ServeArgs {

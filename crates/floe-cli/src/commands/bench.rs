@@ -23,7 +23,7 @@ use serde_json::json;
 use super::print;
 use crate::args::{BenchCommand, BenchCopyArgs};
 use crate::failure::{Silent, Usage};
-use crate::progress::say;
+use crate::log::say;
 use crate::settings;
 use closure::Closure;
 use scenario::Stage;

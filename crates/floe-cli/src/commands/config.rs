@@ -8,7 +8,7 @@ use crate::args::ConfigArgs;
 use crate::config::note;
 use crate::config::{ConfigError, Named};
 use crate::failure::Usage;
-use crate::progress::say;
+use crate::log::say;
 use crate::settings;
 
 pub(crate) fn run(args: &ConfigArgs) -> anyhow::Result<()> {

@@ -16,9 +16,10 @@ use super::print;
 use super::space::{add_space, say_space};
 use crate::args::{FilesArgs, KeepArgs, TraceArgs};
 use crate::failure::{Silent, Usage, gravest};
-use crate::log::{self, Level};
+use crate::log::{self, Level, say, warn};
+use crate::messages::taken;
 use crate::mount;
-use crate::progress::{display, lines, say, taken, warn};
+use crate::progress::{display, lines};
 use crate::settings;
 use crate::trace::Trace;
 

@@ -5,9 +5,9 @@ use std::path::{Path, PathBuf};
 use floe_server::{Compress, Config, Listen, Server, SideCache};
 
 use super::print;
-use crate::args::{CompressName, ServeArgs};
+use crate::args::{CompressName, LogName, ServeArgs};
 use crate::failure::Usage;
-use crate::serve::access_log::{self, LogName};
+use crate::serve::access_log;
 use crate::serve::harmonia::Settings;
 use crate::serve::store::{self, Environment};
 use crate::serve::{self, Process, limits};

@@ -12,8 +12,8 @@ use serde_json::{Value, json};
 use super::print;
 use crate::args::VerifyArgs;
 use crate::failure::Silent;
-use crate::log::{self, Level};
-use crate::progress::{say, waiting_for};
+use crate::log::{self, Level, say};
+use crate::messages::waiting_for;
 use crate::settings;
 
 pub(crate) fn run(args: VerifyArgs) -> anyhow::Result<()> {

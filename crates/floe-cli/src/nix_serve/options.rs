@@ -10,9 +10,9 @@ use floe_server::{Listen, address};
 
 use super::table::Meaning;
 use super::words::{self, Word};
+use crate::args::{LogName, seconds, some_seconds};
 use crate::failure::Usage;
 use crate::serve;
-use crate::serve::access_log::LogName;
 
 /// What to do.
 #[derive(Debug)]
@@ -186,10 +186,10 @@ impl Options {
             Meaning::Store => self.store = Some(text(value)?.to_owned()),
             Meaning::Priority => self.priority = number(value)?,
             Meaning::Path => self.path = prefix(text(value)?)?,
-            Meaning::Timeout => self.times.all = Some(serve::some_seconds(text(value)?)?),
-            Meaning::ReadTimeout => self.times.read = Some(serve::some_seconds(text(value)?)?),
+            Meaning::Timeout => self.times.all = Some(some_seconds(text(value)?)?),
+            Meaning::ReadTimeout => self.times.read = Some(some_seconds(text(value)?)?),
             Meaning::KeepAliveTimeout => {
-                self.times.keep_alive = Some(serve::seconds(text(value)?)?);
+                self.times.keep_alive = Some(seconds(text(value)?)?);
             }
             Meaning::KeepAlive(keep) => self.keep_alive = keep,
             Meaning::Quiet => self.log = LogName::Quiet,

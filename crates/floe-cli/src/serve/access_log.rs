@@ -6,26 +6,9 @@ use std::path::Path;
 use std::sync::{Arc, Mutex};
 
 use anyhow::Context as _;
-use clap::ValueEnum;
 use floe_server::LogFormat;
 
-/// The names that nix-serve-ng has. Its help says `normal` where its parser wants `default`, so
-/// both are known.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum LogName {
-    /// No lines at all
-    Quiet,
-    /// Apache's common log format
-    Default,
-    /// The same as default
-    Normal,
-    /// Apache's format with the address that a proxy gives
-    RealIp,
-    /// Method, target, status, bytes and time taken
-    Verbose,
-    /// The same as verbose
-    Debug,
-}
+use crate::args::LogName;
 
 /// Where lines can be written from any thread.
 pub(crate) type Sink = Arc<Mutex<dyn Write + Send>>;

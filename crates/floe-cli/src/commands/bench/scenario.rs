@@ -12,7 +12,7 @@ use super::closure::Closure;
 use super::variant::Variant;
 use crate::args::BenchCopyArgs;
 use crate::failure::{Silent, Usage};
-use crate::progress::say;
+use crate::log::say;
 
 /// Where a scenario writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
