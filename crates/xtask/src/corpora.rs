@@ -6,7 +6,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use crate::oracles::{find, is_root};
+use crate::system::{find, is_root};
 
 /// For every run: seconds to make.
 const ALWAYS: &[&str] = &["jq", "curl"];

@@ -23,6 +23,7 @@ mod floor;
 mod generate;
 mod oracles;
 mod sanitize;
+mod system;
 mod test;
 
 struct Subcommand {

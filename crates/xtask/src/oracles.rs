@@ -3,7 +3,6 @@
 //! An oracle that cannot be had is named, never passed over: a test that compared nothing must
 //! not look like one that found no difference.
 
-use std::env;
 use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -14,6 +13,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result};
 
 use crate::corpora;
+use crate::system::{find, is_root, search_path};
 
 /// Debian's packages, the commands for which they are needed, and what for.
 const TOOLS: &[(&str, &[&str])] = &[
@@ -172,37 +172,9 @@ fn apt_get(arguments: &[&str]) -> bool {
     status.is_ok_and(|status| status.success())
 }
 
-/// Root is whoever owns the process's own entry in /proc.
-pub(crate) fn is_root() -> bool {
-    use std::os::unix::fs::MetadataExt as _;
-    fs::metadata("/proc/self").is_ok_and(|entry| entry.uid() == 0)
-}
-
-/// Where the command lies, if it is to be found.
-pub(crate) fn find(command: &str) -> Option<PathBuf> {
-    env::split_paths(&search_path())
-        .map(|dir| dir.join(command))
-        .find(|path| path.is_file())
-}
-
-/// PATH, and where Debian keeps servers, which the PATH of an ordinary user leaves out.
-fn search_path() -> OsString {
-    let path = env::var_os("PATH").unwrap_or_default();
-    let servers = ["/usr/sbin", "/sbin"].map(PathBuf::from);
-    let all = env::split_paths(&path).chain(servers);
-    // A PATH that holds no separator within a name came from a PATH, so joining cannot fail.
-    env::join_paths(all).unwrap_or(path)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn commands_are_found_where_they_lie() {
-        assert!(find("sh").is_some_and(|path| path.ends_with("sh")));
-        assert_eq!(find("a-command-that-nobody-has"), None);
-    }
 
     #[test]
     fn the_same_skip_counts_once() {

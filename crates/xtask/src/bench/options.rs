@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use super::http::Origin;
+use super::peers::{Given, GivenPeer, OWN_NAMES};
 
 /// Shown by `cargo xtask bench`.
 pub(super) const USAGE: &str =
@@ -31,23 +32,6 @@ pub(super) struct Options {
     /// Parts of the names of rows; all rows when empty.
     pub(super) rows: Vec<String>,
     pub(super) peers: Vec<GivenPeer>,
-}
-
-/// A server that only the caller knows.
-#[derive(Debug, PartialEq)]
-pub(super) struct GivenPeer {
-    pub(super) name: String,
-    pub(super) how: Given,
-}
-
-#[derive(Debug, PartialEq)]
-pub(super) enum Given {
-    Running {
-        origin: Origin,
-        pids: Vec<u32>,
-    },
-    /// A command line for the shell, with `{root}`, `{port}` and `{key}` still in it.
-    Command(String),
 }
 
 impl Options {
@@ -78,7 +62,7 @@ impl Options {
             .iter()
             .map(|peer| peer.name.as_str())
             .collect();
-        names.extend(super::peers::OWN_NAMES);
+        names.extend(OWN_NAMES);
         names.sort_unstable();
         match names.windows(2).find(|pair| pair[0] == pair[1]) {
             Some(pair) => Err(format!("two peers are called `{}`", pair[0])),

@@ -13,9 +13,8 @@ use rustix::process::{Pid, Signal, kill_process_group};
 
 use super::figures::{FLOE, NGINX};
 use super::http::{Connection, Origin};
-use super::options::{Given, GivenPeer};
 use super::workload::Workload;
-use crate::oracles;
+use crate::system;
 
 /// The servers that need not be given.
 pub(super) const OWN_NAMES: [&str; 3] = [FLOE, NGINX, "harmonia"];
@@ -30,6 +29,23 @@ const END_PATIENCE: Duration = Duration::from_secs(5);
 pub(super) struct Site {
     pub(super) origin: Origin,
     pub(super) pids: Vec<u32>,
+}
+
+/// A server that only the caller knows.
+#[derive(Debug, PartialEq)]
+pub(super) struct GivenPeer {
+    pub(super) name: String,
+    pub(super) how: Given,
+}
+
+#[derive(Debug, PartialEq)]
+pub(super) enum Given {
+    Running {
+        origin: Origin,
+        pids: Vec<u32>,
+    },
+    /// A command line for the shell, with `{root}`, `{port}` and `{key}` still in it.
+    Command(String),
 }
 
 /// A way to have a server.
@@ -59,7 +75,7 @@ pub(super) fn all(root: &Path, given: &[GivenPeer]) -> Vec<Peer> {
         binary,
         side_cache: false,
     });
-    let nginx = oracles::find("nginx").ok_or("not installed; apt-get install nginx".to_string());
+    let nginx = system::find("nginx").ok_or("not installed; apt-get install nginx".to_string());
     let (nginx, nginx_version) = with_version(nginx, |binary| {
         let line = machine::first_line(Command::new(binary).arg("-v"))?;
         Some(line.replace("nginx version: ", ""))
@@ -277,7 +293,7 @@ pub(super) fn free_port() -> Result<u16> {
 /// A command that leads a group of its own, and that the kernel ends with us.
 pub(super) fn leader(program: impl AsRef<std::ffi::OsStr>) -> Command {
     use std::os::unix::process::CommandExt as _;
-    let mut command = match oracles::find("setpriv") {
+    let mut command = match system::find("setpriv") {
         Some(setpriv) => {
             let mut command = Command::new(setpriv);
             command.args(["--pdeathsig", "TERM", "--"]).arg(program);
@@ -314,7 +330,7 @@ fn command(launch: &Launch, work: &Workload, port: u16, scratch: &Path) -> Resul
         }
         Launch::Nginx => {
             let config = write("nginx.conf", nginx_config(work, port, scratch))?;
-            let mut command = leader(oracles::find("nginx").context("nginx is not installed")?);
+            let mut command = leader(system::find("nginx").context("nginx is not installed")?);
             command.arg("-c").arg(config).args(["-e", "stderr"]);
             command
         }
@@ -342,7 +358,7 @@ fn command(launch: &Launch, work: &Workload, port: u16, scratch: &Path) -> Resul
 fn nginx_config(work: &Workload, port: u16, scratch: &Path) -> String {
     let base = scratch.display();
     // As root its workers would become another user, who may not read the caches.
-    let user = if oracles::is_root() { "user root;" } else { "" };
+    let user = if system::is_root() { "user root;" } else { "" };
     format!(
         "{user} worker_processes 2; daemon off; pid {base}/pid; error_log {base}/error.log;\n\
          events {{ worker_connections 512; }}\n\

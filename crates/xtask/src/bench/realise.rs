@@ -13,7 +13,7 @@ use super::figures::Sample;
 use super::load::beside;
 use super::peers::Site;
 use super::workload::Workload;
-use crate::oracles;
+use crate::system;
 
 /// Memory that looks like a disk, so that the disk is not what is measured.
 const TMPFS: &str = "/dev/shm";
@@ -38,7 +38,7 @@ impl Nix {
                 let newest = crate::target_directory(root).join("newer-nix/bin/nix-store");
                 let newest = Some(newest).filter(|program| program.is_file());
                 newest
-                    .or_else(|| oracles::find("nix-store"))
+                    .or_else(|| system::find("nix-store"))
                     .ok_or("no nix-store; FLOE_BENCH_NIX names a directory with bin/nix-store")?
             }
         };
@@ -130,7 +130,7 @@ fn remove(directory: &Path) -> Result<()> {
     if !directory.exists() {
         return Ok(());
     }
-    if !oracles::is_root() {
+    if !system::is_root() {
         let _ = Command::new("chmod")
             .args(["-R", "u+w"])
             .arg(directory)

@@ -21,7 +21,7 @@ use super::record;
 use super::rows::{self, Pair, Plan, What, Work};
 use super::table;
 use super::workload::Workload;
-use crate::{Outcome, oracles};
+use crate::{Outcome, system};
 
 /// A side cache has been filled by then; zstd compresses some 100 MB in a second.
 const WARMING: Duration = Duration::from_secs(60);
@@ -32,7 +32,7 @@ pub(crate) fn command(root: &Path, arguments: &[String]) -> Result<Outcome> {
         Err(problem) => return Ok(Outcome::Usage(problem)),
     };
     for tool in ["wrk", "zstd"] {
-        oracles::find(tool)
+        system::find(tool)
             .with_context(|| format!("{tool} is not installed; apt-get install {tool}"))?;
     }
     let plans: Vec<Plan> = rows::all()

@@ -9,7 +9,7 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context as _, Result, bail, ensure};
 
-use crate::oracles;
+use crate::system;
 
 /// A store and its caches. Store paths are written in full, as `/nix/store/HASH-NAME`.
 pub(super) struct Workload {
@@ -129,7 +129,7 @@ impl Workload {
 
     /// A command of the Nix that is installed.
     fn nix(&self, name: &str) -> Result<Command> {
-        let found = oracles::find(name);
+        let found = system::find(name);
         let found = found.with_context(|| format!("needs {name}: apt-get install nix-bin"))?;
         let mut command = Command::new(found);
         self.configure(&mut command);

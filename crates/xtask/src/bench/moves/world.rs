@@ -14,7 +14,7 @@ use floe_bench::machine;
 
 use super::super::peers;
 use super::chains;
-use crate::oracles;
+use crate::system;
 
 /// Programs and directories of a run; the directories go with it.
 pub(super) struct World {
@@ -36,7 +36,7 @@ pub(super) struct World {
 impl World {
     pub(super) fn prepare(root: &Path, place: PathBuf) -> Result<World> {
         for tool in ["nginx", "tar", "xz"] {
-            oracles::find(tool)
+            system::find(tool)
                 .with_context(|| format!("{tool} is not installed; apt-get install it"))?;
         }
         let target = crate::target_directory(root);
@@ -54,7 +54,7 @@ impl World {
         peers::built(&mut build, "floe and xtask").map_err(anyhow::Error::msg)?;
         let given = |name| env::var_os(name).filter(|given| !given.is_empty());
         let corpora = given("FLOE_CORPORA").map(|given| root.join(given));
-        let installed = oracles::find("nix-store").and_then(|it| Some(it.parent()?.to_owned()));
+        let installed = system::find("nix-store").and_then(|it| Some(it.parent()?.to_owned()));
         let newest = match given("FLOE_BENCH_NIX") {
             Some(given) => Some(root.join(given).join("bin")),
             None => Some(target.join("newer-nix/bin")).filter(|bin| bin.is_dir()),
