@@ -13,6 +13,7 @@ use serde_json::Value;
 
 use crate::Outcome;
 
+mod circles;
 pub(crate) mod code;
 mod documents;
 mod floors;
@@ -73,13 +74,17 @@ pub(crate) fn command(root: &Path, arguments: &[String]) -> Result<Outcome> {
 pub(crate) fn faults(root: &Path) -> Result<Vec<Fault>> {
     let files = files(root)?;
     let mut faults = Vec::new();
+    let mut sources = Vec::new();
     for file in &files {
         let bytes = std::fs::read(root.join(file)).with_context(|| format!("reading {file}"))?;
         faults.extend(documents::faults(file, &bytes));
         if file.ends_with(".rs") {
-            faults.extend(sources::faults(file, &String::from_utf8_lossy(&bytes)));
+            let text = String::from_utf8_lossy(&bytes).into_owned();
+            faults.extend(sources::faults(file, &text));
+            sources.push((file.clone(), text));
         }
     }
+    faults.extend(circles::faults(&sources));
     let mut document = |name: &str, rules: &dyn Fn(&str) -> Vec<Fault>| {
         faults.extend(match std::fs::read_to_string(root.join(name)) {
             Ok(text) => rules(&text),

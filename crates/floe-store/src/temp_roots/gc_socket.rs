@@ -59,7 +59,7 @@ impl GcSocket {
                     return Ok(false);
                 }
                 Err(error) => {
-                    // The state of the conversation is unknown: the next one needs a new connection.
+                    // The protocol state is unknown: the next request needs a new connection.
                     self.stream = None;
                     patience.check()?;
                     return Err(refused(error.to_string()));
