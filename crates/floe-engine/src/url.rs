@@ -1,5 +1,6 @@
 //! URLs, and what of them may be shown.
 
+use percent_encoding::percent_decode_str;
 use reqwest::Url;
 
 use crate::error::Error;
@@ -39,32 +40,47 @@ pub fn without_credentials(text: &str) -> String {
 
 /// The bytes that a part of a URL stands for.
 pub(crate) fn percent_decode(text: &str) -> Result<Vec<u8>, String> {
-    let mut bytes = Vec::new();
-    let mut rest = text.as_bytes();
-    while let [first, tail @ ..] = rest {
-        rest = tail;
-        if *first != b'%' {
-            bytes.push(*first);
-            continue;
-        }
-        let digit = |byte: &u8| char::from(*byte).to_digit(16);
-        match tail {
-            [high, low, after @ ..] => match (digit(high), digit(low)) {
-                (Some(high), Some(low)) => {
-                    bytes.push((high * 16 + low) as u8);
-                    rest = after;
-                }
-                _ => return Err(format!("{text:?} has a % without two hexadecimal digits")),
-            },
-            _ => return Err(format!("{text:?} has a % without two hexadecimal digits")),
-        }
+    // The crate leaves a `%` that begins no escape as it is; floe refuses it.
+    let is_escape = |text: &str| text.bytes().take(2).filter(u8::is_ascii_hexdigit).count() == 2;
+    if !text.split('%').skip(1).all(is_escape) {
+        return Err(format!("{text:?} has a % without two hexadecimal digits"));
     }
-    Ok(bytes)
+    Ok(percent_decode_str(text).collect())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn percent_decode_malformed_escape_is_refused() {
+        for (text, bytes) in [
+            ("", &b""[..]),
+            ("a+b é", "a+b é".as_bytes()),
+            ("%2F%2f%00%fF", b"//\0\xff"),
+            ("%252F%25", b"%2F%"),
+            ("a%20b%", b""),
+            ("%", b""),
+            ("%2", b""),
+            ("%%32", b""),
+            ("%2%41", b""),
+            ("%g0", b""),
+            ("%0g", b""),
+            ("%+1", b""),
+            ("% 1", b""),
+            ("%1é", b""),
+        ] {
+            match percent_decode(text) {
+                Ok(decoded) => assert_eq!(decoded, bytes, "{text:?}"),
+                Err(reason) => {
+                    assert!(
+                        bytes.is_empty() && reason.contains("hexadecimal"),
+                        "{text:?}"
+                    );
+                }
+            }
+        }
+    }
 
     #[test]
     fn a_login_is_not_shown_and_an_at_in_a_path_is() {
