@@ -127,9 +127,7 @@ impl Sources {
             let opened = match (location, &sources.network) {
                 (Location::Http(http), Some(network)) => {
                     let (remembered, settled) = (remembered.clone(), settled.clone());
-                    Ok(Kind::Http(HttpCache::begin(
-                        http, network, remembered, settled,
-                    )))
+                    HttpCache::begin(http, network, remembered, settled).map(Kind::Http)
                 }
                 (Location::Http(_), None) => Err(Error::Cancelled),
                 (Location::Store(store), _) => {

@@ -47,6 +47,8 @@ pub(crate) struct HttpCache {
 #[derive(Debug)]
 struct Link {
     location: HttpLocation,
+    /// Its address, parsed.
+    base: Url,
     /// Its address without credentials, by which it is remembered: everybody may read that file.
     key: String,
     web: Arc<Web>,
@@ -73,14 +75,17 @@ struct About {
 impl HttpCache {
     /// Begins to ask for `nix-cache-info`, and says on `settled` when it is known whether the cache
     /// can be used.
+    ///
+    /// Errors: [`Error::Location`] if the address is no URL.
     pub(crate) fn begin(
         location: &HttpLocation,
         network: &Network,
         remembered: Option<Arc<Remembered>>,
         settled: mpsc::Sender<()>,
-    ) -> HttpCache {
+    ) -> Result<HttpCache, Error> {
         let link = Arc::new(Link {
             location: location.clone(),
+            base: parse_url(&location.url)?,
             key: without_credentials(&location.url),
             web: network.web(),
             about: OnceLock::new(),
@@ -100,15 +105,14 @@ impl HttpCache {
         let opening = link.clone();
         link.web
             .spawn(async move { opened.keep(opening.open().await.map_err(Arc::new)) });
-        HttpCache {
+        Ok(HttpCache {
             link,
             default_dir: StoreDir::default(),
-        }
+        })
     }
 
     pub(crate) fn name(&self) -> String {
-        let base = &self.link.location.url;
-        Url::parse(base).map_or_else(|_| base.clone(), |url| redact(&url))
+        redact(&self.link.base)
     }
 
     /// `None`: the cache has not answered yet.
@@ -175,7 +179,7 @@ impl HttpCache {
             true => parse_url(url)?,
             false => parse_url(&format!("{base}/{url}"))?,
         };
-        Ok(Goal::named_by(&parse_url(base)?, url))
+        Ok(Goal::named_by(&self.link.base, url))
     }
 
     fn begin_to_fetch(&self, goal: Goal, small: bool, spared: Option<(Leave, Ahead)>) -> Body {
@@ -248,7 +252,7 @@ impl Link {
             .want_mass_query
             .unwrap_or(info.want_mass_query);
         if is_http2 {
-            self.connections.share(parse_url(base)?);
+            self.connections.share(self.base.clone());
         }
         // HTTP/2 carries many questions on one connection; HTTP/1.1 needs one for each.
         let at_once = match (wants_many, is_http2) {
