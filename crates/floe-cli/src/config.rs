@@ -12,7 +12,6 @@ mod value;
 use std::path::PathBuf;
 
 use floe_engine::Proxies;
-use floe_format::signature::CACHE_NIXOS_ORG_KEY;
 
 pub(crate) use error::ConfigError;
 use files::Reading;
@@ -135,7 +134,7 @@ impl Config {
             stalled_download_timeout: Setting::new(300),
             store: Setting::new(Text("auto".into())),
             substituters: Setting::new(Urls(vec!["https://cache.nixos.org/".into()])),
-            trusted_public_keys: Setting::new(Keys(vec![CACHE_NIXOS_ORG_KEY.into()])),
+            trusted_public_keys: Setting::new(Keys::nix_default()),
             trusted_substituters: Setting::new(UrlSet::default()),
             use_sqlite_wal: Setting::new(true),
             user_agent_suffix: Setting::new(Text::default()),

@@ -7,7 +7,8 @@ use std::thread;
 
 use anyhow::Context as _;
 use floe_engine::{
-    Cancel, Error, Location, NetworkOptions, Options, Reuse, reuse_directory, unusable_logins,
+    Cancel, Error, Location, NetworkOptions, Options, Reuse, parse_public_keys, reuse_directory,
+    unusable_logins,
 };
 use floe_format::{StoreDir, TrustedKeys};
 use floe_store::{Patience, WriteOptions};
@@ -110,13 +111,13 @@ fn trusted_keys(config: &Config, trust: &TrustArgs) -> Result<TrustedKeys, Error
     let several = trust.trusted_public_keys.as_deref();
     let single = trust.trusted_public_key.iter().map(String::as_str);
     let own: Vec<&str> = several.into_iter().chain(single).collect();
+    let mut keys = match own.is_empty() {
+        true => config.trusted_public_keys.get().parsed.clone(),
+        false => parse_public_keys(own)?,
+    };
     let extra = trust.extra_trusted_public_keys.iter().map(String::as_str);
-    if own.is_empty() {
-        // As one text, which is a statement even where it holds no key.
-        floe_engine::trusted_keys([&*config.trusted_public_keys.get().0.join(" ")], extra)
-    } else {
-        floe_engine::trusted_keys(own, extra)
-    }
+    keys.extend(parse_public_keys(extra)?);
+    Ok(keys)
 }
 
 /// How caches are asked by commands that read no configuration.

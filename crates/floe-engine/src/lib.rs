@@ -24,7 +24,9 @@ pub use disk_space::{Shortage, Supply};
 pub use error::{Error, ErrorKind};
 pub use location::{FileLocation, HttpLocation, Location, StoreLocation};
 pub use mover::{Mover, Outcome, Space, Target, reuse_directory};
-pub use options::{NetworkOptions, Options, RememberedOptions, Reuse, ReuseBy, trusted_keys};
+pub use options::{
+    NetworkOptions, Options, RememberedOptions, Reuse, ReuseBy, parse_public_keys, trusted_keys,
+};
 pub use path_spec::Root;
 pub use proxies::{Proxies, Variable};
 pub use report::{Event, Reporter, Watcher};

@@ -144,26 +144,30 @@ impl Default for NetworkOptions {
     }
 }
 
-/// The keys in `own`, or without any the one that Nix trusts without configuration, and those in
-/// `extra`. A text may hold several, separated by white space.
+/// The keys in `texts`; if there is no text, the one that Nix trusts without configuration. A text
+/// may hold several, separated by white space, or none.
 ///
 /// Errors: [`Error::NotAPublicKey`].
-pub fn trusted_keys<'a>(
-    own: impl IntoIterator<Item = &'a str>,
-    extra: impl IntoIterator<Item = &'a str>,
+pub fn trusted_keys<'a>(texts: impl IntoIterator<Item = &'a str>) -> Result<TrustedKeys, Error> {
+    let mut texts = texts.into_iter().peekable();
+    let default = texts.peek().is_none().then_some(CACHE_NIXOS_ORG_KEY);
+    parse_public_keys(default.into_iter().chain(texts))
+}
+
+/// Parses public keys. A text may hold several, separated by white space.
+///
+/// Errors: [`Error::NotAPublicKey`].
+pub fn parse_public_keys<'a>(
+    texts: impl IntoIterator<Item = &'a str>,
 ) -> Result<TrustedKeys, Error> {
-    let mut own = own.into_iter().peekable();
-    let default = own.peek().is_none().then_some(CACHE_NIXOS_ORG_KEY);
-    let mut keys = TrustedKeys::new();
-    let texts = default.into_iter().chain(own).chain(extra);
-    for word in texts.flat_map(str::split_ascii_whitespace) {
-        let key = PublicKey::parse(word).map_err(|_| {
+    let words = texts.into_iter().flat_map(str::split_ascii_whitespace);
+    let parse = |word: &str| {
+        PublicKey::parse(word).map_err(|_| {
             let name = word.split(':').next().unwrap_or_default().into();
             Error::NotAPublicKey { name }
-        })?;
-        keys.insert(key);
-    }
-    Ok(keys)
+        })
+    };
+    words.map(parse).collect()
 }
 
 #[cfg(test)]
@@ -177,22 +181,19 @@ mod tests {
         let own = SecretKey::from_seed("own-1", [7; 32]).unwrap().public();
         let own = own.to_string();
         let names = |keys: TrustedKeys| keys.names().map(String::from).collect::<Vec<_>>();
-        let none: [&str; 0] = [];
-        assert_eq!(
-            names(trusted_keys(none, none).unwrap()),
-            ["cache.nixos.org-1"]
-        );
-        assert_eq!(names(trusted_keys([&*own], none).unwrap()), ["own-1"]);
-        let both = trusted_keys(none, [&*own]).unwrap();
+        assert_eq!(names(trusted_keys([]).unwrap()), ["cache.nixos.org-1"]);
+        assert_eq!(names(trusted_keys([&*own]).unwrap()), ["own-1"]);
+        let mut both = trusted_keys([]).unwrap();
+        both.extend(parse_public_keys([&*own]).unwrap());
         assert_eq!(names(both), ["cache.nixos.org-1", "own-1"]);
         // Somebody who says "none" trusts nobody.
-        assert!(trusted_keys([" "], none).unwrap().is_empty());
+        assert!(trusted_keys([" "]).unwrap().is_empty());
     }
 
     #[test]
     fn a_secret_key_given_by_mistake_is_not_repeated() {
         let secret = SecretKey::from_seed("own-1", [7; 32]).unwrap().to_text();
-        let error = trusted_keys([&*secret], []).unwrap_err().to_string();
+        let error = trusted_keys([&*secret]).unwrap_err().to_string();
         assert!(error.contains("\"own-1\""), "{error}");
         let (_, key) = secret.split_once(':').unwrap();
         assert!(!error.contains(key), "{error}");

@@ -6,6 +6,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use floe_engine::{NetworkOptions, RememberedOptions, Watcher};
+use floe_format::signature::CACHE_NIXOS_ORG_KEY;
 
 use super::network::note;
 use super::*;
@@ -66,7 +67,10 @@ fn what_nobody_has_set_is_as_in_nix() {
     let machine = machine("", "");
     let mut config = machine.load();
     assert_eq!(config.substituters.get().0, ["https://cache.nixos.org/"]);
-    assert_eq!(config.trusted_public_keys.get().0, [CACHE_NIXOS_ORG_KEY]);
+    let keys = config.trusted_public_keys.get();
+    assert_eq!(keys.texts, [CACHE_NIXOS_ORG_KEY]);
+    let parsed: Vec<String> = keys.parsed.iter().map(ToString::to_string).collect();
+    assert_eq!(parsed, keys.texts);
     assert_eq!(
         config.netrc_file.get().0,
         [Path::new(&machine.path("netrc"))]

@@ -6,7 +6,8 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
 use floe_engine::without_credentials;
-use floe_format::{PublicKey, nix_conf};
+use floe_format::signature::CACHE_NIXOS_ORG_KEY;
+use floe_format::{PublicKey, TrustedKeys, nix_conf};
 use floe_store::canonical;
 use serde_json::{Value as Json, json};
 
@@ -189,9 +190,20 @@ impl Value for UrlSet {
     }
 }
 
-/// Public keys in Nix's text form.
+/// Public keys.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Keys(pub(crate) Vec<String>);
+pub(crate) struct Keys {
+    /// As they were written, which is how they are printed.
+    pub(crate) texts: Vec<String>,
+    pub(crate) parsed: TrustedKeys,
+}
+
+impl Keys {
+    /// The key that Nix trusts without configuration.
+    pub(crate) fn nix_default() -> Keys {
+        Keys::parse(CACHE_NIXOS_ORG_KEY.as_bytes()).expect("the built-in key is a public key")
+    }
+}
 
 impl Value for Keys {
     const IS_LIST: bool = true;
@@ -201,10 +213,10 @@ impl Value for Keys {
     }
 
     fn parse(text: &[u8]) -> Option<Keys> {
-        let keys = words(text)?;
-        keys.iter()
-            .all(|key| PublicKey::parse(key).is_ok())
-            .then_some(Keys(keys))
+        let texts = words(text)?;
+        let keys = texts.iter().map(|key| PublicKey::parse(key));
+        let parsed = keys.collect::<Result<_, _>>().ok()?;
+        Some(Keys { texts, parsed })
     }
 
     /// The name of the first that is none: it may be a secret key, given by mistake.
@@ -216,15 +228,16 @@ impl Value for Keys {
     }
 
     fn append(&mut self, more: Keys) {
-        self.0.extend(more.0);
+        self.texts.extend(more.texts);
+        self.parsed.extend(more.parsed);
     }
 
     fn text(&self) -> String {
-        self.0.join(" ")
+        self.texts.join(" ")
     }
 
     fn json(&self) -> Json {
-        self.0.as_slice().into()
+        self.texts.as_slice().into()
     }
 }
 

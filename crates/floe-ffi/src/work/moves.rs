@@ -125,7 +125,7 @@ impl Work<'_> {
             ),
         };
         Ok(Options {
-            trusted_keys: floe_engine::trusted_keys(request.trusted_public_keys.iter(), [])?,
+            trusted_keys: floe_engine::trusted_keys(request.trusted_public_keys.iter())?,
             check_signatures: !request.no_check_sigs,
             jobs,
             optimise: request.optimise,
