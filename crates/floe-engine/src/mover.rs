@@ -39,7 +39,7 @@ use crate::cache::file::read_cache_info;
 use crate::cache::{Source, Sources};
 use crate::codec;
 use crate::error::Error;
-use crate::location::Location;
+use crate::location::{HttpLocation, Location};
 use crate::options::Options;
 use crate::path_spec::Root;
 use crate::report::{Event, Reporter};
@@ -51,6 +51,7 @@ use preview::Preview;
 use publish::CacheWriter;
 use resolve::Resolved;
 
+pub use outcome::Outcome;
 pub use reuse::reuse_directory;
 pub use space::Space;
 
@@ -75,33 +76,6 @@ pub struct Mover<'a> {
     pub options: &'a Options,
     /// Who watches.
     pub reporter: &'a dyn Reporter,
-}
-
-/// What a move has done.
-#[derive(Debug, Default)]
-pub struct Outcome {
-    /// The roots that are valid in the target now, in the order in which they were asked for.
-    pub roots: Vec<StorePath>,
-    /// The paths that were to be moved, largest first: path, NAR size and, where the source
-    /// says so, the size of what is fetched, in bytes.
-    pub planned: Vec<(StorePath, u64, Option<u64>)>,
-    /// What was to be written for them, and what was free before.
-    pub space: Option<Space>,
-    /// How many paths were moved.
-    pub moved: u64,
-    /// How many bytes were fetched for them.
-    pub download_bytes: u64,
-    /// How many bytes their NARs have.
-    pub nar_bytes: u64,
-    /// How many of them were taken from other stores of this machine, or from what a run had left
-    /// that ended early, and not fetched.
-    pub taken: u64,
-    /// How many bytes the NARs of those have.
-    pub taken_nar_bytes: u64,
-    /// What failed, causes before consequences.
-    pub failures: Vec<Error>,
-    /// How many of these are of paths that could not even be planned.
-    pub(crate) unplanned: usize,
 }
 
 /// A path to be moved.
@@ -134,12 +108,7 @@ impl Target {
     /// Opens a target, and makes it where there is none.
     ///
     /// Errors: an HTTP cache cannot be written to; otherwise those of the store or the disk.
-    pub fn open(location: &Location, store_dir: Option<&StoreDir>) -> Result<Target, Error> {
-        Target::open_with(location, store_dir, &WriteOptions::default())
-    }
-
-    /// The same, with choices of how a store is written.
-    pub fn open_with(
+    pub fn open(
         location: &Location,
         store_dir: Option<&StoreDir>,
         options: &WriteOptions,
@@ -153,12 +122,7 @@ impl Target {
                 let dir = store_dir.cloned().unwrap_or_default();
                 TargetKind::Cache(CacheWriter::open(file.clone(), dir)?)
             }
-            Location::Http(http) => {
-                return Err(Error::Location {
-                    text: without_credentials(&http.url),
-                    reason: "floe does not upload over HTTP yet; copy to file://DIR".into(),
-                });
-            }
+            Location::Http(http) => return Err(read_only(http)),
         }))
     }
 
@@ -171,7 +135,7 @@ impl Target {
                 let dir = found.or(store_dir.cloned()).unwrap_or_default();
                 Preview::Cache(file.clone(), dir)
             }
-            Location::Http(_) => return Target::open(location, store_dir),
+            Location::Http(http) => return Err(read_only(http)),
         })))
     }
 
@@ -455,6 +419,14 @@ impl Mover<'_> {
             true => Err(Error::Cancelled),
             false => Ok(()),
         }
+    }
+}
+
+/// An HTTP cache cannot be a target.
+fn read_only(cache: &HttpLocation) -> Error {
+    Error::Location {
+        text: without_credentials(&cache.url),
+        reason: "floe does not upload over HTTP yet; copy to file://DIR".into(),
     }
 }
 

@@ -21,7 +21,7 @@ use floe_engine::{
 };
 use floe_format::{Compression, PathInfo, SecretKey, StoreDir, StorePath, TrustedKeys};
 use floe_store::tree::write::remove_tree;
-use floe_store::{Layout, StoreReader, StoreWriter};
+use floe_store::{Layout, StoreReader, StoreWriter, WriteOptions};
 use indicatif::HumanBytes;
 
 use super::{key, print};
@@ -227,7 +227,7 @@ impl Demo {
             fs::set_permissions(file, fs::Permissions::from_mode(0o600))?;
         }
         let sources = source(self.layout("source").into())?;
-        let target = Target::open(&Location::File(cache), None)?;
+        let target = Target::open(&Location::File(cache), None, &WriteOptions::default())?;
         let outcome = self.move_root(&sources, &target, &key, root)?;
         match outcome.failures.into_iter().next() {
             Some(error) => Err(error.into()),
@@ -237,7 +237,7 @@ impl Demo {
 
     fn install(&self, name: &str, key: &SecretKey, root: &StorePath) -> anyhow::Result<Outcome> {
         let sources = source(Location::File(self.cache()))?;
-        let target = Target::open(&self.layout(name).into(), None)?;
+        let target = Target::open(&self.layout(name).into(), None, &WriteOptions::default())?;
         self.move_root(&sources, &target, key, root)
     }
 

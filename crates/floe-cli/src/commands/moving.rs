@@ -82,7 +82,7 @@ pub(crate) fn run_move(request: Move) -> anyhow::Result<()> {
     let dir = request.store_dir.clone().or(first_dir);
     let target = match request.options.dry_run {
         true => Target::preview(&request.target, dir.as_ref())?,
-        false => Target::open_with(&request.target, dir.as_ref(), &request.write)?,
+        false => Target::open(&request.target, dir.as_ref(), &request.write)?,
     };
     let roots = roots(&request, &sources, target.store_dir())?;
     if named.is_none() {

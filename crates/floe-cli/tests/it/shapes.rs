@@ -12,6 +12,7 @@ use floe_engine::{
 };
 use floe_format::nar::write;
 use floe_format::{Compression, Hash, NarInfo, PathInfo, StoreDir, StorePath};
+use floe_store::WriteOptions;
 
 use crate::faulty::assert_verified;
 use crate::support::{floe, run, scratch};
@@ -196,7 +197,12 @@ fn a_reference_that_vanishes_during_the_move_is_fetched_again() {
         &options.cancel,
     )
     .unwrap();
-    let target = Target::open(&location(&root.display().to_string()), None).unwrap();
+    let target = Target::open(
+        &location(&root.display().to_string()),
+        None,
+        &WriteOptions::default(),
+    )
+    .unwrap();
     let taken = AtomicBool::new(false);
     let collector = Collector { root: &root, taken };
     let mover = Mover {

@@ -1,8 +1,37 @@
 //! What is noted of a move while it goes on, and counted at its end.
 
-use super::Outcome;
+use floe_format::StorePath;
+
+use super::Space;
 use crate::error::{Error, ErrorKind};
 use crate::report::{Event, Reporter};
+
+/// What a move has done.
+#[derive(Debug, Default)]
+pub struct Outcome {
+    /// The roots that are valid in the target now, in the order in which they were asked for.
+    pub roots: Vec<StorePath>,
+    /// The paths that were to be moved, largest first: path, NAR size and, where the source
+    /// says so, the size of what is fetched, in bytes.
+    pub planned: Vec<(StorePath, u64, Option<u64>)>,
+    /// What was to be written for them, and what was free before.
+    pub space: Option<Space>,
+    /// How many paths were moved.
+    pub moved: u64,
+    /// How many bytes were fetched for them.
+    pub download_bytes: u64,
+    /// How many bytes their NARs have.
+    pub nar_bytes: u64,
+    /// How many of them were taken from other stores of this machine, or from what a run had left
+    /// that ended early, and not fetched.
+    pub taken: u64,
+    /// How many bytes the NARs of those have.
+    pub taken_nar_bytes: u64,
+    /// What failed, causes before consequences.
+    pub failures: Vec<Error>,
+    /// How many of these are of paths that could not even be planned.
+    pub(crate) unplanned: usize,
+}
 
 impl Outcome {
     /// How many paths could not be moved: as many as have failed and, where the disk was full,
@@ -27,8 +56,6 @@ impl Outcome {
 mod tests {
     use std::collections::BTreeSet;
     use std::io;
-
-    use floe_format::StorePath;
 
     use super::*;
 

@@ -79,7 +79,7 @@ impl Work<'_> {
         let dir = asked_dir.clone().or(first);
         let target = match dry_run {
             true => Target::preview(&to, dir.as_ref())?,
-            false => Target::open_with(&to, dir.as_ref(), &self.write_options())?,
+            false => Target::open(&to, dir.as_ref(), &self.write_options())?,
         };
         let mut roots: Vec<Root> = Vec::new();
         for text in request.paths.iter() {

@@ -11,6 +11,7 @@ use std::thread;
 
 use floe_engine::{Event, Mover, Reporter, Root, Target};
 use floe_format::StoreDir;
+use floe_store::WriteOptions;
 use floe_store::tree::write::remove_tree;
 
 use super::{source_of, store_in, unsigned};
@@ -84,7 +85,7 @@ fn a_root_that_an_older_collector_takes_away_after_its_answer_is_fetched_again()
     let root = scratch.join("root");
     run(&mut super::install(&corpus, &root)).expect(0);
     let (options, sources) = (unsigned(), source_of(&corpus));
-    let target = Target::open(&store_in(&root), None).unwrap();
+    let target = Target::open(&store_in(&root), None, &WriteOptions::default()).unwrap();
     let collector = Collector::begin(&root);
     let mover = Mover {
         sources: &sources,

@@ -20,7 +20,7 @@ fn move_closure(corpus: &Corpus, root: &Path, roots: &TempRoots, start: &Barrier
         ..WriteOptions::default()
     };
     start.wait();
-    let target = Target::open_with(&store_in(root), None, &write).unwrap();
+    let target = Target::open(&store_in(root), None, &write).unwrap();
     let mover = Mover {
         sources: &sources,
         target: &target,
