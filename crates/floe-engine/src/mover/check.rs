@@ -2,7 +2,7 @@
 
 use floe_format::content_address::{Method, ModuloHasher};
 use floe_format::nar::read::{Event, Reader};
-use floe_format::{Hash, HashAlgorithm, PathInfo};
+use floe_format::{Hash, HashAlgorithm, NarInfo, PathInfo};
 use floe_store::hashing::{Stream, Worker};
 
 use crate::error::Error;
@@ -146,5 +146,36 @@ impl<'a> NarCheck<'a> {
             expected,
             actual,
         }
+    }
+}
+
+/// Compares a body with what its narinfo says of it.
+pub(crate) fn check_file(
+    narinfo: &NarInfo,
+    url: &str,
+    size: u64,
+    hash: Option<Hash>,
+) -> Result<(), Error> {
+    let mismatch = |what, expected, actual| {
+        let (path, url) = (narinfo.info.path.clone(), url.to_owned());
+        Err(Error::Mismatch {
+            path,
+            url,
+            what,
+            expected,
+            actual,
+        })
+    };
+    match narinfo.file_size {
+        Some(expected) if expected != size => {
+            return mismatch("file size", expected.to_string(), size.to_string());
+        }
+        _ => {}
+    }
+    match (narinfo.file_hash, hash) {
+        (Some(expected), Some(actual)) if expected != actual => {
+            mismatch("file hash", expected.to_nix32(), actual.to_nix32())
+        }
+        _ => Ok(()),
     }
 }

@@ -11,12 +11,12 @@ use std::sync::mpsc::SyncSender;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use floe_format::{Compression, Hash, HashAlgorithm, NarInfo, StorePath};
+use floe_format::{Compression, Hash, HashAlgorithm, StorePath};
 use floe_store::hashing::{Place, Worker};
 use floe_store::tree::write::{TemporaryTree, TreeWriter};
 use floe_store::{StagedPath, StoreError, StoreWriter};
 
-use super::check::NarCheck;
+use super::check::{NarCheck, check_file};
 use super::fetch::{End, Queue, Work};
 use super::{Finished, Item, Mover, TargetKind, elsewhere, pack};
 use crate::body::{Body, BodyReader};
@@ -455,32 +455,6 @@ impl<'a> Transfer<'a> {
         check_file(&self.item.narinfo, &self.url(), size, hash)
             .err()
             .unwrap_or(error)
-    }
-}
-
-/// Compares a body with what its narinfo says of it.
-fn check_file(narinfo: &NarInfo, url: &str, size: u64, hash: Option<Hash>) -> Result<(), Error> {
-    let mismatch = |what, expected, actual| {
-        let (path, url) = (narinfo.info.path.clone(), url.to_owned());
-        Err(Error::Mismatch {
-            path,
-            url,
-            what,
-            expected,
-            actual,
-        })
-    };
-    match narinfo.file_size {
-        Some(expected) if expected != size => {
-            return mismatch("file size", expected.to_string(), size.to_string());
-        }
-        _ => {}
-    }
-    match (narinfo.file_hash, hash) {
-        (Some(expected), Some(actual)) if expected != actual => {
-            mismatch("file hash", expected.to_nix32(), actual.to_nix32())
-        }
-        _ => Ok(()),
     }
 }
 
