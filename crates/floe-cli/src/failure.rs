@@ -9,7 +9,7 @@ use floe_server::address::AddressError;
 use floe_store::StoreError;
 use serde_json::json;
 
-use crate::log::{self, Level, say};
+use crate::display::{self, Level, say};
 
 /// A command has done what it could, has said what failed, and ends with this code.
 #[derive(Debug, thiserror::Error)]
@@ -50,14 +50,14 @@ pub(crate) fn report(error: &anyhow::Error) -> ExitCode {
         true => error.to_string(),
         false => format!("{error:#}"),
     };
-    match log::speaks_json() {
+    match display::speaks_json() {
         true => {
             let mut fields = match error.downcast_ref::<Error>() {
-                Some(error) => log::fields(error),
-                None => json!({ "message": message, "kind": log::kind(kind) }),
+                Some(error) => display::fields(error),
+                None => json!({ "message": message, "kind": display::kind(kind) }),
             };
             fields["exitCode"] = code(kind).into();
-            log::write(Level::Error, "error", fields);
+            display::write(Level::Error, "error", fields);
         }
         false => say(format_args!("floe: {message}")),
     }
@@ -70,9 +70,9 @@ pub(crate) fn report_usage(error: &clap::Error, line: impl Iterator<Item = OsStr
     if error.use_stderr() && asks_for_json(line) {
         let (kind, message) = (ErrorKind::Usage, error.render().to_string());
         let fields = json!({
-            "message": message.trim_end(), "kind": log::kind(kind), "exitCode": code(kind),
+            "message": message.trim_end(), "kind": display::kind(kind), "exitCode": code(kind),
         });
-        log::write(Level::Error, "error", fields);
+        display::write(Level::Error, "error", fields);
     } else {
         // Nothing can be done about a closed stdout or stderr.
         let _: std::io::Result<()> = error.print();

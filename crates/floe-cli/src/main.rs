@@ -4,15 +4,10 @@ mod accounts;
 mod args;
 mod commands;
 mod config;
+mod display;
 mod failure;
-mod log;
 mod messages;
-mod mount;
-mod nix_serve;
-mod progress;
-mod serve;
 mod settings;
-mod trace;
 
 use std::process::ExitCode;
 
@@ -21,15 +16,15 @@ use clap::Parser as _;
 use args::{Cli, Command, LogFormat};
 
 fn main() -> ExitCode {
-    if let Some(args) = nix_serve::arguments(std::env::args_os()) {
-        return ended(nix_serve::run(&args));
+    if let Some(args) = commands::nix_serve::arguments(std::env::args_os()) {
+        return ended(commands::nix_serve::run(&args));
     }
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) => return failure::report_usage(&error, std::env::args_os()),
     };
     if cli.log_format() == LogFormat::Json {
-        log::speak_json();
+        display::speak_json();
     }
     let result = match cli.command {
         Command::Install(args) => commands::install::run(args),

@@ -17,8 +17,8 @@ use nix::unistd::Gid;
 use crate::accounts;
 use crate::args::{FilesArgs, OptionArgs, TrustArgs, WorkArgs};
 use crate::config::{Config, Surroundings};
+use crate::display::{say, warn};
 use crate::failure::Usage;
-use crate::log::{say, warn};
 use crate::messages::waiting_for;
 
 /// What files, the environment and `--option` say.

@@ -22,8 +22,8 @@ use serde_json::json;
 
 use super::print;
 use crate::args::{BenchCommand, BenchCopyArgs};
+use crate::display::say;
 use crate::failure::{Silent, Usage};
-use crate::log::say;
 use crate::settings;
 use closure::Closure;
 use scenario::Stage;

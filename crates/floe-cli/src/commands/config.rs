@@ -7,8 +7,8 @@ use super::print;
 use crate::args::ConfigArgs;
 use crate::config::note;
 use crate::config::{ConfigError, Named};
+use crate::display::say;
 use crate::failure::Usage;
-use crate::log::say;
 use crate::settings;
 
 pub(crate) fn run(args: &ConfigArgs) -> anyhow::Result<()> {

@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 
 use super::print;
 use crate::args::InfoArgs;
-use crate::progress::lines;
+use crate::display::lines;
 use crate::settings;
 
 pub(crate) fn run(args: InfoArgs) -> anyhow::Result<()> {

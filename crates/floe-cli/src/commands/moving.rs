@@ -12,16 +12,16 @@ use floe_store::WriteOptions;
 use serde_json::json;
 
 use super::keep::Keep;
+use super::mount;
 use super::print;
 use super::space::{add_space, say_space};
 use crate::args::{FilesArgs, KeepArgs, TraceArgs};
+use crate::display::trace::Trace;
+use crate::display::{self, Level, say, warn};
+use crate::display::{display, lines};
 use crate::failure::{Silent, Usage, gravest};
-use crate::log::{self, Level, say, warn};
 use crate::messages::taken;
-use crate::mount;
-use crate::progress::{display, lines};
 use crate::settings;
-use crate::trace::Trace;
 
 /// A move that a user asked for.
 pub(crate) struct Move {
@@ -125,10 +125,10 @@ pub(crate) fn run_move(request: Move) -> anyhow::Result<()> {
             let things = if unmoved == 1 { "path" } else { "paths" };
             let line = format!("{unmoved} {things} could not be moved");
             let code = gravest(&outcome.failures);
-            match log::speaks_json() {
+            match display::speaks_json() {
                 true => {
                     let fields = json!({ "message": line, "failed": unmoved, "exitCode": code });
-                    log::write(Level::Error, "error", fields);
+                    display::write(Level::Error, "error", fields);
                 }
                 false => say(format_args!("floe: {line}")),
             }

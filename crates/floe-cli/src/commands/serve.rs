@@ -1,5 +1,15 @@
 //! `floe serve`: a live store as a binary cache over HTTP.
 
+pub(super) mod access_log;
+mod harmonia;
+pub(super) mod identity;
+mod keys;
+pub(super) mod limits;
+mod pid_file;
+pub(super) mod process;
+mod signals;
+pub(super) mod store;
+
 use std::path::{Path, PathBuf};
 
 use floe_server::{Compress, Config, Listen, Server, SideCache};
@@ -7,17 +17,16 @@ use floe_server::{Compress, Config, Listen, Server, SideCache};
 use super::print;
 use crate::args::{CompressName, LogName, ServeArgs};
 use crate::failure::Usage;
-use crate::serve::access_log;
-use crate::serve::harmonia::Settings;
-use crate::serve::store::{self, Environment};
-use crate::serve::{self, Process, limits};
 use crate::settings;
+use harmonia::Settings;
+use process::Process;
+use store::Environment;
 
 pub(crate) fn run(args: &ServeArgs) -> anyhow::Result<()> {
     let config = config(args)?;
     match args.check {
         true => check(config),
-        false => serve::run(config, &Process::default()),
+        false => process::run(config, &Process::default()),
     }
 }
 
@@ -43,20 +52,22 @@ fn config(args: &ServeArgs) -> anyhow::Result<Config> {
         store,
         log_dir,
         listen: addresses(args, &file)?,
-        backlog: serve::BACKLOG,
-        secret_keys: serve::secret_keys(&key_files(args, &file)?)?,
-        priority: args.priority.or(file.priority).unwrap_or(serve::PRIORITY),
+        backlog: process::BACKLOG,
+        secret_keys: process::secret_keys(&key_files(args, &file)?)?,
+        priority: args.priority.or(file.priority).unwrap_or(process::PRIORITY),
         path_prefix: String::new(),
         compress: compress(args.compress, file.enable_compression, side_cache.is_some())?,
         side_cache,
         threads: settings::threads(args.threads.or(file.threads())),
         connections_max: limits::connections(connections.or(file.connections()), open_files),
         keep_alive: true,
-        keep_alive_timeout: args.keepalive_timeout.unwrap_or(serve::KEEP_ALIVE_TIMEOUT),
-        read_timeout: args.read_timeout.unwrap_or(serve::READ_TIMEOUT),
-        write_timeout: args.timeout.unwrap_or(serve::WRITE_TIMEOUT),
+        keep_alive_timeout: args
+            .keepalive_timeout
+            .unwrap_or(process::KEEP_ALIVE_TIMEOUT),
+        read_timeout: args.read_timeout.unwrap_or(process::READ_TIMEOUT),
+        write_timeout: args.timeout.unwrap_or(process::WRITE_TIMEOUT),
         access_log: access_log::open(log, args.access_log.as_deref())?,
-        warn: serve::warner(),
+        warn: process::warner(),
     })
 }
 
@@ -64,7 +75,7 @@ fn config(args: &ServeArgs) -> anyhow::Result<Config> {
 fn settings_of(file: &Path) -> anyhow::Result<Settings> {
     let settings = Settings::read(file)?;
     for note in settings.notes() {
-        serve::warn(&format!("{}: {note}", file.display()));
+        process::warn(&format!("{}: {note}", file.display()));
     }
     Ok(settings)
 }
@@ -100,7 +111,7 @@ fn addresses(args: &ServeArgs, file: &Settings) -> Result<Vec<Listen>, Usage> {
     if by_parts || addresses.is_empty() {
         addresses.push(Listen::Tcp {
             host: floe_server::address::host(args.host.as_deref().unwrap_or_default()),
-            port: args.port.unwrap_or(serve::PORT),
+            port: args.port.unwrap_or(process::PORT),
         });
     }
     Ok(addresses)
@@ -134,7 +145,7 @@ fn compress(
         (Some(CompressName::Cached), _) => Ok(Compress::Cached),
         (None, _) if has_side_cache => Ok(Compress::Cached),
         (None, Some(true)) => {
-            serve::warn(
+            process::warn(
                 "enable_compression has no effect without --side-cache DIR; --compress always \
                  compresses anew for each client",
             );
@@ -173,7 +184,7 @@ fn check(config: Config) -> anyhow::Result<()> {
         ),
     });
     let server = Server::bind(config)?;
-    let urls = server.addresses().iter().map(serve::url);
+    let urls = server.addresses().iter().map(process::url);
     lines.extend(urls.map(|url| format!("listen {url}")));
     lines.iter().try_for_each(print)
 }

@@ -4,7 +4,7 @@ use floe_engine::Space;
 use indicatif::HumanBytes;
 use serde_json::{Value, json};
 
-use crate::log::say;
+use crate::display::say;
 
 /// Says it on stderr; stdout has the plan.
 pub(super) fn say_space(space: &Space) {

@@ -11,8 +11,8 @@ use serde_json::{Value, json};
 
 use super::print;
 use crate::args::VerifyArgs;
+use crate::display::{self, Level, say};
 use crate::failure::Silent;
-use crate::log::{self, Level, say};
 use crate::messages::waiting_for;
 use crate::settings;
 
@@ -56,12 +56,12 @@ pub(crate) fn run(args: VerifyArgs) -> anyhow::Result<()> {
         indicatif::HumanBytes(found.nar_bytes),
         found.links,
     );
-    match (failed, log::speaks_json()) {
+    match (failed, display::speaks_json()) {
         (0, _) | (_, false) => say(&line),
         (_, true) => {
             let code = FAULTS_EXIT_CODE;
             let fields = json!({ "message": line, "failed": failed, "exitCode": code });
-            log::write(Level::Error, "error", fields);
+            display::write(Level::Error, "error", fields);
         }
     }
     match failed {

@@ -11,7 +11,7 @@ use floe_engine::Cancel;
 use super::closure::Closure;
 use super::scenario::Stage;
 use super::variant::Variant;
-use crate::log::say;
+use crate::display::say;
 
 /// Keeps a table of counters and a profile of each variant in `directory`. Where perf does not
 /// work, the report says so.

@@ -11,8 +11,8 @@ use floe_bench::{Contestant, Invocation, Places};
 use super::closure::Closure;
 use super::variant::Variant;
 use crate::args::BenchCopyArgs;
+use crate::display::say;
 use crate::failure::{Silent, Usage};
-use crate::log::say;
 
 /// Where a scenario writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,14 +1,5 @@
 //! What `floe serve` and `nix-serve` share: from settings that were chosen to a server that runs.
 
-pub(crate) mod access_log;
-pub(crate) mod harmonia;
-pub(crate) mod identity;
-pub(crate) mod keys;
-pub(crate) mod limits;
-mod pid_file;
-mod signals;
-pub(crate) mod store;
-
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
@@ -20,9 +11,10 @@ pub(crate) use floe_server::config::{
 };
 use floe_server::{Config, Listen, Server};
 
-use crate::log::say;
-use identity::Identity;
-use pid_file::PidFile;
+use super::identity::Identity;
+use super::pid_file::PidFile;
+use super::{access_log, keys, signals};
+use crate::display::say;
 
 /// What the process does around its server. `floe serve` does nothing of it.
 #[derive(Debug, Default)]
@@ -105,7 +97,7 @@ pub(crate) fn url(address: &Listen) -> String {
 
 /// What the operator should know, on stderr.
 pub(crate) fn warn(warning: &str) {
-    crate::log::warn(warning);
+    crate::display::warn(warning);
 }
 
 /// [`Config::warn`] of every server.

@@ -1,7 +1,7 @@
-//! How a move is shown: bars on a terminal, plain lines elsewhere. All of it on stderr.
+//! A move as bars on a terminal.
 
 use std::collections::HashMap;
-use std::io::{self, IsTerminal as _};
+use std::io;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -9,69 +9,13 @@ use floe_engine::{Event, Reporter};
 use floe_format::StorePath;
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 
-use crate::log::{self, JsonLines, printable, say, warn};
+use super::stderr::printable;
 use crate::messages::{
     damaged_link, left, not_reused, plan, retrying, scarce, waiting, waiting_for,
 };
 
-/// The display that fits stderr.
-pub(crate) fn display() -> Box<dyn Reporter> {
-    let is_dumb = std::env::var_os("TERM").is_some_and(|term| term == "dumb");
-    match io::stderr().is_terminal() && !is_dumb && !log::speaks_json() {
-        true => Box::new(Bars::new()),
-        false => lines(),
-    }
-}
-
-/// The display that goes with other lines.
-pub(crate) fn lines() -> Box<dyn Reporter> {
-    match log::speaks_json() {
-        true => Box::new(JsonLines::new()),
-        false => Box::new(Lines::default()),
-    }
-}
-
-/// A line for each path and each failure.
-#[derive(Debug, Default)]
-struct Lines {
-    planned: AtomicUsize,
-    finished: AtomicUsize,
-}
-
-impl Reporter for Lines {
-    fn event(&self, event: Event<'_>) {
-        match event {
-            Event::Planned { paths: 0, .. } => {}
-            Event::Planned {
-                paths,
-                nar_bytes,
-                download_bytes,
-            } => {
-                self.planned.fetch_add(paths, Ordering::Relaxed);
-                say(plan(paths, nar_bytes, download_bytes));
-            }
-            Event::Finished { path } => {
-                let finished = self.finished.fetch_add(1, Ordering::Relaxed) + 1;
-                say(format_args!(
-                    "[{finished}/{}] {path}",
-                    self.planned.load(Ordering::Relaxed)
-                ));
-            }
-            Event::Scarce { shortage } => warn(scarce(shortage)),
-            Event::Retrying { path, error } => say(retrying(path, error)),
-            Event::NotReused { path, place, error } => warn(not_reused(path, place, error)),
-            Event::DamagedLink { path, link } => warn(damaged_link(path, link)),
-            Event::Failed { error } => say(format_args!("floe: {error}")),
-            Event::Left { paths } => say(left(paths)),
-            Event::Waiting { path } => say(waiting(path)),
-            Event::WaitingFor { what } => say(waiting_for(what)),
-            _ => {}
-        }
-    }
-}
-
 /// An overall bar, and one for each path in flight.
-struct Bars {
+pub(super) struct Bars {
     screen: MultiProgress,
     overall: ProgressBar,
     paths: Mutex<HashMap<StorePath, ProgressBar>>,
@@ -80,7 +24,7 @@ struct Bars {
 }
 
 impl Bars {
-    fn new() -> Bars {
+    pub(super) fn new() -> Bars {
         let screen = MultiProgress::new();
         let overall = screen.add(ProgressBar::no_length().with_style(style(WALKING)));
         overall.set_message("resolving");

@@ -11,10 +11,11 @@ use std::path::{Path, PathBuf};
 
 use floe_server::{Compress, Config};
 
-use crate::commands::print;
-use crate::serve::identity::Identity;
-use crate::serve::store::{self, Environment};
-use crate::serve::{self, Process, access_log, limits};
+use super::print;
+use super::serve::identity::Identity;
+use super::serve::process::{self, Process};
+use super::serve::store::{self, Environment};
+use super::serve::{access_log, limits};
 use crate::settings;
 use options::{Options, Request};
 
@@ -44,7 +45,7 @@ pub(crate) fn run(args: &[OsString]) -> anyhow::Result<()> {
         daemon::leave_session()?;
     }
     for warning in &options.warnings {
-        serve::warn(warning);
+        process::warn(warning);
     }
     let process = Process {
         identity: Identity::find(options.user.as_deref(), options.group.as_deref())?,
@@ -53,7 +54,7 @@ pub(crate) fn run(args: &[OsString]) -> anyhow::Result<()> {
         is_daemon,
         like_starman: true,
     };
-    serve::run(config(*options)?, &process)
+    process::run(config(*options)?, &process)
 }
 
 fn config(options: Options) -> anyhow::Result<Config> {
@@ -68,7 +69,7 @@ fn config(options: Options) -> anyhow::Result<Config> {
         store,
         log_dir,
         backlog: options.backlog,
-        secret_keys: serve::secret_keys(&key_files)?,
+        secret_keys: process::secret_keys(&key_files)?,
         priority: options.priority,
         compress: Compress::Off,
         side_cache: None,
@@ -79,7 +80,7 @@ fn config(options: Options) -> anyhow::Result<Config> {
         read_timeout: options.times.read(),
         write_timeout: options.times.write(),
         access_log: access_log::open(options.log, options.access_log.as_deref())?,
-        warn: serve::warner(),
+        warn: process::warner(),
         listen: options.listen,
         path_prefix: options.path,
     })

@@ -12,8 +12,8 @@ use std::process::{Command, Stdio};
 use anyhow::Context as _;
 
 use super::NAME;
+use crate::commands::serve::process::READY;
 use crate::failure::Silent;
-use crate::serve::READY;
 
 /// Whether these are the words for a daemon, and the user's own words among them.
 pub(super) fn is_child(args: &[OsString]) -> (bool, &[OsString]) {

@@ -2,85 +2,14 @@
 //!
 //! Every line has `level`, `event` and `time`. docs/interface.md lists the events and their fields.
 
-mod time;
-
-use std::io::{self, Write as _};
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant};
 
 use floe_engine::{Error, ErrorKind, Event, Reporter};
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
+use super::stderr::{Level, say, warn, write};
 use crate::messages::{damaged_link, not_reused, scarce, waiting_for};
-
-/// From now on stderr holds JSON.
-pub(crate) fn speak_json() {
-    SPEAKS_JSON.store(true, Ordering::Relaxed);
-}
-
-/// Whether stderr holds JSON.
-pub(crate) fn speaks_json() -> bool {
-    SPEAKS_JSON.load(Ordering::Relaxed)
-}
-
-/// How much a line matters.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Level {
-    Info,
-    Warning,
-    Error,
-}
-
-/// Writes a line. `fields` is an object.
-pub(crate) fn write(level: Level, event: &str, fields: Value) {
-    let level = match level {
-        Level::Info => "info",
-        Level::Warning => "warning",
-        Level::Error => "error",
-    };
-    let mut line = Map::new();
-    line.insert("level".into(), level.into());
-    line.insert("event".into(), event.into());
-    line.insert("time".into(), time::utc(SystemTime::now()).into());
-    if let Value::Object(fields) = fields {
-        line.extend(fields.into_iter().filter(|(_, value)| !value.is_null()));
-    }
-    // One call for each line, so that those of several threads do not mix. Nothing can be done
-    // about a closed stderr.
-    let text = format!("{}\n", Value::Object(line));
-    let _: io::Result<()> = io::stderr().write_all(text.as_bytes());
-}
-
-/// Prints a line on stderr.
-pub(crate) fn say(line: impl std::fmt::Display) {
-    if speaks_json() {
-        return write(
-            Level::Info,
-            "message",
-            json!({ "message": line.to_string() }),
-        );
-    }
-    // Nothing can be done about a closed stderr.
-    let _: io::Result<()> = writeln!(io::stderr(), "{}", printable(&line.to_string()));
-}
-
-/// Says what is not as it should be, though the work goes on.
-pub(crate) fn warn(warning: impl std::fmt::Display) {
-    match speaks_json() {
-        true => write(
-            Level::Warning,
-            "warning",
-            json!({ "message": warning.to_string() }),
-        ),
-        false => say(format_args!("floe: warning: {warning}")),
-    }
-}
-
-/// Errors repeat what a cache has sent, and that must not steer the terminal.
-pub(crate) fn printable(line: &str) -> String {
-    line.replace(|c: char| c.is_control() && c != '\n', "\u{fffd}")
-}
 
 /// What is known of an error.
 pub(crate) fn fields(error: &Error) -> Value {
@@ -195,17 +124,5 @@ impl Counts {
     }
 }
 
-static SPEAKS_JSON: AtomicBool = AtomicBool::new(false);
-
 /// Often enough for whoever draws a bar from it, seldom enough for who keeps the lines.
 const PROGRESS_PAUSE: Duration = Duration::from_secs(1);
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn control_characters_do_not_reach_the_terminal() {
-        assert_eq!(printable("a\u{1b}[2Jb\nc"), "a\u{fffd}[2Jb\nc");
-    }
-}

@@ -11,8 +11,8 @@ use floe_server::{Listen, address};
 use super::table::Meaning;
 use super::words::{self, Word};
 use crate::args::{LogName, seconds, some_seconds};
+use crate::commands::serve::process;
 use crate::failure::Usage;
-use crate::serve;
 
 /// What to do.
 #[derive(Debug)]
@@ -55,7 +55,7 @@ pub(super) struct Times {
 impl Times {
     pub(super) fn keep_alive(&self) -> Duration {
         let asked = self.keep_alive.or(self.all);
-        asked.unwrap_or(serve::KEEP_ALIVE_TIMEOUT)
+        asked.unwrap_or(process::KEEP_ALIVE_TIMEOUT)
     }
 
     /// starman waits no time for the next request, and then closes.
@@ -64,11 +64,11 @@ impl Times {
     }
 
     pub(super) fn read(&self) -> Duration {
-        self.read.or(self.all).unwrap_or(serve::READ_TIMEOUT)
+        self.read.or(self.all).unwrap_or(process::READ_TIMEOUT)
     }
 
     pub(super) fn write(&self) -> Duration {
-        self.all.unwrap_or(serve::WRITE_TIMEOUT)
+        self.all.unwrap_or(process::WRITE_TIMEOUT)
     }
 }
 
@@ -85,9 +85,9 @@ struct Places {
 pub(super) fn parse(args: &[OsString]) -> Result<Request, Usage> {
     let mut options = Options {
         listen: Vec::new(),
-        backlog: serve::BACKLOG,
+        backlog: process::BACKLOG,
         store: None,
-        priority: serve::PRIORITY,
+        priority: process::PRIORITY,
         path: String::new(),
         times: Times::default(),
         keep_alive: true,
@@ -170,7 +170,7 @@ impl Places {
             (_, Some(socket)) => vec![Listen::Unix(socket)],
             _ => vec![Listen::Tcp {
                 host: address::host(self.host.as_deref().unwrap_or_default()),
-                port: self.port.unwrap_or(serve::PORT),
+                port: self.port.unwrap_or(process::PORT),
             }],
         };
     }

@@ -313,7 +313,7 @@ mod tests {
 
     #[test]
     fn every_option_stands_in_the_help_and_in_the_guide_for_those_who_move() {
-        let guide = include_str!("../../../../docs/moving-from-nix-serve.md");
+        let guide = include_str!("../../../../../docs/moving-from-nix-serve.md");
         let help = help();
         for entry in ENTRIES {
             assert!(help.contains(&spelling(entry)), "help: {entry:?}");

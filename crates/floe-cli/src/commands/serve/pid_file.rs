@@ -8,7 +8,7 @@ use std::process;
 use anyhow::{Context as _, bail};
 use rustix::process::{Pid, test_kill_process};
 
-use super::warn;
+use super::process::warn;
 
 /// The file, for as long as this lives.
 #[derive(Debug)]

@@ -17,7 +17,7 @@ use floe_format::StorePath;
 use floe_format::store_path::HASH_PART_LEN;
 use serde_json::{Value, json};
 
-use crate::log::warn;
+use super::stderr::warn;
 use file::TraceFile;
 
 /// Writes a trace for as long as it lives.

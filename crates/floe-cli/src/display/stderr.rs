@@ -1,0 +1,89 @@
+//! Lines on stderr: text, or with `--log-format json` an object each.
+
+mod time;
+
+use std::io::{self, Write as _};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::SystemTime;
+
+use serde_json::{Map, Value, json};
+
+/// From now on stderr holds JSON.
+pub(crate) fn speak_json() {
+    SPEAKS_JSON.store(true, Ordering::Relaxed);
+}
+
+/// Whether stderr holds JSON.
+pub(crate) fn speaks_json() -> bool {
+    SPEAKS_JSON.load(Ordering::Relaxed)
+}
+
+/// How much a line matters.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Level {
+    Info,
+    Warning,
+    Error,
+}
+
+/// Writes a line. `fields` is an object.
+pub(crate) fn write(level: Level, event: &str, fields: Value) {
+    let level = match level {
+        Level::Info => "info",
+        Level::Warning => "warning",
+        Level::Error => "error",
+    };
+    let mut line = Map::new();
+    line.insert("level".into(), level.into());
+    line.insert("event".into(), event.into());
+    line.insert("time".into(), time::utc(SystemTime::now()).into());
+    if let Value::Object(fields) = fields {
+        line.extend(fields.into_iter().filter(|(_, value)| !value.is_null()));
+    }
+    // One call for each line, so that those of several threads do not mix. Nothing can be done
+    // about a closed stderr.
+    let text = format!("{}\n", Value::Object(line));
+    let _: io::Result<()> = io::stderr().write_all(text.as_bytes());
+}
+
+/// Prints a line on stderr.
+pub(crate) fn say(line: impl std::fmt::Display) {
+    if speaks_json() {
+        return write(
+            Level::Info,
+            "message",
+            json!({ "message": line.to_string() }),
+        );
+    }
+    // Nothing can be done about a closed stderr.
+    let _: io::Result<()> = writeln!(io::stderr(), "{}", printable(&line.to_string()));
+}
+
+/// Says what is not as it should be, though the work goes on.
+pub(crate) fn warn(warning: impl std::fmt::Display) {
+    match speaks_json() {
+        true => write(
+            Level::Warning,
+            "warning",
+            json!({ "message": warning.to_string() }),
+        ),
+        false => say(format_args!("floe: warning: {warning}")),
+    }
+}
+
+/// Errors repeat what a cache has sent, and that must not steer the terminal.
+pub(crate) fn printable(line: &str) -> String {
+    line.replace(|c: char| c.is_control() && c != '\n', "\u{fffd}")
+}
+
+static SPEAKS_JSON: AtomicBool = AtomicBool::new(false);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn control_characters_do_not_reach_the_terminal() {
+        assert_eq!(printable("a\u{1b}[2Jb\nc"), "a\u{fffd}[2Jb\nc");
+    }
+}
