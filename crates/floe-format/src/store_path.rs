@@ -5,6 +5,8 @@ use std::sync::Arc;
 
 use crate::base32;
 
+pub use crate::hash_part::{HASH_PART_LEN, is_hash_part};
+
 /// Why a text is not a store path or a store directory.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum StorePathError {
@@ -183,11 +185,6 @@ impl fmt::Debug for StorePath {
     }
 }
 
-/// Whether the text is the hash part of some store path.
-pub fn is_hash_part(text: &str) -> bool {
-    text.len() == HASH_PART_LEN && text.chars().all(base32::is_digit)
-}
-
 /// Checks that a text can be the name of a store path.
 pub fn check_name(name: &str) -> Result<(), StorePathError> {
     if name.is_empty() {
@@ -208,9 +205,6 @@ pub fn check_name(name: &str) -> Result<(), StorePathError> {
         None => Ok(()),
     }
 }
-
-/// Length of the part before the dash: 160 bits in base 32.
-pub const HASH_PART_LEN: usize = 32;
 
 /// The longest name. With the hash part and the dash it leaves room for suffixes such as `.lock`
 /// within the 255 bytes that file systems allow.

@@ -1,27 +1,10 @@
 //! From a path to what is asked for. A pure function, which knows nothing of the store.
 
-use floe_format::store_path::{HASH_PART_LEN, is_hash_part};
 use floe_format::{StorePath, base32};
 
+pub use floe_format::HashPart;
+
 use crate::request::Request;
-
-/// The hash part of a store path, checked.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct HashPart([u8; HASH_PART_LEN]);
-
-impl HashPart {
-    /// Checks a text.
-    pub fn parse(text: &str) -> Option<HashPart> {
-        let bytes = text.as_bytes().try_into().ok()?;
-        is_hash_part(text).then_some(HashPart(bytes))
-    }
-
-    /// The text.
-    pub fn as_str(&self) -> &str {
-        // It was text when it was checked.
-        std::str::from_utf8(&self.0).unwrap_or_default()
-    }
-}
 
 /// What is asked for.
 #[derive(Clone, Debug, PartialEq, Eq)]

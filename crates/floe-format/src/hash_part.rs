@@ -1,0 +1,29 @@
+//! The hash part of a store path, by which binary caches and servers look it up.
+
+use crate::base32;
+
+/// The hash part of a store path, checked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct HashPart([u8; HASH_PART_LEN]);
+
+impl HashPart {
+    /// Checks a text.
+    pub fn parse(text: &str) -> Option<HashPart> {
+        let bytes = text.as_bytes().try_into().ok()?;
+        is_hash_part(text).then_some(HashPart(bytes))
+    }
+
+    /// The text.
+    pub fn as_str(&self) -> &str {
+        // It was text when it was checked.
+        std::str::from_utf8(&self.0).unwrap_or_default()
+    }
+}
+
+/// Whether the text is the hash part of some store path.
+pub fn is_hash_part(text: &str) -> bool {
+    text.len() == HASH_PART_LEN && text.chars().all(base32::is_digit)
+}
+
+/// Length of the part before the dash: 160 bits in base 32.
+pub const HASH_PART_LEN: usize = 32;
