@@ -1,5 +1,7 @@
 //! Hexadecimal, the form of hashes in Nix's database and inside store path preimages.
 
+use data_encoding::{HEXLOWER, HEXLOWER_PERMISSIVE};
+
 /// Why a text is not hexadecimal.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Base16Error {
@@ -18,40 +20,17 @@ pub enum Base16Error {
 
 /// Prints bytes as lower-case hexadecimal.
 pub fn encode(bytes: &[u8]) -> String {
-    let mut text = String::with_capacity(bytes.len() * 2);
-    for byte in bytes {
-        text.push(digit(byte >> 4));
-        text.push(digit(byte & 0xf));
-    }
-    text
+    HEXLOWER.encode(bytes)
 }
 
 /// Reads hexadecimal in either case, as Nix does.
 pub fn decode(text: &str) -> Result<Vec<u8>, Base16Error> {
-    let mut bytes = Vec::with_capacity(text.len() / 2);
-    let mut high = None;
-    for (index, character) in text.char_indices() {
-        let value = character
-            .to_digit(16)
-            .ok_or(Base16Error::Character { character, index })?;
-        // A hexadecimal digit is below 16, so the conversion keeps it whole.
-        let value = value as u8;
-        high = match high {
-            None => Some(value << 4),
-            Some(high) => {
-                bytes.push(high | value);
-                None
-            }
-        };
-    }
-    match high {
-        None => Ok(bytes),
-        Some(_) => Err(Base16Error::Length(text.len())),
-    }
-}
-
-fn digit(value: u8) -> char {
-    char::from_digit(u32::from(value), 16).unwrap_or('0')
+    HEXLOWER_PERMISSIVE.decode(text.as_bytes()).map_err(|_| {
+        match text.char_indices().find(|(_, c)| !c.is_ascii_hexdigit()) {
+            Some((index, character)) => Base16Error::Character { character, index },
+            None => Base16Error::Length(text.len()),
+        }
+    })
 }
 
 #[cfg(test)]

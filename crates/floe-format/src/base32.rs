@@ -3,6 +3,10 @@
 //! It reads the bytes as one little-endian number and prints its digits most significant first,
 //! in an alphabet of digits and lower-case letters without `e`, `o`, `t` and `u`.
 
+use std::sync::LazyLock;
+
+use data_encoding::{BitOrder, DecodeKind, Encoding, Specification};
+
 /// Why a text is not base 32.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Base32Error {
@@ -30,15 +34,9 @@ pub const fn encoded_len(bytes: usize) -> usize {
 
 /// Prints bytes in base 32.
 pub fn encode(bytes: &[u8]) -> String {
-    let at = |index: usize| bytes.get(index).map_or(0, |&byte| u16::from(byte));
-    (0..encoded_len(bytes.len()))
-        .rev()
-        .map(|position| {
-            let bit = position * 5;
-            let window = at(bit / 8) | at(bit / 8 + 1) << 8;
-            digit((window >> (bit % 8)) & 0x1f)
-        })
-        .collect()
+    let mut digits = LEAST_SIGNIFICANT_FIRST.encode(bytes).into_bytes();
+    digits.reverse();
+    String::from_utf8(digits).unwrap_or_default()
 }
 
 /// Reads base 32.
@@ -47,59 +45,28 @@ pub fn encode(bytes: &[u8]) -> String {
 /// lets the result grow by a byte when the spare bits are set; its callers then refuse the wrong
 /// length, so the hashes that Nix accepts are the same.
 pub fn decode(text: &str) -> Result<Vec<u8>, Base32Error> {
-    let len = text.len() / 8 * 5 + text.len() % 8 * 5 / 8;
-    if let Some((index, character)) = text.char_indices().find(|(_, c)| value(*c).is_none()) {
-        return Err(Base32Error::Character { character, index });
-    }
-    if encoded_len(len) != text.len() {
-        return Err(Base32Error::Length(text.len()));
-    }
-    let mut bytes = vec![0; len];
-    for (position, digit) in text.chars().rev().filter_map(value).enumerate() {
-        let bit = position * 5;
-        let [low, high] = (u16::from(digit) << (bit % 8)).to_le_bytes();
-        if let Some(byte) = bytes.get_mut(bit / 8) {
-            *byte |= low;
+    let digits: Vec<u8> = text.bytes().rev().collect();
+    LEAST_SIGNIFICANT_FIRST.decode(&digits).map_err(|error| {
+        match text.char_indices().find(|(_, c)| !is_digit(*c)) {
+            Some((index, character)) => Base32Error::Character { character, index },
+            None if error.kind == DecodeKind::Trailing => Base32Error::SpareBits,
+            None => Base32Error::Length(text.len()),
         }
-        match bytes.get_mut(bit / 8 + 1) {
-            Some(byte) => *byte |= high,
-            None if high != 0 => return Err(Base32Error::SpareBits),
-            None => {}
-        }
-    }
-    Ok(bytes)
+    })
 }
 
 /// Whether the character is a digit of the alphabet.
 pub fn is_digit(character: char) -> bool {
-    value(character).is_some()
+    matches!(character, '0'..='9' | 'a'..='d' | 'f'..='n' | 'p'..='s' | 'v'..='z')
 }
 
-fn digit(value: u16) -> char {
-    ALPHABET
-        .get(usize::from(value))
-        .map_or('0', |&byte| char::from(byte))
-}
-
-fn value(character: char) -> Option<u8> {
-    let byte = u8::try_from(character).ok()?;
-    match VALUES.get(usize::from(byte)) {
-        Some(&value) if value != NO_DIGIT => Some(value),
-        _ => None,
-    }
-}
-
-const ALPHABET: [u8; 32] = *b"0123456789abcdfghijklmnpqrsvwxyz";
-const NO_DIGIT: u8 = u8::MAX;
-const VALUES: [u8; 128] = {
-    let mut values = [NO_DIGIT; 128];
-    let mut value = 0;
-    while value < ALPHABET.len() {
-        values[ALPHABET[value] as usize] = value as u8;
-        value += 1;
-    }
-    values
-};
+/// The encoding, but for the order of the digits.
+static LEAST_SIGNIFICANT_FIRST: LazyLock<Encoding> = LazyLock::new(|| {
+    let mut specification = Specification::new();
+    specification.symbols = "0123456789abcdfghijklmnpqrsvwxyz".into();
+    specification.bit_order = BitOrder::LeastSignificantFirst;
+    specification.encoding().expect("32 different symbols")
+});
 
 #[cfg(test)]
 mod tests {

@@ -22,7 +22,7 @@ impl HashPart {
 
 /// Whether the text is the hash part of some store path.
 pub fn is_hash_part(text: &str) -> bool {
-    text.len() == HASH_PART_LEN && text.chars().all(base32::is_digit)
+    text.len() == HASH_PART_LEN && text.bytes().all(|byte| base32::is_digit(char::from(byte)))
 }
 
 /// Length of the part before the dash: 160 bits in base 32.

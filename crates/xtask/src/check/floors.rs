@@ -15,6 +15,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     (
         "floe-format",
         &[
+            "data-encoding",
             "floe-hash",
             "memchr",
             "ring",
