@@ -11,7 +11,7 @@ use floe_format::nar::layout::Node;
 use floe_format::nar::listing::{self, Listing};
 use floe_format::nar::read::{Event, NarError, Reader};
 use floe_format::nar::write;
-use floe_format::nix_conf;
+use floe_format::nix_conf::{self, Statement};
 use floe_format::{
     CacheInfo, ContentAddress, Derivation, Hash, HashAlgorithm, NarInfo, Netrc, PublicKey,
     SecretKey, Signature, StoreDir, StorePath, TrustedKeys, base32,
@@ -144,8 +144,7 @@ pub fn check_nix_conf(data: &[u8]) {
     for (index, line) in lines.iter().enumerate() {
         let before = index.checked_sub(1).map_or(0, |index| lines[index].number);
         assert!(line.number > before);
-        text.extend(line.statement.to_line());
-        text.push(b'\n');
+        append_statement(&mut text, &line.statement);
     }
     let again = nix_conf::parse(&text).expect("lines that were printed");
     assert_eq!(again.len(), lines.len());
@@ -153,6 +152,23 @@ pub fn check_nix_conf(data: &[u8]) {
         assert_eq!(again.number, index + 1);
         assert_eq!(again.statement, line.statement);
     }
+}
+
+fn append_statement(text: &mut Vec<u8>, statement: &Statement<'_>) {
+    match statement {
+        Statement::Set { name, value } => text.extend([name, &b" = "[..], value].concat()),
+        Statement::Include {
+            path,
+            may_be_missing,
+        } => {
+            let directive = match may_be_missing {
+                true => &b"!include "[..],
+                false => b"include ",
+            };
+            text.extend([directive, path].concat());
+        }
+    }
+    text.push(b'\n');
 }
 
 /// A listing that parses is printed such that it parses to the same tree.

@@ -130,26 +130,6 @@ fn shown(word: &[u8]) -> String {
     name.chars().take(SHOWN_CHARS_MAX).collect()
 }
 
-impl Statement<'_> {
-    /// The line, without its end, from which it parses again.
-    pub fn to_line(&self) -> Vec<u8> {
-        match self {
-            Statement::Set { name, value } if value.is_empty() => [name, &b" ="[..]].concat(),
-            Statement::Set { name, value } => [name, &b" = "[..], value].concat(),
-            Statement::Include {
-                path,
-                may_be_missing,
-            } => {
-                let directive = match may_be_missing {
-                    true => INCLUDE_IF_THERE,
-                    false => INCLUDE,
-                };
-                [directive.as_bytes(), b" ", path].concat()
-            }
-        }
-    }
-}
-
 /// The longest configuration that is parsed. Real ones have a few kilobytes.
 pub const NIX_CONF_LEN_MAX: usize = 1024 * 1024;
 

@@ -186,7 +186,7 @@ impl fmt::Debug for StorePath {
 }
 
 /// Checks that a text can be the name of a store path.
-pub fn check_name(name: &str) -> Result<(), StorePathError> {
+fn check_name(name: &str) -> Result<(), StorePathError> {
     if name.is_empty() {
         return Err(StorePathError::NameEmpty);
     }

@@ -41,7 +41,7 @@ pub enum DerivationError {
     },
     /// A store path in it is not valid.
     #[error("cannot parse derivation: {0}")]
-    StorePath(StorePathError),
+    StorePath(#[from] StorePathError),
     /// A hash in it is not valid.
     #[error("cannot parse derivation: output {output:?}: {source}")]
     Hash {
@@ -138,10 +138,4 @@ pub enum DerivationError {
         /// What went wrong.
         reason: String,
     },
-}
-
-impl From<StorePathError> for DerivationError {
-    fn from(error: StorePathError) -> DerivationError {
-        DerivationError::StorePath(error)
-    }
 }

@@ -96,22 +96,6 @@ pub struct Layout<'node> {
     pub files: Vec<FilePlace<'node>>,
 }
 
-impl<'node> Layout<'node> {
-    /// The files, in the order of the NAR.
-    pub fn iter(&self) -> std::slice::Iter<'_, FilePlace<'node>> {
-        self.files.iter()
-    }
-}
-
-impl<'node> IntoIterator for Layout<'node> {
-    type Item = FilePlace<'node>;
-    type IntoIter = std::vec::IntoIter<FilePlace<'node>>;
-
-    fn into_iter(self) -> Self::IntoIter {
-        self.files.into_iter()
-    }
-}
-
 /// Where in a NAR the contents of a file are.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FilePlace<'node> {
@@ -170,7 +154,7 @@ mod tests {
             let layout = node.layout();
             prop_assert_eq!(layout.nar_size, nar.len() as u64);
             prop_assert_eq!(node.nar_size(), nar.len() as u64);
-            for place in layout.iter() {
+            for place in &layout.files {
                 // The contents of each file are its size, over and over.
                 let start = usize::try_from(place.offset).unwrap();
                 let contents = &nar[start..start + usize::try_from(place.size).unwrap()];

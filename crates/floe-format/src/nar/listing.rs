@@ -84,6 +84,7 @@ impl Listing {
         let layout = self.root.layout();
         layout.files.len() == self.offsets.len()
             && layout
+                .files
                 .iter()
                 .zip(&self.offsets)
                 .all(|(place, offset)| offset.is_none_or(|offset| offset == place.offset))
@@ -98,7 +99,7 @@ impl Listing {
 /// that is an error.
 pub fn to_text(root: &Node) -> Result<String, ListingError> {
     let layout = root.layout();
-    let mut offsets = layout.iter().map(|place| place.offset);
+    let mut offsets = layout.files.iter().map(|place| place.offset);
     let root = print_node(root, &mut offsets, 0)?;
     // The names stand in alphabetical order, which Nix writes, even if serde_json keeps them in
     // the order of insertion.
@@ -113,7 +114,7 @@ pub const LISTING_LEN_MAX: usize = 64 * 1024 * 1024;
 pub const LISTING_DEPTH_MAX: usize = 63;
 
 /// The version of the format.
-pub const LISTING_VERSION: u64 = 1;
+const LISTING_VERSION: u64 = 1;
 
 fn print_node(
     node: &Node,

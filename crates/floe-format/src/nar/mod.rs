@@ -25,7 +25,7 @@ pub const NAME_LEN_MAX: usize = 255;
 pub const TARGET_LEN_MAX: usize = 4095;
 
 /// The longest string that is read where one of the format's own words is expected.
-pub const TAG_LEN_MAX: usize = 32;
+pub(crate) const TAG_LEN_MAX: usize = 32;
 
 /// Whether a NAR may have a directory entry with this name.
 pub fn is_entry_name(name: &[u8]) -> bool {
@@ -40,7 +40,7 @@ pub fn is_symlink_target(target: &[u8]) -> bool {
 }
 
 /// Number of zeros between so many bytes and the next multiple of eight.
-pub const fn padding_len(len: u64) -> usize {
+pub(crate) const fn padding_len(len: u64) -> usize {
     // At most seven, so the conversion keeps it whole.
     ((8 - len % 8) % 8) as usize
 }

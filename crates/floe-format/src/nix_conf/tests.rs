@@ -114,8 +114,10 @@ proptest! {
         may_be_missing: bool,
     ) {
         prop_assume!(name != INCLUDE);
-        let (set, include) = (set(&name, &words.join(" ")), include(&path, may_be_missing));
-        let text = [set.to_line(), include.to_line()].join(&b'\n');
+        let directive = if may_be_missing { INCLUDE_IF_THERE } else { INCLUDE };
+        let value = words.join(" ");
+        let text = format!("{name} = {value}\n{directive} {path}").into_bytes();
+        let (set, include) = (set(&name, &value), include(&path, may_be_missing));
         let lines = parse(&text).unwrap();
         prop_assert_eq!(lines.len(), 2);
         prop_assert_eq!((lines[0].number, &lines[0].statement), (1, &set));

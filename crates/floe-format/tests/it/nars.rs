@@ -103,7 +103,11 @@ fn the_layout_finds_the_contents_of_each_file() {
     let tree = read(&nar);
     let layout = tree.layout();
     let contents = |path: &[&[u8]]| {
-        let place = layout.iter().find(|place| place.path == path).unwrap();
+        let place = layout
+            .files
+            .iter()
+            .find(|place| place.path == path)
+            .unwrap();
         let start = usize::try_from(place.offset).unwrap();
         &nar[start..start + usize::try_from(place.size).unwrap()]
     };
