@@ -4,9 +4,12 @@ use crate::base32;
 
 /// The hash part of a store path, checked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct HashPart([u8; HASH_PART_LEN]);
+pub struct HashPart([u8; HashPart::LEN]);
 
 impl HashPart {
+    /// Length of the part before the dash: 160 bits in base 32.
+    pub const LEN: usize = 32;
+
     /// Checks a text.
     pub fn parse(text: &str) -> Option<HashPart> {
         let bytes = text.as_bytes().try_into().ok()?;
@@ -25,5 +28,5 @@ pub fn is_hash_part(text: &str) -> bool {
     text.len() == HASH_PART_LEN && text.bytes().all(|byte| base32::is_digit(char::from(byte)))
 }
 
-/// Length of the part before the dash: 160 bits in base 32.
-pub const HASH_PART_LEN: usize = 32;
+/// The same, until all crates say [`HashPart::LEN`].
+pub const HASH_PART_LEN: usize = HashPart::LEN;
