@@ -77,3 +77,12 @@ impl FromIterator<PublicKey> for TrustedKeys {
         trusted
     }
 }
+
+impl IntoIterator for TrustedKeys {
+    type Item = PublicKey;
+    type IntoIter = btree_map::IntoValues<Arc<str>, PublicKey>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.0.into_values()
+    }
+}
