@@ -88,7 +88,7 @@ fn asks_for_json(line: impl Iterator<Item = OsString>) -> bool {
 
 /// The exit code for several failures: that of the gravest cause.
 pub(crate) fn gravest(failures: &[Error]) -> u8 {
-    code(ErrorKind::gravest(failures))
+    code(ErrorKind::most_severe(failures))
 }
 
 /// The exit codes of docs/interface.md.

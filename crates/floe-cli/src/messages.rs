@@ -2,17 +2,17 @@
 
 use std::path::Path;
 
-use floe_engine::{Error, Outcome, Shortage};
+use floe_engine::{CopySummary, Error, Shortage};
 use floe_format::StorePath;
 use indicatif::HumanBytes;
 
 /// What came of `--reuse`, and of what a run had left that ended early.
-pub(crate) fn taken(outcome: &Outcome) -> String {
-    let things = if outcome.taken == 1 { "path" } else { "paths" };
+pub(crate) fn taken(outcome: &CopySummary) -> String {
+    let things = if outcome.reused == 1 { "path" } else { "paths" };
     format!(
         "{} {things} taken from this machine, {} unpacked, instead of being fetched",
-        outcome.taken,
-        HumanBytes(outcome.taken_nar_bytes)
+        outcome.reused,
+        HumanBytes(outcome.reused_nar_bytes)
     )
 }
 

@@ -7,8 +7,8 @@ use std::thread;
 
 use anyhow::Context as _;
 use floe_engine::{
-    Cancel, Error, Location, NetworkOptions, Options, Reuse, parse_public_keys, reuse_directory,
-    unusable_logins,
+    Cancel, CopyOptions, Error, NetworkOptions, Reuse, StoreUri, parse_public_keys,
+    reuse_directory, unusable_netrc_files,
 };
 use floe_format::{StoreDir, TrustedKeys};
 use floe_store::{Patience, WriteOptions};
@@ -47,8 +47,8 @@ pub(crate) fn options(
     config: &Config,
     store_dir: Option<&StoreDir>,
     (trust, files, work): (&TrustArgs, &FilesArgs, &WorkArgs),
-) -> anyhow::Result<Options> {
-    Ok(Options {
+) -> anyhow::Result<CopyOptions> {
+    Ok(CopyOptions {
         trusted_keys: trusted_keys(config, trust)?,
         check_signatures: *config.require_sigs.get() && !trust.no_check_sigs,
         jobs: work.jobs,
@@ -154,8 +154,8 @@ pub(crate) fn store_dir(text: Option<&str>) -> anyhow::Result<Option<StoreDir>> 
 }
 
 /// A store or cache by its address.
-pub(crate) fn location(text: &str, store_dir: Option<&StoreDir>) -> anyhow::Result<Location> {
-    Ok(Location::parse(text, store_dir, data_home().as_deref())?)
+pub(crate) fn location(text: &str, store_dir: Option<&StoreDir>) -> anyhow::Result<StoreUri> {
+    Ok(StoreUri::parse(text, store_dir, data_home().as_deref())?)
 }
 
 /// The sources that were named, else the substituters that are configured. One of those that floe
@@ -164,11 +164,11 @@ pub(crate) fn sources(
     named: &[String],
     config: &Config,
     store_dir: Option<&StoreDir>,
-) -> anyhow::Result<Vec<Location>> {
+) -> anyhow::Result<Vec<StoreUri>> {
     if !named.is_empty() {
         return named.iter().map(|text| location(text, store_dir)).collect();
     }
-    let mut sources: Vec<Location> = Vec::new();
+    let mut sources: Vec<StoreUri> = Vec::new();
     for text in &config.substituters.get().0 {
         match location(text, store_dir) {
             Ok(source) if sources.contains(&source) => {}
@@ -186,12 +186,12 @@ pub(crate) fn sources(
 }
 
 /// Says which files of logins are gone without, where a cache may ask for a login.
-pub(crate) fn warn_of_logins(sources: &[Location], network: &NetworkOptions) {
+pub(crate) fn warn_of_logins(sources: &[StoreUri], network: &NetworkOptions) {
     if sources
         .iter()
-        .any(|source| matches!(source, Location::Http(_)))
+        .any(|source| matches!(source, StoreUri::Http(_)))
     {
-        for error in unusable_logins(network) {
+        for error in unusable_netrc_files(network) {
             warn(format_args!("going on without logins: {error}"));
         }
     }
@@ -204,7 +204,7 @@ pub(crate) fn place(
     text: &str,
     config: &Config,
     store_dir: Option<&StoreDir>,
-) -> anyhow::Result<Location> {
+) -> anyhow::Result<StoreUri> {
     let setting = &config.store;
     let configured = &*setting.get().0;
     let is_usual =
@@ -219,7 +219,7 @@ pub(crate) fn place(
 }
 
 /// The store below `--root`.
-pub(crate) fn in_root(root: &Path, store_dir: Option<&StoreDir>) -> anyhow::Result<Location> {
+pub(crate) fn in_root(root: &Path, store_dir: Option<&StoreDir>) -> anyhow::Result<StoreUri> {
     let root = std::path::absolute(root)?;
     let dir = store_dir.cloned().unwrap_or_default();
     Ok(floe_store::Layout::in_root(&root, dir).into())

@@ -31,7 +31,7 @@ pub(crate) enum Body {
         chunks: mpsc::Receiver<Chunk>,
         url: String,
         /// Present if it was asked for before somebody had time to read it.
-        ahead: Option<Ahead>,
+        prefetch_permit: Option<PrefetchPermit>,
     },
     /// From a file.
     File { file: File, path: PathBuf },
@@ -39,13 +39,13 @@ pub(crate) enum Body {
 
 /// Leave to stand still meanwhile, until a worker begins to read.
 #[derive(Debug)]
-pub(crate) struct Ahead {
-    _place: Option<OwnedSemaphorePermit>,
+pub(crate) struct PrefetchPermit {
+    _permit: Option<OwnedSemaphorePermit>,
 }
 
-impl Ahead {
-    pub(crate) fn new(place: Option<OwnedSemaphorePermit>) -> Ahead {
-        Ahead { _place: place }
+impl PrefetchPermit {
+    pub(crate) fn new(permit: Option<OwnedSemaphorePermit>) -> PrefetchPermit {
+        PrefetchPermit { _permit: permit }
     }
 }
 
@@ -57,7 +57,7 @@ pub(crate) struct BodyReader<'a> {
     hasher: Option<FileHasher>,
     worker: &'a Worker,
     /// Who wants to know how many bytes more have arrived.
-    told: Option<&'a dyn Fn(u64)>,
+    on_bytes: Option<&'a dyn Fn(u64)>,
     len: u64,
     len_max: u64,
     /// Why the body broke off, kept apart from what the decoders make of it.
@@ -114,9 +114,13 @@ impl<'a> BodyReader<'a> {
         worker: &'a Worker,
     ) -> BodyReader<'a> {
         let input = match body {
-            Body::Network { chunks, url, ahead } => {
+            Body::Network {
+                chunks,
+                url,
+                prefetch_permit,
+            } => {
                 // It stands still no more, and others may.
-                drop(ahead);
+                drop(prefetch_permit);
                 Input::Network { chunks, url }
             }
             Body::File { file, path } => Input::File { file, path },
@@ -127,7 +131,7 @@ impl<'a> BodyReader<'a> {
             current: Bytes::new(),
             hasher,
             worker,
-            told: None,
+            on_bytes: None,
             len: 0,
             len_max,
             failure: None,
@@ -135,8 +139,8 @@ impl<'a> BodyReader<'a> {
     }
 
     /// Tells of each chunk that arrives from now on.
-    pub(crate) fn tell(&mut self, told: &'a dyn Fn(u64)) {
-        self.told = Some(told);
+    pub(crate) fn on_bytes(&mut self, on_bytes: &'a dyn Fn(u64)) {
+        self.on_bytes = Some(on_bytes);
     }
 
     /// Why the body broke off, if it did.
@@ -168,7 +172,7 @@ impl<'a> BodyReader<'a> {
     fn next_chunk(&mut self) -> Result<Option<Bytes>, Error> {
         match &mut self.input {
             Input::Ended => Ok(None),
-            Input::Network { chunks, url } => match receive(chunks, self.worker) {
+            Input::Network { chunks, url } => match next_network_chunk(chunks, self.worker) {
                 Some(Chunk::Bytes(bytes)) => Ok(Some(bytes)),
                 Some(Chunk::End) => Ok(None),
                 Some(Chunk::Failed(error)) => Err(error),
@@ -198,7 +202,7 @@ impl<'a> BodyReader<'a> {
     }
 }
 
-fn receive(chunks: &mut mpsc::Receiver<Chunk>, worker: &Worker) -> Option<Chunk> {
+fn next_network_chunk(chunks: &mut mpsc::Receiver<Chunk>, worker: &Worker) -> Option<Chunk> {
     match chunks.try_recv() {
         Ok(chunk) => Some(chunk),
         Err(_) => worker.away(|| chunks.blocking_recv()),
@@ -211,8 +215,8 @@ impl BufRead for BodyReader<'_> {
             match self.next_chunk() {
                 Ok(Some(bytes)) => {
                     self.len += bytes.len() as u64;
-                    if let Some(told) = self.told {
-                        told(bytes.len() as u64);
+                    if let Some(on_bytes) = self.on_bytes {
+                        on_bytes(bytes.len() as u64);
                     }
                     if self.len > self.len_max {
                         // The rest stays unread: nobody needs to receive an endless body.

@@ -3,7 +3,7 @@
 mod closure;
 pub(crate) mod file;
 pub(crate) mod http;
-mod remembered;
+mod narinfo_disk_cache;
 
 use std::sync::mpsc::RecvTimeoutError;
 use std::sync::{Arc, mpsc};
@@ -16,11 +16,11 @@ use floe_store::{Patience, StoreReader};
 use crate::body::Body;
 use crate::cancel::{CANCEL_POLL, Cancel};
 use crate::error::Error;
-use crate::location::Location;
 use crate::options::NetworkOptions;
+use crate::store_uri::StoreUri;
 use file::FileCache;
 use http::{HttpCache, Network};
-use remembered::Remembered;
+use narinfo_disk_cache::NarInfoDiskCache;
 
 /// One source of paths.
 #[derive(Debug)]
@@ -43,7 +43,7 @@ pub(crate) enum Kind {
 pub struct Sources {
     pub(crate) list: Vec<Source>,
     /// Those that could not be opened, and why not.
-    refused: Vec<(String, Arc<Error>)>,
+    unavailable: Vec<(String, Arc<Error>)>,
     /// Present as long as a source needs it; the last to be dropped.
     network: Option<Network>,
     /// How often a transfer is made in all before it has failed.
@@ -52,90 +52,91 @@ pub struct Sources {
 
 /// In which order sources are asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Order {
+pub enum SourceOrder {
     /// In that of their addresses.
-    AsGiven,
+    AsListed,
     /// By their priority, which their address says or else they themselves; where that is the same,
     /// in that of their addresses.
     ByPriority,
 }
 
 /// What a source says about a path; `None`: it does not have it.
-pub(crate) type Answer = Result<Option<Told>, Error>;
+pub(crate) type NarInfoResult = Result<Option<NarInfoReply>, Error>;
 
 /// What a source has told of a path.
 #[derive(Debug)]
-pub(crate) struct Told {
+pub(crate) struct NarInfoReply {
     pub(crate) narinfo: NarInfo,
     /// It was not asked now, but in an earlier move.
-    pub(crate) is_remembered: bool,
+    pub(crate) from_disk_cache: bool,
 }
 
 /// What still counts of that which a cache has answered some time ago.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Belief {
+pub(crate) enum CachePolicy {
     /// All of it.
-    All,
+    Use,
     /// That it has a path, and what it says of it; not that it lacks one.
-    Presence,
+    HitsOnly,
     /// Nothing: it is asked now.
-    Nothing,
+    Bypass,
 }
 
-impl From<NarInfo> for Told {
+impl From<NarInfo> for NarInfoReply {
     /// What was found just now.
-    fn from(narinfo: NarInfo) -> Told {
-        Told {
+    fn from(narinfo: NarInfo) -> NarInfoReply {
+        NarInfoReply {
             narinfo,
-            is_remembered: false,
+            from_disk_cache: false,
         }
     }
 }
 
 /// Waits for locks in the way of whoever asks sources.
-fn patience(options: &NetworkOptions, cancel: &Cancel) -> Patience {
-    let watcher = options.watcher.clone();
-    Patience::new(cancel.flag(), move |what| watcher.waiting_for(what))
+fn lock_wait(options: &NetworkOptions, cancel: &Cancel) -> Patience {
+    let events = options.events.clone();
+    Patience::new(cancel.flag(), move |what| events.waiting_for(what))
 }
 
 impl Sources {
-    /// Opens sources. Those that cannot be opened are left out, and [`Sources::refused`] says why;
+    /// Opens sources. Those that cannot be opened are left out: see [`Sources::unavailable`];
     /// a cache that takes long to answer is not waited for where another one can be used, and is
     /// asked when it has answered.
     ///
     /// Errors: that of the first source, if none can be used; [`Error::Cancelled`].
     pub fn open(
-        locations: &[Location],
-        order: Order,
+        locations: &[StoreUri],
+        order: SourceOrder,
         options: &NetworkOptions,
         cancel: &Cancel,
     ) -> Result<Sources, Error> {
         let mut sources = Sources {
             list: Vec::new(),
-            refused: Vec::new(),
+            unavailable: Vec::new(),
             network: None,
             attempts: options.attempts,
         };
-        let (settled, answers) = mpsc::channel();
-        let mut remembered = None;
+        let (opened_signal, answers) = mpsc::channel();
+        let mut disk_cache = None;
         for location in locations {
-            if let (Location::Http(_), None) = (location, &sources.network) {
+            if let (StoreUri::Http(_), None) = (location, &sources.network) {
                 sources.network = Some(Network::start(options)?);
-                let file = options.remembered.as_ref();
-                remembered = file.and_then(Remembered::open).map(Arc::new);
+                let file = options.narinfo_disk_cache.as_ref();
+                disk_cache = file.and_then(NarInfoDiskCache::open).map(Arc::new);
             }
             let opened = match (location, &sources.network) {
-                (Location::Http(http), Some(network)) => {
-                    let (remembered, settled) = (remembered.clone(), settled.clone());
-                    HttpCache::begin(http, network, remembered, settled).map(Kind::Http)
+                (StoreUri::Http(http), Some(network)) => {
+                    let (disk_cache, opened_signal) = (disk_cache.clone(), opened_signal.clone());
+                    HttpCache::start_opening(http, network, disk_cache, opened_signal)
+                        .map(Kind::Http)
                 }
-                (Location::Http(_), None) => Err(Error::Cancelled),
-                (Location::Store(store), _) => {
-                    StoreReader::open_with(store.layout.clone(), patience(options, cancel))
+                (StoreUri::Http(_), None) => Err(Error::Cancelled),
+                (StoreUri::Local(store), _) => {
+                    StoreReader::open_with(store.layout.clone(), lock_wait(options, cancel))
                         .map(|reader| Kind::Store(Box::new(reader), store.priority))
                         .map_err(Error::from)
                 }
-                (Location::File(file), _) => FileCache::open(file).map(Kind::File),
+                (StoreUri::File(file), _) => FileCache::open(file).map(Kind::File),
             };
             match opened {
                 Ok(kind) => {
@@ -143,27 +144,31 @@ impl Sources {
                     sources.list.push(Source { kind, is_trusted });
                 }
                 Err(error) => sources
-                    .refused
+                    .unavailable
                     .push((location.to_string(), Arc::new(error))),
             }
         }
-        drop(settled);
-        sources.wait(&answers, cancel)?;
-        sources.sort_out(order)
+        drop(opened_signal);
+        sources.wait_until_usable(&answers, cancel)?;
+        sources.drop_unavailable(order)
     }
 
     /// Waits until it is known of all sources whether they can be used; not long if one of them
     /// can.
-    fn wait(&self, answers: &mpsc::Receiver<()>, cancel: &Cancel) -> Result<(), Error> {
+    fn wait_until_usable(
+        &self,
+        answers: &mpsc::Receiver<()>,
+        cancel: &Cancel,
+    ) -> Result<(), Error> {
         let mut usable_since = None;
         loop {
-            let states = || self.list.iter().map(Source::state);
-            if states().all(|state| state.is_some()) {
+            let results = || self.list.iter().map(Source::open_result);
+            if results().all(|state| state.is_some()) {
                 return Ok(());
             }
-            if states().any(|state| matches!(state, Some(Ok(())))) {
+            if results().any(|state| matches!(state, Some(Ok(())))) {
                 let since = usable_since.get_or_insert_with(Instant::now);
-                if since.elapsed() >= GRACE {
+                if since.elapsed() >= STARTUP_GRACE_PERIOD {
                     return Ok(());
                 }
             }
@@ -176,33 +181,33 @@ impl Sources {
     }
 
     /// Takes out those that cannot be used, and puts those first that can be by now.
-    fn sort_out(mut self, order: Order) -> Result<Sources, Error> {
+    fn drop_unavailable(mut self, order: SourceOrder) -> Result<Sources, Error> {
         for source in std::mem::take(&mut self.list) {
-            match source.state() {
-                Some(Err(error)) => self.refused.push((source.name(), error)),
+            match source.open_result() {
+                Some(Err(error)) => self.unavailable.push((source.name(), error)),
                 _ => self.list.push(source),
             }
         }
         if self.list.is_empty() {
-            return Err(match self.refused.into_iter().next() {
-                Some((_, error)) => Error::Unusable(error),
+            return Err(match self.unavailable.into_iter().next() {
+                Some((_, error)) => Error::SourceDisabled(error),
                 None => Error::NoSources,
             });
         }
         self.list.sort_by_key(|source| {
-            let is_late = source.state().is_none();
+            let is_opening = source.open_result().is_none();
             let priority = match order {
-                Order::AsGiven => 0,
-                Order::ByPriority => source.priority(),
+                SourceOrder::AsListed => 0,
+                SourceOrder::ByPriority => source.priority(),
             };
-            (is_late, priority)
+            (is_opening, priority)
         });
         Ok(self)
     }
 
     /// The sources that could not be opened, by their addresses without credentials, and why.
-    pub fn refused(&self) -> impl Iterator<Item = (&str, &Error)> {
-        self.refused
+    pub fn unavailable(&self) -> impl Iterator<Item = (&str, &Error)> {
+        self.unavailable
             .iter()
             .map(|(name, error)| (name.as_str(), &**error))
     }
@@ -231,9 +236,9 @@ impl Source {
     }
 
     /// `None`: that is not known yet.
-    fn state(&self) -> Option<Result<(), Arc<Error>>> {
+    fn open_result(&self) -> Option<Result<(), Arc<Error>>> {
         match &self.kind {
-            Kind::Http(cache) => Some(cache.state()?.map(|_| ())),
+            Kind::Http(cache) => Some(cache.open_result()?.map(|_| ())),
             Kind::File(_) | Kind::Store(..) => Some(Ok(())),
         }
     }
@@ -249,7 +254,7 @@ impl Source {
 
     /// Whether its paths are for that store directory, as far as is known yet.
     pub(crate) fn is_for(&self, dir: &StoreDir) -> bool {
-        !matches!(self.state(), Some(Ok(()))) || self.store_dir() == dir
+        !matches!(self.open_result(), Some(Ok(()))) || self.store_dir() == dir
     }
 
     /// The store directory that its paths name; the usual one if it has not answered yet.
@@ -271,17 +276,17 @@ impl Source {
 
     /// Asks for the path with a hash part. The answer goes to `answers` together with the tag,
     /// perhaps before this function returns.
-    pub(crate) fn ask<T: Send + 'static>(
+    pub(crate) fn query<T: Send + 'static>(
         &self,
         hash_part: &str,
-        belief: Belief,
+        policy: CachePolicy,
         tag: T,
-        answers: &mpsc::Sender<(T, Answer)>,
+        answers: &mpsc::Sender<(T, NarInfoResult)>,
     ) {
         let answer = match &self.kind {
-            Kind::Http(cache) => return cache.ask(hash_part, belief, tag, answers),
+            Kind::Http(cache) => return cache.query(hash_part, policy, tag, answers),
             Kind::File(cache) => cache.narinfo(hash_part),
-            Kind::Store(store, _) => ask_store(store, hash_part),
+            Kind::Store(store, _) => query_store(store, hash_part),
         };
         // Nobody listens any more only when the move has failed already.
         let _: Result<(), _> = answers.send((tag, answer));
@@ -289,9 +294,13 @@ impl Source {
 
     /// What the source knows of the path with a hash part, asked afresh; `None` if it does not have
     /// it.
-    pub fn lookup(&self, hash_part: &str, cancel: &Cancel) -> Result<Option<NarInfo>, Error> {
+    pub fn query_path_info(
+        &self,
+        hash_part: &str,
+        cancel: &Cancel,
+    ) -> Result<Option<NarInfo>, Error> {
         let (sender, receiver) = mpsc::channel();
-        self.ask(hash_part, Belief::Nothing, (), &sender);
+        self.query(hash_part, CachePolicy::Bypass, (), &sender);
         drop(sender);
         loop {
             match receiver.recv_timeout(CANCEL_POLL) {
@@ -323,10 +332,10 @@ impl Source {
     }
 
     /// The same for a large body whose worker comes later; `None` if that would hold others up.
-    pub(crate) fn fetch_ahead(&self, narinfo: &NarInfo) -> Option<Result<Option<Body>, Error>> {
+    pub(crate) fn prefetch(&self, narinfo: &NarInfo) -> Option<Result<Option<Body>, Error>> {
         match &self.kind {
             Kind::Http(cache) => {
-                let body = cache.fetch_ahead(&narinfo.url)?;
+                let body = cache.prefetch(&narinfo.url)?;
                 Some(body.map(Some))
             }
             Kind::File(_) | Kind::Store(..) => Some(self.fetch(narinfo, false)),
@@ -335,7 +344,7 @@ impl Source {
 }
 
 /// A local store's answer, in the form of a cache's: an uncompressed NAR that has no file.
-fn ask_store(store: &StoreReader, hash_part: &str) -> Answer {
+fn query_store(store: &StoreReader, hash_part: &str) -> NarInfoResult {
     let Some(path) = store.path_of_hash_part(hash_part)? else {
         return Ok(None);
     };
@@ -359,11 +368,11 @@ fn ask_store(store: &StoreReader, hash_part: &str) -> Answer {
 }
 
 /// That of who does not say, as in Nix: the default of its setting `priority`, in `store-api.hh`.
-const PRIORITY: i32 = 0;
+const DEFAULT_PRIORITY: i32 = 0;
 
 /// How long the slow have when one that can be used has answered: more than a round trip around
 /// the world with its handshakes, and less than a person notices much.
-const GRACE: Duration = Duration::from_secs(1);
+const STARTUP_GRACE_PERIOD: Duration = Duration::from_secs(1);
 
 /// How soon a raised flag, or the end of the grace, is noticed while nobody answers.
 const OPEN_POLL: Duration = Duration::from_millis(20);

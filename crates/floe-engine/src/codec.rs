@@ -3,7 +3,7 @@
 //! A decoder reads every frame, block, stream or member that a body consists of, not only the
 //! first, and fails on anything that is none.
 
-mod memory;
+mod budget;
 mod window;
 
 use std::io::{self, BufRead, Read, Write};
@@ -11,8 +11,8 @@ use std::io::{self, BufRead, Read, Write};
 use floe_format::Compression;
 use liblzma::stream::{CONCATENATED, IGNORE_CHECK, Stream};
 
-pub(crate) use memory::Memory;
-use memory::SMALL_WINDOW_LEN;
+pub(crate) use budget::DecoderBudget;
+use budget::SMALL_WINDOW_LEN;
 pub(crate) use window::window_len;
 
 /// A decoder over a compressed body; `None` where floe has none for this compression. It remembers
@@ -102,7 +102,7 @@ pub(crate) fn has_large_window(compression: &Compression) -> bool {
 }
 
 /// Whether an encoder needs so much memory and time that a core is kept busy by one.
-pub(crate) fn is_heavy(compression: Compression) -> bool {
+pub(crate) fn needs_core(compression: Compression) -> bool {
     !matches!(
         compression,
         Compression::None | Compression::Zstd | Compression::Lz4 | Compression::Gzip
@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn every_compression_gives_back_what_it_was_given() {
+    fn every_compression_round_trips() {
         for compression in WRITTEN {
             for message in [message(), Vec::new()] {
                 let body = encode(compression, &message);
@@ -247,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn bodies_of_several_frames_are_read_to_their_end() {
+    fn decoder_reads_every_frame() {
         for compression in WRITTEN {
             // A brotli stream has one end.
             if compression == Compression::Brotli {
@@ -264,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn an_xz_body_of_several_blocks_is_read_to_its_end() {
+    fn xz_decoder_reads_every_block() {
         let message = message();
         let options = liblzma::stream::LzmaOptions::new_preset(6).unwrap();
         let mut filters = liblzma::stream::Filters::new();
@@ -284,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn a_body_cut_short_is_an_error() {
+    fn truncated_body_is_an_error() {
         for compression in WRITTEN {
             if compression == Compression::None {
                 continue;
@@ -309,7 +309,7 @@ mod tests {
     }
 
     #[test]
-    fn lzma_is_read_and_not_written() {
+    fn lzma_decodes_and_has_no_encoder() {
         assert!(
             encoder(Compression::Lzma, None, Vec::new())
                 .unwrap()

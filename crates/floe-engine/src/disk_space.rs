@@ -9,11 +9,11 @@ pub struct Shortage {
     /// The directory that receives it.
     pub directory: PathBuf,
     /// Where its file system is mounted.
-    pub place: PathBuf,
+    pub mount_point: PathBuf,
     /// What that is, if it is known.
     pub kind: Option<&'static str>,
     /// What there is too little of.
-    pub of: Supply,
+    pub resource: Resource,
     /// How much of it is wanted; an estimate unless `is_certain`.
     pub wanted: u64,
     /// How much of it this user has left.
@@ -24,7 +24,7 @@ pub struct Shortage {
 
 /// What a file system runs out of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Supply {
+pub enum Resource {
     /// Room for contents, in bytes.
     Bytes,
     /// Files, directories and links.
@@ -33,22 +33,25 @@ pub enum Supply {
 
 impl fmt::Display for Shortage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (directory, place) = (self.directory.display(), self.place.display());
-        let (wanted, free) = match self.of {
-            Supply::Bytes => (
+        let (directory, mount_point) = (self.directory.display(), self.mount_point.display());
+        let (wanted, free) = match self.resource {
+            Resource::Bytes => (
                 format!("about {}", Bytes(self.wanted)),
                 Bytes(self.free).to_string(),
             ),
-            Supply::Inodes if self.is_certain => (
+            Resource::Inodes if self.is_certain => (
                 format!("{} paths, each of an inode or more,", self.wanted),
                 format!("{} inodes", self.free),
             ),
-            Supply::Inodes => (
+            Resource::Inodes => (
                 format!("about {} inodes", self.wanted),
                 format!("{} inodes", self.free),
             ),
         };
-        write!(f, "{wanted} are to be written to {directory}, and {place}")?;
+        write!(
+            f,
+            "{wanted} are to be written to {directory}, and {mount_point}"
+        )?;
         if let Some(kind) = self.kind {
             write!(f, " ({kind})")?;
         }
@@ -79,7 +82,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_of_bytes_are_for_people() {
+    fn bytes_display_uses_binary_units() {
         let said = |bytes| Bytes(bytes).to_string();
         assert_eq!(said(1023), "1023 bytes");
         assert_eq!(said(4 << 30), "4.0 GiB");

@@ -29,7 +29,7 @@ pub enum Error {
         /// Whether the same request may well succeed in a moment.
         transient: bool,
         /// How long the server wants to be left alone before that.
-        after: Option<Duration>,
+        retry_after: Option<Duration>,
     },
     /// A file of a cache could not be read or written.
     #[error("{action} {}: {source}", path.display())]
@@ -54,7 +54,7 @@ pub enum Error {
         "{source_name} holds paths for {found}, but the target is {wanted}; \
          choose the target's directory with --store-dir {found}"
     )]
-    OtherStoreDir {
+    StoreDirMismatch {
         /// The source.
         source_name: String,
         /// Its store directory.
@@ -64,7 +64,7 @@ pub enum Error {
     },
     /// The address of a store or cache does not parse.
     #[error("{text:?} is no store or cache that floe knows: {reason}")]
-    Location {
+    InvalidStoreUri {
         /// The address as given.
         text: String,
         /// What is wrong with it.
@@ -74,7 +74,7 @@ pub enum Error {
     #[error(
         "{text:?} is not a store path: {reason}; give {store_dir}/HASH-NAME, HASH-NAME or HASH"
     )]
-    NotAStorePath {
+    InvalidStorePath {
         /// The text as given.
         text: String,
         /// What is wrong with it.
@@ -88,7 +88,7 @@ pub enum Error {
         "the text that begins with {name:?} is not a public key; one looks like NAME:BASE64 \
          (floe key public makes it from a secret key)"
     )]
-    NotAPublicKey {
+    InvalidPublicKey {
         /// What stands before the first colon.
         name: String,
     },
@@ -113,7 +113,7 @@ pub enum Error {
     NoSources,
     /// A source that failed before is not asked any more; why it failed.
     #[error(transparent)]
-    Unusable(Arc<Error>),
+    SourceDisabled(Arc<Error>),
     /// A narinfo does not parse.
     #[error("the narinfo {url} is corrupt: {source}")]
     NarInfo {
@@ -151,7 +151,7 @@ pub enum Error {
     #[error(
         "{path} from {source_name} claims to be content-addressed as {ca}, which names another path"
     )]
-    FalseContentAddress {
+    ContentAddressMismatch {
         /// The path.
         path: StorePath,
         /// Where it was offered.
@@ -161,7 +161,7 @@ pub enum Error {
     },
     /// A content address whose contents floe cannot hash.
     #[error("{path} is content-addressed by the method `git`, which floe does not support")]
-    GitAddress {
+    GitContentAddress {
         /// The path.
         path: StorePath,
     },
@@ -264,9 +264,9 @@ pub enum ErrorKind {
 }
 
 impl ErrorKind {
-    /// That of the gravest of several failures.
-    pub fn gravest(failures: &[Error]) -> ErrorKind {
-        const GRAVEST_FIRST: [ErrorKind; 5] = [
+    /// That of the most severe of several failures.
+    pub fn most_severe(failures: &[Error]) -> ErrorKind {
+        const MOST_SEVERE_FIRST: [ErrorKind; 5] = [
             ErrorKind::Interrupted,
             ErrorKind::NoSpace,
             ErrorKind::Untrusted,
@@ -274,8 +274,8 @@ impl ErrorKind {
             ErrorKind::Usage,
         ];
         let has = |kind: &ErrorKind| failures.iter().any(|error| error.kind() == *kind);
-        let gravest = GRAVEST_FIRST.into_iter().find(has);
-        gravest.unwrap_or(ErrorKind::Failed)
+        let most_severe = MOST_SEVERE_FIRST.into_iter().find(has);
+        most_severe.unwrap_or(ErrorKind::Failed)
     }
 }
 
@@ -283,7 +283,7 @@ impl Error {
     /// What the error means for whoever started the move.
     pub fn kind(&self) -> ErrorKind {
         match self {
-            Error::Unusable(error) => error.kind(),
+            Error::SourceDisabled(error) => error.kind(),
             Error::NoSpace(_) => ErrorKind::NoSpace,
             Error::Store(error) if error.is_out_of_space() => ErrorKind::NoSpace,
             Error::File { source, .. } if is_out_of_space(source) => ErrorKind::NoSpace,
@@ -292,20 +292,20 @@ impl Error {
             Error::NarInfo { .. }
             | Error::WrongPath { .. }
             | Error::Untrusted { .. }
-            | Error::FalseContentAddress { .. }
+            | Error::ContentAddressMismatch { .. }
             | Error::Mismatch { .. }
             | Error::Decode { .. } => ErrorKind::Untrusted,
             Error::NoSources
-            | Error::Location { .. }
-            | Error::NotAStorePath { .. }
+            | Error::InvalidStoreUri { .. }
+            | Error::InvalidStorePath { .. }
             | Error::Proxy { .. }
-            | Error::NotAPublicKey { .. } => ErrorKind::Usage,
+            | Error::InvalidPublicKey { .. } => ErrorKind::Usage,
             Error::Cancelled | Error::Store(StoreError::Interrupted) => ErrorKind::Interrupted,
             Error::Store(_)
             | Error::File { .. }
-            | Error::OtherStoreDir { .. }
+            | Error::StoreDirMismatch { .. }
             | Error::NotFound { .. }
-            | Error::GitAddress { .. }
+            | Error::GitContentAddress { .. }
             | Error::UnsupportedCompression { .. }
             | Error::MissingReferences { .. }
             | Error::Busy { .. }
@@ -321,12 +321,12 @@ impl Error {
             url: url.to_owned(),
             reason: reason.into(),
             transient,
-            after: None,
+            retry_after: None,
         }
     }
 
     /// The same, after the last attempt.
-    pub(crate) fn at_last(mut self) -> Error {
+    pub(crate) fn into_permanent(mut self) -> Error {
         if let Error::Fetch { transient, .. } = &mut self {
             *transient = false;
         }
@@ -346,8 +346,8 @@ impl Error {
                 | StoreError::UnmetReferences { path, .. },
             )
             | Error::Untrusted { path, .. }
-            | Error::FalseContentAddress { path, .. }
-            | Error::GitAddress { path }
+            | Error::ContentAddressMismatch { path, .. }
+            | Error::GitContentAddress { path }
             | Error::Mismatch { path, .. }
             | Error::Decode { path, .. }
             | Error::UnsupportedCompression { path, .. }
@@ -356,7 +356,7 @@ impl Error {
             | Error::Vanished { path } => Some(path.as_str()),
             Error::NotFound { path, .. } => Some(path),
             Error::WrongPath { wanted, .. } => Some(wanted),
-            Error::Unusable(error) => error.path_name(),
+            Error::SourceDisabled(error) => error.path_name(),
             _ => None,
         }
     }
@@ -370,14 +370,20 @@ impl Error {
             | Error::WrongPath { url, .. }
             | Error::Mismatch { url, .. }
             | Error::Decode { url, .. } => Some(url),
-            Error::Unusable(error) => error.url(),
+            Error::SourceDisabled(error) => error.url(),
             _ => None,
         }
     }
 
     /// Whether a server has said when it wants to be asked again.
-    pub(crate) fn names_a_time(&self) -> bool {
-        matches!(self, Error::Fetch { after: Some(_), .. })
+    pub(crate) fn has_retry_after(&self) -> bool {
+        matches!(
+            self,
+            Error::Fetch {
+                retry_after: Some(_),
+                ..
+            }
+        )
     }
 
     /// Whether trying again in a moment makes sense.

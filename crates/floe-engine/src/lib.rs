@@ -1,33 +1,34 @@
 //! The engine of floe: moves closures from caches and stores into stores and caches.
 //!
 //! Its public functions block; what network they need runs on a thread of their own. A move is
-//! made by a [`Mover`]: see `mover.rs` for its stages.
+//! made by a [`ClosureCopy`]: see `copy.rs` for its stages.
 
 mod body;
 mod cache;
 mod cancel;
 mod codec;
+mod copy;
 mod disk_space;
 mod error;
-mod location;
-mod mover;
+mod events;
 mod options;
 mod path_spec;
 mod proxies;
-mod report;
+mod store_uri;
 mod url;
 
-pub use cache::http::logins::unusable_logins;
-pub use cache::{Order, Source, Sources};
+pub use cache::http::auth::unusable_netrc_files;
+pub use cache::{Source, SourceOrder, Sources};
 pub use cancel::Cancel;
-pub use disk_space::{Shortage, Supply};
+pub use copy::{ClosureCopy, CopySummary, Space, Target, reuse_directory};
+pub use disk_space::{Resource, Shortage};
 pub use error::{Error, ErrorKind};
-pub use location::{FileLocation, HttpLocation, Location, StoreLocation};
-pub use mover::{Mover, Outcome, Space, Target, reuse_directory};
+pub use events::{Event, EventSink, NetworkEvents};
 pub use options::{
-    NetworkOptions, Options, RememberedOptions, Reuse, ReuseBy, parse_public_keys, trusted_keys,
+    CopyOptions, NarInfoDiskCacheOptions, NetworkOptions, Reuse, ReuseBy, parse_public_keys,
+    trusted_keys,
 };
-pub use path_spec::Root;
-pub use proxies::{Proxies, Variable};
-pub use report::{Event, Reporter, Watcher};
-pub use url::without_credentials;
+pub use path_spec::PathSpec;
+pub use proxies::{Proxies, ProxyVar};
+pub use store_uri::{FileCacheUri, HttpCacheUri, LocalStoreUri, StoreUri};
+pub use url::redact_credentials;

@@ -9,12 +9,12 @@ use floe_format::{PublicKey, TrustedKeys};
 
 use crate::cancel::Cancel;
 use crate::error::Error;
+use crate::events::NetworkEvents;
 use crate::proxies::Proxies;
-use crate::report::Watcher;
 
 /// Choices of one move.
 #[derive(Clone, Debug)]
-pub struct Options {
+pub struct CopyOptions {
     /// Keys whose signature makes a path welcome.
     pub trusted_keys: TrustedKeys,
     /// Whether a path into a local store needs a signature or a content address.
@@ -34,10 +34,10 @@ pub struct Options {
     pub cancel: Cancel,
 }
 
-impl Default for Options {
+impl Default for CopyOptions {
     /// Everything is checked, nobody is trusted yet, and nothing is linked or taken from elsewhere.
-    fn default() -> Options {
-        Options {
+    fn default() -> CopyOptions {
+        CopyOptions {
             trusted_keys: TrustedKeys::default(),
             check_signatures: true,
             jobs: None,
@@ -95,14 +95,14 @@ pub struct NetworkOptions {
     /// Through whom caches are asked.
     pub proxies: Proxies,
     /// Where answers are remembered from one move to the next, if anywhere.
-    pub remembered: Option<RememberedOptions>,
+    pub narinfo_disk_cache: Option<NarInfoDiskCacheOptions>,
     /// Who hears of requests that are made again.
-    pub watcher: Watcher,
+    pub events: NetworkEvents,
 }
 
 /// Where answers of caches are remembered, and for how long.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct RememberedOptions {
+pub struct NarInfoDiskCacheOptions {
     /// The SQLite file; it and its directory are made where they are not there.
     pub file: PathBuf,
     /// How long a narinfo counts (`narinfo-cache-positive-ttl`).
@@ -113,10 +113,10 @@ pub struct RememberedOptions {
     pub meta_ttl: Duration,
 }
 
-impl RememberedOptions {
+impl NarInfoDiskCacheOptions {
     /// Nix's own times.
-    pub fn new(file: PathBuf) -> RememberedOptions {
-        RememberedOptions {
+    pub fn new(file: PathBuf) -> NarInfoDiskCacheOptions {
+        NarInfoDiskCacheOptions {
             file,
             positive_ttl: Duration::from_secs(30 * 24 * 3600),
             negative_ttl: Duration::from_secs(3600),
@@ -138,8 +138,8 @@ impl Default for NetworkOptions {
             http2: true,
             user_agent_suffix: String::new(),
             proxies: Proxies::default(),
-            remembered: None,
-            watcher: Watcher::default(),
+            narinfo_disk_cache: None,
+            events: NetworkEvents::default(),
         }
     }
 }
@@ -147,7 +147,7 @@ impl Default for NetworkOptions {
 /// The keys in `texts`; if there is no text, the one that Nix trusts without configuration. A text
 /// may hold several, separated by white space, or none.
 ///
-/// Errors: [`Error::NotAPublicKey`].
+/// Errors: [`Error::InvalidPublicKey`].
 pub fn trusted_keys<'a>(texts: impl IntoIterator<Item = &'a str>) -> Result<TrustedKeys, Error> {
     let mut texts = texts.into_iter().peekable();
     let default = texts.peek().is_none().then_some(CACHE_NIXOS_ORG_KEY);
@@ -156,7 +156,7 @@ pub fn trusted_keys<'a>(texts: impl IntoIterator<Item = &'a str>) -> Result<Trus
 
 /// Parses public keys. A text may hold several, separated by white space.
 ///
-/// Errors: [`Error::NotAPublicKey`].
+/// Errors: [`Error::InvalidPublicKey`].
 pub fn parse_public_keys<'a>(
     texts: impl IntoIterator<Item = &'a str>,
 ) -> Result<TrustedKeys, Error> {
@@ -164,7 +164,7 @@ pub fn parse_public_keys<'a>(
     let parse = |word: &str| {
         PublicKey::parse(word).map_err(|_| {
             let name = word.split(':').next().unwrap_or_default().into();
-            Error::NotAPublicKey { name }
+            Error::InvalidPublicKey { name }
         })
     };
     words.map(parse).collect()
@@ -177,7 +177,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn keys_of_ones_own_take_the_place_of_the_default_and_extra_ones_do_not() {
+    fn own_keys_replace_default_and_extra_keys_add() {
         let own = SecretKey::from_seed("own-1", [7; 32]).unwrap().public();
         let own = own.to_string();
         let names = |keys: TrustedKeys| keys.names().map(String::from).collect::<Vec<_>>();
@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn a_secret_key_given_by_mistake_is_not_repeated() {
+    fn public_key_error_hides_secret_key() {
         let secret = SecretKey::from_seed("own-1", [7; 32]).unwrap().to_text();
         let error = trusted_keys([&*secret]).unwrap_err().to_string();
         assert!(error.contains("\"own-1\""), "{error}");

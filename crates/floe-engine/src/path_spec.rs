@@ -8,18 +8,18 @@ use crate::error::Error;
 
 /// What a user asks for.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Root {
+pub enum PathSpec {
     /// A path by its name.
     Path(StorePath),
     /// A path by its hash part alone.
     HashPart(String),
 }
 
-impl Root {
+impl PathSpec {
     /// Parses a full store path (or a file inside one), a base name or a hash part.
-    pub fn parse(text: &str, store_dir: &StoreDir) -> Result<Root, Error> {
+    pub fn parse(text: &str, store_dir: &StoreDir) -> Result<PathSpec, Error> {
         if is_hash_part(text) {
-            return Ok(Root::HashPart(text.to_owned()));
+            return Ok(PathSpec::HashPart(text.to_owned()));
         }
         let parsed = if text.starts_with('/') {
             let prefix = format!("{}/", store_dir.as_str());
@@ -31,8 +31,8 @@ impl Root {
             StorePath::parse(text)
         };
         parsed
-            .map(Root::Path)
-            .map_err(|error| Error::NotAStorePath {
+            .map(PathSpec::Path)
+            .map_err(|error| Error::InvalidStorePath {
                 text: text.to_owned(),
                 reason: error.to_string(),
                 store_dir: store_dir.as_str().to_owned(),
@@ -40,10 +40,10 @@ impl Root {
     }
 
     /// The path that is meant in a local store: a hash part stands for the valid path that has it.
-    pub fn find_in(self, store: &StoreReader) -> Result<StorePath, Error> {
+    pub fn find_in_store(self, store: &StoreReader) -> Result<StorePath, Error> {
         let part = match self {
-            Root::Path(path) => return Ok(path),
-            Root::HashPart(part) => part,
+            PathSpec::Path(path) => return Ok(path),
+            PathSpec::HashPart(part) => part,
         };
         let found = store.path_of_hash_part(&part)?;
         found.ok_or_else(|| Error::NotFound {
@@ -54,15 +54,15 @@ impl Root {
 
     pub(crate) fn hash_part(&self) -> &str {
         match self {
-            Root::Path(path) => path.hash_part(),
-            Root::HashPart(part) => part,
+            PathSpec::Path(path) => path.hash_part(),
+            PathSpec::HashPart(part) => part,
         }
     }
 
     pub(crate) fn text(&self) -> String {
         match self {
-            Root::Path(path) => path.to_string(),
-            Root::HashPart(part) => part.clone(),
+            PathSpec::Path(path) => path.to_string(),
+            PathSpec::HashPart(part) => part.clone(),
         }
     }
 }

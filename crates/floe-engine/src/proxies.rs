@@ -5,33 +5,33 @@ use std::net::IpAddr;
 use reqwest::{ClientBuilder, NoProxy, Proxy, Url};
 
 use crate::error::Error;
-use crate::url::without_credentials;
+use crate::url::redact_credentials;
 
 /// Through whom hosts are asked. [`Default`] asks them directly.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Proxies {
     /// For `http://` URLs.
-    pub http: Option<Variable>,
+    pub http: Option<ProxyVar>,
     /// For `https://` URLs.
-    pub https: Option<Variable>,
+    pub https: Option<ProxyVar>,
     /// The hosts, domains and networks that are asked directly, separated by commas or blanks; `*`
     /// is all.
-    pub exceptions: Option<Variable>,
+    pub exceptions: Option<ProxyVar>,
 }
 
 /// What somebody has set.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Variable {
+pub struct ProxyVar {
     /// The name of the variable.
     pub name: &'static str,
     /// Its value; not empty.
     pub value: String,
 }
 
-impl Variable {
+impl ProxyVar {
     /// The value without the password that it may carry.
-    pub fn shown(&self) -> String {
-        without_credentials(&self.value)
+    pub fn redacted(&self) -> String {
+        redact_credentials(&self.value)
     }
 }
 
@@ -39,11 +39,11 @@ impl Proxies {
     /// What curl would take from variables: those in small letters first, that for one kind of URL
     /// over that for all, and `http_proxy` in small letters alone. One that is set and empty counts
     /// as not set.
-    pub fn named_by(value: impl Fn(&str) -> Option<String>) -> Proxies {
+    pub fn from_env(value: impl Fn(&str) -> Option<String>) -> Proxies {
         let first = |names: &[&'static str]| {
             names.iter().find_map(|name| {
                 let value = value(name).filter(|value| !value.is_empty())?;
-                Some(Variable { name, value })
+                Some(ProxyVar { name, value })
             })
         };
         Proxies {
@@ -56,13 +56,15 @@ impl Proxies {
     }
 
     /// The proxy through which the client asks for a URL; `None` if its host is an exception.
-    pub(crate) fn of(&self, url: &Url) -> Option<&Variable> {
+    pub(crate) fn for_url(&self, url: &Url) -> Option<&ProxyVar> {
         let proxy = match url.scheme() {
             "https" => self.https.as_ref(),
             _ => self.http.as_ref(),
         };
         let host = url.host_str()?.trim_matches(['[', ']']);
-        let is_exception = self.exceptions().any(|exception| excepts(exception, host));
+        let is_exception = self
+            .exceptions()
+            .any(|exception| exception_matches(exception, host));
         proxy.filter(|_| !is_exception)
     }
 
@@ -75,11 +77,11 @@ impl Proxies {
     }
 
     /// Makes a client use these and no others.
-    pub(crate) fn add_to(&self, client: ClientBuilder) -> Result<ClientBuilder, Error> {
+    pub(crate) fn configure(&self, client: ClientBuilder) -> Result<ClientBuilder, Error> {
         let mut client = client.no_proxy();
         let mut exceptions = self.exceptions();
         // The library means names alone by it, and no addresses.
-        if exceptions.any(|exception| exception == ALL) {
+        if exceptions.any(|exception| exception == EVERY_HOST) {
             return Ok(client);
         }
         type Make = fn(&str) -> reqwest::Result<Proxy>;
@@ -90,10 +92,10 @@ impl Proxies {
             // What the library says of it may repeat the password, and it takes every scheme.
             let proxy = make(&variable.value)
                 .ok()
-                .filter(|_| is_known(&variable.value));
+                .filter(|_| has_known_scheme(&variable.value));
             let proxy = proxy.ok_or_else(|| Error::Proxy {
                 variable: variable.name,
-                value: variable.shown(),
+                value: variable.redacted(),
             })?;
             // The library knows commas alone.
             let exceptions: Vec<&str> = self.exceptions().collect();
@@ -109,8 +111,8 @@ impl Proxies {
 
 /// Whether an exception is about a host, as the client sees it: networks and addresses are about
 /// addresses, all else about names.
-fn excepts(exception: &str, host: &str) -> bool {
-    if exception == ALL {
+fn exception_matches(exception: &str, host: &str) -> bool {
+    if exception == EVERY_HOST {
         return true;
     }
     if let Ok(address) = host.parse() {
@@ -119,7 +121,7 @@ fn excepts(exception: &str, host: &str) -> bool {
             None => (exception, Some(u8::MAX)),
         };
         return match (network.parse(), len) {
-            (Ok(network), Some(len)) => begin_alike(network, address, len),
+            (Ok(network), Some(len)) => have_same_prefix(network, address, len),
             _ => false,
         };
     }
@@ -133,7 +135,7 @@ fn excepts(exception: &str, host: &str) -> bool {
 }
 
 /// Whether two addresses have the same first `len` bits, or all if they have no more.
-fn begin_alike(one: IpAddr, other: IpAddr, len: u8) -> bool {
+fn have_same_prefix(one: IpAddr, other: IpAddr, len: u8) -> bool {
     let len = u32::from(len);
     match (one, other) {
         (IpAddr::V4(one), IpAddr::V4(other)) => {
@@ -147,7 +149,7 @@ fn begin_alike(one: IpAddr, other: IpAddr, len: u8) -> bool {
 }
 
 /// Whether the client can speak to such a proxy. A host alone is one for HTTP, as for curl.
-fn is_known(value: &str) -> bool {
+fn has_known_scheme(value: &str) -> bool {
     let scheme = value.split_once("://").map(|(scheme, _)| scheme);
     scheme.is_none_or(|scheme| SCHEMES.contains(&scheme.to_ascii_lowercase().as_str()))
 }
@@ -156,7 +158,7 @@ fn is_known(value: &str) -> bool {
 const SEPARATORS: [char; 3] = [',', ' ', '\t'];
 
 /// The exception of every host.
-const ALL: &str = "*";
+const EVERY_HOST: &str = "*";
 
 /// Those of reqwest with its feature `socks`.
 const SCHEMES: [&str; 6] = ["http", "https", "socks4", "socks4a", "socks5", "socks5h"];
@@ -176,12 +178,12 @@ mod tests {
             http,
             https,
             exceptions,
-        } = Proxies::named_by(value);
+        } = Proxies::from_env(value);
         [http, https, exceptions].map(|found| found.map(|found| (found.name, found.value)))
     }
 
     #[test]
-    fn what_is_for_one_kind_of_url_counts_over_what_is_for_all() {
+    fn proxy_variable_of_scheme_overrides_all_proxy() {
         let some = |name, value: &str| Some((name, value.to_owned()));
         assert_eq!(named(&[]), [None, None, None]);
         let all = [("ALL_PROXY", "a"), ("https_proxy", "b"), ("NO_PROXY", "c")];
@@ -216,15 +218,15 @@ mod tests {
     }
 
     #[test]
-    fn hosts_that_are_asked_directly_have_no_proxy() {
-        let proxies = Proxies::named_by(|name| match name {
+    fn no_proxy_hosts_have_no_proxy() {
+        let proxies = Proxies::from_env(|name| match name {
             "http_proxy" => Some("http://proxy.example.net:3128".to_owned()),
             "no_proxy" => Some("example.org, .example.com 10.0.0.0/8\t192.0.2.1,fd00::/8,".into()),
             _ => None,
         });
         let has_proxy = |host: &str| {
             let url = Url::parse(&format!("http://{host}:8080/x")).unwrap();
-            proxies.of(&url).is_some()
+            proxies.for_url(&url).is_some()
         };
         for direct in [
             "example.org",
@@ -250,11 +252,11 @@ mod tests {
         }
         assert!(
             proxies
-                .of(&Url::parse("https://other.example/").unwrap())
+                .for_url(&Url::parse("https://other.example/").unwrap())
                 .is_none()
         );
         let all = Proxies {
-            exceptions: Some(Variable {
+            exceptions: Some(ProxyVar {
                 name: "no_proxy",
                 value: "*".into(),
             }),
@@ -262,16 +264,20 @@ mod tests {
         };
         for host in ["other.example", "11.1.2.3", "[fe80::1]"] {
             let url = Url::parse(&format!("http://{host}/")).unwrap();
-            assert!(all.of(&url).is_none(), "{host}");
+            assert!(all.for_url(&url).is_none(), "{host}");
         }
     }
 
     #[test]
-    fn what_is_no_proxy_is_refused_without_its_password() {
-        let proxies = Proxies::named_by(|name| {
+    fn invalid_proxy_error_hides_password() {
+        let proxies = Proxies::from_env(|name| {
             (name == "http_proxy").then(|| "gopher://me:secret@example.org".to_owned())
         });
-        let error = proxies.add_to(Client::builder()).err().unwrap().to_string();
+        let error = proxies
+            .configure(Client::builder())
+            .err()
+            .unwrap()
+            .to_string();
         assert!(
             error.contains("http_proxy") && error.contains("example.org"),
             "{error}"

@@ -6,8 +6,8 @@ use reqwest::Url;
 use crate::error::Error;
 
 pub(crate) fn parse_url(text: &str) -> Result<Url, Error> {
-    Url::parse(text).map_err(|error| Error::Location {
-        text: without_credentials(text),
+    Url::parse(text).map_err(|error| Error::InvalidStoreUri {
+        text: redact_credentials(text),
         reason: error.to_string(),
     })
 }
@@ -22,7 +22,7 @@ pub(crate) fn redact(url: &Url) -> String {
 }
 
 /// The same for a text that may be no URL, or one that was written wrongly.
-pub fn without_credentials(text: &str) -> String {
+pub fn redact_credentials(text: &str) -> String {
     let Some((scheme, rest)) = text.split_once("://") else {
         return text.to_owned();
     };
@@ -83,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn a_login_is_not_shown_and_an_at_in_a_path_is() {
+    fn redact_credentials_removes_user_and_keeps_at_in_path() {
         for (text, shown) in [
             ("https://a.example/b@c", "https://a.example/b@c"),
             (
@@ -96,7 +96,7 @@ mod tests {
             ("https://[::1]:80/b@c", "https://[::1]:80/b@c"),
             ("a@b", "a@b"),
         ] {
-            assert_eq!(without_credentials(text), shown);
+            assert_eq!(redact_credentials(text), shown);
         }
     }
 }

@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::time::Instant;
 
-use floe_engine::{Event, Reporter};
+use floe_engine::{Event, EventSink};
 use floe_messages::Progress;
 
 /// The latest state of one request. States in between are lost, which is what is wanted.
@@ -73,7 +73,7 @@ impl ProgressCell {
     }
 }
 
-impl Reporter for ProgressCell {
+impl EventSink for ProgressCell {
     fn event(&self, event: Event<'_>) {
         match event {
             Event::Planned {

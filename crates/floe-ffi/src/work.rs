@@ -9,7 +9,7 @@ mod verify;
 
 use std::time::{Duration, Instant};
 
-use floe_engine::{Cancel, Error, ErrorKind as Kind, Location};
+use floe_engine::{Cancel, Error, ErrorKind as Kind, StoreUri};
 use floe_format::StoreDir;
 use floe_messages::{Codec, DecodeError, EchoReply, EchoRequest, ErrorKind, Message, Method};
 
@@ -108,15 +108,15 @@ fn store_dir(text: Option<&str>) -> Result<Option<StoreDir>, Ended> {
 }
 
 /// A store or a cache. `auto` finds no home: a library looks at no environment.
-fn location(text: &str, dir: Option<&StoreDir>) -> Result<Location, Ended> {
-    Ok(Location::parse(text, dir, None)?)
+fn location(text: &str, dir: Option<&StoreDir>) -> Result<StoreUri, Ended> {
+    Ok(StoreUri::parse(text, dir, None)?)
 }
 
 /// A store on this machine.
 fn local_store(text: &str, dir: Option<&StoreDir>) -> Result<floe_store::Layout, Ended> {
     match location(text, dir)? {
-        Location::Store(store) => Ok(store.layout),
-        Location::Http(_) | Location::File(_) => Err(usage(format!(
+        StoreUri::Local(store) => Ok(store.layout),
+        StoreUri::Http(_) | StoreUri::File(_) => Err(usage(format!(
             "{text:?} is a binary cache; this request is for local stores"
         ))),
     }

@@ -1,6 +1,6 @@
 //! `floe config`: the settings that floe knows, and where their values come from.
 
-use floe_engine::{Proxies, Variable};
+use floe_engine::{Proxies, ProxyVar};
 use serde_json::{Map, Value, json};
 
 use super::print;
@@ -54,7 +54,7 @@ pub(crate) fn run(args: &ConfigArgs) -> anyhow::Result<()> {
     }
     // A nix.conf cannot say these, so that they are comments as a whole.
     for (name, variable) in named_proxies(&proxies, &args.names) {
-        let line = format!("# {name}: {}", variable.shown());
+        let line = format!("# {name}: {}", variable.redacted());
         print(format_args!(
             "{line:width$}  # environment variable {}",
             variable.name
@@ -67,7 +67,7 @@ pub(crate) fn run(args: &ConfigArgs) -> anyhow::Result<()> {
 fn named_proxies<'a>(
     proxies: &'a Proxies,
     names: &[String],
-) -> impl Iterator<Item = (&'static str, &'a Variable)> + use<'a> {
+) -> impl Iterator<Item = (&'static str, &'a ProxyVar)> + use<'a> {
     let all = [
         ("http-proxy", &proxies.http),
         ("https-proxy", &proxies.https),
@@ -80,9 +80,9 @@ fn named_proxies<'a>(
 }
 
 /// As of a setting.
-fn proxy_json(variable: &Variable) -> Value {
+fn proxy_json(variable: &ProxyVar) -> Value {
     json!({
-        "value": variable.shown(),
+        "value": variable.redacted(),
         "defaultValue": null,
         "source": { "kind": "environment", "variable": variable.name },
     })

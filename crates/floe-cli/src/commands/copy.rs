@@ -1,6 +1,6 @@
 //! `floe copy`: closures between any store or cache and any other.
 
-use floe_engine::Order;
+use floe_engine::SourceOrder;
 
 use super::moving::{Move, run_move};
 use crate::args::CopyArgs;
@@ -14,7 +14,7 @@ pub(crate) fn run(args: CopyArgs) -> anyhow::Result<()> {
     run_move(Move {
         write: settings::write_options(&config, &options.cancel)?,
         sources: vec![settings::place(&args.from, &config, store_dir.as_ref())?],
-        order: Order::AsGiven,
+        order: SourceOrder::AsListed,
         network: config.network(),
         target: settings::place(&args.to, &config, store_dir.as_ref())?,
         options,

@@ -16,8 +16,8 @@ use std::time::Instant;
 
 use anyhow::{Context as _, bail, ensure};
 use floe_engine::{
-    Cancel, ErrorKind, FileLocation, Location, Mover, NetworkOptions, Options, Order, Outcome,
-    Root, Sources, Target,
+    Cancel, ClosureCopy, CopyOptions, CopySummary, ErrorKind, FileCacheUri, NetworkOptions,
+    PathSpec, SourceOrder, Sources, StoreUri, Target,
 };
 use floe_format::{Compression, PathInfo, SecretKey, StoreDir, StorePath, TrustedKeys};
 use floe_store::tree::write::remove_tree;
@@ -83,14 +83,14 @@ fn show(demo: &Demo) -> anyhow::Result<()> {
         return Err(error.into());
     }
     ensure!(
-        installed.moved == source.len() as u64,
+        installed.copied == source.len() as u64,
         "not every path was installed"
     );
     step(
         began,
         format_args!(
             "installed {} paths from the cache: {} fetched, {} unpacked",
-            installed.moved,
+            installed.copied,
             HumanBytes(installed.download_bytes),
             HumanBytes(installed.nar_bytes),
         ),
@@ -131,7 +131,7 @@ fn show(demo: &Demo) -> anyhow::Result<()> {
         "a changed cache failed otherwise: {error}"
     );
     ensure!(
-        refused.roots.is_empty(),
+        refused.requested_paths.is_empty(),
         "a changed cache was installed from"
     );
     step(
@@ -155,8 +155,8 @@ impl Demo {
         Layout::in_root(&self.place.join(name), StoreDir::default())
     }
 
-    fn cache(&self) -> FileLocation {
-        FileLocation {
+    fn cache(&self) -> FileCacheUri {
+        FileCacheUri {
             directory: self.place.join("cache"),
             priority: None,
             trusted: false,
@@ -227,7 +227,7 @@ impl Demo {
             fs::set_permissions(file, fs::Permissions::from_mode(0o600))?;
         }
         let sources = source(self.layout("source").into())?;
-        let target = Target::open(&Location::File(cache), None, &WriteOptions::default())?;
+        let target = Target::open(&StoreUri::File(cache), None, &WriteOptions::default())?;
         let outcome = self.move_root(&sources, &target, &key, root)?;
         match outcome.failures.into_iter().next() {
             Some(error) => Err(error.into()),
@@ -235,8 +235,13 @@ impl Demo {
         }
     }
 
-    fn install(&self, name: &str, key: &SecretKey, root: &StorePath) -> anyhow::Result<Outcome> {
-        let sources = source(Location::File(self.cache()))?;
+    fn install(
+        &self,
+        name: &str,
+        key: &SecretKey,
+        root: &StorePath,
+    ) -> anyhow::Result<CopySummary> {
+        let sources = source(StoreUri::File(self.cache()))?;
         let target = Target::open(&self.layout(name).into(), None, &WriteOptions::default())?;
         self.move_root(&sources, &target, key, root)
     }
@@ -247,28 +252,28 @@ impl Demo {
         target: &Target,
         key: &SecretKey,
         root: &StorePath,
-    ) -> anyhow::Result<Outcome> {
+    ) -> anyhow::Result<CopySummary> {
         let mut trusted_keys = TrustedKeys::new();
         trusted_keys.insert(key.public());
-        let options = Options {
+        let options = CopyOptions {
             trusted_keys,
-            ..Options::default()
+            ..CopyOptions::default()
         };
-        let mover = Mover {
+        let copy = ClosureCopy {
             sources,
             target,
             options: &options,
-            reporter: &(),
+            events: &(),
         };
-        Ok(mover.run(&[Root::Path(root.clone())])?)
+        Ok(copy.run(&[PathSpec::Path(root.clone())])?)
     }
 
     /// Flips one bit in the middle of the NAR of `root`.
     fn corrupt_cache(&self, root: &StorePath) -> anyhow::Result<()> {
-        let sources = source(Location::File(self.cache()))?;
+        let sources = source(StoreUri::File(self.cache()))?;
         let source = sources.iter().next().context("the cache is gone")?;
         let narinfo = source
-            .lookup(root.hash_part(), &Cancel::default())?
+            .query_path_info(root.hash_part(), &Cancel::default())?
             .context("the cache lost its root")?;
         let file = self.cache().directory.join(&narinfo.url);
         let mut file = File::options().read(true).write(true).open(file)?;
@@ -282,11 +287,11 @@ impl Demo {
     }
 }
 
-fn source(location: Location) -> anyhow::Result<Sources> {
+fn source(location: StoreUri) -> anyhow::Result<Sources> {
     let network = NetworkOptions::default();
     Ok(Sources::open(
         &[location],
-        Order::AsGiven,
+        SourceOrder::AsListed,
         &network,
         &Cancel::default(),
     )?)

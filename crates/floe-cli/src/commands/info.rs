@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use floe_engine::{Cancel, Error, Order, Root, Source, Sources, Watcher};
+use floe_engine::{Cancel, Error, NetworkEvents, PathSpec, Source, SourceOrder, Sources};
 use floe_format::NarInfo;
 use serde_json::{Map, Value};
 
@@ -16,20 +16,20 @@ pub(crate) fn run(args: InfoArgs) -> anyhow::Result<()> {
     let config = settings::config(&args.options)?;
     let location = settings::place(&args.from, &config, store_dir.as_ref())?;
     let mut network = config.network();
-    network.watcher = Watcher::new(Arc::from(lines()));
+    network.events = NetworkEvents::new(Arc::from(lines()));
     let cancel = Cancel::default();
     let locations = [location];
     settings::warn_of_logins(&locations, &network);
-    let sources = Sources::open(&locations, Order::AsGiven, &network, &cancel)?;
+    let sources = Sources::open(&locations, SourceOrder::AsListed, &network, &cancel)?;
     let Some(source) = sources.iter().next() else {
         return Ok(());
     };
     let roots = args
         .paths
         .iter()
-        .map(|text| Root::parse(text, source.store_dir()))
+        .map(|text| PathSpec::parse(text, source.store_dir()))
         .collect::<Result<Vec<_>, _>>()?;
-    let found = source.look_up_all(&roots, args.recursive, &cancel)?;
+    let found = source.query_closure(&roots, args.recursive, &cancel)?;
     if args.json {
         let mut object = Map::new();
         for narinfo in found.values() {

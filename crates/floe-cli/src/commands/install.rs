@@ -1,6 +1,6 @@
 //! `floe install`: closures from binary caches into a store.
 
-use floe_engine::Order;
+use floe_engine::SourceOrder;
 
 use super::moving::{Move, run_move};
 use crate::args::InstallArgs;
@@ -18,8 +18,8 @@ pub(crate) fn run(args: InstallArgs) -> anyhow::Result<()> {
     };
     // Whoever names caches has put them in order.
     let order = match args.from.is_empty() {
-        true => Order::ByPriority,
-        false => Order::AsGiven,
+        true => SourceOrder::ByPriority,
+        false => SourceOrder::AsListed,
     };
     let args_of_work = (&args.trust, &args.files, &args.work);
     let options = settings::options(&config, store_dir.as_ref(), args_of_work)?;

@@ -6,7 +6,7 @@
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-use floe_engine::Location;
+use floe_engine::StoreUri;
 use floe_format::StorePath;
 use floe_store::{Layout, Profile, RootLink, StoreWriter};
 
@@ -22,9 +22,9 @@ pub(crate) struct Keep {
 
 impl Keep {
     /// Looks at the places of links for so many roots.
-    pub(crate) fn check(args: &KeepArgs, target: &Location, roots: usize) -> anyhow::Result<Keep> {
+    pub(crate) fn check(args: &KeepArgs, target: &StoreUri, roots: usize) -> anyhow::Result<Keep> {
         let layout = match target {
-            Location::Store(store) => &store.layout,
+            StoreUri::Local(store) => &store.layout,
             _ if args.out_link.is_none() && args.profile.is_none() => return Ok(Keep::default()),
             _ => return Err(Usage(NO_STORE.into()).into()),
         };

@@ -4,8 +4,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use floe_engine::{
-    Event, Location, Mover, NetworkOptions, Options, Order, Outcome, Reporter, Root, Sources,
-    Target, Watcher,
+    ClosureCopy, CopyOptions, CopySummary, Event, EventSink, NetworkEvents, NetworkOptions,
+    PathSpec, SourceOrder, Sources, StoreUri, Target,
 };
 use floe_format::StoreDir;
 use floe_store::WriteOptions;
@@ -25,12 +25,12 @@ use crate::settings;
 
 /// A move that a user asked for.
 pub(crate) struct Move {
-    pub(crate) sources: Vec<Location>,
-    pub(crate) order: Order,
+    pub(crate) sources: Vec<StoreUri>,
+    pub(crate) order: SourceOrder,
     pub(crate) network: NetworkOptions,
-    pub(crate) target: Location,
+    pub(crate) target: StoreUri,
     pub(crate) store_dir: Option<StoreDir>,
-    pub(crate) options: Options,
+    pub(crate) options: CopyOptions,
     pub(crate) write: WriteOptions,
     pub(crate) json: bool,
     pub(crate) files: FilesArgs,
@@ -46,7 +46,7 @@ pub(crate) struct Move {
 pub(crate) fn run_move(request: Move) -> anyhow::Result<()> {
     let began = Instant::now();
     settings::end_on_signals(&request.options.cancel)?;
-    if let (Location::Store(store), false) = (&request.target, request.options.dry_run) {
+    if let (StoreUri::Local(store), false) = (&request.target, request.options.dry_run) {
         // Before any other thread begins, which would stay where the mount is read-only.
         mount::make_writable(&store.layout.real_store)?;
     }
@@ -62,7 +62,7 @@ pub(crate) fn run_move(request: Move) -> anyhow::Result<()> {
     settings::warn_of_logins(&request.sources, &request.network);
     let relay = Arc::new(Relay::default());
     let network = NetworkOptions {
-        watcher: Watcher::new(relay.clone()),
+        events: NetworkEvents::new(relay.clone()),
         ..request.network.clone()
     };
     let sources = Sources::open(
@@ -71,7 +71,7 @@ pub(crate) fn run_move(request: Move) -> anyhow::Result<()> {
         &network,
         &request.options.cancel,
     )?;
-    for (name, error) in sources.refused() {
+    for (name, error) in sources.unavailable() {
         warn(format_args!("going on without {name}: {error}"));
     }
     let first_dir = sources
@@ -81,7 +81,7 @@ pub(crate) fn run_move(request: Move) -> anyhow::Result<()> {
     // A new cache takes over the store directory of what is copied into it.
     let dir = request.store_dir.clone().or(first_dir);
     let target = match request.options.dry_run {
-        true => Target::preview(&request.target, dir.as_ref())?,
+        true => Target::open_read_only(&request.target, dir.as_ref())?,
         false => Target::open(&request.target, dir.as_ref(), &request.write)?,
     };
     let roots = roots(&request, &sources, target.store_dir())?;
@@ -93,33 +93,33 @@ pub(crate) fn run_move(request: Move) -> anyhow::Result<()> {
         trace,
     });
     relay.lead_to(Some(watchers.clone()));
-    let mover = Mover {
+    let copy = ClosureCopy {
         sources: &sources,
         target: &target,
         options: &request.options,
-        reporter: &*watchers,
+        events: &*watchers,
     };
-    let outcome = mover.run(&roots);
+    let outcome = copy.run(&roots);
     relay.lead_to(None);
     // Whatever is said from here on stands below the bars.
     drop(watchers);
     let outcome = outcome?;
-    if outcome.taken > 0 || !request.files.reuse.is_empty() && !request.options.dry_run {
+    if outcome.reused > 0 || !request.files.reuse.is_empty() && !request.options.dry_run {
         say(taken(&outcome));
     }
     if let (Some(store), []) = (target.as_store(), outcome.failures.as_slice()) {
-        keep.make(store, &outcome.roots)?;
+        keep.make(store, &outcome.requested_paths)?;
     }
     if request.json {
         print_json(&outcome, &target, request.options.dry_run, began)?;
     } else if request.options.dry_run {
         print_plan(&outcome, target.store_dir())?;
     } else {
-        for root in &outcome.roots {
+        for root in &outcome.requested_paths {
             print(target.store_dir().print(root))?;
         }
     }
-    match outcome.unmoved() {
+    match outcome.failed_paths() {
         0 => Ok(()),
         unmoved => {
             let things = if unmoved == 1 { "path" } else { "paths" };
@@ -139,11 +139,11 @@ pub(crate) fn run_move(request: Move) -> anyhow::Result<()> {
 
 /// Who hears of a move.
 struct Watchers {
-    display: Box<dyn Reporter>,
+    display: Box<dyn EventSink>,
     trace: Option<Trace>,
 }
 
-impl Reporter for Watchers {
+impl EventSink for Watchers {
     fn event(&self, event: Event<'_>) {
         if let Some(trace) = &self.trace {
             trace.event(&event);
@@ -167,7 +167,7 @@ impl Relay {
     }
 }
 
-impl Reporter for Relay {
+impl EventSink for Relay {
     fn event(&self, event: Event<'_>) {
         match &*self.watchers() {
             Some(watchers) => watchers.event(event),
@@ -179,7 +179,7 @@ impl Reporter for Relay {
 /// How many roots a store is to get, where they are named.
 fn named(request: &Move) -> anyhow::Result<Option<usize>> {
     match (&request.target, &request.paths) {
-        (Location::Store(store), Some(paths)) => {
+        (StoreUri::Local(store), Some(paths)) => {
             Ok(Some(parse(paths, &store.layout.store_dir)?.len()))
         }
         (_, paths) => Ok(paths.as_ref().map(Vec::len)),
@@ -189,7 +189,7 @@ fn named(request: &Move) -> anyhow::Result<Option<usize>> {
 /// What concerns the files of a store makes no sense for a cache.
 fn check_files(request: &Move) -> anyhow::Result<()> {
     match request.target {
-        Location::Store(_) => Ok(()),
+        StoreUri::Local(_) => Ok(()),
         _ if request.files.optimise || !request.files.reuse.is_empty() => {
             Err(Usage(NO_FILES.into()).into())
         }
@@ -198,10 +198,10 @@ fn check_files(request: &Move) -> anyhow::Result<()> {
 }
 
 /// Each of them once, in whatever words it is named.
-fn parse(paths: &[String], dir: &StoreDir) -> anyhow::Result<Vec<Root>> {
+fn parse(paths: &[String], dir: &StoreDir) -> anyhow::Result<Vec<PathSpec>> {
     let mut roots = Vec::new();
     for text in paths {
-        let root = Root::parse(text, dir)?;
+        let root = PathSpec::parse(text, dir)?;
         if !roots.contains(&root) {
             roots.push(root);
         }
@@ -209,14 +209,14 @@ fn parse(paths: &[String], dir: &StoreDir) -> anyhow::Result<Vec<Root>> {
     Ok(roots)
 }
 
-fn roots(request: &Move, sources: &Sources, dir: &StoreDir) -> anyhow::Result<Vec<Root>> {
+fn roots(request: &Move, sources: &Sources, dir: &StoreDir) -> anyhow::Result<Vec<PathSpec>> {
     if let Some(paths) = &request.paths {
         return parse(paths, dir);
     }
     let mut roots = Vec::new();
     for source in sources.iter() {
         match source.all_paths()? {
-            Some(paths) => roots.extend(paths.into_iter().map(Root::Path)),
+            Some(paths) => roots.extend(paths.into_iter().map(PathSpec::Path)),
             None => {
                 let name = source.name();
                 return Err(Usage(format!(
@@ -229,7 +229,7 @@ fn roots(request: &Move, sources: &Sources, dir: &StoreDir) -> anyhow::Result<Ve
     Ok(roots)
 }
 
-fn print_plan(outcome: &Outcome, dir: &StoreDir) -> anyhow::Result<()> {
+fn print_plan(outcome: &CopySummary, dir: &StoreDir) -> anyhow::Result<()> {
     outcome.space.iter().for_each(say_space);
     for (path, nar_size, download) in &outcome.planned {
         let download = download.map_or_else(|| "?".to_owned(), |size| size.to_string());
@@ -239,7 +239,7 @@ fn print_plan(outcome: &Outcome, dir: &StoreDir) -> anyhow::Result<()> {
 }
 
 fn print_json(
-    outcome: &Outcome,
+    outcome: &CopySummary,
     target: &Target,
     dry_run: bool,
     began: Instant,
@@ -247,19 +247,19 @@ fn print_json(
     let dir = target.store_dir();
     let reused = match target.as_store() {
         Some(store) => {
-            let closure = store.closure_len(&outcome.roots)?;
-            closure.saturating_sub(outcome.moved)
+            let closure = store.closure_len(&outcome.requested_paths)?;
+            closure.saturating_sub(outcome.copied)
         }
         None => 0,
     };
     let mut object = json!({
-        "paths": outcome.roots.iter().map(|path| dir.print(path)).collect::<Vec<_>>(),
-        "fetched": outcome.moved,
+        "paths": outcome.requested_paths.iter().map(|path| dir.print(path)).collect::<Vec<_>>(),
+        "fetched": outcome.copied,
         "reused": reused,
         "downloadBytes": outcome.download_bytes,
         "narBytes": outcome.nar_bytes,
-        "takenPaths": outcome.taken,
-        "takenNarBytes": outcome.taken_nar_bytes,
+        "takenPaths": outcome.reused,
+        "takenNarBytes": outcome.reused_nar_bytes,
         "seconds": began.elapsed().as_secs_f64(),
     });
     if dry_run {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use anyhow::bail;
-use floe_engine::{Location, Root};
+use floe_engine::{PathSpec, StoreUri};
 use floe_format::StoreDir;
 use floe_store::{Fault, Patience, StoreReader};
 use serde_json::{Value, json};
@@ -24,7 +24,7 @@ pub(crate) fn run(args: VerifyArgs) -> anyhow::Result<()> {
         (None, "auto") => settings::place("auto", &settings::plain_config()?, store_dir.as_ref())?,
         (None, named) => settings::location(named, store_dir.as_ref())?,
     };
-    let Location::Store(place) = location else {
+    let StoreUri::Local(place) = location else {
         bail!("{location} is a binary cache; floe verifies local stores");
     };
     let patience = Patience::new(Arc::default(), |what| say(waiting_for(what)));
@@ -32,7 +32,7 @@ pub(crate) fn run(args: VerifyArgs) -> anyhow::Result<()> {
     let paths = args
         .paths
         .iter()
-        .map(|text| Root::parse(text, &store.layout().store_dir)?.find_in(&store))
+        .map(|text| PathSpec::parse(text, &store.layout().store_dir)?.find_in_store(&store))
         .collect::<Result<Vec<_>, _>>()?;
     let found = store.verify(&paths, args.jobs, &())?;
     let dir = &store.layout().store_dir;

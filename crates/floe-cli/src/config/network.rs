@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::time::Duration;
 
-use floe_engine::{NetworkOptions, RememberedOptions, Watcher};
+use floe_engine::{NarInfoDiskCacheOptions, NetworkEvents, NetworkOptions};
 
 use super::Config;
 use super::surroundings::SYSTEM_BUNDLE;
@@ -35,13 +35,13 @@ impl Config {
             http2: *self.http2.get(),
             proxies: self.proxies.clone(),
             user_agent_suffix: self.user_agent_suffix.get().0.clone(),
-            remembered: directory.map(|directory| RememberedOptions {
+            narinfo_disk_cache: directory.map(|directory| NarInfoDiskCacheOptions {
                 file: directory.join("narinfos.sqlite"),
                 positive_ttl,
                 negative_ttl,
                 meta_ttl: Duration::from_secs((*self.narinfo_cache_meta_ttl.get()).into()),
             }),
-            watcher: Watcher::default(),
+            events: NetworkEvents::default(),
         }
     }
 }
@@ -56,7 +56,7 @@ pub(crate) fn note(network: &NetworkOptions, name: &str) -> Option<String> {
         }
         "http2" => (!network.http2).then(|| "HTTP/1.1 alone".into()),
         "narinfo-cache-positive-ttl" | "narinfo-cache-negative-ttl" => {
-            let kept = network.remembered.as_ref().filter(|cache| {
+            let kept = network.narinfo_disk_cache.as_ref().filter(|cache| {
                 let negative = name == "narinfo-cache-negative-ttl";
                 let ttl = if negative {
                     cache.negative_ttl

@@ -94,7 +94,7 @@ impl Surroundings {
             certificates,
             bundle: None,
             cache_dir: below_home("XDG_CACHE_HOME", ".cache").map(|dir| dir.join("floe")),
-            proxies: Proxies::named_by(|name| variable(name)?.into_string().ok()),
+            proxies: Proxies::from_env(|name| variable(name)?.into_string().ok()),
             is_root: false,
         }
     }

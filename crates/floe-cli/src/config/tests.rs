@@ -5,7 +5,7 @@ use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
-use floe_engine::{NetworkOptions, RememberedOptions, Watcher};
+use floe_engine::{NarInfoDiskCacheOptions, NetworkEvents, NetworkOptions};
 use floe_format::signature::CACHE_NIXOS_ORG_KEY;
 
 use super::network::note;
@@ -295,13 +295,13 @@ fn the_network_is_told_what_the_settings_mean() {
             http2: true,
             user_agent_suffix: String::new(),
             proxies: Proxies::default(),
-            remembered: Some(RememberedOptions {
+            narinfo_disk_cache: Some(NarInfoDiskCacheOptions {
                 file: "/cache/narinfos.sqlite".into(),
                 positive_ttl: Duration::from_secs(2_592_000),
                 negative_ttl: Duration::from_secs(3600),
                 meta_ttl: Duration::from_secs(7 * 24 * 3600),
             }),
-            watcher: Watcher::default(),
+            events: NetworkEvents::default(),
         }
     );
     machine.write(
@@ -324,8 +324,8 @@ fn the_network_is_told_what_the_settings_mean() {
             http2: false,
             user_agent_suffix: "x y".into(),
             proxies: Proxies::default(),
-            remembered: None,
-            watcher: Watcher::default(),
+            narinfo_disk_cache: None,
+            events: NetworkEvents::default(),
         }
     );
     assert_eq!(

@@ -5,7 +5,7 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
-use floe_engine::without_credentials;
+use floe_engine::redact_credentials;
 use floe_format::signature::CACHE_NIXOS_ORG_KEY;
 use floe_format::{PublicKey, TrustedKeys, nix_conf};
 use floe_store::canonical;
@@ -312,7 +312,7 @@ fn absolute(text: &[u8]) -> Option<PathBuf> {
 /// Addresses without the passwords that they may carry.
 fn shown_urls<'a>(urls: impl IntoIterator<Item = &'a String>) -> Vec<String> {
     urls.into_iter()
-        .map(|url| without_credentials(url))
+        .map(|url| redact_credentials(url))
         .collect()
 }
 

@@ -5,7 +5,7 @@ use std::io;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use floe_engine::{Event, Reporter};
+use floe_engine::{Event, EventSink};
 use floe_format::StorePath;
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 
@@ -56,7 +56,7 @@ impl Bars {
     }
 }
 
-impl Reporter for Bars {
+impl EventSink for Bars {
     fn event(&self, event: Event<'_>) {
         match event {
             Event::Resolving { known, pending } => {
@@ -93,7 +93,7 @@ impl Reporter for Bars {
                     }
                 }
             }
-            Event::Finished { path } => {
+            Event::Staged { path } => {
                 self.finished.fetch_add(1, Ordering::Relaxed);
                 self.count();
                 if let Some(bar) = self.paths().remove(path) {
@@ -101,7 +101,7 @@ impl Reporter for Bars {
                     self.screen.remove(&bar);
                 }
             }
-            Event::Scarce { shortage } => {
+            Event::LowSpace { shortage } => {
                 self.say(format!("floe: warning: {}", scarce(shortage)));
             }
             Event::Retrying { path, error } => self.say(retrying(path, error)),
@@ -112,9 +112,9 @@ impl Reporter for Bars {
                 self.say(format!("floe: warning: {}", damaged_link(path, link)));
             }
             Event::Failed { error } => self.say(format!("floe: {error}")),
-            Event::Left { paths } => self.say(left(paths)),
-            Event::Waiting { path } => self.say(waiting(path)),
-            Event::WaitingFor { what } => self.say(waiting_for(what)),
+            Event::KeptForResume { paths } => self.say(left(paths)),
+            Event::WaitingForLock { path } => self.say(waiting(path)),
+            Event::WaitingForDatabase { what } => self.say(waiting_for(what)),
             _ => {}
         }
     }

@@ -5,7 +5,7 @@
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use floe_engine::{Error, ErrorKind, Event, Reporter};
+use floe_engine::{Error, ErrorKind, Event, EventSink};
 use serde_json::{Value, json};
 
 use super::stderr::{Level, say, warn, write};
@@ -61,7 +61,7 @@ impl JsonLines {
     }
 }
 
-impl Reporter for JsonLines {
+impl EventSink for JsonLines {
     fn event(&self, event: Event<'_>) {
         let mut counts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         match event {
@@ -85,7 +85,7 @@ impl Reporter for JsonLines {
                     write(Level::Info, "progress", counts.fields());
                 }
             }
-            Event::Finished { path } => {
+            Event::Staged { path } => {
                 counts.finished += 1;
                 write(Level::Info, "finished", json!({ "path": path.as_str() }));
             }
@@ -102,11 +102,11 @@ impl Reporter for JsonLines {
             Event::DamagedLink { path, link } => {
                 warn(damaged_link(path, link));
             }
-            Event::Scarce { shortage } => warn(scarce(shortage)),
+            Event::LowSpace { shortage } => warn(scarce(shortage)),
             Event::Failed { error } => write(Level::Error, "failed", fields(error)),
-            Event::WaitingFor { what } => say(waiting_for(what)),
-            Event::Left { paths } => write(Level::Info, "left", json!({ "paths": paths })),
-            Event::Waiting { path } => {
+            Event::WaitingForDatabase { what } => say(waiting_for(what)),
+            Event::KeptForResume { paths } => write(Level::Info, "left", json!({ "paths": paths })),
+            Event::WaitingForLock { path } => {
                 write(Level::Info, "waiting", json!({ "path": path.as_str() }));
             }
             _ => {}

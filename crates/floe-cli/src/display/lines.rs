@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use floe_engine::{Event, Reporter};
+use floe_engine::{Event, EventSink};
 
 use super::stderr::{say, warn};
 use crate::messages::{
@@ -16,7 +16,7 @@ pub(super) struct Lines {
     finished: AtomicUsize,
 }
 
-impl Reporter for Lines {
+impl EventSink for Lines {
     fn event(&self, event: Event<'_>) {
         match event {
             Event::Planned { paths: 0, .. } => {}
@@ -28,21 +28,21 @@ impl Reporter for Lines {
                 self.planned.fetch_add(paths, Ordering::Relaxed);
                 say(plan(paths, nar_bytes, download_bytes));
             }
-            Event::Finished { path } => {
+            Event::Staged { path } => {
                 let finished = self.finished.fetch_add(1, Ordering::Relaxed) + 1;
                 say(format_args!(
                     "[{finished}/{}] {path}",
                     self.planned.load(Ordering::Relaxed)
                 ));
             }
-            Event::Scarce { shortage } => warn(scarce(shortage)),
+            Event::LowSpace { shortage } => warn(scarce(shortage)),
             Event::Retrying { path, error } => say(retrying(path, error)),
             Event::NotReused { path, place, error } => warn(not_reused(path, place, error)),
             Event::DamagedLink { path, link } => warn(damaged_link(path, link)),
             Event::Failed { error } => say(format_args!("floe: {error}")),
-            Event::Left { paths } => say(left(paths)),
-            Event::Waiting { path } => say(waiting(path)),
-            Event::WaitingFor { what } => say(waiting_for(what)),
+            Event::KeptForResume { paths } => say(left(paths)),
+            Event::WaitingForLock { path } => say(waiting(path)),
+            Event::WaitingForDatabase { what } => say(waiting_for(what)),
             _ => {}
         }
     }

@@ -108,7 +108,7 @@ impl Drop for Trace {
 impl State {
     fn event(&mut self, event: &Event<'_>, now: Micros) {
         match event {
-            Event::Asked { wanted } => {
+            Event::Querying { wanted } => {
                 self.resolving.get_or_insert(now);
                 self.ask(wanted, now);
             }
@@ -145,11 +145,11 @@ impl State {
                 }
                 self.mark("retry", &error.to_string(), now);
             }
-            Event::Finished { path } => {
+            Event::Staged { path } => {
                 self.receive_ended(path, "finished", now);
                 self.enter(path, "wait for references", now);
             }
-            Event::Abandoned { path } => {
+            Event::TransferFailed { path } => {
                 self.receive_ended(path, "failed", now);
                 self.leave(path.hash_part(), "failed", now);
             }

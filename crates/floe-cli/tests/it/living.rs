@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Condvar, Mutex};
 use std::thread;
 
-use floe_engine::{Cancel, Location, NetworkOptions, Options, Order, Sources};
+use floe_engine::{Cancel, CopyOptions, NetworkOptions, SourceOrder, Sources, StoreUri};
 
 use crate::support::{Corpus, Nix, Ran, corpus, floe, nixes, run, scratch};
 
@@ -376,21 +376,27 @@ const KNOWN: [(&str, &str); 7] = [
 ];
 
 /// Choices for what nobody has signed.
-fn unsigned() -> Options {
-    Options {
+fn unsigned() -> CopyOptions {
+    CopyOptions {
         check_signatures: false,
-        ..Options::default()
+        ..CopyOptions::default()
     }
 }
 
 /// The cache of a corpus.
 fn source_of(corpus: &Corpus) -> Sources {
-    let location = Location::parse(&corpus.file_url("zstd"), None, None).unwrap();
+    let location = StoreUri::parse(&corpus.file_url("zstd"), None, None).unwrap();
     let network = NetworkOptions::default();
-    Sources::open(&[location], Order::AsGiven, &network, &Cancel::default()).unwrap()
+    Sources::open(
+        &[location],
+        SourceOrder::AsListed,
+        &network,
+        &Cancel::default(),
+    )
+    .unwrap()
 }
 
 /// The store below a root directory.
-fn store_in(root: &Path) -> Location {
-    Location::parse(root.to_str().unwrap(), None, None).unwrap()
+fn store_in(root: &Path) -> StoreUri {
+    StoreUri::parse(root.to_str().unwrap(), None, None).unwrap()
 }

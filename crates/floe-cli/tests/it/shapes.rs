@@ -8,7 +8,8 @@ use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use floe_engine::{
-    Event, Location, Mover, NetworkOptions, Options, Order, Reporter, Root, Sources, Target,
+    ClosureCopy, CopyOptions, Event, EventSink, NetworkOptions, PathSpec, SourceOrder, Sources,
+    StoreUri, Target,
 };
 use floe_format::nar::write;
 use floe_format::{Compression, Hash, NarInfo, PathInfo, StoreDir, StorePath};
@@ -153,7 +154,7 @@ struct Collector<'a> {
     taken: AtomicBool,
 }
 
-impl Reporter for Collector<'_> {
+impl EventSink for Collector<'_> {
     fn event(&self, event: Event<'_>) {
         if matches!(event, Event::Planned { .. }) && !self.taken.swap(true, Ordering::SeqCst) {
             let database = self.root.join("nix/var/nix/db/db.sqlite");
@@ -184,15 +185,15 @@ fn a_reference_that_vanishes_during_the_move_is_fetched_again() {
             .arg(path(0).as_str()),
     )
     .expect(0);
-    let options = Options {
+    let options = CopyOptions {
         check_signatures: false,
         jobs: Some(NonZeroUsize::MIN),
-        ..Options::default()
+        ..CopyOptions::default()
     };
-    let location = |text: &str| Location::parse(text, None, None).unwrap();
+    let location = |text: &str| StoreUri::parse(text, None, None).unwrap();
     let sources = Sources::open(
         &[location(&from)],
-        Order::AsGiven,
+        SourceOrder::AsListed,
         &NetworkOptions::default(),
         &options.cancel,
     )
@@ -205,20 +206,20 @@ fn a_reference_that_vanishes_during_the_move_is_fetched_again() {
     .unwrap();
     let taken = AtomicBool::new(false);
     let collector = Collector { root: &root, taken };
-    let mover = Mover {
+    let copy = ClosureCopy {
         sources: &sources,
         target: &target,
         options: &options,
-        reporter: &collector,
+        events: &collector,
     };
-    let outcome = mover.run(&[Root::Path(path(3))]).unwrap();
+    let outcome = copy.run(&[PathSpec::Path(path(3))]).unwrap();
     assert!(
         collector.taken.load(Ordering::SeqCst),
         "nothing was taken away"
     );
     assert!(outcome.failures.is_empty(), "{:?}", outcome.failures);
     assert_eq!(
-        outcome.moved, 4,
+        outcome.copied, 4,
         "the path that vanished was not fetched again"
     );
     assert_verified(&root, 4);

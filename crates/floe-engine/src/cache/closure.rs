@@ -5,10 +5,10 @@ use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 
 use floe_format::{NarInfo, StorePath};
 
-use super::{Answer, Belief, Source};
+use super::{CachePolicy, NarInfoResult, Source};
 use crate::cancel::{CANCEL_POLL, Cancel};
 use crate::error::Error;
-use crate::path_spec::{CLOSURE_MAX, Root};
+use crate::path_spec::{CLOSURE_MAX, PathSpec};
 
 impl Source {
     /// The narinfos of `roots` and, if asked for, of their closures, in the order of their paths.
@@ -17,34 +17,34 @@ impl Source {
     ///
     /// Errors: [`Error::NotFound`] for the first path that the source does not have, those of its
     /// answers, [`Error::ClosureTooLarge`], [`Error::Cancelled`].
-    pub fn look_up_all(
+    pub fn query_closure(
         &self,
-        roots: &[Root],
+        specs: &[PathSpec],
         recursive: bool,
         cancel: &Cancel,
     ) -> Result<BTreeMap<StorePath, NarInfo>, Error> {
         let (sender, answers) = channel();
-        let mut walk = Walk {
+        let mut closure = ClosureQuery {
             source: self,
             sender,
             seen: HashSet::new(),
             pending: 0,
         };
         let mut found = BTreeMap::new();
-        for root in roots {
-            walk.ask(root.clone(), Belief::Nothing)?;
+        for spec in specs {
+            closure.query(spec.clone(), CachePolicy::Bypass)?;
         }
-        while walk.pending > 0 {
-            let (root, answer) = match answers.recv_timeout(CANCEL_POLL) {
+        while closure.pending > 0 {
+            let (spec, answer) = match answers.recv_timeout(CANCEL_POLL) {
                 Ok(answered) => answered,
                 Err(RecvTimeoutError::Timeout) if !cancel.is_raised() => continue,
                 Err(_) => return Err(Error::Cancelled),
             };
-            walk.pending -= 1;
-            let narinfo = walk.check(&root, answer)?;
+            closure.pending -= 1;
+            let narinfo = closure.expect_path(&spec, answer)?;
             if recursive {
                 for path in &narinfo.info.references {
-                    walk.ask(Root::Path(path.clone()), Belief::Presence)?;
+                    closure.query(PathSpec::Path(path.clone()), CachePolicy::HitsOnly)?;
                 }
             }
             found.insert(narinfo.info.path.clone(), narinfo);
@@ -53,17 +53,17 @@ impl Source {
     }
 }
 
-struct Walk<'a> {
+struct ClosureQuery<'a> {
     source: &'a Source,
-    sender: Sender<(Root, Answer)>,
+    sender: Sender<(PathSpec, NarInfoResult)>,
     /// The hash parts that were asked for.
     seen: HashSet<String>,
     pending: usize,
 }
 
-impl Walk<'_> {
-    fn ask(&mut self, root: Root, belief: Belief) -> Result<(), Error> {
-        let part = root.hash_part().to_owned();
+impl ClosureQuery<'_> {
+    fn query(&mut self, spec: PathSpec, policy: CachePolicy) -> Result<(), Error> {
+        let part = spec.hash_part().to_owned();
         if !self.seen.insert(part.clone()) {
             return Ok(());
         }
@@ -71,18 +71,18 @@ impl Walk<'_> {
             return Err(Error::ClosureTooLarge { limit: CLOSURE_MAX });
         }
         self.pending += 1;
-        self.source.ask(&part, belief, root, &self.sender);
+        self.source.query(&part, policy, spec, &self.sender);
         Ok(())
     }
 
-    fn check(&self, root: &Root, answer: Answer) -> Result<NarInfo, Error> {
-        let is_wanted = |narinfo: &NarInfo| match root {
-            Root::Path(path) => *path == narinfo.info.path,
-            Root::HashPart(_) => true,
+    fn expect_path(&self, spec: &PathSpec, answer: NarInfoResult) -> Result<NarInfo, Error> {
+        let is_wanted = |narinfo: &NarInfo| match spec {
+            PathSpec::Path(path) => *path == narinfo.info.path,
+            PathSpec::HashPart(_) => true,
         };
         let narinfo = answer?.map(|told| told.narinfo);
         narinfo.filter(is_wanted).ok_or_else(|| Error::NotFound {
-            path: root.text(),
+            path: spec.text(),
             sources: vec![self.source.name()],
         })
     }

@@ -8,10 +8,10 @@ use floe_format::narinfo::NARINFO_LEN_MAX;
 use floe_format::store_path::is_hash_part;
 use floe_format::{CacheInfo, NarInfo, StoreDir, StorePath};
 
-use super::{Answer, PRIORITY};
+use super::{DEFAULT_PRIORITY, NarInfoResult};
 use crate::body::Body;
 use crate::error::Error;
-use crate::location::FileLocation;
+use crate::store_uri::FileCacheUri;
 
 /// A directory with `nix-cache-info`, narinfos and NARs.
 #[derive(Debug)]
@@ -23,13 +23,16 @@ pub(crate) struct FileCache {
 
 impl FileCache {
     /// Opens an existing cache.
-    pub(crate) fn open(location: &FileLocation) -> Result<FileCache, Error> {
+    pub(crate) fn open(location: &FileCacheUri) -> Result<FileCache, Error> {
         let directory = &location.directory;
         match read_cache_info(directory)? {
             Some(info) => Ok(FileCache {
                 directory: directory.clone(),
                 store_dir: info.store_dir,
-                priority: location.priority.or(info.priority).unwrap_or(PRIORITY),
+                priority: location
+                    .priority
+                    .or(info.priority)
+                    .unwrap_or(DEFAULT_PRIORITY),
             }),
             None => Err(Error::NotACache {
                 url: format!("file://{}", directory.display()),
@@ -52,7 +55,7 @@ impl FileCache {
     }
 
     /// Reads the narinfo of a hash part.
-    pub(crate) fn narinfo(&self, hash_part: &str) -> Answer {
+    pub(crate) fn narinfo(&self, hash_part: &str) -> NarInfoResult {
         let path = self.directory.join(format!("{hash_part}.narinfo"));
         match read_bounded(&path)? {
             None => Ok(None),

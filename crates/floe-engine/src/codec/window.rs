@@ -107,7 +107,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn windows_of_zstd_are_those_that_it_was_told() {
+    fn zstd_header_gives_window() {
         for log in 10..=27 {
             let mut encoder = zstd::stream::write::Encoder::new(Vec::new(), 1).unwrap();
             encoder.window_log(log).unwrap();
@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn windows_of_xz_and_lzma_are_those_that_they_were_told() {
+    fn xz_and_lzma_headers_give_window() {
         for len in [4096_u32, 1 << 20, 3 << 20, 8 << 20, 64 << 20] {
             let mut options = LzmaOptions::new_preset(0).unwrap();
             options.dict_size(len);
@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn windows_of_brotli_are_those_that_it_was_told() {
+    fn brotli_header_gives_window() {
         for bits in 10..=24 {
             let mut body = Vec::new();
             let mut encoder = brotli::CompressorWriter::new(&mut body, 4096, 5, bits);
@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn what_says_nothing_or_too_little_has_no_window() {
+    fn short_or_unknown_header_gives_no_window() {
         let whole = liblzma::encode_all(&[7; 100][..], 6).unwrap();
         for compression in [Compression::Zstd, Compression::Xz, Compression::Lzma] {
             assert_eq!(window_len(compression, b""), None);

@@ -1,6 +1,6 @@
 //! Questions about paths: one, or a closure.
 
-use floe_engine::{NetworkOptions, Order, Root, Source, Sources};
+use floe_engine::{NetworkOptions, PathSpec, Source, SourceOrder, Sources};
 use floe_format::{Compression, NarInfo, StoreDir};
 use floe_messages::{
     self as messages, ClosureReply, ClosureRequest, List, PathInfo, PathInfoRequest,
@@ -32,7 +32,7 @@ impl Work<'_> {
         let location = location(store, dir.as_ref())?;
         Ok(Sources::open(
             &[location],
-            Order::AsGiven,
+            SourceOrder::AsListed,
             &NetworkOptions::default(),
             self.cancel(),
         )?)
@@ -48,8 +48,9 @@ impl Work<'_> {
             return Err(usage("no store was named".into()));
         };
         let dir = source.store_dir();
-        let roots: Result<Vec<Root>, _> = paths.map(|text| Root::parse(text, dir)).collect();
-        let found = source.look_up_all(&roots?, recursive, self.cancel())?;
+        let roots: Result<Vec<PathSpec>, _> =
+            paths.map(|text| PathSpec::parse(text, dir)).collect();
+        let found = source.query_closure(&roots?, recursive, self.cancel())?;
         let of = |narinfo| Texts::of(narinfo, dir, is_cache(source));
         Ok(Found {
             infos: found.values().map(of).collect(),

@@ -3,8 +3,8 @@
 use std::num::NonZeroUsize;
 
 use floe_engine::{
-    ErrorKind, Location, Mover, NetworkOptions, Options, Order, Outcome, Reuse, ReuseBy, Root,
-    Sources, Target, reuse_directory,
+    ClosureCopy, CopyOptions, CopySummary, ErrorKind, NetworkOptions, PathSpec, Reuse, ReuseBy,
+    SourceOrder, Sources, StoreUri, Target, reuse_directory,
 };
 use floe_messages::{MoveReply, MoveRequest, PlannedPath, ResolveReply, ReuseBy as AskedBy};
 use floe_store::{Patience, WriteOptions};
@@ -17,15 +17,19 @@ impl Work<'_> {
     pub(super) fn move_paths(&self) -> Done {
         let (outcome, target) = self.run_mover(false)?;
         let dir = target.store_dir();
-        let roots: Vec<String> = outcome.roots.iter().map(|path| dir.print(path)).collect();
+        let roots: Vec<String> = outcome
+            .requested_paths
+            .iter()
+            .map(|path| dir.print(path))
+            .collect();
         let roots: Vec<&str> = roots.iter().map(String::as_str).collect();
         self.reply(&MoveReply {
             roots: roots.into(),
-            moved: outcome.moved,
+            moved: outcome.copied,
             download_bytes: outcome.download_bytes,
             nar_bytes: outcome.nar_bytes,
-            taken: outcome.taken,
-            taken_nar_bytes: outcome.taken_nar_bytes,
+            taken: outcome.reused,
+            taken_nar_bytes: outcome.reused_nar_bytes,
         })
     }
 
@@ -54,20 +58,20 @@ impl Work<'_> {
         })
     }
 
-    fn run_mover(&self, dry_run: bool) -> Result<(Outcome, Target), Ended> {
+    fn run_mover(&self, dry_run: bool) -> Result<(CopySummary, Target), Ended> {
         let request: MoveRequest<'_> = self.request()?;
         let asked_dir = store_dir(request.store_dir)?;
         let at = |text| location(text, asked_dir.as_ref());
-        let from: Vec<Location> = request.from.iter().map(at).collect::<Result<_, _>>()?;
+        let from: Vec<StoreUri> = request.from.iter().map(at).collect::<Result<_, _>>()?;
         let to = at(request.to)?;
-        if !matches!(to, Location::Store(_)) && (request.optimise || !request.reuse.is_empty()) {
+        if !matches!(to, StoreUri::Local(_)) && (request.optimise || !request.reuse.is_empty()) {
             let what = "optimise and reuse are for the files of a local store";
             return Err(usage(format!("{what}, and `{to}` is a cache")));
         }
         let options = self.options(&request, dry_run)?;
         let sources = Sources::open(
             &from,
-            Order::AsGiven,
+            SourceOrder::AsListed,
             &NetworkOptions::default(),
             self.cancel(),
         )?;
@@ -78,23 +82,23 @@ impl Work<'_> {
             .map(|source| source.store_dir().clone());
         let dir = asked_dir.clone().or(first);
         let target = match dry_run {
-            true => Target::preview(&to, dir.as_ref())?,
+            true => Target::open_read_only(&to, dir.as_ref())?,
             false => Target::open(&to, dir.as_ref(), &self.write_options())?,
         };
-        let mut roots: Vec<Root> = Vec::new();
+        let mut roots: Vec<PathSpec> = Vec::new();
         for text in request.paths.iter() {
-            let root = Root::parse(text, target.store_dir())?;
+            let root = PathSpec::parse(text, target.store_dir())?;
             if !roots.contains(&root) {
                 roots.push(root);
             }
         }
-        let mover = Mover {
+        let copy = ClosureCopy {
             sources: &sources,
             target: &target,
             options: &options,
-            reporter: &*self.job.progress,
+            events: &*self.job.progress,
         };
-        let outcome = mover.run(&roots)?;
+        let outcome = copy.run(&roots)?;
         match outcome.failures.is_empty() {
             true => Ok((outcome, target)),
             false => Err(failed(&outcome)),
@@ -110,7 +114,7 @@ impl Work<'_> {
         }
     }
 
-    fn options(&self, request: &MoveRequest<'_>, dry_run: bool) -> Result<Options, Ended> {
+    fn options(&self, request: &MoveRequest<'_>, dry_run: bool) -> Result<CopyOptions, Ended> {
         let jobs = match request.jobs {
             None => None,
             Some(jobs) => Some(
@@ -124,7 +128,7 @@ impl Work<'_> {
                     })?,
             ),
         };
-        Ok(Options {
+        Ok(CopyOptions {
             trusted_keys: floe_engine::trusted_keys(request.trusted_public_keys.iter())?,
             check_signatures: !request.no_check_sigs,
             jobs,
@@ -151,13 +155,13 @@ fn reuse(request: &MoveRequest<'_>) -> Result<Reuse, Ended> {
     })
 }
 
-fn failed(outcome: &Outcome) -> Ended {
-    let kind = ErrorKind::gravest(&outcome.failures);
+fn failed(outcome: &CopySummary) -> Ended {
+    let kind = ErrorKind::most_severe(&outcome.failures);
     if kind == ErrorKind::Interrupted {
         return Ended::Cancelled;
     }
     let causes: Vec<String> = outcome.failures.iter().map(ToString::to_string).collect();
-    let unmoved = outcome.unmoved();
+    let unmoved = outcome.failed_paths();
     let things = if unmoved == 1 { "path" } else { "paths" };
     let first = causes.first().cloned().unwrap_or_default();
     Ended::Failed(Failure {

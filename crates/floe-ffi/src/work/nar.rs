@@ -2,7 +2,7 @@
 
 use std::fmt::Display;
 
-use floe_engine::{Error, Root};
+use floe_engine::{Error, PathSpec};
 use floe_messages::{ErrorKind, NarReply, NarRequest};
 use floe_store::{StoreError, StoreReader};
 
@@ -32,7 +32,8 @@ impl Work<'_> {
         };
         let dir = store_dir(request.store_dir)?;
         let store = StoreReader::open(local_store(request.store, dir.as_ref())?)?;
-        let path = Root::parse(request.path, &store.layout().store_dir)?.find_in(&store)?;
+        let path =
+            PathSpec::parse(request.path, &store.layout().store_dir)?.find_in_store(&store)?;
         if store.path_info(&path)?.is_none() {
             let path = store.layout().store_dir.print(&path);
             let sources = vec![store.layout().real_store.display().to_string()];

@@ -2,7 +2,7 @@
 
 use std::num::NonZeroUsize;
 
-use floe_engine::{Cancel, Root};
+use floe_engine::{Cancel, PathSpec};
 use floe_format::{PathInfo, StorePath};
 use floe_messages::{FaultKind, VerifyFault, VerifyReply, VerifyRequest};
 use floe_store::{Fault, StoreReader, Watch};
@@ -37,7 +37,7 @@ impl Work<'_> {
         let paths: Vec<StorePath> = request
             .paths
             .iter()
-            .map(|text| Root::parse(text, &store.layout().store_dir)?.find_in(&store))
+            .map(|text| PathSpec::parse(text, &store.layout().store_dir)?.find_in_store(&store))
             .collect::<Result<_, _>>()?;
         let jobs = request.jobs.and_then(|jobs| usize::try_from(jobs).ok());
         let watcher = Watcher {

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
 use floe_bench::BenchError;
-use floe_engine::{Cancel, Order, Root, Sources};
+use floe_engine::{Cancel, PathSpec, SourceOrder, Sources};
 use floe_format::{NarInfo, StoreDir, StorePath};
 use floe_store::{Layout, StoreReader};
 
@@ -31,20 +31,25 @@ impl Closure {
         cancel: &Cancel,
     ) -> anyhow::Result<Closure> {
         let location = settings::location(from, None)?;
-        let sources = Sources::open(&[location], Order::AsGiven, &settings::network(), cancel)?;
+        let sources = Sources::open(
+            &[location],
+            SourceOrder::AsListed,
+            &settings::network(),
+            cancel,
+        )?;
         let source = sources.iter().next();
         let source = source.ok_or_else(|| anyhow::anyhow!("{from} could not be opened"))?;
         let store_dir = source.store_dir().clone();
-        let roots: Result<Vec<Root>, _> = paths
+        let roots: Result<Vec<PathSpec>, _> = paths
             .iter()
-            .map(|text| Root::parse(text, &store_dir))
+            .map(|text| PathSpec::parse(text, &store_dir))
             .collect();
         let roots = roots?;
-        let narinfos = source.look_up_all(&roots, true, cancel)?;
+        let narinfos = source.query_closure(&roots, true, cancel)?;
         let is_root = |path: &&StorePath| {
             roots.iter().any(|root| match root {
-                Root::Path(wanted) => wanted == *path,
-                Root::HashPart(part) => part == path.hash_part(),
+                PathSpec::Path(wanted) => wanted == *path,
+                PathSpec::HashPart(part) => part == path.hash_part(),
             })
         };
         let found = narinfos.keys().filter(is_root);

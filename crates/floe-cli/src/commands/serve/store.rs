@@ -3,7 +3,7 @@
 use std::env;
 use std::path::{Path, PathBuf};
 
-use floe_engine::{Location, StoreLocation};
+use floe_engine::{LocalStoreUri, StoreUri};
 use floe_format::StoreDir;
 use floe_store::Layout;
 
@@ -72,7 +72,7 @@ pub(crate) fn find(
         Some(root) => settings::in_root(root, store_dir.as_ref())?,
         None => settings::location(&without_daemon(text)?, store_dir.as_ref())?,
     };
-    let Location::Store(StoreLocation { mut layout, .. }) = location else {
+    let StoreUri::Local(LocalStoreUri { mut layout, .. }) = location else {
         let reason = "floe serves a store of this machine: a directory, local, local?root=DIR \
                       or auto";
         return Err(Usage(format!("cannot serve {text}: {reason}")).into());

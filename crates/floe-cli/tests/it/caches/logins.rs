@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use floe_engine::{Cancel, Error, Location, NetworkOptions, Order, Sources};
+use floe_engine::{Cancel, Error, NetworkOptions, SourceOrder, Sources, StoreUri};
 
 use crate::environments::tls::certify;
 use crate::environments::tool;
@@ -16,8 +16,13 @@ fn open(netrc: &[PathBuf], url: &str) -> Result<Sources, Error> {
         netrc: netrc.to_vec(),
         ..NetworkOptions::default()
     };
-    let location = Location::parse(url, None, None).unwrap();
-    Sources::open(&[location], Order::AsGiven, &options, &Cancel::default())
+    let location = StoreUri::parse(url, None, None).unwrap();
+    Sources::open(
+        &[location],
+        SourceOrder::AsListed,
+        &options,
+        &Cancel::default(),
+    )
 }
 
 /// A netrc file.
@@ -45,13 +50,23 @@ fn a_login_goes_to_its_host_and_nowhere_else() {
     let sources = open(&[absent, own], &server.url()).unwrap();
     let source = sources.iter().next().unwrap();
     let part = cache.path("libc6").hash_part().to_owned();
-    assert!(source.lookup(&part, &Cancel::default()).unwrap().is_some());
+    assert!(
+        source
+            .query_path_info(&part, &Cancel::default())
+            .unwrap()
+            .is_some()
+    );
 
     // Sent elsewhere, it says no more who it is.
     let narinfo = format!("{part}.narinfo");
     let other = elsewhere.url().replace("127.0.0.1", "localhost");
     server.fail(&narinfo, Fault::Redirect(format!("{other}/{narinfo}")));
-    assert!(source.lookup(&part, &Cancel::default()).unwrap().is_some());
+    assert!(
+        source
+            .query_path_info(&part, &Cancel::default())
+            .unwrap()
+            .is_some()
+    );
     let hits = elsewhere.hits();
     assert_eq!(hits.len(), 1);
     assert_eq!(hits[0].fields.get("authorization"), None);

@@ -9,7 +9,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
-use floe_engine::{Event, Mover, Reporter, Root, Target};
+use floe_engine::{ClosureCopy, Event, EventSink, PathSpec, Target};
 use floe_format::StoreDir;
 use floe_store::WriteOptions;
 use floe_store::tree::write::remove_tree;
@@ -66,7 +66,7 @@ impl Collector {
     }
 }
 
-impl Reporter for Collector {
+impl EventSink for Collector {
     fn event(&self, event: Event<'_>) {
         if let Event::Planned { .. } = event {
             // What the mover has asked for was there.
@@ -87,19 +87,19 @@ fn a_root_that_an_older_collector_takes_away_after_its_answer_is_fetched_again()
     let (options, sources) = (unsigned(), source_of(&corpus));
     let target = Target::open(&store_in(&root), None, &WriteOptions::default()).unwrap();
     let collector = Collector::begin(&root);
-    let mover = Mover {
+    let copy = ClosureCopy {
         sources: &sources,
         target: &target,
         options: &options,
-        reporter: &collector,
+        events: &collector,
     };
     let wanted = StoreDir::default().parse(&corpus.root).unwrap();
-    let outcome = mover.run(&[Root::Path(wanted.clone())]).unwrap();
+    let outcome = copy.run(&[PathSpec::Path(wanted.clone())]).unwrap();
     let all = corpus.paths.len();
     assert_eq!(collector.deleted.load(Ordering::SeqCst), all);
     assert!(outcome.failures.is_empty(), "{:?}", outcome.failures);
-    assert_eq!(outcome.roots, [wanted]);
-    assert_eq!(outcome.moved, all as u64);
+    assert_eq!(outcome.requested_paths, [wanted]);
+    assert_eq!(outcome.copied, all as u64);
     drop(target);
     assert_verified(&root, all);
     for nix in nixes() {

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Barrier;
 use std::thread;
 
-use floe_engine::{Mover, Outcome, Root, Target};
+use floe_engine::{ClosureCopy, CopySummary, PathSpec, Target};
 use floe_format::StoreDir;
 use floe_store::{TempRoots, WriteOptions};
 
@@ -13,7 +13,7 @@ use super::{source_of, store_in, unsigned};
 use crate::faulty::assert_holds_exactly;
 use crate::support::{Corpus, corpus, scratch};
 
-fn move_closure(corpus: &Corpus, root: &Path, roots: &TempRoots, start: &Barrier) -> Outcome {
+fn move_closure(corpus: &Corpus, root: &Path, roots: &TempRoots, start: &Barrier) -> CopySummary {
     let (options, sources) = (unsigned(), source_of(corpus));
     let write = WriteOptions {
         roots: roots.clone(),
@@ -21,14 +21,14 @@ fn move_closure(corpus: &Corpus, root: &Path, roots: &TempRoots, start: &Barrier
     };
     start.wait();
     let target = Target::open(&store_in(root), None, &write).unwrap();
-    let mover = Mover {
+    let copy = ClosureCopy {
         sources: &sources,
         target: &target,
         options: &options,
-        reporter: &(),
+        events: &(),
     };
     let wanted = StoreDir::default().parse(&corpus.root).unwrap();
-    mover.run(&[Root::Path(wanted)]).unwrap()
+    copy.run(&[PathSpec::Path(wanted)]).unwrap()
 }
 
 #[test]
@@ -54,7 +54,7 @@ fn two_movers_of_overlapping_closures_make_one_whole_store() {
         for (outcome, corpus) in moved.iter().zip([&jq, &curl]) {
             assert!(outcome.failures.is_empty(), "{:?}", outcome.failures);
             let found: Vec<String> = outcome
-                .roots
+                .requested_paths
                 .iter()
                 .map(|path| StoreDir::default().print(path))
                 .collect();

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use reqwest::{Client, redirect};
 
-use super::names::{self, Names};
-use super::trust::Trusted;
+use super::dns::{self, HostsAndDnsResolver};
+use super::tls::TrustAnchors;
 use crate::error::Error;
 use crate::options::NetworkOptions;
 
@@ -13,15 +13,15 @@ use crate::options::NetworkOptions;
 /// HTTP needs none.
 pub(super) fn client(options: &NetworkOptions) -> Result<(Client, Option<String>), Error> {
     let failed = |reason: String| Error::fetch("(setting up TLS)", reason, false);
-    let (trusted, distrust) = match Trusted::load(options.certificates.as_deref()) {
-        Ok(trusted) => (trusted, None),
-        Err(reason) => (Trusted::nobody(), Some(reason)),
+    let (anchors, certificate_error) = match TrustAnchors::load(options.certificates.as_deref()) {
+        Ok(anchors) => (anchors, None),
+        Err(reason) => (TrustAnchors::empty(), Some(reason)),
     };
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let tls = rustls::ClientConfig::builder_with_provider(provider.clone())
         .with_safe_default_protocol_versions()
         .map_err(|error| failed(error.to_string()))?;
-    let mut tls = trusted.give_to(tls, &provider);
+    let mut tls = anchors.into_client_config(tls, &provider);
     tls.alpn_protocols = vec![b"http/1.1".to_vec()];
     if options.http2 {
         tls.alpn_protocols.insert(0, b"h2".to_vec());
@@ -35,19 +35,19 @@ pub(super) fn client(options: &NetworkOptions) -> Result<(Client, Option<String>
         .redirect(redirect::Policy::none())
         .http2_initial_stream_window_size(STREAM_WINDOW_LEN)
         .http2_initial_connection_window_size(CONNECTION_WINDOW_LEN);
-    client = options.proxies.add_to(client)?;
+    client = options.proxies.configure(client)?;
     if let Some(timeout) = options.connect_timeout {
         client = client.connect_timeout(timeout);
     }
-    if names::IS_NEEDED {
-        client = client.dns_resolver(Arc::new(Names::default()));
+    if dns::IS_NEEDED {
+        client = client.dns_resolver(Arc::new(HostsAndDnsResolver::default()));
     }
     let client = client.build().map_err(|error| failed(error.to_string()))?;
-    Ok((client, distrust))
+    Ok((client, certificate_error))
 }
 
 /// What the library says, among other things, of a server whose certificate it does not believe.
-pub(super) const UNBELIEVED: &str = "invalid peer certificate";
+pub(super) const INVALID_CERT_TEXT: &str = "invalid peer certificate";
 
 /// How much of a body an HTTP/2 server may send before the worker has taken any.
 const STREAM_WINDOW_LEN: u32 = 1024 * 1024;

@@ -7,27 +7,27 @@ use reqwest::Client;
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 
-use super::client::{self, UNBELIEVED};
-use super::logins::Logins;
+use super::auth::Credentials;
+use super::client::{self, INVALID_CERT_TEXT};
 use crate::error::Error;
 use crate::options::NetworkOptions;
 
 /// What requests are made with.
 #[derive(Debug)]
-pub(crate) struct Web {
+pub(crate) struct HttpContext {
     pub(super) client: Client,
-    pub(super) logins: Logins,
+    pub(super) credentials: Credentials,
     /// Why no certificate is believed, where the file of them cannot be used.
-    distrust: Option<String>,
+    certificate_error: Option<String>,
     pub(super) options: NetworkOptions,
     handle: Handle,
 }
 
-impl Web {
+impl HttpContext {
     /// Where no certificates could be read, that is why a server's was not believed.
     pub(super) fn explain(&self, mut error: Error) -> Error {
-        if let (Error::Fetch { reason, .. }, Some(why)) = (&mut error, &self.distrust)
-            && reason.contains(UNBELIEVED)
+        if let (Error::Fetch { reason, .. }, Some(why)) = (&mut error, &self.certificate_error)
+            && reason.contains(INVALID_CERT_TEXT)
         {
             *reason = format!("{reason} ({why})");
         }
@@ -43,7 +43,7 @@ impl Web {
 /// The thread on which all requests of a move run. Dropping it ends them.
 #[derive(Debug)]
 pub(crate) struct Network {
-    web: Arc<Web>,
+    context: Arc<HttpContext>,
     stop: Mutex<Option<oneshot::Sender<()>>>,
     thread: Option<JoinHandle<()>>,
 }
@@ -55,12 +55,12 @@ impl Network {
             .enable_all()
             .build()
             .map_err(|error| failed(error.to_string()))?;
-        let (client, distrust) = client::client(options)?;
-        let web = Arc::new(Web {
+        let (client, certificate_error) = client::client(options)?;
+        let context = Arc::new(HttpContext {
             client,
-            distrust,
-            // Whose files cannot be used, `unusable_logins` has told.
-            logins: Logins::read(&options.netrc).0,
+            certificate_error,
+            // Whose files cannot be used, `unusable_netrc_files` has told.
+            credentials: Credentials::read(&options.netrc).0,
             options: options.clone(),
             handle: runtime.handle().clone(),
         });
@@ -75,14 +75,14 @@ impl Network {
             })
             .map_err(|error| failed(error.to_string()))?;
         Ok(Network {
-            web,
+            context,
             stop: Mutex::new(Some(stop)),
             thread: Some(thread),
         })
     }
 
-    pub(super) fn web(&self) -> Arc<Web> {
-        self.web.clone()
+    pub(super) fn context(&self) -> Arc<HttpContext> {
+        self.context.clone()
     }
 
     /// Ends all requests: who waits for a body learns that it was abandoned.

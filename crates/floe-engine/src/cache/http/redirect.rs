@@ -6,67 +6,71 @@ use std::ops::ControlFlow;
 use reqwest::header::LOCATION;
 use reqwest::{RequestBuilder, Response, StatusCode, Url};
 
-use super::network::Web;
+use super::network::HttpContext;
 use crate::error::Error;
 use crate::url::redact;
 
 /// Why there is no answer.
-pub(super) enum Lost {
+pub(super) enum SendError {
     /// A request failed.
     Request(reqwest::Error),
     /// It leads nowhere.
-    Nowhere(Error),
+    Redirect(Error),
 }
 
 /// What is asked for.
 #[derive(Clone, Debug)]
-pub(super) struct Goal {
+pub(super) struct RequestTarget {
     pub(super) url: Url,
     /// Who named it did so over TLS.
-    was_secret: bool,
+    named_over_tls: bool,
 }
 
-impl From<Url> for Goal {
+impl From<Url> for RequestTarget {
     /// What the user has named.
-    fn from(url: Url) -> Goal {
-        Goal {
+    fn from(url: Url) -> RequestTarget {
+        RequestTarget {
             url,
-            was_secret: false,
+            named_over_tls: false,
         }
     }
 }
 
-impl Goal {
+impl RequestTarget {
     /// What a cache has named: another host may be meant, as where it sends a request on.
-    pub(super) fn named_by(cache: &Url, mut url: Url) -> Goal {
-        keep_login(cache, &mut url);
-        Goal {
+    pub(super) fn named_by_cache(cache: &Url, mut url: Url) -> RequestTarget {
+        copy_credentials(cache, &mut url);
+        RequestTarget {
             url,
-            was_secret: cache.scheme() == "https",
+            named_over_tls: cache.scheme() == "https",
         }
     }
 }
 
 /// Asks for something, or for where that leads; each request is changed in the same way.
 pub(super) async fn send(
-    web: &Web,
-    goal: &Goal,
+    context: &HttpContext,
+    target: &RequestTarget,
     change: impl Fn(RequestBuilder) -> RequestBuilder,
-) -> Result<Response, Lost> {
-    let first = &goal.url;
+) -> Result<Response, SendError> {
+    let first = &target.url;
     let mut url = first.clone();
-    let mut was_secret = goal.was_secret;
+    let mut named_over_tls = target.named_over_tls;
     for _ in 0..=REDIRECTS_MAX {
         // Who was promised that nobody listens is not overheard by sending him elsewhere. Nix has
         // no such scruple.
-        let is_overheard = was_secret && url.scheme() != "https";
-        was_secret |= url.scheme() == "https";
-        let request = match is_overheard {
-            true => web.logins.request_of_nobody(&web.client, &url),
-            false => web.logins.request(&web.client, &url),
+        let is_downgrade = named_over_tls && url.scheme() != "https";
+        named_over_tls |= url.scheme() == "https";
+        let request = match is_downgrade {
+            true => context
+                .credentials
+                .request_without_credentials(&context.client, &url),
+            false => context
+                .credentials
+                .authenticated_request(&context.client, &url),
         };
-        let response = change(request).send().await.map_err(Lost::Request)?;
-        match next(&response, &url, first).map_err(Lost::Nowhere)? {
+        let response = change(request).send().await.map_err(SendError::Request)?;
+        match redirect_target(&response, &url, first).map_err(SendError::Redirect)? {
             ControlFlow::Break(()) => return Ok(response),
             ControlFlow::Continue(to) => url = to,
         }
@@ -75,17 +79,25 @@ pub(super) async fn send(
         "too many redirects: after {REDIRECTS_MAX} it leads to {}",
         redact(&url)
     );
-    Err(Lost::Nowhere(Error::fetch(&redact(first), reason, false)))
+    Err(SendError::Redirect(Error::fetch(
+        &redact(first),
+        reason,
+        false,
+    )))
 }
 
 /// Where an answer sends whoever asked for `from`, or that it is the last.
-fn next(response: &Response, from: &Url, first: &Url) -> Result<ControlFlow<(), Url>, Error> {
+fn redirect_target(
+    response: &Response,
+    from: &Url,
+    first: &Url,
+) -> Result<ControlFlow<(), Url>, Error> {
     let location = response.headers().get(LOCATION);
-    let location = location.filter(|_| SENT_ON.contains(&response.status()));
+    let location = location.filter(|_| REDIRECT_STATUSES.contains(&response.status()));
     let Some(location) = location else {
         return Ok(ControlFlow::Break(()));
     };
-    let nowhere = |what: String| {
+    let redirect_error = |what: String| {
         let reason = format!(
             "the server answered {} and sent to {what}",
             response.status()
@@ -95,16 +107,19 @@ fn next(response: &Response, from: &Url, first: &Url) -> Result<ControlFlow<(), 
     let text = String::from_utf8_lossy(location.as_bytes());
     let mut to = from
         .join(&text)
-        .map_err(|error| nowhere(format!("no address: {error}")))?;
+        .map_err(|error| redirect_error(format!("no address: {error}")))?;
     if !["http", "https"].contains(&to.scheme()) {
-        return Err(nowhere(format!("{}, where floe cannot ask", redact(&to))));
+        return Err(redirect_error(format!(
+            "{}, where floe cannot ask",
+            redact(&to)
+        )));
     }
-    keep_login(first, &mut to);
+    copy_credentials(first, &mut to);
     Ok(ControlFlow::Continue(to))
 }
 
 /// What the user wrote into the URL is for that host, with that scheme and port, alone.
-fn keep_login(first: &Url, to: &mut Url) {
+fn copy_credentials(first: &Url, to: &mut Url) {
     let has_own = !to.username().is_empty() || to.password().is_some();
     if !has_own && to.origin() == first.origin() {
         let _: Result<(), ()> = to.set_username(first.username());
@@ -113,7 +128,7 @@ fn keep_login(first: &Url, to: &mut Url) {
 }
 
 /// Those that name another place for the same thing. RFC 9110, section 15.4.
-const SENT_ON: [StatusCode; 5] = [
+const REDIRECT_STATUSES: [StatusCode; 5] = [
     StatusCode::MOVED_PERMANENTLY,
     StatusCode::FOUND,
     StatusCode::SEE_OTHER,

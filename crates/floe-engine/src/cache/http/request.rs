@@ -9,42 +9,42 @@ use reqwest::header::{HeaderMap, RETRY_AFTER};
 use reqwest::{RequestBuilder, Response, StatusCode, Url, Version};
 use tokio::time::{sleep, timeout};
 
-use super::client::UNBELIEVED;
-use super::connections::Connections;
-use super::network::Web;
-use super::redirect::{self, Goal, Lost};
+use super::client::INVALID_CERT_TEXT;
+use super::limiter::ConnectionLimiter;
+use super::network::HttpContext;
+use super::redirect::{self, RequestTarget, SendError};
 use crate::error::Error;
-use crate::proxies::Variable;
+use crate::proxies::ProxyVar;
 use crate::url::redact;
 
 /// What a server has, or the status by which it says that it has no such thing.
-pub(super) type Found<T> = Result<T, StatusCode>;
+pub(super) type StatusResult<T> = Result<T, StatusCode>;
 
 /// A small document.
 #[derive(Debug)]
-pub(super) struct Small {
+pub(super) struct SmallResponse {
     /// What whoever was asked speaks; `None` where he sent the request on, so that the answer does
     /// not tell.
-    pub(super) spoken: Option<Version>,
+    pub(super) version: Option<Version>,
     pub(super) text: Vec<u8>,
 }
 
 /// Asks for a small document.
 pub(super) async fn get_small(
-    web: &Web,
-    connections: &Connections,
+    context: &HttpContext,
+    limiter: &ConnectionLimiter,
     url: Url,
-) -> Result<Found<Small>, Error> {
+) -> Result<StatusResult<SmallResponse>, Error> {
     let mut attempt = 1;
     loop {
-        let leave = connections.take(&url).await;
-        let answer = try_get_small(web, connections, url.clone()).await;
+        let permit = limiter.acquire(&url).await;
+        let answer = try_get_small(context, limiter, url.clone()).await;
         // Others may use it during a pause.
-        drop(leave);
+        drop(permit);
         match answer {
-            Err(error) if error.is_transient() && attempt < web.options.attempts => {
-                web.options.watcher.retrying(&error);
-                sleep(pause(attempt, &error)).await;
+            Err(error) if error.is_transient() && attempt < context.options.attempts => {
+                context.options.events.retrying(&error);
+                sleep(backoff_delay(attempt, &error)).await;
                 attempt += 1;
             }
             answer => return answer,
@@ -53,44 +53,44 @@ pub(super) async fn get_small(
 }
 
 async fn try_get_small(
-    web: &Web,
-    connections: &Connections,
+    context: &HttpContext,
+    limiter: &ConnectionLimiter,
     url: Url,
-) -> Result<Found<Small>, Error> {
+) -> Result<StatusResult<SmallResponse>, Error> {
     let (shown, origin) = (redact(&url), url.origin());
-    let mut response = match get(web, &url.into(), |request| request).await? {
+    let mut response = match get(context, &url.into(), |request| request).await? {
         Ok(response) => response,
         Err(status) => return Ok(Err(status)),
     };
-    connections.learn(&response);
+    limiter.observe(&response);
     let is_own = response.url().origin() == origin;
-    let spoken = is_own.then(|| response.version());
+    let version = is_own.then(|| response.version());
     let mut text = Vec::new();
-    while let Some(bytes) = next_bytes(web, &mut response, &shown).await? {
+    while let Some(bytes) = next_bytes(context, &mut response, &shown).await? {
         text.extend_from_slice(&bytes);
         // The parser sees the excess and names its limit.
         if text.len() > NARINFO_LEN_MAX {
             break;
         }
     }
-    Ok(Ok(Small { spoken, text }))
+    Ok(Ok(SmallResponse { version, text }))
 }
 
 /// Sends a request.
 pub(super) async fn get(
-    web: &Web,
-    goal: &Goal,
+    context: &HttpContext,
+    target: &RequestTarget,
     change: impl Fn(RequestBuilder) -> RequestBuilder,
-) -> Result<Found<Response>, Error> {
-    let shown = redact(&goal.url);
-    let sent = redirect::send(web, goal, change);
-    let response = match timeout(web.options.stall_timeout, sent).await {
-        Err(_) => return Err(stalled(web, &shown)),
-        Ok(Err(Lost::Nowhere(error))) => return Err(error),
-        Ok(Err(Lost::Request(error))) => {
-            let proxy = web.options.proxies.of(&goal.url);
+) -> Result<StatusResult<Response>, Error> {
+    let shown = redact(&target.url);
+    let sent = redirect::send(context, target, change);
+    let response = match timeout(context.options.stall_timeout, sent).await {
+        Err(_) => return Err(stall_error(context, &shown)),
+        Ok(Err(SendError::Redirect(error))) => return Err(error),
+        Ok(Err(SendError::Request(error))) => {
+            let proxy = context.options.proxies.for_url(&target.url);
             let proxy = proxy.filter(|_| error.is_connect());
-            return Err(web.explain(failed(&shown, &error, proxy)));
+            return Err(context.explain(request_error(&shown, &error, proxy)));
         }
         Ok(Ok(response)) => response,
     };
@@ -117,22 +117,22 @@ pub(super) async fn get(
             );
             Err(Error::fetch(&shown, reason, false))
         }
-        status => Err(refused(&shown, status, response.headers())),
+        status => Err(status_error(&shown, status, response.headers())),
     }
 }
 
-fn refused(shown: &str, status: StatusCode, headers: &HeaderMap) -> Error {
+fn status_error(shown: &str, status: StatusCode, headers: &HeaderMap) -> Error {
     let after = headers
         .get(RETRY_AFTER)
         .and_then(|value| value.to_str().ok())
         .and_then(|value| retry_after(value, SystemTime::now()));
     let mut reason = format!("the server answered {status}");
     // Who is told to come back tomorrow does not wait here.
-    let is_too_long = after.is_some_and(|after| after > AFTER_MAX);
+    let is_too_long = after.is_some_and(|after| after > RETRY_AFTER_MAX);
     if let (true, Some(after)) = (is_too_long, after) {
         reason = format!("{reason}, and to come back in {} seconds", after.as_secs());
     }
-    let may_pass = match status.as_u16() {
+    let is_transient = match status.as_u16() {
         // What the server cannot do or speak, and a network that wants to be logged in to.
         501 | 505 | 511 => false,
         // Proxies of large networks have numbers of their own for servers that they do not reach.
@@ -142,8 +142,8 @@ fn refused(shown: &str, status: StatusCode, headers: &HeaderMap) -> Error {
     Error::Fetch {
         url: shown.to_owned(),
         reason,
-        transient: may_pass && !is_too_long,
-        after,
+        transient: is_transient && !is_too_long,
+        retry_after: after,
     }
 }
 
@@ -160,25 +160,25 @@ fn retry_after(value: &str, now: SystemTime) -> Option<Duration> {
 }
 
 pub(super) async fn next_bytes(
-    web: &Web,
+    context: &HttpContext,
     response: &mut Response,
     shown: &str,
 ) -> Result<Option<Bytes>, Error> {
-    match timeout(web.options.stall_timeout, response.chunk()).await {
-        Err(_) => Err(stalled(web, shown)),
-        Ok(chunk) => chunk.map_err(|error| failed(shown, &error, None)),
+    match timeout(context.options.stall_timeout, response.chunk()).await {
+        Err(_) => Err(stall_error(context, shown)),
+        Ok(chunk) => chunk.map_err(|error| request_error(shown, &error, None)),
     }
 }
 
-fn stalled(web: &Web, shown: &str) -> Error {
-    let seconds = web.options.stall_timeout.as_secs_f64();
+fn stall_error(context: &HttpContext, shown: &str) -> Error {
+    let seconds = context.options.stall_timeout.as_secs_f64();
     let reason = format!("nothing arrived for {seconds} seconds");
     Error::fetch(shown, reason, true)
 }
 
 /// The whole chain of causes: the first link alone says only that sending failed. Where nobody was
 /// reached, the proxy that was to help may be the reason.
-fn failed(shown: &str, error: &reqwest::Error, proxy: Option<&Variable>) -> Error {
+fn request_error(shown: &str, error: &reqwest::Error, proxy: Option<&ProxyVar>) -> Error {
     let mut reason = String::new();
     let mut cause: Option<&dyn std::error::Error> = std::error::Error::source(error);
     while let Some(error) = cause {
@@ -195,25 +195,26 @@ fn failed(shown: &str, error: &reqwest::Error, proxy: Option<&Variable>) -> Erro
         reason = format!(
             "{reason} ({} names the proxy {})",
             proxy.name,
-            proxy.shown()
+            proxy.redacted()
         );
     }
     // A stranger's certificate does not get better by asking again.
-    let transient = !reason.contains(UNBELIEVED);
+    let transient = !reason.contains(INVALID_CERT_TEXT);
     Error::fetch(shown, reason, transient)
 }
 
 /// How long to wait after an attempt that failed: as the server wishes, else longer each time. Not
 /// the same for everybody, so that those who failed together do not come back together.
-pub(crate) fn pause(attempt: u32, error: &Error) -> Duration {
-    let own = BACKOFF
+pub(crate) fn backoff_delay(attempt: u32, error: &Error) -> Duration {
+    let own = BACKOFF_BASE
         * 2_u32
             .saturating_pow(attempt.saturating_sub(1))
-            .min(BACKOFF_MOST);
-    let own = own.mul_f64(0.5 + chance());
+            .min(BACKOFF_FACTOR_MAX);
+    let own = own.mul_f64(0.5 + jitter());
     match error {
         Error::Fetch {
-            after: Some(after), ..
+            retry_after: Some(after),
+            ..
         } => own.max(*after),
         _ => own,
     }
@@ -221,26 +222,26 @@ pub(crate) fn pause(attempt: u32, error: &Error) -> Duration {
 
 /// A number from 0 to 1 that nobody has to keep secret: the standard library draws the keys of its
 /// hash maps by chance.
-fn chance() -> f64 {
+fn jitter() -> f64 {
     let drawn = RandomState::new().build_hasher().finish();
     (drawn >> 11) as f64 / (1_u64 << 53) as f64
 }
 
 /// The first pause, as in Nix; each further one is twice as long.
-const BACKOFF: Duration = Duration::from_millis(250);
+const BACKOFF_BASE: Duration = Duration::from_millis(250);
 
 /// Half a minute is long enough between two attempts, whatever their number.
-const BACKOFF_MOST: u32 = 120;
+const BACKOFF_FACTOR_MAX: u32 = 120;
 
 /// A server that wants to be left alone for longer has failed.
-const AFTER_MAX: Duration = Duration::from_secs(120);
+const RETRY_AFTER_MAX: Duration = Duration::from_secs(120);
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn a_wish_to_be_left_alone_is_read_in_both_forms() {
+    fn retry_after_parses_seconds_and_dates() {
         let now = httpdate::parse_http_date("Sun, 06 Nov 1994 08:49:37 GMT").unwrap();
         let seconds = |text| retry_after(text, now).map(|time| time.as_secs());
         assert_eq!(seconds("120"), Some(120));
@@ -250,22 +251,22 @@ mod tests {
     }
 
     #[test]
-    fn pauses_grow_differ_and_are_never_shorter_than_the_server_wants() {
+    fn backoff_grows_with_jitter_and_respects_retry_after() {
         let plain = Error::fetch("u", "r", true);
         for attempt in 1..=4 {
-            let base = BACKOFF * 2_u32.pow(attempt - 1);
-            let drawn: Vec<Duration> = (0..50).map(|_| pause(attempt, &plain)).collect();
+            let base = BACKOFF_BASE * 2_u32.pow(attempt - 1);
+            let drawn: Vec<Duration> = (0..50).map(|_| backoff_delay(attempt, &plain)).collect();
             let within = |time: &Duration| *time >= base / 2 && *time <= base * 3 / 2;
             assert!(drawn.iter().all(within));
             assert!(drawn.iter().any(|time| *time != drawn[0]));
         }
-        assert!(pause(u32::MAX, &plain) <= Duration::from_secs(45));
+        assert!(backoff_delay(u32::MAX, &plain) <= Duration::from_secs(45));
         let asked = Error::Fetch {
             url: "u".into(),
             reason: "r".into(),
             transient: true,
-            after: Some(Duration::from_secs(7)),
+            retry_after: Some(Duration::from_secs(7)),
         };
-        assert!(pause(1, &asked) >= Duration::from_secs(7));
+        assert!(backoff_delay(1, &asked) >= Duration::from_secs(7));
     }
 }

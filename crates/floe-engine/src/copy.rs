@@ -1,4 +1,4 @@
-//! The mover: closures from sources into a target.
+//! The copy: closures from sources into a target.
 //!
 //! 1. *resolve*: what is missing in the target, asked for in waves, checked for trust;
 //! 2. *plan*: the largest first, and whether there is room for all;
@@ -11,19 +11,19 @@
 //!
 //! Not guaranteed: the order in which paths become valid, beyond references first.
 
-mod accept;
-mod check;
+mod cache_writer;
 mod commit;
-mod elsewhere;
+mod dry_run;
+mod failover;
 mod fetch;
-mod outcome;
-mod pack;
-mod preview;
-mod publish;
+mod nar_file;
+mod nar_verifier;
 mod receive;
 mod resolve;
 mod reuse;
 mod space;
+mod summary;
+mod trust;
 
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
@@ -39,21 +39,21 @@ use crate::cache::file::read_cache_info;
 use crate::cache::{Source, Sources};
 use crate::codec;
 use crate::error::Error;
-use crate::location::{HttpLocation, Location};
-use crate::options::Options;
-use crate::path_spec::Root;
-use crate::report::{Event, Reporter};
-use crate::url::without_credentials;
+use crate::events::{Event, EventSink};
+use crate::options::CopyOptions;
+use crate::path_spec::PathSpec;
+use crate::store_uri::{HttpCacheUri, StoreUri};
+use crate::url::redact_credentials;
+use cache_writer::BinaryCacheWriter;
 use commit::Commit;
+use dry_run::ReadOnlyTarget;
 use fetch::Queue;
-use pack::PackedNar;
-use preview::Preview;
-use publish::CacheWriter;
+use nar_file::StagedNar;
 use resolve::Resolved;
 
-pub use outcome::Outcome;
 pub use reuse::reuse_directory;
 pub use space::Space;
+pub use summary::CopySummary;
 
 /// Where paths go.
 #[derive(Debug)]
@@ -62,46 +62,46 @@ pub struct Target(pub(crate) TargetKind);
 #[derive(Debug)]
 pub(crate) enum TargetKind {
     Store(Box<StoreWriter>),
-    Cache(CacheWriter),
-    Preview(Preview),
+    Cache(BinaryCacheWriter),
+    ReadOnly(ReadOnlyTarget),
 }
 
 /// Moves closures from sources into a target.
-pub struct Mover<'a> {
+pub struct ClosureCopy<'a> {
     /// Where paths come from.
     pub sources: &'a Sources,
     /// Where they go.
     pub target: &'a Target,
     /// How.
-    pub options: &'a Options,
+    pub options: &'a CopyOptions,
     /// Who watches.
-    pub reporter: &'a dyn Reporter,
+    pub events: &'a dyn EventSink,
 }
 
 /// A path to be moved.
 #[derive(Debug)]
-pub(crate) struct Item {
+pub(crate) struct PlannedPath {
     pub(crate) narinfo: NarInfo,
     /// Which of the sources has it.
     pub(crate) source: usize,
     /// Where it lies in other stores of this machine.
-    pub(crate) places: Vec<PathBuf>,
+    pub(crate) local_copies: Vec<PathBuf>,
     /// A run that ended early has left it in the target.
-    pub(crate) is_left: bool,
+    pub(crate) is_recovered: bool,
 }
 
-impl Item {
+impl PlannedPath {
     /// Whether it is looked for on this machine first; then it is not fetched ahead.
-    pub(crate) fn is_here(&self) -> bool {
-        self.is_left || !self.places.is_empty()
+    pub(crate) fn is_local(&self) -> bool {
+        self.is_recovered || !self.local_copies.is_empty()
     }
 }
 
 /// A path that has arrived whole and right.
 #[derive(Debug)]
-pub(crate) enum Finished {
+pub(crate) enum StagedObject {
     Tree(StagedPath),
-    Nar(PackedNar),
+    Nar(StagedNar),
 }
 
 impl Target {
@@ -109,40 +109,43 @@ impl Target {
     ///
     /// Errors: an HTTP cache cannot be written to; otherwise those of the store or the disk.
     pub fn open(
-        location: &Location,
+        location: &StoreUri,
         store_dir: Option<&StoreDir>,
         options: &WriteOptions,
     ) -> Result<Target, Error> {
         Ok(Target(match location {
-            Location::Store(store) => {
+            StoreUri::Local(store) => {
                 let layout = store.layout.clone();
                 TargetKind::Store(Box::new(StoreWriter::open_with(layout, options)?))
             }
-            Location::File(file) => {
+            StoreUri::File(file) => {
                 let dir = store_dir.cloned().unwrap_or_default();
-                TargetKind::Cache(CacheWriter::open(file.clone(), dir)?)
+                TargetKind::Cache(BinaryCacheWriter::open(file.clone(), dir)?)
             }
-            Location::Http(http) => return Err(read_only(http)),
+            StoreUri::Http(http) => return Err(read_only(http)),
         }))
     }
 
     /// Looks at a target without making or changing anything, for dry runs.
-    pub fn preview(location: &Location, store_dir: Option<&StoreDir>) -> Result<Target, Error> {
-        Ok(Target(TargetKind::Preview(match location {
-            Location::Store(store) => Preview::store(store.layout.clone())?,
-            Location::File(file) => {
+    pub fn open_read_only(
+        location: &StoreUri,
+        store_dir: Option<&StoreDir>,
+    ) -> Result<Target, Error> {
+        Ok(Target(TargetKind::ReadOnly(match location {
+            StoreUri::Local(store) => ReadOnlyTarget::open_store(store.layout.clone())?,
+            StoreUri::File(file) => {
                 let found = read_cache_info(&file.directory)?.map(|info| info.store_dir);
                 let dir = found.or(store_dir.cloned()).unwrap_or_default();
-                Preview::Cache(file.clone(), dir)
+                ReadOnlyTarget::Cache(file.clone(), dir)
             }
-            Location::Http(http) => return Err(read_only(http)),
+            StoreUri::Http(http) => return Err(read_only(http)),
         })))
     }
 
     /// The store directory that its paths name.
     pub fn store_dir(&self) -> &StoreDir {
         match &self.0 {
-            TargetKind::Preview(preview) => preview.store_dir(),
+            TargetKind::ReadOnly(target) => target.store_dir(),
             TargetKind::Store(store) => &store.layout().store_dir,
             TargetKind::Cache(cache) => cache.store_dir(),
         }
@@ -152,7 +155,7 @@ impl Target {
     pub(crate) fn is_cache(&self) -> bool {
         matches!(
             &self.0,
-            TargetKind::Cache(_) | TargetKind::Preview(Preview::Cache(..))
+            TargetKind::Cache(_) | TargetKind::ReadOnly(ReadOnlyTarget::Cache(..))
         )
     }
 
@@ -160,47 +163,50 @@ impl Target {
     pub fn as_store(&self) -> Option<&StoreWriter> {
         match &self.0 {
             TargetKind::Store(store) => Some(store),
-            TargetKind::Cache(_) | TargetKind::Preview(_) => None,
+            TargetKind::Cache(_) | TargetKind::ReadOnly(_) => None,
         }
     }
 
     /// Keeps paths from being collected and says which of them are missing.
-    pub(crate) fn missing(&self, paths: &[StorePath]) -> Result<Vec<StorePath>, Error> {
+    pub(crate) fn add_temp_roots_and_query_missing(
+        &self,
+        paths: &[StorePath],
+    ) -> Result<Vec<StorePath>, Error> {
         match &self.0 {
             TargetKind::Store(store) => {
                 store.protect(paths.iter())?;
                 Ok(store.invalid(paths)?)
             }
-            TargetKind::Cache(cache) => Ok(cache.missing(paths)),
-            TargetKind::Preview(preview) => preview.missing(paths),
+            TargetKind::Cache(cache) => Ok(cache.query_missing(paths)),
+            TargetKind::ReadOnly(target) => target.query_missing(paths),
         }
     }
 }
 
-impl Mover<'_> {
+impl ClosureCopy<'_> {
     /// Moves the closures of `roots`. What fails is in the outcome; an error is returned only
     /// where nothing could be begun, or the target itself fails, or the move is cancelled.
-    pub fn run(&self, roots: &[Root]) -> Result<Outcome, Error> {
+    pub fn run(&self, specs: &[PathSpec]) -> Result<CopySummary, Error> {
         self.check_store_dirs()?;
-        let mut outcome = Outcome::default();
-        let mut resolved = resolve::resolve(self, roots)?;
-        self.discard_unwanted(&resolved);
-        let roots = std::mem::take(&mut resolved.roots);
+        let mut summary = CopySummary::default();
+        let mut resolved = resolve::resolve(self, specs)?;
+        self.discard_unneeded_trees(&resolved);
+        let requested_paths = std::mem::take(&mut resolved.requested_paths);
         let mut waiting = Vec::new();
-        let mut lacking = BTreeSet::new();
+        let mut all_unavailable = BTreeSet::new();
         for _ in 0..ROUNDS_MAX {
             let unavailable = std::mem::take(&mut resolved.unavailable);
-            let items = self.plan(resolved, &mut outcome);
-            if outcome.space.is_none() {
-                outcome.space = self.look_for_space(&items)?;
+            let items = self.plan(resolved, &mut summary);
+            if summary.space.is_none() {
+                summary.space = self.estimate_space(&items)?;
             }
             if self.options.dry_run {
-                return Ok(outcome);
+                return Ok(summary);
             }
-            let mut vanished = self.transfer(items, &unavailable, &mut waiting, &mut outcome)?;
-            lacking.extend(unavailable);
+            let mut vanished = self.transfer(items, &unavailable, &mut waiting, &mut summary)?;
+            all_unavailable.extend(unavailable);
             if vanished.is_empty() {
-                vanished = self.vanished_roots(&roots, &outcome, &lacking)?;
+                vanished = self.vanished_requests(&requested_paths, &summary, &all_unavailable)?;
             }
             if vanished.is_empty() {
                 break;
@@ -210,36 +216,40 @@ impl Mover<'_> {
             if let Some(store) = self.target.as_store() {
                 store.outlast_collector()?;
             }
-            let again: Vec<Root> = vanished.into_iter().map(Root::Path).collect();
+            let again: Vec<PathSpec> = vanished.into_iter().map(PathSpec::Path).collect();
             resolved = resolve::resolve(self, &again)?;
         }
-        for finished in waiting {
-            let path = finished.path().clone();
-            let missing = finished.references().clone();
-            outcome.fail(self.reporter, Error::MissingReferences { path, missing });
-            if let (Some(store), Finished::Tree(staged)) = (self.target.as_store(), finished) {
+        for staged in waiting {
+            let path = staged.path().clone();
+            let missing = staged.references().clone();
+            summary.fail(self.events, Error::MissingReferences { path, missing });
+            if let (Some(store), StagedObject::Tree(staged)) = (self.target.as_store(), staged) {
                 store.leave([staged.tree]);
             }
         }
-        let missing: BTreeSet<StorePath> = self.target.missing(&roots)?.into_iter().collect();
-        if outcome.failures.is_empty() {
+        let missing: BTreeSet<StorePath> = self
+            .target
+            .add_temp_roots_and_query_missing(&requested_paths)?
+            .into_iter()
+            .collect();
+        if summary.failures.is_empty() {
             for path in missing.iter().cloned() {
-                outcome.fail(self.reporter, Error::Vanished { path });
+                summary.fail(self.events, Error::Vanished { path });
             }
         }
-        if let (Some(store), []) = (self.target.as_store(), outcome.failures.as_slice()) {
+        if let (Some(store), []) = (self.target.as_store(), summary.failures.as_slice()) {
             store.discard_left(|_| false);
         }
-        outcome.roots = roots
+        summary.requested_paths = requested_paths
             .into_iter()
-            .filter(|root| !missing.contains(root))
+            .filter(|path| !missing.contains(path))
             .collect();
-        Ok(outcome)
+        Ok(summary)
     }
 
     /// What other moves have left takes room that this one may need. But a move that could not even
     /// ask for all that it wants does not know what that is.
-    fn discard_unwanted(&self, resolved: &Resolved) {
+    fn discard_unneeded_trees(&self, resolved: &Resolved) {
         let is_known = resolved.failures.is_empty() && resolved.unavailable.is_empty();
         if let (Some(store), true) = (self.target.as_store(), is_known) {
             let paths = resolved.items.iter().map(|item| &item.narinfo.info.path);
@@ -250,19 +260,19 @@ impl Mover<'_> {
 
     /// Roots that a store had, and that a collector took away before they counted. What was
     /// registered here needs no such look: its collector knew that it was wanted.
-    fn vanished_roots(
+    fn vanished_requests(
         &self,
-        roots: &[StorePath],
-        outcome: &Outcome,
-        lacking: &BTreeSet<StorePath>,
+        requested_paths: &[StorePath],
+        summary: &CopySummary,
+        all_unavailable: &BTreeSet<StorePath>,
     ) -> Result<BTreeSet<StorePath>, Error> {
         let Some(store) = self.target.as_store() else {
             return Ok(BTreeSet::new());
         };
-        let planned: BTreeSet<&StorePath> = outcome.planned.iter().map(|plan| &plan.0).collect();
-        let untouched: Vec<StorePath> = roots
+        let planned: BTreeSet<&StorePath> = summary.planned.iter().map(|plan| &plan.0).collect();
+        let untouched: Vec<StorePath> = requested_paths
             .iter()
-            .filter(|root| !planned.contains(root) && !lacking.contains(*root))
+            .filter(|path| !planned.contains(path) && !all_unavailable.contains(*path))
             .cloned()
             .collect();
         if untouched.is_empty() {
@@ -280,12 +290,12 @@ impl Mover<'_> {
             true => Ok(()),
             false => Err(sources
                 .next()
-                .map_or(Error::NoSources, |source| self.other_store_dir(source))),
+                .map_or(Error::NoSources, |source| self.store_dir_mismatch(source))),
         }
     }
 
-    fn other_store_dir(&self, source: &Source) -> Error {
-        Error::OtherStoreDir {
+    fn store_dir_mismatch(&self, source: &Source) -> Error {
+        Error::StoreDirMismatch {
             source_name: source.name(),
             found: source.store_dir().as_str().into(),
             wanted: self.target.store_dir().as_str().into(),
@@ -293,16 +303,16 @@ impl Mover<'_> {
     }
 
     /// Puts the largest first: they take longest, and the small ones fill the gaps.
-    fn plan(&self, resolved: Resolved, outcome: &mut Outcome) -> Vec<Item> {
-        outcome.unplanned += resolved.failures.len();
+    fn plan(&self, resolved: Resolved, summary: &mut CopySummary) -> Vec<PlannedPath> {
+        summary.unplanned += resolved.failures.len();
         for error in resolved.failures {
-            outcome.fail(self.reporter, error);
+            summary.fail(self.events, error);
         }
         let mut items = resolved.items;
         for item in &mut items {
             let path = &item.narinfo.info.path;
-            item.places = reuse::places(&self.options.reuse, path);
-            item.is_left = self
+            item.local_copies = reuse::local_copies(&self.options.reuse, path);
+            item.is_recovered = self
                 .target
                 .as_store()
                 .is_some_and(|store| store.has_left(path));
@@ -311,7 +321,7 @@ impl Mover<'_> {
         let planned = items.iter().map(|item| {
             let size = match item.narinfo.compression {
                 // Whether it is right there is known when it is read.
-                _ if item.is_here() => Some(0),
+                _ if item.is_local() => Some(0),
                 floe_format::Compression::None => Some(item.narinfo.info.nar_size),
                 _ => item.narinfo.file_size,
             };
@@ -321,11 +331,11 @@ impl Mover<'_> {
                 size,
             )
         });
-        outcome.planned.extend(planned);
+        summary.planned.extend(planned);
         let nar_sizes = items.iter().map(|item| item.narinfo.info.nar_size);
-        let fetched = items.iter().filter(|item| !item.is_here());
+        let fetched = items.iter().filter(|item| !item.is_local());
         let file_sizes = fetched.filter_map(|item| item.narinfo.file_size);
-        self.reporter.event(Event::Planned {
+        self.events.event(Event::Planned {
             paths: items.len(),
             // A narinfo may claim any size, so the sums must not overflow.
             nar_bytes: nar_sizes.fold(0, u64::saturating_add),
@@ -335,20 +345,20 @@ impl Mover<'_> {
     }
 
     /// What the items take and what is free for them. Only a dry run ends well without the room.
-    fn look_for_space(&self, items: &[Item]) -> Result<Option<Space>, Error> {
+    fn estimate_space(&self, items: &[PlannedPath]) -> Result<Option<Space>, Error> {
         let (check, dry_run) = (self.options.check_space, self.options.dry_run);
         if items.is_empty() || !(check || dry_run) {
             return Ok(None);
         }
-        let reuses = items.iter().any(|item| !item.places.is_empty());
-        let shares = self.options.optimise || reuses;
-        let space = Space::of(self.target, items)?.sharing(shares);
+        let reuses = items.iter().any(|item| !item.local_copies.is_empty());
+        let may_share_files = self.options.optimise || reuses;
+        let space = Space::estimate(self.target, items)?.with_shared_files(may_share_files);
         for shortage in space.shortages().into_iter().filter(|_| check) {
             if shortage.is_certain && !dry_run {
                 return Err(Error::NoSpace(Box::new(shortage)));
             }
             let shortage = &shortage;
-            self.reporter.event(Event::Scarce { shortage });
+            self.events.event(Event::LowSpace { shortage });
         }
         Ok(Some(space))
     }
@@ -357,22 +367,24 @@ impl Mover<'_> {
     /// for and are not any more; the paths that need them are left in `waiting`.
     fn transfer(
         &self,
-        items: Vec<Item>,
+        items: Vec<PlannedPath>,
         unavailable: &BTreeSet<StorePath>,
-        waiting: &mut Vec<Finished>,
-        outcome: &mut Outcome,
+        waiting: &mut Vec<StagedObject>,
+        summary: &mut CopySummary,
     ) -> Result<BTreeSet<StorePath>, Error> {
-        let hashing = self.hashing(&items);
+        let hashing = self.hash_pool(&items);
         let queue = Queue::new(self.sources, &items, hashing.cores());
-        let (sender, receiver) = mpsc::sync_channel(RESULTS_AHEAD);
-        let mut commit = Commit::new(self, &items, &queue, outcome);
+        let (sender, receiver) = mpsc::sync_channel(RESULT_QUEUE_LEN);
+        let mut commit = Commit::new(self, &items, &queue, summary);
         commit.fail_referrers_of(unavailable);
         thread::scope(|scope| {
             for (number, place) in hashing.places().enumerate() {
                 let (sender, queue) = (sender.clone(), &queue);
                 thread::Builder::new()
                     .name(format!("floe-worker-{number}"))
-                    .spawn_scoped(scope, move || receive::work(self, queue, place, &sender))
+                    .spawn_scoped(scope, move || {
+                        receive::run_worker(self, queue, place, &sender)
+                    })
                     .map_err(|source| Error::File {
                         action: "starting a thread for",
                         path: "the transfer".into(),
@@ -386,17 +398,17 @@ impl Mover<'_> {
                 queue.close();
                 self.sources.abort();
             }
-            commit.leave(receiver, result.as_ref().err());
+            commit.finish(receiver, result.as_ref().err());
             result
         })
     }
 
     /// A crew has more workers than there are cores, and each would need the memory of an
     /// encoder or a decoder; where that is much, hashing is little beside encoding or decoding.
-    fn hashing(&self, items: &[Item]) -> Hashing {
+    fn hash_pool(&self, items: &[PlannedPath]) -> Hashing {
         let jobs = self.options.jobs;
         match &self.target.0 {
-            TargetKind::Cache(cache) if codec::is_heavy(cache.location().compression) => {
+            TargetKind::Cache(cache) if codec::needs_core(cache.location().compression) => {
                 Hashing::alone(items.len(), jobs)
             }
             _ => {
@@ -410,7 +422,7 @@ impl Mover<'_> {
         }
     }
 
-    pub(crate) fn source_of(&self, item: &Item) -> &Source {
+    pub(crate) fn source_of(&self, item: &PlannedPath) -> &Source {
         &self.sources.list[item.source]
     }
 
@@ -423,25 +435,25 @@ impl Mover<'_> {
 }
 
 /// An HTTP cache cannot be a target.
-fn read_only(cache: &HttpLocation) -> Error {
-    Error::Location {
-        text: without_credentials(&cache.url),
+fn read_only(cache: &HttpCacheUri) -> Error {
+    Error::InvalidStoreUri {
+        text: redact_credentials(&cache.url),
         reason: "floe does not upload over HTTP yet; copy to file://DIR".into(),
     }
 }
 
-impl Finished {
+impl StagedObject {
     pub(crate) fn path(&self) -> &StorePath {
         match self {
-            Finished::Tree(staged) => &staged.info.path,
-            Finished::Nar(packed) => &packed.narinfo.info.path,
+            StagedObject::Tree(staged) => &staged.info.path,
+            StagedObject::Nar(nar) => &nar.narinfo.info.path,
         }
     }
 
     pub(crate) fn references(&self) -> &BTreeSet<StorePath> {
         match self {
-            Finished::Tree(staged) => &staged.info.references,
-            Finished::Nar(packed) => &packed.narinfo.info.references,
+            StagedObject::Tree(staged) => &staged.info.references,
+            StagedObject::Nar(nar) => &nar.narinfo.info.references,
         }
     }
 }
@@ -451,4 +463,4 @@ impl Finished {
 const ROUNDS_MAX: usize = 3;
 
 /// Results that may wait for the commit; workers pause beyond.
-const RESULTS_AHEAD: usize = 64;
+const RESULT_QUEUE_LEN: usize = 64;

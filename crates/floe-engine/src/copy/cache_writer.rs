@@ -15,27 +15,30 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use floe_format::{CacheInfo, Compression, Hash, SecretKey, StoreDir, StorePath};
 
-use super::pack::PackedNar;
+use super::nar_file::StagedNar;
 use crate::cache::file::read_cache_info;
 use crate::error::Error;
-use crate::location::FileLocation;
+use crate::store_uri::FileCacheUri;
 
 /// A cache that may be written.
 #[derive(Debug)]
-pub(crate) struct CacheWriter {
-    location: FileLocation,
+pub(crate) struct BinaryCacheWriter {
+    location: FileCacheUri,
     store_dir: StoreDir,
     keys: Vec<SecretKey>,
     serial: AtomicU64,
 }
 
-impl CacheWriter {
+impl BinaryCacheWriter {
     /// Opens a cache; makes one for `store_dir` where there is none.
-    pub(crate) fn open(location: FileLocation, store_dir: StoreDir) -> Result<CacheWriter, Error> {
+    pub(crate) fn open(
+        location: FileCacheUri,
+        store_dir: StoreDir,
+    ) -> Result<BinaryCacheWriter, Error> {
         let keys = location
             .secret_keys
             .iter()
-            .map(|path| read_key(path))
+            .map(|path| read_secret_key(path))
             .collect::<Result<_, _>>()?;
         let nars = location.directory.join("nar");
         fs::create_dir_all(&nars).map_err(|source| Error::File {
@@ -43,7 +46,7 @@ impl CacheWriter {
             path: nars,
             source,
         })?;
-        let mut cache = CacheWriter {
+        let mut cache = BinaryCacheWriter {
             location,
             store_dir,
             keys,
@@ -58,13 +61,13 @@ impl CacheWriter {
                     want_mass_query: false,
                     priority: None,
                 };
-                cache.put("nix-cache-info", info.to_text().as_bytes())?;
+                cache.write_atomically("nix-cache-info", info.to_text().as_bytes())?;
             }
         }
         Ok(cache)
     }
 
-    pub(crate) fn location(&self) -> &FileLocation {
+    pub(crate) fn location(&self) -> &FileCacheUri {
         &self.location
     }
 
@@ -73,17 +76,17 @@ impl CacheWriter {
     }
 
     /// Those of `paths` that have no narinfo yet.
-    pub(crate) fn missing(&self, paths: &[StorePath]) -> Vec<StorePath> {
+    pub(crate) fn query_missing(&self, paths: &[StorePath]) -> Vec<StorePath> {
         paths
             .iter()
-            .filter(|path| !self.has(path))
+            .filter(|path| !self.has_narinfo(path))
             .cloned()
             .collect()
     }
 
     /// Makes a path findable. Its references must have been published.
-    pub(crate) fn publish(&self, packed: PackedNar) -> Result<StorePath, Error> {
-        let PackedNar { mut narinfo, tree } = packed;
+    pub(crate) fn publish(&self, staged: StagedNar) -> Result<StorePath, Error> {
+        let StagedNar { mut narinfo, tree } = staged;
         let path = narinfo.info.path.clone();
         let part = path.hash_part();
         if let Some(tree) = tree {
@@ -92,22 +95,25 @@ impl CacheWriter {
                 path: self.location.directory.join(format!("{part}.ls")),
                 source: io::Error::other(error.to_string()),
             })?;
-            self.put(&format!("{part}.ls"), text.as_bytes())?;
+            self.write_atomically(&format!("{part}.ls"), text.as_bytes())?;
         }
         narinfo.info.ultimate = false;
         for key in &self.keys {
             narinfo.info.sign(&self.store_dir, key);
         }
         let text = narinfo.to_text(&self.store_dir);
-        self.put(&format!("{part}.narinfo"), text.as_bytes())?;
+        self.write_atomically(&format!("{part}.narinfo"), text.as_bytes())?;
         Ok(path)
     }
 
     /// Those of `references` that are not in the cache.
-    pub(crate) fn unpublished(&self, references: &BTreeSet<StorePath>) -> BTreeSet<StorePath> {
+    pub(crate) fn missing_references(
+        &self,
+        references: &BTreeSet<StorePath>,
+    ) -> BTreeSet<StorePath> {
         references
             .iter()
-            .filter(|path| !self.has(path))
+            .filter(|path| !self.has_narinfo(path))
             .cloned()
             .collect()
     }
@@ -132,7 +138,7 @@ impl CacheWriter {
         self.location.directory.join(directory).join(name)
     }
 
-    fn has(&self, path: &StorePath) -> bool {
+    fn has_narinfo(&self, path: &StorePath) -> bool {
         self.location
             .directory
             .join(format!("{}.narinfo", path.hash_part()))
@@ -140,10 +146,10 @@ impl CacheWriter {
     }
 
     /// Writes a small file whole or not at all.
-    fn put(&self, name: &str, contents: &[u8]) -> Result<(), Error> {
+    fn write_atomically(&self, name: &str, contents: &[u8]) -> Result<(), Error> {
         let temporary = self.temporary_file("");
         let path = self.location.directory.join(name);
-        let written = create_shared(&temporary)
+        let written = create_world_readable(&temporary)
             .and_then(|mut file| file.write_all(contents))
             .and_then(|()| fs::rename(&temporary, &path));
         written.map_err(|source| {
@@ -158,13 +164,13 @@ impl CacheWriter {
 }
 
 /// Makes a file that others may read, whatever the umask: a server has to, as with Nix.
-pub(crate) fn create_shared(path: &Path) -> io::Result<File> {
+pub(crate) fn create_world_readable(path: &Path) -> io::Result<File> {
     let file = File::create_new(path)?;
     file.set_permissions(fs::Permissions::from_mode(0o644))?;
     Ok(file)
 }
 
-fn read_key(path: &Path) -> Result<SecretKey, Error> {
+fn read_secret_key(path: &Path) -> Result<SecretKey, Error> {
     let text = fs::read_to_string(path).map_err(|source| Error::File {
         action: "reading the secret key",
         path: path.to_path_buf(),

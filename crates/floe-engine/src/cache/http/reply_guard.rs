@@ -6,52 +6,52 @@ use std::sync::Arc;
 use crate::error::Error;
 
 /// An answer that is owed.
-pub(super) struct Promise<T, E: From<Broken>> {
-    give: Option<Give<T, E>>,
+pub(super) struct ReplyGuard<T, E: From<Dropped>> {
+    callback: Option<Callback<T, E>>,
 }
 
 /// Hands an answer to whoever waits for it.
-type Give<T, E> = Box<dyn FnOnce(Result<T, E>) + Send>;
+type Callback<T, E> = Box<dyn FnOnce(Result<T, E>) + Send>;
 
 /// Why an answer is none.
-pub(super) struct Broken;
+pub(super) struct Dropped;
 
-impl<T, E: From<Broken>> Promise<T, E> {
+impl<T, E: From<Dropped>> ReplyGuard<T, E> {
     /// To be kept, once, by a call of `give`.
-    pub(super) fn new(give: impl FnOnce(Result<T, E>) + Send + 'static) -> Promise<T, E> {
-        Promise {
-            give: Some(Box::new(give)),
+    pub(super) fn new(callback: impl FnOnce(Result<T, E>) + Send + 'static) -> ReplyGuard<T, E> {
+        ReplyGuard {
+            callback: Some(Box::new(callback)),
         }
     }
 
-    pub(super) fn keep(mut self, answer: Result<T, E>) {
-        self.give(answer);
+    pub(super) fn send(mut self, answer: Result<T, E>) {
+        self.call(answer);
     }
 
-    fn give(&mut self, answer: Result<T, E>) {
-        if let Some(give) = self.give.take() {
-            give(answer);
+    fn call(&mut self, answer: Result<T, E>) {
+        if let Some(callback) = self.callback.take() {
+            callback(answer);
         }
     }
 }
 
-impl<T, E: From<Broken>> Drop for Promise<T, E> {
+impl<T, E: From<Dropped>> Drop for ReplyGuard<T, E> {
     fn drop(&mut self) {
-        self.give(Err(Broken.into()));
+        self.call(Err(Dropped.into()));
     }
 }
 
-impl From<Broken> for Error {
-    fn from(_: Broken) -> Error {
+impl From<Dropped> for Error {
+    fn from(_: Dropped) -> Error {
         let reason = "the network's thread gave up on it, which is a fault in floe unless the \
                       move was ended";
         Error::fetch("(a question to a cache)", reason, false)
     }
 }
 
-impl From<Broken> for Arc<Error> {
-    fn from(broken: Broken) -> Arc<Error> {
-        Arc::new(broken.into())
+impl From<Dropped> for Arc<Error> {
+    fn from(dropped: Dropped) -> Arc<Error> {
+        Arc::new(dropped.into())
     }
 }
 
@@ -63,17 +63,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_waits_gets_one_answer_also_from_a_task_that_panics() {
+    fn reply_guard_replies_once_even_if_task_panics() {
         let (sender, answers) = mpsc::channel();
-        let promise = || {
+        let guard = || {
             let sender = sender.clone();
-            Promise::<u32, Error>::new(move |answer| sender.send(answer).unwrap())
+            ReplyGuard::<u32, Error>::new(move |answer| sender.send(answer).unwrap())
         };
-        promise().keep(Ok(7));
+        guard().send(Ok(7));
         assert_eq!(answers.try_recv().unwrap().unwrap(), 7);
-        let owed = promise();
+        let pending = guard();
         let panicked = catch_unwind(AssertUnwindSafe(move || {
-            let _owed = owed;
+            let _pending = pending;
             panic!("a library has a fault");
         }));
         assert!(panicked.is_err());

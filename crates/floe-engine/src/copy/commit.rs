@@ -17,51 +17,51 @@ use floe_format::StorePath;
 use floe_store::tree::write::TemporaryTree;
 use floe_store::{Registered, StagedPath, StoreWriter};
 
+use super::cache_writer::BinaryCacheWriter;
 use super::fetch::Queue;
-use super::publish::CacheWriter;
-use super::receive::Done;
-use super::{Finished, Item, Mover, Outcome, TargetKind};
+use super::receive::WorkerResult;
+use super::{ClosureCopy, CopySummary, PlannedPath, StagedObject, TargetKind};
 use crate::cancel::CANCEL_POLL;
 use crate::error::{Error, ErrorKind};
-use crate::report::Event;
+use crate::events::Event;
 
 pub(crate) struct Commit<'a> {
-    mover: &'a Mover<'a>,
+    copy: &'a ClosureCopy<'a>,
     queue: &'a Queue<'a>,
-    outcome: &'a mut Outcome,
+    summary: &'a mut CopySummary,
     /// For each path that is not ready yet: how many of its references are not either.
-    unready: HashMap<StorePath, usize>,
+    pending_references: HashMap<StorePath, usize>,
     /// For each path: which others wait for it.
     referrers: HashMap<StorePath, Vec<StorePath>>,
     /// Arrived and not ready.
-    arrived: HashMap<StorePath, Finished>,
-    ready: Vec<Finished>,
+    blocked: HashMap<StorePath, StagedObject>,
+    ready: Vec<StagedObject>,
     ready_since: Option<Instant>,
     failed: HashSet<StorePath>,
     /// From other stores of this machine.
-    taken: HashSet<StorePath>,
+    reused: HashSet<StorePath>,
     /// Valid when asked for, and gone at the commit.
     vanished: BTreeSet<StorePath>,
     nar_sizes: HashMap<StorePath, u64>,
     out_of_space: bool,
     /// Arrived, and of no more use to this run.
-    left: Vec<TemporaryTree>,
+    kept_for_resume: Vec<TemporaryTree>,
 }
 
 impl<'a> Commit<'a> {
     pub(crate) fn new(
-        mover: &'a Mover<'a>,
-        items: &[Item],
+        copy: &'a ClosureCopy<'a>,
+        items: &[PlannedPath],
         queue: &'a Queue<'a>,
-        outcome: &'a mut Outcome,
+        summary: &'a mut CopySummary,
     ) -> Commit<'a> {
         let infos = || items.iter().map(|item| &item.narinfo.info);
         let nar_sizes: HashMap<_, _> = infos().map(|i| (i.path.clone(), i.nar_size)).collect();
-        let mut unready = HashMap::new();
+        let mut pending_references = HashMap::new();
         let mut referrers: HashMap<_, Vec<_>> = HashMap::new();
         for info in infos() {
             let among = |r: &&StorePath| **r != info.path && nar_sizes.contains_key(*r);
-            unready.insert(
+            pending_references.insert(
                 info.path.clone(),
                 info.references.iter().filter(among).count(),
             );
@@ -73,20 +73,20 @@ impl<'a> Commit<'a> {
             }
         }
         Commit {
-            mover,
+            copy,
             queue,
-            outcome,
-            unready,
+            summary,
+            pending_references,
             referrers,
-            arrived: HashMap::new(),
+            blocked: HashMap::new(),
             ready: Vec::new(),
             ready_since: None,
             failed: HashSet::new(),
-            taken: HashSet::new(),
+            reused: HashSet::new(),
             vanished: BTreeSet::new(),
             nar_sizes,
             out_of_space: false,
-            left: Vec::new(),
+            kept_for_resume: Vec::new(),
         }
     }
 
@@ -94,11 +94,11 @@ impl<'a> Commit<'a> {
     /// not commit; afterwards it holds what this one could not, for want of the returned paths.
     pub(crate) fn run(
         &mut self,
-        results: &Receiver<Done>,
-        waiting: &mut Vec<Finished>,
+        results: &Receiver<WorkerResult>,
+        waiting: &mut Vec<StagedObject>,
     ) -> Result<BTreeSet<StorePath>, Error> {
         loop {
-            if let Err(cancelled) = self.mover.check_cancelled() {
+            if let Err(cancelled) = self.copy.check_cancelled() {
                 // What is ready stays.
                 while !self.ready.is_empty() && self.commit_ready(waiting)? > 0 {}
                 return Err(cancelled);
@@ -108,7 +108,7 @@ impl<'a> Commit<'a> {
                 None => CANCEL_POLL,
             };
             match results.recv_timeout(pause) {
-                Ok(done) => self.take(done),
+                Ok(done) => self.handle_result(done),
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => break,
             }
@@ -121,15 +121,13 @@ impl<'a> Commit<'a> {
             // One late reference may have made many ready at once.
             while self.ready.len() >= BATCH_LEN && self.commit_ready(waiting)? > 0 {}
         }
-        for (path, finished) in std::mem::take(&mut self.arrived) {
+        for (path, staged) in std::mem::take(&mut self.blocked) {
             // After a full disk much is left over. Otherwise it is references in a circle: Nix
             // has none, a liar may.
             if !self.out_of_space {
-                let missing = finished.references().clone();
-                self.outcome.fail(
-                    self.mover.reporter,
-                    Error::MissingReferences { path, missing },
-                );
+                let missing = staged.references().clone();
+                self.summary
+                    .fail(self.copy.events, Error::MissingReferences { path, missing });
             }
         }
         self.ready.append(waiting);
@@ -149,23 +147,23 @@ impl<'a> Commit<'a> {
         }
     }
 
-    fn take(&mut self, done: Done) {
-        let Done { path, result } = done;
+    fn handle_result(&mut self, done: WorkerResult) {
+        let WorkerResult { path, result } = done;
         match result {
-            Ok(arrival) => {
-                let finished = arrival.finished;
-                self.outcome.download_bytes += arrival.fetched;
-                if arrival.is_taken {
-                    self.taken.insert(path.clone());
+            Ok(received) => {
+                let staged = received.staged;
+                self.summary.download_bytes += received.fetched;
+                if received.is_reused {
+                    self.reused.insert(path.clone());
                 }
                 if self.failed.contains(&path) {
-                    self.give_up(finished);
+                    self.keep_for_resume(staged);
                     return;
                 }
-                match self.unready.get(&path) {
-                    Some(0) | None => self.make_ready(finished),
+                match self.pending_references.get(&path) {
+                    Some(0) | None => self.mark_ready(staged),
                     Some(_) => {
-                        self.arrived.insert(path, finished);
+                        self.blocked.insert(path, staged);
                     }
                 }
             }
@@ -175,13 +173,13 @@ impl<'a> Commit<'a> {
             Err(error) if error.kind() == ErrorKind::NoSpace => {
                 // Every other path would fail for the same reason. What is finished stays.
                 if !std::mem::replace(&mut self.out_of_space, true) {
-                    self.left.clear();
+                    self.kept_for_resume.clear();
                     self.queue.close();
-                    self.outcome.fail(self.mover.reporter, error);
+                    self.summary.fail(self.copy.events, error);
                 }
             }
             Err(error) => {
-                self.outcome.fail(self.mover.reporter, error);
+                self.summary.fail(self.copy.events, error);
                 self.failed.insert(path.clone());
                 self.fail_referrers(&path);
             }
@@ -190,56 +188,56 @@ impl<'a> Commit<'a> {
 
     /// What has arrived is of no more use to this run. The next one may find mended what has
     /// failed; but a full disk needs the room.
-    fn give_up(&mut self, finished: Finished) {
-        if let (Finished::Tree(staged), false) = (finished, self.out_of_space) {
-            self.left.push(staged.tree);
+    fn keep_for_resume(&mut self, staged: StagedObject) {
+        if let (StagedObject::Tree(staged), false) = (staged, self.out_of_space) {
+            self.kept_for_resume.push(staged.tree);
         }
     }
 
     /// To be called at last, with what ended the move, if it was not its end, and when nobody waits
     /// any more for what `results` still brings: leaves to the next run what has come and did not
     /// become valid.
-    pub(crate) fn leave(&mut self, results: Receiver<Done>, end: Option<&Error>) {
+    pub(crate) fn finish(&mut self, results: Receiver<WorkerResult>, end: Option<&Error>) {
         let late = results.into_iter().filter_map(|done| done.result.ok());
-        let late: Vec<Finished> = late.map(|arrival| arrival.finished).collect();
+        let late: Vec<StagedObject> = late.map(|received| received.staged).collect();
         if let Some(error) = end {
             self.out_of_space |= error.kind() == ErrorKind::NoSpace;
-            let arrived = std::mem::take(&mut self.arrived).into_values();
+            let blocked = std::mem::take(&mut self.blocked).into_values();
             let ready = std::mem::take(&mut self.ready);
-            for finished in arrived.chain(ready).chain(late) {
-                self.give_up(finished);
+            for staged in blocked.chain(ready).chain(late) {
+                self.keep_for_resume(staged);
             }
         }
-        let left = std::mem::take(&mut self.left);
-        let Some(store) = self.mover.target.as_store() else {
+        let kept_for_resume = std::mem::take(&mut self.kept_for_resume);
+        let Some(store) = self.copy.target.as_store() else {
             return;
         };
         if self.out_of_space {
             store.discard_left(|_| false);
-        } else if !left.is_empty() {
-            let paths = left.len();
-            self.mover.reporter.event(Event::Left { paths });
-            store.leave(left);
+        } else if !kept_for_resume.is_empty() {
+            let paths = kept_for_resume.len();
+            self.copy.events.event(Event::KeptForResume { paths });
+            store.leave(kept_for_resume);
         }
     }
 
     /// Marks a path ready, and with it those that waited for it alone.
-    fn make_ready(&mut self, finished: Finished) {
-        let mut todo = vec![finished];
+    fn mark_ready(&mut self, staged: StagedObject) {
+        let mut todo = vec![staged];
         self.ready_since.get_or_insert_with(Instant::now);
-        while let Some(finished) = todo.pop() {
+        while let Some(staged) = todo.pop() {
             // They stay known: should the store refuse the path at last, they fail with it.
-            let referrers = self.referrers.get(finished.path()).cloned();
+            let referrers = self.referrers.get(staged.path()).cloned();
             for referrer in referrers.unwrap_or_default() {
-                let Some(count) = self.unready.get_mut(&referrer) else {
+                let Some(count) = self.pending_references.get_mut(&referrer) else {
                     continue;
                 };
                 *count -= 1;
                 if *count == 0 {
-                    todo.extend(self.arrived.remove(&referrer));
+                    todo.extend(self.blocked.remove(&referrer));
                 }
             }
-            self.ready.push(finished);
+            self.ready.push(staged);
         }
     }
 
@@ -265,78 +263,76 @@ impl<'a> Commit<'a> {
     fn fail_one(&mut self, path: &StorePath, missing: BTreeSet<StorePath>) -> bool {
         let is_new = self.failed.insert(path.clone());
         if is_new {
-            if let Some(finished) = self.arrived.remove(path) {
-                self.give_up(finished);
+            if let Some(staged) = self.blocked.remove(path) {
+                self.keep_for_resume(staged);
             }
             self.queue.skip([path.clone()]);
             let path = path.clone();
-            self.outcome.fail(
-                self.mover.reporter,
-                Error::MissingReferences { path, missing },
-            );
+            self.summary
+                .fail(self.copy.events, Error::MissingReferences { path, missing });
         }
         is_new
     }
 
     /// Commits a batch of what is ready; what has to be tried again stays ready. How many of the
     /// batch are settled.
-    fn commit_ready(&mut self, waiting: &mut Vec<Finished>) -> Result<usize, Error> {
+    fn commit_ready(&mut self, waiting: &mut Vec<StagedObject>) -> Result<usize, Error> {
         self.ready_since = None;
-        let batch: Vec<Finished> = self
+        let batch: Vec<StagedObject> = self
             .ready
             .drain(..self.ready.len().min(BATCH_LEN))
             .collect();
-        for path in batch.iter().map(Finished::path) {
-            self.mover.reporter.event(Event::Committing { path });
+        for path in batch.iter().map(StagedObject::path) {
+            self.copy.events.event(Event::Committing { path });
         }
-        let committed = match &self.mover.target.0 {
+        let committed = match &self.copy.target.0 {
             TargetKind::Store(store) => register(store, batch)?,
             TargetKind::Cache(cache) => publish(cache, batch)?,
             // Nothing is transferred on a dry run.
-            TargetKind::Preview(_) => Committed::default(),
+            TargetKind::ReadOnly(_) => Committed::default(),
         };
         let progress = committed.valid.len() + committed.refused.len();
         for path in &committed.valid {
-            self.mover.reporter.event(Event::Valid { path });
+            self.copy.events.event(Event::Valid { path });
             let nar_bytes = self.nar_sizes.get(path).copied().unwrap_or(0);
-            self.outcome.moved += 1;
-            self.outcome.nar_bytes += nar_bytes;
-            if self.taken.contains(path) {
-                self.outcome.taken += 1;
-                self.outcome.taken_nar_bytes += nar_bytes;
+            self.summary.copied += 1;
+            self.summary.nar_bytes += nar_bytes;
+            if self.reused.contains(path) {
+                self.summary.reused += 1;
+                self.summary.reused_nar_bytes += nar_bytes;
             }
         }
         for (path, error) in committed.refused {
-            self.outcome.fail(self.mover.reporter, error);
+            self.summary.fail(self.copy.events, error);
             self.failed.insert(path.clone());
             self.fail_referrers(&path);
         }
         self.ready.extend(committed.busy);
-        self.sort_unmet(committed.unmet, waiting);
+        self.sort_missing_references(committed.unmet, waiting);
         if !self.ready.is_empty() {
             self.ready_since = Some(Instant::now());
         }
-        let paths = usize::try_from(self.outcome.moved).unwrap_or(usize::MAX);
-        self.mover.reporter.event(Event::Registered { paths });
+        let paths = usize::try_from(self.summary.copied).unwrap_or(usize::MAX);
+        self.copy.events.event(Event::Registered { paths });
         Ok(progress)
     }
 
     /// A path whose reference is merely late stays ready; if the reference has failed the path
     /// fails; otherwise the reference has vanished from the target.
-    fn sort_unmet(
+    fn sort_missing_references(
         &mut self,
-        unmet: Vec<(Finished, BTreeSet<StorePath>)>,
-        waiting: &mut Vec<Finished>,
+        unmet: Vec<(StagedObject, BTreeSet<StorePath>)>,
+        waiting: &mut Vec<StagedObject>,
     ) {
         let mut late: HashSet<StorePath> = self
             .ready
             .iter()
-            .map(|finished| finished.path().clone())
+            .map(|staged| staged.path().clone())
             .collect();
-        late.extend(unmet.iter().map(|(finished, _)| finished.path().clone()));
+        late.extend(unmet.iter().map(|(staged, _)| staged.path().clone()));
 
-        for (finished, missing) in unmet {
-            let path = finished.path().clone();
+        for (staged, missing) in unmet {
+            let path = staged.path().clone();
             let failed: BTreeSet<_> = missing
                 .iter()
                 .filter(|m| self.failed.contains(*m))
@@ -349,38 +345,38 @@ impl<'a> Commit<'a> {
                 .collect();
             if !failed.is_empty() {
                 self.fail_with_referrers(&path, failed);
-                self.give_up(finished);
+                self.keep_for_resume(staged);
             } else if gone.is_empty() {
-                self.ready.push(finished);
+                self.ready.push(staged);
             } else {
                 // What waits itself has not vanished; who refers to it waits with it.
                 let waits = |path: &StorePath| waiting.iter().any(|w| w.path() == path);
                 self.vanished
                     .extend(gone.into_iter().filter(|path| !waits(path)));
-                waiting.push(finished);
+                waiting.push(staged);
             }
         }
     }
 
     /// Commits what is left, waiting for other processes where they are in the way.
-    fn commit_rest(&mut self, waiting: &mut Vec<Finished>) -> Result<(), Error> {
+    fn commit_rest(&mut self, waiting: &mut Vec<StagedObject>) -> Result<(), Error> {
         let mut last_progress = Instant::now();
-        let mut is_told = false;
+        let mut is_notified = false;
         while !self.ready.is_empty() {
-            self.mover.check_cancelled()?;
+            self.copy.check_cancelled()?;
             if self.commit_ready(waiting)? > 0 {
                 last_progress = Instant::now();
-            } else if last_progress.elapsed() > SILENCE && !is_told {
-                is_told = true;
-                if let Some(path) = self.ready.first().map(Finished::path) {
-                    self.mover.reporter.event(Event::Waiting { path });
+            } else if last_progress.elapsed() > NOTIFY_AFTER && !is_notified {
+                is_notified = true;
+                if let Some(path) = self.ready.first().map(StagedObject::path) {
+                    self.copy.events.event(Event::WaitingForLock { path });
                 }
-            } else if last_progress.elapsed() > BUSY_WAIT {
-                for finished in std::mem::take(&mut self.ready) {
-                    let (path, seconds) = (finished.path().clone(), BUSY_WAIT.as_secs());
-                    self.outcome
-                        .fail(self.mover.reporter, Error::Busy { path, seconds });
-                    self.give_up(finished);
+            } else if last_progress.elapsed() > BUSY_TIMEOUT {
+                for staged in std::mem::take(&mut self.ready) {
+                    let (path, seconds) = (staged.path().clone(), BUSY_TIMEOUT.as_secs());
+                    self.summary
+                        .fail(self.copy.events, Error::Busy { path, seconds });
+                    self.keep_for_resume(staged);
                 }
             } else {
                 thread::sleep(BUSY_POLL);
@@ -394,17 +390,17 @@ impl<'a> Commit<'a> {
 #[derive(Default)]
 struct Committed {
     valid: Vec<StorePath>,
-    busy: Vec<Finished>,
-    unmet: Vec<(Finished, BTreeSet<StorePath>)>,
+    busy: Vec<StagedObject>,
+    unmet: Vec<(StagedObject, BTreeSet<StorePath>)>,
     refused: Vec<(StorePath, Error)>,
 }
 
-fn register(store: &StoreWriter, batch: Vec<Finished>) -> Result<Committed, Error> {
+fn register(store: &StoreWriter, batch: Vec<StagedObject>) -> Result<Committed, Error> {
     let staged: Vec<StagedPath> = batch
         .into_iter()
-        .filter_map(|finished| match finished {
-            Finished::Tree(staged) => Some(staged),
-            Finished::Nar(_) => None,
+        .filter_map(|staged| match staged {
+            StagedObject::Tree(tree) => Some(tree),
+            StagedObject::Nar(_) => None,
         })
         .collect();
     let Registered {
@@ -415,10 +411,10 @@ fn register(store: &StoreWriter, batch: Vec<Finished>) -> Result<Committed, Erro
     } = store.register(staged)?;
     Ok(Committed {
         valid,
-        busy: busy.into_iter().map(Finished::Tree).collect(),
+        busy: busy.into_iter().map(StagedObject::Tree).collect(),
         unmet: unmet
             .into_iter()
-            .map(|(s, missing)| (Finished::Tree(s), missing))
+            .map(|(s, missing)| (StagedObject::Tree(s), missing))
             .collect(),
         refused: refused
             .into_iter()
@@ -428,18 +424,18 @@ fn register(store: &StoreWriter, batch: Vec<Finished>) -> Result<Committed, Erro
 }
 
 /// A batch is in the order in which paths became ready: references first.
-fn publish(cache: &CacheWriter, batch: Vec<Finished>) -> Result<Committed, Error> {
+fn publish(cache: &BinaryCacheWriter, batch: Vec<StagedObject>) -> Result<Committed, Error> {
     let mut committed = Committed::default();
-    for finished in batch {
-        let Finished::Nar(packed) = finished else {
+    for staged in batch {
+        let StagedObject::Nar(nar) = staged else {
             continue;
         };
-        let mut missing = cache.unpublished(&packed.narinfo.info.references);
-        missing.remove(&packed.narinfo.info.path);
+        let mut missing = cache.missing_references(&nar.narinfo.info.references);
+        missing.remove(&nar.narinfo.info.path);
         if missing.is_empty() {
-            committed.valid.push(cache.publish(packed)?);
+            committed.valid.push(cache.publish(nar)?);
         } else {
-            committed.unmet.push((Finished::Nar(packed), missing));
+            committed.unmet.push((StagedObject::Nar(nar), missing));
         }
     }
     Ok(committed)
@@ -453,10 +449,10 @@ const BATCH_LEN: usize = 64;
 const BATCH_WAIT: Duration = Duration::from_millis(200);
 
 /// How long another process may hold a path that it is adding or deleting.
-const BUSY_WAIT: Duration = Duration::from_secs(600);
+const BUSY_TIMEOUT: Duration = Duration::from_secs(600);
 
 /// How long somebody may do so before a word is said of it.
-const SILENCE: Duration = Duration::from_secs(1);
+const NOTIFY_AFTER: Duration = Duration::from_secs(1);
 
 /// How often such a path is tried again.
 const BUSY_POLL: Duration = Duration::from_millis(50);

@@ -10,11 +10,11 @@ use std::path::PathBuf;
 use floe_format::{Compression, NarInfo};
 use floe_store::FileSystem;
 
-use super::preview::Preview;
-use super::{Item, Target, TargetKind};
-use crate::disk_space::{Shortage, Supply};
+use super::dry_run::ReadOnlyTarget;
+use super::{PlannedPath, Target, TargetKind};
+use crate::disk_space::{Resource, Shortage};
 use crate::error::Error;
-use crate::location::FileLocation;
+use crate::store_uri::FileCacheUri;
 
 /// What a move writes, and what is free where it does.
 #[derive(Clone, Debug)]
@@ -30,24 +30,24 @@ pub struct Space {
     /// How many files, directories and links are made. For a store an estimate.
     pub write_inodes: u64,
     /// Less than this it is not, in bytes, unless the file system makes it less.
-    at_least: u64,
+    min_bytes: u64,
     /// Whether files may turn out to be there already, which then take no room.
-    shares: bool,
+    may_share_files: bool,
 }
 
 impl Space {
     /// What the items will take in the target.
-    pub(super) fn of(target: &Target, items: &[Item]) -> Result<Space, Error> {
+    pub(super) fn estimate(target: &Target, items: &[PlannedPath]) -> Result<Space, Error> {
         // What was left in the target has its room already.
-        let written = || items.iter().filter(|item| !item.is_left);
+        let written = || items.iter().filter(|item| !item.is_recovered);
         let narinfos = || written().map(|item| &item.narinfo);
-        let needs = match target.place() {
-            Place::Store(_) => sum(narinfos().map(in_store)),
-            Place::Cache(cache) => sum(narinfos().map(|narinfo| in_cache(narinfo, cache))),
+        let needs = match target.destination() {
+            Destination::Store(_) => sum(narinfos().map(store_needs)),
+            Destination::Cache(cache) => sum(narinfos().map(|narinfo| cache_needs(narinfo, cache))),
         };
-        let directory = match target.place() {
-            Place::Store(directory) => directory.clone(),
-            Place::Cache(cache) => cache.directory.join("nar"),
+        let directory = match target.destination() {
+            Destination::Store(directory) => directory.clone(),
+            Destination::Cache(cache) => cache.directory.join("nar"),
         };
         Ok(Space {
             file_system: FileSystem::of(&directory)?,
@@ -55,14 +55,17 @@ impl Space {
             paths: written().count() as u64,
             write_bytes: needs.bytes,
             write_inodes: needs.inodes,
-            at_least: needs.at_least,
-            shares: false,
+            min_bytes: needs.min_bytes,
+            may_share_files: false,
         })
     }
 
     /// The same where files may become one with others, so that no shortage is certain.
-    pub(super) fn sharing(self, shares: bool) -> Space {
-        Space { shares, ..self }
+    pub(super) fn with_shared_files(self, may_share_files: bool) -> Space {
+        Space {
+            may_share_files,
+            ..self
+        }
     }
 
     /// What there is too little of, certain shortages first.
@@ -74,28 +77,28 @@ impl Space {
             ..
         } = self.file_system;
         let mut found = Vec::new();
-        let own = !self.shares;
+        let own = !self.may_share_files;
         let bytes = [
-            (self.at_least, keeps_every_byte && own),
+            (self.min_bytes, keeps_every_byte && own),
             (self.write_bytes, false),
         ];
         // A path is at least one file.
         let inodes = [(self.paths, own), (self.write_inodes, false)];
-        for (of, free, wants) in [
-            (Supply::Bytes, free_bytes, bytes),
-            (Supply::Inodes, free_inodes, inodes),
+        for (resource, free, needs) in [
+            (Resource::Bytes, free_bytes, bytes),
+            (Resource::Inodes, free_inodes, inodes),
         ] {
             let Some(free) = free else { continue };
-            let short = wants.into_iter().find(|(wanted, _)| *wanted > free);
+            let short = needs.into_iter().find(|(wanted, _)| *wanted > free);
             found.extend(short.map(|(_, is_certain)| Shortage {
                 directory: self.directory.clone(),
-                place: self.file_system.place.clone(),
+                mount_point: self.file_system.place.clone(),
                 kind: self.file_system.kind,
-                of,
-                wanted: match (of, is_certain) {
-                    (Supply::Bytes, _) => self.write_bytes,
-                    (Supply::Inodes, true) => self.paths,
-                    (Supply::Inodes, false) => self.write_inodes,
+                resource,
+                wanted: match (resource, is_certain) {
+                    (Resource::Bytes, _) => self.write_bytes,
+                    (Resource::Inodes, true) => self.paths,
+                    (Resource::Inodes, false) => self.write_inodes,
                 },
                 free,
                 is_certain,
@@ -107,18 +110,20 @@ impl Space {
 }
 
 /// Where a target keeps what it receives.
-enum Place<'a> {
+enum Destination<'a> {
     Store(&'a PathBuf),
-    Cache(&'a FileLocation),
+    Cache(&'a FileCacheUri),
 }
 
 impl Target {
-    fn place(&self) -> Place<'_> {
+    fn destination(&self) -> Destination<'_> {
         match &self.0 {
-            TargetKind::Store(store) => Place::Store(&store.layout().real_store),
-            TargetKind::Cache(cache) => Place::Cache(cache.location()),
-            TargetKind::Preview(Preview::Store(_, layout)) => Place::Store(&layout.real_store),
-            TargetKind::Preview(Preview::Cache(cache, _)) => Place::Cache(cache),
+            TargetKind::Store(store) => Destination::Store(&store.layout().real_store),
+            TargetKind::Cache(cache) => Destination::Cache(cache.location()),
+            TargetKind::ReadOnly(ReadOnlyTarget::Store(_, layout)) => {
+                Destination::Store(&layout.real_store)
+            }
+            TargetKind::ReadOnly(ReadOnlyTarget::Cache(cache, _)) => Destination::Cache(cache),
         }
     }
 }
@@ -128,49 +133,49 @@ impl Target {
 struct Needs {
     bytes: u64,
     inodes: u64,
-    at_least: u64,
+    min_bytes: u64,
 }
 
 fn sum(needs: impl Iterator<Item = Needs>) -> Needs {
     needs.fold(Needs::default(), |sum, one| Needs {
         bytes: sum.bytes.saturating_add(one.bytes),
         inodes: sum.inodes.saturating_add(one.inodes),
-        at_least: sum.at_least.saturating_add(one.at_least),
+        min_bytes: sum.min_bytes.saturating_add(one.min_bytes),
     })
 }
 
 /// What a path takes as a tree.
-fn in_store(narinfo: &NarInfo) -> Needs {
-    let nar_size = credible(narinfo.info.nar_size);
+fn store_needs(narinfo: &NarInfo) -> Needs {
+    let nar_size = plausible_size(narinfo.info.nar_size);
     let inodes = 1 + nar_size / NAR_BYTES_PER_INODE;
     Needs {
-        bytes: nar_size + inodes * ROUNDING,
+        bytes: nar_size + inodes * FILE_OVERHEAD,
         inodes,
-        at_least: contents_at_least(nar_size),
+        min_bytes: min_content_bytes(nar_size),
     }
 }
 
 /// What a path takes as a NAR with its narinfo and, where it is wanted, its listing.
-fn in_cache(narinfo: &NarInfo, cache: &FileLocation) -> Needs {
-    let nar_size = credible(narinfo.info.nar_size);
-    let (nar, at_least) = match cache.compression {
-        Compression::None => (nar_size, contents_at_least(nar_size)),
+fn cache_needs(narinfo: &NarInfo, cache: &FileCacheUri) -> Needs {
+    let nar_size = plausible_size(narinfo.info.nar_size);
+    let (nar, min_bytes) = match cache.compression {
+        Compression::None => (nar_size, min_content_bytes(nar_size)),
         // Nobody knows what will become of it.
         _ => match (&narinfo.compression, narinfo.file_size) {
-            (Compression::None, _) | (_, None) => (nar_size / COMPRESSION, 0),
+            (Compression::None, _) | (_, None) => (nar_size / COMPRESSION_RATIO, 0),
             (_, Some(size)) => (size.min(nar_size), 0),
         },
     };
     let inodes = 2 + u64::from(cache.write_listings);
     Needs {
-        bytes: nar + inodes * ROUNDING,
+        bytes: nar + inodes * FILE_OVERHEAD,
         inodes,
-        at_least,
+        min_bytes,
     }
 }
 
 /// A size that may be true. A lie costs its path when it is found out, and not all others before.
-fn credible(nar_size: u64) -> u64 {
+fn plausible_size(nar_size: u64) -> u64 {
     match nar_size <= NAR_SIZE_MAX {
         true => nar_size,
         false => 0,
@@ -180,7 +185,7 @@ fn credible(nar_size: u64) -> u64 {
 /// What is left of a NAR for certain without its framing, which a disk does not keep. Of the
 /// closures measured below, 99 % of the NAR size are contents, and of no path above 1 MiB less than
 /// 83 %.
-fn contents_at_least(nar_size: u64) -> u64 {
+fn min_content_bytes(nar_size: u64) -> u64 {
     nar_size / 4 * 3
 }
 
@@ -192,11 +197,11 @@ const NAR_BYTES_PER_INODE: u64 = 32 * 1024;
 /// What is lost at the end of a file: half a block, as blocks commonly have 4 KiB. Of the same
 /// closures, a disk with such blocks takes 1.05, 1.07, 1.09 and 1.10 times the NAR size; the
 /// estimate is 1.06.
-const ROUNDING: u64 = 2 * 1024;
+const FILE_OVERHEAD: u64 = 2 * 1024;
 
 /// By how much a NAR shrinks where nothing better is known. Measured on the same closures: zstd 2.4
 /// to 3.2, xz 3.1 to 4.5.
-const COMPRESSION: u64 = 3;
+const COMPRESSION_RATIO: u64 = 3;
 
 /// Larger NARs than a TiB are not heard of.
 const NAR_SIZE_MAX: u64 = 1 << 40;

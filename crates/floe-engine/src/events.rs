@@ -21,7 +21,7 @@ pub enum Event<'a> {
         pending: usize,
     },
     /// The sources are being asked for a path.
-    Asked {
+    Querying {
         /// Its base name, or its hash part where no more of it is known.
         wanted: &'a str,
     },
@@ -44,7 +44,7 @@ pub enum Event<'a> {
         download_bytes: u64,
     },
     /// What is to be written may not fit.
-    Scarce {
+    LowSpace {
         /// What there is too little of, and where.
         shortage: &'a Shortage,
     },
@@ -70,12 +70,12 @@ pub enum Event<'a> {
         nar_bytes: i64,
     },
     /// The transfer of a path has ended well, though it is not registered yet.
-    Finished {
+    Staged {
         /// The path.
         path: &'a StorePath,
     },
     /// The transfer of a path has ended badly, and is not tried again.
-    Abandoned {
+    TransferFailed {
         /// The path.
         path: &'a StorePath,
     },
@@ -110,17 +110,17 @@ pub enum Event<'a> {
     },
     /// So many paths have come whole and cannot be valid, after an interrupt or for want of others.
     /// They are left in the store for the next run.
-    Left {
+    KeptForResume {
         /// How many.
         paths: usize,
     },
     /// Somebody else has locked what is to be committed, and is waited for.
-    Waiting {
+    WaitingForLock {
         /// The path, or the first of several.
         path: &'a StorePath,
     },
     /// The database of a store that is read is locked, and waited for. Said once, after a second.
-    WaitingFor {
+    WaitingForDatabase {
         /// For what.
         what: &'a str,
     },
@@ -142,38 +142,38 @@ pub enum Event<'a> {
 }
 
 /// Receives events, from several threads.
-pub trait Reporter: Send + Sync {
+pub trait EventSink: Send + Sync {
     /// Something happened. Called often; must be quick.
     fn event(&self, event: Event<'_>);
 }
 
 /// Who hears of what happens while sources are asked, from threads of their own and also before a
-/// move begins: [`Event::Retrying`] without a path, and [`Event::WaitingFor`]. [`Default`] is
-/// nobody.
+/// move begins: [`Event::Retrying`] without a path, and [`Event::WaitingForDatabase`].
+/// [`Default`] is nobody.
 #[derive(Clone, Default)]
-pub struct Watcher(Option<Arc<dyn Reporter>>);
+pub struct NetworkEvents(Option<Arc<dyn EventSink>>);
 
-impl Watcher {
+impl NetworkEvents {
     /// Tells this one.
-    pub fn new(reporter: Arc<dyn Reporter>) -> Watcher {
-        Watcher(Some(reporter))
+    pub fn new(sink: Arc<dyn EventSink>) -> NetworkEvents {
+        NetworkEvents(Some(sink))
     }
 
     pub(crate) fn retrying(&self, error: &Error) {
-        if let Some(reporter) = &self.0 {
-            reporter.event(Event::Retrying { path: None, error });
+        if let Some(sink) = &self.0 {
+            sink.event(Event::Retrying { path: None, error });
         }
     }
 
     pub(crate) fn waiting_for(&self, what: &str) {
-        if let Some(reporter) = &self.0 {
-            reporter.event(Event::WaitingFor { what });
+        if let Some(sink) = &self.0 {
+            sink.event(Event::WaitingForDatabase { what });
         }
     }
 }
 
-impl PartialEq for Watcher {
-    fn eq(&self, other: &Watcher) -> bool {
+impl PartialEq for NetworkEvents {
+    fn eq(&self, other: &NetworkEvents) -> bool {
         match (&self.0, &other.0) {
             (Some(own), Some(other)) => Arc::ptr_eq(own, other),
             (own, other) => own.is_none() && other.is_none(),
@@ -181,20 +181,20 @@ impl PartialEq for Watcher {
     }
 }
 
-impl Eq for Watcher {}
+impl Eq for NetworkEvents {}
 
-impl fmt::Debug for Watcher {
+impl fmt::Debug for NetworkEvents {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let who = if self.0.is_some() {
             "somebody"
         } else {
             "nobody"
         };
-        write!(f, "Watcher({who})")
+        write!(f, "NetworkEvents({who})")
     }
 }
 
 /// Nobody watches.
-impl Reporter for () {
+impl EventSink for () {
     fn event(&self, _: Event<'_>) {}
 }

@@ -4,31 +4,31 @@
 use floe_format::content_address::Method;
 use floe_format::{Compression, NarInfo};
 
-use super::{Item, Mover};
+use super::{ClosureCopy, PlannedPath};
 use crate::error::Error;
-use crate::path_spec::Root;
+use crate::path_spec::PathSpec;
 
 /// Checks what a source says of a path.
-pub(super) fn accept(
-    mover: &Mover<'_>,
+pub(super) fn check_trust(
+    copy: &ClosureCopy<'_>,
     source: usize,
-    wanted: &Root,
+    wanted: &PathSpec,
     narinfo: NarInfo,
-) -> Result<Item, Error> {
-    let offered_by = &mover.sources.list[source];
-    let dir = mover.target.store_dir();
+) -> Result<PlannedPath, Error> {
+    let offering_source = &copy.sources.list[source];
+    let dir = copy.target.store_dir();
     let info = &narinfo.info;
     // A cache that has answered late was not looked at when the move began.
-    if !offered_by.is_for(dir) {
-        return Err(mover.other_store_dir(offered_by));
+    if !offering_source.is_for(dir) {
+        return Err(copy.store_dir_mismatch(offering_source));
     }
     let is_wanted = match wanted {
-        Root::Path(path) => *path == info.path,
-        Root::HashPart(part) => part == info.path.hash_part(),
+        PathSpec::Path(path) => *path == info.path,
+        PathSpec::HashPart(part) => part == info.path.hash_part(),
     };
     if !is_wanted {
         return Err(Error::WrongPath {
-            url: format!("{}/{}.narinfo", offered_by.name(), wanted.hash_part()),
+            url: format!("{}/{}.narinfo", offering_source.name(), wanted.hash_part()),
             found: info.path.clone(),
             wanted: wanted.text(),
         });
@@ -42,35 +42,35 @@ pub(super) fn accept(
     }
     let is_content_addressed = match (&info.ca, info.content_address_holds(dir)) {
         (Some(ca), Some(false)) => {
-            let (source_name, ca) = (offered_by.name(), ca.to_string());
-            return Err(Error::FalseContentAddress {
+            let (source_name, ca) = (offering_source.name(), ca.to_string());
+            return Err(Error::ContentAddressMismatch {
                 path: path(),
                 source_name,
                 ca,
             });
         }
         (Some(ca), _) if ca.method == Method::Git => {
-            return Err(Error::GitAddress { path: path() });
+            return Err(Error::GitContentAddress { path: path() });
         }
         (_, holds) => holds == Some(true),
     };
-    let is_vouched_for = is_content_addressed || offered_by.is_trusted;
+    let is_trusted_unsigned = is_content_addressed || offering_source.is_trusted;
     let needs_signature =
-        mover.options.check_signatures && !mover.target.is_cache() && !is_vouched_for;
-    let keys = &mover.options.trusted_keys;
+        copy.options.check_signatures && !copy.target.is_cache() && !is_trusted_unsigned;
+    let keys = &copy.options.trusted_keys;
     if needs_signature && !info.is_signed_by(dir, keys) {
         let signers = info.signatures.iter();
         return Err(Error::Untrusted {
             path: path(),
-            source_name: offered_by.name(),
+            source_name: offering_source.name(),
             signed_by: signers.map(|s| s.key_name().to_owned()).collect(),
             trusted: keys.names().map(str::to_owned).collect(),
         });
     }
-    Ok(Item {
+    Ok(PlannedPath {
         narinfo,
         source,
-        places: Vec::new(),
-        is_left: false,
+        local_copies: Vec::new(),
+        is_recovered: false,
     })
 }

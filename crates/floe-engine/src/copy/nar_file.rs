@@ -11,49 +11,49 @@ use floe_format::{Hash, NarInfo};
 use floe_store::StoreError;
 use floe_store::hashing::{Stream, Worker};
 
-use super::publish::{CacheWriter, create_shared};
-use super::receive::Sink;
+use super::cache_writer::{BinaryCacheWriter, create_world_readable};
+use super::receive::NarSink;
 use crate::codec::{self, Encoder};
 use crate::error::Error;
 
 /// A NAR that is in the cache, while its narinfo is not yet.
 #[derive(Debug)]
-pub(crate) struct PackedNar {
+pub(crate) struct StagedNar {
     pub(crate) narinfo: NarInfo,
     /// The shape of the tree, where a listing is wanted.
     pub(crate) tree: Option<Node>,
 }
 
 /// Packs the NAR that `receive` brings to the sink it is given.
-pub(crate) fn pack(
-    cache: &CacheWriter,
+pub(crate) fn write_nar_file(
+    cache: &BinaryCacheWriter,
     narinfo: &NarInfo,
     worker: &Worker,
-    receive: impl FnOnce(&mut dyn Sink) -> Result<(), Error>,
-) -> Result<PackedNar, Error> {
+    receive: impl FnOnce(&mut dyn NarSink) -> Result<(), Error>,
+) -> Result<StagedNar, Error> {
     let location = cache.location();
     let hasher = worker.beside(narinfo.info.nar_size);
-    let mut output = Output::create(cache.temporary_file("nar"), hasher)?;
-    let shape = compress(cache, narinfo, &mut output, receive)?;
+    let mut output = NarFile::create(cache.temporary_file("nar"), hasher)?;
+    let listing = compress(cache, narinfo, &mut output, receive)?;
     let (file_size, file_hash) = output.finish(cache)?;
     let mut narinfo = narinfo.clone();
-    narinfo.url = CacheWriter::nar_url(&file_hash, location.compression);
+    narinfo.url = BinaryCacheWriter::nar_url(&file_hash, location.compression);
     narinfo.compression = location.compression;
     narinfo.file_hash = Some(file_hash);
     narinfo.file_size = Some(file_size);
-    Ok(PackedNar {
+    Ok(StagedNar {
         narinfo,
-        tree: shape.and_then(Shape::finish),
+        tree: listing.and_then(ListingBuilder::finish),
     })
 }
 
 /// Brings the NAR into `output`; its shape, where a listing is wanted.
 fn compress(
-    cache: &CacheWriter,
+    cache: &BinaryCacheWriter,
     narinfo: &NarInfo,
-    output: &mut Output,
-    receive: impl FnOnce(&mut dyn Sink) -> Result<(), Error>,
-) -> Result<Option<Shape>, Error> {
+    output: &mut NarFile,
+    receive: impl FnOnce(&mut dyn NarSink) -> Result<(), Error>,
+) -> Result<Option<ListingBuilder>, Error> {
     let location = cache.location();
     let file = output.path.clone();
     let failed = |source| Error::File {
@@ -68,44 +68,44 @@ fn compress(
             path: narinfo.info.path.clone(),
             name: format!("{} (for writing)", location.compression.name()),
         })?;
-    let shape = location.write_listings.then(Shape::default);
-    let mut packer = Packer {
+    let listing = location.write_listings.then(ListingBuilder::default);
+    let mut writer = NarFileWriter {
         narinfo,
         file: &file,
         encoder,
         reader: Reader::new(),
-        shape,
+        listing,
     };
-    receive(&mut packer)?;
-    packer.encoder.finish().map_err(failed)?;
-    packer
+    receive(&mut writer)?;
+    writer.encoder.finish().map_err(failed)?;
+    writer
         .reader
         .finish()
-        .map_err(|source| broken_nar(narinfo, source))?;
-    Ok(packer.shape)
+        .map_err(|source| invalid_nar(narinfo, source))?;
+    Ok(writer.listing)
 }
 
-struct Packer<'a> {
+struct NarFileWriter<'a> {
     narinfo: &'a NarInfo,
     file: &'a Path,
     encoder: Box<dyn Encoder + 'a>,
     /// A cache holds nothing that a store would refuse.
     reader: Reader,
-    shape: Option<Shape>,
+    listing: Option<ListingBuilder>,
 }
 
-impl Sink for Packer<'_> {
+impl NarSink for NarFileWriter<'_> {
     fn write(&mut self, nar: &[u8]) -> Result<(), Error> {
         let mut rest = nar;
         loop {
             match self.reader.next(&mut rest) {
                 Ok(None) => break,
                 Ok(Some(event)) => {
-                    if let Some(shape) = &mut self.shape {
-                        shape.apply(event);
+                    if let Some(listing) = &mut self.listing {
+                        listing.apply(event);
                     }
                 }
-                Err(source) => return Err(broken_nar(self.narinfo, source)),
+                Err(source) => return Err(invalid_nar(self.narinfo, source)),
             }
         }
         self.encoder.write_all(nar).map_err(|source| Error::File {
@@ -116,7 +116,7 @@ impl Sink for Packer<'_> {
     }
 }
 
-fn broken_nar(narinfo: &NarInfo, source: floe_format::nar::read::NarError) -> Error {
+fn invalid_nar(narinfo: &NarInfo, source: floe_format::nar::read::NarError) -> Error {
     StoreError::Nar {
         path: narinfo.info.path.clone(),
         source,
@@ -125,7 +125,7 @@ fn broken_nar(narinfo: &NarInfo, source: floe_format::nar::read::NarError) -> Er
 }
 
 /// A file that hashes what is written to it, and is removed unless it is finished.
-struct Output {
+struct NarFile {
     file: BufWriter<File>,
     path: PathBuf,
     hasher: Stream,
@@ -133,10 +133,10 @@ struct Output {
     finished: bool,
 }
 
-impl Output {
-    fn create(path: PathBuf, hasher: Stream) -> Result<Output, Error> {
-        match create_shared(&path) {
-            Ok(file) => Ok(Output {
+impl NarFile {
+    fn create(path: PathBuf, hasher: Stream) -> Result<NarFile, Error> {
+        match create_world_readable(&path) {
+            Ok(file) => Ok(NarFile {
                 file: BufWriter::with_capacity(BUFFER_LEN, file),
                 path,
                 hasher,
@@ -152,9 +152,9 @@ impl Output {
     }
 
     /// Renames the file to what its hash calls for; its size and hash.
-    fn finish(mut self, cache: &CacheWriter) -> Result<(u64, Hash), Error> {
+    fn finish(mut self, cache: &BinaryCacheWriter) -> Result<(u64, Hash), Error> {
         let hash = Hash::sha256(std::mem::take(&mut self.hasher).finish());
-        let url = CacheWriter::nar_url(&hash, cache.location().compression);
+        let url = BinaryCacheWriter::nar_url(&hash, cache.location().compression);
         let path = cache.location().directory.join(url);
         let flushed = self
             .file
@@ -170,7 +170,7 @@ impl Output {
     }
 }
 
-impl Write for Output {
+impl Write for NarFile {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let written = self.file.write(bytes)?;
         self.hasher.update(&bytes[..written]);
@@ -183,7 +183,7 @@ impl Write for Output {
     }
 }
 
-impl Drop for Output {
+impl Drop for NarFile {
     fn drop(&mut self) {
         if !self.finished {
             let _: io::Result<()> = fs::remove_file(&self.path);
@@ -193,7 +193,7 @@ impl Drop for Output {
 
 /// The shape of a tree, gathered from the events of its NAR.
 #[derive(Default)]
-struct Shape {
+struct ListingBuilder {
     /// The directories from the root to where the NAR is.
     open: Vec<OpenDirectory>,
     root: Option<Node>,
@@ -206,7 +206,7 @@ struct OpenDirectory {
     entry: Vec<u8>,
 }
 
-impl Shape {
+impl ListingBuilder {
     fn apply(&mut self, event: Event<'_>) {
         match event {
             Event::Directory => self.open.push(OpenDirectory::default()),

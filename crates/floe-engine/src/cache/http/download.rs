@@ -17,17 +17,17 @@ use tokio::sync::mpsc::Sender;
 use tokio::time::sleep;
 
 use super::SMALL_LEN_MAX;
-use super::connections::Connections;
-use super::network::Web;
-use super::redirect::Goal;
-use super::request::{get, next_bytes, pause};
+use super::limiter::ConnectionLimiter;
+use super::network::HttpContext;
+use super::redirect::RequestTarget;
+use super::request::{backoff_delay, get, next_bytes};
 use crate::body::Chunk;
 use crate::error::Error;
 use crate::url::redact;
 
 /// Goes on with a transfer as long as somebody wants its chunks; `None` if nobody does any more,
 /// who then need not wait until the server says something.
-pub(super) async fn while_wanted<T>(
+pub(super) async fn until_closed<T>(
     chunks: &Sender<Chunk>,
     transfer: impl Future<Output = T>,
 ) -> Option<T> {
@@ -40,103 +40,106 @@ pub(super) async fn while_wanted<T>(
 }
 
 /// Streams a body, as fast as the worker takes it.
-pub(super) async fn send_chunks(
-    web: &Web,
-    connections: &Connections,
-    goal: Goal,
+pub(super) async fn stream_body(
+    context: &HttpContext,
+    limiter: &ConnectionLimiter,
+    target: RequestTarget,
     chunks: &Sender<Chunk>,
 ) -> Result<(), Error> {
-    let mut part = Part {
+    let mut progress = BodyProgress {
         len: 0,
         validator: None,
-        connections,
+        limiter,
     };
     let mut attempt = 1;
     loop {
-        let before = part.len;
-        let error = match part.send_on(web, &goal, chunks).await {
+        let before = progress.len;
+        let error = match progress.send_rest(context, &target, chunks).await {
             Ok(()) => return Ok(()),
             Err(error) => error,
         };
         // A line that breaks again and again still brings a large body to its end.
-        let is_progress = part.len - before >= PROGRESS_LEN;
+        let is_progress = progress.len - before >= PROGRESS_LEN_MIN;
         if is_progress {
             attempt = 1;
         }
-        if part.validator.is_none() || !error.is_transient() {
+        if progress.validator.is_none() || !error.is_transient() {
             return Err(error);
         }
-        if attempt >= web.options.attempts {
+        if attempt >= context.options.attempts {
             // The worker would make as many attempts again.
-            return Err(error.at_last());
+            return Err(error.into_permanent());
         }
         // What goes on well is nothing to speak of.
         if !is_progress {
-            web.options.watcher.retrying(&error);
+            context.options.events.retrying(&error);
         }
-        sleep(pause(attempt, &error)).await;
+        sleep(backoff_delay(attempt, &error)).await;
         attempt += 1;
     }
 }
 
 /// What the worker has of a body.
-struct Part<'a> {
+struct BodyProgress<'a> {
     /// In bytes.
     len: u64,
     /// Present if the server can go on in the middle.
     validator: Option<String>,
     /// Told of what the cache speaks.
-    connections: &'a Connections,
+    limiter: &'a ConnectionLimiter,
 }
 
-impl Part<'_> {
+impl BodyProgress<'_> {
     /// Sends what is left of the body, in as many pieces as the server likes to send it.
-    async fn send_on(
+    async fn send_rest(
         &mut self,
-        web: &Web,
-        goal: &Goal,
+        context: &HttpContext,
+        target: &RequestTarget,
         chunks: &Sender<Chunk>,
     ) -> Result<(), Error> {
         loop {
             let before = self.len;
-            let Some(len) = self.send_piece(web, goal, chunks).await? else {
+            let Some(len) = self.send_response(context, target, chunks).await? else {
                 return Ok(());
             };
             // Small ones cost more than they bring, and count as transfers that break off.
-            if self.validator.is_none() || self.len - before < PROGRESS_LEN {
+            if self.validator.is_none() || self.len - before < PROGRESS_LEN_MIN {
                 let reason = format!("the server sent {} bytes of {len} and no more", self.len);
-                return Err(Error::fetch(&redact(&goal.url), reason, true));
+                return Err(Error::fetch(&redact(&target.url), reason, true));
             }
         }
     }
 
     /// Sends what the server sends now; the length of the whole if it is more than that.
-    async fn send_piece(
+    async fn send_response(
         &mut self,
-        web: &Web,
-        goal: &Goal,
+        context: &HttpContext,
+        target: &RequestTarget,
         chunks: &Sender<Chunk>,
     ) -> Result<Option<u64>, Error> {
-        let shown = redact(&goal.url);
+        let shown = redact(&target.url);
         let mut response = match &self.validator {
-            Some(validator) if self.len > 0 => match self.rest(web, goal, validator).await? {
-                Some(response) => response,
-                None => {
-                    // The worker has to begin again: nothing is left to go on with.
-                    self.validator = None;
-                    let reason = "the transfer broke off, and the server has something else now";
-                    return Err(Error::fetch(&shown, reason, true));
+            Some(validator) if self.len > 0 => {
+                match self.request_rest(context, target, validator).await? {
+                    Some(response) => response,
+                    None => {
+                        // The worker has to begin again: nothing is left to go on with.
+                        self.validator = None;
+                        let reason =
+                            "the transfer broke off, and the server has something else now";
+                        return Err(Error::fetch(&shown, reason, true));
+                    }
                 }
-            },
-            _ => found(web, goal).await?,
+            }
+            _ => expect_response(context, target).await?,
         };
-        self.connections.learn(&response);
+        self.limiter.observe(&response);
         if self.len == 0 {
             self.validator = validator(response.headers());
         }
         let is_piece = response.status() == StatusCode::PARTIAL_CONTENT;
         let whole_len = is_piece.then(|| whole_len(response.headers())).flatten();
-        while let Some(bytes) = next_bytes(web, &mut response, &shown).await? {
+        while let Some(bytes) = next_bytes(context, &mut response, &shown).await? {
             self.len += bytes.len() as u64;
             if chunks.send(Chunk::Bytes(bytes)).await.is_err() {
                 // The worker has given up on this body and says why itself.
@@ -147,13 +150,13 @@ impl Part<'_> {
     }
 
     /// The rest of the same body, if the server still has it.
-    async fn rest(
+    async fn request_rest(
         &self,
-        web: &Web,
-        goal: &Goal,
+        context: &HttpContext,
+        target: &RequestTarget,
         validator: &str,
     ) -> Result<Option<Response>, Error> {
-        let asked = get(web, goal, |request| {
+        let asked = get(context, target, |request| {
             request
                 .header(RANGE, format!("bytes={}-", self.len))
                 .header(IF_RANGE, validator)
@@ -162,24 +165,24 @@ impl Part<'_> {
         });
         let is_rest = |response: &Response| {
             response.status() == StatusCode::PARTIAL_CONTENT
-                && begins_at(response.headers(), self.len)
+                && range_starts_at(response.headers(), self.len)
         };
         Ok(asked.await?.ok().filter(is_rest))
     }
 }
 
 /// Fetches a small body whole, so that it waits in memory and not in the server's patience.
-pub(super) async fn send_whole(
-    web: &Web,
-    connections: &Connections,
-    goal: Goal,
+pub(super) async fn send_small_body(
+    context: &HttpContext,
+    limiter: &ConnectionLimiter,
+    target: RequestTarget,
     chunks: &Sender<Chunk>,
 ) -> Result<(), Error> {
-    let shown = redact(&goal.url);
-    let mut response = found(web, &goal).await?;
-    connections.learn(&response);
+    let shown = redact(&target.url);
+    let mut response = expect_response(context, &target).await?;
+    limiter.observe(&response);
     let mut whole = BytesMut::new();
-    while let Some(bytes) = next_bytes(web, &mut response, &shown).await? {
+    while let Some(bytes) = next_bytes(context, &mut response, &shown).await? {
         whole.extend_from_slice(&bytes);
         if whole.len() > SMALL_LEN_MAX {
             let reason = format!("the body is larger than its narinfo says ({SMALL_LEN_MAX})");
@@ -191,14 +194,14 @@ pub(super) async fn send_whole(
 }
 
 /// A response that has to be there.
-async fn found(web: &Web, goal: &Goal) -> Result<Response, Error> {
-    let shown = redact(&goal.url);
-    let response = get(web, goal, |request| request).await?;
-    response.map_err(|status| Error::fetch(&shown, absent(status), false))
+async fn expect_response(context: &HttpContext, target: &RequestTarget) -> Result<Response, Error> {
+    let shown = redact(&target.url);
+    let response = get(context, target, |request| request).await?;
+    response.map_err(|status| Error::fetch(&shown, missing_nar_reason(status), false))
 }
 
 /// What a server says of a NAR that its narinfo names. It may well have one that it does not show.
-fn absent(status: StatusCode) -> String {
+fn missing_nar_reason(status: StatusCode) -> String {
     let or_hidden = match status {
         StatusCode::FORBIDDEN => ", or not for whoever asks",
         _ => "",
@@ -219,7 +222,7 @@ fn validator(headers: &HeaderMap) -> Option<String> {
     }
     let strong = text(ETAG).filter(|tag| !tag.starts_with("W/"));
     let changed = text(LAST_MODIFIED).zip(text(DATE));
-    let old = changed.filter(|(changed, now)| is_settled(changed, now));
+    let old = changed.filter(|(changed, now)| is_strong_date(changed, now));
     strong
         .or(old.map(|(changed, _)| changed))
         .map(str::to_owned)
@@ -227,15 +230,16 @@ fn validator(headers: &HeaderMap) -> Option<String> {
 
 /// Whether a file has been as it is for so long that its time tells it from the next version:
 /// times are whole seconds, in which a file may change twice. RFC 9110, section 8.8.2.2.
-fn is_settled(changed: &str, now: &str) -> bool {
+fn is_strong_date(changed: &str, now: &str) -> bool {
     let [changed, now] = [changed, now].map(httpdate::parse_http_date);
     let (Ok(changed), Ok(now)) = (changed, now) else {
         return false;
     };
-    now.duration_since(changed).is_ok_and(|age| age >= SETTLED)
+    now.duration_since(changed)
+        .is_ok_and(|age| age >= STRONG_DATE_AGE)
 }
 
-fn begins_at(headers: &HeaderMap, len: u64) -> bool {
+fn range_starts_at(headers: &HeaderMap, len: u64) -> bool {
     let range = headers.get(CONTENT_RANGE).and_then(|v| v.to_str().ok());
     range
         .and_then(|range| range.strip_prefix("bytes "))
@@ -254,10 +258,10 @@ fn whole_len(headers: &HeaderMap) -> Option<u64> {
 }
 
 /// As long as clocks of a server's machines may differ; the RFC's own example.
-const SETTLED: Duration = Duration::from_secs(60);
+const STRONG_DATE_AGE: Duration = Duration::from_secs(60);
 
 /// A transfer that brings less than this before it breaks is no progress.
-const PROGRESS_LEN: u64 = 1024 * 1024;
+const PROGRESS_LEN_MIN: u64 = 1024 * 1024;
 
 #[cfg(test)]
 mod tests {
@@ -265,13 +269,13 @@ mod tests {
 
     use super::*;
 
-    fn of(fields: &[(HeaderName, &'static str)]) -> Option<String> {
-        let mut headers = unannounced(fields);
+    fn validator_of(fields: &[(HeaderName, &'static str)]) -> Option<String> {
+        let mut headers = header_map(fields);
         headers.insert(CONTENT_LENGTH, HeaderValue::from_static("1000"));
         validator(&headers)
     }
 
-    fn unannounced(fields: &[(HeaderName, &'static str)]) -> HeaderMap {
+    fn header_map(fields: &[(HeaderName, &'static str)]) -> HeaderMap {
         let fields = fields.iter().cloned();
         fields
             .map(|(name, value)| (name, HeaderValue::from_static(value)))
@@ -279,53 +283,53 @@ mod tests {
     }
 
     #[test]
-    fn a_transfer_that_nobody_wants_any_more_ends_at_once() {
+    fn until_closed_ends_when_receiver_is_dropped() {
         let runtime = tokio::runtime::Builder::new_current_thread().build();
         let runtime = runtime.unwrap();
         let (chunks, wanted) = tokio::sync::mpsc::channel(1);
-        let ended = while_wanted(&chunks, std::future::ready(7));
+        let ended = until_closed(&chunks, std::future::ready(7));
         assert_eq!(runtime.block_on(ended), Some(7));
         drop(wanted);
-        let silent = while_wanted(&chunks, std::future::pending::<()>());
+        let silent = until_closed(&chunks, std::future::pending::<()>());
         assert_eq!(runtime.block_on(silent), None);
     }
 
     #[test]
-    fn a_piece_says_how_long_the_whole_is() {
-        let of = |range: &'static str| {
+    fn content_range_gives_whole_length() {
+        let whole = |range: &'static str| {
             let range = HeaderValue::from_static(range);
             whole_len(&[(CONTENT_RANGE, range)].into_iter().collect())
         };
-        assert_eq!(of("bytes 10-19/100"), Some(100));
-        assert_eq!(of("bytes 10-19/*"), Some(20));
-        assert_eq!(of("bytes 10-19/15"), Some(20));
+        assert_eq!(whole("bytes 10-19/100"), Some(100));
+        assert_eq!(whole("bytes 10-19/*"), Some(20));
+        assert_eq!(whole("bytes 10-19/15"), Some(20));
         for none in ["bytes */100", "10-19/100", "bytes 10-x/100", "bytes 10/100"] {
-            assert_eq!(of(none), None, "{none}");
+            assert_eq!(whole(none), None, "{none}");
         }
-        assert_eq!(of("bytes 0-18446744073709551615/*"), None);
+        assert_eq!(whole("bytes 0-18446744073709551615/*"), None);
     }
 
     #[test]
-    fn only_what_tells_two_versions_apart_is_gone_on_with() {
+    fn validator_requires_strong_etag_or_old_date() {
         let changed = (LAST_MODIFIED, "Sun, 06 Nov 1994 08:49:37 GMT");
         let soon = (DATE, "Sun, 06 Nov 1994 08:50:36 GMT");
         let later = (DATE, "Sun, 06 Nov 1994 08:50:37 GMT");
         let (strong, weak) = ((ETAG, "\"a\""), (ETAG, "W/\"a\""));
-        assert_eq!(of(&[]), None);
+        assert_eq!(validator_of(&[]), None);
         assert_eq!(
-            of(&[strong.clone(), changed.clone()]).as_deref(),
+            validator_of(&[strong.clone(), changed.clone()]).as_deref(),
             Some("\"a\"")
         );
-        assert_eq!(of(std::slice::from_ref(&weak)), None);
-        assert_eq!(of(std::slice::from_ref(&changed)), None);
-        assert_eq!(of(&[changed.clone(), soon]), None);
+        assert_eq!(validator_of(std::slice::from_ref(&weak)), None);
+        assert_eq!(validator_of(std::slice::from_ref(&changed)), None);
+        assert_eq!(validator_of(&[changed.clone(), soon]), None);
         assert_eq!(
-            of(&[weak, changed.clone(), later.clone()]).as_deref(),
+            validator_of(&[weak, changed.clone(), later.clone()]).as_deref(),
             Some(changed.1)
         );
         // What was decoded on the way has lost its length.
-        let headers = unannounced(&[strong.clone(), changed, later]);
+        let headers = header_map(&[strong.clone(), changed, later]);
         assert_eq!(validator(&headers), None);
-        assert_eq!(of(&[strong, (ACCEPT_RANGES, "none")]), None);
+        assert_eq!(validator_of(&[strong, (ACCEPT_RANGES, "none")]), None);
     }
 }

@@ -15,129 +15,133 @@ use std::time::{Duration, Instant};
 
 use floe_format::StorePath;
 
-use super::Item;
+use super::PlannedPath;
 use crate::body::Body;
 use crate::cache::Sources;
-use crate::cache::http::{SMALL_AHEAD_MAX, SMALL_LEN_MAX};
-use crate::codec::Memory;
+use crate::cache::http::{SMALL_LEN_MAX, SMALL_PREFETCH_MAX};
+use crate::codec::DecoderBudget;
 use crate::error::Error;
 
 /// Items in the order of the plan, handed out one by one from its ends.
 pub(crate) struct Queue<'a> {
     sources: &'a Sources,
-    items: &'a [Item],
+    items: &'a [PlannedPath],
     jobs: usize,
-    memory: Memory,
-    state: Mutex<State>,
+    decoder_budget: DecoderBudget,
+    state: Mutex<QueueState>,
 }
 
 /// Which end of the plan somebody takes items from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum End {
+pub(crate) enum QueueEnd {
     /// The largest that are left: they take longest.
     Largest,
     /// The smallest that are left.
     Smallest,
 }
 
-impl End {
+impl QueueEnd {
     fn peek(self, indexes: &VecDeque<usize>) -> Option<usize> {
         match self {
-            End::Largest => indexes.front().copied(),
-            End::Smallest => indexes.back().copied(),
+            QueueEnd::Largest => indexes.front().copied(),
+            QueueEnd::Smallest => indexes.back().copied(),
         }
     }
 
     fn pop(self, indexes: &mut VecDeque<usize>) -> Option<usize> {
         match self {
-            End::Largest => indexes.pop_front(),
-            End::Smallest => indexes.pop_back(),
+            QueueEnd::Largest => indexes.pop_front(),
+            QueueEnd::Smallest => indexes.pop_back(),
         }
     }
 }
 
 /// One path's turn.
-pub(crate) struct Work<'a> {
-    pub(crate) item: &'a Item,
+pub(crate) struct Job<'a> {
+    pub(crate) item: &'a PlannedPath,
     pub(crate) body: Result<Option<Body>, Error>,
     /// The body was asked for long ahead, and its server may have lost patience.
-    pub(crate) waited: bool,
+    pub(crate) may_be_stale: bool,
 }
 
 #[derive(Default)]
-struct State {
+struct QueueState {
     /// The items that nobody has taken.
-    left: Range<usize>,
+    remaining: Range<usize>,
     /// Bodies that were asked for ahead of their turn.
-    ahead: HashMap<usize, (Instant, Result<Option<Body>, Error>)>,
+    prefetched: HashMap<usize, (Instant, Result<Option<Body>, Error>)>,
     small: VecDeque<usize>,
     large: VecDeque<usize>,
-    small_ahead: usize,
-    large_ahead: usize,
+    small_prefetched: usize,
+    large_prefetched: usize,
     skipped: HashSet<StorePath>,
     is_closed: bool,
 }
 
 impl<'a> Queue<'a> {
-    pub(crate) fn new(sources: &'a Sources, items: &'a [Item], jobs: usize) -> Queue<'a> {
+    pub(crate) fn new(sources: &'a Sources, items: &'a [PlannedPath], jobs: usize) -> Queue<'a> {
         let (small, large) = (0..items.len()).partition(|index| is_small(&items[*index]));
-        let state = State {
-            left: 0..items.len(),
+        let state = QueueState {
+            remaining: 0..items.len(),
             small,
             large,
-            ..State::default()
+            ..QueueState::default()
         };
         Queue {
             sources,
             items,
             jobs,
-            memory: Memory::new(DECODER_MEMORY),
+            decoder_budget: DecoderBudget::new(DECODER_BUDGET_LEN),
             state: Mutex::new(state),
         }
     }
 
     /// What the decoders of all workers may remember.
-    pub(crate) fn memory(&self) -> &Memory {
-        &self.memory
+    pub(crate) fn decoder_budget(&self) -> &DecoderBudget {
+        &self.decoder_budget
     }
 
     /// All items, in the order of the plan.
-    pub(crate) fn items(&self) -> &'a [Item] {
+    pub(crate) fn items(&self) -> &'a [PlannedPath] {
         self.items
     }
 
     /// The next item and its body; `None` when there are no more. A body may be absent: then
     /// the source is a local store, or the path is to be looked for in other stores first.
-    pub(crate) fn next(&self, end: End) -> Option<Work<'a>> {
+    pub(crate) fn next(&self, end: QueueEnd) -> Option<Job<'a>> {
         let mut state = self.state();
         loop {
             let index = match end {
-                End::Largest => state.left.next(),
-                End::Smallest => state.left.next_back(),
+                QueueEnd::Largest => state.remaining.next(),
+                QueueEnd::Smallest => state.remaining.next_back(),
             }?;
             let item = &self.items[index];
-            let ahead = state.ahead.remove(&index);
-            if ahead.is_some() {
+            let prefetched = state.prefetched.remove(&index);
+            if prefetched.is_some() {
                 match is_small(item) {
-                    true => state.small_ahead -= 1,
-                    false => state.large_ahead -= 1,
+                    true => state.small_prefetched -= 1,
+                    false => state.large_prefetched -= 1,
                 }
             }
             if state.skipped.contains(&item.narinfo.info.path) {
                 continue;
             }
-            let (waited, body) = match ahead {
-                Some((asked, body)) => (!is_small(item) && asked.elapsed() > PATIENCE, body),
-                None if item.is_here() => (false, Ok(None)),
+            let (may_be_stale, body) = match prefetched {
+                Some((asked, body)) => (!is_small(item) && asked.elapsed() > STALE_AFTER, body),
+                None if item.is_local() => (false, Ok(None)),
                 None => (false, self.open(item)),
             };
-            self.ask_ahead(&mut state, end);
-            return Some(Work { item, body, waited });
+            self.prefetch(&mut state, end);
+            return Some(Job {
+                item,
+                body,
+                may_be_stale,
+            });
         }
     }
 
     /// Begins to fetch an item's body, once more if need be.
-    pub(crate) fn open(&self, item: &Item) -> Result<Option<Body>, Error> {
+    pub(crate) fn open(&self, item: &PlannedPath) -> Result<Option<Body>, Error> {
         self.sources.list[item.source].fetch(&item.narinfo, is_small(item))
     }
 
@@ -151,69 +155,69 @@ impl<'a> Queue<'a> {
     pub(crate) fn close(&self) {
         let mut state = self.state();
         state.is_closed = true;
-        state.left = 0..0;
-        state.ahead.clear();
+        state.remaining = 0..0;
+        state.prefetched.clear();
     }
 
     /// Whether a path that somebody has taken is still of use.
-    pub(crate) fn is_wanted(&self, path: &StorePath) -> bool {
+    pub(crate) fn is_needed(&self, path: &StorePath) -> bool {
         let state = self.state();
         !state.is_closed && !state.skipped.contains(path)
     }
 
     /// Large bodies come first: they take a connection only where one is to spare, and small ones
     /// wait for theirs.
-    fn ask_ahead(&self, state: &mut State, end: End) {
-        while state.large_ahead < self.jobs
+    fn prefetch(&self, state: &mut QueueState, end: QueueEnd) {
+        while state.large_prefetched < self.jobs
             && let Some(index) = end.peek(&state.large)
         {
-            if self.is_to_fetch(state, index) {
+            if self.needs_fetch(state, index) {
                 let item = &self.items[index];
                 let source = &self.sources.list[item.source];
                 // What is not asked for ahead is asked for when its turn comes.
-                let Some(body) = source.fetch_ahead(&item.narinfo) else {
+                let Some(body) = source.prefetch(&item.narinfo) else {
                     break;
                 };
-                state.ahead.insert(index, (Instant::now(), body));
-                state.large_ahead += 1;
+                state.prefetched.insert(index, (Instant::now(), body));
+                state.large_prefetched += 1;
             }
             end.pop(&mut state.large);
         }
-        while state.small_ahead < SMALL_AHEAD_MAX
+        while state.small_prefetched < SMALL_PREFETCH_MAX
             && let Some(index) = end.pop(&mut state.small)
         {
-            if self.is_to_fetch(state, index) {
+            if self.needs_fetch(state, index) {
                 let body = self.open(&self.items[index]);
-                state.ahead.insert(index, (Instant::now(), body));
-                state.small_ahead += 1;
+                state.prefetched.insert(index, (Instant::now(), body));
+                state.small_prefetched += 1;
             }
         }
     }
 
     /// `false` if the item's turn has come already, or will not come, or need not be fetched.
-    fn is_to_fetch(&self, state: &State, index: usize) -> bool {
+    fn needs_fetch(&self, state: &QueueState, index: usize) -> bool {
         let item = &self.items[index];
         let is_skipped = state.skipped.contains(&item.narinfo.info.path);
-        state.left.contains(&index) && !is_skipped && !item.is_here()
+        state.remaining.contains(&index) && !is_skipped && !item.is_local()
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, QueueState> {
         // Every change under the lock is complete in itself.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-fn is_small(item: &Item) -> bool {
+fn is_small(item: &PlannedPath) -> bool {
     item.narinfo
         .file_size
         .is_some_and(|size| size <= SMALL_LEN_MAX as u64)
 }
 
 /// What decoders may remember together in large windows, in bytes: as much as one may alone.
-const DECODER_MEMORY: u64 = crate::codec::WINDOW_LEN_MAX;
+const DECODER_BUDGET_LEN: u64 = crate::codec::WINDOW_LEN_MAX;
 
 /// Servers that close a connection because nobody reads wait for longer than this.
-const PATIENCE: Duration = Duration::from_secs(2);
+const STALE_AFTER: Duration = Duration::from_secs(2);
 
 #[cfg(test)]
 mod tests {
@@ -222,29 +226,29 @@ mod tests {
     use floe_format::{NarInfo, StoreDir};
 
     use super::*;
-    use crate::cache::Order;
+    use crate::cache::SourceOrder;
     use crate::cancel::Cancel;
-    use crate::location::Location;
     use crate::options::NetworkOptions;
+    use crate::store_uri::StoreUri;
 
     /// An item of `len` bytes, the `number`th of a plan, from a cache whose NARs are empty.
-    fn item(number: usize, len: u64) -> Item {
+    fn item(number: usize, len: u64) -> PlannedPath {
         let hash = "sha256:1b8m03r63zqhnjf7l5wnldhh7c134ap5vpj0850ymkq1iyzicy5s";
         let text = format!(
             "StorePath: /nix/store/7bw2d1cqdpnxi05lr3s6pmcgl5xazl2c-{number}\nURL: nar\n\
              Compression: none\nFileSize: {len}\nNarHash: {hash}\nNarSize: {len}\n\
              References: \n"
         );
-        Item {
+        PlannedPath {
             narinfo: NarInfo::parse(text.as_bytes(), &StoreDir::default()).unwrap(),
             source: 0,
-            places: Vec::new(),
-            is_left: false,
+            local_copies: Vec::new(),
+            is_recovered: false,
         }
     }
 
     #[test]
-    fn ends_meet_in_the_middle_and_every_item_is_taken_once() {
+    fn queue_ends_meet_and_every_path_is_handed_out_once() {
         let cache = tempfile::tempdir().unwrap();
         fs::write(
             cache.path().join("nix-cache-info"),
@@ -253,10 +257,10 @@ mod tests {
         .unwrap();
         fs::write(cache.path().join("nar"), "").unwrap();
         let url = format!("file://{}", cache.path().display());
-        let location = Location::parse(&url, None, None).unwrap();
+        let location = StoreUri::parse(&url, None, None).unwrap();
         let sources = Sources::open(
             &[location],
-            Order::AsGiven,
+            SourceOrder::AsListed,
             &NetworkOptions::default(),
             &Cancel::default(),
         )
@@ -264,7 +268,7 @@ mod tests {
         let large = SMALL_LEN_MAX as u64 * 2;
         // More than may be asked for ahead, of both kinds.
         let len_of = |number| if number < 40 { large } else { 100 };
-        let items: Vec<Item> = (0..140)
+        let items: Vec<PlannedPath> = (0..140)
             .map(|number| item(number, len_of(number)))
             .collect();
         let queue = Queue::new(&sources, &items, 2);
@@ -272,12 +276,12 @@ mod tests {
         let (mut largest, mut smallest) = (Vec::new(), Vec::new());
         loop {
             let (end, taken) = match largest.len() <= smallest.len() {
-                true => (End::Largest, &mut largest),
-                false => (End::Smallest, &mut smallest),
+                true => (QueueEnd::Largest, &mut largest),
+                false => (QueueEnd::Smallest, &mut smallest),
             };
-            let Some(work) = queue.next(end) else { break };
-            assert!(matches!(work.body, Ok(Some(_))));
-            let name = work.item.narinfo.info.path.name();
+            let Some(job) = queue.next(end) else { break };
+            assert!(matches!(job.body, Ok(Some(_))));
+            let name = job.item.narinfo.info.path.name();
             taken.push(name.parse::<usize>().unwrap());
         }
         assert!(largest.is_sorted() && smallest.is_sorted_by(|a, b| a > b));
@@ -287,7 +291,7 @@ mod tests {
         let expected: Vec<usize> = (0..140).filter(|number| *number != 3).collect();
         assert_eq!(all, expected);
         let state = queue.state();
-        assert_eq!((state.small_ahead, state.large_ahead), (0, 0));
-        assert!(state.ahead.is_empty());
+        assert_eq!((state.small_prefetched, state.large_prefetched), (0, 0));
+        assert!(state.prefetched.is_empty());
     }
 }

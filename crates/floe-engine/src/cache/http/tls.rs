@@ -16,17 +16,17 @@ use rustls::{
 
 /// What there is to believe in.
 #[derive(Debug)]
-pub(super) struct Trusted {
+pub(super) struct TrustAnchors {
     /// The authorities.
     roots: RootCertStore,
     /// The same certificates as they were listed; not those of Mozilla.
     listed: Vec<CertificateDer<'static>>,
 }
 
-impl Trusted {
+impl TrustAnchors {
     /// No authority and no certificate.
-    pub(super) fn nobody() -> Trusted {
-        Trusted {
+    pub(super) fn empty() -> TrustAnchors {
+        TrustAnchors {
             roots: RootCertStore::empty(),
             listed: Vec::new(),
         }
@@ -34,29 +34,33 @@ impl Trusted {
 
     /// The certificates that a file holds, or else those of the system, or else Mozilla's; why
     /// there are none.
-    pub(super) fn load(certificates: Option<&Path>) -> Result<Trusted, String> {
-        let mut trusted = Trusted::nobody();
+    pub(super) fn load(certificates: Option<&Path>) -> Result<TrustAnchors, String> {
+        let mut anchors = TrustAnchors::empty();
         match certificates {
             Some(path) => {
                 let unreadable = |source: rustls::pki_types::pem::Error| {
                     format!("reading certificates from {}: {source}", path.display())
                 };
                 for certificate in CertificateDer::pem_file_iter(path).map_err(unreadable)? {
-                    trusted.listed.push(certificate.map_err(unreadable)?);
+                    anchors.listed.push(certificate.map_err(unreadable)?);
                 }
             }
-            None => trusted.listed = rustls_native_certs::load_native_certs().certs,
+            None => anchors.listed = rustls_native_certs::load_native_certs().certs,
         }
-        let listed = trusted.listed.iter().cloned();
-        trusted.roots.add_parsable_certificates(listed);
+        let listed = anchors.listed.iter().cloned();
+        anchors.roots.add_parsable_certificates(listed);
         if certificates.is_none() {
-            add_mozillas(&mut trusted.roots);
+            add_mozilla_roots(&mut anchors.roots);
         }
-        Ok(trusted)
+        Ok(anchors)
     }
 
     /// Gives a client what it asks about each server; one without any authority believes nobody.
-    pub(super) fn give_to(self, client: Builder, provider: &Arc<CryptoProvider>) -> ClientConfig {
+    pub(super) fn into_client_config(
+        self,
+        client: Builder,
+        provider: &Arc<CryptoProvider>,
+    ) -> ClientConfig {
         let roots = Arc::new(self.roots);
         let chains = WebPkiServerVerifier::builder_with_provider(roots, provider.clone()).build();
         let client = match chains {
@@ -78,7 +82,7 @@ type Builder = ConfigBuilder<ClientConfig, WantsVerifier>;
 
 /// Where a machine has no certificates at all, those that browsers trust. One that has few of them
 /// means it, and gets no more.
-fn add_mozillas(roots: &mut RootCertStore) {
+fn add_mozilla_roots(roots: &mut RootCertStore) {
     if roots.is_empty() {
         roots.extend(webpki_roots::TLS_SERVER_ROOTS.iter().cloned());
     }
@@ -159,14 +163,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn mozillas_certificates_count_where_the_machine_has_none_and_only_there() {
+    fn mozilla_roots_are_used_only_without_system_roots() {
         let mut roots = RootCertStore::empty();
-        add_mozillas(&mut roots);
+        add_mozilla_roots(&mut roots);
         let all = roots.len();
         assert!(all > 50, "{all} certificates");
         let mut few = RootCertStore::empty();
         few.extend(webpki_roots::TLS_SERVER_ROOTS.iter().take(1).cloned());
-        add_mozillas(&mut few);
+        add_mozilla_roots(&mut few);
         assert_eq!(few.len(), 1);
     }
 }

@@ -4,48 +4,48 @@ use floe_format::{StoreDir, StorePath};
 use floe_store::{Layout, StoreError, StoreReader};
 
 use crate::error::Error;
-use crate::location::FileLocation;
+use crate::store_uri::FileCacheUri;
 
 /// What is known of a target without touching it.
 #[derive(Debug)]
-pub(crate) enum Preview {
+pub(crate) enum ReadOnlyTarget {
     /// A store; `None` where there is none yet.
     Store(Option<Box<StoreReader>>, Layout),
     /// A cache in a directory.
-    Cache(FileLocation, StoreDir),
+    Cache(FileCacheUri, StoreDir),
 }
 
-impl Preview {
-    pub(crate) fn store(layout: Layout) -> Result<Preview, Error> {
+impl ReadOnlyTarget {
+    pub(crate) fn open_store(layout: Layout) -> Result<ReadOnlyTarget, Error> {
         match StoreReader::open(layout.clone()) {
-            Ok(reader) => Ok(Preview::Store(Some(Box::new(reader)), layout)),
-            Err(StoreError::NoStore { .. }) => Ok(Preview::Store(None, layout)),
+            Ok(reader) => Ok(ReadOnlyTarget::Store(Some(Box::new(reader)), layout)),
+            Err(StoreError::NoStore { .. }) => Ok(ReadOnlyTarget::Store(None, layout)),
             Err(error) => Err(error.into()),
         }
     }
 
     pub(crate) fn store_dir(&self) -> &StoreDir {
         match self {
-            Preview::Store(_, layout) => &layout.store_dir,
-            Preview::Cache(_, dir) => dir,
+            ReadOnlyTarget::Store(_, layout) => &layout.store_dir,
+            ReadOnlyTarget::Cache(_, dir) => dir,
         }
     }
 
     pub(crate) fn path_of_hash_part(&self, part: &str) -> Result<Option<StorePath>, Error> {
         match self {
-            Preview::Store(Some(reader), _) => Ok(reader.path_of_hash_part(part)?),
+            ReadOnlyTarget::Store(Some(reader), _) => Ok(reader.path_of_hash_part(part)?),
             _ => Ok(None),
         }
     }
 
     /// Those of `paths` that would have to be moved, in their order.
-    pub(crate) fn missing(&self, paths: &[StorePath]) -> Result<Vec<StorePath>, Error> {
+    pub(crate) fn query_missing(&self, paths: &[StorePath]) -> Result<Vec<StorePath>, Error> {
         let mut missing = Vec::new();
         for path in paths {
             let is_there = match self {
-                Preview::Store(Some(reader), _) => reader.path_info(path)?.is_some(),
-                Preview::Store(None, _) => false,
-                Preview::Cache(cache, _) => cache
+                ReadOnlyTarget::Store(Some(reader), _) => reader.path_info(path)?.is_some(),
+                ReadOnlyTarget::Store(None, _) => false,
+                ReadOnlyTarget::Cache(cache, _) => cache
                     .directory
                     .join(format!("{}.narinfo", path.hash_part()))
                     .exists(),

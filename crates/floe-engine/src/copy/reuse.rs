@@ -20,30 +20,30 @@ use floe_store::tree::read::dump;
 use floe_store::tree::reuse::Reuse as How;
 use floe_store::tree::write::TemporaryTree;
 
-use super::receive::{Sink, Transfer};
-use super::{Finished, TargetKind};
+use super::receive::{NarSink, Transfer};
+use super::{StagedObject, TargetKind};
 use crate::error::{Error, ErrorKind};
-use crate::location::Location;
+use crate::events::Event;
 use crate::options::{Reuse, ReuseBy};
-use crate::report::Event;
-use crate::url::without_credentials;
+use crate::store_uri::StoreUri;
+use crate::url::redact_credentials;
 
 /// The directory that holds the paths of what a user calls a store: that of
-/// [`Location::parse`], or else a directory whose entries are the paths themselves.
+/// [`StoreUri::parse`], or else a directory whose entries are the paths themselves.
 ///
-/// Errors: [`Error::Location`] for a binary cache, and where there is no directory.
+/// Errors: [`Error::InvalidStoreUri`] for a binary cache, and where there is no directory.
 pub fn reuse_directory(
     text: &str,
     store_dir: Option<&StoreDir>,
     data_home: Option<&Path>,
 ) -> Result<PathBuf, Error> {
     let fail = |reason: &str| {
-        Err(Error::Location {
-            text: without_credentials(text),
+        Err(Error::InvalidStoreUri {
+            text: redact_credentials(text),
             reason: reason.into(),
         })
     };
-    let Location::Store(store) = Location::parse(text, store_dir, data_home)? else {
+    let StoreUri::Local(store) = StoreUri::parse(text, store_dir, data_home)? else {
         return fail("a binary cache has no files to reuse; name it with --from");
     };
     if store.layout.real_store.is_dir() {
@@ -56,17 +56,17 @@ pub fn reuse_directory(
 }
 
 /// Where a path lies in those stores.
-pub(super) fn places(reuse: &Reuse, path: &StorePath) -> Vec<PathBuf> {
-    let places = reuse.directories.iter().map(|dir| dir.join(path.as_str()));
-    places
+pub(super) fn local_copies(reuse: &Reuse, path: &StorePath) -> Vec<PathBuf> {
+    let copies = reuse.directories.iter().map(|dir| dir.join(path.as_str()));
+    copies
         .filter(|place| place.symlink_metadata().is_ok())
         .collect()
 }
 
 /// Nobody has to write down what was written already.
-struct Seen;
+struct NullSink;
 
-impl Sink for Seen {
+impl NarSink for NullSink {
     fn write(&mut self, _: &[u8]) -> Result<(), Error> {
         Ok(())
     }
@@ -76,54 +76,54 @@ impl Transfer<'_> {
     /// The path from the first place that has it whole and right; `None` if none has.
     ///
     /// Errors: those that fetching it would not help against.
-    pub(super) fn take(&mut self) -> Result<Option<Finished>, Error> {
+    pub(super) fn reuse_local_copy(&mut self) -> Result<Option<StagedObject>, Error> {
         let item = self.item;
         let path = &item.narinfo.info.path;
-        let TargetKind::Store(store) = &self.mover.target.0 else {
+        let TargetKind::Store(store) = &self.copy.target.0 else {
             return Ok(None);
         };
-        while let Some(left) = store.take_left(path) {
+        while let Some(recovered) = store.take_left(path) {
             // Its files become those of the new tree, before it is removed itself.
-            match self.try_to_take(store, left.location(), ReuseBy::HardLink) {
-                Ok(Some(finished)) => return Ok(Some(finished)),
+            match self.try_reuse(store, recovered.location(), ReuseBy::HardLink) {
+                Ok(Some(staged)) => return Ok(Some(staged)),
                 Ok(None) => {}
                 Err(error) => {
                     if error.kind() == ErrorKind::Interrupted {
-                        store.leave([left]);
+                        store.leave([recovered]);
                     }
                     return Err(error);
                 }
             }
         }
-        for place in &item.places {
-            let by = self.mover.options.reuse.by;
-            if let Some(finished) = self.try_to_take(store, place, by)? {
-                return Ok(Some(finished));
+        for place in &item.local_copies {
+            let by = self.copy.options.reuse.by;
+            if let Some(staged) = self.try_reuse(store, place, by)? {
+                return Ok(Some(staged));
             }
         }
         Ok(None)
     }
 
-    fn try_to_take(
+    fn try_reuse(
         &mut self,
         store: &StoreWriter,
         place: &Path,
         by: ReuseBy,
-    ) -> Result<Option<Finished>, Error> {
-        match self.take_from(store, place, by) {
-            Ok(tree) => Ok(Some(self.finished(tree))),
+    ) -> Result<Option<StagedObject>, Error> {
+        match self.reuse_from(store, place, by) {
+            Ok(tree) => Ok(Some(self.staged(tree))),
             Err(error) if is_final(&error) => Err(error),
             Err(error) => {
                 let (error, path) = (&error, &self.item.narinfo.info.path);
-                self.forget_progress();
-                let reporter = self.mover.reporter;
-                reporter.event(Event::NotReused { path, place, error });
+                self.reset_progress();
+                let events = self.copy.events;
+                events.event(Event::NotReused { path, place, error });
                 Ok(None)
             }
         }
     }
 
-    fn take_from(
+    fn reuse_from(
         &mut self,
         store: &StoreWriter,
         place: &Path,
@@ -137,14 +137,14 @@ impl Transfer<'_> {
             ReuseBy::Copy => None,
         };
         if let Some(how) = how {
-            let made = self.writer(store)?.reuse(place, nar_size, how)?;
+            let made = self.tree_writer(store)?.reuse(place, nar_size, how)?;
             if let Some(tree) = made {
-                self.pass_all(&name, &mut Seen, |pass| dump(tree.location(), pass))?;
+                self.copy_local_nar(&name, &mut NullSink, |write| dump(tree.location(), write))?;
                 return Ok(tree);
             }
         }
-        let mut writer = self.writer(store)?;
-        self.pass_all(&name, &mut writer, |pass| dump(place, pass))?;
+        let mut writer = self.tree_writer(store)?;
+        self.copy_local_nar(&name, &mut writer, |write| dump(place, write))?;
         Ok(writer.finish()?)
     }
 }

@@ -8,7 +8,7 @@ use floe_store::hashing::{Stream, Worker};
 use crate::error::Error;
 
 /// Sees a NAR go by, chunk by chunk, and judges it at the end.
-pub(crate) struct NarCheck<'a> {
+pub(crate) struct NarVerifier<'a> {
     info: &'a PathInfo,
     url: &'a str,
     hasher: Stream,
@@ -29,9 +29,9 @@ enum ContentsHasher {
     },
 }
 
-impl<'a> NarCheck<'a> {
+impl<'a> NarVerifier<'a> {
     /// A check against `info`; `url` is for the words of an error.
-    pub(crate) fn new(info: &'a PathInfo, url: &'a str, worker: &Worker) -> NarCheck<'a> {
+    pub(crate) fn new(info: &'a PathInfo, url: &'a str, worker: &Worker) -> NarVerifier<'a> {
         let contents = info.ca.and_then(|ca| {
             let modulo = || ModuloHasher::new(ca.hash.algorithm(), info.path.hash_part());
             match ca.method {
@@ -49,7 +49,7 @@ impl<'a> NarCheck<'a> {
                 Method::Git => None,
             }
         });
-        NarCheck {
+        NarVerifier {
             info,
             url,
             hasher: worker.stream(info.nar_size),

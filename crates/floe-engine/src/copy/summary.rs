@@ -4,50 +4,50 @@ use floe_format::StorePath;
 
 use super::Space;
 use crate::error::{Error, ErrorKind};
-use crate::report::{Event, Reporter};
+use crate::events::{Event, EventSink};
 
 /// What a move has done.
 #[derive(Debug, Default)]
-pub struct Outcome {
+pub struct CopySummary {
     /// The roots that are valid in the target now, in the order in which they were asked for.
-    pub roots: Vec<StorePath>,
+    pub requested_paths: Vec<StorePath>,
     /// The paths that were to be moved, largest first: path, NAR size and, where the source
     /// says so, the size of what is fetched, in bytes.
     pub planned: Vec<(StorePath, u64, Option<u64>)>,
     /// What was to be written for them, and what was free before.
     pub space: Option<Space>,
     /// How many paths were moved.
-    pub moved: u64,
+    pub copied: u64,
     /// How many bytes were fetched for them.
     pub download_bytes: u64,
     /// How many bytes their NARs have.
     pub nar_bytes: u64,
     /// How many of them were taken from other stores of this machine, or from what a run had left
     /// that ended early, and not fetched.
-    pub taken: u64,
+    pub reused: u64,
     /// How many bytes the NARs of those have.
-    pub taken_nar_bytes: u64,
+    pub reused_nar_bytes: u64,
     /// What failed, causes before consequences.
     pub failures: Vec<Error>,
     /// How many of these are of paths that could not even be planned.
     pub(crate) unplanned: usize,
 }
 
-impl Outcome {
+impl CopySummary {
     /// How many paths could not be moved: as many as have failed and, where the disk was full,
     /// those too that nobody tried any more after the one that told of it.
-    pub fn unmoved(&self) -> usize {
+    pub fn failed_paths(&self) -> usize {
         let is_full = |error: &Error| error.kind() == ErrorKind::NoSpace;
         if !self.failures.iter().any(is_full) {
             return self.failures.len();
         }
-        let moved = usize::try_from(self.moved).unwrap_or(usize::MAX);
-        let left = self.planned.len().saturating_sub(moved) + self.unplanned;
-        left.max(self.failures.len())
+        let copied = usize::try_from(self.copied).unwrap_or(usize::MAX);
+        let not_copied = self.planned.len().saturating_sub(copied) + self.unplanned;
+        not_copied.max(self.failures.len())
     }
 
-    pub(crate) fn fail(&mut self, reporter: &dyn Reporter, error: Error) {
-        reporter.event(Event::Failed { error: &error });
+    pub(crate) fn fail(&mut self, events: &dyn EventSink, error: Error) {
+        events.event(Event::Failed { error: &error });
         self.failures.push(error);
     }
 }
@@ -64,7 +64,7 @@ mod tests {
     }
 
     #[test]
-    fn after_a_full_disk_what_nobody_tried_counts_as_not_moved() {
+    fn failed_paths_after_full_disk_counts_untried_paths() {
         let full = || Error::File {
             action: "writing",
             path: "/file".into(),
@@ -81,23 +81,23 @@ mod tests {
         // The server is the one that is named.
         let broken = || Error::fetch("http://c/nar/d", "it broke off", true);
         // Of six paths that were planned two were moved.
-        let unmoved = |unplanned, failures| {
+        let failed_paths = |unplanned, failures| {
             let planned = ["a", "b", "c", "d", "e", "f"];
-            let outcome = Outcome {
+            let summary = CopySummary {
                 planned: planned.map(|name| (path(name), 1, None)).into(),
-                moved: 2,
+                copied: 2,
                 failures,
                 unplanned,
-                ..Outcome::default()
+                ..CopySummary::default()
             };
-            outcome.unmoved()
+            summary.failed_paths()
         };
-        assert_eq!(unmoved(0, vec![full()]), 4);
-        assert_eq!(unmoved(0, vec![left_out(), full()]), 4);
-        assert_eq!(unmoved(0, vec![broken(), full()]), 4);
-        assert_eq!(unmoved(1, vec![not_found(), full()]), 5);
+        assert_eq!(failed_paths(0, vec![full()]), 4);
+        assert_eq!(failed_paths(0, vec![left_out(), full()]), 4);
+        assert_eq!(failed_paths(0, vec![broken(), full()]), 4);
+        assert_eq!(failed_paths(1, vec![not_found(), full()]), 5);
         // Otherwise each has its own.
-        assert_eq!(unmoved(1, vec![not_found(), left_out()]), 2);
-        assert_eq!(unmoved(0, Vec::new()), 0);
+        assert_eq!(failed_paths(1, vec![not_found(), left_out()]), 2);
+        assert_eq!(failed_paths(0, Vec::new()), 0);
     }
 }

@@ -29,44 +29,44 @@ pub(super) const IS_NEEDED: bool = cfg!(all(target_env = "gnu", target_feature =
 
 /// Asks the file of hosts, then name servers. The files are read at the first question.
 #[derive(Debug, Default)]
-pub(super) struct Names(Arc<OnceLock<Known>>);
+pub(super) struct HostsAndDnsResolver(Arc<OnceLock<ResolverState>>);
 
 /// Whom a name is asked of.
 #[derive(Debug)]
-struct Known {
+struct ResolverState {
     hosts: Hosts,
-    servers: Servers,
+    servers: NameServers,
 }
 
 /// The name servers, two of which are asked at once.
 #[derive(Debug)]
-struct Servers {
-    all: TokioResolver,
+struct NameServers {
+    combined: TokioResolver,
     /// Each by itself.
-    alone: Vec<TokioResolver>,
+    individual: Vec<TokioResolver>,
 }
 
-impl Resolve for Names {
+impl Resolve for HostsAndDnsResolver {
     fn resolve(&self, name: Name) -> Resolving {
-        let known = self.0.clone();
+        let state = self.0.clone();
         Box::pin(async move {
-            let known = match known.get() {
-                Some(known) => known,
+            let state = match state.get() {
+                Some(state) => state,
                 // Where two come first at once, both read the files, and one is kept.
                 None => {
-                    let made = Known {
+                    let made = ResolverState {
                         hosts: read_hosts(Path::new(HOSTS)),
-                        servers: Servers::of(Path::new(RESOLV_CONF))?,
+                        servers: NameServers::from_file(Path::new(RESOLV_CONF))?,
                     };
-                    known.get_or_init(|| made)
+                    state.get_or_init(|| made)
                 }
             };
             // What is named there nobody else is asked for, not even for its other family.
-            let named = in_hosts(&known.hosts, name.as_str());
+            let named = lookup_hosts(&state.hosts, name.as_str());
             if !named.is_empty() {
                 return Ok(Box::new(named.into_iter()) as Addrs);
             }
-            let found = known.servers.ask(record_name(name.as_str())?).await?;
+            let found = state.servers.lookup(record_name(name.as_str())?).await?;
             let addresses: Vec<SocketAddr> = found.iter().map(|ip| (ip, 0).into()).collect();
             Ok(Box::new(addresses.into_iter()) as Addrs)
         })
@@ -82,14 +82,14 @@ fn record_name(name: &str) -> Result<RecordName, ProtoError> {
 /// What stands in the file of hosts, if there is one; an odd byte in it spoils its own line alone.
 fn read_hosts(file: &Path) -> Hosts {
     let mut hosts = Hosts::default();
-    let text = read(file).unwrap_or_default();
+    let text = read_if_present(file).unwrap_or_default();
     // What it does not understand it leaves out; nobody is there to be told.
     let _: io::Result<()> = hosts.read_hosts_conf(text.as_bytes());
     hosts
 }
 
 /// The addresses that a file of hosts has for a name.
-fn in_hosts(hosts: &Hosts, name: &str) -> Vec<SocketAddr> {
+fn lookup_hosts(hosts: &Hosts, name: &str) -> Vec<SocketAddr> {
     let Ok(name) = record_name(name) else {
         return Vec::new();
     };
@@ -105,7 +105,7 @@ fn in_hosts(hosts: &Hosts, name: &str) -> Vec<SocketAddr> {
 
 /// Whether there is no such name, say all servers. That it has no addresses may be what one of them
 /// says of one family, while another has failed at the other.
-fn is_unknown(error: &NetError) -> bool {
+fn is_nxdomain(error: &NetError) -> bool {
     match error {
         NetError::Dns(DnsError::NoRecordsFound(none)) => {
             none.response_code == ResponseCode::NXDomain
@@ -116,13 +116,13 @@ fn is_unknown(error: &NetError) -> bool {
 
 type Failure = Box<dyn StdError + Send + Sync>;
 
-impl Servers {
-    fn of(resolv_conf: &Path) -> Result<Servers, Failure> {
+impl NameServers {
+    fn from_file(resolv_conf: &Path) -> Result<NameServers, Failure> {
         let (config, options) = configure(resolv_conf)?;
-        Ok(Servers::with(&config, &options)?)
+        Ok(NameServers::new(&config, &options)?)
     }
 
-    fn with(config: &ResolverConfig, options: &ResolverOpts) -> Result<Servers, NetError> {
+    fn new(config: &ResolverConfig, options: &ResolverOpts) -> Result<NameServers, NetError> {
         let build = |config| {
             let provider = TokioRuntimeProvider::default();
             let builder = TokioResolver::builder_with_config(config, provider);
@@ -130,7 +130,7 @@ impl Servers {
         };
         let (domain, search) = (config.domain(), config.search());
         let servers = config.name_servers().iter();
-        let alone = servers.map(|server| {
+        let individual = servers.map(|server| {
             let server = vec![server.clone()];
             build(ResolverConfig::from_parts(
                 domain.cloned(),
@@ -138,23 +138,23 @@ impl Servers {
                 server,
             ))
         });
-        Ok(Servers {
-            alone: alone.collect::<Result<_, _>>()?,
-            all: build(config.clone())?,
+        Ok(NameServers {
+            individual: individual.collect::<Result<_, _>>()?,
+            combined: build(config.clone())?,
         })
     }
 
     /// The addresses of a name. That a server has failed says nothing of the others: the answer of
     /// one that fails at once would else hide that of one that has to ask somebody.
-    async fn ask(&self, name: RecordName) -> Result<LookupIp, NetError> {
-        let found = self.all.lookup_ip(name.clone()).await;
+    async fn lookup(&self, name: RecordName) -> Result<LookupIp, NetError> {
+        let found = self.combined.lookup_ip(name.clone()).await;
         let Err(error @ NetError::Dns(_)) = found else {
             return found;
         };
-        if is_unknown(&error) {
+        if is_nxdomain(&error) {
             return Err(error);
         }
-        for server in &self.alone {
+        for server in &self.individual {
             if let Ok(found) = server.lookup_ip(name.clone()).await {
                 return Ok(found);
             }
@@ -165,22 +165,22 @@ impl Servers {
 
 /// The servers to ask, and how.
 fn configure(resolv_conf: &Path) -> Result<(ResolverConfig, ResolverOpts), Failure> {
-    let told = |error: &dyn StdError| -> Failure {
+    let read_error = |error: &dyn StdError| -> Failure {
         format!("reading {}: {error}", resolv_conf.display()).into()
     };
-    let mut text = read(resolv_conf).map_err(|error| told(&error))?;
+    let mut text = read_if_present(resolv_conf).map_err(|error| read_error(&error))?;
     // Where the file names no server it implies the one on this machine, says resolv.conf(5).
     // Nobody else's servers are asked unless somebody has named them.
-    let is_implied = !names_a_server(&text);
+    let is_implied = !has_nameserver(&text);
     if is_implied {
         text.push_str("\nnameserver 127.0.0.1\n");
     }
-    let (config, mut options) = parse_resolv_conf(text).map_err(|error| told(&error))?;
-    let config = until_one_knows(&config);
+    let (config, mut options) = parse_resolv_conf(text).map_err(|error| read_error(&error))?;
+    let config = distrust_negative_answers(&config);
     // The connection is tried with both families, the second soon after the first.
     options.ip_strategy = LookupIpStrategy::Ipv6AndIpv4;
     if is_implied {
-        options.timeout = ON_THIS_MACHINE;
+        options.timeout = LOCAL_TIMEOUT;
     }
     Ok((config, options))
 }
@@ -189,7 +189,7 @@ fn configure(resolv_conf: &Path) -> Result<(ResolverConfig, ResolverOpts), Failu
 /// asked at once, and they may know different names: that of a company's network and a public one.
 /// glibc asks the first alone as long as it answers. To do so here would cost the whole time for an
 /// answer where the first is dead; so a name is unknown when all have said so.
-fn until_one_knows(config: &ResolverConfig) -> ResolverConfig {
+fn distrust_negative_answers(config: &ResolverConfig) -> ResolverConfig {
     let servers = config.name_servers().iter().cloned();
     let servers = servers.map(|mut server| {
         server.trust_negative_responses = false;
@@ -200,7 +200,7 @@ fn until_one_knows(config: &ResolverConfig) -> ResolverConfig {
 }
 
 /// The text of the file; nothing where there is none.
-fn read(resolv_conf: &Path) -> io::Result<String> {
+fn read_if_present(resolv_conf: &Path) -> io::Result<String> {
     match fs::read(resolv_conf) {
         Ok(bytes) => Ok(String::from_utf8_lossy(&bytes).into_owned()),
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(String::new()),
@@ -208,7 +208,7 @@ fn read(resolv_conf: &Path) -> io::Result<String> {
     }
 }
 
-fn names_a_server(text: &str) -> bool {
+fn has_nameserver(text: &str) -> bool {
     text.lines()
         .any(|line| line.split_whitespace().next() == Some("nameserver"))
 }
@@ -220,7 +220,7 @@ const RESOLV_CONF: &str = "/etc/resolv.conf";
 /// For an answer from this machine, which mostly has no name server: nobody refuses a datagram in
 /// a way that is heard here, so that this is what a name costs that has nobody to be asked of. A
 /// forwarder that is there and has to ask others is asked again, and by then it often knows.
-const ON_THIS_MACHINE: Duration = Duration::from_secs(1);
+const LOCAL_TIMEOUT: Duration = Duration::from_secs(1);
 
 #[cfg(test)]
 mod tests {
@@ -244,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_is_asked_whom_the_machine_does_not_name() {
+    fn resolver_uses_only_configured_or_local_servers() {
         let own: Vec<IpAddr> = vec!["127.0.0.1".parse().unwrap()];
         assert_eq!(servers(None), own);
         assert_eq!(servers(Some("search example.org")), own);
@@ -255,19 +255,19 @@ mod tests {
     }
 
     /// Answers with this code, and says each time that it did.
-    fn know_nothing(socket: &UdpSocket, code: u8, told: &Sender<()>) {
+    fn answer_with_code(socket: &UdpSocket, code: u8, answered: &Sender<()>) {
         let mut packet = [0; 512];
         while let Ok((len, from)) = socket.recv_from(&mut packet) {
             // An answer, to whom recursion is available.
             packet[2] |= 0x80;
             packet[3] = 0x80 | code;
             socket.send_to(&packet[..len], from).unwrap();
-            told.send(()).ok();
+            answered.send(()).ok();
         }
     }
 
     /// Answers with 192.0.2.7, but not before the other server has answered.
-    fn know_all(socket: &UdpSocket, other: &Receiver<()>) {
+    fn answer_after(socket: &UdpSocket, other: &Receiver<()>) {
         let mut packet = [0; 512];
         while let Ok((len, from)) = socket.recv_from(&mut packet) {
             let mut answer = packet[..len].to_vec();
@@ -286,22 +286,26 @@ mod tests {
     }
 
     #[test]
-    fn a_name_that_one_server_lacks_is_had_from_another_that_is_slower() {
+    fn nxdomain_from_fast_server_does_not_hide_slow_answer() {
         const NO_SUCH_NAME: u8 = 3;
-        assert_eq!(found_beside(NO_SUCH_NAME), ["192.0.2.7"]);
+        assert_eq!(lookup_with_failing_server(NO_SUCH_NAME), ["192.0.2.7"]);
     }
 
     #[test]
-    fn a_server_that_fails_at_once_does_not_hide_the_answer_of_a_slower_one() {
+    fn failure_of_fast_server_does_not_hide_slow_answer() {
         const SERVER_FAILURE: u8 = 2;
         const REFUSED: u8 = 5;
         for code in [SERVER_FAILURE, REFUSED] {
-            assert_eq!(found_beside(code), ["192.0.2.7"], "code {code}");
+            assert_eq!(
+                lookup_with_failing_server(code),
+                ["192.0.2.7"],
+                "code {code}"
+            );
         }
     }
 
     /// What is found where the first server answers with this code, and the second one later.
-    fn found_beside(code: u8) -> Vec<String> {
+    fn lookup_with_failing_server(code: u8) -> Vec<String> {
         let directory = tempfile::tempdir().unwrap();
         let file = directory.path().join("resolv.conf");
         let hosts = ["127.0.0.1", "127.0.0.2"];
@@ -318,23 +322,23 @@ mod tests {
         });
         let config = ResolverConfig::from_parts(None, Vec::new(), servers.collect());
         let [first, second] = sockets;
-        let (told, other) = channel();
+        let (answered, other) = channel();
         // They end with the program.
-        thread::spawn(move || know_nothing(&first, code, &told));
-        thread::spawn(move || know_all(&second, &other));
+        thread::spawn(move || answer_with_code(&first, code, &answered));
+        thread::spawn(move || answer_after(&second, &other));
 
         let runtime = tokio::runtime::Builder::new_current_thread();
         let runtime = { runtime }.enable_all().build().unwrap();
         let found = runtime.block_on(async {
-            let servers = Servers::with(&config, &options).unwrap();
+            let servers = NameServers::new(&config, &options).unwrap();
             let name = record_name("cache.floe.test.").unwrap();
-            servers.ask(name).await.unwrap()
+            servers.lookup(name).await.unwrap()
         });
         found.iter().map(|address| address.to_string()).collect()
     }
 
     #[test]
-    fn a_name_in_the_file_of_hosts_has_the_addresses_that_stand_there() {
+    fn hosts_file_lookup_returns_its_addresses() {
         let directory = tempfile::tempdir().unwrap();
         let file = directory.path().join("hosts");
         let text = b"# caf\xe9\n127.0.0.1 one.example two.example # three.example\n\
@@ -342,7 +346,7 @@ mod tests {
         fs::write(&file, text).unwrap();
         let hosts = read_hosts(&file);
         let found = |name| {
-            let addresses = in_hosts(&hosts, name).into_iter();
+            let addresses = lookup_hosts(&hosts, name).into_iter();
             addresses
                 .map(|address| address.ip().to_string())
                 .collect::<Vec<_>>()
@@ -354,15 +358,17 @@ mod tests {
     }
 
     #[test]
-    fn a_name_with_an_underscore_is_asked_for() {
+    fn record_name_accepts_underscore() {
         assert!(record_name("my_cache.example").is_ok());
         assert!(record_name("").is_err() || record_name("a..b").is_err());
     }
 
     #[test]
-    fn a_file_that_cannot_be_read_is_named() {
+    fn unreadable_resolv_conf_is_named_in_error() {
         let directory = tempfile::tempdir().unwrap();
-        let error = Servers::of(directory.path()).unwrap_err().to_string();
+        let error = NameServers::from_file(directory.path())
+            .unwrap_err()
+            .to_string();
         assert!(
             error.contains(&directory.path().display().to_string()),
             "{error}"

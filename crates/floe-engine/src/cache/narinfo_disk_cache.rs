@@ -10,62 +10,62 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use rusqlite::{Connection, ErrorCode, OptionalExtension as _, params};
 
-use crate::options::RememberedOptions;
+use crate::options::NarInfoDiskCacheOptions;
 
 /// The file, and what is to be written to it.
 #[derive(Debug)]
-pub(crate) struct Remembered {
+pub(crate) struct NarInfoDiskCache {
     inner: Mutex<Inner>,
-    options: RememberedOptions,
+    options: NarInfoDiskCacheOptions,
 }
 
 #[derive(Debug)]
 struct Inner {
     connection: Connection,
-    fresh: Vec<Fresh>,
+    pending: Vec<PendingRow>,
 }
 
 /// A narinfo to be written; `None` where the cache lacks it.
 #[derive(Debug)]
-struct Fresh {
+struct PendingRow {
     url: String,
     hash_part: String,
     text: Option<Vec<u8>>,
     answered: i64,
 }
 
-impl Remembered {
+impl NarInfoDiskCache {
     /// Opens the file, or makes it; one that is broken is made anew. `None` where that fails, or
     /// where somebody else holds the file for long.
-    pub(crate) fn open(options: &RememberedOptions) -> Option<Remembered> {
-        let opened = Remembered::try_open(options).or_else(|error| {
+    pub(crate) fn open(options: &NarInfoDiskCacheOptions) -> Option<NarInfoDiskCache> {
+        let opened = NarInfoDiskCache::try_open(options).or_else(|error| {
             if !is_broken(&error) {
                 return Err(error);
             }
             fs::remove_file(&options.file).ok();
-            Remembered::try_open(options)
+            NarInfoDiskCache::try_open(options)
         });
         opened.ok()
     }
 
-    fn try_open(options: &RememberedOptions) -> rusqlite::Result<Remembered> {
+    fn try_open(options: &NarInfoDiskCacheOptions) -> rusqlite::Result<NarInfoDiskCache> {
         let connection = connect(&options.file)?;
-        let remembered = Remembered {
+        let cache = NarInfoDiskCache {
             inner: Mutex::new(Inner {
                 connection,
-                fresh: Vec::new(),
+                pending: Vec::new(),
             }),
             options: options.clone(),
         };
-        match remembered.purge() {
+        match cache.purge() {
             Err(error) if is_broken(&error) => Err(error),
             // Whoever cannot delete now does so another day.
-            _ => Ok(remembered),
+            _ => Ok(cache),
         }
     }
 
     /// What a cache has said of itself: whether over HTTP/2, and the text.
-    pub(crate) fn cache(&self, url: &str) -> Option<(bool, Vec<u8>)> {
+    pub(crate) fn cache_info(&self, url: &str) -> Option<(bool, Vec<u8>)> {
         let inner = self.inner();
         let mut query = inner
             .connection
@@ -73,10 +73,10 @@ impl Remembered {
             .ok()?;
         let row = query.query_row([url], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)));
         let (is_http2, text, answered) = row.optional().ok()??;
-        counts(answered, self.options.meta_ttl).then_some((is_http2, text))
+        is_fresh(answered, self.options.meta_ttl).then_some((is_http2, text))
     }
 
-    pub(crate) fn remember_cache(&self, url: &str, is_http2: bool, text: &[u8]) {
+    pub(crate) fn insert_cache_info(&self, url: &str, is_http2: bool, text: &[u8]) {
         let inner = self.inner();
         // Not told: whoever cannot write here asks again next time.
         let _: rusqlite::Result<usize> = inner.connection.execute(
@@ -100,28 +100,28 @@ impl Remembered {
             Some(_) => self.options.positive_ttl,
             None => self.options.negative_ttl,
         };
-        counts(answered, ttl).then_some(text)
+        is_fresh(answered, ttl).then_some(text)
     }
 
-    pub(crate) fn remember(&self, url: &str, hash_part: &str, text: Option<&[u8]>) {
+    pub(crate) fn insert_narinfo(&self, url: &str, hash_part: &str, text: Option<&[u8]>) {
         let mut inner = self.inner();
-        inner.fresh.push(Fresh {
+        inner.pending.push(PendingRow {
             url: url.to_owned(),
             hash_part: hash_part.to_owned(),
             text: text.map(<[u8]>::to_vec),
             answered: now(),
         });
-        if inner.fresh.len() >= BATCH_LEN {
-            inner.write();
+        if inner.pending.len() >= BATCH_LEN {
+            inner.flush();
         }
     }
 
     /// The answer for a path was wrong.
-    pub(crate) fn forget(&self, url: &str, hash_part: &str) {
+    pub(crate) fn remove_narinfo(&self, url: &str, hash_part: &str) {
         let mut inner = self.inner();
         inner
-            .fresh
-            .retain(|fresh| fresh.url != url || fresh.hash_part != hash_part);
+            .pending
+            .retain(|pending| pending.url != url || pending.hash_part != hash_part);
         // Not told: who finds it again finds out again.
         let _: rusqlite::Result<usize> = inner.connection.execute(
             "delete from narinfos where url = ? and hash_part = ?",
@@ -160,18 +160,18 @@ impl Remembered {
     }
 }
 
-impl Drop for Remembered {
+impl Drop for NarInfoDiskCache {
     fn drop(&mut self) {
-        self.inner().write();
+        self.inner().flush();
     }
 }
 
 impl Inner {
     /// What cannot be written is asked for again next time.
-    fn write(&mut self) {
-        let fresh = std::mem::take(&mut self.fresh);
+    fn flush(&mut self) {
+        let pending = std::mem::take(&mut self.pending);
         let written = self.connection.transaction().and_then(|transaction| {
-            for row in &fresh {
+            for row in &pending {
                 transaction
                     .prepare_cached(
                         "insert or replace into narinfos (url, hash_part, text, answered) \
@@ -199,7 +199,7 @@ fn connect(file: &Path) -> rusqlite::Result<Connection> {
         fs::create_dir_all(directory).ok();
     }
     let connection = Connection::open(file)?;
-    connection.busy_timeout(PATIENCE)?;
+    connection.busy_timeout(BUSY_TIMEOUT)?;
     // Together they wait for the disk only now and then, and lose nothing but the last answers.
     connection.pragma_update(None, "journal_mode", "wal")?;
     connection.pragma_update(None, "synchronous", "normal")?;
@@ -208,7 +208,7 @@ fn connect(file: &Path) -> rusqlite::Result<Connection> {
 }
 
 /// Whether an answer of then still counts. A clock that was set back makes nothing last for longer.
-fn counts(answered: i64, ttl: Duration) -> bool {
+fn is_fresh(answered: i64, ttl: Duration) -> bool {
     (answered..answered.saturating_add(seconds(ttl))).contains(&now())
 }
 
@@ -238,7 +238,7 @@ const SCHEMA: &str = "
 const BATCH_LEN: usize = 256;
 
 /// A move does not wait for another one that writes here.
-const PATIENCE: Duration = Duration::from_millis(100);
+const BUSY_TIMEOUT: Duration = Duration::from_millis(100);
 
 const DAY: Duration = Duration::from_secs(24 * 3600);
 
@@ -249,62 +249,65 @@ mod tests {
     const URL: &str = "https://cache.example.org";
     const PART: &str = "7bw2d1cqdpnxi05lr3s6pmcgl5xazl2c";
 
-    fn options(directory: &Path) -> RememberedOptions {
-        RememberedOptions::new(directory.join("deep/narinfos.sqlite"))
+    fn options(directory: &Path) -> NarInfoDiskCacheOptions {
+        NarInfoDiskCacheOptions::new(directory.join("deep/narinfos.sqlite"))
     }
 
     #[test]
-    fn answers_and_refusals_last_as_long_as_they_may_and_no_longer() {
+    fn disk_cache_entries_expire_by_their_ttl() {
         let directory = tempfile::tempdir().unwrap();
         let mut options = options(directory.path());
-        let first = Remembered::open(&options).unwrap();
-        first.remember(URL, PART, Some(b"StorePath: x"));
-        first.remember(URL, "absent", None);
-        first.remember_cache(URL, true, b"StoreDir: /nix/store");
+        let first = NarInfoDiskCache::open(&options).unwrap();
+        first.insert_narinfo(URL, PART, Some(b"StorePath: x"));
+        first.insert_narinfo(URL, "absent", None);
+        first.insert_cache_info(URL, true, b"StoreDir: /nix/store");
         drop(first);
-        let again = Remembered::open(&options).unwrap();
+        let again = NarInfoDiskCache::open(&options).unwrap();
         let text = b"StorePath: x".to_vec();
         assert_eq!(again.narinfo(URL, PART), Some(Some(text.clone())));
         assert_eq!(again.narinfo(URL, "absent"), Some(None));
         assert_eq!(again.narinfo(URL, "other"), None);
         assert_eq!(again.narinfo("https://other", PART), None);
         let info = b"StoreDir: /nix/store".to_vec();
-        assert_eq!(again.cache(URL), Some((true, info)));
+        assert_eq!(again.cache_info(URL), Some((true, info)));
         drop(again);
 
         options.negative_ttl = Duration::ZERO;
-        let impatient = Remembered::open(&options).unwrap();
-        assert_eq!(impatient.narinfo(URL, "absent"), None);
-        assert_eq!(impatient.narinfo(URL, PART), Some(Some(text)));
-        impatient.forget(URL, PART);
-        assert_eq!(impatient.narinfo(URL, PART), None);
-        drop(impatient);
+        let without_negative_ttl = NarInfoDiskCache::open(&options).unwrap();
+        assert_eq!(without_negative_ttl.narinfo(URL, "absent"), None);
+        assert_eq!(without_negative_ttl.narinfo(URL, PART), Some(Some(text)));
+        without_negative_ttl.remove_narinfo(URL, PART);
+        assert_eq!(without_negative_ttl.narinfo(URL, PART), None);
+        drop(without_negative_ttl);
 
         options.meta_ttl = Duration::ZERO;
-        assert_eq!(Remembered::open(&options).unwrap().cache(URL), None);
+        assert_eq!(
+            NarInfoDiskCache::open(&options).unwrap().cache_info(URL),
+            None
+        );
     }
 
     #[test]
-    fn what_was_answered_in_the_future_counts_for_nothing() {
+    fn disk_cache_ignores_entries_from_the_future() {
         let directory = tempfile::tempdir().unwrap();
-        let remembered = Remembered::open(&options(directory.path())).unwrap();
-        remembered.remember(URL, PART, Some(b"StorePath: x"));
-        remembered.remember_cache(URL, true, b"StoreDir: /nix/store");
-        remembered.inner().write();
+        let cache = NarInfoDiskCache::open(&options(directory.path())).unwrap();
+        cache.insert_narinfo(URL, PART, Some(b"StorePath: x"));
+        cache.insert_cache_info(URL, true, b"StoreDir: /nix/store");
+        cache.inner().flush();
         let set = |time: i64| {
             let sql = format!(
                 "update caches set answered = {time}; update narinfos set answered = {time};"
             );
-            remembered.inner().connection.execute_batch(&sql).unwrap();
-            let narinfo = remembered.narinfo(URL, PART);
-            (remembered.cache(URL).is_some(), narinfo.is_some())
+            cache.inner().connection.execute_batch(&sql).unwrap();
+            let narinfo = cache.narinfo(URL, PART);
+            (cache.cache_info(URL).is_some(), narinfo.is_some())
         };
         assert_eq!(set(now()), (true, true));
         assert_eq!(set(now() + seconds(DAY)), (false, false));
     }
 
     #[test]
-    fn a_broken_file_is_made_anew_and_one_that_cannot_be_made_is_done_without() {
+    fn disk_cache_recreates_corrupt_file_or_is_disabled() {
         let directory = tempfile::tempdir().unwrap();
         let mut options = options(directory.path());
         fs::create_dir_all(options.file.parent().unwrap()).unwrap();
@@ -313,22 +316,22 @@ mod tests {
             "this is no database, and long enough to be none",
         )
         .unwrap();
-        let anew = Remembered::open(&options).unwrap();
-        anew.remember(URL, PART, Some(b"text"));
+        let anew = NarInfoDiskCache::open(&options).unwrap();
+        anew.insert_narinfo(URL, PART, Some(b"text"));
         drop(anew);
-        let again = Remembered::open(&options).unwrap();
+        let again = NarInfoDiskCache::open(&options).unwrap();
         assert_eq!(again.narinfo(URL, PART), Some(Some(b"text".to_vec())));
         options.file = directory.path().join("deep/narinfos.sqlite/below/a/file");
-        assert!(Remembered::open(&options).is_none());
+        assert!(NarInfoDiskCache::open(&options).is_none());
     }
 
     #[test]
-    fn a_file_that_is_broken_in_the_middle_is_made_anew() {
+    fn disk_cache_with_corrupt_pages_is_recreated() {
         let directory = tempfile::tempdir().unwrap();
         let options = options(directory.path());
-        let first = Remembered::open(&options).unwrap();
+        let first = NarInfoDiskCache::open(&options).unwrap();
         for number in 0..1000 {
-            first.remember(URL, &format!("part {number}"), Some(&[b'x'; 200]));
+            first.insert_narinfo(URL, &format!("part {number}"), Some(&[b'x'; 200]));
         }
         drop(first);
         let plain = Connection::open(&options.file).unwrap();
@@ -337,28 +340,28 @@ mod tests {
         let mut bytes = fs::read(&options.file).unwrap();
         bytes[PAGE_LEN..].fill(0x55);
         fs::write(&options.file, bytes).unwrap();
-        let anew = Remembered::open(&options).unwrap();
-        anew.remember(URL, PART, Some(b"text"));
+        let anew = NarInfoDiskCache::open(&options).unwrap();
+        anew.insert_narinfo(URL, PART, Some(b"text"));
         drop(anew);
-        let again = Remembered::open(&options).unwrap();
+        let again = NarInfoDiskCache::open(&options).unwrap();
         assert_eq!(again.narinfo(URL, PART), Some(Some(b"text".to_vec())));
         assert_eq!(again.narinfo(URL, "part 1"), None);
     }
 
     #[test]
-    fn a_file_that_somebody_holds_is_left_to_him() {
+    fn disk_cache_locked_by_other_process_is_disabled() {
         let directory = tempfile::tempdir().unwrap();
         let options = options(directory.path());
-        let first = Remembered::open(&options).unwrap();
-        first.remember(URL, PART, Some(b"text"));
+        let first = NarInfoDiskCache::open(&options).unwrap();
+        first.insert_narinfo(URL, PART, Some(b"text"));
         drop(first);
         let holder = Connection::open(&options.file).unwrap();
         let held = "pragma locking_mode = exclusive; begin exclusive; delete from caches;";
         holder.execute_batch(held).unwrap();
-        assert!(Remembered::open(&options).is_none());
+        assert!(NarInfoDiskCache::open(&options).is_none());
         holder.execute_batch("commit").unwrap();
         drop(holder);
-        let again = Remembered::open(&options).unwrap();
+        let again = NarInfoDiskCache::open(&options).unwrap();
         assert_eq!(again.narinfo(URL, PART), Some(Some(b"text".to_vec())));
     }
 

@@ -16,70 +16,75 @@ use floe_store::hashing::{Place, Worker};
 use floe_store::tree::write::{TemporaryTree, TreeWriter};
 use floe_store::{StagedPath, StoreError, StoreWriter};
 
-use super::check::{NarCheck, check_file};
-use super::fetch::{End, Queue, Work};
-use super::{Finished, Item, Mover, TargetKind, elsewhere, pack};
+use super::fetch::{Job, Queue, QueueEnd};
+use super::nar_verifier::{NarVerifier, check_file};
+use super::{ClosureCopy, PlannedPath, StagedObject, TargetKind, failover, nar_file};
 use crate::body::{Body, BodyReader};
 use crate::cache::Kind;
-use crate::cache::http::request::pause;
+use crate::cache::http::request::backoff_delay;
 use crate::cancel::CANCEL_POLL;
-use crate::codec::{self, Memory};
+use crate::codec::{self, DecoderBudget};
 use crate::error::Error;
-use crate::report::Event;
+use crate::events::Event;
 
 /// What a worker says of a path: what became of it.
-pub(crate) struct Done {
+pub(crate) struct WorkerResult {
     pub(crate) path: StorePath,
-    pub(crate) result: Result<Arrival, Error>,
+    pub(crate) result: Result<ReceivedPath, Error>,
 }
 
 /// A path that has arrived, whole and right.
-pub(crate) struct Arrival {
-    pub(crate) finished: Finished,
+pub(crate) struct ReceivedPath {
+    pub(crate) staged: StagedObject,
     /// How many bytes were fetched for it.
     pub(crate) fetched: u64,
     /// It lay on this machine.
-    pub(crate) is_taken: bool,
+    pub(crate) is_reused: bool,
 }
 
 /// Where the bytes of a NAR go.
-pub(crate) trait Sink {
+pub(crate) trait NarSink {
     fn write(&mut self, nar: &[u8]) -> Result<(), Error>;
 }
 
 /// Takes the chunks of a NAR, one after the other.
-pub(super) type Pass<'p> = dyn FnMut(&[u8]) -> Result<(), Error> + 'p;
+pub(super) type WriteChunk<'p> = dyn FnMut(&[u8]) -> Result<(), Error> + 'p;
 
-impl Sink for TreeWriter {
+impl NarSink for TreeWriter {
     fn write(&mut self, nar: &[u8]) -> Result<(), Error> {
         Ok(TreeWriter::write(self, nar)?)
     }
 }
 
 /// Takes paths from the queue until there are no more.
-pub(crate) fn work(mover: &Mover<'_>, queue: &Queue<'_>, place: Place, results: &SyncSender<Done>) {
+pub(crate) fn run_worker(
+    copy: &ClosureCopy<'_>,
+    queue: &Queue<'_>,
+    place: Place,
+    results: &SyncSender<WorkerResult>,
+) {
     let worker = place.take();
     let end = match worker.takes_the_smallest() {
-        true => End::Smallest,
-        false => End::Largest,
+        true => QueueEnd::Smallest,
+        false => QueueEnd::Largest,
     };
     let mut scratch = vec![0; CHUNK_LEN];
-    while let Some(turn) = queue.next(end) {
-        let item = turn.item;
+    while let Some(job) = queue.next(end) {
+        let item = job.item;
         let path = item.narinfo.info.path.clone();
         let nar_size = item.narinfo.info.nar_size;
-        mover.reporter.event(Event::Started {
+        copy.events.event(Event::Started {
             path: &path,
             nar_size,
         });
-        let result = receive_from_anywhere(mover, queue, turn, (&worker, &mut scratch));
-        mover.reporter.event(match &result {
-            Ok(_) => Event::Finished { path: &path },
-            Err(_) => Event::Abandoned { path: &path },
+        let result = receive_with_failover(copy, queue, job, (&worker, &mut scratch));
+        copy.events.event(match &result {
+            Ok(_) => Event::Staged { path: &path },
+            Err(_) => Event::TransferFailed { path: &path },
         });
         // Nobody takes results any more when the move has failed as a whole.
-        let is_wanted = worker.away(|| results.send(Done { path, result }).is_ok());
-        if !is_wanted {
+        let is_needed = worker.away(|| results.send(WorkerResult { path, result }).is_ok());
+        if !is_needed {
             return;
         }
     }
@@ -87,45 +92,45 @@ pub(crate) fn work(mover: &Mover<'_>, queue: &Queue<'_>, place: Place, results: 
 
 /// Receives a path from what lies on this machine, from its source, or else from any other
 /// that has it.
-fn receive_from_anywhere(
-    mover: &Mover<'_>,
+fn receive_with_failover(
+    copy: &ClosureCopy<'_>,
     queue: &Queue<'_>,
-    mut turn: Work<'_>,
+    mut job: Job<'_>,
     (worker, scratch): (&Worker, &mut [u8]),
-) -> Result<Arrival, Error> {
-    let item = turn.item;
-    if item.is_here() {
-        let mut transfer = Transfer::new(mover, queue, item, (worker, &mut *scratch));
-        if let Some(finished) = transfer.take()? {
-            return Ok(Arrival {
-                finished,
+) -> Result<ReceivedPath, Error> {
+    let item = job.item;
+    if item.is_local() {
+        let mut transfer = Transfer::new(copy, queue, item, (worker, &mut *scratch));
+        if let Some(staged) = transfer.reuse_local_copy()? {
+            return Ok(ReceivedPath {
+                staged,
                 fetched: 0,
-                is_taken: true,
+                is_reused: true,
             });
         }
-        mover.check_cancelled()?;
-        turn.body = queue.open(item);
+        copy.check_cancelled()?;
+        job.body = queue.open(item);
     }
-    let first = match receive_with_retries(mover, queue, turn, (worker, &mut *scratch)) {
-        Err(error) if elsewhere::may_help(&error) => error,
+    let first = match receive_with_retries(copy, queue, job, (worker, &mut *scratch)) {
+        Err(error) if failover::is_source_fault(&error) => error,
         result => return result,
     };
     let path = &item.narinfo.info.path;
-    for source in elsewhere::sources(mover, item) {
-        let found = worker.away(|| elsewhere::find(mover, item, source));
+    for source in failover::candidates(copy, item) {
+        let found = worker.away(|| failover::query_alternative(copy, item, source));
         let Some(other) = found else { continue };
-        mover.check_cancelled()?;
-        mover.reporter.event(Event::Retrying {
+        copy.check_cancelled()?;
+        copy.events.event(Event::Retrying {
             path: Some(path),
             error: &first,
         });
-        let turn = Work {
+        let job = Job {
             body: queue.open(&other),
             item: &other,
-            waited: false,
+            may_be_stale: false,
         };
-        match receive_with_retries(mover, queue, turn, (worker, &mut *scratch)) {
-            Err(error) if elsewhere::may_help(&error) => {}
+        match receive_with_retries(copy, queue, job, (worker, &mut *scratch)) {
+            Err(error) if failover::is_source_fault(&error) => {}
             result => return result,
         }
     }
@@ -133,50 +138,50 @@ fn receive_from_anywhere(
 }
 
 fn receive_with_retries(
-    mover: &Mover<'_>,
+    copy: &ClosureCopy<'_>,
     queue: &Queue<'_>,
-    turn: Work<'_>,
+    job: Job<'_>,
     (worker, scratch): (&Worker, &mut [u8]),
-) -> Result<Arrival, Error> {
-    let Work {
+) -> Result<ReceivedPath, Error> {
+    let Job {
         item,
         mut body,
-        mut waited,
-    } = turn;
+        mut may_be_stale,
+    } = job;
     let mut attempt = 1;
     loop {
-        let mut transfer = Transfer::new(mover, queue, item, (worker, &mut *scratch));
+        let mut transfer = Transfer::new(copy, queue, item, (worker, &mut *scratch));
         let result = match body {
-            Ok(body) => transfer.bring(body),
+            Ok(body) => transfer.receive_nar(body),
             Err(error) => Err(error),
         };
         match result {
-            Ok(finished) => {
-                return Ok(Arrival {
-                    finished,
+            Ok(staged) => {
+                return Ok(ReceivedPath {
+                    staged,
                     fetched: transfer.fetched,
-                    is_taken: false,
+                    is_reused: false,
                 });
             }
-            Err(error) if error.is_transient() && attempt < mover.sources.attempts => {
-                transfer.forget_progress();
-                mover.reporter.event(Event::Retrying {
+            Err(error) if error.is_transient() && attempt < copy.sources.attempts => {
+                transfer.reset_progress();
+                copy.events.event(Event::Retrying {
                     path: Some(&item.narinfo.info.path),
                     error: &error,
                 });
                 // A server that says when to come back has not lost patience.
-                let is_free = std::mem::take(&mut waited) && !error.names_a_time();
+                let is_free = std::mem::take(&mut may_be_stale) && !error.has_retry_after();
                 if !is_free {
-                    let time = pause(attempt, &error);
-                    worker.away(|| rest(mover, queue, item, time))?;
+                    let time = backoff_delay(attempt, &error);
+                    worker.away(|| wait_before_retry(copy, queue, item, time))?;
                     attempt += 1;
                 }
-                mover.check_cancelled()?;
+                copy.check_cancelled()?;
                 body = queue.open(item);
             }
             Err(error) => {
                 // Whoever tries elsewhere begins again.
-                transfer.forget_progress();
+                transfer.reset_progress();
                 return Err(error);
             }
         }
@@ -184,11 +189,16 @@ fn receive_with_retries(
 }
 
 /// Waits before another attempt, unless there will be none.
-fn rest(mover: &Mover<'_>, queue: &Queue<'_>, item: &Item, time: Duration) -> Result<(), Error> {
+fn wait_before_retry(
+    copy: &ClosureCopy<'_>,
+    queue: &Queue<'_>,
+    item: &PlannedPath,
+    time: Duration,
+) -> Result<(), Error> {
     let began = Instant::now();
     loop {
-        mover.check_cancelled()?;
-        if !queue.is_wanted(&item.narinfo.info.path) {
+        copy.check_cancelled()?;
+        if !queue.is_needed(&item.narinfo.info.path) {
             return Err(Error::Cancelled);
         }
         let left = time.saturating_sub(began.elapsed());
@@ -201,110 +211,110 @@ fn rest(mover: &Mover<'_>, queue: &Queue<'_>, item: &Item, time: Duration) -> Re
 
 /// One attempt at one path.
 pub(crate) struct Transfer<'a> {
-    pub(super) mover: &'a Mover<'a>,
-    pub(super) item: &'a Item,
+    pub(super) copy: &'a ClosureCopy<'a>,
+    pub(super) item: &'a PlannedPath,
     worker: &'a Worker,
-    memory: &'a Memory,
+    decoder_budget: &'a DecoderBudget,
     scratch: &'a mut [u8],
     /// How many bytes of the NAR the reporter knows of.
-    shown: i64,
+    reported_bytes: i64,
     fetched: u64,
 }
 
 impl<'a> Transfer<'a> {
     fn new(
-        mover: &'a Mover<'a>,
+        copy: &'a ClosureCopy<'a>,
         queue: &'a Queue<'a>,
-        item: &'a Item,
+        item: &'a PlannedPath,
         (worker, scratch): (&'a Worker, &'a mut [u8]),
     ) -> Transfer<'a> {
         Transfer {
-            mover,
+            copy,
             item,
             worker,
-            memory: queue.memory(),
+            decoder_budget: queue.decoder_budget(),
             scratch,
-            shown: 0,
+            reported_bytes: 0,
             fetched: 0,
         }
     }
 
-    fn bring(&mut self, body: Option<Body>) -> Result<Finished, Error> {
-        match &self.mover.target.0 {
+    fn receive_nar(&mut self, body: Option<Body>) -> Result<StagedObject, Error> {
+        match &self.copy.target.0 {
             TargetKind::Store(store) => {
-                let mut writer = self.writer(store)?;
+                let mut writer = self.tree_writer(store)?;
                 self.receive(body, &mut writer)?;
-                Ok(self.finished(writer.finish()?))
+                Ok(self.staged(writer.finish()?))
             }
             // Nothing is transferred on a dry run.
-            TargetKind::Preview(_) => Err(Error::Cancelled),
+            TargetKind::ReadOnly(_) => Err(Error::Cancelled),
             TargetKind::Cache(cache) => {
                 let narinfo = &self.item.narinfo;
                 let worker = self.worker;
-                pack::pack(cache, narinfo, worker, |sink| self.receive(body, sink))
-                    .map(Finished::Nar)
+                nar_file::write_nar_file(cache, narinfo, worker, |sink| self.receive(body, sink))
+                    .map(StagedObject::Nar)
             }
         }
     }
 
     /// What writes the path's tree into a store, as the options have it.
-    pub(super) fn writer(&self, store: &StoreWriter) -> Result<TreeWriter, Error> {
+    pub(super) fn tree_writer(&self, store: &StoreWriter) -> Result<TreeWriter, Error> {
         let path = &self.item.narinfo.info.path;
-        Ok(match self.mover.options.optimise {
+        Ok(match self.copy.options.optimise {
             true => store.optimising_tree_writer(path)?,
             false => store.tree_writer(path),
         })
     }
 
     /// A tree whose every byte was right.
-    pub(super) fn finished(&self, tree: TemporaryTree) -> Finished {
+    pub(super) fn staged(&self, tree: TemporaryTree) -> StagedObject {
         let info = self.item.narinfo.info.clone();
         for link in tree.damaged_links() {
             let path = &info.path;
-            let reporter = self.mover.reporter;
-            reporter.event(Event::DamagedLink { path, link });
+            let events = self.copy.events;
+            events.event(Event::DamagedLink { path, link });
         }
-        Finished::Tree(StagedPath { tree, info })
+        StagedObject::Tree(StagedPath { tree, info })
     }
 
     /// What has gone by was for nothing, and comes once more.
-    pub(super) fn forget_progress(&mut self) {
+    pub(super) fn reset_progress(&mut self) {
         let path = &self.item.narinfo.info.path;
-        let nar_bytes = -std::mem::take(&mut self.shown);
-        let reporter = self.mover.reporter;
-        reporter.event(Event::Progress { path, nar_bytes });
+        let nar_bytes = -std::mem::take(&mut self.reported_bytes);
+        let events = self.copy.events;
+        events.event(Event::Progress { path, nar_bytes });
     }
 
     /// Brings a NAR from `from`, where it lies on this machine, to `sink`, and compares it with
     /// what was promised.
-    pub(super) fn pass_all(
+    pub(super) fn copy_local_nar(
         &mut self,
         from: &str,
-        sink: &mut dyn Sink,
-        read: impl FnOnce(&mut Pass<'_>) -> Result<(), Error>,
+        sink: &mut dyn NarSink,
+        read: impl FnOnce(&mut WriteChunk<'_>) -> Result<(), Error>,
     ) -> Result<(), Error> {
         let item = self.item;
-        let mut check = NarCheck::new(&item.narinfo.info, from, self.worker);
-        read(&mut |chunk| self.pass(chunk, &mut check, sink))?;
-        check.finish().map(|_| ())
+        let mut verifier = NarVerifier::new(&item.narinfo.info, from, self.worker);
+        read(&mut |chunk| self.write_chunk(chunk, &mut verifier, sink))?;
+        verifier.finish().map(|_| ())
     }
 
     /// Brings the NAR to `sink`. Returns only if every byte was right.
-    fn receive(&mut self, body: Option<Body>, sink: &mut dyn Sink) -> Result<(), Error> {
+    fn receive(&mut self, body: Option<Body>, sink: &mut dyn NarSink) -> Result<(), Error> {
         let narinfo = &self.item.narinfo;
         let url = self.url();
-        let mut check = NarCheck::new(&narinfo.info, &url, self.worker);
+        let mut verifier = NarVerifier::new(&narinfo.info, &url, self.worker);
         let mut file_check = None;
-        match (body, &self.mover.source_of(self.item).kind) {
-            (Some(body), _) => file_check = Some(self.decode(body, &mut check, sink)?),
+        match (body, &self.copy.source_of(self.item).kind) {
+            (Some(body), _) => file_check = Some(self.decode(body, &mut verifier, sink)?),
             (None, Kind::Store(store, _)) => {
                 store.dump(&narinfo.info.path, &mut |chunk| {
-                    self.pass(chunk, &mut check, sink)
+                    self.write_chunk(chunk, &mut verifier, sink)
                 })?;
             }
             (None, _) => return Err(Error::Cancelled),
         }
-        let nar_hash = check.finish()?;
+        let nar_hash = verifier.finish()?;
         match file_check {
             Some((size, hash)) => {
                 self.fetched = size;
@@ -318,8 +328,8 @@ impl<'a> Transfer<'a> {
     fn decode(
         &mut self,
         body: Body,
-        check: &mut NarCheck<'_>,
-        sink: &mut dyn Sink,
+        verifier: &mut NarVerifier<'_>,
+        sink: &mut dyn NarSink,
     ) -> Result<(u64, Option<Hash>), Error> {
         let narinfo = &self.item.narinfo;
         let plain = narinfo.compression == Compression::None;
@@ -331,109 +341,109 @@ impl<'a> Transfer<'a> {
         let len_max = narinfo
             .file_size
             .unwrap_or_else(|| nar_size.saturating_mul(2).saturating_add(SLACK_LEN));
-        let (reporter, path) = (self.mover.reporter, &narinfo.info.path);
-        let fetched = |bytes| reporter.event(Event::Fetched { path, bytes });
+        let (events, path) = (self.copy.events, &narinfo.info.path);
+        let fetched = |bytes| events.event(Event::Fetched { path, bytes });
         let mut reader = BodyReader::new(body, algorithm, (nar_size, len_max), self.worker);
-        reader.tell(&fetched);
-        let passed = match plain {
-            true => self.pass_plain(&mut reader, check, sink),
-            false => self.pass_decoded(&mut reader, check, sink),
+        reader.on_bytes(&fetched);
+        let written = match plain {
+            true => self.write_plain(&mut reader, verifier, sink),
+            false => self.write_decoded(&mut reader, verifier, sink),
         };
         // The body's own story comes before what a decoder or parser made of it.
-        let drained = passed.and_then(|()| match reader.drain() {
+        let drained = written.and_then(|()| match reader.drain() {
             Ok(0) => Ok(()),
-            Ok(_) => Err(self.undecodable("data follows the end of the compressed NAR")),
-            Err(error) => Err(self.undecodable(error)),
+            Ok(_) => Err(self.decode_error("data follows the end of the compressed NAR")),
+            Err(error) => Err(self.decode_error(error)),
         });
         match (reader.take_failure(), drained) {
             (Some(failure), _) => Err(failure),
             (None, Ok(())) => Ok(reader.finish()),
-            (None, Err(error)) => Err(self.explain(reader, error)),
+            (None, Err(error)) => Err(self.body_error(reader, error)),
         }
     }
 
-    fn pass_plain(
+    fn write_plain(
         &mut self,
         reader: &mut BodyReader,
-        check: &mut NarCheck<'_>,
-        sink: &mut dyn Sink,
+        verifier: &mut NarVerifier<'_>,
+        sink: &mut dyn NarSink,
     ) -> Result<(), Error> {
         loop {
-            let chunk = reader.fill_buf().map_err(|error| self.undecodable(error))?;
+            let chunk = reader
+                .fill_buf()
+                .map_err(|error| self.decode_error(error))?;
             let len = chunk.len();
             if len == 0 {
                 return Ok(());
             }
-            self.pass(chunk, check, sink)?;
+            self.write_chunk(chunk, verifier, sink)?;
             reader.consume(len);
         }
     }
 
-    fn pass_decoded(
+    fn write_decoded(
         &mut self,
         reader: &mut BodyReader,
-        check: &mut NarCheck<'_>,
-        sink: &mut dyn Sink,
+        verifier: &mut NarVerifier<'_>,
+        sink: &mut dyn NarSink,
     ) -> Result<(), Error> {
         let compression = self.item.narinfo.compression;
-        let head = reader.fill_buf().map_err(|e| self.undecodable(e))?;
+        let head = reader.fill_buf().map_err(|e| self.decode_error(e))?;
         // What does not say how much it needs may need all.
         let window = codec::window_len(compression, head).unwrap_or(codec::WINDOW_LEN_MAX);
-        let (memory, worker) = (self.memory, self.worker);
-        let wait = || worker.away(|| memory.take(window));
-        let _permit = memory.try_take(window).unwrap_or_else(wait);
+        let (decoder_budget, worker) = (self.decoder_budget, self.worker);
+        let wait = || worker.away(|| decoder_budget.acquire(window));
+        let _permit = decoder_budget.try_acquire(window).unwrap_or_else(wait);
         let decoder = codec::decoder(compression, reader, window);
-        let decoder = decoder.map_err(|e| self.undecodable(e))?;
+        let decoder = decoder.map_err(|e| self.decode_error(e))?;
         let mut decoder = decoder.ok_or_else(|| Error::UnsupportedCompression {
             path: self.item.narinfo.info.path.clone(),
             name: compression.name().into(),
         })?;
         let mut scratch = std::mem::take(&mut self.scratch);
-        let passed = loop {
+        let written = loop {
             match decoder.read(scratch) {
                 Ok(0) => break Ok(()),
                 Ok(len) => {
-                    if let Err(error) = self.pass(&scratch[..len], check, sink) {
+                    if let Err(error) = self.write_chunk(&scratch[..len], verifier, sink) {
                         break Err(error);
                     }
                 }
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => break Err(self.undecodable(error)),
+                Err(error) => break Err(self.decode_error(error)),
             }
         };
         std::mem::swap(&mut self.scratch, &mut scratch);
-        passed
+        written
     }
 
     /// A chunk of the NAR goes by.
-    fn pass(
+    fn write_chunk(
         &mut self,
         chunk: &[u8],
-        check: &mut NarCheck<'_>,
-        sink: &mut dyn Sink,
+        verifier: &mut NarVerifier<'_>,
+        sink: &mut dyn NarSink,
     ) -> Result<(), Error> {
-        self.mover.check_cancelled()?;
-        check.update(chunk)?;
+        self.copy.check_cancelled()?;
+        verifier.update(chunk)?;
         sink.write(chunk)?;
         let nar_bytes = chunk.len() as i64;
-        self.shown += nar_bytes;
+        self.reported_bytes += nar_bytes;
         let path = &self.item.narinfo.info.path;
-        self.mover
-            .reporter
-            .event(Event::Progress { path, nar_bytes });
+        self.copy.events.event(Event::Progress { path, nar_bytes });
         Ok(())
     }
 
     /// Where the NAR comes from, in full.
     fn url(&self) -> String {
         let url = &self.item.narinfo.url;
-        match self.mover.source_of(self.item) {
+        match self.copy.source_of(self.item) {
             source if source.as_store().is_some() || url.contains("://") => url.clone(),
             source => format!("{}/{url}", source.name().trim_end_matches('/')),
         }
     }
 
-    fn undecodable(&self, reason: impl ToString) -> Error {
+    fn decode_error(&self, reason: impl ToString) -> Error {
         Error::Decode {
             path: self.item.narinfo.info.path.clone(),
             url: self.url(),
@@ -443,7 +453,7 @@ impl<'a> Transfer<'a> {
     }
 
     /// A body that makes no sense is often just not the promised body, which says more.
-    fn explain(&self, mut reader: BodyReader, error: Error) -> Error {
+    fn body_error(&self, mut reader: BodyReader, error: Error) -> Error {
         let is_about_contents = matches!(
             error,
             Error::Decode { .. } | Error::Mismatch { .. } | Error::Store(StoreError::Nar { .. })

@@ -14,22 +14,22 @@ use crate::url::percent_decode;
 
 /// The files of logins that are there and cannot be used, and why. Requests are made without
 /// them, so whoever can warn does so before the first one, which may need them.
-pub fn unusable_logins(options: &NetworkOptions) -> Vec<Error> {
-    Logins::read(&options.netrc).1
+pub fn unusable_netrc_files(options: &NetworkOptions) -> Vec<Error> {
+    Credentials::read(&options.netrc).1
 }
 
 /// What the netrc files say.
 #[derive(Debug, Default)]
-pub(crate) struct Logins(Vec<Netrc>);
+pub(crate) struct Credentials(Vec<Netrc>);
 
-impl Logins {
+impl Credentials {
     /// Reads files, passing over those that are not there. A file that cannot be used is gone
     /// without, as by curl: most requests need no login, and the errors say which those are.
-    pub(crate) fn read(files: &[PathBuf]) -> (Logins, Vec<Error>) {
-        let (mut logins, mut errors) = (Logins::default(), Vec::new());
+    pub(crate) fn read(files: &[PathBuf]) -> (Credentials, Vec<Error>) {
+        let (mut credentials, mut errors) = (Credentials::default(), Vec::new());
         for file in files {
-            match read(file) {
-                Ok(netrc) => logins.0.extend(netrc),
+            match read_netrc(file) {
+                Ok(netrc) => credentials.0.extend(netrc),
                 Err(source) => errors.push(Error::File {
                     action: "reading the logins in",
                     path: file.clone(),
@@ -37,12 +37,12 @@ impl Logins {
                 }),
             }
         }
-        (logins, errors)
+        (credentials, errors)
     }
 
     /// A request to a URL, with what its host is to be told.
-    pub(super) fn request(&self, client: &Client, url: &Url) -> RequestBuilder {
-        let request = self.request_of_nobody(client, url);
+    pub(super) fn authenticated_request(&self, client: &Client, url: &Url) -> RequestBuilder {
+        let request = self.request_without_credentials(client, url);
         match self.authorization(url) {
             Some(value) => request.header(AUTHORIZATION, value),
             None => request,
@@ -50,7 +50,7 @@ impl Logins {
     }
 
     /// The same without.
-    pub(super) fn request_of_nobody(&self, client: &Client, url: &Url) -> RequestBuilder {
+    pub(super) fn request_without_credentials(&self, client: &Client, url: &Url) -> RequestBuilder {
         let mut url = url.clone();
         // The client would send these by itself, beside what is said here. Both fail for URLs that
         // cannot have them.
@@ -63,7 +63,7 @@ impl Logins {
     fn authorization(&self, url: &Url) -> Option<HeaderValue> {
         let user = decoded(url.username());
         if let Some(password) = url.password() {
-            return Some(basic(&user, &decoded(password)));
+            return Some(basic_auth(&user, &decoded(password)));
         }
         // An IPv6 address stands in brackets in a URL, and without them in a file.
         let host = url.host_str().unwrap_or_default();
@@ -71,10 +71,10 @@ impl Logins {
         let named = |netrc: &'_ Netrc| {
             let login = netrc.login(host, &user)?;
             let user = if user.is_empty() { &login.user } else { &user };
-            Some(basic(user, &login.password))
+            Some(basic_auth(user, &login.password))
         };
         let found = self.0.iter().find_map(named);
-        found.or_else(|| (!user.is_empty()).then(|| basic(&user, b"")))
+        found.or_else(|| (!user.is_empty()).then(|| basic_auth(&user, b"")))
     }
 }
 
@@ -84,7 +84,7 @@ fn decoded(text: &str) -> Vec<u8> {
 }
 
 /// The scheme `Basic` of RFC 7617, in the bytes that somebody has written: it names no encoding.
-fn basic(user: &[u8], password: &[u8]) -> HeaderValue {
+fn basic_auth(user: &[u8], password: &[u8]) -> HeaderValue {
     let text = base64::encode(&[user, b":", password].concat());
     let value = HeaderValue::from_str(&format!("Basic {text}"));
     let mut value = value.expect("Base64 has no letter that a header may not have");
@@ -93,7 +93,7 @@ fn basic(user: &[u8], password: &[u8]) -> HeaderValue {
 }
 
 /// `None`: it is not there.
-fn read(file: &Path) -> io::Result<Option<Netrc>> {
+fn read_netrc(file: &Path) -> io::Result<Option<Netrc>> {
     match fs::read(file) {
         Ok(text) => Netrc::parse(&text).map(Some).map_err(io::Error::other),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
@@ -106,13 +106,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_url_finds_the_login_of_its_host_and_its_user() {
+    fn credentials_match_host_and_user_of_url() {
         let text = b"machine ::1 login six password p6\n\
                      machine a login u password pu\nmachine a login v password pv\n\
                      machine b password any\n";
-        let logins = Logins(vec![Netrc::parse(text).unwrap()]);
-        let said = |url: &str| {
-            let value = logins.authorization(&Url::parse(url).unwrap())?;
+        let credentials = Credentials(vec![Netrc::parse(text).unwrap()]);
+        let sent = |url: &str| {
+            let value = credentials.authorization(&Url::parse(url).unwrap())?;
             let text = value.to_str().unwrap().strip_prefix("Basic ").unwrap();
             Some(String::from_utf8(base64::decode(text).unwrap()).unwrap())
         };
@@ -126,7 +126,7 @@ mod tests {
             ("http://:p%20q@c/", Some(":p q")),
             ("http://c/", None),
         ] {
-            assert_eq!(said(url).as_deref(), wanted, "{url}");
+            assert_eq!(sent(url).as_deref(), wanted, "{url}");
         }
     }
 }

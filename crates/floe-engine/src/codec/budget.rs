@@ -4,50 +4,50 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
 /// What decoders may remember together beyond small windows.
 #[derive(Debug)]
-pub(crate) struct Memory {
+pub(crate) struct DecoderBudget {
     total: u64,
     free: Mutex<u64>,
-    given_back: Condvar,
+    released: Condvar,
 }
 
 /// A part of the budget, until it is dropped.
 #[derive(Debug)]
-pub(crate) struct Permit<'a> {
-    memory: &'a Memory,
+pub(crate) struct BudgetPermit<'a> {
+    budget: &'a DecoderBudget,
     len: u64,
 }
 
-impl Memory {
+impl DecoderBudget {
     /// A budget of so many bytes.
-    pub(crate) fn new(total: u64) -> Memory {
-        Memory {
+    pub(crate) fn new(total: u64) -> DecoderBudget {
+        DecoderBudget {
             total,
             free: Mutex::new(total),
-            given_back: Condvar::new(),
+            released: Condvar::new(),
         }
     }
 
     /// Leave for a window of so many bytes, at once if it is small. A window that is larger than
     /// the whole budget takes all of it.
-    pub(crate) fn try_take(&self, len: u64) -> Option<Permit<'_>> {
+    pub(crate) fn try_acquire(&self, len: u64) -> Option<BudgetPermit<'_>> {
         let len = self.needed(len);
         let mut free = self.free();
         *free = free.checked_sub(len)?;
-        Some(Permit { memory: self, len })
+        Some(BudgetPermit { budget: self, len })
     }
 
     /// The same, waiting for others to give back what they have.
-    pub(crate) fn take(&self, len: u64) -> Permit<'_> {
+    pub(crate) fn acquire(&self, len: u64) -> BudgetPermit<'_> {
         let len = self.needed(len);
         let mut free = self.free();
         while *free < len {
             free = self
-                .given_back
+                .released
                 .wait(free)
                 .unwrap_or_else(PoisonError::into_inner);
         }
         *free -= len;
-        Permit { memory: self, len }
+        BudgetPermit { budget: self, len }
     }
 
     fn needed(&self, len: u64) -> u64 {
@@ -62,10 +62,10 @@ impl Memory {
     }
 }
 
-impl Drop for Permit<'_> {
+impl Drop for BudgetPermit<'_> {
     fn drop(&mut self) {
-        *self.memory.free() += self.len;
-        self.memory.given_back.notify_all();
+        *self.budget.free() += self.len;
+        self.budget.released.notify_all();
     }
 }
 
@@ -83,33 +83,33 @@ mod tests {
     const MIB: u64 = 1024 * 1024;
 
     #[test]
-    fn small_windows_are_free_and_large_ones_come_out_of_one_budget() {
-        let memory = Memory::new(128 * MIB);
-        let small: Vec<_> = (0..100).map(|_| memory.take(8 * MIB)).collect();
-        let large = memory.take(100 * MIB);
-        assert!(memory.try_take(64 * MIB).is_none());
-        let rest = memory.try_take(28 * MIB).unwrap();
+    fn budget_counts_large_windows_only() {
+        let budget = DecoderBudget::new(128 * MIB);
+        let small: Vec<_> = (0..100).map(|_| budget.acquire(8 * MIB)).collect();
+        let large = budget.acquire(100 * MIB);
+        assert!(budget.try_acquire(64 * MIB).is_none());
+        let rest = budget.try_acquire(28 * MIB).unwrap();
         drop(large);
-        assert!(memory.try_take(64 * MIB).is_some());
+        assert!(budget.try_acquire(64 * MIB).is_some());
         drop(rest);
         // More than there is means all that there is.
-        let all = memory.try_take(u64::MAX).unwrap();
-        assert!(memory.try_take(9 * MIB).is_none());
+        let all = budget.try_acquire(u64::MAX).unwrap();
+        assert!(budget.try_acquire(9 * MIB).is_none());
         drop((all, small));
-        assert_eq!(*memory.free(), 128 * MIB);
+        assert_eq!(*budget.free(), 128 * MIB);
     }
 
     #[test]
-    fn many_threads_never_have_more_than_the_budget_and_all_get_their_turn() {
-        let memory = Memory::new(128 * MIB);
+    fn budget_is_never_exceeded_and_every_thread_acquires() {
+        let budget = DecoderBudget::new(128 * MIB);
         let (taken, most) = (AtomicU64::new(0), AtomicU64::new(0));
         thread::scope(|scope| {
             for number in 0..12 {
-                let (memory, taken, most) = (&memory, &taken, &most);
+                let (budget, taken, most) = (&budget, &taken, &most);
                 scope.spawn(move || {
                     let len = (16 + 16 * (number % 8)) * MIB;
                     for _ in 0..100 {
-                        let permit = memory.take(len);
+                        let permit = budget.acquire(len);
                         most.fetch_max(
                             taken.fetch_add(len, Ordering::SeqCst) + len,
                             Ordering::SeqCst,

@@ -7,22 +7,22 @@ use floe_format::{Compression, StoreDir};
 use floe_store::Layout;
 
 use crate::error::Error;
-use crate::url::{percent_decode, without_credentials};
+use crate::url::{percent_decode, redact_credentials};
 
 /// A store or a binary cache.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Location {
+pub enum StoreUri {
     /// A local store.
-    Store(StoreLocation),
+    Local(LocalStoreUri),
     /// A cache behind HTTP or HTTPS.
-    Http(HttpLocation),
+    Http(HttpCacheUri),
     /// A cache in a directory.
-    File(FileLocation),
+    File(FileCacheUri),
 }
 
 /// A local store, with what is said of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct StoreLocation {
+pub struct LocalStoreUri {
     /// Where its parts lie.
     pub layout: Layout,
     /// The lower, the sooner it is asked (`priority`, 0 unless said otherwise, as in Nix).
@@ -33,7 +33,7 @@ pub struct StoreLocation {
 
 /// A cache behind HTTP or HTTPS, with what is said of it instead of what it says itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct HttpLocation {
+pub struct HttpCacheUri {
     /// Its address, without a slash at the end.
     pub url: String,
     /// The lower, the sooner it is asked (`priority`).
@@ -46,7 +46,7 @@ pub struct HttpLocation {
 
 /// A cache in a directory, with the choices for writing to it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct FileLocation {
+pub struct FileCacheUri {
     /// The directory of `nix-cache-info`.
     pub directory: PathBuf,
     /// The lower, the sooner it is asked (`priority`), instead of what it says itself.
@@ -63,10 +63,10 @@ pub struct FileLocation {
     pub write_listings: bool,
 }
 
-impl From<Layout> for Location {
+impl From<Layout> for StoreUri {
     /// A local store of which nothing is said.
-    fn from(layout: Layout) -> Location {
-        Location::Store(StoreLocation {
+    fn from(layout: Layout) -> StoreUri {
+        StoreUri::Local(LocalStoreUri {
             layout,
             priority: 0,
             trusted: false,
@@ -74,24 +74,24 @@ impl From<Layout> for Location {
     }
 }
 
-impl fmt::Display for Location {
+impl fmt::Display for StoreUri {
     /// The address without parameters and credentials.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Location::Store(store) => store.layout.real_store.display().fmt(f),
-            Location::Http(http) => f.write_str(&without_credentials(&http.url)),
-            Location::File(file) => write!(f, "file://{}", file.directory.display()),
+            StoreUri::Local(store) => store.layout.real_store.display().fmt(f),
+            StoreUri::Http(http) => f.write_str(&redact_credentials(&http.url)),
+            StoreUri::File(file) => write!(f, "file://{}", file.directory.display()),
         }
     }
 }
 
-impl Location {
+impl StoreUri {
     /// Whether its paths need no signature: whoever has written the address says so.
     pub(crate) fn is_trusted(&self) -> bool {
         match self {
-            Location::Store(store) => store.trusted,
-            Location::Http(http) => http.trusted,
-            Location::File(file) => file.trusted,
+            StoreUri::Local(store) => store.trusted,
+            StoreUri::Http(http) => http.trusted,
+            StoreUri::File(file) => file.trusted,
         }
     }
 
@@ -102,9 +102,9 @@ impl Location {
         text: &str,
         store_dir: Option<&StoreDir>,
         data_home: Option<&Path>,
-    ) -> Result<Location, Error> {
-        let fail = |reason: &str| Error::Location {
-            text: without_credentials(text),
+    ) -> Result<StoreUri, Error> {
+        let fail = |reason: &str| Error::InvalidStoreUri {
+            text: redact_credentials(text),
             reason: reason.into(),
         };
         let is_http = text.starts_with("http://") || text.starts_with("https://");
@@ -144,7 +144,7 @@ fn parse_local(
     root: Option<&str>,
     parameters: &[(String, String)],
     store_dir: Option<StoreDir>,
-) -> Result<Location, String> {
+) -> Result<StoreUri, String> {
     let mut root = root.map(absolute).transpose()?;
     let mut store_dir = store_dir;
     let (mut state, mut real, mut priority, mut trusted) = (None, None, 0, false);
@@ -174,19 +174,19 @@ fn parse_local(
     };
     layout.state = state.unwrap_or(layout.state);
     layout.real_store = real.unwrap_or(layout.real_store);
-    Ok(Location::Store(StoreLocation {
+    Ok(StoreUri::Local(LocalStoreUri {
         layout,
         priority,
         trusted,
     }))
 }
 
-fn parse_http(base: &str, parameters: &[(String, String)]) -> Result<Location, String> {
+fn parse_http(base: &str, parameters: &[(String, String)]) -> Result<StoreUri, String> {
     let rest = base.split_once("://").map_or("", |(_, rest)| rest);
     if rest.is_empty() || rest.starts_with('/') || base.contains('#') {
         return Err("it names no host, or a fragment".into());
     }
-    let mut location = HttpLocation {
+    let mut location = HttpCacheUri {
         url: base.trim_end_matches('/').to_owned(),
         priority: None,
         want_mass_query: None,
@@ -203,7 +203,7 @@ fn parse_http(base: &str, parameters: &[(String, String)]) -> Result<Location, S
             other => return Err(format!("unknown parameter {other}")),
         }
     }
-    Ok(Location::Http(location))
+    Ok(StoreUri::Http(location))
 }
 
 fn parse_priority(value: &str) -> Result<i32, String> {
@@ -218,8 +218,8 @@ fn parse_bool(name: &str, value: &str) -> Result<bool, String> {
     }
 }
 
-fn parse_file(directory: &str, parameters: &[(String, String)]) -> Result<Location, String> {
-    let mut location = FileLocation {
+fn parse_file(directory: &str, parameters: &[(String, String)]) -> Result<StoreUri, String> {
+    let mut location = FileCacheUri {
         directory: absolute(&percent_decoded(directory)?)?,
         priority: None,
         trusted: false,
@@ -261,7 +261,7 @@ fn parse_file(directory: &str, parameters: &[(String, String)]) -> Result<Locati
             other => return Err(format!("unknown parameter {other}")),
         }
     }
-    Ok(Location::File(location))
+    Ok(StoreUri::File(location))
 }
 
 fn absolute(text: &str) -> Result<PathBuf, String> {
@@ -314,13 +314,13 @@ const WRITE_SETTINGS: [&str; 8] = [
 mod tests {
     use super::*;
 
-    fn parse(text: &str) -> Result<Location, Error> {
-        Location::parse(text, None, None)
+    fn parse(text: &str) -> Result<StoreUri, Error> {
+        StoreUri::parse(text, None, None)
     }
 
     #[test]
-    fn a_directory_and_a_root_parameter_mean_the_same_store() {
-        let store = Location::from(Layout::in_root(Path::new("/mnt"), StoreDir::default()));
+    fn directory_and_root_parameter_name_same_store() {
+        let store = StoreUri::from(Layout::in_root(Path::new("/mnt"), StoreDir::default()));
         for text in [
             "/mnt",
             "local?root=/mnt",
@@ -332,10 +332,10 @@ mod tests {
     }
 
     #[test]
-    fn settings_of_nix_are_no_part_of_an_http_address() {
+    fn http_uri_drops_nix_parameters() {
         let cache = |priority, want_mass_query, trusted| {
             let url = "https://cache.example.org/x".into();
-            Location::Http(HttpLocation {
+            StoreUri::Http(HttpCacheUri {
                 url,
                 priority,
                 want_mass_query,
@@ -357,16 +357,16 @@ mod tests {
     }
 
     #[test]
-    fn a_password_is_not_repeated_in_an_error() {
+    fn invalid_uri_error_hides_password() {
         let message = parse("https://user:secret@c?x=y").unwrap_err().to_string();
         assert!(!message.contains("secret"), "{message}");
     }
 
     #[test]
-    fn parameters_of_a_file_cache_are_read() {
+    fn file_cache_uri_parses_parameters() {
         let text = "file:///c?compression=zstd&secret-key=/k&compression-level=19\
                     &write-nar-listing=true&priority=7";
-        let Location::File(file) = parse(text).unwrap() else {
+        let StoreUri::File(file) = parse(text).unwrap() else {
             panic!("not a file cache")
         };
         assert_eq!(file.directory, Path::new("/c"));
@@ -378,7 +378,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_known_is_named_in_the_error() {
+    fn invalid_uri_error_names_the_cause() {
         for (text, part) in [
             ("ssh://host", "http://, https:// and file://"),
             ("file:///c?compresion=xz", "unknown parameter compresion"),
