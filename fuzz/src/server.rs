@@ -4,7 +4,7 @@
 //! the tests of floe-server with the committed corpus.
 
 use floe_server::range::{self, RANGES_MAX, Ranges};
-use floe_server::request::{HEAD_LEN_MAX, Method, Parsed, Request, may_be_whole};
+use floe_server::request::{HEAD_LEN_MAX, Method, Parsed, Request, may_be_complete};
 use floe_server::route::{Route, route};
 
 /// The head of a request is what it is however it comes in, and every head has a route.
@@ -19,7 +19,7 @@ pub fn check_http_request(data: &[u8]) {
         Parsed::Head(request.clone(), len),
         "what follows makes no difference"
     );
-    assert!(may_be_whole(head, 0) && may_be_whole(head, len - 1));
+    assert!(may_be_complete(head, 0) && may_be_complete(head, len - 1));
     for cut in 0..len.min(CUTS_MAX) {
         // A head that lacks its end is never taken for another.
         assert!(!matches!(Request::parse(&head[..cut]), Parsed::Head(..)));

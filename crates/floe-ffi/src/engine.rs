@@ -20,7 +20,7 @@ use std::time::Instant;
 
 use floe_ingress::{Ingress, Mode, Refused};
 use floe_messages::Codec;
-use floe_server::Stop;
+use floe_server::ShutdownHandle;
 use floe_store::TempRoots;
 
 use crate::callback::Callback;
@@ -71,7 +71,7 @@ pub(crate) enum Delivery {
 
 /// A server that a request has started.
 pub(crate) struct RunningServer {
-    pub(crate) stop: Stop,
+    pub(crate) shutdown: ShutdownHandle,
     pub(crate) thread: JoinHandle<()>,
 }
 

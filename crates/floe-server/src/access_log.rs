@@ -7,7 +7,7 @@ use crate::config::LogFormat;
 use crate::request::Request;
 
 /// What a line tells besides the request.
-pub(crate) struct Answered<'a> {
+pub(crate) struct RequestOutcome<'a> {
     /// The address of whoever is at the other end of the connection.
     pub(crate) peer: &'a str,
     /// The time, as Apache writes it.
@@ -24,10 +24,10 @@ pub(crate) fn line(
     out: &mut String,
     format: LogFormat,
     request: &Request<'_>,
-    answered: &Answered<'_>,
+    answered: &RequestOutcome<'_>,
 ) {
     let (method, target) = request.line;
-    let version = if request.is_old { "1.0" } else { "1.1" };
+    let version = if request.is_http10 { "1.0" } else { "1.1" };
     let length = answered
         .length
         .map_or("-".into(), |length| length.to_string());
@@ -81,7 +81,7 @@ mod tests {
         let Parsed::Head(request, _) = Request::parse(head.as_bytes()) else {
             panic!("{head:?} is no head");
         };
-        let answered = Answered {
+        let answered = RequestOutcome {
             peer: "127.0.0.1",
             time: "T",
             status: 200,
@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn the_formats_are_those_of_nix_serve_ng() {
+    fn log_lines_match_the_formats_of_nix_serve_ng() {
         let head = "GET /x?y HTTP/1.0\r\nX-Real-IP: 10.0.0.1\r\nUser-Agent: curl\r\n\r\n";
         assert_eq!(
             logged(LogFormat::Apache, head),
@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn a_client_cannot_forge_a_line() {
+    fn client_text_cannot_forge_a_log_line() {
         let head = "GET /x HTTP/1.0\r\nUser-Agent: a\" \\ \t\u{9b}\r\n\r\n";
         let line = logged(LogFormat::Apache, head);
         assert!(

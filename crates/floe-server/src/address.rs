@@ -25,7 +25,7 @@ pub fn parse(text: &str) -> Result<Listen, AddressError> {
 }
 
 /// As starman: what does not end in a port is a Unix socket, whatever it looks like.
-pub fn parse_like_starman(text: &str) -> Result<Listen, AddressError> {
+pub fn parse_starman(text: &str) -> Result<Listen, AddressError> {
     if text.is_empty() {
         return Err(AddressError(
             "cannot listen on an empty address: write HOST:PORT".into(),
@@ -43,7 +43,7 @@ pub fn parse_like_starman(text: &str) -> Result<Listen, AddressError> {
 ///
 /// nix-serve-ng's `*6` prefers IPv6 and `!6` insists on it; its sockets for IPv6 take IPv4 as
 /// well unless it insists. `*4` and `!4` both end as IPv4 alone.
-pub fn host(text: &str) -> String {
+pub fn parse_host(text: &str) -> String {
     let bare = text
         .strip_prefix('[')
         .and_then(|rest| rest.strip_suffix(']'));
@@ -56,7 +56,7 @@ pub fn host(text: &str) -> String {
 }
 
 /// Everything that asks for TLS ends here.
-pub fn no_tls(asked: &str) -> AddressError {
+pub fn tls_unsupported(asked: &str) -> AddressError {
     AddressError(format!(
         "{asked}: floe does not speak TLS itself yet; put a proxy that does in front, such as \
          nginx, and let floe listen on 127.0.0.1:PORT or on a Unix socket"
@@ -70,7 +70,7 @@ fn parse_tcp(text: &str) -> Result<Option<Listen>, AddressError> {
         && last.eq_ignore_ascii_case("ssl")
         && rest.rsplit_once(':').is_some_and(|(_, port)| is_port(port))
     {
-        return Err(no_tls(&format!("cannot listen on {text}")));
+        return Err(tls_unsupported(&format!("cannot listen on {text}")));
     }
     let Some((before, port)) = text.rsplit_once(':').filter(|(_, port)| is_port(port)) else {
         return Ok(None);
@@ -92,7 +92,7 @@ fn parse_tcp(text: &str) -> Result<Option<Listen>, AddressError> {
     // Unlike for --host, `*6` is what floe prints for IPv6 alone.
     let host = match before {
         "*6" => "*6".into(),
-        before => host(before),
+        before => parse_host(before),
     };
     Ok(Some(Listen::Tcp { host, port }))
 }
@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn every_form_of_the_peers_is_read() {
+    fn address_forms_of_all_peers_are_parsed() {
         for (text, listen) in [
             ("127.0.0.1:5000", tcp("127.0.0.1", 5000)),
             ("localhost:80", tcp("localhost", 80)),
@@ -121,22 +121,22 @@ mod tests {
             ("./a:5000", Listen::Unix("./a:5000".into())),
         ] {
             assert_eq!(parse(text).unwrap(), listen, "{text}");
-            assert_eq!(parse_like_starman(text).unwrap(), listen, "{text}");
+            assert_eq!(parse_starman(text).unwrap(), listen, "{text}");
         }
     }
 
     #[test]
-    fn a_bare_word_is_a_socket_for_starman_and_an_error_for_floe() {
+    fn bare_word_is_a_socket_only_for_starman() {
         let socket = Listen::Unix("5000".into());
-        assert_eq!(parse_like_starman("5000").unwrap(), socket);
+        assert_eq!(parse_starman("5000").unwrap(), socket);
         assert!(parse("5000").unwrap_err().0.contains("HOST:PORT"));
-        assert!(parse("").is_err() && parse_like_starman("").is_err());
+        assert!(parse("").is_err() && parse_starman("").is_err());
     }
 
     #[test]
-    fn tls_is_refused_with_what_to_do_instead() {
+    fn tls_address_is_rejected_with_advice() {
         for text in ["localhost:443:ssl", ":443:SSL", "[::1]:443:ssl"] {
-            let message = parse_like_starman(text).unwrap_err().0;
+            let message = parse_starman(text).unwrap_err().0;
             assert!(
                 message.contains(text) && message.contains("proxy"),
                 "{message}"
@@ -145,13 +145,13 @@ mod tests {
     }
 
     #[test]
-    fn a_port_too_high_and_an_ipv6_address_without_brackets_are_refused() {
+    fn high_port_and_unbracketed_ipv6_are_rejected() {
         assert!(parse(":65536").unwrap_err().0.contains("65535"));
         assert!(parse("::1:5000").unwrap_err().0.contains("brackets"));
     }
 
     #[test]
-    fn the_stars_of_nix_serve_ng_as_hosts_keep_their_meaning() {
+    fn wildcard_hosts_of_nix_serve_ng_keep_their_meaning() {
         for (text, meaning) in [
             ("*", "*"),
             ("*4", "*4"),
@@ -161,7 +161,7 @@ mod tests {
             ("[::1]", "::1"),
             ("", "*"),
         ] {
-            assert_eq!(host(text), meaning);
+            assert_eq!(parse_host(text), meaning);
         }
     }
 
@@ -182,7 +182,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_printed_is_read_back(listen in listens()) {
+        fn printed_address_parses_to_itself(listen in listens()) {
             prop_assert_eq!(parse(&listen.to_string()).unwrap(), listen);
         }
     }

@@ -4,7 +4,7 @@
 //! output, which goes out when it is full; the contents of large files go from the disk's cache
 //! to the socket without passing through this process.
 
-pub(crate) mod ahead;
+pub(crate) mod readahead;
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -19,9 +19,9 @@ use rustix::fs::sendfile;
 use rustix::io::{Errno, pread};
 use rustix::net::SendFlags;
 
-use crate::output::Output;
 use crate::text::Text;
-use ahead::Ahead;
+use crate::write_buffer::WriteBuffer;
+use readahead::Readahead;
 
 /// What is still to be sent.
 #[derive(Debug, Default)]
@@ -38,7 +38,7 @@ pub(crate) enum Piece {
     /// A range of a NAR.
     Nar(NarRange),
     /// A range of a NAR that another thread reads meanwhile.
-    Ahead(Ahead),
+    Readahead(Readahead),
     /// A range of a file.
     File {
         file: Arc<OwnedFd>,
@@ -58,7 +58,7 @@ impl fmt::Debug for Piece {
             Piece::Bytes(_) => "Bytes",
             Piece::Text { .. } => "Text",
             Piece::Nar(_) => "Nar",
-            Piece::Ahead(_) => "Ahead",
+            Piece::Readahead(_) => "Readahead",
             Piece::File { .. } => "File",
             Piece::Stream { .. } => "Stream",
         })
@@ -74,18 +74,18 @@ impl Piece {
 
 /// Where the sending of a body stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Sent {
+pub(crate) enum SendProgress {
     /// All of it is out.
-    All,
+    Complete,
     /// The socket takes no more for now.
     Blocked,
-    /// It has had its share for now.
+    /// It has had its max_bytes for now.
     Yielded,
 }
 
 /// Why a body cannot be sent to its end. The connection is broken off.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum Broken {
+pub(crate) enum SendError {
     /// The client is gone.
     #[error("the client is gone: {0}")]
     Socket(Errno),
@@ -94,7 +94,7 @@ pub(crate) enum Broken {
     Store(#[from] StoreError),
     /// The thread that read ahead has panicked.
     #[error("reading ahead has failed")]
-    Ahead,
+    ReadaheadPanicked,
     /// A file other than the store's cannot be read.
     #[error("reading: {0}")]
     Read(io::Error),
@@ -107,15 +107,15 @@ impl Body {
         }
     }
 
-    /// Sends as much as the socket takes, or `share` bytes. `output` may hold bytes that stand
+    /// Sends as much as the socket takes, or `max_bytes` bytes. `output` may hold bytes that stand
     /// before the body, and holds those that are ready when the socket blocks.
     pub(crate) fn send(
         &mut self,
-        output: &mut Output,
+        output: &mut WriteBuffer,
         socket: BorrowedFd<'_>,
-        share: u64,
-    ) -> Result<Sent, Broken> {
-        let mut left = share;
+        max_bytes: u64,
+    ) -> Result<SendProgress, SendError> {
+        let mut left = max_bytes;
         loop {
             if !output.is_empty() && (output.len() >= OUTPUT_FULL || self.wants_flush()) {
                 // Whatever is promised has to follow: a part of a packet waits for it.
@@ -126,18 +126,18 @@ impl Body {
                 let before = output.len();
                 match output.send(socket, more) {
                     Ok(true) => left = left.saturating_sub(before as u64),
-                    Ok(false) => return Ok(Sent::Blocked),
-                    Err(error) => return Err(Broken::Socket(error)),
+                    Ok(false) => return Ok(SendProgress::Blocked),
+                    Err(error) => return Err(SendError::Socket(error)),
                 }
             }
             let Some(piece) = self.pieces.front_mut() else {
                 match output.is_empty() {
-                    true => return Ok(Sent::All),
+                    true => return Ok(SendProgress::Complete),
                     false => continue,
                 }
             };
             if left == 0 {
-                return Ok(Sent::Yielded);
+                return Ok(SendProgress::Yielded);
             }
             let is_done = match piece {
                 Piece::Bytes(bytes) => {
@@ -153,22 +153,22 @@ impl Body {
                 }
                 Piece::Nar(nar) => match nar.advance(output, socket, &mut left)? {
                     Some(is_done) => is_done,
-                    None => return Ok(Sent::Blocked),
+                    None => return Ok(SendProgress::Blocked),
                 },
                 Piece::File { file, offset, end } => {
                     match copy(file.as_fd(), offset, *end, output, socket, &mut left)? {
                         Some(is_done) => is_done,
-                        None => return Ok(Sent::Blocked),
+                        None => return Ok(SendProgress::Blocked),
                     }
                 }
                 // Its memory counts until all of it is out.
-                Piece::Ahead(ahead) if ahead.is_taken() => true,
-                Piece::Ahead(ahead) => {
+                Piece::Readahead(ahead) if ahead.is_consumed() => true,
+                Piece::Readahead(ahead) => {
                     output.bytes = ahead.take()?;
                     false
                 }
                 Piece::Stream { reader, in_chunks } => {
-                    pull(reader, *in_chunks, output).map_err(Broken::Read)?
+                    pull(reader, *in_chunks, output).map_err(SendError::Read)?
                 }
             };
             if is_done {
@@ -181,7 +181,7 @@ impl Body {
     fn is_last(&self) -> bool {
         self.pieces
             .iter()
-            .all(|piece| matches!(piece, Piece::Ahead(ahead) if ahead.is_taken()))
+            .all(|piece| matches!(piece, Piece::Readahead(ahead) if ahead.is_consumed()))
     }
 
     /// Whether what is next goes to the socket past the output, or nothing is next.
@@ -189,7 +189,7 @@ impl Body {
         match self.pieces.front() {
             None => true,
             Some(Piece::Nar(nar)) => nar.next_is_large(),
-            Some(Piece::File { .. } | Piece::Ahead(_)) => true,
+            Some(Piece::File { .. } | Piece::Readahead(_)) => true,
             Some(_) => false,
         }
     }
@@ -270,10 +270,10 @@ impl NarRange {
     /// is done, `None` when the socket blocks.
     fn advance(
         &mut self,
-        output: &mut Output,
+        output: &mut WriteBuffer,
         socket: BorrowedFd<'_>,
         left: &mut u64,
-    ) -> Result<Option<bool>, Broken> {
+    ) -> Result<Option<bool>, SendError> {
         let wanted = self.end - self.position;
         let plan = self.plan.clone();
         match plan.part(self.position) {
@@ -338,15 +338,15 @@ fn copy(
     file: BorrowedFd<'_>,
     offset: &mut u64,
     end: u64,
-    output: &mut Output,
+    output: &mut WriteBuffer,
     socket: BorrowedFd<'_>,
     left: &mut u64,
-) -> Result<Option<bool>, Broken> {
-    let vanished = || Broken::Read(io::ErrorKind::UnexpectedEof.into());
+) -> Result<Option<bool>, SendError> {
+    let vanished = || SendError::Read(io::ErrorKind::UnexpectedEof.into());
     if end - *offset < SENDFILE_MIN {
         while *offset < end {
             let read = output.read_from(end - *offset, |buffer| pread(file, buffer, *offset));
-            match read.map_err(|error| Broken::Read(error.into()))? {
+            match read.map_err(|error| SendError::Read(error.into()))? {
                 0 => return Err(vanished()),
                 read => *offset += read,
             }
@@ -367,16 +367,16 @@ fn copy(
             Err(Errno::INTR) => {}
             // What a disk may say; everything else is about the client's end.
             Err(error @ (Errno::IO | Errno::STALE | Errno::UCLEAN | Errno::NOMEM)) => {
-                return Err(Broken::Read(error.into()));
+                return Err(SendError::Read(error.into()));
             }
-            Err(error) => return Err(Broken::Socket(error)),
+            Err(error) => return Err(SendError::Socket(error)),
         }
     }
     Ok(Some(*offset == end))
 }
 
 /// Moves the next bytes of a reader into the output. True at its end.
-fn pull(reader: &mut dyn Read, in_chunks: bool, output: &mut Output) -> io::Result<bool> {
+fn pull(reader: &mut dyn Read, in_chunks: bool, output: &mut WriteBuffer) -> io::Result<bool> {
     let mut buffer = vec![0; STREAM_CHUNK_LEN];
     let read = loop {
         match reader.read(&mut buffer) {
@@ -405,7 +405,7 @@ const SENDFILE_MIN: u64 = 16 * 1024;
 const SENDFILE_MAX: u64 = 1024 * 1024 * 1024;
 
 /// The output goes out when it has grown to this. A thousand clients that take nothing hold a
-/// thousand times as much.
+/// thousand hits as much.
 const OUTPUT_FULL: usize = 64 * 1024;
 
 /// How much is read of a stream at once.
@@ -418,7 +418,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_blocked_client_holds_does_not_grow_with_the_body() {
+    fn blocked_client_buffers_a_bounded_part_of_the_body() {
         let dir = tempfile::tempdir().unwrap();
         for number in 0..10_000 {
             std::os::unix::fs::symlink("target", dir.path().join(number.to_string())).unwrap();
@@ -430,9 +430,9 @@ mod tests {
         for piece in [Piece::Nar(nar), Piece::text(text.into())] {
             let (ours, _theirs) = UnixStream::pair().unwrap();
             ours.set_nonblocking(true).unwrap();
-            let (mut body, mut output) = (Body::of([piece]), Output::default());
+            let (mut body, mut output) = (Body::of([piece]), WriteBuffer::default());
             let sent = body.send(&mut output, ours.as_fd(), u64::MAX).unwrap();
-            assert_eq!(sent, Sent::Blocked);
+            assert_eq!(sent, SendProgress::Blocked);
             assert!(
                 output.bytes.len() <= 2 * OUTPUT_FULL,
                 "{}",

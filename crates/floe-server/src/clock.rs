@@ -7,17 +7,17 @@ use std::time::{Duration, Instant, SystemTime};
 pub(crate) struct Clock {
     made: Option<Instant>,
     /// The header field `Date` with its line end.
-    pub(crate) field: String,
+    pub(crate) date_header: String,
     /// As in the log of Apache: `21/Nov/2026:07:00:00 +0000`.
-    pub(crate) logged: String,
+    pub(crate) log_time: String,
 }
 
 impl Clock {
     pub(crate) fn new() -> Clock {
         let mut clock = Clock {
             made: None,
-            field: String::new(),
-            logged: String::new(),
+            date_header: String::new(),
+            log_time: String::new(),
         };
         clock.tick(Instant::now());
         clock
@@ -33,13 +33,13 @@ impl Clock {
         }
         self.made = Some(now);
         let date = httpdate::fmt_http_date(SystemTime::now());
-        self.field = format!("Date: {date}\r\n");
-        self.logged = logged(&date).unwrap_or_default();
+        self.date_header = format!("Date: {date}\r\n");
+        self.log_time = apache_time(&date).unwrap_or_default();
     }
 }
 
 /// From `Sat, 21 Nov 2026 07:00:00 GMT`, whose fields have fixed places.
-fn logged(date: &str) -> Option<String> {
+fn apache_time(date: &str) -> Option<String> {
     let (day, month, year) = (date.get(5..7)?, date.get(8..11)?, date.get(12..16)?);
     Some(format!("{day}/{month}/{year}:{} +0000", date.get(17..25)?))
 }
@@ -52,13 +52,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_log_has_the_fields_in_its_own_order() {
+    fn http_date_is_converted_to_the_log_format() {
         assert_eq!(
-            logged("Sat, 21 Nov 2026 07:00:09 GMT").unwrap(),
+            apache_time("Sat, 21 Nov 2026 07:00:09 GMT").unwrap(),
             "21/Nov/2026:07:00:09 +0000"
         );
         let clock = Clock::new();
-        assert!(clock.field.starts_with("Date: ") && clock.field.ends_with(" GMT\r\n"));
-        assert_eq!(clock.logged.len(), 26);
+        assert!(clock.date_header.starts_with("Date: ") && clock.date_header.ends_with(" GMT\r\n"));
+        assert_eq!(clock.log_time.len(), 26);
     }
 }

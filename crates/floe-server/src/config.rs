@@ -31,7 +31,7 @@ pub struct Config {
     /// Whether NARs go out compressed.
     pub compress: Compress,
     /// Where compressed NARs are kept. [`Compress::Cached`] needs one.
-    pub side_cache: Option<SideCache>,
+    pub compressed_cache: Option<CompressedCacheOptions>,
     /// How many threads answer requests; as many as there are cores is best.
     pub threads: NonZeroUsize,
     /// How many connections may be open at once; further ones wait in the backlog.
@@ -63,7 +63,7 @@ impl Config {
             priority: PRIORITY,
             path_prefix: String::new(),
             compress: Compress::Off,
-            side_cache: None,
+            compressed_cache: None,
             threads: thread::available_parallelism().unwrap_or(NonZeroUsize::MIN),
             connections_max: CONNECTIONS_MAX,
             keep_alive: true,
@@ -138,11 +138,11 @@ pub enum Compress {
 
 /// A directory of compressed NARs.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SideCache {
+pub struct CompressedCacheOptions {
     /// The directory; made if it is absent. It belongs to the server.
     pub dir: PathBuf,
     /// How many bytes it may hold; the least recently used files go first.
-    pub bytes_max: u64,
+    pub max_bytes: u64,
 }
 
 /// The lines of the access log, as nix-serve-ng names them.

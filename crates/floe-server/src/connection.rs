@@ -13,17 +13,17 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags, Shutdown, recv, shutdown};
 
-use crate::access_log::{self, Answered};
-use crate::answer::{Answer, Content, Ends};
+use crate::access_log::{self, RequestOutcome};
 use crate::body::{Body, Piece};
 use crate::clock::Clock;
 use crate::config::LogFormat;
-use crate::context::{Context, Question};
-use crate::dispatch::Quick;
+use crate::context::{Context, DeferredRequest};
+use crate::dispatch::Dispatch;
 use crate::limits::Limits;
-use crate::lookup::Reader;
-use crate::output::Output;
-use crate::request::{HEAD_LEN_MAX, Method, Parsed, Request, may_be_whole};
+use crate::narinfo_cache::StoreSession;
+use crate::request::{HEAD_LEN_MAX, Method, Parsed, Request, may_be_complete};
+use crate::response::{Content, Framing, Response};
+use crate::write_buffer::WriteBuffer;
 
 /// A client's connection and all that is known of it.
 #[derive(Debug)]
@@ -34,11 +34,11 @@ pub(crate) struct Connection {
     input: Vec<u8>,
     /// How much of the input has been looked at in vain.
     scanned: usize,
-    pub(crate) output: Output,
+    pub(crate) output: WriteBuffer,
     pub(crate) body: Option<Box<Body>>,
     /// What a worker has to answer, or has answered with the body that is being sent.
-    pub(crate) question: Option<Question>,
-    /// Whether the question is answered.
+    pub(crate) deferred: Option<DeferredRequest>,
+    /// Whether the request is answered.
     pub(crate) is_answered: bool,
     /// Whether another request may follow.
     pub(crate) keep_alive: bool,
@@ -47,15 +47,15 @@ pub(crate) struct Connection {
     /// Whether the socket has nothing more to read, until an event tells otherwise.
     pub(crate) is_drained: bool,
     /// Whether nothing more will come.
-    is_over: bool,
+    eof: bool,
     /// Whether the socket has left a part of the output behind.
     is_sending: bool,
     /// Whether the client's end is known to be closed: what is read goes on to that end.
-    pub(crate) has_ended: bool,
+    pub(crate) hung_up: bool,
     /// Whether the client may still be sending what nobody reads.
     has_unread: bool,
     /// Whether it stands in the list of those that go on without an event.
-    pub(crate) has_turn: bool,
+    pub(crate) queued: bool,
     /// Nothing more is sent; what comes is thrown away, so that the last answer is not.
     lingers: bool,
     /// When it is given up.
@@ -64,19 +64,19 @@ pub(crate) struct Connection {
 
 /// What the connection waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Next {
+pub(crate) enum NextStep {
     /// For its socket.
-    Wait,
+    AwaitSocket,
     /// For a worker.
-    Work,
+    AwaitWorker,
     /// For its next turn.
-    Again,
+    Requeue,
     /// For nothing.
     Close,
 }
 
 /// What the log tells of an answer.
-pub(crate) struct Logged<'t> {
+pub(crate) struct ResponseRecord<'t> {
     pub(crate) time: &'t str,
     pub(crate) status: u16,
     pub(crate) length: Option<u64>,
@@ -84,10 +84,10 @@ pub(crate) struct Logged<'t> {
 }
 
 /// What one of the network's threads brings along.
-pub(crate) struct Hands<'t> {
+pub(crate) struct ThreadContext<'t> {
     pub(crate) context: &'t Context,
     pub(crate) limits: &'t Limits,
-    pub(crate) reader: &'t mut Reader,
+    pub(crate) session: &'t mut StoreSession,
     pub(crate) clock: &'t Clock,
     /// Lines for the access log.
     pub(crate) log: &'t mut String,
@@ -103,82 +103,82 @@ impl Connection {
             peer,
             input: Vec::new(),
             scanned: 0,
-            output: Output::default(),
+            output: WriteBuffer::default(),
             body: None,
-            question: None,
+            deferred: None,
             is_answered: false,
             keep_alive: true,
             is_reading: false,
             is_drained: false,
-            is_over: false,
+            eof: false,
             is_sending: false,
-            has_ended: false,
+            hung_up: false,
             has_unread: false,
-            has_turn: false,
+            queued: false,
             lingers: false,
             deadline: now + limits.read_timeout,
         }
     }
 
     /// Goes on as far as it can without waiting.
-    pub(crate) fn advance(&mut self, hands: &mut Hands<'_>) -> Next {
+    pub(crate) fn advance(&mut self, thread: &mut ThreadContext<'_>) -> NextStep {
         if self.lingers {
             return self.discard();
         }
         let mut rounds = 0;
         loop {
             // A worker sends what is in the output together with its own.
-            if self.question.is_some() && !self.is_answered {
-                return Next::Work;
+            if self.deferred.is_some() && !self.is_answered {
+                return NextStep::AwaitWorker;
             }
             if !self.output.is_empty() {
                 let before = self.output.len();
                 let sent = self.output.send(self.socket.as_fd(), SendFlags::empty());
                 // The answer has a time of its own, which begins anew with each byte taken.
                 if !self.is_sending || self.output.len() < before {
-                    self.deadline = hands.now + hands.limits.write_timeout;
+                    self.deadline = thread.now + thread.limits.write_timeout;
                 }
                 self.is_sending = !self.output.is_empty();
                 match sent {
                     Ok(true) => {}
                     Ok(false) => {
                         self.output.compact();
-                        return Next::Wait;
+                        return NextStep::AwaitSocket;
                     }
-                    Err(_) => return Next::Close,
+                    Err(_) => return NextStep::Close,
                 }
             }
             if self.body.is_some() {
                 return match self.is_writable(Duration::ZERO) {
-                    true => Next::Work,
-                    false => Next::Wait,
+                    true => NextStep::AwaitWorker,
+                    false => NextStep::AwaitSocket,
                 };
             }
-            self.question = None;
+            self.deferred = None;
             self.is_answered = false;
             // One that was away when the server was told to end learns of it here.
-            if !self.keep_alive || hands.is_stopping {
-                return self.end(hands.now);
+            if !self.keep_alive || thread.is_stopping {
+                return self.end(thread.now);
             }
-            if self.answer(hands) {
+            if self.answer(thread) {
                 continue;
             }
-            if self.is_over {
-                return Next::Close;
+            if self.eof {
+                return NextStep::Close;
             }
             // One that always has another request ready lets the others have their turn.
             rounds += 1;
-            if rounds > ROUNDS_MAX {
-                return Next::Again;
+            if rounds > READS_PER_TURN_MAX {
+                return NextStep::Requeue;
             }
             // Events tell of changes only: the socket is read until it has nothing left.
             if self.is_drained {
-                self.wait_for_request(hands);
-                return Next::Wait;
+                self.wait_for_request(thread);
+                return NextStep::AwaitSocket;
             }
             self.receive();
             // What has come since the database was looked at wants another look.
-            hands.reader.begin_batch();
+            thread.session.begin_batch();
         }
     }
 
@@ -186,7 +186,7 @@ impl Connection {
     /// look at the database comes later than all of them.
     pub(crate) fn fill(&mut self) {
         self.is_drained = false;
-        let is_busy = !self.output.is_empty() || self.body.is_some() || self.question.is_some();
+        let is_busy = !self.output.is_empty() || self.body.is_some() || self.deferred.is_some();
         if !self.lingers && !is_busy {
             self.receive();
         }
@@ -194,21 +194,21 @@ impl Connection {
 
     fn receive(&mut self) {
         match self.read() {
-            Ok(0) => self.is_over = true,
+            Ok(0) => self.eof = true,
             // An end that came with these bytes is not told of again.
-            Ok(read) => self.is_drained = read < READ_LEN && !self.has_ended,
+            Ok(read) => self.is_drained = read < READ_LEN && !self.hung_up,
             Err(Errno::AGAIN) => self.is_drained = true,
-            Err(_) => self.is_over = true,
+            Err(_) => self.eof = true,
         }
     }
 
     /// Gives an idle connection up; one that has a request under way is ended after it.
-    pub(crate) fn stop(&mut self) -> Next {
-        let is_idle = self.output.is_empty() && self.body.is_none() && self.question.is_none();
+    pub(crate) fn stop(&mut self) -> NextStep {
+        let is_idle = self.output.is_empty() && self.body.is_none() && self.deferred.is_none();
         self.keep_alive = false;
         match is_idle {
-            true => Next::Close,
-            false => Next::Wait,
+            true => NextStep::Close,
+            false => NextStep::AwaitSocket,
         }
     }
 
@@ -220,19 +220,25 @@ impl Connection {
     }
 
     /// Puts an answer into the output: its head and, if it is short, its body.
-    pub(crate) fn put(&mut self, answer: Answer, head_only: bool, is_old: bool, clock: &Clock) {
-        let keep_alive = self.keep_alive && !(is_old && answer.length.is_none());
+    pub(crate) fn put(
+        &mut self,
+        answer: Response,
+        head_only: bool,
+        is_http10: bool,
+        clock: &Clock,
+    ) {
+        let keep_alive = self.keep_alive && !(is_http10 && answer.length.is_none());
         self.keep_alive = keep_alive;
-        let ends = match head_only {
-            true => Ends::Unsaid,
-            false => Ends::Said,
+        let framing = match head_only {
+            true => Framing::None,
+            false => Framing::Chunked,
         };
         answer.write_head(
             &mut self.output.bytes,
-            &clock.field,
+            &clock.date_header,
             keep_alive,
-            is_old,
-            ends,
+            is_http10,
+            framing,
         );
         if head_only || answer.status == 304 {
             return;
@@ -249,7 +255,12 @@ impl Connection {
     }
 
     /// The line for the access log of a request that a worker has answered.
-    pub(crate) fn log_line(&self, head: &[u8], format: LogFormat, answered: &Logged<'_>) -> String {
+    pub(crate) fn log_line(
+        &self,
+        head: &[u8],
+        format: LogFormat,
+        answered: &ResponseRecord<'_>,
+    ) -> String {
         let mut line = String::new();
         if let Parsed::Head(request, _) = Request::parse(head) {
             access_log::line(&mut line, format, &request, &self.answered(answered));
@@ -258,37 +269,37 @@ impl Connection {
     }
 
     /// Answers the requests that are there whole. True if there is something to send or to do.
-    fn answer(&mut self, hands: &mut Hands<'_>) -> bool {
+    fn answer(&mut self, thread: &mut ThreadContext<'_>) -> bool {
         let mut input = std::mem::take(&mut self.input);
         let mut consumed = 0;
-        while self.keep_alive && self.body.is_none() && self.question.is_none() {
+        while self.keep_alive && self.body.is_none() && self.deferred.is_none() {
             let rest = input.get(consumed..).unwrap_or_default();
             let is_crowded = self.output.len() >= PIPELINED_LEN_MAX;
             // The first bytes are parsed in any case: what is no request, as from a client that
             // speaks TLS, is told so at once.
-            let is_worth = self.scanned == 0 || may_be_whole(rest, self.scanned);
+            let is_worth = self.scanned == 0 || may_be_complete(rest, self.scanned);
             if rest.is_empty() || is_crowded || !is_worth {
                 self.scanned = rest.len();
                 break;
             }
             self.scanned = 0;
             match Request::parse(rest) {
-                Parsed::Partial => {
+                Parsed::Incomplete => {
                     self.scanned = rest.len();
                     break;
                 }
-                Parsed::Refused(status) => {
+                Parsed::Rejected(status) => {
                     self.keep_alive = false;
                     self.has_unread = true;
-                    self.put(Answer::refused(status), false, false, hands.clock);
+                    self.put(Response::client_error(status), false, false, thread.clock);
                 }
                 Parsed::Head(request, len) => {
                     consumed += len;
                     self.is_reading = false;
                     self.has_unread = request.has_body;
-                    let is_last = hands.is_stopping || !hands.limits.keep_alive;
+                    let is_last = thread.is_stopping || !thread.limits.keep_alive;
                     self.keep_alive = request.keep_alive && !is_last;
-                    self.answer_one(&request, rest.get(..len).unwrap_or_default(), hands);
+                    self.answer_one(&request, rest.get(..len).unwrap_or_default(), thread);
                 }
             }
         }
@@ -296,34 +307,34 @@ impl Connection {
         if !input.is_empty() || input.capacity() <= READ_LEN {
             self.input = input;
         }
-        !self.output.is_empty() || self.body.is_some() || self.question.is_some()
+        !self.output.is_empty() || self.body.is_some() || self.deferred.is_some()
     }
 
-    fn answer_one(&mut self, request: &Request<'_>, head: &[u8], hands: &mut Hands<'_>) {
-        let began = hands.limits.log.is_some().then(Instant::now);
-        match hands.context.quick(request, hands.reader) {
-            Quick::Answer(answer) => {
-                if let (Some(format), Some(began)) = (hands.limits.log, began) {
-                    let logged = Logged {
-                        time: &hands.clock.logged,
+    fn answer_one(&mut self, request: &Request<'_>, head: &[u8], thread: &mut ThreadContext<'_>) {
+        let began = thread.limits.log.is_some().then(Instant::now);
+        match thread.context.try_respond(request, thread.session) {
+            Dispatch::Respond(answer) => {
+                if let (Some(format), Some(began)) = (thread.limits.log, began) {
+                    let logged = ResponseRecord {
+                        time: &thread.clock.log_time,
                         status: answer.status,
                         length: answer.length,
                         took: began.elapsed(),
                     };
-                    access_log::line(hands.log, format, request, &self.answered(&logged));
+                    access_log::line(thread.log, format, request, &self.answered(&logged));
                 }
                 let head_only = request.method == Method::Head;
-                self.put(answer, head_only, request.is_old, hands.clock);
+                self.put(answer, head_only, request.is_http10, thread.clock);
             }
-            Quick::Slow(mut question) => {
-                question.head = began.map(|_| head.into());
-                self.question = Some(question);
+            Dispatch::Defer(mut request) => {
+                request.head = began.map(|_| head.into());
+                self.deferred = Some(request);
             }
         }
     }
 
-    fn answered<'a>(&'a self, logged: &Logged<'a>) -> Answered<'a> {
-        Answered {
+    fn answered<'a>(&'a self, logged: &ResponseRecord<'a>) -> RequestOutcome<'a> {
+        RequestOutcome {
             peer: &self.peer,
             time: logged.time,
             status: logged.status,
@@ -346,47 +357,47 @@ impl Connection {
         result
     }
 
-    fn wait_for_request(&mut self, hands: &Hands<'_>) {
+    fn wait_for_request(&mut self, thread: &ThreadContext<'_>) {
         self.output.relax();
         if self.input.is_empty() {
             // Who has asked for nothing yet has the time of a head from its first moment on.
             if self.output.sent_ever() > 0 {
-                self.deadline = hands.now + hands.limits.keep_alive_timeout;
+                self.deadline = thread.now + thread.limits.keep_alive_timeout;
             }
         } else if !self.is_reading {
             // From the first byte on, however many follow one by one.
             self.is_reading = true;
-            self.deadline = hands.now + hands.limits.read_timeout;
+            self.deadline = thread.now + thread.limits.read_timeout;
         }
     }
 
     /// Closes at once, unless the client is still sending: closing would then throw away the
     /// answer that it has not read yet.
-    fn end(&mut self, now: Instant) -> Next {
+    fn end(&mut self, now: Instant) -> NextStep {
         let is_quiet = || matches!(self.peek(), Err(Errno::AGAIN));
         if !self.has_unread && self.input.is_empty() && is_quiet() {
-            return Next::Close;
+            return NextStep::Close;
         }
         if shutdown(&self.socket, Shutdown::Write).is_err() {
-            return Next::Close;
+            return NextStep::Close;
         }
         self.lingers = true;
         self.deadline = now + LINGER_MAX;
         self.discard()
     }
 
-    fn discard(&mut self) -> Next {
+    fn discard(&mut self) -> NextStep {
         self.input.clear();
-        for _ in 0..ROUNDS_MAX {
+        for _ in 0..READS_PER_TURN_MAX {
             match self.read() {
-                Ok(0) => return Next::Close,
+                Ok(0) => return NextStep::Close,
                 Ok(_) => self.input.clear(),
-                Err(Errno::AGAIN) => return Next::Wait,
-                Err(_) => return Next::Close,
+                Err(Errno::AGAIN) => return NextStep::AwaitSocket,
+                Err(_) => return NextStep::Close,
             }
         }
         // It sends faster than this thread should spend its time on.
-        Next::Again
+        NextStep::Requeue
     }
 
     /// Whether there is anything to read, without reading it.
@@ -397,7 +408,7 @@ impl Connection {
 }
 
 /// How often a connection reads in one turn.
-const ROUNDS_MAX: u32 = 16;
+const READS_PER_TURN_MAX: u32 = 16;
 
 /// How much is read at once. Heads have a few hundred bytes.
 const READ_LEN: usize = 4 * 1024;

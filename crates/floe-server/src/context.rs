@@ -5,13 +5,13 @@ use std::sync::Arc;
 
 use floe_store::{Layout, StoreError};
 
-use crate::answer::Answer;
+use crate::compressed_nar_cache::CompressedNarCache;
 use crate::config::Compress;
-use crate::lookup::{Entry, Lookup, Reader};
-use crate::nars::Nars;
+use crate::nar_cache::NarCache;
+use crate::narinfo_cache::{CachedNarInfo, NarInfoCache, StoreSession};
 use crate::request::{Method, Request};
+use crate::response::Response;
 use crate::route::{HashPart, Route};
-use crate::side_cache::SideCopies;
 
 /// What all threads share.
 pub(crate) struct Context {
@@ -19,9 +19,9 @@ pub(crate) struct Context {
     pub(crate) log_dir: PathBuf,
     pub(crate) prefix: String,
     pub(crate) compress: Compress,
-    pub(crate) lookup: Lookup,
-    pub(crate) nars: Arc<Nars>,
-    pub(crate) copies: Option<SideCopies>,
+    pub(crate) narinfos: NarInfoCache,
+    pub(crate) nars: Arc<NarCache>,
+    pub(crate) compressed_nars: Option<CompressedNarCache>,
     /// The text of `nix-cache-info`.
     pub(crate) cache_info: Arc<str>,
     /// The text of `/`.
@@ -31,11 +31,11 @@ pub(crate) struct Context {
 
 /// A request that is no longer bound to the bytes it came in.
 #[derive(Clone, Debug)]
-pub(crate) struct Question {
+pub(crate) struct DeferredRequest {
     pub(crate) route: Route,
     /// Whether only the head is wanted.
     pub(crate) head_only: bool,
-    pub(crate) is_old: bool,
+    pub(crate) is_http10: bool,
     pub(crate) range: Option<String>,
     pub(crate) if_range: Option<String>,
     pub(crate) if_none_match: Option<String>,
@@ -48,31 +48,31 @@ impl Context {
     /// The valid path with that hash part, for those who may wait.
     pub(crate) fn find(
         &self,
-        reader: &mut Reader,
+        session: &mut StoreSession,
         hash: HashPart,
-    ) -> Result<Option<Arc<Entry>>, StoreError> {
-        self.lookup.find(reader, hash)
+    ) -> Result<Option<Arc<CachedNarInfo>>, StoreError> {
+        self.narinfos.find(session, hash)
     }
 
     /// The answer to a request that failed. The reason is for the operator.
-    pub(crate) fn failed(&self, error: &StoreError) -> Answer {
+    pub(crate) fn error_response(&self, error: &StoreError) -> Response {
         (self.warn)(&error.to_string());
         match is_absence(error) {
-            true => Answer::not_found("the files of this path are missing\n"),
-            false => Answer::failed(),
+            true => Response::not_found("the files of this path are missing\n"),
+            false => Response::internal_error(),
         }
     }
 }
 
-impl Question {
-    pub(crate) fn new(route: Route, request: &Request<'_>) -> Question {
+impl DeferredRequest {
+    pub(crate) fn new(route: Route, request: &Request<'_>) -> DeferredRequest {
         let owned = |field: Option<&str>| field.map(str::to_owned);
         // Ranges are defined for GET alone (RFC 9110, section 14.2).
         let range = request.range.filter(|_| request.method == Method::Get);
-        Question {
+        DeferredRequest {
             route,
             head_only: request.method == Method::Head,
-            is_old: request.is_old,
+            is_http10: request.is_http10,
             range: owned(range),
             if_range: owned(request.if_range),
             if_none_match: owned(request.if_none_match),

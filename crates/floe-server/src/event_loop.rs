@@ -13,16 +13,16 @@ use rustix::io::Errno;
 use rustix::net::{SocketFlags, acceptfrom_with, sockopt::set_tcp_nodelay};
 
 use crate::clock::Clock;
-use crate::connection::{Connection, Hands, Next};
+use crate::connection::{Connection, NextStep, ThreadContext};
 use crate::error::ServeError;
 use crate::listen::{Listener, peer_name};
-use crate::lookup::Reader;
+use crate::narinfo_cache::StoreSession;
 use crate::queue::Job;
-use crate::shared::{Phase, Shared};
+use crate::shared::{Phase, ServerShared};
 
 /// One thread's connections.
 pub(crate) struct EventLoop<'s> {
-    shared: &'s Shared,
+    shared: &'s ServerShared,
     /// Which of the threads this is.
     number: usize,
     epoll: OwnedFd,
@@ -30,8 +30,8 @@ pub(crate) struct EventLoop<'s> {
     slots: Vec<Slot>,
     free: Vec<usize>,
     /// The connections that have more to do at once.
-    again: Vec<usize>,
-    reader: Reader,
+    runnable: Vec<usize>,
+    session: StoreSession,
     clock: Clock,
     log: String,
     now: Instant,
@@ -39,22 +39,22 @@ pub(crate) struct EventLoop<'s> {
     /// When it was told to stop.
     stopping: Option<Instant>,
     /// When accepting failed for want of descriptors, or there were too many connections.
-    is_full: bool,
+    is_accept_paused: bool,
 }
 
 enum Slot {
     Free,
-    Here(Box<Connection>),
+    Open(Box<Connection>),
     /// Lent to a worker.
-    Away {
+    Lent {
         /// Whether the client's end of the connection was closed meanwhile.
-        has_ended: bool,
+        hung_up: bool,
     },
 }
 
 impl<'s> EventLoop<'s> {
     pub(crate) fn new(
-        shared: &'s Shared,
+        shared: &'s ServerShared,
         number: usize,
         store: LiveStore,
     ) -> Result<EventLoop<'s>, ServeError> {
@@ -73,16 +73,16 @@ impl<'s> EventLoop<'s> {
             listeners: shared.listeners().clone(),
             slots: Vec::new(),
             free: Vec::new(),
-            again: Vec::new(),
-            reader: Reader::new(store),
+            runnable: Vec::new(),
+            session: StoreSession::new(store),
             clock: Clock::new(),
             log: String::new(),
             now: Instant::now(),
             phase: Phase::Running,
             stopping: None,
-            is_full: true,
+            is_accept_paused: true,
         };
-        this.listen().map_err(failed)?;
+        this.start_accepting().map_err(failed)?;
         Ok(this)
     }
 
@@ -91,7 +91,7 @@ impl<'s> EventLoop<'s> {
         let mut events = Vec::with_capacity(EVENTS_MAX);
         let mut swept = Instant::now();
         loop {
-            let patience = match self.again.is_empty() {
+            let patience = match self.runnable.is_empty() {
                 true => SWEEP_INTERVAL,
                 false => Duration::ZERO,
             };
@@ -102,25 +102,25 @@ impl<'s> EventLoop<'s> {
             let _: Result<usize, Errno> = epoll::wait(&self.epoll, spare, Some(&timeout));
             self.now = Instant::now();
             self.clock.tick(self.now);
-            self.reader.begin_batch();
+            self.session.begin_batch();
             // All are read before any is answered: the database is looked at in between.
             for event in &events {
                 self.fill(event);
             }
-            for slot in std::mem::take(&mut self.again) {
-                if let Some(Slot::Here(connection)) = self.slots.get_mut(slot) {
-                    connection.has_turn = false;
+            for slot in std::mem::take(&mut self.runnable) {
+                if let Some(Slot::Open(connection)) = self.slots.get_mut(slot) {
+                    connection.queued = false;
                 }
-                self.drive(slot, false);
+                self.resume(slot, false);
             }
             for event in &events {
                 match event.data.u64() {
-                    WAKE => self.take_back(),
+                    WAKE => self.collect_returned(),
                     data if data >= LISTENERS => self.accept(data - LISTENERS),
                     slot => {
                         let flags = event.flags;
                         let slot = usize::try_from(slot).unwrap_or(usize::MAX);
-                        self.drive(slot, flags.intersects(ENDED));
+                        self.resume(slot, flags.intersects(HUNG_UP));
                     }
                 }
             }
@@ -138,34 +138,34 @@ impl<'s> EventLoop<'s> {
                 self.phase = self.shared.phase();
                 self.stop();
             }
-            let is_over = match self.phase {
+            let eof = match self.phase {
                 Phase::Running => false,
                 Phase::Stopping => self.is_empty() || self.is_overdue(),
                 Phase::Stopped => true,
             };
-            if is_over {
+            if eof {
                 return;
             }
         }
     }
 
-    fn listen(&mut self) -> Result<(), Errno> {
+    fn start_accepting(&mut self) -> Result<(), Errno> {
         for (index, listener) in self.listeners.iter().enumerate() {
             let data = epoll::EventData::new_u64(LISTENERS + index as u64);
             // One thread is enough for a new client.
             let flags = epoll::EventFlags::IN | epoll::EventFlags::EXCLUSIVE;
             epoll::add(&self.epoll, &listener.socket, data, flags)?;
         }
-        self.is_full = false;
+        self.is_accept_paused = false;
         Ok(())
     }
 
-    fn unlisten(&mut self) {
+    fn pause_accepting(&mut self) {
         for listener in &self.listeners {
-            // It may not be there, if it could not be added again.
+            // It may not be there, if it could not be added runnable.
             let _: Result<(), Errno> = epoll::delete(&self.epoll, &listener.socket);
         }
-        self.is_full = true;
+        self.is_accept_paused = true;
     }
 
     fn accept(&mut self, listener: u64) {
@@ -179,8 +179,8 @@ impl<'s> EventLoop<'s> {
             return;
         }
         if self.shared.open.load(Ordering::Relaxed) >= self.shared.limits.connections_max {
-            // They wait in the backlog; the sweep looks again.
-            self.unlisten();
+            // They wait in the backlog; the sweep looks runnable.
+            self.pause_accepting();
             return;
         }
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
@@ -199,7 +199,7 @@ impl<'s> EventLoop<'s> {
                     "no more connections can be accepted: too many open files; raise the limit \
                      (LimitNOFILE) or lower --max-connections",
                 );
-                self.unlisten();
+                self.pause_accepting();
             }
             // The client is gone already, or another thread was faster.
             Err(_) => {}
@@ -217,7 +217,7 @@ impl<'s> EventLoop<'s> {
         match epoll::add(&self.epoll, &connection.socket, data, flags) {
             Ok(()) => {
                 self.shared.open.fetch_add(1, Ordering::Relaxed);
-                self.put(slot, Slot::Here(Box::new(connection)));
+                self.put(slot, Slot::Open(Box::new(connection)));
             }
             Err(_) => self.free.push(slot),
         }
@@ -226,61 +226,61 @@ impl<'s> EventLoop<'s> {
     /// Reads what an event has told of.
     fn fill(&mut self, event: &epoll::Event) {
         let slot = usize::try_from(event.data.u64()).ok();
-        if let Some(Slot::Here(connection)) = slot.and_then(|slot| self.slots.get_mut(slot)) {
+        if let Some(Slot::Open(connection)) = slot.and_then(|slot| self.slots.get_mut(slot)) {
             let flags = event.flags;
-            connection.has_ended |= flags.intersects(ENDED);
+            connection.hung_up |= flags.intersects(HUNG_UP);
             connection.fill();
         }
     }
 
     /// Lets a connection go on.
-    fn drive(&mut self, slot: usize, ends: bool) {
+    fn resume(&mut self, slot: usize, hung_up: bool) {
         match self.take(slot) {
-            Slot::Here(mut connection) => {
-                connection.has_ended |= ends;
+            Slot::Open(mut connection) => {
+                connection.hung_up |= hung_up;
                 self.advance(slot, connection);
             }
             // It looks at its socket when it is back.
-            Slot::Away { has_ended } => {
-                let has_ended = has_ended || ends;
-                self.put(slot, Slot::Away { has_ended });
+            Slot::Lent { hung_up } => {
+                let hung_up = hung_up || hung_up;
+                self.put(slot, Slot::Lent { hung_up });
             }
             Slot::Free => {}
         }
     }
 
     fn advance(&mut self, slot: usize, mut connection: Box<Connection>) {
-        let mut hands = Hands {
+        let mut thread_context = ThreadContext {
             context: &self.shared.context,
             limits: &self.shared.limits,
-            reader: &mut self.reader,
+            session: &mut self.session,
             clock: &self.clock,
             log: &mut self.log,
             now: self.now,
             is_stopping: self.phase != Phase::Running,
         };
         // Whatever goes wrong with a request, the next one is answered.
-        let next = catch_unwind(AssertUnwindSafe(|| connection.advance(&mut hands)));
+        let next = catch_unwind(AssertUnwindSafe(|| connection.advance(&mut thread_context)));
         let next = next.unwrap_or_else(|_| {
             (self.shared.context.warn)("a request has caused a panic; please report it");
-            Next::Close
+            NextStep::Close
         });
-        self.settle(slot, connection, next);
+        self.apply(slot, connection, next);
     }
 
-    fn settle(&mut self, slot: usize, mut connection: Box<Connection>, next: Next) {
+    fn apply(&mut self, slot: usize, mut connection: Box<Connection>, next: NextStep) {
         match next {
-            Next::Wait => self.put(slot, Slot::Here(connection)),
-            Next::Again => {
+            NextStep::AwaitSocket => self.put(slot, Slot::Open(connection)),
+            NextStep::Requeue => {
                 // An event may have come between two turns; that makes them no more.
-                if !std::mem::replace(&mut connection.has_turn, true) {
-                    self.again.push(slot);
+                if !std::mem::replace(&mut connection.queued, true) {
+                    self.runnable.push(slot);
                 }
-                self.put(slot, Slot::Here(connection));
+                self.put(slot, Slot::Open(connection));
             }
-            Next::Close => self.close(slot, connection),
-            Next::Work => {
-                self.put(slot, Slot::Away { has_ended: false });
+            NextStep::Close => self.close(slot, connection),
+            NextStep::AwaitWorker => {
+                self.put(slot, Slot::Lent { hung_up: false });
                 let thread = self.number;
                 self.shared.queue.push(Job {
                     connection,
@@ -299,10 +299,10 @@ impl<'s> EventLoop<'s> {
     }
 
     /// Takes back what workers have done with.
-    fn take_back(&mut self) {
-        for (mut job, is_alive) in self.shared.mailbox(self.number).empty() {
+    fn collect_returned(&mut self) {
+        for (mut job, is_alive) in self.shared.mailbox(self.number).drain() {
             let place = self.take(job.slot);
-            job.connection.has_ended |= matches!(place, Slot::Away { has_ended: true });
+            job.connection.hung_up |= matches!(place, Slot::Lent { hung_up: true });
             // What its socket told of meanwhile was told to nobody.
             job.connection.is_drained = false;
             match is_alive && self.phase != Phase::Stopped {
@@ -312,11 +312,11 @@ impl<'s> EventLoop<'s> {
         }
     }
 
-    /// Closes what has waited too long, and accepts again if there is room.
+    /// Closes what has waited too long, and accepts runnable if there is room.
     fn sweep(&mut self) {
         for slot in 0..self.slots.len() {
             match self.take(slot) {
-                Slot::Here(connection) if connection.deadline <= self.now => {
+                Slot::Open(connection) if connection.deadline <= self.now => {
                     self.close(slot, connection);
                 }
                 other => self.put(slot, other),
@@ -324,24 +324,24 @@ impl<'s> EventLoop<'s> {
         }
         let has_room =
             self.shared.open.load(Ordering::Relaxed) < self.shared.limits.connections_max;
-        if self.is_full && has_room && self.phase == Phase::Running {
-            // What cannot be added now is tried again a moment later.
-            self.unlisten();
-            let _: Result<(), Errno> = self.listen();
+        if self.is_accept_paused && has_room && self.phase == Phase::Running {
+            // What cannot be added now is tried runnable a moment later.
+            self.pause_accepting();
+            let _: Result<(), Errno> = self.start_accepting();
         }
     }
 
     fn stop(&mut self) {
         self.stopping.get_or_insert(self.now);
-        self.unlisten();
+        self.pause_accepting();
         // Once all threads have let go, whoever comes next may listen at the same place.
         self.listeners.clear();
         self.shared.listeners().clear();
         for slot in 0..self.slots.len() {
             match self.take(slot) {
-                Slot::Here(mut connection) => {
+                Slot::Open(mut connection) => {
                     let next = connection.stop();
-                    self.settle(slot, connection, next);
+                    self.apply(slot, connection, next);
                 }
                 other => self.put(slot, other),
             }
@@ -350,7 +350,7 @@ impl<'s> EventLoop<'s> {
 
     fn is_overdue(&self) -> bool {
         self.stopping
-            .is_some_and(|since| self.now.duration_since(since) >= GRACE)
+            .is_some_and(|since| self.now.duration_since(since) >= SHUTDOWN_GRACE)
     }
 
     fn is_empty(&self) -> bool {
@@ -374,7 +374,7 @@ const WAKE: u64 = u64::MAX;
 const LISTENERS: u64 = 1 << 32;
 
 /// What an event has when nothing more will come from the client. It is told once.
-const ENDED: epoll::EventFlags = epoll::EventFlags::RDHUP
+const HUNG_UP: epoll::EventFlags = epoll::EventFlags::RDHUP
     .union(epoll::EventFlags::HUP)
     .union(epoll::EventFlags::ERR);
 
@@ -386,4 +386,4 @@ const EVENTS_MAX: usize = 256;
 const SWEEP_INTERVAL: Duration = Duration::from_millis(500);
 
 /// How long answers that are under way may take when the server is to end.
-const GRACE: Duration = Duration::from_secs(10);
+const SHUTDOWN_GRACE: Duration = Duration::from_secs(10);

@@ -1,11 +1,11 @@
 //! What is answered, a module for each kind of request.
 
-mod encoded;
+mod compressed_nar;
 pub(crate) mod file;
 pub(crate) mod listing;
 pub(crate) mod log;
 pub(crate) mod nar;
 pub(crate) mod narinfo;
-mod ranged;
+pub(crate) mod nix_cache_info;
+mod range_response;
 pub(crate) mod realisation;
-pub(crate) mod root;

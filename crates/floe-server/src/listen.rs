@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn port_zero_becomes_a_real_one() {
+    fn port_zero_is_replaced_by_the_bound_port() {
         for host in ["127.0.0.1", "localhost", "*", "*4", "!4"] {
             let listeners = open(&tcp(host), 5).unwrap();
             assert!(!listeners.is_empty());
@@ -221,14 +221,14 @@ mod tests {
     }
 
     #[test]
-    fn a_port_in_use_is_an_error_that_names_it() {
+    fn port_in_use_error_names_the_address() {
         let first = open(&tcp("127.0.0.1"), 5).unwrap();
         let error = open(&first[0].address, 5).unwrap_err().to_string();
         assert!(error.contains(&first[0].address.to_string()), "{error}");
     }
 
     #[test]
-    fn a_socket_of_a_successor_stays() {
+    fn socket_file_of_a_later_server_is_kept() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("socket");
         let first = open(&Listen::Unix(path.clone()), 5).unwrap();
@@ -241,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stale_socket_is_replaced_and_a_live_one_is_not() {
+    fn only_a_stale_socket_file_is_replaced() {
         let dir = tempfile::tempdir().unwrap();
         let address = Listen::Unix(dir.path().join("socket"));
         let Listen::Unix(path) = &address else {

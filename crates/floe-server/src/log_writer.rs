@@ -13,14 +13,14 @@ use std::time::Duration;
 use crate::error::ServeError;
 
 /// Where the lines go.
-pub(crate) type Sink = Arc<Mutex<dyn Write + Send>>;
+pub(crate) type LogOutput = Arc<Mutex<dyn Write + Send>>;
 
 /// Takes lines from every thread, and never makes one wait.
 #[derive(Debug)]
 pub(crate) struct LogWriter {
     /// Nothing is the end.
     batches: SyncSender<Option<String>>,
-    lost: Arc<AtomicU64>,
+    dropped: Arc<AtomicU64>,
     /// Closed by the thread that writes, when it ends.
     ended: Mutex<Receiver<()>>,
 }
@@ -28,19 +28,19 @@ pub(crate) struct LogWriter {
 impl LogWriter {
     /// Starts the thread that writes.
     pub(crate) fn start(
-        sink: Sink,
+        output: LogOutput,
         warn: Arc<dyn Fn(&str) + Send + Sync>,
     ) -> Result<LogWriter, ServeError> {
         let (batches, coming) = sync_channel(BATCHES_MAX);
         let (ending, ended) = channel();
-        let lost = Arc::new(AtomicU64::new(0));
-        let counted = lost.clone();
+        let dropped = Arc::new(AtomicU64::new(0));
+        let counted = dropped.clone();
         thread::Builder::new()
             .name("access log".into())
             .spawn(move || {
                 // Dropped at the end, which whoever waits is told by.
                 let _ending = ending;
-                write_all(&coming, &sink, &counted, &*warn);
+                write_all(&coming, &output, &counted, &*warn);
             })
             .map_err(|source| ServeError::System {
                 action: "starting the thread of the access log",
@@ -48,7 +48,7 @@ impl LogWriter {
             })?;
         Ok(LogWriter {
             batches,
-            lost,
+            dropped,
             ended: Mutex::new(ended),
         })
     }
@@ -57,7 +57,7 @@ impl LogWriter {
     pub(crate) fn write(&self, lines: &str) {
         if self.batches.try_send(Some(lines.to_owned())).is_err() {
             let count = lines.lines().count() as u64;
-            self.lost.fetch_add(count, Ordering::Relaxed);
+            self.dropped.fetch_add(count, Ordering::Relaxed);
         }
     }
 
@@ -66,26 +66,28 @@ impl LogWriter {
         let ended = self.ended.lock().unwrap_or_else(PoisonError::into_inner);
         if self.batches.try_send(None).is_ok() {
             // An end without a message is the one that is expected.
-            let _: Result<(), _> = ended.recv_timeout(PATIENCE);
+            let _: Result<(), _> = ended.recv_timeout(FINISH_TIMEOUT);
         }
     }
 }
 
 fn write_all(
     coming: &Receiver<Option<String>>,
-    sink: &Sink,
-    lost: &AtomicU64,
+    output: &LogOutput,
+    dropped: &AtomicU64,
     warn: &dyn Fn(&str),
 ) {
     while let Ok(Some(lines)) = coming.recv() {
-        let mut sink = sink.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut output = output.lock().unwrap_or_else(PoisonError::into_inner);
         // A log that cannot be written is no reason to stop serving.
-        let _: io::Result<()> = sink.write_all(lines.as_bytes()).and_then(|()| sink.flush());
-        drop(sink);
-        match lost.swap(0, Ordering::Relaxed) {
+        let _: io::Result<()> = output
+            .write_all(lines.as_bytes())
+            .and_then(|()| output.flush());
+        drop(output);
+        match dropped.swap(0, Ordering::Relaxed) {
             0 => {}
-            lost => warn(&format!(
-                "{lost} lines of the access log are lost: it is read more slowly than they come"
+            dropped => warn(&format!(
+                "{dropped} lines of the access log are dropped: it is read more slowly than they come"
             )),
         }
     }
@@ -95,16 +97,16 @@ fn write_all(
 const BATCHES_MAX: usize = 4096;
 
 /// How long a server that ends waits for its last lines.
-const PATIENCE: Duration = Duration::from_secs(1);
+const FINISH_TIMEOUT: Duration = Duration::from_secs(1);
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
     /// Takes nothing until it is told to.
-    struct Slow(Receiver<()>, Arc<Mutex<Vec<u8>>>);
+    struct BlockedWriter(Receiver<()>, Arc<Mutex<Vec<u8>>>);
 
-    impl Write for Slow {
+    impl Write for BlockedWriter {
         fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
             let _: Result<(), _> = self.0.recv();
             self.1.lock().unwrap().write(bytes)
@@ -116,13 +118,13 @@ mod tests {
     }
 
     #[test]
-    fn a_log_that_stands_still_holds_up_nobody_and_says_what_is_lost() {
+    fn blocked_log_drops_lines_and_reports_their_number() {
         let (go, wait) = channel();
         let written = Arc::new(Mutex::new(Vec::new()));
         let warnings = Arc::new(Mutex::new(Vec::new()));
-        let (sink, said) = (Slow(wait, written.clone()), warnings.clone());
+        let (output, said) = (BlockedWriter(wait, written.clone()), warnings.clone());
         let warn = Arc::new(move |text: &str| said.lock().unwrap().push(text.to_owned()));
-        let log = LogWriter::start(Arc::new(Mutex::new(sink)), warn).unwrap();
+        let log = LogWriter::start(Arc::new(Mutex::new(output)), warn).unwrap();
         for _ in 0..2 * BATCHES_MAX {
             log.write("a line\nanother\n");
         }
@@ -134,15 +136,15 @@ mod tests {
         let _: Result<(), _> = log.ended.lock().unwrap().recv();
         let kept = written.lock().unwrap().len() / "a line\nanother\n".len();
         assert!((BATCHES_MAX..2 * BATCHES_MAX).contains(&kept), "{kept}");
-        let lost = 2 * (2 * BATCHES_MAX - kept);
+        let dropped = 2 * (2 * BATCHES_MAX - kept);
         assert!(
-            warnings.lock().unwrap()[0].starts_with(&format!("{lost} lines")),
+            warnings.lock().unwrap()[0].starts_with(&format!("{dropped} lines")),
             "{warnings:?}"
         );
     }
 
     #[test]
-    fn the_last_lines_are_written_before_the_end() {
+    fn finish_writes_the_last_lines() {
         let written = Arc::new(Mutex::new(Vec::new()));
         let log = LogWriter::start(written.clone(), Arc::new(|_: &str| {})).unwrap();
         (0..100).for_each(|_| log.write("line\n"));

@@ -7,13 +7,13 @@ use crate::connection::Connection;
 
 /// The connections that wait for a worker. Bounded by the number of connections.
 #[derive(Debug, Default)]
-pub(crate) struct Queue {
-    state: Mutex<State>,
+pub(crate) struct JobQueue {
+    state: Mutex<QueueState>,
     ready: Condvar,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct QueueState {
     jobs: VecDeque<Job>,
     is_stopped: bool,
 }
@@ -28,13 +28,13 @@ pub(crate) struct Job {
     pub(crate) slot: usize,
 }
 
-impl Queue {
+impl JobQueue {
     pub(crate) fn push(&self, job: Job) {
         self.state().jobs.push_back(job);
         self.ready.notify_one();
     }
 
-    /// Ends the workers once each has given back what it has.
+    /// Framing the workers once each has given back what it has.
     pub(crate) fn stop(&self) {
         self.state().is_stopped = true;
         self.ready.notify_all();
@@ -60,7 +60,7 @@ impl Queue {
         }
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, QueueState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn single_open_and_suffix_ranges_are_understood() {
+    fn single_open_and_suffix_ranges_are_parsed() {
         assert_eq!(parts("bytes=0-9"), part(0..10));
         assert_eq!(parts("bytes=100-"), part(100..112));
         assert_eq!(parts("Bytes=-5"), part(107..112));
@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_exist_is_unsatisfiable() {
+    fn ranges_beyond_the_end_are_unsatisfiable() {
         for field in ["bytes=112-", "bytes=500-600", "bytes=-0", "bytes=112-,113-"] {
             assert_eq!(parts(field), Ranges::Unsatisfiable, "{field}");
         }
@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_understood_means_everything() {
+    fn malformed_field_selects_the_whole() {
         for field in [
             "",
             "bytes",
@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn greedy_sets_mean_everything() {
+    fn overlapping_or_many_ranges_select_the_whole() {
         assert_eq!(parts("bytes=0-,0-"), Ranges::Whole);
         let many: Vec<String> = (0..17).map(|n| format!("{n}-{n}")).collect();
         assert_eq!(parts(&format!("bytes={}", many.join(","))), Ranges::Whole);
@@ -145,7 +145,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn ranges_stay_within_the_answer(field in "(bytes=)?[0-9,-]{0,20}", len: u64) {
+        fn parsed_ranges_stay_within_the_length(field in "(bytes=)?[0-9,-]{0,20}", len: u64) {
             if let Ranges::Parts(parts) = parse(Some(&field), len) {
                 prop_assert!(!parts.is_empty() && parts.len() <= RANGES_MAX);
                 for part in parts {
@@ -155,7 +155,7 @@ mod tests {
         }
 
         #[test]
-        fn a_printed_range_parses(start in 0u64..1000, more in 0u64..1000) {
+        fn printed_range_parses_to_itself(start in 0u64..1000, more in 0u64..1000) {
             let field = format!("bytes={start}-{}", start + more);
             let range = start..start + more + 1;
             prop_assert_eq!(parse(Some(&field), 5000), Ranges::Parts(Vec::from([range])));

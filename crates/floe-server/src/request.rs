@@ -34,10 +34,10 @@ pub struct Request<'b> {
     pub line: (&'b str, &'b str),
     /// The decoded path.
     pub path: Cow<'b, str>,
-    /// What follows the question mark, if any.
+    /// What follows the request mark, if any.
     pub query: Option<&'b str>,
     /// Whether it is of HTTP/1.0.
-    pub is_old: bool,
+    pub is_http10: bool,
     /// Whether a body follows, which nothing here wants.
     pub has_body: bool,
     /// Whether the connection stays open for another request.
@@ -60,12 +60,12 @@ pub struct Request<'b> {
 #[derive(Debug, PartialEq, Eq)]
 pub enum Parsed<'b> {
     /// The beginning of a head.
-    Partial,
+    Incomplete,
     /// A head, and how many bytes it has.
     Head(Request<'b>, usize),
     /// Nothing that can be answered in any other way than with this status, after which the
     /// connection is closed.
-    Refused(u16),
+    Rejected(u16),
 }
 
 impl<'b> Request<'b> {
@@ -77,19 +77,19 @@ impl<'b> Request<'b> {
             Ok(Parsing::Complete(len)) if len > HEAD_LEN_MAX => too_long(bytes),
             Ok(Parsing::Complete(len)) => match Request::read(&head) {
                 Ok(request) => Parsed::Head(request, len),
-                Err(status) => Parsed::Refused(status),
+                Err(status) => Parsed::Rejected(status),
             },
             Ok(Parsing::Partial) if bytes.len() >= HEAD_LEN_MAX => too_long(bytes),
-            Ok(Parsing::Partial) => Parsed::Partial,
-            Err(httparse::Error::TooManyHeaders) => Parsed::Refused(431),
-            Err(_) => Parsed::Refused(400),
+            Ok(Parsing::Partial) => Parsed::Incomplete,
+            Err(httparse::Error::TooManyHeaders) => Parsed::Rejected(431),
+            Err(_) => Parsed::Rejected(400),
         }
     }
 
     fn read(head: &httparse::Request<'_, 'b>) -> Result<Request<'b>, u16> {
         let method = head.method.ok_or(400u16)?;
         let target = head.path.ok_or(400u16)?;
-        let is_old = head.version == Some(0);
+        let is_http10 = head.version == Some(0);
         let (path, query) = split_target(target)?;
         let mut request = Request {
             method: match method {
@@ -100,9 +100,9 @@ impl<'b> Request<'b> {
             line: (method, target),
             path,
             query,
-            is_old,
+            is_http10,
             has_body: false,
-            keep_alive: !is_old,
+            keep_alive: !is_http10,
             range: None,
             if_range: None,
             if_none_match: None,
@@ -127,7 +127,7 @@ impl<'b> Request<'b> {
                     for option in value.split(',').map(str::trim) {
                         if option.eq_ignore_ascii_case("close") {
                             request.keep_alive = false;
-                        } else if is_old && option.eq_ignore_ascii_case("keep-alive") {
+                        } else if is_http10 && option.eq_ignore_ascii_case("keep-alive") {
                             request.keep_alive = true;
                         }
                     }
@@ -141,7 +141,7 @@ impl<'b> Request<'b> {
                 _ => {}
             }
         }
-        if hosts > 1 || (hosts == 0 && !is_old) {
+        if hosts > 1 || (hosts == 0 && !is_http10) {
             return Err(400);
         }
         // Ranges are of a body (RFC 9110, section 14.2).
@@ -164,8 +164,8 @@ impl<'b> Request<'b> {
 /// A head without end: its first line is too long, or its fields are.
 fn too_long<'b>(bytes: &[u8]) -> Parsed<'b> {
     match bytes.contains(&b'\n') {
-        true => Parsed::Refused(431),
-        false => Parsed::Refused(414),
+        true => Parsed::Rejected(431),
+        false => Parsed::Rejected(414),
     }
 }
 
@@ -204,7 +204,7 @@ fn accepts_zstd(list: &str) -> bool {
 
 /// Whether a head may end in these bytes, of which the first `seen` have been looked at before.
 /// Sparing the parser what cannot be whole keeps a client that sends byte by byte cheap.
-pub fn may_be_whole(bytes: &[u8], seen: usize) -> bool {
+pub fn may_be_complete(bytes: &[u8], seen: usize) -> bool {
     let start = seen.saturating_sub(3);
     let fresh = bytes.get(start..).unwrap_or_default();
     bytes.len() >= HEAD_LEN_MAX
@@ -230,13 +230,13 @@ mod tests {
 
     fn refused(text: &str) -> u16 {
         match Request::parse(text.as_bytes()) {
-            Parsed::Refused(status) => status,
+            Parsed::Rejected(status) => status,
             other => panic!("{text:?}: {other:?}"),
         }
     }
 
     #[test]
-    fn path_query_and_fields_are_found() {
+    fn request_path_query_and_fields_are_parsed() {
         let request = head(
             "GET /nar/a%2bb.nar?x&hash=abc HTTP/1.1\r\nHost: h\r\nRANGE: bytes=0-\r\n\
              Accept-Encoding: deflate, gzip, br, zstd\r\nX-Forwarded-For: 1.2.3.4, 5.6.7.8\r\n\r\n",
@@ -255,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn old_and_closing_clients_are_not_kept() {
+    fn http10_and_closing_clients_are_not_kept_alive() {
         assert!(!head("GET / HTTP/1.0\r\n\r\n").keep_alive);
         assert!(head("GET / HTTP/1.0\r\nConnection: Keep-Alive\r\n\r\n").keep_alive);
         assert!(!head("GET / HTTP/1.1\r\nHost: h\r\nConnection: te, close\r\n\r\n").keep_alive);
@@ -267,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn a_whole_url_is_a_target() {
+    fn absolute_url_is_accepted_as_a_target() {
         assert_eq!(
             head("GET http://h/a?b HTTP/1.1\r\nHost: h\r\n\r\n").path,
             "/a"
@@ -280,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_answered_is_refused() {
+    fn malformed_or_long_heads_are_rejected() {
         assert_eq!(refused("GET / HTTP/1.1\r\n\r\n"), 400, "no host");
         assert_eq!(refused("GET / HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n"), 400);
         assert_eq!(refused("\x16\x03\x01 TLS\r\n\r\n"), 400);
@@ -293,7 +293,7 @@ mod tests {
     }
 
     #[test]
-    fn weights_decide_about_zstd() {
+    fn zstd_is_accepted_unless_its_weight_is_zero() {
         for (list, accepted) in [
             ("zstd", true),
             ("gzip, ZSTD;q=0.5", true),
@@ -309,16 +309,16 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_bytes_are_a_head_or_not(bytes: Vec<u8>) {
+        fn any_bytes_are_parsed_without_panic(bytes: Vec<u8>) {
             let _: Parsed<'_> = Request::parse(&bytes);
         }
 
         #[test]
-        fn a_head_that_comes_in_pieces_is_noticed_with_its_last(split in 0usize..40) {
+        fn split_head_is_complete_only_with_its_last_byte(split in 0usize..40) {
             let text = b"GET / HTTP/1.1\r\nHost: h\r\nA: b\r\n\r\n";
             let split = split.min(text.len() - 1);
-            prop_assert!(!may_be_whole(&text[..split], 0));
-            prop_assert!(may_be_whole(text, split));
+            prop_assert!(!may_be_complete(&text[..split], 0));
+            prop_assert!(may_be_complete(text, split));
         }
     }
 }

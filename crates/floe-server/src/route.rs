@@ -30,7 +30,7 @@ pub enum Route {
     /// `/HASH.ls`
     Listing(HashPart),
     /// `/log/NAME`: a derivation or an output, by name or by hash part alone.
-    Log(LogOf),
+    Log(LogQuery),
     /// `/serve/HASH/PATH`
     File {
         /// The path's hash part.
@@ -58,7 +58,7 @@ pub enum Route {
 
 /// Whose log is asked for.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum LogOf {
+pub enum LogQuery {
     /// A derivation or the output of one.
     Path(StorePath),
     /// Whatever valid path has this hash part.
@@ -124,8 +124,8 @@ fn other(path: &str) -> Option<Route> {
     match first {
         "log" => {
             let of = match StorePath::parse(rest) {
-                Ok(path) => LogOf::Path(path),
-                Err(_) => LogOf::HashPart(HashPart::parse(rest)?),
+                Ok(path) => LogQuery::Path(path),
+                Err(_) => LogQuery::HashPart(HashPart::parse(rest)?),
             };
             Some(Route::Log(of))
         }
@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn narinfos_are_found_by_exact_hash_parts_only() {
+    fn narinfo_route_requires_an_exact_hash_part() {
         let narinfo = |json| Route::NarInfo { hash: hash(), json };
         assert_eq!(find(&format!("/{HASH}.narinfo")), narinfo(false));
         assert_eq!(find(&format!("//{HASH}.narinfo?x=1")), narinfo(false));
@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn all_three_nar_urls_in_the_wild_are_known() {
+    fn nar_route_accepts_all_three_url_forms() {
         let nar = |nar_hash: Option<&str>| Route::Nar {
             hash: hash(),
             nar_hash: nar_hash.map(str::to_owned),
@@ -226,16 +226,16 @@ mod tests {
     }
 
     #[test]
-    fn the_other_routes_are_found() {
+    fn remaining_routes_are_parsed() {
         assert_eq!(find("/"), Route::Root);
         assert_eq!(find("/nix-cache-info"), Route::CacheInfo);
         assert_eq!(find(&format!("/{HASH}.ls")), Route::Listing(hash()));
         let path = StorePath::parse(&format!("{HASH}-x.drv")).unwrap();
-        let log = Route::Log(LogOf::Path(path.clone()));
+        let log = Route::Log(LogQuery::Path(path.clone()));
         assert_eq!(find(&format!("/log/{path}")), log);
         assert_eq!(
             find(&format!("/log/{HASH}")),
-            Route::Log(LogOf::HashPart(hash()))
+            Route::Log(LogQuery::HashPart(hash()))
         );
         assert_eq!(find("/log/../x"), Route::Unknown);
         let file = |path: &str| Route::File {
@@ -263,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn a_prefix_stands_in_front_of_every_route() {
+    fn path_prefix_is_required_and_stripped() {
         assert_eq!(
             find_below("/cache/nix-cache-info", "/cache"),
             Route::CacheInfo
@@ -275,7 +275,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_path_has_a_route(path in "/[!-~]{0,80}") {
+        fn any_path_is_routed_without_panic(path in "/[!-~]{0,80}") {
             let head = format!("GET {path} HTTP/1.0\r\n\r\n");
             if let Parsed::Head(request, _) = Request::parse(head.as_bytes()) {
                 let _: Route = route(&request, "");

@@ -7,39 +7,39 @@ use std::time::Duration;
 
 use floe_store::LiveStore;
 
+use crate::compressed_nar_cache::CompressedNarCache;
 use crate::config::{Compress, Config, Listen};
 use crate::context::Context;
 use crate::error::ServeError;
 use crate::event_loop::EventLoop;
-use crate::handlers::root::{cache_info_text, root_text};
+use crate::handlers::nix_cache_info::{cache_info_text, root_text};
 use crate::limits::Limits;
 use crate::listen;
 use crate::log_writer::LogWriter;
-use crate::lookup::Lookup;
-use crate::nars::Nars;
-use crate::queue::Queue;
-use crate::shared::{Shared, Signal};
-use crate::side_cache::SideCopies;
+use crate::nar_cache::NarCache;
+use crate::narinfo_cache::NarInfoCache;
+use crate::queue::JobQueue;
+use crate::shared::{ServerShared, Signal};
 use crate::workers;
 
 /// A server that listens already, and answers once it runs.
 pub struct Server {
-    shared: Arc<Shared>,
+    shared: Arc<ServerShared>,
     addresses: Vec<Listen>,
     /// One for each thread of the network, once it is prepared.
     stores: Vec<LiveStore>,
 }
 
-/// Ends a running server. May be used from any thread; cheap to clone.
+/// Framing a running server. May be used from any thread; cheap to clone.
 #[derive(Clone, Debug)]
-pub struct Stop {
+pub struct ShutdownHandle {
     shared: Arc<Signal>,
 }
 
-impl Stop {
+impl ShutdownHandle {
     /// Makes [`Server::run`] return soon: answers that are under way get ten seconds to be
     /// finished; a second call ends them at once.
-    pub fn stop(&self) {
+    pub fn shutdown(&self) {
         self.shared.advance();
     }
 }
@@ -52,9 +52,9 @@ impl Server {
         if config.listen.is_empty() {
             return Err(ServeError::Config("a server needs an address to listen on"));
         }
-        if config.compress == Compress::Cached && config.side_cache.is_none() {
+        if config.compress == Compress::Cached && config.compressed_cache.is_none() {
             return Err(ServeError::Config(
-                "compressed copies need a directory to be kept in: give one with --side-cache",
+                "compressed compressed_nars need a directory to be kept in: give one with --side-cache",
             ));
         }
         let limits = Limits::of(&config);
@@ -62,14 +62,17 @@ impl Server {
             |(format, sink)| LogWriter::start(sink, config.warn.clone()).map(|log| (format, log));
         let log = config.access_log.map(start_log).transpose()?;
         let signal = Arc::new(Signal::new(config.threads.get())?);
-        let store = LiveStore::open(config.store.clone(), START_PATIENCE)?;
+        let store = LiveStore::open(config.store.clone(), STARTUP_DATABASE_WAIT)?;
         let dir = &config.store.store_dir;
         let context = Context {
             cache_info: cache_info_text(dir, config.priority).into(),
             root: root_text(dir, &config.secret_keys).into(),
-            lookup: Lookup::new(&store, config.secret_keys)?,
-            nars: Arc::new(Nars::new()),
-            copies: config.side_cache.map(SideCopies::open).transpose()?,
+            narinfos: NarInfoCache::new(&store, config.secret_keys)?,
+            nars: Arc::new(NarCache::new()),
+            compressed_nars: config
+                .compressed_cache
+                .map(CompressedNarCache::open)
+                .transpose()?,
             compress: config.compress,
             prefix: config.path_prefix,
             log_dir: config.log_dir,
@@ -85,11 +88,11 @@ impl Server {
             .map(|listener| listener.address.clone())
             .collect();
         let listeners = listeners.into_iter().map(Arc::new).collect();
-        let shared = Shared {
+        let shared = ServerShared {
             context,
             limits,
             listeners: Mutex::new(listeners),
-            queue: Queue::default(),
+            queue: JobQueue::default(),
             open: AtomicUsize::new(0),
             log,
             signal,
@@ -110,7 +113,7 @@ impl Server {
         let threads = self.shared.signal.threads();
         while self.stores.len() < threads {
             let layout = self.shared.context.layout.clone();
-            let mut store = LiveStore::open(layout, START_PATIENCE)?;
+            let mut store = LiveStore::open(layout, STARTUP_DATABASE_WAIT)?;
             store.set_patience(Duration::ZERO)?;
             self.stores.push(store);
         }
@@ -125,12 +128,12 @@ impl Server {
 
     /// How many paths the store has.
     pub fn path_count(&self) -> usize {
-        self.shared.context.lookup.path_count()
+        self.shared.context.narinfos.path_count()
     }
 
     /// What ends it.
-    pub fn stopper(&self) -> Stop {
-        Stop {
+    pub fn shutdown_handle(&self) -> ShutdownHandle {
+        ShutdownHandle {
             shared: self.shared.signal.clone(),
         }
     }
@@ -150,9 +153,9 @@ impl Server {
             for _ in 0..(threads * WORKERS_PER_THREAD).max(WORKERS_MIN) {
                 scope.spawn(|| workers::work(shared));
             }
-            let copies = shared.context.copies.as_ref();
-            if let Some(copies) = copies {
-                scope.spawn(|| copies.fill(&*shared.context.warn));
+            let compressed_nars = shared.context.compressed_nars.as_ref();
+            if let Some(compressed_nars) = compressed_nars {
+                scope.spawn(|| compressed_nars.fill(&*shared.context.warn));
             }
             let network: Vec<_> = loops
                 .into_iter()
@@ -164,8 +167,8 @@ impl Server {
             }
             shared.signal.stop();
             shared.queue.stop();
-            if let Some(copies) = copies {
-                copies.stop();
+            if let Some(compressed_nars) = compressed_nars {
+                compressed_nars.stop();
             }
         });
         if let Some((_, log)) = &shared.log {
@@ -176,7 +179,7 @@ impl Server {
 }
 
 /// At the start a server waits for a Nix that holds the database.
-const START_PATIENCE: Duration = Duration::from_secs(60);
+const STARTUP_DATABASE_WAIT: Duration = Duration::from_secs(60);
 
 /// Workers wait for disks, and a disk answers several questions at once.
 const WORKERS_PER_THREAD: usize = 4;

@@ -12,15 +12,15 @@ use crate::error::ServeError;
 use crate::limits::Limits;
 use crate::listen::Listener;
 use crate::log_writer::LogWriter;
-use crate::queue::{Job, Queue};
+use crate::queue::{Job, JobQueue};
 
 /// What all threads of a server share.
-pub(crate) struct Shared {
+pub(crate) struct ServerShared {
     pub(crate) context: Context,
     pub(crate) limits: Limits,
     /// Each of the network's threads has its own hold on them; they are closed with the last.
     pub(crate) listeners: Mutex<Vec<Arc<Listener>>>,
-    pub(crate) queue: Queue,
+    pub(crate) queue: JobQueue,
     /// How many connections there are.
     pub(crate) open: AtomicUsize,
     pub(crate) log: Option<(LogFormat, LogWriter)>,
@@ -51,7 +51,7 @@ pub(crate) enum Phase {
     Stopped,
 }
 
-impl Shared {
+impl ServerShared {
     pub(crate) fn phase(&self) -> Phase {
         match self.signal.phase.load(Ordering::Acquire) {
             0 => Phase::Running,
@@ -71,7 +71,7 @@ impl Shared {
     }
 
     /// Gives a connection back to the thread that it belongs to.
-    pub(crate) fn give_back(&self, job: Job, is_alive: bool) {
+    pub(crate) fn return_connection(&self, job: Job, is_alive: bool) {
         let mailbox = self.mailbox(job.thread);
         let mut returned = mailbox
             .returned
@@ -82,7 +82,7 @@ impl Shared {
         let is_first = returned.len() == 1;
         drop(returned);
         if is_first {
-            mailbox.ring();
+            mailbox.notify();
         }
     }
 }
@@ -119,7 +119,7 @@ impl Signal {
             self.stop();
         }
         for mailbox in &self.mailboxes {
-            mailbox.ring();
+            mailbox.notify();
         }
     }
 
@@ -134,14 +134,14 @@ impl Mailbox {
     }
 
     /// Takes what is there.
-    pub(crate) fn empty(&self) -> Vec<(Job, bool)> {
+    pub(crate) fn drain(&self) -> Vec<(Job, bool)> {
         let mut count = [0; 8];
         // Emptied before looking, so that whatever comes later rings again.
         let _: rustix::io::Result<usize> = rustix::io::read(&self.wake, &mut count);
         std::mem::take(&mut *self.returned.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    fn ring(&self) {
+    fn notify(&self) {
         // Full means that it has been rung.
         let _: rustix::io::Result<usize> = rustix::io::write(&self.wake, &1u64.to_ne_bytes());
     }

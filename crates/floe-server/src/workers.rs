@@ -10,68 +10,68 @@ use std::time::{Duration, Instant};
 
 use floe_store::LiveStore;
 
-use crate::body::{Broken, Sent};
+use crate::body::{SendError, SendProgress};
 use crate::clock::Clock;
-use crate::connection::{Connection, Logged};
-use crate::context::Question;
-use crate::lookup::Reader;
+use crate::connection::{Connection, ResponseRecord};
+use crate::context::DeferredRequest;
+use crate::narinfo_cache::StoreSession;
 use crate::route::Route;
-use crate::shared::{Phase, Shared};
+use crate::shared::{Phase, ServerShared};
 
 /// Works until the server stops.
-pub(crate) fn work(shared: &Shared) {
+pub(crate) fn work(shared: &ServerShared) {
     let mut clock = Clock::new();
-    let mut reader = None;
+    let mut session = None;
     while let Some(mut job) = shared.queue.pop() {
         clock.tick(Instant::now());
         // Whatever goes wrong with a request, the next one is answered.
         let handled = catch_unwind(AssertUnwindSafe(|| {
-            handle(shared, &mut job.connection, &mut reader, &clock)
+            handle(shared, &mut job.connection, &mut session, &clock)
         }));
         let (is_alive, sent) = handled.unwrap_or_else(|_| {
             (shared.context.warn)("a request has caused a panic; please report it");
             (false, None)
         });
-        shared.give_back(job, is_alive);
-        if let Some(question) = sent {
-            let after = AssertUnwindSafe(|| after(shared, &question, &mut reader));
+        shared.return_connection(job, is_alive);
+        if let Some(request) = sent {
+            let after = AssertUnwindSafe(|| after(shared, &request, &mut session));
             let _: std::thread::Result<()> = catch_unwind(after);
         }
     }
 }
 
-/// Answers and sends. Whether the connection is still good, and the question if its answer has
+/// Answers and sends. Whether the connection is still good, and the request if its answer has
 /// been sent to the end.
 fn handle(
-    shared: &Shared,
+    shared: &ServerShared,
     connection: &mut Connection,
-    reader: &mut Option<Reader>,
+    session: &mut Option<StoreSession>,
     clock: &Clock,
-) -> (bool, Option<Question>) {
+) -> (bool, Option<DeferredRequest>) {
     let unanswered = connection
-        .question
+        .deferred
         .clone()
         .filter(|_| !connection.is_answered);
     let before = (connection.output.len(), connection.output.sent_ever());
     let kept_alive = connection.keep_alive;
-    if let Some(question) = &unanswered {
-        answer(shared, connection, question, reader, clock);
+    if let Some(request) = &unanswered {
+        answer(shared, connection, request, session, clock);
         connection.is_answered = true;
     }
     let error = match send(shared, connection) {
-        Ok(Sent::All) => return (true, connection.question.take()),
-        Ok(Sent::Blocked | Sent::Yielded) => return (true, None),
-        Err(Broken::Socket(_)) => return (false, None),
+        Ok(SendProgress::Complete) => return (true, connection.deferred.take()),
+        Ok(SendProgress::Blocked | SendProgress::Yielded) => return (true, None),
+        Err(SendError::Socket(_)) => return (false, None),
         Err(error) => error,
     };
     match (unanswered, &error) {
         // As long as nothing has gone out, the client can still be told.
-        (Some(question), Broken::Store(error)) if connection.output.sent_ever() == before.1 => {
+        (Some(request), SendError::Store(error)) if connection.output.sent_ever() == before.1 => {
             connection.output.truncate(before.0);
             connection.body = None;
             connection.keep_alive = kept_alive;
-            let answer = shared.context.failed(error);
-            connection.put(answer, question.head_only, question.is_old, clock);
+            let answer = shared.context.error_response(error);
+            connection.put(answer, request.head_only, request.is_http10, clock);
             (send(shared, connection).is_ok(), None)
         }
         _ => {
@@ -82,23 +82,23 @@ fn handle(
 }
 
 fn answer(
-    shared: &Shared,
+    shared: &ServerShared,
     connection: &mut Connection,
-    question: &Question,
-    reader: &mut Option<Reader>,
+    request: &DeferredRequest,
+    session: &mut Option<StoreSession>,
     clock: &Clock,
 ) {
     let began = Instant::now();
-    let answer = match open(shared, reader) {
-        Ok(reader) => {
-            reader.begin_batch();
-            shared.context.slow(question, reader)
+    let answer = match open(shared, session) {
+        Ok(session) => {
+            session.begin_batch();
+            shared.context.respond_blocking(request, session)
         }
-        Err(error) => shared.context.failed(&error),
+        Err(error) => shared.context.error_response(&error),
     };
-    if let (Some((format, log)), Some(head)) = (&shared.log, &question.head) {
-        let logged = Logged {
-            time: &clock.logged,
+    if let (Some((format, log)), Some(head)) = (&shared.log, &request.head) {
+        let logged = ResponseRecord {
+            time: &clock.log_time,
             status: answer.status,
             length: answer.length,
             took: began.elapsed(),
@@ -106,20 +106,22 @@ fn answer(
         let line = connection.log_line(head, *format, &logged);
         log.write(&line);
     }
-    connection.put(answer, question.head_only, question.is_old, clock);
+    connection.put(answer, request.head_only, request.is_http10, clock);
 }
 
 /// Sends the output and the body, for as long as nobody else waits for a worker.
-fn send(shared: &Shared, connection: &mut Connection) -> Result<Sent, Broken> {
+fn send(shared: &ServerShared, connection: &mut Connection) -> Result<SendProgress, SendError> {
     let mut body = connection.body.take().unwrap_or_default();
     let sent = loop {
         let socket = connection.socket.as_fd();
-        match body.send(&mut connection.output, socket, SHARE)? {
-            Sent::All => return Ok(Sent::All),
+        match body.send(&mut connection.output, socket, MAX_BYTES_PER_TURN)? {
+            SendProgress::Complete => return Ok(SendProgress::Complete),
             sent if !shared.queue.is_empty() || shared.phase() == Phase::Stopped => break sent,
             // A client on the same machine or network has room again in no time.
-            Sent::Blocked if !connection.is_writable(PATIENCE) => break Sent::Blocked,
-            Sent::Blocked | Sent::Yielded => {}
+            SendProgress::Blocked if !connection.is_writable(SOCKET_WAIT) => {
+                break SendProgress::Blocked;
+            }
+            SendProgress::Blocked | SendProgress::Yielded => {}
         }
     };
     connection.body = Some(body);
@@ -129,38 +131,38 @@ fn send(shared: &Shared, connection: &mut Connection) -> Result<Sent, Broken> {
 }
 
 /// What is worth doing once the client has its answer.
-fn after(shared: &Shared, question: &Question, reader: &mut Option<Reader>) {
-    let Route::Nar { hash, .. } = question.route else {
+fn after(shared: &ServerShared, request: &DeferredRequest, session: &mut Option<StoreSession>) {
+    let Route::Nar { hash, .. } = request.route else {
         return;
     };
-    let Ok(reader) = open(shared, reader) else {
+    let Ok(session) = open(shared, session) else {
         return;
     };
-    if let Ok(Some(entry)) = shared.context.find(reader, hash) {
+    if let Ok(Some(entry)) = shared.context.find(session, hash) {
         crate::handlers::nar::after(&shared.context, &entry);
     }
 }
 
 /// The worker's own view of the store, opened when it is first needed.
 fn open<'r>(
-    shared: &Shared,
-    reader: &'r mut Option<Reader>,
-) -> Result<&'r mut Reader, floe_store::StoreError> {
-    match reader {
-        Some(reader) => Ok(reader),
+    shared: &ServerShared,
+    session: &'r mut Option<StoreSession>,
+) -> Result<&'r mut StoreSession, floe_store::StoreError> {
+    match session {
+        Some(session) => Ok(session),
         None => {
-            let store = LiveStore::open(shared.context.layout.clone(), DATABASE_PATIENCE)?;
-            Ok(reader.insert(Reader::new(store)))
+            let store = LiveStore::open(shared.context.layout.clone(), DATABASE_WAIT)?;
+            Ok(session.insert(StoreSession::new(store)))
         }
     }
 }
 
 /// After so many bytes a worker looks whether somebody else waits.
-const SHARE: u64 = 8 * 1024 * 1024;
+const MAX_BYTES_PER_TURN: u64 = 8 * 1024 * 1024;
 
 /// How long a worker that has nothing else to do waits for a socket, which saves handing the
 /// connection back and forth.
-const PATIENCE: Duration = Duration::from_millis(10);
+const SOCKET_WAIT: Duration = Duration::from_millis(10);
 
-/// How long a question waits for Nix to release the database. Clients wait longer than that.
-const DATABASE_PATIENCE: Duration = Duration::from_secs(20);
+/// How long a request waits for Nix to release the database. Clients wait longer than that.
+const DATABASE_WAIT: Duration = Duration::from_secs(20);

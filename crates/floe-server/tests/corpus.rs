@@ -25,11 +25,11 @@ fn check(target: &str, check: fn(&[u8])) {
 }
 
 #[test]
-fn http_requests() {
+fn http_request_corpus_holds_its_properties() {
     check("http_request", server::check_http_request);
 }
 
 #[test]
-fn http_ranges() {
+fn http_range_corpus_holds_its_properties() {
     check("http_range", server::check_http_range);
 }

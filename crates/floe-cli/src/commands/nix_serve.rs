@@ -72,7 +72,7 @@ fn config(options: Options) -> anyhow::Result<Config> {
         secret_keys: process::secret_keys(&key_files)?,
         priority: options.priority,
         compress: Compress::Off,
-        side_cache: None,
+        compressed_cache: None,
         threads: settings::threads(None),
         connections_max: limits::connections(None, open_files),
         keep_alive: options.keep_alive && options.times.keeps_alive(),

@@ -12,7 +12,7 @@ pub(super) mod store;
 
 use std::path::{Path, PathBuf};
 
-use floe_server::{Compress, Config, Listen, Server, SideCache};
+use floe_server::{Compress, CompressedCacheOptions, Config, Listen, Server};
 
 use super::print;
 use crate::args::{CompressName, LogName, ServeArgs};
@@ -37,9 +37,9 @@ fn config(args: &ServeArgs) -> anyhow::Result<Config> {
         Some(file) if !file.as_os_str().is_empty() => settings_of(file)?,
         _ => Settings::default(),
     };
-    let side_cache = args.side_cache.clone().map(|dir| SideCache {
+    let side_cache = args.side_cache.clone().map(|dir| CompressedCacheOptions {
         dir,
-        bytes_max: args.side_cache_size.unwrap_or(SIDE_CACHE_BYTES),
+        max_bytes: args.side_cache_size.unwrap_or(SIDE_CACHE_BYTES),
     });
     let (store, log_dir) = find_store(args, &file)?;
     let open_files = limits::raise_open_files();
@@ -57,7 +57,7 @@ fn config(args: &ServeArgs) -> anyhow::Result<Config> {
         priority: args.priority.or(file.priority).unwrap_or(process::PRIORITY),
         path_prefix: String::new(),
         compress: compress(args.compress, file.enable_compression, side_cache.is_some())?,
-        side_cache,
+        compressed_cache: side_cache,
         threads: settings::threads(args.threads.or(file.threads())),
         connections_max: limits::connections(connections.or(file.connections()), open_files),
         keep_alive: true,
@@ -110,7 +110,7 @@ fn addresses(args: &ServeArgs, file: &Settings) -> Result<Vec<Listen>, Usage> {
     }
     if by_parts || addresses.is_empty() {
         addresses.push(Listen::Tcp {
-            host: floe_server::address::host(args.host.as_deref().unwrap_or_default()),
+            host: floe_server::address::parse_host(args.host.as_deref().unwrap_or_default()),
             port: args.port.unwrap_or(process::PORT),
         });
     }
@@ -169,7 +169,7 @@ fn check(config: Config) -> anyhow::Result<()> {
     ];
     let public = |key: &floe_format::SecretKey| format!("key {}", key.public());
     lines.extend(config.secret_keys.iter().map(public));
-    lines.push(match (config.compress, &config.side_cache) {
+    lines.push(match (config.compress, &config.compressed_cache) {
         (Compress::Off, _) => "compress off".into(),
         (Compress::Always, None) => "compress always".into(),
         (how, side_cache) => format!(

@@ -162,8 +162,8 @@ impl Engine {
         let servers = std::mem::take(&mut *lock(&self.shared.servers));
         for server in servers.into_values() {
             // Twice: who closes an engine does not wait for slow clients of its servers.
-            server.stop.stop();
-            server.stop.stop();
+            server.shutdown.shutdown();
+            server.shutdown.shutdown();
             let _: std::thread::Result<()> = server.thread.join();
         }
         self.flush();

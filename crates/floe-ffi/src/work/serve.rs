@@ -24,7 +24,7 @@ impl Work<'_> {
         let mut server = Server::bind(config)?;
         server.prepare()?;
         let addresses: Vec<String> = server.addresses().iter().map(ToString::to_string).collect();
-        let stop = server.stopper();
+        let shutdown = server.shutdown_handle();
         let thread = std::thread::Builder::new()
             .name("floe-serve".into())
             .spawn(move || {
@@ -34,7 +34,7 @@ impl Work<'_> {
             })
             .map_err(|error| failed(format!("starting a thread for a server: {error}")))?;
         let id = new_id();
-        lock(&self.engine.servers).insert(id, RunningServer { stop, thread });
+        lock(&self.engine.servers).insert(id, RunningServer { shutdown, thread });
         let addresses: Vec<&str> = addresses.iter().map(String::as_str).collect();
         self.reply(&ServeReply {
             server: id,
@@ -53,7 +53,7 @@ impl Work<'_> {
             );
             return Err(Ended::Failed(Failure::new(ErrorKind::Stale, text)));
         };
-        server.stop.stop();
+        server.shutdown.shutdown();
         match server.thread.join() {
             Ok(()) => self.reply(&Empty {}),
             Err(_) => Err(failed("the server had ended by a fault in libfloe".into())),

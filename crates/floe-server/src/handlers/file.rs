@@ -14,12 +14,12 @@ use floe_store::StoreError;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_encode};
 use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, ResolveFlags, fstat, openat2, statat};
 
-use super::ranged::{ranged, wanted};
-use crate::answer::{Answer, has};
+use super::range_response::{applicable_range, range_response};
 use crate::body::Piece;
-use crate::context::{Context, Question};
-use crate::lookup::Reader;
+use crate::context::{Context, DeferredRequest};
+use crate::narinfo_cache::StoreSession;
 use crate::range;
+use crate::response::{Response, etag_matches};
 use crate::route::HashPart;
 
 /// The file or directory at a path within a store path.
@@ -27,10 +27,10 @@ pub(crate) fn file(
     context: &Context,
     hash: HashPart,
     path: &str,
-    question: &Question,
-    reader: &mut Reader,
-) -> Result<Option<Answer>, StoreError> {
-    let Some(entry) = context.find(reader, hash)? else {
+    request: &DeferredRequest,
+    session: &mut StoreSession,
+) -> Result<Option<Response>, StoreError> {
+    let Some(entry) = context.find(session, hash)? else {
         return Ok(None);
     };
     // What is asked for is plain; only symlinks may climb.
@@ -38,7 +38,7 @@ pub(crate) fn file(
         return Ok(Some(no_file()));
     }
     let start = entry.info.path.clone();
-    let Some(found) = resolve(context, reader, &start, path)? else {
+    let Some(found) = resolve(context, session, &start, path)? else {
         return Ok(Some(no_file()));
     };
     match found {
@@ -46,7 +46,7 @@ pub(crate) fn file(
             // Symlinks may have led into another path, of which the file is a part then.
             let nar_hash = match HashPart::parse(of.hash_part()) {
                 Some(hash) => context
-                    .find(reader, hash)?
+                    .find(session, hash)?
                     .map(|entry| entry.nar_hash.clone()),
                 None => None,
             };
@@ -56,17 +56,14 @@ pub(crate) fn file(
                 "Cache-Control: max-age=3600\r\nAccept-Ranges: bytes\r\n\
                  X-Content-Type-Options: nosniff\r\nETag: {etag}\r\n"
             );
-            if has(question.if_none_match.as_deref(), &etag) {
-                return Ok(Some(Answer::not_modified(fields)));
+            if etag_matches(request.if_none_match.as_deref(), &etag) {
+                return Ok(Some(Response::not_modified(fields)));
             }
-            let wanted = wanted(
-                question.range.as_deref(),
-                question.if_range.as_deref(),
-                &etag,
-            );
+            let wanted =
+                applicable_range(request.range.as_deref(), request.if_range.as_deref(), &etag);
             let kind = format!("Content-Type: {kind}\r\n");
             let file = Arc::new(file);
-            let answer = ranged(fields, &kind, size, range::parse(wanted, size), |range| {
+            let answer = range_response(fields, &kind, size, range::parse(wanted, size), |range| {
                 Ok::<Piece, StoreError>(Piece::File {
                     file: Arc::clone(&file),
                     offset: range.start,
@@ -80,13 +77,13 @@ pub(crate) fn file(
             let make = || page(&base, path, &directory).map(Some);
             let key = (hash, Some(path.to_owned()));
             let text = context.nars.text(key, &directory, make)?;
-            Ok(text.map(|text| Answer::text(200, PAGE_FIELDS, text)))
+            Ok(text.map(|text| Response::text(200, PAGE_FIELDS, text)))
         }
     }
 }
 
-fn no_file() -> Answer {
-    Answer::not_found("no such file\n")
+fn no_file() -> Response {
+    Response::not_found("no such file\n")
 }
 
 enum Found {
@@ -102,7 +99,7 @@ enum Found {
 /// Follows a path from a store path. `None` if it leads nowhere, or out of the store.
 fn resolve(
     context: &Context,
-    reader: &mut Reader,
+    session: &mut StoreSession,
     start: &StorePath,
     path: &str,
 ) -> Result<Option<Found>, StoreError> {
@@ -117,7 +114,7 @@ fn resolve(
             continue;
         }
         let is_top = current.as_os_str().is_empty();
-        if is_top && !is_valid(context, reader, &name)? {
+        if is_top && !is_valid(context, session, &name)? {
             return Ok(None);
         }
         current.push(std::ffi::OsStr::from_bytes(&name));
@@ -167,7 +164,11 @@ fn names(path: &[u8]) -> VecDeque<Vec<u8>> {
         .collect()
 }
 
-fn is_valid(context: &Context, reader: &mut Reader, name: &[u8]) -> Result<bool, StoreError> {
+fn is_valid(
+    context: &Context,
+    session: &mut StoreSession,
+    name: &[u8],
+) -> Result<bool, StoreError> {
     let path = std::str::from_utf8(name)
         .ok()
         .and_then(|name| StorePath::parse(name).ok());
@@ -177,7 +178,7 @@ fn is_valid(context: &Context, reader: &mut Reader, name: &[u8]) -> Result<bool,
     let (Some(path), Some(hash)) = (path, hash) else {
         return Ok(false);
     };
-    let entry = context.find(reader, hash)?;
+    let entry = context.find(session, hash)?;
     Ok(entry.is_some_and(|entry| entry.info.path == path))
 }
 

@@ -4,9 +4,9 @@ use floe_format::nar::listing;
 use floe_store::StoreError;
 use floe_store::tree::read::shape;
 
-use crate::answer::{Answer, Content, has};
-use crate::context::{Context, Question};
-use crate::lookup::Entry;
+use crate::context::{Context, DeferredRequest};
+use crate::narinfo_cache::CachedNarInfo;
+use crate::response::{Content, Response, etag_matches};
 use crate::route::HashPart;
 use crate::text::Text;
 
@@ -14,19 +14,19 @@ use crate::text::Text;
 pub(crate) fn listing(
     context: &Context,
     hash: HashPart,
-    entry: &Entry,
-    question: &Question,
-) -> Result<Answer, StoreError> {
+    entry: &CachedNarInfo,
+    request: &DeferredRequest,
+) -> Result<Response, StoreError> {
     let etag = format!("\"{}-ls\"", entry.nar_hash);
     let fields = format!(
         "Content-Type: application/json\r\nCache-Control: max-age=3600\r\nETag: {etag}\r\n"
     );
-    if has(question.if_none_match.as_deref(), &etag) {
-        return Ok(Answer::not_modified(fields));
+    if etag_matches(request.if_none_match.as_deref(), &etag) {
+        return Ok(Response::not_modified(fields));
     }
-    if question.head_only {
+    if request.head_only {
         // How long it is would only be known after a walk.
-        return Ok(Answer {
+        return Ok(Response {
             status: 200,
             fields: fields.into(),
             length: None,
@@ -37,7 +37,7 @@ pub(crate) fn listing(
     // As in Nix, a name that is not UTF-8 stands in no listing.
     let make = || Ok(listing::to_text(&shape(&path)?).ok());
     match context.nars.text((hash, None), &path, make)? {
-        Some(text) => Ok(Answer::text(200, fields, text)),
-        None => Ok(Answer::not_found("this path cannot be listed\n")),
+        Some(text) => Ok(Response::text(200, fields, text)),
+        None => Ok(Response::not_found("this path cannot be listed\n")),
     }
 }

@@ -12,28 +12,28 @@ use std::sync::Arc;
 use floe_format::StorePath;
 use floe_store::StoreError;
 
-use super::ranged::ranged;
-use crate::answer::{Answer, Content};
+use super::range_response::range_response;
 use crate::body::{Body, Piece};
-use crate::context::{Context, Question};
-use crate::lookup::Reader;
+use crate::context::{Context, DeferredRequest};
+use crate::narinfo_cache::StoreSession;
 use crate::range;
-use crate::route::{HashPart, LogOf};
+use crate::response::{Content, Response};
+use crate::route::{HashPart, LogQuery};
 use crate::text::Text;
 
 /// The log of a derivation, or of the derivation that made an output.
 pub(crate) fn log(
     context: &Context,
-    of: &LogOf,
-    question: &Question,
-    reader: &mut Reader,
-) -> Result<Option<Answer>, StoreError> {
-    let Some(derivation) = derivation(context, of, reader)? else {
+    of: &LogQuery,
+    request: &DeferredRequest,
+    session: &mut StoreSession,
+) -> Result<Option<Response>, StoreError> {
+    let Some(derivation) = derivation(context, of, session)? else {
         return Ok(Some(no_log()));
     };
     let answer = match find(&context.log_dir, &derivation) {
-        Ok(Some(Log::Plain(file))) => plain(file, question),
-        Ok(Some(Log::Compressed(file))) => Ok(compressed(file, question)),
+        Ok(Some(Log::Plain(file))) => plain(file, request),
+        Ok(Some(Log::Compressed(file))) => Ok(compressed(file, request)),
         Ok(None) => Ok(no_log()),
         Err(error) => Err(error),
     };
@@ -49,29 +49,29 @@ enum Log {
     Compressed(File),
 }
 
-fn no_log() -> Answer {
-    Answer::not_found("no such log\n")
+fn no_log() -> Response {
+    Response::not_found("no such log\n")
 }
 
 /// Whose log is meant.
 fn derivation(
     context: &Context,
-    of: &LogOf,
-    reader: &mut Reader,
+    of: &LogQuery,
+    session: &mut StoreSession,
 ) -> Result<Option<StorePath>, StoreError> {
     let hash = match of {
-        LogOf::Path(path) if path.is_derivation() => return Ok(Some(path.clone())),
-        LogOf::Path(path) => HashPart::parse(path.hash_part()),
-        LogOf::HashPart(hash) => Some(*hash),
+        LogQuery::Path(path) if path.is_derivation() => return Ok(Some(path.clone())),
+        LogQuery::Path(path) => HashPart::parse(path.hash_part()),
+        LogQuery::HashPart(hash) => Some(*hash),
     };
     let Some(hash) = hash else { return Ok(None) };
-    let known = context.find(reader, hash)?;
+    let known = context.find(session, hash)?;
     Ok(match (known, of) {
-        (Some(entry), LogOf::Path(path)) if entry.info.path != *path => None,
+        (Some(entry), LogQuery::Path(path)) if entry.info.path != *path => None,
         (Some(entry), _) if entry.info.path.is_derivation() => Some(entry.info.path.clone()),
         (Some(entry), _) => entry.info.deriver.clone(),
-        (None, LogOf::HashPart(hash)) => deleted_derivation(&context.log_dir, *hash),
-        (None, LogOf::Path(_)) => None,
+        (None, LogQuery::HashPart(hash)) => deleted_derivation(&context.log_dir, *hash),
+        (None, LogQuery::Path(_)) => None,
     })
 }
 
@@ -113,12 +113,12 @@ fn open(path: &Path) -> io::Result<Option<File>> {
     }
 }
 
-fn plain(file: File, question: &Question) -> io::Result<Answer> {
+fn plain(file: File, request: &DeferredRequest) -> io::Result<Response> {
     let len = file.metadata()?.len();
     let file = Arc::new(file.into());
-    let ranges = range::parse(question.range.as_deref(), len);
+    let ranges = range::parse(request.range.as_deref(), len);
     let fields = format!("{UNSURE}Accept-Ranges: bytes\r\n");
-    ranged(fields, TYPE, len, ranges, |range| {
+    range_response(fields, TYPE, len, ranges, |range| {
         Ok(Piece::File {
             file: Arc::clone(&file),
             offset: range.start,
@@ -128,15 +128,15 @@ fn plain(file: File, question: &Question) -> io::Result<Answer> {
 }
 
 /// How long a compressed log is will only be known at its end.
-fn compressed(file: File, question: &Question) -> Answer {
-    let content = match question.head_only {
+fn compressed(file: File, request: &DeferredRequest) -> Response {
+    let content = match request.head_only {
         true => Content::Text(Text::Static("")),
         false => Content::Body(Box::new(Body::of([Piece::Stream {
             reader: Box::new(bzip2::read::MultiBzDecoder::new(file)),
-            in_chunks: !question.is_old,
+            in_chunks: !request.is_http10,
         }]))),
     };
-    Answer {
+    Response {
         status: 200,
         fields: format!("{UNSURE}{TYPE}").into(),
         length: None,

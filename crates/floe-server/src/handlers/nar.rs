@@ -12,35 +12,35 @@ use std::sync::Arc;
 
 use floe_store::StoreError;
 
-use super::encoded;
-use super::ranged::{ranged, wanted};
-use crate::answer::{Answer, Content, has};
-use crate::body::{Body, NarRange, Piece, ahead};
+use super::compressed_nar;
+use super::range_response::{applicable_range, range_response};
+use crate::body::{Body, NarRange, Piece, readahead};
 use crate::config::Compress;
-use crate::context::{Context, Question};
-use crate::identity::identity;
-use crate::lookup::Entry;
-use crate::nars::SMALL_NAR_MAX;
+use crate::context::{Context, DeferredRequest};
+use crate::nar_cache::SMALL_NAR_MAX;
+use crate::narinfo_cache::CachedNarInfo;
 use crate::range;
 use crate::request::{Method, Request};
+use crate::response::{Content, Response, etag_matches};
 use crate::route::HashPart;
 use crate::text::Text;
+use crate::tree_identity::tree_identity;
 
 /// What can be said without touching more than one inode.
-pub(crate) fn quick(
+pub(crate) fn try_respond(
     context: &Context,
     hash: HashPart,
     nar_hash: Option<&str>,
-    entry: &Entry,
+    entry: &CachedNarInfo,
     request: &Request<'_>,
-) -> Option<Answer> {
+) -> Option<Response> {
     if let Some(answer) = refusal(nar_hash, entry) {
         return Some(answer);
     }
     // Nothing is said of a path of which the files are gone.
-    let identity = match identity(&context.layout.real_path(&entry.info.path)) {
+    let identity = match tree_identity(&context.layout.real_path(&entry.info.path)) {
         Ok(identity) => identity,
-        Err(error) => return Some(context.failed(&error)),
+        Err(error) => return Some(context.error_response(&error)),
     };
     let may_encode = context.compress != Compress::Off;
     let fields = || {
@@ -49,8 +49,8 @@ pub(crate) fn quick(
             fields(entry, nar_hash.is_some(), may_encode)
         )
     };
-    if has(request.if_none_match, &etag(entry)) {
-        return Some(Answer::not_modified(fields()));
+    if etag_matches(request.if_none_match, &etag(entry)) {
+        return Some(Response::not_modified(fields()));
     }
     let wants_range = request.range.is_some() && request.method == Method::Get;
     if wants_range || (may_encode && request.accepts_zstd) {
@@ -59,7 +59,7 @@ pub(crate) fn quick(
     // The database says how long it is; whoever asks for no more gets no more work done.
     let length = entry.info.nar_size;
     if request.method == Method::Head && length != 0 {
-        return Some(Answer {
+        return Some(Response {
             status: 200,
             fields: fields().into(),
             length: Some(length),
@@ -69,41 +69,43 @@ pub(crate) fn quick(
     if length > SMALL_NAR_MAX {
         return None;
     }
-    let bytes = context.nars.small(hash, &entry.info.nar_hash, identity)?;
+    let bytes = context
+        .nars
+        .get_small(hash, &entry.info.nar_hash, identity)?;
     Some(whole(fields(), bytes))
 }
 
 /// The rest.
-pub(crate) fn slow(
+pub(crate) fn respond_blocking(
     context: &Context,
     hash: HashPart,
     nar_hash: Option<&str>,
-    entry: &Arc<Entry>,
-    question: &Question,
-) -> Result<Answer, StoreError> {
+    entry: &Arc<CachedNarInfo>,
+    request: &DeferredRequest,
+) -> Result<Response, StoreError> {
     if let Some(answer) = refusal(nar_hash, entry) {
         return Ok(answer);
     }
     let path = context.layout.real_path(&entry.info.path);
-    if question.accepts_zstd
-        && question.range.is_none()
+    if request.accepts_zstd
+        && request.range.is_none()
         && context.compress != Compress::Off
-        && let Some(answer) = encoded::answer(context, entry, nar_hash.is_some(), question)?
+        && let Some(answer) = compressed_nar::answer(context, entry, nar_hash.is_some(), request)?
     {
         return Ok(answer);
     }
     let fields = fields(entry, nar_hash.is_some(), context.compress != Compress::Off);
     let size = entry.info.nar_size;
-    if question.range.is_none() && (1..=SMALL_NAR_MAX).contains(&size) {
+    if request.range.is_none() && (1..=SMALL_NAR_MAX).contains(&size) {
         return match context.nars.read_small(hash, entry.info.nar_hash, &path)? {
             Some(bytes) => Ok(whole(format!("{NAR_TYPE}{fields}"), bytes)),
             None => Ok(differs(context, &path)),
         };
     }
     let version = etag(entry);
-    let wanted = wanted(
-        question.range.as_deref(),
-        question.if_range.as_deref(),
+    let wanted = applicable_range(
+        request.range.as_deref(),
+        request.if_range.as_deref(),
         &version,
     );
     let plan = context.nars.plan(hash, &path)?;
@@ -111,11 +113,11 @@ pub(crate) fn slow(
         return Ok(differs(context, &path));
     }
     let len = plan.nar_size();
-    if question.range.is_none()
-        && !question.head_only
-        && let Some(pieces) = ahead::split(&context.nars, &plan, &path)?
+    if request.range.is_none()
+        && !request.head_only
+        && let Some(pieces) = readahead::split(&context.nars, &plan, &path)?
     {
-        return Ok(Answer {
+        return Ok(Response {
             status: 200,
             fields: format!("{NAR_TYPE}{fields}").into(),
             length: Some(len),
@@ -123,7 +125,7 @@ pub(crate) fn slow(
         });
     }
     let is_first = Cell::new(true);
-    ranged(fields, NAR_TYPE, len, range::parse(wanted, len), |range| {
+    range_response(fields, NAR_TYPE, len, range::parse(wanted, len), |range| {
         let (plan, Range { start, end }) = (plan.clone(), range);
         match is_first.replace(false) {
             true => NarRange::begin(plan, &path, start, end).map(Piece::Nar),
@@ -133,7 +135,7 @@ pub(crate) fn slow(
 }
 
 /// What a worker does after it has sent a NAR: packs its small files if it was sent before.
-pub(crate) fn after(context: &Context, entry: &Entry) {
+pub(crate) fn after(context: &Context, entry: &CachedNarInfo) {
     let path = context.layout.real_path(&entry.info.path);
     let is_small = (1..=SMALL_NAR_MAX).contains(&entry.info.nar_size);
     if let Some(hash) = HashPart::parse(entry.info.path.hash_part())
@@ -144,23 +146,23 @@ pub(crate) fn after(context: &Context, entry: &Entry) {
     }
 }
 
-fn refusal(nar_hash: Option<&str>, entry: &Entry) -> Option<Answer> {
+fn refusal(nar_hash: Option<&str>, entry: &CachedNarInfo) -> Option<Response> {
     let is_wrong = nar_hash.is_some_and(|nar_hash| nar_hash != entry.nar_hash);
-    is_wrong.then(|| Answer::not_found("wrong NAR hash; the path may have been made again\n"))
+    is_wrong.then(|| Response::not_found("wrong NAR hash; the path may have been made again\n"))
 }
 
 /// The files of a path are not what was registered.
-fn differs(context: &Context, path: &Path) -> Answer {
+fn differs(context: &Context, path: &Path) -> Response {
     (context.warn)(&format!(
         "{} is not what the database says; check it with `floe verify`, and repair it with \
          `nix-store --repair-path`",
         path.display()
     ));
-    Answer::failed()
+    Response::internal_error()
 }
 
-fn whole(fields: String, bytes: Arc<[u8]>) -> Answer {
-    Answer {
+fn whole(fields: String, bytes: Arc<[u8]>) -> Response {
+    Response {
         status: 200,
         fields: fields.into(),
         length: Some(bytes.len() as u64),
@@ -169,12 +171,12 @@ fn whole(fields: String, bytes: Arc<[u8]>) -> Answer {
 }
 
 /// A NAR has no other version than that with its hash.
-pub(crate) fn etag(entry: &Entry) -> String {
+pub(crate) fn etag(entry: &CachedNarInfo) -> String {
     format!("\"{}\"", entry.nar_hash)
 }
 
-/// The fields of a NAR that is not encoded, but for its type.
-fn fields(entry: &Entry, names_hash: bool, may_encode: bool) -> String {
+/// The fields of a NAR that is not compressed_nar, but for its type.
+fn fields(entry: &CachedNarInfo, names_hash: bool, may_encode: bool) -> String {
     let mut fields = String::with_capacity(FIELDS_LEN_TYPICAL);
     fields.push_str(cache_control(names_hash));
     if may_encode {

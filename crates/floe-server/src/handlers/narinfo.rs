@@ -2,22 +2,22 @@
 
 use serde_json::{Map, Value};
 
-use crate::answer::{Answer, has};
 use crate::context::Context;
-use crate::lookup::Entry;
+use crate::narinfo_cache::CachedNarInfo;
+use crate::response::{Response, etag_matches};
 use crate::text::Text;
 
 /// The narinfo as Nix reads it.
-pub(crate) fn text(entry: &Entry, if_none_match: Option<&str>) -> Answer {
+pub(crate) fn text(entry: &CachedNarInfo, if_none_match: Option<&str>) -> Response {
     let fields = Text::Shared(entry.fields.clone());
-    match has(if_none_match, &entry.etag) {
-        true => Answer::not_modified(fields),
-        false => Answer::text(200, fields, entry.text.clone()),
+    match etag_matches(if_none_match, &entry.etag) {
+        true => Response::not_modified(fields),
+        false => Response::text(200, fields, entry.text.clone()),
     }
 }
 
 /// The narinfo as `nix path-info --json` prints it: an object with the path as its only key.
-pub(crate) fn json(context: &Context, entry: &Entry) -> Answer {
+pub(crate) fn json(context: &Context, entry: &CachedNarInfo) -> Response {
     let dir = &context.layout.store_dir;
     let mut object = Map::new();
     let narinfo = floe_format::NarInfo::parse(entry.text.as_bytes(), dir);
@@ -25,7 +25,7 @@ pub(crate) fn json(context: &Context, entry: &Entry) -> Answer {
     object.insert(dir.print(&entry.info.path), value);
     let mut text = Value::Object(object).to_string();
     text.push('\n');
-    Answer::text(200, JSON_FIELDS, text)
+    Response::text(200, JSON_FIELDS, text)
 }
 
 const JSON_FIELDS: &str = "Content-Type: application/json\r\nCache-Control: max-age=3600\r\n";

@@ -5,33 +5,33 @@
 use floe_format::StorePath;
 use floe_store::StoreError;
 
-use crate::answer::Answer;
-use crate::lookup::Reader;
+use crate::narinfo_cache::StoreSession;
+use crate::response::Response;
 
 /// By the hash of the derivation.
 pub(crate) fn realisation(
-    reader: &Reader,
+    session: &StoreSession,
     drv_hash: &str,
     output: &str,
-) -> Result<Option<Answer>, StoreError> {
-    let found = reader.store.realisation(drv_hash, output)?;
+) -> Result<Option<Response>, StoreError> {
+    let found = session.store.realisation(drv_hash, output)?;
     Ok(Some(answer(found.map(|found| found.to_json()))))
 }
 
 /// By the path of the derivation.
 pub(crate) fn build_trace(
-    reader: &Reader,
+    session: &StoreSession,
     drv: &StorePath,
     output: &str,
-) -> Result<Option<Answer>, StoreError> {
-    let found = reader.store.build_trace(drv, output)?;
+) -> Result<Option<Response>, StoreError> {
+    let found = session.store.build_trace(drv, output)?;
     Ok(Some(answer(found.map(|found| found.to_json()))))
 }
 
-fn answer(found: Option<serde_json::Value>) -> Answer {
+fn answer(found: Option<serde_json::Value>) -> Response {
     match found {
-        Some(value) => Answer::text(200, FIELDS, value.to_string()),
-        None => Answer::not_found("no such realisation\n"),
+        Some(value) => Response::text(200, FIELDS, value.to_string()),
+        None => Response::not_found("no such realisation\n"),
     }
 }
 

@@ -120,7 +120,7 @@ pub(super) fn parse(args: &[OsString]) -> Result<Request, Usage> {
         match entry.meaning {
             Meaning::Help => return Ok(Request::Help),
             Meaning::Version => return Ok(Request::Version),
-            Meaning::Tls => return Err(address::no_tls(&written).into()),
+            Meaning::Tls => return Err(address::tls_unsupported(&written).into()),
             Meaning::NoEffect => options.ignore(&written, entry.help),
             meaning => {
                 let taken = match places.take(meaning, &value) {
@@ -139,7 +139,7 @@ impl Places {
     /// Whether the option is about where to listen.
     fn take(&mut self, meaning: Meaning, value: &OsStr) -> Result<bool, Usage> {
         match meaning {
-            Meaning::Listen => self.listen.push(address::parse_like_starman(text(value)?)?),
+            Meaning::Listen => self.listen.push(address::parse_starman(text(value)?)?),
             Meaning::Socket => self.socket = Some(path(value)?),
             Meaning::Host => self.host = Some(text(value)?.to_owned()),
             Meaning::Port => self.port = Some(number(value)?),
@@ -169,7 +169,7 @@ impl Places {
             (listen, _) if !listen.is_empty() => listen,
             (_, Some(socket)) => vec![Listen::Unix(socket)],
             _ => vec![Listen::Tcp {
-                host: address::host(self.host.as_deref().unwrap_or_default()),
+                host: address::parse_host(self.host.as_deref().unwrap_or_default()),
                 port: self.port.unwrap_or(process::PORT),
             }],
         };

@@ -52,7 +52,7 @@ impl Settings {
             ("tls_key_path", &settings.tls_key_path),
         ] {
             if path.is_some() {
-                return Err(address::no_tls(key).into());
+                return Err(address::tls_unsupported(key).into());
             }
         }
         if settings.workers == Some(0) {

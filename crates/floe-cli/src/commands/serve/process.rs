@@ -36,7 +36,7 @@ pub(crate) fn run(config: Config, process: &Process) -> anyhow::Result<()> {
     let log = |file: &PathBuf| access_log::append_to(file, "opening the error log");
     let error_log = process.error_log.as_ref().map(log).transpose()?;
     let mut server = Server::bind(config)?;
-    signals::stop_on(server.stopper(), process.like_starman)?;
+    signals::stop_on(server.shutdown_handle(), process.like_starman)?;
     let _pid_file = process
         .pid_file
         .as_deref()

@@ -7,13 +7,13 @@ use std::sync::atomic::AtomicBool;
 use std::thread;
 
 use anyhow::Context as _;
-use floe_server::Stop;
+use floe_server::ShutdownHandle;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGTTIN, SIGTTOU};
 use signal_hook::low_level::{emulate_default_handler, pipe};
 
 /// The first SIGINT or SIGTERM stops the server, the second does not wait for answers under way,
 /// and the third kills. Must come before any other thread starts to serve.
-pub(crate) fn stop_on(stop: Stop, like_starman: bool) -> anyhow::Result<()> {
+pub(crate) fn stop_on(server: ShutdownHandle, like_starman: bool) -> anyhow::Result<()> {
     let attempt = "preparing for signals";
     let (mut receiver, sender) = UnixStream::pair().context(attempt)?;
     let mut ending = vec![SIGINT, SIGTERM];
@@ -39,7 +39,7 @@ pub(crate) fn stop_on(stop: Stop, like_starman: bool) -> anyhow::Result<()> {
                 if receiver.read_exact(&mut byte).is_err() {
                     return;
                 }
-                stop.stop();
+                server.shutdown();
             }
             if receiver.read_exact(&mut byte).is_ok() {
                 // Should even this fail, SIGKILL is left.

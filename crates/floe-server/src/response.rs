@@ -8,7 +8,7 @@ use crate::text::Text;
 
 /// An answer to one request.
 #[derive(Debug)]
-pub(crate) struct Answer {
+pub(crate) struct Response {
     pub(crate) status: u16,
     /// Header fields, each with its line end, besides those that every answer has.
     pub(crate) fields: Text,
@@ -28,18 +28,18 @@ pub(crate) enum Content {
     Body(Box<Body>),
 }
 
-/// Whether a head says how a body of unknown length ends: not where none follows.
+/// Whether a head says how a body of unknown length framing: not where none follows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Ends {
-    Said,
-    Unsaid,
+pub(crate) enum Framing {
+    Chunked,
+    None,
 }
 
-impl Answer {
+impl Response {
     /// An answer whose body is a text.
-    pub(crate) fn text(status: u16, fields: impl Into<Text>, body: impl Into<Text>) -> Answer {
+    pub(crate) fn text(status: u16, fields: impl Into<Text>, body: impl Into<Text>) -> Response {
         let body = body.into();
-        Answer {
+        Response {
             status,
             fields: fields.into(),
             length: Some(body.as_str().len() as u64),
@@ -48,28 +48,28 @@ impl Answer {
     }
 
     /// 404. Never stored, since the path may come at any time.
-    pub(crate) fn not_found(why: &'static str) -> Answer {
-        Answer::text(404, NOT_STORED, why)
+    pub(crate) fn not_found(why: &'static str) -> Response {
+        Response::text(404, NOT_STORED, why)
     }
 
     /// An error of the server's. What went wrong is told to the operator, not to the client.
-    pub(crate) fn failed() -> Answer {
-        Answer::text(500, NOT_STORED, "internal error\n")
+    pub(crate) fn internal_error() -> Response {
+        Response::text(500, NOT_STORED, "internal error\n")
     }
 
     /// A request that asks for nothing that can be done.
-    pub(crate) fn refused(status: u16) -> Answer {
+    pub(crate) fn client_error(status: u16) -> Response {
         match status {
-            405 => Answer::text(405, NOT_ALLOWED, "method not allowed\n"),
-            414 => Answer::text(414, NOT_STORED, "request line too long\n"),
-            431 => Answer::text(431, NOT_STORED, "request header too long\n"),
-            _ => Answer::text(400, NOT_STORED, "bad request\n"),
+            405 => Response::text(405, NOT_ALLOWED, "method not allowed\n"),
+            414 => Response::text(414, NOT_STORED, "request line too long\n"),
+            431 => Response::text(431, NOT_STORED, "request header too long\n"),
+            _ => Response::text(400, NOT_STORED, "bad request\n"),
         }
     }
 
     /// 304, for a client that has it already.
-    pub(crate) fn not_modified(fields: impl Into<Text>) -> Answer {
-        Answer {
+    pub(crate) fn not_modified(fields: impl Into<Text>) -> Response {
+        Response {
             status: 304,
             fields: fields.into(),
             length: Some(0),
@@ -83,8 +83,8 @@ impl Answer {
         out: &mut Vec<u8>,
         date: &str,
         keep_alive: bool,
-        is_old: bool,
-        ends: Ends,
+        is_http10: bool,
+        framing: Framing,
     ) {
         out.extend_from_slice(status_line(self.status).as_bytes());
         out.extend_from_slice(date.as_bytes());
@@ -98,10 +98,10 @@ impl Answer {
                 out.extend_from_slice(b"\r\n");
             }
             // A client of HTTP/1.0 knows no chunks: for it the end of the connection is the end.
-            None if is_old || ends == Ends::Unsaid => {}
+            None if is_http10 || framing == Framing::None => {}
             None => out.extend_from_slice(b"Transfer-Encoding: chunked\r\n"),
         }
-        match (keep_alive, is_old) {
+        match (keep_alive, is_http10) {
             (false, _) => out.extend_from_slice(b"Connection: close\r\n\r\n"),
             (true, true) => out.extend_from_slice(b"Connection: keep-alive\r\n\r\n"),
             (true, false) => out.extend_from_slice(b"\r\n"),
@@ -136,7 +136,7 @@ fn decimal(out: &mut Vec<u8>, number: u64) {
 }
 
 /// Whether a client has what an entity tag names (RFC 9110, section 13.1.2).
-pub(crate) fn has(if_none_match: Option<&str>, etag: &str) -> bool {
+pub(crate) fn etag_matches(if_none_match: Option<&str>, etag: &str) -> bool {
     if_none_match.is_some_and(|list| {
         list.split(',').map(str::trim).any(|candidate| {
             candidate == "*" || candidate.strip_prefix("W/").unwrap_or(candidate) == etag
@@ -149,33 +149,39 @@ mod tests {
     use super::*;
 
     #[test]
-    fn heads_say_how_the_body_ends() {
-        let head = |answer: &Answer, keep_alive, is_old| {
+    fn response_head_states_the_framing() {
+        let head = |answer: &Response, keep_alive, is_http10| {
             let mut out = Vec::new();
-            answer.write_head(&mut out, "Date: now\r\n", keep_alive, is_old, Ends::Said);
+            answer.write_head(
+                &mut out,
+                "Date: now\r\n",
+                keep_alive,
+                is_http10,
+                Framing::Chunked,
+            );
             String::from_utf8(out).unwrap()
         };
-        let answer = Answer::text(200, "A: b\r\n", "four");
+        let answer = Response::text(200, "A: b\r\n", "four");
         assert_eq!(
             head(&answer, true, false),
             "HTTP/1.1 200 OK\r\nServer: floe\r\nDate: now\r\nA: b\r\nContent-Length: 4\r\n\r\n"
         );
         assert!(head(&answer, true, true).ends_with("Connection: keep-alive\r\n\r\n"));
         assert!(head(&answer, false, false).ends_with("Connection: close\r\n\r\n"));
-        let endless = Answer {
+        let endless = Response {
             length: None,
             ..answer
         };
         assert!(head(&endless, true, false).contains("chunked"));
         assert!(!head(&endless, false, true).contains("chunked"));
-        assert!(!head(&Answer::not_modified("A: b\r\n"), true, false).contains("Length"));
+        assert!(!head(&Response::not_modified("A: b\r\n"), true, false).contains("Length"));
     }
 
     #[test]
     fn entity_tags_are_compared_weakly() {
-        assert!(has(Some("\"a\", W/\"b\""), "\"b\""));
-        assert!(has(Some("*"), "\"b\""));
-        assert!(!has(Some("\"a\""), "\"b\""));
-        assert!(!has(None, "\"b\""));
+        assert!(etag_matches(Some("\"a\", W/\"b\""), "\"b\""));
+        assert!(etag_matches(Some("*"), "\"b\""));
+        assert!(!etag_matches(Some("\"a\""), "\"b\""));
+        assert!(!etag_matches(None, "\"b\""));
     }
 }

@@ -2,25 +2,25 @@
 
 use std::ops::Range;
 
-use crate::answer::{Answer, Content};
 use crate::body::{Body, Piece};
 use crate::range::Ranges;
+use crate::response::{Content, Response};
 
 /// All of it, a range of it, or several as a multipart body. `fields` are those of any of them,
 /// `kind` the line of the type; `piece` makes the part of a body that is one range of the whole.
-pub(crate) fn ranged<E>(
+pub(crate) fn range_response<E>(
     mut fields: String,
     kind: &str,
     len: u64,
     ranges: Ranges,
     piece: impl Fn(Range<u64>) -> Result<Piece, E>,
-) -> Result<Answer, E> {
+) -> Result<Response, E> {
     let mut length = 0;
     let mut pieces = Vec::new();
     let status = match ranges {
         Ranges::Unsatisfiable => {
             let fields = format!("{UNSATISFIABLE}Content-Range: bytes */{len}\r\n");
-            return Ok(Answer::text(416, fields, "range not satisfiable\n"));
+            return Ok(Response::text(416, fields, "range not satisfiable\n"));
         }
         Ranges::Whole => {
             length = len;
@@ -52,7 +52,7 @@ pub(crate) fn ranged<E>(
             }
         },
     };
-    Ok(Answer {
+    Ok(Response {
         status,
         fields: fields.into(),
         length: Some(length),
@@ -62,7 +62,7 @@ pub(crate) fn ranged<E>(
 
 /// The ranges that count: those of just this version (RFC 9110, section 13.1.5). There are no
 /// dates here, so a date is never the same version.
-pub(crate) fn wanted<'f>(
+pub(crate) fn applicable_range<'f>(
     range: Option<&'f str>,
     if_range: Option<&str>,
     etag: &str,

@@ -2,7 +2,7 @@
 //!
 //! Reading a thousand small files takes longer than sending them. While a worker sends the first
 //! half, a second thread reads the other half into memory; the client gets the NAR in less time,
-//! though not for less work. So this is done for one NAR at a time, and later times are served
+//! though not for less work. So this is done for one NAR at a time, and later hits are served
 //! from a pack.
 
 use std::path::{Path, PathBuf};
@@ -14,11 +14,11 @@ use floe_store::StoreError;
 use floe_store::tree::plan::{NarPlan, Part, open_root};
 use rustix::io::{Errno, pread};
 
-use super::{Broken, NarRange, Piece};
-use crate::nars::Nars;
+use super::{NarRange, Piece, SendError};
+use crate::nar_cache::NarCache;
 
 /// The second half of a NAR, which another thread reads.
-pub(crate) struct Ahead {
+pub(crate) struct Readahead {
     thread: Option<JoinHandle<Result<Vec<u8>, StoreError>>>,
     _permit: Arc<Permit>,
 }
@@ -26,7 +26,7 @@ pub(crate) struct Ahead {
 /// The pieces of a NAR of which the second half is read ahead, if it is one of those that gain by
 /// it and no other is being read so.
 pub(crate) fn split(
-    nars: &Nars,
+    nars: &NarCache,
     plan: &Arc<NarPlan>,
     path: &Path,
 ) -> Result<Option<[Piece; 2]>, StoreError> {
@@ -50,25 +50,25 @@ pub(crate) fn split(
     };
     // Without a second thread it goes the usual way.
     Ok(second.ok().map(|thread| {
-        let second = Ahead {
+        let second = Readahead {
             thread: Some(thread),
             _permit: permit,
         };
-        [Piece::Nar(first), Piece::Ahead(second)]
+        [Piece::Nar(first), Piece::Readahead(second)]
     }))
 }
 
-impl Ahead {
+impl Readahead {
     /// Whether the bytes were taken.
-    pub(crate) fn is_taken(&self) -> bool {
+    pub(crate) fn is_consumed(&self) -> bool {
         self.thread.is_none()
     }
 
     /// Waits for the bytes, which a disk may hold up, and nothing else.
-    pub(crate) fn take(&mut self) -> Result<Vec<u8>, Broken> {
+    pub(crate) fn take(&mut self) -> Result<Vec<u8>, SendError> {
         match self.thread.take().map(JoinHandle::join) {
             Some(Ok(read)) => Ok(read?),
-            _ => Err(Broken::Ahead),
+            _ => Err(SendError::ReadaheadPanicked),
         }
     }
 }
@@ -163,7 +163,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_second_half_is_what_follows_the_first() {
+    fn readahead_returns_the_second_half_of_the_nar() {
         let dir = tempfile::tempdir().unwrap();
         for number in 0..250u32 {
             let bytes = number.to_string().repeat(number as usize);
@@ -175,10 +175,10 @@ mod tests {
             let rest = read(&plan, dir.path().into(), start).unwrap();
             assert_eq!(rest, &whole[start as usize..], "{start}");
         }
-        let nars = Nars::new();
+        let nars = NarCache::new();
         let pieces = split(&nars, &plan, dir.path()).unwrap().unwrap();
         assert!(nars.ahead.load(Ordering::Acquire) > 0);
-        let [_, Piece::Ahead(mut ahead)] = pieces else {
+        let [_, Piece::Readahead(mut ahead)] = pieces else {
             panic!("no second half");
         };
         assert_eq!(ahead.take().unwrap(), &whole[whole.len() / 2..]);
@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn permits_are_bounded_and_come_back() {
+    fn readahead_permits_are_bounded_and_released() {
         let taken = Arc::new(AtomicU64::new(0));
         let permits: Vec<Permit> = (0..10)
             .filter_map(|_| Permit::take(&taken, NAR_MAX / 2))

@@ -10,17 +10,17 @@ use std::hash::Hash;
 
 /// Values by keys, with the sum of the values' weights bounded.
 #[derive(Debug)]
-pub(crate) struct Cache<K, V> {
+pub(crate) struct LruCache<K, V> {
     young: HashMap<K, (V, usize)>,
     old: HashMap<K, (V, usize)>,
     young_weight: usize,
     half: usize,
 }
 
-impl<K: Hash + Eq + Clone, V: Clone> Cache<K, V> {
+impl<K: Hash + Eq + Clone, V: Clone> LruCache<K, V> {
     /// A cache for values that weigh at most `budget` bytes together.
-    pub(crate) fn new(budget: usize) -> Cache<K, V> {
-        Cache {
+    pub(crate) fn new(budget: usize) -> LruCache<K, V> {
+        LruCache {
             young: HashMap::new(),
             old: HashMap::new(),
             young_weight: 0,
@@ -67,7 +67,7 @@ mod tests {
 
     use super::*;
 
-    fn weight(cache: &Cache<u8, usize>) -> usize {
+    fn weight(cache: &LruCache<u8, usize>) -> usize {
         let tables = [&cache.young, &cache.old];
         tables
             .iter()
@@ -77,8 +77,8 @@ mod tests {
     }
 
     #[test]
-    fn what_is_used_stays_and_what_is_not_goes() {
-        let mut cache = Cache::new(100);
+    fn used_entries_stay_and_unused_ones_are_evicted() {
+        let mut cache = LruCache::new(100);
         cache.put(0, 0, 10);
         for key in 1..100 {
             cache.put(key, 0, 10);
@@ -93,10 +93,10 @@ mod tests {
 
     proptest! {
         #[test]
-        fn the_budget_holds(
+        fn total_weight_never_exceeds_the_budget(
             steps in prop::collection::vec((any::<u8>(), 0usize..40, 0u8..3), 0..99),
         ) {
-            let mut cache = Cache::new(100);
+            let mut cache = LruCache::new(100);
             for (key, size, step) in steps {
                 match step {
                     0 => cache.put(key, size, size),

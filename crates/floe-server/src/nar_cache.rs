@@ -14,21 +14,21 @@ use floe_store::StoreError;
 use floe_store::tree::plan::{NarPlan, open_root};
 use floe_store::tree::read::dump;
 
-use crate::cache::Cache;
-use crate::identity::{Identity, Planned, identity};
-use crate::living::Living;
-use crate::packs::Packs;
+use crate::lru::LruCache;
 use crate::route::HashPart;
+use crate::small_file_packs::SmallFilePacks;
+use crate::tree_identity::{CachedPlan, TreeIdentity, tree_identity};
+use crate::weak_cache::WeakCache;
 
 /// The caches.
 #[derive(Debug)]
-pub(crate) struct Nars {
-    small: Mutex<Cache<HashPart, Arc<SmallNar>>>,
-    plans: Mutex<Cache<HashPart, Arc<Planned>>>,
-    packs: Mutex<Packs>,
-    living_plans: Mutex<Living<HashPart, NarPlan>>,
+pub(crate) struct NarCache {
+    small: Mutex<LruCache<HashPart, Arc<SmallNar>>>,
+    plans: Mutex<LruCache<HashPart, Arc<CachedPlan>>>,
+    packs: Mutex<SmallFilePacks>,
+    weak_plans: Mutex<WeakCache<HashPart, NarPlan>>,
     /// Listings, and pages of directories by their paths within a store path.
-    living_texts: Mutex<Living<(HashPart, Option<String>), str>>,
+    weak_texts: Mutex<WeakCache<(HashPart, Option<String>), str>>,
     /// What is read ahead, in bytes.
     pub(crate) ahead: Arc<AtomicU64>,
 }
@@ -36,29 +36,29 @@ pub(crate) struct Nars {
 /// A NAR in memory, of which the hash was compared.
 #[derive(Debug)]
 pub(crate) struct SmallNar {
-    identity: Identity,
+    identity: TreeIdentity,
     nar_hash: Hash,
     pub(crate) bytes: Arc<[u8]>,
 }
 
-impl Nars {
-    pub(crate) fn new() -> Nars {
-        Nars {
-            small: Mutex::new(Cache::new(SMALL_BUDGET)),
-            plans: Mutex::new(Cache::new(PLANS_BUDGET)),
-            packs: Mutex::new(Packs::new(PACKS_BUDGET)),
-            living_plans: Mutex::new(Living::new()),
-            living_texts: Mutex::new(Living::new()),
+impl NarCache {
+    pub(crate) fn new() -> NarCache {
+        NarCache {
+            small: Mutex::new(LruCache::new(SMALL_BUDGET)),
+            plans: Mutex::new(LruCache::new(PLANS_BUDGET)),
+            packs: Mutex::new(SmallFilePacks::new(PACKS_BUDGET)),
+            weak_plans: Mutex::new(WeakCache::new()),
+            weak_texts: Mutex::new(WeakCache::new()),
             ahead: Arc::default(),
         }
     }
 
     /// The bytes of a small NAR, if they are at hand and those of just this tree.
-    pub(crate) fn small(
+    pub(crate) fn get_small(
         &self,
         hash: HashPart,
         nar_hash: &Hash,
-        identity: Identity,
+        identity: TreeIdentity,
     ) -> Option<Arc<[u8]>> {
         let found = lock(&self.small).get(&hash)?;
         let holds = found.nar_hash == *nar_hash && found.identity == identity;
@@ -72,7 +72,7 @@ impl Nars {
         nar_hash: Hash,
         path: &Path,
     ) -> Result<Option<Arc<[u8]>>, StoreError> {
-        let identity = identity(path)?;
+        let identity = tree_identity(path)?;
         let mut bytes = Vec::new();
         dump::<StoreError>(path, &mut |chunk| {
             bytes.extend_from_slice(chunk);
@@ -96,11 +96,11 @@ impl Nars {
     }
 
     /// Remembers the plan of a path.
-    fn remember(&self, hash: HashPart, identity: Identity, plan: NarPlan) -> Arc<NarPlan> {
-        let planned = Arc::new(Planned::new(identity, plan));
+    fn remember(&self, hash: HashPart, identity: TreeIdentity, plan: NarPlan) -> Arc<NarPlan> {
+        let planned = Arc::new(CachedPlan::new(identity, plan));
         let weight = planned.plan.memory() + ENTRY_OVERHEAD;
         lock(&self.plans).put(hash, planned.clone(), weight);
-        lock(&self.living_plans).put(hash, identity, &planned.plan);
+        lock(&self.weak_plans).put(hash, identity, &planned.plan);
         planned.plan.clone()
     }
 
@@ -112,49 +112,49 @@ impl Nars {
         place: &Path,
         make: impl FnOnce() -> Result<Option<String>, StoreError>,
     ) -> Result<Option<Arc<str>>, StoreError> {
-        let identity = identity(place)?;
-        if let Some(living) = lock(&self.living_texts).get(&key, identity) {
-            return Ok(Some(living));
+        let identity = tree_identity(place)?;
+        if let Some(shared) = lock(&self.weak_texts).get(&key, identity) {
+            return Ok(Some(shared));
         }
         let made: Option<Arc<str>> = make()?.map(Arc::from);
         if let Some(made) = &made {
-            lock(&self.living_texts).put(key, identity, made);
+            lock(&self.weak_texts).put(key, identity, made);
         }
         Ok(made)
     }
 
     /// The plan of a path.
     pub(crate) fn plan(&self, hash: HashPart, path: &Path) -> Result<Arc<NarPlan>, StoreError> {
-        let identity = identity(path)?;
+        let identity = tree_identity(path)?;
         if let Some(packed) = lock(&self.packs).get(hash, identity, Instant::now()) {
             return Ok(packed);
         }
         if let Some(known) = lock(&self.plans).get(&hash)
             && known.identity == identity
         {
-            known.times.fetch_add(1, Ordering::Relaxed);
+            known.hits.fetch_add(1, Ordering::Relaxed);
             return Ok(known.plan.clone());
         }
-        if let Some(living) = lock(&self.living_plans).get(&hash, identity) {
-            return Ok(living);
+        if let Some(shared) = lock(&self.weak_plans).get(&hash, identity) {
+            return Ok(shared);
         }
         Ok(self.remember(hash, identity, NarPlan::of(path)?))
     }
 
-    /// Packs the small files of a path that was asked for more than once, if there are enough of
+    /// SmallFilePacks the small files of a path that was asked for more than once, if there are enough of
     /// them and room for them, so that the next who asks gets the NAR in few pieces.
     pub(crate) fn pack(&self, hash: HashPart, path: &Path) -> Result<(), StoreError> {
         let Some(known) = lock(&self.plans).get(&hash) else {
             return Ok(());
         };
         let (count, len) = known.plan.small_files(PACKED_FILE_MAX);
-        if known.times.load(Ordering::Relaxed) == 0 || count < PACKED_FILES_MIN {
+        if known.hits.load(Ordering::Relaxed) == 0 || count < PACKED_FILES_MIN {
             return Ok(());
         }
         let weight = usize::try_from(len).unwrap_or(usize::MAX);
         let has_room = {
             let mut packs = lock(&self.packs);
-            !packs.has(hash, known.identity) && packs.begin(hash, weight, Instant::now())
+            !packs.has(hash, known.identity) && packs.reserve(hash, weight, Instant::now())
         };
         if !has_room {
             return Ok(());
@@ -168,12 +168,12 @@ impl Nars {
         result
     }
 
-    fn pack_now(&self, known: &Planned, path: &Path) -> Result<Option<Planned>, StoreError> {
-        if identity(path)? != known.identity {
+    fn pack_now(&self, known: &CachedPlan, path: &Path) -> Result<Option<CachedPlan>, StoreError> {
+        if tree_identity(path)? != known.identity {
             return Ok(None);
         }
         let packed = known.plan.pack(&mut open_root(path)?, PACKED_FILE_MAX)?;
-        Ok(Some(Planned::new(known.identity, packed)))
+        Ok(Some(CachedPlan::new(known.identity, packed)))
     }
 }
 
@@ -209,18 +209,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_plan_that_no_cache_has_room_for_is_shared_while_it_is_used() {
+    fn evicted_plan_is_shared_while_in_use() {
         let dir = tempfile::tempdir().unwrap();
         let hash = HashPart::parse(&"1".repeat(32)).unwrap();
-        let nars = Nars::new();
+        let nars = NarCache::new();
         let first = nars.plan(hash, dir.path()).unwrap();
         lock(&nars.plans).remove(&hash);
         let second = nars.plan(hash, dir.path()).unwrap();
         assert!(Arc::ptr_eq(&first, &second));
         drop((first, second));
         assert!(
-            lock(&nars.living_plans)
-                .get(&hash, identity(dir.path()).unwrap())
+            lock(&nars.weak_plans)
+                .get(&hash, tree_identity(dir.path()).unwrap())
                 .is_none()
         );
     }

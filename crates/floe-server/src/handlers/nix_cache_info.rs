@@ -2,8 +2,8 @@
 
 use floe_format::{CacheInfo, SecretKey, StoreDir};
 
-use crate::answer::Answer;
 use crate::context::Context;
+use crate::response::Response;
 
 /// The text of `nix-cache-info`.
 pub(crate) fn cache_info_text(store_dir: &StoreDir, priority: i32) -> String {
@@ -30,12 +30,12 @@ pub(crate) fn root_text(store_dir: &StoreDir, keys: &[SecretKey]) -> String {
     text
 }
 
-pub(crate) fn cache_info(context: &Context) -> Answer {
-    Answer::text(200, CACHE_INFO_FIELDS, context.cache_info.clone())
+pub(crate) fn cache_info(context: &Context) -> Response {
+    Response::text(200, CACHE_INFO_FIELDS, context.cache_info.clone())
 }
 
-pub(crate) fn root(context: &Context) -> Answer {
-    Answer::text(200, ROOT_FIELDS, context.root.clone())
+pub(crate) fn root(context: &Context) -> Response {
+    Response::text(200, ROOT_FIELDS, context.root.clone())
 }
 
 const CACHE_INFO_FIELDS: &str =

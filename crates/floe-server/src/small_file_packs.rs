@@ -10,15 +10,15 @@ use std::time::{Duration, Instant};
 
 use floe_store::tree::plan::NarPlan;
 
-use crate::identity::{Identity, Planned};
 use crate::route::HashPart;
+use crate::tree_identity::{CachedPlan, TreeIdentity};
 
 /// Plans by the path's hash part.
 #[derive(Debug)]
-pub(crate) struct Packs {
+pub(crate) struct SmallFilePacks {
     packs: HashMap<HashPart, Pack>,
     /// The weights of those that are being made.
-    coming: HashMap<HashPart, usize>,
+    reserved: HashMap<HashPart, usize>,
     /// Of both.
     weight: usize,
     budget: usize,
@@ -26,16 +26,16 @@ pub(crate) struct Packs {
 
 #[derive(Debug)]
 struct Pack {
-    planned: Planned,
+    planned: CachedPlan,
     weight: usize,
     used: Instant,
 }
 
-impl Packs {
-    pub(crate) fn new(budget: usize) -> Packs {
-        Packs {
+impl SmallFilePacks {
+    pub(crate) fn new(budget: usize) -> SmallFilePacks {
+        SmallFilePacks {
             packs: HashMap::new(),
-            coming: HashMap::new(),
+            reserved: HashMap::new(),
             weight: 0,
             budget,
         }
@@ -45,7 +45,7 @@ impl Packs {
     pub(crate) fn get(
         &mut self,
         hash: HashPart,
-        identity: Identity,
+        identity: TreeIdentity,
         now: Instant,
     ) -> Option<Arc<NarPlan>> {
         let pack = self.packs.get_mut(&hash)?;
@@ -58,15 +58,15 @@ impl Packs {
     }
 
     /// Whether the plan of just this tree is there.
-    pub(crate) fn has(&self, hash: HashPart, identity: Identity) -> bool {
+    pub(crate) fn has(&self, hash: HashPart, identity: TreeIdentity) -> bool {
         let pack = self.packs.get(&hash);
         pack.is_some_and(|pack| pack.planned.identity == identity)
     }
 
     /// Takes room for a pack that is going to be made, once what has idled is dropped. False if
-    /// there is none, or somebody else is making it. [`Packs::finish`] follows in any case.
-    pub(crate) fn begin(&mut self, hash: HashPart, weight: usize, now: Instant) -> bool {
-        if self.coming.contains_key(&hash) {
+    /// there is none, or somebody else is making it. [`SmallFilePacks::finish`] follows in any case.
+    pub(crate) fn reserve(&mut self, hash: HashPart, weight: usize, now: Instant) -> bool {
+        if self.reserved.contains_key(&hash) {
             return false;
         }
         if !self.has_room(weight) {
@@ -81,20 +81,20 @@ impl Packs {
         }
         let has_room = self.has_room(weight);
         if has_room {
-            self.coming.insert(hash, weight);
+            self.reserved.insert(hash, weight);
             self.weight += weight;
         }
         has_room
     }
 
     fn has_room(&self, weight: usize) -> bool {
-        self.packs.len() + self.coming.len() < COUNT_MAX
+        self.packs.len() + self.reserved.len() < COUNT_MAX
             && self.weight.saturating_add(weight) <= self.budget
     }
 
     /// Keeps the pack for which there is room now, or gives the room back.
-    pub(crate) fn finish(&mut self, hash: HashPart, planned: Option<Planned>, now: Instant) {
-        let Some(weight) = self.coming.remove(&hash) else {
+    pub(crate) fn finish(&mut self, hash: HashPart, planned: Option<CachedPlan>, now: Instant) {
+        let Some(weight) = self.reserved.remove(&hash) else {
             return;
         };
         self.remove(hash);
@@ -128,22 +128,22 @@ const IDLE: Duration = Duration::from_secs(60);
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::identity::identity;
+    use crate::tree_identity::tree_identity;
 
     #[test]
-    fn what_is_in_use_keeps_its_place() {
+    fn recently_used_pack_is_not_evicted() {
         let dir = tempfile::tempdir().unwrap();
         let other = tempfile::tempdir().unwrap();
         let planned = || {
             let plan = NarPlan::of(dir.path()).unwrap();
-            Planned::new(identity(dir.path()).unwrap(), plan)
+            CachedPlan::new(tree_identity(dir.path()).unwrap(), plan)
         };
-        let same = identity(dir.path()).unwrap();
+        let same = tree_identity(dir.path()).unwrap();
         let hash = |digit: &str| HashPart::parse(&digit.repeat(32)).unwrap();
-        let mut packs = Packs::new(100);
+        let mut packs = SmallFilePacks::new(100);
         let start = Instant::now();
-        let add = |packs: &mut Packs, digit: &str, now| {
-            let has_room = packs.begin(hash(digit), 60, now);
+        let add = |packs: &mut SmallFilePacks, digit: &str, now| {
+            let has_room = packs.reserve(hash(digit), 60, now);
             packs.finish(hash(digit), Some(planned()), now);
             has_room
         };
@@ -155,7 +155,7 @@ mod tests {
         assert!(add(&mut packs, "2", later));
         assert!(packs.get(hash("1"), same, later).is_none(), "idle");
         assert!(packs.get(hash("2"), same, later).is_some());
-        let changed = identity(other.path()).unwrap();
+        let changed = tree_identity(other.path()).unwrap();
         assert!(
             packs.get(hash("2"), changed, later).is_none(),
             "another tree"
@@ -164,16 +164,16 @@ mod tests {
     }
 
     #[test]
-    fn what_is_being_made_has_its_room_and_is_made_once() {
+    fn reserved_pack_counts_and_is_made_once() {
         let hash = |digit: &str| HashPart::parse(&digit.repeat(32)).unwrap();
-        let mut packs = Packs::new(100);
+        let mut packs = SmallFilePacks::new(100);
         let now = Instant::now();
-        assert!(packs.begin(hash("1"), 60, now));
-        assert!(!packs.begin(hash("1"), 10, now), "somebody makes it");
-        assert!(!packs.begin(hash("2"), 60, now), "no room");
+        assert!(packs.reserve(hash("1"), 60, now));
+        assert!(!packs.reserve(hash("1"), 10, now), "somebody makes it");
+        assert!(!packs.reserve(hash("2"), 60, now), "no room");
         packs.finish(hash("2"), None, now);
         packs.finish(hash("1"), None, now);
-        assert_eq!((packs.coming.len(), packs.weight), (0, 0));
-        assert!(packs.begin(hash("2"), 60, now));
+        assert_eq!((packs.reserved.len(), packs.weight), (0, 0));
+        assert!(packs.reserve(hash("2"), 60, now));
     }
 }

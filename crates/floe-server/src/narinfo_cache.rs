@@ -1,7 +1,7 @@
 //! What the store knows of a path, as ready narinfos.
 //!
 //! 1. the database says whether it has changed since the last batch of requests;
-//! 2. a hash part that the index does not have is absent, without a question;
+//! 2. a hash part that the index does not have is absent, without a request;
 //! 3. a narinfo that was rendered since the last change is bytes;
 //! 4. an older one is compared with its row, and signed again only if that has changed.
 
@@ -11,16 +11,16 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard};
 use floe_format::{Compression, NarInfo, PathInfo, SecretKey, StoreDir};
 use floe_store::{HashPartIndex, LiveStore, StoreError};
 
-use crate::cache::Cache;
+use crate::lru::LruCache;
 use crate::route::HashPart;
 
 /// The rendered narinfos and the index, shared by all threads.
 #[derive(Debug)]
-pub(crate) struct Lookup {
+pub(crate) struct NarInfoCache {
     dir: StoreDir,
     keys: Vec<SecretKey>,
     index: RwLock<HashPartIndex>,
-    entries: Mutex<Cache<HashPart, Arc<Entry>>>,
+    entries: Mutex<LruCache<HashPart, Arc<CachedNarInfo>>>,
     /// Goes up with each change that any thread sees, after the index has it. What was compared
     /// with the database by a thread whose view is of this number or a higher one is still right.
     epoch: AtomicU64,
@@ -28,18 +28,18 @@ pub(crate) struct Lookup {
 
 /// One thread's view of the store.
 #[derive(Debug)]
-pub(crate) struct Reader {
+pub(crate) struct StoreSession {
     pub(crate) store: LiveStore,
     generation: Option<u64>,
     /// The epoch up to which this view is known to be right.
     epoch: u64,
     /// Whether the database was asked for changes in this batch.
-    is_fresh: bool,
+    is_checked: bool,
 }
 
 /// A valid path.
 #[derive(Debug)]
-pub(crate) struct Entry {
+pub(crate) struct CachedNarInfo {
     pub(crate) info: PathInfo,
     /// The digest of the NAR hash, in base 32.
     pub(crate) nar_hash: String,
@@ -53,31 +53,31 @@ pub(crate) struct Entry {
     epoch: AtomicU64,
 }
 
-impl Reader {
-    pub(crate) fn new(store: LiveStore) -> Reader {
-        Reader {
+impl StoreSession {
+    pub(crate) fn new(store: LiveStore) -> StoreSession {
+        StoreSession {
             store,
             generation: None,
             epoch: 0,
-            is_fresh: false,
+            is_checked: false,
         }
     }
 
     /// Begins a batch: all its requests are here already, so one look at the database that comes
     /// later than they did is enough for all of them.
     pub(crate) fn begin_batch(&mut self) {
-        self.is_fresh = false;
+        self.is_checked = false;
     }
 }
 
-impl Lookup {
+impl NarInfoCache {
     /// Reads the index of the store's paths.
-    pub(crate) fn new(store: &LiveStore, keys: Vec<SecretKey>) -> Result<Lookup, StoreError> {
-        Ok(Lookup {
+    pub(crate) fn new(store: &LiveStore, keys: Vec<SecretKey>) -> Result<NarInfoCache, StoreError> {
+        Ok(NarInfoCache {
             dir: store.layout().store_dir.clone(),
             keys,
             index: RwLock::new(HashPartIndex::load(store)?),
-            entries: Mutex::new(Cache::new(ENTRIES_BUDGET)),
+            entries: Mutex::new(LruCache::new(ENTRIES_BUDGET)),
             epoch: AtomicU64::new(1),
         })
     }
@@ -90,23 +90,23 @@ impl Lookup {
     /// The valid path with that hash part.
     pub(crate) fn find(
         &self,
-        reader: &mut Reader,
+        session: &mut StoreSession,
         hash: HashPart,
-    ) -> Result<Option<Arc<Entry>>, StoreError> {
-        self.refresh(reader)?;
+    ) -> Result<Option<Arc<CachedNarInfo>>, StoreError> {
+        self.refresh(session)?;
         if !self.index().may_contain(hash.as_str()) {
             return Ok(None);
         }
         // What this thread compares with the database is as right as its own view: another thread
         // may have seen a change since.
-        let epoch = reader.epoch;
+        let epoch = session.epoch;
         let known = self.entries().get(&hash);
         if let Some(entry) = &known
             && entry.epoch.load(Ordering::Acquire) >= epoch
         {
             return Ok(known);
         }
-        let Some(info) = reader.store.path_info_of_hash_part(hash.as_str())? else {
+        let Some(info) = session.store.path_info_of_hash_part(hash.as_str())? else {
             self.entries().remove(&hash);
             return Ok(None);
         };
@@ -123,24 +123,24 @@ impl Lookup {
     }
 
     /// Takes in what has changed in the database, once a batch.
-    pub(crate) fn refresh(&self, reader: &mut Reader) -> Result<(), StoreError> {
-        if reader.is_fresh {
+    pub(crate) fn refresh(&self, session: &mut StoreSession) -> Result<(), StoreError> {
+        if session.is_checked {
             return Ok(());
         }
         let epoch = self.epoch.load(Ordering::Acquire);
-        let others_saw = epoch != reader.epoch;
-        if others_saw {
+        let epoch_advanced = epoch != session.epoch;
+        if epoch_advanced {
             // It may have been a change of the kind that is looked for only now and then.
-            reader.store.look_again();
+            session.store.look_again();
         }
-        let generation = reader.store.generation()?;
-        let is_new = reader.generation != Some(generation);
-        if is_new || (others_saw && !self.index().is_of(&reader.store)?) {
+        let generation = session.store.generation()?;
+        let is_new = session.generation != Some(generation);
+        if is_new || (epoch_advanced && !self.index().is_of(&session.store)?) {
             // Nobody waits for the index while this thread may be waiting for the database.
             // What another thread has taken meanwhile may be newer; then it is read once more.
             loop {
                 let mark = self.index().mark();
-                let news = mark.news(&reader.store)?;
+                let news = mark.news(&session.store)?;
                 let mut index = self.index.write().unwrap_or_else(PoisonError::into_inner);
                 if index.take(news) {
                     break;
@@ -148,12 +148,12 @@ impl Lookup {
             }
             // What others see at the same time is looked at again in the next batch.
             let before = self.epoch.fetch_add(1, Ordering::AcqRel);
-            reader.epoch = if before == epoch { before + 1 } else { epoch };
-            reader.generation = Some(generation);
+            session.epoch = if before == epoch { before + 1 } else { epoch };
+            session.generation = Some(generation);
         } else {
-            reader.epoch = epoch;
+            session.epoch = epoch;
         }
-        reader.is_fresh = true;
+        session.is_checked = true;
         Ok(())
     }
 
@@ -161,7 +161,7 @@ impl Lookup {
         self.index.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn render(&self, info: PathInfo, epoch: u64) -> Entry {
+    fn render(&self, info: PathInfo, epoch: u64) -> CachedNarInfo {
         let mut signed = info.clone();
         // A signature over an unknown size would count for nobody.
         if info.nar_size != 0 {
@@ -179,7 +179,7 @@ impl Lookup {
         let text = narinfo.to_text(&self.dir);
         let digest = floe_hash::sha256(text.as_bytes());
         let etag = format!("\"{}\"", floe_format::base32::encode(&digest[..ETAG_LEN]));
-        Entry {
+        CachedNarInfo {
             nar_hash: info.nar_hash.digest_nix32(),
             fields: narinfo_fields(&etag).into(),
             etag,
@@ -189,7 +189,7 @@ impl Lookup {
         }
     }
 
-    fn entries(&self) -> std::sync::MutexGuard<'_, Cache<HashPart, Arc<Entry>>> {
+    fn entries(&self) -> std::sync::MutexGuard<'_, LruCache<HashPart, Arc<CachedNarInfo>>> {
         self.entries.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

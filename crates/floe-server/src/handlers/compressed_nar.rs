@@ -5,24 +5,24 @@ use std::sync::Arc;
 use floe_store::StoreError;
 
 use super::nar::{NAR_TYPE, cache_control};
-use crate::answer::{Answer, Content, has};
 use crate::body::{Body, Piece};
+use crate::compressed_nar_cache::LEVEL;
 use crate::config::Compress;
-use crate::context::{Context, Question};
-use crate::identity::identity;
-use crate::lookup::Entry;
+use crate::context::{Context, DeferredRequest};
 use crate::nar_reader::NarReader;
+use crate::narinfo_cache::CachedNarInfo;
+use crate::response::{Content, Response, etag_matches};
 use crate::route::HashPart;
-use crate::side_cache::LEVEL;
 use crate::text::Text;
+use crate::tree_identity::tree_identity;
 
 /// The answer to a client that takes zstd and wants all of a NAR, if it is to be encoded.
 pub(crate) fn answer(
     context: &Context,
-    entry: &Entry,
+    entry: &CachedNarInfo,
     names_hash: bool,
-    question: &Question,
-) -> Result<Option<Answer>, StoreError> {
+    request: &DeferredRequest,
+) -> Result<Option<Response>, StoreError> {
     let size = entry.info.nar_size;
     if size < COMPRESSED_MIN {
         return Ok(None);
@@ -34,12 +34,12 @@ pub(crate) fn answer(
     );
     let path = context.layout.real_path(&entry.info.path);
     // A path of which the files are gone is not served from a copy either.
-    let identity = identity(&path)?;
-    if has(question.if_none_match.as_deref(), &etag) {
-        return Ok(Some(Answer::not_modified(fields)));
+    let identity = tree_identity(&path)?;
+    if etag_matches(request.if_none_match.as_deref(), &etag) {
+        return Ok(Some(Response::not_modified(fields)));
     }
-    if let Some(copies) = &context.copies {
-        if let Some((file, len)) = copies.ready(&entry.nar_hash) {
+    if let Some(compressed_nars) = &context.compressed_nars {
+        if let Some((file, len)) = compressed_nars.open_ready(&entry.nar_hash) {
             let piece = Piece::File {
                 file: Arc::new(file.into()),
                 offset: 0,
@@ -47,13 +47,13 @@ pub(crate) fn answer(
             };
             return Ok(Some(body(fields, Some(len), piece)));
         }
-        copies.wish(entry, path.clone(), identity);
+        compressed_nars.enqueue(entry, path.clone(), identity);
     }
     if context.compress != Compress::Always {
         return Ok(None);
     }
-    if question.head_only {
-        return Ok(Some(Answer {
+    if request.head_only {
+        return Ok(Some(Response {
             status: 200,
             fields: fields.into(),
             length: None,
@@ -76,13 +76,13 @@ pub(crate) fn answer(
         })?;
     let piece = Piece::Stream {
         reader: Box::new(encoder),
-        in_chunks: !question.is_old,
+        in_chunks: !request.is_http10,
     };
     Ok(Some(body(fields, None, piece)))
 }
 
-fn body(fields: String, length: Option<u64>, piece: Piece) -> Answer {
-    Answer {
+fn body(fields: String, length: Option<u64>, piece: Piece) -> Response {
+    Response {
         status: 200,
         fields: fields.into(),
         length,

@@ -1,6 +1,6 @@
-//! Compressed copies of NARs in a directory of the server's own.
+//! Compressed compressed_nars of NARs in a directory of the server's own.
 //!
-//! 1. a client that takes zstd gets a ready copy, with its length;
+//! 1. a client that takes zstd gets a open_ready copy, with its length;
 //! 2. where there is none it gets the NAR as it is, and a copy is made in the background;
 //! 3. a copy is kept only if the bytes that went into it had the NAR hash;
 //! 4. when the directory has grown beyond its bound, what was not asked for longest goes.
@@ -15,45 +15,45 @@ use floe_format::{Hash, base32};
 use floe_store::StoreError;
 use floe_store::tree::read::dump;
 
-use crate::config::SideCache;
+use crate::config::CompressedCacheOptions;
 use crate::error::ServeError;
-use crate::identity::Identity;
-use crate::lookup::Entry;
+use crate::narinfo_cache::CachedNarInfo;
+use crate::tree_identity::TreeIdentity;
 
 /// The directory and what is in it.
 #[derive(Debug)]
-pub(crate) struct SideCopies {
+pub(crate) struct CompressedNarCache {
     dir: PathBuf,
-    bytes_max: u64,
-    state: Mutex<State>,
+    max_bytes: u64,
+    state: Mutex<CacheIndex>,
     work: Condvar,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct CacheIndex {
     /// Length and time of last use of each copy, by NAR hash. Time is a count of uses.
-    copies: HashMap<String, (u64, u64)>,
+    compressed_nars: HashMap<String, (u64, u64)>,
     bytes: u64,
     uses: u64,
-    queue: VecDeque<Wish>,
+    queue: VecDeque<CompressionJob>,
     queued: HashSet<String>,
     /// The trees of which no copy is made: their bytes do not have the hash, or the copy would not
     /// fit.
-    hopeless: HashMap<String, Identity>,
+    uncacheable: HashMap<String, TreeIdentity>,
     is_stopped: bool,
 }
 
 #[derive(Debug)]
-struct Wish {
+struct CompressionJob {
     name: String,
     nar_hash: Hash,
     path: PathBuf,
-    identity: Identity,
+    identity: TreeIdentity,
 }
 
-impl SideCopies {
+impl CompressedNarCache {
     /// Looks at what a directory has; makes it if it is absent.
-    pub(crate) fn open(config: SideCache) -> Result<SideCopies, ServeError> {
+    pub(crate) fn open(config: CompressedCacheOptions) -> Result<CompressedNarCache, ServeError> {
         let failed = |action| {
             let path = config.dir.clone();
             move |source| ServeError::Io {
@@ -83,34 +83,34 @@ impl SideCopies {
             }
         }
         found.sort();
-        let mut state = State::default();
+        let mut state = CacheIndex::default();
         for (_, hash, len) in found {
             state.uses += 1;
             state.bytes += len;
-            state.copies.insert(hash, (len, state.uses));
+            state.compressed_nars.insert(hash, (len, state.uses));
         }
-        let copies = SideCopies {
+        let compressed_nars = CompressedNarCache {
             dir: config.dir,
-            bytes_max: config.bytes_max,
+            max_bytes: config.max_bytes,
             state: Mutex::new(state),
             work: Condvar::new(),
         };
-        copies.evict(&mut copies.state());
-        Ok(copies)
+        compressed_nars.evict(&mut compressed_nars.state());
+        Ok(compressed_nars)
     }
 
-    /// The ready copy of a NAR.
-    pub(crate) fn ready(&self, nar_hash: &str) -> Option<(File, u64)> {
+    /// The open_ready copy of a NAR.
+    pub(crate) fn open_ready(&self, nar_hash: &str) -> Option<(File, u64)> {
         let mut state = self.state();
         state.uses += 1;
         let now = state.uses;
-        state.copies.get_mut(nar_hash)?.1 = now;
+        state.compressed_nars.get_mut(nar_hash)?.1 = now;
         let file = File::open(self.file(nar_hash)).and_then(|file| {
             let len = file.metadata()?.len();
             Ok((file, len))
         });
         if file.is_err()
-            && let Some((len, _)) = state.copies.remove(nar_hash)
+            && let Some((len, _)) = state.compressed_nars.remove(nar_hash)
         {
             // Somebody has removed it.
             state.bytes -= len;
@@ -119,13 +119,13 @@ impl SideCopies {
     }
 
     /// Asks for a copy, unless too many were asked for already.
-    pub(crate) fn wish(&self, entry: &Entry, path: PathBuf, identity: Identity) {
+    pub(crate) fn enqueue(&self, entry: &CachedNarInfo, path: PathBuf, identity: TreeIdentity) {
         let mut state = self.state();
-        if state.hopeless.get(&entry.nar_hash) == Some(&identity) {
+        if state.uncacheable.get(&entry.nar_hash) == Some(&identity) {
             return;
         }
         if state.queue.len() < QUEUE_MAX && state.queued.insert(entry.nar_hash.clone()) {
-            state.queue.push_back(Wish {
+            state.queue.push_back(CompressionJob {
                 name: entry.nar_hash.clone(),
                 nar_hash: entry.info.nar_hash,
                 path,
@@ -135,35 +135,35 @@ impl SideCopies {
         }
     }
 
-    /// Makes copies until it is stopped. Runs in a thread of its own, after everybody else.
+    /// Makes compressed_nars until it is stopped. Runs in a thread of its own, after everybody else.
     pub(crate) fn fill(&self, warn: &dyn Fn(&str)) {
         // A lower priority of this thread alone; where that is not allowed it works all the same.
         let _: rustix::io::Result<i32> = rustix::process::nice(NICENESS);
-        while let Some(wish) = self.next() {
-            let made = self.make(&wish);
+        while let Some(job) = self.next() {
+            let made = self.make(&job);
             let mut state = self.state();
-            state.queued.remove(&wish.name);
+            state.queued.remove(&job.name);
             match made {
                 // Room for it would cost all others their places.
-                Ok(Some(len)) if len > self.bytes_max => {
-                    let _: io::Result<()> = fs::remove_file(self.file(&wish.name));
-                    state.hopeless.insert(wish.name, wish.identity);
+                Ok(Some(len)) if len > self.max_bytes => {
+                    let _: io::Result<()> = fs::remove_file(self.file(&job.name));
+                    state.uncacheable.insert(job.name, job.identity);
                 }
                 Ok(Some(len)) => {
                     state.uses += 1;
                     let now = state.uses;
-                    if let Some((before, _)) = state.copies.insert(wish.name, (len, now)) {
+                    if let Some((before, _)) = state.compressed_nars.insert(job.name, (len, now)) {
                         state.bytes -= before;
                     }
                     state.bytes += len;
                     self.evict(&mut state);
                 }
                 Ok(None) => {
-                    state.hopeless.insert(wish.name, wish.identity);
+                    state.uncacheable.insert(job.name, job.identity);
                     drop(state);
                     warn(&format!(
                         "{} is not what the database says",
-                        wish.path.display()
+                        job.path.display()
                     ));
                 }
                 // Nobody waits for it.
@@ -176,20 +176,20 @@ impl SideCopies {
         }
     }
 
-    /// Ends [`SideCopies::fill`]; a copy that is being made is given up.
+    /// Framing [`CompressedNarCache::fill`]; a copy that is being made is given up.
     pub(crate) fn stop(&self) {
         self.state().is_stopped = true;
         self.work.notify_all();
     }
 
-    fn next(&self) -> Option<Wish> {
+    fn next(&self) -> Option<CompressionJob> {
         let mut state = self.state();
         loop {
             if state.is_stopped {
                 return None;
             }
-            if let Some(wish) = state.queue.pop_front() {
-                return Some(wish);
+            if let Some(job) = state.queue.pop_front() {
+                return Some(job);
             }
             state = self
                 .work
@@ -199,13 +199,13 @@ impl SideCopies {
     }
 
     /// Compresses a NAR into a file. `None` if its bytes do not have the hash.
-    fn make(&self, wish: &Wish) -> Result<Option<u64>, StoreError> {
+    fn make(&self, job: &CompressionJob) -> Result<Option<u64>, StoreError> {
         let temporary = self
             .dir
-            .join(format!("{TEMPORARY}{}-{}", std::process::id(), wish.name));
-        let made = self.compress(wish, &temporary);
+            .join(format!("{TEMPORARY}{}-{}", std::process::id(), job.name));
+        let made = self.compress(job, &temporary);
         let kept = match &made {
-            Ok(Some(_)) => fs::rename(&temporary, self.file(&wish.name)),
+            Ok(Some(_)) => fs::rename(&temporary, self.file(&job.name)),
             _ => fs::remove_file(&temporary),
         };
         match (made, kept) {
@@ -214,12 +214,12 @@ impl SideCopies {
         }
     }
 
-    fn compress(&self, wish: &Wish, to: &Path) -> Result<Option<u64>, StoreError> {
+    fn compress(&self, job: &CompressionJob, to: &Path) -> Result<Option<u64>, StoreError> {
         let writing = |source| failed("writing", to, source);
         let file = File::create(to).map_err(writing)?;
         let mut encoder = zstd::stream::write::Encoder::new(file, LEVEL).map_err(writing)?;
         let mut hasher = floe_hash::Sha256::new();
-        dump::<StoreError>(&wish.path, &mut |chunk| {
+        dump::<StoreError>(&job.path, &mut |chunk| {
             if self.state().is_stopped {
                 return Err(writing(io::ErrorKind::Interrupted.into()));
             }
@@ -230,18 +230,21 @@ impl SideCopies {
         // Its name must not outlast its contents when the machine loses its power.
         file.sync_data().map_err(writing)?;
         let len = file.metadata().map_err(writing)?.len();
-        Ok((Hash::sha256(hasher.finish()) == wish.nar_hash).then_some(len))
+        Ok((Hash::sha256(hasher.finish()) == job.nar_hash).then_some(len))
     }
 
     /// Removes what was not used longest, until the bound holds.
-    fn evict(&self, state: &mut State) {
-        while state.bytes > self.bytes_max {
-            let oldest = state.copies.iter().min_by_key(|(_, (_, used))| *used);
+    fn evict(&self, state: &mut CacheIndex) {
+        while state.bytes > self.max_bytes {
+            let oldest = state
+                .compressed_nars
+                .iter()
+                .min_by_key(|(_, (_, used))| *used);
             let Some((name, len)) = oldest.map(|(name, (len, _))| (name.clone(), *len)) else {
                 return;
             };
             let _: io::Result<()> = fs::remove_file(self.file(&name));
-            state.copies.remove(&name);
+            state.compressed_nars.remove(&name);
             state.bytes -= len;
         }
     }
@@ -250,7 +253,7 @@ impl SideCopies {
         self.dir.join(format!("{nar_hash}{SUFFIX}"))
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, CacheIndex> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

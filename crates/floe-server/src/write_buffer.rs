@@ -7,13 +7,13 @@ use rustix::net::{SendFlags, send};
 
 /// A buffer that is filled at its end and sent from its beginning.
 #[derive(Debug, Default)]
-pub(crate) struct Output {
+pub(crate) struct WriteBuffer {
     pub(crate) bytes: Vec<u8>,
     sent: usize,
     sent_ever: u64,
 }
 
-impl Output {
+impl WriteBuffer {
     /// How many bytes wait.
     pub(crate) fn len(&self) -> usize {
         self.bytes.len() - self.sent
