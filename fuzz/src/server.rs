@@ -3,9 +3,9 @@
 //! As in the library beside it: the fuzz targets call these with bytes that libFuzzer finds, and
 //! the tests of floe-server with the committed corpus.
 
-use floe_server::range::{self, RANGES_MAX, Ranges};
-use floe_server::request::{HEAD_LEN_MAX, Method, Parsed, Request, may_be_complete};
-use floe_server::route::{Route, route};
+use floe_server::http::range::{self, RANGES_MAX, Ranges};
+use floe_server::http::request::{HEAD_LEN_MAX, Method, Parsed, Request, may_be_complete};
+use floe_server::http::route::{Route, route};
 
 /// The head of a request is what it is however it comes in, and every head has a route.
 pub fn check_http_request(data: &[u8]) {

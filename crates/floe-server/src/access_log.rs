@@ -1,10 +1,12 @@
 //! A line for each request.
 
+pub(crate) mod writer;
+
 use std::fmt::Write as _;
 use std::time::Duration;
 
 use crate::config::LogFormat;
-use crate::request::Request;
+use crate::http::request::Request;
 
 /// What a line tells besides the request.
 pub(crate) struct RequestOutcome<'a> {
@@ -75,7 +77,7 @@ fn quoted(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::request::Parsed;
+    use crate::http::request::Parsed;
 
     fn logged(format: LogFormat, head: &str) -> String {
         let Parsed::Head(request, _) = Request::parse(head.as_bytes()) else {

@@ -4,7 +4,9 @@
 //! output, which goes out when it is full; the contents of large files go from the disk's cache
 //! to the socket without passing through this process.
 
+pub(crate) mod nar_reader;
 pub(crate) mod readahead;
+pub(crate) mod text;
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -19,8 +21,8 @@ use rustix::fs::sendfile;
 use rustix::io::{Errno, pread};
 use rustix::net::SendFlags;
 
-use crate::text::Text;
-use crate::write_buffer::WriteBuffer;
+use crate::body::text::Text;
+use crate::net::write_buffer::WriteBuffer;
 use readahead::Readahead;
 
 /// What is still to be sent.

@@ -5,13 +5,13 @@ use std::sync::Arc;
 
 use floe_store::{Layout, StoreError};
 
-use crate::compressed_nar_cache::CompressedNarCache;
+use crate::caches::compressed_nar_cache::CompressedNarCache;
+use crate::caches::nar_cache::NarCache;
+use crate::caches::narinfo_cache::{CachedNarInfo, NarInfoCache, StoreSession};
 use crate::config::Compress;
-use crate::nar_cache::NarCache;
-use crate::narinfo_cache::{CachedNarInfo, NarInfoCache, StoreSession};
-use crate::request::{Method, Request};
-use crate::response::Response;
-use crate::route::{HashPart, Route};
+use crate::http::request::{Method, Request};
+use crate::http::response::Response;
+use crate::http::route::{HashPart, Route};
 
 /// What all threads share.
 pub(crate) struct Context {

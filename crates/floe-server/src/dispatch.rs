@@ -7,12 +7,12 @@
 
 use floe_store::StoreError;
 
+use crate::caches::narinfo_cache::StoreSession;
 use crate::context::{Context, DeferredRequest};
 use crate::handlers;
-use crate::narinfo_cache::StoreSession;
-use crate::request::{Method, Request};
-use crate::response::Response;
-use crate::route::{Route, route};
+use crate::http::request::{Method, Request};
+use crate::http::response::Response;
+use crate::http::route::{Route, route};
 
 /// What the network's threads make of a request.
 pub(crate) enum Dispatch {

@@ -19,38 +19,20 @@
 //! goes wrong later breaks the connection off, so that no client takes a part for the whole.
 
 mod access_log;
-pub mod address;
 mod body;
+mod caches;
 mod clock;
-mod compressed_nar_cache;
 pub mod config;
-mod connection;
 mod context;
 mod dispatch;
 mod error;
-mod event_loop;
 mod handlers;
-mod limits;
-mod listen;
-mod log_writer;
-mod lru;
-mod nar_cache;
-mod nar_reader;
-mod narinfo_cache;
-mod queue;
-pub mod range;
-pub mod request;
-mod response;
-pub mod route;
+pub mod http;
+mod net;
 mod server;
-mod shared;
-mod small_file_packs;
-mod text;
-mod tree_identity;
-mod weak_cache;
 mod workers;
-mod write_buffer;
 
 pub use config::{Compress, CompressedCacheOptions, Config, Listen, LogFormat};
 pub use error::ServeError;
+pub use net::address;
 pub use server::{Server, ShutdownHandle};

@@ -7,19 +7,19 @@ use std::time::Duration;
 
 use floe_store::LiveStore;
 
-use crate::compressed_nar_cache::CompressedNarCache;
+use crate::access_log::writer::LogWriter;
+use crate::caches::compressed_nar_cache::CompressedNarCache;
+use crate::caches::nar_cache::NarCache;
+use crate::caches::narinfo_cache::NarInfoCache;
 use crate::config::{Compress, Config, Listen};
 use crate::context::Context;
 use crate::error::ServeError;
-use crate::event_loop::EventLoop;
 use crate::handlers::nix_cache_info::{cache_info_text, root_text};
-use crate::limits::Limits;
-use crate::listen;
-use crate::log_writer::LogWriter;
-use crate::nar_cache::NarCache;
-use crate::narinfo_cache::NarInfoCache;
-use crate::queue::JobQueue;
-use crate::shared::{ServerShared, Signal};
+use crate::net::event_loop::EventLoop;
+use crate::net::limits::Limits;
+use crate::net::listen;
+use crate::net::queue::JobQueue;
+use crate::net::shared::{ServerShared, Signal};
 use crate::workers;
 
 /// A server that listens already, and answers once it runs.

@@ -11,12 +11,12 @@ use std::time::{Duration, Instant};
 use floe_store::LiveStore;
 
 use crate::body::{SendError, SendProgress};
+use crate::caches::narinfo_cache::StoreSession;
 use crate::clock::Clock;
-use crate::connection::{Connection, ResponseRecord};
 use crate::context::DeferredRequest;
-use crate::narinfo_cache::StoreSession;
-use crate::route::Route;
-use crate::shared::{Phase, ServerShared};
+use crate::http::route::Route;
+use crate::net::connection::{Connection, ResponseRecord};
+use crate::net::shared::{Phase, ServerShared};
 
 /// Works until the server stops.
 pub(crate) fn work(shared: &ServerShared) {

@@ -15,7 +15,7 @@ use floe_store::tree::plan::{NarPlan, Part, open_root};
 use rustix::io::{Errno, pread};
 
 use super::{NarRange, Piece, SendError};
-use crate::nar_cache::NarCache;
+use crate::caches::nar_cache::NarCache;
 
 /// The second half of a NAR, which another thread reads.
 pub(crate) struct Readahead {

@@ -5,16 +5,16 @@ use std::sync::Arc;
 use floe_store::StoreError;
 
 use super::nar::{NAR_TYPE, cache_control};
+use crate::body::nar_reader::NarReader;
+use crate::body::text::Text;
 use crate::body::{Body, Piece};
-use crate::compressed_nar_cache::LEVEL;
+use crate::caches::compressed_nar_cache::LEVEL;
+use crate::caches::narinfo_cache::CachedNarInfo;
+use crate::caches::tree_identity::tree_identity;
 use crate::config::Compress;
 use crate::context::{Context, DeferredRequest};
-use crate::nar_reader::NarReader;
-use crate::narinfo_cache::CachedNarInfo;
-use crate::response::{Content, Response, etag_matches};
-use crate::route::HashPart;
-use crate::text::Text;
-use crate::tree_identity::tree_identity;
+use crate::http::response::{Content, Response, etag_matches};
+use crate::http::route::HashPart;
 
 /// The answer to a client that takes zstd and wants all of a NAR, if it is to be encoded.
 pub(crate) fn answer(

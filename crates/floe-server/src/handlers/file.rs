@@ -16,11 +16,11 @@ use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, ResolveFlags, fstat, open
 
 use super::range_response::{applicable_range, range_response};
 use crate::body::Piece;
+use crate::caches::narinfo_cache::StoreSession;
 use crate::context::{Context, DeferredRequest};
-use crate::narinfo_cache::StoreSession;
-use crate::range;
-use crate::response::{Response, etag_matches};
-use crate::route::HashPart;
+use crate::http::range;
+use crate::http::response::{Response, etag_matches};
+use crate::http::route::HashPart;
 
 /// The file or directory at a path within a store path.
 pub(crate) fn file(

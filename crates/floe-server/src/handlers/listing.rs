@@ -4,11 +4,11 @@ use floe_format::nar::listing;
 use floe_store::StoreError;
 use floe_store::tree::read::shape;
 
+use crate::body::text::Text;
+use crate::caches::narinfo_cache::CachedNarInfo;
 use crate::context::{Context, DeferredRequest};
-use crate::narinfo_cache::CachedNarInfo;
-use crate::response::{Content, Response, etag_matches};
-use crate::route::HashPart;
-use crate::text::Text;
+use crate::http::response::{Content, Response, etag_matches};
+use crate::http::route::HashPart;
 
 /// The listing as Nix writes it beside narinfos.
 pub(crate) fn listing(

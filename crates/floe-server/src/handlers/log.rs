@@ -13,13 +13,13 @@ use floe_format::StorePath;
 use floe_store::StoreError;
 
 use super::range_response::range_response;
+use crate::body::text::Text;
 use crate::body::{Body, Piece};
+use crate::caches::narinfo_cache::StoreSession;
 use crate::context::{Context, DeferredRequest};
-use crate::narinfo_cache::StoreSession;
-use crate::range;
-use crate::response::{Content, Response};
-use crate::route::{HashPart, LogQuery};
-use crate::text::Text;
+use crate::http::range;
+use crate::http::response::{Content, Response};
+use crate::http::route::{HashPart, LogQuery};
 
 /// The log of a derivation, or of the derivation that made an output.
 pub(crate) fn log(

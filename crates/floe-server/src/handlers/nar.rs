@@ -14,17 +14,17 @@ use floe_store::StoreError;
 
 use super::compressed_nar;
 use super::range_response::{applicable_range, range_response};
+use crate::body::text::Text;
 use crate::body::{Body, NarRange, Piece, readahead};
+use crate::caches::nar_cache::SMALL_NAR_MAX;
+use crate::caches::narinfo_cache::CachedNarInfo;
+use crate::caches::tree_identity::tree_identity;
 use crate::config::Compress;
 use crate::context::{Context, DeferredRequest};
-use crate::nar_cache::SMALL_NAR_MAX;
-use crate::narinfo_cache::CachedNarInfo;
-use crate::range;
-use crate::request::{Method, Request};
-use crate::response::{Content, Response, etag_matches};
-use crate::route::HashPart;
-use crate::text::Text;
-use crate::tree_identity::tree_identity;
+use crate::http::range;
+use crate::http::request::{Method, Request};
+use crate::http::response::{Content, Response, etag_matches};
+use crate::http::route::HashPart;
 
 /// What can be said without touching more than one inode.
 pub(crate) fn try_respond(

@@ -2,10 +2,10 @@
 
 use serde_json::{Map, Value};
 
+use crate::body::text::Text;
+use crate::caches::narinfo_cache::CachedNarInfo;
 use crate::context::Context;
-use crate::narinfo_cache::CachedNarInfo;
-use crate::response::{Response, etag_matches};
-use crate::text::Text;
+use crate::http::response::{Response, etag_matches};
 
 /// The narinfo as Nix reads it.
 pub(crate) fn text(entry: &CachedNarInfo, if_none_match: Option<&str>) -> Response {

@@ -3,7 +3,7 @@
 use floe_format::{CacheInfo, SecretKey, StoreDir};
 
 use crate::context::Context;
-use crate::response::Response;
+use crate::http::response::Response;
 
 /// The text of `nix-cache-info`.
 pub(crate) fn cache_info_text(store_dir: &StoreDir, priority: i32) -> String {

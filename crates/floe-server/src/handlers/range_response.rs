@@ -3,8 +3,8 @@
 use std::ops::Range;
 
 use crate::body::{Body, Piece};
-use crate::range::Ranges;
-use crate::response::{Content, Response};
+use crate::http::range::Ranges;
+use crate::http::response::{Content, Response};
 
 /// All of it, a range of it, or several as a multipart body. `fields` are those of any of them,
 /// `kind` the line of the type; `piece` makes the part of a body that is one range of the whole.

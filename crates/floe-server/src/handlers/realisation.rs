@@ -5,8 +5,8 @@
 use floe_format::StorePath;
 use floe_store::StoreError;
 
-use crate::narinfo_cache::StoreSession;
-use crate::response::Response;
+use crate::caches::narinfo_cache::StoreSession;
+use crate::http::response::Response;
 
 /// By the hash of the derivation.
 pub(crate) fn realisation(

@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use std::hash::Hash;
 use std::sync::{Arc, Weak};
 
-use crate::tree_identity::TreeIdentity;
+use crate::caches::tree_identity::TreeIdentity;
 
 /// Values by what they are about, each made of a tree. Holds none of them itself.
 #[derive(Debug)]
@@ -47,7 +47,7 @@ const SWEEP_MIN: usize = 1024;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tree_identity::tree_identity;
+    use crate::caches::tree_identity::tree_identity;
 
     #[test]
     fn weak_cache_returns_values_only_while_they_are_used() {

@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 
 use floe_store::tree::plan::NarPlan;
 
-use crate::route::HashPart;
-use crate::tree_identity::{CachedPlan, TreeIdentity};
+use crate::caches::tree_identity::{CachedPlan, TreeIdentity};
+use crate::http::route::HashPart;
 
 /// Plans by the path's hash part.
 #[derive(Debug)]
@@ -128,7 +128,7 @@ const IDLE: Duration = Duration::from_secs(60);
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tree_identity::tree_identity;
+    use crate::caches::tree_identity::tree_identity;
 
     #[test]
     fn recently_used_pack_is_not_evicted() {

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
-use crate::connection::Connection;
+use crate::net::connection::Connection;
 
 /// The connections that wait for a worker. Bounded by the number of connections.
 #[derive(Debug, Default)]

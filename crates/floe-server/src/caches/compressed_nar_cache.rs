@@ -15,10 +15,10 @@ use floe_format::{Hash, base32};
 use floe_store::StoreError;
 use floe_store::tree::read::dump;
 
+use crate::caches::narinfo_cache::CachedNarInfo;
+use crate::caches::tree_identity::TreeIdentity;
 use crate::config::CompressedCacheOptions;
 use crate::error::ServeError;
-use crate::narinfo_cache::CachedNarInfo;
-use crate::tree_identity::TreeIdentity;
 
 /// The directory and what is in it.
 #[derive(Debug)]

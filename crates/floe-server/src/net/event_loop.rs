@@ -12,13 +12,13 @@ use rustix::event::{Timespec, epoll};
 use rustix::io::Errno;
 use rustix::net::{SocketFlags, acceptfrom_with, sockopt::set_tcp_nodelay};
 
+use crate::caches::narinfo_cache::StoreSession;
 use crate::clock::Clock;
-use crate::connection::{Connection, NextStep, ThreadContext};
 use crate::error::ServeError;
-use crate::listen::{Listener, peer_name};
-use crate::narinfo_cache::StoreSession;
-use crate::queue::Job;
-use crate::shared::{Phase, ServerShared};
+use crate::net::connection::{Connection, NextStep, ThreadContext};
+use crate::net::listen::{Listener, peer_name};
+use crate::net::queue::Job;
+use crate::net::shared::{Phase, ServerShared};
 
 /// One thread's connections.
 pub(crate) struct EventLoop<'s> {

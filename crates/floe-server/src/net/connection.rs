@@ -15,15 +15,15 @@ use rustix::net::{RecvFlags, SendFlags, Shutdown, recv, shutdown};
 
 use crate::access_log::{self, RequestOutcome};
 use crate::body::{Body, Piece};
+use crate::caches::narinfo_cache::StoreSession;
 use crate::clock::Clock;
 use crate::config::LogFormat;
 use crate::context::{Context, DeferredRequest};
 use crate::dispatch::Dispatch;
-use crate::limits::Limits;
-use crate::narinfo_cache::StoreSession;
-use crate::request::{HEAD_LEN_MAX, Method, Parsed, Request, may_be_complete};
-use crate::response::{Content, Framing, Response};
-use crate::write_buffer::WriteBuffer;
+use crate::http::request::{HEAD_LEN_MAX, Method, Parsed, Request, may_be_complete};
+use crate::http::response::{Content, Framing, Response};
+use crate::net::limits::Limits;
+use crate::net::write_buffer::WriteBuffer;
 
 /// A client's connection and all that is known of it.
 #[derive(Debug)]

@@ -11,8 +11,8 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard};
 use floe_format::{Compression, NarInfo, PathInfo, SecretKey, StoreDir};
 use floe_store::{HashPartIndex, LiveStore, StoreError};
 
-use crate::lru::LruCache;
-use crate::route::HashPart;
+use crate::caches::lru::LruCache;
+use crate::http::route::HashPart;
 
 /// The rendered narinfos and the index, shared by all threads.
 #[derive(Debug)]

@@ -4,7 +4,7 @@ use std::io::Write as _;
 use std::sync::Arc;
 
 use crate::body::Body;
-use crate::text::Text;
+use crate::body::text::Text;
 
 /// An answer to one request.
 #[derive(Debug)]

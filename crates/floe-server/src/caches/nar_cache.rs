@@ -14,11 +14,11 @@ use floe_store::StoreError;
 use floe_store::tree::plan::{NarPlan, open_root};
 use floe_store::tree::read::dump;
 
-use crate::lru::LruCache;
-use crate::route::HashPart;
-use crate::small_file_packs::SmallFilePacks;
-use crate::tree_identity::{CachedPlan, TreeIdentity, tree_identity};
-use crate::weak_cache::WeakCache;
+use crate::caches::lru::LruCache;
+use crate::caches::small_file_packs::SmallFilePacks;
+use crate::caches::tree_identity::{CachedPlan, TreeIdentity, tree_identity};
+use crate::caches::weak_cache::WeakCache;
+use crate::http::route::HashPart;
 
 /// The caches.
 #[derive(Debug)]

@@ -4,7 +4,7 @@ use floe_format::{StorePath, base32};
 
 pub use floe_format::HashPart;
 
-use crate::request::Request;
+use crate::http::request::Request;
 
 /// What is asked for.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -159,7 +159,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::request::Parsed;
+    use crate::http::request::Parsed;
 
     const HASH: &str = "7bw2d1cqdpnxi05lr3s6pmcgl5xazl2c";
     const NAR_HASH: &str = "1hsqqvfv8bgg5jmzcx4wrnmllcw0w43cjhl1b0xb51wdq4kxrv1z";

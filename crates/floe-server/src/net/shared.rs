@@ -6,13 +6,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rustix::event::{EventfdFlags, eventfd};
 
+use crate::access_log::writer::LogWriter;
 use crate::config::LogFormat;
 use crate::context::Context;
 use crate::error::ServeError;
-use crate::limits::Limits;
-use crate::listen::Listener;
-use crate::log_writer::LogWriter;
-use crate::queue::{Job, JobQueue};
+use crate::net::limits::Limits;
+use crate::net::listen::Listener;
+use crate::net::queue::{Job, JobQueue};
 
 /// What all threads of a server share.
 pub(crate) struct ServerShared {

@@ -1,0 +1,9 @@
+//! What is kept between requests: narinfos, NARs, plans of NARs, compressed NARs.
+
+pub(crate) mod compressed_nar_cache;
+mod lru;
+pub(crate) mod nar_cache;
+pub(crate) mod narinfo_cache;
+mod small_file_packs;
+pub(crate) mod tree_identity;
+mod weak_cache;

@@ -1,0 +1,6 @@
+//! HTTP/1: requests, routes, ranges and responses.
+
+pub mod range;
+pub mod request;
+pub(crate) mod response;
+pub mod route;

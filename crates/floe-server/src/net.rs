@@ -1,0 +1,10 @@
+//! The network: addresses, sockets, connections, and the threads that wait for them.
+
+pub mod address;
+pub(crate) mod connection;
+pub(crate) mod event_loop;
+pub(crate) mod limits;
+pub(crate) mod listen;
+pub(crate) mod queue;
+pub(crate) mod shared;
+pub(crate) mod write_buffer;
