@@ -8,4 +8,5 @@ pub mod plan;
 pub mod read;
 pub(crate) mod remove;
 pub mod reuse;
+pub(crate) mod temporary;
 pub mod write;

@@ -10,8 +10,6 @@
 //! Not guaranteed: that anything has reached the disk. Like Nix in its default settings, floe
 //! leaves that to the system.
 
-use std::fs;
-use std::io;
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -19,16 +17,15 @@ use std::sync::Arc;
 use floe_format::StorePath;
 use floe_format::nar::read::{Event, Reader};
 use rustix::fs::{
-    AtFlags, CWD, Mode, OFlags, RenameFlags, Stat, Timespec, Timestamps, UTIME_OMIT, fchmod,
-    fremovexattr, fstat, futimens, linkat, mkdirat, openat, renameat_with, statat, symlinkat,
-    utimensat,
+    AtFlags, Mode, OFlags, Stat, Timespec, Timestamps, UTIME_OMIT, fchmod, fremovexattr, fstat,
+    futimens, linkat, mkdirat, openat, statat, symlinkat, utimensat,
 };
-use rustix::io::Errno;
 
 use super::links::{Entry, FileHasher, Links, TreeLinks, symlink_hash};
 use crate::error::{At, StoreError};
 
 pub use super::remove::remove_tree;
+pub use super::temporary::TemporaryTree;
 
 /// Writes one path's tree under a temporary name. What it has made is removed unless
 /// [`TreeWriter::finish`] is reached.
@@ -118,106 +115,6 @@ impl TreeWriter {
                 path: self.tree.path.clone(),
                 source,
             }),
-        }
-    }
-}
-
-/// A complete tree under its temporary name. Dropping it removes it.
-#[derive(Debug)]
-pub struct TemporaryTree {
-    location: PathBuf,
-    name: String,
-    path: StorePath,
-    /// Whether anything of it is there. Until then the name may be somebody else's: process
-    /// numbers are unique in one namespace only.
-    made: bool,
-    /// Present where equal files are to be one.
-    links: Option<TreeLinks>,
-}
-
-impl TemporaryTree {
-    /// The store path that the tree is meant to become.
-    pub fn path(&self) -> &StorePath {
-        &self.path
-    }
-
-    /// Where the tree lies now.
-    pub fn location(&self) -> &Path {
-        &self.location
-    }
-
-    /// Whether equal files are to be one.
-    pub(super) fn shares_files(&self) -> bool {
-        self.links.is_some()
-    }
-
-    /// The names of links in `.links` that were damaged, and were replaced: other paths may have
-    /// the same damage.
-    pub fn damaged_links(&self) -> &[String] {
-        self.links.as_ref().map_or(&[], TreeLinks::damaged)
-    }
-}
-
-impl TemporaryTree {
-    /// Moves the tree to its place. Its old name is anybody's from then on.
-    pub(crate) fn move_to(&mut self, place: &Path) -> io::Result<()> {
-        fs::rename(&self.location, place)?;
-        self.made = false;
-        Ok(())
-    }
-
-    /// Moves a tree beside its place, or back there.
-    pub(crate) fn take_back_from(&mut self, place: &Path) -> io::Result<()> {
-        loop {
-            self.take_free_name();
-            match renameat_with(CWD, place, CWD, &self.location, RenameFlags::NOREPLACE) {
-                // Another writer of this process has taken the name since.
-                Err(Errno::EXIST) => {}
-                // Not every file system knows that flag.
-                Err(Errno::INVAL | Errno::NOSYS) => break fs::rename(place, &self.location)?,
-                renamed => break renamed?,
-            }
-        }
-        self.made = true;
-        Ok(())
-    }
-
-    /// Removes the tree from its place, to which it was moved, and the links that only it uses.
-    pub(crate) fn remove_from(mut self, place: &Path) {
-        self.made = false;
-        self.remove(place);
-    }
-
-    /// Lets the tree lie where it is.
-    pub(crate) fn let_lie(mut self) {
-        self.made = false;
-    }
-
-    fn remove(&mut self, location: &Path) {
-        // A failure leaves garbage that the next collection takes; there is nobody to tell.
-        let _: Result<(), StoreError> = remove_tree(location);
-        if let Some(links) = &mut self.links {
-            links.give_up();
-        }
-    }
-
-    /// Passes over names that the dead, or the living of another process namespace, have left.
-    fn take_free_name(&mut self) {
-        let first = self.name.clone();
-        for number in 0_u32.. {
-            if fs::symlink_metadata(&self.location).is_err() {
-                return;
-            }
-            self.name = format!("{first}-{number}");
-            self.location.set_file_name(&self.name);
-        }
-    }
-}
-
-impl Drop for TemporaryTree {
-    fn drop(&mut self) {
-        if self.made {
-            self.remove(&self.location.clone());
         }
     }
 }
@@ -467,34 +364,3 @@ const STAMP: Timestamps = Timestamps {
         tv_nsec: 0,
     },
 };
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_name_that_a_move_has_set_free_belongs_to_whoever_takes_it() {
-        let directory = tempfile::tempdir().unwrap();
-        let location = directory
-            .path()
-            .join("00000000000000000000000000000000-floe-1-0");
-        let place = directory.path().join("place");
-        fs::write(&location, "ours").unwrap();
-        let mut tree = TemporaryTree {
-            name: "00000000000000000000000000000000-floe-1-0".into(),
-            path: StorePath::parse("00000000000000000000000000000000-x").unwrap(),
-            location: location.clone(),
-            made: true,
-            links: None,
-        };
-        tree.move_to(&place).unwrap();
-        // Another process of the same number, in a container of its own, takes the name.
-        fs::write(&location, "theirs").unwrap();
-        tree.take_back_from(&place).unwrap();
-        assert_ne!(tree.location(), location);
-        tree.move_to(&place).unwrap();
-        drop(tree);
-        assert_eq!(fs::read(&location).unwrap(), b"theirs");
-        assert_eq!(fs::read(&place).unwrap(), b"ours");
-    }
-}
