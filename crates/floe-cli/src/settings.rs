@@ -11,7 +11,7 @@ use floe_engine::{
     reuse_directory, unusable_netrc_files,
 };
 use floe_format::{StoreDir, TrustedKeys};
-use floe_store::{Patience, WriteOptions};
+use floe_store::{LockWait, WriteOptions};
 use nix::unistd::Gid;
 
 use crate::accounts;
@@ -92,7 +92,7 @@ pub(crate) fn write_options(config: &Config, cancel: &Cancel) -> anyhow::Result<
         allow_symlinked_store: *config.allow_symlinked_store.get(),
         use_sqlite_wal: *config.use_sqlite_wal.get(),
         fsync_metadata: *config.fsync_metadata.get(),
-        patience: Patience::new(cancel.flag(), |what| {
+        lock_wait: LockWait::new(cancel.flag(), |what| {
             say(waiting_for(what));
         }),
         ..WriteOptions::default()
@@ -222,7 +222,7 @@ pub(crate) fn place(
 pub(crate) fn in_root(root: &Path, store_dir: Option<&StoreDir>) -> anyhow::Result<StoreUri> {
     let root = std::path::absolute(root)?;
     let dir = store_dir.cloned().unwrap_or_default();
-    Ok(floe_store::Layout::in_root(&root, dir).into())
+    Ok(floe_store::StoreLayout::in_root(&root, dir).into())
 }
 
 /// Ends the move soon on the first SIGINT or SIGTERM, and the process on the second.

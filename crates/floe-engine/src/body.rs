@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use bytes::Bytes;
 use floe_format::{Hash, HashAlgorithm};
 use floe_hash::Hasher;
-use floe_store::hashing::{Stream, Worker};
+use floe_store::hash_pool::{Stream, Worker};
 use tokio::sync::{OwnedSemaphorePermit, mpsc};
 
 use crate::error::Error;
@@ -73,7 +73,7 @@ enum FileHasher {
 impl FileHasher {
     fn new(algorithm: HashAlgorithm, nar_size: u64, worker: &Worker) -> FileHasher {
         match algorithm {
-            HashAlgorithm::Sha256 => FileHasher::Sha256(worker.beside(nar_size)),
+            HashAlgorithm::Sha256 => FileHasher::Sha256(worker.secondary_stream(nar_size)),
             other => FileHasher::Other(other, Hasher::new(other)),
         }
     }
@@ -205,7 +205,7 @@ impl<'a> BodyReader<'a> {
 fn next_network_chunk(chunks: &mut mpsc::Receiver<Chunk>, worker: &Worker) -> Option<Chunk> {
     match chunks.try_recv() {
         Ok(chunk) => Some(chunk),
-        Err(_) => worker.away(|| chunks.blocking_recv()),
+        Err(_) => worker.yield_core_while(|| chunks.blocking_recv()),
     }
 }
 

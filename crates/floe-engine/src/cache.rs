@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use floe_format::path_info::PathInfo;
 use floe_format::{Compression, NarInfo, StoreDir, StorePath};
-use floe_store::{Patience, StoreReader};
+use floe_store::{LockWait, StoreReader};
 
 use crate::body::Body;
 use crate::cancel::{CANCEL_POLL, Cancel};
@@ -93,9 +93,9 @@ impl From<NarInfo> for NarInfoReply {
 }
 
 /// Waits for locks in the way of whoever asks sources.
-fn lock_wait(options: &NetworkOptions, cancel: &Cancel) -> Patience {
+fn lock_wait(options: &NetworkOptions, cancel: &Cancel) -> LockWait {
     let events = options.events.clone();
-    Patience::new(cancel.flag(), move |what| events.waiting_for(what))
+    LockWait::new(cancel.flag(), move |what| events.waiting_for(what))
 }
 
 impl Sources {
@@ -231,7 +231,7 @@ impl Source {
         match &self.kind {
             Kind::Http(cache) => cache.name(),
             Kind::File(cache) => format!("file://{}", cache.directory().display()),
-            Kind::Store(store, _) => store.layout().real_store.display().to_string(),
+            Kind::Store(store, _) => store.layout().real_store_dir.display().to_string(),
         }
     }
 
@@ -345,7 +345,7 @@ impl Source {
 
 /// A local store's answer, in the form of a cache's: an uncompressed NAR that has no file.
 fn query_store(store: &StoreReader, hash_part: &str) -> NarInfoResult {
-    let Some(path) = store.path_of_hash_part(hash_part)? else {
+    let Some(path) = store.query_path_from_hash_part(hash_part)? else {
         return Ok(None);
     };
     let Some(info) = store.path_info(&path)? else {

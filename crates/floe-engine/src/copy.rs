@@ -32,7 +32,7 @@ use std::sync::mpsc;
 use std::thread;
 
 use floe_format::{NarInfo, StoreDir, StorePath};
-use floe_store::hashing::Hashing;
+use floe_store::hash_pool::HashPool;
 use floe_store::{StagedPath, StoreWriter, WriteOptions};
 
 use crate::cache::file::read_cache_info;
@@ -174,8 +174,8 @@ impl Target {
     ) -> Result<Vec<StorePath>, Error> {
         match &self.0 {
             TargetKind::Store(store) => {
-                store.protect(paths.iter())?;
-                Ok(store.invalid(paths)?)
+                store.add_temp_roots(paths.iter())?;
+                Ok(store.query_missing(paths)?)
             }
             TargetKind::Cache(cache) => Ok(cache.query_missing(paths)),
             TargetKind::ReadOnly(target) => target.query_missing(paths),
@@ -214,7 +214,7 @@ impl ClosureCopy<'_> {
             // An older collector took away what it had promised to spare: fetch it again. Until it
             // has ended, it may take away more of what it had looked at before.
             if let Some(store) = self.target.as_store() {
-                store.outlast_collector()?;
+                store.wait_for_gc()?;
             }
             let again: Vec<PathSpec> = vanished.into_iter().map(PathSpec::Path).collect();
             resolved = resolve::resolve(self, &again)?;
@@ -224,7 +224,7 @@ impl ClosureCopy<'_> {
             let missing = staged.references().clone();
             summary.fail(self.events, Error::MissingReferences { path, missing });
             if let (Some(store), StagedObject::Tree(staged)) = (self.target.as_store(), staged) {
-                store.leave([staged.tree]);
+                store.keep_for_resume([staged.tree]);
             }
         }
         let missing: BTreeSet<StorePath> = self
@@ -238,7 +238,7 @@ impl ClosureCopy<'_> {
             }
         }
         if let (Some(store), []) = (self.target.as_store(), summary.failures.as_slice()) {
-            store.discard_left(|_| false);
+            store.discard_recovered(|_| false);
         }
         summary.requested_paths = requested_paths
             .into_iter()
@@ -254,7 +254,7 @@ impl ClosureCopy<'_> {
         if let (Some(store), true) = (self.target.as_store(), is_known) {
             let paths = resolved.items.iter().map(|item| &item.narinfo.info.path);
             let wanted: BTreeSet<&StorePath> = paths.collect();
-            store.discard_left(|path| wanted.contains(path));
+            store.discard_recovered(|path| wanted.contains(path));
         }
     }
 
@@ -278,8 +278,8 @@ impl ClosureCopy<'_> {
         if untouched.is_empty() {
             return Ok(BTreeSet::new());
         }
-        store.outlast_collector()?;
-        Ok(store.invalid(&untouched)?.into_iter().collect())
+        store.wait_for_gc()?;
+        Ok(store.query_missing(&untouched)?.into_iter().collect())
     }
 
     /// At least one source has to be for the target's store directory; the others are not asked.
@@ -315,7 +315,7 @@ impl ClosureCopy<'_> {
             item.is_recovered = self
                 .target
                 .as_store()
-                .is_some_and(|store| store.has_left(path));
+                .is_some_and(|store| store.has_recovered(path));
         }
         items.sort_by_key(|item| Reverse(item.narinfo.info.nar_size));
         let planned = items.iter().map(|item| {
@@ -372,13 +372,13 @@ impl ClosureCopy<'_> {
         waiting: &mut Vec<StagedObject>,
         summary: &mut CopySummary,
     ) -> Result<BTreeSet<StorePath>, Error> {
-        let hashing = self.hash_pool(&items);
-        let queue = Queue::new(self.sources, &items, hashing.cores());
+        let hash_pool = self.hash_pool(&items);
+        let queue = Queue::new(self.sources, &items, hash_pool.cores());
         let (sender, receiver) = mpsc::sync_channel(RESULT_QUEUE_LEN);
         let mut commit = Commit::new(self, &items, &queue, summary);
         commit.fail_referrers_of(unavailable);
         thread::scope(|scope| {
-            for (number, place) in hashing.places().enumerate() {
+            for (number, place) in hash_pool.tickets().enumerate() {
                 let (sender, queue) = (sender.clone(), &queue);
                 thread::Builder::new()
                     .name(format!("floe-worker-{number}"))
@@ -405,18 +405,19 @@ impl ClosureCopy<'_> {
 
     /// A crew has more workers than there are cores, and each would need the memory of an
     /// encoder or a decoder; where that is much, hashing is little beside encoding or decoding.
-    fn hash_pool(&self, items: &[PlannedPath]) -> Hashing {
+    fn hash_pool(&self, items: &[PlannedPath]) -> HashPool {
         let jobs = self.options.jobs;
         match &self.target.0 {
             TargetKind::Cache(cache) if codec::needs_core(cache.location().compression) => {
-                Hashing::alone(items.len(), jobs)
+                HashPool::sequential(items.len(), jobs)
             }
             _ => {
-                let hashing = Hashing::of(items.iter().map(|i| i.narinfo.info.nar_size), jobs);
+                let hash_pool =
+                    HashPool::for_messages(items.iter().map(|i| i.narinfo.info.nar_size), jobs);
                 let mut compressions = items.iter().map(|item| &item.narinfo.compression);
                 match compressions.any(codec::has_large_window) {
-                    true => hashing.with_half_a_crew(),
-                    false => hashing,
+                    true => hash_pool.with_half_the_slots(),
+                    false => hash_pool,
                 }
             }
         }

@@ -340,10 +340,10 @@ impl Error {
             Error::Store(
                 StoreError::Nar { path, .. }
                 | StoreError::Derivation { path, .. }
-                | StoreError::InTheWay {
+                | StoreError::PathObstructed {
                     store_path: path, ..
                 }
-                | StoreError::UnmetReferences { path, .. },
+                | StoreError::MissingReferences { path, .. },
             )
             | Error::Untrusted { path, .. }
             | Error::ContentAddressMismatch { path, .. }

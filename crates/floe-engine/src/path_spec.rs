@@ -45,10 +45,10 @@ impl PathSpec {
             PathSpec::Path(path) => return Ok(path),
             PathSpec::HashPart(part) => part,
         };
-        let found = store.path_of_hash_part(&part)?;
+        let found = store.query_path_from_hash_part(&part)?;
         found.ok_or_else(|| Error::NotFound {
             path: part,
-            sources: vec![store.layout().real_store.display().to_string()],
+            sources: vec![store.layout().real_store_dir.display().to_string()],
         })
     }
 

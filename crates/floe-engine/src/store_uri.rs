@@ -4,7 +4,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 
 use floe_format::{Compression, StoreDir};
-use floe_store::Layout;
+use floe_store::StoreLayout;
 
 use crate::error::Error;
 use crate::url::{percent_decode, redact_credentials};
@@ -24,7 +24,7 @@ pub enum StoreUri {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LocalStoreUri {
     /// Where its parts lie.
-    pub layout: Layout,
+    pub layout: StoreLayout,
     /// The lower, the sooner it is asked (`priority`, 0 unless said otherwise, as in Nix).
     pub priority: i32,
     /// Whether its paths need no signature (`trusted`).
@@ -63,9 +63,9 @@ pub struct FileCacheUri {
     pub write_listings: bool,
 }
 
-impl From<Layout> for StoreUri {
+impl From<StoreLayout> for StoreUri {
     /// A local store of which nothing is said.
-    fn from(layout: Layout) -> StoreUri {
+    fn from(layout: StoreLayout) -> StoreUri {
         StoreUri::Local(LocalStoreUri {
             layout,
             priority: 0,
@@ -78,7 +78,7 @@ impl fmt::Display for StoreUri {
     /// The address without parameters and credentials.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            StoreUri::Local(store) => store.layout.real_store.display().fmt(f),
+            StoreUri::Local(store) => store.layout.real_store_dir.display().fmt(f),
             StoreUri::Http(http) => f.write_str(&redact_credentials(&http.url)),
             StoreUri::File(file) => write!(f, "file://{}", file.directory.display()),
         }
@@ -120,8 +120,8 @@ impl StoreUri {
         match base {
             "" => Err(fail("it is empty")),
             "auto" if parameters.is_empty() => match store_dir {
-                Some(dir) => Ok(Layout::without_root(dir).into()),
-                None => Ok(Layout::auto(data_home).into()),
+                Some(dir) => Ok(StoreLayout::without_root(dir).into()),
+                None => Ok(StoreLayout::auto(data_home).into()),
             },
             "auto" | "local" => parse_local(None, &parameters, store_dir).map_err(|r| fail(&r)),
             "daemon" => Err(fail(
@@ -169,11 +169,11 @@ fn parse_local(
     }
     let store_dir = store_dir.unwrap_or_default();
     let mut layout = match root {
-        Some(root) => Layout::in_root(&root, store_dir),
-        None => Layout::without_root(store_dir),
+        Some(root) => StoreLayout::in_root(&root, store_dir),
+        None => StoreLayout::without_root(store_dir),
     };
-    layout.state = state.unwrap_or(layout.state);
-    layout.real_store = real.unwrap_or(layout.real_store);
+    layout.state_dir = state.unwrap_or(layout.state_dir);
+    layout.real_store_dir = real.unwrap_or(layout.real_store_dir);
     Ok(StoreUri::Local(LocalStoreUri {
         layout,
         priority,
@@ -320,7 +320,7 @@ mod tests {
 
     #[test]
     fn directory_and_root_parameter_name_same_store() {
-        let store = StoreUri::from(Layout::in_root(Path::new("/mnt"), StoreDir::default()));
+        let store = StoreUri::from(StoreLayout::in_root(Path::new("/mnt"), StoreDir::default()));
         for text in [
             "/mnt",
             "local?root=/mnt",

@@ -113,7 +113,7 @@ fn location(text: &str, dir: Option<&StoreDir>) -> Result<StoreUri, Ended> {
 }
 
 /// A store on this machine.
-fn local_store(text: &str, dir: Option<&StoreDir>) -> Result<floe_store::Layout, Ended> {
+fn local_store(text: &str, dir: Option<&StoreDir>) -> Result<floe_store::StoreLayout, Ended> {
     match location(text, dir)? {
         StoreUri::Local(store) => Ok(store.layout),
         StoreUri::Http(_) | StoreUri::File(_) => Err(usage(format!(

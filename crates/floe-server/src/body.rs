@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use floe_store::StoreError;
-use floe_store::tree::plan::{NarPlan, Part, Root, open_root};
+use floe_store::tree::plan::{NarPlan, PlanPart, TreeRoot, open_tree_root};
 use rustix::fs::sendfile;
 use rustix::io::{Errno, pread};
 use rustix::net::SendFlags;
@@ -203,7 +203,7 @@ pub(crate) struct NarRange {
     plan: Arc<NarPlan>,
     path: PathBuf,
     /// Opened when it is needed.
-    root: Option<Root>,
+    root: Option<TreeRoot>,
     position: u64,
     end: u64,
     /// The number of the file that is open.
@@ -219,14 +219,14 @@ impl NarRange {
         start: u64,
         end: u64,
     ) -> Result<NarRange, StoreError> {
-        let mut root = open_root(path)?;
+        let mut root = open_tree_root(path)?;
         let first = match plan.part(start) {
-            Some(Part::Framing(bytes)) => plan.part(start + bytes.len() as u64),
-            Some(Part::Packed { len, .. }) => plan.part(start + len),
+            Some(PlanPart::Framing(bytes)) => plan.part(start + bytes.len() as u64),
+            Some(PlanPart::Packed { len, .. }) => plan.part(start + len),
             contents => contents,
         };
         let open = match first {
-            Some(Part::Contents { file, .. }) => Some((file, plan.open(&mut root, file)?)),
+            Some(PlanPart::Contents { file, .. }) => Some((file, plan.open(&mut root, file)?)),
             _ => None,
         };
         Ok(NarRange {
@@ -252,16 +252,16 @@ impl NarRange {
         }
     }
 
-    fn root(&mut self) -> Result<&mut Root, StoreError> {
+    fn root(&mut self) -> Result<&mut TreeRoot, StoreError> {
         match self.root {
             Some(ref mut root) => Ok(root),
-            ref mut root @ None => Ok(root.insert(open_root(&self.path)?)),
+            ref mut root @ None => Ok(root.insert(open_tree_root(&self.path)?)),
         }
     }
 
     fn next_is_large(&self) -> bool {
         match self.plan.part(self.position) {
-            Some(Part::Contents { len, .. } | Part::Packed { len, .. }) => {
+            Some(PlanPart::Contents { len, .. } | PlanPart::Packed { len, .. }) => {
                 len.min(self.end - self.position) >= SENDFILE_MIN
             }
             _ => false,
@@ -280,7 +280,7 @@ impl NarRange {
         let plan = self.plan.clone();
         match plan.part(self.position) {
             None => {}
-            Some(Part::Framing(bytes)) => {
+            Some(PlanPart::Framing(bytes)) => {
                 // A tree of a million symlinks has nothing but framing.
                 let len = bytes
                     .len()
@@ -289,7 +289,7 @@ impl NarRange {
                 output.extend(bytes.get(..len).unwrap_or_default());
                 self.position += len as u64;
             }
-            Some(Part::Packed { file, offset, len }) => {
+            Some(PlanPart::Packed { file, offset, len }) => {
                 let mut at = offset;
                 let is_done = copy(
                     file,
@@ -305,7 +305,7 @@ impl NarRange {
                 }
             }
             // All of a small file.
-            Some(Part::Contents {
+            Some(PlanPart::Contents {
                 file,
                 len,
                 offset: 0,
@@ -313,7 +313,7 @@ impl NarRange {
                 plan.read(self.root()?, file, &mut output.bytes)?;
                 self.position += len;
             }
-            Some(Part::Contents { file, offset, len }) => {
+            Some(PlanPart::Contents { file, offset, len }) => {
                 let mut at = offset;
                 let end = offset + len.min(wanted);
                 let opened = match self.open.take() {
@@ -425,7 +425,7 @@ mod tests {
         for number in 0..10_000 {
             std::os::unix::fs::symlink("target", dir.path().join(number.to_string())).unwrap();
         }
-        let plan = Arc::new(NarPlan::of(dir.path()).unwrap());
+        let plan = Arc::new(NarPlan::new(dir.path()).unwrap());
         let (size, text) = (plan.nar_size(), "x".repeat(1_000_000));
         assert!(size > 1_000_000, "{size}");
         let nar = NarRange::begin(plan, dir.path(), 0, size).unwrap();

@@ -10,12 +10,12 @@ use std::thread;
 use std::time::Duration;
 
 use floe_format::SecretKey;
-use floe_store::Layout;
+use floe_store::StoreLayout;
 
 /// Everything that a server can be told.
 pub struct Config {
     /// The store to serve.
-    pub store: Layout,
+    pub store: StoreLayout,
     /// Where build logs lie: the directory that holds `drvs`, such as `/nix/var/log/nix`.
     pub log_dir: PathBuf,
     /// Where to listen. At least one.
@@ -53,7 +53,7 @@ pub struct Config {
 impl Config {
     /// Serves a store as every peer does where nothing else is said: uncompressed, unsigned, a
     /// thread for each core, no log.
-    pub fn new(store: Layout, listen: Vec<Listen>) -> Config {
+    pub fn new(store: StoreLayout, listen: Vec<Listen>) -> Config {
         Config {
             log_dir: store.log_dir(),
             store,

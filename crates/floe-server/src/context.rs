@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use floe_store::{Layout, StoreError};
+use floe_store::{StoreError, StoreLayout};
 
 use crate::caches::compressed_nar_cache::CompressedNarCache;
 use crate::caches::nar_cache::NarCache;
@@ -15,7 +15,7 @@ use crate::http::route::{HashPart, Route};
 
 /// What all threads share.
 pub(crate) struct Context {
-    pub(crate) layout: Layout,
+    pub(crate) layout: StoreLayout,
     pub(crate) log_dir: PathBuf,
     pub(crate) prefix: String,
     pub(crate) compress: Compress,

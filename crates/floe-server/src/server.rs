@@ -114,7 +114,7 @@ impl Server {
         while self.stores.len() < threads {
             let layout = self.shared.context.layout.clone();
             let mut store = LiveStore::open(layout, STARTUP_DATABASE_WAIT)?;
-            store.set_patience(Duration::ZERO)?;
+            store.set_busy_timeout(Duration::ZERO)?;
             self.stores.push(store);
         }
         Ok(())

@@ -74,7 +74,7 @@ pub enum StoreError {
     },
     /// No link can be made where a root was to be.
     #[error("no link can be made at {}: {}: {source}", path.display(), directory.display())]
-    RootPlace {
+    CannotCreateRoot {
         /// The place of the root.
         path: PathBuf,
         /// The directory, or what is there instead, in which it cannot be made.
@@ -92,7 +92,7 @@ pub enum StoreError {
         path: PathBuf,
     },
     /// There is something where a profile was to be.
-    #[error("{} is not a profile, so it stays as it is: {}", path.display(), other(target))]
+    #[error("{} is not a profile, so it stays as it is: {}", path.display(), describe_non_profile(target))]
     NotAProfile {
         /// The place of the profile.
         path: PathBuf,
@@ -158,19 +158,19 @@ pub enum StoreError {
     },
     /// A file changed while it was being read.
     #[error("{} changed its size while it was being read", path.display())]
-    Changed {
+    FileChanged {
         /// The file.
         path: PathBuf,
     },
     /// A database that this user cannot lock was written to, again and again, while being read.
     #[error("the Nix database {} was being changed while it was read; ask again", path.display())]
-    Changing {
+    DatabaseChanged {
         /// The database file.
         path: PathBuf,
     },
     /// A row of the database does not parse.
     #[error("the Nix database {} has a broken row for {store_path}: {reason}", path.display())]
-    BrokenRow {
+    InvalidRow {
         /// The database file.
         path: PathBuf,
         /// The path whose row it is.
@@ -191,7 +191,7 @@ pub enum StoreError {
         "{store_path} cannot be put into its place: {action} {}: {source}{}",
         path.display(), advice_on_obstacle(store_path, path, source)
     )]
-    InTheWay {
+    PathObstructed {
         /// The path that was to be added.
         store_path: StorePath,
         /// What was attempted, such as `removing`.
@@ -204,9 +204,9 @@ pub enum StoreError {
     /// A path was to be registered before what it refers to.
     #[error(
         "{path} cannot be registered: its references {} are not valid",
-        list(missing)
+        join_paths(missing)
     )]
-    UnmetReferences {
+    MissingReferences {
         /// The path.
         path: StorePath,
         /// The references that are not valid.
@@ -214,7 +214,7 @@ pub enum StoreError {
     },
     /// No store path follows from a content address.
     #[error("adding {} to the store: {source}", path.display())]
-    Address {
+    ContentAddress {
         /// The tree that was to be added.
         path: PathBuf,
         /// Why not.
@@ -238,7 +238,7 @@ impl StoreError {
     pub fn is_busy(&self) -> bool {
         use rusqlite::ErrorCode::{DatabaseBusy, DatabaseLocked};
         match self {
-            StoreError::Changing { .. } => true,
+            StoreError::DatabaseChanged { .. } => true,
             StoreError::Database { source, .. } => {
                 matches!(
                     source.sqlite_error_code(),
@@ -253,29 +253,32 @@ impl StoreError {
 impl StoreError {
     /// Whether there may be enough when the locks are let go that this process has taken: of
     /// descriptors, or of inodes.
-    pub(crate) fn is_used_up_by_locks(&self) -> bool {
+    pub(crate) fn is_resource_exhaustion(&self) -> bool {
         let emfile = rustix::io::Errno::MFILE.raw_os_error();
-        let is_used_up =
+        let is_exhausted =
             |source: &io::Error| source.raw_os_error() == Some(emfile) || is_out_of_space(source);
-        matches!(self, StoreError::Io { source, .. } if is_used_up(source))
+        matches!(self, StoreError::Io { source, .. } if is_exhausted(source))
     }
 
     /// Whether the system refused one file, and may well grant another.
-    pub(crate) fn is_of_one_file(&self) -> bool {
-        matches!(self, StoreError::Io { source, .. } if !is_everywhere(source))
+    pub(crate) fn is_file_specific(&self) -> bool {
+        matches!(self, StoreError::Io { source, .. } if !is_system_wide(source))
     }
 
     /// The error as one that concerns nothing but `store_path`, since others may well get into
     /// their places.
     ///
     /// Errors: it comes back as it is where every other path would meet the same.
-    pub(crate) fn of_one_path(self, store_path: &StorePath) -> Result<StoreError, StoreError> {
+    pub(crate) fn into_path_obstructed(
+        self,
+        store_path: &StorePath,
+    ) -> Result<StoreError, StoreError> {
         match self {
             StoreError::Io {
                 action,
                 path,
                 source,
-            } if !is_everywhere(&source) => Ok(StoreError::InTheWay {
+            } if !is_system_wide(&source) => Ok(StoreError::PathObstructed {
                 store_path: store_path.clone(),
                 action,
                 path,
@@ -287,9 +290,9 @@ impl StoreError {
 }
 
 /// Whether the disk, the file system or this process is at its end, and not one file in the way.
-pub(crate) fn is_everywhere(error: &io::Error) -> bool {
+pub(crate) fn is_system_wide(error: &io::Error) -> bool {
     use rustix::io::Errno;
-    let everywhere = [
+    let system_wide = [
         Errno::IO,
         Errno::ROFS,
         Errno::MFILE,
@@ -297,7 +300,7 @@ pub(crate) fn is_everywhere(error: &io::Error) -> bool {
         Errno::NOMEM,
     ];
     let is = |errno: Errno| error.raw_os_error() == Some(errno.raw_os_error());
-    is_out_of_space(error) || everywhere.into_iter().any(is)
+    is_out_of_space(error) || system_wide.into_iter().any(is)
 }
 
 /// Whether an error of the system means that no more can be written.
@@ -309,12 +312,12 @@ pub fn is_out_of_space(error: &io::Error) -> bool {
 }
 
 /// Puts the action and the path onto errors of the system.
-pub(crate) trait At<T> {
-    fn at(self, action: &'static str, path: impl AsRef<Path>) -> Result<T, StoreError>;
+pub(crate) trait IoContext<T> {
+    fn io_context(self, action: &'static str, path: impl AsRef<Path>) -> Result<T, StoreError>;
 }
 
-impl<T, E: Into<io::Error>> At<T> for Result<T, E> {
-    fn at(self, action: &'static str, path: impl AsRef<Path>) -> Result<T, StoreError> {
+impl<T, E: Into<io::Error>> IoContext<T> for Result<T, E> {
+    fn io_context(self, action: &'static str, path: impl AsRef<Path>) -> Result<T, StoreError> {
         self.map_err(|source| StoreError::Io {
             action,
             path: path.as_ref().to_path_buf(),
@@ -323,7 +326,7 @@ impl<T, E: Into<io::Error>> At<T> for Result<T, E> {
     }
 }
 
-fn list(paths: &BTreeSet<StorePath>) -> String {
+fn join_paths(paths: &BTreeSet<StorePath>) -> String {
     paths
         .iter()
         .map(StorePath::as_str)
@@ -332,7 +335,7 @@ fn list(paths: &BTreeSet<StorePath>) -> String {
 }
 
 /// What is in a profile's place, and what to do about it.
-fn other(target: &Option<PathBuf>) -> String {
+fn describe_non_profile(target: &Option<PathBuf>) -> String {
     match target {
         Some(target) => {
             let target = target.display();
@@ -401,11 +404,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_what_is_there_and_nobodys_live_lock_is_to_be_removed() {
+    fn obstruction_advice_depends_on_path_and_errno() {
         let store_path = StorePath::parse("00000000000000000000000000000000-a.lock").unwrap();
         let (place, lock) = (format!("/s/{store_path}"), format!("/s/{store_path}.lock"));
         let says = |path: &str, source: io::Error| {
-            let error = StoreError::InTheWay {
+            let error = StoreError::PathObstructed {
                 store_path: store_path.clone(),
                 action: "opening",
                 path: path.into(),

@@ -3,8 +3,8 @@
 //!
 //! A safe addition, beside any number of Nix processes and other floes:
 //!
-//! 1. [`StoreWriter::protect`] makes temporary roots for everything that is about to matter;
-//! 2. [`StoreWriter::invalid`] asks the database what is missing;
+//! 1. [`StoreWriter::add_temp_roots`] makes temporary roots for everything that is about to matter;
+//! 2. [`StoreWriter::query_missing`] asks the database what is missing;
 //! 3. [`StoreWriter::tree_writer`] unpacks each missing path beside its place;
 //! 4. the caller compares the hash of what went through with what was promised;
 //! 5. [`StoreWriter::register`] takes the path's lock, asks again, renames the tree into
@@ -13,37 +13,37 @@
 //! Not guaranteed: durability. A crash of the system may lose paths whose rows survived, as
 //! with Nix in its default settings; `floe verify` finds them.
 
-mod database;
+mod add_to_store;
+mod crash_recovery;
+mod db;
 mod error;
-pub mod hashing;
-mod import;
+mod free_space;
+mod gc_roots;
+pub mod hash_pool;
 mod layout;
-mod leftovers;
 mod live;
 mod locks;
 mod options;
 mod profile;
 mod reader;
+mod recovered_trees;
 mod register;
-mod resume;
-mod roots;
-mod space;
 mod temp_roots;
 pub mod tree;
 mod verify;
 mod writer;
 
-pub use database::{BuildTrace, Realisation};
+pub use db::{BuildTrace, Realisation};
 pub use error::{StoreError, is_out_of_space};
-pub use layout::Layout;
-pub use live::{HashPartIndex, IndexMark, IndexNews, LiveStore};
-pub use locks::Patience;
+pub use free_space::FileSystem;
+pub use gc_roots::{IndirectGcRoot, canon_path};
+pub use layout::StoreLayout;
+pub use live::{HashPartIndex, IndexCursor, IndexDelta, LiveStore};
+pub use locks::LockWait;
 pub use options::WriteOptions;
 pub use profile::Profile;
 pub use reader::StoreReader;
-pub use register::{Registered, StagedPath};
-pub use roots::{RootLink, canonical};
-pub use space::FileSystem;
+pub use register::{RegisterOutcome, StagedPath};
 pub use temp_roots::TempRoots;
-pub use verify::{Fault, Verification, Watch};
+pub use verify::{Verification, VerifyObserver, VerifyProblem};
 pub use writer::StoreWriter;

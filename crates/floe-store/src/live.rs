@@ -6,11 +6,11 @@
 //! Nothing here may open the database file but through SQLite: a process that closes any
 //! descriptor of a file loses all locks that it has on it.
 
-mod index;
-mod keys;
-mod watch;
+mod file_watch;
+mod hash_part_index;
+mod key_set;
 
-pub use index::{HashPartIndex, IndexMark, IndexNews};
+pub use hash_part_index::{HashPartIndex, IndexCursor, IndexDelta};
 
 use std::cell::{Cell, RefCell, RefMut};
 use std::thread;
@@ -18,43 +18,43 @@ use std::time::{Duration, Instant};
 
 use floe_format::{PathInfo, StorePath};
 
-use crate::database::{Access, BuildTrace, Database, Realisation, Wait};
+use crate::db::{AccessMode, BuildTrace, BusyPolicy, Database, Realisation};
 use crate::error::StoreError;
-use crate::layout::Layout;
-use watch::{Change, Identity, Watch};
+use crate::layout::StoreLayout;
+use file_watch::{Change, FileIdentity, FileWatch};
 
 /// A store that is read beside those who write to it. One for each thread; never writes.
 #[derive(Debug)]
 pub struct LiveStore {
-    layout: Layout,
-    patience: Duration,
+    layout: StoreLayout,
+    busy_timeout: Duration,
     /// Empty after a failure to open the database again, until that succeeds.
-    open: RefCell<Option<Open>>,
+    open: RefCell<Option<OpenDatabase>>,
     generation: Cell<u64>,
 }
 
 /// An open database, and what it was like then.
 #[derive(Debug)]
-struct Open {
+struct OpenDatabase {
     database: Database,
-    access: Access,
-    watch: Watch,
+    access: AccessMode,
+    watch: FileWatch,
     data_version: i64,
     /// When the file system was asked.
-    looked: Option<Instant>,
+    polled_at: Option<Instant>,
 }
 
 impl LiveStore {
-    /// Opens an existing store. `patience` is how long a question waits for a writer that locks
+    /// Opens an existing store. `busy_timeout` is how long a question waits for a writer that locks
     /// the whole database, and may be zero; then the question fails with an error for which
     /// [`StoreError::is_busy`] holds. Without a write-ahead log readers lock out each other too.
     ///
     /// Errors: [`StoreError::NoStore`], [`StoreError::Schema`], or what the system and SQLite say.
-    pub fn open(layout: Layout, patience: Duration) -> Result<LiveStore, StoreError> {
-        let open = Open::new(&layout, patience)?;
+    pub fn open(layout: StoreLayout, busy_timeout: Duration) -> Result<LiveStore, StoreError> {
+        let open = OpenDatabase::new(&layout, busy_timeout)?;
         Ok(LiveStore {
             layout,
-            patience,
+            busy_timeout,
             open: RefCell::new(Some(open)),
             generation: Cell::new(1),
         })
@@ -63,16 +63,16 @@ impl LiveStore {
     /// Changes how long questions wait.
     ///
     /// Errors: SQLite refuses.
-    pub fn set_patience(&mut self, patience: Duration) -> Result<(), StoreError> {
-        self.patience = patience;
+    pub fn set_busy_timeout(&mut self, busy_timeout: Duration) -> Result<(), StoreError> {
+        self.busy_timeout = busy_timeout;
         match self.open.get_mut() {
-            Some(open) => open.database.set_patience(patience),
+            Some(open) => open.database.set_busy_timeout(busy_timeout),
             None => Ok(()),
         }
     }
 
     /// Where the store's parts are.
-    pub fn layout(&self) -> &Layout {
+    pub fn layout(&self) -> &StoreLayout {
         &self.layout
     }
 
@@ -98,27 +98,27 @@ impl LiveStore {
                 Ok(Change::File) | Err(_) => *slot = None,
             }
         }
-        *slot = Some(Open::new(&self.layout, self.patience)?);
+        *slot = Some(OpenDatabase::new(&self.layout, self.busy_timeout)?);
         generation.set(generation.get() + 1);
         Ok(generation.get())
     }
 
     /// Makes the next [`LiveStore::generation`] ask the file system whether the database is still
     /// the same file, however short ago it did: for when another thread has seen a change.
-    pub fn look_again(&mut self) {
+    pub fn force_recheck(&mut self) {
         if let Some(open) = self.open.get_mut() {
-            open.looked = None;
+            open.polled_at = None;
         }
     }
 
     /// What the database knows of the path with that hash part; `None` if none is valid.
-    pub fn path_info_of_hash_part(&self, part: &str) -> Result<Option<PathInfo>, StoreError> {
-        self.ask(|database| database.path_info_of_hash_part(part))
+    pub fn path_info_from_hash_part(&self, part: &str) -> Result<Option<PathInfo>, StoreError> {
+        self.query(|database| database.path_info_from_hash_part(part))
     }
 
     /// What the database knows of a path; `None` if it is not valid.
     pub fn path_info(&self, path: &StorePath) -> Result<Option<PathInfo>, StoreError> {
-        self.ask(|database| database.path_info(path))
+        self.query(|database| database.path_info(path))
     }
 
     /// What the output of a content-addressed derivation became, by the hash of the derivation,
@@ -128,7 +128,7 @@ impl LiveStore {
         drv_hash: &str,
         output: &str,
     ) -> Result<Option<Realisation>, StoreError> {
-        self.ask(|database| database.realisation(drv_hash, output))
+        self.query(|database| database.realisation(drv_hash, output))
     }
 
     /// What the output of a content-addressed derivation became, by the path of the derivation.
@@ -138,27 +138,28 @@ impl LiveStore {
         drv: &StorePath,
         output: &str,
     ) -> Result<Option<BuildTrace>, StoreError> {
-        self.ask(|database| database.build_trace(drv, output))
+        self.query(|database| database.build_trace(drv, output))
     }
 
     /// Which file is read.
-    fn identity(&self) -> Result<Identity, StoreError> {
-        Ok(self.opened()?.watch.identity().clone())
+    fn identity(&self) -> Result<FileIdentity, StoreError> {
+        Ok(self.open_database()?.watch.identity().clone())
     }
 
     /// Asks a question. What was read without locks counts only if nobody has written meanwhile,
     /// and what SQLite fails at only if it still does so after the file was opened again.
-    fn ask<T>(
+    fn query<T>(
         &self,
-        mut question: impl FnMut(&Database) -> Result<T, StoreError>,
+        mut query: impl FnMut(&Database) -> Result<T, StoreError>,
     ) -> Result<T, StoreError> {
         let start = Instant::now();
         let mut is_first = true;
         loop {
-            let mut open = self.opened()?;
-            let answer = question(&open.database);
-            let changed = open.access == Access::AsItStands && open.watch.look()? != Change::None;
-            let failed = match &answer {
+            let mut open = self.open_database()?;
+            let result = query(&open.database);
+            let changed =
+                open.access == AccessMode::Immutable && open.watch.poll()? != Change::None;
+            let failed = match &result {
                 Err(error @ StoreError::Database { .. }) => !error.is_busy(),
                 _ => false,
             };
@@ -168,25 +169,25 @@ impl LiveStore {
             }
             let may_differ = changed || (failed && is_first);
             if !may_differ {
-                return answer;
+                return result;
             }
-            if !is_first && start.elapsed() >= self.patience {
-                return Err(StoreError::Changing {
+            if !is_first && start.elapsed() >= self.busy_timeout {
+                return Err(StoreError::DatabaseChanged {
                     path: self.layout.database_dir().join("db.sqlite"),
                 });
             }
             if !is_first {
-                thread::sleep(PAUSE);
+                thread::sleep(RETRY_INTERVAL);
             }
             is_first = false;
         }
     }
 
     /// The open database, which is opened again if it had to be closed.
-    fn opened(&self) -> Result<RefMut<'_, Open>, StoreError> {
+    fn open_database(&self) -> Result<RefMut<'_, OpenDatabase>, StoreError> {
         let mut slot = self.open.borrow_mut();
         if slot.is_none() {
-            *slot = Some(Open::new(&self.layout, self.patience)?);
+            *slot = Some(OpenDatabase::new(&self.layout, self.busy_timeout)?);
             self.generation.set(self.generation.get() + 1);
         }
         Ok(RefMut::map(slot, |open| {
@@ -195,44 +196,45 @@ impl LiveStore {
     }
 }
 
-impl Open {
-    fn new(layout: &Layout, patience: Duration) -> Result<Open, StoreError> {
+impl OpenDatabase {
+    fn new(layout: &StoreLayout, busy_timeout: Duration) -> Result<OpenDatabase, StoreError> {
         let file = layout.database_dir().join("db.sqlite");
         // What is replaced while it is being opened is opened once too often, never not at all.
-        let before = Watch::before(&file)?;
-        let (database, access) = Database::open_for_reading(layout, Wait::AtMost(patience))?;
+        let before = FileWatch::before_open(&file)?;
+        let (database, access) =
+            Database::open_for_reading(layout, BusyPolicy::Timeout(busy_timeout))?;
         let data_version = match access {
-            Access::Log => database.data_version()?,
-            Access::LockDirectory | Access::AsItStands => 0,
+            AccessMode::Wal => database.data_version()?,
+            AccessMode::LockDirectory | AccessMode::Immutable => 0,
         };
-        Ok(Open {
+        Ok(OpenDatabase {
             database,
             access,
-            watch: before.after(access)?,
+            watch: before.opened(access)?,
             data_version,
-            looked: Some(Instant::now()),
+            polled_at: Some(Instant::now()),
         })
     }
 
     fn changed(&mut self) -> Result<Change, StoreError> {
         // With a lock directory, asking SQLite means to make and remove it, and to be refused
         // while anybody else has it; the times of the file say as much.
-        let always = self.access == Access::LockDirectory;
+        let always = self.access == AccessMode::LockDirectory;
         let is_due = self
-            .looked
-            .is_none_or(|looked| looked.elapsed() >= LOOK_EVERY);
+            .polled_at
+            .is_none_or(|polled_at| polled_at.elapsed() >= FILE_POLL_INTERVAL);
         if always || is_due {
-            let change = self.watch.look()?;
-            self.looked = Some(Instant::now());
+            let change = self.watch.poll()?;
+            self.polled_at = Some(Instant::now());
             if change != Change::None {
                 return Ok(change);
             }
         }
-        if self.access == Access::Log {
+        if self.access == AccessMode::Wal {
             let version = self.database.data_version()?;
             if version != self.data_version {
                 self.data_version = version;
-                return self.watch.confirm();
+                return self.watch.confirm_change();
             }
         }
         Ok(Change::None)
@@ -241,8 +243,8 @@ impl Open {
 
 /// How often the file system is asked whether the database is still the same file: often enough
 /// that nobody waits for what was installed, and rarely enough to cost nothing.
-const LOOK_EVERY: Duration = Duration::from_millis(100);
+const FILE_POLL_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Between looks at a database that cannot be locked and is being written to. Short beside what a
 /// commit takes.
-const PAUSE: Duration = Duration::from_millis(5);
+const RETRY_INTERVAL: Duration = Duration::from_millis(5);

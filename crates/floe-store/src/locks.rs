@@ -5,9 +5,10 @@ mod lock_wait;
 mod path_lock;
 
 pub(crate) use gc_lock::{COLLECTOR, GcLock};
-pub use lock_wait::Patience;
+pub use lock_wait::LockWait;
 pub(crate) use lock_wait::{
-    Governed, LOCK_POLL, LOCK_WAIT, SILENCE, is_interrupted, wait_for_database,
+    LOCK_POLL_INTERVAL, LOCK_TIMEOUT, LockWaitScope, NOTIFY_AFTER, is_interrupted,
+    wait_for_database,
 };
 pub(crate) use path_lock::PathLock;
 
@@ -17,7 +18,7 @@ use std::path::Path;
 
 use rustix::fs::{FlockOperation, flock};
 
-use crate::error::{At, StoreError};
+use crate::error::{IoContext, StoreError};
 
 /// Opens a lock file as Nix does, readable by its owner alone.
 pub(crate) fn open_lock_file(path: &Path) -> Result<File, StoreError> {
@@ -28,7 +29,7 @@ pub(crate) fn open_lock_file(path: &Path) -> Result<File, StoreError> {
         .truncate(false)
         .mode(0o600)
         .open(path)
-        .at("opening the lock file", path)
+        .io_context("opening the lock file", path)
 }
 
 /// Tries to take a lock; `false` if somebody else holds it.
@@ -42,7 +43,7 @@ pub(crate) fn try_lock(
             Ok(()) => return Ok(true),
             Err(rustix::io::Errno::WOULDBLOCK) => return Ok(false),
             Err(rustix::io::Errno::INTR) => {}
-            Err(error) => return Err(error).at("locking", path),
+            Err(error) => return Err(error).io_context("locking", path),
         }
     }
 }
@@ -52,10 +53,10 @@ pub(crate) fn lock_shared(
     file: &File,
     path: &Path,
     what: &str,
-    patience: &Patience,
+    lock_wait: &LockWait,
 ) -> Result<(), StoreError> {
     let operation = FlockOperation::NonBlockingLockShared;
-    patience.wait(what, path, || {
+    lock_wait.wait(what, path, || {
         Ok(try_lock(file, path, operation)?.then_some(()))
     })
 }

@@ -1,13 +1,13 @@
 //! How a store is opened for writing: what nix.conf says of it, and how others are waited for.
 
-use crate::locks::Patience;
+use crate::locks::LockWait;
 use crate::temp_roots::TempRoots;
 
 /// Choices of whoever writes a store.
 #[derive(Clone, Debug)]
 pub struct WriteOptions {
     /// The temporary roots, which several writers may share.
-    pub roots: TempRoots,
+    pub temp_roots: TempRoots,
     /// The group that builders belong to (`build-users-group`), by its number. The store directory
     /// of root's stores then belongs to it, as Nix wants it.
     pub build_users_group: Option<u32>,
@@ -19,19 +19,19 @@ pub struct WriteOptions {
     /// (`fsync-metadata`).
     pub fsync_metadata: bool,
     /// How others are waited for.
-    pub patience: Patience,
+    pub lock_wait: LockWait,
 }
 
 impl Default for WriteOptions {
     /// Nix's own defaults, but for the group: whoever has one says so.
     fn default() -> WriteOptions {
         WriteOptions {
-            roots: TempRoots::default(),
+            temp_roots: TempRoots::default(),
             build_users_group: None,
             allow_symlinked_store: false,
             use_sqlite_wal: true,
             fsync_metadata: true,
-            patience: Patience::default(),
+            lock_wait: LockWait::default(),
         }
     }
 }

@@ -9,12 +9,12 @@ use std::path::{Path, PathBuf};
 
 use floe_format::StorePath;
 
-use crate::error::{At, StoreError};
-use crate::layout::Layout;
-use crate::locks::PathLock;
-use crate::roots::{
-    RootLink, absolute, create_parent, is_in_store, refuse_unwritable, replace_link,
+use crate::error::{IoContext, StoreError};
+use crate::gc_roots::{
+    IndirectGcRoot, absolute_path, check_can_create_link, create_parent, is_in_store, replace_link,
 };
+use crate::layout::StoreLayout;
+use crate::locks::PathLock;
 use crate::writer::StoreWriter;
 
 /// A place for a profile, which was free or a profile when it was looked at.
@@ -29,16 +29,16 @@ impl Profile {
     /// Nix would replace a link that leads elsewhere, which cuts off the profile behind it.
     ///
     /// Errors: [`StoreError::RootInStore`]; [`StoreError::NotAProfile`] for what is there and
-    /// links neither to a generation beside it nor into the store; [`StoreError::RootPlace`]
+    /// links neither to a generation beside it nor into the store; [`StoreError::CannotCreateRoot`]
     /// where this user can make no link.
-    pub fn check(layout: &Layout, path: &Path) -> Result<Profile, StoreError> {
+    pub fn check(layout: &StoreLayout, path: &Path) -> Result<Profile, StoreError> {
         let profile = Profile {
-            path: absolute(path)?,
+            path: absolute_path(path)?,
         };
         // Generations lie beside the profile, so one of them stands for all.
-        RootLink::check(layout, &profile.generation(1))?;
-        profile.check_again(layout)?;
-        refuse_unwritable(&profile.path)?;
+        IndirectGcRoot::check(layout, &profile.generation_link(1))?;
+        profile.recheck(layout)?;
+        check_can_create_link(&profile.path)?;
         Ok(profile)
     }
 
@@ -48,13 +48,13 @@ impl Profile {
     }
 
     /// The place of a generation's link.
-    pub fn generation(&self, number: u64) -> PathBuf {
+    pub fn generation_link(&self, number: u64) -> PathBuf {
         let mut name = self.path.clone().into_os_string();
         name.push(format!("-{number}-link"));
         name.into()
     }
 
-    fn check_again(&self, layout: &Layout) -> Result<(), StoreError> {
+    fn recheck(&self, layout: &StoreLayout) -> Result<(), StoreError> {
         let refused = |target| StoreError::NotAProfile {
             path: self.path.clone(),
             target,
@@ -63,11 +63,11 @@ impl Profile {
             Ok(target) => target,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
             Err(error) if error.kind() == io::ErrorKind::InvalidInput => return Err(refused(None)),
-            Err(error) => return Err(error).at("examining", &self.path),
+            Err(error) => return Err(error).io_context("examining", &self.path),
         };
         let directory = self.directory();
         let is_beside = target.parent() == Some(Path::new("")) || target.parent() == directory;
-        match (is_beside, self.number(&target)) {
+        match (is_beside, self.generation_number(&target)) {
             (true, Some(_)) => Ok(()),
             _ if is_in_store(layout, &target) => Ok(()),
             _ => Err(refused(Some(directory.map_or_else(
@@ -82,7 +82,7 @@ impl Profile {
     }
 
     /// The number in the name of a generation of this profile.
-    fn number(&self, generation: &Path) -> Option<u64> {
+    fn generation_number(&self, generation: &Path) -> Option<u64> {
         let name = generation.file_name()?.to_str()?;
         let rest = name.strip_prefix(self.path.file_name()?.to_str()?)?;
         let (number, _) = rest.strip_prefix('-')?.split_once("-link")?;
@@ -90,14 +90,14 @@ impl Profile {
     }
 
     /// The latest generation.
-    fn latest(&self) -> Result<Option<u64>, StoreError> {
+    fn latest_generation(&self) -> Result<Option<u64>, StoreError> {
         let Some(directory) = self.directory() else {
             return Ok(None);
         };
         let mut latest = None;
-        for entry in fs::read_dir(directory).at("listing", directory)? {
-            let name = entry.at("listing", directory)?.file_name();
-            latest = latest.max(self.number(Path::new(&name)));
+        for entry in fs::read_dir(directory).io_context("listing", directory)? {
+            let name = entry.io_context("listing", directory)?.file_name();
+            latest = latest.max(self.generation_number(Path::new(&name)));
         }
         Ok(latest)
     }
@@ -109,26 +109,26 @@ impl StoreWriter {
     ///
     /// Errors: those of [`Profile::check`], [`StoreError::LockTimeout`], and what the system says.
     pub fn set_profile(&self, profile: &Profile, path: &StorePath) -> Result<u64, StoreError> {
-        self.protect([path].into_iter())?;
+        self.add_temp_roots([path].into_iter())?;
         create_parent(&profile.path)?;
-        let _lock = PathLock::acquire(&profile.path, self.patience())?;
-        profile.check_again(self.layout())?;
+        let _lock = PathLock::acquire(&profile.path, self.lock_wait())?;
+        profile.recheck(self.layout())?;
         let wanted = PathBuf::from(self.layout().store_dir.print(path));
-        let latest = profile.latest()?;
+        let latest = profile.latest_generation()?;
         let is_there = |number: &u64| {
-            fs::read_link(profile.generation(*number)).is_ok_and(|target| target == wanted)
+            fs::read_link(profile.generation_link(*number)).is_ok_and(|target| target == wanted)
         };
         let number = match latest.filter(is_there) {
             Some(number) => number,
             None => {
                 let number = latest.unwrap_or(0).saturating_add(1);
-                let link = RootLink::check(self.layout(), &profile.generation(number))?;
-                self.add_root(&link, path)?;
+                let link = IndirectGcRoot::check(self.layout(), &profile.generation_link(number))?;
+                self.add_gc_root(&link, path)?;
                 number
             }
         };
         // By its name alone, so that a directory of profiles can be moved.
-        let generation = profile.generation(number);
+        let generation = profile.generation_link(number);
         let name = generation.file_name().unwrap_or(generation.as_os_str());
         replace_link(Path::new(name), &profile.path)?;
         Ok(number)
@@ -140,11 +140,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn generations_are_told_from_other_names_as_nix_does() {
+    fn generation_numbers_are_parsed_as_in_nix() {
         let profile = Profile {
             path: "/profiles/system".into(),
         };
-        let number = |name: &str| profile.number(Path::new(name));
+        let number = |name: &str| profile.generation_number(Path::new(name));
         assert_eq!(number("system-7-link"), Some(7));
         assert_eq!(number("/elsewhere/system-12-link"), Some(12));
         // What a crash left behind of the seventh must not be taken for nothing.
@@ -158,6 +158,9 @@ mod tests {
         ] {
             assert_eq!(number(other), None, "{other}");
         }
-        assert_eq!(profile.generation(7), Path::new("/profiles/system-7-link"));
+        assert_eq!(
+            profile.generation_link(7),
+            Path::new("/profiles/system-7-link")
+        );
     }
 }

@@ -5,44 +5,44 @@ use std::sync::Mutex;
 
 use floe_format::{PathInfo, StorePath};
 
-use crate::database::{Database, LockedDatabase, Wait};
+use crate::db::{BusyPolicy, Database, LockedDatabase};
 use crate::error::StoreError;
-use crate::layout::Layout;
-use crate::locks::Patience;
+use crate::layout::StoreLayout;
+use crate::locks::LockWait;
 use crate::tree;
 
 /// A store that is only read. May be shared between threads.
 #[derive(Debug)]
 pub struct StoreReader {
-    layout: Layout,
+    layout: StoreLayout,
     database: Mutex<Database>,
-    patience: Patience,
+    lock_wait: LockWait,
 }
 
 impl StoreReader {
     /// Opens an existing store.
     ///
     /// Errors: [`StoreError::NoStore`], [`StoreError::Schema`], or what the system and SQLite say.
-    pub fn open(layout: Layout) -> Result<StoreReader, StoreError> {
-        StoreReader::open_with(layout, Patience::default())
+    pub fn open(layout: StoreLayout) -> Result<StoreReader, StoreError> {
+        StoreReader::open_with(layout, LockWait::default())
     }
 
     /// The same, with a way of one's own to wait for those who lock the database.
     ///
     /// Errors: also [`StoreError::Interrupted`].
-    pub fn open_with(layout: Layout, patience: Patience) -> Result<StoreReader, StoreError> {
-        let governed = patience.govern_this_thread();
-        let (database, _) = Database::open_for_reading(&layout, Wait::AsGoverned)?;
-        drop(governed);
+    pub fn open_with(layout: StoreLayout, lock_wait: LockWait) -> Result<StoreReader, StoreError> {
+        let scope = lock_wait.enter_scope();
+        let (database, _) = Database::open_for_reading(&layout, BusyPolicy::CurrentScope)?;
+        drop(scope);
         Ok(StoreReader {
             layout,
             database: Mutex::new(database),
-            patience,
+            lock_wait,
         })
     }
 
     /// Where the store's parts are.
-    pub fn layout(&self) -> &Layout {
+    pub fn layout(&self) -> &StoreLayout {
         &self.layout
     }
 
@@ -52,8 +52,11 @@ impl StoreReader {
     }
 
     /// The valid path with that hash part.
-    pub fn path_of_hash_part(&self, hash_part: &str) -> Result<Option<StorePath>, StoreError> {
-        self.database().path_of_hash_part(hash_part)
+    pub fn query_path_from_hash_part(
+        &self,
+        hash_part: &str,
+    ) -> Result<Option<StorePath>, StoreError> {
+        self.database().query_path_from_hash_part(hash_part)
     }
 
     /// Every valid path, in the order of their names.
@@ -83,10 +86,10 @@ impl StoreReader {
         path: &StorePath,
         sink: &mut dyn FnMut(&[u8]) -> Result<(), E>,
     ) -> Result<(), E> {
-        tree::read::dump(&self.layout.real_path(path), sink)
+        tree::dump_path(&self.layout.real_path(path), sink)
     }
 
     pub(crate) fn database(&self) -> LockedDatabase<'_> {
-        LockedDatabase::of(&self.database, &self.patience)
+        LockedDatabase::lock(&self.database, &self.lock_wait)
     }
 }

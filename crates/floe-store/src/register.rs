@@ -22,10 +22,10 @@ use floe_format::{PathInfo, StorePath};
 use rustix::fs::{CWD, FileType, Mode, OFlags, fstat, openat};
 use rustix::io::Errno;
 
-use crate::database::{Database, Registration};
-use crate::error::{At, StoreError, is_everywhere};
+use crate::db::{Database, Registration};
+use crate::error::{IoContext, StoreError, is_system_wide};
 use crate::locks::PathLock;
-use crate::tree::write::{TemporaryTree, remove_tree};
+use crate::tree::{TemporaryTree, remove_tree};
 use crate::writer::StoreWriter;
 
 /// A path that is complete but for its registration: a tree whose bytes matched `info`.
@@ -39,14 +39,14 @@ pub struct StagedPath {
 
 /// What became of the paths of one batch.
 #[derive(Debug, Default)]
-pub struct Registered {
+pub struct RegisterOutcome {
     /// Valid now, whether by this call or by somebody else's work.
     pub valid: Vec<StorePath>,
     /// Locked by another process at the moment, in the way of a collector, or more than this
     /// process can lock at once; to be tried again.
     pub busy: Vec<StagedPath>,
     /// Their references are not all valid (any more), with those that are missing.
-    pub unmet: Vec<(StagedPath, BTreeSet<StorePath>)>,
+    pub missing_references: Vec<(StagedPath, BTreeSet<StorePath>)>,
     /// Derivations whose contents contradict their names, and paths whose places or locks are
     /// taken by what cannot be taken away.
     pub refused: Vec<(StorePath, StoreError)>,
@@ -57,46 +57,49 @@ impl StoreWriter {
     ///
     /// Errors: what SQLite says, and what the system says that concerns all paths, such as a full
     /// disk; then nothing of the batch is registered. Where the disk is not full, what of it could
-    /// be registered is left, as by [`StoreWriter::leave`].
-    pub fn register(&self, batch: Vec<StagedPath>) -> Result<Registered, StoreError> {
-        let (mut outcome, mut placed) = (Registered::default(), Vec::new());
-        let registered = self.register_some(batch, &mut outcome, &mut placed);
+    /// be registered is left, as by [`StoreWriter::keep_for_resume`].
+    pub fn register(&self, batch: Vec<StagedPath>) -> Result<RegisterOutcome, StoreError> {
+        let (mut outcome, mut renamed) = (RegisterOutcome::default(), Vec::new());
+        let registered = self.register_batch(batch, &mut outcome, &mut renamed);
         let Err(error) = registered else {
             return Ok(outcome);
         };
         if !error.is_out_of_space() {
             // A tree that cannot be taken back is removed.
-            let placed = placed.into_iter().filter_map(|path| path.take_back().ok());
-            let unmet = outcome.unmet.into_iter().map(|(staged, _)| staged);
-            let left = placed.chain(unmet).chain(outcome.busy);
-            self.leave(left.map(|staged| staged.tree));
+            let renamed = renamed.into_iter().filter_map(|path| path.rollback().ok());
+            let incomplete = outcome
+                .missing_references
+                .into_iter()
+                .map(|(staged, _)| staged);
+            let kept = renamed.chain(incomplete).chain(outcome.busy);
+            self.keep_for_resume(kept.map(|staged| staged.tree));
         }
         Err(error)
     }
 
-    fn register_some(
+    fn register_batch(
         &self,
         batch: Vec<StagedPath>,
-        outcome: &mut Registered,
-        placed: &mut Vec<Placed>,
+        outcome: &mut RegisterOutcome,
+        renamed: &mut Vec<RenamedTree>,
     ) -> Result<(), StoreError> {
         let mut database = self.database();
         let batch = self.lock_batch(&database, batch, outcome)?;
-        let batch = with_met_references(&database, batch, outcome)?;
+        let batch = retain_with_valid_references(&database, batch, outcome)?;
         // Who refers to those that are refused already has stayed behind as well.
         let refused_before = outcome.refused.len();
         for (staged, lock) in batch {
             let path = staged.info.path.clone();
-            // Should anything fail from here on, dropping `placed` removes the trees again.
-            match Placed::put(self, staged, lock) {
-                Ok(put) => placed.push(put),
+            // Should anything fail from here on, dropping `renamed` removes the trees again.
+            match RenamedTree::rename(self, staged, lock) {
+                Ok(tree) => renamed.push(tree),
                 Err(error) => outcome
                     .refused
-                    .push((path.clone(), error.of_one_path(&path)?)),
+                    .push((path.clone(), error.into_path_obstructed(&path)?)),
             }
         }
         let mut registrations = Vec::new();
-        for path in &*placed {
+        for path in &*renamed {
             match self.derivation_outputs(&path.info) {
                 Ok(outputs) => registrations.push(Registration {
                     info: &path.info,
@@ -108,10 +111,12 @@ impl StoreWriter {
                 Err(error) => return Err(error),
             }
         }
-        let all_are_welcome = outcome.refused.len() == refused_before;
-        if all_are_welcome && database.register(&registrations)? {
+        let none_refused = outcome.refused.len() == refused_before;
+        if none_refused && database.register(&registrations)? {
             drop(registrations);
-            outcome.valid.extend(placed.drain(..).map(Placed::keep));
+            outcome
+                .valid
+                .extend(renamed.drain(..).map(RenamedTree::commit));
             return Ok(());
         }
         drop(registrations);
@@ -122,9 +127,9 @@ impl StoreWriter {
             .iter()
             .map(|(path, _)| path.clone())
             .collect();
-        for path in placed.drain(..) {
+        for path in renamed.drain(..) {
             if !refused.contains(&path.info.path) {
-                outcome.busy.push(path.take_back()?);
+                outcome.busy.push(path.rollback()?);
             }
         }
         Ok(())
@@ -135,20 +140,20 @@ impl StoreWriter {
         &self,
         database: &Database,
         mut batch: Vec<StagedPath>,
-        outcome: &mut Registered,
+        outcome: &mut RegisterOutcome,
     ) -> Result<Vec<(StagedPath, PathLock)>, StoreError> {
         batch.sort_unstable_by(|a, b| a.info.path.cmp(&b.info.path));
         let mut locked = Vec::new();
         let mut batch = batch.into_iter();
         while let Some(staged) = batch.next() {
             let path = &staged.info.path;
-            match self.lock_one(database, path) {
-                Ok(Locking::Valid) => outcome.valid.push(path.clone()),
-                Ok(Locking::Busy) => outcome.busy.push(staged),
-                Ok(Locking::Done(lock)) => locked.push((staged, lock)),
+            match self.lock_path(database, path) {
+                Ok(LockOutcome::Valid) => outcome.valid.push(path.clone()),
+                Ok(LockOutcome::Busy) => outcome.busy.push(staged),
+                Ok(LockOutcome::Acquired(lock)) => locked.push((staged, lock)),
                 // So many are locked already that no descriptor or no inode is left: the others
                 // come next, and the last ones with them, for what is still to be opened.
-                Err(error) if error.is_used_up_by_locks() && !locked.is_empty() => {
+                Err(error) if error.is_resource_exhaustion() && !locked.is_empty() => {
                     let spare = SPARE_LOCKS.min(locked.len() / 2);
                     let given_back = locked.drain(locked.len() - spare..);
                     outcome.busy.extend(given_back.map(|(staged, _)| staged));
@@ -156,7 +161,7 @@ impl StoreWriter {
                     outcome.busy.extend(batch.by_ref());
                 }
                 Err(error) => {
-                    let refused = (path.clone(), error.of_one_path(path)?);
+                    let refused = (path.clone(), error.into_path_obstructed(path)?);
                     outcome.refused.push(refused);
                 }
             }
@@ -164,21 +169,21 @@ impl StoreWriter {
         Ok(locked)
     }
 
-    fn lock_one(&self, database: &Database, path: &StorePath) -> Result<Locking, StoreError> {
+    fn lock_path(&self, database: &Database, path: &StorePath) -> Result<LockOutcome, StoreError> {
         let lock = match PathLock::try_acquire(self.layout(), path) {
-            Ok(None) => return Ok(Locking::Busy),
+            Ok(None) => return Ok(LockOutcome::Busy),
             Ok(Some(lock)) => lock,
             // Whoever holds the lock that cannot be opened, such as another user, may have added
             // the path before this process could.
-            Err(_) if database.is_valid(path)? => return Ok(Locking::Valid),
+            Err(_) if database.is_valid(path)? => return Ok(LockOutcome::Valid),
             Err(error) => return Err(error),
         };
         if database.is_valid(path)? {
-            return Ok(Locking::Valid);
+            return Ok(LockOutcome::Valid);
         }
         match self.is_being_removed(path)? {
-            true => Ok(Locking::Busy),
-            false => Ok(Locking::Done(lock)),
+            true => Ok(LockOutcome::Busy),
+            false => Ok(LockOutcome::Acquired(lock)),
         }
     }
 
@@ -187,11 +192,11 @@ impl StoreWriter {
         if !info.path.is_derivation() {
             return Ok(Vec::new());
         }
-        let mut of_all = None;
-        let mut read = |path: &StorePath| self.read_derivation(path, &mut of_all);
+        let mut global_error = None;
+        let mut read = |path: &StorePath| self.read_derivation(path, &mut global_error);
         let outputs = self.checked_outputs(&info.path, &mut read);
         outputs.map_err(|source| {
-            of_all.unwrap_or_else(|| StoreError::Derivation {
+            global_error.unwrap_or_else(|| StoreError::Derivation {
                 path: info.path.clone(),
                 source,
             })
@@ -205,7 +210,10 @@ impl StoreWriter {
     ) -> Result<Vec<(String, StorePath)>, DerivationError> {
         let (dir, name) = (&self.layout().store_dir, derivation_name(path));
         let derivation = read(path)?;
-        let mut cache = self.modulo.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut cache = self
+            .modulo_cache
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
         if let Err(error) = derivation.check_invariants(dir, name, &mut cache, read) {
             // What it remembers of a liar is worth nothing.
             *cache = ModuloCache::new();
@@ -215,17 +223,17 @@ impl StoreWriter {
         Ok(outputs.filter_map(|(id, path)| Some((id, path?))).collect())
     }
 
-    /// `of_all` becomes the error if it is none of the derivation, and others would meet it too.
+    /// `global_error` becomes the error if it is none of the derivation, and others would meet it too.
     fn read_derivation(
         &self,
         path: &StorePath,
-        of_all: &mut Option<StoreError>,
+        global_error: &mut Option<StoreError>,
     ) -> Result<Derivation, DerivationError> {
         let file = self.layout().real_path(path);
         let text = read_plain_file(&file).map_err(|source| {
             let reason = source.to_string();
-            if is_everywhere(&source) {
-                *of_all = Some(StoreError::Io {
+            if is_system_wide(&source) {
+                *global_error = Some(StoreError::Io {
                     action: "reading",
                     path: file.clone(),
                     source,
@@ -239,8 +247,8 @@ impl StoreWriter {
 }
 
 /// What came of the attempt to lock a path.
-enum Locking {
-    Done(PathLock),
+enum LockOutcome {
+    Acquired(PathLock),
     /// Somebody else has it, or is about to remove it.
     Busy,
     Valid,
@@ -274,17 +282,17 @@ fn derivation_name(path: &StorePath) -> &str {
 }
 
 /// Keeps the paths whose references are valid or kept themselves.
-fn with_met_references(
+fn retain_with_valid_references(
     database: &Database,
     batch: Vec<(StagedPath, PathLock)>,
-    outcome: &mut Registered,
+    outcome: &mut RegisterOutcome,
 ) -> Result<Vec<(StagedPath, PathLock)>, StoreError> {
     let mut kept: BTreeMap<StorePath, (StagedPath, PathLock)> = batch
         .into_iter()
         .map(|entry| (entry.0.info.path.clone(), entry))
         .collect();
     loop {
-        let mut unmet: Vec<(StorePath, BTreeSet<StorePath>)> = Vec::new();
+        let mut incomplete: Vec<(StorePath, BTreeSet<StorePath>)> = Vec::new();
         for (path, (staged, _)) in &kept {
             let mut missing = BTreeSet::new();
             for reference in &staged.info.references {
@@ -293,42 +301,42 @@ fn with_met_references(
                 }
             }
             if !missing.is_empty() {
-                unmet.push((path.clone(), missing));
+                incomplete.push((path.clone(), missing));
             }
         }
-        if unmet.is_empty() {
+        if incomplete.is_empty() {
             return Ok(kept.into_values().collect());
         }
         // Who refers to one that stays behind stays behind too: look again.
-        for (path, missing) in unmet {
+        for (path, missing) in incomplete {
             if let Some((staged, _)) = kept.remove(&path) {
-                outcome.unmet.push((staged, missing));
+                outcome.missing_references.push((staged, missing));
             }
         }
     }
 }
 
 /// A tree at its place whose row is not written yet. Dropping it removes the tree.
-struct Placed {
+struct RenamedTree {
     info: PathInfo,
     tree: Option<TemporaryTree>,
     real_path: PathBuf,
     _lock: PathLock,
 }
 
-impl Placed {
-    fn put(
+impl RenamedTree {
+    fn rename(
         writer: &StoreWriter,
         mut path: StagedPath,
         lock: PathLock,
-    ) -> Result<Placed, StoreError> {
+    ) -> Result<RenamedTree, StoreError> {
         let real_path = writer.layout().real_path(&path.info.path);
         // A tree without a row is the rest of somebody's accident; its contents are unknown.
         remove_tree(&real_path)?;
         path.tree
-            .move_to(&real_path)
-            .at("moving into place", &real_path)?;
-        Ok(Placed {
+            .rename_to(&real_path)
+            .io_context("moving into place", &real_path)?;
+        Ok(RenamedTree {
             info: path.info,
             tree: Some(path.tree),
             real_path,
@@ -336,31 +344,31 @@ impl Placed {
         })
     }
 
-    fn keep(mut self) -> StorePath {
+    fn commit(mut self) -> StorePath {
         self.tree = None;
         self.info.path.clone()
     }
 
     /// Back beside its place.
-    fn take_back(mut self) -> Result<StagedPath, StoreError> {
+    fn rollback(mut self) -> Result<StagedPath, StoreError> {
         let info = self.info.clone();
         // Where that fails it is still in its place, from which dropping this removes it.
         if let Some(tree) = &mut self.tree {
-            tree.take_back_from(&self.real_path)
-                .at("moving back from its place", &self.real_path)?;
+            tree.rename_from(&self.real_path)
+                .io_context("moving back from its place", &self.real_path)?;
         }
         match self.tree.take() {
             Some(tree) => Ok(StagedPath { info, tree }),
-            None => unreachable!("a placed path keeps its tree until it is kept or taken back"),
+            None => unreachable!("a renamed path keeps its tree until it is kept or taken back"),
         }
     }
 }
 
-impl Drop for Placed {
+impl Drop for RenamedTree {
     fn drop(&mut self) {
         // The transaction failed, so the path is not valid and nobody else may use it.
         if let Some(tree) = self.tree.take() {
-            tree.remove_from(&self.real_path);
+            tree.remove_renamed(&self.real_path);
         }
     }
 }

@@ -7,7 +7,7 @@
 //! Not guaranteed: that a path which was valid when a collector answered stays so. Those before
 //! Nix 2.36 do not look at their roots again between the search for garbage and its deletion. So
 //! whoever registers a path looks at its references again, and whoever relies on anything else
-//! waits for the end of the collector ([`RootsFile::outlast_collector`]).
+//! waits for the end of the collector ([`TempRootsFile::wait_for_gc`]).
 
 mod gc_socket;
 
@@ -22,61 +22,61 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use floe_format::StorePath;
 use rustix::fs::FlockOperation;
 
-use crate::error::{At, StoreError};
-use crate::layout::Layout;
-use crate::locks::{GcLock, Patience, try_lock};
-use crate::resume::Left;
+use crate::error::{IoContext, StoreError};
+use crate::layout::StoreLayout;
+use crate::locks::{GcLock, LockWait, try_lock};
+use crate::recovered_trees::RecoveredTrees;
 use gc_socket::GcSocket;
 
 /// The temporary roots of all writers that are opened with it: one file for each store, for as long
 /// as one of them writes there. For two users in one process, one each; clones are the same.
 #[derive(Clone, Debug, Default)]
-pub struct TempRoots(Arc<Mutex<HashMap<PathBuf, Weak<SharedRoots>>>>);
+pub struct TempRoots(Arc<Mutex<HashMap<PathBuf, Weak<SharedTempRoots>>>>);
 
 impl TempRoots {
     /// The file for a store, which is made if there is none.
-    pub(crate) fn of(&self, layout: &Layout) -> Result<Arc<SharedRoots>, StoreError> {
+    pub(crate) fn open(&self, layout: &StoreLayout) -> Result<Arc<SharedTempRoots>, StoreError> {
         let mut stores = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(roots) = stores.get(&layout.state).and_then(Weak::upgrade) {
+        if let Some(roots) = stores.get(&layout.state_dir).and_then(Weak::upgrade) {
             return Ok(roots);
         }
-        let roots = Arc::new(SharedRoots {
-            file: Mutex::new(RootsFile::create(layout)?),
-            left: Left::default(),
+        let roots = Arc::new(SharedTempRoots {
+            file: Mutex::new(TempRootsFile::create(layout)?),
+            recovered: RecoveredTrees::default(),
         });
         stores.retain(|_, roots| roots.strong_count() > 0);
-        stores.insert(layout.state.clone(), Arc::downgrade(&roots));
+        stores.insert(layout.state_dir.clone(), Arc::downgrade(&roots));
         Ok(roots)
     }
 }
 
 /// The state that all writers with the same [`TempRoots`] share for one store.
 #[derive(Debug)]
-pub(crate) struct SharedRoots {
-    file: Mutex<RootsFile>,
+pub(crate) struct SharedTempRoots {
+    file: Mutex<TempRootsFile>,
     /// Sealed trees that runs have left which ended early.
-    pub(crate) left: Left,
+    pub(crate) recovered: RecoveredTrees,
 }
 
-impl SharedRoots {
+impl SharedTempRoots {
     /// Locks the file. A panic while it was locked is harmless: the file then lists at most more
     /// roots than are needed.
-    pub(crate) fn lock(&self) -> MutexGuard<'_, RootsFile> {
+    pub(crate) fn lock(&self) -> MutexGuard<'_, TempRootsFile> {
         self.file.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Drop for SharedRoots {
+impl Drop for SharedTempRoots {
     fn drop(&mut self) {
         // The file names the paths of the trees, so it has to stay as long as they do.
-        if self.left.let_lie() {
+        if self.recovered.detach_all() {
             self.lock().is_kept = true;
         }
     }
 }
 
 /// Whether a file of temporary roots is floe's, by its name: `<pid>-floe-<n>`.
-pub(crate) fn is_our_name(name: &str) -> bool {
+pub(crate) fn is_floe_roots_file(name: &str) -> bool {
     let is_number = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
     name.split_once("-floe-")
         .is_some_and(|(process, number)| is_number(process) && is_number(number))
@@ -84,27 +84,27 @@ pub(crate) fn is_our_name(name: &str) -> bool {
 
 /// A file of temporary roots. Dropping it gives them up, unless the file is to be kept.
 #[derive(Debug)]
-pub(crate) struct RootsFile {
+pub(crate) struct TempRootsFile {
     file: File,
     path: PathBuf,
     gc_lock: GcLock,
     gc_socket: GcSocket,
     /// Whether a collector was told of roots that has not been seen to have ended.
-    is_told: bool,
+    gc_notified: bool,
     is_kept: bool,
-    layout: Layout,
+    layout: StoreLayout,
 }
 
-impl RootsFile {
+impl TempRootsFile {
     /// Makes the file `temproots/<pid>-floe-<n>`. Nix takes a file named by the bare process
     /// number for a stale one of its own and removes it; it reads the number off the front of
     /// any other name just as well.
-    pub(crate) fn create(layout: &Layout) -> Result<RootsFile, StoreError> {
+    pub(crate) fn create(layout: &StoreLayout) -> Result<TempRootsFile, StoreError> {
         let gc_lock = GcLock::open(layout)?;
         loop {
             let number = SERIAL.fetch_add(1, Ordering::Relaxed);
             let name = format!("{}-floe-{number}", std::process::id());
-            let path = layout.state.join("temproots").join(name);
+            let path = layout.state_dir.join("temproots").join(name);
             let file = OpenOptions::new()
                 .read(true)
                 .write(true)
@@ -112,22 +112,22 @@ impl RootsFile {
                 .truncate(false)
                 .mode(0o600)
                 .open(&path)
-                .at("creating the temporary roots file", &path)?;
+                .io_context("creating the temporary roots file", &path)?;
             if !try_lock(&file, &path, FlockOperation::NonBlockingLockExclusive)? {
                 continue;
             }
             // A dead process has left it, whose leftovers it still names. Or somebody came between
             // opening and locking, took it for such a one and unlinked it: a collector marks it,
             // and whoever clears up after the dead may have let go of it again.
-            let found = file.metadata().at("examining", &path)?;
+            let found = file.metadata().io_context("examining", &path)?;
             if found.size() == 0 && found.nlink() > 0 {
                 let layout = layout.clone();
-                return Ok(RootsFile {
+                return Ok(TempRootsFile {
                     file,
                     path,
                     gc_lock,
                     gc_socket: GcSocket::new(&layout),
-                    is_told: false,
+                    gc_notified: false,
                     is_kept: false,
                     layout,
                 });
@@ -142,8 +142,8 @@ impl RootsFile {
     }
 
     /// Writes down a path for those who come later: collectors, and who clears up after this run.
-    pub(crate) fn note(&mut self, path: &StorePath) -> Result<(), StoreError> {
-        self.write(std::iter::once(path))
+    pub(crate) fn append(&mut self, path: &StorePath) -> Result<(), StoreError> {
+        self.write_paths(std::iter::once(path))
     }
 
     /// Protects paths from garbage collection until this value is dropped. Returns when any
@@ -151,47 +151,51 @@ impl RootsFile {
     pub(crate) fn add<'a>(
         &mut self,
         paths: impl Iterator<Item = &'a StorePath> + Clone,
-        patience: &Patience,
+        lock_wait: &LockWait,
     ) -> Result<(), StoreError> {
         // Before anybody is told: one collector may end and the next one read the files between
         // its answer and a later line.
-        self.write(paths.clone())?;
-        let RootsFile {
+        self.write_paths(paths.clone())?;
+        let TempRootsFile {
             gc_lock,
             gc_socket,
-            is_told,
+            gc_notified,
             layout,
             ..
         } = self;
-        gc_lock.wait(patience, || {
+        gc_lock.wait(lock_wait, || {
             // If the lock is free, no collection is running, and the next one reads the file.
             if gc_lock.is_free()? {
-                *is_told = false;
+                *gc_notified = false;
                 return Ok(Some(()));
             }
-            let is_told_now = gc_socket.tell(&layout.store_dir, paths.clone(), patience)?;
-            *is_told |= is_told_now;
-            Ok(is_told_now.then_some(()))
+            let is_notified_now =
+                gc_socket.send_roots(&layout.store_dir, paths.clone(), lock_wait)?;
+            *gc_notified |= is_notified_now;
+            Ok(is_notified_now.then_some(()))
         })
     }
 
     /// Waits for the end of a collector that was told of roots. What is valid then stays valid. One
     /// that takes longer than any wait has long begun with other garbage than what it had found to
     /// be such when it answered.
-    pub(crate) fn outlast_collector(&mut self, patience: &Patience) -> Result<(), StoreError> {
-        if !self.is_told {
+    pub(crate) fn wait_for_gc(&mut self, lock_wait: &LockWait) -> Result<(), StoreError> {
+        if !self.gc_notified {
             return Ok(());
         }
         let gc_lock = &self.gc_lock;
-        match gc_lock.wait(patience, || Ok(gc_lock.is_free()?.then_some(()))) {
-            Ok(()) => self.is_told = false,
+        match gc_lock.wait(lock_wait, || Ok(gc_lock.is_free()?.then_some(()))) {
+            Ok(()) => self.gc_notified = false,
             Err(StoreError::LockTimeout { .. }) => {}
             Err(error) => return Err(error),
         }
         Ok(())
     }
 
-    fn write<'a>(&mut self, paths: impl Iterator<Item = &'a StorePath>) -> Result<(), StoreError> {
+    fn write_paths<'a>(
+        &mut self,
+        paths: impl Iterator<Item = &'a StorePath>,
+    ) -> Result<(), StoreError> {
         let mut text = Vec::new();
         for path in paths {
             text.extend_from_slice(self.layout.store_dir.print(path).as_bytes());
@@ -206,11 +210,11 @@ impl RootsFile {
             }
             written
         };
-        append().at("writing temporary roots to", &self.path)
+        append().io_context("writing temporary roots to", &self.path)
     }
 }
 
-impl Drop for RootsFile {
+impl Drop for TempRootsFile {
     fn drop(&mut self) {
         if !self.is_kept {
             let _: io::Result<()> = fs::remove_file(&self.path);
@@ -227,16 +231,16 @@ mod tests {
     use floe_format::StoreDir;
 
     #[test]
-    fn roots_are_full_paths_ended_by_nul_and_go_away_with_the_writer() {
+    fn roots_file_holds_nul_terminated_paths_until_drop() {
         let root = tempfile::tempdir().unwrap();
-        let layout = Layout::in_root(root.path(), StoreDir::default());
-        fs::create_dir_all(layout.state.join("temproots")).unwrap();
+        let layout = StoreLayout::in_root(root.path(), StoreDir::default());
+        fs::create_dir_all(layout.state_dir.join("temproots")).unwrap();
         let path = StorePath::parse("00000000000000000000000000000000-a").unwrap();
-        let mut first = RootsFile::create(&layout).unwrap();
-        let second = RootsFile::create(&layout).unwrap();
+        let mut first = TempRootsFile::create(&layout).unwrap();
+        let second = TempRootsFile::create(&layout).unwrap();
         assert_ne!(first.path, second.path);
         first
-            .add([&path].into_iter(), &Patience::default())
+            .add([&path].into_iter(), &LockWait::default())
             .unwrap();
         let text = fs::read(&first.path).unwrap();
         assert_eq!(text, b"/nix/store/00000000000000000000000000000000-a\0");
@@ -247,27 +251,31 @@ mod tests {
     }
 
     #[test]
-    fn writers_with_the_same_roots_share_a_file_for_each_store() {
+    fn shared_temp_roots_use_one_file_per_store() {
         let scratch = tempfile::tempdir().unwrap();
         let layout = |name: &str| {
-            let layout = Layout::in_root(&scratch.path().join(name), StoreDir::default());
-            fs::create_dir_all(layout.state.join("temproots")).unwrap();
+            let layout = StoreLayout::in_root(&scratch.path().join(name), StoreDir::default());
+            fs::create_dir_all(layout.state_dir.join("temproots")).unwrap();
             layout
         };
         let (one, other) = (layout("one"), layout("other"));
-        let files = || fs::read_dir(one.state.join("temproots")).unwrap().count();
+        let files = || {
+            fs::read_dir(one.state_dir.join("temproots"))
+                .unwrap()
+                .count()
+        };
         let roots = TempRoots::default();
-        let first = roots.of(&one).unwrap();
-        let second = roots.clone().of(&one).unwrap();
-        let elsewhere = roots.of(&other).unwrap();
+        let first = roots.open(&one).unwrap();
+        let second = roots.clone().open(&one).unwrap();
+        let elsewhere = roots.open(&other).unwrap();
         assert!(Arc::ptr_eq(&first, &second) && !Arc::ptr_eq(&first, &elsewhere));
         assert_eq!(files(), 1);
         drop(first);
         assert_eq!(files(), 1, "given up while it was needed");
         drop(second);
         assert_eq!(files(), 0);
-        let again = roots.of(&one).unwrap();
-        let another_user = TempRoots::default().of(&one).unwrap();
+        let again = roots.open(&one).unwrap();
+        let another_user = TempRoots::default().open(&one).unwrap();
         assert_eq!(files(), 2);
         drop((again, another_user));
     }

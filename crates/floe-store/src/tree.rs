@@ -3,10 +3,16 @@
 //! Both directions go relative to directory descriptors and never follow a symbolic link, so
 //! that nothing a NAR contains, and nobody who changes a tree meanwhile, can lead outside.
 
+pub(crate) mod dump;
 pub(crate) mod links;
 pub mod plan;
-pub mod read;
 pub(crate) mod remove;
-pub mod reuse;
-pub(crate) mod temporary;
-pub mod write;
+pub(crate) mod reuse;
+pub(crate) mod temporary_tree;
+pub(crate) mod unpack;
+
+pub use dump::{CHUNK_LEN, dump_path, list_tree};
+pub use remove::remove_tree;
+pub use reuse::ReuseMethod;
+pub use temporary_tree::TemporaryTree;
+pub use unpack::TreeWriter;

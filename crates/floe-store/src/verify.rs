@@ -5,7 +5,7 @@
 //! 3. every link that `--optimise` made has the contents that its name says;
 //! 4. every tree has the hash and the size of its row, all cores at once.
 
-mod fault;
+mod problem;
 
 use std::cmp::Reverse;
 use std::fs::{self, DirEntry};
@@ -16,13 +16,13 @@ use std::{slice, thread};
 
 use floe_format::{Hash, PathInfo, StorePath};
 
-use crate::error::{At, StoreError};
-use crate::hashing::{Hashing, Stream, Worker};
-use crate::locks::{GcLock, Patience};
+use crate::error::{IoContext, StoreError};
+use crate::hash_pool::{HashPool, Stream, Worker};
+use crate::locks::{GcLock, LockWait};
 use crate::reader::StoreReader;
-use crate::tree::read::dump;
+use crate::tree::dump_path;
 
-pub use fault::Fault;
+pub use problem::VerifyProblem;
 
 /// What a verification found.
 #[derive(Debug, Default)]
@@ -34,28 +34,28 @@ pub struct Verification {
     /// How many links in `.links` were hashed.
     pub links: u64,
     /// What is wrong, in the order of the paths; links last.
-    pub faults: Vec<Fault>,
+    pub problems: Vec<VerifyProblem>,
 }
 
 /// Watches a verification, and may end it.
-pub trait Watch: Sync {
+pub trait VerifyObserver: Sync {
     /// So many paths and bytes of NARs are to be hashed.
-    fn begins(&self, _paths: u64, _nar_bytes: u64) {}
+    fn started(&self, _paths: u64, _nar_bytes: u64) {}
 
     /// A path was hashed.
-    fn is_done(&self, _info: &PathInfo) {}
+    fn path_done(&self, _info: &PathInfo) {}
 
     /// Asked before each path.
-    fn goes_on(&self) -> bool {
+    fn should_continue(&self) -> bool {
         true
     }
 }
 
 /// Nobody watches.
-impl Watch for () {}
+impl VerifyObserver for () {}
 
 impl StoreReader {
-    /// Verifies `paths`, or the whole store and its links where none are given. `watch` is told
+    /// Verifies `paths`, or the whole store and its links where none are given. `observer` is told
     /// what is done, from several threads. So many paths are read at once as `jobs` says, else as
     /// suits the machine.
     ///
@@ -64,48 +64,50 @@ impl StoreReader {
         &self,
         paths: &[StorePath],
         jobs: Option<NonZeroUsize>,
-        watch: &dyn Watch,
+        observer: &dyn VerifyObserver,
     ) -> Result<Verification, StoreError> {
-        let _lock = self.collector_lock(watch)?;
-        let mut found = Verification::default();
-        let infos = self.present(paths, &mut found)?;
-        found.paths = infos.len() as u64;
-        found.nar_bytes = infos.iter().map(|info| info.nar_size).sum();
-        watch.begins(found.paths, found.nar_bytes);
+        let _lock = self.hold_gc_lock(observer)?;
+        let mut verification = Verification::default();
+        let infos = self.existing_paths(paths, &mut verification)?;
+        verification.paths = infos.len() as u64;
+        verification.nar_bytes = infos.iter().map(|info| info.nar_size).sum();
+        observer.started(verification.paths, verification.nar_bytes);
         let len = |info: &PathInfo| info.nar_size;
-        let faults = check_all(infos, jobs, watch, &len, &|info, worker| {
-            let fault = self.check_contents(info, worker);
-            watch.is_done(info);
-            fault
+        let problems = check_all(infos, jobs, observer, &len, &|info, worker| {
+            let problem = self.check_contents(info, worker);
+            observer.path_done(info);
+            problem
         });
-        found.faults.extend(faults?);
-        found.faults.sort_by(|a, b| a.place().cmp(&b.place()));
+        verification.problems.extend(problems?);
+        verification
+            .problems
+            .sort_by(|a, b| a.path().cmp(&b.path()));
         if paths.is_empty() {
             let links = self.links()?;
-            found.links = links.len() as u64;
-            let faults = check_all(links, jobs, watch, &len_of_link, &check_link);
-            found.faults.extend(faults?);
+            verification.links = links.len() as u64;
+            let problems = check_all(links, jobs, observer, &len_of_link, &check_link);
+            verification.problems.extend(problems?);
         }
-        Ok(found)
+        Ok(verification)
     }
 
     /// Who may not write the lock cannot keep a collector away, and verifies all the same.
-    fn collector_lock(&self, watch: &dyn Watch) -> Result<Option<GcLock>, StoreError> {
+    fn hold_gc_lock(&self, observer: &dyn VerifyObserver) -> Result<Option<GcLock>, StoreError> {
         let Some(lock) = GcLock::open_existing(self.layout())? else {
             return Ok(None);
         };
-        lock.wait(&Patience::default(), || match watch.goes_on() {
-            true => Ok(lock.try_hold()?.then_some(())),
+        lock.wait(&LockWait::default(), || match observer.should_continue() {
+            true => Ok(lock.try_acquire_shared()?.then_some(())),
             false => Err(StoreError::Interrupted),
         })?;
         Ok(Some(lock))
     }
 
-    /// The rows to be checked; what has no row or no tree goes to the faults.
-    fn present(
+    /// The rows to be checked; what has no row or no tree goes to the problems.
+    fn existing_paths(
         &self,
         paths: &[StorePath],
-        found: &mut Verification,
+        verification: &mut Verification,
     ) -> Result<Vec<PathInfo>, StoreError> {
         let paths = if paths.is_empty() {
             self.valid_paths()?
@@ -115,29 +117,31 @@ impl StoreReader {
         let mut infos = Vec::new();
         for path in paths {
             match self.path_info(&path)? {
-                None => found.faults.push(Fault::NotValid(path)),
+                None => verification.problems.push(VerifyProblem::NotValid(path)),
                 Some(info) if fs::symlink_metadata(self.real_path(&path)).is_ok() => {
                     infos.push(info);
                 }
                 Some(_) => {
                     let mut referrers = self.referrers(&path)?;
                     referrers.retain(|referrer| *referrer != path);
-                    found.faults.push(Fault::Disappeared { path, referrers });
+                    verification
+                        .problems
+                        .push(VerifyProblem::Disappeared { path, referrers });
                 }
             }
         }
         Ok(infos)
     }
 
-    fn check_contents(&self, info: &PathInfo, worker: &Worker) -> Option<Fault> {
+    fn check_contents(&self, info: &PathInfo, worker: &Worker) -> Option<VerifyProblem> {
         let path = info.path.clone();
         let stream = worker.stream(info.nar_size);
         let (actual, size) = match hash_tree(&self.real_path(&path), stream) {
             Ok(hashed) => hashed,
-            Err(error) => return Some(Fault::Unreadable { path, error }),
+            Err(error) => return Some(VerifyProblem::Unreadable { path, error }),
         };
         if actual != info.nar_hash {
-            return Some(Fault::Modified {
+            return Some(VerifyProblem::Modified {
                 path,
                 expected: info.nar_hash,
                 actual,
@@ -145,7 +149,7 @@ impl StoreReader {
         }
         // Rows of very old Nix have no size, which reads as 0.
         if info.nar_size != 0 && info.nar_size != size {
-            return Some(Fault::WrongSize {
+            return Some(VerifyProblem::WrongSize {
                 path,
                 expected: info.nar_size,
                 actual: size,
@@ -157,9 +161,11 @@ impl StoreReader {
     fn links(&self) -> Result<Vec<DirEntry>, StoreError> {
         let directory = self.layout().links_dir();
         match fs::read_dir(&directory) {
-            Ok(entries) => entries.collect::<Result<_, _>>().at("listing", directory),
+            Ok(entries) => entries
+                .collect::<Result<_, _>>()
+                .io_context("listing", directory),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
-            Err(error) => Err(error).at("listing", directory),
+            Err(error) => Err(error).io_context("listing", directory),
         }
     }
 }
@@ -169,20 +175,20 @@ fn len_of_link(link: &DirEntry) -> u64 {
 }
 
 /// A link's name is the hash of the NAR of its contents.
-fn check_link(link: &DirEntry, worker: &Worker) -> Option<Fault> {
+fn check_link(link: &DirEntry, worker: &Worker) -> Option<VerifyProblem> {
     let name = link.file_name().to_string_lossy().into_owned();
     let actual = match hash_tree(&link.path(), worker.stream(len_of_link(link))) {
         Ok((hash, _)) if hash.digest_nix32() == name => return None,
         Ok((hash, _)) => hash.digest_nix32(),
         Err(error) => error.to_string(),
     };
-    Some(Fault::ModifiedLink { name, actual })
+    Some(VerifyProblem::ModifiedLink { name, actual })
 }
 
 /// Hash and size of the NAR of a tree.
 fn hash_tree(path: &std::path::Path, mut hasher: Stream) -> Result<(Hash, u64), StoreError> {
     let mut size = 0;
-    dump(path, &mut |chunk| {
+    dump_path(path, &mut |chunk| {
         hasher.update(chunk);
         size += chunk.len() as u64;
         Ok::<_, StoreError>(())
@@ -195,39 +201,43 @@ fn hash_tree(path: &std::path::Path, mut hasher: Stream) -> Result<(Hash, u64), 
 fn check_all<T: Sync>(
     mut items: Vec<T>,
     jobs: Option<NonZeroUsize>,
-    watch: &dyn Watch,
+    observer: &dyn VerifyObserver,
     len: &dyn Fn(&T) -> u64,
-    check: &(dyn Fn(&T, &Worker) -> Option<Fault> + Sync),
-) -> Result<Vec<Fault>, StoreError> {
+    check: &(dyn Fn(&T, &Worker) -> Option<VerifyProblem> + Sync),
+) -> Result<Vec<VerifyProblem>, StoreError> {
     items.sort_by_cached_key(|item| Reverse(len(item)));
-    let hashing = Hashing::of(items.iter().map(len), jobs);
-    let left = Mutex::new(items.iter());
-    let faults = Mutex::new(Vec::new());
+    let pool = HashPool::for_messages(items.iter().map(len), jobs);
+    let remaining = Mutex::new(items.iter());
+    let problems = Mutex::new(Vec::new());
     thread::scope(|scope| {
-        for place in hashing.places() {
-            let (left, faults) = (&left, &faults);
+        for ticket in pool.tickets() {
+            let (remaining, problems) = (&remaining, &problems);
             scope.spawn(move || {
-                let worker = place.take();
-                while let Some(item) = next(left, &worker).filter(|_| watch.goes_on()) {
-                    let fault = check(item, &worker);
-                    faults
+                let worker = ticket.start();
+                while let Some(item) =
+                    next_item(remaining, &worker).filter(|_| observer.should_continue())
+                {
+                    let problem = check(item, &worker);
+                    problems
                         .lock()
                         .unwrap_or_else(PoisonError::into_inner)
-                        .extend(fault);
+                        .extend(problem);
                 }
             });
         }
     });
-    match watch.goes_on() {
-        true => Ok(faults.into_inner().unwrap_or_else(PoisonError::into_inner)),
+    match observer.should_continue() {
+        true => Ok(problems
+            .into_inner()
+            .unwrap_or_else(PoisonError::into_inner)),
         false => Err(StoreError::Interrupted),
     }
 }
 
-fn next<'a, T>(left: &Mutex<slice::Iter<'a, T>>, worker: &Worker) -> Option<&'a T> {
-    let mut left = left.lock().unwrap_or_else(PoisonError::into_inner);
-    match worker.takes_the_smallest() {
-        true => left.next_back(),
-        false => left.next(),
+fn next_item<'a, T>(remaining: &Mutex<slice::Iter<'a, T>>, worker: &Worker) -> Option<&'a T> {
+    let mut remaining = remaining.lock().unwrap_or_else(PoisonError::into_inner);
+    match worker.takes_smallest() {
+        true => remaining.next_back(),
+        false => remaining.next(),
     }
 }

@@ -14,31 +14,31 @@ use floe_format::derivation::ModuloCache;
 use floe_format::{PathInfo, StorePath};
 use rustix::fs::{Access, FallocateFlags, access};
 
-use crate::database::{Database, LockedDatabase};
-use crate::error::{At, StoreError};
-use crate::layout::Layout;
-use crate::leftovers;
-use crate::locks::{GcLock, Patience, lock_shared, open_lock_file};
+use crate::crash_recovery;
+use crate::db::{Database, LockedDatabase};
+use crate::error::{IoContext, StoreError};
+use crate::layout::StoreLayout;
+use crate::locks::{GcLock, LockWait, lock_shared, open_lock_file};
 use crate::options::WriteOptions;
-use crate::temp_roots::SharedRoots;
-use crate::tree::links::Links;
-use crate::tree::write::{TemporaryTree, TreeWriter};
+use crate::temp_roots::SharedTempRoots;
+use crate::tree::links::LinksDir;
+use crate::tree::{TemporaryTree, TreeWriter};
 
 /// A store that may be written. May be shared between threads.
 #[derive(Debug)]
 pub struct StoreWriter {
-    layout: Layout,
+    layout: StoreLayout,
     directory: Arc<OwnedFd>,
     database: Mutex<Database>,
-    temp_roots: Arc<SharedRoots>,
+    temp_roots: Arc<SharedTempRoots>,
     serial: AtomicU64,
     /// Opened when it is needed: one descriptor, however many trees wait for their registration.
-    links: OnceLock<Links>,
+    links: OnceLock<LinksDir>,
     /// What is known of derivations that were registered, so that each is read once.
-    pub(crate) modulo: Mutex<ModuloCache>,
-    patience: Patience,
+    pub(crate) modulo_cache: Mutex<ModuloCache>,
+    lock_wait: LockWait,
     /// Since when trees without a row were seen while a collector was at work.
-    remnants: Mutex<HashMap<StorePath, Instant>>,
+    unregistered_since: Mutex<HashMap<StorePath, Instant>>,
     /// Held shared for as long as the store is open, so that nobody migrates the database.
     _big_lock: File,
 }
@@ -48,112 +48,116 @@ impl StoreWriter {
     ///
     /// Errors: [`StoreError::SymlinkedStore`], [`StoreError::Schema`], or what the system and
     /// SQLite say.
-    pub fn open(layout: Layout) -> Result<StoreWriter, StoreError> {
+    pub fn open(layout: StoreLayout) -> Result<StoreWriter, StoreError> {
         StoreWriter::open_with(layout, &WriteOptions::default())
     }
 
     /// The same, with choices of one's own.
     ///
     /// Errors: also [`StoreError::Interrupted`] and [`StoreError::LockTimeout`].
-    pub fn open_with(layout: Layout, options: &WriteOptions) -> Result<StoreWriter, StoreError> {
+    pub fn open_with(
+        layout: StoreLayout,
+        options: &WriteOptions,
+    ) -> Result<StoreWriter, StoreError> {
         if !options.allow_symlinked_store {
-            refuse_symlinks(&layout.real_store)?;
+            refuse_symlinks(&layout.real_store_dir)?;
         }
         refuse_daemon_owned(&layout)?;
         create_directories(&layout)?;
-        refuse_unwritable(&layout.real_store)?;
+        refuse_unwritable(&layout.real_store_dir)?;
         if let Some(group) = options.build_users_group {
-            give_to_builders(&layout.real_store, group)?;
+            chown_to_build_users_group(&layout.real_store_dir, group)?;
         }
         reserve_space(&layout.database_dir().join("reserved"));
         let big_lock_path = layout.database_dir().join("big-lock");
         let big_lock = open_lock_file(&big_lock_path)?;
-        let (path, patience) = (&big_lock_path, &options.patience);
-        lock_shared(&big_lock, path, "the big lock of the store", patience)?;
-        let governed = patience.govern_this_thread();
+        let (path, lock_wait) = (&big_lock_path, &options.lock_wait);
+        lock_shared(&big_lock, path, "the big lock of the store", lock_wait)?;
+        let scope = lock_wait.enter_scope();
         let database = Database::open_writable(&layout, options)?;
-        drop(governed);
-        let directory = File::open(&layout.real_store).at("opening", &layout.real_store)?;
-        let temp_roots = options.roots.of(&layout)?;
+        drop(scope);
+        let directory =
+            File::open(&layout.real_store_dir).io_context("opening", &layout.real_store_dir)?;
+        let temp_roots = options.temp_roots.open(&layout)?;
         let writer = StoreWriter {
             directory: Arc::new(directory.into()),
             database: Mutex::new(database),
             temp_roots,
             serial: AtomicU64::new(0),
             links: OnceLock::new(),
-            modulo: Mutex::default(),
-            patience: options.patience.clone(),
-            remnants: Mutex::default(),
+            modulo_cache: Mutex::default(),
+            lock_wait: options.lock_wait.clone(),
+            unregistered_since: Mutex::default(),
             _big_lock: big_lock,
             layout,
         };
-        writer.recover();
+        writer.recover_crashed_runs();
         Ok(writer)
     }
 
     /// Clears up after runs that were killed.
-    pub(crate) fn recover(&self) {
-        leftovers::clear(&self.layout, &self.database(), &|path, place| {
-            self.adopt(path, place)
+    pub(crate) fn recover_crashed_runs(&self) {
+        crash_recovery::recover(&self.layout, &self.database(), &|path, place| {
+            self.claim(path, place)
         });
     }
 
     /// Takes over a sealed tree of a killed run.
-    fn adopt(&self, path: &StorePath, place: PathBuf) -> Result<(), StoreError> {
+    fn claim(&self, path: &StorePath, place: PathBuf) -> Result<(), StoreError> {
         // The root comes first: if this run is killed too, the next one needs it to know to which
         // path the tree belongs.
-        self.temp_roots.lock().note(path)?;
-        let mut tree = self.tree_writer(path).into_tree();
-        tree.take_back_from(&place).at("renaming", &place)?;
-        self.temp_roots.left.put(tree);
+        self.temp_roots.lock().append(path)?;
+        let mut tree = self.tree_writer(path).into_empty_tree();
+        tree.rename_from(&place).io_context("renaming", &place)?;
+        self.temp_roots.recovered.insert(tree);
         Ok(())
     }
 
     /// Whether a run that ended early has left a tree for that path, whole or not.
-    pub fn has_left(&self, path: &StorePath) -> bool {
-        self.temp_roots.left.contains(path)
+    pub fn has_recovered(&self, path: &StorePath) -> bool {
+        self.temp_roots.recovered.contains(path)
     }
 
     /// One of these trees, with nothing known of its contents. It is removed when it is dropped.
-    pub fn take_left(&self, path: &StorePath) -> Option<TemporaryTree> {
-        self.temp_roots.left.take(path)
+    pub fn take_recovered(&self, path: &StorePath) -> Option<TemporaryTree> {
+        self.temp_roots.recovered.pop(path)
     }
 
     /// Leaves sealed trees to the next writer, which finds them as it finds what a killed run has
     /// left. They are garbage to every collector once nobody has these temporary roots.
-    pub fn leave(&self, trees: impl IntoIterator<Item = TemporaryTree>) {
-        let left = &self.temp_roots.left;
-        trees.into_iter().for_each(|tree| left.put(tree));
+    pub fn keep_for_resume(&self, trees: impl IntoIterator<Item = TemporaryTree>) {
+        let recovered = &self.temp_roots.recovered;
+        trees.into_iter().for_each(|tree| recovered.insert(tree));
     }
 
     /// Removes those that nobody has taken and nobody wants. What other writers want that are at
     /// work with the same temporary roots is not known here; then all stay.
-    pub fn discard_left(&self, is_wanted: impl Fn(&StorePath) -> bool) {
+    pub fn discard_recovered(&self, is_wanted: impl Fn(&StorePath) -> bool) {
         if Arc::strong_count(&self.temp_roots) == 1 {
-            self.temp_roots.left.discard(is_wanted);
+            self.temp_roots.recovered.remove_unless(is_wanted);
         }
     }
 
     /// Where the store's parts are.
-    pub fn layout(&self) -> &Layout {
+    pub fn layout(&self) -> &StoreLayout {
         &self.layout
     }
 
     /// Keeps paths, and all that they refer to, from being collected until this writer is
     /// dropped, and all others that share its roots. To be called before the question whether they
     /// are valid.
-    pub fn protect<'a>(
+    pub fn add_temp_roots<'a>(
         &self,
         paths: impl Iterator<Item = &'a StorePath> + Clone,
     ) -> Result<(), StoreError> {
-        self.temp_roots.lock().add(paths, &self.patience)
+        self.temp_roots.lock().add(paths, &self.lock_wait)
     }
 
     /// Waits for the end of a collector that was running when paths were protected. Those that are
     /// valid then stay so; before, an older collector may still delete what it had found to be
     /// garbage, unless it is what another valid path refers to.
-    pub fn outlast_collector(&self) -> Result<(), StoreError> {
-        self.temp_roots.lock().outlast_collector(&self.patience)
+    pub fn wait_for_gc(&self) -> Result<(), StoreError> {
+        self.temp_roots.lock().wait_for_gc(&self.lock_wait)
     }
 
     /// Whether a collector may be about to remove what lies at the place of a path that is not
@@ -167,25 +171,30 @@ impl StoreWriter {
         if GcLock::open(&self.layout)?.is_free()? {
             return Ok(false);
         }
-        let mut remnants = self.remnants.lock().unwrap_or_else(PoisonError::into_inner);
-        let first_seen = remnants.entry(path.clone()).or_insert_with(Instant::now);
-        Ok(first_seen.elapsed() < REMOVAL_WAIT)
+        let mut unregistered_since = self
+            .unregistered_since
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        let first_seen = unregistered_since
+            .entry(path.clone())
+            .or_insert_with(Instant::now);
+        Ok(first_seen.elapsed() < REMOVAL_GRACE_PERIOD)
     }
 
-    pub(crate) fn patience(&self) -> &Patience {
-        &self.patience
+    pub(crate) fn lock_wait(&self) -> &LockWait {
+        &self.lock_wait
     }
 
     /// Those of `paths` that are not valid, in their order.
-    pub fn invalid(&self, paths: &[StorePath]) -> Result<Vec<StorePath>, StoreError> {
+    pub fn query_missing(&self, paths: &[StorePath]) -> Result<Vec<StorePath>, StoreError> {
         let database = self.database();
-        let mut invalid = Vec::new();
+        let mut missing = Vec::new();
         for path in paths {
             if !database.is_valid(path)? {
-                invalid.push(path.clone());
+                missing.push(path.clone());
             }
         }
-        Ok(invalid)
+        Ok(missing)
     }
 
     /// What the database knows of a path; `None` if it is not valid.
@@ -194,8 +203,11 @@ impl StoreWriter {
     }
 
     /// The valid path with that hash part.
-    pub fn path_of_hash_part(&self, hash_part: &str) -> Result<Option<StorePath>, StoreError> {
-        self.database().path_of_hash_part(hash_part)
+    pub fn query_path_from_hash_part(
+        &self,
+        hash_part: &str,
+    ) -> Result<Option<StorePath>, StoreError> {
+        self.database().query_path_from_hash_part(hash_part)
     }
 
     /// How many paths the closure of some valid paths has.
@@ -208,7 +220,7 @@ impl StoreWriter {
         let number = self.serial.fetch_add(1, Ordering::Relaxed);
         TreeWriter::new(
             self.directory.clone(),
-            &self.layout.real_store,
+            &self.layout.real_store_dir,
             path,
             &self.temp_roots.lock().name(),
             number,
@@ -222,59 +234,59 @@ impl StoreWriter {
             Some(links) => links,
             None => {
                 let directory = self.layout.links_dir();
-                let links = Links::open(&directory).at("opening", &directory)?;
+                let links = LinksDir::open(&directory).io_context("opening", &directory)?;
                 // Another thread may have been faster, and its descriptor is as good.
                 self.links.get_or_init(|| links)
             }
         };
-        Ok(self.tree_writer(path).share_files(links.clone()))
+        Ok(self.tree_writer(path).with_optimise(links.clone()))
     }
 
     pub(crate) fn database(&self) -> LockedDatabase<'_> {
-        LockedDatabase::of(&self.database, &self.patience)
+        LockedDatabase::lock(&self.database, &self.lock_wait)
     }
 }
 
 /// Makes the directories that Nix makes, with the modes that it gives them under its own umask.
-fn create_directories(layout: &Layout) -> Result<(), StoreError> {
-    create_directory(&layout.real_store)?;
+fn create_directories(layout: &StoreLayout) -> Result<(), StoreError> {
+    create_directory(&layout.real_store_dir)?;
     create_directory(&layout.links_dir())?;
     for name in ["profiles/per-user", "gcroots/per-user", "temproots", "db"] {
-        create_directory(&layout.state.join(name))?;
+        create_directory(&layout.state_dir.join(name))?;
     }
     Ok(())
 }
 
 /// Nix lets builders, who are other users, make paths in the store directory, and nobody remove
 /// those of others. Only root can give a directory away.
-fn give_to_builders(store: &Path, group: u32) -> Result<(), StoreError> {
-    let found = fs::metadata(store).at("examining", store)?;
+fn chown_to_build_users_group(store: &Path, group: u32) -> Result<(), StoreError> {
+    let found = fs::metadata(store).io_context("examining", store)?;
     let is_given = (found.uid(), found.gid()) == (0, group);
     if !rustix::process::geteuid().is_root() || is_given && found.mode() & 0o7777 == STORE_MODE {
         return Ok(());
     }
-    chown(store, Some(0), Some(group)).at("changing the owner of", store)?;
+    chown(store, Some(0), Some(group)).io_context("changing the owner of", store)?;
     fs::set_permissions(store, fs::Permissions::from_mode(STORE_MODE))
-        .at("changing the mode of", store)
+        .io_context("changing the mode of", store)
 }
 
 /// Makes a directory and its parents, each 0755 whatever the umask.
 pub(crate) fn create_directory(path: &Path) -> Result<(), StoreError> {
-    match create_one(path) {
+    match create_one_directory(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             let Some(parent) = path.parent() else {
-                return Err(error).at("creating the directory", path);
+                return Err(error).io_context("creating the directory", path);
             };
             create_directory(parent)?;
             // Once more and no further: where a parent can be made and this cannot, it is so.
-            create_one(path).at("creating the directory", path)
+            create_one_directory(path).io_context("creating the directory", path)
         }
-        made => made.at("creating the directory", path),
+        made => made.io_context("creating the directory", path),
     }
 }
 
 /// Makes one directory, or finds it there.
-fn create_one(path: &Path) -> io::Result<()> {
+fn create_one_directory(path: &Path) -> io::Result<()> {
     match fs::create_dir(path) {
         Ok(()) => fs::set_permissions(path, fs::Permissions::from_mode(0o755)),
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists && path.is_dir() => Ok(()),
@@ -283,11 +295,11 @@ fn create_one(path: &Path) -> io::Result<()> {
 }
 
 /// Where a daemon serves a store that this user may not write, the daemon is the only way in.
-fn refuse_daemon_owned(layout: &Layout) -> Result<(), StoreError> {
-    let may_write = access(&layout.state, Access::READ_OK | Access::WRITE_OK).is_ok();
-    if !may_write && layout.state.join("daemon-socket/socket").exists() {
+fn refuse_daemon_owned(layout: &StoreLayout) -> Result<(), StoreError> {
+    let may_write = access(&layout.state_dir, Access::READ_OK | Access::WRITE_OK).is_ok();
+    if !may_write && layout.state_dir.join("daemon-socket/socket").exists() {
         return Err(StoreError::DaemonOwned {
-            path: layout.state.clone(),
+            path: layout.state_dir.clone(),
         });
     }
     Ok(())
@@ -295,12 +307,12 @@ fn refuse_daemon_owned(layout: &Layout) -> Result<(), StoreError> {
 
 /// Where nothing can be written, nothing needs to be fetched first.
 fn refuse_unwritable(store: &Path) -> Result<(), StoreError> {
-    access(store, Access::WRITE_OK | Access::EXEC_OK).at("writing to", store)
+    access(store, Access::WRITE_OK | Access::EXEC_OK).io_context("writing to", store)
 }
 
 /// Nix refuses a store that is, or lies below, a symbolic link, unless it is told not to.
 fn refuse_symlinks(store: &Path) -> Result<(), StoreError> {
-    let absolute = std::path::absolute(store).at("resolving", store)?;
+    let absolute = std::path::absolute(store).io_context("resolving", store)?;
     for path in absolute.ancestors() {
         if path.is_symlink() {
             return Err(StoreError::SymlinkedStore {
@@ -330,7 +342,7 @@ fn reserve_space(path: &Path) {
 }
 
 /// How long a collector may take between the deletion of a row and that of the tree.
-const REMOVAL_WAIT: Duration = Duration::from_secs(10);
+const REMOVAL_GRACE_PERIOD: Duration = Duration::from_secs(10);
 
 /// The mode of a store directory that builders write to.
 const STORE_MODE: u32 = 0o1775;

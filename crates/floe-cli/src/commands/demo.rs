@@ -20,8 +20,8 @@ use floe_engine::{
     PathSpec, SourceOrder, Sources, StoreUri, Target,
 };
 use floe_format::{Compression, PathInfo, SecretKey, StoreDir, StorePath, TrustedKeys};
-use floe_store::tree::write::remove_tree;
-use floe_store::{Layout, StoreReader, StoreWriter, WriteOptions};
+use floe_store::tree::remove_tree;
+use floe_store::{StoreLayout, StoreReader, StoreWriter, WriteOptions};
 use indicatif::HumanBytes;
 
 use super::{key, print};
@@ -100,9 +100,9 @@ fn show(demo: &Demo) -> anyhow::Result<()> {
     let store = StoreReader::open(demo.layout("installed"))?;
     let found = store.verify(&[], None, &())?;
     ensure!(
-        found.faults.is_empty(),
+        found.problems.is_empty(),
         "the installed store has faults: {:?}",
-        found.faults
+        found.problems
     );
     ensure!(
         found.paths == source.len() as u64,
@@ -151,8 +151,8 @@ fn step(began: Instant, what: std::fmt::Arguments<'_>) -> anyhow::Result<()> {
 }
 
 impl Demo {
-    fn layout(&self, name: &str) -> Layout {
-        Layout::in_root(&self.place.join(name), StoreDir::default())
+    fn layout(&self, name: &str) -> StoreLayout {
+        StoreLayout::in_root(&self.place.join(name), StoreDir::default())
     }
 
     fn cache(&self) -> FileCacheUri {
@@ -178,7 +178,7 @@ impl Demo {
                 .iter()
                 .map(|number| made[*number].path.clone())
                 .collect();
-            made.push(store.import(tree, name, references)?);
+            made.push(store.add_to_store(tree, name, references)?);
             Ok(())
         };
 

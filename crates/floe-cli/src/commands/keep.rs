@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use floe_engine::StoreUri;
 use floe_format::StorePath;
-use floe_store::{Layout, Profile, RootLink, StoreWriter};
+use floe_store::{IndirectGcRoot, Profile, StoreLayout, StoreWriter};
 
 use crate::args::KeepArgs;
 use crate::failure::Usage;
@@ -16,7 +16,7 @@ use crate::failure::Usage;
 /// The links to be, each in a place that was free.
 #[derive(Debug, Default)]
 pub(crate) struct Keep {
-    links: Vec<RootLink>,
+    links: Vec<IndirectGcRoot>,
     profile: Option<Profile>,
 }
 
@@ -32,7 +32,7 @@ impl Keep {
             let place = |number| place(link, number);
             (0..roots).map(place)
         });
-        let links = places.map(|place| RootLink::check(layout, &place));
+        let links = places.map(|place| IndirectGcRoot::check(layout, &place));
         Ok(Keep {
             links: links.collect::<Result<_, _>>()?,
             profile: profile(args, layout, roots)?,
@@ -42,7 +42,7 @@ impl Keep {
     /// Makes the links, in the order in which the roots were named.
     pub(crate) fn make(&self, store: &StoreWriter, roots: &[StorePath]) -> anyhow::Result<()> {
         for (link, root) in self.links.iter().zip(roots) {
-            store.add_root(link, root)?;
+            store.add_gc_root(link, root)?;
         }
         if let (Some(profile), [root]) = (&self.profile, roots) {
             store.set_profile(profile, root)?;
@@ -51,7 +51,7 @@ impl Keep {
     }
 }
 
-fn profile(args: &KeepArgs, layout: &Layout, roots: usize) -> anyhow::Result<Option<Profile>> {
+fn profile(args: &KeepArgs, layout: &StoreLayout, roots: usize) -> anyhow::Result<Option<Profile>> {
     match (&args.profile, roots) {
         (None, _) => Ok(None),
         (Some(place), 1) => Ok(Some(Profile::check(layout, place)?)),

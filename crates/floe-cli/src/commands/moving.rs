@@ -48,7 +48,7 @@ pub(crate) fn run_move(request: Move) -> anyhow::Result<()> {
     settings::end_on_signals(&request.options.cancel)?;
     if let (StoreUri::Local(store), false) = (&request.target, request.options.dry_run) {
         // Before any other thread begins, which would stay where the mount is read-only.
-        mount::make_writable(&store.layout.real_store)?;
+        mount::make_writable(&store.layout.real_store_dir)?;
     }
     // What can be known to fail is not fetched first.
     let named = named(&request)?;

@@ -82,7 +82,10 @@ fn settings_of(file: &Path) -> anyhow::Result<Settings> {
 
 /// A store that the file names is meant, unless a flag names another: harmonia does not read
 /// `NIX_REMOTE`, which many systems set for everybody.
-fn find_store(args: &ServeArgs, file: &Settings) -> anyhow::Result<(floe_store::Layout, PathBuf)> {
+fn find_store(
+    args: &ServeArgs,
+    file: &Settings,
+) -> anyhow::Result<(floe_store::StoreLayout, PathBuf)> {
     let environment = Environment::read()?;
     let asked = store::Asked {
         root: args.root.as_deref(),
@@ -159,7 +162,7 @@ fn compress(
 fn check(config: Config) -> anyhow::Result<()> {
     let mut lines = vec![
         format!("store {}", config.store.store_dir.as_str()),
-        format!("files {}", config.store.real_store.display()),
+        format!("files {}", config.store.real_store_dir.display()),
         format!(
             "database {}",
             config.store.database_dir().join("db.sqlite").display()

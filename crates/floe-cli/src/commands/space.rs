@@ -18,7 +18,7 @@ pub(super) fn say_space(space: &Space) {
     let kind = file_system.kind.map(|kind| format!(" ({kind})"));
     say(format_args!(
         "to write: about {bytes} and {inodes} inodes, to {}{}: {free}",
-        file_system.place.display(),
+        file_system.mount_point.display(),
         kind.unwrap_or_default(),
     ));
 }
@@ -32,7 +32,7 @@ pub(super) fn add_space(object: &mut Value, space: Option<&Space>) {
     object["freeBytes"] = json!(file_system.free_bytes);
     object["freeInodes"] = json!(file_system.free_inodes);
     object["fileSystem"] = json!({
-        "place": file_system.place.display().to_string(),
+        "place": file_system.mount_point.display().to_string(),
         "kind": file_system.kind,
     });
 }

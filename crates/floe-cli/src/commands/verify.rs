@@ -6,7 +6,7 @@ use std::time::Instant;
 use anyhow::bail;
 use floe_engine::{PathSpec, StoreUri};
 use floe_format::StoreDir;
-use floe_store::{Fault, Patience, StoreReader};
+use floe_store::{LockWait, StoreReader, VerifyProblem};
 use serde_json::{Value, json};
 
 use super::print;
@@ -27,8 +27,8 @@ pub(crate) fn run(args: VerifyArgs) -> anyhow::Result<()> {
     let StoreUri::Local(place) = location else {
         bail!("{location} is a binary cache; floe verifies local stores");
     };
-    let patience = Patience::new(Arc::default(), |what| say(waiting_for(what)));
-    let store = StoreReader::open_with(place.layout, patience)?;
+    let lock_wait = LockWait::new(Arc::default(), |what| say(waiting_for(what)));
+    let store = StoreReader::open_with(place.layout, lock_wait)?;
     let paths = args
         .paths
         .iter()
@@ -41,15 +41,15 @@ pub(crate) fn run(args: VerifyArgs) -> anyhow::Result<()> {
             "paths": found.paths,
             "narBytes": found.nar_bytes,
             "links": found.links,
-            "faults": found.faults.iter().map(|f| to_json(f, dir)).collect::<Vec<_>>(),
+            "faults": found.problems.iter().map(|f| to_json(f, dir)).collect::<Vec<_>>(),
             "seconds": began.elapsed().as_secs_f64(),
         }))?;
     } else {
-        for fault in &found.faults {
-            print(fault.describe(dir))?;
+        for problem in &found.problems {
+            print(problem.describe(dir))?;
         }
     }
-    let failed = found.faults.len();
+    let failed = found.problems.len();
     let line = format!(
         "verified {} paths ({}) and {} links: {failed} faults",
         found.paths,
@@ -70,16 +70,16 @@ pub(crate) fn run(args: VerifyArgs) -> anyhow::Result<()> {
     }
 }
 
-fn to_json(fault: &Fault, dir: &StoreDir) -> Value {
-    let kind = match fault {
-        Fault::NotValid(_) => "notValid",
-        Fault::Disappeared { .. } => "disappeared",
-        Fault::Modified { .. } => "modified",
-        Fault::WrongSize { .. } => "wrongSize",
-        Fault::Unreadable { .. } => "unreadable",
-        Fault::ModifiedLink { .. } => "modifiedLink",
+fn to_json(problem: &VerifyProblem, dir: &StoreDir) -> Value {
+    let kind = match problem {
+        VerifyProblem::NotValid(_) => "notValid",
+        VerifyProblem::Disappeared { .. } => "disappeared",
+        VerifyProblem::Modified { .. } => "modified",
+        VerifyProblem::WrongSize { .. } => "wrongSize",
+        VerifyProblem::Unreadable { .. } => "unreadable",
+        VerifyProblem::ModifiedLink { .. } => "modifiedLink",
     };
-    json!({ "kind": kind, "path": fault.subject(dir), "message": fault.describe(dir) })
+    json!({ "kind": kind, "path": problem.subject(dir), "message": problem.describe(dir) })
 }
 
 /// "Untrusted or corrupt" in docs/interface.md.

@@ -8,7 +8,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use floe_format::nix_conf::{self, NIX_CONF_LEN_MAX, NixConfError, Statement};
-use floe_store::canonical;
+use floe_store::canon_path;
 
 use super::error::ConfigError;
 use super::setting::Source;
@@ -94,7 +94,7 @@ impl Reading {
                         Origin::NixConfig => path.to_owned(),
                         Origin::File(file) => file.with_file_name("").join(path),
                     };
-                    self.include(&canonical(&path), may_be_missing, (source, depth))?;
+                    self.include(&canon_path(&path), may_be_missing, (source, depth))?;
                 }
             }
         }

@@ -7,7 +7,7 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
 use floe_engine::Proxies;
-use floe_store::canonical;
+use floe_store::canon_path;
 use nix::unistd::Uid;
 
 use super::files::NIX_CONFIG;
@@ -63,7 +63,7 @@ impl Surroundings {
             named.or_else(|| Some(home(filled("HOME"))?.join(folder)))
         };
         let conf_dir = filled("NIX_CONF_DIR").map_or_else(|| CONF_DIR.into(), PathBuf::from);
-        let conf_dir = canonical(&std::path::absolute(&conf_dir).unwrap_or(conf_dir));
+        let conf_dir = canon_path(&std::path::absolute(&conf_dir).unwrap_or(conf_dir));
         let user_files = match variable("NIX_USER_CONF_FILES") {
             Some(files) => split(&files),
             None => {

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use floe_engine::redact_credentials;
 use floe_format::signature::CACHE_NIXOS_ORG_KEY;
 use floe_format::{PublicKey, TrustedKeys, nix_conf};
-use floe_store::canonical;
+use floe_store::canon_path;
 use serde_json::{Value as Json, json};
 
 /// The value of a setting.
@@ -306,7 +306,7 @@ fn words(text: &[u8]) -> Option<Vec<String>> {
 /// The path without `.`, `..` and needless slashes, if it is absolute.
 fn absolute(text: &[u8]) -> Option<PathBuf> {
     let path = Path::new(OsStr::from_bytes(text));
-    path.is_absolute().then(|| canonical(path))
+    path.is_absolute().then(|| canon_path(path))
 }
 
 /// Addresses without the passwords that they may carry.

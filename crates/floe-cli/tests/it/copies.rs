@@ -122,7 +122,7 @@ fn nix_installs_with_signatures_checked_from_a_cache_that_floe_wrote() {
                 "{} {compression}: trees differ",
                 nix.version
             );
-            floe_store::tree::write::remove_tree(&by_nix).unwrap();
+            floe_store::tree::remove_tree(&by_nix).unwrap();
         }
     }
 }

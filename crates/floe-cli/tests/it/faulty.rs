@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use floe_format::{Hash, NarInfo, SecretKey, StoreDir, StorePath};
 use floe_store::StoreError;
-use floe_store::tree::read::dump;
+use floe_store::tree::dump_path;
 
 use crate::support::{Corpus, Ran, Scratch, corpus, floe, nixes, run, scratch};
 
@@ -170,7 +170,7 @@ impl Faulty {
             nar.extend_from_slice(chunk);
             Ok(())
         };
-        dump(&place, &mut keep).unwrap();
+        dump_path(&place, &mut keep).unwrap();
         assert_eq!(Hash::sha256(floe_hash::sha256(&nar)), narinfo.info.nar_hash);
         StoreDir::default().print(&narinfo.info.path)
     }
@@ -213,7 +213,7 @@ impl Faulty {
         assert_eq!(again["fetched"], self.corpus.paths.len() - kept.len());
         assert_eq!(again["reused"], kept.len());
         assert_holds_exactly(&self.root, &self.without(&[]));
-        floe_store::tree::write::remove_tree(&self.root).unwrap();
+        floe_store::tree::remove_tree(&self.root).unwrap();
     }
 }
 

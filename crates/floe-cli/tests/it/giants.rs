@@ -4,7 +4,7 @@ use std::fs::{self, File};
 use std::os::unix::fs::MetadataExt as _;
 
 use floe_format::StoreDir;
-use floe_store::{Layout, StoreWriter};
+use floe_store::{StoreLayout, StoreWriter};
 
 use crate::support::{floe, nixes, run, scratch};
 
@@ -23,9 +23,9 @@ fn a_file_beyond_four_gibibytes_goes_into_a_cache_and_out_again() {
         .unwrap();
     fs::write(tree.join("last"), "after the giant").unwrap();
     let source = scratch.join("source");
-    let writer = StoreWriter::open(Layout::in_root(&source, StoreDir::default())).unwrap();
+    let writer = StoreWriter::open(StoreLayout::in_root(&source, StoreDir::default())).unwrap();
     let path = writer
-        .import(&tree, "giant", Default::default())
+        .add_to_store(&tree, "giant", Default::default())
         .unwrap()
         .path;
     drop(writer);
@@ -37,7 +37,7 @@ fn a_file_beyond_four_gibibytes_goes_into_a_cache_and_out_again() {
         .arg(&source)
         .args(["--to", &cache, path.as_str()]))
     .expect(0);
-    floe_store::tree::write::remove_tree(&source).unwrap();
+    floe_store::tree::remove_tree(&source).unwrap();
     let root = scratch.join("root");
     let from = cache.split('?').next().unwrap();
     run(floe(["install", "--from", from, "--root"])

@@ -151,7 +151,7 @@ fn a_killed_run_leaves_a_valid_store_that_the_next_one_completes() {
         if number <= 2 {
             assert_holds_exactly(&root, &paths);
         }
-        floe_store::tree::write::remove_tree(&root).unwrap();
+        floe_store::tree::remove_tree(&root).unwrap();
     }
     assert!(with_leftovers > 0, "no kill came in the middle of a path");
 }

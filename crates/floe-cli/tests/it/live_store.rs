@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use floe_format::{StoreDir, StorePath};
-use floe_store::{HashPartIndex, Layout, LiveStore, StoreError, StoreReader};
+use floe_store::{HashPartIndex, LiveStore, StoreError, StoreLayout, StoreReader};
 
 use crate::support::{Nix, Scratch, nixes, run, scratch};
 
@@ -33,8 +33,8 @@ impl<'a> Written<'a> {
         self.scratch.join("root")
     }
 
-    fn layout(&self) -> Layout {
-        Layout::in_root(&self.root(), StoreDir::default())
+    fn layout(&self) -> StoreLayout {
+        StoreLayout::in_root(&self.root(), StoreDir::default())
     }
 
     fn database(&self) -> PathBuf {
@@ -103,7 +103,7 @@ fn what_nix_adds_and_deletes_is_seen_at_the_next_question() {
 
             let second = written.add("second");
             goes_up(&mut store);
-            let found = store.path_info_of_hash_part(second.hash_part()).unwrap();
+            let found = store.path_info_from_hash_part(second.hash_part()).unwrap();
             assert_eq!(found.unwrap().path, second);
             assert!(!index.may_contain(second.hash_part()));
             index.refresh(&store).unwrap();
@@ -114,7 +114,7 @@ fn what_nix_adds_and_deletes_is_seen_at_the_next_question() {
             goes_up(&mut store);
             assert_eq!(store.path_info(&second).unwrap(), None);
             assert_eq!(
-                store.path_info_of_hash_part(second.hash_part()).unwrap(),
+                store.path_info_from_hash_part(second.hash_part()).unwrap(),
                 None
             );
 

@@ -186,7 +186,7 @@ fn what_a_cache_is_asked_for_again_is_named_before_the_pause() {
         assert_eq!(retrying["url"], format!("{}/{file}", server.url()));
         assert!(retrying["message"].as_str().unwrap().contains("503"));
         assert!(retrying.get("path").is_none(), "{retrying}");
-        floe_store::tree::write::remove_tree(&faulty.root).unwrap();
+        floe_store::tree::remove_tree(&faulty.root).unwrap();
 
         // As text, and where nothing is moved.
         server.fail_times(file, Fault::Later(503, "1".into()), 1);

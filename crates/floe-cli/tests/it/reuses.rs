@@ -183,7 +183,7 @@ fn a_previous_store_with_a_database_or_without_gives_every_path() {
     }
     assert!(world.fetched().is_empty(), "{:?}", world.fetched());
     // What was taken stays when that store is gone.
-    floe_store::tree::write::remove_tree(&bare).unwrap();
+    floe_store::tree::remove_tree(&bare).unwrap();
     for way in WAYS {
         world.verify(&world.scratch.join(&format!("bare-{way}")));
     }

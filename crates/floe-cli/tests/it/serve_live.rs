@@ -213,5 +213,5 @@ fn a_signature_that_is_added_is_seen_at_once() {
 
 /// Removes a tree whose directories nobody may write to.
 fn remove(path: &Path) {
-    floe_store::tree::write::remove_tree(path).unwrap();
+    floe_store::tree::remove_tree(path).unwrap();
 }

@@ -411,6 +411,6 @@ impl Scratch {
 
 impl Drop for Scratch {
     fn drop(&mut self) {
-        let _: Result<(), floe_store::StoreError> = floe_store::tree::write::remove_tree(&self.0);
+        let _: Result<(), floe_store::StoreError> = floe_store::tree::remove_tree(&self.0);
     }
 }

@@ -48,7 +48,7 @@ fn a_changed_byte_a_changed_mode_and_a_lost_path_are_found_by_both() {
             .iter()
             .find(|path| path.contains("-libonig"))
             .unwrap();
-        floe_store::tree::write::remove_tree(&on_disk(lost)).unwrap();
+        floe_store::tree::remove_tree(&on_disk(lost)).unwrap();
 
         let before = fs::read(root.join("nix/var/nix/db/db.sqlite")).unwrap();
         let ours = run(floe(["verify", "--json", "--root"]).arg(&root))

@@ -14,8 +14,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use floe_format::StorePath;
-use floe_store::tree::write::TemporaryTree;
-use floe_store::{Registered, StagedPath, StoreWriter};
+use floe_store::tree::TemporaryTree;
+use floe_store::{RegisterOutcome, StagedPath, StoreWriter};
 
 use super::cache_writer::BinaryCacheWriter;
 use super::fetch::Queue;
@@ -213,11 +213,11 @@ impl<'a> Commit<'a> {
             return;
         };
         if self.out_of_space {
-            store.discard_left(|_| false);
+            store.discard_recovered(|_| false);
         } else if !kept_for_resume.is_empty() {
             let paths = kept_for_resume.len();
             self.copy.events.event(Event::KeptForResume { paths });
-            store.leave(kept_for_resume);
+            store.keep_for_resume(kept_for_resume);
         }
     }
 
@@ -308,7 +308,7 @@ impl<'a> Commit<'a> {
             self.fail_referrers(&path);
         }
         self.ready.extend(committed.busy);
-        self.sort_missing_references(committed.unmet, waiting);
+        self.sort_missing_references(committed.missing_references, waiting);
         if !self.ready.is_empty() {
             self.ready_since = Some(Instant::now());
         }
@@ -321,7 +321,7 @@ impl<'a> Commit<'a> {
     /// fails; otherwise the reference has vanished from the target.
     fn sort_missing_references(
         &mut self,
-        unmet: Vec<(StagedObject, BTreeSet<StorePath>)>,
+        missing_references: Vec<(StagedObject, BTreeSet<StorePath>)>,
         waiting: &mut Vec<StagedObject>,
     ) {
         let mut late: HashSet<StorePath> = self
@@ -329,9 +329,13 @@ impl<'a> Commit<'a> {
             .iter()
             .map(|staged| staged.path().clone())
             .collect();
-        late.extend(unmet.iter().map(|(staged, _)| staged.path().clone()));
+        late.extend(
+            missing_references
+                .iter()
+                .map(|(staged, _)| staged.path().clone()),
+        );
 
-        for (staged, missing) in unmet {
+        for (staged, missing) in missing_references {
             let path = staged.path().clone();
             let failed: BTreeSet<_> = missing
                 .iter()
@@ -391,7 +395,7 @@ impl<'a> Commit<'a> {
 struct Committed {
     valid: Vec<StorePath>,
     busy: Vec<StagedObject>,
-    unmet: Vec<(StagedObject, BTreeSet<StorePath>)>,
+    missing_references: Vec<(StagedObject, BTreeSet<StorePath>)>,
     refused: Vec<(StorePath, Error)>,
 }
 
@@ -403,16 +407,16 @@ fn register(store: &StoreWriter, batch: Vec<StagedObject>) -> Result<Committed, 
             StagedObject::Nar(_) => None,
         })
         .collect();
-    let Registered {
+    let RegisterOutcome {
         valid,
         busy,
-        unmet,
+        missing_references,
         refused,
     } = store.register(staged)?;
     Ok(Committed {
         valid,
         busy: busy.into_iter().map(StagedObject::Tree).collect(),
-        unmet: unmet
+        missing_references: missing_references
             .into_iter()
             .map(|(s, missing)| (StagedObject::Tree(s), missing))
             .collect(),
@@ -435,7 +439,9 @@ fn publish(cache: &BinaryCacheWriter, batch: Vec<StagedObject>) -> Result<Commit
         if missing.is_empty() {
             committed.valid.push(cache.publish(nar)?);
         } else {
-            committed.unmet.push((StagedObject::Nar(nar), missing));
+            committed
+                .missing_references
+                .push((StagedObject::Nar(nar), missing));
         }
     }
     Ok(committed)

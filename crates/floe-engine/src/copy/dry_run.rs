@@ -1,7 +1,7 @@
 //! A target that is only looked at, for dry runs: it need not exist, and nothing is made.
 
 use floe_format::{StoreDir, StorePath};
-use floe_store::{Layout, StoreError, StoreReader};
+use floe_store::{StoreError, StoreLayout, StoreReader};
 
 use crate::error::Error;
 use crate::store_uri::FileCacheUri;
@@ -10,13 +10,13 @@ use crate::store_uri::FileCacheUri;
 #[derive(Debug)]
 pub(crate) enum ReadOnlyTarget {
     /// A store; `None` where there is none yet.
-    Store(Option<Box<StoreReader>>, Layout),
+    Store(Option<Box<StoreReader>>, StoreLayout),
     /// A cache in a directory.
     Cache(FileCacheUri, StoreDir),
 }
 
 impl ReadOnlyTarget {
-    pub(crate) fn open_store(layout: Layout) -> Result<ReadOnlyTarget, Error> {
+    pub(crate) fn open_store(layout: StoreLayout) -> Result<ReadOnlyTarget, Error> {
         match StoreReader::open(layout.clone()) {
             Ok(reader) => Ok(ReadOnlyTarget::Store(Some(Box::new(reader)), layout)),
             Err(StoreError::NoStore { .. }) => Ok(ReadOnlyTarget::Store(None, layout)),
@@ -31,9 +31,9 @@ impl ReadOnlyTarget {
         }
     }
 
-    pub(crate) fn path_of_hash_part(&self, part: &str) -> Result<Option<StorePath>, Error> {
+    pub(crate) fn query_path_from_hash_part(&self, part: &str) -> Result<Option<StorePath>, Error> {
         match self {
-            ReadOnlyTarget::Store(Some(reader), _) => Ok(reader.path_of_hash_part(part)?),
+            ReadOnlyTarget::Store(Some(reader), _) => Ok(reader.query_path_from_hash_part(part)?),
             _ => Ok(None),
         }
     }

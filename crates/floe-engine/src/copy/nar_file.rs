@@ -9,7 +9,7 @@ use floe_format::nar::layout::Node;
 use floe_format::nar::read::{Event, Reader};
 use floe_format::{Hash, NarInfo};
 use floe_store::StoreError;
-use floe_store::hashing::{Stream, Worker};
+use floe_store::hash_pool::{Stream, Worker};
 
 use super::cache_writer::{BinaryCacheWriter, create_world_readable};
 use super::receive::NarSink;
@@ -32,7 +32,7 @@ pub(crate) fn write_nar_file(
     receive: impl FnOnce(&mut dyn NarSink) -> Result<(), Error>,
 ) -> Result<StagedNar, Error> {
     let location = cache.location();
-    let hasher = worker.beside(narinfo.info.nar_size);
+    let hasher = worker.secondary_stream(narinfo.info.nar_size);
     let mut output = NarFile::create(cache.temporary_file("nar"), hasher)?;
     let listing = compress(cache, narinfo, &mut output, receive)?;
     let (file_size, file_hash) = output.finish(cache)?;

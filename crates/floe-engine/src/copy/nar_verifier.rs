@@ -3,7 +3,7 @@
 use floe_format::content_address::{Method, ModuloHasher};
 use floe_format::nar::read::{Event, Reader};
 use floe_format::{Hash, HashAlgorithm, NarInfo, PathInfo};
-use floe_store::hashing::{Stream, Worker};
+use floe_store::hash_pool::{Stream, Worker};
 
 use crate::error::Error;
 

@@ -12,8 +12,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use floe_format::{Compression, Hash, HashAlgorithm, StorePath};
-use floe_store::hashing::{Place, Worker};
-use floe_store::tree::write::{TemporaryTree, TreeWriter};
+use floe_store::hash_pool::{Worker, WorkerTicket};
+use floe_store::tree::{TemporaryTree, TreeWriter};
 use floe_store::{StagedPath, StoreError, StoreWriter};
 
 use super::fetch::{Job, Queue, QueueEnd};
@@ -60,11 +60,11 @@ impl NarSink for TreeWriter {
 pub(crate) fn run_worker(
     copy: &ClosureCopy<'_>,
     queue: &Queue<'_>,
-    place: Place,
+    place: WorkerTicket,
     results: &SyncSender<WorkerResult>,
 ) {
-    let worker = place.take();
-    let end = match worker.takes_the_smallest() {
+    let worker = place.start();
+    let end = match worker.takes_smallest() {
         true => QueueEnd::Smallest,
         false => QueueEnd::Largest,
     };
@@ -83,7 +83,8 @@ pub(crate) fn run_worker(
             Err(_) => Event::TransferFailed { path: &path },
         });
         // Nobody takes results any more when the move has failed as a whole.
-        let is_needed = worker.away(|| results.send(WorkerResult { path, result }).is_ok());
+        let is_needed =
+            worker.yield_core_while(|| results.send(WorkerResult { path, result }).is_ok());
         if !is_needed {
             return;
         }
@@ -117,7 +118,7 @@ fn receive_with_failover(
     };
     let path = &item.narinfo.info.path;
     for source in failover::candidates(copy, item) {
-        let found = worker.away(|| failover::query_alternative(copy, item, source));
+        let found = worker.yield_core_while(|| failover::query_alternative(copy, item, source));
         let Some(other) = found else { continue };
         copy.check_cancelled()?;
         copy.events.event(Event::Retrying {
@@ -173,7 +174,7 @@ fn receive_with_retries(
                 let is_free = std::mem::take(&mut may_be_stale) && !error.has_retry_after();
                 if !is_free {
                     let time = backoff_delay(attempt, &error);
-                    worker.away(|| wait_before_retry(copy, queue, item, time))?;
+                    worker.yield_core_while(|| wait_before_retry(copy, queue, item, time))?;
                     attempt += 1;
                 }
                 copy.check_cancelled()?;
@@ -392,7 +393,7 @@ impl<'a> Transfer<'a> {
         // What does not say how much it needs may need all.
         let window = codec::window_len(compression, head).unwrap_or(codec::WINDOW_LEN_MAX);
         let (decoder_budget, worker) = (self.decoder_budget, self.worker);
-        let wait = || worker.away(|| decoder_budget.acquire(window));
+        let wait = || worker.yield_core_while(|| decoder_budget.acquire(window));
         let _permit = decoder_budget.try_acquire(window).unwrap_or_else(wait);
         let decoder = codec::decoder(compression, reader, window);
         let decoder = decoder.map_err(|e| self.decode_error(e))?;

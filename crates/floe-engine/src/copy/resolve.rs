@@ -131,10 +131,10 @@ impl Resolver<'_> {
             let known = match (spec, &self.copy.target.0) {
                 (PathSpec::Path(path), _) => Some(path.clone()),
                 (PathSpec::HashPart(part), TargetKind::Store(store)) => {
-                    store.path_of_hash_part(part)?
+                    store.query_path_from_hash_part(part)?
                 }
                 (PathSpec::HashPart(part), TargetKind::ReadOnly(target)) => {
-                    target.path_of_hash_part(part)?
+                    target.query_path_from_hash_part(part)?
                 }
                 (PathSpec::HashPart(_), TargetKind::Cache(_)) => None,
             };

@@ -16,9 +16,9 @@ use std::path::{Path, PathBuf};
 
 use floe_format::{StoreDir, StorePath};
 use floe_store::StoreWriter;
-use floe_store::tree::read::dump;
-use floe_store::tree::reuse::Reuse as How;
-use floe_store::tree::write::TemporaryTree;
+use floe_store::tree::ReuseMethod;
+use floe_store::tree::TemporaryTree;
+use floe_store::tree::dump_path;
 
 use super::receive::{NarSink, Transfer};
 use super::{StagedObject, TargetKind};
@@ -46,8 +46,8 @@ pub fn reuse_directory(
     let StoreUri::Local(store) = StoreUri::parse(text, store_dir, data_home)? else {
         return fail("a binary cache has no files to reuse; name it with --from");
     };
-    if store.layout.real_store.is_dir() {
-        return Ok(store.layout.real_store);
+    if store.layout.real_store_dir.is_dir() {
+        return Ok(store.layout.real_store_dir);
     }
     match std::path::absolute(text) {
         Ok(directory) if directory.is_dir() => Ok(directory),
@@ -82,14 +82,14 @@ impl Transfer<'_> {
         let TargetKind::Store(store) = &self.copy.target.0 else {
             return Ok(None);
         };
-        while let Some(recovered) = store.take_left(path) {
+        while let Some(recovered) = store.take_recovered(path) {
             // Its files become those of the new tree, before it is removed itself.
             match self.try_reuse(store, recovered.location(), ReuseBy::HardLink) {
                 Ok(Some(staged)) => return Ok(Some(staged)),
                 Ok(None) => {}
                 Err(error) => {
                     if error.kind() == ErrorKind::Interrupted {
-                        store.leave([recovered]);
+                        store.keep_for_resume([recovered]);
                     }
                     return Err(error);
                 }
@@ -132,19 +132,21 @@ impl Transfer<'_> {
         let nar_size = self.item.narinfo.info.nar_size;
         let name = place.display().to_string();
         let how = match by {
-            ReuseBy::Reflink => Some(How::Clones),
-            ReuseBy::HardLink => Some(How::HardLinks),
+            ReuseBy::Reflink => Some(ReuseMethod::Reflink),
+            ReuseBy::HardLink => Some(ReuseMethod::HardLink),
             ReuseBy::Copy => None,
         };
         if let Some(how) = how {
             let made = self.tree_writer(store)?.reuse(place, nar_size, how)?;
             if let Some(tree) = made {
-                self.copy_local_nar(&name, &mut NullSink, |write| dump(tree.location(), write))?;
+                self.copy_local_nar(&name, &mut NullSink, |write| {
+                    dump_path(tree.location(), write)
+                })?;
                 return Ok(tree);
             }
         }
         let mut writer = self.tree_writer(store)?;
-        self.copy_local_nar(&name, &mut writer, |write| dump(place, write))?;
+        self.copy_local_nar(&name, &mut writer, |write| dump_path(place, write))?;
         Ok(writer.finish()?)
     }
 }

@@ -73,13 +73,13 @@ impl Space {
         let FileSystem {
             free_bytes,
             free_inodes,
-            keeps_every_byte,
+            allocates_every_byte,
             ..
         } = self.file_system;
         let mut found = Vec::new();
         let own = !self.may_share_files;
         let bytes = [
-            (self.min_bytes, keeps_every_byte && own),
+            (self.min_bytes, allocates_every_byte && own),
             (self.write_bytes, false),
         ];
         // A path is at least one file.
@@ -92,7 +92,7 @@ impl Space {
             let short = needs.into_iter().find(|(wanted, _)| *wanted > free);
             found.extend(short.map(|(_, is_certain)| Shortage {
                 directory: self.directory.clone(),
-                mount_point: self.file_system.place.clone(),
+                mount_point: self.file_system.mount_point.clone(),
                 kind: self.file_system.kind,
                 resource,
                 wanted: match (resource, is_certain) {
@@ -118,10 +118,10 @@ enum Destination<'a> {
 impl Target {
     fn destination(&self) -> Destination<'_> {
         match &self.0 {
-            TargetKind::Store(store) => Destination::Store(&store.layout().real_store),
+            TargetKind::Store(store) => Destination::Store(&store.layout().real_store_dir),
             TargetKind::Cache(cache) => Destination::Cache(cache.location()),
             TargetKind::ReadOnly(ReadOnlyTarget::Store(_, layout)) => {
-                Destination::Store(&layout.real_store)
+                Destination::Store(&layout.real_store_dir)
             }
             TargetKind::ReadOnly(ReadOnlyTarget::Cache(cache, _)) => Destination::Cache(cache),
         }

@@ -7,7 +7,7 @@ use floe_engine::{
     SourceOrder, Sources, StoreUri, Target, reuse_directory,
 };
 use floe_messages::{MoveReply, MoveRequest, PlannedPath, ResolveReply, ReuseBy as AskedBy};
-use floe_store::{Patience, WriteOptions};
+use floe_store::{LockWait, WriteOptions};
 
 use super::{Done, Ended, Work, location, store_dir, translate, usage};
 use crate::completion::Failure;
@@ -107,9 +107,9 @@ impl Work<'_> {
 
     fn write_options(&self) -> WriteOptions {
         WriteOptions {
-            roots: self.engine.roots.clone(),
+            temp_roots: self.engine.roots.clone(),
             // Nobody is told: a host that waits too long cancels.
-            patience: Patience::new(self.cancel().flag(), |_| {}),
+            lock_wait: LockWait::new(self.cancel().flag(), |_| {}),
             ..WriteOptions::default()
         }
     }

@@ -36,7 +36,7 @@ impl Work<'_> {
             PathSpec::parse(request.path, &store.layout().store_dir)?.find_in_store(&store)?;
         if store.path_info(&path)?.is_none() {
             let path = store.layout().store_dir.print(&path);
-            let sources = vec![store.layout().real_store.display().to_string()];
+            let sources = vec![store.layout().real_store_dir.display().to_string()];
             return Err(Error::NotFound { path, sources }.into());
         }
         let mut nar_size = 0;

@@ -5,7 +5,7 @@ use std::num::NonZeroUsize;
 use floe_engine::{Cancel, PathSpec};
 use floe_format::{PathInfo, StorePath};
 use floe_messages::{FaultKind, VerifyFault, VerifyReply, VerifyRequest};
-use floe_store::{Fault, StoreReader, Watch};
+use floe_store::{StoreReader, VerifyObserver, VerifyProblem as Problem};
 
 use super::{Done, Work, local_store, store_dir};
 use crate::progress::ProgressCell;
@@ -15,16 +15,16 @@ struct Watcher<'a> {
     progress: &'a ProgressCell,
 }
 
-impl Watch for Watcher<'_> {
-    fn begins(&self, paths: u64, nar_bytes: u64) {
+impl VerifyObserver for Watcher<'_> {
+    fn started(&self, paths: u64, nar_bytes: u64) {
         self.progress.plan(paths, nar_bytes, 0);
     }
 
-    fn is_done(&self, info: &PathInfo) {
+    fn path_done(&self, info: &PathInfo) {
         self.progress.path_done(info.nar_size);
     }
 
-    fn goes_on(&self) -> bool {
+    fn should_continue(&self) -> bool {
         !self.cancel.is_raised()
     }
 }
@@ -47,9 +47,9 @@ impl Work<'_> {
         let found = store.verify(&paths, jobs.and_then(NonZeroUsize::new), &watcher)?;
         let dir = &store.layout().store_dir;
         let texts: Vec<(FaultKind, String, String)> = found
-            .faults
+            .problems
             .iter()
-            .map(|fault| (kind(fault), fault.subject(dir), fault.describe(dir)))
+            .map(|problem| (kind(problem), problem.subject(dir), problem.describe(dir)))
             .collect();
         let faults: Vec<VerifyFault<'_>> = texts
             .iter()
@@ -68,13 +68,13 @@ impl Work<'_> {
     }
 }
 
-fn kind(fault: &Fault) -> FaultKind {
-    match fault {
-        Fault::NotValid(_) => FaultKind::NotValid,
-        Fault::Disappeared { .. } => FaultKind::Disappeared,
-        Fault::Modified { .. } => FaultKind::Modified,
-        Fault::WrongSize { .. } => FaultKind::WrongSize,
-        Fault::Unreadable { .. } => FaultKind::Unreadable,
-        Fault::ModifiedLink { .. } => FaultKind::ModifiedLink,
+fn kind(problem: &Problem) -> FaultKind {
+    match problem {
+        Problem::NotValid(_) => FaultKind::NotValid,
+        Problem::Disappeared { .. } => FaultKind::Disappeared,
+        Problem::Modified { .. } => FaultKind::Modified,
+        Problem::WrongSize { .. } => FaultKind::WrongSize,
+        Problem::Unreadable { .. } => FaultKind::Unreadable,
+        Problem::ModifiedLink { .. } => FaultKind::ModifiedLink,
     }
 }

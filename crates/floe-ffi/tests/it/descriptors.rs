@@ -102,7 +102,7 @@ fn a_pipe_that_does_not_wait_gets_the_same_nar_as_its_reader_takes_it() {
     assert_eq!(got.reply::<NarReply>().nar_size, nar.len() as u64);
     let mut whole: Vec<u8> = Vec::new();
     let path = corpus.store().join(&dump.path[1..]);
-    floe_store::tree::read::dump(&path, &mut |chunk: &[u8]| {
+    floe_store::tree::dump_path(&path, &mut |chunk: &[u8]| {
         whole.extend_from_slice(chunk);
         Ok::<(), floe_store::StoreError>(())
     })

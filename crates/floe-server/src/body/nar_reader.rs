@@ -6,12 +6,12 @@ use std::path::Path;
 use std::sync::Arc;
 
 use floe_store::StoreError;
-use floe_store::tree::plan::{NarPlan, Part, Root, open_root};
+use floe_store::tree::plan::{NarPlan, PlanPart, TreeRoot, open_tree_root};
 
 /// Reads the NAR of a tree from its beginning to its end.
 pub(crate) struct NarReader {
     plan: Arc<NarPlan>,
-    root: Root,
+    root: TreeRoot,
     position: u64,
     open: Option<(usize, OwnedFd)>,
 }
@@ -20,7 +20,7 @@ impl NarReader {
     /// An error means that the tree is not there any more.
     pub(crate) fn new(plan: Arc<NarPlan>, path: &Path) -> Result<NarReader, StoreError> {
         Ok(NarReader {
-            root: open_root(path)?,
+            root: open_tree_root(path)?,
             plan,
             position: 0,
             open: None,
@@ -32,12 +32,12 @@ impl Read for NarReader {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let read = match self.plan.part(self.position) {
             None => 0,
-            Some(Part::Framing(bytes)) => (&*bytes).read(buffer)?,
-            Some(Part::Packed { file, offset, len }) => {
+            Some(PlanPart::Framing(bytes)) => (&*bytes).read(buffer)?,
+            Some(PlanPart::Packed { file, offset, len }) => {
                 let wanted = buffer.len().min(usize::try_from(len).unwrap_or(usize::MAX));
                 rustix::io::pread(file, buffer.get_mut(..wanted).unwrap_or_default(), offset)?
             }
-            Some(Part::Contents { file, offset, len }) => {
+            Some(PlanPart::Contents { file, offset, len }) => {
                 let opened = match self.open.take() {
                     Some((index, opened)) if index == file => opened,
                     _ => self

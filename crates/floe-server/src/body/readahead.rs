@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::{self, JoinHandle};
 
 use floe_store::StoreError;
-use floe_store::tree::plan::{NarPlan, Part, open_root};
+use floe_store::tree::plan::{NarPlan, PlanPart, open_tree_root};
 use rustix::io::{Errno, pread};
 
 use super::{NarRange, Piece, SendError};
@@ -75,15 +75,15 @@ impl Readahead {
 
 /// The NAR from an offset to its end.
 fn read(plan: &NarPlan, path: PathBuf, start: u64) -> Result<Vec<u8>, StoreError> {
-    let mut root = open_root(&path)?;
+    let mut root = open_tree_root(&path)?;
     let mut bytes = Vec::with_capacity((plan.nar_size() - start) as usize + 1);
     while let Some(part) = plan.part(start + bytes.len() as u64) {
         match part {
-            Part::Framing(framing) => bytes.extend_from_slice(framing),
-            Part::Contents {
+            PlanPart::Framing(framing) => bytes.extend_from_slice(framing),
+            PlanPart::Contents {
                 file, offset: 0, ..
             } => plan.read(&mut root, file, &mut bytes)?,
-            Part::Contents { file, offset, len } => {
+            PlanPart::Contents { file, offset, len } => {
                 let opened = plan.open(&mut root, file)?;
                 let before = bytes.len();
                 bytes.resize(before + len as usize, 0);
@@ -97,7 +97,7 @@ fn read(plan: &NarPlan, path: PathBuf, start: u64) -> Result<Vec<u8>, StoreError
                 )?;
             }
             // Nobody reads ahead what is packed.
-            Part::Packed { .. } => return Err(StoreError::Changed { path }),
+            PlanPart::Packed { .. } => return Err(StoreError::FileChanged { path }),
         }
     }
     Ok(bytes)
@@ -169,7 +169,7 @@ mod tests {
             let bytes = number.to_string().repeat(number as usize);
             std::fs::write(dir.path().join(format!("{number:03}")), bytes).unwrap();
         }
-        let plan = Arc::new(NarPlan::of(dir.path()).unwrap());
+        let plan = Arc::new(NarPlan::new(dir.path()).unwrap());
         let whole = read(&plan, dir.path().into(), 0).unwrap();
         for start in [1, 1000, plan.nar_size() / 2, plan.nar_size()] {
             let rest = read(&plan, dir.path().into(), start).unwrap();

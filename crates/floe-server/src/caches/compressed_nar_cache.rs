@@ -13,7 +13,7 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
 use floe_format::{Hash, base32};
 use floe_store::StoreError;
-use floe_store::tree::read::dump;
+use floe_store::tree::dump_path;
 
 use crate::caches::narinfo_cache::CachedNarInfo;
 use crate::caches::tree_identity::TreeIdentity;
@@ -219,7 +219,7 @@ impl CompressedNarCache {
         let file = File::create(to).map_err(writing)?;
         let mut encoder = zstd::stream::write::Encoder::new(file, LEVEL).map_err(writing)?;
         let mut hasher = floe_hash::Sha256::new();
-        dump::<StoreError>(&job.path, &mut |chunk| {
+        dump_path::<StoreError>(&job.path, &mut |chunk| {
             if self.state().is_stopped {
                 return Err(writing(io::ErrorKind::Interrupted.into()));
             }

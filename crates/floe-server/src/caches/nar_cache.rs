@@ -11,8 +11,8 @@ use std::time::Instant;
 
 use floe_format::Hash;
 use floe_store::StoreError;
-use floe_store::tree::plan::{NarPlan, open_root};
-use floe_store::tree::read::dump;
+use floe_store::tree::dump_path;
+use floe_store::tree::plan::{NarPlan, open_tree_root};
 
 use crate::caches::lru::LruCache;
 use crate::caches::small_file_packs::SmallFilePacks;
@@ -74,11 +74,11 @@ impl NarCache {
     ) -> Result<Option<Arc<[u8]>>, StoreError> {
         let identity = tree_identity(path)?;
         let mut bytes = Vec::new();
-        dump::<StoreError>(path, &mut |chunk| {
+        dump_path::<StoreError>(path, &mut |chunk| {
             bytes.extend_from_slice(chunk);
             // A tree that has grown since it was registered has a wrong hash in any case.
             match bytes.len() > 2 * SMALL_NAR_MAX as usize {
-                true => Err(StoreError::Changed { path: path.into() }),
+                true => Err(StoreError::FileChanged { path: path.into() }),
                 false => Ok(()),
             }
         })?;
@@ -138,7 +138,7 @@ impl NarCache {
         if let Some(shared) = lock(&self.weak_plans).get(&hash, identity) {
             return Ok(shared);
         }
-        Ok(self.remember(hash, identity, NarPlan::of(path)?))
+        Ok(self.remember(hash, identity, NarPlan::new(path)?))
     }
 
     /// SmallFilePacks the small files of a path that was asked for more than once, if there are enough of
@@ -172,7 +172,9 @@ impl NarCache {
         if tree_identity(path)? != known.identity {
             return Ok(None);
         }
-        let packed = known.plan.pack(&mut open_root(path)?, PACKED_FILE_MAX)?;
+        let packed = known
+            .plan
+            .pack(&mut open_tree_root(path)?, PACKED_FILE_MAX)?;
         Ok(Some(CachedPlan::new(known.identity, packed)))
     }
 }

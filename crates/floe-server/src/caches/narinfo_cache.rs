@@ -106,7 +106,7 @@ impl NarInfoCache {
         {
             return Ok(known);
         }
-        let Some(info) = session.store.path_info_of_hash_part(hash.as_str())? else {
+        let Some(info) = session.store.path_info_from_hash_part(hash.as_str())? else {
             self.entries().remove(&hash);
             return Ok(None);
         };
@@ -131,18 +131,18 @@ impl NarInfoCache {
         let epoch_advanced = epoch != session.epoch;
         if epoch_advanced {
             // It may have been a change of the kind that is looked for only now and then.
-            session.store.look_again();
+            session.store.force_recheck();
         }
         let generation = session.store.generation()?;
         let is_new = session.generation != Some(generation);
-        if is_new || (epoch_advanced && !self.index().is_of(&session.store)?) {
+        if is_new || (epoch_advanced && !self.index().matches_database_of(&session.store)?) {
             // Nobody waits for the index while this thread may be waiting for the database.
             // What another thread has taken meanwhile may be newer; then it is read once more.
             loop {
-                let mark = self.index().mark();
-                let news = mark.news(&session.store)?;
+                let mark = self.index().cursor();
+                let news = mark.delta(&session.store)?;
                 let mut index = self.index.write().unwrap_or_else(PoisonError::into_inner);
-                if index.take(news) {
+                if index.apply(news) {
                     break;
                 }
             }

@@ -135,7 +135,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let other = tempfile::tempdir().unwrap();
         let planned = || {
-            let plan = NarPlan::of(dir.path()).unwrap();
+            let plan = NarPlan::new(dir.path()).unwrap();
             CachedPlan::new(tree_identity(dir.path()).unwrap(), plan)
         };
         let same = tree_identity(dir.path()).unwrap();

@@ -103,7 +103,7 @@ fn resolve(
     start: &StorePath,
     path: &str,
 ) -> Result<Option<Found>, StoreError> {
-    let store = &context.layout.real_store;
+    let store = &context.layout.real_store_dir;
     let mut todo: VecDeque<Vec<u8>> = names(path.as_bytes());
     todo.push_front(start.as_str().into());
     let mut current = PathBuf::new();

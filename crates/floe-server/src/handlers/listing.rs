@@ -2,7 +2,7 @@
 
 use floe_format::nar::listing;
 use floe_store::StoreError;
-use floe_store::tree::read::shape;
+use floe_store::tree::list_tree;
 
 use crate::body::text::Text;
 use crate::caches::narinfo_cache::CachedNarInfo;
@@ -35,7 +35,7 @@ pub(crate) fn listing(
     }
     let path = context.layout.real_path(&entry.info.path);
     // As in Nix, a name that is not UTF-8 stands in no listing.
-    let make = || Ok(listing::to_text(&shape(&path)?).ok());
+    let make = || Ok(listing::to_text(&list_tree(&path)?).ok());
     match context.nars.text((hash, None), &path, make)? {
         Some(text) => Ok(Response::text(200, fields, text)),
         None => Ok(Response::not_found("this path cannot be listed\n")),

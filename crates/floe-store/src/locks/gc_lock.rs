@@ -9,10 +9,10 @@ use std::path::PathBuf;
 
 use rustix::fs::{FlockOperation, flock};
 
-use super::lock_wait::Patience;
+use super::lock_wait::LockWait;
 use super::{open_lock_file, try_lock};
-use crate::error::{At, StoreError};
-use crate::layout::Layout;
+use crate::error::{IoContext, StoreError};
+use crate::layout::StoreLayout;
 
 /// The open lock file. The lock is released when the value is dropped.
 #[derive(Debug)]
@@ -23,14 +23,14 @@ pub(crate) struct GcLock {
 
 impl GcLock {
     /// Opens the lock file and creates it if it does not exist.
-    pub(crate) fn open(layout: &Layout) -> Result<GcLock, StoreError> {
+    pub(crate) fn open(layout: &StoreLayout) -> Result<GcLock, StoreError> {
         let path = path(layout);
         let file = open_lock_file(&path)?;
         Ok(GcLock { file, path })
     }
 
     /// Opens the lock file if it exists and this user may write it.
-    pub(crate) fn open_existing(layout: &Layout) -> Result<Option<GcLock>, StoreError> {
+    pub(crate) fn open_existing(layout: &StoreLayout) -> Result<Option<GcLock>, StoreError> {
         let path = path(layout);
         match File::options().read(true).write(true).open(&path) {
             Ok(file) => Ok(Some(GcLock { file, path })),
@@ -44,12 +44,12 @@ impl GcLock {
             {
                 Ok(None)
             }
-            Err(error) => Err(error).at("opening the lock file", path),
+            Err(error) => Err(error).io_context("opening the lock file", path),
         }
     }
 
     /// Tries to acquire the lock shared; `false` if a collector is running.
-    pub(crate) fn try_hold(&self) -> Result<bool, StoreError> {
+    pub(crate) fn try_acquire_shared(&self) -> Result<bool, StoreError> {
         try_lock(
             &self.file,
             &self.path,
@@ -59,27 +59,27 @@ impl GcLock {
 
     /// Whether no collector is running at this moment.
     pub(crate) fn is_free(&self) -> Result<bool, StoreError> {
-        if !self.try_hold()? {
+        if !self.try_acquire_shared()? {
             return Ok(false);
         }
-        flock(&self.file, FlockOperation::Unlock).at("unlocking", &self.path)?;
+        flock(&self.file, FlockOperation::Unlock).io_context("unlocking", &self.path)?;
         Ok(true)
     }
 
     /// Repeats `attempt` until it returns a value, and waits for a running collector in between.
     ///
-    /// Errors: those of [`Patience::wait`].
+    /// Errors: those of [`LockWait::wait`].
     pub(crate) fn wait<T>(
         &self,
-        patience: &Patience,
+        lock_wait: &LockWait,
         attempt: impl FnMut() -> Result<Option<T>, StoreError>,
     ) -> Result<T, StoreError> {
-        patience.wait(COLLECTOR, &self.path, attempt)
+        lock_wait.wait(COLLECTOR, &self.path, attempt)
     }
 }
 
-fn path(layout: &Layout) -> PathBuf {
-    layout.state.join("gc.lock")
+fn path(layout: &StoreLayout) -> PathBuf {
+    layout.state_dir.join("gc.lock")
 }
 
 /// The name of the collector in messages about waiting for it.

@@ -8,10 +8,10 @@ use std::path::{Path, PathBuf};
 use floe_format::StorePath;
 use rustix::fs::FlockOperation;
 
-use super::lock_wait::Patience;
+use super::lock_wait::LockWait;
 use super::{open_lock_file, try_lock};
-use crate::error::{At, StoreError};
-use crate::layout::Layout;
+use crate::error::{IoContext, StoreError};
+use crate::layout::StoreLayout;
 
 /// The lock on one path, `<path>.lock`: a store path, which whoever creates or deletes it holds, or
 /// a profile.
@@ -21,7 +21,7 @@ pub(crate) struct PathLock {
     file: File,
     path: PathBuf,
     /// Outside of a store the name may be that of anything, such as `flake.lock`.
-    is_to_stay: bool,
+    keep_file: bool,
 }
 
 impl PathLock {
@@ -29,40 +29,40 @@ impl PathLock {
     ///
     /// Errors: what the system says, and a file there with contents, which no lock has.
     pub(crate) fn try_acquire(
-        layout: &Layout,
+        layout: &StoreLayout,
         path: &StorePath,
     ) -> Result<Option<PathLock>, StoreError> {
-        let lock_path = layout.real_store.join(format!("{path}.lock"));
-        let Some(mut lock) = PathLock::try_at(&lock_path)? else {
+        let lock_path = layout.real_store_dir.join(format!("{path}.lock"));
+        let Some(mut lock) = PathLock::try_lock_file(&lock_path)? else {
             return Ok(None);
         };
         // Nix takes it for the lock of somebody who has let go, and looks again for ever.
         if lock.metadata()?.size() != 0 {
             let source = io::Error::new(io::ErrorKind::InvalidData, NOT_EMPTY);
-            return Err(source).at("taking the lock", &lock_path);
+            return Err(source).io_context("taking the lock", &lock_path);
         }
-        lock.is_to_stay = false;
+        lock.keep_file = false;
         Ok(Some(lock))
     }
 
     /// The lock on any other place that Nix locks so, such as a profile: `<place>.lock`. Waits
     /// patiently. A file that was there before serves as the lock whatever is in it, and stays.
-    pub(crate) fn acquire(place: &Path, patience: &Patience) -> Result<PathLock, StoreError> {
+    pub(crate) fn acquire(place: &Path, lock_wait: &LockWait) -> Result<PathLock, StoreError> {
         let mut lock_path = place.as_os_str().to_owned();
         lock_path.push(".lock");
         let lock_path = PathBuf::from(lock_path);
         let what = format!("whoever has locked {}", place.display());
-        let mut is_made_here = false;
-        let mut lock = patience.wait(&what, &lock_path, || {
-            is_made_here |= fs::symlink_metadata(&lock_path).is_err();
-            PathLock::try_at(&lock_path)
+        let mut is_created_here = false;
+        let mut lock = lock_wait.wait(&what, &lock_path, || {
+            is_created_here |= fs::symlink_metadata(&lock_path).is_err();
+            PathLock::try_lock_file(&lock_path)
         })?;
-        lock.is_to_stay = !is_made_here;
+        lock.keep_file = !is_created_here;
         Ok(lock)
     }
 
     /// The lock at a place, of which nothing is known yet, and which therefore stays.
-    fn try_at(lock_path: &Path) -> Result<Option<PathLock>, StoreError> {
+    fn try_lock_file(lock_path: &Path) -> Result<Option<PathLock>, StoreError> {
         let file = open_lock_file(lock_path)?;
         if !try_lock(&file, lock_path, FlockOperation::NonBlockingLockExclusive)? {
             return Ok(None);
@@ -70,7 +70,7 @@ impl PathLock {
         let lock = PathLock {
             file,
             path: lock_path.to_path_buf(),
-            is_to_stay: true,
+            keep_file: true,
         };
         // A holder that lets go has unlinked it: what was locked here is then no longer the file
         // of that name, and excludes nobody.
@@ -78,20 +78,20 @@ impl PathLock {
         let is_named = match fs::metadata(lock_path) {
             Ok(named) => (named.dev(), named.ino()) == (own.dev(), own.ino()),
             Err(error) if error.kind() == io::ErrorKind::NotFound => false,
-            Err(error) => return Err(error).at("examining the lock file", lock_path),
+            Err(error) => return Err(error).io_context("examining the lock file", lock_path),
         };
         Ok(is_named.then_some(lock))
     }
 
     fn metadata(&self) -> Result<fs::Metadata, StoreError> {
         let metadata = self.file.metadata();
-        metadata.at("examining the lock file", &self.path)
+        metadata.io_context("examining the lock file", &self.path)
     }
 }
 
 impl Drop for PathLock {
     fn drop(&mut self) {
-        if self.is_to_stay {
+        if self.keep_file {
             return;
         }
         // Best effort, as in Nix: a lock file that stays behind is untidy, not wrong. The byte is
@@ -110,25 +110,28 @@ mod tests {
     use floe_format::StoreDir;
 
     #[test]
-    fn a_path_lock_excludes_others_and_leaves_no_file() {
+    fn path_lock_is_exclusive_and_removes_its_file() {
         let root = tempfile::tempdir().unwrap();
-        let layout = Layout::in_root(root.path(), StoreDir::default());
-        std::fs::create_dir_all(&layout.real_store).unwrap();
+        let layout = StoreLayout::in_root(root.path(), StoreDir::default());
+        std::fs::create_dir_all(&layout.real_store_dir).unwrap();
         let path = StorePath::parse("00000000000000000000000000000000-a").unwrap();
         let lock = PathLock::try_acquire(&layout, &path).unwrap().unwrap();
         assert!(PathLock::try_acquire(&layout, &path).unwrap().is_none());
         drop(lock);
-        assert_eq!(std::fs::read_dir(&layout.real_store).unwrap().count(), 0);
+        assert_eq!(
+            std::fs::read_dir(&layout.real_store_dir).unwrap().count(),
+            0
+        );
         assert!(PathLock::try_acquire(&layout, &path).unwrap().is_some());
     }
 
     #[test]
-    fn a_file_with_contents_is_no_lock_of_a_store_path_and_stays() {
+    fn non_empty_lock_file_is_an_error_and_stays() {
         let root = tempfile::tempdir().unwrap();
-        let layout = Layout::in_root(root.path(), StoreDir::default());
-        fs::create_dir_all(&layout.real_store).unwrap();
+        let layout = StoreLayout::in_root(root.path(), StoreDir::default());
+        fs::create_dir_all(&layout.real_store_dir).unwrap();
         let path = StorePath::parse("00000000000000000000000000000000-a").unwrap();
-        let file = layout.real_store.join(format!("{path}.lock"));
+        let file = layout.real_store_dir.join(format!("{path}.lock"));
         fs::write(&file, "somebody's").unwrap();
         let error = PathLock::try_acquire(&layout, &path).unwrap_err();
         let error = error.to_string();
@@ -143,32 +146,32 @@ mod tests {
 
     /// Profiles lie where users have their own files, such as `flake.lock` beside `flake`.
     #[test]
-    fn a_users_file_in_the_place_of_a_profiles_lock_excludes_others_and_stays_as_it_is() {
+    fn profile_lock_keeps_existing_user_file() {
         let directory = tempfile::tempdir().unwrap();
         let profile = directory.path().join("flake");
         let file = directory.path().join("flake.lock");
         for contents in ["{}", ""] {
             fs::write(&file, contents).unwrap();
-            let lock = PathLock::acquire(&profile, &Patience::default()).unwrap();
-            assert!(PathLock::try_at(&file).unwrap().is_none());
+            let lock = PathLock::acquire(&profile, &LockWait::default()).unwrap();
+            assert!(PathLock::try_lock_file(&file).unwrap().is_none());
             drop(lock);
             assert_eq!(fs::read_to_string(&file).unwrap(), contents);
         }
         // One's own goes away.
         fs::remove_file(&file).unwrap();
-        let lock = PathLock::acquire(&profile, &Patience::default()).unwrap();
+        let lock = PathLock::acquire(&profile, &LockWait::default()).unwrap();
         assert!(file.exists());
         drop(lock);
         assert!(!file.exists());
     }
 
     #[test]
-    fn a_stale_lock_file_is_passed_over() {
+    fn unlinked_lock_file_is_not_a_lock() {
         let root = tempfile::tempdir().unwrap();
-        let layout = Layout::in_root(root.path(), StoreDir::default());
-        std::fs::create_dir_all(&layout.real_store).unwrap();
+        let layout = StoreLayout::in_root(root.path(), StoreDir::default());
+        std::fs::create_dir_all(&layout.real_store_dir).unwrap();
         let path = StorePath::parse("00000000000000000000000000000000-a").unwrap();
-        let waiting = open_lock_file(&layout.real_store.join(format!("{path}.lock"))).unwrap();
+        let waiting = open_lock_file(&layout.real_store_dir.join(format!("{path}.lock"))).unwrap();
         drop(PathLock::try_acquire(&layout, &path).unwrap().unwrap());
         // The file that was opened before is locked with ease, and is no longer the lock.
         let operation = FlockOperation::NonBlockingLockExclusive;

@@ -12,9 +12,9 @@ use std::time::Instant;
 use floe_format::{StoreDir, StorePath};
 use rustix::fs::{CWD, Mode, OFlags, openat};
 
-use crate::error::{At, StoreError};
-use crate::layout::Layout;
-use crate::locks::{COLLECTOR, LOCK_POLL, LOCK_WAIT, Patience, SILENCE};
+use crate::error::{IoContext, StoreError};
+use crate::layout::StoreLayout;
+use crate::locks::{COLLECTOR, LOCK_POLL_INTERVAL, LOCK_TIMEOUT, LockWait, NOTIFY_AFTER};
 
 /// The connection to a collector, which stays open between two calls.
 #[derive(Debug)]
@@ -24,19 +24,19 @@ pub(super) struct GcSocket {
 }
 
 impl GcSocket {
-    pub(super) fn new(layout: &Layout) -> GcSocket {
+    pub(super) fn new(layout: &StoreLayout) -> GcSocket {
         GcSocket {
-            path: layout.state.join("gc-socket/socket"),
+            path: layout.state_dir.join("gc-socket/socket"),
             stream: None,
         }
     }
 
     /// Tells the running collector; `false` if it is gone or not yet listening.
-    pub(super) fn tell<'a>(
+    pub(super) fn send_roots<'a>(
         &mut self,
         store_dir: &StoreDir,
         paths: impl Iterator<Item = &'a StorePath>,
-        patience: &Patience,
+        lock_wait: &LockWait,
     ) -> Result<bool, StoreError> {
         if self.stream.is_none() {
             self.stream = connect(&self.path)?;
@@ -50,18 +50,18 @@ impl GcSocket {
                 path: self.path.clone(),
                 reason,
             };
-            let told = stream.write_all(line.as_bytes());
-            match told.and_then(|()| read_answer(stream, patience)) {
+            let sent = stream.write_all(line.as_bytes());
+            match sent.and_then(|()| read_reply(stream, lock_wait)) {
                 Ok(b'1') => {}
                 Ok(answer) => return Err(refused(format!("it answered {answer:?} to {path}"))),
-                Err(error) if is_gone(&error) => {
+                Err(error) if is_disconnected(&error) => {
                     self.stream = None;
                     return Ok(false);
                 }
                 Err(error) => {
                     // The protocol state is unknown: the next request needs a new connection.
                     self.stream = None;
-                    patience.check()?;
+                    lock_wait.check_cancelled()?;
                     return Err(refused(error.to_string()));
                 }
             }
@@ -71,20 +71,20 @@ impl GcSocket {
 }
 
 fn connect(socket: &Path) -> Result<Option<UnixStream>, StoreError> {
-    match connect_anywhere(socket) {
+    match connect_long_path(socket) {
         Ok(stream) => {
             stream
-                .set_read_timeout(Some(LOCK_POLL))
-                .at("connecting to", socket)?;
+                .set_read_timeout(Some(LOCK_POLL_INTERVAL))
+                .io_context("connecting to", socket)?;
             Ok(Some(stream))
         }
-        Err(error) if is_gone(&error) => Ok(None),
-        Err(error) => Err(error).at("connecting to the garbage collector at", socket),
+        Err(error) if is_disconnected(&error) => Ok(None),
+        Err(error) => Err(error).io_context("connecting to the garbage collector at", socket),
     }
 }
 
 /// Connects to a socket however long its path is. Nix binds a long one from inside its directory.
-fn connect_anywhere(socket: &Path) -> io::Result<UnixStream> {
+fn connect_long_path(socket: &Path) -> io::Result<UnixStream> {
     let (Some(directory), Some(name)) = (socket.parent(), socket.file_name()) else {
         return UnixStream::connect(socket);
     };
@@ -100,19 +100,19 @@ fn connect_anywhere(socket: &Path) -> io::Result<UnixStream> {
 
 /// The byte with which a collector answers, between two deletions: one of those may be a large
 /// tree.
-fn read_answer(stream: &mut UnixStream, patience: &Patience) -> io::Result<u8> {
+fn read_reply(stream: &mut UnixStream, lock_wait: &LockWait) -> io::Result<u8> {
     let began = Instant::now();
-    let mut is_said = false;
-    let mut answer = [0];
+    let mut is_notified = false;
+    let mut reply = [0];
     loop {
-        match stream.read_exact(&mut answer) {
-            Ok(()) => return Ok(answer[0]),
-            Err(error) if is_late(&error) && began.elapsed() < LOCK_WAIT => {
-                if patience.check().is_err() {
+        match stream.read_exact(&mut reply) {
+            Ok(()) => return Ok(reply[0]),
+            Err(error) if is_timeout(&error) && began.elapsed() < LOCK_TIMEOUT => {
+                if lock_wait.check_cancelled().is_err() {
                     return Err(error);
                 }
-                if began.elapsed() >= SILENCE && !std::mem::replace(&mut is_said, true) {
-                    patience.say(COLLECTOR);
+                if began.elapsed() >= NOTIFY_AFTER && !std::mem::replace(&mut is_notified, true) {
+                    lock_wait.notify(COLLECTOR);
                 }
             }
             Err(error) => return Err(error),
@@ -121,14 +121,14 @@ fn read_answer(stream: &mut UnixStream, patience: &Patience) -> io::Result<u8> {
 }
 
 /// Whether nothing has arrived within the time that a read waits.
-fn is_late(error: &io::Error) -> bool {
+fn is_timeout(error: &io::Error) -> bool {
     matches!(
         error.kind(),
         io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut
     )
 }
 
-fn is_gone(error: &io::Error) -> bool {
+fn is_disconnected(error: &io::Error) -> bool {
     matches!(
         error.kind(),
         io::ErrorKind::NotFound

@@ -28,12 +28,12 @@ use rustix::io::Errno;
 
 /// The directory `.links` of a store.
 #[derive(Clone, Debug)]
-pub(crate) struct Links(Arc<OwnedFd>);
+pub(crate) struct LinksDir(Arc<OwnedFd>);
 
 /// The links that one tree has brought, for as long as it may still be given up.
 #[derive(Debug)]
 pub(crate) struct TreeLinks {
-    links: Links,
+    links: LinksDir,
     /// Their names.
     made: Vec<String>,
     /// The names of those that were damaged, and were replaced.
@@ -51,7 +51,7 @@ pub(super) struct FileHasher {
 
 /// A file or symbolic link in a tree that is being written, complete but for its directory.
 #[derive(Clone, Copy)]
-pub(super) struct Entry<'a> {
+pub(super) struct LinkCandidate<'a> {
     /// The directory that it is in, which is still writable.
     pub(super) parent: BorrowedFd<'a>,
     pub(super) name: &'a [u8],
@@ -61,29 +61,29 @@ pub(super) struct Entry<'a> {
 }
 
 /// What lies in `.links` under the name of a hash.
-enum Found {
+enum LinkState {
     /// The file itself, which came with a name there: one of another store, linked into this one.
-    Already,
+    SameInode,
     /// The same as the file, so that it can take its place.
-    Same,
+    EqualContents,
     /// Equal or not, it has another mode, owner or time: it stays, and so does the file.
-    Other,
+    Incompatible,
     Damaged,
     /// A collector was faster.
     Gone,
 }
 
-impl Links {
+impl LinksDir {
     /// Opens `.links`, which is there in every store.
-    pub(crate) fn open(directory: &Path) -> Result<Links, Errno> {
+    pub(crate) fn open(directory: &Path) -> Result<LinksDir, Errno> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let directory = openat(CWD, directory, flags, Mode::empty())?;
-        Ok(Links(Arc::new(directory)))
+        Ok(LinksDir(Arc::new(directory)))
     }
 }
 
 impl TreeLinks {
-    pub(crate) fn new(links: Links) -> TreeLinks {
+    pub(crate) fn new(links: LinksDir) -> TreeLinks {
         TreeLinks {
             links,
             made: Vec::new(),
@@ -97,19 +97,19 @@ impl TreeLinks {
     }
 
     /// Makes an entry one with what has the same hash already, or the first that has it.
-    pub(super) fn share(&mut self, entry: Entry<'_>, hash: &str) -> Result<(), Errno> {
+    pub(super) fn optimise(&mut self, entry: LinkCandidate<'_>, hash: &str) -> Result<(), Errno> {
         for _ in 0..ATTEMPTS_MAX {
-            if self.publish(entry, hash)? {
+            if self.create_link(entry, hash)? {
                 return Ok(());
             }
-            match self.find(entry, hash)? {
-                Found::Already | Found::Other => return Ok(()),
-                Found::Gone => {}
-                Found::Damaged => {
+            match self.inspect_link(entry, hash)? {
+                LinkState::SameInode | LinkState::Incompatible => return Ok(()),
+                LinkState::Gone => {}
+                LinkState::Damaged => {
                     self.damaged.push(hash.to_owned());
-                    unless_gone(unlinkat(&self.links.0, hash, AtFlags::empty()))?;
+                    ignore_not_found(unlinkat(&self.links.0, hash, AtFlags::empty()))?;
                 }
-                Found::Same => match self.replace(entry, hash) {
+                LinkState::EqualContents => match self.replace_with_link(entry, hash) {
                     Err(Errno::NOENT) => {}
                     result => return result,
                 },
@@ -120,7 +120,7 @@ impl TreeLinks {
     }
 
     /// Lets the entry be the link; `false` if there is one already.
-    fn publish(&mut self, entry: Entry<'_>, hash: &str) -> Result<bool, Errno> {
+    fn create_link(&mut self, entry: LinkCandidate<'_>, hash: &str) -> Result<bool, Errno> {
         let linked = linkat(
             entry.parent,
             entry.name,
@@ -134,65 +134,65 @@ impl TreeLinks {
                 Ok(true)
             }
             Err(Errno::EXIST) => Ok(false),
-            Err(error) if cannot_be_shared(error) => Ok(true),
+            Err(error) if cannot_link(error) => Ok(true),
             Err(error) => Err(error),
         }
     }
 
     /// Puts the link into the place of the entry.
-    fn replace(&self, entry: Entry<'_>, hash: &str) -> Result<(), Errno> {
+    fn replace_with_link(&self, entry: LinkCandidate<'_>, hash: &str) -> Result<(), Errno> {
         let (store, temporary) = (entry.store, entry.temporary);
         match linkat(&self.links.0, hash, store, temporary, AtFlags::empty()) {
             // The name is that of somebody in another process namespace, or of one who died there.
             Err(Errno::EXIST) => return Ok(()),
-            Err(error) if cannot_be_shared(error) => return Ok(()),
+            Err(error) if cannot_link(error) => return Ok(()),
             linked => linked?,
         }
         let renamed = renameat(store, temporary, entry.parent, entry.name);
         // A success may leave the name too: of two names of one file none is moved, and another
         // process may just have made the link from this very file.
-        unless_gone(unlinkat(store, temporary, AtFlags::empty()))?;
+        ignore_not_found(unlinkat(store, temporary, AtFlags::empty()))?;
         match renamed {
-            Err(error) if !cannot_be_shared(error) => Err(error),
+            Err(error) if !cannot_link(error) => Err(error),
             _ => Ok(()),
         }
     }
 
-    fn find(&self, entry: Entry<'_>, hash: &str) -> Result<Found, Errno> {
+    fn inspect_link(&self, entry: LinkCandidate<'_>, hash: &str) -> Result<LinkState, Errno> {
         let flags = AtFlags::SYMLINK_NOFOLLOW;
         let link = match statat(&self.links.0, hash, flags) {
-            Err(Errno::NOENT) => return Ok(Found::Gone),
+            Err(Errno::NOENT) => return Ok(LinkState::Gone),
             link => link?,
         };
         let own = statat(entry.parent, entry.name, flags)?;
         if (link.st_dev, link.st_ino) == (own.st_dev, own.st_ino) {
-            return Ok(Found::Already);
+            return Ok(LinkState::SameInode);
         }
         let kind = |stat: &Stat| FileType::from_raw_mode(stat.st_mode);
         if kind(&link) == FileType::Directory {
-            return Ok(Found::Other);
+            return Ok(LinkState::Incompatible);
         }
         if kind(&link) != kind(&own) || link.st_size != own.st_size {
-            return Ok(Found::Damaged);
+            return Ok(LinkState::Damaged);
         }
-        if metadata(&link) != metadata(&own) {
-            return Ok(Found::Other);
+        if comparable_metadata(&link) != comparable_metadata(&own) {
+            return Ok(LinkState::Incompatible);
         }
         let same = match kind(&own) {
             FileType::Symlink => same_target(entry, self.links.0.as_fd(), hash),
             _ => same_contents(entry, self.links.0.as_fd(), hash),
         };
         match same {
-            Ok(true) => Ok(Found::Same),
-            Ok(false) => Ok(Found::Damaged),
-            Err(Errno::NOENT) => Ok(Found::Gone),
+            Ok(true) => Ok(LinkState::EqualContents),
+            Ok(false) => Ok(LinkState::Damaged),
+            Err(Errno::NOENT) => Ok(LinkState::Gone),
             // A link that cannot be read is a reason not to use it, and none to fail.
-            Err(_) => Ok(Found::Other),
+            Err(_) => Ok(LinkState::Incompatible),
         }
     }
 
     /// Removes the links that nobody else has come to use, of a tree that was removed.
-    pub(super) fn give_up(&mut self) {
+    pub(super) fn remove_unused(&mut self) {
         for name in self.made.drain(..) {
             let stat = statat(&self.links.0, &name, AtFlags::SYMLINK_NOFOLLOW);
             if stat.is_ok_and(|stat| stat.st_nlink == 1) {
@@ -239,25 +239,29 @@ pub(super) fn symlink_hash(target: &[u8]) -> String {
 }
 
 /// All that would change with the file that takes another's place.
-fn metadata(stat: &Stat) -> impl PartialEq + use<> {
+fn comparable_metadata(stat: &Stat) -> impl PartialEq + use<> {
     let time = (stat.st_mtime, stat.st_mtime_nsec);
     (stat.st_mode, stat.st_uid, stat.st_gid, time)
 }
 
-fn same_target(entry: Entry<'_>, links: BorrowedFd<'_>, hash: &str) -> Result<bool, Errno> {
+fn same_target(entry: LinkCandidate<'_>, links: BorrowedFd<'_>, hash: &str) -> Result<bool, Errno> {
     let own = readlinkat(entry.parent, entry.name, Vec::new())?;
     Ok(own == readlinkat(links, hash, Vec::new())?)
 }
 
-fn same_contents(entry: Entry<'_>, links: BorrowedFd<'_>, hash: &str) -> Result<bool, Errno> {
+fn same_contents(
+    entry: LinkCandidate<'_>,
+    links: BorrowedFd<'_>,
+    hash: &str,
+) -> Result<bool, Errno> {
     // Not to wait for the other end of what has turned into a pipe.
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let own = openat(entry.parent, entry.name, flags, Mode::empty())?;
     let link = openat(links, hash, flags, Mode::empty())?;
     let (mut ours, mut theirs) = (vec![0; PIECE_LEN], vec![0; PIECE_LEN]);
     loop {
-        let len = fill(&own, &mut ours)?;
-        if fill(&link, &mut theirs)? != len || ours[..len] != theirs[..len] {
+        let len = read_full(&own, &mut ours)?;
+        if read_full(&link, &mut theirs)? != len || ours[..len] != theirs[..len] {
             return Ok(false);
         }
         if len < PIECE_LEN {
@@ -267,7 +271,7 @@ fn same_contents(entry: Entry<'_>, links: BorrowedFd<'_>, hash: &str) -> Result<
 }
 
 /// Reads until the buffer is full or the file has ended.
-fn fill(file: &OwnedFd, buffer: &mut [u8]) -> Result<usize, Errno> {
+fn read_full(file: &OwnedFd, buffer: &mut [u8]) -> Result<usize, Errno> {
     let mut len = 0;
     while len < buffer.len() {
         match rustix::io::read(file, &mut buffer[len..]) {
@@ -282,14 +286,14 @@ fn fill(file: &OwnedFd, buffer: &mut [u8]) -> Result<usize, Errno> {
 
 /// Whether the file system, or the user's rights in it, allow no (further) link. A full directory
 /// index is `NOSPC` on ext4; a disk that is really full is found out by the next file.
-fn cannot_be_shared(error: Errno) -> bool {
+fn cannot_link(error: Errno) -> bool {
     matches!(
         error,
         Errno::MLINK | Errno::NOSPC | Errno::DQUOT | Errno::PERM | Errno::XDEV | Errno::OPNOTSUPP
     )
 }
 
-fn unless_gone(result: Result<(), Errno>) -> Result<(), Errno> {
+fn ignore_not_found(result: Result<(), Errno>) -> Result<(), Errno> {
     match result {
         Err(Errno::NOENT) => Ok(()),
         result => result,

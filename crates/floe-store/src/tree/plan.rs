@@ -20,11 +20,11 @@ use rustix::fs::{
 };
 use rustix::io::Errno;
 
-use super::read::as_path;
-use crate::error::{At, StoreError};
+use super::dump::as_path;
+use crate::error::{IoContext, StoreError};
 
+mod build;
 mod pack;
-mod walk;
 
 /// The NAR of a tree, but for the contents of its files.
 #[derive(Debug)]
@@ -56,7 +56,7 @@ struct PlannedFile {
 
 /// What stands at some offset of a NAR.
 #[derive(Debug)]
-pub enum Part<'plan> {
+pub enum PlanPart<'plan> {
     /// Framing: these very bytes.
     Framing(&'plan [u8]),
     /// Bytes of the packed file.
@@ -102,7 +102,7 @@ impl NarPlan {
     }
 
     /// What stands at an offset, up to the end of that part; `None` at the end of the NAR.
-    pub fn part(&self, offset: u64) -> Option<Part<'_>> {
+    pub fn part(&self, offset: u64) -> Option<PlanPart<'_>> {
         if offset >= self.nar_size {
             return None;
         }
@@ -111,7 +111,7 @@ impl NarPlan {
         let before = after.checked_sub(1).and_then(|index| self.files.get(index));
         let (framing_start, nar_start) = match before {
             Some(file) if offset < file.offset + file.size => {
-                return Some(Part::Contents {
+                return Some(PlanPart::Contents {
                     file: after - 1,
                     offset: offset - file.offset,
                     len: file.offset + file.size - offset,
@@ -126,7 +126,7 @@ impl NarPlan {
         };
         let start = framing_start + (offset - nar_start);
         match &self.framing {
-            Framing::Packed { file, .. } => Some(Part::Packed {
+            Framing::Packed { file, .. } => Some(PlanPart::Packed {
                 file: file.as_fd(),
                 offset: start,
                 len: framing_end - start,
@@ -134,7 +134,7 @@ impl NarPlan {
             // What is in memory has a length that fits.
             Framing::Memory(bytes) => {
                 let bytes = bytes.get(start as usize..framing_end as usize)?;
-                Some(Part::Framing(bytes))
+                Some(PlanPart::Framing(bytes))
             }
         }
     }
@@ -151,14 +151,14 @@ impl NarPlan {
         }
     }
 
-    /// Opens a file of the tree, whose root is `root` (see [`open_root`]).
+    /// Opens a file of the tree, whose root is `root` (see [`open_tree_root`]).
     ///
-    /// Errors: those of the system, and [`StoreError::Changed`] if it is no longer the file that
+    /// Errors: those of the system, and [`StoreError::FileChanged`] if it is no longer the file that
     /// the plan was made of: of another size, executable or not, or reached through a symlink.
-    pub fn open(&self, root: &mut Root, file: usize) -> Result<OwnedFd, StoreError> {
+    pub fn open(&self, root: &mut TreeRoot, file: usize) -> Result<OwnedFd, StoreError> {
         let (planned, name) = self.file(file).ok_or_else(|| root.changed(b""))?;
         let opened = root.open(name)?;
-        let stat = fstat(&opened).at("examining", root.join(name))?;
+        let stat = fstat(&opened).io_context("examining", root.join(name))?;
         let is_same = FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile
             && u64::try_from(stat.st_size) == Ok(planned.size)
             && (stat.st_mode & 0o100 != 0) == planned.executable;
@@ -171,11 +171,11 @@ impl NarPlan {
     /// Appends the contents of a whole file to a buffer. Meant for small ones: three calls of the
     /// system, where [`NarPlan::open`] and reading take four.
     ///
-    /// Errors: those of the system, and [`StoreError::Changed`] if it has another size than it
+    /// Errors: those of the system, and [`StoreError::FileChanged`] if it has another size than it
     /// had. Then the buffer is as it was.
     pub fn read(
         &self,
-        root: &mut Root,
+        root: &mut TreeRoot,
         file: usize,
         buffer: &mut Vec<u8>,
     ) -> Result<(), StoreError> {
@@ -191,7 +191,7 @@ impl NarPlan {
                 Ok(0) if buffer.len() == before + size => break Ok(()),
                 Ok(0) => break Err(root.changed(name)),
                 Ok(_) | Err(Errno::INTR) => {}
-                Err(error) => break Err(error).at("reading", root.join(name)),
+                Err(error) => break Err(error).io_context("reading", root.join(name)),
             }
             // The end is where it should be, unless the file has grown: a short read of a regular
             // file is its end.
@@ -219,7 +219,7 @@ impl NarPlan {
 
 /// The root of a tree, held open while files of it are opened.
 #[derive(Debug)]
-pub struct Root {
+pub struct TreeRoot {
     /// `None` where the root itself is a file.
     directory: Option<OwnedFd>,
     path: PathBuf,
@@ -230,17 +230,17 @@ pub struct Root {
 }
 
 /// Opens the root of the tree at `path`. An error means that it is not there any more.
-pub fn open_root(path: &Path) -> Result<Root, StoreError> {
+pub fn open_tree_root(path: &Path) -> Result<TreeRoot, StoreError> {
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let directory = match openat(CWD, path, flags, Mode::empty()) {
         Ok(directory) => Some(directory),
         Err(Errno::NOTDIR | Errno::LOOP) => {
-            statat(CWD, path, AtFlags::SYMLINK_NOFOLLOW).at("examining", path)?;
+            statat(CWD, path, AtFlags::SYMLINK_NOFOLLOW).io_context("examining", path)?;
             None
         }
-        Err(error) => return Err(error).at("opening", path),
+        Err(error) => return Err(error).io_context("opening", path),
     };
-    Ok(Root {
+    Ok(TreeRoot {
         directory,
         path: path.into(),
         last: Vec::new(),
@@ -261,7 +261,7 @@ fn open_below(directory: &OwnedFd, name: &[u8], flags: OFlags) -> Result<OwnedFd
     }
 }
 
-impl Root {
+impl TreeRoot {
     /// Opens a file by its path below the root; no part of the path may be a symlink.
     ///
     /// Files come in the order of the tree, so the directory of the last one is likely to be that
@@ -295,7 +295,7 @@ impl Root {
                 }
             }
         };
-        opened.at("opening", self.join(name))
+        opened.io_context("opening", self.join(name))
     }
 
     fn join(&self, name: &[u8]) -> PathBuf {
@@ -306,7 +306,7 @@ impl Root {
     }
 
     fn changed(&self, name: &[u8]) -> StoreError {
-        StoreError::Changed {
+        StoreError::FileChanged {
             path: self.join(name),
         }
     }

@@ -4,29 +4,29 @@ use std::fs;
 use std::io;
 use std::path::Path;
 
-use crate::error::{At, StoreError};
+use crate::error::{IoContext, StoreError};
 
 /// Removes a sealed tree, or nothing if there is none. Others may be removing it at the same time.
 pub fn remove_tree(path: &Path) -> Result<(), StoreError> {
-    match unless_gone(fs::symlink_metadata(path)).at("examining", path)? {
+    match ignore_not_found(fs::symlink_metadata(path)).io_context("examining", path)? {
         None => return Ok(()),
         Some(metadata) if metadata.is_dir() => {}
         Some(_) => {
-            return unless_gone(fs::remove_file(path))
-                .at("removing", path)
+            return ignore_not_found(fs::remove_file(path))
+                .io_context("removing", path)
                 .map(drop);
         }
     }
     if !rustix::process::geteuid().is_root() {
         unseal(path)?;
     }
-    unless_gone(fs::remove_dir_all(path))
-        .at("removing", path)
+    ignore_not_found(fs::remove_dir_all(path))
+        .io_context("removing", path)
         .map(drop)
 }
 
 /// `None` for what another process has removed meanwhile.
-fn unless_gone<T>(result: io::Result<T>) -> io::Result<Option<T>> {
+fn ignore_not_found<T>(result: io::Result<T>) -> io::Result<Option<T>> {
     match result {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
         result => result.map(Some),
@@ -38,11 +38,11 @@ fn unless_gone<T>(result: io::Result<T>) -> io::Result<Option<T>> {
 fn unseal(directory: &Path) -> Result<(), StoreError> {
     use std::os::unix::fs::PermissionsExt as _;
     let unsealed = fs::set_permissions(directory, fs::Permissions::from_mode(0o755));
-    unless_gone(unsealed).at("unsealing", directory)?;
-    let entries = unless_gone(fs::read_dir(directory)).at("listing", directory)?;
+    ignore_not_found(unsealed).io_context("unsealing", directory)?;
+    let entries = ignore_not_found(fs::read_dir(directory)).io_context("listing", directory)?;
     for entry in entries.into_iter().flatten() {
-        let entry = entry.at("listing", directory)?;
-        let kind = unless_gone(entry.file_type()).at("examining", entry.path())?;
+        let entry = entry.io_context("listing", directory)?;
+        let kind = ignore_not_found(entry.file_type()).io_context("examining", entry.path())?;
         if kind.is_some_and(|kind| kind.is_dir()) {
             unseal(&entry.path())?;
         }
@@ -57,7 +57,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn trees_that_several_remove_at_once_are_removed_for_each_of_them() {
+    fn concurrent_removals_of_one_tree_all_succeed() {
         let root = tempfile::tempdir().unwrap();
         let tree = root.path().join("tree");
         for _ in 0..ROUNDS {

@@ -21,91 +21,93 @@ use rustix::fs::{
 use rustix::io::{Errno, pread};
 use rustix::process::{getegid, geteuid};
 
+use super::dump::{CHUNK_LEN, ListedEntry, as_path, check_depth, open_directory};
 use super::links::FileHasher;
-use super::read::{CHUNK_LEN, Entry, as_path, check_depth, open_directory};
-use super::write::{Open, TemporaryTree, TreeWriter};
-use crate::error::{At, StoreError};
+use super::temporary_tree::TemporaryTree;
+use super::unpack::{TreeWriter, UnpackState};
+use crate::error::{IoContext, StoreError};
 
 /// What the files of a tree become.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Reuse {
+pub enum ReuseMethod {
     /// Clones, which share blocks on the disk with the originals until either is written to.
-    Clones,
+    Reflink,
     /// The originals, under one more name.
-    HardLinks,
+    HardLink,
 }
 
 impl TreeWriter {
     /// Makes the tree at `source` anew instead of being given a NAR. `None` where files cannot be
     /// shared between the two places; then nothing is left, and the tree can be copied.
     ///
-    /// Errors: [`StoreError::Changed`] for a tree whose files have more than `nar_size` bytes or
-    /// which changes meanwhile, those of [`dump`](super::read::dump), and what the system says.
+    /// Errors: [`StoreError::FileChanged`] for a tree whose files have more than `nar_size` bytes or
+    /// which changes meanwhile, those of [`dump_path`](super::dump::dump_path), and what the system says.
     pub fn reuse(
         self,
         source: &Path,
         nar_size: u64,
-        how: Reuse,
+        method: ReuseMethod,
     ) -> Result<Option<TemporaryTree>, StoreError> {
-        let (open, tree) = self.into_parts();
-        let mut walk = Walk {
-            open,
+        let (state, tree) = self.into_parts();
+        let mut cloner = TreeCloner {
+            state,
             tree,
-            how,
-            left: nar_size,
+            method,
+            bytes_left: nar_size,
             path: source.into(),
         };
-        let stat = statat(CWD, source, AtFlags::SYMLINK_NOFOLLOW).at("examining", source)?;
+        let stat =
+            statat(CWD, source, AtFlags::SYMLINK_NOFOLLOW).io_context("examining", source)?;
         let kind = FileType::from_raw_mode(stat.st_mode);
         let name = source.as_os_str().as_encoded_bytes();
-        match walk.node(CWD, name, kind, 0)? {
-            Shared::Yes => Ok(Some(walk.tree)),
-            Shared::No => Ok(None),
+        match cloner.node(CWD, name, kind, 0)? {
+            CanShare::Yes => Ok(Some(cloner.tree)),
+            CanShare::No => Ok(None),
         }
     }
 }
 
 /// Whether the two places can share files.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Shared {
+enum CanShare {
     Yes,
     No,
 }
 
 /// A file that is to be had here too.
-struct Original<'a> {
+struct OriginalFile<'a> {
     file: &'a OwnedFd,
     executable: bool,
     size: u64,
 }
 
-struct Walk {
-    open: Open,
+struct TreeCloner {
+    state: UnpackState,
     tree: TemporaryTree,
-    how: Reuse,
+    method: ReuseMethod,
     /// How many bytes of contents there may still be.
-    left: u64,
+    bytes_left: u64,
     /// Where the walk is, for the words of an error.
     path: PathBuf,
 }
 
-impl Walk {
+impl TreeCloner {
     fn node(
         &mut self,
         parent: BorrowedFd<'_>,
         name: &[u8],
         kind: FileType,
         depth: usize,
-    ) -> Result<Shared, StoreError> {
+    ) -> Result<CanShare, StoreError> {
         match kind {
             FileType::RegularFile => self.file(parent, name),
             FileType::Directory => self.directory(parent, name, depth),
             FileType::Symlink => {
                 let target = readlinkat(parent, name, Vec::new());
-                let target = target.at("reading the link", &self.path)?;
+                let target = target.io_context("reading the link", &self.path)?;
                 let target = target.as_bytes();
                 self.apply(Event::Symlink { target })?;
-                Ok(Shared::Yes)
+                Ok(CanShare::Yes)
             }
             _ => Err(StoreError::UnsupportedFile {
                 path: self.path.clone(),
@@ -118,93 +120,107 @@ impl Walk {
         parent: BorrowedFd<'_>,
         name: &[u8],
         depth: usize,
-    ) -> Result<Shared, StoreError> {
+    ) -> Result<CanShare, StoreError> {
         check_depth(depth, &self.path)?;
         let (directory, entries) = open_directory(parent, name, &self.path)?;
         self.apply(Event::Directory)?;
         for entry in entries {
-            let Entry { name, .. } = &entry;
+            let ListedEntry { name, .. } = &entry;
             self.path.push(as_path(name));
             let kind = entry.kind(directory.as_fd(), &self.path)?;
             self.apply(Event::Entry { name })?;
-            if self.node(directory.as_fd(), name, kind, depth + 1)? == Shared::No {
-                return Ok(Shared::No);
+            if self.node(directory.as_fd(), name, kind, depth + 1)? == CanShare::No {
+                return Ok(CanShare::No);
             }
             self.path.pop();
         }
         self.apply(Event::EndDirectory)?;
-        Ok(Shared::Yes)
+        Ok(CanShare::Yes)
     }
 
-    fn file(&mut self, parent: BorrowedFd<'_>, name: &[u8]) -> Result<Shared, StoreError> {
+    fn file(&mut self, parent: BorrowedFd<'_>, name: &[u8]) -> Result<CanShare, StoreError> {
         // Not to wait for the other end of what has turned into a pipe.
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
-        let file = openat(parent, name, flags, Mode::empty()).at("opening", &self.path)?;
-        let stat = fstat(&file).at("examining", &self.path)?;
+        let file = openat(parent, name, flags, Mode::empty()).io_context("opening", &self.path)?;
+        let stat = fstat(&file).io_context("examining", &self.path)?;
         if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
             return Err(self.changed());
         }
         let size = u64::try_from(stat.st_size).unwrap_or(0);
-        self.left = self.left.checked_sub(size).ok_or_else(|| self.changed())?;
-        let original = Original {
+        self.bytes_left = self
+            .bytes_left
+            .checked_sub(size)
+            .ok_or_else(|| self.changed())?;
+        let original = OriginalFile {
             file: &file,
             executable: stat.st_mode & 0o100 != 0,
             size,
         };
-        if self.how == Reuse::HardLinks && is_as_written(&file, &stat) {
-            match self.open.link(parent, name, &mut self.tree) {
-                Ok(()) => return self.keep_link(&original, &stat),
-                Err(Errno::XDEV) => return Ok(Shared::No),
+        if self.method == ReuseMethod::HardLink && is_canonical_file(&file, &stat) {
+            match self.state.link_existing(parent, name, &mut self.tree) {
+                Ok(()) => return self.check_link(&original, &stat),
+                Err(Errno::XDEV) => return Ok(CanShare::No),
                 // As many names as the file can have, or not one's own: the next best thing.
                 Err(Errno::MLINK | Errno::PERM | Errno::ACCESS | Errno::OPNOTSUPP) => {}
-                Err(error) => return Err(error).at("linking", &self.path),
+                Err(error) => return Err(error).io_context("linking", &self.path),
             }
         }
         self.clone_or_copy(&original)
     }
 
     /// Looks whether the file that was linked is the one that was looked at.
-    fn keep_link(&mut self, original: &Original<'_>, stat: &Stat) -> Result<Shared, StoreError> {
-        let linked = self.open.stat(&self.tree).at("examining", &self.path)?;
+    fn check_link(
+        &mut self,
+        original: &OriginalFile<'_>,
+        stat: &Stat,
+    ) -> Result<CanShare, StoreError> {
+        let linked = self
+            .state
+            .stat_last(&self.tree)
+            .io_context("examining", &self.path)?;
         if (linked.st_dev, linked.st_ino) != (stat.st_dev, stat.st_ino) {
             return Err(self.changed());
         }
-        if self.tree.shares_files() {
+        if self.tree.is_optimising() {
             let mut hasher = FileHasher::new(original.executable, original.size);
             self.read(original.file, original.size, |_, piece| {
                 hasher.update(piece);
                 Ok(())
             })?;
-            self.open.share(&hasher.finish(), &mut self.tree)?;
+            self.state
+                .optimise_entry(&hasher.finish(), &mut self.tree)?;
         }
-        Ok(Shared::Yes)
+        Ok(CanShare::Yes)
     }
 
-    fn clone_or_copy(&mut self, original: &Original<'_>) -> Result<Shared, StoreError> {
+    fn clone_or_copy(&mut self, original: &OriginalFile<'_>) -> Result<CanShare, StoreError> {
         let (executable, size) = (original.executable, original.size);
         self.apply(Event::File { executable, size })?;
-        let Some(written) = self.open.take_file() else {
+        let Some(written) = self.state.take_file() else {
             return Err(self.changed());
         };
         let cloned = ioctl_ficlone(&written, original.file);
-        if cloned.is_ok() && self.tree.shares_files() {
-            self.read(&written, size, |walk, piece| {
-                walk.open.hash(piece);
+        if cloned.is_ok() && self.tree.is_optimising() {
+            self.read(&written, size, |cloner, piece| {
+                cloner.state.hash_contents(piece);
                 Ok(())
             })?;
         }
-        self.open.put_file(written);
+        self.state.put_file(written);
         match cloned {
             Ok(()) => {}
-            Err(error) if !cannot_clone(error) => return Err(error).at("cloning", &self.path),
-            Err(_) if self.how == Reuse::Clones => return Ok(Shared::No),
+            Err(error) if !cannot_clone(error) => {
+                return Err(error).io_context("cloning", &self.path);
+            }
+            Err(_) if self.method == ReuseMethod::Reflink => return Ok(CanShare::No),
             Err(_) => {
-                let write = |walk: &mut Walk, piece: &[u8]| walk.apply(Event::Data(piece));
+                let write =
+                    |cloner: &mut TreeCloner, piece: &[u8]| cloner.apply(Event::Data(piece));
                 self.read(original.file, size, write)?;
             }
         }
         self.apply(Event::EndFile)?;
-        Ok(Shared::Yes)
+        Ok(CanShare::Yes)
     }
 
     /// Reads a file from its beginning to its end, wherever its own position is.
@@ -212,7 +228,7 @@ impl Walk {
         &mut self,
         file: &OwnedFd,
         size: u64,
-        mut each: impl FnMut(&mut Walk, &[u8]) -> Result<(), StoreError>,
+        mut each: impl FnMut(&mut TreeCloner, &[u8]) -> Result<(), StoreError>,
     ) -> Result<(), StoreError> {
         let mut buffer = vec![0; CHUNK_LEN];
         let mut offset = 0;
@@ -227,17 +243,17 @@ impl Walk {
                     each(self, &buffer[..read])?;
                 }
                 Err(Errno::INTR) => {}
-                Err(error) => return Err(error).at("reading", &self.path),
+                Err(error) => return Err(error).io_context("reading", &self.path),
             }
         }
     }
 
     fn apply(&mut self, event: Event<'_>) -> Result<(), StoreError> {
-        self.open.apply(event, &mut self.tree)
+        self.state.apply(event, &mut self.tree)
     }
 
     fn changed(&self) -> StoreError {
-        StoreError::Changed {
+        StoreError::FileChanged {
             path: self.path.clone(),
         }
     }
@@ -245,7 +261,7 @@ impl Walk {
 
 /// Whether a file is what it would be if it had been written here: whoever links it takes over all
 /// of that.
-fn is_as_written(file: &OwnedFd, stat: &Stat) -> bool {
+fn is_canonical_file(file: &OwnedFd, stat: &Stat) -> bool {
     let owner = (geteuid().as_raw(), getegid().as_raw());
     matches!(stat.st_mode & 0o7777, 0o444 | 0o555)
         && (stat.st_mtime, stat.st_mtime_nsec) == (1, 0)

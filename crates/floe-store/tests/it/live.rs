@@ -42,7 +42,7 @@ fn truncating() -> Scratch {
 }
 
 #[test]
-fn a_path_is_found_by_name_and_by_hash_part_with_all_its_references() {
+fn path_info_is_found_by_path_and_hash_part() {
     let scratch = Scratch::new();
     let paths = ['1', '2', '3'].map(|digit| path(digit, "a"));
     let store_of = |path| live(&scratch).path_info(path).unwrap();
@@ -53,18 +53,18 @@ fn a_path_is_found_by_name_and_by_hash_part_with_all_its_references() {
     for (path, references) in paths.iter().zip([0, 2, 2]) {
         let info = store.path_info(path).unwrap().unwrap();
         assert_eq!((&info.path, info.references.len()), (path, references));
-        let same = store.path_info_of_hash_part(path.hash_part()).unwrap();
+        let same = store.path_info_from_hash_part(path.hash_part()).unwrap();
         assert_eq!(same.as_ref(), Some(&info));
         assert_eq!(store_of(path), same);
     }
     for absent in ["0", "2", "4", "z"] {
         let part = absent.repeat(31) + "0";
-        assert_eq!(store.path_info_of_hash_part(&part).unwrap(), None);
+        assert_eq!(store.path_info_from_hash_part(&part).unwrap(), None);
     }
 }
 
 #[test]
-fn a_question_leaves_the_log_free_to_be_written_back() {
+fn query_does_not_block_wal_checkpoint() {
     let scratch = Scratch::new();
     let (a, b) = (path('1', "a"), path('2', "b"));
     register(&scratch, &a, &[]);
@@ -85,7 +85,7 @@ fn a_question_leaves_the_log_free_to_be_written_back() {
     store.path_info(&b).unwrap().unwrap();
     log_is_free();
     store
-        .path_info_of_hash_part(a.hash_part())
+        .path_info_from_hash_part(a.hash_part())
         .unwrap()
         .unwrap();
     store.realisation("sha256:00", "out").unwrap();
@@ -95,7 +95,7 @@ fn a_question_leaves_the_log_free_to_be_written_back() {
 }
 
 #[test]
-fn a_locked_database_is_busy_at_once_without_patience() {
+fn locked_database_is_busy_at_once_with_zero_timeout() {
     let scratch = truncating();
     let a = path('1', "a");
     register(&scratch, &a, &[]);
@@ -124,7 +124,7 @@ fn a_locked_database_is_busy_at_once_without_patience() {
 }
 
 #[test]
-fn a_half_written_database_is_busy_and_not_read_as_it_stands() {
+fn half_written_database_is_busy() {
     let scratch = truncating();
     let a = path('1', "a");
     register(&scratch, &a, &[]);
@@ -152,7 +152,7 @@ fn fill_beyond_the_cache(writer: &Connection) {
 }
 
 #[test]
-fn a_database_that_changes_its_journal_is_opened_again() {
+fn database_with_new_journal_mode_is_reopened() {
     let scratch = truncating();
     let (a, b) = (path('1', "a"), path('2', "b"));
     register(&scratch, &a, &[]);
@@ -171,7 +171,7 @@ fn a_database_that_changes_its_journal_is_opened_again() {
 }
 
 #[test]
-fn a_broken_database_gives_errors_until_it_is_mended() {
+fn corrupt_database_is_an_error_until_repaired() {
     let scratch = Scratch::new();
     let a = path('1', "a");
     register(&scratch, &a, &[]);
@@ -197,7 +197,7 @@ fn a_broken_database_gives_errors_until_it_is_mended() {
 }
 
 #[test]
-fn broken_rows_are_errors_of_their_own_questions() {
+fn invalid_rows_fail_only_their_own_queries() {
     let scratch = Scratch::new();
     let (a, b) = (path('1', "a"), path('2', "b"));
     register(&scratch, &a, &[]);
@@ -215,7 +215,7 @@ fn broken_rows_are_errors_of_their_own_questions() {
         writer.execute(&sql, ()).unwrap();
         assert!(store.path_info(&a).is_err(), "{change}");
         assert!(
-            store.path_info_of_hash_part(a.hash_part()).is_err(),
+            store.path_info_from_hash_part(a.hash_part()).is_err(),
             "{change}"
         );
         assert!(store.path_info(&b).unwrap().is_some());
@@ -234,7 +234,7 @@ fn broken_rows_are_errors_of_their_own_questions() {
 }
 
 #[test]
-fn an_index_follows_a_database_that_went_back() {
+fn index_reloads_after_database_rollback() {
     let scratch = Scratch::new();
     let (a, b, c) = (path('1', "a"), path('2', "b"), path('3', "c"));
     register(&scratch, &a, &[]);
@@ -259,7 +259,7 @@ fn an_index_follows_a_database_that_went_back() {
 }
 
 #[test]
-fn a_build_trace_prints_as_the_newest_nix_prints_it() {
+fn build_trace_json_equals_that_of_nix() {
     let scratch = Scratch::new();
     let (drv, out) = (path('1', "a.drv"), path('2', "a"));
     drop(scratch.writer());
@@ -300,7 +300,7 @@ fn a_build_trace_prints_as_the_newest_nix_prints_it() {
 }
 
 #[test]
-fn a_live_store_may_go_to_another_thread() {
+fn live_store_is_send() {
     let scratch = Scratch::new();
     let a = path('1', "a");
     register(&scratch, &a, &[]);
@@ -313,7 +313,7 @@ fn a_live_store_may_go_to_another_thread() {
 }
 
 #[test]
-fn a_reader_tells_the_same_as_a_live_store() {
+fn store_reader_equals_live_store() {
     let scratch = Scratch::new();
     let (a, b) = (path('1', "a"), path('2', "b"));
     register(&scratch, &a, &[]);
@@ -328,7 +328,7 @@ fn a_reader_tells_the_same_as_a_live_store() {
 }
 
 #[test]
-fn news_of_before_the_index_went_back_are_no_news() {
+fn delta_from_before_reload_is_rejected() {
     let scratch = Scratch::new();
     let paths = ['1', '2', '3'].map(|digit| path(digit, "a"));
     register(&scratch, &paths[0], &[]);
@@ -337,19 +337,19 @@ fn news_of_before_the_index_went_back_are_no_news() {
     register(&scratch, &paths[1], &[]);
     let mut index = HashPartIndex::load(&early).unwrap();
     register(&scratch, &paths[2], &[]);
-    let late = index.mark().news(&early).unwrap();
+    let late = index.cursor().delta(&early).unwrap();
     // Meanwhile somebody has put the old state back.
     index = old;
-    assert!(index.take(late));
+    assert!(index.apply(late));
     assert!(!index.may_contain(paths[2].hash_part()));
     // Nothing is left out when the same numbers are given again.
     index.refresh(&early).unwrap();
     assert!(paths.iter().all(|path| index.may_contain(path.hash_part())));
-    assert!(index.is_of(&early).unwrap());
+    assert!(index.matches_database_of(&early).unwrap());
 }
 
 #[test]
-fn a_database_that_was_restored_in_place_is_loaded_anew() {
+fn database_restored_in_place_is_reloaded() {
     let scratch = Scratch::new();
     let paths = ['1', '2', '3'].map(|digit| path(digit, "a"));
     register(&scratch, &paths[0], &[]);
@@ -376,22 +376,22 @@ fn a_database_that_was_restored_in_place_is_loaded_anew() {
 }
 
 #[test]
-fn of_two_who_load_everything_the_older_does_not_win() {
+fn older_concurrent_reload_does_not_win() {
     let scratch = Scratch::new();
     let paths = ['1', '2', '3'].map(|digit| path(digit, "a"));
     register(&scratch, &paths[0], &[]);
     register(&scratch, &paths[1], &[]);
     let store = live(&scratch);
     let mut index = HashPartIndex::load(&store).unwrap();
-    let mark = index.mark();
+    let mark = index.cursor();
     let writer = Connection::open(database(&scratch)).unwrap();
     writer
         .execute_batch("delete from ValidPaths where id = 2")
         .unwrap();
-    let older = mark.news(&store).unwrap();
+    let older = mark.delta(&store).unwrap();
     register(&scratch, &paths[2], &[]);
-    let newer = mark.news(&store).unwrap();
-    assert!(index.take(newer));
-    assert!(!index.take(older));
+    let newer = mark.delta(&store).unwrap();
+    assert!(index.apply(newer));
+    assert!(!index.apply(older));
     assert!(index.may_contain(paths[2].hash_part()));
 }

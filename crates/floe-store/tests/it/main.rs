@@ -5,11 +5,11 @@
     reason = "a test that cannot go on fails, wherever it stands"
 )]
 
-mod collectors;
+mod create;
+mod gc;
 mod live;
-mod optimises;
-mod registers;
-mod resumes;
-mod stores;
+mod optimise;
+mod recovered_trees;
+mod register;
 mod support;
-mod trees;
+mod tree;

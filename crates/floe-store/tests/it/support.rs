@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 
 use floe_format::{Hash, PathInfo, StoreDir, StorePath};
 use floe_hash::sha256;
-use floe_store::tree::write::{TemporaryTree, remove_tree};
-use floe_store::{Layout, StagedPath, StoreWriter};
+use floe_store::tree::{TemporaryTree, remove_tree};
+use floe_store::{StagedPath, StoreLayout, StoreWriter};
 
 /// A directory that is removed at the end, sealed trees and all.
 pub(crate) struct Scratch(PathBuf);
@@ -22,8 +22,8 @@ impl Scratch {
         &self.0
     }
 
-    pub(crate) fn layout(&self) -> Layout {
-        Layout::in_root(&self.0, StoreDir::default())
+    pub(crate) fn layout(&self) -> StoreLayout {
+        StoreLayout::in_root(&self.0, StoreDir::default())
     }
 
     pub(crate) fn writer(&self) -> StoreWriter {
@@ -87,7 +87,7 @@ pub(crate) fn stage(
     references: &[&StorePath],
 ) -> StagedPath {
     let nar = nar_of(path.name().as_bytes());
-    writer.protect([path].into_iter()).unwrap();
+    writer.add_temp_roots([path].into_iter()).unwrap();
     StagedPath {
         info: info(path, &nar, references),
         tree: unpack(writer, path, &nar),
@@ -101,8 +101,8 @@ pub(crate) fn unpack(writer: &StoreWriter, path: &StorePath, nar: &[u8]) -> Temp
 }
 
 /// The names in a store directory, but for Nix's own.
-pub(crate) fn names(layout: &Layout) -> Vec<String> {
-    let mut names: Vec<String> = fs::read_dir(&layout.real_store)
+pub(crate) fn names(layout: &StoreLayout) -> Vec<String> {
+    let mut names: Vec<String> = fs::read_dir(&layout.real_store_dir)
         .unwrap()
         .map(|entry| entry.unwrap().file_name().into_string().unwrap())
         .filter(|name| name != ".links")

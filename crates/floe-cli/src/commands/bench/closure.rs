@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use floe_bench::BenchError;
 use floe_engine::{Cancel, PathSpec, SourceOrder, Sources};
 use floe_format::{NarInfo, StoreDir, StorePath};
-use floe_store::{Layout, StoreReader};
+use floe_store::{StoreLayout, StoreReader};
 
 use crate::settings;
 
@@ -92,7 +92,7 @@ impl Closure {
         let has_hashed = Cell::new(false);
         move || {
             let wrong = |reason: String| BenchError::Result(reason);
-            let layout = Layout::in_root(&root, self.store_dir.clone());
+            let layout = StoreLayout::in_root(&root, self.store_dir.clone());
             let store = StoreReader::open(layout).map_err(|error| wrong(error.to_string()))?;
             for narinfo in self.narinfos.values() {
                 self.check_path(&store, narinfo)?;
@@ -101,8 +101,8 @@ impl Closure {
                 let found = store
                     .verify(&[], None, &())
                     .map_err(|error| wrong(error.to_string()))?;
-                if !found.faults.is_empty() {
-                    let count = found.faults.len();
+                if !found.problems.is_empty() {
+                    let count = found.problems.len();
                     return Err(wrong(format!("floe verify finds {count} faults in it")));
                 }
             }

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use anyhow::Context as _;
 use floe_format::StoreDir;
 use floe_server::{Listen, address};
-use floe_store::Layout;
+use floe_store::StoreLayout;
 use serde::Deserialize;
 
 use crate::failure::Usage;
@@ -120,7 +120,7 @@ impl Settings {
     }
 
     /// The store, if one of its keys is there. `store_dir` wins over `virtual_nix_store`.
-    pub(crate) fn store(&self, store_dir: Option<&str>) -> Result<Option<Layout>, Usage> {
+    pub(crate) fn store(&self, store_dir: Option<&str>) -> Result<Option<StoreLayout>, Usage> {
         let parts = (
             &self.virtual_nix_store,
             &self.real_nix_store,
@@ -135,15 +135,15 @@ impl Settings {
                 .map_err(|error| Usage(format!("virtual_nix_store {text:?}: {error}")))?,
             None => StoreDir::default(),
         };
-        let mut layout = Layout::without_root(store_dir);
+        let mut layout = StoreLayout::without_root(store_dir);
         if let Some(real) = &self.real_nix_store {
             let real = absolute("real_nix_store", real)?;
             let prefix = real.parent().unwrap_or(Path::new("/"));
-            layout.state = prefix.join("var/nix");
-            layout.real_store = real;
+            layout.state_dir = prefix.join("var/nix");
+            layout.real_store_dir = real;
         }
         if let Some(database) = &self.nix_db_path {
-            layout.state = state_around(database)?;
+            layout.state_dir = state_around(database)?;
         }
         Ok(Some(layout))
     }
@@ -205,7 +205,7 @@ mod tests {
         let layout = settings.store(None).unwrap().unwrap();
         assert_eq!(
             layout,
-            Layout::in_root(Path::new("/mnt"), StoreDir::default())
+            StoreLayout::in_root(Path::new("/mnt"), StoreDir::default())
         );
     }
 
@@ -238,11 +238,11 @@ mod tests {
         let real = parse("real_nix_store = '/mnt/nix/store'");
         let layout = real.store(Some("/gnu/store")).unwrap().unwrap();
         assert_eq!(layout.store_dir.as_str(), "/gnu/store");
-        assert_eq!(layout.state, Path::new("/mnt/nix/var/nix"));
+        assert_eq!(layout.state_dir, Path::new("/mnt/nix/var/nix"));
         let database = parse("nix_db_path = '/else/where/db/db.sqlite'");
         let layout = database.store(None).unwrap().unwrap();
-        assert_eq!(layout.state, Path::new("/else/where"));
-        assert_eq!(layout.real_store, Path::new("/nix/store"));
+        assert_eq!(layout.state_dir, Path::new("/else/where"));
+        assert_eq!(layout.real_store_dir, Path::new("/nix/store"));
         let message = refusal("nix_db_path = '/srv/copy.sqlite'");
         assert!(message.contains("/srv/copy.sqlite") && message.contains("db/db.sqlite"));
     }

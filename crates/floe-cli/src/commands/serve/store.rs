@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use floe_engine::{LocalStoreUri, StoreUri};
 use floe_format::StoreDir;
-use floe_store::Layout;
+use floe_store::StoreLayout;
 
 use crate::failure::Usage;
 use crate::settings;
@@ -64,7 +64,7 @@ pub(crate) fn text(name: &str) -> Result<Option<String>, Usage> {
 pub(crate) fn find(
     asked: &Asked<'_>,
     environment: &Environment,
-) -> anyhow::Result<(Layout, PathBuf)> {
+) -> anyhow::Result<(StoreLayout, PathBuf)> {
     let store_dir = store_dir(asked, environment)?;
     let named = asked.store.or(environment.remote.as_deref());
     let text = named.unwrap_or("auto");
@@ -79,18 +79,18 @@ pub(crate) fn find(
     };
     // As in Nix, these two are about the store of the system, not about one below a root. They do
     // not follow NIX_STORE_DIR either.
-    let is_plain = layout == Layout::without_root(layout.store_dir.clone());
-    let has_root = layout.real_store != Path::new(layout.store_dir.as_str());
+    let is_plain = layout == StoreLayout::without_root(layout.store_dir.clone());
+    let has_root = layout.real_store_dir != Path::new(layout.store_dir.as_str());
     let by_environment = asked.store_dir.is_none() && environment.store_dir.is_some();
     let log_dir = match (log_parameter(asked, text)?, &environment.log_dir) {
         (Some(dir), _) => dir,
         (None, Some(dir)) if !has_root => dir.clone(),
-        (None, None) if !has_root && by_environment => Layout::system().log_dir(),
+        (None, None) if !has_root && by_environment => StoreLayout::system().log_dir(),
         (None, _) => layout.log_dir(),
     };
     match &environment.state_dir {
-        Some(state) if is_plain => layout.state.clone_from(state),
-        None if is_plain && by_environment => layout.state = Layout::system().state,
+        Some(state) if is_plain => layout.state_dir.clone_from(state),
+        None if is_plain && by_environment => layout.state_dir = StoreLayout::system().state_dir,
         _ => {}
     }
     Ok((layout, log_dir))
@@ -162,7 +162,7 @@ fn log_parameter(asked: &Asked<'_>, text: &str) -> Result<Option<PathBuf>, Usage
 mod tests {
     use super::*;
 
-    fn found(store: &str, environment: &Environment) -> (Layout, PathBuf) {
+    fn found(store: &str, environment: &Environment) -> (StoreLayout, PathBuf) {
         let asked = Asked {
             store: Some(store),
             ..Asked::default()
@@ -181,7 +181,7 @@ mod tests {
             "daemon?path-info-cache-size=0",
         ] {
             let (layout, log) = found(text, &plain);
-            assert_eq!(layout, Layout::system(), "{text}");
+            assert_eq!(layout, StoreLayout::system(), "{text}");
             assert_eq!(log, Path::new("/nix/var/log/nix"), "{text}");
         }
     }
@@ -189,7 +189,7 @@ mod tests {
     #[test]
     fn a_socket_elsewhere_names_the_state_beside_it_or_is_refused() {
         let (layout, _) = found("unix:///x%&/daemon-socket/socket", &Environment::default());
-        assert_eq!(layout.state, Path::new("/x%&"));
+        assert_eq!(layout.state_dir, Path::new("/x%&"));
         let message = without_daemon("unix:///run/nix.sock").unwrap_err().0;
         assert!(
             message.contains("/run/nix.sock") && message.contains("--store"),
@@ -217,16 +217,16 @@ mod tests {
         };
         let (layout, log) = found("local", &environment);
         assert_eq!(layout.store_dir.as_str(), "/gnu/store");
-        assert_eq!(layout.real_store, Path::new("/gnu/store"));
-        assert_eq!(layout.state, Path::new("/srv/state"));
+        assert_eq!(layout.real_store_dir, Path::new("/gnu/store"));
+        assert_eq!(layout.state_dir, Path::new("/srv/state"));
         assert_eq!(log, Path::new("/srv/log"));
         for text in ["/mnt", "local?root=/mnt"] {
             let (layout, log) = found(text, &environment);
-            assert_eq!(layout.state, Path::new("/mnt/nix/var/nix"), "{text}");
+            assert_eq!(layout.state_dir, Path::new("/mnt/nix/var/nix"), "{text}");
             assert_eq!(log, Path::new("/mnt/nix/var/log/nix"), "{text}");
         }
         let (layout, log) = found("local?state=/mine&log=/logs", &environment);
-        assert_eq!(layout.state, Path::new("/mine"));
+        assert_eq!(layout.state_dir, Path::new("/mine"));
         assert_eq!(log, Path::new("/logs"));
     }
 
@@ -237,15 +237,15 @@ mod tests {
             ..Environment::default()
         };
         let (layout, log) = found("auto", &environment);
-        assert_eq!(layout.real_store, Path::new("/gnu/store"));
-        assert_eq!(layout.state, Path::new("/nix/var/nix"));
+        assert_eq!(layout.real_store_dir, Path::new("/gnu/store"));
+        assert_eq!(layout.state_dir, Path::new("/nix/var/nix"));
         assert_eq!(log, Path::new("/nix/var/log/nix"));
         let asked = Asked {
             store_dir: Some("/gnu/store"),
             ..Asked::default()
         };
         let (layout, log) = find(&asked, &environment).unwrap();
-        assert_eq!(layout.state, Path::new("/gnu/var/nix"));
+        assert_eq!(layout.state_dir, Path::new("/gnu/var/nix"));
         assert_eq!(log, Path::new("/gnu/var/log/nix"));
     }
 
@@ -264,7 +264,7 @@ mod tests {
         let (layout, _) = find(&asked, &environment).unwrap();
         assert_eq!(
             layout,
-            Layout::in_root(Path::new("/mnt"), StoreDir::default())
+            StoreLayout::in_root(Path::new("/mnt"), StoreDir::default())
         );
     }
 

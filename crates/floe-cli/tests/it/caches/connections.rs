@@ -175,7 +175,7 @@ fn a_move_over_one_connection_with_many_large_nars_ends() {
             assert_eq!(server.faults(), 3);
             assert!(server.most_at_once() <= connections);
             assert_verified(&root, world.corpus.paths.len());
-            floe_store::tree::write::remove_tree(&root).unwrap();
+            floe_store::tree::remove_tree(&root).unwrap();
         }
     }
 }

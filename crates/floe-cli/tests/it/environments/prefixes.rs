@@ -5,8 +5,8 @@ use std::fs;
 use std::path::Path;
 
 use floe_format::{StoreDir, StorePath};
-use floe_store::tree::write::remove_tree;
-use floe_store::{Layout, StoreWriter};
+use floe_store::tree::remove_tree;
+use floe_store::{StoreLayout, StoreWriter};
 
 use crate::support::{floe, nixes, run, scratch};
 
@@ -87,14 +87,17 @@ fn a_closure_for_another_store_directory_moves_under_that_directory() {
 /// Two content-addressed paths for a store directory in their store, the one refers to the
 /// other: that one first.
 fn closure_for(dir: &StoreDir, scratch: &Path) -> (Vec<StorePath>, Vec<String>) {
-    let store = StoreWriter::open(Layout::without_root(dir.clone())).unwrap();
+    let store = StoreWriter::open(StoreLayout::without_root(dir.clone())).unwrap();
     let source = scratch.join("source");
     fs::create_dir(&source).unwrap();
     fs::write(source.join("file"), "the end\n").unwrap();
-    let end = store.import(&source, "end", BTreeSet::new()).unwrap().path;
+    let end = store
+        .add_to_store(&source, "end", BTreeSet::new())
+        .unwrap()
+        .path;
     fs::write(source.join("file"), format!("{}/file\n", dir.print(&end))).unwrap();
     let begin = store
-        .import(&source, "begin", BTreeSet::from([end.clone()]))
+        .add_to_store(&source, "begin", BTreeSet::from([end.clone()]))
         .unwrap()
         .path;
     remove_tree(&source).unwrap();

@@ -56,7 +56,7 @@ fn what_stands_still_is_given_up_in_time_and_tried_again() {
             ran.says("retrying").says("nothing arrived for 1 seconds");
         }
         assert_holds_exactly(&cache.root, &cache.without(&[]));
-        floe_store::tree::write::remove_tree(&cache.root).unwrap();
+        floe_store::tree::remove_tree(&cache.root).unwrap();
     }
 }
 
@@ -140,7 +140,7 @@ fn a_head_that_breaks_off_is_asked_for_again_and_then_given_up() {
             assert_eq!(met(&server, &file, &fault), 2, "{file}");
         }
         assert_holds_exactly(&cache.root, &cache.without(&[]));
-        floe_store::tree::write::remove_tree(&cache.root).unwrap();
+        floe_store::tree::remove_tree(&cache.root).unwrap();
     }
     let path = cache.path("libonig5");
     let narinfo = format!("{}.narinfo", path.hash_part());

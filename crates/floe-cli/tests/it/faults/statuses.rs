@@ -115,7 +115,7 @@ fn every_status_has_its_outcome_and_none_harms_the_store() {
             server.heal();
             install(&cache, &server, &root).expect(0);
             assert_verified(&root, 1);
-            floe_store::tree::write::remove_tree(&root).unwrap();
+            floe_store::tree::remove_tree(&root).unwrap();
         }
     }
 }

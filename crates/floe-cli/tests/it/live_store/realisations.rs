@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::Command;
 
 use floe_format::StoreDir;
-use floe_store::{Layout, LiveStore};
+use floe_store::{LiveStore, StoreLayout};
 
 use super::{PATIENCE, Written};
 use crate::support::{Nix, nixes, run, scratch};
@@ -60,7 +60,7 @@ fn a_realisation_reads_as_nix_puts_it_into_a_cache() {
         run(&mut command(nix, dir, "nix", &copy)).expect(0);
 
         let store_dir = StoreDir::new(&scratch.join("store").display().to_string()).unwrap();
-        let store = LiveStore::open(Layout::without_root(store_dir), PATIENCE).unwrap();
+        let store = LiveStore::open(StoreLayout::without_root(store_dir), PATIENCE).unwrap();
         let (mut compared, mut signed) = (0, 0);
         for entry in fs::read_dir(scratch.join("cache/realisations")).unwrap() {
             let file = entry.unwrap().path();

@@ -12,7 +12,7 @@ use std::thread;
 use floe_engine::{ClosureCopy, Event, EventSink, PathSpec, Target};
 use floe_format::StoreDir;
 use floe_store::WriteOptions;
-use floe_store::tree::write::remove_tree;
+use floe_store::tree::remove_tree;
 
 use super::{source_of, store_in, unsigned};
 use crate::faulty::assert_verified;

@@ -16,7 +16,7 @@ use crate::support::{Corpus, corpus, scratch};
 fn move_closure(corpus: &Corpus, root: &Path, roots: &TempRoots, start: &Barrier) -> CopySummary {
     let (options, sources) = (unsigned(), source_of(corpus));
     let write = WriteOptions {
-        roots: roots.clone(),
+        temp_roots: roots.clone(),
         ..WriteOptions::default()
     };
     start.wait();

@@ -68,7 +68,7 @@ fn a_rest_that_comes_in_pieces_is_fetched_to_its_end() {
         first += piece;
     }
     assert_verified(&cache.root, cache.corpus.paths.len());
-    floe_store::tree::write::remove_tree(&cache.root).unwrap();
+    floe_store::tree::remove_tree(&cache.root).unwrap();
 
     // Who never sends more than a little has failed.
     let server = Server::start(&cache.cache).with_validators();

@@ -48,7 +48,7 @@ fn redirections_are_followed_and_circles_are_not() {
         assert_happened(&server, &file, &fault, 1);
         assert_eq!(elsewhere.hits().len(), 1, "{:?}", elsewhere.hits());
         assert_eq!(elsewhere.hits_on(&file).len(), 1);
-        floe_store::tree::write::remove_tree(&cache.root).unwrap();
+        floe_store::tree::remove_tree(&cache.root).unwrap();
     }
     let circle = Server::start(&cache.cache);
     circle.fail(&nar, Fault::Redirect(format!("{}/nar/{nar}", circle.url())));

@@ -208,7 +208,7 @@ fn a_bodys_last_bytes_may_come_late_and_its_connection_serves_on() {
             tree(&cache.root) == tree(&cache.corpus.store()),
             "trees differ"
         );
-        floe_store::tree::write::remove_tree(&cache.root).unwrap();
+        floe_store::tree::remove_tree(&cache.root).unwrap();
     }
 }
 

@@ -32,7 +32,7 @@ fn a_store_on_another_file_system_is_copied_from() {
         world.verify(&root);
     }
     assert!(world.fetched().is_empty());
-    floe_store::tree::write::remove_tree(&bare).unwrap();
+    floe_store::tree::remove_tree(&bare).unwrap();
 }
 
 #[test]

@@ -27,18 +27,18 @@ fn cache(parameters: &str) -> FileCacheUri {
 }
 
 /// A move of ten paths with 60 MiB of NARs, onto a file system with this much left.
-fn space(bytes: Option<u64>, inodes: Option<u64>, keeps_every_byte: bool) -> Space {
+fn space(bytes: Option<u64>, inodes: Option<u64>, allocates_every_byte: bool) -> Space {
     let needs = sum((0..10).map(|_| store_needs(&narinfo(6 * MIB, "none", None))));
     assert_eq!((needs.min_bytes, needs.inodes), (45 * MIB, 10 * 193));
     assert!(needs.bytes > 60 * MIB && needs.bytes < 65 * MIB);
     Space {
         directory: "/mnt/nix/store".into(),
         file_system: FileSystem {
-            place: "/mnt".into(),
+            mount_point: "/mnt".into(),
             kind: Some("tmpfs"),
             free_bytes: bytes,
             free_inodes: inodes,
-            keeps_every_byte,
+            allocates_every_byte,
         },
         paths: 10,
         write_bytes: needs.bytes,

@@ -5,9 +5,9 @@ use std::io::{self, Write as _};
 
 use rustix::fs::{MemfdFlags, memfd_create};
 
-use super::{Framing, NarPlan, Part, PlannedFile, Root};
-use crate::error::{At as _, StoreError};
-use crate::tree::read::CHUNK_LEN;
+use super::{Framing, NarPlan, PlanPart, PlannedFile, TreeRoot};
+use crate::error::{IoContext as _, StoreError};
+use crate::tree::CHUNK_LEN;
 
 impl NarPlan {
     /// How many files are smaller than `limit`, and how long the packed file with them would be.
@@ -21,10 +21,10 @@ impl NarPlan {
     /// The same plan with the contents of all files smaller than `limit` packed.
     ///
     /// Errors: those of [`NarPlan::open`] and of the system.
-    pub fn pack(&self, root: &mut Root, limit: u64) -> Result<NarPlan, StoreError> {
+    pub fn pack(&self, root: &mut TreeRoot, limit: u64) -> Result<NarPlan, StoreError> {
         let file = memfd_create("floe-packed-nar", MemfdFlags::CLOEXEC)
-            .at("making a file in memory for", &root.path)?;
-        let mut packed = Packing {
+            .io_context("making a file in memory for", &root.path)?;
+        let mut packed = PackedFileWriter {
             file: File::from(file),
             buffer: Vec::with_capacity(CHUNK_LEN),
             len: 0,
@@ -34,14 +34,16 @@ impl NarPlan {
         let mut position = 0;
         while let Some(part) = self.part(position) {
             position += match part {
-                Part::Framing(bytes) => packed.put(bytes).at("packing", &root.path)?,
-                Part::Packed { len, .. } => len,
-                Part::Contents { file, len, .. } => {
+                PlanPart::Framing(bytes) => {
+                    packed.append(bytes).io_context("packing", &root.path)?
+                }
+                PlanPart::Packed { len, .. } => len,
+                PlanPart::Contents { file, len, .. } => {
                     let (planned, name) = self.file(file).ok_or_else(|| root.changed(b""))?;
                     if planned.size < limit {
                         self.read(root, file, &mut packed.buffer)?;
                         packed.len += len;
-                        packed.flush_if_full().at("packing", &root.path)?;
+                        packed.flush_if_full().io_context("packing", &root.path)?;
                     } else {
                         names.extend_from_slice(name);
                         files.push(PlannedFile {
@@ -54,7 +56,7 @@ impl NarPlan {
                 }
             };
         }
-        packed.flush().at("packing", &root.path)?;
+        packed.flush().io_context("packing", &root.path)?;
         Ok(NarPlan {
             framing: Framing::Packed {
                 file: packed.file.into(),
@@ -68,15 +70,15 @@ impl NarPlan {
 }
 
 /// A packed file that is being written.
-struct Packing {
+struct PackedFileWriter {
     file: File,
     buffer: Vec<u8>,
     /// How much there is, all in all.
     len: u64,
 }
 
-impl Packing {
-    fn put(&mut self, bytes: &[u8]) -> io::Result<u64> {
+impl PackedFileWriter {
+    fn append(&mut self, bytes: &[u8]) -> io::Result<u64> {
         self.buffer.extend_from_slice(bytes);
         self.len += bytes.len() as u64;
         self.flush_if_full()?;

@@ -1,11 +1,11 @@
-//! Plans against the NARs that [`dump`] writes.
+//! Plans against the NARs that [`dump_path`] writes.
 
 use std::fs;
 use std::io::Read as _;
 use std::os::unix::fs::{PermissionsExt as _, symlink};
 
 use super::*;
-use crate::tree::read::dump;
+use crate::tree::dump_path;
 
 fn tree() -> tempfile::TempDir {
     let dir = tempfile::tempdir().unwrap();
@@ -21,7 +21,7 @@ fn tree() -> tempfile::TempDir {
 
 fn dumped(path: &Path) -> Vec<u8> {
     let mut nar = Vec::new();
-    dump::<StoreError>(path, &mut |chunk| {
+    dump_path::<StoreError>(path, &mut |chunk| {
         nar.extend_from_slice(chunk);
         Ok(())
     })
@@ -31,18 +31,18 @@ fn dumped(path: &Path) -> Vec<u8> {
 
 /// The NAR from `start`, put together from the parts of the plan.
 fn planned(plan: &NarPlan, path: &Path, start: u64) -> Vec<u8> {
-    let mut root = open_root(path).unwrap();
+    let mut root = open_tree_root(path).unwrap();
     let mut nar = Vec::new();
     while let Some(part) = plan.part(start + nar.len() as u64) {
         match part {
-            Part::Framing(bytes) => nar.extend_from_slice(bytes),
-            Part::Packed { file, offset, len } => {
+            PlanPart::Framing(bytes) => nar.extend_from_slice(bytes),
+            PlanPart::Packed { file, offset, len } => {
                 let mut bytes = vec![0; len as usize];
                 let read = rustix::io::pread(file, &mut bytes, offset).unwrap();
                 assert_eq!(read as u64, len);
                 nar.extend_from_slice(&bytes);
             }
-            Part::Contents { file, offset, len } => {
+            PlanPart::Contents { file, offset, len } => {
                 let mut contents = Vec::new();
                 let mut opened = fs::File::from(plan.open(&mut root, file).unwrap());
                 opened.read_to_end(&mut contents).unwrap();
@@ -55,13 +55,13 @@ fn planned(plan: &NarPlan, path: &Path, start: u64) -> Vec<u8> {
 }
 
 #[test]
-fn the_parts_of_a_plan_make_the_nar_from_any_offset() {
+fn plan_parts_equal_nar_from_any_offset() {
     let dir = tree();
     for name in ["root", "root/x", "root/a/none", "root/link", "root/a/empty"] {
         let path = dir.path().join(name);
         let nar = dumped(&path);
-        let plan = NarPlan::of(&path).unwrap();
-        let mut root = open_root(&path).unwrap();
+        let plan = NarPlan::new(&path).unwrap();
+        let mut root = open_tree_root(&path).unwrap();
         let some_packed = plan.pack(&mut root, 100).unwrap();
         let all_packed = plan.pack(&mut root, u64::MAX).unwrap();
         assert_eq!(all_packed.file_count(), 0);
@@ -77,7 +77,7 @@ fn the_parts_of_a_plan_make_the_nar_from_any_offset() {
 }
 
 #[test]
-fn a_directory_of_many_entries_gives_the_same_plan_to_two_threads() {
+fn plan_of_large_directory_equals_nar() {
     let dir = tree();
     let many = dir.path().join("root/many");
     fs::create_dir(&many).unwrap();
@@ -90,31 +90,31 @@ fn a_directory_of_many_entries_gives_the_same_plan_to_two_threads() {
         }
     }
     let path = dir.path().join("root");
-    let plan = NarPlan::of(&path).unwrap();
+    let plan = NarPlan::new(&path).unwrap();
     assert!(planned(&plan, &path, 0) == dumped(&path));
     // What cannot be in a NAR is found in the second half too.
     let socket = std::os::unix::net::UnixListener::bind(many.join("zzz")).unwrap();
-    let error = NarPlan::of(&path).unwrap_err();
+    let error = NarPlan::new(&path).unwrap_err();
     assert!(error.to_string().contains("many/zzz"), "{error}");
     drop(socket);
 }
 
 #[test]
-fn a_file_that_is_no_longer_the_planned_one_is_not_opened() {
+fn changed_file_is_not_opened() {
     let dir = tree();
     let path = dir.path().join("root");
-    let plan = NarPlan::of(&path).unwrap();
-    let mut root = open_root(&path).unwrap();
+    let plan = NarPlan::new(&path).unwrap();
+    let mut root = open_tree_root(&path).unwrap();
     assert_eq!(plan.file_count(), 3);
     assert!(plan.open(&mut root, 0).is_ok());
     fs::write(path.join("a/b"), b"other contents").unwrap();
     assert!(matches!(
         plan.open(&mut root, 0),
-        Err(StoreError::Changed { .. })
+        Err(StoreError::FileChanged { .. })
     ));
     assert!(plan.read(&mut root, 0, &mut Vec::new()).is_err());
     fs::rename(path.join("a"), path.join("c")).unwrap();
-    let mut root = open_root(&path).unwrap();
+    let mut root = open_tree_root(&path).unwrap();
     assert!(matches!(
         plan.open(&mut root, 0),
         Err(StoreError::Io { .. })
@@ -125,5 +125,5 @@ fn a_file_that_is_no_longer_the_planned_one_is_not_opened() {
         Err(StoreError::Io { .. })
     ));
     fs::remove_dir_all(&path).unwrap();
-    assert!(open_root(&path).is_err());
+    assert!(open_tree_root(&path).is_err());
 }

@@ -6,33 +6,33 @@ use std::thread::{self, JoinHandle};
 
 use floe_hash::Sha256;
 
-use super::{BUFFER_LEN, fill};
+use super::{BUFFER_LEN, fill_buffers};
 
 #[derive(Debug)]
-pub(super) struct Aside {
+pub(super) struct OffloadedStream {
     full: Option<SyncSender<Vec<u8>>>,
     empty: Receiver<Vec<u8>>,
     filling: Vec<u8>,
     thread: Option<JoinHandle<Sha256>>,
 }
 
-impl Aside {
+impl OffloadedStream {
     /// `None` if the system has no thread to give.
-    pub(super) fn start() -> Option<Aside> {
-        let (full, to_hash) = mpsc::sync_channel::<Vec<u8>>(BUFFERS_AHEAD);
-        let (give_back, empty) = mpsc::channel();
+    pub(super) fn start() -> Option<OffloadedStream> {
+        let (full, to_hash) = mpsc::sync_channel::<Vec<u8>>(QUEUED_BUFFERS_MAX);
+        let (return_buffer, empty) = mpsc::channel();
         let hash = move || {
             let mut hasher = Sha256::new();
             for mut buffer in to_hash {
                 hasher.update(&buffer);
                 buffer.clear();
                 // Nobody takes it back at the end.
-                let _ = give_back.send(buffer);
+                let _ = return_buffer.send(buffer);
             }
             hasher
         };
         let thread = thread::Builder::new().name("floe-hash".into()).spawn(hash);
-        Some(Aside {
+        Some(OffloadedStream {
             full: Some(full),
             empty,
             filling: Vec::new(),
@@ -42,7 +42,7 @@ impl Aside {
 
     pub(super) fn update(&mut self, bytes: &[u8]) {
         let mut filling = mem::take(&mut self.filling);
-        fill(&mut filling, BUFFER_LEN, bytes, |filling| {
+        fill_buffers(&mut filling, BUFFER_LEN, bytes, |filling| {
             self.send(filling)
         });
         self.filling = filling;
@@ -69,4 +69,4 @@ impl Aside {
 }
 
 /// How far the first thread may be ahead of the second, which takes 4 MiB of memory.
-const BUFFERS_AHEAD: usize = 8;
+const QUEUED_BUFFERS_MAX: usize = 8;

@@ -6,13 +6,13 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{StatVfs, statfs, statvfs};
 
-use crate::error::{At as _, StoreError};
+use crate::error::{IoContext as _, StoreError};
 
 /// A file system, and what this user may still put there.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FileSystem {
     /// Its highest directory that leads to the one that was asked about: where it is mounted.
-    pub place: PathBuf,
+    pub mount_point: PathBuf,
     /// What it is, where that is one that floe knows.
     pub kind: Option<&'static str>,
     /// Bytes that this user may still write; `None` if the file system does not count.
@@ -22,7 +22,7 @@ pub struct FileSystem {
     pub free_inodes: Option<u64>,
     /// Whether every byte that is written takes up one. Where nobody knows, it is false: the file
     /// system may compress, share what is equal, or keep its files on another one that does.
-    pub keeps_every_byte: bool,
+    pub allocates_every_byte: bool,
 }
 
 impl FileSystem {
@@ -31,34 +31,34 @@ impl FileSystem {
     ///
     /// Errors: what the system says.
     pub fn of(directory: &Path) -> Result<FileSystem, StoreError> {
-        let existing = existing(directory)?;
-        let counts = statvfs(&existing).at("asking for free space at", &existing)?;
-        let magic = statfs(&existing).at("asking for the file system of", &existing)?;
+        let existing = lowest_existing(directory)?;
+        let counts = statvfs(&existing).io_context("asking for free space at", &existing)?;
+        let magic = statfs(&existing).io_context("asking for the file system of", &existing)?;
         // The type of the number differs between machines; the number has 32 bits on all.
-        let (kind, keeps_every_byte) = kind(magic.f_type as u32);
+        let (kind, allocates_every_byte) = file_system_kind(magic.f_type as u32);
         let free = free(&counts, rustix::process::geteuid().is_root());
         Ok(FileSystem {
-            place: place(&existing)?,
+            mount_point: mount_point(&existing)?,
             kind,
             free_bytes: free.bytes,
             free_inodes: free.inodes,
-            keeps_every_byte,
+            allocates_every_byte,
         })
     }
 }
 
 /// The directory itself, or the lowest of its parents that is there, by its real name.
-fn existing(directory: &Path) -> Result<PathBuf, StoreError> {
-    let absolute = std::path::absolute(directory).at("resolving", directory)?;
+fn lowest_existing(directory: &Path) -> Result<PathBuf, StoreError> {
+    let absolute = std::path::absolute(directory).io_context("resolving", directory)?;
     let there = absolute.ancestors().find(|path| path.exists());
     let there = there.unwrap_or(Path::new("/"));
-    fs::canonicalize(there).at("resolving", there)
+    fs::canonicalize(there).io_context("resolving", there)
 }
 
 /// The highest directory above that lies on the same device.
-fn place(existing: &Path) -> Result<PathBuf, StoreError> {
+fn mount_point(existing: &Path) -> Result<PathBuf, StoreError> {
     let device = |path: &Path| fs::metadata(path).map(|metadata| metadata.dev());
-    let own = device(existing).at("examining", existing)?;
+    let own = device(existing).io_context("examining", existing)?;
     let same = existing
         .ancestors()
         .take_while(|path| device(path).is_ok_and(|other| other == own));
@@ -67,33 +67,33 @@ fn place(existing: &Path) -> Result<PathBuf, StoreError> {
 
 /// What is left.
 #[derive(Debug, PartialEq, Eq)]
-struct Free {
+struct FreeCounts {
     bytes: Option<u64>,
     inodes: Option<u64>,
 }
 
 /// Part of a file system is commonly kept for root. One that has none at all of something does not
 /// count it.
-fn free(counts: &StatVfs, is_root: bool) -> Free {
+fn free(counts: &StatVfs, is_root: bool) -> FreeCounts {
     let (blocks, inodes) = match is_root {
         true => (counts.f_bfree, counts.f_ffree),
         false => (counts.f_bavail, counts.f_favail),
     };
     let bytes = blocks.saturating_mul(counts.f_frsize);
-    Free {
+    FreeCounts {
         bytes: (counts.f_blocks > 0).then_some(bytes),
         inodes: (counts.f_files > 0).then_some(inodes),
     }
 }
 
 /// The name of a file system, and whether every byte that is written takes up one.
-fn kind(magic: u32) -> (Option<&'static str>, bool) {
-    let found = KINDS.iter().find(|(number, ..)| *number == magic);
+fn file_system_kind(magic: u32) -> (Option<&'static str>, bool) {
+    let found = FILE_SYSTEMS.iter().find(|(number, ..)| *number == magic);
     found.map_or((None, false), |(_, name, keeps)| (Some(*name), *keeps))
 }
 
 /// By the numbers in Linux's `magic.h`, and for zfs, xfs and ntfs3 those of their own sources.
-const KINDS: [(u32, &str, bool); 14] = [
+const FILE_SYSTEMS: [(u32, &str, bool); 14] = [
     (0xef53, "ext4", true),
     (0x5846_5342, "xfs", true),
     (0x0102_1994, "tmpfs", true),
@@ -123,16 +123,16 @@ mod tests {
     }
 
     #[test]
-    fn what_is_kept_for_root_is_free_for_root_alone() {
+    fn reserved_blocks_are_free_only_for_root() {
         let found = |is_root| free(&counts(), is_root);
         let (bytes, inodes) = (Some(15 * 4096), Some(6));
-        assert_eq!(found(false), Free { bytes, inodes });
+        assert_eq!(found(false), FreeCounts { bytes, inodes });
         let (bytes, inodes) = (Some(20 * 4096), Some(7));
-        assert_eq!(found(true), Free { bytes, inodes });
+        assert_eq!(found(true), FreeCounts { bytes, inodes });
     }
 
     #[test]
-    fn what_a_file_system_has_none_of_it_does_not_count() {
+    fn zero_totals_mean_not_counted() {
         let mut counts = counts();
         (counts.f_files, counts.f_ffree, counts.f_favail) = (0, 0, 0);
         assert_eq!(free(&counts, true).inodes, None);
@@ -142,35 +142,41 @@ mod tests {
     }
 
     #[test]
-    fn a_full_file_system_has_nothing_left_which_is_not_the_same_as_not_counting() {
+    fn full_file_system_reports_zero_free() {
         let mut full = counts();
         (full.f_bavail, full.f_favail) = (0, 0);
         let (bytes, inodes) = (Some(0), Some(0));
-        assert_eq!(free(&full, false), Free { bytes, inodes });
+        assert_eq!(free(&full, false), FreeCounts { bytes, inodes });
     }
 
     #[test]
-    fn a_directory_that_is_not_there_yet_lies_where_it_would_be_made() {
+    fn missing_directory_uses_file_system_of_its_parent() {
         let scratch = tempfile::tempdir().unwrap();
         let found = FileSystem::of(scratch.path()).unwrap();
         let later = FileSystem::of(&scratch.path().join("not/there/yet")).unwrap();
-        assert_eq!((&later.place, later.kind), (&found.place, found.kind));
+        assert_eq!(
+            (&later.mount_point, later.kind),
+            (&found.mount_point, found.kind)
+        );
         assert!(
             scratch
                 .path()
                 .canonicalize()
                 .unwrap()
-                .starts_with(&found.place)
+                .starts_with(&found.mount_point)
         );
     }
 
     #[test]
-    fn memory_is_told_from_what_it_is_mounted_in() {
+    fn tmpfs_is_reported_with_its_mount_point() {
         let shared = Path::new("/dev/shm");
         if shared.exists() {
             let found = FileSystem::of(&shared.join("nix/store")).unwrap();
-            assert_eq!((found.place.as_path(), found.kind), (shared, Some("tmpfs")));
-            assert!(found.keeps_every_byte);
+            assert_eq!(
+                (found.mount_point.as_path(), found.kind),
+                (shared, Some("tmpfs"))
+            );
+            assert!(found.allocates_every_byte);
         }
     }
 }

@@ -4,15 +4,15 @@ use std::fs;
 use std::os::unix::fs::{PermissionsExt as _, symlink};
 
 use floe_format::StoreDir;
-use floe_store::{Layout, StoreError, StoreReader, StoreWriter, WriteOptions};
+use floe_store::{StoreError, StoreLayout, StoreReader, StoreWriter, WriteOptions};
 
 use crate::support::{Scratch, path, stage};
 
 #[test]
-fn a_new_store_has_what_nix_expects_in_it() {
+fn new_store_has_directories_and_schema_of_nix() {
     let scratch = Scratch::new();
     let _writer = scratch.writer();
-    let state = scratch.layout().state;
+    let state = scratch.layout().state_dir;
     for name in [
         "db/db.sqlite",
         "db/big-lock",
@@ -31,14 +31,17 @@ fn a_new_store_has_what_nix_expects_in_it() {
 }
 
 #[test]
-fn a_store_is_reopened_with_what_is_in_it() {
+fn reopened_store_keeps_its_paths() {
     let scratch = Scratch::new();
     let a = path('1', "a");
     let writer = scratch.writer();
     writer.register(vec![stage(&writer, &a, &[])]).unwrap();
     drop(writer);
     assert_eq!(
-        scratch.writer().invalid(std::slice::from_ref(&a)).unwrap(),
+        scratch
+            .writer()
+            .query_missing(std::slice::from_ref(&a))
+            .unwrap(),
         []
     );
     assert_eq!(
@@ -51,7 +54,7 @@ fn a_store_is_reopened_with_what_is_in_it() {
 }
 
 #[test]
-fn a_store_of_another_schema_is_refused_by_number() {
+fn unknown_schema_is_an_error_with_its_number() {
     let scratch = Scratch::new();
     drop(scratch.writer());
     fs::write(scratch.layout().database_dir().join("schema"), "11").unwrap();
@@ -67,23 +70,23 @@ fn a_store_of_another_schema_is_refused_by_number() {
 }
 
 #[test]
-fn a_store_below_a_symbolic_link_is_refused_by_its_name_unless_it_is_allowed() {
+fn symlinked_store_is_refused_unless_allowed() {
     let scratch = Scratch::new();
     let (real, link) = (scratch.path().join("real"), scratch.path().join("link"));
     fs::create_dir(&real).unwrap();
     symlink(&real, &link).unwrap();
-    let error = StoreWriter::open(Layout::in_root(&link, StoreDir::default())).unwrap_err();
+    let error = StoreWriter::open(StoreLayout::in_root(&link, StoreDir::default())).unwrap_err();
     assert!(matches!(error, StoreError::SymlinkedStore { path } if path == link));
     let options = WriteOptions {
         allow_symlinked_store: true,
         ..WriteOptions::default()
     };
-    StoreWriter::open_with(Layout::in_root(&link, StoreDir::default()), &options).unwrap();
+    StoreWriter::open_with(StoreLayout::in_root(&link, StoreDir::default()), &options).unwrap();
     assert!(real.join("nix/var/nix/db/db.sqlite").exists());
 }
 
 #[test]
-fn a_place_without_a_store_is_not_made_one_by_reading() {
+fn reader_does_not_create_a_store() {
     let scratch = Scratch::new();
     let error = StoreReader::open(scratch.layout()).unwrap_err();
     assert!(matches!(error, StoreError::NoStore { .. }), "{error}");
@@ -91,7 +94,7 @@ fn a_place_without_a_store_is_not_made_one_by_reading() {
 }
 
 #[test]
-fn a_store_without_a_write_ahead_log_stays_so_and_locks_as_nix_does_there() {
+fn store_without_wal_keeps_mode_and_lock_directory() {
     let scratch = Scratch::new();
     drop(scratch.writer());
     let file = scratch.layout().database_dir().join("db.sqlite");
@@ -126,8 +129,8 @@ fn a_store_without_a_write_ahead_log_stays_so_and_locks_as_nix_does_there() {
 }
 
 #[test]
-fn a_place_where_nothing_can_be_made_is_an_error() {
-    let error = StoreWriter::open(Layout::in_root(
+fn unwritable_location_is_an_error() {
+    let error = StoreWriter::open(StoreLayout::in_root(
         std::path::Path::new("/proc/floe"),
         StoreDir::default(),
     ))
@@ -141,7 +144,7 @@ fn a_place_where_nothing_can_be_made_is_an_error() {
 }
 
 #[test]
-fn a_schema_file_that_a_full_disk_left_empty_is_written_again() {
+fn empty_schema_file_is_rewritten() {
     let scratch = Scratch::new();
     drop(scratch.writer());
     let schema = scratch.layout().database_dir().join("schema");
@@ -151,12 +154,12 @@ fn a_schema_file_that_a_full_disk_left_empty_is_written_again() {
 }
 
 #[test]
-fn only_a_daemon_may_write_where_a_daemon_listens_and_this_user_may_not() {
+fn unwritable_store_with_daemon_socket_is_refused() {
     if rustix::process::geteuid().is_root() {
         return;
     }
     let scratch = Scratch::new();
-    let state = scratch.layout().state;
+    let state = scratch.layout().state_dir;
     fs::create_dir_all(state.join("daemon-socket")).unwrap();
     fs::write(state.join("daemon-socket/socket"), "").unwrap();
     fs::set_permissions(&state, fs::Permissions::from_mode(0o555)).unwrap();
@@ -165,10 +168,10 @@ fn only_a_daemon_may_write_where_a_daemon_listens_and_this_user_may_not() {
 }
 
 #[test]
-fn many_may_make_the_same_store_at_once() {
+fn concurrent_creations_of_one_store_succeed() {
     for _ in 0..30 {
         let root = tempfile::tempdir().unwrap();
-        let layout = Layout::in_root(root.path(), StoreDir::default());
+        let layout = StoreLayout::in_root(root.path(), StoreDir::default());
         let start = std::sync::Barrier::new(6);
         std::thread::scope(|scope| {
             for _ in 0..6 {

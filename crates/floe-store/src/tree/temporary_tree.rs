@@ -20,7 +20,7 @@ pub struct TemporaryTree {
     pub(super) path: StorePath,
     /// Whether anything of it is there. Until then the name may be somebody else's: process
     /// numbers are unique in one namespace only.
-    pub(super) made: bool,
+    pub(super) exists: bool,
     /// Present where equal files are to be one.
     pub(super) links: Option<TreeLinks>,
 }
@@ -37,7 +37,7 @@ impl TemporaryTree {
     }
 
     /// Whether equal files are to be one.
-    pub(super) fn shares_files(&self) -> bool {
+    pub(super) fn is_optimising(&self) -> bool {
         self.links.is_some()
     }
 
@@ -50,16 +50,16 @@ impl TemporaryTree {
 
 impl TemporaryTree {
     /// Moves the tree to its place. Its old name is anybody's from then on.
-    pub(crate) fn move_to(&mut self, place: &Path) -> io::Result<()> {
+    pub(crate) fn rename_to(&mut self, place: &Path) -> io::Result<()> {
         fs::rename(&self.location, place)?;
-        self.made = false;
+        self.exists = false;
         Ok(())
     }
 
     /// Moves a tree beside its place, or back there.
-    pub(crate) fn take_back_from(&mut self, place: &Path) -> io::Result<()> {
+    pub(crate) fn rename_from(&mut self, place: &Path) -> io::Result<()> {
         loop {
-            self.take_free_name();
+            self.choose_free_name();
             match renameat_with(CWD, place, CWD, &self.location, RenameFlags::NOREPLACE) {
                 // Another writer of this process has taken the name since.
                 Err(Errno::EXIST) => {}
@@ -68,31 +68,31 @@ impl TemporaryTree {
                 renamed => break renamed?,
             }
         }
-        self.made = true;
+        self.exists = true;
         Ok(())
     }
 
     /// Removes the tree from its place, to which it was moved, and the links that only it uses.
-    pub(crate) fn remove_from(mut self, place: &Path) {
-        self.made = false;
+    pub(crate) fn remove_renamed(mut self, place: &Path) {
+        self.exists = false;
         self.remove(place);
     }
 
     /// Lets the tree lie where it is.
-    pub(crate) fn let_lie(mut self) {
-        self.made = false;
+    pub(crate) fn detach(mut self) {
+        self.exists = false;
     }
 
     fn remove(&mut self, location: &Path) {
         // A failure leaves garbage that the next collection takes; there is nobody to tell.
         let _: Result<(), StoreError> = remove_tree(location);
         if let Some(links) = &mut self.links {
-            links.give_up();
+            links.remove_unused();
         }
     }
 
     /// Passes over names that the dead, or the living of another process namespace, have left.
-    pub(super) fn take_free_name(&mut self) {
+    pub(super) fn choose_free_name(&mut self) {
         let first = self.name.clone();
         for number in 0_u32.. {
             if fs::symlink_metadata(&self.location).is_err() {
@@ -106,7 +106,7 @@ impl TemporaryTree {
 
 impl Drop for TemporaryTree {
     fn drop(&mut self) {
-        if self.made {
+        if self.exists {
             self.remove(&self.location.clone());
         }
     }
@@ -117,7 +117,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_that_a_move_has_set_free_belongs_to_whoever_takes_it() {
+    fn renamed_tree_does_not_remove_reuser_of_its_old_name() {
         let directory = tempfile::tempdir().unwrap();
         let location = directory
             .path()
@@ -128,15 +128,15 @@ mod tests {
             name: "00000000000000000000000000000000-floe-1-0".into(),
             path: StorePath::parse("00000000000000000000000000000000-x").unwrap(),
             location: location.clone(),
-            made: true,
+            exists: true,
             links: None,
         };
-        tree.move_to(&place).unwrap();
+        tree.rename_to(&place).unwrap();
         // Another process of the same number, in a container of its own, takes the name.
         fs::write(&location, "theirs").unwrap();
-        tree.take_back_from(&place).unwrap();
+        tree.rename_from(&place).unwrap();
         assert_ne!(tree.location(), location);
-        tree.move_to(&place).unwrap();
+        tree.rename_to(&place).unwrap();
         drop(tree);
         assert_eq!(fs::read(&location).unwrap(), b"theirs");
         assert_eq!(fs::read(&place).unwrap(), b"ours");

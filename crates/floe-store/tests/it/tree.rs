@@ -7,14 +7,14 @@ use std::path::Path;
 
 use floe_format::nar::layout::Node;
 use floe_store::StoreError;
-use floe_store::tree::read::{dump, shape};
+use floe_store::tree::{dump_path, list_tree};
 use proptest::prelude::*;
 
 use crate::support::{Scratch, names, nar_of, path, unpack};
 
 pub(crate) fn nar(path: &Path) -> Vec<u8> {
     let mut nar = Vec::new();
-    dump(path, &mut |chunk| {
+    dump_path(path, &mut |chunk| {
         nar.extend_from_slice(chunk);
         Ok::<_, StoreError>(())
     })
@@ -89,7 +89,7 @@ pub(crate) fn assert_sealed(at: &Path) {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(40))]
     #[test]
-    fn a_tree_that_was_dumped_and_unpacked_has_the_same_nar(
+    fn unpacked_tree_dumps_to_the_same_nar(
         tree in trees(),
         cut in 1..100_000_usize,
     ) {
@@ -98,7 +98,7 @@ proptest! {
         let original = scratch.path().join("original");
         make(&tree, &original);
         let expected = nar(&original);
-        prop_assert_eq!(shape(&original).unwrap().nar_size(), expected.len() as u64);
+        prop_assert_eq!(list_tree(&original).unwrap().nar_size(), expected.len() as u64);
         let mut tree_writer = writer.tree_writer(&path('1', "tree"));
         for chunk in expected.chunks(cut) {
             tree_writer.write(chunk).unwrap();
@@ -110,7 +110,7 @@ proptest! {
 }
 
 #[test]
-fn a_tree_that_is_dropped_leaves_nothing() {
+fn dropped_tree_is_removed() {
     let scratch = Scratch::new();
     let writer = scratch.writer();
     let tree = unpack(&writer, &path('1', "tree"), &nar_of(b"contents"));
@@ -127,31 +127,31 @@ fn a_tree_that_is_dropped_leaves_nothing() {
 }
 
 #[test]
-fn what_no_store_may_hold_is_named() {
+fn unsupported_file_is_named_in_the_error() {
     let scratch = Scratch::new();
     let socket = scratch.path().join("socket");
     let _listener = std::os::unix::net::UnixListener::bind(&socket).unwrap();
-    let read = dump(&socket, &mut |_| Ok::<_, StoreError>(()));
+    let read = dump_path(&socket, &mut |_| Ok::<_, StoreError>(()));
     assert!(matches!(read, Err(StoreError::UnsupportedFile { path }) if path == socket));
     let mut deep = scratch.path().join("deep");
     for _ in 0..70 {
         fs::create_dir(&deep).unwrap();
         deep.push("d");
     }
-    let read = dump(&scratch.path().join("deep"), &mut |_| {
+    let read = dump_path(&scratch.path().join("deep"), &mut |_| {
         Ok::<_, StoreError>(())
     });
     assert!(matches!(read, Err(StoreError::TooDeep { limit: 64, .. })));
 }
 
 #[test]
-fn a_shape_has_sizes_modes_and_targets() {
+fn list_tree_returns_sizes_modes_and_targets() {
     let scratch = Scratch::new();
     let root = scratch.path().join("root");
     fs::create_dir(&root).unwrap();
     fs::write(root.join("file"), "12345").unwrap();
     symlink("file", root.join("link")).unwrap();
-    let Node::Directory { entries } = shape(&root).unwrap() else {
+    let Node::Directory { entries } = list_tree(&root).unwrap() else {
         panic!("no directory")
     };
     assert_eq!(
@@ -170,13 +170,13 @@ fn a_shape_has_sizes_modes_and_targets() {
 }
 
 #[test]
-fn a_tree_of_somebody_else_is_neither_written_to_nor_removed() {
+fn existing_tree_of_other_process_is_untouched() {
     let scratch = Scratch::new();
     let writer = scratch.writer();
     let path = path('1', "tree");
     // What another process with this number, in a container of its own, would be writing.
     let name = format!("{}-floe-{}-0", path.hash_part(), std::process::id());
-    let foreign = scratch.layout().real_store.join(name);
+    let foreign = scratch.layout().real_store_dir.join(name);
     fs::create_dir(&foreign).unwrap();
     fs::write(foreign.join("file"), "theirs").unwrap();
     let tree = unpack(&writer, &path, &nar_of(b"ours"));

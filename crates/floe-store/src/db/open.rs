@@ -15,50 +15,50 @@ use crate::locks::wait_for_database;
 
 /// How an open database is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Access {
+pub(crate) enum AccessMode {
     /// With a write-ahead log: readers and writers never wait for each other.
-    Log,
+    Wal,
     /// With a lock directory, which one process holds at a time.
     LockDirectory,
     /// Without any locks, as a file that does not change: this user may make none.
-    AsItStands,
+    Immutable,
 }
 
 /// How those who lock a database are waited for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Wait {
+pub(crate) enum BusyPolicy {
     /// For so long, in silence.
-    AtMost(Duration),
+    Timeout(Duration),
     /// As whoever governs the thread wants it.
-    AsGoverned,
+    CurrentScope,
 }
 
-/// Opens a database for writing; makes the file if it is new. `use_log` says how a new one is
+/// Opens a database for writing; makes the file if it is new. `use_wal` says how a new one is
 /// written; one that is there keeps its way, but for a log that nobody wants and nobody uses.
 pub(super) fn for_writing(
     file: &Path,
     is_new: bool,
-    use_log: bool,
+    use_wal: bool,
 ) -> rusqlite::Result<Connection> {
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let with_lock_directory =
         |flags| Connection::open_with_flags_and_vfs(file, flags, LOCK_DIRECTORY_VFS);
     if is_new {
         let flags = flags | OpenFlags::SQLITE_OPEN_CREATE;
-        return match use_log {
+        return match use_wal {
             true => Connection::open_with_flags(file, flags),
             false => with_lock_directory(flags),
         };
     }
     // Asked by a connection that cannot write: with the wrong kind of locks, one that can would
     // take the journal of a living writer for a dead one's and roll it back.
-    let asking = Connection::open_with_flags(file, READ_FLAGS)?;
-    if uses_lock_directory(&asking, file) {
+    let probe = Connection::open_with_flags(file, READ_FLAGS)?;
+    if uses_lock_directory(&probe, file) {
         return with_lock_directory(flags);
     }
-    drop(asking);
+    drop(probe);
     let connection = Connection::open_with_flags(file, flags)?;
-    if !use_log && gives_up_log(&connection) {
+    if !use_wal && disable_wal(&connection) {
         drop(connection);
         return with_lock_directory(flags);
     }
@@ -67,41 +67,44 @@ pub(super) fn for_writing(
 
 /// Ends the use of a write-ahead log, without which a Nix with `use-sqlite-wal = false` cannot open
 /// the database; `false` where somebody else has it open.
-fn gives_up_log(connection: &Connection) -> bool {
+fn disable_wal(connection: &Connection) -> bool {
     let _: rusqlite::Result<()> = connection.busy_timeout(Duration::ZERO);
     let asked = connection.pragma_update(None, "journal_mode", "truncate");
     asked.is_ok() && journal_mode(connection).is_ok_and(|mode| mode != "wal")
 }
 
 /// Opens an existing database for reading.
-pub(super) fn for_reading(file: &Path, wait: Wait) -> rusqlite::Result<(Connection, Access)> {
-    with_locks(file, wait).or_else(|error| {
-        if !may_read_as_it_stands(&error, file) {
+pub(super) fn for_reading(
+    file: &Path,
+    policy: BusyPolicy,
+) -> rusqlite::Result<(Connection, AccessMode)> {
+    open_with_locks(file, policy).or_else(|error| {
+        if !may_open_immutable(&error, file) {
             return Err(error);
         }
         let flags = READ_FLAGS | OpenFlags::SQLITE_OPEN_URI;
         let connection = Connection::open_with_flags(immutable_uri(file), flags)?;
-        Ok((answers(connection, wait)?, Access::AsItStands))
+        Ok((verify_readable(connection, policy)?, AccessMode::Immutable))
     })
 }
 
-fn with_locks(file: &Path, wait: Wait) -> rusqlite::Result<(Connection, Access)> {
+fn open_with_locks(file: &Path, policy: BusyPolicy) -> rusqlite::Result<(Connection, AccessMode)> {
     let mut connection = Connection::open_with_flags(file, READ_FLAGS)?;
     // Otherwise it would be as patient as rusqlite thinks best.
-    set_wait(&mut connection, wait)?;
+    set_busy_policy(&mut connection, policy)?;
     if !uses_lock_directory(&connection, file) {
-        let connection = answers(connection, wait)?;
+        let connection = verify_readable(connection, policy)?;
         // Asked again: the first time somebody may have been at work.
         if !uses_lock_directory(&connection, file) {
-            return Ok((connection, Access::Log));
+            return Ok((connection, AccessMode::Wal));
         }
     } else {
         drop(connection);
     }
-    if !may_make_files_beside(file) {
+    if !may_create_side_files(file) {
         // SQLite would take the lock that cannot be made for one that somebody else holds, and
         // wait for it in vain.
-        let code = match is_left_alone(file, wait) {
+        let code = match wait_for_writer(file, policy) {
             true => rusqlite::ffi::SQLITE_PERM,
             false => rusqlite::ffi::SQLITE_BUSY,
         };
@@ -109,14 +112,17 @@ fn with_locks(file: &Path, wait: Wait) -> rusqlite::Result<(Connection, Access)>
         return Err(rusqlite::Error::SqliteFailure(refused, None));
     }
     let connection = Connection::open_with_flags_and_vfs(file, READ_FLAGS, LOCK_DIRECTORY_VFS)?;
-    Ok((answers(connection, wait)?, Access::LockDirectory))
+    Ok((
+        verify_readable(connection, policy)?,
+        AccessMode::LockDirectory,
+    ))
 }
 
 fn uses_lock_directory(connection: &Connection, file: &Path) -> bool {
     match journal_mode(connection) {
         Ok(mode) => mode != "wal",
         // A journal that would have to be rolled back; a write-ahead log needs none.
-        Err(_) => !is_empty(&beside(file, "-journal")),
+        Err(_) => !is_empty(&side_file(file, "-journal")),
     }
 }
 
@@ -124,20 +130,20 @@ pub(super) fn journal_mode(connection: &Connection) -> rusqlite::Result<String> 
     connection.pragma_query_value(None, "journal_mode", |row| row.get(0))
 }
 
-pub(super) fn set_patience(connection: &Connection, time: Duration) -> rusqlite::Result<()> {
-    connection.busy_timeout(time.min(PATIENCE_MAX))
+pub(super) fn set_busy_timeout(connection: &Connection, time: Duration) -> rusqlite::Result<()> {
+    connection.busy_timeout(time.min(BUSY_TIMEOUT_MAX))
 }
 
-fn set_wait(connection: &mut Connection, wait: Wait) -> rusqlite::Result<()> {
-    match wait {
-        Wait::AtMost(time) => set_patience(connection, time),
-        Wait::AsGoverned => connection.busy_handler(Some(wait_for_database)),
+fn set_busy_policy(connection: &mut Connection, policy: BusyPolicy) -> rusqlite::Result<()> {
+    match policy {
+        BusyPolicy::Timeout(time) => set_busy_timeout(connection, time),
+        BusyPolicy::CurrentScope => connection.busy_handler(Some(wait_for_database)),
     }
 }
 
 /// A database file whose log cannot be opened fails only at the first question.
-fn answers(mut connection: Connection, wait: Wait) -> rusqlite::Result<Connection> {
-    set_wait(&mut connection, wait)?;
+fn verify_readable(mut connection: Connection, policy: BusyPolicy) -> rusqlite::Result<Connection> {
+    set_busy_policy(&mut connection, policy)?;
     connection.query_row(
         "select count(*) from (select 1 from ValidPaths limit 1)",
         (),
@@ -148,10 +154,10 @@ fn answers(mut connection: Connection, wait: Wait) -> rusqlite::Result<Connectio
 
 /// Whether a database that cannot be opened in the ordinary way may be read as an unchanging
 /// file: only this user's rights are in the way, and nothing waits in its log or journal.
-fn may_read_as_it_stands(error: &rusqlite::Error, file: &Path) -> bool {
+fn may_open_immutable(error: &rusqlite::Error, file: &Path) -> bool {
     use rusqlite::ErrorCode::{CannotOpen, PermissionDenied, ReadOnly, SystemIoFailure};
     let code = error.sqlite_error_code();
-    is_empty(&beside(file, "-wal"))
+    is_empty(&side_file(file, "-wal"))
         && !is_being_written(file)
         && matches!(
             code,
@@ -161,31 +167,31 @@ fn may_read_as_it_stands(error: &rusqlite::Error, file: &Path) -> bool {
 
 /// Whether a writer with a lock directory is at work, or was when it ended.
 fn is_being_written(file: &Path) -> bool {
-    !is_empty(&beside(file, "-journal")) || beside(file, ".lock").exists()
+    !is_empty(&side_file(file, "-journal")) || side_file(file, ".lock").exists()
 }
 
 /// Whether no writer with a lock directory is at work, or it ends in time.
-fn is_left_alone(file: &Path, wait: Wait) -> bool {
+fn wait_for_writer(file: &Path, policy: BusyPolicy) -> bool {
     let start = Instant::now();
     let mut times = 0;
     while is_being_written(file) {
-        let is_over = match wait {
-            Wait::AtMost(time) => start.elapsed() >= time,
-            Wait::AsGoverned => !wait_for_database(times),
+        let is_over = match policy {
+            BusyPolicy::Timeout(time) => start.elapsed() >= time,
+            BusyPolicy::CurrentScope => !wait_for_database(times),
         };
         if is_over {
             return false;
         }
         times += 1;
-        if wait != Wait::AsGoverned {
-            thread::sleep(PAUSE);
+        if policy != BusyPolicy::CurrentScope {
+            thread::sleep(WRITER_POLL_INTERVAL);
         }
     }
     true
 }
 
 /// Whether this user may make a lock directory.
-fn may_make_files_beside(file: &Path) -> bool {
+fn may_create_side_files(file: &Path) -> bool {
     use rustix::fs::{Access, AtFlags, CWD, accessat};
     file.parent().is_some_and(|directory| {
         accessat(CWD, directory, Access::WRITE_OK, AtFlags::EACCESS).is_ok()
@@ -193,7 +199,7 @@ fn may_make_files_beside(file: &Path) -> bool {
 }
 
 /// A file that SQLite keeps beside the database, such as `db.sqlite-wal`.
-pub(crate) fn beside(file: &Path, suffix: &str) -> PathBuf {
+pub(crate) fn side_file(file: &Path, suffix: &str) -> PathBuf {
     let mut name = file.as_os_str().to_owned();
     name.push(suffix);
     name.into()
@@ -227,17 +233,17 @@ const READ_FLAGS: OpenFlags =
 const LOCK_DIRECTORY_VFS: &std::ffi::CStr = c"unix-dotfile";
 
 /// Between looks at a writer that locks by a directory. Short beside what a commit takes.
-const PAUSE: Duration = Duration::from_millis(5);
+const WRITER_POLL_INTERVAL: Duration = Duration::from_millis(5);
 
 /// SQLite counts milliseconds in 31 bits; a day is forever for a reader.
-const PATIENCE_MAX: Duration = Duration::from_secs(24 * 60 * 60);
+const BUSY_TIMEOUT_MAX: Duration = Duration::from_secs(24 * 60 * 60);
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn opening_beside_a_writer_with_a_lock_directory_does_not_roll_it_back() {
+    fn open_during_lock_directory_write_does_not_roll_back() {
         let directory = tempfile::tempdir().unwrap();
         let file = directory.path().join("db.sqlite");
         let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE;
@@ -250,7 +256,7 @@ mod tests {
         writer.execute_batch(begin).unwrap();
         assert!(is_being_written(&file));
         let other = for_writing(&file, false, true).unwrap();
-        assert!(for_reading(&file, Wait::AtMost(Duration::ZERO)).is_err());
+        assert!(for_reading(&file, BusyPolicy::Timeout(Duration::ZERO)).is_err());
         writer.execute_batch("commit").unwrap();
         let count: i64 = other
             .query_row("select count(*) from ValidPaths", (), |row| row.get(0))

@@ -17,7 +17,7 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use crate::support::{Scratch, info, names, nar_of, nar_of_link, path, skip, stage, unpack};
 
 #[test]
-fn a_batch_is_registered_whatever_its_order_and_reads_back_as_it_was() {
+fn batch_in_any_order_reads_back_unchanged() {
     let scratch = Scratch::new();
     let writer = scratch.writer();
     let (a, b, c) = (path('1', "a"), path('2', "b"), path('3', "c"));
@@ -41,12 +41,12 @@ fn a_batch_is_registered_whatever_its_order_and_reads_back_as_it_was() {
         assert_eq!(reader.path_info(&info.path).unwrap(), Some(info));
     }
     assert_eq!(
-        reader.path_of_hash_part(c.hash_part()).unwrap(),
+        reader.query_path_from_hash_part(c.hash_part()).unwrap(),
         Some(c.clone())
     );
     assert_eq!(
         reader
-            .path_of_hash_part(path('5', "x").hash_part())
+            .query_path_from_hash_part(path('5', "x").hash_part())
             .unwrap(),
         None
     );
@@ -55,7 +55,7 @@ fn a_batch_is_registered_whatever_its_order_and_reads_back_as_it_was() {
 }
 
 #[test]
-fn a_path_without_its_references_is_handed_back_and_so_are_its_referrers() {
+fn path_with_missing_references_is_returned_with_referrers() {
     let scratch = Scratch::new();
     let writer = scratch.writer();
     let (absent, a, b, c) = (
@@ -71,8 +71,8 @@ fn a_path_without_its_references_is_handed_back_and_so_are_its_referrers() {
     ];
     let outcome = writer.register(batch).unwrap();
     assert_eq!(outcome.valid, [c]);
-    let unmet: Vec<_> = outcome
-        .unmet
+    let missing: Vec<_> = outcome
+        .missing_references
         .iter()
         .map(|(staged, missing)| {
             (
@@ -81,17 +81,17 @@ fn a_path_without_its_references_is_handed_back_and_so_are_its_referrers() {
             )
         })
         .collect();
-    assert_eq!(unmet, [(a.clone(), vec![absent]), (b, vec![a])]);
-    drop(outcome.unmet);
+    assert_eq!(missing, [(a.clone(), vec![absent]), (b, vec![a])]);
+    drop(outcome.missing_references);
     assert_eq!(names(&scratch.layout()).len(), 1);
 }
 
 #[test]
-fn a_path_that_somebody_else_has_locked_comes_back_busy() {
+fn locked_path_is_busy() {
     let scratch = Scratch::new();
     let writer = scratch.writer();
     let a = path('1', "a");
-    let lock_file = scratch.layout().real_store.join(format!("{a}.lock"));
+    let lock_file = scratch.layout().real_store_dir.join(format!("{a}.lock"));
     let lock = File::create(&lock_file).unwrap();
     lock.lock().unwrap();
     let outcome = writer.register(vec![stage(&writer, &a, &[])]).unwrap();
@@ -105,7 +105,7 @@ fn a_path_that_somebody_else_has_locked_comes_back_busy() {
 }
 
 #[test]
-fn a_tree_without_a_row_is_replaced_and_a_valid_path_is_not() {
+fn unregistered_tree_is_replaced_and_valid_path_is_not() {
     let scratch = Scratch::new();
     let writer = scratch.writer();
     let a = path('1', "a");
@@ -124,7 +124,7 @@ fn a_tree_without_a_row_is_replaced_and_a_valid_path_is_not() {
 }
 
 #[test]
-fn a_transaction_that_fails_leaves_neither_rows_nor_trees_at_their_places() {
+fn failed_transaction_leaves_no_rows_and_no_trees() {
     let scratch = Scratch::new();
     let writer = scratch.writer();
     let (a, b) = (path('1', "a"), path('2', "b"));
@@ -144,14 +144,14 @@ fn a_transaction_that_fails_leaves_neither_rows_nor_trees_at_their_places() {
     for path in [&a, &b] {
         assert!(!scratch.layout().real_path(path).exists());
     }
-    writer.discard_left(|_| false);
+    writer.discard_recovered(|_| false);
     assert!(names(&scratch.layout()).is_empty());
-    assert_eq!(writer.invalid(&[a.clone(), b]).unwrap().len(), 2);
+    assert_eq!(writer.query_missing(&[a.clone(), b]).unwrap().len(), 2);
 }
 
 /// Between the look at the references and the transaction a collector deletes one of them.
 #[test]
-fn a_reference_that_vanishes_at_the_last_moment_leaves_all_as_it_was() {
+fn reference_deleted_during_register_rolls_back() {
     let scratch = Scratch::new();
     let writer = scratch.writer();
     let (reference, a, b) = (path('1', "reference"), path('2', "a"), path('3', "b"));
@@ -169,7 +169,7 @@ fn a_reference_that_vanishes_at_the_last_moment_leaves_all_as_it_was() {
     database.execute_batch(&trigger).unwrap();
     let batch = vec![stage(&writer, &a, &[&reference]), stage(&writer, &b, &[])];
     let outcome = writer.register(batch).unwrap();
-    assert!(outcome.valid.is_empty() && outcome.unmet.is_empty());
+    assert!(outcome.valid.is_empty() && outcome.missing_references.is_empty());
     assert_eq!(outcome.busy.len(), 2, "they are to come back");
     let there = |path| fs::symlink_metadata(scratch.layout().real_path(path)).is_ok();
     assert!(there(&reference) && !there(&a) && !there(&b));
@@ -178,15 +178,15 @@ fn a_reference_that_vanishes_at_the_last_moment_leaves_all_as_it_was() {
     database.execute_batch(&vanish).unwrap();
     let outcome = writer.register(outcome.busy).unwrap();
     assert_eq!(outcome.valid, [b]);
-    assert_eq!(outcome.unmet[0].1, [reference].into());
+    assert_eq!(outcome.missing_references[0].1, [reference].into());
 }
 
 #[test]
-fn a_path_whose_lock_cannot_be_taken_keeps_back_only_those_that_refer_to_it() {
+fn unlockable_path_blocks_only_its_referrers() {
     let scratch = Scratch::new();
     let writer = scratch.writer();
     let (a, b, c) = (path('1', "a"), path('2', "b"), path('3', "c"));
-    let lock = scratch.layout().real_store.join(format!("{a}.lock"));
+    let lock = scratch.layout().real_store_dir.join(format!("{a}.lock"));
     fs::create_dir(&lock).unwrap();
     let batch = vec![
         stage(&writer, &a, &[]),
@@ -203,24 +203,24 @@ fn a_path_whose_lock_cannot_be_taken_keeps_back_only_those_that_refer_to_it() {
         "remove what is there",
     ];
     assert!(said.iter().all(|said| error.contains(said)), "{error}");
-    let unmet: Vec<_> = outcome
-        .unmet
+    let missing: Vec<_> = outcome
+        .missing_references
         .iter()
         .map(|(b, a)| (&b.info.path, a))
         .collect();
-    assert_eq!(unmet, [(&b, &[a.clone()].into())]);
+    assert_eq!(missing, [(&b, &[a.clone()].into())]);
 }
 
 /// Such as that of another user, who has added the path since it was asked for.
 #[test]
-fn a_valid_path_whose_lock_cannot_be_opened_is_valid() {
+fn valid_path_with_unopenable_lock_is_valid() {
     let scratch = Scratch::new();
     let writer = scratch.writer();
     let a = path('1', "a");
     let again = stage(&writer, &a, &[]);
     let outcome = writer.register(vec![stage(&writer, &a, &[])]).unwrap();
     assert_eq!(outcome.valid, std::slice::from_ref(&a));
-    fs::create_dir(scratch.layout().real_store.join(format!("{a}.lock"))).unwrap();
+    fs::create_dir(scratch.layout().real_store_dir.join(format!("{a}.lock"))).unwrap();
     let outcome = writer.register(vec![again]).unwrap();
     assert_eq!(outcome.valid, [a]);
     assert!(outcome.refused.is_empty());
@@ -228,7 +228,7 @@ fn a_valid_path_whose_lock_cannot_be_opened_is_valid() {
 
 /// A tree without a row that may not be removed, even by root.
 #[test]
-fn a_path_whose_place_cannot_be_cleared_keeps_back_only_those_that_refer_to_it() {
+fn obstructed_path_blocks_only_its_referrers() {
     let scratch = Scratch::new();
     let writer = scratch.writer();
     let (a, b, c) = (path('1', "a"), path('2', "b"), path('3', "c"));
@@ -255,19 +255,19 @@ fn a_path_whose_place_cannot_be_cleared_keeps_back_only_those_that_refer_to_it()
     // The others come back, and are registered when it is known that one is refused.
     let outcome = writer.register(outcome.busy).unwrap();
     assert_eq!(outcome.valid, std::slice::from_ref(&c));
-    assert_eq!(outcome.unmet[0].0.info.path, b);
+    assert_eq!(outcome.missing_references[0].0.info.path, b);
     drop(outcome);
     assert_eq!(names(&scratch.layout()), [a.as_str(), c.as_str()]);
 }
 
 /// A collector deletes a row, and then takes its time for the tree.
 #[test]
-fn a_place_that_a_collector_is_clearing_is_left_to_it() {
+fn path_being_deleted_by_gc_is_busy() {
     let scratch = Scratch::new();
     let writer = scratch.writer();
     let a = path('1', "a");
     let place = scratch.layout().real_path(&a);
-    let gc_lock = File::create(scratch.layout().state.join("gc.lock")).unwrap();
+    let gc_lock = File::create(scratch.layout().state_dir.join("gc.lock")).unwrap();
     let staged = stage(&writer, &a, &[]);
     fs::write(&place, "of the collector").unwrap();
     gc_lock.lock().unwrap();
@@ -280,7 +280,7 @@ fn a_place_that_a_collector_is_clearing_is_left_to_it() {
 }
 
 #[test]
-fn a_derivation_that_lies_about_its_output_is_refused_and_others_are_not() {
+fn derivation_with_wrong_output_path_is_refused() {
     let scratch = Scratch::new();
     let writer = scratch.writer();
     let (drv, other) = (path('1', "liar.drv"), path('2', "other"));
@@ -290,7 +290,7 @@ fn a_derivation_that_lies_about_its_output_is_refused_and_others_are_not() {
         r#"Derive([("out","{output}","","")],[],[],"x","/bin/sh",[],[("out","{output}")])"#
     );
     let nar = crate::support::nar_of(text.as_bytes());
-    writer.protect([&drv].into_iter()).unwrap();
+    writer.add_temp_roots([&drv].into_iter()).unwrap();
     let staged = floe_store::StagedPath {
         info: crate::support::info(&drv, &nar, &[]),
         tree: crate::support::unpack(&writer, &drv, &nar),
@@ -307,9 +307,8 @@ fn a_derivation_that_lies_about_its_output_is_refused_and_others_are_not() {
 
 /// In a process of its own, since the limit is that of all threads.
 #[test]
-fn a_batch_that_uses_up_the_descriptors_leaves_some_to_read_its_derivations() {
-    let name =
-        "registers::a_batch_that_uses_up_the_descriptors_leaves_some_to_read_its_derivations";
+fn batch_at_descriptor_limit_still_reads_derivations() {
+    let name = "register::batch_at_descriptor_limit_still_reads_derivations";
     if std::env::var_os(ALONE).is_none() {
         let mut alone = Command::new(std::env::current_exe().unwrap());
         let ran = alone.args([name, "--exact"]).env(ALONE, "1").output();
@@ -325,7 +324,7 @@ fn a_batch_that_uses_up_the_descriptors_leaves_some_to_read_its_derivations() {
     let nar = nar_of(derivation.as_bytes());
     let staged = |digit: char| {
         let drv = path(digit, "a.drv");
-        writer.protect([&drv].into_iter()).unwrap();
+        writer.add_temp_roots([&drv].into_iter()).unwrap();
         floe_store::StagedPath {
             info: info(&drv, &nar, &[]),
             tree: unpack(&writer, &drv, &nar),
@@ -343,7 +342,7 @@ fn a_batch_that_uses_up_the_descriptors_leaves_some_to_read_its_derivations() {
     while !batch.is_empty() {
         let outcome = writer.register(batch).unwrap();
         assert!(outcome.refused.is_empty(), "{:?}", outcome.refused);
-        assert!(!outcome.valid.is_empty() && outcome.unmet.is_empty());
+        assert!(!outcome.valid.is_empty() && outcome.missing_references.is_empty());
         valid += outcome.valid.len();
         batch = outcome.busy;
     }
@@ -364,7 +363,7 @@ const ALONE: &str = "FLOE_TEST_ALONE";
 
 /// What a cache may claim to be a derivation, with a content address and nobody's signature.
 #[test]
-fn a_derivation_that_is_no_plain_file_is_refused_and_not_followed() {
+fn derivation_that_is_not_a_regular_file_is_refused() {
     let scratch = Scratch::new();
     let writer = Arc::new(scratch.writer());
     let (honest, pipe) = (scratch.path().join("honest"), scratch.path().join("pipe"));
@@ -376,7 +375,7 @@ fn a_derivation_that_is_no_plain_file_is_refused_and_not_followed() {
     floe_format::nar::write::end_directory(&mut directory);
     let drv = path('1', "liar.drv");
     for nar in [nar_of_link(&honest), nar_of_link(&pipe), directory] {
-        writer.protect([&drv].into_iter()).unwrap();
+        writer.add_temp_roots([&drv].into_iter()).unwrap();
         let staged = floe_store::StagedPath {
             info: info(&drv, &nar, &[]),
             tree: unpack(&writer, &drv, &nar),
@@ -395,11 +394,11 @@ fn a_derivation_that_is_no_plain_file_is_refused_and_not_followed() {
 }
 
 #[test]
-fn a_derivation_is_read_up_to_its_limit_and_no_further() {
+fn oversized_derivation_is_refused() {
     let scratch = Scratch::new();
     let writer = scratch.writer();
     let drv = path('1', "long.drv");
-    writer.protect([&drv].into_iter()).unwrap();
+    writer.add_temp_roots([&drv].into_iter()).unwrap();
     let tree = unpack(&writer, &drv, &nar_of(b"long"));
     // So long that nothing could hold it.
     fs::set_permissions(tree.location(), fs::Permissions::from_mode(0o644)).unwrap();
@@ -413,27 +412,33 @@ fn a_derivation_is_read_up_to_its_limit_and_no_further() {
 }
 
 #[test]
-fn an_imported_tree_is_content_addressed_and_adding_it_twice_is_once() {
+fn add_to_store_is_content_addressed_and_idempotent() {
     let scratch = Scratch::new();
     let writer = scratch.writer();
     let tree = scratch.path().join("tree");
     fs::create_dir(&tree).unwrap();
     fs::write(tree.join("file"), "contents").unwrap();
-    let info = writer.import(&tree, "tree", Default::default()).unwrap();
+    let info = writer
+        .add_to_store(&tree, "tree", Default::default())
+        .unwrap();
     assert_eq!(
         info.content_address_holds(&scratch.layout().store_dir),
         Some(true)
     );
     assert!(matches!(info.ca, Some(ContentAddress { .. })));
-    let again = writer.import(&tree, "tree", Default::default()).unwrap();
+    let again = writer
+        .add_to_store(&tree, "tree", Default::default())
+        .unwrap();
     assert_eq!(again.path, info.path);
     let missing = path('9', "missing");
-    let error = writer.import(&tree, "other", [missing].into()).unwrap_err();
+    let error = writer
+        .add_to_store(&tree, "other", [missing].into())
+        .unwrap_err();
     assert!(
         error.to_string().contains("cannot be registered"),
         "{error}"
     );
-    assert!(writer.import(&tree, ".", Default::default()).is_err());
+    assert!(writer.add_to_store(&tree, ".", Default::default()).is_err());
 }
 
 /// Many times what it takes on a machine that is busy.

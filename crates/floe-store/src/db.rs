@@ -9,7 +9,7 @@ mod read;
 mod realisations;
 mod write;
 
-pub(crate) use open::{Access, Wait, beside};
+pub(crate) use open::{AccessMode, BusyPolicy, side_file};
 pub use realisations::{BuildTrace, Realisation};
 pub(crate) use write::Registration;
 
@@ -25,9 +25,9 @@ use std::time::{Duration, Instant};
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, DEFAULT_NAME, FileControl};
 
-use crate::error::{At, StoreError};
-use crate::layout::Layout;
-use crate::locks::{Governed, Patience, is_interrupted, wait_for_database};
+use crate::error::{IoContext, StoreError};
+use crate::layout::StoreLayout;
+use crate::locks::{LockWait, LockWaitScope, is_interrupted, wait_for_database};
 use crate::options::WriteOptions;
 
 /// An open database.
@@ -35,14 +35,14 @@ use crate::options::WriteOptions;
 pub(crate) struct Database {
     connection: Connection,
     file: PathBuf,
-    layout: Layout,
+    layout: StoreLayout,
 }
 
 impl Database {
     /// Opens the database for writing; makes it where there is none. The state directory must
     /// exist and the caller must hold `db/big-lock` shared.
     pub(crate) fn open_writable(
-        layout: &Layout,
+        layout: &StoreLayout,
         options: &WriteOptions,
     ) -> Result<Database, StoreError> {
         let schema_file = layout.database_dir().join("schema");
@@ -50,21 +50,21 @@ impl Database {
         let file = layout.database_dir().join("db.sqlite");
         if is_new {
             // SQLite would leave it to the umask who may read the file and its log.
-            create_readable(&file)?;
+            create_world_readable(&file)?;
         }
         let mut connection = open::for_writing(&file, is_new, options.use_sqlite_wal)
-            .map_err(|source| failed("opening", &file, source))?;
-        prepare_patiently(&mut connection, is_new, options)
-            .map_err(|source| failed("preparing", &file, source))?;
+            .map_err(|source| database_error("opening", &file, source))?;
+        prepare_with_retry(&mut connection, is_new, options)
+            .map_err(|source| database_error("preparing", &file, source))?;
         if is_new {
             // Whole or not at all: who finds an empty one knows no schema. Others may make the same
             // store at the same time, in this process too.
             let number = SERIAL.fetch_add(1, Ordering::Relaxed);
             let name = format!("schema-{}-{number}", std::process::id());
             let temporary = schema_file.with_file_name(name);
-            create_readable(&temporary)?;
-            fs::write(&temporary, "10").at("writing", &temporary)?;
-            fs::rename(&temporary, &schema_file).at("writing", &schema_file)?;
+            create_world_readable(&temporary)?;
+            fs::write(&temporary, "10").io_context("writing", &temporary)?;
+            fs::rename(&temporary, &schema_file).io_context("writing", &schema_file)?;
         }
         Ok(Database {
             connection,
@@ -76,19 +76,19 @@ impl Database {
     /// Opens an existing database for reading; also how it is read. Where this user may not even
     /// make the side files of the write-ahead log, the file is read as it stands.
     pub(crate) fn open_for_reading(
-        layout: &Layout,
-        wait: Wait,
-    ) -> Result<(Database, Access), StoreError> {
+        layout: &StoreLayout,
+        policy: BusyPolicy,
+    ) -> Result<(Database, AccessMode), StoreError> {
         let file = layout.database_dir().join("db.sqlite");
         if !file.exists() {
             return Err(StoreError::NoStore {
-                path: layout.real_store.clone(),
+                path: layout.real_store_dir.clone(),
                 database: file,
             });
         }
         check_schema(&layout.database_dir().join("schema"))?;
-        let (connection, access) =
-            open::for_reading(&file, wait).map_err(|source| failed("opening", &file, source))?;
+        let (connection, access) = open::for_reading(&file, policy)
+            .map_err(|source| database_error("opening", &file, source))?;
         let database = Database {
             connection,
             file,
@@ -98,8 +98,9 @@ impl Database {
     }
 
     /// How long a question waits for those who lock the database.
-    pub(crate) fn set_patience(&self, patience: Duration) -> Result<(), StoreError> {
-        open::set_patience(&self.connection, patience).map_err(self.failed("preparing"))
+    pub(crate) fn set_busy_timeout(&self, busy_timeout: Duration) -> Result<(), StoreError> {
+        open::set_busy_timeout(&self.connection, busy_timeout)
+            .map_err(self.database_error("preparing"))
     }
 
     /// Another number whenever another connection has changed the database.
@@ -107,24 +108,27 @@ impl Database {
         self.connection
             .prepare_cached("pragma data_version")
             .and_then(|mut query| query.query_row((), |row| row.get(0)))
-            .map_err(self.failed("looking for changes"))
+            .map_err(self.database_error("looking for changes"))
     }
 
-    fn failed(&self, action: &'static str) -> impl Fn(rusqlite::Error) -> StoreError {
-        move |source| failed(action, &self.file, source)
+    fn database_error(&self, action: &'static str) -> impl Fn(rusqlite::Error) -> StoreError {
+        move |source| database_error(action, &self.file, source)
     }
 }
 
 /// A database for one thread, which waits for others as patiently as whoever has opened it.
 pub(crate) struct LockedDatabase<'a> {
     database: MutexGuard<'a, Database>,
-    _governed: Governed,
+    _scope: LockWaitScope,
 }
 
 impl LockedDatabase<'_> {
-    pub(crate) fn of<'a>(database: &'a Mutex<Database>, patience: &Patience) -> LockedDatabase<'a> {
+    pub(crate) fn lock<'a>(
+        database: &'a Mutex<Database>,
+        lock_wait: &LockWait,
+    ) -> LockedDatabase<'a> {
         LockedDatabase {
-            _governed: patience.govern_this_thread(),
+            _scope: lock_wait.enter_scope(),
             // A transaction that a panic interrupted has been rolled back.
             database: database.lock().unwrap_or_else(PoisonError::into_inner),
         }
@@ -149,13 +153,13 @@ impl DerefMut for LockedDatabase<'_> {
 static SERIAL: AtomicU64 = AtomicU64::new(0);
 
 /// Makes an empty file that all may read, whatever the umask, where there is none.
-fn create_readable(file: &Path) -> Result<(), StoreError> {
+fn create_world_readable(file: &Path) -> Result<(), StoreError> {
     match File::create_new(file) {
         Ok(made) => made
             .set_permissions(fs::Permissions::from_mode(0o644))
-            .at("setting the mode of", file),
+            .io_context("setting the mode of", file),
         Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => Ok(()),
-        Err(error) => Err(error).at("creating", file),
+        Err(error) => Err(error).io_context("creating", file),
     }
 }
 
@@ -170,14 +174,14 @@ fn check_schema(schema_file: &Path) -> Result<bool, StoreError> {
             found: text.trim().into(),
         }),
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(false),
-        Err(error) => Err(error).at("reading", schema_file),
+        Err(error) => Err(error).io_context("reading", schema_file),
     }
 }
 
 /// The settings that Nix makes on each connection, and the tables of a new store.
 /// Two who make the same database get in each other's way when they switch it to a log, and SQLite
 /// tells one of them so at once, however patient it was told to be.
-fn prepare_patiently(
+fn prepare_with_retry(
     connection: &mut Connection,
     is_new: bool,
     options: &WriteOptions,
@@ -185,11 +189,11 @@ fn prepare_patiently(
     let began = Instant::now();
     loop {
         match prepare(connection, is_new, options) {
-            Err(error) if is_new && is_busy(&error) && began.elapsed() < MAKING_WAIT => {
+            Err(error) if is_new && is_busy(&error) && began.elapsed() < CREATE_TIMEOUT => {
                 if is_interrupted() {
                     return Err(error);
                 }
-                thread::sleep(MAKING_POLL);
+                thread::sleep(CREATE_RETRY_INTERVAL);
             }
             prepared => return prepared,
         }
@@ -214,13 +218,13 @@ fn prepare(
         false => "off",
     };
     connection.pragma_update(None, "synchronous", synchronous)?;
-    let keeps_log = match is_new {
+    let use_wal = match is_new {
         true => options.use_sqlite_wal,
         // A store made by a Nix with use-sqlite-wal = false stays in its mode: changing it needs
         // everybody else to be out, and both modes serve.
         false => open::journal_mode(connection)? == "wal",
     };
-    if !keeps_log {
+    if !use_wal {
         connection.pragma_update(None, "journal_mode", "truncate")?;
     } else {
         connection.pragma_update(None, "journal_mode", "wal")?;
@@ -236,7 +240,7 @@ fn prepare(
     Ok(())
 }
 
-fn failed(action: &'static str, file: &Path, source: rusqlite::Error) -> StoreError {
+fn database_error(action: &'static str, file: &Path, source: rusqlite::Error) -> StoreError {
     if is_busy(&source) && is_interrupted() {
         return StoreError::Interrupted;
     }
@@ -247,13 +251,13 @@ fn failed(action: &'static str, file: &Path, source: rusqlite::Error) -> StoreEr
     }
 }
 
-const SCHEMA: &str = include_str!("database/schema.sql");
+const SCHEMA: &str = include_str!("db/schema.sql");
 
 /// Making a database takes milliseconds, and on a slow disk a second.
-const MAKING_WAIT: Duration = Duration::from_secs(60);
+const CREATE_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// How often it is tried again.
-const MAKING_POLL: Duration = Duration::from_millis(10);
+const CREATE_RETRY_INTERVAL: Duration = Duration::from_millis(10);
 
 /// As Nix sets it: the log is cut back to nothing on close, and may grow to a tebibyte before.
 const WAL_SIZE_LIMIT: i64 = 1 << 40;
@@ -269,16 +273,16 @@ mod tests {
     use floe_format::{StoreDir, StorePath};
 
     use super::*;
-    use crate::locks::Patience;
+    use crate::locks::LockWait;
 
     /// An empty store, and choices of somebody who has interrupted.
-    fn interrupted() -> (tempfile::TempDir, Layout, WriteOptions) {
+    fn interrupted() -> (tempfile::TempDir, StoreLayout, WriteOptions) {
         let root = tempfile::tempdir().unwrap();
-        let layout = Layout::in_root(root.path(), StoreDir::default());
+        let layout = StoreLayout::in_root(root.path(), StoreDir::default());
         fs::create_dir_all(layout.database_dir()).unwrap();
         let cancel = Arc::new(AtomicBool::new(true));
         let options = WriteOptions {
-            patience: Patience::new(cancel, |_| {}),
+            lock_wait: LockWait::new(cancel, |_| {}),
             use_sqlite_wal: false,
             ..WriteOptions::default()
         };
@@ -287,40 +291,40 @@ mod tests {
 
     /// By another that makes the same, and takes its time.
     #[test]
-    fn an_interrupt_ends_the_wait_for_a_database_that_is_being_made() {
+    fn interrupt_ends_wait_for_database_creation() {
         let (_root, layout, options) = interrupted();
         // As SQLite locks by a directory.
         fs::write(layout.database_dir().join("db.sqlite"), "").unwrap();
         fs::create_dir(layout.database_dir().join("db.sqlite.lock")).unwrap();
         let began = Instant::now();
-        let _governed = options.patience.govern_this_thread();
+        let _scope = options.lock_wait.enter_scope();
         let error = Database::open_writable(&layout, &options).unwrap_err();
         assert!(matches!(error, StoreError::Interrupted), "{error}");
-        assert!(began.elapsed() < MAKING_WAIT / 2);
+        assert!(began.elapsed() < CREATE_TIMEOUT / 2);
     }
 
     #[test]
-    fn a_reader_is_not_interrupted_with_the_writer_that_its_thread_served_before() {
+    fn reader_ignores_interrupt_of_earlier_writer_on_its_thread() {
         let (_root, layout, options) = interrupted();
         let path = StorePath::parse("00000000000000000000000000000000-a").unwrap();
         let writer = Mutex::new(Database::open_writable(&layout, &options).unwrap());
-        let locked = LockedDatabase::of(&writer, &options.patience);
+        let locked = LockedDatabase::lock(&writer, &options.lock_wait);
         assert!(!locked.is_valid(&path).unwrap());
         drop(locked);
         drop(writer);
         let (reader, access) =
-            Database::open_for_reading(&layout, Wait::AtMost(Duration::ZERO)).unwrap();
-        assert_eq!(access, Access::LockDirectory);
+            Database::open_for_reading(&layout, BusyPolicy::Timeout(Duration::ZERO)).unwrap();
+        assert_eq!(access, AccessMode::LockDirectory);
         fs::create_dir(layout.database_dir().join("db.sqlite.lock")).unwrap();
         let error = reader.is_valid(&path).unwrap_err();
         assert!(error.is_busy(), "{error}");
     }
 
     #[test]
-    fn the_database_waits_for_the_disk_unless_told_otherwise() {
+    fn synchronous_pragma_follows_fsync_metadata() {
         for (fsync_metadata, expected) in [(true, 1), (false, 0)] {
             let root = tempfile::tempdir().unwrap();
-            let layout = Layout::in_root(root.path(), StoreDir::default());
+            let layout = StoreLayout::in_root(root.path(), StoreDir::default());
             fs::create_dir_all(layout.database_dir()).unwrap();
             let options = WriteOptions {
                 fsync_metadata,

@@ -14,9 +14,9 @@
 //! On other CPUs there is a thread for each core, and it hashes alone. So does each thread where
 //! somebody has said how many messages may be under way.
 
-mod aside;
-mod crew;
-mod together;
+mod batched;
+mod offloaded;
+mod scheduler;
 
 use std::num::NonZeroUsize;
 use std::sync::Arc;
@@ -25,75 +25,77 @@ use std::thread;
 use floe_hash::Sha256;
 use floe_hash::lanes;
 
-use aside::Aside;
-use crew::Crew;
-use together::Together;
+use batched::BatchedStream;
+use offloaded::OffloadedStream;
+use scheduler::LaneScheduler;
 
 /// How so many messages are shared by threads that hash.
 #[derive(Debug)]
-pub struct Hashing {
+pub struct HashPool {
     messages: usize,
     cores: usize,
-    crew: Option<Arc<Crew>>,
+    scheduler: Option<Arc<LaneScheduler>>,
     /// The hash of a longer message gets a thread of its own.
-    dominant_above: u64,
+    offload_above: u64,
 }
 
 /// The place of a thread that has not begun.
 #[derive(Debug)]
-pub struct Place(Worker);
+pub struct WorkerTicket(Worker);
 
 /// A thread at work. When it is dropped, its core is for the others.
 #[derive(Debug)]
 pub struct Worker {
-    crew: Option<Arc<Crew>>,
-    /// Its seat, if it is one of the crew.
-    seat: Option<usize>,
-    dominant_above: u64,
+    scheduler: Option<Arc<LaneScheduler>>,
+    /// Its slot, if it is one of the crew.
+    slot: Option<usize>,
+    offload_above: u64,
 }
 
-impl Hashing {
+impl HashPool {
     /// What suits this machine and messages of these lengths, in bytes; or as many messages at once
     /// as are asked for.
-    pub fn of(lens: impl Iterator<Item = u64>, jobs: Option<NonZeroUsize>) -> Hashing {
+    pub fn for_messages(lens: impl Iterator<Item = u64>, jobs: Option<NonZeroUsize>) -> HashPool {
         match jobs {
-            Some(_) => Hashing::alone(lens.count(), jobs),
-            None => Hashing::suited(lens, cores()),
+            Some(_) => HashPool::sequential(lens.count(), jobs),
+            None => HashPool::for_cores(lens, cores()),
         }
     }
 
-    fn suited(lens: impl Iterator<Item = u64>, cores: NonZeroUsize) -> Hashing {
+    fn for_cores(lens: impl Iterator<Item = u64>, cores: NonZeroUsize) -> HashPool {
         let (mut messages, mut total) = (0, 0_u64);
         for len in lens {
             messages += 1;
             total = total.saturating_add(len);
         }
-        let mut hashing = Hashing::alone(messages, Some(cores));
+        let mut pool = HashPool::sequential(messages, Some(cores));
         let cores = cores.get();
-        if lanes::are_fast() && messages >= cores - 1 + CREW_MIN {
-            hashing.crew = Some(Arc::new(Crew::new(CREW_MAX)));
+        if lanes::are_fast() && messages >= cores - 1 + BATCH_MESSAGES_MIN {
+            pool.scheduler = Some(Arc::new(LaneScheduler::new(SLOTS_MAX)));
         }
         if lanes::are_fast() && cores > 1 {
-            hashing.dominant_above = ASIDE_LEN_MIN.max(total / (cores as u64 + 1));
+            pool.offload_above = OFFLOAD_LEN_MIN.max(total / (cores as u64 + 1));
         }
-        hashing
+        pool
     }
 
     /// As many threads as are asked for, else one for each core, and each by itself.
-    pub fn alone(messages: usize, jobs: Option<NonZeroUsize>) -> Hashing {
-        Hashing {
+    pub fn sequential(messages: usize, jobs: Option<NonZeroUsize>) -> HashPool {
+        HashPool {
             messages,
             cores: jobs.unwrap_or_else(cores).get(),
-            crew: None,
-            dominant_above: u64::MAX,
+            scheduler: None,
+            offload_above: u64::MAX,
         }
     }
 
     /// The same with half the threads, where each needs much memory for its own work and hashing is
     /// little beside that.
-    pub fn with_half_a_crew(mut self) -> Hashing {
-        let crew = self.crew.map(|crew| Crew::new(crew.seats() / 2));
-        self.crew = crew.map(Arc::new);
+    pub fn with_half_the_slots(mut self) -> HashPool {
+        let scheduler = self
+            .scheduler
+            .map(|scheduler| LaneScheduler::new(scheduler.slots() / 2));
+        self.scheduler = scheduler.map(Arc::new);
         self
     }
 
@@ -103,20 +105,20 @@ impl Hashing {
     }
 
     /// The places of all threads.
-    pub fn places(&self) -> impl Iterator<Item = Place> {
-        let (alone, members) = match &self.crew {
+    pub fn tickets(&self) -> impl Iterator<Item = WorkerTicket> {
+        let (alone, members) = match &self.scheduler {
             None => (self.cores.min(self.messages), 0),
-            Some(crew) => {
+            Some(scheduler) => {
                 let alone = self.messages.min(self.cores - 1);
-                (alone, crew.seats().min(self.messages - alone))
+                (alone, scheduler.slots().min(self.messages - alone))
             }
         };
-        let seats = (0..alone).map(|_| None).chain((0..members).map(Some));
-        seats.map(|seat| {
-            Place(Worker {
-                crew: self.crew.clone(),
-                seat,
-                dominant_above: self.dominant_above,
+        let slots = (0..alone).map(|_| None).chain((0..members).map(Some));
+        slots.map(|slot| {
+            WorkerTicket(Worker {
+                scheduler: self.scheduler.clone(),
+                slot,
+                offload_above: self.offload_above,
             })
         })
     }
@@ -126,11 +128,11 @@ fn cores() -> NonZeroUsize {
     thread::available_parallelism().unwrap_or(NonZeroUsize::MIN)
 }
 
-impl Place {
+impl WorkerTicket {
     /// Begins. Called by the thread itself, which waits for its turn.
-    pub fn take(self) -> Worker {
-        if let (Some(crew), Some(seat)) = (&self.0.crew, self.0.seat) {
-            crew.enter(seat);
+    pub fn start(self) -> Worker {
+        if let (Some(scheduler), Some(slot)) = (&self.0.scheduler, self.0.slot) {
+            scheduler.acquire_processor(slot);
         }
         self.0
     }
@@ -138,33 +140,37 @@ impl Place {
 
 impl Worker {
     /// Whether it takes the smallest of the messages that are left, not the largest.
-    pub fn takes_the_smallest(&self) -> bool {
-        self.seat.is_some()
+    pub fn takes_smallest(&self) -> bool {
+        self.slot.is_some()
     }
 
     /// A stream for a message of `len` bytes.
     pub fn stream(&self, len: u64) -> Stream {
-        self.stream_by(len, BUFFER_LEN)
+        self.stream_with_buffer(len, BUFFER_LEN)
     }
 
     /// A stream for what a message of `len` bytes is compressed to or was decoded from, beside
     /// that of the message itself.
-    pub fn beside(&self, len: u64) -> Stream {
-        self.stream_by(len, BUFFER_BESIDE_LEN)
+    pub fn secondary_stream(&self, len: u64) -> Stream {
+        self.stream_with_buffer(len, SECONDARY_BUFFER_LEN)
     }
 
-    fn stream_by(&self, len: u64, buffer_len: usize) -> Stream {
-        Stream(match (&self.crew, self.seat) {
-            (Some(crew), Some(seat)) => Kind::Together(Together::new(crew, seat, buffer_len)),
-            _ if len > self.dominant_above => Aside::start().map_or_else(Kind::alone, Kind::Aside),
-            _ => Kind::alone(),
+    fn stream_with_buffer(&self, len: u64, buffer_len: usize) -> Stream {
+        Stream(match (&self.scheduler, self.slot) {
+            (Some(scheduler), Some(slot)) => {
+                StreamKind::Batched(BatchedStream::new(scheduler, slot, buffer_len))
+            }
+            _ if len > self.offload_above => {
+                OffloadedStream::start().map_or_else(StreamKind::direct, StreamKind::Offloaded)
+            }
+            _ => StreamKind::direct(),
         })
     }
 
     /// Does something that may wait for a network, while others of the crew go on.
-    pub fn away<T>(&self, wait: impl FnOnce() -> T) -> T {
-        match (&self.crew, self.seat) {
-            (Some(crew), Some(seat)) => crew.away(seat, wait),
+    pub fn yield_core_while<T>(&self, wait: impl FnOnce() -> T) -> T {
+        match (&self.scheduler, self.slot) {
+            (Some(scheduler), Some(slot)) => scheduler.yield_core_while(slot, wait),
             _ => wait(),
         }
     }
@@ -172,32 +178,32 @@ impl Worker {
 
 impl Drop for Worker {
     fn drop(&mut self) {
-        if let Some(crew) = &self.crew {
-            crew.leave();
+        if let Some(scheduler) = &self.scheduler {
+            scheduler.release_processor();
         }
     }
 }
 
 /// A SHA-256 stream: any number of updates, then the digest.
 #[derive(Debug)]
-pub struct Stream(Kind);
+pub struct Stream(StreamKind);
 
 #[derive(Debug)]
-enum Kind {
-    Alone(Sha256),
-    Aside(Aside),
-    Together(Together),
+enum StreamKind {
+    Direct(Sha256),
+    Offloaded(OffloadedStream),
+    Batched(BatchedStream),
 }
 
-impl Kind {
-    fn alone() -> Kind {
-        Kind::Alone(Sha256::new())
+impl StreamKind {
+    fn direct() -> StreamKind {
+        StreamKind::Direct(Sha256::new())
     }
 }
 
 impl Default for Stream {
     fn default() -> Stream {
-        Stream(Kind::alone())
+        Stream(StreamKind::direct())
     }
 }
 
@@ -205,25 +211,30 @@ impl Stream {
     /// Feeds the next bytes of the message.
     pub fn update(&mut self, bytes: &[u8]) {
         match &mut self.0 {
-            Kind::Alone(hasher) => hasher.update(bytes),
-            Kind::Aside(stream) => stream.update(bytes),
-            Kind::Together(stream) => stream.update(bytes),
+            StreamKind::Direct(hasher) => hasher.update(bytes),
+            StreamKind::Offloaded(stream) => stream.update(bytes),
+            StreamKind::Batched(stream) => stream.update(bytes),
         }
     }
 
     /// The digest of everything fed so far.
     pub fn finish(self) -> [u8; 32] {
         match self.0 {
-            Kind::Alone(hasher) => hasher.finish(),
-            Kind::Aside(stream) => stream.finish(),
-            Kind::Together(stream) => stream.finish(),
+            StreamKind::Direct(hasher) => hasher.finish(),
+            StreamKind::Offloaded(stream) => stream.finish(),
+            StreamKind::Batched(stream) => stream.finish(),
         }
     }
 }
 
 /// Fills buffers of `len` bytes one after the other and passes each full one to `send`, which
 /// leaves an empty one in its place.
-fn fill(filling: &mut Vec<u8>, len: usize, mut bytes: &[u8], mut send: impl FnMut(&mut Vec<u8>)) {
+fn fill_buffers(
+    filling: &mut Vec<u8>,
+    len: usize,
+    mut bytes: &[u8],
+    mut send: impl FnMut(&mut Vec<u8>),
+) {
     while !bytes.is_empty() {
         let room = len - filling.len();
         let (now, later) = bytes.split_at(room.min(bytes.len()));
@@ -240,17 +251,17 @@ fn fill(filling: &mut Vec<u8>, len: usize, mut bytes: &[u8], mut send: impl FnMu
 const BUFFER_LEN: usize = 512 * 1024;
 
 /// What is compressed to a quarter fills a buffer at about the same time.
-const BUFFER_BESIDE_LEN: usize = 128 * 1024;
+const SECONDARY_BUFFER_LEN: usize = 128 * 1024;
 
 /// With fewer most lanes would be empty most of the time, and a message in a lane is slower.
-const CREW_MIN: usize = 6;
+const BATCH_MESSAGES_MIN: usize = 6;
 
 /// Each holds a decoder with its window, and two buffers of each stream. Of the 16 lanes the rest
 /// is for the second streams.
-const CREW_MAX: usize = 12;
+const SLOTS_MAX: usize = 12;
 
 /// A second thread for less than this is not worth its start.
-const ASIDE_LEN_MIN: u64 = 16 * 1024 * 1024;
+const OFFLOAD_LEN_MIN: u64 = 16 * 1024 * 1024;
 
 #[cfg(test)]
 mod tests;

@@ -5,27 +5,31 @@ use std::sync::Arc;
 
 use floe_hash::lanes::Lane;
 
-use super::crew::{Crew, Job};
-use super::fill;
+use super::fill_buffers;
+use super::scheduler::{LaneScheduler, PendingBuffer};
 
 #[derive(Debug)]
-pub(super) struct Together {
-    crew: Arc<Crew>,
-    seat: usize,
-    number: u64,
+pub(super) struct BatchedStream {
+    scheduler: Arc<LaneScheduler>,
+    slot: usize,
+    stream_id: u64,
     buffer_len: usize,
     filling: Vec<u8>,
     /// The lane and the other buffer, unless they are away.
     spare: Option<(Lane, Vec<u8>)>,
 }
 
-impl Together {
-    /// A stream of the thread that has this seat, handed in by buffers of this length.
-    pub(super) fn new(crew: &Arc<Crew>, seat: usize, buffer_len: usize) -> Together {
-        Together {
-            crew: Arc::clone(crew),
-            seat,
-            number: crew.number_stream(),
+impl BatchedStream {
+    /// A stream of the thread that has this slot, handed in by buffers of this length.
+    pub(super) fn new(
+        scheduler: &Arc<LaneScheduler>,
+        slot: usize,
+        buffer_len: usize,
+    ) -> BatchedStream {
+        BatchedStream {
+            scheduler: Arc::clone(scheduler),
+            slot,
+            stream_id: scheduler.next_stream_id(),
             buffer_len,
             filling: Vec::new(),
             spare: Some((Lane::default(), Vec::new())),
@@ -34,7 +38,7 @@ impl Together {
 
     pub(super) fn update(&mut self, bytes: &[u8]) {
         let mut filling = mem::take(&mut self.filling);
-        fill(&mut filling, self.buffer_len, bytes, |filling| {
+        fill_buffers(&mut filling, self.buffer_len, bytes, |filling| {
             self.send(filling);
         });
         self.filling = filling;
@@ -42,20 +46,20 @@ impl Together {
 
     /// Gives the filled buffer away and goes on with the other one.
     fn send(&mut self, filling: &mut Vec<u8>) {
-        let (lane, mut bytes) = self.take_back();
+        let (lane, mut bytes) = self.reclaim();
         mem::swap(&mut bytes, filling);
-        self.crew.add(Job {
-            stream: self.number,
-            seat: self.seat,
+        self.scheduler.submit(PendingBuffer {
+            stream: self.stream_id,
+            slot: self.slot,
             lane,
             bytes,
         });
     }
 
-    fn take_back(&mut self) -> (Lane, Vec<u8>) {
+    fn reclaim(&mut self) -> (Lane, Vec<u8>) {
         self.spare.take().unwrap_or_else(|| {
-            let job = self.crew.wait_for(self.seat, self.number);
-            (job.lane, job.bytes)
+            let buffer = self.scheduler.wait_for_buffer(self.slot, self.stream_id);
+            (buffer.lane, buffer.bytes)
         })
     }
 
@@ -64,17 +68,17 @@ impl Together {
             let mut filling = mem::take(&mut self.filling);
             self.send(&mut filling);
         }
-        let (lane, bytes) = self.take_back();
+        let (lane, bytes) = self.reclaim();
         self.spare = Some((Lane::default(), bytes));
         lane.finish()
     }
 }
 
-impl Drop for Together {
+impl Drop for BatchedStream {
     fn drop(&mut self) {
         // Nobody else would take the buffer out.
         if self.spare.is_none() {
-            let _: Job = self.crew.wait_for(self.seat, self.number);
+            let _: PendingBuffer = self.scheduler.wait_for_buffer(self.slot, self.stream_id);
         }
     }
 }

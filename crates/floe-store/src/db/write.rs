@@ -19,7 +19,7 @@ impl Database {
     pub(crate) fn register(&mut self, paths: &[Registration<'_>]) -> Result<bool, StoreError> {
         let store_dir = self.layout.store_dir.clone();
         let file = self.file.clone();
-        let failed = |source| super::failed("registering paths", &file, source);
+        let failed = |source| super::database_error("registering paths", &file, source);
         let transaction = self
             .connection
             .transaction_with_behavior(TransactionBehavior::Immediate)
@@ -34,15 +34,15 @@ impl Database {
             let info = registration.info;
             let referrer = ids[&info.path];
             for reference in &info.references {
-                let known = match ids.get(reference) {
+                let reference_id = match ids.get(reference) {
                     Some(id) => Some(*id),
-                    None => find_path(&transaction, &store_dir.print(reference)).map_err(failed)?,
+                    None => path_id(&transaction, &store_dir.print(reference)).map_err(failed)?,
                 };
-                let Some(known) = known else {
+                let Some(reference_id) = reference_id else {
                     transaction.rollback().map_err(failed)?;
                     return Ok(false);
                 };
-                insert_reference(&transaction, referrer, known).map_err(failed)?;
+                insert_reference(&transaction, referrer, reference_id).map_err(failed)?;
             }
         }
         transaction.commit().map_err(failed)?;
@@ -91,7 +91,7 @@ fn insert_path(
     Ok(id)
 }
 
-fn find_path(connection: &Connection, path: &str) -> rusqlite::Result<Option<i64>> {
+fn path_id(connection: &Connection, path: &str) -> rusqlite::Result<Option<i64>> {
     connection
         .prepare_cached("select id from ValidPaths where path = ?1")?
         .query_row([path], |row| row.get(0))

@@ -17,13 +17,13 @@ use floe_format::nar::write;
 use rustix::buffer::spare_capacity;
 use rustix::fs::{AtFlags, CWD, Dir, FileType, Mode, OFlags, fstat, openat, readlinkat, statat};
 
-use crate::error::{At, StoreError};
+use crate::error::{IoContext, StoreError};
 
 /// Writes the NAR of the tree at `path` to `sink`, in chunks of about [`CHUNK_LEN`] bytes.
 ///
 /// Errors: those of the system, of the sink, and [`StoreError::UnsupportedFile`],
-/// [`StoreError::TooDeep`], [`StoreError::Changed`].
-pub fn dump<E: From<StoreError>>(
+/// [`StoreError::TooDeep`], [`StoreError::FileChanged`].
+pub fn dump_path<E: From<StoreError>>(
     path: &Path,
     sink: &mut dyn FnMut(&[u8]) -> Result<(), E>,
 ) -> Result<(), E> {
@@ -38,8 +38,8 @@ pub fn dump<E: From<StoreError>>(
 }
 
 /// The shape of the tree at `path`: kinds, names and sizes, without any contents.
-pub fn shape(path: &Path) -> Result<Node, StoreError> {
-    shape_of(
+pub fn list_tree(path: &Path) -> Result<Node, StoreError> {
+    list_node(
         &mut PathBuf::from(path),
         CWD,
         path.as_os_str().as_encoded_bytes(),
@@ -57,7 +57,7 @@ struct Dumper<'s, E> {
 impl<E: From<StoreError>> Dumper<'_, E> {
     fn root(&mut self) -> Result<(), E> {
         let path = self.path.clone();
-        let stat = statat(CWD, &path, AtFlags::SYMLINK_NOFOLLOW).at("examining", &path)?;
+        let stat = statat(CWD, &path, AtFlags::SYMLINK_NOFOLLOW).io_context("examining", &path)?;
         let kind = FileType::from_raw_mode(stat.st_mode);
         self.node(CWD, path.as_os_str().as_encoded_bytes(), kind, 0)
     }
@@ -73,8 +73,8 @@ impl<E: From<StoreError>> Dumper<'_, E> {
             FileType::RegularFile => self.file(parent, name),
             FileType::Directory => self.directory(parent, name, depth),
             FileType::Symlink => {
-                let target =
-                    readlinkat(parent, name, Vec::new()).at("reading the link", &self.path)?;
+                let target = readlinkat(parent, name, Vec::new())
+                    .io_context("reading the link", &self.path)?;
                 write::symlink(&mut self.buffer, target.as_bytes());
                 Ok(())
             }
@@ -107,8 +107,8 @@ impl<E: From<StoreError>> Dumper<'_, E> {
 
     fn file(&mut self, parent: BorrowedFd<'_>, name: &[u8]) -> Result<(), E> {
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let file = openat(parent, name, flags, Mode::empty()).at("opening", &self.path)?;
-        let stat = fstat(&file).at("examining", &self.path)?;
+        let file = openat(parent, name, flags, Mode::empty()).io_context("opening", &self.path)?;
+        let stat = fstat(&file).io_context("examining", &self.path)?;
         let size = u64::try_from(stat.st_size).unwrap_or(0);
         write::file_header(&mut self.buffer, stat.st_mode & 0o100 != 0, size);
         let mut left = size;
@@ -119,7 +119,7 @@ impl<E: From<StoreError>> Dumper<'_, E> {
             }
             let read = self.read_piece(&file, left)?;
             if read == 0 {
-                return Err(StoreError::Changed {
+                return Err(StoreError::FileChanged {
                     path: self.path.clone(),
                 }
                 .into());
@@ -138,13 +138,13 @@ impl<E: From<StoreError>> Dumper<'_, E> {
                 // More than the file had when it was opened: it has grown since.
                 Ok(read) if read as u64 > left => {
                     self.buffer.truncate(before);
-                    return Err(StoreError::Changed {
+                    return Err(StoreError::FileChanged {
                         path: self.path.clone(),
                     });
                 }
                 Ok(read) => return Ok(read as u64),
                 Err(rustix::io::Errno::INTR) => {}
-                Err(error) => return Err(error).at("reading", &self.path),
+                Err(error) => return Err(error).io_context("reading", &self.path),
             }
         }
     }
@@ -156,20 +156,21 @@ impl<E: From<StoreError>> Dumper<'_, E> {
     }
 }
 
-fn shape_of(
+fn list_node(
     path: &mut PathBuf,
     parent: BorrowedFd<'_>,
     name: &[u8],
     depth: usize,
 ) -> Result<Node, StoreError> {
-    let stat = statat(parent, name, AtFlags::SYMLINK_NOFOLLOW).at("examining", &path)?;
+    let stat = statat(parent, name, AtFlags::SYMLINK_NOFOLLOW).io_context("examining", &path)?;
     match FileType::from_raw_mode(stat.st_mode) {
         FileType::RegularFile => Ok(Node::File {
             executable: stat.st_mode & 0o100 != 0,
             size: u64::try_from(stat.st_size).unwrap_or(0),
         }),
         FileType::Symlink => {
-            let target = readlinkat(parent, name, Vec::new()).at("reading the link", &path)?;
+            let target =
+                readlinkat(parent, name, Vec::new()).io_context("reading the link", &path)?;
             Ok(Node::Symlink {
                 target: target.into_bytes(),
             })
@@ -180,7 +181,7 @@ fn shape_of(
             let mut entries = std::collections::BTreeMap::new();
             for entry in listed {
                 path.push(as_path(&entry.name));
-                let node = shape_of(path, directory.as_fd(), &entry.name, depth + 1)?;
+                let node = list_node(path, directory.as_fd(), &entry.name, depth + 1)?;
                 path.pop();
                 entries.insert(entry.name, node);
             }
@@ -190,12 +191,12 @@ fn shape_of(
     }
 }
 
-pub(super) struct Entry {
+pub(super) struct ListedEntry {
     pub(super) name: Vec<u8>,
     pub(super) kind: FileType,
 }
 
-impl Entry {
+impl ListedEntry {
     /// Some file systems do not tell the kind while listing.
     pub(super) fn kind(
         &self,
@@ -206,7 +207,7 @@ impl Entry {
             return Ok(self.kind);
         }
         let flags = AtFlags::SYMLINK_NOFOLLOW;
-        let stat = statat(directory, &self.name, flags).at("examining", path)?;
+        let stat = statat(directory, &self.name, flags).io_context("examining", path)?;
         Ok(FileType::from_raw_mode(stat.st_mode))
     }
 }
@@ -216,15 +217,15 @@ pub(super) fn open_directory(
     parent: BorrowedFd<'_>,
     name: &[u8],
     path: &Path,
-) -> Result<(OwnedFd, Vec<Entry>), StoreError> {
+) -> Result<(OwnedFd, Vec<ListedEntry>), StoreError> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let directory = openat(parent, name, flags, Mode::empty()).at("opening", path)?;
+    let directory = openat(parent, name, flags, Mode::empty()).io_context("opening", path)?;
     let mut entries = Vec::new();
-    for entry in Dir::read_from(&directory).at("listing", path)? {
-        let entry = entry.at("listing", path)?;
+    for entry in Dir::read_from(&directory).io_context("listing", path)? {
+        let entry = entry.io_context("listing", path)?;
         let name = CStr::to_bytes(entry.file_name());
         if name != b"." && name != b".." {
-            entries.push(Entry {
+            entries.push(ListedEntry {
                 name: name.to_vec(),
                 kind: entry.file_type(),
             });

@@ -9,7 +9,7 @@ use floe_hash::Sha256;
 
 use crate::error::StoreError;
 use crate::register::StagedPath;
-use crate::tree::read::dump;
+use crate::tree::dump_path;
 use crate::writer::StoreWriter;
 
 impl StoreWriter {
@@ -17,10 +17,10 @@ impl StoreWriter {
     /// references, which are the caller's word: the path follows from contents, name and
     /// references. References must be valid. Adding what is there already is no error.
     ///
-    /// Errors: [`StoreError::Address`] for a name that store paths may not have,
-    /// [`StoreError::UnmetReferences`], [`StoreError::Changed`] where the tree changes
+    /// Errors: [`StoreError::ContentAddress`] for a name that store paths may not have,
+    /// [`StoreError::MissingReferences`], [`StoreError::FileChanged`] where the tree changes
     /// meanwhile, or what the system says.
-    pub fn import(
+    pub fn add_to_store(
         &self,
         source: &Path,
         name: &str,
@@ -28,7 +28,7 @@ impl StoreWriter {
     ) -> Result<PathInfo, StoreError> {
         let mut hasher = Sha256::new();
         let mut nar_size = 0;
-        dump(source, &mut |chunk| {
+        dump_path(source, &mut |chunk| {
             hasher.update(chunk);
             nar_size += chunk.len() as u64;
             Ok::<_, StoreError>(())
@@ -40,11 +40,11 @@ impl StoreWriter {
         };
         let path = ca
             .store_path(&self.layout().store_dir, name, &references, false)
-            .map_err(|error| StoreError::Address {
+            .map_err(|error| StoreError::ContentAddress {
                 path: source.to_path_buf(),
                 source: error,
             })?;
-        self.protect([&path].into_iter().chain(&references))?;
+        self.add_temp_roots([&path].into_iter().chain(&references))?;
         if let Some(info) = self.path_info(&path)? {
             return Ok(info);
         }
@@ -66,12 +66,12 @@ impl StoreWriter {
     fn write_tree(&self, source: &Path, info: &PathInfo) -> Result<(), StoreError> {
         let mut hasher = Sha256::new();
         let mut writer = self.tree_writer(&info.path);
-        dump(source, &mut |chunk| {
+        dump_path(source, &mut |chunk| {
             hasher.update(chunk);
             writer.write(chunk)
         })?;
         if Hash::sha256(hasher.finish()) != info.nar_hash {
-            return Err(StoreError::Changed {
+            return Err(StoreError::FileChanged {
                 path: source.to_path_buf(),
             });
         }
@@ -84,8 +84,8 @@ impl StoreWriter {
             if let Some((_, error)) = outcome.refused.pop() {
                 return Err(error);
             }
-            if let Some((staged, missing)) = outcome.unmet.pop() {
-                return Err(StoreError::UnmetReferences {
+            if let Some((staged, missing)) = outcome.missing_references.pop() {
+                return Err(StoreError::MissingReferences {
                     path: staged.info.path,
                     missing,
                 });

@@ -4,10 +4,10 @@
 //! bear the name of that file. A file that nobody holds locked belongs to a dead run:
 //!
 //! 1. its trees are removed, but for sealed ones of a path that its roots name: they become this
-//!    run's, which may have a use for them, see `resume`;
+//!    run's, which may have a use for them, see `recovered_trees`;
 //! 2. its roots are what it was about to add: each that lies at its place without a row, or has a
 //!    lock that nobody holds, is removed under that lock;
-//! 3. the file is removed at last, so that a clearing that is killed itself is taken up again.
+//! 3. the file is removed at last, so that a recovery that is killed itself is taken up again.
 //!
 //! What cannot be removed, such as another user's, does not save the rest. The file stays with it:
 //! nothing else says what the run was at, and somebody with more rights may be the next to look.
@@ -28,66 +28,70 @@ use floe_format::StorePath;
 use floe_format::store_path::{HASH_PART_LEN, is_hash_part};
 use rustix::fs::FlockOperation;
 
-use crate::database::Database;
-use crate::error::{At, StoreError};
-use crate::layout::Layout;
+use crate::db::Database;
+use crate::error::{IoContext, StoreError};
+use crate::layout::StoreLayout;
 use crate::locks::{PathLock, try_lock};
-use crate::resume::is_sealed;
-use crate::temp_roots::is_our_name;
-use crate::tree::write::remove_tree;
+use crate::recovered_trees::is_sealed;
+use crate::temp_roots::is_floe_roots_file;
+use crate::tree::remove_tree;
 
 /// Moves a sealed tree of a dead run from the place given into the ownership of this run.
-pub(crate) type Adopt<'a> = &'a dyn Fn(&StorePath, PathBuf) -> Result<(), StoreError>;
+pub(crate) type ClaimTree<'a> = &'a dyn Fn(&StorePath, PathBuf) -> Result<(), StoreError>;
 
 /// Clears up after the dead.
-pub(crate) fn clear(layout: &Layout, database: &Database, adopt: Adopt<'_>) {
-    let directory = layout.state.join("temproots");
+pub(crate) fn recover(layout: &StoreLayout, database: &Database, claim: ClaimTree<'_>) {
+    let directory = layout.state_dir.join("temproots");
     let Ok(entries) = fs::read_dir(directory) else {
         return;
     };
-    let clearing = Clearing {
+    let recovery = Recovery {
         layout,
         database,
-        adopt,
+        claim,
     };
     for entry in entries.flatten() {
-        if let Some(name) = entry.file_name().to_str().filter(|name| is_our_name(name)) {
+        if let Some(name) = entry
+            .file_name()
+            .to_str()
+            .filter(|name| is_floe_roots_file(name))
+        {
             // A failure here must not fail the caller, whose own work does not depend on it.
-            let _: Result<(), StoreError> = clearing.clear_one(name, &entry.path());
+            let _: Result<(), StoreError> = recovery.recover_run(name, &entry.path());
         }
     }
 }
 
-struct Clearing<'a> {
-    layout: &'a Layout,
+struct Recovery<'a> {
+    layout: &'a StoreLayout,
     database: &'a Database,
-    adopt: Adopt<'a>,
+    claim: ClaimTree<'a>,
 }
 
-impl Clearing<'_> {
-    fn clear_one(&self, name: &str, file: &Path) -> Result<(), StoreError> {
+impl Recovery<'_> {
+    fn recover_run(&self, name: &str, file: &Path) -> Result<(), StoreError> {
         let opened = OpenOptions::new().read(true).write(true).open(file);
-        let mut roots = opened.at("opening", file)?;
+        let mut roots = opened.io_context("opening", file)?;
         let is_dead = try_lock(&roots, file, FlockOperation::NonBlockingLockExclusive)?;
         // Somebody else may have cleared up between the opening and the lock.
-        if !is_dead || roots.metadata().at("examining", file)?.nlink() == 0 {
+        if !is_dead || roots.metadata().io_context("examining", file)?.nlink() == 0 {
             return Ok(());
         }
-        let paths = self.read_paths(&mut roots, file)?;
-        let mut is_clear = self.clear_trees(name, &paths)?;
+        let paths = self.read_roots(&mut roots, file)?;
+        let mut is_complete = self.remove_trees(name, &paths)?;
         for path in &paths {
-            is_clear &= unless_obstructed(self.clear_path(path))?;
+            is_complete &= tolerate_file_error(self.remove_unregistered(path))?;
         }
-        match is_clear {
-            true => fs::remove_file(file).at("removing", file),
+        match is_complete {
+            true => fs::remove_file(file).io_context("removing", file),
             false => Ok(()),
         }
     }
 
     /// Full paths, each ended by a NUL; the last one may have been cut off.
-    fn read_paths(&self, roots: &mut File, file: &Path) -> Result<Vec<StorePath>, StoreError> {
+    fn read_roots(&self, roots: &mut File, file: &Path) -> Result<Vec<StorePath>, StoreError> {
         let mut text = Vec::new();
-        roots.read_to_end(&mut text).at("reading", file)?;
+        roots.read_to_end(&mut text).io_context("reading", file)?;
         let dir = &self.layout.store_dir;
         let words = text.split(|byte| *byte == 0);
         let paths = words.filter_map(|word| dir.parse(str::from_utf8(word).ok()?).ok());
@@ -95,35 +99,35 @@ impl Clearing<'_> {
     }
 
     /// Whether none of them bears the name of the dead any more.
-    fn clear_trees(&self, name: &str, paths: &[StorePath]) -> Result<bool, StoreError> {
+    fn remove_trees(&self, name: &str, paths: &[StorePath]) -> Result<bool, StoreError> {
         let by_hash_part: HashMap<&str, &StorePath> =
             paths.iter().map(|path| (path.hash_part(), path)).collect();
-        let store = &self.layout.real_store;
-        let mut is_clear = true;
-        for entry in fs::read_dir(store).at("listing", store)? {
-            let entry = entry.at("listing", store)?;
+        let store = &self.layout.real_store_dir;
+        let mut is_complete = true;
+        for entry in fs::read_dir(store).io_context("listing", store)? {
+            let entry = entry.io_context("listing", store)?;
             let entry_name = entry.file_name();
             let Some(hash_part) = hash_part_of_tree(name, entry_name.as_bytes()) else {
                 continue;
             };
-            let is_adopted = match by_hash_part.get(hash_part) {
-                Some(path) if is_whole_name(&entry_name) && is_sealed(&entry.path()) => {
-                    (self.adopt)(path, entry.path()).is_ok()
+            let is_claimed = match by_hash_part.get(hash_part) {
+                Some(path) if is_tree_name(&entry_name) && is_sealed(&entry.path()) => {
+                    (self.claim)(path, entry.path()).is_ok()
                 }
                 _ => false,
             };
-            if !is_adopted {
-                is_clear &= unless_obstructed(remove_tree(&entry.path()))?;
+            if !is_claimed {
+                is_complete &= tolerate_file_error(remove_tree(&entry.path()))?;
             }
         }
-        Ok(is_clear)
+        Ok(is_complete)
     }
 
     /// Removes what lies at the place of a path that is not valid, unless somebody is at it.
-    fn clear_path(&self, path: &StorePath) -> Result<(), StoreError> {
+    fn remove_unregistered(&self, path: &StorePath) -> Result<(), StoreError> {
         let layout = self.layout;
         let place = layout.real_path(path);
-        let lock = layout.real_store.join(format!("{path}.lock"));
+        let lock = layout.real_store_dir.join(format!("{path}.lock"));
         let is_there = |path: &Path| fs::symlink_metadata(path).is_ok();
         let is_valid = || self.database.is_valid(path);
         if !is_there(&lock) && (!is_there(&place) || is_valid()?) {
@@ -142,10 +146,10 @@ impl Clearing<'_> {
 
 /// Whether it is done. An error that all others would meet too, such as a locked database, which is
 /// waited for each time, stays one.
-fn unless_obstructed(done: Result<(), StoreError>) -> Result<bool, StoreError> {
+fn tolerate_file_error(done: Result<(), StoreError>) -> Result<bool, StoreError> {
     match done {
         Ok(()) => Ok(true),
-        Err(error) if error.is_of_one_file() => Ok(false),
+        Err(error) if error.is_file_specific() => Ok(false),
         Err(error) => Err(error),
     }
 }
@@ -159,7 +163,7 @@ fn hash_part_of_tree<'a>(name: &str, entry: &'a [u8]) -> Option<&'a str> {
 }
 
 /// Whether it is a tree's name, and not that of a link which was to replace one of its files.
-fn is_whole_name(entry: &OsStr) -> bool {
+fn is_tree_name(entry: &OsStr) -> bool {
     entry.as_bytes().last().is_some_and(u8::is_ascii_digit)
 }
 
@@ -172,21 +176,21 @@ mod tests {
     use rustix::fs::{IFlags, ioctl_setflags};
 
     use super::*;
-    use crate::temp_roots::RootsFile;
+    use crate::temp_roots::TempRootsFile;
     use crate::writer::StoreWriter;
 
     const HASH: &str = "00000000000000000000000000000000";
 
     #[test]
-    fn trees_locks_and_roots_of_the_dead_are_cleared_and_those_of_the_living_stay() {
+    fn recovery_removes_only_files_of_dead_runs() {
         let root = tempfile::tempdir().unwrap();
-        let layout = Layout::in_root(root.path(), StoreDir::default());
+        let layout = StoreLayout::in_root(root.path(), StoreDir::default());
         let living = StoreWriter::open(layout.clone()).unwrap();
         let contents = tempfile::tempdir().unwrap();
         let tree = living
-            .import(contents.path(), "valid", Default::default())
+            .add_to_store(contents.path(), "valid", Default::default())
             .unwrap();
-        let (store, roots) = (&layout.real_store, layout.state.join("temproots"));
+        let (store, roots) = (&layout.real_store_dir, layout.state_dir.join("temproots"));
         let touch = |name: &str| fs::write(store.join(name), "").unwrap();
         let (dead, theirs) = (format!("{HASH}-dead"), format!("{HASH}-theirs"));
         // Of a run that is dead: a sealed tree, one without a row, a lock; and a valid path.
@@ -228,11 +232,14 @@ mod tests {
     }
 
     #[test]
-    fn an_obstacle_among_the_leftovers_of_the_dead_does_not_save_the_rest() {
+    fn recovery_skips_obstacles_and_removes_the_rest() {
         let root = tempfile::tempdir().unwrap();
-        let layout = Layout::in_root(root.path(), StoreDir::default());
+        let layout = StoreLayout::in_root(root.path(), StoreDir::default());
         drop(StoreWriter::open(layout.clone()).unwrap());
-        let (store, roots) = (&layout.real_store, layout.state.join("temproots/77-floe-0"));
+        let (store, roots) = (
+            &layout.real_store_dir,
+            layout.state_dir.join("temproots/77-floe-0"),
+        );
         let (first, second) = (format!("{HASH}-first"), format!("{HASH}-second"));
         fs::write(&roots, format!("/nix/store/{first}\0/nix/store/{second}\0")).unwrap();
         // Two obstacles: a lock with contents, and a tree that not even root may remove.
@@ -266,20 +273,24 @@ mod tests {
     }
 
     #[test]
-    fn who_begins_while_another_clears_up_has_a_file_that_collectors_see() {
+    fn roots_file_created_during_recovery_is_visible() {
         let root = tempfile::tempdir().unwrap();
-        let layout = Layout::in_root(root.path(), StoreDir::default());
+        let layout = StoreLayout::in_root(root.path(), StoreDir::default());
         let writer = StoreWriter::open(layout.clone()).unwrap();
         let is_over = AtomicBool::new(false);
         let unseen = thread::scope(|scope| {
             scope.spawn(|| {
                 while !is_over.load(Ordering::SeqCst) {
-                    writer.recover();
+                    writer.recover_crashed_runs();
                 }
             });
             let is_unseen = |_: &usize| {
-                let roots = RootsFile::create(&layout).unwrap();
-                !layout.state.join("temproots").join(roots.name()).exists()
+                let roots = TempRootsFile::create(&layout).unwrap();
+                !layout
+                    .state_dir
+                    .join("temproots")
+                    .join(roots.name())
+                    .exists()
             };
             let unseen = (0..BEGINNINGS).filter(is_unseen).count();
             is_over.store(true, Ordering::SeqCst);
@@ -288,11 +299,11 @@ mod tests {
         assert_eq!(unseen, 0, "of {BEGINNINGS}");
     }
 
-    /// So many that some meet the clearing between the making of a file and its lock.
+    /// So many that some meet the recovery between the making of a file and its lock.
     const BEGINNINGS: usize = 3000;
 
     #[test]
-    fn only_names_of_that_run_are_its_trees() {
+    fn tree_names_match_only_their_own_run() {
         let is_tree = |entry: &str| hash_part_of_tree("7-floe-1", entry.as_bytes()).is_some();
         assert!(is_tree(&format!("{HASH}-7-floe-1-0")));
         assert!(is_tree(&format!("{HASH}-7-floe-1-12-3")));

@@ -11,16 +11,16 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use floe_format::StoreDir;
-use floe_store::{Layout, Patience, StoreError, StoreWriter, WriteOptions};
+use floe_store::{LockWait, StoreError, StoreLayout, StoreWriter, WriteOptions};
 
 use crate::support::{Scratch, names, path, stage};
 
 /// What a collector does: holds gc.lock, listens, acknowledges each root.
 #[test]
-fn a_running_collector_acknowledges_every_root_before_they_count() {
+fn temp_roots_wait_for_acknowledgement_of_running_gc() {
     let scratch = Scratch::new();
     let writer = scratch.writer();
-    let state = scratch.layout().state;
+    let state = scratch.layout().state_dir;
     let lock = File::options()
         .read(true)
         .write(true)
@@ -40,7 +40,7 @@ fn a_running_collector_acknowledges_every_root_before_they_count() {
         told
     });
     let (a, b) = (path('1', "a"), path('2', "b"));
-    writer.protect([&a, &b].into_iter()).unwrap();
+    writer.add_temp_roots([&a, &b].into_iter()).unwrap();
     let told = collector.join().unwrap();
     assert_eq!(told, [format!("/nix/store/{a}"), format!("/nix/store/{b}")]);
     drop(lock);
@@ -48,13 +48,13 @@ fn a_running_collector_acknowledges_every_root_before_they_count() {
 
 /// The address of a socket has at most 107 bytes, a path may have more.
 #[test]
-fn a_collector_of_a_store_with_a_long_path_is_told_as_any_other() {
+fn gc_socket_with_long_path_is_reachable() {
     let scratch = Scratch::new();
     let root = scratch.path().join("r".repeat(110));
-    let layout = Layout::in_root(&root, StoreDir::default());
+    let layout = StoreLayout::in_root(&root, StoreDir::default());
     let writer = StoreWriter::open(layout.clone()).unwrap();
-    let lock = locked(&layout.state.join("gc.lock"));
-    let directory = layout.state.join("gc-socket");
+    let lock = locked(&layout.state_dir.join("gc.lock"));
+    let directory = layout.state_dir.join("gc-socket");
     fs::create_dir_all(&directory).unwrap();
     // Bound where its path is short, and brought to its place.
     let short = scratch.path().join("socket");
@@ -69,17 +69,17 @@ fn a_collector_of_a_store_with_a_long_path_is_told_as_any_other() {
         line
     });
     let a = path('1', "a");
-    writer.protect([&a].into_iter()).unwrap();
+    writer.add_temp_roots([&a].into_iter()).unwrap();
     assert_eq!(collector.join().unwrap(), format!("/nix/store/{a}\n"));
     drop(lock);
 }
 
 /// A collector that holds the lock and does not listen (yet) is waited for.
 #[test]
-fn a_collector_that_ends_lets_the_roots_through() {
+fn temp_roots_succeed_when_gc_ends() {
     let scratch = Scratch::new();
     let writer = scratch.writer();
-    let state = scratch.layout().state;
+    let state = scratch.layout().state_dir;
     let lock = File::options()
         .read(true)
         .write(true)
@@ -88,7 +88,7 @@ fn a_collector_that_ends_lets_the_roots_through() {
     lock.lock().unwrap();
     let a = path('1', "a");
     thread::scope(|scope| {
-        let waiting = scope.spawn(|| writer.protect([&a].into_iter()));
+        let waiting = scope.spawn(|| writer.add_temp_roots([&a].into_iter()));
         // It cannot have finished: the lock is held and nobody listens.
         assert!(!waiting.is_finished());
         lock.unlock().unwrap();
@@ -100,10 +100,10 @@ fn a_collector_that_ends_lets_the_roots_through() {
 }
 
 #[test]
-fn an_answer_that_is_none_is_an_error() {
+fn invalid_gc_reply_is_an_error() {
     let scratch = Scratch::new();
     let writer = scratch.writer();
-    let state = scratch.layout().state;
+    let state = scratch.layout().state_dir;
     let lock = File::options()
         .read(true)
         .write(true)
@@ -120,7 +120,9 @@ fn an_answer_that_is_none_is_an_error() {
             .unwrap();
         stream.write_all(b"0").unwrap();
     });
-    let error = writer.protect([&path('1', "a")].into_iter()).unwrap_err();
+    let error = writer
+        .add_temp_roots([&path('1', "a")].into_iter())
+        .unwrap_err();
     assert!(
         error.to_string().contains("did not accept a root"),
         "{error}"
@@ -130,16 +132,16 @@ fn an_answer_that_is_none_is_an_error() {
 
 /// The next collection may begin between the answer and whatever comes after it.
 #[test]
-fn a_root_is_written_down_before_a_collector_is_told_of_it() {
+fn temp_root_is_written_before_gc_is_notified() {
     let scratch = Scratch::new();
     let writer = scratch.writer();
-    let state = scratch.layout().state;
+    let state = scratch.layout().state_dir;
     let lock = locked(&state.join("gc.lock"));
     fs::create_dir_all(state.join("gc-socket")).unwrap();
     let listener = UnixListener::bind(state.join("gc-socket/socket")).unwrap();
     let a = path('1', "a");
     let written = thread::scope(|scope| {
-        let protecting = scope.spawn(|| writer.protect([&a].into_iter()));
+        let protecting = scope.spawn(|| writer.add_temp_roots([&a].into_iter()));
         let (mut stream, _) = listener.accept().unwrap();
         let mut line = String::new();
         BufReader::new(stream.try_clone().unwrap())
@@ -156,15 +158,15 @@ fn a_root_is_written_down_before_a_collector_is_told_of_it() {
 }
 
 #[test]
-fn who_was_told_of_roots_is_outlasted_and_nobody_else() {
+fn wait_for_gc_waits_only_for_notified_gc() {
     let scratch = Scratch::new();
     let writer = scratch.writer();
-    let state = scratch.layout().state;
+    let state = scratch.layout().state_dir;
     let a = path('1', "a");
-    writer.protect([&a].into_iter()).unwrap();
+    writer.add_temp_roots([&a].into_iter()).unwrap();
     let lock = locked(&state.join("gc.lock"));
     // It began later, and has read the file.
-    writer.outlast_collector().unwrap();
+    writer.wait_for_gc().unwrap();
     fs::create_dir_all(state.join("gc-socket")).unwrap();
     let listener = UnixListener::bind(state.join("gc-socket/socket")).unwrap();
     thread::scope(|scope| {
@@ -172,10 +174,10 @@ fn who_was_told_of_roots_is_outlasted_and_nobody_else() {
             let (mut stream, _) = listener.accept().unwrap();
             stream.write_all(b"1").unwrap();
         });
-        writer.protect([&a].into_iter()).unwrap();
+        writer.add_temp_roots([&a].into_iter()).unwrap();
         let (sender, receiver) = mpsc::channel();
         let writer = &writer;
-        scope.spawn(move || sender.send(writer.outlast_collector().is_ok()).unwrap());
+        scope.spawn(move || sender.send(writer.wait_for_gc().is_ok()).unwrap());
         let waits = receiver.recv_timeout(Duration::from_millis(200));
         assert_eq!(waits, Err(mpsc::RecvTimeoutError::Timeout));
         lock.unlock().unwrap();
@@ -184,14 +186,14 @@ fn who_was_told_of_roots_is_outlasted_and_nobody_else() {
 }
 
 #[test]
-fn every_wait_ends_at_an_interrupt_and_says_whom_it_is_for() {
+fn interrupt_ends_every_wait_after_notification() {
     let scratch = Scratch::new();
     drop(scratch.writer());
-    let state = scratch.layout().state;
+    let state = scratch.layout().state_dir;
     let profile = scratch.path().join("profile");
     let a = path('1', "a");
     type Act<'a> = &'a dyn Fn(&StoreWriter) -> Result<(), StoreError>;
-    let protect: Act<'_> = &|writer| writer.protect([&a].into_iter());
+    let add_temp_roots: Act<'_> = &|writer| writer.add_temp_roots([&a].into_iter());
     let set: Act<'_> = &|writer| {
         let profile = floe_store::Profile::check(writer.layout(), &profile)?;
         writer.set_profile(&profile, &a).map(drop)
@@ -199,7 +201,11 @@ fn every_wait_ends_at_an_interrupt_and_says_whom_it_is_for() {
     let nothing: Act<'_> = &|_| Ok(());
     let profile_lock = scratch.path().join("profile.lock");
     for (lock, act, whom) in [
-        (state.join("gc.lock"), protect, "the garbage collector"),
+        (
+            state.join("gc.lock"),
+            add_temp_roots,
+            "the garbage collector",
+        ),
         (
             state.join("db/big-lock"),
             nothing,
@@ -211,14 +217,14 @@ fn every_wait_ends_at_an_interrupt_and_says_whom_it_is_for() {
         let cancel = Arc::new(AtomicBool::new(false));
         let said = Arc::new(AtomicUsize::new(0));
         let (raise, count, whom) = (cancel.clone(), said.clone(), whom.to_owned());
-        let patience = Patience::new(cancel, move |what| {
+        let lock_wait = LockWait::new(cancel, move |what| {
             assert!(what.contains(&whom), "{what}");
             count.fetch_add(1, Ordering::SeqCst);
             // A person who reads this has had enough.
             raise.store(true, Ordering::SeqCst);
         });
         let options = WriteOptions {
-            patience,
+            lock_wait,
             ..WriteOptions::default()
         };
         let began = Instant::now();
@@ -233,18 +239,18 @@ fn every_wait_ends_at_an_interrupt_and_says_whom_it_is_for() {
 
 /// By a Nix that registers a large closure, or a vacuum.
 #[test]
-fn a_locked_database_is_waited_for_until_an_interrupt_and_not_without_a_word() {
+fn locked_database_is_waited_for_until_interrupt() {
     let scratch = Scratch::new();
     let cancel = Arc::new(AtomicBool::new(false));
     let said = Arc::new(AtomicUsize::new(0));
     let (raise, count) = (cancel.clone(), said.clone());
-    let patience = Patience::new(cancel, move |what| {
+    let lock_wait = LockWait::new(cancel, move |what| {
         assert_eq!(what, "the database");
         count.fetch_add(1, Ordering::SeqCst);
         raise.store(true, Ordering::SeqCst);
     });
     let options = WriteOptions {
-        patience,
+        lock_wait,
         ..WriteOptions::default()
     };
     let writer = Arc::new(StoreWriter::open_with(scratch.layout(), &options).unwrap());
@@ -260,7 +266,7 @@ fn a_locked_database_is_waited_for_until_an_interrupt_and_not_without_a_word() {
     assert!(matches!(error, StoreError::Interrupted), "{error}");
     assert_eq!(said.load(Ordering::SeqCst), 1);
     // It is left beside its place, and who waits for less than that has what was wanted.
-    assert!(writer.take_left(&a).is_some() && names(&scratch.layout()).is_empty());
+    assert!(writer.take_recovered(&a).is_some() && names(&scratch.layout()).is_empty());
     other.execute_batch("rollback").unwrap();
     let again = scratch.writer();
     let outcome = again.register(vec![stage(&again, &a, &[])]).unwrap();

@@ -101,7 +101,7 @@ impl Database {
                     .query_map([drv_hash, output], RealisationRow::read)?
                     .collect()
             })
-            .map_err(self.failed("looking up a realisation"))?;
+            .map_err(self.database_error("looking up a realisation"))?;
         let Some(first) = rows.first() else {
             return Ok(None);
         };
@@ -141,7 +141,7 @@ impl Database {
                     .query_row([drv.as_str(), output], |row| Ok((row.get(0)?, row.get(1)?)))
                     .optional()
             })
-            .map_err(self.failed("looking up a build trace"))?;
+            .map_err(self.database_error("looking up a build trace"))?;
         let Some((out_path, signatures)) = found else {
             return Ok(None);
         };
@@ -161,7 +161,7 @@ impl Database {
                 .and_then(|mut query| query.exists([name]))
         };
         for name in names {
-            if !has(name).map_err(self.failed("looking for tables"))? {
+            if !has(name).map_err(self.database_error("looking for tables"))? {
                 return Ok(false);
             }
         }

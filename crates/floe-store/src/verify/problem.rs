@@ -6,7 +6,7 @@ use crate::error::StoreError;
 
 /// One thing that is wrong in a store.
 #[derive(Debug)]
-pub enum Fault {
+pub enum VerifyProblem {
     /// It was asked for, and the database does not have it.
     NotValid(StorePath),
     /// The database has it, the disk does not. `referrers` are valid paths that need it; Nix
@@ -51,16 +51,16 @@ pub enum Fault {
     },
 }
 
-impl Fault {
-    /// What faults are sorted by.
-    pub(super) fn place(&self) -> Option<&StorePath> {
+impl VerifyProblem {
+    /// What problems are sorted by.
+    pub(super) fn path(&self) -> Option<&StorePath> {
         match self {
-            Fault::NotValid(path)
-            | Fault::Disappeared { path, .. }
-            | Fault::Modified { path, .. }
-            | Fault::WrongSize { path, .. }
-            | Fault::Unreadable { path, .. } => Some(path),
-            Fault::ModifiedLink { .. } => None,
+            VerifyProblem::NotValid(path)
+            | VerifyProblem::Disappeared { path, .. }
+            | VerifyProblem::Modified { path, .. }
+            | VerifyProblem::WrongSize { path, .. }
+            | VerifyProblem::Unreadable { path, .. } => Some(path),
+            VerifyProblem::ModifiedLink { .. } => None,
         }
     }
 
@@ -68,11 +68,11 @@ impl Fault {
     pub fn describe(&self, dir: &StoreDir) -> String {
         let print = |path: &StorePath| dir.print(path);
         match self {
-            Fault::NotValid(path) => format!("path '{}' is not valid", print(path)),
-            Fault::Disappeared { path, referrers } if referrers.is_empty() => {
+            VerifyProblem::NotValid(path) => format!("path '{}' is not valid", print(path)),
+            VerifyProblem::Disappeared { path, referrers } if referrers.is_empty() => {
                 format!("path '{}' disappeared", print(path))
             }
-            Fault::Disappeared { path, referrers } => {
+            VerifyProblem::Disappeared { path, referrers } => {
                 let referrers: Vec<String> = referrers.iter().map(print).collect();
                 format!(
                     "path '{}' disappeared, and {} need it",
@@ -80,7 +80,7 @@ impl Fault {
                     referrers.join(", ")
                 )
             }
-            Fault::Modified {
+            VerifyProblem::Modified {
                 path,
                 expected,
                 actual,
@@ -90,7 +90,7 @@ impl Fault {
                 expected.to_nix32(),
                 actual.to_nix32()
             ),
-            Fault::WrongSize {
+            VerifyProblem::WrongSize {
                 path,
                 expected,
                 actual,
@@ -98,8 +98,8 @@ impl Fault {
                 "path '{}' has a wrong size in the database: expected {expected}, got {actual}",
                 print(path)
             ),
-            Fault::Unreadable { path, error } => format!("path '{}': {error}", print(path)),
-            Fault::ModifiedLink { name, actual } => {
+            VerifyProblem::Unreadable { path, error } => format!("path '{}': {error}", print(path)),
+            VerifyProblem::ModifiedLink { name, actual } => {
                 format!("link .links/{name} was modified: got '{actual}'")
             }
         }
@@ -108,12 +108,12 @@ impl Fault {
     /// What it is about: a path below `dir`, or a link below the store directory.
     pub fn subject(&self, dir: &StoreDir) -> String {
         match self {
-            Fault::ModifiedLink { name, .. } => format!(".links/{name}"),
-            Fault::NotValid(path)
-            | Fault::Disappeared { path, .. }
-            | Fault::Modified { path, .. }
-            | Fault::WrongSize { path, .. }
-            | Fault::Unreadable { path, .. } => dir.print(path),
+            VerifyProblem::ModifiedLink { name, .. } => format!(".links/{name}"),
+            VerifyProblem::NotValid(path)
+            | VerifyProblem::Disappeared { path, .. }
+            | VerifyProblem::Modified { path, .. }
+            | VerifyProblem::WrongSize { path, .. }
+            | VerifyProblem::Unreadable { path, .. } => dir.print(path),
         }
     }
 }

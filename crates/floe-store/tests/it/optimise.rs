@@ -10,13 +10,13 @@ use std::thread;
 
 use floe_format::Hash;
 use floe_hash::sha256;
-use floe_store::tree::reuse::Reuse;
-use floe_store::tree::write::TemporaryTree;
+use floe_store::tree::ReuseMethod;
+use floe_store::tree::TemporaryTree;
 use floe_store::{StagedPath, StoreWriter};
 use proptest::prelude::*;
 
 use crate::support::{Scratch, info, names, nar_of, path, skip, unpack};
-use crate::trees::{assert_sealed, make, nar, trees};
+use crate::tree::{assert_sealed, make, nar, trees};
 
 fn unpack_optimised(writer: &StoreWriter, digit: char, nar: &[u8]) -> TemporaryTree {
     let mut tree = writer.optimising_tree_writer(&path(digit, "tree")).unwrap();
@@ -55,7 +55,7 @@ fn inode(at: &Path) -> u64 {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(40))]
     #[test]
-    fn every_file_and_symbolic_link_is_the_one_that_its_own_nar_hash_names(tree in trees()) {
+    fn every_file_is_linked_under_its_own_nar_hash(tree in trees()) {
         let scratch = Scratch::new();
         let writer = scratch.writer();
         let original = scratch.path().join("original");
@@ -78,7 +78,7 @@ proptest! {
 }
 
 #[test]
-fn a_tree_that_is_given_up_takes_those_links_with_it_that_nobody_else_uses() {
+fn dropped_tree_removes_its_unused_links() {
     let scratch = Scratch::new();
     let writer = scratch.writer();
     let (shared, own) = (nar_of(b"shared"), nar_of(b"own"));
@@ -100,7 +100,7 @@ fn a_tree_that_is_given_up_takes_those_links_with_it_that_nobody_else_uses() {
 }
 
 #[test]
-fn trees_whose_registration_fails_take_their_links_with_them_when_they_are_given_up() {
+fn failed_registration_removes_unused_links() {
     let scratch = Scratch::new();
     let writer = scratch.writer();
     let (own, shared) = (nar_of(b"own"), nar_of(b"shared"));
@@ -119,7 +119,7 @@ fn trees_whose_registration_fails_take_their_links_with_them_when_they_are_given
     let error = writer.register(batch).unwrap_err();
     assert!(error.to_string().contains("refused"), "{error}");
     assert_eq!(links(&scratch).len(), 2);
-    writer.discard_left(|_| false);
+    writer.discard_recovered(|_| false);
     assert_eq!(
         links(&scratch),
         BTreeSet::from([link_name(keeps.location())])
@@ -130,7 +130,7 @@ fn trees_whose_registration_fails_take_their_links_with_them_when_they_are_given
 }
 
 #[test]
-fn a_damaged_link_is_replaced_and_named_and_the_file_is_right() {
+fn damaged_link_is_replaced_and_reported() {
     let contents = vec![7; 300_000];
     let mut other = contents.clone();
     other[200_000] = 8;
@@ -159,7 +159,7 @@ fn a_damaged_link_is_replaced_and_named_and_the_file_is_right() {
 }
 
 #[test]
-fn what_has_another_mode_or_time_is_left_alone_and_not_linked_to() {
+fn link_with_other_mode_or_time_is_not_used() {
     let nar_of_contents = nar_of(b"contents");
     let writable = |link: &Path| {
         fs::set_permissions(link, Permissions::from_mode(0o644)).unwrap();
@@ -191,7 +191,7 @@ fn what_has_another_mode_or_time_is_left_alone_and_not_linked_to() {
 }
 
 #[test]
-fn a_file_that_can_have_no_more_links_is_a_file_of_its_own() {
+fn file_at_link_limit_is_not_linked() {
     let scratch = Scratch::new();
     let writer = scratch.writer();
     let nar_of_contents = nar_of(b"very common");
@@ -220,7 +220,7 @@ fn a_file_that_can_have_no_more_links_is_a_file_of_its_own() {
 }
 
 #[test]
-fn writers_and_a_collector_of_links_at_once_leave_every_tree_right() {
+fn concurrent_link_removal_keeps_every_tree_correct() {
     let scratch = Scratch::new();
     let writer = scratch.writer();
     let done = AtomicBool::new(false);
@@ -265,7 +265,7 @@ fn writers_and_a_collector_of_links_at_once_leave_every_tree_right() {
 }
 
 #[test]
-fn files_that_were_one_in_another_store_are_one_here_and_nothing_is_left_beside() {
+fn hard_links_of_other_store_are_linked_here() {
     let scratch = Scratch::new();
     let elsewhere = Scratch::new();
     let original = elsewhere.path().join("original");
@@ -280,7 +280,7 @@ fn files_that_were_one_in_another_store_are_one_here_and_nothing_is_left_beside(
     let writer = scratch.writer();
     let tree = writer.optimising_tree_writer(&path('2', "tree")).unwrap();
     let size = wanted.len() as u64;
-    let made = tree.reuse(source.location(), size, Reuse::HardLinks);
+    let made = tree.reuse(source.location(), size, ReuseMethod::HardLink);
     let Some(made) = made.unwrap() else {
         skip("hard links between stores", "they share no file system");
         return;
@@ -295,7 +295,7 @@ fn files_that_were_one_in_another_store_are_one_here_and_nothing_is_left_beside(
 }
 
 #[test]
-fn without_being_asked_nothing_is_linked() {
+fn links_are_not_created_by_default() {
     let scratch = Scratch::new();
     let writer = scratch.writer();
     let tree = unpack(&writer, &path('1', "tree"), &nar_of(b"contents"));

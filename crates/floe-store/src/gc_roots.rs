@@ -16,27 +16,27 @@ use floe_format::{StorePath, base32};
 use floe_hash::{Algorithm, Hasher};
 use rustix::fs::{Access, access};
 
-use crate::error::{At, StoreError};
-use crate::layout::Layout;
+use crate::error::{IoContext, StoreError};
+use crate::layout::StoreLayout;
 use crate::writer::{StoreWriter, create_directory};
 
 /// A place for a root, which was free when it was looked at.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct RootLink {
+pub struct IndirectGcRoot {
     path: PathBuf,
 }
 
-impl RootLink {
+impl IndirectGcRoot {
     /// Looks whether a root may be made at `path`, and changes nothing.
     ///
     /// Errors: [`StoreError::RootInStore`]; [`StoreError::NotARoot`] for what is there and no link
-    /// into the store; [`StoreError::RootPlace`] where this user can make no link.
-    pub fn check(layout: &Layout, path: &Path) -> Result<RootLink, StoreError> {
-        let link = RootLink {
-            path: absolute(path)?,
+    /// into the store; [`StoreError::CannotCreateRoot`] where this user can make no link.
+    pub fn check(layout: &StoreLayout, path: &Path) -> Result<IndirectGcRoot, StoreError> {
+        let link = IndirectGcRoot {
+            path: absolute_path(path)?,
         };
-        link.check_again(layout)?;
-        refuse_unwritable(&link.path)?;
+        link.recheck(layout)?;
+        check_can_create_link(&link.path)?;
         Ok(link)
     }
 
@@ -45,9 +45,9 @@ impl RootLink {
         &self.path
     }
 
-    fn check_again(&self, layout: &Layout) -> Result<(), StoreError> {
+    fn recheck(&self, layout: &StoreLayout) -> Result<(), StoreError> {
         let path = || self.path.clone();
-        if is_in_store(layout, &self.path) || self.path.starts_with(&layout.real_store) {
+        if is_in_store(layout, &self.path) || self.path.starts_with(&layout.real_store_dir) {
             return Err(StoreError::RootInStore { path: path() });
         }
         match fs::read_link(&self.path) {
@@ -58,7 +58,7 @@ impl RootLink {
             Err(error) if error.kind() == io::ErrorKind::InvalidInput => {
                 Err(StoreError::NotARoot { path: path() })
             }
-            Err(error) => Err(error).at("examining", &self.path),
+            Err(error) => Err(error).io_context("examining", &self.path),
         }
     }
 }
@@ -67,40 +67,40 @@ impl StoreWriter {
     /// Makes `link` a symbolic link to a path, by the name that the path has in the store
     /// directory, and a root. What stood there before is replaced in one step.
     ///
-    /// Errors: those of [`RootLink::check`], since somebody else may have come first, and what the
+    /// Errors: those of [`IndirectGcRoot::check`], since somebody else may have come first, and what the
     /// system says.
-    pub fn add_root(&self, link: &RootLink, path: &StorePath) -> Result<(), StoreError> {
+    pub fn add_gc_root(&self, link: &IndirectGcRoot, path: &StorePath) -> Result<(), StoreError> {
         // A collector that runs already has read the permanent roots and will not do so again.
-        self.protect([path].into_iter())?;
-        link.check_again(self.layout())?;
+        self.add_temp_roots([path].into_iter())?;
+        link.recheck(self.layout())?;
         create_parent(&link.path)?;
         let target = PathBuf::from(self.layout().store_dir.print(path));
         replace_link(&target, &link.path)?;
-        let auto = self.layout().state.join("gcroots/auto");
+        let auto = self.layout().state_dir.join("gcroots/auto");
         create_directory(&auto)?;
-        replace_link(&link.path, &auto.join(name_of(&link.path)))?;
+        replace_link(&link.path, &auto.join(auto_root_name(&link.path)))?;
         // One that began after the first time may have read the permanent roots before the link
         // was there, and would read the temporary ones when this process has ended.
-        self.protect([path].into_iter())
+        self.add_temp_roots([path].into_iter())
     }
 }
 
 /// The name by which Nix registers a link: the SHA-1 of its place.
-fn name_of(link: &Path) -> String {
+fn auto_root_name(link: &Path) -> String {
     let mut hasher = Hasher::new(Algorithm::Sha1);
     hasher.update(link.as_os_str().as_bytes());
     base32::encode(&hasher.finish())
 }
 
 /// Whether a path is below the store directory, by its name alone.
-pub(crate) fn is_in_store(layout: &Layout, path: &Path) -> bool {
+pub(crate) fn is_in_store(layout: &StoreLayout, path: &Path) -> bool {
     path.strip_prefix(layout.store_dir.as_str())
         .is_ok_and(|rest| rest.components().next().is_some())
 }
 
 /// The path without `.` and `..`, which takes the name before it away, even where that is a
 /// symbolic link: Nix's own way, without a look at the disk.
-pub fn canonical(path: &Path) -> PathBuf {
+pub fn canon_path(path: &Path) -> PathBuf {
     let mut plain = PathBuf::new();
     for component in path.components() {
         match component {
@@ -115,13 +115,13 @@ pub fn canonical(path: &Path) -> PathBuf {
 }
 
 /// A path in Nix's own form. The hash of the result is the root's name, so it has to be the same.
-pub(crate) fn absolute(path: &Path) -> Result<PathBuf, StoreError> {
-    let path = std::path::absolute(path).at("resolving", path)?;
-    Ok(canonical(&path))
+pub(crate) fn absolute_path(path: &Path) -> Result<PathBuf, StoreError> {
+    let path = std::path::absolute(path).io_context("resolving", path)?;
+    Ok(canon_path(&path))
 }
 
 /// Whether a link can be made there at all is better known before a long download than after it.
-pub(crate) fn refuse_unwritable(link: &Path) -> Result<(), StoreError> {
+pub(crate) fn check_can_create_link(link: &Path) -> Result<(), StoreError> {
     let existing = link.ancestors().skip(1).find(|path| path.exists());
     let Some(directory) = existing else {
         return Ok(());
@@ -130,7 +130,7 @@ pub(crate) fn refuse_unwritable(link: &Path) -> Result<(), StoreError> {
         true => access(directory, Access::WRITE_OK | Access::EXEC_OK).map_err(io::Error::from),
         false => Err(io::ErrorKind::NotADirectory.into()),
     };
-    usable.map_err(|source| StoreError::RootPlace {
+    usable.map_err(|source| StoreError::CannotCreateRoot {
         path: link.to_path_buf(),
         directory: directory.to_path_buf(),
         source,
@@ -140,7 +140,7 @@ pub(crate) fn refuse_unwritable(link: &Path) -> Result<(), StoreError> {
 /// Makes the directory of a link, with the modes that the user's umask leaves.
 pub(crate) fn create_parent(link: &Path) -> Result<(), StoreError> {
     match link.parent() {
-        Some(parent) => fs::create_dir_all(parent).at("creating the directory", parent),
+        Some(parent) => fs::create_dir_all(parent).io_context("creating the directory", parent),
         None => Ok(()),
     }
 }
@@ -153,12 +153,12 @@ pub(crate) fn replace_link(target: &Path, link: &Path) -> Result<(), StoreError>
     let temporary = PathBuf::from(temporary);
     // Whoever had this process number before is no more.
     let _: io::Result<()> = fs::remove_file(&temporary);
-    symlink(target, &temporary).at("creating the link", &temporary)?;
+    symlink(target, &temporary).io_context("creating the link", &temporary)?;
     fs::rename(&temporary, link)
         .inspect_err(|_| {
             let _: io::Result<()> = fs::remove_file(&temporary);
         })
-        .at("replacing the link", link)
+        .io_context("replacing the link", link)
 }
 
 /// Distinguishes the temporary names of one process.
@@ -169,19 +169,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_link_is_named_by_the_hash_of_its_place() {
+    fn auto_root_name_is_sha1_of_link_path() {
         // Reckoned by sha1sum; that Nix looks for that name is what the tests with it show.
-        assert_eq!(name_of(Path::new("/a/b")).len(), 32);
-        let known = base32::decode(&name_of(Path::new("/a/b"))).unwrap();
+        assert_eq!(auto_root_name(Path::new("/a/b")).len(), 32);
+        let known = base32::decode(&auto_root_name(Path::new("/a/b"))).unwrap();
         let known: String = known.iter().map(|byte| format!("{byte:02x}")).collect();
         assert_eq!(known, "a51458f8d2c1fbd82e413e3ddd561e9462e8f61b");
     }
 
     #[test]
-    fn dots_are_taken_away_by_name_as_in_nix() {
+    fn absolute_path_removes_dots_lexically() {
         for (text, plain) in [("/a/./b//c/", "/a/b/c"), ("/a/../b", "/b"), ("/../a", "/a")] {
             assert_eq!(
-                absolute(Path::new(text)).unwrap(),
+                absolute_path(Path::new(text)).unwrap(),
                 Path::new(plain),
                 "{text}"
             );

@@ -21,11 +21,9 @@ use rustix::fs::{
     futimens, linkat, mkdirat, openat, statat, symlinkat, utimensat,
 };
 
-use super::links::{Entry, FileHasher, Links, TreeLinks, symlink_hash};
-use crate::error::{At, StoreError};
-
-pub use super::remove::remove_tree;
-pub use super::temporary::TemporaryTree;
+use super::links::{FileHasher, LinkCandidate, LinksDir, TreeLinks, symlink_hash};
+use super::temporary_tree::TemporaryTree;
+use crate::error::{IoContext, StoreError};
 
 /// Writes one path's tree under a temporary name. What it has made is removed unless
 /// [`TreeWriter::finish`] is reached.
@@ -33,7 +31,7 @@ pub use super::temporary::TemporaryTree;
 pub struct TreeWriter {
     reader: Reader,
     tree: TemporaryTree,
-    open: Open,
+    state: UnpackState,
 }
 
 impl TreeWriter {
@@ -53,10 +51,10 @@ impl TreeWriter {
             location,
             path: path.clone(),
             name,
-            made: false,
+            exists: false,
             links: None,
         };
-        let open = Open {
+        let state = UnpackState {
             store,
             directories: Vec::new(),
             file: None,
@@ -66,34 +64,38 @@ impl TreeWriter {
         TreeWriter {
             reader: Reader::new(),
             tree,
-            open,
+            state,
         }
     }
 
     /// Lets the files of the tree be one with equal files of the store.
-    pub(crate) fn share_files(mut self, links: Links) -> TreeWriter {
+    pub(crate) fn with_optimise(mut self, links: LinksDir) -> TreeWriter {
         self.tree.links = Some(TreeLinks::new(links));
         self
     }
 
     /// The name of a tree, with nothing of that name yet.
-    pub(crate) fn into_tree(self) -> TemporaryTree {
+    pub(crate) fn into_empty_tree(self) -> TemporaryTree {
         self.tree
     }
 
     /// For a tree that is made from something else than a NAR.
-    pub(super) fn into_parts(self) -> (Open, TemporaryTree) {
-        (self.open, self.tree)
+    pub(super) fn into_parts(self) -> (UnpackState, TemporaryTree) {
+        (self.state, self.tree)
     }
 
     /// Takes the next bytes of the NAR.
     ///
     /// Errors: [`StoreError::Nar`] for bytes that Nix would refuse, or what the system says.
     pub fn write(&mut self, mut bytes: &[u8]) -> Result<(), StoreError> {
-        let TreeWriter { reader, tree, open } = self;
+        let TreeWriter {
+            reader,
+            tree,
+            state,
+        } = self;
         loop {
             match reader.next(&mut bytes) {
-                Ok(Some(event)) => open.apply(event, tree)?,
+                Ok(Some(event)) => state.apply(event, tree)?,
                 Ok(None) => return Ok(()),
                 Err(source) => {
                     return Err(StoreError::Nar {
@@ -121,7 +123,7 @@ impl TreeWriter {
 
 /// What is open while a tree is being written.
 #[derive(Debug)]
-pub(super) struct Open {
+pub(super) struct UnpackState {
     store: Arc<OwnedFd>,
     /// The directories from the root of the tree to where the writing is.
     directories: Vec<OwnedFd>,
@@ -132,21 +134,25 @@ pub(super) struct Open {
     entry: Vec<u8>,
 }
 
-impl Open {
+impl UnpackState {
     pub(super) fn apply(
         &mut self,
         event: Event<'_>,
         tree: &mut TemporaryTree,
     ) -> Result<(), StoreError> {
-        if !tree.made {
-            tree.take_free_name();
+        if !tree.exists {
+            tree.choose_free_name();
         }
-        self.follow(event, tree)?;
-        tree.made = true;
+        self.apply_event(event, tree)?;
+        tree.exists = true;
         Ok(())
     }
 
-    fn follow(&mut self, event: Event<'_>, tree: &mut TemporaryTree) -> Result<(), StoreError> {
+    fn apply_event(
+        &mut self,
+        event: Event<'_>,
+        tree: &mut TemporaryTree,
+    ) -> Result<(), StoreError> {
         match event {
             Event::Data(bytes) => self.write(bytes, tree),
             Event::Entry { name } => {
@@ -160,10 +166,11 @@ impl Open {
             }
             Event::EndFile => {
                 if let Some(file) = self.file.take() {
-                    stamp(&file).at("setting the time of a file in", &tree.location)?;
+                    set_canonical_times(&file)
+                        .io_context("setting the time of a file in", &tree.location)?;
                 }
                 match self.hasher.take() {
-                    Some(hasher) => self.share(&hasher.finish(), tree),
+                    Some(hasher) => self.optimise_entry(&hasher.finish(), tree),
                     None => Ok(()),
                 }
             }
@@ -175,7 +182,7 @@ impl Open {
             Event::Symlink { target } => {
                 self.create_symlink(target, tree)?;
                 match tree.links {
-                    Some(_) => self.share(&symlink_hash(target), tree),
+                    Some(_) => self.optimise_entry(&symlink_hash(target), tree),
                     None => Ok(()),
                 }
             }
@@ -184,24 +191,24 @@ impl Open {
     }
 
     /// Lets the next node be a file that is elsewhere, under one more name.
-    pub(super) fn link(
+    pub(super) fn link_existing(
         &self,
         parent: BorrowedFd<'_>,
         name: &[u8],
         tree: &mut TemporaryTree,
     ) -> Result<(), rustix::io::Errno> {
-        if !tree.made {
-            tree.take_free_name();
+        if !tree.exists {
+            tree.choose_free_name();
         }
-        let (to, to_name) = self.place(tree);
+        let (to, to_name) = self.parent_and_name(tree);
         linkat(parent, name, to, to_name, AtFlags::empty())?;
-        tree.made = true;
+        tree.exists = true;
         Ok(())
     }
 
     /// What the node is that was made last.
-    pub(super) fn stat(&self, tree: &TemporaryTree) -> Result<Stat, rustix::io::Errno> {
-        let (parent, name) = self.place(tree);
+    pub(super) fn stat_last(&self, tree: &TemporaryTree) -> Result<Stat, rustix::io::Errno> {
+        let (parent, name) = self.parent_and_name(tree);
         statat(parent, name, AtFlags::SYMLINK_NOFOLLOW)
     }
 
@@ -215,14 +222,14 @@ impl Open {
     }
 
     /// Hashes contents that came into the file by another way than through here.
-    pub(super) fn hash(&mut self, contents: &[u8]) {
+    pub(super) fn hash_contents(&mut self, contents: &[u8]) {
         if let Some(hasher) = &mut self.hasher {
             hasher.update(contents);
         }
     }
 
     /// The directory that the next node belongs into, and its name there.
-    fn place<'a>(&'a self, tree: &'a TemporaryTree) -> (BorrowedFd<'a>, &'a [u8]) {
+    fn parent_and_name<'a>(&'a self, tree: &'a TemporaryTree) -> (BorrowedFd<'a>, &'a [u8]) {
         match self.directories.last() {
             Some(directory) => (directory.as_fd(), &self.entry),
             None => (self.store.as_fd(), tree.name.as_bytes()),
@@ -247,16 +254,19 @@ impl Open {
         let mode = Mode::from_raw_mode(if executable { 0o555 } else { 0o444 });
         let flags =
             OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let (parent, name) = self.place(tree);
-        let file = openat(parent, name, flags, mode).at("creating", self.location(tree))?;
+        let (parent, name) = self.parent_and_name(tree);
+        let file = openat(parent, name, flags, mode).io_context("creating", self.location(tree))?;
         if self.directories.is_empty() {
             strip_acls(&file);
         }
         // The process's umask and an ACL of the parent may have taken bits away. A library
         // must not touch the umask, which all threads share.
-        let got = fstat(&file).at("examining", self.location(tree))?.st_mode & 0o7777;
+        let got = fstat(&file)
+            .io_context("examining", self.location(tree))?
+            .st_mode
+            & 0o7777;
         if got != mode.as_raw_mode() {
-            fchmod(&file, mode).at("setting the mode of", self.location(tree))?;
+            fchmod(&file, mode).io_context("setting the mode of", self.location(tree))?;
         }
         self.file = Some(file);
         Ok(())
@@ -273,62 +283,68 @@ impl Open {
             match rustix::io::write(file, bytes) {
                 Ok(written) => bytes = &bytes[written..],
                 Err(rustix::io::Errno::INTR) => {}
-                Err(error) => return Err(error).at("writing", self.location(tree)),
+                Err(error) => return Err(error).io_context("writing", self.location(tree)),
             }
         }
         Ok(())
     }
 
     /// Makes the file or symbolic link that was just completed one with its equals.
-    pub(super) fn share(&mut self, hash: &str, tree: &mut TemporaryTree) -> Result<(), StoreError> {
+    pub(super) fn optimise_entry(
+        &mut self,
+        hash: &str,
+        tree: &mut TemporaryTree,
+    ) -> Result<(), StoreError> {
         let temporary = format!("{}-link", tree.name);
         let Some(mut links) = tree.links.take() else {
             return Ok(());
         };
-        let (parent, name) = self.place(tree);
-        let entry = Entry {
+        let (parent, name) = self.parent_and_name(tree);
+        let entry = LinkCandidate {
             parent,
             name,
             store: self.store.as_fd(),
             temporary: &temporary,
         };
-        let shared = links.share(entry, hash).at("linking", self.location(tree));
+        let optimised = links
+            .optimise(entry, hash)
+            .io_context("linking", self.location(tree));
         tree.links = Some(links);
-        shared
+        optimised
     }
 
     fn create_directory(&mut self, tree: &TemporaryTree) -> Result<(), StoreError> {
-        let (parent, name) = self.place(tree);
+        let (parent, name) = self.parent_and_name(tree);
         let open = || {
             mkdirat(parent, name, Mode::from_raw_mode(0o755))?;
             let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
             openat(parent, name, flags, Mode::empty())
         };
-        let directory = open().at("creating the directory", self.location(tree))?;
+        let directory = open().io_context("creating the directory", self.location(tree))?;
         if self.directories.is_empty() {
             // Whatever a default ACL of the store directory would hand down ends here.
             strip_acls(&directory);
         }
         // A umask such as 0277 would forbid what is to come.
         let got = fstat(&directory)
-            .at("examining", self.location(tree))?
+            .io_context("examining", self.location(tree))?
             .st_mode
             & 0o700;
         if got != 0o700 {
             let mode = Mode::from_raw_mode(0o755);
-            fchmod(&directory, mode).at("setting the mode of", self.location(tree))?;
+            fchmod(&directory, mode).io_context("setting the mode of", self.location(tree))?;
         }
         self.directories.push(directory);
         Ok(())
     }
 
     fn create_symlink(&mut self, target: &[u8], tree: &TemporaryTree) -> Result<(), StoreError> {
-        let (parent, name) = self.place(tree);
+        let (parent, name) = self.parent_and_name(tree);
         let make = || {
             symlinkat(target, parent, name)?;
-            utimensat(parent, name, &STAMP, AtFlags::SYMLINK_NOFOLLOW)
+            utimensat(parent, name, &CANONICAL_TIMES, AtFlags::SYMLINK_NOFOLLOW)
         };
-        make().at("creating the symbolic link", self.location(tree))
+        make().io_context("creating the symbolic link", self.location(tree))
     }
 }
 
@@ -336,13 +352,13 @@ impl Open {
 fn seal_directory(directory: &OwnedFd, tree: &Path) -> Result<(), StoreError> {
     let seal = || {
         fchmod(directory, Mode::from_raw_mode(0o555))?;
-        stamp(directory)
+        set_canonical_times(directory)
     };
-    seal().at("sealing a directory in", tree)
+    seal().io_context("sealing a directory in", tree)
 }
 
-fn stamp(file: &OwnedFd) -> Result<(), rustix::io::Errno> {
-    futimens(file, &STAMP)
+fn set_canonical_times(file: &OwnedFd) -> Result<(), rustix::io::Errno> {
+    futimens(file, &CANONICAL_TIMES)
 }
 
 /// Removes the ACLs that a new file takes over from its directory. A file system without ACLs
@@ -354,7 +370,7 @@ fn strip_acls(file: &OwnedFd) {
 }
 
 /// Nix sets every modification time to one second after the epoch and leaves access times.
-const STAMP: Timestamps = Timestamps {
+const CANONICAL_TIMES: Timestamps = Timestamps {
     last_access: Timespec {
         tv_sec: 0,
         tv_nsec: UTIME_OMIT,

@@ -11,11 +11,11 @@ use crate::error::StoreError;
 impl Database {
     /// Whether a path is valid.
     pub(crate) fn is_valid(&self, path: &StorePath) -> Result<bool, StoreError> {
-        Ok(self.id(path)?.is_some())
+        Ok(self.path_id(path)?.is_some())
     }
 
     /// The row number of a valid path.
-    pub(crate) fn id(&self, path: &StorePath) -> Result<Option<i64>, StoreError> {
+    pub(crate) fn path_id(&self, path: &StorePath) -> Result<Option<i64>, StoreError> {
         self.connection
             .prepare_cached("select id from ValidPaths where path = ?1")
             .and_then(|mut query| {
@@ -23,7 +23,7 @@ impl Database {
                     .query_row([self.layout.store_dir.print(path)], |row| row.get(0))
                     .optional()
             })
-            .map_err(self.failed("looking up a path"))
+            .map_err(self.database_error("looking up a path"))
     }
 
     /// Everything that the database knows of a path; `None` if it is not valid.
@@ -35,7 +35,7 @@ impl Database {
     }
 
     /// The same of the path with that hash part.
-    pub(crate) fn path_info_of_hash_part(
+    pub(crate) fn path_info_from_hash_part(
         &self,
         part: &str,
     ) -> Result<Option<PathInfo>, StoreError> {
@@ -47,13 +47,16 @@ impl Database {
     }
 
     /// The valid path with that hash part.
-    pub(crate) fn path_of_hash_part(&self, part: &str) -> Result<Option<StorePath>, StoreError> {
+    pub(crate) fn query_path_from_hash_part(
+        &self,
+        part: &str,
+    ) -> Result<Option<StorePath>, StoreError> {
         let prefix = format!("{}/{part}", self.layout.store_dir.as_str());
         let found: Option<String> = self
             .connection
             .prepare_cached("select path from ValidPaths where path >= ?1 order by path limit 1")
             .and_then(|mut query| query.query_row([&prefix], |row| row.get(0)).optional())
-            .map_err(self.failed("looking up a hash part"))?;
+            .map_err(self.database_error("looking up a hash part"))?;
         match found {
             Some(text) if text.starts_with(&prefix) => self.parse_path(&text).map(Some),
             _ => Ok(None),
@@ -66,7 +69,7 @@ impl Database {
             .connection
             .prepare_cached("select path from ValidPaths order by path")
             .and_then(|mut query| query.query_map((), |row| row.get(0))?.collect())
-            .map_err(self.failed("listing the valid paths"))?;
+            .map_err(self.database_error("listing the valid paths"))?;
         self.parse_paths(texts)
     }
 
@@ -82,7 +85,7 @@ impl Database {
                 let path = self.layout.store_dir.print(path);
                 query.query_map([path], |row| row.get(0))?.collect()
             })
-            .map_err(self.failed("looking up referrers"))?;
+            .map_err(self.database_error("looking up referrers"))?;
         self.parse_paths(texts)
     }
 
@@ -108,7 +111,7 @@ impl Database {
     }
 
     /// What was registered after the row of that number, in any order: number and full path.
-    pub(crate) fn each_path_after(
+    pub(crate) fn for_each_path_after(
         &self,
         id: Option<i64>,
         visit: &mut dyn FnMut(i64, &[u8]),
@@ -127,31 +130,31 @@ impl Database {
                 }
                 Ok(())
             })
-            .map_err(self.failed("listing the valid paths"))
+            .map_err(self.database_error("listing the valid paths"))
     }
 
     /// One statement for the row and its references, so that no writer comes between them.
-    fn row_with_references(&self, text: &str, key: &str) -> Result<Option<Fields>, StoreError> {
+    fn row_with_references(&self, text: &str, key: &str) -> Result<Option<PathRow>, StoreError> {
         self.connection
             .prepare_cached(text)
             .and_then(|mut query| {
                 let mut rows = query.query([key])?;
-                let mut found: Option<Fields> = None;
+                let mut found: Option<PathRow> = None;
                 while let Some(row) = rows.next()? {
                     let fields = match &mut found {
                         Some(fields) => fields,
-                        None => found.insert(Fields::read(row)?),
+                        None => found.insert(PathRow::read(row)?),
                     };
                     fields.references.extend(row.get::<_, Option<String>>(8)?);
                 }
                 Ok(found)
             })
-            .map_err(self.failed("looking up a path"))
+            .map_err(self.database_error("looking up a path"))
     }
 
-    fn parse_row(&self, fields: Fields) -> Result<PathInfo, StoreError> {
+    fn parse_row(&self, fields: PathRow) -> Result<PathInfo, StoreError> {
         let path = self.parse_path(&fields.path)?;
-        let broken = |reason: String| self.broken_row(&path.to_string(), reason);
+        let broken = |reason: String| self.invalid_row(&path.to_string(), reason);
         let nar_hash =
             Hash::parse_prefixed(&fields.hash).map_err(|error| broken(error.to_string()))?;
         let deriver = match fields.deriver.as_deref() {
@@ -187,7 +190,7 @@ impl Database {
 
     pub(super) fn parse_path(&self, text: &str) -> Result<StorePath, StoreError> {
         let parsed = self.layout.store_dir.parse(text);
-        parsed.map_err(|error| self.broken_row(text, error.to_string()))
+        parsed.map_err(|error| self.invalid_row(text, error.to_string()))
     }
 
     pub(super) fn parse_signatures(
@@ -198,11 +201,11 @@ impl Database {
         text.split_ascii_whitespace()
             .map(Signature::parse)
             .collect::<Result<_, _>>()
-            .map_err(|error| self.broken_row(row, error.to_string()))
+            .map_err(|error| self.invalid_row(row, error.to_string()))
     }
 
-    fn broken_row(&self, row: &str, reason: String) -> StoreError {
-        StoreError::BrokenRow {
+    fn invalid_row(&self, row: &str, reason: String) -> StoreError {
+        StoreError::InvalidRow {
             path: self.file.clone(),
             store_path: row.to_owned(),
             reason,
@@ -211,7 +214,7 @@ impl Database {
 }
 
 /// One row of ValidPaths and its references, still as text.
-struct Fields {
+struct PathRow {
     path: String,
     hash: String,
     registration_time: i64,
@@ -223,10 +226,10 @@ struct Fields {
     references: Vec<String>,
 }
 
-impl Fields {
+impl PathRow {
     /// Absent values read as Nix reads them: no size is 0, no signatures and no address are "".
-    fn read(row: &Row<'_>) -> rusqlite::Result<Fields> {
-        Ok(Fields {
+    fn read(row: &Row<'_>) -> rusqlite::Result<PathRow> {
+        Ok(PathRow {
             path: row.get(0)?,
             hash: row.get(1)?,
             registration_time: row.get(2)?,

@@ -1,6 +1,6 @@
 //! Trees that a run has left which ended early: sealed, and never registered.
 //!
-//! 1. who clears up after the dead ([`leftovers`](crate::leftovers)) keeps what looks sealed, under
+//! 1. who clears up after the dead ([`crash_recovery`](crate::crash_recovery)) keeps what looks sealed, under
 //!    a name of its own run, and writes down the paths among its own temporary roots;
 //! 2. whoever wants such a path takes the tree, hashes it, and fetches the path only if it is not
 //!    what it should be;
@@ -22,18 +22,18 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use floe_format::StorePath;
 
-use crate::tree::write::TemporaryTree;
+use crate::tree::TemporaryTree;
 
 /// Sealed trees of runs that ended early, by what they are meant to become.
 #[derive(Debug, Default)]
-pub(crate) struct Left(Mutex<HashMap<StorePath, Vec<TemporaryTree>>>);
+pub(crate) struct RecoveredTrees(Mutex<HashMap<StorePath, Vec<TemporaryTree>>>);
 
-impl Left {
+impl RecoveredTrees {
     fn trees(&self) -> MutexGuard<'_, HashMap<StorePath, Vec<TemporaryTree>>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(crate) fn put(&self, tree: TemporaryTree) {
+    pub(crate) fn insert(&self, tree: TemporaryTree) {
         let mut trees = self.trees();
         trees.entry(tree.path().clone()).or_default().push(tree);
     }
@@ -43,7 +43,7 @@ impl Left {
     }
 
     /// Removes and returns one of the trees of a path.
-    pub(crate) fn take(&self, path: &StorePath) -> Option<TemporaryTree> {
+    pub(crate) fn pop(&self, path: &StorePath) -> Option<TemporaryTree> {
         let mut trees = self.trees();
         let of_path = trees.get_mut(path)?;
         let tree = of_path.pop();
@@ -54,7 +54,7 @@ impl Left {
     }
 
     /// Deletes the trees of all paths that are not wanted.
-    pub(crate) fn discard(&self, is_wanted: impl Fn(&StorePath) -> bool) {
+    pub(crate) fn remove_unless(&self, is_wanted: impl Fn(&StorePath) -> bool) {
         let unwanted = self
             .trees()
             .extract_if(|path, _| !is_wanted(path))
@@ -64,11 +64,11 @@ impl Left {
     }
 
     /// Lets all of them lie where they are; whether there is any.
-    pub(crate) fn let_lie(&self) -> bool {
+    pub(crate) fn detach_all(&self) -> bool {
         let trees = std::mem::take(&mut *self.trees());
         let is_any = !trees.is_empty();
         let trees = trees.into_values().flatten();
-        trees.for_each(TemporaryTree::let_lie);
+        trees.for_each(TemporaryTree::detach);
         is_any
     }
 }

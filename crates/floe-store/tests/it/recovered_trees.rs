@@ -7,9 +7,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, UNIX_EPOCH};
 
-use floe_store::tree::read::dump;
-use floe_store::tree::write::TemporaryTree;
-use floe_store::{Layout, Patience, StoreError, StoreWriter, WriteOptions};
+use floe_store::tree::TemporaryTree;
+use floe_store::tree::dump_path;
+use floe_store::{LockWait, StoreError, StoreLayout, StoreWriter, WriteOptions};
 
 use crate::support::{Scratch, names, nar_of, path, stage};
 
@@ -19,72 +19,72 @@ fn nar_in(tree: &TemporaryTree) -> Vec<u8> {
         nar.extend_from_slice(chunk);
         Ok(())
     };
-    dump(tree.location(), &mut keep).unwrap();
+    dump_path(tree.location(), &mut keep).unwrap();
     nar
 }
 
-fn files_of_roots(layout: &Layout) -> usize {
-    fs::read_dir(layout.state.join("temproots"))
+fn files_of_roots(layout: &StoreLayout) -> usize {
+    fs::read_dir(layout.state_dir.join("temproots"))
         .unwrap()
         .count()
 }
 
 #[test]
-fn a_path_that_is_left_stays_until_it_is_taken_or_not_wanted() {
+fn kept_tree_stays_until_taken_or_discarded() {
     let scratch = Scratch::new();
     let (wanted, other) = (path('1', "wanted"), path('2', "other"));
     let writer = scratch.writer();
     let staged = [stage(&writer, &wanted, &[]), stage(&writer, &other, &[])];
-    assert!(!writer.has_left(&wanted));
-    writer.leave(staged.map(|staged| staged.tree));
+    assert!(!writer.has_recovered(&wanted));
+    writer.keep_for_resume(staged.map(|staged| staged.tree));
     drop(writer);
     assert_eq!(names(&scratch.layout()).len(), 2);
     assert_eq!(files_of_roots(&scratch.layout()), 1);
 
     let writer = scratch.writer();
-    assert!(writer.has_left(&wanted) && writer.has_left(&other));
-    let tree = writer.take_left(&wanted).unwrap();
+    assert!(writer.has_recovered(&wanted) && writer.has_recovered(&other));
+    let tree = writer.take_recovered(&wanted).unwrap();
     assert_eq!(nar_in(&tree), nar_of(b"wanted"));
-    writer.leave([tree]);
-    let tree = writer.take_left(&wanted).unwrap();
-    assert!(!writer.has_left(&wanted) && writer.take_left(&wanted).is_none());
+    writer.keep_for_resume([tree]);
+    let tree = writer.take_recovered(&wanted).unwrap();
+    assert!(!writer.has_recovered(&wanted) && writer.take_recovered(&wanted).is_none());
     drop((tree, writer));
     // Until somebody says that it is not wanted, what nobody has taken stays.
     assert_eq!(names(&scratch.layout()).len(), 1);
     let writer = scratch.writer();
-    assert!(writer.has_left(&other));
-    writer.discard_left(|_| false);
+    assert!(writer.has_recovered(&other));
+    writer.discard_recovered(|_| false);
     assert_eq!(names(&scratch.layout()), [""; 0]);
     drop(writer);
     assert_eq!(files_of_roots(&scratch.layout()), 0);
 }
 
 #[test]
-fn a_run_that_ends_early_too_leaves_what_it_has_found_and_not_used() {
+fn unused_recovered_trees_are_kept_again() {
     let scratch = Scratch::new();
     let (first, second) = (path('1', "first"), path('2', "second"));
     for (of_run, expected) in [(&first, 1), (&second, 2)] {
         let writer = scratch.writer();
         let staged = stage(&writer, of_run, &[]);
-        writer.leave([staged.tree]);
+        writer.keep_for_resume([staged.tree]);
         drop(writer);
         assert_eq!(names(&scratch.layout()).len(), expected);
     }
     let writer = scratch.writer();
-    assert!(writer.has_left(&first) && writer.has_left(&second));
+    assert!(writer.has_recovered(&first) && writer.has_recovered(&second));
 }
 
 #[test]
-fn a_tree_that_was_not_written_to_its_end_is_not_kept() {
+fn incomplete_tree_is_not_recovered() {
     let scratch = Scratch::new();
     let layout = scratch.layout();
     drop(scratch.writer());
     let wanted = path('1', "wanted");
-    let roots = layout.state.join("temproots/77-floe-0");
+    let roots = layout.state_dir.join("temproots/77-floe-0");
     let text = format!("{}\0", layout.store_dir.print(&wanted));
     let tree = |number: usize| -> PathBuf {
         let name = format!("{}-77-floe-0-{number}", wanted.hash_part());
-        layout.real_store.join(name)
+        layout.real_store_dir.join(name)
     };
     let sealed = UNIX_EPOCH + Duration::from_secs(1);
     // Sealed, but for its time; sealed, but for its mode; of a path that the roots do not name; the
@@ -95,7 +95,7 @@ fn a_tree_that_was_not_written_to_its_end_is_not_kept() {
     let places = [
         tree(0),
         tree(1),
-        layout.real_store.join(foreign),
+        layout.real_store_dir.join(foreign),
         tree(2),
         link.into(),
     ];
@@ -116,49 +116,49 @@ fn a_tree_that_was_not_written_to_its_end_is_not_kept() {
     let writer = scratch.writer();
     assert!(
         writer
-            .take_left(&wanted)
+            .take_recovered(&wanted)
             .is_some_and(|tree| tree.location().is_dir())
     );
-    assert!(writer.take_left(&wanted).is_none() && !writer.has_left(&others));
+    assert!(writer.take_recovered(&wanted).is_none() && !writer.has_recovered(&others));
     assert_eq!(names(&layout), [""; 0]);
     assert!(!roots.exists());
 }
 
 #[test]
-fn writers_that_share_their_roots_share_what_is_left_and_none_discards_it() {
+fn writers_with_shared_roots_share_recovered_trees() {
     let scratch = Scratch::new();
     let options = WriteOptions::default();
     let open = || StoreWriter::open_with(scratch.layout(), &options).unwrap();
     let (first, second) = (open(), open());
     let wanted = path('1', "wanted");
     let staged = stage(&first, &wanted, &[]);
-    first.leave([staged.tree]);
+    first.keep_for_resume([staged.tree]);
     drop(first);
     // As a move that was tried again while another one went on.
     let again = open();
-    again.discard_left(|_| false);
-    let tree = again.take_left(&wanted).unwrap();
+    again.discard_recovered(|_| false);
+    let tree = again.take_recovered(&wanted).unwrap();
     assert_eq!(nar_in(&tree), nar_of(b"wanted"));
-    again.leave([tree]);
+    again.keep_for_resume([tree]);
     drop(again);
-    assert!(second.has_left(&wanted));
-    second.discard_left(|_| false);
+    assert!(second.has_recovered(&wanted));
+    second.discard_recovered(|_| false);
     assert_eq!(names(&scratch.layout()), [""; 0]);
 }
 
 #[test]
-fn a_batch_that_cannot_be_registered_is_left() {
+fn batch_that_fails_to_register_is_kept() {
     let scratch = Scratch::new();
     let cancel = Arc::new(AtomicBool::new(false));
     let options = WriteOptions {
-        patience: Patience::new(cancel.clone(), |_| {}),
+        lock_wait: LockWait::new(cancel.clone(), |_| {}),
         ..WriteOptions::default()
     };
     let writer = StoreWriter::open_with(scratch.layout(), &options).unwrap();
     let (one, other) = (path('1', "one"), path('2', "other"));
     let batch = vec![stage(&writer, &one, &[]), stage(&writer, &other, &[&one])];
     // Somebody writes for longer than anybody waits after an interrupt.
-    let database = scratch.layout().state.join("db/db.sqlite");
+    let database = scratch.layout().state_dir.join("db/db.sqlite");
     let held = rusqlite::Connection::open(database).unwrap();
     held.execute_batch("begin immediate").unwrap();
     cancel.store(true, Ordering::SeqCst);
@@ -167,11 +167,14 @@ fn a_batch_that_cannot_be_registered_is_left() {
     drop(writer);
     let writer = scratch.writer();
     assert_eq!(
-        writer.invalid(&[one.clone(), other.clone()]).unwrap().len(),
+        writer
+            .query_missing(&[one.clone(), other.clone()])
+            .unwrap()
+            .len(),
         2
     );
     for path in [&one, &other] {
-        let tree = writer.take_left(path).unwrap();
+        let tree = writer.take_recovered(path).unwrap();
         assert_eq!(nar_in(&tree), nar_of(path.name().as_bytes()));
     }
     assert_eq!(names(&scratch.layout()), [""; 0]);

@@ -2,20 +2,20 @@
 
 /// A set of numbers that are spread evenly, as hashes are.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Keys {
+pub(super) struct SortedKeySet {
     /// Sorted, without repetitions.
     main: Vec<u64>,
     /// The same, of those that came since; none is in both.
     recent: Vec<u64>,
 }
 
-impl Keys {
+impl SortedKeySet {
     /// A set of those numbers; fastest when they are in order.
-    pub(super) fn new(mut keys: Vec<u64>) -> Keys {
+    pub(super) fn new(mut keys: Vec<u64>) -> SortedKeySet {
         keys.sort_unstable();
         keys.dedup();
         keys.shrink_to_fit();
-        Keys {
+        SortedKeySet {
             main: keys,
             recent: Vec::new(),
         }
@@ -114,14 +114,14 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_set_is_what_an_ordinary_set_is(
+        fn key_set_equals_btree_set(
             first in prop::collection::vec(key(), 0..300),
             more in prop::collection::vec(prop::collection::vec(key(), 0..300), 0..5),
             merged in any::<bool>(),
             asked in prop::collection::vec(key(), 0..100),
         ) {
             let mut oracle: BTreeSet<u64> = first.iter().copied().collect();
-            let mut keys = Keys::new(first);
+            let mut keys = SortedKeySet::new(first);
             for batch in more {
                 oracle.extend(&batch);
                 keys.extend(batch);
@@ -139,9 +139,9 @@ mod tests {
     }
 
     #[test]
-    fn thousands_of_new_ones_are_merged_in() {
+    fn many_recent_keys_are_merged() {
         let spread = |n: u64| n.wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        let mut keys = Keys::new((0..10_000).map(spread).collect());
+        let mut keys = SortedKeySet::new((0..10_000).map(spread).collect());
         for start in 0..10u64 {
             let batch = (10_000 + start * 1000)..(11_000 + start * 1000);
             keys.extend(batch.map(spread).collect());

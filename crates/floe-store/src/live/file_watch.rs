@@ -6,8 +6,8 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
-use crate::database::{Access, beside};
-use crate::error::{At as _, StoreError};
+use crate::db::{AccessMode, side_file};
+use crate::error::{IoContext as _, StoreError};
 
 /// What may have become of a database since it was last looked at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,74 +22,74 @@ pub(super) enum Change {
 
 /// One file among all that ever had its name.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Identity {
+pub(super) struct FileIdentity {
     device: u64,
     inode: u64,
     /// Numbers of inodes are given again, so the time of birth is looked at too where there is one.
-    born: Option<SystemTime>,
+    created: Option<SystemTime>,
 }
 
 /// Which contents a file has.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Version {
-    identity: Identity,
+struct FileVersion {
+    identity: FileIdentity,
     size: u64,
     modified: Option<SystemTime>,
 }
 
 /// A database before it is opened.
-pub(super) struct Before {
+pub(super) struct BeforeOpen {
     file: PathBuf,
-    version: Version,
-    beside: Vec<Option<Version>>,
+    version: FileVersion,
+    side_files: Vec<Option<FileVersion>>,
 }
 
 /// An open database file and those beside it.
 #[derive(Debug)]
-pub(super) struct Watch {
+pub(super) struct FileWatch {
     file: PathBuf,
-    access: Access,
-    version: Version,
+    access: AccessMode,
+    version: FileVersion,
     /// Those beside it, as far as they matter for this kind of access.
-    beside: Vec<Option<Version>>,
+    side_files: Vec<Option<FileVersion>>,
     /// The database file and its log, where SQLite tells of changes that there were none.
-    doubted: Option<[Option<Version>; 2]>,
+    unreliable_log: Option<[Option<FileVersion>; 2]>,
 }
 
-impl Watch {
+impl FileWatch {
     /// Looks at a database that is about to be opened.
-    pub(super) fn before(file: &Path) -> Result<Before, StoreError> {
-        Ok(Before {
-            version: version(file)?.unwrap_or_else(Version::none),
-            beside: versions_beside(file, Access::AsItStands)?,
+    pub(super) fn before_open(file: &Path) -> Result<BeforeOpen, StoreError> {
+        Ok(BeforeOpen {
+            version: file_version(file)?.unwrap_or_else(FileVersion::none),
+            side_files: side_file_versions(file, AccessMode::Immutable)?,
             file: file.to_path_buf(),
         })
     }
 
     /// The file that was opened.
-    pub(super) fn identity(&self) -> &Identity {
+    pub(super) fn identity(&self) -> &FileIdentity {
         &self.version.identity
     }
 
     /// What has happened since the last look.
-    pub(super) fn look(&mut self) -> Result<Change, StoreError> {
-        let Some(now) = version(&self.file)? else {
+    pub(super) fn poll(&mut self) -> Result<Change, StoreError> {
+        let Some(now) = file_version(&self.file)? else {
             return Ok(Change::File);
         };
         let same_file = now.identity == self.version.identity;
-        if !same_file || versions_beside(&self.file, self.access)? != self.beside {
+        if !same_file || side_file_versions(&self.file, self.access)? != self.side_files {
             return Ok(Change::File);
         }
         let written = now != self.version;
         match self.access {
             // The log tells of every commit by itself.
-            Access::Log => Ok(Change::None),
-            Access::AsItStands if written || now.is_recent() => Ok(Change::File),
-            Access::LockDirectory if written || now.is_recent() || now.is_to_come() => {
+            AccessMode::Wal => Ok(Change::None),
+            AccessMode::Immutable if written || now.is_recent() => Ok(Change::File),
+            AccessMode::LockDirectory if written || now.is_recent() || now.is_in_future() => {
                 self.version = now;
                 Ok(Change::Contents)
             }
-            Access::AsItStands | Access::LockDirectory => Ok(Change::None),
+            AccessMode::Immutable | AccessMode::LockDirectory => Ok(Change::None),
         }
     }
 
@@ -97,12 +97,12 @@ impl Watch {
     ///
     /// Who may not write to the log's index, and is alone, reads the log anew for each question
     /// (`walBeginShmUnreliable` of SQLite), and is told each time that it has changed.
-    pub(super) fn confirm(&mut self) -> Result<Change, StoreError> {
-        let Some(before) = &mut self.doubted else {
+    pub(super) fn confirm_change(&mut self) -> Result<Change, StoreError> {
+        let Some(before) = &mut self.unreliable_log else {
             return Ok(Change::Contents);
         };
-        let now = contents(&self.file)?;
-        let is_recent = now.iter().flatten().any(Version::is_doubtful);
+        let now = database_and_log_versions(&self.file)?;
+        let is_recent = now.iter().flatten().any(FileVersion::is_unreliable);
         if now == *before && !is_recent {
             return Ok(Change::None);
         }
@@ -111,47 +111,47 @@ impl Watch {
     }
 }
 
-impl Before {
+impl BeforeOpen {
     /// The watch over it once it is open.
-    pub(super) fn after(self, access: Access) -> Result<Watch, StoreError> {
-        let beside = match access {
-            Access::AsItStands => self.beside,
+    pub(super) fn opened(self, access: AccessMode) -> Result<FileWatch, StoreError> {
+        let side_files = match access {
+            AccessMode::Immutable => self.side_files,
             // The first question may have made them.
-            Access::Log | Access::LockDirectory => versions_beside(&self.file, access)?,
+            AccessMode::Wal | AccessMode::LockDirectory => side_file_versions(&self.file, access)?,
         };
-        let index = crate::database::beside(&self.file, LOG_INDEX);
-        let may_write = access != Access::Log || may_write(&index);
-        Ok(Watch {
+        let index = crate::db::side_file(&self.file, WAL_INDEX_SUFFIX);
+        let may_write = access != AccessMode::Wal || may_write(&index);
+        Ok(FileWatch {
             access,
             version: self.version,
-            beside,
+            side_files,
             // Nothing is known yet of what the first question will have seen.
-            doubted: (!may_write).then_some([None, None]),
+            unreliable_log: (!may_write).then_some([None, None]),
             file: self.file,
         })
     }
 }
 
-impl Version {
+impl FileVersion {
     /// Of a file that is not there: opening it says so.
-    fn none() -> Version {
-        Version {
-            identity: Identity {
+    fn none() -> FileVersion {
+        FileVersion {
+            identity: FileIdentity {
                 device: 0,
                 inode: 0,
-                born: None,
+                created: None,
             },
             size: 0,
             modified: None,
         }
     }
 
-    fn of(metadata: &Metadata) -> Version {
-        Version {
-            identity: Identity {
+    fn of(metadata: &Metadata) -> FileVersion {
+        FileVersion {
+            identity: FileIdentity {
                 device: metadata.dev(),
                 inode: metadata.ino(),
-                born: metadata.created().ok(),
+                created: metadata.created().ok(),
             },
             size: metadata.len(),
             modified: metadata.modified().ok(),
@@ -165,31 +165,31 @@ impl Version {
             Some(Err(ahead)) => ahead.duration(),
             None => return true,
         };
-        distance <= TIME_GRAIN
+        distance <= TIMESTAMP_GRANULARITY
     }
 
     /// Whether it may have been written to after its time was read.
-    fn is_doubtful(&self) -> bool {
-        self.is_recent() || self.is_to_come()
+    fn is_unreliable(&self) -> bool {
+        self.is_recent() || self.is_in_future()
     }
 
     /// Whether the time is one of a clock that is ahead, and so says nothing about recency.
-    fn is_to_come(&self) -> bool {
+    fn is_in_future(&self) -> bool {
         self.modified.is_some_and(|time| time.elapsed().is_err())
     }
 }
 
-fn version(file: &Path) -> Result<Option<Version>, StoreError> {
+fn file_version(file: &Path) -> Result<Option<FileVersion>, StoreError> {
     match fs::metadata(file) {
-        Ok(metadata) => Ok(Some(Version::of(&metadata))),
+        Ok(metadata) => Ok(Some(FileVersion::of(&metadata))),
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
-        Err(error) => Err(error).at("looking for changes of", file),
+        Err(error) => Err(error).io_context("looking for changes of", file),
     }
 }
 
 /// The database file and its log.
-fn contents(file: &Path) -> Result<[Option<Version>; 2], StoreError> {
-    Ok([version(file)?, version(&beside(file, "-wal"))?])
+fn database_and_log_versions(file: &Path) -> Result<[Option<FileVersion>; 2], StoreError> {
+    Ok([file_version(file)?, file_version(&side_file(file, "-wal"))?])
 }
 
 fn may_write(file: &Path) -> bool {
@@ -197,19 +197,22 @@ fn may_write(file: &Path) -> bool {
     accessat(CWD, file, Access::WRITE_OK, AtFlags::EACCESS).is_ok()
 }
 
-fn versions_beside(file: &Path, access: Access) -> Result<Vec<Option<Version>>, StoreError> {
+fn side_file_versions(
+    file: &Path,
+    access: AccessMode,
+) -> Result<Vec<Option<FileVersion>>, StoreError> {
     let suffixes: &[&str] = match access {
         // Another one means that somebody took this reader for gone, and the log with it.
-        Access::Log => &[LOG_INDEX],
-        Access::LockDirectory => &[],
+        AccessMode::Wal => &[WAL_INDEX_SUFFIX],
+        AccessMode::LockDirectory => &[],
         // Their coming means that somebody writes.
-        Access::AsItStands => &["-wal", "-shm", "-journal"],
+        AccessMode::Immutable => &["-wal", "-shm", "-journal"],
     };
     suffixes
         .iter()
         .map(|suffix| {
-            let mut found = version(&beside(file, suffix))?;
-            if let (Access::Log, Some(found)) = (access, &mut found) {
+            let mut found = file_version(&side_file(file, suffix))?;
+            if let (AccessMode::Wal, Some(found)) = (access, &mut found) {
                 // Its contents change with every commit.
                 (found.size, found.modified) = (0, None);
             }
@@ -219,8 +222,8 @@ fn versions_beside(file: &Path, access: Access) -> Result<Vec<Option<Version>>, 
 }
 
 /// The index of the log, which readers lock.
-const LOG_INDEX: &str = "-shm";
+const WAL_INDEX_SUFFIX: &str = "-shm";
 
 /// Two writes closer than this may leave the same time at a file: kernels count it in ticks of up
 /// to 10 ms, and FAT, the coarsest, is no home for a store.
-const TIME_GRAIN: Duration = Duration::from_millis(20);
+const TIMESTAMP_GRANULARITY: Duration = Duration::from_millis(20);

@@ -5,18 +5,18 @@ use std::sync::LazyLock;
 use floe_format::base32;
 
 use super::LiveStore;
-use super::keys::Keys;
-use super::watch::Identity;
+use super::file_watch::FileIdentity;
+use super::key_set::SortedKeySet;
 use crate::error::StoreError;
 
 /// Which hash parts may be valid: a superset of the valid paths in eight bytes each, so that a path
 /// that is not there costs no question to the database.
 #[derive(Clone, Debug)]
 pub struct HashPartIndex {
-    keys: Keys,
+    keys: SortedKeySet,
     /// The highest row that was taken in. A database never gives a number twice.
-    last: Row,
-    identity: Identity,
+    last_row: Row,
+    identity: FileIdentity,
     /// How many news were taken.
     version: u64,
 }
@@ -26,19 +26,19 @@ impl HashPartIndex {
     pub fn load(store: &LiveStore) -> Result<HashPartIndex, StoreError> {
         // Asked before the rows: a file that comes between is then noticed at the refresh.
         let identity = store.identity()?;
-        let rows = read(store, None)?;
+        let rows = read_rows(store, None)?;
         Ok(HashPartIndex {
-            keys: Keys::new(rows.keys),
-            last: rows.last.unwrap_or_default(),
+            keys: SortedKeySet::new(rows.keys),
+            last_row: rows.last.unwrap_or_default(),
             identity,
             version: 0,
         })
     }
 
-    /// Up to where this index knows the database: what [`IndexMark::news`] begins at.
-    pub fn mark(&self) -> IndexMark {
-        IndexMark {
-            last: self.last,
+    /// Up to where this index knows the database: what [`IndexCursor::delta`] begins at.
+    pub fn cursor(&self) -> IndexCursor {
+        IndexCursor {
+            last_row: self.last_row,
             identity: self.identity.clone(),
             version: self.version,
         }
@@ -50,42 +50,42 @@ impl HashPartIndex {
     ///
     /// False if these news may be older than what the index has meanwhile: then they change
     /// nothing, and others have to be read since a new mark.
-    pub fn take(&mut self, news: IndexNews) -> bool {
-        match news.0 {
-            News::All { since, .. } if since.version != self.version => return false,
-            News::All { index, .. } => {
+    pub fn apply(&mut self, delta: IndexDelta) -> bool {
+        match delta.0 {
+            Delta::Reloaded { since, .. } if since.version != self.version => return false,
+            Delta::Reloaded { index, .. } => {
                 let version = self.version;
                 *self = HashPartIndex { version, ..index };
             }
             // Somebody has loaded another file, or an older state, since the mark was made.
-            News::More { since, .. }
-                if since.identity != self.identity || since.last > self.last => {}
-            News::More { rows, .. } => {
+            Delta::Appended { since, .. }
+                if since.identity != self.identity || since.last_row > self.last_row => {}
+            Delta::Appended { rows, .. } => {
                 self.keys.extend(rows.keys);
-                self.last = self.last.max(rows.last.unwrap_or_default());
+                self.last_row = self.last_row.max(rows.last.unwrap_or_default());
             }
         }
         self.version += 1;
         true
     }
 
-    /// Learns what was registered since the last time: [`IndexMark::news`] and
-    /// [`HashPartIndex::take`] in one, for an index that nobody else reads.
+    /// Learns what was registered since the last time: [`IndexCursor::delta`] and
+    /// [`HashPartIndex::apply`] in one, for an index that nobody else reads.
     pub fn refresh(&mut self, store: &LiveStore) -> Result<(), StoreError> {
-        let news = self.mark().news(store)?;
+        let delta = self.cursor().delta(store)?;
         // Nobody else can have taken any since.
-        self.take(news);
+        self.apply(delta);
         Ok(())
     }
 
     /// Whether this index is about the database file that a store reads.
-    pub fn is_of(&self, store: &LiveStore) -> Result<bool, StoreError> {
+    pub fn matches_database_of(&self, store: &LiveStore) -> Result<bool, StoreError> {
         Ok(store.identity()? == self.identity)
     }
 
     /// Whether a path with this hash part may be valid; if not, then none was at the last refresh.
     pub fn may_contain(&self, hash_part: &str) -> bool {
-        key(hash_part.as_bytes()).is_some_and(|key| self.keys.contains(key))
+        key_of(hash_part.as_bytes()).is_some_and(|key| self.keys.contains(key))
     }
 
     /// How many hash parts may be valid.
@@ -101,9 +101,9 @@ impl HashPartIndex {
 
 /// Up to where an index knows a database: which file, and which was the last row.
 #[derive(Clone, Debug)]
-pub struct IndexMark {
-    last: Row,
-    identity: Identity,
+pub struct IndexCursor {
+    last_row: Row,
+    identity: FileIdentity,
     version: u64,
 }
 
@@ -124,34 +124,34 @@ struct Rows {
 
 /// What an index has to learn.
 #[derive(Clone, Debug)]
-pub struct IndexNews(News);
+pub struct IndexDelta(Delta);
 
 #[derive(Clone, Debug)]
-enum News {
+enum Delta {
     /// The rows since a mark.
-    More { rows: Rows, since: IndexMark },
+    Appended { rows: Rows, since: IndexCursor },
     /// Everything anew.
-    All {
+    Reloaded {
         index: HashPartIndex,
-        since: IndexMark,
+        since: IndexCursor,
     },
 }
 
-impl IndexMark {
+impl IndexCursor {
     /// Reads what was registered since. It may wait for the database, so nobody who holds the
     /// index calls it.
     ///
     /// Call it when [`LiveStore::generation`] has gone up.
-    pub fn news(&self, store: &LiveStore) -> Result<IndexNews, StoreError> {
-        let rows = read(store, Some(self.last.id.saturating_sub(1)))?;
+    pub fn delta(&self, store: &LiveStore) -> Result<IndexDelta, StoreError> {
+        let rows = read_rows(store, Some(self.last_row.id.saturating_sub(1)))?;
         // The last row is read again: where it is another one or gone, the file may have been given
         // older contents, from which other rows got the same numbers since.
-        let same_row = self.last == Row::default() || rows.first == Some(self.last);
+        let same_row = self.last_row == Row::default() || rows.first == Some(self.last_row);
         if store.identity()? != self.identity || !same_row {
             let (index, since) = (HashPartIndex::load(store)?, self.clone());
-            return Ok(IndexNews(News::All { index, since }));
+            return Ok(IndexDelta(Delta::Reloaded { index, since }));
         }
-        Ok(IndexNews(News::More {
+        Ok(IndexDelta(Delta::Appended {
             rows,
             since: self.clone(),
         }))
@@ -159,13 +159,13 @@ impl IndexMark {
 }
 
 /// The rows of higher numbers than that one.
-fn read(store: &LiveStore, after: Option<i64>) -> Result<Rows, StoreError> {
+fn read_rows(store: &LiveStore, after: Option<i64>) -> Result<Rows, StoreError> {
     let start = store.layout().store_dir.as_str().len() + 1;
-    store.ask(|database| {
+    store.query(|database| {
         let mut rows = Rows::default();
-        database.each_path_after(after, &mut |id, path| {
+        database.for_each_path_after(after, &mut |id, path| {
             // A row that is no store path is none that can be asked for.
-            let key = path.get(start..).and_then(key);
+            let key = path.get(start..).and_then(key_of);
             rows.keys.extend(key);
             let row = Row { id, key };
             rows.first = Some(rows.first.map_or(row, |first| first.min(row)));
@@ -176,12 +176,12 @@ fn read(store: &LiveStore, after: Option<i64>) -> Result<Rows, StoreError> {
 }
 
 /// The first 64 bits of a hash part: twelve digits and most of another. In the order of the texts.
-fn key(hash_part: &[u8]) -> Option<u64> {
+fn key_of(hash_part: &[u8]) -> Option<u64> {
     let digits = hash_part.get(..DIGITS)?;
     let mut key: u128 = 0;
     for &byte in digits {
-        let value = VALUES[usize::from(byte)];
-        if value == NO_DIGIT {
+        let value = DIGIT_VALUES[usize::from(byte)];
+        if value == INVALID_DIGIT {
             return None;
         }
         key = key << 5 | u128::from(value);
@@ -192,11 +192,11 @@ fn key(hash_part: &[u8]) -> Option<u64> {
 /// As many digits of five bits as 64 bits need.
 const DIGITS: usize = 13;
 
-const NO_DIGIT: u8 = u8::MAX;
+const INVALID_DIGIT: u8 = u8::MAX;
 
 /// The value of each digit: the alphabet is in the order of its characters.
-static VALUES: LazyLock<[u8; 256]> = LazyLock::new(|| {
-    let mut values = [NO_DIGIT; 256];
+static DIGIT_VALUES: LazyLock<[u8; 256]> = LazyLock::new(|| {
+    let mut values = [INVALID_DIGIT; 256];
     let digits = (0..=u8::MAX).filter(|byte| base32::is_digit(char::from(*byte)));
     for (value, byte) in (0..).zip(digits) {
         values[usize::from(byte)] = value;
@@ -212,34 +212,34 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_key_is_the_end_of_the_decoded_hash(hash in prop::array::uniform20(any::<u8>())) {
+        fn key_equals_last_bytes_of_decoded_hash(hash in prop::array::uniform20(any::<u8>())) {
             let text = base32::encode(&hash);
             // The first digits of the text are the last bytes of the hash.
             let [.., a, b, c, d, e, f, g, h] = hash;
             let expected = u64::from_le_bytes([a, b, c, d, e, f, g, h]);
-            prop_assert_eq!(key(text.as_bytes()), Some(expected));
+            prop_assert_eq!(key_of(text.as_bytes()), Some(expected));
         }
 
         #[test]
-        fn keys_are_in_the_order_of_texts(
+        fn keys_sort_like_their_texts(
             a in prop::array::uniform20(any::<u8>()),
             b in prop::array::uniform20(any::<u8>()),
         ) {
             let (a, b) = (base32::encode(&a), base32::encode(&b));
-            prop_assert_eq!(a.cmp(&b), key(a.as_bytes()).cmp(&key(b.as_bytes())));
+            prop_assert_eq!(a.cmp(&b), key_of(a.as_bytes()).cmp(&key_of(b.as_bytes())));
         }
 
         #[test]
-        fn what_is_no_hash_part_has_no_key_or_some(text in ".*") {
-            let _: Option<u64> = key(text.as_bytes());
+        fn key_of_arbitrary_text_does_not_panic(text in ".*") {
+            let _: Option<u64> = key_of(text.as_bytes());
         }
     }
 
     #[test]
-    fn letters_outside_the_alphabet_have_no_key() {
-        assert_eq!(key(&[b'e'; 32]), None);
-        assert_eq!(key(b"0123"), None);
-        assert_eq!(key(&[b'0'; 32]), Some(0));
-        assert_eq!(key(&[b'z'; 32]), Some(u64::MAX));
+    fn invalid_digits_have_no_key() {
+        assert_eq!(key_of(&[b'e'; 32]), None);
+        assert_eq!(key_of(b"0123"), None);
+        assert_eq!(key_of(&[b'0'; 32]), Some(0));
+        assert_eq!(key_of(&[b'z'; 32]), Some(u64::MAX));
     }
 }

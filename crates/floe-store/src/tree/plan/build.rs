@@ -8,15 +8,15 @@ use floe_format::nar::write;
 use rustix::fs::{AtFlags, CWD, FileType, Stat, readlinkat, statat};
 
 use super::{Framing, NarPlan, PlannedFile};
-use crate::error::{At as _, StoreError};
-use crate::tree::read::{Entry, as_path, check_depth, open_directory};
+use crate::error::{IoContext as _, StoreError};
+use crate::tree::dump::{ListedEntry, as_path, check_depth, open_directory};
 
 impl NarPlan {
     /// Walks the tree at `path`.
     ///
     /// Errors: those of the system, [`StoreError::UnsupportedFile`], [`StoreError::TooDeep`].
-    pub fn of(path: &Path) -> Result<NarPlan, StoreError> {
-        let mut walk = Walk {
+    pub fn new(path: &Path) -> Result<NarPlan, StoreError> {
+        let mut builder = PlanBuilder {
             framing: Vec::new(),
             files: Vec::new(),
             names: Vec::new(),
@@ -24,27 +24,27 @@ impl NarPlan {
             path: path.into(),
             root_len: path.as_os_str().len() + 1,
         };
-        write::begin(&mut walk.framing);
-        walk.node(
+        write::begin(&mut builder.framing);
+        builder.node(
             CWD,
             path.as_os_str().as_encoded_bytes(),
             FileType::Unknown,
             None,
             0,
         )?;
-        walk.framing.shrink_to_fit();
-        walk.files.shrink_to_fit();
-        walk.names.shrink_to_fit();
+        builder.framing.shrink_to_fit();
+        builder.files.shrink_to_fit();
+        builder.names.shrink_to_fit();
         Ok(NarPlan {
-            nar_size: walk.framing.len() as u64 + walk.contents,
-            framing: Framing::Memory(walk.framing),
-            files: walk.files,
-            names: walk.names,
+            nar_size: builder.framing.len() as u64 + builder.contents,
+            framing: Framing::Memory(builder.framing),
+            files: builder.files,
+            names: builder.names,
         })
     }
 }
 
-struct Walk {
+struct PlanBuilder {
     framing: Vec<u8>,
     files: Vec<PlannedFile>,
     names: Vec<u8>,
@@ -55,7 +55,7 @@ struct Walk {
     root_len: usize,
 }
 
-impl Walk {
+impl PlanBuilder {
     fn node(
         &mut self,
         parent: impl AsFd + Copy,
@@ -65,7 +65,7 @@ impl Walk {
         depth: usize,
     ) -> Result<(), StoreError> {
         let stat = stat.or_else(|| examine(parent, name, kind));
-        let stat = stat.transpose().at("examining", &self.path)?;
+        let stat = stat.transpose().io_context("examining", &self.path)?;
         let kind = stat.map_or(kind, |stat| FileType::from_raw_mode(stat.st_mode));
         match (kind, stat) {
             (FileType::RegularFile, Some(stat)) => {
@@ -75,8 +75,8 @@ impl Walk {
             }
             (FileType::Directory, _) => self.directory(parent, name, depth),
             (FileType::Symlink, _) => {
-                let target =
-                    readlinkat(parent, name, Vec::new()).at("reading the link", &self.path)?;
+                let target = readlinkat(parent, name, Vec::new())
+                    .io_context("reading the link", &self.path)?;
                 write::symlink(&mut self.framing, target.as_bytes());
                 Ok(())
             }
@@ -122,7 +122,7 @@ impl Walk {
             let (first, second) = entries.split_at(entries.len() / 2);
             thread::scope(|scope| {
                 let examining = scope.spawn(|| -> Vec<_> {
-                    let examine = |entry: &Entry| examine(directory, &entry.name, entry.kind);
+                    let examine = |entry: &ListedEntry| examine(directory, &entry.name, entry.kind);
                     second.iter().map(examine).collect()
                 });
                 for entry in first {
@@ -143,7 +143,7 @@ impl Walk {
     fn entry(
         &mut self,
         directory: BorrowedFd<'_>,
-        entry: &Entry,
+        entry: &ListedEntry,
         stat: Option<rustix::io::Result<Stat>>,
         depth: usize,
     ) -> Result<(), StoreError> {
