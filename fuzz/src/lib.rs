@@ -6,15 +6,15 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use floe_format::content_address::ModuloHasher;
-use floe_format::derivation::{DerivationError, ModuloCache};
+use floe_format::derivation::{DerivationError, DerivationHashCache};
 use floe_format::nar::layout::Node;
 use floe_format::nar::listing::{self, Listing};
-use floe_format::nar::read::{Event, NarError, Reader};
+use floe_format::nar::read::{NarError, NarEvent, NarReader};
 use floe_format::nar::write;
 use floe_format::nix_conf::{self, Statement};
 use floe_format::{
     CacheInfo, ContentAddress, Derivation, Hash, HashAlgorithm, NarInfo, Netrc, PublicKey,
-    SecretKey, Signature, StoreDir, StorePath, TrustedKeys, base32,
+    SecretKey, Signature, StoreDir, StorePath, TrustedKeys, nix32,
 };
 
 /// However a NAR is cut, it gives the same events or the same error; and a valid one is exactly
@@ -32,7 +32,7 @@ pub fn check_nar(data: &[u8]) {
         if let Ok(text) = listing::to_text(&root) {
             let listing = Listing::parse(text.as_bytes()).expect("a listing that was printed");
             assert_eq!(listing.root, root);
-            assert!(listing.offsets_hold());
+            assert!(listing.offsets_match());
         }
     }
 }
@@ -49,7 +49,7 @@ pub fn check_narinfo(data: &[u8]) {
         Ok(&nar_info)
     );
     nar_info.to_json(&dir);
-    nar_info.info.content_address_holds(&dir);
+    nar_info.info.matches_content_address(&dir);
     nar_info.info.is_signed_by(&dir, &trusted_keys());
 }
 
@@ -74,14 +74,14 @@ pub fn check_hash(data: &[u8]) {
 }
 
 /// Base 32 is one to one between bytes and the texts that decode.
-pub fn check_base32(data: &[u8]) {
-    let encoded = base32::encode(data);
-    assert_eq!(encoded.len(), base32::encoded_len(data.len()));
-    assert_eq!(base32::decode(&encoded).as_deref(), Ok(data));
+pub fn check_nix32(data: &[u8]) {
+    let encoded = nix32::encode(data);
+    assert_eq!(encoded.len(), nix32::encoded_len(data.len()));
+    assert_eq!(nix32::decode(&encoded).as_deref(), Ok(data));
     if let Ok(text) = std::str::from_utf8(data)
-        && let Ok(bytes) = base32::decode(text)
+        && let Ok(bytes) = nix32::decode(text)
     {
-        assert_eq!(base32::encode(&bytes), text);
+        assert_eq!(nix32::encode(&bytes), text);
     }
 }
 
@@ -131,7 +131,7 @@ pub fn check_netrc(data: &[u8]) {
         && !host.contains('"')
         && !host.starts_with('#')
     {
-        assert!(netrc.login(host, b"").is_some());
+        assert!(netrc.credentials(host, b"").is_some());
     }
 }
 
@@ -179,8 +179,8 @@ pub fn check_listing(data: &[u8]) {
     let text = listing::to_text(&found.root).expect("a tree that was listed");
     let again = Listing::parse(text.as_bytes()).expect("a listing that was printed");
     assert_eq!(again.root, found.root);
-    assert!(again.offsets_hold());
-    found.offsets_hold();
+    assert!(again.offsets_match());
+    found.offsets_match();
 }
 
 /// A derivation that parses is printed such that it parses to the same, and checking it fails
@@ -205,9 +205,14 @@ pub fn check_derivation(data: &[u8]) {
             reason: "there are no others".into(),
         })
     };
-    let _ = derivation.check_invariants(&dir, name, &mut ModuloCache::new(), &mut cannot_read);
+    let _ = derivation.check_invariants(
+        &dir,
+        name,
+        &mut DerivationHashCache::new(),
+        &mut cannot_read,
+    );
     let mut itself = |_: &StorePath| Ok(derivation.clone());
-    let _ = derivation.check_invariants(&dir, name, &mut ModuloCache::new(), &mut itself);
+    let _ = derivation.check_invariants(&dir, name, &mut DerivationHashCache::new(), &mut itself);
 }
 
 /// Store paths and store directories that parse are printed such that they parse to the same.
@@ -221,16 +226,16 @@ pub fn check_store_path(data: &[u8]) {
     }
     let dir = StoreDir::default();
     if let Ok(path) = dir.parse(text) {
-        assert_eq!(dir.print(&path), text);
+        assert_eq!(dir.full_path(&path), text);
         assert_eq!(dir.parse_normalizing(text), Ok(path));
     }
     if let Ok(path) = dir.parse_normalizing(text) {
-        assert_eq!(dir.parse(&dir.print(&path)), Ok(path));
+        assert_eq!(dir.parse(&dir.full_path(&path)), Ok(path));
     }
     if let Ok(dir) = StoreDir::new(text) {
         assert_eq!(StoreDir::new(dir.as_str()).as_ref(), Ok(&dir));
-        if let Ok(path) = dir.make_path("source", text, text) {
-            assert_eq!(dir.parse(&dir.print(&path)), Ok(path));
+        if let Ok(path) = dir.make_store_path("source", text, text) {
+            assert_eq!(dir.parse(&dir.full_path(&path)), Ok(path));
         }
     }
 }
@@ -271,7 +276,7 @@ fn trusted_keys() -> TrustedKeys {
 fn read_nar<'a>(
     pieces: impl IntoIterator<Item = &'a [u8]>,
 ) -> Result<(Vec<u8>, Option<Node>), NarError> {
-    let mut reader = Reader::new();
+    let mut reader = NarReader::new();
     let mut rebuilt = Rebuilt::default();
     write::begin(&mut rebuilt.nar);
     for mut piece in pieces {
@@ -296,45 +301,45 @@ struct Rebuilt {
 }
 
 impl Rebuilt {
-    fn add(&mut self, event: Event<'_>) {
+    fn add(&mut self, event: NarEvent<'_>) {
         match event {
-            Event::Directory => {
-                write::directory(&mut self.nar);
+            NarEvent::Directory => {
+                write::begin_directory(&mut self.nar);
                 self.directories.push(BTreeMap::new());
             }
-            Event::Entry { name } => {
-                write::entry(&mut self.nar, name);
+            NarEvent::Entry { name } => {
+                write::begin_entry(&mut self.nar, name);
                 self.names.push(name.to_vec());
             }
-            Event::EndDirectory => {
+            NarEvent::EndDirectory => {
                 write::end_directory(&mut self.nar);
                 let entries = self.directories.pop().expect("a directory has begun");
                 self.end(Node::Directory { entries });
             }
-            Event::Symlink { target } => {
+            NarEvent::Symlink { target } => {
                 write::symlink(&mut self.nar, target);
                 self.end(Node::Symlink {
                     target: target.to_vec(),
                 });
             }
-            Event::File { executable, size } => {
-                write::file_header(&mut self.nar, executable, size);
+            NarEvent::File { executable, size } => {
+                write::begin_file(&mut self.nar, executable, size);
                 self.file = Some((executable, size, 0));
             }
-            Event::Data(data) => {
+            NarEvent::Data(data) => {
                 assert!(!data.is_empty());
                 self.nar.extend_from_slice(data);
                 let (_, size, seen) = self.file.as_mut().expect("a file has begun");
                 *seen += data.len() as u64;
                 assert!(*seen <= *size);
             }
-            Event::EndFile => {
+            NarEvent::EndFile => {
                 let (executable, size, seen) = self.file.take().expect("a file has begun");
                 assert_eq!(seen, size);
-                write::file_end(&mut self.nar, size);
+                write::end_file(&mut self.nar, size);
                 self.end(Node::File { executable, size });
             }
-            Event::End => assert!(self.root.is_some() && self.directories.is_empty()),
+            NarEvent::End => assert!(self.root.is_some() && self.directories.is_empty()),
         }
     }
 

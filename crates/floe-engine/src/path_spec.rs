@@ -1,6 +1,6 @@
 //! How a user names a path.
 
-use floe_format::store_path::is_hash_part;
+use floe_format::HashPart;
 use floe_format::{StoreDir, StorePath};
 use floe_store::StoreReader;
 
@@ -18,7 +18,7 @@ pub enum PathSpec {
 impl PathSpec {
     /// Parses a full store path (or a file inside one), a base name or a hash part.
     pub fn parse(text: &str, store_dir: &StoreDir) -> Result<PathSpec, Error> {
-        if is_hash_part(text) {
+        if HashPart::parse(text).is_some() {
             return Ok(PathSpec::HashPart(text.to_owned()));
         }
         let parsed = if text.starts_with('/') {

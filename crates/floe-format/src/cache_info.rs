@@ -13,7 +13,7 @@ pub enum CacheInfoError {
     TooLong(usize),
     /// A known field is not UTF-8.
     #[error("cannot parse nix-cache-info: a value is not UTF-8")]
-    Encoding,
+    NotUtf8,
     /// The store directory is not valid.
     #[error("cannot parse nix-cache-info: {0}")]
     StoreDir(#[from] StorePathError),
@@ -80,7 +80,7 @@ impl CacheInfo {
 pub const CACHE_INFO_LEN_MAX: usize = 64 * 1024;
 
 fn trimmed(value: &[u8]) -> Result<&str, CacheInfoError> {
-    let value = std::str::from_utf8(value).map_err(|_| CacheInfoError::Encoding)?;
+    let value = std::str::from_utf8(value).map_err(|_| CacheInfoError::NotUtf8)?;
     Ok(value.trim_matches([' ', '\n', '\r', '\t']))
 }
 
@@ -161,7 +161,7 @@ mod tests {
         ));
         assert_eq!(
             CacheInfo::parse(b"StoreDir: /a\xff"),
-            Err(CacheInfoError::Encoding)
+            Err(CacheInfoError::NotUtf8)
         );
         let long = "x".repeat(CACHE_INFO_LEN_MAX + 1);
         assert_eq!(parse(&long), Err(CacheInfoError::TooLong(long.len())));

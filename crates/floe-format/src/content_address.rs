@@ -6,19 +6,19 @@ use std::fmt;
 use crate::hash::{Hash, HashAlgorithm, HashError};
 use crate::store_path::{StoreDir, StorePath, StorePathError};
 
-mod modulo;
+mod modulo_hasher;
 
-pub use modulo::{ModuloHasher, ModuloHashes};
+pub use modulo_hasher::{ModuloHasher, ModuloHashes};
 
 /// Why a text is no content address, or a content address implies no store path.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ContentAddressError {
     /// It starts neither with `text:` nor with `fixed:`.
     #[error("cannot parse content address {0:?}: it starts neither with text: nor with fixed:")]
-    Prefix(String),
+    UnknownMethod(String),
     /// There is no colon between algorithm and digest.
     #[error("cannot parse content address {0:?}: no algorithm and digest follow the method")]
-    Form(String),
+    Syntax(String),
     /// The name of the algorithm is unknown.
     #[error("cannot parse content address {text:?}: unknown algorithm {algorithm:?}")]
     UnknownAlgorithm {
@@ -37,10 +37,10 @@ pub enum ContentAddressError {
     },
     /// The method cannot go with this algorithm.
     #[error("cannot make a store path of {0}: its method does not go with its algorithm")]
-    Algorithm(ContentAddress),
+    UnsupportedAlgorithm(ContentAddress),
     /// Only NARs addressed by SHA-256, and texts, may have references.
     #[error("cannot make a store path of {0}: such a path cannot have these references")]
-    References(ContentAddress),
+    UnsupportedReferences(ContentAddress),
     /// The name is not allowed in store paths.
     #[error(transparent)]
     Name(#[from] StorePathError),
@@ -48,7 +48,7 @@ pub enum ContentAddressError {
 
 /// What a content address is the hash of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Method {
+pub enum ContentAddressMethod {
     /// A text file, which may have references but none to itself. Derivations are such.
     Text,
     /// The bytes of a single file.
@@ -59,14 +59,14 @@ pub enum Method {
     Git,
 }
 
-impl Method {
+impl ContentAddressMethod {
     /// What stands before the algorithm in a content address, `fixed:` left out.
     pub fn prefix(self) -> &'static str {
         match self {
-            Method::Text => "text:",
-            Method::Flat => "",
-            Method::NixArchive => "r:",
-            Method::Git => "git:",
+            ContentAddressMethod::Text => "text:",
+            ContentAddressMethod::Flat => "",
+            ContentAddressMethod::NixArchive => "r:",
+            ContentAddressMethod::Git => "git:",
         }
     }
 }
@@ -75,7 +75,7 @@ impl Method {
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ContentAddress {
     /// What was hashed.
-    pub method: Method,
+    pub method: ContentAddressMethod,
     /// The result.
     pub hash: Hash,
 }
@@ -85,21 +85,21 @@ impl ContentAddress {
     /// length.
     pub fn parse(text: &str) -> Result<ContentAddress, ContentAddressError> {
         let (method, rest) = if let Some(rest) = text.strip_prefix("text:") {
-            (Method::Text, rest)
+            (ContentAddressMethod::Text, rest)
         } else if let Some(rest) = text.strip_prefix("fixed:") {
             if let Some(rest) = rest.strip_prefix("r:") {
-                (Method::NixArchive, rest)
+                (ContentAddressMethod::NixArchive, rest)
             } else if let Some(rest) = rest.strip_prefix("git:") {
-                (Method::Git, rest)
+                (ContentAddressMethod::Git, rest)
             } else {
-                (Method::Flat, rest)
+                (ContentAddressMethod::Flat, rest)
             }
         } else {
-            return Err(ContentAddressError::Prefix(text.into()));
+            return Err(ContentAddressError::UnknownMethod(text.into()));
         };
         let (name, digest) = rest
             .split_once(':')
-            .ok_or_else(|| ContentAddressError::Form(text.into()))?;
+            .ok_or_else(|| ContentAddressError::Syntax(text.into()))?;
         let algorithm = HashAlgorithm::from_name(name).ok_or_else(|| {
             ContentAddressError::UnknownAlgorithm {
                 text: text.into(),
@@ -128,24 +128,28 @@ impl ContentAddress {
     ) -> Result<StorePath, ContentAddressError> {
         let is_sha256 = self.hash.algorithm() == HashAlgorithm::Sha256;
         let kind = match self.method {
-            Method::Text if !is_sha256 => return Err(ContentAddressError::Algorithm(*self)),
-            Method::Text if self_reference => return Err(ContentAddressError::References(*self)),
-            Method::Text => "text",
-            Method::NixArchive if is_sha256 => "source",
+            ContentAddressMethod::Text if !is_sha256 => {
+                return Err(ContentAddressError::UnsupportedAlgorithm(*self));
+            }
+            ContentAddressMethod::Text if self_reference => {
+                return Err(ContentAddressError::UnsupportedReferences(*self));
+            }
+            ContentAddressMethod::Text => "text",
+            ContentAddressMethod::NixArchive if is_sha256 => "source",
             _ if self_reference || !references.is_empty() => {
-                return Err(ContentAddressError::References(*self));
+                return Err(ContentAddressError::UnsupportedReferences(*self));
             }
             _ => return self.fixed_output_path(dir, name),
         };
         let mut kind = kind.to_owned();
         for reference in references {
             kind.push(':');
-            kind.push_str(&dir.print(reference));
+            kind.push_str(&dir.full_path(reference));
         }
         if self_reference {
             kind.push_str(":self");
         }
-        Ok(dir.make_path(&kind, &self.hash.to_base16(), name)?)
+        Ok(dir.make_store_path(&kind, &self.hash.to_base16(), name)?)
     }
 
     /// The path of everything but texts and SHA-256 NARs, which hashes method and hash once more.
@@ -155,8 +159,9 @@ impl ContentAddress {
         name: &str,
     ) -> Result<StorePath, ContentAddressError> {
         let git_may_use = [HashAlgorithm::Sha1, HashAlgorithm::Sha256];
-        if self.method == Method::Git && !git_may_use.contains(&self.hash.algorithm()) {
-            return Err(ContentAddressError::Algorithm(*self));
+        if self.method == ContentAddressMethod::Git && !git_may_use.contains(&self.hash.algorithm())
+        {
+            return Err(ContentAddressError::UnsupportedAlgorithm(*self));
         }
         let inner = format!(
             "fixed:out:{}{}:",
@@ -164,13 +169,13 @@ impl ContentAddress {
             self.hash.to_base16()
         );
         let digest = Hash::sha256(floe_hash::sha256(inner.as_bytes()));
-        Ok(dir.make_path("output:out", &digest.to_base16(), name)?)
+        Ok(dir.make_store_path("output:out", &digest.to_base16(), name)?)
     }
 }
 
 impl fmt::Display for ContentAddress {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let outer = if self.method == Method::Text {
+        let outer = if self.method == ContentAddressMethod::Text {
             ""
         } else {
             "fixed:"

@@ -5,19 +5,19 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::content_address::{ContentAddress, Method};
+use crate::content_address::{ContentAddress, ContentAddressMethod};
 use crate::hash::Hash;
 use crate::store_path::{DERIVATION_EXTENSION, StoreDir, StorePath};
 
 mod check;
 mod error;
-mod modulo;
+mod hash_modulo;
 mod output;
 mod parse;
-mod print;
+mod write;
 
 pub use error::DerivationError;
-pub use modulo::ModuloCache;
+pub use hash_modulo::DerivationHashCache;
 pub use output::{DerivationOutput, output_path_name};
 
 /// A derivation. Strings that the builder gets are bytes, since they need not be UTF-8.
@@ -55,7 +55,7 @@ impl Derivation {
 
     /// The text of the `.drv` file; `name` is without `.drv`.
     pub fn to_aterm(&self, dir: &StoreDir, name: &str) -> Result<Vec<u8>, DerivationError> {
-        print::derivation(self, dir, name)
+        write::aterm(self, dir, name)
     }
 
     /// The name, without `.drv`, of the derivation at this path.
@@ -70,7 +70,7 @@ impl Derivation {
         let hash = Hash::sha256(floe_hash::sha256(&self.to_aterm(dir, name)?));
         let inputs = self.input_derivations.keys().chain(&self.input_sources);
         ContentAddress {
-            method: Method::Text,
+            method: ContentAddressMethod::Text,
             hash,
         }
         .store_path(
@@ -115,7 +115,7 @@ impl Derivation {
         &self,
         dir: &StoreDir,
         name: &str,
-        cache: &mut ModuloCache,
+        cache: &mut DerivationHashCache,
         read: &mut dyn FnMut(&StorePath) -> Result<Derivation, DerivationError>,
     ) -> Result<(), DerivationError> {
         check::check_invariants(self, dir, name, cache, read)

@@ -2,9 +2,9 @@
 
 use std::fmt;
 
-use crate::{base16, base32, base64};
+use crate::{base16, base64, nix32};
 
-pub use floe_hash::Algorithm as HashAlgorithm;
+pub use floe_hash::HashAlgorithm;
 
 /// Why a text or a byte string is not a hash.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -19,10 +19,10 @@ pub enum HashError {
     },
     /// Neither the text nor the caller says which algorithm it is.
     #[error("cannot parse hash {0:?}: it does not say which algorithm it is of")]
-    NoAlgorithm(String),
+    MissingAlgorithm(String),
     /// The text names another algorithm than the caller asked for.
     #[error("cannot parse hash {text:?} as {}: it is of another algorithm", wanted.name())]
-    OtherAlgorithm {
+    AlgorithmMismatch {
         /// The whole hash.
         text: String,
         /// The algorithm asked for.
@@ -49,7 +49,7 @@ pub enum HashError {
     Base16(#[from] base16::Base16Error),
     /// The base-32 form is damaged.
     #[error("cannot parse hash: {0}")]
-    Base32(#[from] base32::Base32Error),
+    Nix32(#[from] nix32::Nix32Error),
     /// The base-64 form is damaged.
     #[error("cannot parse hash: {0}")]
     Base64(#[from] base64::Base64Error),
@@ -129,7 +129,7 @@ impl Hash {
 
     /// The digest alone in Nix's base 32.
     pub fn digest_nix32(&self) -> String {
-        base32::encode(self.digest())
+        nix32::encode(self.digest())
     }
 
     /// The digest alone in hexadecimal.
@@ -158,13 +158,13 @@ impl Hash {
         let named = name.map(|name| algorithm_named(text, name)).transpose()?;
         let algorithm = match (named, algorithm) {
             (Some(named), Some(wanted)) if named != wanted => {
-                return Err(HashError::OtherAlgorithm {
+                return Err(HashError::AlgorithmMismatch {
                     text: text.into(),
                     wanted,
                 });
             }
             (Some(algorithm), _) | (None, Some(algorithm)) => algorithm,
-            (None, None) => return Err(HashError::NoAlgorithm(text.into())),
+            (None, None) => return Err(HashError::MissingAlgorithm(text.into())),
         };
         if is_sri {
             Hash::new(algorithm, &base64::decode(rest)?)
@@ -178,8 +178,8 @@ impl Hash {
         let len = algorithm.digest_len();
         let digest = if text.len() == len * 2 {
             base16::decode(text)?
-        } else if text.len() == base32::encoded_len(len) {
-            base32::decode(text)?
+        } else if text.len() == nix32::encoded_len(len) {
+            nix32::decode(text)?
         } else if text.len() == base64::encoded_len(len) {
             base64::decode(text)?
         } else {

@@ -1,6 +1,6 @@
 //! The hash part of a store path, by which binary caches and servers look it up.
 
-use crate::base32;
+use crate::nix32;
 
 /// The hash part of a store path, checked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -25,7 +25,7 @@ impl HashPart {
 
 /// Whether the text is the hash part of some store path.
 pub fn is_hash_part(text: &str) -> bool {
-    text.len() == HASH_PART_LEN && text.bytes().all(|byte| base32::is_digit(char::from(byte)))
+    text.len() == HASH_PART_LEN && text.bytes().all(|byte| nix32::is_digit(char::from(byte)))
 }
 
 /// The same, until all crates say [`HashPart::LEN`].

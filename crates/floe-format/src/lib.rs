@@ -21,7 +21,6 @@
 //! ```
 
 pub mod base16;
-pub mod base32;
 pub mod base64;
 pub mod cache_info;
 pub mod compression;
@@ -32,6 +31,7 @@ pub mod hash_part;
 pub mod nar;
 pub mod narinfo;
 pub mod netrc;
+pub mod nix32;
 pub mod nix_conf;
 pub mod path_info;
 pub mod signature;

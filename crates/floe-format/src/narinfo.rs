@@ -57,7 +57,7 @@ impl NarInfo {
             text.push('\n');
         };
         let info = &self.info;
-        field("StorePath", &dir.print(&info.path));
+        field("StorePath", &dir.full_path(&info.path));
         field("URL", &self.url);
         field("Compression", self.compression.name());
         if let Some(hash) = &self.file_hash {

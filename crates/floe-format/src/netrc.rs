@@ -1,6 +1,6 @@
 //! The file `netrc`: user names and passwords for hosts, as curl and Nix read it.
 //!
-//! Words apart by white space: `machine HOST`, `default`, `login NAME`, `password WORD`,
+//! Tokens apart by white space: `machine HOST`, `default`, `login NAME`, `password WORD`,
 //! `account WORD`, and `macdef NAME` with a text up to an empty line. Keywords may be written in
 //! capitals; a word that is none, such as a `port` and its number, is passed over. A word in quotes
 //! may hold white space and `\"`, `\\`, `\n`, `\r`, `\t`. A `#` where a line begins, or where a
@@ -12,17 +12,17 @@ use std::fmt;
 
 /// Who somebody is for a host, in the bytes of the file.
 #[derive(Clone, PartialEq, Eq)]
-pub struct Login {
+pub struct NetrcCredentials {
     /// The user name; empty where only a password was given.
     pub user: Vec<u8>,
     /// The password.
     pub password: Vec<u8>,
 }
 
-impl fmt::Debug for Login {
+impl fmt::Debug for NetrcCredentials {
     /// Without the password, so that no message can hold it by mistake.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Login")
+        f.debug_struct("NetrcCredentials")
             .field("user", &String::from_utf8_lossy(&self.user))
             .finish_non_exhaustive()
     }
@@ -60,7 +60,7 @@ pub struct Netrc {
 struct Entry {
     /// `None`: any host.
     host: Option<Vec<u8>>,
-    login: Login,
+    credentials: NetrcCredentials,
 }
 
 impl Netrc {
@@ -70,28 +70,28 @@ impl Netrc {
             return Err(NetrcError::TooLong);
         }
         let mut netrc = Netrc::default();
-        let mut words = Words::of(text);
-        while let Some(word) = words.keyword()? {
+        let mut tokens = Tokens::new(text);
+        while let Some(word) = tokens.keyword()? {
             match word.to_ascii_lowercase().as_slice() {
                 b"machine" => {
-                    let host = words.after("machine")?;
-                    netrc.begin(Some(host));
+                    let host = tokens.value_of("machine")?;
+                    netrc.begin_entry(Some(host));
                 }
-                b"default" => netrc.begin(None),
+                b"default" => netrc.begin_entry(None),
                 b"login" => {
-                    let user = words.after("login")?;
-                    netrc.change(|login| login.user = user);
+                    let user = tokens.value_of("login")?;
+                    netrc.update_entry(|entry| entry.user = user);
                 }
                 b"password" => {
-                    let password = words.after("password")?;
-                    netrc.change(|login| login.password = password);
+                    let password = tokens.value_of("password")?;
+                    netrc.update_entry(|entry| entry.password = password);
                 }
                 b"account" => {
-                    words.after("account")?;
+                    tokens.value_of("account")?;
                 }
                 b"macdef" => {
-                    words.after("macdef")?;
-                    words.skip_macro();
+                    tokens.value_of("macdef")?;
+                    tokens.skip_macro();
                 }
                 _ => {}
             }
@@ -101,39 +101,43 @@ impl Netrc {
 
     /// What the first entry says that is for a host, and for a user if that is not empty. One that
     /// names no user is for all.
-    pub fn login(&self, host: &str, user: &[u8]) -> Option<&Login> {
+    pub fn credentials(&self, host: &str, user: &[u8]) -> Option<&NetrcCredentials> {
         let is_for = |entry: &&Entry| match &entry.host {
             Some(name) => name.eq_ignore_ascii_case(host.as_bytes()),
             None => true,
         };
-        let mut logins = self.entries.iter().filter(is_for).map(|entry| &entry.login);
-        logins.find(|login| user.is_empty() || login.user.is_empty() || login.user == user)
+        let mut found = self
+            .entries
+            .iter()
+            .filter(is_for)
+            .map(|entry| &entry.credentials);
+        found.find(|login| user.is_empty() || login.user.is_empty() || login.user == user)
     }
 
-    fn begin(&mut self, host: Option<Vec<u8>>) {
+    fn begin_entry(&mut self, host: Option<Vec<u8>>) {
         let (user, password) = (Vec::new(), Vec::new());
-        let login = Login { user, password };
-        self.entries.push(Entry { host, login });
+        let credentials = NetrcCredentials { user, password };
+        self.entries.push(Entry { host, credentials });
     }
 
-    fn change(&mut self, change: impl FnOnce(&mut Login)) {
+    fn update_entry(&mut self, update: impl FnOnce(&mut NetrcCredentials)) {
         if let Some(entry) = self.entries.last_mut() {
-            change(&mut entry.login);
+            update(&mut entry.credentials);
         }
     }
 }
 
-/// The words of a text.
-struct Words<'a> {
+/// The tokens of a text.
+struct Tokens<'a> {
     rest: &'a [u8],
     /// The line of the word that was read last, counted from 1.
     line: usize,
     is_line_start: bool,
 }
 
-impl<'a> Words<'a> {
-    fn of(text: &'a [u8]) -> Words<'a> {
-        Words {
+impl<'a> Tokens<'a> {
+    fn new(text: &'a [u8]) -> Tokens<'a> {
+        Tokens {
             rest: text,
             line: 1,
             is_line_start: true,
@@ -171,7 +175,7 @@ impl<'a> Words<'a> {
         }
     }
 
-    fn after(&mut self, keyword: &'static str) -> Result<Vec<u8>, NetrcError> {
+    fn value_of(&mut self, keyword: &'static str) -> Result<Vec<u8>, NetrcError> {
         let line = self.line;
         self.next()?.ok_or(NetrcError::Incomplete { line, keyword })
     }
@@ -250,7 +254,7 @@ mod tests {
 
     fn login(text: &str, host: &str) -> Option<(String, String)> {
         let netrc = Netrc::parse(text.as_bytes()).unwrap();
-        let login = netrc.login(host, b"")?;
+        let login = netrc.credentials(host, b"")?;
         let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
         Some((text(&login.user), text(&login.password)))
     }
@@ -270,7 +274,7 @@ mod tests {
         assert_eq!(login("machine a.org login u", "b.org"), None);
         assert_eq!(login("", "a.org"), None);
         let netrc = Netrc::parse(text.as_bytes()).unwrap();
-        let password = |user: &[u8]| Some(&*netrc.login("a.org", user)?.password);
+        let password = |user: &[u8]| Some(&*netrc.credentials("a.org", user)?.password);
         assert_eq!(password(b"v"), Some(&b"q"[..]));
         assert_eq!(password(b"d"), Some(&b"e"[..]));
         assert_eq!(password(b"w"), None);
@@ -304,7 +308,7 @@ mod tests {
         assert_eq!(login(text, "a"), of("#u", "#p"));
         let text = b"# \xff\nmachine a login \xfc password \xff\xfe\n";
         let netrc = Netrc::parse(text).unwrap();
-        let found = netrc.login("a", b"").unwrap();
+        let found = netrc.credentials("a", b"").unwrap();
         assert_eq!(
             (&*found.user, &*found.password),
             (&b"\xfc"[..], &b"\xff\xfe"[..])

@@ -35,10 +35,14 @@ pub struct PathInfo {
 impl PathInfo {
     /// The text that signatures sign: path, NAR hash, NAR size and references.
     pub fn fingerprint(&self, dir: &StoreDir) -> String {
-        let references: Vec<String> = self.references.iter().map(|path| dir.print(path)).collect();
+        let references: Vec<String> = self
+            .references
+            .iter()
+            .map(|path| dir.full_path(path))
+            .collect();
         format!(
             "1;{};{};{};{}",
-            dir.print(&self.path),
+            dir.full_path(&self.path),
             self.nar_hash.to_nix32(),
             self.nar_size,
             references.join(",")
@@ -54,7 +58,7 @@ impl PathInfo {
     ///
     /// A path for which it does needs no signature, once its contents are known to have the
     /// hash that the content address states.
-    pub fn content_address_holds(&self, dir: &StoreDir) -> Option<bool> {
+    pub fn matches_content_address(&self, dir: &StoreDir) -> Option<bool> {
         let address = self.ca?;
         let mut others = self.references.clone();
         let self_reference = others.remove(&self.path);
@@ -84,10 +88,10 @@ impl PathInfo {
     pub fn to_json(&self, dir: &StoreDir) -> Value {
         json!({
             "ca": self.ca.map(|ca| ca.to_string()),
-            "deriver": self.deriver.as_ref().map(|path| dir.print(path)),
+            "deriver": self.deriver.as_ref().map(|path| dir.full_path(path)),
             "narHash": self.nar_hash.to_sri(),
             "narSize": self.nar_size,
-            "references": self.references.iter().map(|path| dir.print(path)).collect::<Vec<_>>(),
+            "references": self.references.iter().map(|path| dir.full_path(path)).collect::<Vec<_>>(),
             // Nix treats a registration at the very start of 1970 as unknown.
             "registrationTime": self.registration_time.filter(|&time| time != 0),
             "signatures": self.signatures.iter().map(Signature::to_string).collect::<Vec<_>>(),
@@ -104,7 +108,7 @@ const JSON_VERSION: u64 = 1;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::content_address::Method;
+    use crate::content_address::ContentAddressMethod;
 
     fn info() -> PathInfo {
         let path = |text| StorePath::parse(text).unwrap();
@@ -177,25 +181,25 @@ mod tests {
     fn a_content_address_holds_only_for_the_path_that_it_implies() {
         let dir = StoreDir::default();
         let mut info = info();
-        assert_eq!(info.content_address_holds(&dir), None);
+        assert_eq!(info.matches_content_address(&dir), None);
         let address = ContentAddress {
-            method: Method::NixArchive,
+            method: ContentAddressMethod::NixArchive,
             hash: Hash::sha256([3; 32]),
         };
         info.ca = Some(address);
-        assert_eq!(info.content_address_holds(&dir), Some(false));
+        assert_eq!(info.matches_content_address(&dir), Some(false));
         let others =
             BTreeSet::from([StorePath::parse("1bw2d1cqdpnxi05lr3s6pmcgl5xazl2c-y").unwrap()]);
         info.path = address.store_path(&dir, "x", &others, true).unwrap();
         info.references = others;
         info.references.insert(info.path.clone());
-        assert_eq!(info.content_address_holds(&dir), Some(true));
+        assert_eq!(info.matches_content_address(&dir), Some(true));
         info.ca = Some(ContentAddress {
-            method: Method::Text,
+            method: ContentAddressMethod::Text,
             ..address
         });
         assert_eq!(
-            info.content_address_holds(&dir),
+            info.matches_content_address(&dir),
             Some(false),
             "no self-references in texts"
         );

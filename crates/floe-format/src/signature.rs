@@ -8,31 +8,31 @@ use std::sync::Arc;
 use crate::base64;
 
 mod keys;
-mod trusted;
+mod trusted_keys;
 
 pub use keys::{PublicKey, SecretKey};
-pub use trusted::TrustedKeys;
+pub use trusted_keys::TrustedKeys;
 
 /// Why a text is not a signature or a key. The text of a secret key is never part of it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SignatureError {
     /// There is no colon, or nothing in front of it or behind it.
     #[error("cannot parse {kind}: it is not of the form name:base64")]
-    Form {
+    Syntax {
         /// What was being parsed.
-        kind: Kind,
+        kind: KeyOrSignature,
     },
     /// The name has white space or control characters.
     #[error("cannot parse {kind}: its name has white space or control characters")]
-    Name {
+    InvalidName {
         /// What was being parsed.
-        kind: Kind,
+        kind: KeyOrSignature,
     },
     /// The part behind the colon is no base 64.
     #[error("cannot parse {kind} named {name:?}: {source}")]
     Base64 {
         /// What was being parsed.
-        kind: Kind,
+        kind: KeyOrSignature,
         /// The name in front of the colon.
         name: String,
         /// What is wrong with it.
@@ -42,7 +42,7 @@ pub enum SignatureError {
     #[error("cannot parse {kind} named {name:?}: {len} bytes instead of {}", kind.key_len())]
     KeyLength {
         /// What was being parsed.
-        kind: Kind,
+        kind: KeyOrSignature,
         /// The name in front of the colon.
         name: String,
         /// The number of bytes found.
@@ -50,7 +50,7 @@ pub enum SignatureError {
     },
     /// The two halves of a secret key do not belong together.
     #[error("cannot use secret key named {name:?}: its public half does not fit its secret half")]
-    Halves {
+    KeyPairMismatch {
         /// The name in front of the colon.
         name: String,
     },
@@ -58,7 +58,7 @@ pub enum SignatureError {
 
 /// What a [`SignatureError`] is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum KeyOrSignature {
     /// A [`Signature`].
     Signature,
     /// A [`PublicKey`].
@@ -67,22 +67,22 @@ pub enum Kind {
     SecretKey,
 }
 
-impl Kind {
+impl KeyOrSignature {
     fn key_len(self) -> usize {
         match self {
-            Kind::Signature => SIGNATURE_LEN,
-            Kind::PublicKey => PUBLIC_KEY_LEN,
-            Kind::SecretKey => SECRET_KEY_LEN,
+            KeyOrSignature::Signature => SIGNATURE_LEN,
+            KeyOrSignature::PublicKey => PUBLIC_KEY_LEN,
+            KeyOrSignature::SecretKey => SECRET_KEY_LEN,
         }
     }
 }
 
-impl fmt::Display for Kind {
+impl fmt::Display for KeyOrSignature {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str(match self {
-            Kind::Signature => "signature",
-            Kind::PublicKey => "public key",
-            Kind::SecretKey => "secret key",
+            KeyOrSignature::Signature => "signature",
+            KeyOrSignature::PublicKey => "public key",
+            KeyOrSignature::SecretKey => "secret key",
         })
     }
 }
@@ -102,7 +102,7 @@ impl Signature {
     /// Nix refuses, a key name with white space or control characters is refused, because the
     /// store's database separates signatures by spaces and a narinfo by newlines.
     pub fn parse(text: &str) -> Result<Signature, SignatureError> {
-        let (key_name, bytes) = parse_named(text, Kind::Signature)?;
+        let (key_name, bytes) = parse_named(text, KeyOrSignature::Signature)?;
         Ok(Signature { key_name, bytes })
     }
 
@@ -150,10 +150,12 @@ pub const SEED_LEN: usize = 32;
 /// Length of a secret key: the seed, then the public key.
 pub const SECRET_KEY_LEN: usize = SEED_LEN + PUBLIC_KEY_LEN;
 
-fn parse_named(text: &str, kind: Kind) -> Result<(Arc<str>, Vec<u8>), SignatureError> {
-    let (name, encoded) = text.split_once(':').ok_or(SignatureError::Form { kind })?;
+fn parse_named(text: &str, kind: KeyOrSignature) -> Result<(Arc<str>, Vec<u8>), SignatureError> {
+    let (name, encoded) = text
+        .split_once(':')
+        .ok_or(SignatureError::Syntax { kind })?;
     if name.is_empty() {
-        return Err(SignatureError::Form { kind });
+        return Err(SignatureError::Syntax { kind });
     }
     check_name(name, kind)?;
     let bytes = base64::decode(encoded).map_err(|source| SignatureError::Base64 {
@@ -162,14 +164,14 @@ fn parse_named(text: &str, kind: Kind) -> Result<(Arc<str>, Vec<u8>), SignatureE
         source,
     })?;
     if bytes.is_empty() {
-        return Err(SignatureError::Form { kind });
+        return Err(SignatureError::Syntax { kind });
     }
     Ok((name.into(), bytes))
 }
 
-fn check_name(name: &str, kind: Kind) -> Result<(), SignatureError> {
+fn check_name(name: &str, kind: KeyOrSignature) -> Result<(), SignatureError> {
     if name.chars().any(|c| c.is_whitespace() || c.is_control()) {
-        return Err(SignatureError::Name { kind });
+        return Err(SignatureError::InvalidName { kind });
     }
     Ok(())
 }

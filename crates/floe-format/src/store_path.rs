@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use crate::base32;
+use crate::nix32;
 
 pub use crate::hash_part::{HASH_PART_LEN, is_hash_part};
 
@@ -13,7 +13,7 @@ pub enum StorePathError {
     /// The store directory is not an absolute path, or is the root, or has control characters or
     /// a space at the end.
     #[error("cannot use {0:?} as a store directory: it must be an absolute path below the root")]
-    Directory(String),
+    InvalidStoreDir(String),
     /// The path does not lie directly in the store directory.
     #[error("cannot parse store path {path:?}: it is not directly in {dir:?}")]
     NotInStore {
@@ -27,7 +27,7 @@ pub enum StorePathError {
     TooShort(String),
     /// The first 32 characters are not a hash part followed by a dash.
     #[error("cannot parse store path {0:?}: it does not start with a hash part and a dash")]
-    HashPart(String),
+    InvalidHashPart(String),
     /// The name is empty.
     #[error("cannot name a store path: the name is empty")]
     NameEmpty,
@@ -59,7 +59,7 @@ impl StoreDir {
     pub fn new(text: &str) -> Result<StoreDir, StorePathError> {
         match normalize(text) {
             Some(path) if is_directory(&path) => Ok(StoreDir(path.into())),
-            _ => Err(StorePathError::Directory(text.into())),
+            _ => Err(StorePathError::InvalidStoreDir(text.into())),
         }
     }
 
@@ -69,11 +69,11 @@ impl StoreDir {
     }
 
     /// The full path of a store path.
-    pub fn print(&self, path: &StorePath) -> String {
+    pub fn full_path(&self, path: &StorePath) -> String {
         format!("{}/{path}", self.0)
     }
 
-    /// Parses a full path that is written exactly as [`StoreDir::print`] writes it.
+    /// Parses a full path that is written exactly as [`StoreDir::full_path`] writes it.
     pub fn parse(&self, text: &str) -> Result<StorePath, StorePathError> {
         let base_name = text
             .strip_prefix(self.as_str())
@@ -95,7 +95,7 @@ impl StoreDir {
     /// appended), with this digest and name.
     ///
     /// The hash part is the SHA-256 of all of them and of the store directory, folded to 160 bits.
-    pub fn make_path(
+    pub fn make_store_path(
         &self,
         kind: &str,
         digest_base16_prefixed: &str,
@@ -105,7 +105,7 @@ impl StoreDir {
         let preimage = format!("{kind}:{digest_base16_prefixed}:{}:{name}", self.0);
         let folded = fold(floe_hash::sha256(preimage.as_bytes()));
         Ok(StorePath(
-            format!("{}-{name}", base32::encode(&folded)).into(),
+            format!("{}-{name}", nix32::encode(&folded)).into(),
         ))
     }
 
@@ -146,7 +146,7 @@ impl StorePath {
             .split_at_checked(HASH_PART_LEN)
             .and_then(|(hash_part, rest)| Some((hash_part, rest.strip_prefix('-')?)))
             .filter(|(hash_part, _)| is_hash_part(hash_part))
-            .ok_or_else(|| StorePathError::HashPart(base_name.into()))?;
+            .ok_or_else(|| StorePathError::InvalidHashPart(base_name.into()))?;
         debug_assert_eq!(hash_part.len(), HASH_PART_LEN);
         check_name(name)?;
         Ok(StorePath(base_name.into()))

@@ -54,10 +54,10 @@ impl Default for Lane {
 
 /// Whether hashing in lanes is worth anything on this CPU: it has vectors of 16 lanes, and no
 /// instructions that make a single message as fast.
-pub fn are_fast() -> bool {
+pub fn are_preferred() -> bool {
     #[cfg(target_arch = "x86_64")]
     {
-        avx512::is_there() && !std::arch::is_x86_feature_detected!("sha")
+        avx512::is_supported() && !std::arch::is_x86_feature_detected!("sha")
     }
     #[cfg(not(target_arch = "x86_64"))]
     {
@@ -86,7 +86,7 @@ impl Lane {
 
     /// Completes the block that was begun, and keeps the beginning of another one: what lies
     /// between, in whole blocks.
-    fn whole_blocks<'a>(&mut self, mut bytes: &'a [u8]) -> &'a [Block] {
+    fn take_whole_blocks<'a>(&mut self, mut bytes: &'a [u8]) -> &'a [Block] {
         self.len = self.len.wrapping_add(bytes.len() as u64);
         if self.tail_len > 0 {
             let taken = bytes.len().min(64 - self.tail_len);
@@ -111,16 +111,16 @@ pub fn update(parts: &mut [(&mut Lane, &[u8])]) {
     let mut work: Vec<(&mut [u32; 8], &[Block])> = parts
         .iter_mut()
         .filter_map(|(lane, bytes)| {
-            let blocks = lane.whole_blocks(bytes);
+            let blocks = lane.take_whole_blocks(bytes);
             (!blocks.is_empty()).then_some((&mut lane.state, blocks))
         })
         .collect();
-    while are_there() && work.len() >= LANES_MIN {
+    while are_supported() && work.len() >= LANES_MIN {
         // The longest first: they must not be left alone at the end.
         work.sort_by_key(|(_, blocks)| std::cmp::Reverse(blocks.len()));
-        let together = work.len().min(LANES);
-        let count = work[together - 1].1.len();
-        compress_together(&mut work[..together], count);
+        let width = work.len().min(LANES);
+        let count = work[width - 1].1.len();
+        compress_lanes(&mut work[..width], count);
         work.retain(|(_, blocks)| !blocks.is_empty());
     }
     for (state, blocks) in work {
@@ -128,10 +128,10 @@ pub fn update(parts: &mut [(&mut Lane, &[u8])]) {
     }
 }
 
-fn are_there() -> bool {
+fn are_supported() -> bool {
     #[cfg(target_arch = "x86_64")]
     {
-        avx512::is_there()
+        avx512::is_supported()
     }
     #[cfg(not(target_arch = "x86_64"))]
     {
@@ -141,7 +141,7 @@ fn are_there() -> bool {
 
 /// Takes `count` blocks off each of up to 16 messages.
 #[cfg_attr(not(target_arch = "x86_64"), allow(unused_variables))]
-fn compress_together(work: &mut [(&mut [u32; 8], &[Block])], count: usize) {
+fn compress_lanes(work: &mut [(&mut [u32; 8], &[Block])], count: usize) {
     #[cfg(target_arch = "x86_64")]
     {
         let mut states = [[0; LANES]; 8];
@@ -214,7 +214,7 @@ mod tests {
 
     #[test]
     fn a_cpu_that_is_said_to_be_fast_has_the_vectors() {
-        assert!(!are_fast() || are_there());
+        assert!(!are_preferred() || are_supported());
     }
 
     proptest! {

@@ -15,7 +15,7 @@ use ring::digest;
 
 /// A hash function that may stand in front of a hash in Nix's text forms.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Algorithm {
+pub enum HashAlgorithm {
     /// MD5, 16 bytes. Broken; only old content addresses use it.
     Md5,
     /// SHA-1, 20 bytes. Broken; only old content addresses use it.
@@ -28,30 +28,30 @@ pub enum Algorithm {
     Blake3,
 }
 
-impl Algorithm {
+impl HashAlgorithm {
     /// Every algorithm, in the order in which Nix lists them.
-    pub const ALL: [Algorithm; 5] = [
-        Algorithm::Blake3,
-        Algorithm::Md5,
-        Algorithm::Sha1,
-        Algorithm::Sha256,
-        Algorithm::Sha512,
+    pub const ALL: [HashAlgorithm; 5] = [
+        HashAlgorithm::Blake3,
+        HashAlgorithm::Md5,
+        HashAlgorithm::Sha1,
+        HashAlgorithm::Sha256,
+        HashAlgorithm::Sha512,
     ];
 
     /// The name that Nix gives it in text, such as `sha256`.
     pub fn name(self) -> &'static str {
         match self {
-            Algorithm::Md5 => "md5",
-            Algorithm::Sha1 => "sha1",
-            Algorithm::Sha256 => "sha256",
-            Algorithm::Sha512 => "sha512",
-            Algorithm::Blake3 => "blake3",
+            HashAlgorithm::Md5 => "md5",
+            HashAlgorithm::Sha1 => "sha1",
+            HashAlgorithm::Sha256 => "sha256",
+            HashAlgorithm::Sha512 => "sha512",
+            HashAlgorithm::Blake3 => "blake3",
         }
     }
 
     /// The algorithm with that name, if Nix knows one.
-    pub fn from_name(name: &str) -> Option<Algorithm> {
-        Algorithm::ALL
+    pub fn from_name(name: &str) -> Option<HashAlgorithm> {
+        HashAlgorithm::ALL
             .into_iter()
             .find(|algorithm| algorithm.name() == name)
     }
@@ -59,10 +59,10 @@ impl Algorithm {
     /// Length of a digest, in bytes.
     pub fn digest_len(self) -> usize {
         match self {
-            Algorithm::Md5 => 16,
-            Algorithm::Sha1 => 20,
-            Algorithm::Sha256 | Algorithm::Blake3 => 32,
-            Algorithm::Sha512 => 64,
+            HashAlgorithm::Md5 => 16,
+            HashAlgorithm::Sha1 => 20,
+            HashAlgorithm::Sha256 | HashAlgorithm::Blake3 => 32,
+            HashAlgorithm::Sha512 => 64,
         }
     }
 }
@@ -114,7 +114,7 @@ fn array(digest: &digest::Digest) -> [u8; 32] {
 
 /// A stream for any of the algorithms.
 #[derive(Clone)]
-pub struct Hasher(State);
+pub struct Hasher(HasherState);
 
 impl std::fmt::Debug for Hasher {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -123,7 +123,7 @@ impl std::fmt::Debug for Hasher {
 }
 
 #[derive(Clone)]
-enum State {
+enum HasherState {
     Md5(md5::Md5),
     Sha1(sha1::Sha1),
     /// SHA-256 or SHA-512.
@@ -134,35 +134,35 @@ enum State {
 
 impl Hasher {
     /// A stream that has seen no bytes.
-    pub fn new(algorithm: Algorithm) -> Hasher {
+    pub fn new(algorithm: HashAlgorithm) -> Hasher {
         Hasher(match algorithm {
-            Algorithm::Md5 => State::Md5(Default::default()),
-            Algorithm::Sha1 => State::Sha1(Default::default()),
-            Algorithm::Sha256 => State::Sha2(digest::Context::new(&digest::SHA256)),
-            Algorithm::Sha512 => State::Sha2(digest::Context::new(&digest::SHA512)),
-            Algorithm::Blake3 => State::Blake3(Default::default()),
+            HashAlgorithm::Md5 => HasherState::Md5(Default::default()),
+            HashAlgorithm::Sha1 => HasherState::Sha1(Default::default()),
+            HashAlgorithm::Sha256 => HasherState::Sha2(digest::Context::new(&digest::SHA256)),
+            HashAlgorithm::Sha512 => HasherState::Sha2(digest::Context::new(&digest::SHA512)),
+            HashAlgorithm::Blake3 => HasherState::Blake3(Default::default()),
         })
     }
 
     /// Feeds the next bytes of the message.
     pub fn update(&mut self, bytes: &[u8]) {
         match &mut self.0 {
-            State::Md5(state) => state.update(bytes),
-            State::Sha1(state) => state.update(bytes),
-            State::Sha2(state) => state.update(bytes),
-            State::Blake3(state) => {
+            HasherState::Md5(state) => state.update(bytes),
+            HasherState::Sha1(state) => state.update(bytes),
+            HasherState::Sha2(state) => state.update(bytes),
+            HasherState::Blake3(state) => {
                 state.update(bytes);
             }
         }
     }
 
-    /// The digest, [`Algorithm::digest_len`] bytes long.
+    /// The digest, [`HashAlgorithm::digest_len`] bytes long.
     pub fn finish(self) -> Vec<u8> {
         match self.0 {
-            State::Md5(state) => state.finalize().to_vec(),
-            State::Sha1(state) => state.finalize().to_vec(),
-            State::Sha2(state) => state.finish().as_ref().to_vec(),
-            State::Blake3(state) => state.finalize().as_bytes().to_vec(),
+            HasherState::Md5(state) => state.finalize().to_vec(),
+            HasherState::Sha1(state) => state.finalize().to_vec(),
+            HasherState::Sha2(state) => state.finish().as_ref().to_vec(),
+            HasherState::Blake3(state) => state.finalize().as_bytes().to_vec(),
         }
     }
 }
@@ -176,20 +176,23 @@ mod tests {
     }
 
     // The digests of "abc": RFC 1321, FIPS 180-4, and the BLAKE3 paper's reference code.
-    const ABC: [(Algorithm, &str); 5] = [
-        (Algorithm::Md5, "900150983cd24fb0d6963f7d28e17f72"),
-        (Algorithm::Sha1, "a9993e364706816aba3e25717850c26c9cd0d89d"),
+    const ABC: [(HashAlgorithm, &str); 5] = [
+        (HashAlgorithm::Md5, "900150983cd24fb0d6963f7d28e17f72"),
         (
-            Algorithm::Sha256,
+            HashAlgorithm::Sha1,
+            "a9993e364706816aba3e25717850c26c9cd0d89d",
+        ),
+        (
+            HashAlgorithm::Sha256,
             "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad",
         ),
         (
-            Algorithm::Sha512,
+            HashAlgorithm::Sha512,
             "ddaf35a193617abacc417349ae20413112e6fa4e89a97ea20a9eeee64b55d39a\
              2192992a274fc1a836ba3c23a3feebbd454d4423643ce80e2a9ac94fa54ca49f",
         ),
         (
-            Algorithm::Blake3,
+            HashAlgorithm::Blake3,
             "6437b3ac38465133ffb63b75273a8db548c558465d79db03fd359c6cd5bd9d85",
         ),
     ];
@@ -218,13 +221,13 @@ mod tests {
 
     #[test]
     fn names_and_lengths_agree_with_the_digests() {
-        for algorithm in Algorithm::ALL {
-            assert_eq!(Algorithm::from_name(algorithm.name()), Some(algorithm));
+        for algorithm in HashAlgorithm::ALL {
+            assert_eq!(HashAlgorithm::from_name(algorithm.name()), Some(algorithm));
             assert_eq!(
                 Hasher::new(algorithm).finish().len(),
                 algorithm.digest_len()
             );
         }
-        assert_eq!(Algorithm::from_name("sha224"), None);
+        assert_eq!(HashAlgorithm::from_name("sha224"), None);
     }
 }

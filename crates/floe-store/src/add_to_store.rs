@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use floe_format::content_address::{ContentAddress, Method};
+use floe_format::content_address::{ContentAddress, ContentAddressMethod};
 use floe_format::{Hash, PathInfo, StorePath};
 use floe_hash::Sha256;
 
@@ -35,7 +35,7 @@ impl StoreWriter {
         })?;
         let nar_hash = Hash::sha256(hasher.finish());
         let ca = ContentAddress {
-            method: Method::NixArchive,
+            method: ContentAddressMethod::NixArchive,
             hash: nar_hash,
         };
         let path = ca

@@ -24,8 +24,8 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
+use floe_format::HashPart;
 use floe_format::StorePath;
-use floe_format::store_path::{HASH_PART_LEN, is_hash_part};
 use rustix::fs::FlockOperation;
 
 use crate::db::Database;
@@ -156,10 +156,10 @@ fn tolerate_file_error(done: Result<(), StoreError>) -> Result<bool, StoreError>
 
 /// `<hash part>-<name>-<number>`, perhaps with more behind it.
 fn hash_part_of_tree<'a>(name: &str, entry: &'a [u8]) -> Option<&'a str> {
-    let (hash_part, rest) = entry.split_at_checked(HASH_PART_LEN)?;
+    let (hash_part, rest) = entry.split_at_checked(HashPart::LEN)?;
     let number = rest.strip_prefix(b"-")?.strip_prefix(name.as_bytes())?;
     let hash_part = str::from_utf8(hash_part).ok()?;
-    (is_hash_part(hash_part) && number.starts_with(b"-")).then_some(hash_part)
+    (HashPart::parse(hash_part).is_some() && number.starts_with(b"-")).then_some(hash_part)
 }
 
 /// Whether it is a tree's name, and not that of a link which was to replace one of its files.
@@ -313,7 +313,7 @@ mod tests {
             format!("{HASH}-17-floe-1-0"),
             format!("{HASH}7-floe-1-0"),
             "short".to_owned(),
-            format!("{}-7-floe-1-0", "e".repeat(HASH_PART_LEN)),
+            format!("{}-7-floe-1-0", "e".repeat(HashPart::LEN)),
         ] {
             assert!(!is_tree(&entry), "{entry}");
         }

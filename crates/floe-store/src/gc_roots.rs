@@ -12,8 +12,8 @@ use std::os::unix::fs::symlink;
 use std::path::{Component, Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use floe_format::{StorePath, base32};
-use floe_hash::{Algorithm, Hasher};
+use floe_format::{StorePath, nix32};
+use floe_hash::{HashAlgorithm, Hasher};
 use rustix::fs::{Access, access};
 
 use crate::error::{IoContext, StoreError};
@@ -74,7 +74,7 @@ impl StoreWriter {
         self.add_temp_roots([path].into_iter())?;
         link.recheck(self.layout())?;
         create_parent(&link.path)?;
-        let target = PathBuf::from(self.layout().store_dir.print(path));
+        let target = PathBuf::from(self.layout().store_dir.full_path(path));
         replace_link(&target, &link.path)?;
         let auto = self.layout().state_dir.join("gcroots/auto");
         create_directory(&auto)?;
@@ -87,9 +87,9 @@ impl StoreWriter {
 
 /// The name by which Nix registers a link: the SHA-1 of its place.
 fn auto_root_name(link: &Path) -> String {
-    let mut hasher = Hasher::new(Algorithm::Sha1);
+    let mut hasher = Hasher::new(HashAlgorithm::Sha1);
     hasher.update(link.as_os_str().as_bytes());
-    base32::encode(&hasher.finish())
+    nix32::encode(&hasher.finish())
 }
 
 /// Whether a path is below the store directory, by its name alone.
@@ -172,7 +172,7 @@ mod tests {
     fn auto_root_name_is_sha1_of_link_path() {
         // Reckoned by sha1sum; that Nix looks for that name is what the tests with it show.
         assert_eq!(auto_root_name(Path::new("/a/b")).len(), 32);
-        let known = base32::decode(&auto_root_name(Path::new("/a/b"))).unwrap();
+        let known = nix32::decode(&auto_root_name(Path::new("/a/b"))).unwrap();
         let known: String = known.iter().map(|byte| format!("{byte:02x}")).collect();
         assert_eq!(known, "a51458f8d2c1fbd82e413e3ddd561e9462e8f61b");
     }

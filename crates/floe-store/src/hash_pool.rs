@@ -70,10 +70,10 @@ impl HashPool {
         }
         let mut pool = HashPool::sequential(messages, Some(cores));
         let cores = cores.get();
-        if lanes::are_fast() && messages >= cores - 1 + BATCH_MESSAGES_MIN {
+        if lanes::are_preferred() && messages >= cores - 1 + BATCH_MESSAGES_MIN {
             pool.scheduler = Some(Arc::new(LaneScheduler::new(SLOTS_MAX)));
         }
-        if lanes::are_fast() && cores > 1 {
+        if lanes::are_preferred() && cores > 1 {
             pool.offload_above = OFFLOAD_LEN_MIN.max(total / (cores as u64 + 1));
         }
         pool

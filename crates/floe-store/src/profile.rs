@@ -113,7 +113,7 @@ impl StoreWriter {
         create_parent(&profile.path)?;
         let _lock = PathLock::acquire(&profile.path, self.lock_wait())?;
         profile.recheck(self.layout())?;
-        let wanted = PathBuf::from(self.layout().store_dir.print(path));
+        let wanted = PathBuf::from(self.layout().store_dir.full_path(path));
         let latest = profile.latest_generation()?;
         let is_there = |number: &u64| {
             fs::read_link(profile.generation_link(*number)).is_ok_and(|target| target == wanted)

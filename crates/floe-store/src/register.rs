@@ -16,7 +16,9 @@ use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 use std::sync::PoisonError;
 
-use floe_format::derivation::{DERIVATION_LEN_MAX, Derivation, DerivationError, ModuloCache};
+use floe_format::derivation::{
+    DERIVATION_LEN_MAX, Derivation, DerivationError, DerivationHashCache,
+};
 use floe_format::store_path::DERIVATION_EXTENSION;
 use floe_format::{PathInfo, StorePath};
 use rustix::fs::{CWD, FileType, Mode, OFlags, fstat, openat};
@@ -216,7 +218,7 @@ impl StoreWriter {
             .unwrap_or_else(PoisonError::into_inner);
         if let Err(error) = derivation.check_invariants(dir, name, &mut cache, read) {
             // What it remembers of a liar is worth nothing.
-            *cache = ModuloCache::new();
+            *cache = DerivationHashCache::new();
             return Err(error);
         }
         let outputs = derivation.output_paths(dir, name).into_iter();

@@ -198,7 +198,7 @@ impl TempRootsFile {
     ) -> Result<(), StoreError> {
         let mut text = Vec::new();
         for path in paths {
-            text.extend_from_slice(self.layout.store_dir.print(path).as_bytes());
+            text.extend_from_slice(self.layout.store_dir.full_path(path).as_bytes());
             text.push(0);
         }
         let mut append = || {

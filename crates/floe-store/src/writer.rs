@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
-use floe_format::derivation::ModuloCache;
+use floe_format::derivation::DerivationHashCache;
 use floe_format::{PathInfo, StorePath};
 use rustix::fs::{Access, FallocateFlags, access};
 
@@ -35,7 +35,7 @@ pub struct StoreWriter {
     /// Opened when it is needed: one descriptor, however many trees wait for their registration.
     links: OnceLock<LinksDir>,
     /// What is known of derivations that were registered, so that each is read once.
-    pub(crate) modulo_cache: Mutex<ModuloCache>,
+    pub(crate) modulo_cache: Mutex<DerivationHashCache>,
     lock_wait: LockWait,
     /// Since when trees without a row were seen while a collector was at work.
     unregistered_since: Mutex<HashMap<StorePath, Instant>>,

@@ -34,7 +34,7 @@ pub(crate) fn run(args: InfoArgs) -> anyhow::Result<()> {
         let mut object = Map::new();
         for narinfo in found.values() {
             object.insert(
-                source.store_dir().print(&narinfo.info.path),
+                source.store_dir().full_path(&narinfo.info.path),
                 to_json(source, narinfo)?,
             );
         }

@@ -116,7 +116,7 @@ pub(crate) fn run_move(request: Move) -> anyhow::Result<()> {
         print_plan(&outcome, target.store_dir())?;
     } else {
         for root in &outcome.requested_paths {
-            print(target.store_dir().print(root))?;
+            print(target.store_dir().full_path(root))?;
         }
     }
     match outcome.failed_paths() {
@@ -233,7 +233,10 @@ fn print_plan(outcome: &CopySummary, dir: &StoreDir) -> anyhow::Result<()> {
     outcome.space.iter().for_each(say_space);
     for (path, nar_size, download) in &outcome.planned {
         let download = download.map_or_else(|| "?".to_owned(), |size| size.to_string());
-        print(format_args!("{} {nar_size} {download}", dir.print(path)))?;
+        print(format_args!(
+            "{} {nar_size} {download}",
+            dir.full_path(path)
+        ))?;
     }
     Ok(())
 }
@@ -253,7 +256,7 @@ fn print_json(
         None => 0,
     };
     let mut object = json!({
-        "paths": outcome.requested_paths.iter().map(|path| dir.print(path)).collect::<Vec<_>>(),
+        "paths": outcome.requested_paths.iter().map(|path| dir.full_path(path)).collect::<Vec<_>>(),
         "fetched": outcome.copied,
         "reused": reused,
         "downloadBytes": outcome.download_bytes,
@@ -264,7 +267,7 @@ fn print_json(
     });
     if dry_run {
         let planned = outcome.planned.iter().map(|(path, nar_size, download)| {
-            json!({ "path": dir.print(path), "narSize": nar_size, "downloadSize": download })
+            json!({ "path": dir.full_path(path), "narSize": nar_size, "downloadSize": download })
         });
         object["planned"] = planned.collect();
         add_space(&mut object, outcome.space.as_ref());

@@ -13,8 +13,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use floe_engine::Event;
+use floe_format::HashPart;
 use floe_format::StorePath;
-use floe_format::store_path::HASH_PART_LEN;
 use serde_json::{Value, json};
 
 use super::stderr::warn;
@@ -162,7 +162,7 @@ impl State {
             Event::Registered { .. } => self.end_committing(now),
             Event::Failed { error } => {
                 self.mark("failed", &error.to_string(), now);
-                if let Some(part) = error.path_name().and_then(|name| name.get(..HASH_PART_LEN)) {
+                if let Some(part) = error.path_name().and_then(|name| name.get(..HashPart::LEN)) {
                     self.leave(part, "failed", now);
                 }
             }
@@ -172,7 +172,7 @@ impl State {
 
     /// A path is heard of.
     fn ask(&mut self, wanted: &str, now: Micros) {
-        let part = wanted.get(..HASH_PART_LEN).unwrap_or(wanted);
+        let part = wanted.get(..HashPart::LEN).unwrap_or(wanted);
         self.leave(part, "asked for again", now);
         self.tracks += 1;
         let track = Track {
@@ -320,7 +320,7 @@ impl Track {
             "path": self.name, "narSize": self.nar_size, "downloadBytes": self.fetched,
             "outcome": outcome,
         });
-        let name = self.name.get(HASH_PART_LEN + 1..).unwrap_or(&self.name);
+        let name = self.name.get(HashPart::LEN + 1..).unwrap_or(&self.name);
         span(thread, name, (self.since, now), args)
     }
 }

@@ -127,7 +127,7 @@ impl Faulty {
             .iter()
             .map(|i| &i.path)
             .filter(|p| !failed.contains(p))
-            .map(|p| dir.print(p))
+            .map(|p| dir.full_path(p))
             .collect()
     }
 
@@ -172,7 +172,7 @@ impl Faulty {
         };
         dump_path(&place, &mut keep).unwrap();
         assert_eq!(Hash::sha256(floe_hash::sha256(&nar)), narinfo.info.nar_hash);
-        StoreDir::default().print(&narinfo.info.path)
+        StoreDir::default().full_path(&narinfo.info.path)
     }
 
     /// Installs, and expects that all arrives but these paths and what needs them; then

@@ -8,7 +8,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use floe_format::nar::write;
-use floe_format::{Compression, Hash, NarInfo, PathInfo, SecretKey, StoreDir, StorePath, base32};
+use floe_format::{Compression, Hash, NarInfo, PathInfo, SecretKey, StoreDir, StorePath, nix32};
 
 use crate::faulty::assert_holds_exactly;
 use crate::support::{Scratch, floe, nixes, run, scratch};
@@ -55,7 +55,7 @@ impl Stage {
 
     /// Puts a NAR into the cache, and signs that it is another one.
     fn publish_as(&self, name: &str, nar: &[u8], claimed: &[u8]) -> String {
-        let digest = base32::encode(&floe_hash::sha256(name.as_bytes()));
+        let digest = nix32::encode(&floe_hash::sha256(name.as_bytes()));
         let path = StorePath::parse(&format!("{}-{name}", &digest[..32])).unwrap();
         let mut info = PathInfo {
             path: path.clone(),
@@ -82,7 +82,7 @@ impl Stage {
         };
         let file = cache.join(format!("{}.narinfo", path.hash_part()));
         fs::write(file, narinfo.to_text(&StoreDir::default())).unwrap();
-        StoreDir::default().print(&path)
+        StoreDir::default().full_path(&path)
     }
 
     #[track_caller]

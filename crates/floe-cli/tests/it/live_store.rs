@@ -61,7 +61,7 @@ impl<'a> Written<'a> {
     }
 
     fn delete(&self, path: &StorePath) {
-        self.store(&["--delete", &StoreDir::default().print(path)]);
+        self.store(&["--delete", &StoreDir::default().full_path(path)]);
     }
 }
 

@@ -174,7 +174,7 @@ fn what_is_left_for_one_closure_goes_with_the_next_run_for_another() {
         valid,
         ..
     } = failed;
-    let gcc = StoreDir::default().print(&faulty.path("gcc-12-base"));
+    let gcc = StoreDir::default().full_path(&faulty.path("gcc-12-base"));
     let mut other = floe(["install", "--from", &server.url(), "--root"]);
     other.arg(&faulty.root).arg(gcc);
     run(other.args(["--trusted-public-keys", &faulty.corpus.key])).expect(0);

@@ -20,7 +20,7 @@ use crate::support::{floe, run, scratch};
 
 /// The path with that number.
 fn path(number: usize) -> StorePath {
-    let digits = floe_format::base32::encode(&floe_hash::sha256(&number.to_le_bytes())[..20]);
+    let digits = floe_format::nix32::encode(&floe_hash::sha256(&number.to_le_bytes())[..20]);
     StorePath::parse(&format!("{digits}-{number}")).unwrap()
 }
 
@@ -33,9 +33,9 @@ fn make_cache(directory: &Path, count: usize, references: impl Fn(usize) -> Vec<
         let contents = format!("{number}").repeat(if number == 0 { 1 } else { 10 });
         let mut nar = Vec::new();
         write::begin(&mut nar);
-        write::file_header(&mut nar, false, contents.len() as u64);
+        write::begin_file(&mut nar, false, contents.len() as u64);
         nar.extend_from_slice(contents.as_bytes());
-        write::file_end(&mut nar, contents.len() as u64);
+        write::end_file(&mut nar, contents.len() as u64);
         let info = PathInfo {
             path: path(number),
             nar_hash: Hash::sha256(floe_hash::sha256(&nar)),

@@ -4,8 +4,8 @@ use std::fs::{self, File};
 use std::io::{self, Read as _};
 use std::path::{Component, Path, PathBuf};
 
+use floe_format::HashPart;
 use floe_format::narinfo::NARINFO_LEN_MAX;
-use floe_format::store_path::is_hash_part;
 use floe_format::{CacheInfo, NarInfo, StoreDir, StorePath};
 
 use super::{DEFAULT_PRIORITY, NarInfoResult};
@@ -107,7 +107,7 @@ impl FileCache {
         for entry in fs::read_dir(&self.directory).map_err(listing)? {
             let name = entry.map_err(listing)?.file_name();
             let part = name.to_str().and_then(|name| name.strip_suffix(".narinfo"));
-            if let Some(part) = part.filter(|part| is_hash_part(part)) {
+            if let Some(part) = part.filter(|part| HashPart::parse(part).is_some()) {
                 paths.extend(self.narinfo(part)?.map(|told| told.narinfo.info.path));
             }
         }

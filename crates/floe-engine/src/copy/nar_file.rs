@@ -6,7 +6,7 @@ use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
 use floe_format::nar::layout::Node;
-use floe_format::nar::read::{Event, Reader};
+use floe_format::nar::read::{NarEvent, NarReader};
 use floe_format::{Hash, NarInfo};
 use floe_store::StoreError;
 use floe_store::hash_pool::{Stream, Worker};
@@ -73,7 +73,7 @@ fn compress(
         narinfo,
         file: &file,
         encoder,
-        reader: Reader::new(),
+        reader: NarReader::new(),
         listing,
     };
     receive(&mut writer)?;
@@ -90,7 +90,7 @@ struct NarFileWriter<'a> {
     file: &'a Path,
     encoder: Box<dyn Encoder + 'a>,
     /// A cache holds nothing that a store would refuse.
-    reader: Reader,
+    reader: NarReader,
     listing: Option<ListingBuilder>,
 }
 
@@ -207,24 +207,24 @@ struct OpenDirectory {
 }
 
 impl ListingBuilder {
-    fn apply(&mut self, event: Event<'_>) {
+    fn apply(&mut self, event: NarEvent<'_>) {
         match event {
-            Event::Directory => self.open.push(OpenDirectory::default()),
-            Event::Entry { name } => {
+            NarEvent::Directory => self.open.push(OpenDirectory::default()),
+            NarEvent::Entry { name } => {
                 if let Some(directory) = self.open.last_mut() {
                     directory.entry = name.to_vec();
                 }
             }
-            Event::EndDirectory => {
+            NarEvent::EndDirectory => {
                 if let Some(OpenDirectory { entries, .. }) = self.open.pop() {
                     self.add(Node::Directory { entries });
                 }
             }
-            Event::Symlink { target } => self.add(Node::Symlink {
+            NarEvent::Symlink { target } => self.add(Node::Symlink {
                 target: target.to_vec(),
             }),
-            Event::File { executable, size } => self.add(Node::File { executable, size }),
-            Event::Data(_) | Event::EndFile | Event::End => {}
+            NarEvent::File { executable, size } => self.add(Node::File { executable, size }),
+            NarEvent::Data(_) | NarEvent::EndFile | NarEvent::End => {}
         }
     }
 

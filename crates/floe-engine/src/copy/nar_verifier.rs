@@ -1,7 +1,7 @@
 //! Whether the bytes of a NAR are those that were promised.
 
-use floe_format::content_address::{Method, ModuloHasher};
-use floe_format::nar::read::{Event, Reader};
+use floe_format::content_address::{ContentAddressMethod, ModuloHasher};
+use floe_format::nar::read::{NarEvent, NarReader};
 use floe_format::{Hash, HashAlgorithm, NarInfo, PathInfo};
 use floe_store::hash_pool::{Stream, Worker};
 
@@ -23,7 +23,7 @@ enum ContentsHasher {
     /// The contents of the one file that the NAR must consist of.
     /// `is_file` is known from the first event on.
     File {
-        reader: Reader,
+        reader: NarReader,
         hasher: ModuloHasher,
         is_file: Option<bool>,
     },
@@ -35,18 +35,20 @@ impl<'a> NarVerifier<'a> {
         let contents = info.ca.and_then(|ca| {
             let modulo = || ModuloHasher::new(ca.hash.algorithm(), info.path.hash_part());
             match ca.method {
-                Method::NixArchive => {
+                ContentAddressMethod::NixArchive => {
                     let same =
                         ca.hash.algorithm() == HashAlgorithm::Sha256 && !info.has_self_reference();
                     (!same).then(|| ContentsHasher::Nar(modulo()))
                 }
-                Method::Text | Method::Flat => Some(ContentsHasher::File {
-                    reader: Reader::new(),
-                    hasher: modulo(),
-                    is_file: None,
-                }),
+                ContentAddressMethod::Text | ContentAddressMethod::Flat => {
+                    Some(ContentsHasher::File {
+                        reader: NarReader::new(),
+                        hasher: modulo(),
+                        is_file: None,
+                    })
+                }
                 // Refused before anything is fetched.
-                Method::Git => None,
+                ContentAddressMethod::Git => None,
             }
         });
         NarVerifier {
@@ -83,9 +85,9 @@ impl<'a> NarVerifier<'a> {
                     match reader.next(&mut rest) {
                         Ok(None) => return Ok(()),
                         Ok(Some(event)) => {
-                            let root_is_file = matches!(event, Event::File { .. });
+                            let root_is_file = matches!(event, NarEvent::File { .. });
                             let is_file = *is_file.get_or_insert(root_is_file);
-                            if let (true, Event::Data(bytes)) = (is_file, event) {
+                            if let (true, NarEvent::Data(bytes)) = (is_file, event) {
                                 hasher.update(bytes);
                             }
                         }

@@ -1,7 +1,7 @@
 //! What can be known of a path before its contents arrive: whether it is the one that was asked
 //! for, and whether somebody trusted vouches for it.
 
-use floe_format::content_address::Method;
+use floe_format::content_address::ContentAddressMethod;
 use floe_format::{Compression, NarInfo};
 
 use super::{ClosureCopy, PlannedPath};
@@ -40,7 +40,7 @@ pub(super) fn check_trust(
             name: name.to_string(),
         });
     }
-    let is_content_addressed = match (&info.ca, info.content_address_holds(dir)) {
+    let is_content_addressed = match (&info.ca, info.matches_content_address(dir)) {
         (Some(ca), Some(false)) => {
             let (source_name, ca) = (offering_source.name(), ca.to_string());
             return Err(Error::ContentAddressMismatch {
@@ -49,7 +49,7 @@ pub(super) fn check_trust(
                 ca,
             });
         }
-        (Some(ca), _) if ca.method == Method::Git => {
+        (Some(ca), _) if ca.method == ContentAddressMethod::Git => {
             return Err(Error::GitContentAddress { path: path() });
         }
         (_, holds) => holds == Some(true),

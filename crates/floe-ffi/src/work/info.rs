@@ -96,11 +96,15 @@ impl Texts {
             size: narinfo.file_size,
         });
         Texts {
-            path: dir.print(&info.path),
+            path: dir.full_path(&info.path),
             nar_hash: info.nar_hash.to_nix32(),
             nar_size: info.nar_size,
-            references: info.references.iter().map(|path| dir.print(path)).collect(),
-            deriver: info.deriver.as_ref().map(|path| dir.print(path)),
+            references: info
+                .references
+                .iter()
+                .map(|path| dir.full_path(path))
+                .collect(),
+            deriver: info.deriver.as_ref().map(|path| dir.full_path(path)),
             signatures: info.signatures.iter().map(ToString::to_string).collect(),
             content_address: info.ca.as_ref().map(ToString::to_string),
             file,

@@ -20,7 +20,7 @@ impl Work<'_> {
         let roots: Vec<String> = outcome
             .requested_paths
             .iter()
-            .map(|path| dir.print(path))
+            .map(|path| dir.full_path(path))
             .collect();
         let roots: Vec<&str> = roots.iter().map(String::as_str).collect();
         self.reply(&MoveReply {
@@ -37,7 +37,7 @@ impl Work<'_> {
         let (outcome, target) = self.run_mover(true)?;
         let dir = target.store_dir();
         let print = |(path, nar_size, download): &(_, u64, Option<u64>)| {
-            (dir.print(path), *nar_size, *download)
+            (dir.full_path(path), *nar_size, *download)
         };
         let planned: Vec<_> = outcome.planned.iter().map(print).collect();
         let planned: Vec<PlannedPath<'_>> = planned

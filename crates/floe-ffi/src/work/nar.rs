@@ -35,7 +35,7 @@ impl Work<'_> {
         let path =
             PathSpec::parse(request.path, &store.layout().store_dir)?.find_in_store(&store)?;
         if store.path_info(&path)?.is_none() {
-            let path = store.layout().store_dir.print(&path);
+            let path = store.layout().store_dir.full_path(&path);
             let sources = vec![store.layout().real_store_dir.display().to_string()];
             return Err(Error::NotFound { path, sources }.into());
         }

@@ -4,12 +4,12 @@ use proptest::prelude::*;
 
 use floe_hash::Hasher;
 
-use super::modulo::PIECE_LEN;
+use super::modulo_hasher::PIECE_LEN;
 use super::*;
 
 const HASH_PART: &str = "7bw2d1cqdpnxi05lr3s6pmcgl5xazl2c";
 
-fn abc(method: Method, algorithm: HashAlgorithm) -> ContentAddress {
+fn abc(method: ContentAddressMethod, algorithm: HashAlgorithm) -> ContentAddress {
     let mut hasher = Hasher::new(algorithm);
     hasher.update(b"abc");
     ContentAddress {
@@ -33,10 +33,10 @@ fn modulo(contents: &[u8], cuts: &[usize]) -> Hash {
 #[test]
 fn every_method_prints_and_parses() {
     for (method, prefix) in [
-        (Method::Text, "text:sha256:"),
-        (Method::Flat, "fixed:sha256:"),
-        (Method::NixArchive, "fixed:r:sha256:"),
-        (Method::Git, "fixed:git:sha256:"),
+        (ContentAddressMethod::Text, "text:sha256:"),
+        (ContentAddressMethod::Flat, "fixed:sha256:"),
+        (ContentAddressMethod::NixArchive, "fixed:r:sha256:"),
+        (ContentAddressMethod::Git, "fixed:git:sha256:"),
     ] {
         let address = abc(method, HashAlgorithm::Sha256);
         assert!(address.to_string().starts_with(prefix));
@@ -48,7 +48,7 @@ fn every_method_prints_and_parses() {
 
 #[test]
 fn malformed_content_addresses_are_refused() {
-    let hash = abc(Method::Text, HashAlgorithm::Sha256).hash;
+    let hash = abc(ContentAddressMethod::Text, HashAlgorithm::Sha256).hash;
     for text in [
         String::new(),
         "text".into(),
@@ -76,19 +76,19 @@ fn only_texts_and_sha256_nars_may_have_references() {
         abc(method, algorithm).store_path(&dir, "x", references, own)
     };
     use HashAlgorithm::{Md5, Sha1, Sha256};
-    assert!(path(Method::Text, Sha256, &some, false).is_ok());
-    assert!(path(Method::Text, Sha256, &none, true).is_err());
-    assert!(path(Method::Text, Sha1, &none, false).is_err());
-    assert!(path(Method::NixArchive, Sha256, &some, true).is_ok());
-    assert!(path(Method::NixArchive, Sha1, &none, false).is_ok());
-    assert!(path(Method::NixArchive, Sha1, &some, false).is_err());
-    assert!(path(Method::NixArchive, Sha1, &none, true).is_err());
-    assert!(path(Method::Flat, Sha256, &none, false).is_ok());
-    assert!(path(Method::Flat, Sha256, &some, false).is_err());
-    assert!(path(Method::Git, Sha1, &none, false).is_ok());
-    assert!(path(Method::Git, Md5, &none, false).is_err());
+    assert!(path(ContentAddressMethod::Text, Sha256, &some, false).is_ok());
+    assert!(path(ContentAddressMethod::Text, Sha256, &none, true).is_err());
+    assert!(path(ContentAddressMethod::Text, Sha1, &none, false).is_err());
+    assert!(path(ContentAddressMethod::NixArchive, Sha256, &some, true).is_ok());
+    assert!(path(ContentAddressMethod::NixArchive, Sha1, &none, false).is_ok());
+    assert!(path(ContentAddressMethod::NixArchive, Sha1, &some, false).is_err());
+    assert!(path(ContentAddressMethod::NixArchive, Sha1, &none, true).is_err());
+    assert!(path(ContentAddressMethod::Flat, Sha256, &none, false).is_ok());
+    assert!(path(ContentAddressMethod::Flat, Sha256, &some, false).is_err());
+    assert!(path(ContentAddressMethod::Git, Sha1, &none, false).is_ok());
+    assert!(path(ContentAddressMethod::Git, Md5, &none, false).is_err());
     assert!(
-        abc(Method::Flat, Md5)
+        abc(ContentAddressMethod::Flat, Md5)
             .store_path(&dir, "a b", &none, false)
             .is_err()
     );

@@ -1,9 +1,9 @@
 //! Checking that a derivation is consistent with itself and with what it is built from.
 
-use crate::derivation::modulo::{Read, masked_hash};
-use crate::derivation::output::check_kinds;
+use crate::derivation::hash_modulo::{ReadDerivation, masked_hash};
+use crate::derivation::output::check_output_kinds;
 use crate::derivation::{
-    Derivation, DerivationError, DerivationOutput, ModuloCache, output_path_name,
+    Derivation, DerivationError, DerivationHashCache, DerivationOutput, output_path_name,
 };
 use crate::store_path::{StoreDir, StorePath};
 
@@ -12,10 +12,10 @@ pub(super) fn check_invariants(
     derivation: &Derivation,
     dir: &StoreDir,
     name: &str,
-    cache: &mut ModuloCache,
-    read: &mut Read<'_>,
+    cache: &mut DerivationHashCache,
+    read: &mut ReadDerivation<'_>,
 ) -> Result<(), DerivationError> {
-    check_kinds(&derivation.outputs, name)?;
+    check_output_kinds(&derivation.outputs, name)?;
     // Found for the first output that needs it.
     let mut hash = None;
     for (output, value) in &derivation.outputs {
@@ -30,19 +30,19 @@ pub(super) fn check_invariants(
                     None => *hash.insert(masked_hash(derivation, dir, cache, read)?),
                 };
                 let Some(hash) = hash else {
-                    return Err(DerivationError::NotDeferred {
+                    return Err(DerivationError::ShouldBeDeferred {
                         derivation: name.into(),
                         output: output.clone(),
                         stated: stated.clone(),
                     });
                 };
-                let computed = dir.make_path(
+                let computed = dir.make_store_path(
                     &format!("output:{output}"),
                     &hash.to_base16(),
                     &output_path_name(name, output),
                 )?;
                 if *stated != computed {
-                    return Err(DerivationError::WrongPath {
+                    return Err(DerivationError::OutputPathMismatch {
                         derivation: name.into(),
                         output: output.clone(),
                         stated: stated.clone(),
@@ -72,8 +72,8 @@ fn check_variable(
     computed: StorePath,
 ) -> Result<(), DerivationError> {
     match derivation.env.get(output.as_bytes()) {
-        Some(value) if *value == dir.print(&computed).as_bytes() => Ok(()),
-        _ => Err(DerivationError::WrongVariable {
+        Some(value) if *value == dir.full_path(&computed).as_bytes() => Ok(()),
+        _ => Err(DerivationError::OutputVariableMismatch {
             derivation: name.into(),
             output: output.into(),
             computed,

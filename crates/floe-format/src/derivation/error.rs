@@ -35,7 +35,7 @@ pub enum DerivationError {
     /// A string that stands for a name, a path or a hash is not UTF-8, or has characters that
     /// are printed with a backslash.
     #[error("cannot parse derivation: the string at byte {offset} is not a plain word")]
-    NotPlain {
+    NotUnescaped {
         /// Where the string begins.
         offset: usize,
     },
@@ -60,13 +60,13 @@ pub enum DerivationError {
     },
     /// An output whose path is known only after the build states one.
     #[error("cannot parse derivation: output {output:?} cannot have a path before it is built")]
-    PathTooSoon {
+    UnexpectedPath {
         /// The output.
         output: String,
     },
     /// An input derivation is listed without any outputs.
     #[error("cannot parse derivation: no outputs of input derivation {0} are used")]
-    NoInputOutputs(StorePath),
+    NoOutputsUsed(StorePath),
     /// The path of a derivation's output cannot be computed.
     #[error("cannot compute the path of output {output:?}: {source}")]
     OutputPath {
@@ -77,7 +77,7 @@ pub enum DerivationError {
     },
     /// An output has another path than follows from the derivation.
     #[error("derivation {derivation:?} has output {output:?} at {stated}, not at {computed}")]
-    WrongPath {
+    OutputPathMismatch {
         /// The derivation's name.
         derivation: String,
         /// The output.
@@ -90,7 +90,7 @@ pub enum DerivationError {
     /// An output states a path although it depends on outputs that have none before they are
     /// built.
     #[error("derivation {derivation:?} has output {output:?} at {stated}, which cannot be known")]
-    NotDeferred {
+    ShouldBeDeferred {
         /// The derivation's name.
         derivation: String,
         /// The output.
@@ -100,7 +100,7 @@ pub enum DerivationError {
     },
     /// The environment variable named after an output is not the output's path.
     #[error("derivation {derivation:?} does not set variable {output:?} to {computed}")]
-    WrongVariable {
+    OutputVariableMismatch {
         /// The derivation's name.
         derivation: String,
         /// The output.
@@ -110,7 +110,7 @@ pub enum DerivationError {
     },
     /// The outputs are none, or of kinds that cannot go together.
     #[error("derivation {derivation:?}: {problem}")]
-    Outputs {
+    InvalidOutputs {
         /// The derivation's name.
         derivation: String,
         /// What is wrong.

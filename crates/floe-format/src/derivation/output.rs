@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::content_address::{ContentAddress, ContentAddressError, Method};
+use crate::content_address::{ContentAddress, ContentAddressError, ContentAddressMethod};
 use crate::derivation::DerivationError;
 use crate::hash::HashAlgorithm;
 use crate::store_path::{StoreDir, StorePath};
@@ -17,7 +17,7 @@ pub enum DerivationOutput {
     /// The path will follow from the contents.
     Floating {
         /// What will be hashed.
-        method: Method,
+        method: ContentAddressMethod,
         /// How it will be hashed.
         algorithm: HashAlgorithm,
     },
@@ -26,7 +26,7 @@ pub enum DerivationOutput {
     /// The path will follow from the contents, which are new each time.
     Impure {
         /// What will be hashed.
-        method: Method,
+        method: ContentAddressMethod,
         /// How it will be hashed.
         algorithm: HashAlgorithm,
     },
@@ -67,12 +67,12 @@ pub fn output_path_name(drv_name: &str, output: &str) -> String {
 }
 
 /// Checks that the kinds of the outputs go together.
-pub(super) fn check_kinds(
+pub(super) fn check_output_kinds(
     outputs: &BTreeMap<String, DerivationOutput>,
     name: &str,
 ) -> Result<(), DerivationError> {
     let problem = |problem| {
-        Err(DerivationError::Outputs {
+        Err(DerivationError::InvalidOutputs {
             derivation: name.into(),
             problem,
         })

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use crate::content_address::{ContentAddress, Method};
+use crate::content_address::{ContentAddress, ContentAddressMethod};
 use crate::derivation::{DERIVATION_LEN_MAX, Derivation, DerivationError, DerivationOutput};
 use crate::hash::{Hash, HashAlgorithm};
 use crate::store_path::{StoreDir, StorePath};
@@ -44,11 +44,13 @@ pub(super) fn parse(
     })?;
     parser.expect(",")?;
     parser.list(|parser| {
-        derivation.input_sources.insert(dir.parse(parser.plain()?)?);
+        derivation
+            .input_sources
+            .insert(dir.parse(parser.unescaped_string()?)?);
         Ok(())
     })?;
     parser.expect(",")?;
-    derivation.platform = parser.plain()?.into();
+    derivation.platform = parser.unescaped_string()?.into();
     parser.expect(",")?;
     derivation.builder = parser.string()?;
     parser.expect(",")?;
@@ -63,7 +65,7 @@ pub(super) fn parse(
         Ok(())
     })?;
     parser.expect(")")?;
-    parser.end()?;
+    parser.expect_end()?;
     Ok(derivation)
 }
 
@@ -77,7 +79,7 @@ impl<'text> Parser<'text> {
         self.text.get(self.offset..).unwrap_or_default()
     }
 
-    fn takes(&mut self, word: &str) -> bool {
+    fn consume(&mut self, word: &str) -> bool {
         let found = self.rest().starts_with(word.as_bytes());
         if found {
             self.offset += word.len();
@@ -86,7 +88,7 @@ impl<'text> Parser<'text> {
     }
 
     fn expect(&mut self, expected: &'static str) -> Result<(), DerivationError> {
-        if self.takes(expected) {
+        if self.consume(expected) {
             Ok(())
         } else {
             Err(DerivationError::Expected {
@@ -96,7 +98,7 @@ impl<'text> Parser<'text> {
         }
     }
 
-    fn end(&self) -> Result<(), DerivationError> {
+    fn expect_end(&self) -> Result<(), DerivationError> {
         if self.rest().is_empty() {
             Ok(())
         } else {
@@ -113,7 +115,7 @@ impl<'text> Parser<'text> {
         mut item: impl FnMut(&mut Self) -> Result<(), DerivationError>,
     ) -> Result<(), DerivationError> {
         self.expect("[")?;
-        while self.takes(",") || !self.takes("]") {
+        while self.consume(",") || !self.consume("]") {
             item(self)?;
         }
         Ok(())
@@ -153,7 +155,7 @@ impl<'text> Parser<'text> {
     }
 
     /// Parses a string that is printed without escapes.
-    fn plain(&mut self) -> Result<&'text str, DerivationError> {
+    fn unescaped_string(&mut self) -> Result<&'text str, DerivationError> {
         let offset = self.offset;
         self.expect("\"")?;
         let rest = self.rest();
@@ -161,12 +163,12 @@ impl<'text> Parser<'text> {
             .iter()
             .position(|&byte| byte == b'"')
             .ok_or(DerivationError::Unterminated { offset })?;
-        let not_plain = DerivationError::NotPlain { offset };
+        let not_unescaped = DerivationError::NotUnescaped { offset };
         let Some(Ok(string)) = rest.get(..end).map(std::str::from_utf8) else {
-            return Err(not_plain);
+            return Err(not_unescaped);
         };
         if string.contains(['\\', '\n', '\r', '\t']) {
-            return Err(not_plain);
+            return Err(not_unescaped);
         }
         self.offset += end + 1;
         Ok(string)
@@ -178,13 +180,13 @@ impl<'text> Parser<'text> {
         drv_name: &str,
     ) -> Result<(String, DerivationOutput), DerivationError> {
         self.expect("(")?;
-        let name = self.plain()?;
+        let name = self.unescaped_string()?;
         self.expect(",")?;
-        let path = self.plain()?;
+        let path = self.unescaped_string()?;
         self.expect(",")?;
-        let method = self.plain()?;
+        let method = self.unescaped_string()?;
         self.expect(",")?;
-        let hash = self.plain()?;
+        let hash = self.unescaped_string()?;
         self.expect(")")?;
         Ok((
             name.into(),
@@ -197,16 +199,16 @@ impl<'text> Parser<'text> {
         dir: &StoreDir,
     ) -> Result<(StorePath, BTreeSet<String>), DerivationError> {
         self.expect("(")?;
-        let path = dir.parse(self.plain()?)?;
+        let path = dir.parse(self.unescaped_string()?)?;
         self.expect(",")?;
         let mut outputs = BTreeSet::new();
         self.list(|parser| {
-            outputs.insert(parser.plain()?.into());
+            outputs.insert(parser.unescaped_string()?.into());
             Ok(())
         })?;
         self.expect(")")?;
         if outputs.is_empty() {
-            return Err(DerivationError::NoInputOutputs(path));
+            return Err(DerivationError::NoOutputsUsed(path));
         }
         Ok((path, outputs))
     }
@@ -243,7 +245,7 @@ fn output(
             name: algorithm.into(),
         })?;
     match hash {
-        "" | "impure" if !path.is_empty() => Err(DerivationError::PathTooSoon {
+        "" | "impure" if !path.is_empty() => Err(DerivationError::UnexpectedPath {
             output: name.into(),
         }),
         "" => Ok(DerivationOutput::Floating { method, algorithm }),
@@ -257,7 +259,7 @@ fn fixed_output(
     drv_name: &str,
     name: &str,
     path: &str,
-    method: Method,
+    method: ContentAddressMethod,
     algorithm: HashAlgorithm,
     hash: &str,
 ) -> Result<DerivationOutput, DerivationError> {
@@ -275,7 +277,7 @@ fn fixed_output(
                 source,
             })?;
     match computed {
-        Some(computed) if computed != stated => Err(DerivationError::WrongPath {
+        Some(computed) if computed != stated => Err(DerivationError::OutputPathMismatch {
             derivation: drv_name.into(),
             output: name.into(),
             stated,
@@ -286,9 +288,13 @@ fn fixed_output(
 }
 
 /// Splits `r:sha256` into the method and the name of the algorithm.
-fn split_method(text: &str) -> (Method, &str) {
-    [Method::NixArchive, Method::Git, Method::Text]
-        .into_iter()
-        .find_map(|method| Some((method, text.strip_prefix(method.prefix())?)))
-        .unwrap_or((Method::Flat, text))
+fn split_method(text: &str) -> (ContentAddressMethod, &str) {
+    [
+        ContentAddressMethod::NixArchive,
+        ContentAddressMethod::Git,
+        ContentAddressMethod::Text,
+    ]
+    .into_iter()
+    .find_map(|method| Some((method, text.strip_prefix(method.prefix())?)))
+    .unwrap_or((ContentAddressMethod::Flat, text))
 }

@@ -35,7 +35,12 @@ fn cannot_read(path: &StorePath) -> Result<Derivation, DerivationError> {
 }
 
 fn check(derivation: &Derivation, name: &str) -> Result<(), DerivationError> {
-    derivation.check_invariants(&dir(), name, &mut ModuloCache::new(), &mut cannot_read)
+    derivation.check_invariants(
+        &dir(),
+        name,
+        &mut DerivationHashCache::new(),
+        &mut cannot_read,
+    )
 }
 
 #[test]
@@ -83,30 +88,30 @@ fn each_kind_of_output_parses() {
     assert_eq!(
         output(r#""","r:sha256","""#),
         Ok(DerivationOutput::Floating {
-            method: Method::NixArchive,
+            method: ContentAddressMethod::NixArchive,
             algorithm
         })
     );
     assert_eq!(
         output(r#""","text:sha256","""#),
         Ok(DerivationOutput::Floating {
-            method: Method::Text,
+            method: ContentAddressMethod::Text,
             algorithm
         })
     );
     assert_eq!(
         output(r#""","sha256","impure""#),
         Ok(DerivationOutput::Impure {
-            method: Method::Flat,
+            method: ContentAddressMethod::Flat,
             algorithm
         })
     );
     let hash = Hash::parse_unprefixed(ABC, algorithm).unwrap();
     let address = ContentAddress {
-        method: Method::Flat,
+        method: ContentAddressMethod::Flat,
         hash,
     };
-    let fixed = dir().print(
+    let fixed = dir().full_path(
         &address
             .store_path(&dir(), "x", &BTreeSet::new(), false)
             .unwrap(),
@@ -117,7 +122,7 @@ fn each_kind_of_output_parses() {
     );
     assert!(matches!(
         output(&format!(r#""{PATH}","sha256","{ABC}""#)),
-        Err(DerivationError::WrongPath { .. })
+        Err(DerivationError::OutputPathMismatch { .. })
     ));
     assert!(matches!(
         output(&format!(r#""{fixed}","sha256","abc""#)),
@@ -130,7 +135,7 @@ fn each_kind_of_output_parses() {
     for hash in ["", "impure"] {
         assert!(matches!(
             output(&format!(r#""{PATH}","sha256","{hash}""#)),
-            Err(DerivationError::PathTooSoon { .. })
+            Err(DerivationError::UnexpectedPath { .. })
         ));
     }
 }
@@ -156,10 +161,10 @@ fn malformed_terms_are_refused() {
     let input = format!(r#"Derive([],[("{INPUT}",[])],[],"p","b",[],[])"#);
     assert_eq!(
         parse(&input),
-        Err(DerivationError::NoInputOutputs(path(INPUT)))
+        Err(DerivationError::NoOutputsUsed(path(INPUT)))
     );
     let not_utf8 = b"Derive([],[],[],\"\xff\",\"b\",[],[])";
-    let error = DerivationError::NotPlain { offset: 16 };
+    let error = DerivationError::NotUnescaped { offset: 16 };
     assert_eq!(Derivation::parse(not_utf8, &dir(), "x"), Err(error));
 }
 
@@ -207,7 +212,7 @@ fn kinds_of_outputs_must_go_together() {
         &format!(r#"("out","","",""),("dev","{PATH}","","")"#),
     ] {
         assert!(
-            matches!(check(outputs), Err(DerivationError::Outputs { .. })),
+            matches!(check(outputs), Err(DerivationError::InvalidOutputs { .. })),
             "{outputs}"
         );
     }
@@ -217,24 +222,24 @@ fn kinds_of_outputs_must_go_together() {
 fn a_single_fixed_output_must_be_named_out() {
     let hash = Hash::parse_unprefixed(ABC, HashAlgorithm::Sha256).unwrap();
     let fixed = DerivationOutput::Fixed(ContentAddress {
-        method: Method::Flat,
+        method: ContentAddressMethod::Flat,
         hash,
     });
     let mut derivation = parse(&with_outputs("")).unwrap();
     derivation.outputs.insert("dev".into(), fixed.clone());
     assert!(matches!(
         check(&derivation, "x"),
-        Err(DerivationError::Outputs { .. })
+        Err(DerivationError::InvalidOutputs { .. })
     ));
     derivation.outputs.insert("out".into(), fixed);
     assert!(matches!(
         check(&derivation, "x"),
-        Err(DerivationError::Outputs { .. })
+        Err(DerivationError::InvalidOutputs { .. })
     ));
     derivation.outputs.remove("dev");
     assert!(matches!(
         check(&derivation, "x"),
-        Err(DerivationError::WrongVariable { .. })
+        Err(DerivationError::OutputVariableMismatch { .. })
     ));
     let path = derivation
         .output_paths(&dir(), "x")
@@ -243,7 +248,7 @@ fn a_single_fixed_output_must_be_named_out() {
         .unwrap();
     derivation
         .env
-        .insert(b"out".to_vec(), dir().print(&path).into_bytes());
+        .insert(b"out".to_vec(), dir().full_path(&path).into_bytes());
     assert_eq!(check(&derivation, "x"), Ok(()));
 }
 
@@ -263,14 +268,14 @@ fn a_cycle_of_derivations_is_an_error_and_a_long_chain_is_not() {
     };
     let start = |len| {
         let first = chain(&StorePath::parse(&name(0)).unwrap(), len).unwrap();
-        first.check_invariants(&dir(), "x0", &mut ModuloCache::new(), &mut |path| {
+        first.check_invariants(&dir(), "x0", &mut DerivationHashCache::new(), &mut |path| {
             chain(path, len)
         })
     };
     assert!(matches!(start(3), Err(DerivationError::Cycle(_))));
     assert!(matches!(
         start(5000),
-        Err(DerivationError::WrongPath { .. })
+        Err(DerivationError::OutputPathMismatch { .. })
     ));
 }
 
@@ -287,17 +292,17 @@ fn problems_with_inputs_are_reported() {
     ));
     let with = |input: Derivation| {
         let mut read = |_: &StorePath| Ok(input.clone());
-        derivation.check_invariants(&dir(), "x", &mut ModuloCache::new(), &mut read)
+        derivation.check_invariants(&dir(), "x", &mut DerivationHashCache::new(), &mut read)
     };
     let floating = parse(&with_outputs(r#"("dev","","r:sha256","")"#)).unwrap();
     assert!(matches!(
         with(floating),
-        Err(DerivationError::NotDeferred { .. })
+        Err(DerivationError::ShouldBeDeferred { .. })
     ));
     let hash = Hash::parse_unprefixed(ABC, HashAlgorithm::Sha256).unwrap();
     let mut fixed = parse(&with_outputs("")).unwrap();
     let address = ContentAddress {
-        method: Method::Flat,
+        method: ContentAddressMethod::Flat,
         hash,
     };
     fixed
@@ -311,7 +316,7 @@ fn problems_with_inputs_are_reported() {
     not_a_derivation.input_derivations = BTreeMap::from([(path(PATH), outputs)]);
     let mut read = |_: &StorePath| parse(&with_outputs(""));
     assert!(matches!(
-        not_a_derivation.check_invariants(&dir(), "x", &mut ModuloCache::new(), &mut read),
+        not_a_derivation.check_invariants(&dir(), "x", &mut DerivationHashCache::new(), &mut read),
         Err(DerivationError::NotADerivation(_))
     ));
 }
@@ -337,13 +342,13 @@ fn store_path() -> impl Strategy<Value = StorePath> {
 }
 
 fn output() -> impl Strategy<Value = DerivationOutput> {
-    let (algorithm, method) = (HashAlgorithm::Sha1, Method::NixArchive);
+    let (algorithm, method) = (HashAlgorithm::Sha1, ContentAddressMethod::NixArchive);
     prop_oneof![
         store_path().prop_map(DerivationOutput::InputAddressed),
         any::<[u8; 32]>().prop_map(|digest| {
             let hash = Hash::sha256(digest);
             DerivationOutput::Fixed(ContentAddress {
-                method: Method::Flat,
+                method: ContentAddressMethod::Flat,
                 hash,
             })
         }),

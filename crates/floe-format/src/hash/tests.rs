@@ -43,13 +43,13 @@ fn the_algorithm_comes_from_the_text_or_the_caller_and_must_agree() {
     );
     assert_eq!(
         Hash::parse_prefixed(&bare),
-        Err(HashError::NoAlgorithm(bare.clone()))
+        Err(HashError::MissingAlgorithm(bare.clone()))
     );
     let text = abc().to_nix32();
     let wanted = HashAlgorithm::Blake3;
     assert_eq!(
         Hash::parse_any(&text, Some(wanted)),
-        Err(HashError::OtherAlgorithm { text, wanted })
+        Err(HashError::AlgorithmMismatch { text, wanted })
     );
     assert!(matches!(
         Hash::parse_prefixed(&format!("sha224:{bare}")),

@@ -35,12 +35,12 @@ impl Node {
     }
 
     /// Where in the NAR of this tree the contents of each file are.
-    pub fn layout(&self) -> Layout<'_> {
+    pub fn layout(&self) -> NarLayout<'_> {
         let mut files = Vec::new();
         let nar_size = self.walk(
             MAGIC_LEN,
             &mut |path, offset, size| {
-                files.push(FilePlace {
+                files.push(FileExtent {
                     path: path.to_vec(),
                     offset,
                     size,
@@ -48,7 +48,7 @@ impl Node {
             },
             &mut Vec::new(),
         );
-        Layout { nar_size, files }
+        NarLayout { nar_size, files }
     }
 
     /// Goes through the tree in the order of its NAR, with the node beginning at `offset`, tells
@@ -89,16 +89,16 @@ impl Node {
 
 /// Where things are in the NAR of a tree.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Layout<'node> {
+pub struct NarLayout<'node> {
     /// The size of the NAR.
     pub nar_size: u64,
     /// The files, in the order of the NAR.
-    pub files: Vec<FilePlace<'node>>,
+    pub files: Vec<FileExtent<'node>>,
 }
 
 /// Where in a NAR the contents of a file are.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct FilePlace<'node> {
+pub struct FileExtent<'node> {
     /// The names that lead from the root to the file; none if the root is the file.
     pub path: Vec<&'node [u8]>,
     /// Where the contents begin.
@@ -154,11 +154,11 @@ mod tests {
             let layout = node.layout();
             prop_assert_eq!(layout.nar_size, nar.len() as u64);
             prop_assert_eq!(node.nar_size(), nar.len() as u64);
-            for place in &layout.files {
+            for extent in &layout.files {
                 // The contents of each file are its size, over and over.
-                let start = usize::try_from(place.offset).unwrap();
-                let contents = &nar[start..start + usize::try_from(place.size).unwrap()];
-                prop_assert!(contents.iter().all(|&byte| u64::from(byte) == place.size));
+                let start = usize::try_from(extent.offset).unwrap();
+                let contents = &nar[start..start + usize::try_from(extent.size).unwrap()];
+                prop_assert!(contents.iter().all(|&byte| u64::from(byte) == extent.size));
             }
         }
     }

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use serde_json::{Map, Value, json};
 
 use crate::nar::layout::Node;
-use crate::nar::{is_entry_name, is_symlink_target};
+use crate::nar::{is_valid_entry_name, is_valid_symlink_target};
 
 /// Why a tree cannot be listed, or bytes are not a listing.
 #[derive(Debug, thiserror::Error)]
@@ -80,14 +80,14 @@ impl Listing {
     ///
     /// There is only one NAR of a tree, so a listing for which this is false does not describe
     /// any NAR, and reading at its offsets would give wrong bytes.
-    pub fn offsets_hold(&self) -> bool {
+    pub fn offsets_match(&self) -> bool {
         let layout = self.root.layout();
         layout.files.len() == self.offsets.len()
             && layout
                 .files
                 .iter()
                 .zip(&self.offsets)
-                .all(|(place, offset)| offset.is_none_or(|offset| offset == place.offset))
+                .all(|(extent, offset)| offset.is_none_or(|offset| offset == extent.offset))
     }
 }
 
@@ -99,7 +99,7 @@ impl Listing {
 /// that is an error.
 pub fn to_text(root: &Node) -> Result<String, ListingError> {
     let layout = root.layout();
-    let mut offsets = layout.files.iter().map(|place| place.offset);
+    let mut offsets = layout.files.iter().map(|extent| extent.offset);
     let root = print_node(root, &mut offsets, 0)?;
     // The names stand in alphabetical order, which Nix writes, even if serde_json keeps them in
     // the order of insertion.
@@ -188,7 +188,7 @@ fn parse_node(
             })
         }
         Some("symlink") => match node.get("target").and_then(Value::as_str) {
-            Some(target) if is_symlink_target(target.as_bytes()) => Ok(Node::Symlink {
+            Some(target) if is_valid_symlink_target(target.as_bytes()) => Ok(Node::Symlink {
                 target: target.into(),
             }),
             _ => Err(invalid("target", path)),
@@ -210,7 +210,7 @@ fn parse_entries(
     let sorted: BTreeMap<String, Value> = entries.into_iter().collect();
     let mut entries = BTreeMap::new();
     for (name, node) in sorted {
-        if !is_entry_name(name.as_bytes()) {
+        if !is_valid_entry_name(name.as_bytes()) {
             return Err(ListingError::Name {
                 path: path.join("/"),
                 name,

@@ -1,36 +1,36 @@
 //! A NAR reader that is pushed bytes and hands out events, without IO of its own.
 //!
-//! Contents of files are never copied: [`Event::Data`] is a piece of the input. Only a name, a
+//! Contents of files are never copied: [`NarEvent::Data`] is a piece of the input. Only a name, a
 //! symlink target or a word of the format that straddles two pushes is put together in a buffer
 //! of limited size. After a short warm-up no event allocates.
 
 use crate::nar::padding_len;
-use crate::nar::read::strings::Bytes;
-use crate::nar::read::words::State;
+use crate::nar::read::grammar::ParseState;
+use crate::nar::read::strings::StringRef;
 
 pub use crate::nar::error::NarError;
 
+mod grammar;
 mod strings;
-mod words;
 
 /// A step through a NAR.
 ///
 /// The order is: a node is `Directory (Entry node)* EndDirectory`, or `Symlink`, or
 /// `File Data* EndFile`. After the root node comes one `End`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Event<'a> {
+pub enum NarEvent<'a> {
     /// A directory begins.
     Directory,
     /// An entry of the innermost directory; its node follows. Names come in rising order.
     Entry {
-        /// The name, which is valid as [`crate::nar::is_entry_name`] has it.
+        /// The name, which is valid as [`crate::nar::is_valid_entry_name`] has it.
         name: &'a [u8],
     },
     /// The innermost directory ends.
     EndDirectory,
     /// A symlink, whole.
     Symlink {
-        /// The target, which is valid as [`crate::nar::is_symlink_target`] has it.
+        /// The target, which is valid as [`crate::nar::is_valid_symlink_target`] has it.
         target: &'a [u8],
     },
     /// A file begins.
@@ -51,17 +51,17 @@ pub enum Event<'a> {
 /// Reads one NAR, as strictly as the newest Nix does.
 ///
 /// ```
-/// use floe_format::nar::read::{Event, Reader};
+/// use floe_format::nar::read::{NarEvent, NarReader};
 /// use floe_format::nar::write;
 ///
 /// let mut nar = Vec::new();
 /// write::begin(&mut nar);
 /// write::symlink(&mut nar, b"target");
 ///
-/// let mut reader = Reader::new();
+/// let mut reader = NarReader::new();
 /// let mut input = nar.as_slice();
 /// while let Some(event) = reader.next(&mut input)? {
-///     if let Event::Symlink { target } = event {
+///     if let NarEvent::Symlink { target } = event {
 ///         assert_eq!(target, b"target");
 ///     }
 /// }
@@ -69,71 +69,71 @@ pub enum Event<'a> {
 /// # Ok::<(), floe_format::nar::read::NarError>(())
 /// ```
 #[derive(Clone, Debug)]
-pub struct Reader {
-    state: State,
+pub struct NarReader {
+    state: ParseState,
     // Where in the NAR the string, size, data or padding begins that is read next.
     position: u64,
     // The front of a string or size that straddles pushes.
-    carry: Vec<u8>,
-    // The string that was last completed from the carry, its length in front.
-    carried: Vec<u8>,
+    partial: Vec<u8>,
+    // The string that was last completed from the partial, its length in front.
+    assembled: Vec<u8>,
     // The names last seen in the open directories, one after the other, outermost first.
     names: Vec<u8>,
     // Where in `names` the part of each open directory begins.
     directories: Vec<usize>,
-    failure: Option<NarError>,
+    error: Option<NarError>,
 }
 
-impl Reader {
+impl NarReader {
     /// A reader that has seen no bytes.
-    pub fn new() -> Reader {
-        Reader {
-            state: State::Magic,
+    pub fn new() -> NarReader {
+        NarReader {
+            state: ParseState::Magic,
             position: 0,
-            carry: Vec::new(),
-            carried: Vec::new(),
+            partial: Vec::new(),
+            assembled: Vec::new(),
             names: Vec::new(),
             directories: Vec::new(),
-            failure: None,
+            error: None,
         }
     }
 
     /// The next event, read from the front of `input`, which is shortened by what was taken.
     ///
-    /// `None` means that the input is used up: push more, or call [`Reader::finish`]. After an
+    /// `None` means that the input is used up: push more, or call [`NarReader::finish`]. After an
     /// error the same error comes again.
     #[inline]
     pub fn next<'reader, 'input: 'reader>(
         &'reader mut self,
         input: &mut &'input [u8],
-    ) -> Result<Option<Event<'reader>>, NarError> {
-        if let Some(failure) = &self.failure {
-            return Err(failure.clone());
+    ) -> Result<Option<NarEvent<'reader>>, NarError> {
+        if let Some(error) = &self.error {
+            return Err(error.clone());
         }
         match self.step(input) {
-            Ok(step) => Ok(step.map(|step| step.event(&self.carried))),
-            Err(failure) => {
-                self.failure = Some(failure.clone());
-                Err(failure)
+            Ok(step) => Ok(step.map(|step| step.event(&self.assembled))),
+            Err(error) => {
+                self.error = Some(error.clone());
+                Err(error)
             }
         }
     }
 
     /// Where in the NAR the next unread byte is.
     pub fn offset(&self) -> u64 {
-        self.position + self.carry.len() as u64
+        self.position + self.partial.len() as u64
     }
 
-    /// Whether [`Event::End`] was handed out.
+    /// Whether [`NarEvent::End`] was handed out.
     pub fn is_finished(&self) -> bool {
-        self.state == State::Finished
+        self.state == ParseState::Finished
     }
 
     /// To be called when the bytes have ended: an error if the NAR has not.
     pub fn finish(&self) -> Result<(), NarError> {
-        match (&self.failure, self.state) {
-            (Some(failure), _) => Err(failure.clone()),
-            (None, State::RootDone | State::Finished) => Ok(()),
+        match (&self.error, self.state) {
+            (Some(error), _) => Err(error.clone()),
+            (None, ParseState::RootDone | ParseState::Finished) => Ok(()),
             (None, _) => Err(NarError::Truncated {
                 offset: self.offset(),
             }),
@@ -144,27 +144,27 @@ impl Reader {
     fn step<'input>(&mut self, input: &mut &'input [u8]) -> Result<Option<Step<'input>>, NarError> {
         loop {
             let step = match self.state {
-                State::Size { executable } => match self.size(input) {
+                ParseState::Size { executable } => match self.size(input) {
                     Some(size) => Some(self.begin_file(executable, size)),
                     None => return Ok(None),
                 },
-                State::RootDone => {
-                    self.state = State::Finished;
-                    Some(Step::Plain(Event::End))
+                ParseState::RootDone => {
+                    self.state = ParseState::Finished;
+                    Some(Step::Plain(NarEvent::End))
                 }
                 _ if input.is_empty() => return Ok(None),
-                State::Data { size, left } => Some(self.data(input, size, left)),
-                State::Padding { len, seen } => {
+                ParseState::Data { size, left } => Some(self.data(input, size, left)),
+                ParseState::Padding { len, seen } => {
                     self.padding(input, len, seen)?;
                     None
                 }
-                State::Finished => {
+                ParseState::Finished => {
                     return Err(NarError::TrailingBytes {
                         offset: self.position,
                     });
                 }
                 _ => match self.string(input)? {
-                    Some(string) => self.word(string)?,
+                    Some(string) => self.accept(string)?,
                     None => return Ok(None),
                 },
             };
@@ -176,10 +176,10 @@ impl Reader {
 
     fn begin_file<'input>(&mut self, executable: bool, size: u64) -> Step<'input> {
         self.state = match size {
-            0 => State::FileClose,
-            _ => State::Data { size, left: size },
+            0 => ParseState::FileClose,
+            _ => ParseState::Data { size, left: size },
         };
-        Step::Plain(Event::File { executable, size })
+        Step::Plain(NarEvent::File { executable, size })
     }
 
     /// Hands out as much of the file as the input has.
@@ -190,11 +190,11 @@ impl Reader {
         *input = rest;
         self.position = self.position.wrapping_add(piece.len() as u64);
         self.state = match (left - piece.len() as u64, padding_len(size)) {
-            (0, 0) => State::FileClose,
-            (0, len) => State::Padding { len, seen: 0 },
-            (left, _) => State::Data { size, left },
+            (0, 0) => ParseState::FileClose,
+            (0, len) => ParseState::Padding { len, seen: 0 },
+            (left, _) => ParseState::Data { size, left },
         };
-        Step::Plain(Event::Data(piece))
+        Step::Plain(NarEvent::Data(piece))
     }
 
     /// Skips the zeros behind a file.
@@ -210,40 +210,40 @@ impl Reader {
         self.position += zeros.len() as u64;
         let seen = seen + zeros.len();
         self.state = if seen == len {
-            State::FileClose
+            ParseState::FileClose
         } else {
-            State::Padding { len, seen }
+            ParseState::Padding { len, seen }
         };
         Ok(())
     }
 }
 
-impl Default for Reader {
-    fn default() -> Reader {
-        Reader::new()
+impl Default for NarReader {
+    fn default() -> NarReader {
+        NarReader::new()
     }
 }
 
 /// An event whose string may still have to be looked up in the reader.
 enum Step<'input> {
-    Plain(Event<'input>),
-    Entry(Bytes<'input>),
-    Symlink(Bytes<'input>),
+    Plain(NarEvent<'input>),
+    Entry(StringRef<'input>),
+    Symlink(StringRef<'input>),
 }
 
 impl<'input> Step<'input> {
     #[inline]
-    fn event<'reader>(self, carried: &'reader [u8]) -> Event<'reader>
+    fn event<'reader>(self, assembled: &'reader [u8]) -> NarEvent<'reader>
     where
         'input: 'reader,
     {
         match self {
             Step::Plain(event) => event,
-            Step::Entry(name) => Event::Entry {
-                name: name.resolve(carried),
+            Step::Entry(name) => NarEvent::Entry {
+                name: name.resolve(assembled),
             },
-            Step::Symlink(target) => Event::Symlink {
-                target: target.resolve(carried),
+            Step::Symlink(target) => NarEvent::Symlink {
+                target: target.resolve(assembled),
             },
         }
     }

@@ -4,7 +4,7 @@ use proptest::collection::{btree_map, vec};
 use proptest::prelude::*;
 
 use crate::nar::layout::Node;
-use crate::nar::{is_entry_name, write};
+use crate::nar::{is_valid_entry_name, write};
 
 /// Any tree of a few nodes. File sizes stay below 256 bytes.
 pub(crate) fn node() -> impl Strategy<Value = Node> {
@@ -15,7 +15,8 @@ pub(crate) fn node() -> impl Strategy<Value = Node> {
             entries: Default::default()
         }),
     ];
-    let name = vec(1_u8..=255, 1..12).prop_filter("an entry name", |name| is_entry_name(name));
+    let name =
+        vec(1_u8..=255, 1..12).prop_filter("an entry name", |name| is_valid_entry_name(name));
     leaf.prop_recursive(5, 30, 6, move |node| {
         btree_map(name.clone(), node, 0..6).prop_map(|entries| Node::Directory { entries })
     })
@@ -32,7 +33,7 @@ pub(crate) fn utf8_node() -> impl Strategy<Value = Node> {
     ];
     let name = "[^\\x00/]{1,8}"
         .prop_map(String::into_bytes)
-        .prop_filter("an entry name", |name| is_entry_name(name));
+        .prop_filter("an entry name", |name| is_valid_entry_name(name));
     leaf.prop_recursive(5, 30, 6, move |node| {
         btree_map(name.clone(), node, 0..6).prop_map(|entries| Node::Directory { entries })
     })
@@ -49,16 +50,16 @@ pub(crate) fn write_node(node: &Node) -> Vec<u8> {
 fn append_node(out: &mut Vec<u8>, node: &Node) {
     match node {
         Node::File { executable, size } => {
-            write::file_header(out, *executable, *size);
+            write::begin_file(out, *executable, *size);
             let byte = u8::try_from(*size).expect("sizes in tests are below 256");
             out.resize(out.len() + usize::from(byte), byte);
-            write::file_end(out, *size);
+            write::end_file(out, *size);
         }
         Node::Symlink { target } => write::symlink(out, target),
         Node::Directory { entries } => {
-            write::directory(out);
+            write::begin_directory(out);
             for (name, node) in entries {
-                write::entry(out, name);
+                write::begin_entry(out, name);
                 append_node(out, node);
                 write::end_entry(out);
             }

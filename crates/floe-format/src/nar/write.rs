@@ -2,14 +2,14 @@
 //!
 //! A caller writes [`begin`] and one node. A node is
 //!
-//! - [`file_header`], as many bytes of contents as it announced, [`file_end`]; or
+//! - [`begin_file`], as many bytes of contents as it announced, [`end_file`]; or
 //! - [`symlink`]; or
-//! - [`directory`], then for each entry, sorted by name, [`entry`], a node and [`end_entry`],
+//! - [`begin_directory`], then for each entry, sorted by name, [`begin_entry`], a node and [`end_entry`],
 //!   then [`end_directory`].
 //!
 //! Nothing is checked: names, targets and their order are the caller's duty, with the help of
-//! [`is_entry_name`](crate::nar::is_entry_name) and
-//! [`is_symlink_target`](crate::nar::is_symlink_target).
+//! [`is_valid_entry_name`](crate::nar::is_valid_entry_name) and
+//! [`is_valid_symlink_target`](crate::nar::is_valid_symlink_target).
 
 use crate::nar::{MAGIC, padding_len};
 
@@ -19,12 +19,12 @@ pub fn begin(out: &mut Vec<u8>) {
 }
 
 /// The start of a directory.
-pub fn directory(out: &mut Vec<u8>) {
+pub fn begin_directory(out: &mut Vec<u8>) {
     strings(out, &[b"(", b"type", b"directory"]);
 }
 
 /// The start of a directory entry; its node follows.
-pub fn entry(out: &mut Vec<u8>, name: &[u8]) {
+pub fn begin_entry(out: &mut Vec<u8>, name: &[u8]) {
     strings(out, &[b"entry", b"(", b"name", name, b"node"]);
 }
 
@@ -44,7 +44,7 @@ pub fn symlink(out: &mut Vec<u8>, target: &[u8]) {
 }
 
 /// The start of a file, up to its contents.
-pub fn file_header(out: &mut Vec<u8>, executable: bool, size: u64) {
+pub fn begin_file(out: &mut Vec<u8>, executable: bool, size: u64) {
     strings(out, &[b"(", b"type", b"regular"]);
     if executable {
         strings(out, &[b"executable", b""]);
@@ -54,7 +54,7 @@ pub fn file_header(out: &mut Vec<u8>, executable: bool, size: u64) {
 }
 
 /// The end of a file whose contents had this size.
-pub fn file_end(out: &mut Vec<u8>, size: u64) {
+pub fn end_file(out: &mut Vec<u8>, size: u64) {
     pad(out, size);
     string(out, b")");
 }
@@ -96,8 +96,8 @@ mod tests {
     fn the_smallest_file_has_112_bytes() {
         let mut out = Vec::new();
         begin(&mut out);
-        file_header(&mut out, false, 0);
-        file_end(&mut out, 0);
+        begin_file(&mut out, false, 0);
+        end_file(&mut out, 0);
         assert_eq!(out.len(), 112);
     }
 }

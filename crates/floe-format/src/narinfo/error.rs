@@ -29,7 +29,7 @@ pub enum NarInfoError {
     },
     /// A field comes twice that may come once only.
     #[error("cannot parse narinfo: line {line} has {field} once more")]
-    Extra {
+    Duplicate {
         /// The line.
         line: usize,
         /// The field's name.
@@ -55,7 +55,7 @@ pub enum NarInfoError {
 pub enum FieldProblem {
     /// It is not UTF-8.
     #[error("not UTF-8")]
-    Encoding,
+    NotUtf8,
     /// It is not a number, or one beyond 64 bits.
     #[error("{0:?} is not a number below 2^64")]
     Number(String),

@@ -74,16 +74,16 @@ impl Fields {
         else {
             return Ok(());
         };
-        let is_extra = match field {
+        let is_duplicate = match field {
             "References" => !self.references.is_empty(),
             "CA" => self.ca.is_some(),
             _ => false,
         };
-        if is_extra {
-            return Err(NarInfoError::Extra { line, field });
+        if is_duplicate {
+            return Err(NarInfoError::Duplicate { line, field });
         }
         std::str::from_utf8(found.value)
-            .map_err(|_| FieldProblem::Encoding)
+            .map_err(|_| FieldProblem::NotUtf8)
             .and_then(|value| self.set(field, value, dir))
             .map_err(|problem| NarInfoError::Field {
                 line,

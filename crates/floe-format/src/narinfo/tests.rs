@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::content_address::{ContentAddress, Method};
+use crate::content_address::{ContentAddress, ContentAddressMethod};
 use crate::hash::HashAlgorithm;
 use crate::signature::{SecretKey, Signature};
 
@@ -167,7 +167,7 @@ fn every_line_needs_a_colon_and_a_newline() {
 #[test]
 fn unknown_fields_are_skipped() {
     let good = parse(GOOD).unwrap();
-    for extra in [
+    for duplicate in [
         "System: x86_64-linux\n",
         "url: b\n",
         " URL: b\n",
@@ -175,7 +175,11 @@ fn unknown_fields_are_skipped() {
         ": b\n",
         "::\n: \n",
     ] {
-        assert_eq!(parse(&format!("{extra}{GOOD}")).unwrap(), good, "{extra:?}");
+        assert_eq!(
+            parse(&format!("{duplicate}{GOOD}")).unwrap(),
+            good,
+            "{duplicate:?}"
+        );
     }
     let mut bytes = b"Other\xff: \xff\n".to_vec();
     bytes.extend(GOOD.as_bytes());
@@ -203,25 +207,25 @@ fn of_equal_fields_the_last_counts() {
 #[test]
 fn references_and_content_address_must_not_come_again() {
     let line = "References: 1bw2d1cqdpnxi05lr3s6pmcgl5xazl2c-y\n";
-    let extra = |field| Err(NarInfoError::Extra { line: 9, field });
+    let duplicate = |field| Err(NarInfoError::Duplicate { line: 9, field });
     assert_eq!(
         parse_with("References", &line.repeat(2)),
-        extra("References")
+        duplicate("References")
     );
     assert_eq!(
         parse_with("References", &format!("{line}References: \n")),
-        extra("References")
+        duplicate("References")
     );
     assert!(parse_with("References", &format!("References: \n{line}")).is_ok());
     let line = "CA: text:sha256:1b8m03r63zqhnjf7l5wnldhh7c134ap5vpj0850ymkq1iyzicy5s\n";
-    let extra = Err(NarInfoError::Extra {
+    let duplicate = Err(NarInfoError::Duplicate {
         line: 13,
         field: "CA",
     });
-    assert_eq!(parse_with("CA", &line.repeat(2)), extra);
-    assert_eq!(parse_with("CA", &format!("{line}CA: \n")), extra);
+    assert_eq!(parse_with("CA", &line.repeat(2)), duplicate);
+    assert_eq!(parse_with("CA", &format!("{line}CA: \n")), duplicate);
     let parsed = parse_with("CA", &format!("CA: \n{line}")).unwrap();
-    assert_eq!(parsed.info.ca.unwrap().method, Method::Text);
+    assert_eq!(parsed.info.ca.unwrap().method, ContentAddressMethod::Text);
     assert_eq!(parse_with("CA", "CA: \n").unwrap().info.ca, None);
     assert!(matches!(
         field_problem("CA", "CA: x\n"),
@@ -391,7 +395,7 @@ fn values_must_be_utf8_and_the_text_of_limited_length() {
         Err(NarInfoError::Field {
             line: 1,
             field,
-            problem: FieldProblem::Encoding
+            problem: FieldProblem::NotUtf8
         })
     );
     let long = format!("{GOOD}X: {}\n", "x".repeat(NARINFO_LEN_MAX));
@@ -425,7 +429,7 @@ prop_compose! {
         signatures in prop::collection::btree_set(signature(), 0..3),
         ca in prop::option::of(hash()),
     ) -> PathInfo {
-        let ca = ca.map(|hash| ContentAddress { method: Method::NixArchive, hash });
+        let ca = ca.map(|hash| ContentAddress { method: ContentAddressMethod::NixArchive, hash });
         PathInfo {
             path, nar_hash, nar_size, references, deriver, signatures, ca,
             registration_time: None, ultimate: false,

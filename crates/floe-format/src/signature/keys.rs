@@ -7,7 +7,7 @@ use ring::signature::{ED25519, Ed25519KeyPair, KeyPair, UnparsedPublicKey};
 
 use crate::base64;
 use crate::signature::{
-    Kind, PUBLIC_KEY_LEN, SEED_LEN, Signature, SignatureError, check_name, parse_named,
+    KeyOrSignature, PUBLIC_KEY_LEN, SEED_LEN, Signature, SignatureError, check_name, parse_named,
 };
 
 /// The key that checks signatures.
@@ -20,7 +20,7 @@ pub struct PublicKey {
 impl PublicKey {
     /// Parses `name:base64`, as it stands in `trusted-public-keys`.
     pub fn parse(text: &str) -> Result<PublicKey, SignatureError> {
-        let kind = Kind::PublicKey;
+        let kind = KeyOrSignature::PublicKey;
         let (name, bytes) = parse_named(text, kind)?;
         match bytes.try_into() {
             Ok(bytes) => Ok(PublicKey { name, bytes }),
@@ -72,7 +72,7 @@ impl SecretKey {
     /// Nix does not look whether the public half belongs to the secret half. Signing with a pair
     /// that does not fit gives the secret away, so here it is an error.
     pub fn parse(text: &str) -> Result<SecretKey, SignatureError> {
-        let kind = Kind::SecretKey;
+        let kind = KeyOrSignature::SecretKey;
         let (name, bytes) = parse_named(text, kind)?;
         let wrong_length = || SignatureError::KeyLength {
             kind,
@@ -83,10 +83,10 @@ impl SecretKey {
         if public.len() != PUBLIC_KEY_LEN {
             return Err(wrong_length());
         }
-        let halves = |_| SignatureError::Halves {
+        let mismatch = |_| SignatureError::KeyPairMismatch {
             name: name.as_ref().into(),
         };
-        let pair = Ed25519KeyPair::from_seed_and_public_key(seed, public).map_err(halves)?;
+        let pair = Ed25519KeyPair::from_seed_and_public_key(seed, public).map_err(mismatch)?;
         Ok(SecretKey {
             seed: *seed,
             pair: Arc::new(pair),
@@ -96,13 +96,13 @@ impl SecretKey {
 
     /// The key that grows out of 32 random bytes.
     pub fn from_seed(name: &str, seed: [u8; SEED_LEN]) -> Result<SecretKey, SignatureError> {
-        let kind = Kind::SecretKey;
+        let kind = KeyOrSignature::SecretKey;
         if name.is_empty() || name.contains(':') {
-            return Err(SignatureError::Form { kind });
+            return Err(SignatureError::Syntax { kind });
         }
         check_name(name, kind)?;
-        let halves = |_| SignatureError::Halves { name: name.into() };
-        let pair = Ed25519KeyPair::from_seed_unchecked(&seed).map_err(halves)?;
+        let mismatch = |_| SignatureError::KeyPairMismatch { name: name.into() };
+        let pair = Ed25519KeyPair::from_seed_unchecked(&seed).map_err(mismatch)?;
         Ok(SecretKey {
             name: name.into(),
             seed,

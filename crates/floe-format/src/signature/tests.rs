@@ -53,7 +53,7 @@ fn a_secret_key_whose_halves_do_not_fit_is_refused() {
     let text = format!("a:{}", base64::encode(&bytes));
     assert!(matches!(
         SecretKey::parse(&text),
-        Err(SignatureError::Halves { .. })
+        Err(SignatureError::KeyPairMismatch { .. })
     ));
 }
 
@@ -78,7 +78,7 @@ fn malformed_texts_are_refused() {
     assert!(matches!(
         PublicKey::parse("a:AAAA"),
         Err(SignatureError::KeyLength {
-            kind: Kind::PublicKey,
+            kind: KeyOrSignature::PublicKey,
             len: 3,
             ..
         })

@@ -62,7 +62,10 @@ fn the_hash_part_is_checked() {
         "7bw2d1cqdpnxi05lr3s6pmcgl5xazl2é-x",
     ] {
         assert!(
-            matches!(StorePath::parse(text), Err(StorePathError::HashPart(_))),
+            matches!(
+                StorePath::parse(text),
+                Err(StorePathError::InvalidHashPart(_))
+            ),
             "{text}"
         );
     }
@@ -85,8 +88,8 @@ fn store_directories_are_normalized_and_must_be_absolute() {
 fn full_paths_are_taken_literally_or_normalized() {
     let dir = StoreDir::default();
     let path = named("x").unwrap();
-    assert_eq!(dir.print(&path), format!("/nix/store/{path}"));
-    assert_eq!(dir.parse(&dir.print(&path)), Ok(path.clone()));
+    assert_eq!(dir.full_path(&path), format!("/nix/store/{path}"));
+    assert_eq!(dir.parse(&dir.full_path(&path)), Ok(path.clone()));
     let odd = format!("/nix//store/./{path}/");
     assert!(dir.parse(&odd).is_err());
     assert_eq!(dir.parse_normalizing(&odd), Ok(path.clone()));
@@ -110,9 +113,9 @@ proptest! {
         name in "[a-zA-Z0-9+_?=][a-zA-Z0-9+_?=.-]{0,40}",
     ) {
         let dir = StoreDir::default();
-        let path = dir.make_path(&kind, &digest, &name).unwrap();
+        let path = dir.make_store_path(&kind, &digest, &name).unwrap();
         prop_assert_eq!(path.name(), name.as_str());
-        prop_assert_eq!(dir.parse(&dir.print(&path)).unwrap(), path);
+        prop_assert_eq!(dir.parse(&dir.full_path(&path)).unwrap(), path);
     }
 
     #[test]

@@ -37,8 +37,8 @@ fn hashes() {
 }
 
 #[test]
-fn base32() {
-    check("base32", fuzz::check_base32);
+fn nix32() {
+    check("nix32", fuzz::check_nix32);
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use floe_format::derivation::{Derivation, DerivationError, DerivationOutput, ModuloCache};
+use floe_format::derivation::{Derivation, DerivationError, DerivationHashCache, DerivationOutput};
 use floe_format::{StoreDir, StorePath};
 
 use crate::vectors_in;
@@ -45,7 +45,12 @@ fn named(name: &str) -> Derivation {
 }
 
 fn check(derivation: &Derivation, name: &str) -> Result<(), DerivationError> {
-    derivation.check_invariants(&dir(), name, &mut ModuloCache::new(), &mut reader(&mut 0))
+    derivation.check_invariants(
+        &dir(),
+        name,
+        &mut DerivationHashCache::new(),
+        &mut reader(&mut 0),
+    )
 }
 
 #[test]
@@ -60,7 +65,7 @@ fn derivations_are_printed_byte_for_byte_and_hash_to_their_paths() {
 
 #[test]
 fn every_output_is_where_nix_says_it_is() {
-    let mut cache = ModuloCache::new();
+    let mut cache = DerivationHashCache::new();
     let mut count = 0;
     let mut read = reader(&mut count);
     for (path, text) in texts() {
@@ -102,7 +107,7 @@ fn output_paths_are_known_or_not() {
     let path = fixed.output_paths(&dir(), "fixed-recursive")["out"]
         .clone()
         .unwrap();
-    assert_eq!(fixed.env[&b"out"[..]], dir().print(&path).into_bytes());
+    assert_eq!(fixed.env[&b"out"[..]], dir().full_path(&path).into_bytes());
     for name in ["floating", "deferred", "impure"] {
         assert!(
             named(name)
@@ -119,7 +124,7 @@ fn any_change_moves_the_outputs() {
     let wrong_path = |derivation: &Derivation| {
         matches!(
             check(derivation, "user"),
-            Err(DerivationError::WrongPath { .. })
+            Err(DerivationError::OutputPathMismatch { .. })
         )
     };
     let user = named("user");
@@ -138,7 +143,7 @@ fn any_change_moves_the_outputs() {
     assert!(wrong_path(&changed));
     assert!(matches!(
         check(&user, "loser"),
-        Err(DerivationError::WrongPath { .. })
+        Err(DerivationError::OutputPathMismatch { .. })
     ));
 }
 
@@ -148,12 +153,12 @@ fn the_variables_of_the_outputs_are_checked() {
     user.env.insert(b"bin".to_vec(), b"/elsewhere".to_vec());
     assert!(matches!(
         check(&user, "user"),
-        Err(DerivationError::WrongVariable { .. })
+        Err(DerivationError::OutputVariableMismatch { .. })
     ));
     user.env.remove(&b"bin"[..]);
     // The hash covers that the variable is there, so now even the path is another.
     assert!(matches!(
         check(&user, "user"),
-        Err(DerivationError::WrongPath { .. })
+        Err(DerivationError::OutputPathMismatch { .. })
     ));
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use floe_format::content_address::Method;
+use floe_format::content_address::ContentAddressMethod;
 use floe_format::hash::HashAlgorithm;
 use floe_format::{
     CacheInfo, NarInfo, PublicKey, SecretKey, Signature, StoreDir, StorePath, TrustedKeys,
@@ -97,7 +97,7 @@ fn every_kind_of_content_address_implies_the_path_that_nix_gave() {
             continue;
         };
         assert_eq!(
-            nar_info.info.content_address_holds(&dir()),
+            nar_info.info.matches_content_address(&dir()),
             Some(true),
             "{address}"
         );
@@ -106,19 +106,19 @@ fn every_kind_of_content_address_implies_the_path_that_nix_gave() {
     }
     use HashAlgorithm::{Blake3, Md5, Sha1, Sha256, Sha512};
     let expected = [
-        (Method::Text, Sha256, false),
-        (Method::NixArchive, Sha256, true),
-        (Method::Flat, Md5, false),
-        (Method::Flat, Sha1, false),
-        (Method::Flat, Sha256, false),
-        (Method::Flat, Sha512, false),
-        (Method::NixArchive, Md5, false),
-        (Method::NixArchive, Sha1, false),
-        (Method::NixArchive, Sha256, false),
-        (Method::NixArchive, Sha512, false),
-        (Method::NixArchive, Blake3, false),
-        (Method::Git, Sha1, false),
-        (Method::Git, Sha256, false),
+        (ContentAddressMethod::Text, Sha256, false),
+        (ContentAddressMethod::NixArchive, Sha256, true),
+        (ContentAddressMethod::Flat, Md5, false),
+        (ContentAddressMethod::Flat, Sha1, false),
+        (ContentAddressMethod::Flat, Sha256, false),
+        (ContentAddressMethod::Flat, Sha512, false),
+        (ContentAddressMethod::NixArchive, Md5, false),
+        (ContentAddressMethod::NixArchive, Sha1, false),
+        (ContentAddressMethod::NixArchive, Sha256, false),
+        (ContentAddressMethod::NixArchive, Sha512, false),
+        (ContentAddressMethod::NixArchive, Blake3, false),
+        (ContentAddressMethod::Git, Sha1, false),
+        (ContentAddressMethod::Git, Sha256, false),
     ];
     for kind in expected {
         assert!(kinds.contains(&kind), "{kind:?}");
@@ -129,10 +129,10 @@ fn every_kind_of_content_address_implies_the_path_that_nix_gave() {
 fn texts_with_references_have_the_path_that_nix_gave() {
     // By nix-instantiate: builtins.toFile with the path of another such file in the text.
     let text = StorePath::parse("x0ngbys88jnf31vn7mc9ccmr4mrflnzl-text").unwrap();
-    let contents = format!("see {}\n", dir().print(&text));
+    let contents = format!("see {}\n", dir().full_path(&text));
     let hash = floe_format::Hash::sha256(floe_hash::sha256(contents.as_bytes()));
     let address = floe_format::ContentAddress {
-        method: Method::Text,
+        method: ContentAddressMethod::Text,
         hash,
     };
     let path = address.store_path(
@@ -151,12 +151,13 @@ fn texts_with_references_have_the_path_that_nix_gave() {
 fn json_of_a_cache_is_that_of_nix() {
     let of_cache = json("cache.json");
     for nar_info in cache() {
-        let expected = &of_cache[dir().print(&nar_info.info.path)];
+        let expected = &of_cache[dir().full_path(&nar_info.info.path)];
         assert_eq!(nar_info.to_json(&dir()), *expected);
     }
     for (name, text) in vectors_in("narinfo", ".narinfo") {
         let nar_info = parse(&text);
-        let expected = &json(&name.replace(".narinfo", ".json"))[dir().print(&nar_info.info.path)];
+        let expected =
+            &json(&name.replace(".narinfo", ".json"))[dir().full_path(&nar_info.info.path)];
         assert_eq!(nar_info.to_json(&dir()), *expected, "{name}");
     }
 }
@@ -166,7 +167,7 @@ fn json_of_a_local_store_is_that_of_nix() {
     let local = json("local.json");
     for nar_info in cache() {
         let mut info = nar_info.info;
-        let expected = &local[dir().print(&info.path)];
+        let expected = &local[dir().full_path(&info.path)];
         info.registration_time = expected["registrationTime"].as_u64();
         info.ultimate = expected["ultimate"].as_bool().unwrap();
         let signatures = expected["signatures"].as_array().unwrap();

@@ -5,14 +5,14 @@ use std::collections::BTreeMap;
 use floe_format::content_address::ModuloHasher;
 use floe_format::nar::layout::Node;
 use floe_format::nar::listing::{self, Listing};
-use floe_format::nar::read::{Event, Reader};
+use floe_format::nar::read::{NarEvent, NarReader};
 use floe_format::{HashAlgorithm, NarInfo, StoreDir};
 
 use crate::{vector, vectors_in};
 
 /// Reads a NAR into a tree.
 fn read(nar: &[u8]) -> Node {
-    let mut reader = Reader::new();
+    let mut reader = NarReader::new();
     let mut input = nar;
     let mut open = Vec::new();
     let mut names: Vec<Vec<u8>> = Vec::new();
@@ -20,24 +20,24 @@ fn read(nar: &[u8]) -> Node {
     let mut file = None;
     while let Some(event) = reader.next(&mut input).expect("a valid NAR") {
         let done = match event {
-            Event::Directory => {
+            NarEvent::Directory => {
                 open.push(BTreeMap::new());
                 None
             }
-            Event::Entry { name } => {
+            NarEvent::Entry { name } => {
                 names.push(name.to_vec());
                 None
             }
-            Event::File { executable, size } => {
+            NarEvent::File { executable, size } => {
                 file = Some(Node::File { executable, size });
                 None
             }
-            Event::Data(_) | Event::End => None,
-            Event::EndDirectory => open.pop().map(|entries| Node::Directory { entries }),
-            Event::Symlink { target } => Some(Node::Symlink {
+            NarEvent::Data(_) | NarEvent::End => None,
+            NarEvent::EndDirectory => open.pop().map(|entries| Node::Directory { entries }),
+            NarEvent::Symlink { target } => Some(Node::Symlink {
                 target: target.to_vec(),
             }),
-            Event::EndFile => file.take(),
+            NarEvent::EndFile => file.take(),
         };
         if let Some(node) = done {
             match (open.last_mut(), names.pop()) {
@@ -103,13 +103,13 @@ fn the_layout_finds_the_contents_of_each_file() {
     let tree = read(&nar);
     let layout = tree.layout();
     let contents = |path: &[&[u8]]| {
-        let place = layout
+        let extent = layout
             .files
             .iter()
-            .find(|place| place.path == path)
+            .find(|extent| extent.path == path)
             .unwrap();
-        let start = usize::try_from(place.offset).unwrap();
-        &nar[start..start + usize::try_from(place.size).unwrap()]
+        let start = usize::try_from(extent.offset).unwrap();
+        &nar[start..start + usize::try_from(extent.size).unwrap()]
     };
     assert_eq!(contents(&[b"bin", b"hello"]), b"#!/bin/sh\necho hello\n");
     assert_eq!(contents(&[b"share", b"nine"]), b"123456789");
@@ -138,7 +138,7 @@ fn listings_parse_to_the_tree_of_the_nar_and_its_offsets() {
             read(&vector(&format!("nar/{}", name.replace(".ls", ".nar"))))
         );
         assert!(listing.offsets.iter().all(Option::is_some), "{name}");
-        assert!(listing.offsets_hold(), "{name}");
+        assert!(listing.offsets_match(), "{name}");
     }
 }
 
@@ -153,7 +153,10 @@ fn the_hash_modulo_of_a_self_referential_path_is_its_content_address() {
         let info = NarInfo::parse(&text, &StoreDir::default()).unwrap().info;
         let nar = vector(&format!("nar/{name}.nar"));
         assert!(info.has_self_reference());
-        assert_eq!(info.content_address_holds(&StoreDir::default()), Some(true));
+        assert_eq!(
+            info.matches_content_address(&StoreDir::default()),
+            Some(true)
+        );
         for len in [1, 7, 32, 100, nar.len()] {
             let mut hasher = ModuloHasher::new(HashAlgorithm::Sha256, info.path.hash_part());
             nar.chunks(len).for_each(|piece| hasher.update(piece));

@@ -40,7 +40,7 @@ const ROUND: [u32; 64] = [
 ];
 
 /// Whether this CPU has what [`compress`] needs.
-pub(super) fn is_there() -> bool {
+pub(super) fn is_supported() -> bool {
     std::arch::is_x86_feature_detected!("avx512f")
         && std::arch::is_x86_feature_detected!("avx512bw")
 }
@@ -52,7 +52,7 @@ pub(super) fn is_there() -> bool {
 ///
 /// On a CPU without these instructions, and if a message has fewer blocks.
 pub(super) fn compress(states: &mut [[u32; LANES]; 8], blocks: &[&[Block]; LANES], count: usize) {
-    assert!(is_there(), "this CPU has no AVX-512");
+    assert!(is_supported(), "this CPU has no AVX-512");
     // SAFETY: the CPU has the instructions, as was looked at above.
     unsafe { compress_all(states, blocks, count) }
 }
@@ -61,7 +61,7 @@ pub(super) fn compress(states: &mut [[u32; LANES]; 8], blocks: &[&[Block]; LANES
 fn compress_all(states: &mut [[u32; LANES]; 8], blocks: &[&[Block]; LANES], count: usize) {
     let mut state = states.map(|row| load(&row));
     for number in 0..count {
-        let block = transposed(blocks, number);
+        let block = transpose(blocks, number);
         let after = rounds(state, block);
         for (sum, word) in state.iter_mut().zip(after) {
             *sum = _mm512_add_epi32(*sum, word);
@@ -83,7 +83,7 @@ fn load(row: &[u32; LANES]) -> __m512i {
 /// Block `number` of each message, as 16 vectors of big-endian words.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw")]
-fn transposed(blocks: &[&[Block]; LANES], number: usize) -> [__m512i; 16] {
+fn transpose(blocks: &[&[Block]; LANES], number: usize) -> [__m512i; 16] {
     let big_endian = _mm512_set4_epi32(0x0c0d_0e0f, 0x0809_0a0b, 0x0405_0607, 0x0001_0203);
     let mut rows = [_mm512_setzero_si512(); 16];
     for (row, message) in rows.iter_mut().zip(blocks) {
@@ -164,7 +164,7 @@ fn rounds(state: [__m512i; 8], mut w: [__m512i; 16]) -> [__m512i; 8] {
     let [mut a, mut b, mut c, mut d, mut e, mut f, mut g, mut h] = state;
     for (number, k) in ROUND.as_chunks::<16>().0.iter().enumerate() {
         if number > 0 {
-            w = scheduled(w);
+            w = next_schedule(w);
         }
         round!(a b c d e f g h, w[0], k[0]);
         round!(h a b c d e f g, w[1], k[1]);
@@ -189,7 +189,7 @@ fn rounds(state: [__m512i; 8], mut w: [__m512i; 16]) -> [__m512i; 8] {
 /// The next 16 words of the message schedule.
 #[inline]
 #[target_feature(enable = "avx512f")]
-fn scheduled(mut w: [__m512i; 16]) -> [__m512i; 16] {
+fn next_schedule(mut w: [__m512i; 16]) -> [__m512i; 16] {
     for t in 0..16 {
         let recent = small_sigma::<17, 19, 10>(w[(t + 14) % 16]);
         let old = small_sigma::<7, 18, 3>(w[(t + 1) % 16]);

@@ -11,7 +11,7 @@ use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
-use floe_format::{Hash, base32};
+use floe_format::{Hash, nix32};
 use floe_store::StoreError;
 use floe_store::tree::dump_path;
 
@@ -267,7 +267,7 @@ fn failed(action: &'static str, path: &Path, source: io::Error) -> StoreError {
 }
 
 fn is_hash(text: &str) -> bool {
-    text.len() == base32::encoded_len(32) && text.chars().all(base32::is_digit)
+    text.len() == nix32::encoded_len(32) && text.chars().all(nix32::is_digit)
 }
 
 const SUFFIX: &str = ".nar.zst";

@@ -178,7 +178,7 @@ impl NarInfoCache {
         };
         let text = narinfo.to_text(&self.dir);
         let digest = floe_hash::sha256(text.as_bytes());
-        let etag = format!("\"{}\"", floe_format::base32::encode(&digest[..ETAG_LEN]));
+        let etag = format!("\"{}\"", floe_format::nix32::encode(&digest[..ETAG_LEN]));
         CachedNarInfo {
             nar_hash: info.nar_hash.digest_nix32(),
             fields: narinfo_fields(&etag).into(),

@@ -22,7 +22,7 @@ pub(crate) fn json(context: &Context, entry: &CachedNarInfo) -> Response {
     let mut object = Map::new();
     let narinfo = floe_format::NarInfo::parse(entry.text.as_bytes(), dir);
     let value = narinfo.map_or(Value::Null, |narinfo| narinfo.to_json(dir));
-    object.insert(dir.print(&entry.info.path), value);
+    object.insert(dir.full_path(&entry.info.path), value);
     let mut text = Value::Object(object).to_string();
     text.push('\n');
     Response::text(200, JSON_FIELDS, text)

@@ -1,6 +1,6 @@
 //! From a path to what is asked for. A pure function, which knows nothing of the store.
 
-use floe_format::{StorePath, base32};
+use floe_format::{StorePath, nix32};
 
 pub use floe_format::HashPart;
 
@@ -93,7 +93,7 @@ pub fn route(request: &Request<'_>, prefix: &str) -> Route {
 fn nar(name: &str, request: &Request<'_>) -> Option<Route> {
     let stem = name.strip_suffix(".nar")?;
     let is_nar_hash =
-        |text: &str| text.len() == base32::encoded_len(32) && text.chars().all(base32::is_digit);
+        |text: &str| text.len() == nix32::encoded_len(32) && text.chars().all(nix32::is_digit);
     if let Some((hash, nar_hash)) = stem.split_once('-') {
         let hash = HashPart::parse(hash)?;
         let nar_hash = is_nar_hash(nar_hash).then(|| nar_hash.to_owned())?;

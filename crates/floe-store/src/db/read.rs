@@ -20,7 +20,7 @@ impl Database {
             .prepare_cached("select id from ValidPaths where path = ?1")
             .and_then(|mut query| {
                 query
-                    .query_row([self.layout.store_dir.print(path)], |row| row.get(0))
+                    .query_row([self.layout.store_dir.full_path(path)], |row| row.get(0))
                     .optional()
             })
             .map_err(self.database_error("looking up a path"))
@@ -28,7 +28,7 @@ impl Database {
 
     /// Everything that the database knows of a path; `None` if it is not valid.
     pub(crate) fn path_info(&self, path: &StorePath) -> Result<Option<PathInfo>, StoreError> {
-        let text = self.layout.store_dir.print(path);
+        let text = self.layout.store_dir.full_path(path);
         self.row_with_references(PATH_INFO, &text)?
             .map(|row| self.parse_row(row))
             .transpose()
@@ -82,7 +82,7 @@ impl Database {
                  where r.reference = (select id from ValidPaths where path = ?1)",
             )
             .and_then(|mut query| {
-                let path = self.layout.store_dir.print(path);
+                let path = self.layout.store_dir.full_path(path);
                 query.query_map([path], |row| row.get(0))?.collect()
             })
             .map_err(self.database_error("looking up referrers"))?;

@@ -26,7 +26,7 @@ impl Database {
             .map_err(failed)?;
         let mut ids = HashMap::new();
         for registration in paths {
-            let print = |path: &StorePath| store_dir.print(path);
+            let print = |path: &StorePath| store_dir.full_path(path);
             let id = insert_path(&transaction, registration, &print).map_err(failed)?;
             ids.insert(&registration.info.path, id);
         }
@@ -36,7 +36,9 @@ impl Database {
             for reference in &info.references {
                 let reference_id = match ids.get(reference) {
                     Some(id) => Some(*id),
-                    None => path_id(&transaction, &store_dir.print(reference)).map_err(failed)?,
+                    None => {
+                        path_id(&transaction, &store_dir.full_path(reference)).map_err(failed)?
+                    }
                 };
                 let Some(reference_id) = reference_id else {
                     transaction.rollback().map_err(failed)?;

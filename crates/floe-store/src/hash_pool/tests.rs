@@ -113,7 +113,10 @@ fn slots_take_smallest_messages_and_cores_the_largest() {
 #[test]
 fn few_messages_or_explicit_jobs_use_no_scheduler() {
     assert!(suited([5; 3], 2).scheduler.is_none());
-    assert_eq!(suited([5; 100], 2).scheduler.is_some(), lanes::are_fast());
+    assert_eq!(
+        suited([5; 100], 2).scheduler.is_some(),
+        lanes::are_preferred()
+    );
     let asked = HashPool::for_messages([5; 100].into_iter(), NonZeroUsize::new(7));
     assert!(asked.scheduler.is_none());
     assert_eq!(asked.tickets().count(), 7);
@@ -144,5 +147,5 @@ fn message_above_core_share_is_offloaded() {
     // One core has nobody to hash aside.
     assert_eq!(suited([large, 1000], 1).offload_above, u64::MAX);
     let is_offloaded = suited([large, 1000], 2).offload_above < large;
-    assert_eq!(is_offloaded, lanes::are_fast());
+    assert_eq!(is_offloaded, lanes::are_preferred());
 }

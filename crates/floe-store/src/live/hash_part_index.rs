@@ -2,7 +2,7 @@
 
 use std::sync::LazyLock;
 
-use floe_format::base32;
+use floe_format::nix32;
 
 use super::LiveStore;
 use super::file_watch::FileIdentity;
@@ -197,7 +197,7 @@ const INVALID_DIGIT: u8 = u8::MAX;
 /// The value of each digit: the alphabet is in the order of its characters.
 static DIGIT_VALUES: LazyLock<[u8; 256]> = LazyLock::new(|| {
     let mut values = [INVALID_DIGIT; 256];
-    let digits = (0..=u8::MAX).filter(|byte| base32::is_digit(char::from(*byte)));
+    let digits = (0..=u8::MAX).filter(|byte| nix32::is_digit(char::from(*byte)));
     for (value, byte) in (0..).zip(digits) {
         values[usize::from(byte)] = value;
     }
@@ -213,7 +213,7 @@ mod tests {
     proptest! {
         #[test]
         fn key_equals_last_bytes_of_decoded_hash(hash in prop::array::uniform20(any::<u8>())) {
-            let text = base32::encode(&hash);
+            let text = nix32::encode(&hash);
             // The first digits of the text are the last bytes of the hash.
             let [.., a, b, c, d, e, f, g, h] = hash;
             let expected = u64::from_le_bytes([a, b, c, d, e, f, g, h]);
@@ -225,7 +225,7 @@ mod tests {
             a in prop::array::uniform20(any::<u8>()),
             b in prop::array::uniform20(any::<u8>()),
         ) {
-            let (a, b) = (base32::encode(&a), base32::encode(&b));
+            let (a, b) = (nix32::encode(&a), nix32::encode(&b));
             prop_assert_eq!(a.cmp(&b), key_of(a.as_bytes()).cmp(&key_of(b.as_bytes())));
         }
 

@@ -45,7 +45,7 @@ impl GcSocket {
             return Ok(false);
         };
         for path in paths {
-            let line = format!("{}\n", store_dir.print(path));
+            let line = format!("{}\n", store_dir.full_path(path));
             let refused = |reason| StoreError::CollectorRefused {
                 path: self.path.clone(),
                 reason,

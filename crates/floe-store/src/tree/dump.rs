@@ -88,12 +88,12 @@ impl<E: From<StoreError>> Dumper<'_, E> {
     fn directory(&mut self, parent: BorrowedFd<'_>, name: &[u8], depth: usize) -> Result<(), E> {
         check_depth(depth, &self.path)?;
         let (directory, entries) = open_directory(parent, name, &self.path)?;
-        write::directory(&mut self.buffer);
+        write::begin_directory(&mut self.buffer);
         for entry in entries {
             let entry_name = entry.name.as_slice();
             self.path.push(as_path(entry_name));
             let kind = entry.kind(directory.as_fd(), &self.path)?;
-            write::entry(&mut self.buffer, entry_name);
+            write::begin_entry(&mut self.buffer, entry_name);
             self.node(directory.as_fd(), entry_name, kind, depth + 1)?;
             write::end_entry(&mut self.buffer);
             self.path.pop();
@@ -110,7 +110,7 @@ impl<E: From<StoreError>> Dumper<'_, E> {
         let file = openat(parent, name, flags, Mode::empty()).io_context("opening", &self.path)?;
         let stat = fstat(&file).io_context("examining", &self.path)?;
         let size = u64::try_from(stat.st_size).unwrap_or(0);
-        write::file_header(&mut self.buffer, stat.st_mode & 0o100 != 0, size);
+        write::begin_file(&mut self.buffer, stat.st_mode & 0o100 != 0, size);
         let mut left = size;
         while left > 0 {
             // Room for the rest of a small file, or for a good piece of a large one.
@@ -126,7 +126,7 @@ impl<E: From<StoreError>> Dumper<'_, E> {
             }
             left -= read;
         }
-        write::file_end(&mut self.buffer, size);
+        write::end_file(&mut self.buffer, size);
         Ok(())
     }
 

@@ -207,7 +207,7 @@ impl FileHasher {
     pub(super) fn new(executable: bool, size: u64) -> FileHasher {
         let mut framing = Vec::with_capacity(FRAMING_LEN);
         write::begin(&mut framing);
-        write::file_header(&mut framing, executable, size);
+        write::begin_file(&mut framing, executable, size);
         let mut hasher = Sha256::new();
         hasher.update(&framing);
         FileHasher {
@@ -224,7 +224,7 @@ impl FileHasher {
     /// The name that the file has in `.links`.
     pub(super) fn finish(mut self) -> String {
         self.framing.clear();
-        write::file_end(&mut self.framing, self.size);
+        write::end_file(&mut self.framing, self.size);
         self.hasher.update(&self.framing);
         Hash::sha256(self.hasher.finish()).digest_nix32()
     }

@@ -13,7 +13,7 @@
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
-use floe_format::nar::read::Event;
+use floe_format::nar::read::NarEvent;
 use rustix::fs::{
     AtFlags, CWD, FileType, Mode, OFlags, Stat, flistxattr, fstat, ioctl_ficlone, openat,
     readlinkat, statat,
@@ -106,7 +106,7 @@ impl TreeCloner {
                 let target = readlinkat(parent, name, Vec::new());
                 let target = target.io_context("reading the link", &self.path)?;
                 let target = target.as_bytes();
-                self.apply(Event::Symlink { target })?;
+                self.apply(NarEvent::Symlink { target })?;
                 Ok(CanShare::Yes)
             }
             _ => Err(StoreError::UnsupportedFile {
@@ -123,18 +123,18 @@ impl TreeCloner {
     ) -> Result<CanShare, StoreError> {
         check_depth(depth, &self.path)?;
         let (directory, entries) = open_directory(parent, name, &self.path)?;
-        self.apply(Event::Directory)?;
+        self.apply(NarEvent::Directory)?;
         for entry in entries {
             let ListedEntry { name, .. } = &entry;
             self.path.push(as_path(name));
             let kind = entry.kind(directory.as_fd(), &self.path)?;
-            self.apply(Event::Entry { name })?;
+            self.apply(NarEvent::Entry { name })?;
             if self.node(directory.as_fd(), name, kind, depth + 1)? == CanShare::No {
                 return Ok(CanShare::No);
             }
             self.path.pop();
         }
-        self.apply(Event::EndDirectory)?;
+        self.apply(NarEvent::EndDirectory)?;
         Ok(CanShare::Yes)
     }
 
@@ -195,7 +195,7 @@ impl TreeCloner {
 
     fn clone_or_copy(&mut self, original: &OriginalFile<'_>) -> Result<CanShare, StoreError> {
         let (executable, size) = (original.executable, original.size);
-        self.apply(Event::File { executable, size })?;
+        self.apply(NarEvent::File { executable, size })?;
         let Some(written) = self.state.take_file() else {
             return Err(self.changed());
         };
@@ -215,11 +215,11 @@ impl TreeCloner {
             Err(_) if self.method == ReuseMethod::Reflink => return Ok(CanShare::No),
             Err(_) => {
                 let write =
-                    |cloner: &mut TreeCloner, piece: &[u8]| cloner.apply(Event::Data(piece));
+                    |cloner: &mut TreeCloner, piece: &[u8]| cloner.apply(NarEvent::Data(piece));
                 self.read(original.file, size, write)?;
             }
         }
-        self.apply(Event::EndFile)?;
+        self.apply(NarEvent::EndFile)?;
         Ok(CanShare::Yes)
     }
 
@@ -248,7 +248,7 @@ impl TreeCloner {
         }
     }
 
-    fn apply(&mut self, event: Event<'_>) -> Result<(), StoreError> {
+    fn apply(&mut self, event: NarEvent<'_>) -> Result<(), StoreError> {
         self.state.apply(event, &mut self.tree)
     }
 

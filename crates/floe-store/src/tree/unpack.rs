@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use floe_format::StorePath;
-use floe_format::nar::read::{Event, Reader};
+use floe_format::nar::read::{NarEvent, NarReader};
 use rustix::fs::{
     AtFlags, Mode, OFlags, Stat, Timespec, Timestamps, UTIME_OMIT, fchmod, fremovexattr, fstat,
     futimens, linkat, mkdirat, openat, statat, symlinkat, utimensat,
@@ -29,7 +29,7 @@ use crate::error::{IoContext, StoreError};
 /// [`TreeWriter::finish`] is reached.
 #[derive(Debug)]
 pub struct TreeWriter {
-    reader: Reader,
+    reader: NarReader,
     tree: TemporaryTree,
     state: UnpackState,
 }
@@ -62,7 +62,7 @@ impl TreeWriter {
             entry: Vec::new(),
         };
         TreeWriter {
-            reader: Reader::new(),
+            reader: NarReader::new(),
             tree,
             state,
         }
@@ -137,7 +137,7 @@ pub(super) struct UnpackState {
 impl UnpackState {
     pub(super) fn apply(
         &mut self,
-        event: Event<'_>,
+        event: NarEvent<'_>,
         tree: &mut TemporaryTree,
     ) -> Result<(), StoreError> {
         if !tree.exists {
@@ -150,21 +150,21 @@ impl UnpackState {
 
     fn apply_event(
         &mut self,
-        event: Event<'_>,
+        event: NarEvent<'_>,
         tree: &mut TemporaryTree,
     ) -> Result<(), StoreError> {
         match event {
-            Event::Data(bytes) => self.write(bytes, tree),
-            Event::Entry { name } => {
+            NarEvent::Data(bytes) => self.write(bytes, tree),
+            NarEvent::Entry { name } => {
                 self.entry.clear();
                 self.entry.extend_from_slice(name);
                 Ok(())
             }
-            Event::File { executable, size } => {
+            NarEvent::File { executable, size } => {
                 self.hasher = (tree.links.as_ref()).map(|_| FileHasher::new(executable, size));
                 self.create_file(executable, tree)
             }
-            Event::EndFile => {
+            NarEvent::EndFile => {
                 if let Some(file) = self.file.take() {
                     set_canonical_times(&file)
                         .io_context("setting the time of a file in", &tree.location)?;
@@ -174,19 +174,19 @@ impl UnpackState {
                     None => Ok(()),
                 }
             }
-            Event::Directory => self.create_directory(tree),
-            Event::EndDirectory => match self.directories.pop() {
+            NarEvent::Directory => self.create_directory(tree),
+            NarEvent::EndDirectory => match self.directories.pop() {
                 Some(directory) => seal_directory(&directory, &tree.location),
                 None => Ok(()),
             },
-            Event::Symlink { target } => {
+            NarEvent::Symlink { target } => {
                 self.create_symlink(target, tree)?;
                 match tree.links {
                     Some(_) => self.optimise_entry(&symlink_hash(target), tree),
                     None => Ok(()),
                 }
             }
-            Event::End => Ok(()),
+            NarEvent::End => Ok(()),
         }
     }
 

@@ -66,7 +66,7 @@ impl VerifyProblem {
 
     /// In words, with paths below `dir`.
     pub fn describe(&self, dir: &StoreDir) -> String {
-        let print = |path: &StorePath| dir.print(path);
+        let print = |path: &StorePath| dir.full_path(path);
         match self {
             VerifyProblem::NotValid(path) => format!("path '{}' is not valid", print(path)),
             VerifyProblem::Disappeared { path, referrers } if referrers.is_empty() => {
@@ -113,7 +113,7 @@ impl VerifyProblem {
             | VerifyProblem::Disappeared { path, .. }
             | VerifyProblem::Modified { path, .. }
             | VerifyProblem::WrongSize { path, .. }
-            | VerifyProblem::Unreadable { path, .. } => dir.print(path),
+            | VerifyProblem::Unreadable { path, .. } => dir.full_path(path),
         }
     }
 }

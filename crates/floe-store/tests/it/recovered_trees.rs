@@ -81,7 +81,7 @@ fn incomplete_tree_is_not_recovered() {
     drop(scratch.writer());
     let wanted = path('1', "wanted");
     let roots = layout.state_dir.join("temproots/77-floe-0");
-    let text = format!("{}\0", layout.store_dir.print(&wanted));
+    let text = format!("{}\0", layout.store_dir.full_path(&wanted));
     let tree = |number: usize| -> PathBuf {
         let name = format!("{}-77-floe-0-{number}", wanted.hash_part());
         layout.real_store_dir.join(name)

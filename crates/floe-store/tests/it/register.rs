@@ -371,7 +371,7 @@ fn derivation_that_is_not_a_regular_file_is_refused() {
     rustix::fs::mkfifoat(rustix::fs::CWD, &pipe, rustix::fs::Mode::RWXU).unwrap();
     let mut directory = Vec::new();
     floe_format::nar::write::begin(&mut directory);
-    floe_format::nar::write::directory(&mut directory);
+    floe_format::nar::write::begin_directory(&mut directory);
     floe_format::nar::write::end_directory(&mut directory);
     let drv = path('1', "liar.drv");
     for nar in [nar_of_link(&honest), nar_of_link(&pipe), directory] {
@@ -422,7 +422,7 @@ fn add_to_store_is_content_addressed_and_idempotent() {
         .add_to_store(&tree, "tree", Default::default())
         .unwrap();
     assert_eq!(
-        info.content_address_holds(&scratch.layout().store_dir),
+        info.matches_content_address(&scratch.layout().store_dir),
         Some(true)
     );
     assert!(matches!(info.ca, Some(ContentAddress { .. })));

@@ -42,9 +42,9 @@ pub(crate) fn nar_of(contents: &[u8]) -> Vec<u8> {
     use floe_format::nar::write;
     let mut nar = Vec::new();
     write::begin(&mut nar);
-    write::file_header(&mut nar, false, contents.len() as u64);
+    write::begin_file(&mut nar, false, contents.len() as u64);
     nar.extend_from_slice(contents);
-    write::file_end(&mut nar, contents.len() as u64);
+    write::end_file(&mut nar, contents.len() as u64);
     nar
 }
 

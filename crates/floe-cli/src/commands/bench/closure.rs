@@ -54,7 +54,7 @@ impl Closure {
         };
         let found = narinfos.keys().filter(is_root);
         Ok(Closure {
-            roots: found.map(|path| store_dir.print(path)).collect(),
+            roots: found.map(|path| store_dir.full_path(path)).collect(),
             narinfos,
             is_cached: source.as_store().is_none(),
             store_dir,
@@ -112,7 +112,7 @@ impl Closure {
 
     fn check_path(&self, store: &StoreReader, narinfo: &NarInfo) -> Result<(), BenchError> {
         let path = &narinfo.info.path;
-        let shown = self.store_dir.print(path);
+        let shown = self.store_dir.full_path(path);
         let info = store
             .path_info(path)
             .map_err(|error| BenchError::Result(error.to_string()))?;

@@ -95,12 +95,16 @@ fn closure_for(dir: &StoreDir, scratch: &Path) -> (Vec<StorePath>, Vec<String>) 
         .add_to_store(&source, "end", BTreeSet::new())
         .unwrap()
         .path;
-    fs::write(source.join("file"), format!("{}/file\n", dir.print(&end))).unwrap();
+    fs::write(
+        source.join("file"),
+        format!("{}/file\n", dir.full_path(&end)),
+    )
+    .unwrap();
     let begin = store
         .add_to_store(&source, "begin", BTreeSet::from([end.clone()]))
         .unwrap()
         .path;
     remove_tree(&source).unwrap();
-    let names = [&begin, &end].map(|path| dir.print(path)).into();
+    let names = [&begin, &end].map(|path| dir.full_path(path)).into();
     (vec![begin, end], names)
 }

@@ -29,15 +29,15 @@ pub(super) fn directory(entries: &[(&[u8], Node<'_>)]) -> Vec<u8> {
 }
 
 fn file_node(nar: &mut Vec<u8>, contents: &[u8]) {
-    write::file_header(nar, false, contents.len() as u64);
+    write::begin_file(nar, false, contents.len() as u64);
     nar.extend_from_slice(contents);
-    write::file_end(nar, contents.len() as u64);
+    write::end_file(nar, contents.len() as u64);
 }
 
 fn directory_node(nar: &mut Vec<u8>, entries: &[(&[u8], Node<'_>)]) {
-    write::directory(nar);
+    write::begin_directory(nar);
     for (name, node) in entries {
-        write::entry(nar, name);
+        write::begin_entry(nar, name);
         node(nar);
         write::end_entry(nar);
     }
@@ -59,8 +59,8 @@ fn strings(strings: &[&[u8]]) -> Vec<u8> {
 fn nested(directories: usize) -> Vec<u8> {
     let mut nar = begun();
     for _ in 0..directories {
-        write::directory(&mut nar);
-        write::entry(&mut nar, b"d");
+        write::begin_directory(&mut nar);
+        write::begin_entry(&mut nar, b"d");
     }
     file_node(&mut nar, b"deep");
     for _ in 0..directories {
@@ -73,9 +73,9 @@ fn nested(directories: usize) -> Vec<u8> {
 /// A file that claims a size which it does not have.
 fn claiming(size: u64) -> Vec<u8> {
     let mut nar = begun();
-    write::file_header(&mut nar, false, size);
+    write::begin_file(&mut nar, false, size);
     nar.extend_from_slice(b"contents");
-    write::file_end(&mut nar, 8);
+    write::end_file(&mut nar, 8);
     nar
 }
 

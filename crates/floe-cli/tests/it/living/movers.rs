@@ -56,7 +56,7 @@ fn two_movers_of_overlapping_closures_make_one_whole_store() {
             let found: Vec<String> = outcome
                 .requested_paths
                 .iter()
-                .map(|path| StoreDir::default().print(path))
+                .map(|path| StoreDir::default().full_path(path))
                 .collect();
             assert_eq!(found, std::slice::from_ref(&corpus.root));
         }

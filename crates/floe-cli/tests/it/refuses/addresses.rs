@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use floe_format::content_address::{ContentAddress, Method, ModuloHasher};
+use floe_format::content_address::{ContentAddress, ContentAddressMethod, ModuloHasher};
 use floe_format::nar::write;
 use floe_format::{Compression, Hash, HashAlgorithm, NarInfo, PathInfo, StoreDir, StorePath};
 
@@ -151,8 +151,8 @@ fn an_address_that_names_another_path_is_refused() {
             let untouched = cache.narinfo(path);
             let ca = untouched.info.ca.unwrap();
             let method = match ca.method {
-                Method::NixArchive => Method::Flat,
-                _ => Method::NixArchive,
+                ContentAddressMethod::NixArchive => ContentAddressMethod::Flat,
+                _ => ContentAddressMethod::NixArchive,
             };
             for wrong in [
                 cache.narinfo(other).info.ca.unwrap(),
@@ -197,7 +197,7 @@ fn a_path_that_mentions_itself_follows_from_its_contents_too() {
     let hashes = hasher.finish_both();
     let mut accepted = vec![0; nixes().len()];
     for (name, hash) in [("with", hashes.hash), ("without", hashes.without_offsets)] {
-        let (dir, method) = (StoreDir::default(), Method::NixArchive);
+        let (dir, method) = (StoreDir::default(), ContentAddressMethod::NixArchive);
         let ca = ContentAddress { method, hash };
         let path = ca.store_path(&dir, name, &BTreeSet::new(), true).unwrap();
         let nar = contents(path.hash_part());
@@ -264,14 +264,14 @@ fn self_referential(path: &StorePath, ca: ContentAddress) -> NarInfo {
 fn file(contents: &str) -> Vec<u8> {
     let mut nar = Vec::new();
     write::begin(&mut nar);
-    write::file_header(&mut nar, false, contents.len() as u64);
+    write::begin_file(&mut nar, false, contents.len() as u64);
     nar.extend_from_slice(contents.as_bytes());
-    write::file_end(&mut nar, contents.len() as u64);
+    write::end_file(&mut nar, contents.len() as u64);
     nar
 }
 
 fn print(path: &StorePath) -> String {
-    StoreDir::default().print(path)
+    StoreDir::default().full_path(path)
 }
 
 /// The same with one part replaced, which must occur, by one of the same length.

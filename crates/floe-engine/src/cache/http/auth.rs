@@ -69,7 +69,7 @@ impl Credentials {
         let host = url.host_str().unwrap_or_default();
         let host = host.trim_start_matches('[').trim_end_matches(']');
         let named = |netrc: &'_ Netrc| {
-            let login = netrc.login(host, &user)?;
+            let login = netrc.credentials(host, &user)?;
             let user = if user.is_empty() { &login.user } else { &user };
             Some(basic_auth(user, &login.password))
         };

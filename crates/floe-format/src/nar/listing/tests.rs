@@ -37,7 +37,7 @@ fn executable_and_offset_may_be_absent_and_unknown_fields_are_skipped() {
         }
     );
     assert_eq!(listing.offsets, [None]);
-    assert!(listing.offsets_hold());
+    assert!(listing.offsets_match());
     let listing = with_root(r#"{"type":"regular","size":3,"narOffset":0}"#).unwrap();
     assert_eq!(
         listing.offsets,
@@ -62,8 +62,8 @@ fn wrong_offsets_are_found_out() {
         ))
         .unwrap()
     };
-    assert!(listing(96).offsets_hold());
-    assert!(!listing(104).offsets_hold());
+    assert!(listing(96).offsets_match());
+    assert!(!listing(104).offsets_match());
 }
 
 #[test]
@@ -173,7 +173,7 @@ proptest! {
     #[test]
     fn parsing_undoes_printing(node in utf8_node()) {
         let listing = Listing::parse(to_text(&node).unwrap().as_bytes()).unwrap();
-        prop_assert!(listing.offsets_hold());
+        prop_assert!(listing.offsets_match());
         prop_assert!(listing.offsets.iter().all(Option::is_some));
         prop_assert_eq!(listing.root, node);
     }

@@ -21,22 +21,24 @@ enum Owned {
 
 /// All events of a NAR that comes in pieces, with adjacent data joined.
 fn read_pieces<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> Result<Vec<Owned>, NarError> {
-    let mut reader = Reader::new();
+    let mut reader = NarReader::new();
     let mut events = Vec::new();
     let mut offset = 0;
     for mut piece in pieces {
         offset += piece.len() as u64;
         while let Some(event) = reader.next(&mut piece)? {
             match (event, events.last_mut()) {
-                (Event::Data(data), Some(Owned::Data(before))) => before.extend(data),
-                (Event::Directory, _) => events.push(Owned::Directory),
-                (Event::Entry { name }, _) => events.push(Owned::Entry(name.to_vec())),
-                (Event::EndDirectory, _) => events.push(Owned::EndDirectory),
-                (Event::Symlink { target }, _) => events.push(Owned::Symlink(target.to_vec())),
-                (Event::File { executable, size }, _) => events.push(Owned::File(executable, size)),
-                (Event::Data(data), _) => events.push(Owned::Data(data.to_vec())),
-                (Event::EndFile, _) => events.push(Owned::EndFile),
-                (Event::End, _) => events.push(Owned::End),
+                (NarEvent::Data(data), Some(Owned::Data(before))) => before.extend(data),
+                (NarEvent::Directory, _) => events.push(Owned::Directory),
+                (NarEvent::Entry { name }, _) => events.push(Owned::Entry(name.to_vec())),
+                (NarEvent::EndDirectory, _) => events.push(Owned::EndDirectory),
+                (NarEvent::Symlink { target }, _) => events.push(Owned::Symlink(target.to_vec())),
+                (NarEvent::File { executable, size }, _) => {
+                    events.push(Owned::File(executable, size))
+                }
+                (NarEvent::Data(data), _) => events.push(Owned::Data(data.to_vec())),
+                (NarEvent::EndFile, _) => events.push(Owned::EndFile),
+                (NarEvent::End, _) => events.push(Owned::End),
             }
         }
         assert!(piece.is_empty(), "None means that the input is used up");
@@ -78,9 +80,9 @@ fn symlink(target: &[u8]) -> Vec<u8> {
 fn directory(names: &[&[u8]]) -> Vec<u8> {
     let mut out = Vec::new();
     write::begin(&mut out);
-    write::directory(&mut out);
+    write::begin_directory(&mut out);
     for name in names {
-        write::entry(&mut out, name);
+        write::begin_entry(&mut out, name);
         write::symlink(&mut out, b"t");
         write::end_entry(&mut out);
     }
@@ -93,10 +95,10 @@ fn nested(depth: usize) -> Vec<u8> {
     let mut out = Vec::new();
     write::begin(&mut out);
     for _ in 1..depth {
-        write::directory(&mut out);
-        write::entry(&mut out, b"d");
+        write::begin_directory(&mut out);
+        write::begin_entry(&mut out, b"d");
     }
-    write::directory(&mut out);
+    write::begin_directory(&mut out);
     write::end_directory(&mut out);
     for _ in 1..depth {
         write::end_entry(&mut out);
@@ -315,10 +317,10 @@ fn names_must_rise_by_bytes() {
 fn each_directory_has_an_order_of_its_own() {
     let mut out = Vec::new();
     write::begin(&mut out);
-    write::directory(&mut out);
-    write::entry(&mut out, b"m");
-    write::directory(&mut out);
-    write::entry(&mut out, b"a");
+    write::begin_directory(&mut out);
+    write::begin_entry(&mut out, b"m");
+    write::begin_directory(&mut out);
+    write::begin_entry(&mut out, b"a");
     write::symlink(&mut out, b"t");
     write::end_entry(&mut out);
     write::end_directory(&mut out);
@@ -326,7 +328,7 @@ fn each_directory_has_an_order_of_its_own() {
     let front = out.clone();
     for (name, is_ok) in [(b"n", true), (b"b", false), (b"m", false)] {
         let mut out = front.clone();
-        write::entry(&mut out, name);
+        write::begin_entry(&mut out, name);
         write::symlink(&mut out, b"t");
         write::end_entry(&mut out);
         write::end_directory(&mut out);
@@ -391,20 +393,20 @@ fn sizes_near_the_limit_of_64_bits_do_not_overflow() {
     for size in [u64::MAX, u64::MAX - 7, 1 << 63] {
         let mut out = Vec::new();
         write::begin(&mut out);
-        write::file_header(&mut out, false, size);
+        write::begin_file(&mut out, false, size);
         out.extend(b"some contents");
-        let mut reader = Reader::new();
+        let mut reader = NarReader::new();
         let mut input = out.as_slice();
         assert_eq!(
             reader.next(&mut input),
-            Ok(Some(Event::File {
+            Ok(Some(NarEvent::File {
                 executable: false,
                 size
             }))
         );
         assert_eq!(
             reader.next(&mut input),
-            Ok(Some(Event::Data(b"some contents")))
+            Ok(Some(NarEvent::Data(b"some contents")))
         );
         assert_eq!(reader.next(&mut input), Ok(None));
         assert_eq!(
@@ -419,10 +421,10 @@ fn sizes_near_the_limit_of_64_bits_do_not_overflow() {
 #[test]
 fn data_is_a_piece_of_the_input() {
     let nar = nar(&[b"(", b"type", b"regular", b"contents", &[7; 1000], b")"]);
-    let mut reader = Reader::new();
+    let mut reader = NarReader::new();
     let mut input = nar.as_slice();
     reader.next(&mut input).unwrap();
-    let Some(Event::Data(data)) = reader.next(&mut input).unwrap() else {
+    let Some(NarEvent::Data(data)) = reader.next(&mut input).unwrap() else {
         panic!("no data")
     };
     assert_eq!(data.len(), 1000);
@@ -433,7 +435,7 @@ fn data_is_a_piece_of_the_input() {
 fn an_error_stays() {
     let bytes = nar(&[b"["]);
     let good = symlink(b"t");
-    let mut reader = Reader::new();
+    let mut reader = NarReader::new();
     let error = reader.next(&mut bytes.as_slice()).unwrap_err();
     assert_eq!(reader.next(&mut good.as_slice()), Err(error.clone()));
     assert_eq!(reader.finish(), Err(error));

@@ -87,7 +87,7 @@ impl PlanBuilder {
     }
 
     fn file(&mut self, executable: bool, size: u64) {
-        write::file_header(&mut self.framing, executable, size);
+        write::begin_file(&mut self.framing, executable, size);
         let path = self.path.as_os_str().as_encoded_bytes();
         let name = path.get(self.root_len..).unwrap_or_default();
         self.names.extend_from_slice(name);
@@ -100,7 +100,7 @@ impl PlanBuilder {
             executable,
         });
         self.contents += size;
-        write::file_end(&mut self.framing, size);
+        write::end_file(&mut self.framing, size);
     }
 
     fn directory(
@@ -111,7 +111,7 @@ impl PlanBuilder {
     ) -> Result<(), StoreError> {
         check_depth(depth, &self.path)?;
         let (directory, entries) = open_directory(parent.as_fd(), name, &self.path)?;
-        write::directory(&mut self.framing);
+        write::begin_directory(&mut self.framing);
         let directory = directory.as_fd();
         if entries.len() < SHARED_MIN {
             for entry in &entries {
@@ -148,7 +148,7 @@ impl PlanBuilder {
         depth: usize,
     ) -> Result<(), StoreError> {
         self.path.push(as_path(&entry.name));
-        write::entry(&mut self.framing, &entry.name);
+        write::begin_entry(&mut self.framing, &entry.name);
         self.node(directory, &entry.name, entry.kind, stat, depth + 1)?;
         write::end_entry(&mut self.framing);
         self.path.pop();

@@ -6,7 +6,7 @@ use crate::derivation::{Derivation, DerivationError, DerivationOutput};
 use crate::store_path::{StoreDir, StorePath};
 
 /// The text of the `.drv` file.
-pub(super) fn derivation(
+pub(super) fn aterm(
     derivation: &Derivation,
     dir: &StoreDir,
     name: &str,
@@ -18,13 +18,13 @@ pub(super) fn derivation(
     let inputs = derivation
         .input_derivations
         .iter()
-        .map(|(path, outputs)| (dir.print(path), outputs));
+        .map(|(path, outputs)| (dir.full_path(path), outputs));
     Ok(term(derivation, dir, &outputs, inputs, &derivation.env))
 }
 
 /// The text with each input derivation replaced by a hash, in hexadecimal. If `masked`, the
 /// outputs' paths are left out, as are the values of the variables named after the outputs.
-pub(super) fn modulo(
+pub(super) fn aterm_modulo(
     derivation: &Derivation,
     dir: &StoreDir,
     inputs: &BTreeMap<String, BTreeSet<String>>,
@@ -34,7 +34,7 @@ pub(super) fn modulo(
     let mut env = derivation.env.clone();
     for (name, output) in &derivation.outputs {
         let path = match output {
-            DerivationOutput::InputAddressed(path) if !masked => dir.print(path),
+            DerivationOutput::InputAddressed(path) if !masked => dir.full_path(path),
             _ => String::new(),
         };
         outputs.push([name.clone(), path, String::new(), String::new()]);
@@ -59,7 +59,7 @@ fn output_fields(
             output: name.into(),
             source,
         })?
-        .map_or(String::new(), |path: StorePath| dir.print(&path));
+        .map_or(String::new(), |path: StorePath| dir.full_path(&path));
     let (method, hash) = match output {
         DerivationOutput::InputAddressed(_) | DerivationOutput::Deferred => Default::default(),
         DerivationOutput::Fixed(address) => {
@@ -95,34 +95,34 @@ fn term<'a>(
             if index > 0 {
                 out.push(b',');
             }
-            plain(out, field);
+            unescaped(out, field);
         }
         out.push(b')');
     });
     out.push(b',');
     list(&mut out, inputs, |out, (key, outputs)| {
         out.push(b'(');
-        plain(out, &key);
+        unescaped(out, &key);
         out.push(b',');
-        list(out, outputs, |out, output| plain(out, output));
+        list(out, outputs, |out, output| unescaped(out, output));
         out.push(b')');
     });
     out.push(b',');
     list(&mut out, &derivation.input_sources, |out, path| {
-        plain(out, &dir.print(path))
+        unescaped(out, &dir.full_path(path))
     });
     out.push(b',');
-    plain(&mut out, &derivation.platform);
+    unescaped(&mut out, &derivation.platform);
     out.push(b',');
-    string(&mut out, &derivation.builder);
+    escaped(&mut out, &derivation.builder);
     out.push(b',');
-    list(&mut out, &derivation.args, |out, arg| string(out, arg));
+    list(&mut out, &derivation.args, |out, arg| escaped(out, arg));
     out.push(b',');
     list(&mut out, env, |out, (name, value)| {
         out.push(b'(');
-        string(out, name);
+        escaped(out, name);
         out.push(b',');
-        string(out, value);
+        escaped(out, value);
         out.push(b')');
     });
     out.push(b')');
@@ -145,13 +145,13 @@ fn list<T>(
 }
 
 /// Prints a word without looking for characters to escape, as Nix does for paths and names.
-fn plain(out: &mut Vec<u8>, text: &str) {
+fn unescaped(out: &mut Vec<u8>, text: &str) {
     out.push(b'"');
     out.extend_from_slice(text.as_bytes());
     out.push(b'"');
 }
 
-fn string(out: &mut Vec<u8>, bytes: &[u8]) {
+fn escaped(out: &mut Vec<u8>, bytes: &[u8]) {
     out.push(b'"');
     for &byte in bytes {
         match byte {

@@ -7,8 +7,8 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use crate::derivation::output::check_kinds;
-use crate::derivation::{Derivation, DerivationError, DerivationOutput, print};
+use crate::derivation::output::check_output_kinds;
+use crate::derivation::{Derivation, DerivationError, DerivationOutput, write};
 use crate::hash::Hash;
 use crate::store_path::{StoreDir, StorePath};
 
@@ -17,51 +17,52 @@ use crate::store_path::{StoreDir, StorePath};
 /// It is good for one store directory, and for as long as derivations are read from the same
 /// store or are known to hash to their paths.
 #[derive(Clone, Debug, Default)]
-pub struct ModuloCache(HashMap<StorePath, Modulo>);
+pub struct DerivationHashCache(HashMap<StorePath, DerivationHash>);
 
-impl ModuloCache {
+impl DerivationHashCache {
     /// A cache that knows nothing.
-    pub fn new() -> ModuloCache {
-        ModuloCache::default()
+    pub fn new() -> DerivationHashCache {
+        DerivationHashCache::default()
     }
 }
 
 /// What stands for a derivation in the hash of one that uses it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Modulo {
+enum DerivationHash {
     /// A hash for the derivation as a whole.
-    Derivation(Hash),
+    Regular(Hash),
     /// A hash for its fixed outputs, by name.
-    Fixed(BTreeMap<String, Hash>),
+    FixedOutputs(BTreeMap<String, Hash>),
     /// Nothing: the paths of its outputs, or of what they are built from, are not known yet.
     Deferred,
 }
 
 /// Reads the derivation at a path.
-pub(super) type Read<'a> = dyn FnMut(&StorePath) -> Result<Derivation, DerivationError> + 'a;
+pub(super) type ReadDerivation<'a> =
+    dyn FnMut(&StorePath) -> Result<Derivation, DerivationError> + 'a;
 
 /// The hash that the paths of a derivation's own outputs follow from; `None` if deferred.
 pub(super) fn masked_hash(
     derivation: &Derivation,
     dir: &StoreDir,
-    cache: &mut ModuloCache,
-    read: &mut Read<'_>,
+    cache: &mut DerivationHashCache,
+    read: &mut ReadDerivation<'_>,
 ) -> Result<Option<Hash>, DerivationError> {
     for input in derivation.input_derivations.keys() {
-        resolve(input, dir, cache, read)?;
+        add_to_cache(input, dir, cache, read)?;
     }
     let inputs = input_hashes(derivation, cache)?;
-    Ok(inputs.map(|inputs| sha256(&print::modulo(derivation, dir, &inputs, true))))
+    Ok(inputs.map(|inputs| sha256(&write::aterm_modulo(derivation, dir, &inputs, true))))
 }
 
 /// Brings the hash of the derivation at this path, and all that it needs, into the cache.
 ///
 /// Chains of derivations can be long, so this keeps its own stack.
-fn resolve(
+fn add_to_cache(
     path: &StorePath,
     dir: &StoreDir,
-    cache: &mut ModuloCache,
-    read: &mut Read<'_>,
+    cache: &mut DerivationHashCache,
+    read: &mut ReadDerivation<'_>,
 ) -> Result<(), DerivationError> {
     // The derivations whose inputs are being resolved. Those on the stack but not in here have
     // not been looked at yet.
@@ -78,9 +79,9 @@ fn resolve(
         };
         let name = Derivation::name_from_path(&path)?;
         if is_new {
-            check_kinds(&derivation.outputs, name)?;
+            check_output_kinds(&derivation.outputs, name)?;
         }
-        let mut modulo = immediate(&derivation, dir, name)?;
+        let mut modulo = hash_from_outputs(&derivation, dir, name)?;
         if modulo.is_none() {
             let missing: Vec<StorePath> = derivation
                 .input_derivations
@@ -91,10 +92,13 @@ fn resolve(
             if missing.is_empty() {
                 let inputs = input_hashes(&derivation, cache)?;
                 modulo = Some(match inputs {
-                    Some(inputs) => {
-                        Modulo::Derivation(sha256(&print::modulo(&derivation, dir, &inputs, false)))
-                    }
-                    None => Modulo::Deferred,
+                    Some(inputs) => DerivationHash::Regular(sha256(&write::aterm_modulo(
+                        &derivation,
+                        dir,
+                        &inputs,
+                        false,
+                    ))),
+                    None => DerivationHash::Deferred,
                 });
             } else {
                 open.insert(path.clone(), derivation);
@@ -113,11 +117,11 @@ fn resolve(
 }
 
 /// What stands for a derivation, if its outputs alone say so.
-fn immediate(
+fn hash_from_outputs(
     derivation: &Derivation,
     dir: &StoreDir,
     name: &str,
-) -> Result<Option<Modulo>, DerivationError> {
+) -> Result<Option<DerivationHash>, DerivationError> {
     let mut fixed = BTreeMap::new();
     for (output, value) in &derivation.outputs {
         match value {
@@ -129,34 +133,34 @@ fn immediate(
                         source,
                     }
                 })?;
-                let path = path.map(|path| dir.print(&path)).unwrap_or_default();
+                let path = path.map(|path| dir.full_path(&path)).unwrap_or_default();
                 let method = address.method.prefix();
                 let text = format!("fixed:out:{method}{}:{path}", address.hash.to_base16());
                 fixed.insert(output.clone(), sha256(text.as_bytes()));
             }
             DerivationOutput::Floating { .. }
             | DerivationOutput::Deferred
-            | DerivationOutput::Impure { .. } => return Ok(Some(Modulo::Deferred)),
+            | DerivationOutput::Impure { .. } => return Ok(Some(DerivationHash::Deferred)),
         }
     }
-    Ok(Some(Modulo::Fixed(fixed)))
+    Ok(Some(DerivationHash::FixedOutputs(fixed)))
 }
 
 /// What stands for the input derivations, which must all be in the cache: hashes, and the outputs
 /// used. `None` if one of them is deferred.
 fn input_hashes(
     derivation: &Derivation,
-    cache: &ModuloCache,
+    cache: &DerivationHashCache,
 ) -> Result<Option<BTreeMap<String, BTreeSet<String>>>, DerivationError> {
     let mut hashes: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
     for (input, outputs) in &derivation.input_derivations {
         match cache.0.get(input) {
-            None | Some(Modulo::Deferred) => return Ok(None),
-            Some(Modulo::Derivation(hash)) => {
+            None | Some(DerivationHash::Deferred) => return Ok(None),
+            Some(DerivationHash::Regular(hash)) => {
                 let used = hashes.entry(hash.digest_base16()).or_default();
                 used.extend(outputs.iter().cloned());
             }
-            Some(Modulo::Fixed(fixed)) => {
+            Some(DerivationHash::FixedOutputs(fixed)) => {
                 for output in outputs {
                     let hash = fixed
                         .get(output)

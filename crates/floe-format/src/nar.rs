@@ -28,14 +28,14 @@ pub const TARGET_LEN_MAX: usize = 4095;
 pub(crate) const TAG_LEN_MAX: usize = 32;
 
 /// Whether a NAR may have a directory entry with this name.
-pub fn is_entry_name(name: &[u8]) -> bool {
+pub fn is_valid_entry_name(name: &[u8]) -> bool {
     name.len() <= NAME_LEN_MAX
         && !matches!(name, b"" | b"." | b"..")
         && !name.iter().any(|&byte| byte == b'/' || byte == 0)
 }
 
 /// Whether a NAR may have a symlink with this target.
-pub fn is_symlink_target(target: &[u8]) -> bool {
+pub fn is_valid_symlink_target(target: &[u8]) -> bool {
     !target.is_empty() && target.len() <= TARGET_LEN_MAX && !target.contains(&0)
 }
 

@@ -1,15 +1,15 @@
 //! The grammar of NARs: which string may follow which.
 
-use crate::nar::read::strings::Bytes;
-use crate::nar::read::{Event, NarError, Reader, Step};
+use crate::nar::read::strings::StringRef;
+use crate::nar::read::{NarError, NarEvent, NarReader, Step};
 use crate::nar::{
-    DEPTH_MAX, MAGIC, NAME_LEN_MAX, TAG_LEN_MAX, TARGET_LEN_MAX, is_entry_name, is_symlink_target,
-    padding_len,
+    DEPTH_MAX, MAGIC, NAME_LEN_MAX, TAG_LEN_MAX, TARGET_LEN_MAX, is_valid_entry_name,
+    is_valid_symlink_target, padding_len,
 };
 
 /// What is expected next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum State {
+pub(super) enum ParseState {
     Magic,
     Open,
     Type,
@@ -34,18 +34,18 @@ pub(super) enum State {
     Finished,
 }
 
-impl State {
+impl ParseState {
     /// The word that must come here, if there is but one, and what comes after it.
     #[inline]
-    fn only_word(self) -> Option<(&'static str, State)> {
+    fn expected_tag(self) -> Option<(&'static str, ParseState)> {
         match self {
-            State::Open => Some(("(", State::Type)),
-            State::Type => Some(("type", State::Kind)),
-            State::Contents => Some(("contents", State::Size { executable: true })),
-            State::TargetTag => Some(("target", State::Target)),
-            State::EntryOpen => Some(("(", State::NameTag)),
-            State::NameTag => Some(("name", State::Name)),
-            State::EntryClose => Some((")", State::EntryOrClose)),
+            ParseState::Open => Some(("(", ParseState::Type)),
+            ParseState::Type => Some(("type", ParseState::Kind)),
+            ParseState::Contents => Some(("contents", ParseState::Size { executable: true })),
+            ParseState::TargetTag => Some(("target", ParseState::Target)),
+            ParseState::EntryOpen => Some(("(", ParseState::NameTag)),
+            ParseState::NameTag => Some(("name", ParseState::Name)),
+            ParseState::EntryClose => Some((")", ParseState::EntryOrClose)),
             _ => None,
         }
     }
@@ -54,96 +54,96 @@ impl State {
     #[inline]
     pub(super) fn string_limit(self) -> (&'static str, usize) {
         match self {
-            State::Magic => ("MAGIC", MAGIC.len()),
-            State::Name => ("NAME_LEN_MAX", NAME_LEN_MAX),
-            State::Target => ("TARGET_LEN_MAX", TARGET_LEN_MAX),
-            State::ExecutableMarker => ("the length of an executable marker", 0),
+            ParseState::Magic => ("MAGIC", MAGIC.len()),
+            ParseState::Name => ("NAME_LEN_MAX", NAME_LEN_MAX),
+            ParseState::Target => ("TARGET_LEN_MAX", TARGET_LEN_MAX),
+            ParseState::ExecutableMarker => ("the length of an executable marker", 0),
             _ => ("TAG_LEN_MAX", TAG_LEN_MAX),
         }
     }
 }
 
-impl Reader {
+impl NarReader {
     /// Acts on a string, which has just been read in the current state.
     #[inline]
-    pub(super) fn word<'input>(
+    pub(super) fn accept<'input>(
         &mut self,
-        string: Bytes<'input>,
+        string: StringRef<'input>,
     ) -> Result<Option<Step<'input>>, NarError> {
-        let bytes = string.resolve(&self.carried);
+        let bytes = string.resolve(&self.assembled);
         let offset = self.position - 8 - (bytes.len() + padding_len(bytes.len() as u64)) as u64;
         let tag = |expected: &'static str| expect(bytes, expected, offset);
-        if let Some((expected, next)) = self.state.only_word() {
+        if let Some((expected, next)) = self.state.expected_tag() {
             tag(expected)?;
             self.state = next;
             return Ok(None);
         }
         match self.state {
-            State::Magic if bytes == MAGIC => self.state = State::Open,
-            State::Magic => return Err(NarError::Magic),
-            State::Kind => match bytes {
-                b"regular" => self.state = State::ExecutableOrContents,
-                b"symlink" => self.state = State::TargetTag,
+            ParseState::Magic if bytes == MAGIC => self.state = ParseState::Open,
+            ParseState::Magic => return Err(NarError::Magic),
+            ParseState::Kind => match bytes {
+                b"regular" => self.state = ParseState::ExecutableOrContents,
+                b"symlink" => self.state = ParseState::TargetTag,
                 b"directory" => {
                     self.directories.push(self.names.len());
-                    self.state = State::EntryOrClose;
-                    return Ok(Some(Step::Plain(Event::Directory)));
+                    self.state = ParseState::EntryOrClose;
+                    return Ok(Some(Step::Plain(NarEvent::Directory)));
                 }
                 _ => return Err(unexpected(bytes, "regular, directory or symlink", offset)),
             },
-            State::ExecutableOrContents => match bytes {
-                b"contents" => self.state = State::Size { executable: false },
-                b"executable" => self.state = State::ExecutableMarker,
+            ParseState::ExecutableOrContents => match bytes {
+                b"contents" => self.state = ParseState::Size { executable: false },
+                b"executable" => self.state = ParseState::ExecutableMarker,
                 _ => return Err(unexpected(bytes, "executable or contents", offset)),
             },
             // Its length was found to be zero.
-            State::ExecutableMarker => self.state = State::Contents,
-            State::FileClose => {
+            ParseState::ExecutableMarker => self.state = ParseState::Contents,
+            ParseState::FileClose => {
                 tag(")")?;
                 self.end_node();
-                return Ok(Some(Step::Plain(Event::EndFile)));
+                return Ok(Some(Step::Plain(NarEvent::EndFile)));
             }
-            State::Target => {
-                if !is_symlink_target(bytes) {
+            ParseState::Target => {
+                if !is_valid_symlink_target(bytes) {
                     return Err(NarError::Target {
                         offset,
                         target: quote(bytes),
                     });
                 }
-                self.state = State::SymlinkClose;
+                self.state = ParseState::SymlinkClose;
                 return Ok(Some(Step::Symlink(string)));
             }
-            State::SymlinkClose => {
+            ParseState::SymlinkClose => {
                 tag(")")?;
                 self.end_node();
             }
-            State::EntryOrClose => match bytes {
-                b"entry" => self.state = State::EntryOpen,
+            ParseState::EntryOrClose => match bytes {
+                b"entry" => self.state = ParseState::EntryOpen,
                 b")" => {
                     self.names
                         .truncate(self.directories.pop().unwrap_or_default());
                     self.end_node();
-                    return Ok(Some(Step::Plain(Event::EndDirectory)));
+                    return Ok(Some(Step::Plain(NarEvent::EndDirectory)));
                 }
                 _ => return Err(unexpected(bytes, "entry or )", offset)),
             },
-            State::Name => {
+            ParseState::Name => {
                 let start = self.directories.last().copied().unwrap_or_default();
                 let before = self.names.get(start..).unwrap_or_default();
                 check_name(bytes, before, offset)?;
                 self.names.truncate(start);
                 self.names.extend_from_slice(bytes);
-                self.state = State::NodeTag;
+                self.state = ParseState::NodeTag;
                 return Ok(Some(Step::Entry(string)));
             }
-            State::NodeTag => {
+            ParseState::NodeTag => {
                 tag("node")?;
                 if self.directories.len() >= DEPTH_MAX {
                     return Err(NarError::TooDeep {
                         offset: self.position,
                     });
                 }
-                self.state = State::Open;
+                self.state = ParseState::Open;
             }
             // The other states expect a single word, or read no strings.
             _ => {}
@@ -154,9 +154,9 @@ impl Reader {
     /// What comes after a node: another one in the same directory, or the end.
     fn end_node(&mut self) {
         self.state = if self.directories.is_empty() {
-            State::RootDone
+            ParseState::RootDone
         } else {
-            State::EntryClose
+            ParseState::EntryClose
         };
     }
 }
@@ -180,7 +180,7 @@ fn unexpected(found: &[u8], expected: &'static str, offset: u64) -> NarError {
 }
 
 fn check_name(name: &[u8], before: &[u8], offset: u64) -> Result<(), NarError> {
-    if !is_entry_name(name) {
+    if !is_valid_entry_name(name) {
         return Err(NarError::Name {
             offset,
             name: quote(name),

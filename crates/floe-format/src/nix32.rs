@@ -9,7 +9,7 @@ use data_encoding::{BitOrder, DecodeKind, Encoding, Specification};
 
 /// Why a text is not base 32.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Base32Error {
+pub enum Nix32Error {
     /// A character outside the alphabet.
     #[error("cannot decode base-32 text: {character:?} at character {index} is no digit")]
     Character {
@@ -44,13 +44,13 @@ pub fn encode(bytes: &[u8]) -> String {
 /// Only the text that [`encode`] prints is read. Nix's own decoder takes texts of any length and
 /// lets the result grow by a byte when the spare bits are set; its callers then refuse the wrong
 /// length, so the hashes that Nix accepts are the same.
-pub fn decode(text: &str) -> Result<Vec<u8>, Base32Error> {
+pub fn decode(text: &str) -> Result<Vec<u8>, Nix32Error> {
     let digits: Vec<u8> = text.bytes().rev().collect();
     LEAST_SIGNIFICANT_FIRST.decode(&digits).map_err(|error| {
         match text.char_indices().find(|(_, c)| !is_digit(*c)) {
-            Some((index, character)) => Base32Error::Character { character, index },
-            None if error.kind == DecodeKind::Trailing => Base32Error::SpareBits,
-            None => Base32Error::Length(text.len()),
+            Some((index, character)) => Nix32Error::Character { character, index },
+            None if error.kind == DecodeKind::Trailing => Nix32Error::SpareBits,
+            None => Nix32Error::Length(text.len()),
         }
     })
 }
@@ -96,7 +96,7 @@ mod tests {
             let text = format!("0{character}");
             assert_eq!(
                 decode(&text),
-                Err(Base32Error::Character {
+                Err(Nix32Error::Character {
                     character,
                     index: 1
                 })
@@ -107,18 +107,15 @@ mod tests {
     #[test]
     fn lengths_that_no_bytes_encode_to_are_refused() {
         for digits in [1, 3, 6, 9, 51, 54] {
-            assert_eq!(
-                decode(&"0".repeat(digits)),
-                Err(Base32Error::Length(digits))
-            );
+            assert_eq!(decode(&"0".repeat(digits)), Err(Nix32Error::Length(digits)));
         }
     }
 
     #[test]
     fn spare_bits_must_be_zero() {
         assert_eq!(decode("7z").unwrap(), [0xff]);
-        assert_eq!(decode("8z"), Err(Base32Error::SpareBits));
-        assert_eq!(decode("zz"), Err(Base32Error::SpareBits));
+        assert_eq!(decode("8z"), Err(Nix32Error::SpareBits));
+        assert_eq!(decode("zz"), Err(Nix32Error::SpareBits));
     }
 
     proptest! {

@@ -52,7 +52,7 @@ impl ModuloHasher {
     pub fn update(&mut self, bytes: &[u8]) {
         for piece in bytes.chunks(PIECE_LEN) {
             self.pending.extend_from_slice(piece);
-            self.erase_occurrences();
+            self.zero_occurrences();
             let keep = self.hash_part.len().saturating_sub(1);
             self.hash_pending(self.pending.len().saturating_sub(keep));
         }
@@ -77,7 +77,7 @@ impl ModuloHasher {
     }
 
     /// Zeroes the occurrences in `pending` and notes where they are, leftmost first.
-    fn erase_occurrences(&mut self) {
+    fn zero_occurrences(&mut self) {
         let Some(&wanted) = self.hash_part.last() else {
             return;
         };

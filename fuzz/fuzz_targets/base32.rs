@@ -1,5 +1,0 @@
-//! Fuzzes `check_base32` of the library beside it.
-
-#![no_main]
-
-libfuzzer_sys::fuzz_target!(|data: &[u8]| floe_fuzz::check_base32(data));
