@@ -23,9 +23,9 @@ pub(crate) struct Account {
 /// The user with that number.
 ///
 /// Errors: what the system says.
-pub(crate) fn user_of(uid: Uid) -> io::Result<Option<Account>> {
+pub(crate) fn user_by_uid(uid: Uid) -> io::Result<Option<Account>> {
     match IS_STATIC {
-        true => user_by(|user| user.uid == uid),
+        true => find_user(|user| user.uid == uid),
         false => Ok(User::from_uid(uid)?.map(Account::from)),
     }
 }
@@ -33,9 +33,9 @@ pub(crate) fn user_of(uid: Uid) -> io::Result<Option<Account>> {
 /// The user of that name.
 ///
 /// Errors: what the system says.
-pub(crate) fn user_named(name: &str) -> io::Result<Option<Account>> {
+pub(crate) fn user_by_name(name: &str) -> io::Result<Option<Account>> {
     match IS_STATIC {
-        true => user_by(|user| user.name == name),
+        true => find_user(|user| user.name == name),
         false => Ok(User::from_name(name)?.map(Account::from)),
     }
 }
@@ -43,9 +43,9 @@ pub(crate) fn user_named(name: &str) -> io::Result<Option<Account>> {
 /// The group of that name.
 ///
 /// Errors: what the system says.
-pub(crate) fn group_named(name: &str) -> io::Result<Option<Gid>> {
+pub(crate) fn group_by_name(name: &str) -> io::Result<Option<Gid>> {
     match IS_STATIC {
-        true => Ok(lines(GROUP)?.find_map(|line| group(&line, name))),
+        true => Ok(lines(GROUP)?.find_map(|line| parse_group(&line, name))),
         false => Ok(Group::from_name(name)?.map(|group| group.gid)),
     }
 }
@@ -62,8 +62,10 @@ impl From<User> for Account {
 }
 
 /// The first in the file of users for whom that is so.
-fn user_by(is_it: impl FnMut(&Account) -> bool) -> io::Result<Option<Account>> {
-    Ok(lines(PASSWD)?.filter_map(|line| user(&line)).find(is_it))
+fn find_user(is_it: impl FnMut(&Account) -> bool) -> io::Result<Option<Account>> {
+    Ok(lines(PASSWD)?
+        .filter_map(|line| parse_user(&line))
+        .find(is_it))
 }
 
 /// The lines of a file, none where it is not there: a machine may have no users at all.
@@ -81,7 +83,7 @@ fn lines(file: &str) -> io::Result<impl Iterator<Item = String>> {
 }
 
 /// passwd(5): name, password, number, number of the group, comment, home, shell.
-fn user(line: &str) -> Option<Account> {
+fn parse_user(line: &str) -> Option<Account> {
     let mut fields = line.split(':');
     let name = fields.next()?.to_owned();
     let uid = fields.nth(1)?.parse().ok()?;
@@ -96,7 +98,7 @@ fn user(line: &str) -> Option<Account> {
 }
 
 /// group(5): name, password, number, members.
-fn group(line: &str, name: &str) -> Option<Gid> {
+fn parse_group(line: &str, name: &str) -> Option<Gid> {
     let mut fields = line.split(':');
     let number = (fields.next()? == name).then(|| fields.nth(1))??;
     Some(Gid::from_raw(number.parse().ok()?))
@@ -114,12 +116,14 @@ mod tests {
 
     #[test]
     fn files_and_system_say_the_same_of_root() {
-        let by_file = user_by(|user| user.name == "root").unwrap();
+        let by_file = find_user(|user| user.name == "root").unwrap();
         assert!(by_file.is_some());
-        assert_eq!(user_named("root").unwrap(), by_file);
-        assert_eq!(user_of(Uid::from_raw(0)).unwrap(), by_file);
-        let by_file = lines(GROUP).unwrap().find_map(|line| group(&line, "root"));
-        assert_eq!(group_named("root").unwrap(), by_file);
+        assert_eq!(user_by_name("root").unwrap(), by_file);
+        assert_eq!(user_by_uid(Uid::from_raw(0)).unwrap(), by_file);
+        let by_file = lines(GROUP)
+            .unwrap()
+            .find_map(|line| parse_group(&line, "root"));
+        assert_eq!(group_by_name("root").unwrap(), by_file);
         assert_eq!(by_file, Some(Gid::from_raw(0)));
     }
 
@@ -133,14 +137,14 @@ mod tests {
             "me:x:one:2::/:",
             "me:x:1:two::/:",
         ] {
-            assert_eq!(user(line), None, "{line}");
+            assert_eq!(parse_user(line), None, "{line}");
         }
         assert_eq!(
-            group("nixbld:x:30000:a,b", "nixbld"),
+            parse_group("nixbld:x:30000:a,b", "nixbld"),
             Some(Gid::from_raw(30000))
         );
         for line in ["nixbld:x", "nixbld:x:many:", "nixbld2:x:1:", ":x:1:"] {
-            assert_eq!(group(line, "nixbld"), None, "{line}");
+            assert_eq!(parse_group(line, "nixbld"), None, "{line}");
         }
     }
 }

@@ -2,26 +2,26 @@
 
 mod access_log;
 mod bench;
-mod files;
-mod keep;
+mod gc_roots;
+mod log;
 mod manual;
-mod seconds;
 mod serve;
-mod watch;
+mod store_files;
+mod timeout;
 
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
 
-pub(crate) use access_log::LogName;
+pub(crate) use access_log::AccessLogFormat;
 pub(crate) use bench::{BenchCommand, BenchCopyArgs};
-pub(crate) use files::FilesArgs;
-pub(crate) use keep::KeepArgs;
+pub(crate) use gc_roots::GcRootArgs;
+pub(crate) use log::{LogArgs, LogFormat, TraceArgs};
 pub(crate) use manual::{CompletionsArgs, ManArgs};
-pub(crate) use seconds::{seconds, some_seconds};
-pub(crate) use serve::{CompressName, ServeArgs};
-pub(crate) use watch::{LogArgs, LogFormat, TraceArgs};
+pub(crate) use serve::{CompressMode, ServeArgs};
+pub(crate) use store_files::StoreFileArgs;
+pub(crate) use timeout::{parse_seconds, parse_timeout};
 
 /// Moves Nix closures, fast and safely, without needing Nix.
 #[derive(Debug, Parser)]
@@ -101,15 +101,15 @@ pub(crate) struct InstallArgs {
     #[command(flatten)]
     pub(crate) options: OptionArgs,
     #[command(flatten)]
-    pub(crate) files: FilesArgs,
+    pub(crate) store_files: StoreFileArgs,
     #[command(flatten)]
-    pub(crate) keep: KeepArgs,
+    pub(crate) gc_roots: GcRootArgs,
     #[command(flatten)]
     pub(crate) trace: TraceArgs,
     #[command(flatten)]
     pub(crate) log: LogArgs,
     #[command(flatten)]
-    pub(crate) work: WorkArgs,
+    pub(crate) transfer: TransferArgs,
     /// Full store paths, base names or hash parts
     #[arg(required = true, value_name = "PATH")]
     pub(crate) paths: Vec<String>,
@@ -136,15 +136,15 @@ pub(crate) struct CopyArgs {
     #[command(flatten)]
     pub(crate) options: OptionArgs,
     #[command(flatten)]
-    pub(crate) files: FilesArgs,
+    pub(crate) store_files: StoreFileArgs,
     #[command(flatten)]
-    pub(crate) keep: KeepArgs,
+    pub(crate) gc_roots: GcRootArgs,
     #[command(flatten)]
     pub(crate) trace: TraceArgs,
     #[command(flatten)]
     pub(crate) log: LogArgs,
     #[command(flatten)]
-    pub(crate) work: WorkArgs,
+    pub(crate) transfer: TransferArgs,
     /// Copy every path of the source
     #[arg(long, conflicts_with = "paths")]
     pub(crate) all: bool,
@@ -191,7 +191,7 @@ impl OptionArgs {
 
 /// How the work is done and shown.
 #[derive(Debug, Args)]
-pub(crate) struct WorkArgs {
+pub(crate) struct TransferArgs {
     /// How many paths are unpacked at once [default: what suits the processor]
     #[arg(long, value_name = "N")]
     pub(crate) jobs: Option<NonZeroUsize>,

@@ -12,22 +12,22 @@ use floe_engine::EventSink;
 
 use bars::Bars;
 use json::JsonLines;
-pub(crate) use json::{fields, kind};
+pub(crate) use json::{error_fields, error_kind};
 use lines::Lines;
-pub(crate) use stderr::{Level, say, speak_json, speaks_json, warn, write};
+pub(crate) use stderr::{Level, eprint_line, is_json, set_json, warn, write_event};
 
 /// The display that fits stderr.
-pub(crate) fn display() -> Box<dyn EventSink> {
+pub(crate) fn progress_display() -> Box<dyn EventSink> {
     let is_dumb = std::env::var_os("TERM").is_some_and(|term| term == "dumb");
-    match io::stderr().is_terminal() && !is_dumb && !speaks_json() {
+    match io::stderr().is_terminal() && !is_dumb && !is_json() {
         true => Box::new(Bars::new()),
-        false => lines(),
+        false => line_display(),
     }
 }
 
 /// The display that goes with other lines.
-pub(crate) fn lines() -> Box<dyn EventSink> {
-    match speaks_json() {
+pub(crate) fn line_display() -> Box<dyn EventSink> {
+    match is_json() {
         true => Box::new(JsonLines::new()),
         false => Box::new(Lines::default()),
     }

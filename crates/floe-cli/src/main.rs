@@ -5,9 +5,9 @@ mod args;
 mod commands;
 mod config;
 mod display;
-mod failure;
+mod exit;
 mod messages;
-mod settings;
+mod options;
 
 use std::process::ExitCode;
 
@@ -17,14 +17,14 @@ use args::{Cli, Command, LogFormat};
 
 fn main() -> ExitCode {
     if let Some(args) = commands::nix_serve::arguments(std::env::args_os()) {
-        return ended(commands::nix_serve::run(&args));
+        return exit_code(commands::nix_serve::run(&args));
     }
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
-        Err(error) => return failure::report_usage(&error, std::env::args_os()),
+        Err(error) => return exit::report_usage(&error, std::env::args_os()),
     };
     if cli.log_format() == LogFormat::Json {
-        display::speak_json();
+        display::set_json();
     }
     let result = match cli.command {
         Command::Install(args) => commands::install::run(args),
@@ -39,12 +39,12 @@ fn main() -> ExitCode {
         Command::Man(args) => commands::manual::man(&args),
         Command::Demo(args) => commands::demo::run(args),
     };
-    ended(result)
+    exit_code(result)
 }
 
-fn ended(result: anyhow::Result<()>) -> ExitCode {
+fn exit_code(result: anyhow::Result<()>) -> ExitCode {
     match result {
         Ok(()) => ExitCode::SUCCESS,
-        Err(error) => failure::report(&error),
+        Err(error) => exit::report(&error),
     }
 }

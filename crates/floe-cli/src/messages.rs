@@ -7,7 +7,7 @@ use floe_format::StorePath;
 use indicatif::HumanBytes;
 
 /// What came of `--reuse`, and of what a run had left that ended early.
-pub(crate) fn taken(outcome: &CopySummary) -> String {
+pub(crate) fn reuse_summary(outcome: &CopySummary) -> String {
     let things = if outcome.reused == 1 { "path" } else { "paths" };
     format!(
         "{} {things} taken from this machine, {} unpacked, instead of being fetched",
@@ -17,7 +17,7 @@ pub(crate) fn taken(outcome: &CopySummary) -> String {
 }
 
 /// What an interrupted move has not fetched in vain.
-pub(crate) fn left(paths: usize) -> String {
+pub(crate) fn kept_for_resume(paths: usize) -> String {
     let (things, them) = match paths {
         1 => ("path has", "it"),
         _ => ("paths have", "them"),
@@ -42,7 +42,7 @@ pub(crate) fn damaged_link(path: &StorePath, link: &str) -> String {
 }
 
 /// What is said of too little room, where the work goes on.
-pub(crate) fn scarce(shortage: &Shortage) -> String {
+pub(crate) fn low_space(shortage: &Shortage) -> String {
     match shortage.is_certain {
         true => format!("{shortage}; it cannot fit"),
         false => format!("{shortage}; it may not fit"),
@@ -57,11 +57,11 @@ pub(crate) fn retrying(path: Option<&StorePath>, error: &Error) -> String {
 }
 
 /// For what this process waits that another one has.
-pub(crate) fn waiting_for(what: &str) -> String {
+pub(crate) fn waiting_for_resource(what: &str) -> String {
     format!("floe: waiting for {what}")
 }
 
-pub(crate) fn waiting(path: &StorePath) -> String {
+pub(crate) fn waiting_for_lock(path: &StorePath) -> String {
     format!("waiting for whoever has locked {path}")
 }
 

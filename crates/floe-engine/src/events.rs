@@ -23,7 +23,7 @@ pub enum Event<'a> {
     /// The sources are being asked for a path.
     Querying {
         /// Its base name, or its hash part where no more of it is known.
-        wanted: &'a str,
+        requested: &'a str,
     },
     /// A source has a path that was asked for, and is trusted with it.
     Resolved {

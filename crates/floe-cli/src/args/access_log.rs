@@ -5,7 +5,7 @@ use clap::ValueEnum;
 /// The names that nix-serve-ng has. Its help says `normal` where its parser wants `default`, so
 /// both are known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum LogName {
+pub(crate) enum AccessLogFormat {
     /// No lines at all
     Quiet,
     /// Apache's common log format

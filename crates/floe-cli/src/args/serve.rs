@@ -7,8 +7,8 @@ use std::time::Duration;
 use clap::{Args, ValueEnum};
 use floe_server::Listen;
 
-use super::{LogName, some_seconds};
-use crate::failure::Usage;
+use super::{AccessLogFormat, parse_timeout};
+use crate::exit::UsageError;
 
 #[derive(Debug, Args)]
 pub(crate) struct ServeArgs {
@@ -44,7 +44,7 @@ pub(crate) struct ServeArgs {
     /// Whether NARs go out compressed to clients that accept it [default: cached with
     /// --side-cache, else off]
     #[arg(long, value_name = "WHEN")]
-    pub(crate) compress: Option<CompressName>,
+    pub(crate) compress: Option<CompressMode>,
     /// Keep compressed NARs in this directory, which belongs to floe
     #[arg(long, value_name = "DIR")]
     pub(crate) side_cache: Option<PathBuf>,
@@ -56,7 +56,7 @@ pub(crate) struct ServeArgs {
     pub(crate) access_log: Option<PathBuf>,
     /// The form of these lines, on stdout unless --access-log names a file
     #[arg(long, value_name = "FORMAT")]
-    pub(crate) log_format: Option<LogName>,
+    pub(crate) log_format: Option<AccessLogFormat>,
     /// How many threads answer requests [default: as many as there are cores]
     #[arg(long, value_name = "N")]
     pub(crate) threads: Option<NonZeroUsize>,
@@ -65,13 +65,13 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "N")]
     pub(crate) max_connections: Option<NonZeroUsize>,
     /// How long a connection may idle between two requests [default: 120]
-    #[arg(long, value_name = "SECONDS", value_parser = some_seconds)]
+    #[arg(long, value_name = "SECONDS", value_parser = parse_timeout)]
     pub(crate) keepalive_timeout: Option<Duration>,
     /// How long a client may take to send the head of a request [default: 30]
-    #[arg(long, value_name = "SECONDS", value_parser = some_seconds)]
+    #[arg(long, value_name = "SECONDS", value_parser = parse_timeout)]
     pub(crate) read_timeout: Option<Duration>,
     /// How long a client may leave an answer unread [default: 600]
-    #[arg(long, value_name = "SECONDS", value_parser = some_seconds)]
+    #[arg(long, value_name = "SECONDS", value_parser = parse_timeout)]
     pub(crate) timeout: Option<Duration>,
     /// Settings of harmonia, in TOML; flags and the environment win over them
     #[arg(long, value_name = "FILE", env = "CONFIG_FILE")]
@@ -83,7 +83,7 @@ pub(crate) struct ServeArgs {
 
 /// `--compress`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum CompressName {
+pub(crate) enum CompressMode {
     /// Never
     Off,
     /// When a compressed copy is ready in the side cache; else one is made for the next time
@@ -93,9 +93,9 @@ pub(crate) enum CompressName {
 }
 
 /// A number of bytes; K, M, G and T are powers of 1024.
-fn parse_bytes(text: &str) -> Result<u64, Usage> {
+fn parse_bytes(text: &str) -> Result<u64, UsageError> {
     let wrong = || {
-        Usage(format!(
+        UsageError(format!(
             "{text:?} is not a number of bytes, as in 500M or 20G"
         ))
     };

@@ -22,12 +22,12 @@ use serde_json::json;
 
 use super::print;
 use crate::args::{BenchCommand, BenchCopyArgs};
-use crate::display::say;
-use crate::failure::{Silent, Usage};
-use crate::settings;
+use crate::display::eprint_line;
+use crate::exit::{AlreadyReported, UsageError};
+use crate::options;
 use closure::Closure;
-use scenario::Stage;
-use variant::Variant;
+use scenario::ScenarioRun;
+use variant::VariantSpec;
 
 pub(crate) fn run(command: &BenchCommand) -> anyhow::Result<()> {
     match command {
@@ -37,12 +37,12 @@ pub(crate) fn run(command: &BenchCommand) -> anyhow::Result<()> {
 
 fn copy(args: &BenchCopyArgs) -> anyhow::Result<()> {
     if args.iters == 0 {
-        return Err(Usage("--iters 0: nothing would be measured".into()).into());
+        return Err(UsageError("--iters 0: nothing would be measured".into()).into());
     }
     let variants = variant::parse(&args.variant, args.trusted_public_keys.as_deref())?;
     let scenarios = scenario::parse(&args.scenario)?;
     let cancel = Cancel::default();
-    settings::end_on_signals(&cancel)?;
+    options::cancel_on_signals(&cancel)?;
     let mut report = Report {
         title: "floe bench copy".into(),
         machine: machine::machine(),
@@ -51,37 +51,31 @@ fn copy(args: &BenchCopyArgs) -> anyhow::Result<()> {
         interrupted: false,
     };
     for scenario in &scenarios {
-        let closure = Closure::look_up(&scenario.from, &args.path, &cancel)?;
-        let stage = Stage::set(scenario, args, &closure)?;
-        measure(args, &stage, &closure, (&variants, &cancel), &mut report)?;
+        let closure = Closure::query(&scenario.from, &args.path, &cancel)?;
+        let run = ScenarioRun::create(scenario, args, &closure)?;
+        measure(args, &run, &closure, (&variants, &cancel), &mut report)?;
         if cancel.is_raised() {
             break;
         }
         if let Some(directory) = &args.perf {
-            perf::profile(
-                directory,
-                &stage,
-                &closure,
-                (&variants, &cancel),
-                &mut report,
-            )?;
+            perf::profile(directory, &run, &closure, (&variants, &cancel), &mut report)?;
         }
     }
     report.interrupted = cancel.is_raised();
     publish(args, &report)?;
     print(report.table().trim_end())?;
     if report.interrupted {
-        say("floe: interrupted; what was measured before that was kept");
-        return Err(Silent(INTERRUPTED_EXIT_CODE).into());
+        eprint_line("floe: interrupted; what was measured before that was kept");
+        return Err(AlreadyReported(INTERRUPTED_EXIT_CODE).into());
     }
     match report.is_complete() {
         true => Ok(()),
-        false => Err(Silent(1).into()),
+        false => Err(AlreadyReported(1).into()),
     }
 }
 
 /// What somebody who reads the figures must know.
-fn notes(args: &BenchCopyArgs, variants: &[Variant]) -> Vec<String> {
+fn notes(args: &BenchCopyArgs, variants: &[VariantSpec]) -> Vec<String> {
     let mut notes = vec![
         format!(
             "{} runs of each variant after {} for warming up, taking turns; each with an empty \
@@ -108,15 +102,15 @@ fn notes(args: &BenchCopyArgs, variants: &[Variant]) -> Vec<String> {
 /// One row of the report. It is there from the first round on, so that an interruption keeps it.
 fn measure(
     args: &BenchCopyArgs,
-    stage: &Stage,
+    run: &ScenarioRun,
     closure: &Closure,
-    (variants, cancel): (&[Variant], &Cancel),
+    (variants, cancel): (&[VariantSpec], &Cancel),
     report: &mut Report,
 ) -> anyhow::Result<()> {
     let deadline = Duration::from_secs(args.timeout);
     let contestants: Vec<_> = variants
         .iter()
-        .map(|variant| stage.contestant(variant, closure, deadline))
+        .map(|variant| run.contestant(variant, closure, deadline))
         .collect();
     let plan = Plan {
         warmup: args.warmup,
@@ -127,10 +121,10 @@ fn measure(
         names.zip(cells.iter().cloned()).collect()
     };
     report.rows.push(Row {
-        name: stage.name(closure),
+        name: run.name(closure),
         facts: json!({
-            "from": stage.from(),
-            "fileSystem": stage.file_system().words(),
+            "from": run.from(),
+            "fileSystem": run.file_system().words(),
             "closurePaths": closure.len(),
             "closureBytes": closure.nar_bytes(),
         }),
@@ -138,14 +132,14 @@ fn measure(
     });
     let at = report.rows.len() - 1;
     let mut failure = None;
-    let mut told = BTreeSet::new();
+    let mut reported = BTreeSet::new();
     let cells = rounds(
         &contestants,
         plan,
         cancel.flag().as_ref(),
         &mut |round, cells| {
             report.rows[at].cells = named(cells);
-            say(progress(&report.rows[at], round, plan, &mut told));
+            eprint_line(progress(&report.rows[at], round, plan, &mut reported));
             // Whatever ends this process leaves the rounds so far.
             failure = publish(args, report).err();
             if failure.is_some() {
@@ -157,10 +151,10 @@ fn measure(
     failure.map_or(Ok(()), Err)
 }
 
-/// A line about the last round. `told` are the variants whose failure was shown before.
-fn progress(row: &Row, round: usize, plan: Plan, told: &mut BTreeSet<String>) -> String {
+/// A line about the last round. `reported` are the variants whose failure was shown before.
+fn progress(row: &Row, round: usize, plan: Plan, reported: &mut BTreeSet<String>) -> String {
     let last = row.cells.iter().map(|(name, cell)| match cell {
-        Cell::Void(why) if told.insert(name.clone()) => format!("{name} failed: {why}"),
+        Cell::Void(why) if reported.insert(name.clone()) => format!("{name} failed: {why}"),
         Cell::Void(_) => format!("{name} void"),
         Cell::Ran(samples) => match samples.last() {
             Some(sample) => format!("{name} {:.3} s", sample.seconds),

@@ -5,51 +5,52 @@ use serde_json::{Map, Value, json};
 
 use super::print;
 use crate::args::ConfigArgs;
-use crate::config::note;
-use crate::config::{ConfigError, Named};
-use crate::display::say;
-use crate::failure::Usage;
-use crate::settings;
+use crate::config::setting_note;
+use crate::config::{ConfigError, SettingEntry};
+use crate::display::eprint_line;
+use crate::exit::UsageError;
+use crate::options;
 
 pub(crate) fn run(args: &ConfigArgs) -> anyhow::Result<()> {
-    let mut config = settings::config(&args.options)?;
-    for file in &config.unread {
-        say(format_args!("floe: passed over, as by Nix: {file}"));
+    let mut config = options::load_config(&args.options)?;
+    for file in &config.unreadable_files {
+        eprint_line(format_args!("floe: passed over, as by Nix: {file}"));
     }
     let network = config.network();
     let proxies = config.proxies.clone();
-    let mut slots = config.slots();
+    let mut entries = config.entries();
     if !args.names.is_empty() {
-        let is =
-            |named: &Named<'_>, name: &str| named.name == name || named.aliases.contains(&name);
+        let is = |entry: &SettingEntry<'_>, name: &str| {
+            entry.name == name || entry.aliases.contains(&name)
+        };
         for name in &args.names {
-            if !slots.iter().any(|named| is(named, name)) {
-                return Err(Usage::from(ConfigError::Unknown(name.clone())).into());
+            if !entries.iter().any(|entry| is(entry, name)) {
+                return Err(UsageError::from(ConfigError::Unknown(name.clone())).into());
             }
         }
-        slots.retain(|named| args.names.iter().any(|name| is(named, name)));
+        entries.retain(|entry| args.names.iter().any(|name| is(entry, name)));
     }
     if args.json {
-        let settings = slots
+        let settings = entries
             .iter()
-            .map(|named| (named.name.to_owned(), named.slot.to_json()));
+            .map(|entry| (entry.name.to_owned(), entry.setting.to_json()));
         let proxies = named_proxies(&proxies, &args.names)
             .map(|(name, variable)| (name.to_owned(), proxy_json(variable)));
         let object: Map<_, _> = settings.chain(proxies).collect();
         return print(Value::Object(object));
     }
-    let lines: Vec<String> = slots
+    let lines: Vec<String> = entries
         .iter()
-        .map(|named| format!("{} = {}", named.name, named.slot.text()))
+        .map(|entry| format!("{} = {}", entry.name, entry.setting.text()))
         .collect();
     let width = lines.iter().map(|line| line.chars().count()).max();
     let width = width.unwrap_or(0).min(ALIGNED_MAX);
-    for (named, line) in slots.iter().zip(&lines) {
-        let note = note(&network, named.name).map(|note| format!("; {note}"));
+    for (entry, line) in entries.iter().zip(&lines) {
+        let note = setting_note(&network, entry.name).map(|note| format!("; {note}"));
         let notes = note.unwrap_or_default();
         print(format_args!(
             "{line:width$}  # {}{notes}",
-            named.slot.origin()
+            entry.setting.origin()
         ))?;
     }
     // A nix.conf cannot say these, so that they are comments as a whole.

@@ -2,26 +2,30 @@
 
 use floe_engine::SourceOrder;
 
-use super::moving::{Move, run_move};
+use super::run_copy::{CopyRequest, run_copy};
 use crate::args::CopyArgs;
-use crate::settings;
+use crate::options;
 
 pub(crate) fn run(args: CopyArgs) -> anyhow::Result<()> {
-    let store_dir = settings::store_dir(args.store_dir.as_deref())?;
-    let config = settings::config(&args.options)?;
-    let args_of_work = (&args.trust, &args.files, &args.work);
-    let options = settings::options(&config, store_dir.as_ref(), args_of_work)?;
-    run_move(Move {
-        write: settings::write_options(&config, &options.cancel)?,
-        sources: vec![settings::place(&args.from, &config, store_dir.as_ref())?],
+    let store_dir = options::store_dir(args.store_dir.as_deref())?;
+    let config = options::load_config(&args.options)?;
+    let copy_args = (&args.trust, &args.store_files, &args.transfer);
+    let options = options::copy_options(&config, store_dir.as_ref(), copy_args)?;
+    run_copy(CopyRequest {
+        write: options::write_options(&config, &options.cancel)?,
+        sources: vec![options::resolve_store_uri(
+            &args.from,
+            &config,
+            store_dir.as_ref(),
+        )?],
         order: SourceOrder::AsListed,
         network: config.network(),
-        target: settings::place(&args.to, &config, store_dir.as_ref())?,
+        target: options::resolve_store_uri(&args.to, &config, store_dir.as_ref())?,
         options,
         store_dir,
-        json: args.work.json,
-        files: args.files,
-        keep: args.keep,
+        json: args.transfer.json,
+        store_files: args.store_files,
+        gc_roots: args.gc_roots,
         trace: args.trace,
         name: "copy",
         paths: (!args.all).then_some(args.paths),

@@ -37,26 +37,26 @@ pub(crate) fn run(args: DemoArgs) -> anyhow::Result<()> {
         None => None,
     };
     let scratch = tempfile::Builder::new().prefix("floe-demo-").tempdir()?;
-    let place = match &kept {
+    let directory = match &kept {
         Some(directory) => directory.clone(),
         None => fs::canonicalize(scratch.path())?,
     };
-    let result = show(&Demo {
-        place: place.clone(),
+    let result = run_steps(&Demo {
+        directory: directory.clone(),
     });
     match kept {
         Some(directory) => print(format_args!("kept everything in {}", directory.display()))?,
         // The stores are sealed: only this knows how to remove them.
-        None => remove_tree(&place)?,
+        None => remove_tree(&directory)?,
     }
     result
 }
 
 struct Demo {
-    place: PathBuf,
+    directory: PathBuf,
 }
 
-fn show(demo: &Demo) -> anyhow::Result<()> {
+fn run_steps(demo: &Demo) -> anyhow::Result<()> {
     let began = Instant::now();
     let source = demo.make_store()?;
     let root = source.last().context("the demo made no path")?.path.clone();
@@ -152,17 +152,17 @@ fn step(began: Instant, what: std::fmt::Arguments<'_>) -> anyhow::Result<()> {
 
 impl Demo {
     fn layout(&self, name: &str) -> StoreLayout {
-        StoreLayout::in_root(&self.place.join(name), StoreDir::default())
+        StoreLayout::in_root(&self.directory.join(name), StoreDir::default())
     }
 
     fn cache(&self) -> FileCacheUri {
         FileCacheUri {
-            directory: self.place.join("cache"),
+            directory: self.directory.join("cache"),
             priority: None,
             trusted: false,
             compression: Compression::Zstd,
             level: None,
-            secret_keys: vec![self.place.join("demo.secret-key")],
+            secret_keys: vec![self.directory.join("demo.secret-key")],
             write_listings: true,
         }
     }
@@ -170,7 +170,7 @@ impl Demo {
     /// A store with a closure whose root, the last path, holds this very program.
     fn make_store(&self) -> anyhow::Result<Vec<PathInfo>> {
         let store = StoreWriter::open(self.layout("source"))?;
-        let trees = self.place.join("trees");
+        let trees = self.directory.join("trees");
         fs::create_dir(&trees)?;
         let mut made: Vec<PathInfo> = Vec::new();
         let mut add = |tree: &Path, name: &str, references: &[usize]| -> anyhow::Result<()> {
@@ -226,9 +226,9 @@ impl Demo {
             fs::write(file, key.to_text())?;
             fs::set_permissions(file, fs::Permissions::from_mode(0o600))?;
         }
-        let sources = source(self.layout("source").into())?;
+        let sources = open_source(self.layout("source").into())?;
         let target = Target::open(&StoreUri::File(cache), None, &WriteOptions::default())?;
-        let outcome = self.move_root(&sources, &target, &key, root)?;
+        let outcome = self.copy_closure(&sources, &target, &key, root)?;
         match outcome.failures.into_iter().next() {
             Some(error) => Err(error.into()),
             None => Ok(key),
@@ -241,12 +241,12 @@ impl Demo {
         key: &SecretKey,
         root: &StorePath,
     ) -> anyhow::Result<CopySummary> {
-        let sources = source(StoreUri::File(self.cache()))?;
+        let sources = open_source(StoreUri::File(self.cache()))?;
         let target = Target::open(&self.layout(name).into(), None, &WriteOptions::default())?;
-        self.move_root(&sources, &target, key, root)
+        self.copy_closure(&sources, &target, key, root)
     }
 
-    fn move_root(
+    fn copy_closure(
         &self,
         sources: &Sources,
         target: &Target,
@@ -270,7 +270,7 @@ impl Demo {
 
     /// Flips one bit in the middle of the NAR of `root`.
     fn corrupt_cache(&self, root: &StorePath) -> anyhow::Result<()> {
-        let sources = source(StoreUri::File(self.cache()))?;
+        let sources = open_source(StoreUri::File(self.cache()))?;
         let source = sources.iter().next().context("the cache is gone")?;
         let narinfo = source
             .query_path_info(root.hash_part(), &Cancel::default())?
@@ -287,7 +287,7 @@ impl Demo {
     }
 }
 
-fn source(location: StoreUri) -> anyhow::Result<Sources> {
+fn open_source(location: StoreUri) -> anyhow::Result<Sources> {
     let network = NetworkOptions::default();
     Ok(Sources::open(
         &[location],

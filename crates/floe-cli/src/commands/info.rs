@@ -8,18 +8,18 @@ use serde_json::{Map, Value};
 
 use super::print;
 use crate::args::InfoArgs;
-use crate::display::lines;
-use crate::settings;
+use crate::display::line_display;
+use crate::options;
 
 pub(crate) fn run(args: InfoArgs) -> anyhow::Result<()> {
-    let store_dir = settings::store_dir(args.store_dir.as_deref())?;
-    let config = settings::config(&args.options)?;
-    let location = settings::place(&args.from, &config, store_dir.as_ref())?;
+    let store_dir = options::store_dir(args.store_dir.as_deref())?;
+    let config = options::load_config(&args.options)?;
+    let location = options::resolve_store_uri(&args.from, &config, store_dir.as_ref())?;
     let mut network = config.network();
-    network.events = NetworkEvents::new(Arc::from(lines()));
+    network.events = NetworkEvents::new(Arc::from(line_display()));
     let cancel = Cancel::default();
     let locations = [location];
-    settings::warn_of_logins(&locations, &network);
+    options::warn_unusable_credentials(&locations, &network);
     let sources = Sources::open(&locations, SourceOrder::AsListed, &network, &cancel)?;
     let Some(source) = sources.iter().next() else {
         return Ok(());

@@ -2,18 +2,18 @@
 
 use floe_engine::SourceOrder;
 
-use super::moving::{Move, run_move};
+use super::run_copy::{CopyRequest, run_copy};
 use crate::args::InstallArgs;
-use crate::settings;
+use crate::options;
 
 pub(crate) fn run(args: InstallArgs) -> anyhow::Result<()> {
-    let store_dir = settings::store_dir(args.store_dir.as_deref())?;
-    let config = settings::config(&args.options)?;
+    let store_dir = options::store_dir(args.store_dir.as_deref())?;
+    let config = options::load_config(&args.options)?;
     let target = match (&args.root, &args.to) {
-        (Some(root), _) => settings::in_root(root, store_dir.as_ref())?,
+        (Some(root), _) => options::store_in_root(root, store_dir.as_ref())?,
         (None, named) => {
             let named = named.as_deref().unwrap_or("auto");
-            settings::place(named, &config, store_dir.as_ref())?
+            options::resolve_store_uri(named, &config, store_dir.as_ref())?
         }
     };
     // Whoever names caches has put them in order.
@@ -21,19 +21,19 @@ pub(crate) fn run(args: InstallArgs) -> anyhow::Result<()> {
         true => SourceOrder::ByPriority,
         false => SourceOrder::AsListed,
     };
-    let args_of_work = (&args.trust, &args.files, &args.work);
-    let options = settings::options(&config, store_dir.as_ref(), args_of_work)?;
-    run_move(Move {
-        write: settings::write_options(&config, &options.cancel)?,
+    let copy_args = (&args.trust, &args.store_files, &args.transfer);
+    let options = options::copy_options(&config, store_dir.as_ref(), copy_args)?;
+    run_copy(CopyRequest {
+        write: options::write_options(&config, &options.cancel)?,
         order,
         network: config.network(),
-        sources: settings::sources(&args.from, &config, store_dir.as_ref())?,
+        sources: options::sources(&args.from, &config, store_dir.as_ref())?,
         target,
         options,
         store_dir,
-        json: args.work.json,
-        files: args.files,
-        keep: args.keep,
+        json: args.transfer.json,
+        store_files: args.store_files,
+        gc_roots: args.gc_roots,
         trace: args.trace,
         name: "install",
         paths: Some(args.paths),

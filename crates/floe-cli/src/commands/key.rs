@@ -9,7 +9,7 @@ use ring::rand::{SecureRandom as _, SystemRandom};
 
 use super::print;
 use crate::args::KeyCommand;
-use crate::failure::Usage;
+use crate::exit::UsageError;
 
 pub(crate) fn run(command: KeyCommand) -> anyhow::Result<()> {
     match command {
@@ -34,7 +34,7 @@ pub(crate) fn generate(name: &str) -> anyhow::Result<SecretKey> {
         .fill(&mut seed)
         .map_err(|_| anyhow!("the system gave no randomness for a key"))?;
     SecretKey::from_seed(name, seed)
-        .map_err(|error| Usage(format!("no key can be named {name:?}: {error}")).into())
+        .map_err(|error| UsageError(format!("no key can be named {name:?}: {error}")).into())
 }
 
 /// Far beyond any key with any sensible name.

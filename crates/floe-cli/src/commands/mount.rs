@@ -31,7 +31,7 @@ pub(crate) fn make_writable(store: &Path) -> Result<()> {
     unshare(CloneFlags::CLONE_NEWNS)
         .with_context(|| format!("leaving the mounts of others alone, to write to {shown}"))
         .context(ADVICE)?;
-    match mount_remount(store, flags(mounted.f_flag), "") {
+    match mount_remount(store, writable_flags(mounted.f_flag), "") {
         // No mount of its own, but a directory on what is read-only as a whole: whoever opens the
         // store says so, as of all that cannot be written.
         Err(Errno::INVAL) => return Ok(()),
@@ -51,7 +51,7 @@ pub(crate) fn make_writable(store: &Path) -> Result<()> {
 
 /// Those of the mount as it is, without `ro`. What is left out would be taken away, which a user
 /// namespace does not allow.
-fn flags(mounted: StatVfsMountFlags) -> MountFlags {
+fn writable_flags(mounted: StatVfsMountFlags) -> MountFlags {
     let kept = [
         (StatVfsMountFlags::NODEV, MountFlags::NODEV),
         (StatVfsMountFlags::NOSUID, MountFlags::NOSUID),
@@ -77,7 +77,7 @@ mod tests {
         use StatVfsMountFlags as Mounted;
         let mounted = Mounted::RDONLY | Mounted::NODEV | Mounted::NOSUID | Mounted::RELATIME;
         let kept = MountFlags::NODEV | MountFlags::NOSUID | MountFlags::RELATIME;
-        assert_eq!(flags(mounted), MountFlags::BIND | kept);
-        assert_eq!(flags(Mounted::RDONLY), MountFlags::BIND);
+        assert_eq!(writable_flags(mounted), MountFlags::BIND | kept);
+        assert_eq!(writable_flags(Mounted::RDONLY), MountFlags::BIND);
     }
 }

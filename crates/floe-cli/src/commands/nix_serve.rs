@@ -1,10 +1,10 @@
 //! The program under the name `nix-serve`: a place-taker for nix-serve and nix-serve-ng, with the
 //! options of both. docs/moving-from-nix-serve.md is its reference.
 
+mod command_line;
 mod daemon;
-mod options;
+mod getopt;
 mod table;
-mod words;
 
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
@@ -13,11 +13,11 @@ use floe_server::{Compress, Config};
 
 use super::print;
 use super::serve::identity::Identity;
-use super::serve::process::{self, Process};
-use super::serve::store::{self, Environment};
+use super::serve::process::{self, ProcessOptions};
+use super::serve::store::{self, StoreEnvironment};
 use super::serve::{access_log, limits};
-use crate::settings;
-use options::{Options, Request};
+use crate::options;
+use command_line::{Options, Request};
 
 /// What follows the name, if the program was called `nix-serve`, or `floe nix-serve`.
 pub(crate) fn arguments(line: impl Iterator<Item = OsString>) -> Option<Vec<OsString>> {
@@ -33,7 +33,7 @@ pub(crate) fn arguments(line: impl Iterator<Item = OsString>) -> Option<Vec<OsSt
 /// Serves, or prints what was asked for.
 pub(crate) fn run(args: &[OsString]) -> anyhow::Result<()> {
     let (is_daemon, args) = daemon::is_child(args);
-    let options = match options::parse(args)? {
+    let options = match command_line::parse(args)? {
         Request::Help => return print(table::help().trim_end()),
         Request::Version => return print(format_args!("nix-serve (floe {VERSION})")),
         Request::Serve(options) => options,
@@ -47,22 +47,22 @@ pub(crate) fn run(args: &[OsString]) -> anyhow::Result<()> {
     for warning in &options.warnings {
         process::warn(warning);
     }
-    let process = Process {
+    let process = ProcessOptions {
         identity: Identity::find(options.user.as_deref(), options.group.as_deref())?,
         pid_file: options.pid.clone(),
         error_log: options.error_log.clone(),
         is_daemon,
-        like_starman: true,
+        starman_signals: true,
     };
     process::run(config(*options)?, &process)
 }
 
 fn config(options: Options) -> anyhow::Result<Config> {
-    let asked = store::Asked {
+    let flags = store::StoreFlags {
         store: options.store.as_deref(),
-        ..store::Asked::default()
+        ..store::StoreFlags::default()
     };
-    let (store, log_dir) = store::find(&asked, &Environment::read()?)?;
+    let (store, log_dir) = store::served_store(&flags, &StoreEnvironment::read()?)?;
     let key_files: Vec<PathBuf> = store::path("NIX_SECRET_KEY_FILE").into_iter().collect();
     let open_files = limits::raise_open_files();
     Ok(Config {
@@ -73,14 +73,14 @@ fn config(options: Options) -> anyhow::Result<Config> {
         priority: options.priority,
         compress: Compress::Off,
         compressed_cache: None,
-        threads: settings::threads(None),
+        threads: options::threads(None),
         connections_max: limits::connections(None, open_files),
-        keep_alive: options.keep_alive && options.times.keeps_alive(),
-        keep_alive_timeout: options.times.keep_alive(),
-        read_timeout: options.times.read(),
-        write_timeout: options.times.write(),
+        keep_alive: options.keep_alive && options.timeouts.keeps_alive(),
+        keep_alive_timeout: options.timeouts.keep_alive(),
+        read_timeout: options.timeouts.read(),
+        write_timeout: options.timeouts.write(),
         access_log: access_log::open(options.log, options.access_log.as_deref())?,
-        warn: process::warner(),
+        warn: process::warning_sink(),
         listen: options.listen,
         path_prefix: options.path,
     })

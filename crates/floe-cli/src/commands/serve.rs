@@ -15,18 +15,18 @@ use std::path::{Path, PathBuf};
 use floe_server::{Compress, CompressedCacheOptions, Config, Listen, Server};
 
 use super::print;
-use crate::args::{CompressName, LogName, ServeArgs};
-use crate::failure::Usage;
-use crate::settings;
-use harmonia::Settings;
-use process::Process;
-use store::Environment;
+use crate::args::{AccessLogFormat, CompressMode, ServeArgs};
+use crate::exit::UsageError;
+use crate::options;
+use harmonia::HarmoniaSettings;
+use process::ProcessOptions;
+use store::StoreEnvironment;
 
 pub(crate) fn run(args: &ServeArgs) -> anyhow::Result<()> {
     let config = config(args)?;
     match args.check {
         true => check(config),
-        false => process::run(config, &Process::default()),
+        false => process::run(config, &ProcessOptions::default()),
     }
 }
 
@@ -34,8 +34,8 @@ pub(crate) fn run(args: &ServeArgs) -> anyhow::Result<()> {
 fn config(args: &ServeArgs) -> anyhow::Result<Config> {
     let file = match &args.config {
         // As every empty variable, CONFIG_FILE= says nothing.
-        Some(file) if !file.as_os_str().is_empty() => settings_of(file)?,
-        _ => Settings::default(),
+        Some(file) if !file.as_os_str().is_empty() => read_harmonia_settings(file)?,
+        _ => HarmoniaSettings::default(),
     };
     let side_cache = args.side_cache.clone().map(|dir| CompressedCacheOptions {
         dir,
@@ -45,8 +45,8 @@ fn config(args: &ServeArgs) -> anyhow::Result<Config> {
     let open_files = limits::raise_open_files();
     let connections = args.max_connections.map(usize::from);
     let log = match (&args.access_log, args.log_format) {
-        (None, None) => LogName::Quiet,
-        (_, format) => format.unwrap_or(LogName::Default),
+        (None, None) => AccessLogFormat::Quiet,
+        (_, format) => format.unwrap_or(AccessLogFormat::Default),
     };
     Ok(Config {
         store,
@@ -58,7 +58,7 @@ fn config(args: &ServeArgs) -> anyhow::Result<Config> {
         path_prefix: String::new(),
         compress: compress(args.compress, file.enable_compression, side_cache.is_some())?,
         compressed_cache: side_cache,
-        threads: settings::threads(args.threads.or(file.threads())),
+        threads: options::threads(args.threads.or(file.threads())),
         connections_max: limits::connections(connections.or(file.connections()), open_files),
         keep_alive: true,
         keep_alive_timeout: args
@@ -67,13 +67,13 @@ fn config(args: &ServeArgs) -> anyhow::Result<Config> {
         read_timeout: args.read_timeout.unwrap_or(process::READ_TIMEOUT),
         write_timeout: args.timeout.unwrap_or(process::WRITE_TIMEOUT),
         access_log: access_log::open(log, args.access_log.as_deref())?,
-        warn: process::warner(),
+        warn: process::warning_sink(),
     })
 }
 
 /// harmonia's settings, with warnings about those that do nothing here.
-fn settings_of(file: &Path) -> anyhow::Result<Settings> {
-    let settings = Settings::read(file)?;
+fn read_harmonia_settings(file: &Path) -> anyhow::Result<HarmoniaSettings> {
+    let settings = HarmoniaSettings::read(file)?;
     for note in settings.notes() {
         process::warn(&format!("{}: {note}", file.display()));
     }
@@ -84,10 +84,10 @@ fn settings_of(file: &Path) -> anyhow::Result<Settings> {
 /// `NIX_REMOTE`, which many systems set for everybody.
 fn find_store(
     args: &ServeArgs,
-    file: &Settings,
+    file: &HarmoniaSettings,
 ) -> anyhow::Result<(floe_store::StoreLayout, PathBuf)> {
-    let environment = Environment::read()?;
-    let asked = store::Asked {
+    let environment = StoreEnvironment::read()?;
+    let asked = store::StoreFlags {
         root: args.root.as_deref(),
         store: args.store.as_deref(),
         store_dir: args.store_dir.as_deref(),
@@ -100,11 +100,11 @@ fn find_store(
             return Ok((layout, log_dir));
         }
     }
-    store::find(&asked, &environment)
+    store::served_store(&asked, &environment)
 }
 
 /// All that flags name, else what the file names, else every address.
-fn addresses(args: &ServeArgs, file: &Settings) -> Result<Vec<Listen>, Usage> {
+fn addresses(args: &ServeArgs, file: &HarmoniaSettings) -> Result<Vec<Listen>, UsageError> {
     let mut addresses = args.listen.clone();
     addresses.extend(args.socket.clone().map(Listen::Unix));
     let by_parts = args.host.is_some() || args.port.is_some();
@@ -121,7 +121,7 @@ fn addresses(args: &ServeArgs, file: &Settings) -> Result<Vec<Listen>, Usage> {
 }
 
 /// Those that flags name, else those of the environment and the file together, as in harmonia.
-fn key_files(args: &ServeArgs, file: &Settings) -> Result<Vec<PathBuf>, Usage> {
+fn key_files(args: &ServeArgs, file: &HarmoniaSettings) -> Result<Vec<PathBuf>, UsageError> {
     if !args.secret_key_file.is_empty() {
         return Ok(args.secret_key_file.clone());
     }
@@ -135,17 +135,17 @@ fn key_files(args: &ServeArgs, file: &Settings) -> Result<Vec<PathBuf>, Usage> {
 
 /// harmonia compresses anew for each client; floe does so only when it is told to by name.
 fn compress(
-    asked: Option<CompressName>,
+    asked: Option<CompressMode>,
     in_file: Option<bool>,
     has_side_cache: bool,
-) -> Result<Compress, Usage> {
+) -> Result<Compress, UsageError> {
     match (asked, in_file) {
-        (Some(CompressName::Off), _) | (None, Some(false)) => Ok(Compress::Off),
-        (Some(CompressName::Always), _) => Ok(Compress::Always),
-        (Some(CompressName::Cached), _) if !has_side_cache => Err(Usage(
+        (Some(CompressMode::Off), _) | (None, Some(false)) => Ok(Compress::Off),
+        (Some(CompressMode::Always), _) => Ok(Compress::Always),
+        (Some(CompressMode::Cached), _) if !has_side_cache => Err(UsageError(
             "--compress cached needs a place for compressed NARs: add --side-cache DIR".into(),
         )),
-        (Some(CompressName::Cached), _) => Ok(Compress::Cached),
+        (Some(CompressMode::Cached), _) => Ok(Compress::Cached),
         (None, _) if has_side_cache => Ok(Compress::Cached),
         (None, Some(true)) => {
             process::warn(
@@ -208,17 +208,17 @@ mod tests {
             (None, Some(true), true, Compress::Cached),
             (None, Some(false), true, Compress::Off),
             (
-                Some(CompressName::Always),
+                Some(CompressMode::Always),
                 Some(false),
                 false,
                 Compress::Always,
             ),
-            (Some(CompressName::Off), Some(true), true, Compress::Off),
+            (Some(CompressMode::Off), Some(true), true, Compress::Off),
         ] {
             let found = compress(asked, in_file, has_side_cache).unwrap();
             assert_eq!(found, expected, "{asked:?} {in_file:?} {has_side_cache}");
         }
-        let message = compress(Some(CompressName::Cached), None, false).unwrap_err();
+        let message = compress(Some(CompressMode::Cached), None, false).unwrap_err();
         assert!(message.0.contains("--side-cache"));
     }
 }

@@ -11,23 +11,29 @@ use serde_json::{Value, json};
 
 use super::print;
 use crate::args::VerifyArgs;
-use crate::display::{self, Level, say};
-use crate::failure::Silent;
-use crate::messages::waiting_for;
-use crate::settings;
+use crate::display::{self, Level, eprint_line};
+use crate::exit::AlreadyReported;
+use crate::messages::waiting_for_resource;
+use crate::options;
 
 pub(crate) fn run(args: VerifyArgs) -> anyhow::Result<()> {
     let began = Instant::now();
-    let store_dir = settings::store_dir(args.store_dir.as_deref())?;
+    let store_dir = options::store_dir(args.store_dir.as_deref())?;
     let location = match (&args.root, args.store.as_deref().unwrap_or("auto")) {
-        (Some(root), _) => settings::in_root(root, store_dir.as_ref())?,
-        (None, "auto") => settings::place("auto", &settings::plain_config()?, store_dir.as_ref())?,
-        (None, named) => settings::location(named, store_dir.as_ref())?,
+        (Some(root), _) => options::store_in_root(root, store_dir.as_ref())?,
+        (None, "auto") => options::resolve_store_uri(
+            "auto",
+            &options::load_config_without_options()?,
+            store_dir.as_ref(),
+        )?,
+        (None, named) => options::parse_store_uri(named, store_dir.as_ref())?,
     };
     let StoreUri::Local(place) = location else {
         bail!("{location} is a binary cache; floe verifies local stores");
     };
-    let lock_wait = LockWait::new(Arc::default(), |what| say(waiting_for(what)));
+    let lock_wait = LockWait::new(Arc::default(), |what| {
+        eprint_line(waiting_for_resource(what))
+    });
     let store = StoreReader::open_with(place.layout, lock_wait)?;
     let paths = args
         .paths
@@ -56,17 +62,17 @@ pub(crate) fn run(args: VerifyArgs) -> anyhow::Result<()> {
         indicatif::HumanBytes(found.nar_bytes),
         found.links,
     );
-    match (failed, display::speaks_json()) {
-        (0, _) | (_, false) => say(&line),
+    match (failed, display::is_json()) {
+        (0, _) | (_, false) => eprint_line(&line),
         (_, true) => {
             let code = FAULTS_EXIT_CODE;
             let fields = json!({ "message": line, "failed": failed, "exitCode": code });
-            display::write(Level::Error, "error", fields);
+            display::write_event(Level::Error, "error", fields);
         }
     }
     match failed {
         0 => Ok(()),
-        _ => Err(Silent(FAULTS_EXIT_CODE).into()),
+        _ => Err(AlreadyReported(FAULTS_EXIT_CODE).into()),
     }
 }
 

@@ -4,15 +4,15 @@ use std::path::PathBuf;
 
 use floe_format::nix_conf::{LineFault, NixConfError};
 
-use super::setting::Source;
-use crate::failure::Usage;
+use super::setting::Origin;
+use crate::exit::UsageError;
 
 /// Why a configuration cannot be used. Each names the place, as `FILE:LINE` where there is one.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum ConfigError {
     /// A line says nothing that Nix would understand.
     #[error("{at}: {fault}")]
-    Line { at: Source, fault: LineFault },
+    Line { at: Origin, fault: LineFault },
     /// A text as a whole cannot be parsed.
     #[error("{origin}: {error}")]
     Text { origin: String, error: NixConfError },
@@ -21,23 +21,23 @@ pub(crate) enum ConfigError {
         "{at}: the included {} does not exist; write !include for a file that may be missing",
         path.display()
     )]
-    Missing { at: Source, path: PathBuf },
+    Missing { at: Origin, path: PathBuf },
     /// An environment variable has no directory.
     #[error("{at}: the included {} is not an absolute path", path.display())]
-    Relative { at: Source, path: PathBuf },
+    Relative { at: Origin, path: PathBuf },
     /// Files include each other without end, or nearly.
     #[error(
         "{at}: files include each other more than INCLUDE_DEPTH_MAX, {max}, deep; does one \
          include itself?"
     )]
-    TooDeep { at: Source, max: usize },
+    TooDeep { at: Origin, max: usize },
     /// Many files are included.
     #[error("{at}: more than INCLUDES_MAX, {max}, files are included")]
-    TooMany { at: Source, max: usize },
+    TooMany { at: Origin, max: usize },
     /// A setting does not take that value.
     #[error("{at}: {name} cannot be {value:?}; it takes {allowed}")]
     Value {
-        at: Source,
+        at: Origin,
         name: String,
         /// As much of it as may be shown.
         value: String,
@@ -48,8 +48,8 @@ pub(crate) enum ConfigError {
     Unknown(String),
 }
 
-impl From<ConfigError> for Usage {
-    fn from(error: ConfigError) -> Usage {
-        Usage(error.to_string())
+impl From<ConfigError> for UsageError {
+    fn from(error: ConfigError) -> UsageError {
+        UsageError(error.to_string())
     }
 }

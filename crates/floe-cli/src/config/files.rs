@@ -11,34 +11,34 @@ use floe_format::nix_conf::{self, NIX_CONF_LEN_MAX, NixConfError, Statement};
 use floe_store::canon_path;
 
 use super::error::ConfigError;
-use super::setting::Source;
+use super::setting::Origin;
 
 /// A name, what it is set to, and where that stands.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Assignment {
     pub(super) name: String,
     pub(super) value: Vec<u8>,
-    pub(super) source: Source,
+    pub(super) source: Origin,
 }
 
 /// What was read so far.
 #[derive(Debug, Default)]
-pub(super) struct Reading {
+pub(super) struct ConfReader {
     /// In the order in which they count, the last one most.
     pub(super) assignments: Vec<Assignment>,
     /// Files that are there and cannot be read, and why. Nix passes them over in silence.
-    pub(super) unread: Vec<String>,
+    pub(super) unreadable_files: Vec<String>,
     /// How many files were included.
     includes: usize,
 }
 
 /// What a line stands in.
-enum Origin {
+enum ConfText {
     File(Arc<Path>),
     NixConfig,
 }
 
-impl Reading {
+impl ConfReader {
     /// Reads a file, if it is there and may be read.
     pub(super) fn file(&mut self, path: &Path) -> Result<(), ConfigError> {
         // Includes are relative to the file, which may itself be relative to where floe was called.
@@ -48,21 +48,22 @@ impl Reading {
 
     /// Reads the text of `NIX_CONFIG`.
     pub(super) fn variable(&mut self, text: &[u8]) -> Result<(), ConfigError> {
-        self.text(text, &Origin::NixConfig, 0)
+        self.text(text, &ConfText::NixConfig, 0)
     }
 
     fn file_at(&mut self, path: &Path, depth: usize) -> Result<(), ConfigError> {
         match read(path) {
-            Ok(text) => self.text(&text, &Origin::File(path.into()), depth),
+            Ok(text) => self.text(&text, &ConfText::File(path.into()), depth),
             Err(error) if is_missing(&error) => Ok(()),
             Err(error) => {
-                self.unread.push(format!("{}: {error}", path.display()));
+                self.unreadable_files
+                    .push(format!("{}: {error}", path.display()));
                 Ok(())
             }
         }
     }
 
-    fn text(&mut self, text: &[u8], origin: &Origin, depth: usize) -> Result<(), ConfigError> {
+    fn text(&mut self, text: &[u8], origin: &ConfText, depth: usize) -> Result<(), ConfigError> {
         let lines = nix_conf::parse(text).map_err(|error| match error {
             NixConfError::Line { number, fault } => ConfigError::Line {
                 at: origin.at(number),
@@ -87,12 +88,12 @@ impl Reading {
                 } => {
                     let path = Path::new(OsStr::from_bytes(path));
                     let path = match origin {
-                        Origin::NixConfig if path.is_relative() => {
+                        ConfText::NixConfig if path.is_relative() => {
                             let path = path.to_owned();
                             return Err(ConfigError::Relative { at: source, path });
                         }
-                        Origin::NixConfig => path.to_owned(),
-                        Origin::File(file) => file.with_file_name("").join(path),
+                        ConfText::NixConfig => path.to_owned(),
+                        ConfText::File(file) => file.with_file_name("").join(path),
                     };
                     self.include(&canon_path(&path), may_be_missing, (source, depth))?;
                 }
@@ -105,7 +106,7 @@ impl Reading {
         &mut self,
         path: &Path,
         may_be_missing: bool,
-        (at, depth): (Source, usize),
+        (at, depth): (Origin, usize),
     ) -> Result<(), ConfigError> {
         self.includes += 1;
         if depth == INCLUDE_DEPTH_MAX {
@@ -131,14 +132,14 @@ impl Reading {
     }
 }
 
-impl Origin {
-    fn at(&self, line: usize) -> Source {
+impl ConfText {
+    fn at(&self, line: usize) -> Origin {
         match self {
-            Origin::File(path) => Source::File {
+            ConfText::File(path) => Origin::File {
                 path: path.clone(),
                 line,
             },
-            Origin::NixConfig => Source::Variable {
+            ConfText::NixConfig => Origin::Variable {
                 name: NIX_CONFIG,
                 line: Some(line),
             },
@@ -147,8 +148,8 @@ impl Origin {
 
     fn name(&self) -> String {
         match self {
-            Origin::File(path) => path.display().to_string(),
-            Origin::NixConfig => NIX_CONFIG.to_owned(),
+            ConfText::File(path) => path.display().to_string(),
+            ConfText::NixConfig => NIX_CONFIG.to_owned(),
         }
     }
 }

@@ -6,17 +6,18 @@ use std::time::Duration;
 use floe_engine::{NarInfoDiskCacheOptions, NetworkEvents, NetworkOptions};
 
 use super::Config;
-use super::surroundings::SYSTEM_BUNDLE;
+use super::environment::SYSTEM_CERTIFICATES;
 
 impl Config {
     /// What the settings mean for how caches are asked.
     pub(crate) fn network(&self) -> NetworkOptions {
         let seconds = |seconds: u64| match Duration::from_secs(seconds) {
             Duration::ZERO => None,
-            time => Some(time.min(FOREVER)),
+            time => Some(time.min(UNLIMITED)),
         };
         let file = self.ssl_cert_file.get().0.as_deref();
-        let is_systems = self.ssl_cert_file.is_default() && file == Some(Path::new(SYSTEM_BUNDLE));
+        let is_systems =
+            self.ssl_cert_file.is_default() && file == Some(Path::new(SYSTEM_CERTIFICATES));
         let connections = usize::try_from(*self.http_connections.get()).unwrap_or(usize::MAX);
         let positive_ttl = Duration::from_secs((*self.narinfo_cache_positive_ttl.get()).into());
         let negative_ttl = Duration::from_secs((*self.narinfo_cache_negative_ttl.get()).into());
@@ -30,7 +31,7 @@ impl Config {
                 connections => connections.min(CONNECTIONS_MAX),
             },
             connect_timeout: seconds(*self.connect_timeout.get()),
-            stall_timeout: seconds(*self.stalled_download_timeout.get()).unwrap_or(FOREVER),
+            stall_timeout: seconds(*self.stalled_download_timeout.get()).unwrap_or(UNLIMITED),
             attempts: (*self.download_attempts.get()).max(1),
             http2: *self.http2.get(),
             proxies: self.proxies.clone(),
@@ -47,7 +48,7 @@ impl Config {
 }
 
 /// What a person may want to know of the setting of that name, beside its value.
-pub(crate) fn note(network: &NetworkOptions, name: &str) -> Option<String> {
+pub(crate) fn setting_note(network: &NetworkOptions, name: &str) -> Option<String> {
     match name {
         "connect-timeout" => network.connect_timeout.is_none().then(|| "no limit".into()),
         "download-attempts" => (network.attempts == 1).then(|| "no second attempt".into()),
@@ -85,7 +86,7 @@ pub(crate) fn note(network: &NetworkOptions, name: &str) -> Option<String> {
             .is_none()
             .then(|| "those of the system".into()),
         "stalled-download-timeout" => {
-            (network.stall_timeout == FOREVER).then(|| "at most a year".into())
+            (network.stall_timeout == UNLIMITED).then(|| "at most a year".into())
         }
         _ => None,
     }
@@ -97,4 +98,4 @@ const CONNECTIONS_MAX: usize = 512;
 
 /// As long as floe waits where there shall be no limit: a year, so that a deadline is always a time
 /// that the clock can have.
-const FOREVER: Duration = Duration::from_secs(365 * 24 * 3600);
+const UNLIMITED: Duration = Duration::from_secs(365 * 24 * 3600);

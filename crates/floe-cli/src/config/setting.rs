@@ -10,7 +10,7 @@ use super::value::Value;
 
 /// Where a value comes from.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Source {
+pub(crate) enum Origin {
     /// Nobody has said anything.
     Default,
     /// A line of a file, counted from 1.
@@ -24,40 +24,40 @@ pub(crate) enum Source {
     Flag(&'static str),
 }
 
-impl Source {
-    pub(crate) fn variable(name: &'static str) -> Source {
-        Source::Variable { name, line: None }
+impl Origin {
+    pub(crate) fn variable(name: &'static str) -> Origin {
+        Origin::Variable { name, line: None }
     }
 
     fn to_json(&self) -> Json {
         match self {
-            Source::Default => json!({ "kind": "default" }),
-            Source::File { path, line } => {
+            Origin::Default => json!({ "kind": "default" }),
+            Origin::File { path, line } => {
                 json!({ "kind": "file", "file": path.to_string_lossy(), "line": line })
             }
-            Source::Variable { name, line: None } => {
+            Origin::Variable { name, line: None } => {
                 json!({ "kind": "environment", "variable": name })
             }
-            Source::Variable {
+            Origin::Variable {
                 name,
                 line: Some(line),
             } => json!({ "kind": "environment", "variable": name, "line": line }),
-            Source::Flag(flag) => json!({ "kind": "flag", "flag": flag }),
+            Origin::Flag(flag) => json!({ "kind": "flag", "flag": flag }),
         }
     }
 }
 
-impl fmt::Display for Source {
+impl fmt::Display for Origin {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Source::Default => f.write_str("default"),
-            Source::File { path, line } => write!(f, "{}:{line}", path.display()),
-            Source::Variable { name, line: None } => f.write_str(name),
-            Source::Variable {
+            Origin::Default => f.write_str("default"),
+            Origin::File { path, line } => write!(f, "{}:{line}", path.display()),
+            Origin::Variable { name, line: None } => f.write_str(name),
+            Origin::Variable {
                 name,
                 line: Some(line),
             } => write!(f, "{name}:{line}"),
-            Source::Flag(flag) => f.write_str(flag),
+            Origin::Flag(flag) => f.write_str(flag),
         }
     }
 }
@@ -67,9 +67,9 @@ impl fmt::Display for Source {
 pub(crate) struct Setting<T> {
     value: T,
     default: T,
-    source: Source,
+    source: Origin,
     /// Who has added to the value since it was set.
-    extra: Vec<Source>,
+    extra: Vec<Origin>,
 }
 
 impl<T: Value> Setting<T> {
@@ -77,7 +77,7 @@ impl<T: Value> Setting<T> {
         Setting {
             value: default.clone(),
             default,
-            source: Source::Default,
+            source: Origin::Default,
             extra: Vec::new(),
         }
     }
@@ -87,17 +87,17 @@ impl<T: Value> Setting<T> {
     }
 
     /// Who has set it.
-    pub(crate) fn source(&self) -> &Source {
+    pub(crate) fn source(&self) -> &Origin {
         &self.source
     }
 
     /// Whether nobody has said anything.
     pub(crate) fn is_default(&self) -> bool {
-        self.source == Source::Default && self.extra.is_empty()
+        self.source == Origin::Default && self.extra.is_empty()
     }
 
     /// Takes a value, whatever was said before.
-    pub(crate) fn replace(&mut self, value: T, source: Source) {
+    pub(crate) fn replace(&mut self, value: T, source: Origin) {
         self.value = value;
         self.source = source;
         self.extra.clear();
@@ -106,7 +106,7 @@ impl<T: Value> Setting<T> {
 
 /// Why a text is no value of a setting.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Rejected {
+pub(crate) struct InvalidValue {
     /// As much of the text as may be shown.
     pub(crate) shown: String,
     /// What would be a value.
@@ -114,11 +114,11 @@ pub(crate) struct Rejected {
 }
 
 /// A setting of any type.
-pub(crate) trait Slot {
+pub(crate) trait AnySetting {
     /// Takes a value, whatever was said before.
-    fn set(&mut self, text: &[u8], source: &Source) -> Result<(), Rejected>;
+    fn set(&mut self, text: &[u8], source: &Origin) -> Result<(), InvalidValue>;
     /// Adds to what was said before; for lists.
-    fn append(&mut self, text: &[u8], source: &Source) -> Result<(), Rejected>;
+    fn append(&mut self, text: &[u8], source: &Origin) -> Result<(), InvalidValue>;
     /// Whether something can be added.
     fn is_list(&self) -> bool;
     /// The value, as it would stand in nix.conf.
@@ -129,14 +129,14 @@ pub(crate) trait Slot {
     fn to_json(&self) -> Json;
 }
 
-impl<T: Value> Slot for Setting<T> {
-    fn set(&mut self, text: &[u8], source: &Source) -> Result<(), Rejected> {
+impl<T: Value> AnySetting for Setting<T> {
+    fn set(&mut self, text: &[u8], source: &Origin) -> Result<(), InvalidValue> {
         let value = parse(text)?;
         self.replace(value, source.clone());
         Ok(())
     }
 
-    fn append(&mut self, text: &[u8], source: &Source) -> Result<(), Rejected> {
+    fn append(&mut self, text: &[u8], source: &Origin) -> Result<(), InvalidValue> {
         self.value.append(parse(text)?);
         self.extra.push(source.clone());
         Ok(())
@@ -153,7 +153,7 @@ impl<T: Value> Slot for Setting<T> {
     fn origin(&self) -> String {
         let places = [&self.source].into_iter().chain(&self.extra);
         places
-            .map(Source::to_string)
+            .map(Origin::to_string)
             .collect::<Vec<_>>()
             .join(" and ")
     }
@@ -163,13 +163,13 @@ impl<T: Value> Slot for Setting<T> {
             "value": self.value.json(),
             "defaultValue": self.default.json(),
             "source": self.source.to_json(),
-            "extra": self.extra.iter().map(Source::to_json).collect::<Vec<_>>(),
+            "extra": self.extra.iter().map(Origin::to_json).collect::<Vec<_>>(),
         })
     }
 }
 
-fn parse<T: Value>(text: &[u8]) -> Result<T, Rejected> {
-    T::parse(text).ok_or_else(|| Rejected {
+fn parse<T: Value>(text: &[u8]) -> Result<T, InvalidValue> {
+    T::parse(text).ok_or_else(|| InvalidValue {
         shown: T::shown(text),
         allowed: T::allowed(),
     })

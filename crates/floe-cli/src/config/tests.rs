@@ -8,7 +8,7 @@ use std::time::Duration;
 use floe_engine::{NarInfoDiskCacheOptions, NetworkEvents, NetworkOptions};
 use floe_format::signature::CACHE_NIXOS_ORG_KEY;
 
-use super::network::note;
+use super::network::setting_note;
 use super::*;
 
 /// A directory with a system file and, where not empty, a user's file.
@@ -32,15 +32,15 @@ impl Machine {
         self.0.path().join(name).display().to_string()
     }
 
-    fn surroundings(&self) -> Surroundings {
-        Surroundings {
+    fn environment(&self) -> Environment {
+        Environment {
             conf_dir: self.0.path().to_owned(),
             user_files: vec![self.0.path().join("user.conf")],
             nix_config: None,
             remote: None,
-            ignores_symlinks: false,
+            allow_symlinked_store: false,
             certificates: None,
-            bundle: None,
+            default_certificates: None,
             cache_dir: Some("/cache".into()),
             proxies: Proxies::default(),
             is_root: false,
@@ -48,18 +48,21 @@ impl Machine {
     }
 
     fn load(&self) -> Config {
-        Config::load(&self.surroundings(), &[]).unwrap()
+        Config::load(&self.environment(), &[]).unwrap()
     }
 
     fn refusal(&self) -> String {
-        let error = Config::load(&self.surroundings(), &[]).unwrap_err();
+        let error = Config::load(&self.environment(), &[]).unwrap_err();
         error.to_string().replace(&self.path(""), "")
     }
 }
 
 fn origin(config: &mut Config, name: &str) -> String {
-    let slot = config.slots().into_iter().find(|named| named.name == name);
-    slot.unwrap().slot.origin()
+    let setting = config
+        .entries()
+        .into_iter()
+        .find(|entry| entry.name == name);
+    setting.unwrap().setting.origin()
 }
 
 #[test]
@@ -76,8 +79,8 @@ fn what_nobody_has_set_is_as_in_nix() {
         [Path::new(&machine.path("netrc"))]
     );
     assert!(config.require_sigs.is_default());
-    for named in config.slots() {
-        assert_eq!(named.slot.origin(), "default", "{}", named.name);
+    for entry in config.entries() {
+        assert_eq!(entry.setting.origin(), "default", "{}", entry.name);
     }
 }
 
@@ -85,27 +88,27 @@ fn what_nobody_has_set_is_as_in_nix() {
 fn options_win_over_the_environment_and_that_over_the_user_and_the_user_over_the_system() {
     let text = |value: &str| format!("user-agent-suffix = {value}\n");
     let machine = machine(&text("system"), &text("user"));
-    let mut surroundings = machine.surroundings();
-    surroundings
+    let mut environment = machine.environment();
+    environment
         .user_files
         .push(machine.path("second.conf").into());
     let options = [("user-agent-suffix", "a"), ("user-agent-suffix", "b")];
-    let load = |surroundings: &Surroundings, options: &[(&str, &str)]| {
-        let mut config = Config::load(surroundings, options).unwrap();
+    let load = |environment: &Environment, options: &[(&str, &str)]| {
+        let mut config = Config::load(environment, options).unwrap();
         let value = config.user_agent_suffix.get().0.clone();
         let origin = origin(&mut config, "user-agent-suffix");
         [value, origin.replace(&machine.path(""), "")]
     };
-    assert_eq!(load(&surroundings, &[]), ["user", "user.conf:1"]);
+    assert_eq!(load(&environment, &[]), ["user", "user.conf:1"]);
     machine.write("second.conf", &text("second"));
-    assert_eq!(load(&surroundings, &[]), ["user", "user.conf:1"]);
+    assert_eq!(load(&environment, &[]), ["user", "user.conf:1"]);
     fs::remove_file(machine.path("user.conf")).unwrap();
-    assert_eq!(load(&surroundings, &[]), ["second", "second.conf:1"]);
+    assert_eq!(load(&environment, &[]), ["second", "second.conf:1"]);
     fs::remove_file(machine.path("second.conf")).unwrap();
-    assert_eq!(load(&surroundings, &[]), ["system", "nix.conf:1"]);
-    surroundings.nix_config = Some(b"\nuser-agent-suffix = config".to_vec());
-    assert_eq!(load(&surroundings, &[]), ["config", "NIX_CONFIG:2"]);
-    assert_eq!(load(&surroundings, &options), ["b", "--option"]);
+    assert_eq!(load(&environment, &[]), ["system", "nix.conf:1"]);
+    environment.nix_config = Some(b"\nuser-agent-suffix = config".to_vec());
+    assert_eq!(load(&environment, &[]), ["config", "NIX_CONFIG:2"]);
+    assert_eq!(load(&environment, &options), ["b", "--option"]);
 }
 
 #[test]
@@ -130,7 +133,7 @@ fn only_lists_are_extended_and_names_of_others_are_nobodys_business() {
     let mut config = machine.load();
     assert!(*config.http2.get());
     let options = [("max-jobs", "4"), ("extra-http2", "no"), ("http2", "no")];
-    config = Config::load(&machine.surroundings(), &options).unwrap();
+    config = Config::load(&machine.environment(), &options).unwrap();
     assert!(!*config.http2.get());
     assert_eq!(config.unknown_options, ["max-jobs", "extra-http2"]);
 }
@@ -138,13 +141,13 @@ fn only_lists_are_extended_and_names_of_others_are_nobodys_business() {
 #[test]
 fn certificates_of_the_environment_count_less_than_those_of_files() {
     let machine = machine("", "");
-    let mut surroundings = machine.surroundings();
-    surroundings.certificates = Some(("SSL_CERT_FILE", "/env".into()));
-    let mut config = Config::load(&surroundings, &[]).unwrap();
+    let mut environment = machine.environment();
+    environment.certificates = Some(("SSL_CERT_FILE", "/env".into()));
+    let mut config = Config::load(&environment, &[]).unwrap();
     assert_eq!(config.network().certificates, Some("/env".into()));
     assert_eq!(origin(&mut config, "ssl-cert-file"), "SSL_CERT_FILE");
     machine.write("nix.conf", "ssl-cert-file = /file\n");
-    let config = Config::load(&surroundings, &[]).unwrap();
+    let config = Config::load(&environment, &[]).unwrap();
     assert_eq!(config.network().certificates, Some("/file".into()));
 }
 
@@ -184,15 +187,15 @@ fn an_error_says_where_and_what_would_be_right() {
         assert!(parts.iter().all(|part| error.contains(part)), "{error}");
     }
     let machine = machine("", "");
-    let mut surroundings = machine.surroundings();
-    surroundings.nix_config = Some(b"include x".to_vec());
-    let error = Config::load(&surroundings, &[]).unwrap_err().to_string();
+    let mut environment = machine.environment();
+    environment.nix_config = Some(b"include x".to_vec());
+    let error = Config::load(&environment, &[]).unwrap_err().to_string();
     assert!(
         error.starts_with("NIX_CONFIG:1: ") && error.contains("absolute"),
         "{error}"
     );
     let option = [("http-connections", "many")];
-    let error = Config::load(&machine.surroundings(), &option).unwrap_err();
+    let error = Config::load(&machine.environment(), &option).unwrap_err();
     assert!(
         error
             .to_string()
@@ -256,11 +259,11 @@ fn a_file_that_cannot_be_read_is_passed_over_and_noted() {
     fs::create_dir(machine.path("d")).unwrap();
     let config = machine.load();
     assert!(!*config.http2.get());
-    assert_eq!(config.unread.len(), 1);
+    assert_eq!(config.unreadable_files.len(), 1);
     assert!(
-        config.unread[0].starts_with(&machine.path("d: ")),
+        config.unreadable_files[0].starts_with(&machine.path("d: ")),
         "{:?}",
-        config.unread
+        config.unreadable_files
     );
 }
 
@@ -329,7 +332,7 @@ fn the_network_is_told_what_the_settings_mean() {
         }
     );
     assert_eq!(
-        note(&network, "narinfo-cache-negative-ttl").as_deref(),
+        setting_note(&network, "narinfo-cache-negative-ttl").as_deref(),
         Some("not kept")
     );
     machine.write(
@@ -339,26 +342,26 @@ fn the_network_is_told_what_the_settings_mean() {
     let network = machine.load().network();
     assert_eq!(network.connect_timeout, Some(year));
     assert_eq!(
-        note(&network, "narinfo-cache-negative-ttl").as_deref(),
+        setting_note(&network, "narinfo-cache-negative-ttl").as_deref(),
         Some("not kept")
     );
-    let kept = note(&network, "narinfo-cache-positive-ttl");
+    let kept = setting_note(&network, "narinfo-cache-positive-ttl");
     assert_eq!(kept.as_deref(), Some("kept in /cache/narinfos.sqlite"));
 }
 
 #[test]
 fn certificates_of_the_system_are_floes_own_choice_and_those_of_nix_are_not() {
     let machine = machine("", "");
-    let mut surroundings = machine.surroundings();
-    let certificates = |surroundings: &Surroundings| {
-        let config = Config::load(surroundings, &[]).unwrap();
+    let mut environment = machine.environment();
+    let certificates = |environment: &Environment| {
+        let config = Config::load(environment, &[]).unwrap();
         config.network().certificates
     };
-    surroundings.bundle = Some(surroundings::SYSTEM_BUNDLE.into());
-    assert_eq!(certificates(&surroundings), None);
-    surroundings.bundle = Some("/nix/bundle.crt".into());
-    assert_eq!(certificates(&surroundings), Some("/nix/bundle.crt".into()));
-    surroundings.certificates = Some(("SSL_CERT_FILE", surroundings::SYSTEM_BUNDLE.into()));
-    let named = Some(surroundings::SYSTEM_BUNDLE.into());
-    assert_eq!(certificates(&surroundings), named);
+    environment.default_certificates = Some(environment::SYSTEM_CERTIFICATES.into());
+    assert_eq!(certificates(&environment), None);
+    environment.default_certificates = Some("/nix/bundle.crt".into());
+    assert_eq!(certificates(&environment), Some("/nix/bundle.crt".into()));
+    environment.certificates = Some(("SSL_CERT_FILE", environment::SYSTEM_CERTIFICATES.into()));
+    let named = Some(environment::SYSTEM_CERTIFICATES.into());
+    assert_eq!(certificates(&environment), named);
 }

@@ -136,20 +136,20 @@ impl Value for Text {
 
 /// Stores and caches by address, in the order in which they are asked.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Urls(pub(crate) Vec<String>);
+pub(crate) struct UrlList(pub(crate) Vec<String>);
 
-impl Value for Urls {
+impl Value for UrlList {
     const IS_LIST: bool = true;
 
     fn allowed() -> String {
         UTF_8.into()
     }
 
-    fn parse(text: &[u8]) -> Option<Urls> {
-        words(text).map(Urls)
+    fn parse(text: &[u8]) -> Option<UrlList> {
+        words(text).map(UrlList)
     }
 
-    fn append(&mut self, more: Urls) {
+    fn append(&mut self, more: UrlList) {
         self.0.extend(more.0);
     }
 
@@ -192,31 +192,31 @@ impl Value for UrlSet {
 
 /// Public keys.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Keys {
+pub(crate) struct PublicKeys {
     /// As they were written, which is how they are printed.
     pub(crate) texts: Vec<String>,
     pub(crate) parsed: TrustedKeys,
 }
 
-impl Keys {
+impl PublicKeys {
     /// The key that Nix trusts without configuration.
-    pub(crate) fn nix_default() -> Keys {
-        Keys::parse(CACHE_NIXOS_ORG_KEY.as_bytes()).expect("the built-in key is a public key")
+    pub(crate) fn nix_default() -> PublicKeys {
+        PublicKeys::parse(CACHE_NIXOS_ORG_KEY.as_bytes()).expect("the built-in key is a public key")
     }
 }
 
-impl Value for Keys {
+impl Value for PublicKeys {
     const IS_LIST: bool = true;
 
     fn allowed() -> String {
         "public keys, NAME:BASE64, separated by spaces".into()
     }
 
-    fn parse(text: &[u8]) -> Option<Keys> {
+    fn parse(text: &[u8]) -> Option<PublicKeys> {
         let texts = words(text)?;
         let keys = texts.iter().map(|key| PublicKey::parse(key));
         let parsed = keys.collect::<Result<_, _>>().ok()?;
-        Some(Keys { texts, parsed })
+        Some(PublicKeys { texts, parsed })
     }
 
     /// The name of the first that is none: it may be a secret key, given by mistake.
@@ -227,7 +227,7 @@ impl Value for Keys {
         name.map_or_else(|| "…".to_owned(), |name| format!("{name}:…"))
     }
 
-    fn append(&mut self, more: Keys) {
+    fn append(&mut self, more: PublicKeys) {
         self.texts.extend(more.texts);
         self.parsed.extend(more.parsed);
     }
@@ -243,21 +243,21 @@ impl Value for Keys {
 
 /// Files, which Nix takes only one of, and whose name may then have spaces.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Files(pub(crate) Vec<PathBuf>);
+pub(crate) struct FileList(pub(crate) Vec<PathBuf>);
 
-impl Value for Files {
+impl Value for FileList {
     const IS_LIST: bool = true;
 
     fn allowed() -> String {
         "absolute paths, separated by spaces".into()
     }
 
-    fn parse(text: &[u8]) -> Option<Files> {
+    fn parse(text: &[u8]) -> Option<FileList> {
         let files = nix_conf::words(text).map(absolute);
-        files.collect::<Option<_>>().map(Files)
+        files.collect::<Option<_>>().map(FileList)
     }
 
-    fn append(&mut self, more: Files) {
+    fn append(&mut self, more: FileList) {
         self.0.extend(more.0);
     }
 
@@ -273,17 +273,17 @@ impl Value for Files {
 
 /// A file, or none.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct MaybeFile(pub(crate) Option<PathBuf>);
+pub(crate) struct OptionalFile(pub(crate) Option<PathBuf>);
 
-impl Value for MaybeFile {
+impl Value for OptionalFile {
     fn allowed() -> String {
         "an absolute path, or nothing".into()
     }
 
-    fn parse(text: &[u8]) -> Option<MaybeFile> {
+    fn parse(text: &[u8]) -> Option<OptionalFile> {
         match text {
-            b"" => Some(MaybeFile(None)),
-            _ => absolute(text).map(|file| MaybeFile(Some(file))),
+            b"" => Some(OptionalFile(None)),
+            _ => absolute(text).map(|file| OptionalFile(Some(file))),
         }
     }
 
@@ -357,12 +357,12 @@ mod tests {
 
     #[test]
     fn paths_are_absolute_and_made_canonical_without_the_disk() {
-        let file = |text: &str| MaybeFile::parse(text.as_bytes()).map(|file| file.text());
+        let file = |text: &str| OptionalFile::parse(text.as_bytes()).map(|file| file.text());
         assert_eq!(file("/a/./../b//c/").as_deref(), Some("/b/c"));
         assert_eq!(file("/../a b").as_deref(), Some("/a b"));
         assert_eq!(file("").as_deref(), Some(""));
         assert_eq!(file("a"), None);
-        let files = |text: &str| Files::parse(text.as_bytes()).map(|files| files.text());
+        let files = |text: &str| FileList::parse(text.as_bytes()).map(|files| files.text());
         assert_eq!(files(" /a  /b/ ").as_deref(), Some("/a /b"));
         assert_eq!(files("/a b"), None);
     }
@@ -376,14 +376,14 @@ mod tests {
             ("file:///a@b", "file:///a@b"),
             ("auto", "auto"),
         ] {
-            assert_eq!(Urls(vec![url.into()]).text(), shown);
+            assert_eq!(UrlList(vec![url.into()]).text(), shown);
             assert_eq!(UrlSet([url.to_owned()].into()).json(), json!([shown]));
         }
     }
 
     #[test]
     fn a_key_that_is_none_is_not_repeated() {
-        assert_eq!(Keys::shown(b"own-1:secret"), "own-1:…");
-        assert_eq!(Keys::shown(b"secret"), "…");
+        assert_eq!(PublicKeys::shown(b"own-1:secret"), "own-1:…");
+        assert_eq!(PublicKeys::shown(b"secret"), "…");
     }
 }

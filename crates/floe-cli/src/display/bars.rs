@@ -11,7 +11,8 @@ use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 
 use super::stderr::printable;
 use crate::messages::{
-    damaged_link, left, not_reused, plan, retrying, scarce, waiting, waiting_for,
+    damaged_link, kept_for_resume, low_space, not_reused, plan, retrying, waiting_for_lock,
+    waiting_for_resource,
 };
 
 /// An overall bar, and one for each path in flight.
@@ -26,7 +27,7 @@ pub(super) struct Bars {
 impl Bars {
     pub(super) fn new() -> Bars {
         let screen = MultiProgress::new();
-        let overall = screen.add(ProgressBar::no_length().with_style(style(WALKING)));
+        let overall = screen.add(ProgressBar::no_length().with_style(style(RESOLVING)));
         overall.set_message("resolving");
         overall.enable_steady_tick(TICK);
         Bars {
@@ -42,7 +43,7 @@ impl Bars {
         self.paths.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn say(&self, line: String) {
+    fn print_line(&self, line: String) {
         let _: io::Result<()> = self.screen.println(printable(&line));
     }
 
@@ -70,7 +71,7 @@ impl EventSink for Bars {
             } => {
                 self.planned.fetch_add(paths, Ordering::Relaxed);
                 if paths > 0 {
-                    self.say(plan(paths, nar_bytes, download_bytes));
+                    self.print_line(plan(paths, nar_bytes, download_bytes));
                 }
                 self.overall.set_style(style(OVERALL));
                 let before = self.overall.length().unwrap_or(0);
@@ -102,19 +103,19 @@ impl EventSink for Bars {
                 }
             }
             Event::LowSpace { shortage } => {
-                self.say(format!("floe: warning: {}", scarce(shortage)));
+                self.print_line(format!("floe: warning: {}", low_space(shortage)));
             }
-            Event::Retrying { path, error } => self.say(retrying(path, error)),
+            Event::Retrying { path, error } => self.print_line(retrying(path, error)),
             Event::NotReused { path, place, error } => {
-                self.say(format!("floe: warning: {}", not_reused(path, place, error)));
+                self.print_line(format!("floe: warning: {}", not_reused(path, place, error)));
             }
             Event::DamagedLink { path, link } => {
-                self.say(format!("floe: warning: {}", damaged_link(path, link)));
+                self.print_line(format!("floe: warning: {}", damaged_link(path, link)));
             }
-            Event::Failed { error } => self.say(format!("floe: {error}")),
-            Event::KeptForResume { paths } => self.say(left(paths)),
-            Event::WaitingForLock { path } => self.say(waiting(path)),
-            Event::WaitingForDatabase { what } => self.say(waiting_for(what)),
+            Event::Failed { error } => self.print_line(format!("floe: {error}")),
+            Event::KeptForResume { paths } => self.print_line(kept_for_resume(paths)),
+            Event::WaitingForLock { path } => self.print_line(waiting_for_lock(path)),
+            Event::WaitingForDatabase { what } => self.print_line(waiting_for_resource(what)),
             _ => {}
         }
     }
@@ -132,7 +133,7 @@ fn style(template: &str) -> ProgressStyle {
     ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar())
 }
 
-const WALKING: &str = "{spinner} {msg}";
+const RESOLVING: &str = "{spinner} {msg}";
 const OVERALL: &str =
     "{wide_bar} {bytes}/{total_bytes} {msg} {bytes_per_sec} {elapsed} ({eta} left)";
 const PATH: &str = "  {bytes:>10}/{total_bytes:10} {wide_msg}";
@@ -146,7 +147,7 @@ mod tests {
 
     #[test]
     fn the_templates_are_templates() {
-        for template in [WALKING, OVERALL, PATH] {
+        for template in [RESOLVING, OVERALL, PATH] {
             assert!(ProgressStyle::with_template(template).is_ok(), "{template}");
         }
     }

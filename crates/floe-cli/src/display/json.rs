@@ -8,21 +8,21 @@ use std::time::{Duration, Instant};
 use floe_engine::{Error, ErrorKind, Event, EventSink};
 use serde_json::{Value, json};
 
-use super::stderr::{Level, say, warn, write};
-use crate::messages::{damaged_link, not_reused, scarce, waiting_for};
+use super::stderr::{Level, eprint_line, warn, write_event};
+use crate::messages::{damaged_link, low_space, not_reused, waiting_for_resource};
 
 /// What is known of an error.
-pub(crate) fn fields(error: &Error) -> Value {
+pub(crate) fn error_fields(error: &Error) -> Value {
     json!({
         "message": error.to_string(),
-        "kind": kind(error.kind()),
+        "kind": error_kind(error.kind()),
         "path": error.path_name(),
         "url": error.url(),
     })
 }
 
 /// The names of docs/interface.md.
-pub(crate) fn kind(kind: ErrorKind) -> &'static str {
+pub(crate) fn error_kind(kind: ErrorKind) -> &'static str {
     match kind {
         ErrorKind::Failed => "failed",
         ErrorKind::Usage => "usage",
@@ -44,7 +44,7 @@ struct Counts {
     nar_bytes: u64,
     unpacked: i64,
     fetched: u64,
-    told: Instant,
+    last_progress: Instant,
 }
 
 impl JsonLines {
@@ -56,7 +56,7 @@ impl JsonLines {
             nar_bytes: 0,
             unpacked: 0,
             fetched: 0,
-            told: Instant::now(),
+            last_progress: Instant::now(),
         }))
     }
 }
@@ -75,26 +75,26 @@ impl EventSink for JsonLines {
                 let fields = json!({
                     "paths": paths, "narBytes": nar_bytes, "downloadBytes": download_bytes,
                 });
-                write(Level::Info, "planned", fields);
+                write_event(Level::Info, "planned", fields);
             }
             Event::Fetched { bytes, .. } => counts.fetched += bytes,
             Event::Progress { nar_bytes, .. } => {
                 counts.unpacked += nar_bytes;
-                if counts.told.elapsed() >= PROGRESS_PAUSE {
-                    counts.told = Instant::now();
-                    write(Level::Info, "progress", counts.fields());
+                if counts.last_progress.elapsed() >= PROGRESS_INTERVAL {
+                    counts.last_progress = Instant::now();
+                    write_event(Level::Info, "progress", counts.fields());
                 }
             }
             Event::Staged { path } => {
                 counts.finished += 1;
-                write(Level::Info, "finished", json!({ "path": path.as_str() }));
+                write_event(Level::Info, "finished", json!({ "path": path.as_str() }));
             }
             Event::Retrying { path, error } => {
-                let mut fields = fields(error);
+                let mut fields = error_fields(error);
                 if let Some(path) = path {
                     fields["path"] = path.as_str().into();
                 }
-                write(Level::Warning, "retrying", fields);
+                write_event(Level::Warning, "retrying", fields);
             }
             Event::NotReused { path, place, error } => {
                 warn(not_reused(path, place, error));
@@ -102,12 +102,14 @@ impl EventSink for JsonLines {
             Event::DamagedLink { path, link } => {
                 warn(damaged_link(path, link));
             }
-            Event::LowSpace { shortage } => warn(scarce(shortage)),
-            Event::Failed { error } => write(Level::Error, "failed", fields(error)),
-            Event::WaitingForDatabase { what } => say(waiting_for(what)),
-            Event::KeptForResume { paths } => write(Level::Info, "left", json!({ "paths": paths })),
+            Event::LowSpace { shortage } => warn(low_space(shortage)),
+            Event::Failed { error } => write_event(Level::Error, "failed", error_fields(error)),
+            Event::WaitingForDatabase { what } => eprint_line(waiting_for_resource(what)),
+            Event::KeptForResume { paths } => {
+                write_event(Level::Info, "left", json!({ "paths": paths }))
+            }
             Event::WaitingForLock { path } => {
-                write(Level::Info, "waiting", json!({ "path": path.as_str() }));
+                write_event(Level::Info, "waiting", json!({ "path": path.as_str() }));
             }
             _ => {}
         }
@@ -125,4 +127,4 @@ impl Counts {
 }
 
 /// Often enough for whoever draws a bar from it, seldom enough for who keeps the lines.
-const PROGRESS_PAUSE: Duration = Duration::from_secs(1);
+const PROGRESS_INTERVAL: Duration = Duration::from_secs(1);

@@ -4,9 +4,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use floe_engine::{Event, EventSink};
 
-use super::stderr::{say, warn};
+use super::stderr::{eprint_line, warn};
 use crate::messages::{
-    damaged_link, left, not_reused, plan, retrying, scarce, waiting, waiting_for,
+    damaged_link, kept_for_resume, low_space, not_reused, plan, retrying, waiting_for_lock,
+    waiting_for_resource,
 };
 
 /// A line for each path and each failure.
@@ -26,23 +27,23 @@ impl EventSink for Lines {
                 download_bytes,
             } => {
                 self.planned.fetch_add(paths, Ordering::Relaxed);
-                say(plan(paths, nar_bytes, download_bytes));
+                eprint_line(plan(paths, nar_bytes, download_bytes));
             }
             Event::Staged { path } => {
                 let finished = self.finished.fetch_add(1, Ordering::Relaxed) + 1;
-                say(format_args!(
+                eprint_line(format_args!(
                     "[{finished}/{}] {path}",
                     self.planned.load(Ordering::Relaxed)
                 ));
             }
-            Event::LowSpace { shortage } => warn(scarce(shortage)),
-            Event::Retrying { path, error } => say(retrying(path, error)),
+            Event::LowSpace { shortage } => warn(low_space(shortage)),
+            Event::Retrying { path, error } => eprint_line(retrying(path, error)),
             Event::NotReused { path, place, error } => warn(not_reused(path, place, error)),
             Event::DamagedLink { path, link } => warn(damaged_link(path, link)),
-            Event::Failed { error } => say(format_args!("floe: {error}")),
-            Event::KeptForResume { paths } => say(left(paths)),
-            Event::WaitingForLock { path } => say(waiting(path)),
-            Event::WaitingForDatabase { what } => say(waiting_for(what)),
+            Event::Failed { error } => eprint_line(format_args!("floe: {error}")),
+            Event::KeptForResume { paths } => eprint_line(kept_for_resume(paths)),
+            Event::WaitingForLock { path } => eprint_line(waiting_for_lock(path)),
+            Event::WaitingForDatabase { what } => eprint_line(waiting_for_resource(what)),
             _ => {}
         }
     }

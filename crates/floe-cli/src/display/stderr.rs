@@ -9,13 +9,13 @@ use std::time::SystemTime;
 use serde_json::{Map, Value, json};
 
 /// From now on stderr holds JSON.
-pub(crate) fn speak_json() {
-    SPEAKS_JSON.store(true, Ordering::Relaxed);
+pub(crate) fn set_json() {
+    IS_JSON.store(true, Ordering::Relaxed);
 }
 
 /// Whether stderr holds JSON.
-pub(crate) fn speaks_json() -> bool {
-    SPEAKS_JSON.load(Ordering::Relaxed)
+pub(crate) fn is_json() -> bool {
+    IS_JSON.load(Ordering::Relaxed)
 }
 
 /// How much a line matters.
@@ -27,7 +27,7 @@ pub(crate) enum Level {
 }
 
 /// Writes a line. `fields` is an object.
-pub(crate) fn write(level: Level, event: &str, fields: Value) {
+pub(crate) fn write_event(level: Level, event: &str, fields: Value) {
     let level = match level {
         Level::Info => "info",
         Level::Warning => "warning",
@@ -47,9 +47,9 @@ pub(crate) fn write(level: Level, event: &str, fields: Value) {
 }
 
 /// Prints a line on stderr.
-pub(crate) fn say(line: impl std::fmt::Display) {
-    if speaks_json() {
-        return write(
+pub(crate) fn eprint_line(line: impl std::fmt::Display) {
+    if is_json() {
+        return write_event(
             Level::Info,
             "message",
             json!({ "message": line.to_string() }),
@@ -61,13 +61,13 @@ pub(crate) fn say(line: impl std::fmt::Display) {
 
 /// Says what is not as it should be, though the work goes on.
 pub(crate) fn warn(warning: impl std::fmt::Display) {
-    match speaks_json() {
-        true => write(
+    match is_json() {
+        true => write_event(
             Level::Warning,
             "warning",
             json!({ "message": warning.to_string() }),
         ),
-        false => say(format_args!("floe: warning: {warning}")),
+        false => eprint_line(format_args!("floe: warning: {warning}")),
     }
 }
 
@@ -76,7 +76,7 @@ pub(crate) fn printable(line: &str) -> String {
     line.replace(|c: char| c.is_control() && c != '\n', "\u{fffd}")
 }
 
-static SPEAKS_JSON: AtomicBool = AtomicBool::new(false);
+static IS_JSON: AtomicBool = AtomicBool::new(false);
 
 #[cfg(test)]
 mod tests {

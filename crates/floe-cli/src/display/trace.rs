@@ -38,7 +38,7 @@ struct State {
     tracks: u64,
     fetched: u64,
     unpacked: i64,
-    counted: Option<Micros>,
+    counters_written_at: Option<Micros>,
 }
 
 /// A path on its way.
@@ -60,10 +60,10 @@ type Micros = u64;
 
 impl Trace {
     /// Begins a trace in a new file. `what` names the whole.
-    pub(crate) fn create(path: &Path, what: &str) -> anyhow::Result<Trace> {
+    pub(crate) fn create(path: &Path, command: &str) -> anyhow::Result<Trace> {
         let mut file = TraceFile::create(path)?;
         file.write(&json!({
-            "ph": "M", "pid": PID, "name": "process_name", "args": { "name": what },
+            "ph": "M", "pid": PID, "name": "process_name", "args": { "name": command },
         }));
         Ok(Trace {
             began: Instant::now(),
@@ -76,7 +76,7 @@ impl Trace {
                 tracks: 0,
                 fetched: 0,
                 unpacked: 0,
-                counted: None,
+                counters_written_at: None,
             }),
         })
     }
@@ -98,7 +98,7 @@ impl Drop for Trace {
     fn drop(&mut self) {
         let now = self.now();
         let state = self.state.get_mut().unwrap_or_else(PoisonError::into_inner);
-        state.end(now);
+        state.finish(now);
         if let Err(error) = state.file.finish() {
             warn(format_args!("{error:#}"));
         }
@@ -108,21 +108,21 @@ impl Drop for Trace {
 impl State {
     fn event(&mut self, event: &Event<'_>, now: Micros) {
         match event {
-            Event::Querying { wanted } => {
+            Event::Querying { requested } => {
                 self.resolving.get_or_insert(now);
-                self.ask(wanted, now);
+                self.start_track(requested, now);
             }
             Event::Resolved { path, nar_size, .. } => {
                 if let Some(track) = self.paths.get_mut(path.hash_part()) {
                     track.name = path.to_string();
                     track.nar_size = Some(*nar_size);
                 }
-                self.enter(path, "wait", now);
+                self.enter_stage(path, "wait", now);
             }
             Event::Planned { .. } => self.end_resolving(now),
             Event::Started { path, .. } => {
-                self.enter(path, "receive", now);
-                let thread = self.thread();
+                self.enter_stage(path, "receive", now);
+                let thread = self.thread_row();
                 if let Some(track) = self.paths.get_mut(path.hash_part()) {
                     track.thread = Some(thread);
                 }
@@ -132,38 +132,38 @@ impl State {
                 if let Some(track) = self.paths.get_mut(path.hash_part()) {
                     track.fetched += bytes;
                 }
-                self.count(now, COUNTER_PAUSE);
+                self.write_counters(now, COUNTER_INTERVAL);
             }
             Event::Progress { nar_bytes, .. } => {
                 self.unpacked += nar_bytes;
-                self.count(now, COUNTER_PAUSE);
+                self.write_counters(now, COUNTER_INTERVAL);
             }
             Event::Retrying { path, error } => {
                 let track = path.and_then(|path| self.paths.get_mut(path.hash_part()));
                 if let Some(track) = track {
                     track.fetched = 0;
                 }
-                self.mark("retry", &error.to_string(), now);
+                self.instant_event("retry", &error.to_string(), now);
             }
             Event::Staged { path } => {
-                self.receive_ended(path, "finished", now);
-                self.enter(path, "wait for references", now);
+                self.end_receive(path, "finished", now);
+                self.enter_stage(path, "wait for references", now);
             }
             Event::TransferFailed { path } => {
-                self.receive_ended(path, "failed", now);
-                self.leave(path.hash_part(), "failed", now);
+                self.end_receive(path, "failed", now);
+                self.end_track(path.hash_part(), "failed", now);
             }
             Event::Committing { path } => {
                 let (_, paths) = self.committing.get_or_insert((now, 0));
                 *paths += 1;
-                self.enter(path, "commit", now);
+                self.enter_stage(path, "commit", now);
             }
-            Event::Valid { path } => self.leave(path.hash_part(), "valid", now),
+            Event::Valid { path } => self.end_track(path.hash_part(), "valid", now),
             Event::Registered { .. } => self.end_committing(now),
             Event::Failed { error } => {
-                self.mark("failed", &error.to_string(), now);
+                self.instant_event("failed", &error.to_string(), now);
                 if let Some(part) = error.path_name().and_then(|name| name.get(..HashPart::LEN)) {
-                    self.leave(part, "failed", now);
+                    self.end_track(part, "failed", now);
                 }
             }
             _ => {}
@@ -171,25 +171,26 @@ impl State {
     }
 
     /// A path is heard of.
-    fn ask(&mut self, wanted: &str, now: Micros) {
-        let part = wanted.get(..HashPart::LEN).unwrap_or(wanted);
-        self.leave(part, "asked for again", now);
+    fn start_track(&mut self, requested: &str, now: Micros) {
+        let part = requested.get(..HashPart::LEN).unwrap_or(requested);
+        self.end_track(part, "asked for again", now);
         self.tracks += 1;
         let track = Track {
             id: self.tracks,
-            name: wanted.to_owned(),
+            name: requested.to_owned(),
             stage: "resolve",
             since: now,
             nar_size: None,
             fetched: 0,
             thread: None,
         };
-        self.file.write(&track.event("b", wanted, now, json!({})));
+        self.file
+            .write(&track.event("b", requested, now, json!({})));
         self.paths.insert(part.to_owned(), track);
     }
 
     /// A path goes from one stage into the next.
-    fn enter(&mut self, path: &StorePath, stage: &'static str, now: Micros) {
+    fn enter_stage(&mut self, path: &StorePath, stage: &'static str, now: Micros) {
         if let Some(track) = self.paths.get_mut(path.hash_part()) {
             for event in track.stage_events(now) {
                 self.file.write(&event);
@@ -200,7 +201,7 @@ impl State {
     }
 
     /// A path's row ends.
-    fn leave(&mut self, part: &str, outcome: &str, now: Micros) {
+    fn end_track(&mut self, part: &str, outcome: &str, now: Micros) {
         if let Some(track) = self.paths.remove(part) {
             for event in track.stage_events(now) {
                 self.file.write(&event);
@@ -211,20 +212,20 @@ impl State {
     }
 
     /// A worker has nothing more to do with a path.
-    fn receive_ended(&mut self, path: &StorePath, outcome: &str, now: Micros) {
+    fn end_receive(&mut self, path: &StorePath, outcome: &str, now: Micros) {
         let Some(track) = self.paths.get(path.hash_part()) else {
             return;
         };
         if let Some(thread) = track.thread {
-            let event = track.received(thread, outcome, now);
+            let event = track.receive_span(thread, outcome, now);
             self.file.write(&event);
         }
-        self.count(now, Duration::ZERO);
+        self.write_counters(now, Duration::ZERO);
     }
 
     fn end_resolving(&mut self, now: Micros) {
         if let Some(since) = self.resolving.take() {
-            let thread = self.thread();
+            let thread = self.thread_row();
             self.file
                 .write(&span(thread, "resolve", (since, now), json!({})));
         }
@@ -232,13 +233,13 @@ impl State {
 
     fn end_committing(&mut self, now: Micros) {
         if let Some((since, paths)) = self.committing.take() {
-            let (thread, args) = (self.thread(), json!({ "paths": paths }));
+            let (thread, args) = (self.thread_row(), json!({ "paths": paths }));
             self.file.write(&span(thread, "commit", (since, now), args));
         }
     }
 
     /// The row of this thread.
-    fn thread(&mut self) -> u64 {
+    fn thread_row(&mut self) -> u64 {
         let thread = thread::current();
         let name = thread.name().unwrap_or("unnamed");
         if let Some(id) = self.threads.get(name) {
@@ -253,8 +254,8 @@ impl State {
     }
 
     /// Something happened at a moment.
-    fn mark(&mut self, name: &str, message: &str, now: Micros) {
-        let tid = self.thread();
+    fn instant_event(&mut self, name: &str, message: &str, now: Micros) {
+        let tid = self.thread_row();
         self.file.write(&json!({
             "ph": "i", "s": "t", "pid": PID, "tid": tid, "ts": now, "name": name,
             "args": { "message": message },
@@ -262,11 +263,11 @@ impl State {
     }
 
     /// The counters, unless they were written a moment ago.
-    fn count(&mut self, now: Micros, pause: Duration) {
+    fn write_counters(&mut self, now: Micros, pause: Duration) {
         let pause = u64::try_from(pause.as_micros()).unwrap_or(u64::MAX);
         let is_due = |last| now >= pause.saturating_add(last);
-        if self.counted.is_none_or(is_due) {
-            self.counted = Some(now);
+        if self.counters_written_at.is_none_or(is_due) {
+            self.counters_written_at = Some(now);
             for (name, bytes) in [
                 ("downloaded", json!(self.fetched)),
                 ("unpacked", json!(self.unpacked)),
@@ -279,13 +280,14 @@ impl State {
     }
 
     /// Ends all that an error or an interrupt has left open.
-    fn end(&mut self, now: Micros) {
+    fn finish(&mut self, now: Micros) {
         self.end_resolving(now);
         self.end_committing(now);
-        self.count(now, Duration::ZERO);
+        self.write_counters(now, Duration::ZERO);
         for (_, track) in std::mem::take(&mut self.paths) {
             if let (Some(thread), "receive") = (track.thread, track.stage) {
-                self.file.write(&track.received(thread, "unfinished", now));
+                self.file
+                    .write(&track.receive_span(thread, "unfinished", now));
             }
             for event in track.stage_events(now) {
                 self.file.write(&event);
@@ -315,7 +317,7 @@ impl Track {
     }
 
     /// The span of the worker that has received this path.
-    fn received(&self, thread: u64, outcome: &str, now: Micros) -> Value {
+    fn receive_span(&self, thread: u64, outcome: &str, now: Micros) -> Value {
         let args = json!({
             "path": self.name, "narSize": self.nar_size, "downloadBytes": self.fetched,
             "outcome": outcome,
@@ -337,4 +339,4 @@ fn span(thread: u64, name: &str, (since, now): (Micros, Micros), args: Value) ->
 const PID: u64 = 1;
 
 /// A hundred points a second draw a smooth line, and are little beside the spans.
-const COUNTER_PAUSE: Duration = Duration::from_millis(10);
+const COUNTER_INTERVAL: Duration = Duration::from_millis(10);

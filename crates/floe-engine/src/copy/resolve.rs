@@ -203,7 +203,7 @@ impl Resolver<'_> {
             error: None,
         };
         let text = &query.spec.text();
-        self.copy.events.event(Event::Querying { wanted: text });
+        self.copy.events.event(Event::Querying { requested: text });
         let id = self.next_query;
         self.next_query += 1;
         self.queries.insert(id, query);

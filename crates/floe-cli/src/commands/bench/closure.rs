@@ -9,7 +9,7 @@ use floe_engine::{Cancel, PathSpec, SourceOrder, Sources};
 use floe_format::{NarInfo, StoreDir, StorePath};
 use floe_store::{StoreLayout, StoreReader};
 
-use crate::settings;
+use crate::options;
 
 /// The closure of what is copied, as its source describes it.
 #[derive(Debug)]
@@ -25,16 +25,12 @@ impl Closure {
     /// Asks the source for the closures of some paths.
     ///
     /// Errors: those of the source; a path that it does not have.
-    pub(crate) fn look_up(
-        from: &str,
-        paths: &[String],
-        cancel: &Cancel,
-    ) -> anyhow::Result<Closure> {
-        let location = settings::location(from, None)?;
+    pub(crate) fn query(from: &str, paths: &[String], cancel: &Cancel) -> anyhow::Result<Closure> {
+        let location = options::parse_store_uri(from, None)?;
         let sources = Sources::open(
             &[location],
             SourceOrder::AsListed,
-            &settings::network(),
+            &options::network(),
             cancel,
         )?;
         let source = sources.iter().next();

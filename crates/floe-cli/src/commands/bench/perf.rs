@@ -9,23 +9,23 @@ use floe_bench::{Cell, Plan, Report, perf, rounds};
 use floe_engine::Cancel;
 
 use super::closure::Closure;
-use super::scenario::Stage;
-use super::variant::Variant;
-use crate::display::say;
+use super::scenario::ScenarioRun;
+use super::variant::VariantSpec;
+use crate::display::eprint_line;
 
 /// Keeps a table of counters and a profile of each variant in `directory`. Where perf does not
 /// work, the report says so.
 pub(crate) fn profile(
     directory: &Path,
-    stage: &Stage,
+    run: &ScenarioRun,
     closure: &Closure,
-    (variants, cancel): (&[Variant], &Cancel),
+    (variants, cancel): (&[VariantSpec], &Cancel),
     report: &mut Report,
 ) -> anyhow::Result<()> {
     fs::create_dir_all(directory).with_context(|| format!("making {}", directory.display()))?;
-    let row = file_name(&stage.name(closure));
+    let row = file_name(&run.name(closure));
     for variant in variants {
-        let words = stage.words(variant, closure);
+        let words = run.words(variant, closure);
         let base = format!("{row}-{}", file_name(&variant.name));
         let counters = directory.join(format!("{base}.stat.txt"));
         let samples = directory.join(format!("{base}.perf.data"));
@@ -33,7 +33,7 @@ pub(crate) fn profile(
             perf::stat(&counters, &words),
             perf::record(&samples, &words),
         ] {
-            let mut contestant = stage.contestant(variant, closure, DEADLINE);
+            let mut contestant = run.contestant(variant, closure, DEADLINE);
             contestant.invocation.words = words;
             let once = Plan {
                 warmup: 0,
@@ -41,7 +41,7 @@ pub(crate) fn profile(
             };
             let cells = rounds(&[contestant], once, cancel.flag().as_ref(), &mut |_, _| {});
             if let Some(Cell::Void(why)) = cells.first() {
-                say(format_args!("floe: perf gives nothing here: {why}"));
+                eprint_line(format_args!("floe: perf gives nothing here: {why}"));
                 let why: Vec<&str> = why.split_whitespace().collect();
                 report
                     .notes

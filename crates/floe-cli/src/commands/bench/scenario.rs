@@ -9,14 +9,14 @@ use floe_bench::file_system::{self, FileSystem, Keeping};
 use floe_bench::{Contestant, Invocation, Places};
 
 use super::closure::Closure;
-use super::variant::Variant;
+use super::variant::VariantSpec;
 use crate::args::BenchCopyArgs;
-use crate::display::say;
-use crate::failure::{Silent, Usage};
+use crate::display::eprint_line;
+use crate::exit::{AlreadyReported, UsageError};
 
 /// Where a scenario writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Place {
+enum Medium {
     Tmpfs,
     Disk,
 }
@@ -25,26 +25,26 @@ enum Place {
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Scenario {
     pub(crate) from: String,
-    place: Place,
+    medium: Medium,
 }
 
 /// Reads `--scenario` options.
-pub(crate) fn parse(texts: &[String]) -> Result<Vec<Scenario>, Usage> {
-    texts.iter().map(|text| one(text)).collect()
+pub(crate) fn parse(texts: &[String]) -> Result<Vec<Scenario>, UsageError> {
+    texts.iter().map(|text| parse_one(text)).collect()
 }
 
-fn one(text: &str) -> Result<Scenario, Usage> {
+fn parse_one(text: &str) -> Result<Scenario, UsageError> {
     let (kind, from) = match text.split_once('=') {
         Some((kind, from)) => (kind, Some(from)),
         None => (text, None),
     };
-    let (place, from) = match (kind, from) {
-        ("local-tmpfs", from) => (Place::Tmpfs, from.unwrap_or("auto")),
-        ("local-disk", from) => (Place::Disk, from.unwrap_or("auto")),
-        ("cache-tmpfs", Some(url)) => (Place::Tmpfs, url),
-        ("cache-disk", Some(url)) => (Place::Disk, url),
+    let (medium, from) = match (kind, from) {
+        ("local-tmpfs", from) => (Medium::Tmpfs, from.unwrap_or("auto")),
+        ("local-disk", from) => (Medium::Disk, from.unwrap_or("auto")),
+        ("cache-tmpfs", Some(url)) => (Medium::Tmpfs, url),
+        ("cache-disk", Some(url)) => (Medium::Disk, url),
         _ => {
-            return Err(Usage(format!(
+            return Err(UsageError(format!(
                 "--scenario {text}: write local-tmpfs, local-disk, cache-tmpfs=URL or \
                  cache-disk=URL; local ones may name a store, as in local-disk=STORE"
             )));
@@ -52,49 +52,49 @@ fn one(text: &str) -> Result<Scenario, Usage> {
     };
     Ok(Scenario {
         from: from.into(),
-        place,
+        medium,
     })
 }
 
 /// A scenario with its directories, which are removed with it.
-pub(crate) struct Stage {
+pub(crate) struct ScenarioRun {
     from: String,
-    place: Place,
+    medium: Medium,
     file_system: FileSystem,
     directory: tempfile::TempDir,
     /// For homes and messages, which are no part of what is timed.
     aside: tempfile::TempDir,
 }
 
-impl Stage {
+impl ScenarioRun {
     /// Makes the directories of a scenario.
     ///
     /// Errors: a place that is not what it should be, or has no room for the closure.
-    pub(crate) fn set(
+    pub(crate) fn create(
         scenario: &Scenario,
         args: &BenchCopyArgs,
         closure: &Closure,
-    ) -> anyhow::Result<Stage> {
-        let (option, parent) = match scenario.place {
-            Place::Tmpfs => ("--tmpfs", args.tmpfs.clone()),
-            Place::Disk => {
+    ) -> anyhow::Result<ScenarioRun> {
+        let (option, parent) = match scenario.medium {
+            Medium::Tmpfs => ("--tmpfs", args.tmpfs.clone()),
+            Medium::Disk => {
                 let default = std::env::temp_dir;
                 ("--scratch", args.scratch.clone().unwrap_or_else(default))
             }
         };
         fs::create_dir_all(&parent).with_context(|| format!("making {}", parent.display()))?;
         let file_system = FileSystem::of(&parent)?;
-        check_place(scenario.place, option, &parent, &file_system)?;
-        check_room(&parent, closure)?;
+        check_medium(scenario.medium, option, &parent, &file_system)?;
+        check_free_space(&parent, closure)?;
         let make = |parent: &Path| {
             tempfile::Builder::new()
                 .prefix("floe-bench-")
                 .tempdir_in(parent)
                 .with_context(|| format!("making a directory in {}", parent.display()))
         };
-        Ok(Stage {
+        Ok(ScenarioRun {
             from: scenario.from.clone(),
-            place: scenario.place,
+            medium: scenario.medium,
             file_system,
             directory: make(&parent)?,
             aside: make(&std::env::temp_dir())?,
@@ -122,9 +122,9 @@ impl Stage {
                 format!("cache ({compressions}, {way})")
             }
         };
-        let to = match self.place {
-            Place::Tmpfs => "tmpfs".to_owned(),
-            Place::Disk => format!("disk ({})", self.file_system.words()),
+        let to = match self.medium {
+            Medium::Tmpfs => "tmpfs".to_owned(),
+            Medium::Disk => format!("disk ({})", self.file_system.words()),
         };
         format!("{from} → {to}")
     }
@@ -139,7 +139,7 @@ impl Stage {
     }
 
     /// The words of a variant's command.
-    pub(crate) fn words(&self, variant: &Variant, closure: &Closure) -> Vec<String> {
+    pub(crate) fn words(&self, variant: &VariantSpec, closure: &Closure) -> Vec<String> {
         variant.template.fill(&Places {
             from: &self.from,
             dest: &self.destination().display().to_string(),
@@ -150,7 +150,7 @@ impl Stage {
     /// A variant, ready for its turns.
     pub(crate) fn contestant<'a>(
         &'a self,
-        variant: &Variant,
+        variant: &VariantSpec,
         closure: &'a Closure,
         deadline: Duration,
     ) -> Contestant<'a> {
@@ -172,9 +172,9 @@ impl Stage {
                     source,
                 })?;
                 // What the runs before have written must not be written out during this one.
-                match self.place {
-                    Place::Disk => file_system::settle(self.directory.path()),
-                    Place::Tmpfs => Ok(()),
+                match self.medium {
+                    Medium::Disk => file_system::settle(self.directory.path()),
+                    Medium::Tmpfs => Ok(()),
                 }
             }),
             check: Box::new(closure.check(self.destination())),
@@ -194,45 +194,45 @@ fn environment(home: &Path) -> Vec<(String, Option<String>)> {
     ]
 }
 
-fn check_place(
-    place: Place,
+fn check_medium(
+    medium: Medium,
     option: &str,
     directory: &Path,
     found: &FileSystem,
 ) -> anyhow::Result<()> {
     let shown = format!("{} ({option})", directory.display());
-    match (place, found.keeping) {
-        (Place::Tmpfs, Keeping::Memory) | (Place::Disk, Keeping::Journal) => Ok(()),
-        (Place::Tmpfs, _) => bail!(
+    match (medium, found.keeping) {
+        (Medium::Tmpfs, Keeping::Memory) | (Medium::Disk, Keeping::Journal) => Ok(()),
+        (Medium::Tmpfs, _) => bail!(
             "{shown} is on {}; give a directory in memory",
             found.words()
         ),
-        (Place::Disk, Keeping::Memory) => bail!(
+        (Medium::Disk, Keeping::Memory) => bail!(
             "{shown} is on {}; give a directory on a disk",
             found.words()
         ),
-        (Place::Disk, Keeping::Plain) => bail!(
+        (Medium::Disk, Keeping::Plain) => bail!(
             "{shown} is on {}, where writing after a removal costs many times what it costs \
              with a journal; give a directory elsewhere, such as on an image made with mkfs.ext4 \
              and mounted with -o loop",
             found.words()
         ),
-        (Place::Disk, Keeping::Unknown) => {
-            say(format_args!("floe: {shown} is on {}", found.words()));
+        (Medium::Disk, Keeping::Unknown) => {
+            eprint_line(format_args!("floe: {shown} is on {}", found.words()));
             Ok(())
         }
     }
 }
 
-fn check_room(directory: &Path, closure: &Closure) -> anyhow::Result<()> {
+fn check_free_space(directory: &Path, closure: &Closure) -> anyhow::Result<()> {
     let needed = closure.nar_bytes().saturating_add(SLACK_LEN);
     let free = file_system::free_bytes(directory)?;
     if free < needed {
-        say(format_args!(
+        eprint_line(format_args!(
             "floe: {} has room for {free} bytes, and the closure needs about {needed}",
             directory.display()
         ));
-        return Err(Silent(NO_SPACE_EXIT_CODE).into());
+        return Err(AlreadyReported(NO_SPACE_EXIT_CODE).into());
     }
     Ok(())
 }
@@ -249,13 +249,13 @@ mod tests {
 
     #[test]
     fn scenarios_say_from_where_and_to_where() {
-        let parsed = |text: &str| one(text).map(|it| (it.from, it.place));
-        let auto = ("auto".to_owned(), Place::Tmpfs);
+        let parsed = |text: &str| parse_one(text).map(|it| (it.from, it.medium));
+        let auto = ("auto".to_owned(), Medium::Tmpfs);
         assert_eq!(parsed("local-tmpfs").unwrap(), auto);
         let store = parsed("local-disk=/srv/a=b").unwrap();
-        assert_eq!(store, ("/srv/a=b".to_owned(), Place::Disk));
+        assert_eq!(store, ("/srv/a=b".to_owned(), Medium::Disk));
         let cache = parsed("cache-disk=http://h/?a=b").unwrap();
-        assert_eq!(cache, ("http://h/?a=b".to_owned(), Place::Disk));
+        assert_eq!(cache, ("http://h/?a=b".to_owned(), Medium::Disk));
         for text in ["", "cache-tmpfs", "local", "tmpfs=x"] {
             let fault = parsed(text).unwrap_err().to_string();
             assert!(
@@ -272,16 +272,17 @@ mod tests {
             source: "/dev/x".into(),
             keeping,
         };
-        let check = |place, keeping| check_place(place, "--scratch", Path::new("/d"), &on(keeping));
-        assert!(check(Place::Disk, Keeping::Journal).is_ok());
-        assert!(check(Place::Tmpfs, Keeping::Memory).is_ok());
-        assert!(check(Place::Disk, Keeping::Unknown).is_ok());
-        for (place, keeping) in [
-            (Place::Disk, Keeping::Plain),
-            (Place::Disk, Keeping::Memory),
-            (Place::Tmpfs, Keeping::Journal),
+        let check =
+            |medium, keeping| check_medium(medium, "--scratch", Path::new("/d"), &on(keeping));
+        assert!(check(Medium::Disk, Keeping::Journal).is_ok());
+        assert!(check(Medium::Tmpfs, Keeping::Memory).is_ok());
+        assert!(check(Medium::Disk, Keeping::Unknown).is_ok());
+        for (medium, keeping) in [
+            (Medium::Disk, Keeping::Plain),
+            (Medium::Disk, Keeping::Memory),
+            (Medium::Tmpfs, Keeping::Journal),
         ] {
-            let fault = check(place, keeping).unwrap_err().to_string();
+            let fault = check(medium, keeping).unwrap_err().to_string();
             assert!(fault.contains("/d (--scratch)"), "{fault}");
         }
     }

@@ -5,11 +5,11 @@ use std::process::Command;
 
 use floe_bench::{Template, machine};
 
-use crate::failure::Usage;
+use crate::exit::UsageError;
 
 /// A program and how it is told to copy.
 #[derive(Debug)]
-pub(crate) struct Variant {
+pub(crate) struct VariantSpec {
     pub(crate) name: String,
     pub(crate) template: Template,
 }
@@ -19,22 +19,22 @@ pub(crate) struct Variant {
 ///
 /// Errors: names that are not there or twice, commands that make no sense, and variants of which
 /// some check signatures and others do not: their times would say nothing about each other.
-pub(crate) fn parse(texts: &[String], keys: Option<&str>) -> Result<Vec<Variant>, Usage> {
-    let mut variants: Vec<Variant> = Vec::new();
+pub(crate) fn parse(texts: &[String], keys: Option<&str>) -> Result<Vec<VariantSpec>, UsageError> {
+    let mut variants: Vec<VariantSpec> = Vec::new();
     for text in texts {
-        let variant = one(text, keys)?;
+        let variant = parse_one(text, keys)?;
         if variants.iter().any(|known| known.name == variant.name) {
-            return Err(Usage(format!(
+            return Err(UsageError(format!(
                 "--variant {text}: that name is there already"
             )));
         }
         variants.push(variant);
     }
-    let (checking, trusting): (Vec<&Variant>, Vec<&Variant>) = variants
+    let (checking, trusting): (Vec<&VariantSpec>, Vec<&VariantSpec>) = variants
         .iter()
         .partition(|variant| variant.checks_signatures());
     if let (Some(checking), Some(trusting)) = (checking.first(), trusting.first()) {
-        return Err(Usage(format!(
+        return Err(UsageError(format!(
             "`{}` checks signatures and `{}` does not: give both the same setting \
              (--no-check-sigs, or trusted keys for all)",
             checking.name, trusting.name
@@ -43,12 +43,12 @@ pub(crate) fn parse(texts: &[String], keys: Option<&str>) -> Result<Vec<Variant>
     Ok(variants)
 }
 
-fn one(text: &str, keys: Option<&str>) -> Result<Variant, Usage> {
-    let fault = |reason: &str| Usage(format!("--variant {text}: {reason}"));
+fn parse_one(text: &str, keys: Option<&str>) -> Result<VariantSpec, UsageError> {
+    let fault = |reason: &str| UsageError(format!("--variant {text}: {reason}"));
     let Some((name, command)) = text.split_once('=') else {
-        let template = ready_made(text, text, keys);
+        let template = builtin(text, text, keys);
         let template = template.ok_or_else(|| fault("write NAME='COMMAND …', `nix` or `floe`"))?;
-        return Ok(Variant {
+        return Ok(VariantSpec {
             name: text.into(),
             template,
         });
@@ -62,19 +62,19 @@ fn one(text: &str, keys: Option<&str>) -> Result<Variant, Usage> {
         .and_then(|name| name.to_str());
     let known = file_name
         .filter(|_| is_program)
-        .and_then(|kind| ready_made(kind, command, keys));
+        .and_then(|kind| builtin(kind, command, keys));
     let template = match known {
         Some(template) => template,
         None => Template::parse(command).map_err(|error| fault(&error.to_string()))?,
     };
-    Ok(Variant {
+    Ok(VariantSpec {
         name: name.into(),
         template,
     })
 }
 
 /// The command of a program that floe knows.
-fn ready_made(kind: &str, program: &str, keys: Option<&str>) -> Option<Template> {
+fn builtin(kind: &str, program: &str, keys: Option<&str>) -> Option<Template> {
     let mut words = match kind {
         "nix" => vec![
             program,
@@ -94,7 +94,7 @@ fn ready_made(kind: &str, program: &str, keys: Option<&str>) -> Option<Template>
     Some(Template::of_words(words))
 }
 
-impl Variant {
+impl VariantSpec {
     /// Whether signatures count for this command: unless it says otherwise, as with Nix and floe.
     pub(crate) fn checks_signatures(&self) -> bool {
         let words: Vec<&str> = self.template.words().iter().map(String::as_str).collect();
@@ -115,7 +115,7 @@ impl Variant {
 mod tests {
     use super::*;
 
-    fn parsed(texts: &[&str], keys: Option<&str>) -> Result<Vec<Variant>, Usage> {
+    fn parsed(texts: &[&str], keys: Option<&str>) -> Result<Vec<VariantSpec>, UsageError> {
         let texts: Vec<String> = texts.iter().map(|text| (*text).to_owned()).collect();
         parse(&texts, keys)
     }

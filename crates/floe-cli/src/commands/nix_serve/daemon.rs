@@ -13,12 +13,12 @@ use anyhow::Context as _;
 
 use super::NAME;
 use crate::commands::serve::process::READY;
-use crate::failure::Silent;
+use crate::exit::AlreadyReported;
 
 /// Whether these are the words for a daemon, and the user's own words among them.
 pub(super) fn is_child(args: &[OsString]) -> (bool, &[OsString]) {
     match args.split_first() {
-        Some((first, rest)) if first == CHILD => (true, rest),
+        Some((first, rest)) if first == CHILD_FLAG => (true, rest),
         _ => (false, args),
     }
 }
@@ -29,7 +29,7 @@ pub(super) fn start(args: &[OsString]) -> anyhow::Result<()> {
     let attempt = "starting the server in the background";
     let mut child = Command::new(env::current_exe().context(attempt)?)
         .arg0(NAME)
-        .arg(CHILD)
+        .arg(CHILD_FLAG)
         .args(args)
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
@@ -46,7 +46,7 @@ pub(super) fn start(args: &[OsString]) -> anyhow::Result<()> {
     }
     let status = child.wait().context(attempt)?;
     let code = status.code().and_then(|code| u8::try_from(code).ok());
-    Err(Silent(code.filter(|code| *code != 0).unwrap_or(1)).into())
+    Err(AlreadyReported(code.filter(|code| *code != 0).unwrap_or(1)).into())
 }
 
 /// The daemon leaves the session of the terminal, which would otherwise end it.
@@ -56,4 +56,4 @@ pub(super) fn leave_session() -> anyhow::Result<()> {
 }
 
 /// No word of a user's looks like this.
-const CHILD: &str = "--floe-daemon-child";
+const CHILD_FLAG: &str = "--floe-daemon-child";

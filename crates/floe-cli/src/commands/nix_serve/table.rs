@@ -1,22 +1,22 @@
-//! Every option of nix-serve (starman and Plack) and of nix-serve-ng: its names, its meaning, its
+//! Every option of nix-serve (starman and Plack) and of nix-serve-ng: its names, its kind, its
 //! words in `--help`.
 
 /// An option.
 #[derive(Debug)]
-pub(super) struct Entry {
+pub(super) struct OptionEntry {
     /// All its names: long ones first, single letters after them.
     pub(super) names: &'static [&'static str],
     /// What its value is called, if it takes one.
     pub(super) value: Option<&'static str>,
     /// What it does.
-    pub(super) meaning: Meaning,
+    pub(super) kind: OptionKind,
     /// For those without effect the reason, for the others what it does.
     pub(super) help: &'static str,
 }
 
 /// What an option does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Meaning {
+pub(super) enum OptionKind {
     Listen,
     Host,
     Port,
@@ -47,7 +47,7 @@ pub(super) enum Meaning {
 }
 
 /// The option of that name.
-pub(super) fn find(name: &str) -> Option<&'static Entry> {
+pub(super) fn find(name: &str) -> Option<&'static OptionEntry> {
     // Plack turns every dash of a name into an underscore, and so takes both.
     let name = name.replace('_', "-");
     ENTRIES
@@ -61,19 +61,19 @@ pub(super) fn help() -> String {
         "Serves a Nix store as a binary cache: floe under the name nix-serve.\n\n\
          Usage: nix-serve [OPTION]...\n\n",
     );
-    let lines = |text: &mut String, wanted: fn(Meaning) -> bool| {
-        for entry in ENTRIES.iter().filter(|entry| wanted(entry.meaning)) {
+    let lines = |text: &mut String, wanted: fn(OptionKind) -> bool| {
+        for entry in ENTRIES.iter().filter(|entry| wanted(entry.kind)) {
             text.push_str(&format!("  {}\n      {}\n", spelling(entry), entry.help));
         }
     };
-    lines(&mut text, |meaning| {
-        !matches!(meaning, Meaning::Tls | Meaning::NoEffect)
+    lines(&mut text, |kind| {
+        !matches!(kind, OptionKind::Tls | OptionKind::NoEffect)
     });
     text.push_str("\nAccepted without effect, with a warning:\n");
-    lines(&mut text, |meaning| meaning == Meaning::NoEffect);
+    lines(&mut text, |kind| kind == OptionKind::NoEffect);
     text.push_str("  +RTS ... -RTS\n      there is no Haskell runtime to set\n");
     text.push_str("\nRefused, for floe does not speak TLS itself yet (use a proxy):\n");
-    lines(&mut text, |meaning| meaning == Meaning::Tls);
+    lines(&mut text, |kind| kind == OptionKind::Tls);
     text.push_str(
         "\nEnvironment: NIX_SECRET_KEY_FILE, NIX_REMOTE, NIX_STORE_DIR, NIX_STATE_DIR, \
          NIX_LOG_DIR\n",
@@ -82,7 +82,7 @@ pub(super) fn help() -> String {
 }
 
 /// `-l, --listen HOST:PORT`.
-fn spelling(entry: &Entry) -> String {
+fn spelling(entry: &OptionEntry) -> String {
     let (short, long): (Vec<&str>, Vec<&str>) =
         entry.names.iter().partition(|name| name.len() == 1);
     let short = short.iter().map(|name| format!("-{name}"));
@@ -97,195 +97,195 @@ fn spelling(entry: &Entry) -> String {
 const fn with(
     names: &'static [&'static str],
     value: &'static str,
-    meaning: Meaning,
+    kind: OptionKind,
     help: &'static str,
-) -> Entry {
-    Entry {
+) -> OptionEntry {
+    OptionEntry {
         names,
         value: Some(value),
-        meaning,
+        kind,
         help,
     }
 }
 
-const fn flag(names: &'static [&'static str], meaning: Meaning, help: &'static str) -> Entry {
-    Entry {
+const fn flag(names: &'static [&'static str], kind: OptionKind, help: &'static str) -> OptionEntry {
+    OptionEntry {
         names,
         value: None,
-        meaning,
+        kind,
         help,
     }
 }
 
 /// In the order of `--help`.
-pub(super) const ENTRIES: &[Entry] = &[
+pub(super) const ENTRIES: &[OptionEntry] = &[
     with(
         &["listen", "l"],
         "HOST:PORT|:PORT|[IPV6]:PORT|SOCKET",
-        Meaning::Listen,
+        OptionKind::Listen,
         "listen there; may be repeated [default: *:5000]",
     ),
     with(
         &["host", "o"],
         "HOST",
-        Meaning::Host,
+        OptionKind::Host,
         "listen on this host, or on *, *4, !4, *6, !6 [default: *]",
     ),
     with(
         &["port", "p"],
         "PORT",
-        Meaning::Port,
+        OptionKind::Port,
         "listen on this port; 0 lets the system choose one [default: 5000]",
     ),
     with(
         &["socket", "S"],
         "PATH",
-        Meaning::Socket,
+        OptionKind::Socket,
         "listen on a Unix socket instead",
     ),
     with(
         &["backlog"],
         "N",
-        Meaning::Backlog,
+        OptionKind::Backlog,
         "how many connections may wait to be accepted [default: 1024]",
     ),
     with(
         &["store"],
         "STORE",
-        Meaning::Store,
+        OptionKind::Store,
         "the store: auto, local, a directory, local?root=DIR; daemon means the store behind it",
     ),
     with(
         &["priority"],
         "N",
-        Meaning::Priority,
+        OptionKind::Priority,
         "clients ask the cache with the lowest priority first [default: 30]",
     ),
     with(
         &["path"],
         "PATH",
-        Meaning::Path,
+        OptionKind::Path,
         "serve below this path, as in /cache",
     ),
     with(
         &["timeout"],
         "SECONDS",
-        Meaning::Timeout,
+        OptionKind::Timeout,
         "how long a client may do nothing, where no other option says it [default: 600]",
     ),
     with(
         &["keepalive-timeout"],
         "SECONDS",
-        Meaning::KeepAliveTimeout,
+        OptionKind::KeepAliveTimeout,
         "how long a connection may idle between two requests [default: 120]",
     ),
     with(
         &["read-timeout"],
         "SECONDS",
-        Meaning::ReadTimeout,
+        OptionKind::ReadTimeout,
         "how long a client may take to send the head of a request [default: 30]",
     ),
     flag(
         &["disable-keepalive"],
-        Meaning::KeepAlive(false),
+        OptionKind::KeepAlive(false),
         "one request for each connection",
     ),
     flag(
         &["enable-keepalive"],
-        Meaning::KeepAlive(true),
+        OptionKind::KeepAlive(true),
         "many requests for each connection, which is the default",
     ),
     with(
         &["access-log"],
         "FILE",
-        Meaning::AccessLog,
+        OptionKind::AccessLog,
         "write the access log there instead of to stdout",
     ),
     with(
         &["log-format"],
         "FORMAT",
-        Meaning::LogFormat,
+        OptionKind::LogFormat,
         "quiet, default or normal (Apache's), real-ip, verbose or debug [default: default]",
     ),
-    flag(&["quiet"], Meaning::Quiet, "no access log"),
-    flag(&["verbose"], Meaning::Verbose, "as --log-format verbose"),
+    flag(&["quiet"], OptionKind::Quiet, "no access log"),
+    flag(&["verbose"], OptionKind::Verbose, "as --log-format verbose"),
     with(
         &["error-log"],
         "FILE",
-        Meaning::ErrorLog,
+        OptionKind::ErrorLog,
         "write errors there, once the server listens",
     ),
     flag(
         &["daemonize", "D"],
-        Meaning::Daemonize,
+        OptionKind::Daemonize,
         "serve in the background; ends when the server listens",
     ),
     with(
         &["pid"],
         "FILE",
-        Meaning::Pid,
+        OptionKind::Pid,
         "hold the number of the process there while it serves",
     ),
     with(
         &["user"],
         "USER",
-        Meaning::User,
+        OptionKind::User,
         "become this user once the server listens",
     ),
     with(
         &["group"],
         "GROUP",
-        Meaning::Group,
+        OptionKind::Group,
         "become this group once the server listens [default: that of the user]",
     ),
-    flag(&["help", "h"], Meaning::Help, "print this"),
-    flag(&["version", "v"], Meaning::Version, "print the version"),
-    with(&["ssl-cert"], "FILE", Meaning::Tls, "the certificate"),
-    with(&["ssl-key"], "FILE", Meaning::Tls, "its key"),
-    flag(&["enable-ssl"], Meaning::Tls, "TLS on every TCP socket"),
+    flag(&["help", "h"], OptionKind::Help, "print this"),
+    flag(&["version", "v"], OptionKind::Version, "print the version"),
+    with(&["ssl-cert"], "FILE", OptionKind::Tls, "the certificate"),
+    with(&["ssl-key"], "FILE", OptionKind::Tls, "its key"),
+    flag(&["enable-ssl"], OptionKind::Tls, "TLS on every TCP socket"),
     with(
         &["workers"],
         "N",
-        Meaning::NoEffect,
+        OptionKind::NoEffect,
         "there are no worker processes: every connection is served at once",
     ),
     with(
         &["max-requests"],
         "N",
-        Meaning::NoEffect,
+        OptionKind::NoEffect,
         "there are no worker processes to replace",
     ),
     flag(
         &["preload-app"],
-        Meaning::NoEffect,
+        OptionKind::NoEffect,
         "there is no application to load",
     ),
     flag(
         &["disable-proctitle", "enable-proctitle"],
-        Meaning::NoEffect,
+        OptionKind::NoEffect,
         "the title of the process is never changed",
     ),
-    with(&["env", "E"], "NAME", Meaning::NoEffect, NO_PLACK),
-    with(&["I"], "DIR", Meaning::NoEffect, NO_PERL),
-    with(&["M"], "MODULE", Meaning::NoEffect, NO_PERL),
-    with(&["e"], "CODE", Meaning::NoEffect, NO_PERL),
+    with(&["env", "E"], "NAME", OptionKind::NoEffect, NO_PLACK),
+    with(&["I"], "DIR", OptionKind::NoEffect, NO_PERL),
+    with(&["M"], "MODULE", OptionKind::NoEffect, NO_PERL),
+    with(&["e"], "CODE", OptionKind::NoEffect, NO_PERL),
     with(
         &["app", "a"],
         "FILE",
-        Meaning::NoEffect,
+        OptionKind::NoEffect,
         "there is no application to load",
     ),
-    with(&["server", "s"], "NAME", Meaning::NoEffect, NO_PLACK),
-    with(&["loader", "L"], "NAME", Meaning::NoEffect, NO_PLACK),
-    flag(&["reload", "r"], Meaning::NoEffect, NO_RELOAD),
-    with(&["Reload", "R"], "DIR,DIR", Meaning::NoEffect, NO_RELOAD),
+    with(&["server", "s"], "NAME", OptionKind::NoEffect, NO_PLACK),
+    with(&["loader", "L"], "NAME", OptionKind::NoEffect, NO_PLACK),
+    flag(&["reload", "r"], OptionKind::NoEffect, NO_RELOAD),
+    with(&["Reload", "R"], "DIR,DIR", OptionKind::NoEffect, NO_RELOAD),
     flag(
         &[
             "no-default-middleware",
             "nodefault-middleware",
             "default-middleware",
         ],
-        Meaning::NoEffect,
+        OptionKind::NoEffect,
         NO_PLACK,
     ),
 ];

@@ -8,23 +8,23 @@ use std::sync::{Arc, Mutex};
 use anyhow::Context as _;
 use floe_server::LogFormat;
 
-use crate::args::LogName;
+use crate::args::AccessLogFormat;
 
 /// Where lines can be written from any thread.
-pub(crate) type Sink = Arc<Mutex<dyn Write + Send>>;
+pub(crate) type LogSink = Arc<Mutex<dyn Write + Send>>;
 
 /// The log of that form in `file`, which `-` and nothing make stdout.
 pub(crate) fn open(
-    name: LogName,
+    name: AccessLogFormat,
     file: Option<&Path>,
-) -> anyhow::Result<Option<(LogFormat, Sink)>> {
+) -> anyhow::Result<Option<(LogFormat, LogSink)>> {
     let format = match name {
-        LogName::Quiet => return Ok(None),
-        LogName::Default | LogName::Normal => LogFormat::Apache,
-        LogName::RealIp => LogFormat::RealIp,
-        LogName::Verbose | LogName::Debug => LogFormat::Verbose,
+        AccessLogFormat::Quiet => return Ok(None),
+        AccessLogFormat::Default | AccessLogFormat::Normal => LogFormat::Apache,
+        AccessLogFormat::RealIp => LogFormat::RealIp,
+        AccessLogFormat::Verbose | AccessLogFormat::Debug => LogFormat::Verbose,
     };
-    let sink: Sink = match file.filter(|file| *file != Path::new("-")) {
+    let sink: LogSink = match file.filter(|file| *file != Path::new("-")) {
         None => Arc::new(Mutex::new(io::stdout())),
         Some(file) => Arc::new(Mutex::new(append_to(file, "opening the access log")?)),
     };

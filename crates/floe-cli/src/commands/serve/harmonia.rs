@@ -10,12 +10,12 @@ use floe_server::{Listen, address};
 use floe_store::StoreLayout;
 use serde::Deserialize;
 
-use crate::failure::Usage;
+use crate::exit::UsageError;
 
 /// The keys of the file, as harmonia names them. Another key is an error, there as here.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Settings {
+pub(crate) struct HarmoniaSettings {
     bind: Option<String>,
     workers: Option<usize>,
     max_connection_rate: Option<u64>,
@@ -35,18 +35,18 @@ pub(crate) struct Settings {
     tls_key_path: Option<PathBuf>,
 }
 
-impl Settings {
+impl HarmoniaSettings {
     /// Reads a file. What is wrong with it is said with its name.
-    pub(crate) fn read(file: &Path) -> anyhow::Result<Settings> {
+    pub(crate) fn read(file: &Path) -> anyhow::Result<HarmoniaSettings> {
         let text = fs::read_to_string(file)
             .with_context(|| format!("reading the settings in {}", file.display()))?;
-        let named = |Usage(reason)| Usage(format!("{}: {reason}", file.display()));
-        Ok(Settings::parse(&text).map_err(named)?)
+        let named = |UsageError(reason)| UsageError(format!("{}: {reason}", file.display()));
+        Ok(HarmoniaSettings::parse(&text).map_err(named)?)
     }
 
-    fn parse(text: &str) -> Result<Settings, Usage> {
-        let settings: Settings =
-            toml::from_str(text).map_err(|error| Usage(error.to_string().trim().to_owned()))?;
+    fn parse(text: &str) -> Result<HarmoniaSettings, UsageError> {
+        let settings: HarmoniaSettings = toml::from_str(text)
+            .map_err(|error| UsageError(error.to_string().trim().to_owned()))?;
         for (key, path) in [
             ("tls_cert_path", &settings.tls_cert_path),
             ("tls_key_path", &settings.tls_key_path),
@@ -56,7 +56,7 @@ impl Settings {
             }
         }
         if settings.workers == Some(0) {
-            return Err(Usage("workers must be greater than 0".into()));
+            return Err(UsageError("workers must be greater than 0".into()));
         }
         // Even what a flag replaces must make sense.
         settings.listen()?;
@@ -87,11 +87,12 @@ impl Settings {
     }
 
     /// `bind`. There, `[::]` takes IPv4 as well.
-    pub(crate) fn listen(&self) -> Result<Option<Listen>, Usage> {
+    pub(crate) fn listen(&self) -> Result<Option<Listen>, UsageError> {
         let Some(text) = &self.bind else {
             return Ok(None);
         };
-        let listen = address::parse(text).map_err(|error| Usage(format!("bind: {}", error.0)))?;
+        let listen =
+            address::parse(text).map_err(|error| UsageError(format!("bind: {}", error.0)))?;
         Ok(Some(match listen {
             Listen::Tcp { host, port } if host == "::" => Listen::Tcp {
                 host: "*".into(),
@@ -111,7 +112,7 @@ impl Settings {
         let per_worker = self
             .max_connections
             .filter(|connections| *connections > 0)?;
-        Some(per_worker.saturating_mul(self.workers.unwrap_or(WORKERS)))
+        Some(per_worker.saturating_mul(self.workers.unwrap_or(DEFAULT_WORKERS)))
     }
 
     /// The files of the keys.
@@ -120,7 +121,7 @@ impl Settings {
     }
 
     /// The store, if one of its keys is there. `store_dir` wins over `virtual_nix_store`.
-    pub(crate) fn store(&self, store_dir: Option<&str>) -> Result<Option<StoreLayout>, Usage> {
+    pub(crate) fn store(&self, store_dir: Option<&str>) -> Result<Option<StoreLayout>, UsageError> {
         let parts = (
             &self.virtual_nix_store,
             &self.real_nix_store,
@@ -132,7 +133,7 @@ impl Settings {
         let text = store_dir.or(self.virtual_nix_store.as_deref());
         let store_dir = match text {
             Some(text) => StoreDir::new(text)
-                .map_err(|error| Usage(format!("virtual_nix_store {text:?}: {error}")))?,
+                .map_err(|error| UsageError(format!("virtual_nix_store {text:?}: {error}")))?,
             None => StoreDir::default(),
         };
         let mut layout = StoreLayout::without_root(store_dir);
@@ -143,18 +144,18 @@ impl Settings {
             layout.real_store_dir = real;
         }
         if let Some(database) = &self.nix_db_path {
-            layout.state_dir = state_around(database)?;
+            layout.state_dir = state_dir_of_database(database)?;
         }
         Ok(Some(layout))
     }
 }
 
 /// Nix keeps more beside its database than the file itself, and always at the same place.
-fn state_around(database: &Path) -> Result<PathBuf, Usage> {
+fn state_dir_of_database(database: &Path) -> Result<PathBuf, UsageError> {
     let path = absolute("nix_db_path", database)?;
     match path.parent().and_then(Path::parent) {
         Some(state) if path.ends_with("db/db.sqlite") => Ok(state.to_owned()),
-        _ => Err(Usage(format!(
+        _ => Err(UsageError(format!(
             "nix_db_path {}: floe opens the database as Nix does, as STATE/db/db.sqlite; give a \
              path that ends so, or the whole store with --store",
             database.display()
@@ -162,23 +163,24 @@ fn state_around(database: &Path) -> Result<PathBuf, Usage> {
     }
 }
 
-fn absolute(key: &str, path: &Path) -> Result<PathBuf, Usage> {
-    std::path::absolute(path).map_err(|error| Usage(format!("{key} {}: {error}", path.display())))
+fn absolute(key: &str, path: &Path) -> Result<PathBuf, UsageError> {
+    std::path::absolute(path)
+        .map_err(|error| UsageError(format!("{key} {}: {error}", path.display())))
 }
 
 /// harmonia's own.
-const WORKERS: usize = 4;
+const DEFAULT_WORKERS: usize = 4;
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn parse(text: &str) -> Settings {
-        Settings::parse(text).unwrap()
+    fn parse(text: &str) -> HarmoniaSettings {
+        HarmoniaSettings::parse(text).unwrap()
     }
 
     fn refusal(text: &str) -> String {
-        Settings::parse(text).unwrap_err().0
+        HarmoniaSettings::parse(text).unwrap_err().0
     }
 
     #[test]
@@ -212,7 +214,7 @@ mod tests {
     #[test]
     fn an_empty_file_says_nothing() {
         let settings = parse("");
-        assert_eq!(settings, Settings::default());
+        assert_eq!(settings, HarmoniaSettings::default());
         assert_eq!(settings.listen().unwrap(), None);
         assert_eq!(settings.store(Some("/gnu/store")).unwrap(), None);
         assert_eq!(settings.notes(), [""; 0]);

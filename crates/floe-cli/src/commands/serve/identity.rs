@@ -6,7 +6,7 @@ use anyhow::{Context as _, bail};
 use nix::unistd::{self, Gid, Uid};
 
 use crate::accounts::{self, Account};
-use crate::failure::Usage;
+use crate::exit::UsageError;
 
 /// A user, a group, or both.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -34,7 +34,7 @@ impl Identity {
     }
 
     /// Becomes it, for good and in every thread. Who is it already has nothing to do.
-    pub(crate) fn assume(&self) -> anyhow::Result<()> {
+    pub(crate) fn switch(&self) -> anyhow::Result<()> {
         if self.is_current() {
             return Ok(());
         }
@@ -70,8 +70,8 @@ fn find_user(text: &str) -> anyhow::Result<Account> {
     let attempt = || format!("looking for user {text}");
     let number = text.parse().ok().map(Uid::from_raw);
     let found = match number {
-        Some(uid) => accounts::user_of(uid).with_context(attempt)?,
-        None => accounts::user_named(text).with_context(attempt)?,
+        Some(uid) => accounts::user_by_uid(uid).with_context(attempt)?,
+        None => accounts::user_by_name(text).with_context(attempt)?,
     };
     match (found, number) {
         (Some(user), _) => Ok(user),
@@ -81,7 +81,7 @@ fn find_user(text: &str) -> anyhow::Result<Account> {
             gid: Gid::from_raw(uid.as_raw()),
             home: "/".into(),
         }),
-        (None, None) => Err(Usage(format!("--user {text}: there is no such user")).into()),
+        (None, None) => Err(UsageError(format!("--user {text}: there is no such user")).into()),
     }
 }
 
@@ -89,10 +89,11 @@ fn find_group(text: &str) -> anyhow::Result<Gid> {
     if let Ok(number) = text.parse() {
         return Ok(Gid::from_raw(number));
     }
-    let found = accounts::group_named(text).with_context(|| format!("looking for group {text}"))?;
+    let found =
+        accounts::group_by_name(text).with_context(|| format!("looking for group {text}"))?;
     match found {
         Some(group) => Ok(group),
-        None => Err(Usage(format!("--group {text}: there is no such group")).into()),
+        None => Err(UsageError(format!("--group {text}: there is no such group")).into()),
     }
 }
 
@@ -122,6 +123,6 @@ mod tests {
         let user = unistd::getuid().to_string();
         let group = unistd::getgid().to_string();
         let identity = Identity::find(Some(&user), Some(&group)).unwrap();
-        identity.unwrap().assume().unwrap();
+        identity.unwrap().switch().unwrap();
     }
 }

@@ -24,7 +24,7 @@ pub(crate) fn read(
             continue;
         }
         keys.push(key);
-        warnings.extend(open_to_others(file, credentials));
+        warnings.extend(permission_warning(file, credentials));
     }
     Ok((keys, warnings))
 }
@@ -46,14 +46,14 @@ fn read_one(file: &Path) -> anyhow::Result<SecretKey> {
     }
 }
 
-fn open_to_others(file: &Path, credentials: Option<&Path>) -> Option<String> {
+fn permission_warning(file: &Path, credentials: Option<&Path>) -> Option<String> {
     let place = |path: &Path| fs::canonicalize(path).ok();
     let is_credential = credentials
         .and_then(place)
         .zip(place(file))
         .is_some_and(|(dir, file)| file.starts_with(dir));
     let mode = fs::metadata(file).ok()?.permissions().mode() & 0o777;
-    (!is_credential && mode & READABLE_BY_OTHERS != 0).then(|| {
+    (!is_credential && mode & GROUP_OR_WORLD_READABLE != 0).then(|| {
         format!(
             "the secret key {} can be read by others than its owner (mode {mode:04o}); \
              chmod 600 would close it",
@@ -66,7 +66,7 @@ fn open_to_others(file: &Path, credentials: Option<&Path>) -> Option<String> {
 const KEY_LEN_MAX: u64 = 64 * 1024;
 
 /// The bits of a mode that let group and others read.
-const READABLE_BY_OTHERS: u32 = 0o044;
+const GROUP_OR_WORLD_READABLE: u32 = 0o044;
 
 #[cfg(test)]
 mod tests {

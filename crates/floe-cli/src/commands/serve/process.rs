@@ -14,11 +14,11 @@ use floe_server::{Config, Listen, Server};
 use super::identity::Identity;
 use super::pid_file::PidFile;
 use super::{access_log, keys, signals};
-use crate::display::say;
+use crate::display::eprint_line;
 
 /// What the process does around its server. `floe serve` does nothing of it.
 #[derive(Debug, Default)]
-pub(crate) struct Process {
+pub(crate) struct ProcessOptions {
     /// Whom to become once it listens.
     pub(crate) identity: Option<Identity>,
     /// The file that holds the number of the process while it serves.
@@ -28,22 +28,22 @@ pub(crate) struct Process {
     /// It was started by one that waits until it listens.
     pub(crate) is_daemon: bool,
     /// Signals mean what they mean to starman.
-    pub(crate) like_starman: bool,
+    pub(crate) starman_signals: bool,
 }
 
 /// Listens, says so on stderr, and serves until a signal ends it.
-pub(crate) fn run(config: Config, process: &Process) -> anyhow::Result<()> {
+pub(crate) fn run(config: Config, process: &ProcessOptions) -> anyhow::Result<()> {
     let log = |file: &PathBuf| access_log::append_to(file, "opening the error log");
     let error_log = process.error_log.as_ref().map(log).transpose()?;
     let mut server = Server::bind(config)?;
-    signals::stop_on(server.shutdown_handle(), process.like_starman)?;
+    signals::stop_on_signals(server.shutdown_handle(), process.starman_signals)?;
     let _pid_file = process
         .pid_file
         .as_deref()
         .map(PidFile::write)
         .transpose()?;
     if let Some(identity) = &process.identity {
-        identity.assume()?;
+        identity.switch()?;
     }
     // Nobody is told that it is there before this user could open the store.
     server.prepare()?;
@@ -53,7 +53,7 @@ pub(crate) fn run(config: Config, process: &Process) -> anyhow::Result<()> {
         announce(server.addresses());
     }
     if process.is_daemon {
-        leave_terminal(error_log.is_some())?;
+        detach_from_terminal(error_log.is_some())?;
     }
     server.run()?;
     Ok(())
@@ -63,7 +63,7 @@ pub(crate) fn run(config: Config, process: &Process) -> anyhow::Result<()> {
 pub(crate) const READY: &str = "ready\n";
 
 /// Tells the parent that all is well, and holds on to nothing of the terminal.
-fn leave_terminal(has_error_log: bool) -> anyhow::Result<()> {
+fn detach_from_terminal(has_error_log: bool) -> anyhow::Result<()> {
     let null = OpenOptions::new()
         .read(true)
         .write(true)
@@ -83,7 +83,7 @@ fn leave_terminal(has_error_log: bool) -> anyhow::Result<()> {
 
 fn announce(addresses: &[Listen]) {
     for address in addresses {
-        say(format_args!("listening on {}", url(address)));
+        eprint_line(format_args!("listening on {}", url(address)));
     }
 }
 
@@ -101,7 +101,7 @@ pub(crate) fn warn(warning: &str) {
 }
 
 /// [`Config::warn`] of every server.
-pub(crate) fn warner() -> Arc<dyn Fn(&str) + Send + Sync> {
+pub(crate) fn warning_sink() -> Arc<dyn Fn(&str) + Send + Sync> {
     Arc::new(warn)
 }
 

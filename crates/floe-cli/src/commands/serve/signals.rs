@@ -13,11 +13,11 @@ use signal_hook::low_level::{emulate_default_handler, pipe};
 
 /// The first SIGINT or SIGTERM stops the server, the second does not wait for answers under way,
 /// and the third kills. Must come before any other thread starts to serve.
-pub(crate) fn stop_on(server: ShutdownHandle, like_starman: bool) -> anyhow::Result<()> {
+pub(crate) fn stop_on_signals(server: ShutdownHandle, starman_signals: bool) -> anyhow::Result<()> {
     let attempt = "preparing for signals";
     let (mut receiver, sender) = UnixStream::pair().context(attempt)?;
     let mut ending = vec![SIGINT, SIGTERM];
-    if like_starman {
+    if starman_signals {
         // What starman's QUIT does, floe does anyway: it finishes the answers under way.
         ending.push(SIGQUIT);
         // There they restart and count workers. floe has none, and the defaults of the system

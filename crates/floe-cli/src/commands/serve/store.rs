@@ -7,12 +7,12 @@ use floe_engine::{LocalStoreUri, StoreUri};
 use floe_format::StoreDir;
 use floe_store::StoreLayout;
 
-use crate::failure::Usage;
-use crate::settings;
+use crate::exit::UsageError;
+use crate::options;
 
 /// What the command line says of the store.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Asked<'a> {
+pub(crate) struct StoreFlags<'a> {
     /// `--root`.
     pub(crate) root: Option<&'a Path>,
     /// `--store`.
@@ -23,7 +23,7 @@ pub(crate) struct Asked<'a> {
 
 /// What the environment says of the store. An empty variable says nothing.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Environment {
+pub(crate) struct StoreEnvironment {
     /// `NIX_REMOTE`.
     pub(crate) remote: Option<String>,
     /// `NIX_STORE_DIR`.
@@ -34,10 +34,10 @@ pub(crate) struct Environment {
     pub(crate) log_dir: Option<PathBuf>,
 }
 
-impl Environment {
+impl StoreEnvironment {
     /// Errors: a variable that should be text is not UTF-8.
-    pub(crate) fn read() -> Result<Environment, Usage> {
-        Ok(Environment {
+    pub(crate) fn read() -> Result<StoreEnvironment, UsageError> {
+        Ok(StoreEnvironment {
             remote: text("NIX_REMOTE")?,
             store_dir: text("NIX_STORE_DIR")?,
             state_dir: path("NIX_STATE_DIR"),
@@ -53,36 +53,36 @@ pub(crate) fn path(name: &str) -> Option<PathBuf> {
 }
 
 /// A variable that is text. An empty one says nothing.
-pub(crate) fn text(name: &str) -> Result<Option<String>, Usage> {
+pub(crate) fn text(name: &str) -> Result<Option<String>, UsageError> {
     let value = env::var_os(name).filter(|value| !value.is_empty());
     let text = value.map(|value| value.into_string());
     text.transpose()
-        .map_err(|value| Usage(format!("{name}={}: it is not UTF-8", value.display())))
+        .map_err(|value| UsageError(format!("{name}={}: it is not UTF-8", value.display())))
 }
 
 /// The places of the store, and the directory of its build logs.
-pub(crate) fn find(
-    asked: &Asked<'_>,
-    environment: &Environment,
+pub(crate) fn served_store(
+    flags: &StoreFlags<'_>,
+    environment: &StoreEnvironment,
 ) -> anyhow::Result<(StoreLayout, PathBuf)> {
-    let store_dir = store_dir(asked, environment)?;
-    let named = asked.store.or(environment.remote.as_deref());
+    let store_dir = store_dir(flags, environment)?;
+    let named = flags.store.or(environment.remote.as_deref());
     let text = named.unwrap_or("auto");
-    let location = match asked.root {
-        Some(root) => settings::in_root(root, store_dir.as_ref())?,
-        None => settings::location(&without_daemon(text)?, store_dir.as_ref())?,
+    let location = match flags.root {
+        Some(root) => options::store_in_root(root, store_dir.as_ref())?,
+        None => options::parse_store_uri(&direct_store_uri(text)?, store_dir.as_ref())?,
     };
     let StoreUri::Local(LocalStoreUri { mut layout, .. }) = location else {
         let reason = "floe serves a store of this machine: a directory, local, local?root=DIR \
                       or auto";
-        return Err(Usage(format!("cannot serve {text}: {reason}")).into());
+        return Err(UsageError(format!("cannot serve {text}: {reason}")).into());
     };
     // As in Nix, these two are about the store of the system, not about one below a root. They do
     // not follow NIX_STORE_DIR either.
     let is_plain = layout == StoreLayout::without_root(layout.store_dir.clone());
     let has_root = layout.real_store_dir != Path::new(layout.store_dir.as_str());
-    let by_environment = asked.store_dir.is_none() && environment.store_dir.is_some();
-    let log_dir = match (log_parameter(asked, text)?, &environment.log_dir) {
+    let by_environment = flags.store_dir.is_none() && environment.store_dir.is_some();
+    let log_dir = match (log_parameter(flags, text)?, &environment.log_dir) {
         (Some(dir), _) => dir,
         (None, Some(dir)) if !has_root => dir.clone(),
         (None, None) if !has_root && by_environment => StoreLayout::system().log_dir(),
@@ -96,24 +96,27 @@ pub(crate) fn find(
     Ok((layout, log_dir))
 }
 
-fn store_dir(asked: &Asked<'_>, environment: &Environment) -> anyhow::Result<Option<StoreDir>> {
+fn store_dir(
+    flags: &StoreFlags<'_>,
+    environment: &StoreEnvironment,
+) -> anyhow::Result<Option<StoreDir>> {
     let Some(text) = environment.store_dir.as_deref() else {
-        return settings::store_dir(asked.store_dir);
+        return options::store_dir(flags.store_dir);
     };
-    match asked.store_dir {
-        Some(_) => settings::store_dir(asked.store_dir),
+    match flags.store_dir {
+        Some(_) => options::store_dir(flags.store_dir),
         None => StoreDir::new(text)
             .map(Some)
-            .map_err(|error| Usage(format!("NIX_STORE_DIR={text}: {error}")).into()),
+            .map_err(|error| UsageError(format!("NIX_STORE_DIR={text}: {error}")).into()),
     }
 }
 
 /// floe reads the database itself. Who names the daemon means the store behind it.
-fn without_daemon(text: &str) -> Result<String, Usage> {
+fn direct_store_uri(text: &str) -> Result<String, UsageError> {
     let (base, query) = text.split_once('?').unwrap_or((text, ""));
     let socket = match base {
         "daemon" => "",
-        "auto" if query.split('&').all(is_about_caching) => return Ok("auto".into()),
+        "auto" if query.split('&').all(is_cache_parameter) => return Ok("auto".into()),
         _ => match base.strip_prefix("unix://") {
             Some(socket) => socket,
             None => return Ok(text.into()),
@@ -126,7 +129,7 @@ fn without_daemon(text: &str) -> Result<String, Usage> {
             format!("state={state}&")
         }
         (socket, None) => {
-            return Err(Usage(format!(
+            return Err(UsageError(format!(
                 "cannot tell which store is behind the daemon at {socket}: give its directory \
                  with --store"
             )));
@@ -137,13 +140,13 @@ fn without_daemon(text: &str) -> Result<String, Usage> {
 }
 
 /// nix-serve's wrapper sets this to turn a cache off that floe does not have.
-fn is_about_caching(parameter: &str) -> bool {
+fn is_cache_parameter(parameter: &str) -> bool {
     parameter.is_empty() || parameter.starts_with("path-info-cache-size=")
 }
 
 /// The parameter `log=` of the store's address.
-fn log_parameter(asked: &Asked<'_>, text: &str) -> Result<Option<PathBuf>, Usage> {
-    let query = match asked.root {
+fn log_parameter(flags: &StoreFlags<'_>, text: &str) -> Result<Option<PathBuf>, UsageError> {
+    let query = match flags.root {
         Some(_) => "",
         None => text.split_once('?').map_or("", |(_, query)| query),
     };
@@ -151,7 +154,7 @@ fn log_parameter(asked: &Asked<'_>, text: &str) -> Result<Option<PathBuf>, Usage
         return Ok(None);
     };
     match value.contains('%') {
-        true => Err(Usage(format!(
+        true => Err(UsageError(format!(
             "the parameter log={value}: floe reads no percent signs here; set NIX_LOG_DIR instead"
         ))),
         false => Ok(Some(PathBuf::from(value))),
@@ -162,17 +165,17 @@ fn log_parameter(asked: &Asked<'_>, text: &str) -> Result<Option<PathBuf>, Usage
 mod tests {
     use super::*;
 
-    fn found(store: &str, environment: &Environment) -> (StoreLayout, PathBuf) {
-        let asked = Asked {
+    fn served(store: &str, environment: &StoreEnvironment) -> (StoreLayout, PathBuf) {
+        let flags = StoreFlags {
             store: Some(store),
-            ..Asked::default()
+            ..StoreFlags::default()
         };
-        find(&asked, environment).unwrap()
+        served_store(&flags, environment).unwrap()
     }
 
     #[test]
     fn the_daemon_and_its_socket_mean_the_store_behind_it() {
-        let plain = Environment::default();
+        let plain = StoreEnvironment::default();
         for text in [
             "local",
             "daemon",
@@ -180,7 +183,7 @@ mod tests {
             "unix:///nix/var/nix/daemon-socket/socket",
             "daemon?path-info-cache-size=0",
         ] {
-            let (layout, log) = found(text, &plain);
+            let (layout, log) = served(text, &plain);
             assert_eq!(layout, StoreLayout::system(), "{text}");
             assert_eq!(log, Path::new("/nix/var/log/nix"), "{text}");
         }
@@ -188,9 +191,12 @@ mod tests {
 
     #[test]
     fn a_socket_elsewhere_names_the_state_beside_it_or_is_refused() {
-        let (layout, _) = found("unix:///x%&/daemon-socket/socket", &Environment::default());
+        let (layout, _) = served(
+            "unix:///x%&/daemon-socket/socket",
+            &StoreEnvironment::default(),
+        );
         assert_eq!(layout.state_dir, Path::new("/x%&"));
-        let message = without_daemon("unix:///run/nix.sock").unwrap_err().0;
+        let message = direct_store_uri("unix:///run/nix.sock").unwrap_err().0;
         assert!(
             message.contains("/run/nix.sock") && message.contains("--store"),
             "{message}"
@@ -199,69 +205,72 @@ mod tests {
 
     #[test]
     fn nix_serves_own_nix_remote_is_auto() {
-        let auto = found("auto", &Environment::default());
-        let environment = Environment {
+        let auto = served("auto", &StoreEnvironment::default());
+        let environment = StoreEnvironment {
             remote: Some("auto?path-info-cache-size=0".into()),
-            ..Environment::default()
+            ..StoreEnvironment::default()
         };
-        assert_eq!(find(&Asked::default(), &environment).unwrap(), auto);
+        assert_eq!(
+            served_store(&StoreFlags::default(), &environment).unwrap(),
+            auto
+        );
     }
 
     #[test]
     fn the_directories_of_the_environment_count_for_the_systems_store_alone() {
-        let environment = Environment {
+        let environment = StoreEnvironment {
             remote: None,
             store_dir: Some("/gnu/store".into()),
             state_dir: Some("/srv/state".into()),
             log_dir: Some("/srv/log".into()),
         };
-        let (layout, log) = found("local", &environment);
+        let (layout, log) = served("local", &environment);
         assert_eq!(layout.store_dir.as_str(), "/gnu/store");
         assert_eq!(layout.real_store_dir, Path::new("/gnu/store"));
         assert_eq!(layout.state_dir, Path::new("/srv/state"));
         assert_eq!(log, Path::new("/srv/log"));
         for text in ["/mnt", "local?root=/mnt"] {
-            let (layout, log) = found(text, &environment);
+            let (layout, log) = served(text, &environment);
             assert_eq!(layout.state_dir, Path::new("/mnt/nix/var/nix"), "{text}");
             assert_eq!(log, Path::new("/mnt/nix/var/log/nix"), "{text}");
         }
-        let (layout, log) = found("local?state=/mine&log=/logs", &environment);
+        let (layout, log) = served("local?state=/mine&log=/logs", &environment);
         assert_eq!(layout.state_dir, Path::new("/mine"));
         assert_eq!(log, Path::new("/logs"));
     }
 
     #[test]
     fn the_store_directory_of_the_environment_moves_neither_state_nor_logs() {
-        let environment = Environment {
+        let environment = StoreEnvironment {
             store_dir: Some("/gnu/store".into()),
-            ..Environment::default()
+            ..StoreEnvironment::default()
         };
-        let (layout, log) = found("auto", &environment);
+        let (layout, log) = served("auto", &environment);
         assert_eq!(layout.real_store_dir, Path::new("/gnu/store"));
         assert_eq!(layout.state_dir, Path::new("/nix/var/nix"));
         assert_eq!(log, Path::new("/nix/var/log/nix"));
-        let asked = Asked {
+        let flags = StoreFlags {
             store_dir: Some("/gnu/store"),
-            ..Asked::default()
+            ..StoreFlags::default()
         };
-        let (layout, log) = find(&asked, &environment).unwrap();
+        let (layout, log) = served_store(&flags, &environment).unwrap();
         assert_eq!(layout.state_dir, Path::new("/gnu/var/nix"));
         assert_eq!(log, Path::new("/gnu/var/log/nix"));
     }
 
     #[test]
     fn a_flag_wins_over_the_environment() {
-        let environment = Environment {
+        let environment = StoreEnvironment {
             remote: Some("/elsewhere".into()),
             store_dir: Some("/gnu/store".into()),
-            ..Environment::default()
+            ..StoreEnvironment::default()
         };
-        let asked = Asked {
+        let flags = StoreFlags {
             root: Some(Path::new("/mnt")),
             store_dir: Some("/nix/store"),
             store: None,
         };
-        let (layout, _) = find(&asked, &environment).unwrap();
+        let (layout, _) = served_store(&flags, &environment).unwrap();
         assert_eq!(
             layout,
             StoreLayout::in_root(Path::new("/mnt"), StoreDir::default())
@@ -270,11 +279,11 @@ mod tests {
 
     #[test]
     fn a_cache_cannot_be_served_and_is_named() {
-        let asked = Asked {
+        let flags = StoreFlags {
             store: Some("https://cache.example.org"),
-            ..Asked::default()
+            ..StoreFlags::default()
         };
-        let message = find(&asked, &Environment::default())
+        let message = served_store(&flags, &StoreEnvironment::default())
             .unwrap_err()
             .to_string();
         assert!(message.contains("https://cache.example.org"), "{message}");

@@ -3,7 +3,7 @@
 use super::super::table::ENTRIES;
 use super::*;
 
-fn request(line: &str) -> Result<Request, Usage> {
+fn request(line: &str) -> Result<Request, UsageError> {
     let args: Vec<OsString> = line.split_whitespace().map(OsString::from).collect();
     parse(&args)
 }
@@ -32,8 +32,8 @@ fn without_options_the_defaults_are_those_of_the_peers() {
     assert_eq!(options.listen, [tcp("*", 5000)]);
     assert_eq!((options.backlog, options.priority), (1024, 30));
     assert_eq!((options.store, options.path.as_str()), (None, ""));
-    assert_eq!(options.log, LogName::Default);
-    assert_eq!(options.times.write(), Duration::from_secs(600));
+    assert_eq!(options.log, AccessLogFormat::Default);
+    assert_eq!(options.timeouts.write(), Duration::from_secs(600));
     assert!(options.keep_alive && !options.daemonize);
     assert_eq!(options.warnings, [""; 0]);
 }
@@ -86,30 +86,30 @@ fn every_option_with_an_effect_reaches_its_place() {
 
 #[test]
 fn the_time_for_everything_counts_where_no_other_is_given() {
-    let times = options("--timeout 7 --read-timeout 2").times;
+    let timeouts = options("--timeout 7 --read-timeout 2").timeouts;
     let seconds = Duration::from_secs;
-    assert_eq!(times.write(), seconds(7));
-    assert_eq!(times.keep_alive(), seconds(7));
-    assert_eq!(times.read(), seconds(2));
+    assert_eq!(timeouts.write(), seconds(7));
+    assert_eq!(timeouts.keep_alive(), seconds(7));
+    assert_eq!(timeouts.read(), seconds(2));
     assert_eq!(
-        options("--keepalive-timeout 1").times.keep_alive(),
+        options("--keepalive-timeout 1").timeouts.keep_alive(),
         seconds(1)
     );
-    assert!(!options("--keepalive-timeout 0").times.keeps_alive());
+    assert!(!options("--keepalive-timeout 0").timeouts.keeps_alive());
     // The last one counts.
     let last = options("--keepalive-timeout 0 --keepalive-timeout 5");
-    assert!(last.times.keeps_alive());
+    assert!(last.timeouts.keeps_alive());
 }
 
 #[test]
 fn both_names_of_the_normal_log_are_known_and_the_last_option_wins() {
     for (line, log) in [
-        ("--log-format default", LogName::Default),
-        ("--log-format=normal", LogName::Normal),
-        ("--log-format real-ip", LogName::RealIp),
-        ("--log-format debug", LogName::Debug),
-        ("--verbose --quiet", LogName::Quiet),
-        ("--quiet --verbose", LogName::Verbose),
+        ("--log-format default", AccessLogFormat::Default),
+        ("--log-format=normal", AccessLogFormat::Normal),
+        ("--log-format real-ip", AccessLogFormat::RealIp),
+        ("--log-format debug", AccessLogFormat::Debug),
+        ("--verbose --quiet", AccessLogFormat::Quiet),
+        ("--quiet --verbose", AccessLogFormat::Verbose),
     ] {
         assert_eq!(options(line).log, log, "{line}");
     }
@@ -117,7 +117,7 @@ fn both_names_of_the_normal_log_are_known_and_the_last_option_wins() {
 
 #[test]
 fn options_about_processes_and_loaders_give_one_warning_each() {
-    for entry in ENTRIES.iter().filter(|it| it.meaning == Meaning::NoEffect) {
+    for entry in ENTRIES.iter().filter(|it| it.kind == OptionKind::NoEffect) {
         for name in entry.names {
             let dashes = if name.len() == 1 { "-" } else { "--" };
             let value = entry.value.map_or("", |_| " 5");
@@ -132,7 +132,7 @@ fn options_about_processes_and_loaders_give_one_warning_each() {
 #[test]
 fn what_the_wrapper_and_the_haskell_runtime_add_gives_a_warning() {
     let options = options("--preload-app /share/nix-serve.psgi +RTS -N2 -RTS --quiet");
-    assert_eq!(options.log, LogName::Quiet);
+    assert_eq!(options.log, AccessLogFormat::Quiet);
     assert_eq!(options.warnings.len(), 3);
     assert!(options.warnings[1].starts_with("/share/nix-serve.psgi"));
     assert!(options.warnings[2].starts_with("+RTS"));

@@ -8,11 +8,11 @@ use std::time::Duration;
 use clap::ValueEnum as _;
 use floe_server::{Listen, address};
 
-use super::table::Meaning;
-use super::words::{self, Word};
-use crate::args::{LogName, seconds, some_seconds};
+use super::getopt::{self, Argument};
+use super::table::OptionKind;
+use crate::args::{AccessLogFormat, parse_seconds, parse_timeout};
 use crate::commands::serve::process;
-use crate::failure::Usage;
+use crate::exit::UsageError;
 
 /// What to do.
 #[derive(Debug)]
@@ -31,9 +31,9 @@ pub(super) struct Options {
     pub(super) priority: i32,
     /// Without a slash at its end, so empty for the root.
     pub(super) path: String,
-    pub(super) times: Times,
+    pub(super) timeouts: Timeouts,
     pub(super) keep_alive: bool,
-    pub(super) log: LogName,
+    pub(super) log: AccessLogFormat,
     pub(super) access_log: Option<PathBuf>,
     pub(super) error_log: Option<PathBuf>,
     pub(super) daemonize: bool,
@@ -46,13 +46,13 @@ pub(super) struct Options {
 
 /// How long a client may take. nix-serve-ng has one time for everything, starman two of its own.
 #[derive(Debug, Default)]
-pub(super) struct Times {
+pub(super) struct Timeouts {
     all: Option<Duration>,
     keep_alive: Option<Duration>,
     read: Option<Duration>,
 }
 
-impl Times {
+impl Timeouts {
     pub(super) fn keep_alive(&self) -> Duration {
         let asked = self.keep_alive.or(self.all);
         asked.unwrap_or(process::KEEP_ALIVE_TIMEOUT)
@@ -74,7 +74,7 @@ impl Times {
 
 /// The ways to say where to listen, before it is known which of them counts.
 #[derive(Debug, Default)]
-struct Places {
+struct ListenOptions {
     listen: Vec<Listen>,
     socket: Option<PathBuf>,
     host: Option<String>,
@@ -82,16 +82,16 @@ struct Places {
 }
 
 /// Reads the command line.
-pub(super) fn parse(args: &[OsString]) -> Result<Request, Usage> {
+pub(super) fn parse(args: &[OsString]) -> Result<Request, UsageError> {
     let mut options = Options {
         listen: Vec::new(),
         backlog: process::BACKLOG,
         store: None,
         priority: process::PRIORITY,
         path: String::new(),
-        times: Times::default(),
+        timeouts: Timeouts::default(),
         keep_alive: true,
-        log: LogName::Default,
+        log: AccessLogFormat::Default,
         access_log: None,
         error_log: None,
         daemonize: false,
@@ -100,56 +100,56 @@ pub(super) fn parse(args: &[OsString]) -> Result<Request, Usage> {
         group: None,
         warnings: Vec::new(),
     };
-    let mut places = Places::default();
-    for word in words::read(args)? {
+    let mut listen_options = ListenOptions::default();
+    for word in getopt::read(args)? {
         let (entry, written, value) = match word {
-            Word::Option {
+            Argument::Option {
                 entry,
                 written,
                 value,
             } => (entry, written, value.unwrap_or_default()),
-            Word::HaskellRuntime => {
+            Argument::HaskellRuntime => {
                 options.ignore("+RTS", "there is no Haskell runtime to set");
                 continue;
             }
-            Word::Positional(word) => {
-                options.take_positional(&word)?;
+            Argument::Positional(word) => {
+                options.apply_positional(&word)?;
                 continue;
             }
         };
-        match entry.meaning {
-            Meaning::Help => return Ok(Request::Help),
-            Meaning::Version => return Ok(Request::Version),
-            Meaning::Tls => return Err(address::tls_unsupported(&written).into()),
-            Meaning::NoEffect => options.ignore(&written, entry.help),
-            meaning => {
-                let taken = match places.take(meaning, &value) {
-                    Ok(false) => options.take(meaning, &value),
-                    taken => taken.map(|_| ()),
+        match entry.kind {
+            OptionKind::Help => return Ok(Request::Help),
+            OptionKind::Version => return Ok(Request::Version),
+            OptionKind::Tls => return Err(address::tls_unsupported(&written).into()),
+            OptionKind::NoEffect => options.ignore(&written, entry.help),
+            kind => {
+                let applied = match listen_options.apply(kind, &value) {
+                    Ok(false) => options.apply(kind, &value),
+                    applied => applied.map(|_| ()),
                 };
-                taken.map_err(|error| Usage(format!("{written}: {}", error.0)))?;
+                applied.map_err(|error| UsageError(format!("{written}: {}", error.0)))?;
             }
         }
     }
-    places.settle(&mut options);
+    listen_options.resolve(&mut options);
     Ok(Request::Serve(Box::new(options)))
 }
 
-impl Places {
+impl ListenOptions {
     /// Whether the option is about where to listen.
-    fn take(&mut self, meaning: Meaning, value: &OsStr) -> Result<bool, Usage> {
-        match meaning {
-            Meaning::Listen => self.listen.push(address::parse_starman(text(value)?)?),
-            Meaning::Socket => self.socket = Some(path(value)?),
-            Meaning::Host => self.host = Some(text(value)?.to_owned()),
-            Meaning::Port => self.port = Some(number(value)?),
+    fn apply(&mut self, kind: OptionKind, value: &OsStr) -> Result<bool, UsageError> {
+        match kind {
+            OptionKind::Listen => self.listen.push(address::parse_starman(text(value)?)?),
+            OptionKind::Socket => self.socket = Some(path(value)?),
+            OptionKind::Host => self.host = Some(text(value)?.to_owned()),
+            OptionKind::Port => self.port = Some(number(value)?),
             _ => return Ok(false),
         }
         Ok(true)
     }
 
     /// As Plack: `--listen` before `--socket` before `--host` and `--port`.
-    fn settle(self, options: &mut Options) {
+    fn resolve(self, options: &mut Options) {
         let by_parts = self.host.is_some() || self.port.is_some();
         let winner = match (self.listen.is_empty(), &self.socket) {
             (false, _) => Some("--listen"),
@@ -177,51 +177,51 @@ impl Places {
 }
 
 impl Options {
-    fn take(&mut self, meaning: Meaning, value: &OsStr) -> Result<(), Usage> {
-        match meaning {
+    fn apply(&mut self, kind: OptionKind, value: &OsStr) -> Result<(), UsageError> {
+        match kind {
             // The system allows fewer than this in any case.
-            Meaning::Backlog => {
+            OptionKind::Backlog => {
                 self.backlog = number::<u32>(value)?.try_into().unwrap_or(u16::MAX);
             }
-            Meaning::Store => self.store = Some(text(value)?.to_owned()),
-            Meaning::Priority => self.priority = number(value)?,
-            Meaning::Path => self.path = prefix(text(value)?)?,
-            Meaning::Timeout => self.times.all = Some(some_seconds(text(value)?)?),
-            Meaning::ReadTimeout => self.times.read = Some(some_seconds(text(value)?)?),
-            Meaning::KeepAliveTimeout => {
-                self.times.keep_alive = Some(seconds(text(value)?)?);
+            OptionKind::Store => self.store = Some(text(value)?.to_owned()),
+            OptionKind::Priority => self.priority = number(value)?,
+            OptionKind::Path => self.path = prefix(text(value)?)?,
+            OptionKind::Timeout => self.timeouts.all = Some(parse_timeout(text(value)?)?),
+            OptionKind::ReadTimeout => self.timeouts.read = Some(parse_timeout(text(value)?)?),
+            OptionKind::KeepAliveTimeout => {
+                self.timeouts.keep_alive = Some(parse_seconds(text(value)?)?);
             }
-            Meaning::KeepAlive(keep) => self.keep_alive = keep,
-            Meaning::Quiet => self.log = LogName::Quiet,
-            Meaning::Verbose => self.log = LogName::Verbose,
-            Meaning::LogFormat => self.log = log_name(text(value)?)?,
-            Meaning::AccessLog => self.access_log = Some(path(value)?),
-            Meaning::ErrorLog => self.error_log = Some(path(value)?),
-            Meaning::Daemonize => self.daemonize = true,
-            Meaning::Pid => self.pid = Some(path(value)?),
-            Meaning::User => self.user = Some(text(value)?.to_owned()),
-            Meaning::Group => self.group = Some(text(value)?.to_owned()),
+            OptionKind::KeepAlive(keep) => self.keep_alive = keep,
+            OptionKind::Quiet => self.log = AccessLogFormat::Quiet,
+            OptionKind::Verbose => self.log = AccessLogFormat::Verbose,
+            OptionKind::LogFormat => self.log = log_name(text(value)?)?,
+            OptionKind::AccessLog => self.access_log = Some(path(value)?),
+            OptionKind::ErrorLog => self.error_log = Some(path(value)?),
+            OptionKind::Daemonize => self.daemonize = true,
+            OptionKind::Pid => self.pid = Some(path(value)?),
+            OptionKind::User => self.user = Some(text(value)?.to_owned()),
+            OptionKind::Group => self.group = Some(text(value)?.to_owned()),
             // These are about where to listen, or were dealt with before.
-            Meaning::Listen
-            | Meaning::Host
-            | Meaning::Port
-            | Meaning::Socket
-            | Meaning::Help
-            | Meaning::Version
-            | Meaning::Tls
-            | Meaning::NoEffect => {}
+            OptionKind::Listen
+            | OptionKind::Host
+            | OptionKind::Port
+            | OptionKind::Socket
+            | OptionKind::Help
+            | OptionKind::Version
+            | OptionKind::Tls
+            | OptionKind::NoEffect => {}
         }
         Ok(())
     }
 
     /// The wrapper of nix-serve names its application.
-    fn take_positional(&mut self, word: &OsStr) -> Result<(), Usage> {
+    fn apply_positional(&mut self, word: &OsStr) -> Result<(), UsageError> {
         match Path::new(word).extension() {
             Some(extension) if extension == "psgi" => {
                 self.ignore(&word.to_string_lossy(), "there is no application to load");
                 Ok(())
             }
-            _ => Err(Usage(format!(
+            _ => Err(UsageError(format!(
                 "unexpected argument {word:?}; nix-serve --help lists the options"
             ))),
         }
@@ -236,38 +236,38 @@ impl Options {
     }
 }
 
-fn text(value: &OsStr) -> Result<&str, Usage> {
+fn text(value: &OsStr) -> Result<&str, UsageError> {
     value
         .to_str()
-        .ok_or_else(|| Usage(format!("{value:?} is not UTF-8")))
+        .ok_or_else(|| UsageError(format!("{value:?} is not UTF-8")))
 }
 
-fn path(value: &OsStr) -> Result<PathBuf, Usage> {
+fn path(value: &OsStr) -> Result<PathBuf, UsageError> {
     match value.is_empty() {
-        true => Err(Usage("an empty path names nothing".into())),
+        true => Err(UsageError("an empty path names nothing".into())),
         false => Ok(PathBuf::from(value)),
     }
 }
 
-fn number<T: FromStr>(value: &OsStr) -> Result<T, Usage> {
+fn number<T: FromStr>(value: &OsStr) -> Result<T, UsageError> {
     let text = text(value)?;
     text.parse()
-        .map_err(|_| Usage(format!("{text:?} is not a number that makes sense here")))
+        .map_err(|_| UsageError(format!("{text:?} is not a number that makes sense here")))
 }
 
-fn log_name(text: &str) -> Result<LogName, Usage> {
-    LogName::from_str(text, false).map_err(|_| {
-        Usage(format!(
+fn log_name(text: &str) -> Result<AccessLogFormat, UsageError> {
+    AccessLogFormat::from_str(text, false).map_err(|_| {
+        UsageError(format!(
             "{text:?} is none of quiet, default, normal, real-ip, verbose and debug"
         ))
     })
 }
 
 /// The path in front of every route.
-fn prefix(text: &str) -> Result<String, Usage> {
+fn prefix(text: &str) -> Result<String, UsageError> {
     match text.starts_with('/') {
         true => Ok(text.trim_end_matches('/').to_owned()),
-        false => Err(Usage(format!("{text:?} does not begin with a slash"))),
+        false => Err(UsageError(format!("{text:?} does not begin with a slash"))),
     }
 }
 

@@ -5,14 +5,14 @@ use floe_engine::ReuseBy;
 
 /// What a store's files are made of.
 #[derive(Debug, Default, Args)]
-pub(crate) struct FilesArgs {
+pub(crate) struct StoreFileArgs {
     /// Take paths that this store, or directory of store paths, has already, after hashing them;
     /// may be repeated
     #[arg(long, value_name = "STORE")]
     pub(crate) reuse: Vec<String>,
     /// How their files are taken [default: reflink]
     #[arg(long, value_name = "WAY", requires = "reuse")]
-    pub(crate) reuse_by: Option<ReuseWay>,
+    pub(crate) reuse_by: Option<ReuseMode>,
     /// Make equal files of the store one, as nix-store --optimise does
     /// [default: auto-optimise-store of nix.conf]
     #[arg(long)]
@@ -21,7 +21,7 @@ pub(crate) struct FilesArgs {
 
 /// `--reuse-by`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-pub(crate) enum ReuseWay {
+pub(crate) enum ReuseMode {
     /// As clones, where the file system has them, else as copies
     #[default]
     Reflink,
@@ -31,12 +31,12 @@ pub(crate) enum ReuseWay {
     Copy,
 }
 
-impl From<ReuseWay> for ReuseBy {
-    fn from(way: ReuseWay) -> ReuseBy {
+impl From<ReuseMode> for ReuseBy {
+    fn from(way: ReuseMode) -> ReuseBy {
         match way {
-            ReuseWay::Reflink => ReuseBy::Reflink,
-            ReuseWay::Hardlink => ReuseBy::HardLink,
-            ReuseWay::Copy => ReuseBy::Copy,
+            ReuseMode::Reflink => ReuseBy::Reflink,
+            ReuseMode::Hardlink => ReuseBy::HardLink,
+            ReuseMode::Copy => ReuseBy::Copy,
         }
     }
 }

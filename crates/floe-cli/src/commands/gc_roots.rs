@@ -10,37 +10,43 @@ use floe_engine::StoreUri;
 use floe_format::StorePath;
 use floe_store::{IndirectGcRoot, Profile, StoreLayout, StoreWriter};
 
-use crate::args::KeepArgs;
-use crate::failure::Usage;
+use crate::args::GcRootArgs;
+use crate::exit::UsageError;
 
 /// The links to be, each in a place that was free.
 #[derive(Debug, Default)]
-pub(crate) struct Keep {
+pub(crate) struct GcRootLinks {
     links: Vec<IndirectGcRoot>,
     profile: Option<Profile>,
 }
 
-impl Keep {
+impl GcRootLinks {
     /// Looks at the places of links for so many roots.
-    pub(crate) fn check(args: &KeepArgs, target: &StoreUri, roots: usize) -> anyhow::Result<Keep> {
+    pub(crate) fn check(
+        args: &GcRootArgs,
+        target: &StoreUri,
+        roots: usize,
+    ) -> anyhow::Result<GcRootLinks> {
         let layout = match target {
             StoreUri::Local(store) => &store.layout,
-            _ if args.out_link.is_none() && args.profile.is_none() => return Ok(Keep::default()),
-            _ => return Err(Usage(NO_STORE.into()).into()),
+            _ if args.out_link.is_none() && args.profile.is_none() => {
+                return Ok(GcRootLinks::default());
+            }
+            _ => return Err(UsageError(NOT_FOR_CACHES.into()).into()),
         };
         let places = args.out_link.iter().flat_map(|link| {
-            let place = |number| place(link, number);
+            let place = |number| numbered_link(link, number);
             (0..roots).map(place)
         });
         let links = places.map(|place| IndirectGcRoot::check(layout, &place));
-        Ok(Keep {
+        Ok(GcRootLinks {
             links: links.collect::<Result<_, _>>()?,
             profile: profile(args, layout, roots)?,
         })
     }
 
     /// Makes the links, in the order in which the roots were named.
-    pub(crate) fn make(&self, store: &StoreWriter, roots: &[StorePath]) -> anyhow::Result<()> {
+    pub(crate) fn create(&self, store: &StoreWriter, roots: &[StorePath]) -> anyhow::Result<()> {
         for (link, root) in self.links.iter().zip(roots) {
             store.add_gc_root(link, root)?;
         }
@@ -51,11 +57,15 @@ impl Keep {
     }
 }
 
-fn profile(args: &KeepArgs, layout: &StoreLayout, roots: usize) -> anyhow::Result<Option<Profile>> {
+fn profile(
+    args: &GcRootArgs,
+    layout: &StoreLayout,
+    roots: usize,
+) -> anyhow::Result<Option<Profile>> {
     match (&args.profile, roots) {
         (None, _) => Ok(None),
         (Some(place), 1) => Ok(Some(Profile::check(layout, place)?)),
-        (Some(_), _) => Err(Usage(format!(
+        (Some(_), _) => Err(UsageError(format!(
             "a profile has one path, and {roots} were named; merge them into one, or use --out-link"
         ))
         .into()),
@@ -63,7 +73,7 @@ fn profile(args: &KeepArgs, layout: &StoreLayout, roots: usize) -> anyhow::Resul
 }
 
 /// Nix's names: the first link has no number.
-fn place(link: &Path, number: usize) -> PathBuf {
+fn numbered_link(link: &Path, number: usize) -> PathBuf {
     if number == 0 {
         return link.to_path_buf();
     }
@@ -73,5 +83,5 @@ fn place(link: &Path, number: usize) -> PathBuf {
 }
 
 /// Caches have no collector, and so no roots.
-const NO_STORE: &str = "--out-link and --profile link to paths in a local store, and the target \
+const NOT_FOR_CACHES: &str = "--out-link and --profile link to paths in a local store, and the target \
                         is a binary cache";

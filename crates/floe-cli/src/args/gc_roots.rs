@@ -6,7 +6,7 @@ use clap::Args;
 
 /// Links that keep what was moved from being collected.
 #[derive(Debug, Default, Args)]
-pub(crate) struct KeepArgs {
+pub(crate) struct GcRootArgs {
     /// Make this a link to the path and a garbage-collector root; of several paths, the second has
     /// LINK-1, and so on
     #[arg(long, short, value_name = "LINK")]

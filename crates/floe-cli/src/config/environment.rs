@@ -15,7 +15,7 @@ use crate::accounts;
 
 /// Where the configuration is.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Surroundings {
+pub(crate) struct Environment {
     /// The directory of the system's nix.conf and netrc.
     pub(crate) conf_dir: PathBuf,
     /// The user's files, the most important one first.
@@ -25,11 +25,11 @@ pub(crate) struct Surroundings {
     /// The store that `NIX_REMOTE` names.
     pub(crate) remote: Option<String>,
     /// Whether `NIX_IGNORE_SYMLINK_STORE` allows a store below a symbolic link.
-    pub(crate) ignores_symlinks: bool,
+    pub(crate) allow_symlinked_store: bool,
     /// The variable that names certificates, and the file that it names.
     pub(crate) certificates: Option<(&'static str, PathBuf)>,
     /// The certificates that Nix uses when nobody names any.
-    pub(crate) bundle: Option<PathBuf>,
+    pub(crate) default_certificates: Option<PathBuf>,
     /// Where the answers of caches may be kept.
     pub(crate) cache_dir: Option<PathBuf>,
     /// Through whom caches are asked.
@@ -38,25 +38,25 @@ pub(crate) struct Surroundings {
     pub(crate) is_root: bool,
 }
 
-impl Surroundings {
+impl Environment {
     /// Those of this process.
-    pub(crate) fn of_process() -> Surroundings {
-        let bundle = BUNDLES.into_iter().map(Path::new);
-        Surroundings {
-            bundle: bundle
+    pub(crate) fn from_process() -> Environment {
+        let default_certificates = CERTIFICATE_FILES.into_iter().map(Path::new);
+        Environment {
+            default_certificates: default_certificates
                 .filter(|path| fs::symlink_metadata(path).is_ok())
                 .map(Path::to_owned)
                 .next(),
             is_root: Uid::current().is_root(),
-            ..Surroundings::of(&|name| std::env::var_os(name), home)
+            ..Environment::from_variables(&|name| std::env::var_os(name), home)
         }
     }
 
     /// Those that the environment names. `home` is asked only for what no variable says.
-    fn of(
+    fn from_variables(
         variable: &dyn Fn(&str) -> Option<OsString>,
         home: fn(Option<OsString>) -> Option<PathBuf>,
-    ) -> Surroundings {
+    ) -> Environment {
         let filled = |name: &str| variable(name).filter(|value| !value.is_empty());
         let below_home = |name: &str, folder: &str| {
             let named = filled(name).map(PathBuf::from);
@@ -84,15 +84,16 @@ impl Surroundings {
             .find_map(|name| Some((name, variable(name)?)))
             .filter(|(_, file)| !file.is_empty())
             .map(|(name, file)| (name, file.into()));
-        Surroundings {
+        Environment {
             conf_dir,
             user_files,
             nix_config: variable(NIX_CONFIG).map(OsString::into_vec),
             // One that is not text names no store that floe could open, or Nix.
             remote: filled(NIX_REMOTE).and_then(|store| store.into_string().ok()),
-            ignores_symlinks: filled(NIX_IGNORE_SYMLINK_STORE).is_some_and(|value| value == "1"),
+            allow_symlinked_store: filled(NIX_IGNORE_SYMLINK_STORE)
+                .is_some_and(|value| value == "1"),
             certificates,
-            bundle: None,
+            default_certificates: None,
             cache_dir: below_home("XDG_CACHE_HOME", ".cache").map(|dir| dir.join("floe")),
             proxies: Proxies::from_env(|name| variable(name)?.into_string().ok()),
             is_root: false,
@@ -107,7 +108,7 @@ fn home(named: Option<OsString>) -> Option<PathBuf> {
     let named = named
         .map(PathBuf::from)
         .filter(|home| fs::metadata(home).map_or(true, |home| home.uid() == user.as_raw()));
-    named.or_else(|| Some(accounts::user_of(user).ok()??.home))
+    named.or_else(|| Some(accounts::user_by_uid(user).ok()??.home))
 }
 
 /// The parts between colons; empty ones name nothing.
@@ -120,13 +121,13 @@ fn split(list: &OsStr) -> Vec<PathBuf> {
 }
 
 /// Where Nix looks for certificates: those of most systems, and those that came with Nix.
-const BUNDLES: [&str; 2] = [
-    SYSTEM_BUNDLE,
+const CERTIFICATE_FILES: [&str; 2] = [
+    SYSTEM_CERTIFICATES,
     "/nix/var/nix/profiles/default/etc/ssl/certs/ca-bundle.crt",
 ];
 
 /// Certificates that floe finds by itself too, and with them others of the system.
-pub(super) const SYSTEM_BUNDLE: &str = "/etc/ssl/certs/ca-certificates.crt";
+pub(super) const SYSTEM_CERTIFICATES: &str = "/etc/ssl/certs/ca-certificates.crt";
 
 /// The variable that names the store, where the configuration does not.
 pub(super) const NIX_REMOTE: &str = "NIX_REMOTE";
@@ -146,12 +147,12 @@ mod tests {
 
     use super::*;
 
-    fn of(variables: &[(&str, &str)]) -> Surroundings {
+    fn of(variables: &[(&str, &str)]) -> Environment {
         let find = |name: &str| {
             let found = variables.iter().find(|(own, _)| *own == name);
             found.map(|(_, value)| OsString::from(value))
         };
-        Surroundings::of(&find, |home| home.map(PathBuf::from))
+        Environment::from_variables(&find, |home| home.map(PathBuf::from))
     }
 
     fn user_files(variables: &[(&str, &str)]) -> Vec<String> {
@@ -195,9 +196,9 @@ mod tests {
 
     #[test]
     fn a_store_below_a_symbolic_link_is_allowed_by_a_1_alone() {
-        let allows = |value| of(&[(NIX_IGNORE_SYMLINK_STORE, value)]).ignores_symlinks;
+        let allows = |value| of(&[(NIX_IGNORE_SYMLINK_STORE, value)]).allow_symlinked_store;
         assert!(allows("1"));
-        assert!(!allows("") && !allows("true") && !of(&[]).ignores_symlinks);
+        assert!(!allows("") && !allows("true") && !of(&[]).allow_symlinked_store);
     }
 
     #[test]

@@ -9,32 +9,32 @@ use floe_server::address::AddressError;
 use floe_store::StoreError;
 use serde_json::json;
 
-use crate::display::{self, Level, say};
+use crate::display::{self, Level, eprint_line};
 
 /// A command has done what it could, has said what failed, and ends with this code.
 #[derive(Debug, thiserror::Error)]
 #[error("failed with exit code {0}")]
-pub(crate) struct Silent(pub(crate) u8);
+pub(crate) struct AlreadyReported(pub(crate) u8);
 
 /// The command line makes no sense, in these words.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
-pub(crate) struct Usage(pub(crate) String);
+pub(crate) struct UsageError(pub(crate) String);
 
-impl From<AddressError> for Usage {
-    fn from(error: AddressError) -> Usage {
-        Usage(error.0)
+impl From<AddressError> for UsageError {
+    fn from(error: AddressError) -> UsageError {
+        UsageError(error.0)
     }
 }
 
 /// Prints the error and its causes; the code to exit with.
 pub(crate) fn report(error: &anyhow::Error) -> ExitCode {
-    if let Some(Silent(code)) = error.downcast_ref() {
+    if let Some(AlreadyReported(code)) = error.downcast_ref() {
         return ExitCode::from(*code);
     }
     let kind = match error.downcast_ref::<Error>() {
         Some(error) => error.kind(),
-        None if error.is::<Usage>() => ErrorKind::Usage,
+        None if error.is::<UsageError>() => ErrorKind::Usage,
         None if matches!(error.downcast_ref(), Some(StoreError::Interrupted)) => {
             ErrorKind::Interrupted
         }
@@ -45,21 +45,21 @@ pub(crate) fn report(error: &anyhow::Error) -> ExitCode {
     let is_whole = error.is::<Error>()
         || error.is::<StoreError>()
         || error.is::<ServeError>()
-        || error.is::<Usage>();
+        || error.is::<UsageError>();
     let message = match is_whole {
         true => error.to_string(),
         false => format!("{error:#}"),
     };
-    match display::speaks_json() {
+    match display::is_json() {
         true => {
             let mut fields = match error.downcast_ref::<Error>() {
-                Some(error) => display::fields(error),
-                None => json!({ "message": message, "kind": display::kind(kind) }),
+                Some(error) => display::error_fields(error),
+                None => json!({ "message": message, "kind": display::error_kind(kind) }),
             };
             fields["exitCode"] = code(kind).into();
-            display::write(Level::Error, "error", fields);
+            display::write_event(Level::Error, "error", fields);
         }
-        false => say(format_args!("floe: {message}")),
+        false => eprint_line(format_args!("floe: {message}")),
     }
     ExitCode::from(code(kind))
 }
@@ -67,12 +67,12 @@ pub(crate) fn report(error: &anyhow::Error) -> ExitCode {
 /// Prints what clap says of a command line that it does not take, help and version among it. Nobody
 /// could have told by then how stderr is to look, so the words are looked at once more.
 pub(crate) fn report_usage(error: &clap::Error, line: impl Iterator<Item = OsString>) -> ExitCode {
-    if error.use_stderr() && asks_for_json(line) {
+    if error.use_stderr() && requests_json(line) {
         let (kind, message) = (ErrorKind::Usage, error.render().to_string());
         let fields = json!({
-            "message": message.trim_end(), "kind": display::kind(kind), "exitCode": code(kind),
+            "message": message.trim_end(), "kind": display::error_kind(kind), "exitCode": code(kind),
         });
-        display::write(Level::Error, "error", fields);
+        display::write_event(Level::Error, "error", fields);
     } else {
         // Nothing can be done about a closed stdout or stderr.
         let _: std::io::Result<()> = error.print();
@@ -80,14 +80,14 @@ pub(crate) fn report_usage(error: &clap::Error, line: impl Iterator<Item = OsStr
     ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(code(ErrorKind::Usage)))
 }
 
-fn asks_for_json(line: impl Iterator<Item = OsString>) -> bool {
+fn requests_json(line: impl Iterator<Item = OsString>) -> bool {
     let words: Vec<OsString> = line.collect();
     let pair = [OsString::from("--log-format"), OsString::from("json")];
     words.contains(&OsString::from("--log-format=json")) || words.windows(2).any(|two| two == pair)
 }
 
 /// The exit code for several failures: that of the gravest cause.
-pub(crate) fn gravest(failures: &[Error]) -> u8 {
+pub(crate) fn most_severe_code(failures: &[Error]) -> u8 {
     code(ErrorKind::most_severe(failures))
 }
 

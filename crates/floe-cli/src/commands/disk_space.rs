@@ -4,10 +4,10 @@ use floe_engine::Space;
 use indicatif::HumanBytes;
 use serde_json::{Value, json};
 
-use crate::display::say;
+use crate::display::eprint_line;
 
 /// Says it on stderr; stdout has the plan.
-pub(super) fn say_space(space: &Space) {
+pub(super) fn print_space(space: &Space) {
     let (bytes, inodes) = (HumanBytes(space.write_bytes), space.write_inodes);
     let file_system = &space.file_system;
     let free = match (file_system.free_bytes, file_system.free_inodes) {
@@ -16,7 +16,7 @@ pub(super) fn say_space(space: &Space) {
         (Some(bytes), Some(inodes)) => format!("{} and {inodes} inodes free", HumanBytes(bytes)),
     };
     let kind = file_system.kind.map(|kind| format!(" ({kind})"));
-    say(format_args!(
+    eprint_line(format_args!(
         "to write: about {bytes} and {inodes} inodes, to {}{}: {free}",
         file_system.mount_point.display(),
         kind.unwrap_or_default(),
@@ -24,7 +24,7 @@ pub(super) fn say_space(space: &Space) {
 }
 
 /// Adds it to the JSON object. Without a plan nothing is written, wherever that is.
-pub(super) fn add_space(object: &mut Value, space: Option<&Space>) {
+pub(super) fn insert_space(object: &mut Value, space: Option<&Space>) {
     object["writeBytes"] = json!(space.map_or(0, |space| space.write_bytes));
     object["writeInodesEstimate"] = json!(space.map_or(0, |space| space.write_inodes));
     let Some(space) = space else { return };

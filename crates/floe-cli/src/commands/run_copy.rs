@@ -11,20 +11,20 @@ use floe_format::StoreDir;
 use floe_store::WriteOptions;
 use serde_json::json;
 
-use super::keep::Keep;
+use super::disk_space::{insert_space, print_space};
+use super::gc_roots::GcRootLinks;
 use super::mount;
 use super::print;
-use super::space::{add_space, say_space};
-use crate::args::{FilesArgs, KeepArgs, TraceArgs};
+use crate::args::{GcRootArgs, StoreFileArgs, TraceArgs};
 use crate::display::trace::Trace;
-use crate::display::{self, Level, say, warn};
-use crate::display::{display, lines};
-use crate::failure::{Silent, Usage, gravest};
-use crate::messages::taken;
-use crate::settings;
+use crate::display::{self, Level, eprint_line, warn};
+use crate::display::{line_display, progress_display};
+use crate::exit::{AlreadyReported, UsageError, most_severe_code};
+use crate::messages::reuse_summary;
+use crate::options;
 
 /// A move that a user asked for.
-pub(crate) struct Move {
+pub(crate) struct CopyRequest {
     pub(crate) sources: Vec<StoreUri>,
     pub(crate) order: SourceOrder,
     pub(crate) network: NetworkOptions,
@@ -33,8 +33,8 @@ pub(crate) struct Move {
     pub(crate) options: CopyOptions,
     pub(crate) write: WriteOptions,
     pub(crate) json: bool,
-    pub(crate) files: FilesArgs,
-    pub(crate) keep: KeepArgs,
+    pub(crate) store_files: StoreFileArgs,
+    pub(crate) gc_roots: GcRootArgs,
     pub(crate) trace: TraceArgs,
     /// Of the command.
     pub(crate) name: &'static str,
@@ -43,23 +43,24 @@ pub(crate) struct Move {
 }
 
 /// Moves, and prints the roots or the JSON object.
-pub(crate) fn run_move(request: Move) -> anyhow::Result<()> {
+pub(crate) fn run_copy(request: CopyRequest) -> anyhow::Result<()> {
     let began = Instant::now();
-    settings::end_on_signals(&request.options.cancel)?;
+    options::cancel_on_signals(&request.options.cancel)?;
     if let (StoreUri::Local(store), false) = (&request.target, request.options.dry_run) {
         // Before any other thread begins, which would stay where the mount is read-only.
         mount::make_writable(&store.layout.real_store_dir)?;
     }
     // What can be known to fail is not fetched first.
-    let named = named(&request)?;
-    check_files(&request)?;
-    let mut keep = Keep::check(&request.keep, &request.target, named.unwrap_or(1))?;
+    let path_count = requested_path_count(&request)?;
+    check_store_file_options(&request)?;
+    let mut gc_roots =
+        GcRootLinks::check(&request.gc_roots, &request.target, path_count.unwrap_or(1))?;
     let trace = &request.trace.trace;
     let trace = trace
         .as_deref()
         .map(|file| Trace::create(file, request.name));
     let trace = trace.transpose()?;
-    settings::warn_of_logins(&request.sources, &request.network);
+    options::warn_unusable_credentials(&request.sources, &request.network);
     let relay = Arc::new(Relay::default());
     let network = NetworkOptions {
         events: NetworkEvents::new(relay.clone()),
@@ -84,31 +85,31 @@ pub(crate) fn run_move(request: Move) -> anyhow::Result<()> {
         true => Target::open_read_only(&request.target, dir.as_ref())?,
         false => Target::open(&request.target, dir.as_ref(), &request.write)?,
     };
-    let roots = roots(&request, &sources, target.store_dir())?;
-    if named.is_none() {
-        keep = Keep::check(&request.keep, &request.target, roots.len())?;
+    let roots = path_specs(&request, &sources, target.store_dir())?;
+    if path_count.is_none() {
+        gc_roots = GcRootLinks::check(&request.gc_roots, &request.target, roots.len())?;
     }
-    let watchers = Arc::new(Watchers {
-        display: display(),
+    let observers = Arc::new(CopyObservers {
+        display: progress_display(),
         trace,
     });
-    relay.lead_to(Some(watchers.clone()));
+    relay.attach(Some(observers.clone()));
     let copy = ClosureCopy {
         sources: &sources,
         target: &target,
         options: &request.options,
-        events: &*watchers,
+        events: &*observers,
     };
     let outcome = copy.run(&roots);
-    relay.lead_to(None);
+    relay.attach(None);
     // Whatever is said from here on stands below the bars.
-    drop(watchers);
+    drop(observers);
     let outcome = outcome?;
-    if outcome.reused > 0 || !request.files.reuse.is_empty() && !request.options.dry_run {
-        say(taken(&outcome));
+    if outcome.reused > 0 || !request.store_files.reuse.is_empty() && !request.options.dry_run {
+        eprint_line(reuse_summary(&outcome));
     }
     if let (Some(store), []) = (target.as_store(), outcome.failures.as_slice()) {
-        keep.make(store, &outcome.requested_paths)?;
+        gc_roots.create(store, &outcome.requested_paths)?;
     }
     if request.json {
         print_json(&outcome, &target, request.options.dry_run, began)?;
@@ -124,26 +125,26 @@ pub(crate) fn run_move(request: Move) -> anyhow::Result<()> {
         unmoved => {
             let things = if unmoved == 1 { "path" } else { "paths" };
             let line = format!("{unmoved} {things} could not be moved");
-            let code = gravest(&outcome.failures);
-            match display::speaks_json() {
+            let code = most_severe_code(&outcome.failures);
+            match display::is_json() {
                 true => {
                     let fields = json!({ "message": line, "failed": unmoved, "exitCode": code });
-                    display::write(Level::Error, "error", fields);
+                    display::write_event(Level::Error, "error", fields);
                 }
-                false => say(format_args!("floe: {line}")),
+                false => eprint_line(format_args!("floe: {line}")),
             }
-            Err(Silent(code).into())
+            Err(AlreadyReported(code).into())
         }
     }
 }
 
 /// Who hears of a move.
-struct Watchers {
+struct CopyObservers {
     display: Box<dyn EventSink>,
     trace: Option<Trace>,
 }
 
-impl EventSink for Watchers {
+impl EventSink for CopyObservers {
     fn event(&self, event: Event<'_>) {
         if let Some(trace) = &self.trace {
             trace.event(&event);
@@ -154,51 +155,51 @@ impl EventSink for Watchers {
 
 /// Hears of the network also while nothing is shown of the move: before it has begun.
 #[derive(Default)]
-struct Relay(Mutex<Option<Arc<Watchers>>>);
+struct Relay(Mutex<Option<Arc<CopyObservers>>>);
 
 impl Relay {
-    fn lead_to(&self, watchers: Option<Arc<Watchers>>) {
-        *self.watchers() = watchers;
+    fn attach(&self, observers: Option<Arc<CopyObservers>>) {
+        *self.observers() = observers;
     }
 
     /// Held while something is told, so that the last one to let go is who has made them.
-    fn watchers(&self) -> MutexGuard<'_, Option<Arc<Watchers>>> {
+    fn observers(&self) -> MutexGuard<'_, Option<Arc<CopyObservers>>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl EventSink for Relay {
     fn event(&self, event: Event<'_>) {
-        match &*self.watchers() {
-            Some(watchers) => watchers.event(event),
-            None => lines().event(event),
+        match &*self.observers() {
+            Some(observers) => observers.event(event),
+            None => line_display().event(event),
         }
     }
 }
 
 /// How many roots a store is to get, where they are named.
-fn named(request: &Move) -> anyhow::Result<Option<usize>> {
+fn requested_path_count(request: &CopyRequest) -> anyhow::Result<Option<usize>> {
     match (&request.target, &request.paths) {
-        (StoreUri::Local(store), Some(paths)) => {
-            Ok(Some(parse(paths, &store.layout.store_dir)?.len()))
-        }
+        (StoreUri::Local(store), Some(paths)) => Ok(Some(
+            parse_path_specs(paths, &store.layout.store_dir)?.len(),
+        )),
         (_, paths) => Ok(paths.as_ref().map(Vec::len)),
     }
 }
 
 /// What concerns the files of a store makes no sense for a cache.
-fn check_files(request: &Move) -> anyhow::Result<()> {
+fn check_store_file_options(request: &CopyRequest) -> anyhow::Result<()> {
     match request.target {
         StoreUri::Local(_) => Ok(()),
-        _ if request.files.optimise || !request.files.reuse.is_empty() => {
-            Err(Usage(NO_FILES.into()).into())
+        _ if request.store_files.optimise || !request.store_files.reuse.is_empty() => {
+            Err(UsageError(NOT_FOR_CACHES.into()).into())
         }
         _ => Ok(()),
     }
 }
 
 /// Each of them once, in whatever words it is named.
-fn parse(paths: &[String], dir: &StoreDir) -> anyhow::Result<Vec<PathSpec>> {
+fn parse_path_specs(paths: &[String], dir: &StoreDir) -> anyhow::Result<Vec<PathSpec>> {
     let mut roots = Vec::new();
     for text in paths {
         let root = PathSpec::parse(text, dir)?;
@@ -209,9 +210,13 @@ fn parse(paths: &[String], dir: &StoreDir) -> anyhow::Result<Vec<PathSpec>> {
     Ok(roots)
 }
 
-fn roots(request: &Move, sources: &Sources, dir: &StoreDir) -> anyhow::Result<Vec<PathSpec>> {
+fn path_specs(
+    request: &CopyRequest,
+    sources: &Sources,
+    dir: &StoreDir,
+) -> anyhow::Result<Vec<PathSpec>> {
     if let Some(paths) = &request.paths {
-        return parse(paths, dir);
+        return parse_path_specs(paths, dir);
     }
     let mut roots = Vec::new();
     for source in sources.iter() {
@@ -219,7 +224,7 @@ fn roots(request: &Move, sources: &Sources, dir: &StoreDir) -> anyhow::Result<Ve
             Some(paths) => roots.extend(paths.into_iter().map(PathSpec::Path)),
             None => {
                 let name = source.name();
-                return Err(Usage(format!(
+                return Err(UsageError(format!(
                     "{name} cannot list its paths; name the ones to copy"
                 ))
                 .into());
@@ -230,7 +235,7 @@ fn roots(request: &Move, sources: &Sources, dir: &StoreDir) -> anyhow::Result<Ve
 }
 
 fn print_plan(outcome: &CopySummary, dir: &StoreDir) -> anyhow::Result<()> {
-    outcome.space.iter().for_each(say_space);
+    outcome.space.iter().for_each(print_space);
     for (path, nar_size, download) in &outcome.planned {
         let download = download.map_or_else(|| "?".to_owned(), |size| size.to_string());
         print(format_args!(
@@ -270,12 +275,12 @@ fn print_json(
             json!({ "path": dir.full_path(path), "narSize": nar_size, "downloadSize": download })
         });
         object["planned"] = planned.collect();
-        add_space(&mut object, outcome.space.as_ref());
+        insert_space(&mut object, outcome.space.as_ref());
     }
     print(object)?;
     Ok(())
 }
 
 /// A cache holds NARs, and no files that could be one or come from elsewhere.
-const NO_FILES: &str = "--optimise and --reuse are for the files of a local store, and the target \
+const NOT_FOR_CACHES: &str = "--optimise and --reuse are for the files of a local store, and the target \
                         is a binary cache";

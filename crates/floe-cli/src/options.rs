@@ -15,15 +15,15 @@ use floe_store::{LockWait, WriteOptions};
 use nix::unistd::Gid;
 
 use crate::accounts;
-use crate::args::{FilesArgs, OptionArgs, TrustArgs, WorkArgs};
-use crate::config::{Config, Surroundings};
-use crate::display::{say, warn};
-use crate::failure::Usage;
-use crate::messages::waiting_for;
+use crate::args::{OptionArgs, StoreFileArgs, TransferArgs, TrustArgs};
+use crate::config::{Config, Environment};
+use crate::display::{eprint_line, warn};
+use crate::exit::UsageError;
+use crate::messages::waiting_for_resource;
 
 /// What files, the environment and `--option` say.
-pub(crate) fn config(options: &OptionArgs) -> anyhow::Result<Config> {
-    let config = config_with(&options.pairs())?;
+pub(crate) fn load_config(options: &OptionArgs) -> anyhow::Result<Config> {
+    let config = load_config_with(&options.pairs())?;
     for name in &config.unknown_options {
         warn(format_args!(
             "--option {name}: floe has no such setting, and passes over it"
@@ -33,20 +33,20 @@ pub(crate) fn config(options: &OptionArgs) -> anyhow::Result<Config> {
 }
 
 /// The same for a command that takes no `--option`.
-pub(crate) fn plain_config() -> anyhow::Result<Config> {
-    config_with(&[])
+pub(crate) fn load_config_without_options() -> anyhow::Result<Config> {
+    load_config_with(&[])
 }
 
-fn config_with(options: &[(&str, &str)]) -> anyhow::Result<Config> {
-    let loaded = Config::load(&Surroundings::of_process(), options);
-    Ok(loaded.map_err(Usage::from)?)
+fn load_config_with(options: &[(&str, &str)]) -> anyhow::Result<Config> {
+    let loaded = Config::load(&Environment::from_process(), options);
+    Ok(loaded.map_err(UsageError::from)?)
 }
 
 /// The options of a move.
-pub(crate) fn options(
+pub(crate) fn copy_options(
     config: &Config,
     store_dir: Option<&StoreDir>,
-    (trust, files, work): (&TrustArgs, &FilesArgs, &WorkArgs),
+    (trust, files, work): (&TrustArgs, &StoreFileArgs, &TransferArgs),
 ) -> anyhow::Result<CopyOptions> {
     Ok(CopyOptions {
         trusted_keys: trusted_keys(config, trust)?,
@@ -61,7 +61,7 @@ pub(crate) fn options(
 }
 
 /// The stores of `--reuse`, which need not be those of a Nix that lives.
-fn reuse(files: &FilesArgs, store_dir: Option<&StoreDir>) -> anyhow::Result<Reuse> {
+fn reuse(files: &StoreFileArgs, store_dir: Option<&StoreDir>) -> anyhow::Result<Reuse> {
     let home = data_home();
     let directory = |text: &String| reuse_directory(text, store_dir, home.as_deref());
     let directories = files.reuse.iter().map(directory);
@@ -79,7 +79,7 @@ pub(crate) fn write_options(config: &Config, cancel: &Cancel) -> anyhow::Result<
     let group = match name.is_empty() {
         true => None,
         false => {
-            accounts::group_named(name).with_context(|| format!("looking up the group {name}"))?
+            accounts::group_by_name(name).with_context(|| format!("looking up the group {name}"))?
         }
     };
     if group.is_none() && !name.is_empty() && !setting.is_default() {
@@ -93,7 +93,7 @@ pub(crate) fn write_options(config: &Config, cancel: &Cancel) -> anyhow::Result<
         use_sqlite_wal: *config.use_sqlite_wal.get(),
         fsync_metadata: *config.fsync_metadata.get(),
         lock_wait: LockWait::new(cancel.flag(), |what| {
-            say(waiting_for(what));
+            eprint_line(waiting_for_resource(what));
         }),
         ..WriteOptions::default()
     })
@@ -148,13 +148,16 @@ fn data_home() -> Option<PathBuf> {
 
 /// The store directory that was asked for, if any.
 pub(crate) fn store_dir(text: Option<&str>) -> anyhow::Result<Option<StoreDir>> {
-    text.map(StoreDir::new)
-        .transpose()
-        .map_err(|error| Usage(format!("--store-dir {}: {error}", text.unwrap_or_default())).into())
+    text.map(StoreDir::new).transpose().map_err(|error| {
+        UsageError(format!("--store-dir {}: {error}", text.unwrap_or_default())).into()
+    })
 }
 
 /// A store or cache by its address.
-pub(crate) fn location(text: &str, store_dir: Option<&StoreDir>) -> anyhow::Result<StoreUri> {
+pub(crate) fn parse_store_uri(
+    text: &str,
+    store_dir: Option<&StoreDir>,
+) -> anyhow::Result<StoreUri> {
     Ok(StoreUri::parse(text, store_dir, data_home().as_deref())?)
 }
 
@@ -166,18 +169,21 @@ pub(crate) fn sources(
     store_dir: Option<&StoreDir>,
 ) -> anyhow::Result<Vec<StoreUri>> {
     if !named.is_empty() {
-        return named.iter().map(|text| location(text, store_dir)).collect();
+        return named
+            .iter()
+            .map(|text| parse_store_uri(text, store_dir))
+            .collect();
     }
     let mut sources: Vec<StoreUri> = Vec::new();
     for text in &config.substituters.get().0 {
-        match location(text, store_dir) {
+        match parse_store_uri(text, store_dir) {
             Ok(source) if sources.contains(&source) => {}
             Ok(source) => sources.push(source),
             Err(error) => warn(format_args!("substituter passed over: {error}")),
         }
     }
     match sources.is_empty() {
-        true => Err(Usage(
+        true => Err(UsageError(
             "no substituter is configured that floe can use; name one with --from".into(),
         )
         .into()),
@@ -186,7 +192,7 @@ pub(crate) fn sources(
 }
 
 /// Says which files of logins are gone without, where a cache may ask for a login.
-pub(crate) fn warn_of_logins(sources: &[StoreUri], network: &NetworkOptions) {
+pub(crate) fn warn_unusable_credentials(sources: &[StoreUri], network: &NetworkOptions) {
     if sources
         .iter()
         .any(|source| matches!(source, StoreUri::Http(_)))
@@ -200,7 +206,7 @@ pub(crate) fn warn_of_logins(sources: &[StoreUri], network: &NetworkOptions) {
 /// A store or cache by its address, where `auto` is the store that is configured, as for Nix.
 ///
 /// What is behind a daemon floe writes itself, if it may.
-pub(crate) fn place(
+pub(crate) fn resolve_store_uri(
     text: &str,
     config: &Config,
     store_dir: Option<&StoreDir>,
@@ -210,23 +216,23 @@ pub(crate) fn place(
     let is_usual =
         matches!(configured, "" | "auto" | "daemon") || configured.starts_with("unix://");
     if text != "auto" || is_usual {
-        return location(text, store_dir);
+        return parse_store_uri(text, store_dir);
     }
-    location(configured, store_dir).map_err(|error| {
+    parse_store_uri(configured, store_dir).map_err(|error| {
         let origin = setting.source();
-        Usage(format!("{error} ({origin} says so; name another store)")).into()
+        UsageError(format!("{error} ({origin} says so; name another store)")).into()
     })
 }
 
 /// The store below `--root`.
-pub(crate) fn in_root(root: &Path, store_dir: Option<&StoreDir>) -> anyhow::Result<StoreUri> {
+pub(crate) fn store_in_root(root: &Path, store_dir: Option<&StoreDir>) -> anyhow::Result<StoreUri> {
     let root = std::path::absolute(root)?;
     let dir = store_dir.cloned().unwrap_or_default();
     Ok(floe_store::StoreLayout::in_root(&root, dir).into())
 }
 
 /// Ends the move soon on the first SIGINT or SIGTERM, and the process on the second.
-pub(crate) fn end_on_signals(cancel: &Cancel) -> anyhow::Result<()> {
+pub(crate) fn cancel_on_signals(cancel: &Cancel) -> anyhow::Result<()> {
     use signal_hook::consts::{SIGINT, SIGTERM};
     for signal in [SIGINT, SIGTERM] {
         signal_hook::flag::register_conditional_shutdown(signal, 130, cancel.flag())?;

@@ -4,15 +4,15 @@
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt as _;
 
-use super::table::{self, Entry};
-use crate::failure::Usage;
+use super::table::{self, OptionEntry};
+use crate::exit::UsageError;
 
 /// A word, or an option with its value.
 #[derive(Debug)]
-pub(super) enum Word {
+pub(super) enum Argument {
     /// An option as it was written, and its value if it takes one.
     Option {
-        entry: &'static Entry,
+        entry: &'static OptionEntry,
         written: String,
         value: Option<OsString>,
     },
@@ -23,30 +23,30 @@ pub(super) enum Word {
 }
 
 /// Reads all words.
-pub(super) fn read(args: &[OsString]) -> Result<Vec<Word>, Usage> {
+pub(super) fn read(args: &[OsString]) -> Result<Vec<Argument>, UsageError> {
     let mut words = Vec::new();
     let mut rest = args.iter();
     while let Some(arg) = rest.next() {
         let bytes = arg.as_bytes();
         if arg == "--" {
-            words.extend(rest.by_ref().cloned().map(Word::Positional));
+            words.extend(rest.by_ref().cloned().map(Argument::Positional));
         } else if arg == "+RTS" {
             // Without an end, all that follows is meant for the runtime.
             rest.by_ref().find(|arg| *arg == "-RTS");
-            words.push(Word::HaskellRuntime);
+            words.push(Argument::HaskellRuntime);
         } else if bytes.len() < 2 || bytes[0] != b'-' {
-            words.push(Word::Positional(arg.clone()));
+            words.push(Argument::Positional(arg.clone()));
         } else {
             let (entry, written, mut value) = option(arg)?;
             match (entry.value, &value) {
                 (Some(_), Some(_)) | (None, None) => {}
-                (None, Some(_)) => return Err(Usage(format!("{written} takes no value"))),
+                (None, Some(_)) => return Err(UsageError(format!("{written} takes no value"))),
                 (Some(what), None) => {
-                    let missing = || Usage(format!("{written} needs a value: {what}"));
+                    let missing = || UsageError(format!("{written} needs a value: {what}"));
                     value = Some(rest.next().ok_or_else(missing)?.clone());
                 }
             }
-            words.push(Word::Option {
+            words.push(Argument::Option {
                 entry,
                 written,
                 value,
@@ -59,7 +59,7 @@ pub(super) fn read(args: &[OsString]) -> Result<Vec<Word>, Usage> {
 /// The option that a word names, how it was written, and the value that the word itself holds.
 ///
 /// One dash does for long names too, and a value may follow a single letter without a space.
-fn option(arg: &OsStr) -> Result<(&'static Entry, String, Option<OsString>), Usage> {
+fn option(arg: &OsStr) -> Result<(&'static OptionEntry, String, Option<OsString>), UsageError> {
     let bytes = arg.as_bytes();
     let dashes = if bytes.starts_with(b"--") { 2 } else { 1 };
     let end = bytes.iter().position(|byte| *byte == b'=');
@@ -76,7 +76,7 @@ fn option(arg: &OsStr) -> Result<(&'static Entry, String, Option<OsString>), Usa
     {
         return Ok((entry, format!("-{letter}"), value(2)));
     }
-    Err(Usage(format!(
+    Err(UsageError(format!(
         "unknown option {written}; nix-serve --help lists those that there are"
     )))
 }
@@ -89,13 +89,13 @@ mod tests {
     fn split(args: &[&str]) -> Result<Vec<String>, String> {
         let args: Vec<OsString> = args.iter().map(OsString::from).collect();
         let words = read(&args).map_err(|error| error.0)?;
-        let show = |word: Word| match word {
-            Word::Option { entry, value, .. } => {
+        let show = |word: Argument| match word {
+            Argument::Option { entry, value, .. } => {
                 let value = value.map(|value| value.into_string().unwrap());
                 format!("{}={}", entry.names[0], value.unwrap_or_default())
             }
-            Word::HaskellRuntime => "RTS".into(),
-            Word::Positional(word) => word.into_string().unwrap(),
+            Argument::HaskellRuntime => "RTS".into(),
+            Argument::Positional(word) => word.into_string().unwrap(),
         };
         Ok(words.into_iter().map(show).collect())
     }
