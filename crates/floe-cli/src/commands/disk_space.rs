@@ -32,7 +32,7 @@ pub(super) fn insert_space(object: &mut Value, space: Option<&Space>) {
     object["freeBytes"] = json!(file_system.free_bytes);
     object["freeInodes"] = json!(file_system.free_inodes);
     object["fileSystem"] = json!({
-        "place": file_system.mount_point.display().to_string(),
+        "directory": file_system.mount_point.display().to_string(),
         "kind": file_system.kind,
     });
 }

@@ -253,7 +253,7 @@ fn print_json(
     began: Instant,
 ) -> anyhow::Result<()> {
     let dir = target.store_dir();
-    let reused = match target.as_store() {
+    let already_valid = match target.as_store() {
         Some(store) => {
             let closure = store.closure_len(&outcome.requested_paths)?;
             closure.saturating_sub(outcome.copied)
@@ -262,12 +262,12 @@ fn print_json(
     };
     let mut object = json!({
         "paths": outcome.requested_paths.iter().map(|path| dir.full_path(path)).collect::<Vec<_>>(),
-        "fetched": outcome.copied,
-        "reused": reused,
+        "copied": outcome.copied,
+        "alreadyValid": already_valid,
         "downloadBytes": outcome.download_bytes,
         "narBytes": outcome.nar_bytes,
-        "takenPaths": outcome.reused,
-        "takenNarBytes": outcome.reused_nar_bytes,
+        "reusedPaths": outcome.reused,
+        "reusedNarBytes": outcome.reused_nar_bytes,
         "seconds": began.elapsed().as_secs_f64(),
     });
     if dry_run {

@@ -47,7 +47,7 @@ pub(crate) fn run(args: VerifyArgs) -> anyhow::Result<()> {
             "paths": found.paths,
             "narBytes": found.nar_bytes,
             "links": found.links,
-            "faults": found.problems.iter().map(|f| to_json(f, dir)).collect::<Vec<_>>(),
+            "problems": found.problems.iter().map(|f| to_json(f, dir)).collect::<Vec<_>>(),
             "seconds": began.elapsed().as_secs_f64(),
         }))?;
     } else {

@@ -40,7 +40,7 @@ pub(crate) struct JsonLines(Mutex<Counts>);
 #[derive(Debug)]
 struct Counts {
     paths: usize,
-    finished: usize,
+    staged: usize,
     nar_bytes: u64,
     unpacked: i64,
     fetched: u64,
@@ -52,7 +52,7 @@ impl JsonLines {
     pub(crate) fn new() -> JsonLines {
         JsonLines(Mutex::new(Counts {
             paths: 0,
-            finished: 0,
+            staged: 0,
             nar_bytes: 0,
             unpacked: 0,
             fetched: 0,
@@ -86,8 +86,8 @@ impl EventSink for JsonLines {
                 }
             }
             Event::Staged { path } => {
-                counts.finished += 1;
-                write_event(Level::Info, "finished", json!({ "path": path.as_str() }));
+                counts.staged += 1;
+                write_event(Level::Info, "staged", json!({ "path": path.as_str() }));
             }
             Event::Retrying { path, error } => {
                 let mut fields = error_fields(error);
@@ -106,10 +106,14 @@ impl EventSink for JsonLines {
             Event::Failed { error } => write_event(Level::Error, "failed", error_fields(error)),
             Event::WaitingForDatabase { what } => eprint_line(waiting_for_resource(what)),
             Event::KeptForResume { paths } => {
-                write_event(Level::Info, "left", json!({ "paths": paths }))
+                write_event(Level::Info, "keptForResume", json!({ "paths": paths }))
             }
             Event::WaitingForLock { path } => {
-                write_event(Level::Info, "waiting", json!({ "path": path.as_str() }));
+                write_event(
+                    Level::Info,
+                    "waitingForLock",
+                    json!({ "path": path.as_str() }),
+                );
             }
             _ => {}
         }
@@ -119,7 +123,7 @@ impl EventSink for JsonLines {
 impl Counts {
     fn fields(&self) -> Value {
         json!({
-            "finished": self.finished, "paths": self.paths,
+            "staged": self.staged, "paths": self.paths,
             "fetchedBytes": self.fetched, "unpackedBytes": self.unpacked,
             "narBytes": self.nar_bytes,
         })

@@ -220,7 +220,7 @@ fn an_ordinary_user_installs_into_a_store_of_their_own() {
             .json()
     };
     let named = root.display().to_string();
-    assert_eq!(install(&["--root", &named])["fetched"], corpus.paths.len());
+    assert_eq!(install(&["--root", &named])["copied"], corpus.paths.len());
     // Another user's tree, and the same in all else.
     let mine = format!(" {USER}:{USER} ");
     let as_roots: Vec<String> = tree(&root)
@@ -232,7 +232,7 @@ fn an_ordinary_user_installs_into_a_store_of_their_own() {
 
     let again = install(&["--root", &named]);
     assert_eq!(
-        (&again["fetched"], &again["reused"]),
+        (&again["copied"], &again["alreadyValid"]),
         (&0.into(), &corpus.paths.len().into())
     );
     as_user(&["verify", "--root", &named])

@@ -196,7 +196,7 @@ impl Faulty {
             ran = ran.says(part);
         }
         let json = ran.json();
-        assert_eq!(json["fetched"], kept.len());
+        assert_eq!(json["copied"], kept.len());
         assert_eq!(
             json["paths"].as_array().unwrap().len(),
             0,
@@ -206,12 +206,12 @@ impl Faulty {
 
         let again = self.install(&self.corpus.file_url("zstd")).expect(0).json();
         assert_eq!(
-            again["takenPaths"],
+            again["reusedPaths"],
             left.len(),
             "was fetched again: {left:?}"
         );
-        assert_eq!(again["fetched"], self.corpus.paths.len() - kept.len());
-        assert_eq!(again["reused"], kept.len());
+        assert_eq!(again["copied"], self.corpus.paths.len() - kept.len());
+        assert_eq!(again["alreadyValid"], kept.len());
         assert_holds_exactly(&self.root, &self.without(&[]));
         floe_store::tree::remove_tree(&self.root).unwrap();
     }

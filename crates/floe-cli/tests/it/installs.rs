@@ -18,7 +18,7 @@ fn install(corpus: &Corpus, from: &str, root: &std::path::Path) -> crate::suppor
     .arg(root)
     .args(["--json", &corpus.root]))
     .expect(0);
-    assert_eq!(ran.json()["fetched"], corpus.paths.len());
+    assert_eq!(ran.json()["copied"], corpus.paths.len());
     ran
 }
 
@@ -143,7 +143,7 @@ fn nix_collects_deletes_exports_and_optimises_in_a_store_that_floe_wrote() {
         .expect(0)
         .json();
         assert_eq!(
-            (&again["fetched"], &again["reused"]),
+            (&again["copied"], &again["alreadyValid"]),
             (&1.into(), &(paths - 1).into())
         );
         nix.verify(&root, paths);
@@ -179,8 +179,8 @@ fn a_second_install_fetches_nothing_and_asks_for_nothing() {
         .args(["--trusted-public-keys", &corpus.key, &corpus.root]))
     .expect(0)
     .json();
-    assert_eq!(again["fetched"], 0);
-    assert_eq!(again["reused"], corpus.paths.len());
+    assert_eq!(again["copied"], 0);
+    assert_eq!(again["alreadyValid"], corpus.paths.len());
     let requests: Vec<String> = server
         .log()
         .lines()

@@ -58,8 +58,8 @@ fn an_interrupt_ends_the_move_with_its_own_code_and_keeps_what_is_finished() {
     server.heal();
     let since = server.hits().len();
     let again = faulty.install(&server.url()).expect(0).json();
-    assert_eq!(again["reused"], valid.len());
-    assert_eq!(again["takenPaths"], left.len());
+    assert_eq!(again["alreadyValid"], valid.len());
+    assert_eq!(again["reusedPaths"], left.len());
     let base = |path: &String| path.rsplit('/').next().unwrap().to_owned();
     let kept = valid.union(&left).map(base).collect();
     assert_brought_the_rest(&faulty.corpus, &server, since, &kept);

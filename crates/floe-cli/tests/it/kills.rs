@@ -97,8 +97,11 @@ pub(crate) fn narinfo(corpus: &Corpus, path: &str) -> NarInfo {
 fn assert_completes(corpus: &Corpus, from: &str, root: &Path) {
     let valid = valid_paths(root);
     let result = run(&mut install(corpus, from, root)).expect(0).json();
-    assert_eq!(result["reused"], valid, "finished paths were fetched again");
-    assert_eq!(result["fetched"], corpus.paths.len() as u64 - valid);
+    assert_eq!(
+        result["alreadyValid"], valid,
+        "finished paths were fetched again"
+    );
+    assert_eq!(result["copied"], corpus.paths.len() as u64 - valid);
     assert_eq!(unfinished(root), 0, "leftovers of the dead");
 }
 

@@ -117,7 +117,7 @@ impl Living<'_> {
         self.begun.fetch_add(1, Ordering::SeqCst);
         let ran = run(command.arg("--out-link").arg(link));
         self.running.fetch_sub(1, Ordering::SeqCst);
-        let fetched = ran.expect(0).json()["fetched"].as_u64().unwrap();
+        let fetched = ran.expect(0).json()["copied"].as_u64().unwrap();
         self.assert_whole(corpus, "when floe had ended");
         // Whatever was being collected meanwhile is gone when the next collection ends.
         self.delete("gc after", &["--gc"]);

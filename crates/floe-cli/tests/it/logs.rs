@@ -70,7 +70,7 @@ fn a_good_install_tells_the_plan_and_each_path_and_progress_now_and_then() {
     assert_eq!(planned.len(), 1);
     assert_eq!(planned[0]["paths"], faulty.corpus.paths.len());
     assert!(planned[0]["downloadBytes"].as_u64().unwrap() > 0);
-    let finished: Vec<&str> = of(&lines, "finished")
+    let finished: Vec<&str> = of(&lines, "staged")
         .iter()
         .map(|line| line["path"].as_str().unwrap())
         .collect();

@@ -77,7 +77,7 @@ fn a_quarter_of_a_core_brings_a_large_closure_to_the_same_end() {
         .arg(&root)
         .arg(&corpus.root);
     let ran = run(&mut command).expect(0);
-    assert_eq!(ran.json()["fetched"], corpus.paths.len());
+    assert_eq!(ran.json()["copied"], corpus.paths.len());
     assert!(
         quarter.throttled() > 20,
         "{} waits are no quarter",

@@ -33,7 +33,7 @@ fn wait_for_all_but_one(child: &mut Child) {
         let line: Value = serde_json::from_str(&line.unwrap()).unwrap();
         match line["event"].as_str().unwrap() {
             "planned" => planned = line["paths"].as_u64(),
-            "finished" => finished += 1,
+            "staged" => finished += 1,
             _ => {}
         }
         if planned == Some(finished + 1) {
@@ -83,8 +83,8 @@ fn what_killed_runs_had_fetched_is_not_fetched_again() {
     let ran = run(last.arg("--optimise")).expect(0);
     let ran = ran.says(&format!("{} is not taken from", changed.info.path));
     let json = ran.json();
-    assert_eq!(json["reused"], valid);
-    assert_eq!(json["takenPaths"], all as u64 - valid - 2);
+    assert_eq!(json["alreadyValid"], valid);
+    assert_eq!(json["reusedPaths"], all as u64 - valid - 2);
     let mut asked = nars_since(&server, since);
     let mut wanted = [hangs.url, changed.url];
     asked.sort();
@@ -135,7 +135,7 @@ fn what_a_failed_run_has_left_is_garbage_to_nix() {
         server.heal();
         let json = faulty.install(&server.url()).expect(0).json();
         assert_eq!(
-            (&json["takenPaths"], &json["reused"]),
+            (&json["reusedPaths"], &json["alreadyValid"]),
             (&0.into(), &0.into())
         );
     }
@@ -162,7 +162,7 @@ fn what_is_left_outlives_runs_that_get_nowhere() {
     assert_eq!(faulty.assert_holds(&valid), left);
     server.heal();
     let json = faulty.install(&server.url()).expect(0).json();
-    assert_eq!(json["takenPaths"], left.len());
+    assert_eq!(json["reusedPaths"], left.len());
 }
 
 #[test]

@@ -160,11 +160,11 @@ fn a_previous_store_with_a_database_or_without_gives_every_path() {
             }
             let ran = world.install(&root, &options);
             let json = ran.json();
-            assert_eq!(json["fetched"], total);
-            assert_eq!(json["takenPaths"], total, "{kind} {way}: {}", ran.stderr);
-            assert_eq!(json["takenNarBytes"], json["narBytes"]);
+            assert_eq!(json["copied"], total);
+            assert_eq!(json["reusedPaths"], total, "{kind} {way}: {}", ran.stderr);
+            assert_eq!(json["reusedNarBytes"], json["narBytes"]);
             assert_eq!(
-                (&json["reused"], &json["downloadBytes"]),
+                (&json["alreadyValid"], &json["downloadBytes"]),
                 (&0.into(), &0.into())
             );
             world.verify(&root);
@@ -221,8 +221,8 @@ fn a_path_that_is_not_what_was_promised_is_fetched_and_no_other() {
         let ran = world.install(&root, &["--reuse", &store, "--reuse-by", way]);
         assert_eq!(world.fetched(), bad, "{way}");
         let taken = world.corpus.paths.len() - bad.len();
-        assert_eq!(ran.json()["takenPaths"], taken);
-        assert_eq!(ran.json()["fetched"], world.corpus.paths.len());
+        assert_eq!(ran.json()["reusedPaths"], taken);
+        assert_eq!(ran.json()["copied"], world.corpus.paths.len());
         for name in bad {
             let is_told = ran.stderr.lines().any(|line| {
                 line.contains("warning") && line.contains(name) && line.contains(&store)

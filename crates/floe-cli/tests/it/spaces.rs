@@ -120,7 +120,7 @@ fn a_dry_run_says_what_is_wanted_and_free_on_the_right_file_system() {
         .map(|path| path["narSize"].as_u64().unwrap())
         .sum();
     let place = mount.place().display().to_string();
-    assert_eq!(object["fileSystem"]["place"], *place);
+    assert_eq!(object["fileSystem"]["directory"], *place);
     assert_eq!(object["fileSystem"]["kind"], "tmpfs");
     assert_eq!(object["freeBytes"], blocks * 4096);
     assert_eq!(object["freeInodes"], inodes);

@@ -151,7 +151,7 @@ fn the_static_binary_installs_by_host_name_from_an_empty_root_directory() {
 
     let empty = Empty::new(&floe, chroot);
     let fetched = empty.install(&corpus, &from("localhost"), "by-localhost");
-    assert_eq!(fetched.expect(0).json()["fetched"], corpus.paths.len());
+    assert_eq!(fetched.expect(0).json()["copied"], corpus.paths.len());
     empty.has(&corpus, "by-localhost");
     // Nobody is there who would know another name, and it says which one it could not find.
     let unknown = empty.install(&corpus, &from("cache.floe.test"), "unknown");

@@ -250,7 +250,7 @@ fn a_trace_is_complete_after_a_failed_install() {
         .values()
         .filter(|(_, outcome)| outcome == "valid")
         .count();
-    assert_eq!(json["fetched"], valid);
+    assert_eq!(json["copied"], valid);
     assert_eq!(rows[spoilt.as_str()].1, "failed");
     assert_eq!(rows[spoilt.as_str()].0, ["resolve", "wait", "receive"]);
     let unknown = rows

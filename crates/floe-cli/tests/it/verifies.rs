@@ -54,7 +54,7 @@ fn a_changed_byte_a_changed_mode_and_a_lost_path_are_found_by_both() {
         let ours = run(floe(["verify", "--json", "--root"]).arg(&root))
             .expect(3)
             .json();
-        let mut faults: Vec<(&str, &str)> = ours["faults"]
+        let mut faults: Vec<(&str, &str)> = ours["problems"]
             .as_array()
             .unwrap()
             .iter()

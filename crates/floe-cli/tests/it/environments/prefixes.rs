@@ -36,11 +36,11 @@ fn a_closure_for_another_store_directory_moves_under_that_directory() {
             run(command.args(target).args(&names)).expect(0).json()
         };
         let installed = install();
-        assert_eq!(installed["fetched"], paths.len());
+        assert_eq!(installed["copied"], paths.len());
         assert_eq!(installed["paths"][0], names[0]);
         let again = install();
         assert_eq!(
-            (&again["fetched"], &again["reused"]),
+            (&again["copied"], &again["alreadyValid"]),
             (&0.into(), &paths.len().into())
         );
         let text = fs::read_to_string(real.join(paths[0].as_str()).join("file")).unwrap();

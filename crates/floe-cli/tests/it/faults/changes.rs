@@ -110,6 +110,6 @@ fn a_new_narinfo_with_other_references_needs_another_run() {
     cache.install(&server.url()).expect(4);
     cache.assert_holds(&kept);
     let json = cache.install(&server.url()).expect(0).json();
-    assert_eq!(json["reused"], kept.len());
+    assert_eq!(json["alreadyValid"], kept.len());
     assert_holds_exactly(&cache.root, &cache.without(&[]));
 }

@@ -73,7 +73,7 @@ impl Stage {
         assert!(kept.len() < self.corpus.paths.len(), "nothing was left out");
         let since = self.server.hits().len();
         let json = self.install_all().expect(0).json();
-        assert_eq!(json["reused"], kept.len());
+        assert_eq!(json["alreadyValid"], kept.len());
         assert_brought_the_rest(&self.corpus, &self.server, since, &kept);
         assert_eq!(self.assert_sound().len(), self.corpus.paths.len());
         self.assert_tidy();

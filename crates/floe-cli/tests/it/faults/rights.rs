@@ -86,7 +86,7 @@ fn what_refers_to_a_path_whose_place_is_taken_is_not_fetched_any_more() {
     let finished: Vec<&str> = ran
         .stderr
         .lines()
-        .filter(|l| l.contains("finished"))
+        .filter(|l| l.contains("staged"))
         .collect();
     assert_eq!(finished.len(), 1, "{}", ran.stderr);
     assert!(finished[0].contains("libc6"), "{}", ran.stderr);

@@ -107,7 +107,7 @@ fn installs_of_overlapping_closures_all_succeed_and_the_store_is_sound() {
         let before = servers.each_ref().map(|server| server.hits().len());
         for wish in wishes {
             let json = run(&mut wish.install(&root)).expect(0).json();
-            assert_eq!(json["fetched"], 0);
+            assert_eq!(json["copied"], 0);
         }
         for (server, before) in servers.iter().zip(before) {
             assert_eq!(nars_since(server, before), [""; 0]);

@@ -27,7 +27,7 @@ fn a_store_on_another_file_system_is_copied_from() {
         let json = world
             .install(&root, &["--reuse", &store, "--reuse-by", way])
             .json();
-        assert_eq!(json["takenPaths"], world.corpus.paths.len());
+        assert_eq!(json["reusedPaths"], world.corpus.paths.len());
         assert_eq!(json["downloadBytes"], 0);
         world.verify(&root);
     }
@@ -50,7 +50,7 @@ fn what_one_store_has_wrong_comes_from_the_next() {
         let root = world.scratch.join(way);
         let options = ["--reuse", &first, "--reuse", &second, "--reuse-by", way];
         let ran = world.install(&root, &options).says("warning");
-        assert_eq!(ran.json()["takenPaths"], world.corpus.paths.len());
+        assert_eq!(ran.json()["reusedPaths"], world.corpus.paths.len());
         world.verify(&root);
     }
     assert!(world.fetched().is_empty());
@@ -95,7 +95,7 @@ fn with_optimise_the_links_are_the_same_whichever_way_files_came() {
         let root = world.scratch.join(way);
         let options = ["--optimise", "--reuse", &store, "--reuse-by", way];
         let json = world.install(&root, &options).json();
-        assert_eq!(json["takenPaths"], world.corpus.paths.len());
+        assert_eq!(json["reusedPaths"], world.corpus.paths.len());
         assert_eq!(links(&root), expected, "{way}");
         world.verify(&root);
         let (same, _) = shared(&root.join("nix/store"), &world.previous.join("nix/store"));
@@ -130,8 +130,8 @@ fn a_dry_run_and_a_copy_know_of_it() {
         .arg(&root)
         .args(["--reuse", &store, &world.corpus.root]);
     let json = run(&mut command).expect(0).json();
-    assert_eq!(json["fetched"], world.corpus.paths.len());
-    assert_eq!(json["takenPaths"], world.corpus.paths.len() - 1);
+    assert_eq!(json["copied"], world.corpus.paths.len());
+    assert_eq!(json["reusedPaths"], world.corpus.paths.len() - 1);
     world.verify(&root);
 }
 
