@@ -3,6 +3,7 @@
 use std::ffi::OsString;
 use std::process::ExitCode;
 
+use floe_config::ConfigError;
 use floe_engine::{Error, ErrorKind};
 use floe_server::ServeError;
 use floe_server::address::AddressError;
@@ -32,19 +33,12 @@ pub(crate) fn report(error: &anyhow::Error) -> ExitCode {
     if let Some(AlreadyReported(code)) = error.downcast_ref() {
         return ExitCode::from(*code);
     }
-    let kind = match error.downcast_ref::<Error>() {
-        Some(error) => error.kind(),
-        None if error.is::<UsageError>() => ErrorKind::Usage,
-        None if matches!(error.downcast_ref(), Some(StoreError::Interrupted)) => {
-            ErrorKind::Interrupted
-        }
-        None if matches!(error.downcast_ref(), Some(ServeError::Config(_))) => ErrorKind::Usage,
-        None => ErrorKind::Failed,
-    };
+    let kind = kind(error);
     // The errors of floe's libraries say their causes themselves.
     let is_whole = error.is::<Error>()
         || error.is::<StoreError>()
         || error.is::<ServeError>()
+        || error.is::<ConfigError>()
         || error.is::<UsageError>();
     let message = match is_whole {
         true => error.to_string(),
@@ -64,13 +58,31 @@ pub(crate) fn report(error: &anyhow::Error) -> ExitCode {
     ExitCode::from(code(kind))
 }
 
+/// The kind of an error of any of floe's crates.
+fn kind(error: &anyhow::Error) -> ErrorKind {
+    if let Some(error) = error.downcast_ref::<Error>() {
+        return error.kind();
+    }
+    if let Some(error) = error.downcast_ref::<ConfigError>() {
+        return error.kind();
+    }
+    match error.downcast_ref() {
+        _ if error.is::<UsageError>() => ErrorKind::Usage,
+        Some(StoreError::Interrupted) => ErrorKind::Interrupted,
+        _ if matches!(error.downcast_ref(), Some(ServeError::Config(_))) => ErrorKind::Usage,
+        _ => ErrorKind::Failed,
+    }
+}
+
 /// Prints what clap says of a command line that it does not take, help and version among it. Nobody
 /// could have told by then how stderr is to look, so the words are looked at once more.
 pub(crate) fn report_usage(error: &clap::Error, line: impl Iterator<Item = OsString>) -> ExitCode {
     if error.use_stderr() && requests_json(line) {
         let (kind, message) = (ErrorKind::Usage, error.render().to_string());
         let fields = json!({
-            "message": message.trim_end(), "kind": display::error_kind(kind), "exitCode": code(kind),
+            "message": message.trim_end(),
+            "kind": display::error_kind(kind),
+            "exitCode": code(kind),
         });
         display::write_event(Level::Error, "error", fields);
     } else {

@@ -1,9 +1,7 @@
 //! The `floe` binary: flags in, the engine's answers out, and an exit code.
 
-mod accounts;
 mod args;
 mod commands;
-mod config;
 mod display;
 mod exit;
 mod messages;

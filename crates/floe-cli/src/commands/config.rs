@@ -1,18 +1,16 @@
 //! `floe config`: the settings that floe knows, and where their values come from.
 
+use floe_config::{ConfigError, SettingEntry, setting_note};
 use floe_engine::{Proxies, ProxyVar};
 use serde_json::{Map, Value, json};
 
 use super::print;
 use crate::args::ConfigArgs;
-use crate::config::setting_note;
-use crate::config::{ConfigError, SettingEntry};
 use crate::display::eprint_line;
-use crate::exit::UsageError;
 use crate::options;
 
 pub(crate) fn run(args: &ConfigArgs) -> anyhow::Result<()> {
-    let mut config = options::load_config(&args.options)?;
+    let mut config = options::load_config(&args.options, &options::environment())?;
     for file in &config.unreadable_files {
         eprint_line(format_args!("floe: passed over, as by Nix: {file}"));
     }
@@ -25,7 +23,7 @@ pub(crate) fn run(args: &ConfigArgs) -> anyhow::Result<()> {
         };
         for name in &args.names {
             if !entries.iter().any(|entry| is(entry, name)) {
-                return Err(UsageError::from(ConfigError::Unknown(name.clone())).into());
+                return Err(ConfigError::Unknown(name.clone()).into());
             }
         }
         entries.retain(|entry| args.names.iter().any(|name| is(entry, name)));

@@ -7,20 +7,17 @@ use crate::args::CopyArgs;
 use crate::options;
 
 pub(crate) fn run(args: CopyArgs) -> anyhow::Result<()> {
+    let environment = options::environment();
     let store_dir = options::store_dir(args.store_dir.as_deref())?;
-    let config = options::load_config(&args.options)?;
+    let config = options::load_config(&args.options, &environment)?;
     let copy_args = (&args.trust, &args.store_files, &args.transfer);
-    let options = options::copy_options(&config, store_dir.as_ref(), copy_args)?;
+    let options = options::copy_options((&config, &environment), store_dir.as_ref(), copy_args)?;
     run_copy(CopyRequest {
         write: options::write_options(&config, &options.cancel)?,
-        sources: vec![options::resolve_store_uri(
-            &args.from,
-            &config,
-            store_dir.as_ref(),
-        )?],
+        sources: vec![config.resolve_store_uri(&args.from, store_dir.as_ref(), &environment)?],
         order: SourceOrder::AsListed,
         network: config.network(),
-        target: options::resolve_store_uri(&args.to, &config, store_dir.as_ref())?,
+        target: config.resolve_store_uri(&args.to, store_dir.as_ref(), &environment)?,
         options,
         store_dir,
         json: args.transfer.json,

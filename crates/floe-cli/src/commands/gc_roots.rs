@@ -83,5 +83,5 @@ fn numbered_link(link: &Path, number: usize) -> PathBuf {
 }
 
 /// Caches have no collector, and so no roots.
-const NOT_FOR_CACHES: &str = "--out-link and --profile link to paths in a local store, and the target \
-                        is a binary cache";
+const NOT_FOR_CACHES: &str = "--out-link and --profile link to paths in a local store, and the \
+                              target is a binary cache";

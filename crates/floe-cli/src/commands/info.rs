@@ -12,9 +12,10 @@ use crate::display::line_display;
 use crate::options;
 
 pub(crate) fn run(args: InfoArgs) -> anyhow::Result<()> {
+    let environment = options::environment();
     let store_dir = options::store_dir(args.store_dir.as_deref())?;
-    let config = options::load_config(&args.options)?;
-    let location = options::resolve_store_uri(&args.from, &config, store_dir.as_ref())?;
+    let config = options::load_config(&args.options, &environment)?;
+    let location = config.resolve_store_uri(&args.from, store_dir.as_ref(), &environment)?;
     let mut network = config.network();
     network.events = NetworkEvents::new(Arc::from(line_display()));
     let cancel = Cancel::default();

@@ -7,13 +7,14 @@ use crate::args::InstallArgs;
 use crate::options;
 
 pub(crate) fn run(args: InstallArgs) -> anyhow::Result<()> {
+    let environment = options::environment();
     let store_dir = options::store_dir(args.store_dir.as_deref())?;
-    let config = options::load_config(&args.options)?;
+    let config = options::load_config(&args.options, &environment)?;
     let target = match (&args.root, &args.to) {
-        (Some(root), _) => options::store_in_root(root, store_dir.as_ref())?,
+        (Some(root), _) => floe_config::store_in_root(root, store_dir.as_ref())?,
         (None, named) => {
             let named = named.as_deref().unwrap_or("auto");
-            options::resolve_store_uri(named, &config, store_dir.as_ref())?
+            config.resolve_store_uri(named, store_dir.as_ref(), &environment)?
         }
     };
     // Whoever names caches has put them in order.
@@ -22,12 +23,12 @@ pub(crate) fn run(args: InstallArgs) -> anyhow::Result<()> {
         false => SourceOrder::AsListed,
     };
     let copy_args = (&args.trust, &args.store_files, &args.transfer);
-    let options = options::copy_options(&config, store_dir.as_ref(), copy_args)?;
+    let options = options::copy_options((&config, &environment), store_dir.as_ref(), copy_args)?;
     run_copy(CopyRequest {
         write: options::write_options(&config, &options.cancel)?,
         order,
         network: config.network(),
-        sources: options::sources(&args.from, &config, store_dir.as_ref())?,
+        sources: options::sources(&args.from, (&config, &environment), store_dir.as_ref())?,
         target,
         options,
         store_dir,

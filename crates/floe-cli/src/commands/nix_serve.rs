@@ -7,14 +7,14 @@ mod getopt;
 mod table;
 
 use std::ffi::{OsStr, OsString};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
+use floe_config::{HarmoniaSettings, StoreFlags, served_store};
 use floe_server::{Compress, Config};
 
 use super::print;
 use super::serve::identity::Identity;
 use super::serve::process::{self, ProcessOptions};
-use super::serve::store::{self, StoreEnvironment};
 use super::serve::{access_log, limits};
 use crate::options;
 use command_line::{Options, Request};
@@ -58,18 +58,19 @@ pub(crate) fn run(args: &[OsString]) -> anyhow::Result<()> {
 }
 
 fn config(options: Options) -> anyhow::Result<Config> {
-    let flags = store::StoreFlags {
+    let environment = options::environment();
+    let flags = StoreFlags {
         store: options.store.as_deref(),
-        ..store::StoreFlags::default()
+        ..StoreFlags::default()
     };
-    let (store, log_dir) = store::served_store(&flags, &StoreEnvironment::read()?)?;
-    let key_files: Vec<PathBuf> = store::path("NIX_SECRET_KEY_FILE").into_iter().collect();
+    let store = served_store(&flags, &HarmoniaSettings::default(), &environment)?;
+    let key_files = Vec::from_iter(environment.secret_key_file());
     let open_files = limits::raise_open_files();
     Ok(Config {
-        store,
-        log_dir,
+        store: store.layout,
+        log_dir: store.log_dir,
         backlog: options.backlog,
-        secret_keys: process::secret_keys(&key_files)?,
+        secret_keys: process::secret_keys(&key_files, &environment)?,
         priority: options.priority,
         compress: Compress::Off,
         compressed_cache: None,

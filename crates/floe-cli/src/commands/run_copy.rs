@@ -282,5 +282,5 @@ fn print_json(
 }
 
 /// A cache holds NARs, and no files that could be one or come from elsewhere.
-const NOT_FOR_CACHES: &str = "--optimise and --reuse are for the files of a local store, and the target \
-                        is a binary cache";
+const NOT_FOR_CACHES: &str = "--optimise and --reuse are for the files of a local store, and the \
+                              target is a binary cache";

@@ -1,26 +1,22 @@
 //! `floe serve`: a live store as a binary cache over HTTP.
 
 pub(super) mod access_log;
-mod harmonia;
 pub(super) mod identity;
-mod keys;
 pub(super) mod limits;
 mod pid_file;
 pub(super) mod process;
 mod signals;
-pub(super) mod store;
 
 use std::path::{Path, PathBuf};
 
+use floe_config::{ConfigError, Environment, HarmoniaSettings, StoreFlags, served_store};
 use floe_server::{Compress, CompressedCacheOptions, Config, Listen, Server};
 
 use super::print;
 use crate::args::{AccessLogFormat, CompressMode, ServeArgs};
 use crate::exit::UsageError;
 use crate::options;
-use harmonia::HarmoniaSettings;
 use process::ProcessOptions;
-use store::StoreEnvironment;
 
 pub(crate) fn run(args: &ServeArgs) -> anyhow::Result<()> {
     let config = config(args)?;
@@ -41,7 +37,13 @@ fn config(args: &ServeArgs) -> anyhow::Result<Config> {
         dir,
         max_bytes: args.side_cache_size.unwrap_or(SIDE_CACHE_BYTES),
     });
-    let (store, log_dir) = find_store(args, &file)?;
+    let environment = options::environment();
+    let flags = StoreFlags {
+        root: args.root.as_deref(),
+        store: args.store.as_deref(),
+        store_dir: args.store_dir.as_deref(),
+    };
+    let store = served_store(&flags, &file, &environment)?;
     let open_files = limits::raise_open_files();
     let connections = args.max_connections.map(usize::from);
     let log = match (&args.access_log, args.log_format) {
@@ -49,11 +51,11 @@ fn config(args: &ServeArgs) -> anyhow::Result<Config> {
         (_, format) => format.unwrap_or(AccessLogFormat::Default),
     };
     Ok(Config {
-        store,
-        log_dir,
+        store: store.layout,
+        log_dir: store.log_dir,
         listen: addresses(args, &file)?,
         backlog: process::BACKLOG,
-        secret_keys: process::secret_keys(&key_files(args, &file)?)?,
+        secret_keys: process::secret_keys(&key_files(args, &file, &environment)?, &environment)?,
         priority: args.priority.or(file.priority).unwrap_or(process::PRIORITY),
         path_prefix: String::new(),
         compress: compress(args.compress, file.enable_compression, side_cache.is_some())?,
@@ -80,31 +82,8 @@ fn read_harmonia_settings(file: &Path) -> anyhow::Result<HarmoniaSettings> {
     Ok(settings)
 }
 
-/// A store that the file names is meant, unless a flag names another: harmonia does not read
-/// `NIX_REMOTE`, which many systems set for everybody.
-fn find_store(
-    args: &ServeArgs,
-    file: &HarmoniaSettings,
-) -> anyhow::Result<(floe_store::StoreLayout, PathBuf)> {
-    let environment = StoreEnvironment::read()?;
-    let asked = store::StoreFlags {
-        root: args.root.as_deref(),
-        store: args.store.as_deref(),
-        store_dir: args.store_dir.as_deref(),
-    };
-    if args.root.is_none() && args.store.is_none() {
-        let store_dir = asked.store_dir.or(environment.store_dir.as_deref());
-        if let Some(layout) = file.store(store_dir)? {
-            let log_dir = environment.log_dir.clone();
-            let log_dir = log_dir.unwrap_or_else(|| layout.log_dir());
-            return Ok((layout, log_dir));
-        }
-    }
-    store::served_store(&asked, &environment)
-}
-
 /// All that flags name, else what the file names, else every address.
-fn addresses(args: &ServeArgs, file: &HarmoniaSettings) -> Result<Vec<Listen>, UsageError> {
+fn addresses(args: &ServeArgs, file: &HarmoniaSettings) -> Result<Vec<Listen>, ConfigError> {
     let mut addresses = args.listen.clone();
     addresses.extend(args.socket.clone().map(Listen::Unix));
     let by_parts = args.host.is_some() || args.port.is_some();
@@ -121,15 +100,17 @@ fn addresses(args: &ServeArgs, file: &HarmoniaSettings) -> Result<Vec<Listen>, U
 }
 
 /// Those that flags name, else those of the environment and the file together, as in harmonia.
-fn key_files(args: &ServeArgs, file: &HarmoniaSettings) -> Result<Vec<PathBuf>, UsageError> {
+fn key_files(
+    args: &ServeArgs,
+    file: &HarmoniaSettings,
+    environment: &Environment,
+) -> Result<Vec<PathBuf>, ConfigError> {
     if !args.secret_key_file.is_empty() {
         return Ok(args.secret_key_file.clone());
     }
-    let several = store::text("SIGN_KEY_PATHS")?.unwrap_or_default();
     let mut files: Vec<PathBuf> = file.secret_key_files().cloned().collect();
-    files.extend(store::path("NIX_SECRET_KEY_FILE"));
-    files.extend(store::path("SIGN_KEY_PATH"));
-    files.extend(several.split_whitespace().map(PathBuf::from));
+    files.extend(environment.secret_key_file());
+    files.extend(environment.harmonia_key_files()?);
     Ok(files)
 }
 

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use anyhow::bail;
+use floe_config::{Config, parse_store_uri, store_in_root};
 use floe_engine::{PathSpec, StoreUri};
 use floe_format::StoreDir;
 use floe_store::{LockWait, StoreReader, VerifyProblem};
@@ -18,15 +19,15 @@ use crate::options;
 
 pub(crate) fn run(args: VerifyArgs) -> anyhow::Result<()> {
     let began = Instant::now();
+    let environment = options::environment();
     let store_dir = options::store_dir(args.store_dir.as_deref())?;
     let location = match (&args.root, args.store.as_deref().unwrap_or("auto")) {
-        (Some(root), _) => options::store_in_root(root, store_dir.as_ref())?,
-        (None, "auto") => options::resolve_store_uri(
-            "auto",
-            &options::load_config_without_options()?,
-            store_dir.as_ref(),
-        )?,
-        (None, named) => options::parse_store_uri(named, store_dir.as_ref())?,
+        (Some(root), _) => store_in_root(root, store_dir.as_ref())?,
+        (None, "auto") => {
+            let config = Config::load(&environment, &[])?;
+            config.resolve_store_uri("auto", store_dir.as_ref(), &environment)?
+        }
+        (None, named) => parse_store_uri(named, store_dir.as_ref(), &environment)?,
     };
     let StoreUri::Local(place) = location else {
         bail!("{location} is a binary cache; floe verifies local stores");

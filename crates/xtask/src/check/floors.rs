@@ -51,8 +51,18 @@ const UNREACHABLE: &[(&str, &[&str], &str)] = &[
     ),
     (
         "floe-server",
-        &["floe-engine"],
-        "the server never imports the engine",
+        &["floe-engine", "floe-config"],
+        "the server never imports the engine, nor reads configuration",
+    ),
+    (
+        "floe-engine",
+        &["floe-config"],
+        "the engine reads no configuration: the doors pass options in",
+    ),
+    (
+        "floe-config",
+        &["clap", "indicatif", "anyhow"],
+        "a configuration is read for libfloe as well as for the command line",
     ),
 ];
 
@@ -243,6 +253,8 @@ mod tests {
         assert_eq!(rules("floe-store", "rusqlite", None), [""; 0]);
         assert_eq!(rules("floe-engine", "tokio", None), [""; 0]);
         assert_eq!(rules("floe-server", "floe-engine", None), ["floors"]);
+        assert_eq!(rules("floe-engine", "floe-config", None), ["floors"]);
+        assert_eq!(rules("floe-config", "clap", None), ["floors"]);
     }
 
     #[test]

@@ -15,6 +15,7 @@ const LIBRARIES: &[&str] = &[
     "floe-store",
     "floe-engine",
     "floe-server",
+    "floe-config",
 ];
 
 /// The rooms of SIMD, of a queue that two threads use without a lock, and of the C boundary.

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
 use floe_bench::BenchError;
+use floe_config::parse_store_uri;
 use floe_engine::{Cancel, PathSpec, SourceOrder, Sources};
 use floe_format::{NarInfo, StoreDir, StorePath};
 use floe_store::{StoreLayout, StoreReader};
@@ -26,11 +27,12 @@ impl Closure {
     ///
     /// Errors: those of the source; a path that it does not have.
     pub(crate) fn query(from: &str, paths: &[String], cancel: &Cancel) -> anyhow::Result<Closure> {
-        let location = options::parse_store_uri(from, None)?;
+        let environment = options::environment();
+        let location = parse_store_uri(from, None, &environment)?;
         let sources = Sources::open(
             &[location],
             SourceOrder::AsListed,
-            &options::network(),
+            &environment.network_options(),
             cancel,
         )?;
         let source = sources.iter().next();

@@ -3,9 +3,9 @@
 use std::ffi::CString;
 
 use anyhow::{Context as _, bail};
+use floe_config::accounts::{self, Account};
 use nix::unistd::{self, Gid, Uid};
 
-use crate::accounts::{self, Account};
 use crate::exit::UsageError;
 
 /// A user, a group, or both.

@@ -2,10 +2,12 @@
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write as _};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use anyhow::Context as _;
+use floe_config::{Environment, read_secret_keys};
+use floe_format::SecretKey;
 pub(crate) use floe_server::config::{
     BACKLOG, KEEP_ALIVE_TIMEOUT, PRIORITY, READ_TIMEOUT, WRITE_TIMEOUT,
 };
@@ -13,7 +15,7 @@ use floe_server::{Config, Listen, Server};
 
 use super::identity::Identity;
 use super::pid_file::PidFile;
-use super::{access_log, keys, signals};
+use super::{access_log, signals};
 use crate::display::eprint_line;
 
 /// What the process does around its server. `floe serve` does nothing of it.
@@ -105,15 +107,12 @@ pub(crate) fn warning_sink() -> Arc<dyn Fn(&str) + Send + Sync> {
     Arc::new(warn)
 }
 
-/// Where systemd puts credentials.
-pub(crate) fn credentials_directory() -> Option<PathBuf> {
-    std::env::var_os("CREDENTIALS_DIRECTORY").map(PathBuf::from)
-}
-
 /// Reads keys, and passes their warnings on.
-pub(crate) fn secret_keys(files: &[PathBuf]) -> anyhow::Result<Vec<floe_format::SecretKey>> {
-    let credentials: Option<PathBuf> = credentials_directory();
-    let (keys, warnings) = keys::read(files, credentials.as_deref().map(Path::new))?;
+pub(crate) fn secret_keys(
+    files: &[PathBuf],
+    environment: &Environment,
+) -> anyhow::Result<Vec<SecretKey>> {
+    let (keys, warnings) = read_secret_keys(files, environment)?;
     for warning in warnings {
         warn(&warning);
     }

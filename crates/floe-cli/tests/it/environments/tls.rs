@@ -5,7 +5,7 @@ use std::process::Command;
 
 use super::tool;
 use crate::server::Server;
-use crate::support::{corpus, floe, nginx, nixes, run, scratch, tree};
+use crate::support::{corpus, floe, nginx, nixes, run, scratch, skip, tree};
 
 /// A server's certificate for the loopback, by an authority that nobody knows.
 pub(crate) struct Certified {
@@ -167,6 +167,37 @@ fn a_certificate_that_is_listed_itself_is_believed_for_its_own_names_alone() {
     install(&url, &other_name[0])
         .expect(4)
         .says("not valid for name");
+    assert_eq!(server.log(), "", "a request got through");
+}
+
+#[test]
+fn empty_nix_ssl_cert_file_overrules_ssl_cert_file() {
+    let Some(corpus) = corpus("jq") else { return };
+    let Some(openssl) = tool("openssl", "openssl") else {
+        return;
+    };
+    let default = Path::new("/etc/ssl/certs/ca-certificates.crt");
+    if !default.exists() {
+        return skip("ca-certificates", "install the package ca-certificates");
+    }
+    let scratch = scratch();
+    let certified = certify(&openssl, scratch.path());
+    let listen = format!("listen 127.0.0.1:PORT1 ssl; {}", certified.server);
+    let Some(server) = nginx(&corpus.dir, &listen) else {
+        return;
+    };
+    let url = format!("https://127.0.0.1:{}/cache-zstd", server.port(1));
+    let ask = |command: &mut Command| {
+        command.env("NIX_SSL_CERT_FILE", "");
+        run(command.env("SSL_CERT_FILE", &certified.authority))
+    };
+    ask(floe(["info", "--from", &url]).arg(&corpus.root))
+        .expect(4)
+        .says("certificate");
+    for nix in nixes() {
+        let mut info = nix.command("nix", ["path-info", "--store", &url]);
+        ask(info.arg(&corpus.root)).expect(1);
+    }
     assert_eq!(server.log(), "", "a request got through");
 }
 

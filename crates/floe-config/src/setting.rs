@@ -1,4 +1,4 @@
-//! A setting: its value, its default, and where the value comes from.
+//! A setting: its value, its default, and the origin of the value.
 
 use std::fmt;
 use std::path::Path;
@@ -6,18 +6,25 @@ use std::sync::Arc;
 
 use serde_json::{Value as Json, json};
 
-use super::value::Value;
+use crate::value::Value;
 
-/// Where a value comes from.
+/// The origin of a value.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Origin {
-    /// Nobody has said anything.
+pub enum Origin {
+    /// No file, variable or flag sets the value.
     Default,
-    /// A line of a file, counted from 1.
-    File { path: Arc<Path>, line: usize },
-    /// An environment variable, and for `NIX_CONFIG` the line in it.
+    /// A line of a file.
+    File {
+        /// The file.
+        path: Arc<Path>,
+        /// The line, counted from 1.
+        line: usize,
+    },
+    /// An environment variable.
     Variable {
+        /// The name of the variable.
         name: &'static str,
+        /// The line in `NIX_CONFIG`, counted from 1.
         line: Option<usize>,
     },
     /// A flag on the command line.
@@ -25,7 +32,8 @@ pub(crate) enum Origin {
 }
 
 impl Origin {
-    pub(crate) fn variable(name: &'static str) -> Origin {
+    /// An environment variable that holds one value.
+    pub fn variable(name: &'static str) -> Origin {
         Origin::Variable { name, line: None }
     }
 
@@ -62,18 +70,19 @@ impl fmt::Display for Origin {
     }
 }
 
-/// A value with its past.
+/// The value of a setting, with its origin.
 #[derive(Clone, Debug)]
-pub(crate) struct Setting<T> {
+pub struct Setting<T> {
     value: T,
     default: T,
     source: Origin,
-    /// Who has added to the value since it was set.
+    /// The origins of what was appended to the value.
     extra: Vec<Origin>,
 }
 
 impl<T: Value> Setting<T> {
-    pub(crate) fn new(default: T) -> Setting<T> {
+    /// Makes a setting that has its default value.
+    pub fn new(default: T) -> Setting<T> {
         Setting {
             value: default.clone(),
             default,
@@ -82,50 +91,55 @@ impl<T: Value> Setting<T> {
         }
     }
 
-    pub(crate) fn get(&self) -> &T {
+    /// Returns the value.
+    pub fn get(&self) -> &T {
         &self.value
     }
 
-    /// Who has set it.
-    pub(crate) fn source(&self) -> &Origin {
+    /// Returns the origin of the value, without those of appended parts.
+    pub fn source(&self) -> &Origin {
         &self.source
     }
 
-    /// Whether nobody has said anything.
-    pub(crate) fn is_default(&self) -> bool {
+    /// Whether nothing has set the value or appended to it.
+    pub fn is_default(&self) -> bool {
         self.source == Origin::Default && self.extra.is_empty()
     }
 
-    /// Takes a value, whatever was said before.
-    pub(crate) fn replace(&mut self, value: T, source: Origin) {
+    /// Replaces the value and everything that was appended to it.
+    pub fn replace(&mut self, value: T, source: Origin) {
         self.value = value;
         self.source = source;
         self.extra.clear();
     }
 }
 
-/// Why a text is no value of a setting.
+/// A text that is not a value of the setting.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct InvalidValue {
-    /// As much of the text as may be shown.
-    pub(crate) shown: String,
-    /// What would be a value.
-    pub(crate) allowed: String,
+pub struct InvalidValue {
+    /// The text, without secrets.
+    pub shown: String,
+    /// The values that the setting takes, in words.
+    pub allowed: String,
 }
 
 /// A setting of any type.
-pub(crate) trait AnySetting {
-    /// Takes a value, whatever was said before.
+pub trait AnySetting {
+    /// Parses a value, and replaces the present one.
+    ///
+    /// Errors: the text is not a value of the setting.
     fn set(&mut self, text: &[u8], source: &Origin) -> Result<(), InvalidValue>;
-    /// Adds to what was said before; for lists.
+    /// Parses a list, and appends it to the present one.
+    ///
+    /// Errors: the text is not a value of the setting.
     fn append(&mut self, text: &[u8], source: &Origin) -> Result<(), InvalidValue>;
-    /// Whether something can be added.
+    /// Whether the setting is a list, which can be extended.
     fn is_list(&self) -> bool;
-    /// The value, as it would stand in nix.conf.
+    /// Returns the value as nix.conf would hold it.
     fn text(&self) -> String;
-    /// Where the value comes from: one place, and those that added to it.
+    /// Returns the origins of the value and of what was appended to it.
     fn origin(&self) -> String;
-    /// All of it, for scripts.
+    /// Returns the value, the default and the origins as a JSON object.
     fn to_json(&self) -> Json;
 }
 

@@ -1,4 +1,4 @@
-//! From files and `NIX_CONFIG`, and the files that those include, to a list of assignments.
+//! Reads configuration files, `NIX_CONFIG` and included files into a list of assignments.
 
 use std::ffi::OsStr;
 use std::fs::{self, File};
@@ -10,44 +10,49 @@ use std::sync::Arc;
 use floe_format::nix_conf::{self, NIX_CONF_LEN_MAX, NixConfError, Statement};
 use floe_store::canon_path;
 
-use super::error::ConfigError;
-use super::setting::Origin;
+use crate::environment::NIX_CONFIG;
+use crate::error::ConfigError;
+use crate::setting::Origin;
 
-/// A name, what it is set to, and where that stands.
+/// A name, its value, and where both stand.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Assignment {
-    pub(super) name: String,
-    pub(super) value: Vec<u8>,
-    pub(super) source: Origin,
+pub(crate) struct Assignment {
+    pub(crate) name: String,
+    pub(crate) value: Vec<u8>,
+    pub(crate) source: Origin,
 }
 
-/// What was read so far.
+/// Reads configuration texts, and keeps what they say.
 #[derive(Debug, Default)]
-pub(super) struct ConfReader {
-    /// In the order in which they count, the last one most.
-    pub(super) assignments: Vec<Assignment>,
-    /// Files that are there and cannot be read, and why. Nix passes them over in silence.
-    pub(super) unreadable_files: Vec<String>,
-    /// How many files were included.
+pub(crate) struct ConfReader {
+    /// All assignments. Later ones override earlier ones.
+    pub(crate) assignments: Vec<Assignment>,
+    /// Ignored files that exist and cannot be read, each with the reason.
+    pub(crate) unreadable_files: Vec<String>,
+    /// The number of included files so far.
     includes: usize,
 }
 
-/// What a line stands in.
+/// The text that a line stands in.
 enum ConfText {
     File(Arc<Path>),
     NixConfig,
 }
 
 impl ConfReader {
-    /// Reads a file, if it is there and may be read.
-    pub(super) fn file(&mut self, path: &Path) -> Result<(), ConfigError> {
-        // Includes are relative to the file, which may itself be relative to where floe was called.
+    /// Reads a file. Ignores one that does not exist or cannot be read.
+    ///
+    /// Errors: [`ConfigError`] about a line.
+    pub(crate) fn file(&mut self, path: &Path) -> Result<(), ConfigError> {
+        // Includes are relative to the file, so its own path must be absolute.
         let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
         self.file_at(&path, 0)
     }
 
     /// Reads the text of `NIX_CONFIG`.
-    pub(super) fn variable(&mut self, text: &[u8]) -> Result<(), ConfigError> {
+    ///
+    /// Errors: [`ConfigError`] about a line.
+    pub(crate) fn variable(&mut self, text: &[u8]) -> Result<(), ConfigError> {
         self.text(text, &ConfText::NixConfig, 0)
     }
 
@@ -126,7 +131,7 @@ impl ConfReader {
                 at,
                 path: path.to_owned(),
             }),
-            // What cannot be looked at cannot be read either, and is noted there.
+            // If the file cannot be examined, reading it fails too and notes the reason.
             _ => self.file_at(path, depth + 1),
         }
     }
@@ -154,7 +159,7 @@ impl ConfText {
     }
 }
 
-/// No more than can be parsed, and a byte more: it may be a device without end.
+/// Reads at most one byte more than can be parsed: the file may be an endless device.
 fn read(path: &Path) -> io::Result<Vec<u8>> {
     let mut text = Vec::new();
     let limit = NIX_CONF_LEN_MAX as u64 + 1;
@@ -169,13 +174,10 @@ fn is_missing(error: &io::Error) -> bool {
     )
 }
 
-/// The variable whose text counts more than all files.
-pub(super) const NIX_CONFIG: &str = "NIX_CONFIG";
-
-/// How deep files may include each other. People write one or two; Nix takes any number, and
+/// How deep files may include each other. Real ones do so once or twice. Nix has no limit, and
 /// crashes on a file that includes itself.
 const INCLUDE_DEPTH_MAX: usize = 16;
 
-/// How many files may be included in all: with the depth alone, files that include the next one
-/// twice would be read 65,536 times.
+/// How many files may be included in all. With the limit of the depth alone, 16 files that each
+/// include the next one twice would lead to 65,536 reads.
 const INCLUDES_MAX: usize = 256;

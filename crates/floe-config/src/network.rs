@@ -1,30 +1,29 @@
-//! What the settings mean for how caches are asked.
+//! From settings to the options of the network.
 
-use std::path::Path;
 use std::time::Duration;
 
 use floe_engine::{NarInfoDiskCacheOptions, NetworkEvents, NetworkOptions};
 
-use super::Config;
-use super::environment::SYSTEM_CERTIFICATES;
+use crate::config::Config;
 
 impl Config {
-    /// What the settings mean for how caches are asked.
-    pub(crate) fn network(&self) -> NetworkOptions {
+    /// Returns the options for requests to binary caches.
+    pub fn network(&self) -> NetworkOptions {
         let seconds = |seconds: u64| match Duration::from_secs(seconds) {
             Duration::ZERO => None,
             time => Some(time.min(UNLIMITED)),
         };
-        let file = self.ssl_cert_file.get().0.as_deref();
-        let is_systems =
-            self.ssl_cert_file.is_default() && file == Some(Path::new(SYSTEM_CERTIFICATES));
+        let certificates = match self.ssl_cert_file.is_default() {
+            true => self.certificates_by_default.clone(),
+            false => self.ssl_cert_file.get().0.clone(),
+        };
         let connections = usize::try_from(*self.http_connections.get()).unwrap_or(usize::MAX);
         let positive_ttl = Duration::from_secs((*self.narinfo_cache_positive_ttl.get()).into());
         let negative_ttl = Duration::from_secs((*self.narinfo_cache_negative_ttl.get()).into());
         let is_kept = positive_ttl.max(negative_ttl) > Duration::ZERO;
         let directory = self.cache_dir.as_ref().filter(|_| is_kept);
         NetworkOptions {
-            certificates: file.filter(|_| !is_systems).map(Path::to_owned),
+            certificates,
             netrc: self.netrc_file.get().0.clone(),
             connections: match connections {
                 0 => CONNECTIONS_MAX,
@@ -47,8 +46,8 @@ impl Config {
     }
 }
 
-/// What a person may want to know of the setting of that name, beside its value.
-pub(crate) fn setting_note(network: &NetworkOptions, name: &str) -> Option<String> {
+/// Returns a remark on the effect of a setting that its value does not tell, if there is one.
+pub fn setting_note(network: &NetworkOptions, name: &str) -> Option<String> {
     match name {
         "connect-timeout" => network.connect_timeout.is_none().then(|| "no limit".into()),
         "download-attempts" => (network.attempts == 1).then(|| "no second attempt".into()),
@@ -92,10 +91,9 @@ pub(crate) fn setting_note(network: &NetworkOptions, name: &str) -> Option<Strin
     }
 }
 
-/// As many connections as floe makes where there shall be no limit: half of the files that a
-/// process may usually have open.
+/// The number of connections for "no limit": half of the files that a process may usually have
+/// open.
 const CONNECTIONS_MAX: usize = 512;
 
-/// As long as floe waits where there shall be no limit: a year, so that a deadline is always a time
-/// that the clock can have.
+/// The time for "no limit": a year, so that every deadline is a time that the clock can have.
 const UNLIMITED: Duration = Duration::from_secs(365 * 24 * 3600);

@@ -1,21 +1,32 @@
-//! The files of the keys that sign what is served.
+//! Reads the secret keys that sign what a server sends.
 
 use std::fs::{self, File};
 use std::io::Read as _;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context as _, bail};
 use floe_format::SecretKey;
 
-/// The keys in these files, each of them once, and what the operator should be warned of.
+use crate::environment::Environment;
+use crate::error::ConfigError;
+
+/// Reads secret keys, each of them once, and returns warnings for the operator too.
 ///
-/// `credentials` is where systemd puts credentials: their modes look open, but an access list
-/// guards them.
-pub(crate) fn read(
+/// There is no warning about the mode of a systemd credential: its mode looks open, but an access
+/// list guards it.
+///
+/// Errors: [`ConfigError::SecretKeyFile`], [`ConfigError::NotASecretKey`].
+pub fn read_secret_keys(
+    files: &[PathBuf],
+    environment: &Environment,
+) -> Result<(Vec<SecretKey>, Vec<String>), ConfigError> {
+    read(files, environment.credentials_dir().as_deref())
+}
+
+fn read(
     files: &[PathBuf],
     credentials: Option<&Path>,
-) -> anyhow::Result<(Vec<SecretKey>, Vec<String>)> {
+) -> Result<(Vec<SecretKey>, Vec<String>), ConfigError> {
     let mut keys: Vec<SecretKey> = Vec::new();
     let mut warnings = Vec::new();
     for file in files {
@@ -29,21 +40,18 @@ pub(crate) fn read(
     Ok((keys, warnings))
 }
 
-/// What is wrong with a key is never said in words of the file: they could be the secret.
-fn read_one(file: &Path) -> anyhow::Result<SecretKey> {
-    let attempt = || format!("reading the secret key in {}", file.display());
+fn read_one(file: &Path) -> Result<SecretKey, ConfigError> {
     let mut bytes = Vec::new();
     File::open(file)
         .and_then(|open| open.take(KEY_LEN_MAX).read_to_end(&mut bytes))
-        .with_context(attempt)?;
+        .map_err(|source| ConfigError::SecretKeyFile {
+            file: file.to_owned(),
+            source,
+        })?;
     let text = String::from_utf8(bytes).unwrap_or_default();
-    match SecretKey::parse(text.trim()) {
-        Ok(key) => Ok(key),
-        Err(_) => bail!(
-            "{}: it is not one key of the form NAME:BASE64; floe key generate NAME makes one",
-            attempt()
-        ),
-    }
+    SecretKey::parse(text.trim()).map_err(|_| ConfigError::NotASecretKey {
+        file: file.to_owned(),
+    })
 }
 
 fn permission_warning(file: &Path, credentials: Option<&Path>) -> Option<String> {
@@ -62,10 +70,10 @@ fn permission_warning(file: &Path, credentials: Option<&Path>) -> Option<String>
     })
 }
 
-/// Far beyond any key with any sensible name.
+/// The limit for a key file, far beyond any key with a sensible name.
 const KEY_LEN_MAX: u64 = 64 * 1024;
 
-/// The bits of a mode that let group and others read.
+/// The mode bits that let the group or other users read.
 const GROUP_OR_WORLD_READABLE: u32 = 0o044;
 
 #[cfg(test)]
@@ -87,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_that_is_named_twice_signs_once() {
+    fn key_named_twice_is_read_once() {
         let dir = tempfile::tempdir().unwrap();
         let first = key_file(dir.path(), "a", &key_text("a-1"), 0o600);
         let second = key_file(dir.path(), "b", &key_text("b-1"), 0o400);
@@ -98,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_others_can_read_gives_a_warning_unless_it_is_a_credential() {
+    fn readable_key_file_gives_a_warning_unless_credential() {
         let dir = tempfile::tempdir().unwrap();
         let file = key_file(dir.path(), "a", &key_text("a-1"), 0o640);
         let (_, warnings) = read(std::slice::from_ref(&file), None).unwrap();
@@ -109,11 +117,11 @@ mod tests {
     }
 
     #[test]
-    fn an_error_names_the_file_and_nothing_of_its_content() {
+    fn key_error_names_the_file_and_no_content() {
         let dir = tempfile::tempdir().unwrap();
         for text in ["sesame", "sesame:open", "sesame:b3Blbg==", ""] {
             let file = key_file(dir.path(), "bad", text, 0o600);
-            let message = format!("{:#}", read(&[file], None).unwrap_err());
+            let message = format!("{}", read(&[file], None).unwrap_err());
             assert!(message.contains("/bad"), "{message}");
             assert!(!message.contains("sesame"), "{message}");
         }

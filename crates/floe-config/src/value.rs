@@ -1,4 +1,4 @@
-//! The types of settings, parsed and printed as Nix does it.
+//! The types of settings, parsed and printed as Nix does.
 
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
@@ -6,28 +6,27 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
 use floe_engine::redact_credentials;
-use floe_format::signature::CACHE_NIXOS_ORG_KEY;
-use floe_format::{PublicKey, TrustedKeys, nix_conf};
+use floe_format::{PublicKey, nix_conf};
 use floe_store::canon_path;
 use serde_json::{Value as Json, json};
 
 /// The value of a setting.
-pub(crate) trait Value: Clone {
-    /// Whether `extra-NAME` adds to it.
+pub trait Value: Clone {
+    /// Whether `extra-NAME` appends to the value.
     const IS_LIST: bool = false;
-    /// What a text must be to be such a value, for an error.
+    /// Describes the values that the setting takes, for an error message.
     fn allowed() -> String;
-    /// The value that a text is, if it is one.
+    /// Parses a value; `None` if the text is not one.
     fn parse(text: &[u8]) -> Option<Self>;
-    /// As much of a text that is no such value as may be shown.
+    /// Returns the part of an invalid text that an error message may show.
     fn shown(text: &[u8]) -> String {
         String::from_utf8_lossy(text).into_owned()
     }
-    /// Adds another value; for lists.
+    /// Appends another list.
     fn append(&mut self, _more: Self) {}
-    /// As it would stand in nix.conf.
+    /// Returns the value as nix.conf would hold it.
     fn text(&self) -> String;
-    /// As Nix prints it for scripts.
+    /// Returns the value as `nix config show --json` prints it.
     fn json(&self) -> Json;
 }
 
@@ -93,8 +92,9 @@ fn whole_number(max: u64) -> String {
     format!("a whole number from 0 to {max}, which may end in K, M, G or T")
 }
 
-/// A number, perhaps with a binary unit. Nix takes those since 2.9, and lets what is too large wrap
-/// round, which nobody can want.
+/// Parses a number, which may end in a binary unit as in Nix since 2.9.
+///
+/// A number that is too large is an error here. In Nix it wraps around.
 fn parse_number(text: &[u8]) -> Option<u64> {
     let text = std::str::from_utf8(text).ok()?;
     let unit = text.chars().last()?.to_ascii_uppercase();
@@ -112,9 +112,9 @@ fn parse_number(text: &[u8]) -> Option<u64> {
     digits.parse::<u64>().ok()?.checked_mul(1 << shift)
 }
 
-/// Any text.
+/// A text in UTF-8.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Text(pub(crate) String);
+pub struct Text(pub String);
 
 impl Value for Text {
     fn allowed() -> String {
@@ -134,9 +134,9 @@ impl Value for Text {
     }
 }
 
-/// Stores and caches by address, in the order in which they are asked.
+/// Store URIs, in their order.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct UrlList(pub(crate) Vec<String>);
+pub struct UrlList(pub Vec<String>);
 
 impl Value for UrlList {
     const IS_LIST: bool = true;
@@ -162,9 +162,9 @@ impl Value for UrlList {
     }
 }
 
-/// Addresses without an order: sorted, as Nix keeps them.
+/// Store URIs without an order, sorted as in Nix.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct UrlSet(pub(crate) BTreeSet<String>);
+pub struct UrlSet(pub BTreeSet<String>);
 
 impl Value for UrlSet {
     const IS_LIST: bool = true;
@@ -192,16 +192,11 @@ impl Value for UrlSet {
 
 /// Public keys.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct PublicKeys {
-    /// As they were written, which is how they are printed.
-    pub(crate) texts: Vec<String>,
-    pub(crate) parsed: TrustedKeys,
-}
+pub struct PublicKeys(pub Vec<PublicKey>);
 
 impl PublicKeys {
-    /// The key that Nix trusts without configuration.
-    pub(crate) fn nix_default() -> PublicKeys {
-        PublicKeys::parse(CACHE_NIXOS_ORG_KEY.as_bytes()).expect("the built-in key is a public key")
+    fn texts(&self) -> Vec<String> {
+        self.0.iter().map(PublicKey::to_string).collect()
     }
 }
 
@@ -213,13 +208,12 @@ impl Value for PublicKeys {
     }
 
     fn parse(text: &[u8]) -> Option<PublicKeys> {
-        let texts = words(text)?;
-        let keys = texts.iter().map(|key| PublicKey::parse(key));
-        let parsed = keys.collect::<Result<_, _>>().ok()?;
-        Some(PublicKeys { texts, parsed })
+        let keys = words(text)?.into_iter();
+        let keys = keys.map(|key| PublicKey::parse(&key).ok());
+        keys.collect::<Option<_>>().map(PublicKeys)
     }
 
-    /// The name of the first that is none: it may be a secret key, given by mistake.
+    /// Returns only the name of the first invalid key: the text may be a secret key.
     fn shown(text: &[u8]) -> String {
         let keys = words(text).unwrap_or_default();
         let wrong = keys.iter().find(|key| PublicKey::parse(key).is_err());
@@ -228,22 +222,21 @@ impl Value for PublicKeys {
     }
 
     fn append(&mut self, more: PublicKeys) {
-        self.texts.extend(more.texts);
-        self.parsed.extend(more.parsed);
+        self.0.extend(more.0);
     }
 
     fn text(&self) -> String {
-        self.texts.join(" ")
+        self.texts().join(" ")
     }
 
     fn json(&self) -> Json {
-        self.texts.as_slice().into()
+        self.texts().into()
     }
 }
 
-/// Files, which Nix takes only one of, and whose name may then have spaces.
+/// Files. Nix takes only one, whose name may have spaces.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct FileList(pub(crate) Vec<PathBuf>);
+pub struct FileList(pub Vec<PathBuf>);
 
 impl Value for FileList {
     const IS_LIST: bool = true;
@@ -271,9 +264,9 @@ impl Value for FileList {
     }
 }
 
-/// A file, or none.
+/// A file, or no file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct OptionalFile(pub(crate) Option<PathBuf>);
+pub struct OptionalFile(pub Option<PathBuf>);
 
 impl Value for OptionalFile {
     fn allowed() -> String {
@@ -303,20 +296,20 @@ fn words(text: &[u8]) -> Option<Vec<String>> {
         .collect()
 }
 
-/// The path without `.`, `..` and needless slashes, if it is absolute.
+/// Parses an absolute path, and removes `.`, `..` and needless slashes.
 fn absolute(text: &[u8]) -> Option<PathBuf> {
     let path = Path::new(OsStr::from_bytes(text));
     path.is_absolute().then(|| canon_path(path))
 }
 
-/// Addresses without the passwords that they may carry.
+/// Returns URLs without user names and passwords.
 fn shown_urls<'a>(urls: impl IntoIterator<Item = &'a String>) -> Vec<String> {
     urls.into_iter()
         .map(|url| redact_credentials(url))
         .collect()
 }
 
-/// What is allowed where everything is.
+/// The values of a setting that takes any text.
 const UTF_8: &str = "text in UTF-8";
 
 #[cfg(test)]
@@ -356,7 +349,7 @@ mod tests {
     }
 
     #[test]
-    fn paths_are_absolute_and_made_canonical_without_the_disk() {
+    fn paths_are_absolute_and_normalized_without_the_disk() {
         let file = |text: &str| OptionalFile::parse(text.as_bytes()).map(|file| file.text());
         assert_eq!(file("/a/./../b//c/").as_deref(), Some("/b/c"));
         assert_eq!(file("/../a b").as_deref(), Some("/a b"));
@@ -368,7 +361,7 @@ mod tests {
     }
 
     #[test]
-    fn credentials_in_an_address_are_not_shown() {
+    fn credentials_in_urls_are_not_shown() {
         for (url, shown) in [
             ("https://u:p@h/x@y", "https://h/x@y"),
             ("https://h/x?y=a@b", "https://h/x?y=a@b"),
@@ -382,7 +375,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_that_is_none_is_not_repeated() {
+    fn invalid_key_is_not_repeated() {
         assert_eq!(PublicKeys::shown(b"own-1:secret"), "own-1:…");
         assert_eq!(PublicKeys::shown(b"secret"), "…");
     }

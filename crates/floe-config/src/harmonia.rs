@@ -1,29 +1,31 @@
-//! The settings of harmonia, and what they mean to floe.
+//! The settings of harmonia, translated into those of `floe serve`.
 
 use std::fs;
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 
-use anyhow::Context as _;
 use floe_format::StoreDir;
 use floe_server::{Listen, address};
 use floe_store::StoreLayout;
 use serde::Deserialize;
 
-use crate::exit::UsageError;
+use crate::error::ConfigError;
 
-/// The keys of the file, as harmonia names them. Another key is an error, there as here.
+/// harmonia's settings, with its names. An unknown key is an error, as in harmonia.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct HarmoniaSettings {
+pub struct HarmoniaSettings {
+    /// The file of the settings.
+    #[serde(skip)]
+    file: PathBuf,
     bind: Option<String>,
     workers: Option<usize>,
     max_connection_rate: Option<u64>,
     max_connections: Option<usize>,
-    /// What `nix-cache-info` says.
-    pub(crate) priority: Option<i32>,
-    /// Whether NARs go out compressed to clients that ask for it.
-    pub(crate) enable_compression: Option<bool>,
+    /// The priority in `nix-cache-info`.
+    pub priority: Option<i32>,
+    /// Whether to compress NARs for clients that accept it.
+    pub enable_compression: Option<bool>,
     zstd: Option<toml::Table>,
     virtual_nix_store: Option<String>,
     real_nix_store: Option<PathBuf>,
@@ -36,36 +38,47 @@ pub(crate) struct HarmoniaSettings {
 }
 
 impl HarmoniaSettings {
-    /// Reads a file. What is wrong with it is said with its name.
-    pub(crate) fn read(file: &Path) -> anyhow::Result<HarmoniaSettings> {
-        let text = fs::read_to_string(file)
-            .with_context(|| format!("reading the settings in {}", file.display()))?;
-        let named = |UsageError(reason)| UsageError(format!("{}: {reason}", file.display()));
-        Ok(HarmoniaSettings::parse(&text).map_err(named)?)
+    /// Reads a file.
+    ///
+    /// Errors: [`ConfigError::HarmoniaFile`], [`ConfigError::Harmonia`].
+    pub fn read(file: &Path) -> Result<HarmoniaSettings, ConfigError> {
+        let text = fs::read_to_string(file).map_err(|source| ConfigError::HarmoniaFile {
+            file: file.to_owned(),
+            source,
+        })?;
+        HarmoniaSettings::parse(file, &text)
     }
 
-    fn parse(text: &str) -> Result<HarmoniaSettings, UsageError> {
-        let settings: HarmoniaSettings = toml::from_str(text)
-            .map_err(|error| UsageError(error.to_string().trim().to_owned()))?;
+    fn parse(file: &Path, text: &str) -> Result<HarmoniaSettings, ConfigError> {
+        let invalid = |reason: String| ConfigError::Harmonia {
+            file: file.to_owned(),
+            reason,
+        };
+        let settings: HarmoniaSettings =
+            toml::from_str(text).map_err(|error| invalid(error.to_string().trim().to_owned()))?;
+        let settings = HarmoniaSettings {
+            file: file.to_owned(),
+            ..settings
+        };
         for (key, path) in [
             ("tls_cert_path", &settings.tls_cert_path),
             ("tls_key_path", &settings.tls_key_path),
         ] {
             if path.is_some() {
-                return Err(address::tls_unsupported(key).into());
+                return Err(invalid(address::tls_unsupported(key).0));
             }
         }
         if settings.workers == Some(0) {
-            return Err(UsageError("workers must be greater than 0".into()));
+            return Err(invalid("workers must be greater than 0".into()));
         }
-        // Even what a flag replaces must make sense.
+        // Report invalid values even if a flag will replace them.
         settings.listen()?;
         settings.store(None)?;
         Ok(settings)
     }
 
-    /// What is accepted and does nothing, or something else than there.
-    pub(crate) fn notes(&self) -> Vec<&'static str> {
+    /// Returns warnings about settings without effect, and about deprecated ones.
+    pub fn notes(&self) -> Vec<&'static str> {
         [
             (
                 self.max_connection_rate.is_some(),
@@ -86,13 +99,15 @@ impl HarmoniaSettings {
         .collect()
     }
 
-    /// `bind`. There, `[::]` takes IPv4 as well.
-    pub(crate) fn listen(&self) -> Result<Option<Listen>, UsageError> {
+    /// The address to listen on (`bind`). In harmonia, `[::]` accepts IPv4 as well.
+    ///
+    /// Errors: [`ConfigError::Harmonia`].
+    pub fn listen(&self) -> Result<Option<Listen>, ConfigError> {
         let Some(text) = &self.bind else {
             return Ok(None);
         };
         let listen =
-            address::parse(text).map_err(|error| UsageError(format!("bind: {}", error.0)))?;
+            address::parse(text).map_err(|error| self.invalid(format!("bind: {}", error.0)))?;
         Ok(Some(match listen {
             Listen::Tcp { host, port } if host == "::" => Listen::Tcp {
                 host: "*".into(),
@@ -102,26 +117,31 @@ impl HarmoniaSettings {
         }))
     }
 
-    /// `workers` are the threads that answer.
-    pub(crate) fn threads(&self) -> Option<NonZeroUsize> {
+    /// The number of threads that answer requests (`workers`).
+    pub fn threads(&self) -> Option<NonZeroUsize> {
         self.workers.and_then(NonZeroUsize::new)
     }
 
-    /// `max_connections` counts for each of the workers; 0 is no statement.
-    pub(crate) fn connections(&self) -> Option<usize> {
+    /// The limit of connections. harmonia's `max_connections` is per worker, and 0 means unset.
+    pub fn connections(&self) -> Option<usize> {
         let per_worker = self
             .max_connections
             .filter(|connections| *connections > 0)?;
         Some(per_worker.saturating_mul(self.workers.unwrap_or(DEFAULT_WORKERS)))
     }
 
-    /// The files of the keys.
-    pub(crate) fn secret_key_files(&self) -> impl Iterator<Item = &PathBuf> {
+    /// The files of the secret keys.
+    pub fn secret_key_files(&self) -> impl Iterator<Item = &PathBuf> {
         self.sign_key_paths.iter().chain(&self.sign_key_path)
     }
 
-    /// The store, if one of its keys is there. `store_dir` wins over `virtual_nix_store`.
-    pub(crate) fn store(&self, store_dir: Option<&str>) -> Result<Option<StoreLayout>, UsageError> {
+    /// The store, if the settings name one. `store_dir` overrides `virtual_nix_store`.
+    ///
+    /// Errors: [`ConfigError::Harmonia`].
+    pub(crate) fn store(
+        &self,
+        store_dir: Option<&str>,
+    ) -> Result<Option<StoreLayout>, ConfigError> {
         let parts = (
             &self.virtual_nix_store,
             &self.real_nix_store,
@@ -133,42 +153,50 @@ impl HarmoniaSettings {
         let text = store_dir.or(self.virtual_nix_store.as_deref());
         let store_dir = match text {
             Some(text) => StoreDir::new(text)
-                .map_err(|error| UsageError(format!("virtual_nix_store {text:?}: {error}")))?,
+                .map_err(|error| self.invalid(format!("virtual_nix_store {text:?}: {error}")))?,
             None => StoreDir::default(),
         };
         let mut layout = StoreLayout::without_root(store_dir);
         if let Some(real) = &self.real_nix_store {
-            let real = absolute("real_nix_store", real)?;
+            let real = absolute("real_nix_store", real).map_err(|reason| self.invalid(reason))?;
             let prefix = real.parent().unwrap_or(Path::new("/"));
             layout.state_dir = prefix.join("var/nix");
             layout.real_store_dir = real;
         }
         if let Some(database) = &self.nix_db_path {
-            layout.state_dir = state_dir_of_database(database)?;
+            let state = state_dir_of_database(database);
+            layout.state_dir = state.map_err(|reason| self.invalid(reason))?;
         }
         Ok(Some(layout))
     }
-}
 
-/// Nix keeps more beside its database than the file itself, and always at the same place.
-fn state_dir_of_database(database: &Path) -> Result<PathBuf, UsageError> {
-    let path = absolute("nix_db_path", database)?;
-    match path.parent().and_then(Path::parent) {
-        Some(state) if path.ends_with("db/db.sqlite") => Ok(state.to_owned()),
-        _ => Err(UsageError(format!(
-            "nix_db_path {}: floe opens the database as Nix does, as STATE/db/db.sqlite; give a \
-             path that ends so, or the whole store with --store",
-            database.display()
-        ))),
+    fn invalid(&self, reason: String) -> ConfigError {
+        ConfigError::Harmonia {
+            file: self.file.clone(),
+            reason,
+        }
     }
 }
 
-fn absolute(key: &str, path: &Path) -> Result<PathBuf, UsageError> {
-    std::path::absolute(path)
-        .map_err(|error| UsageError(format!("{key} {}: {error}", path.display())))
+/// Returns the state directory of a database. Nix keeps more files there, so the path of the
+/// database alone is not enough.
+fn state_dir_of_database(database: &Path) -> Result<PathBuf, String> {
+    let path = absolute("nix_db_path", database)?;
+    match path.parent().and_then(Path::parent) {
+        Some(state) if path.ends_with("db/db.sqlite") => Ok(state.to_owned()),
+        _ => Err(format!(
+            "nix_db_path {}: floe opens the database as Nix does, as STATE/db/db.sqlite; give a \
+             path that ends so, or the whole store with --store",
+            database.display()
+        )),
+    }
 }
 
-/// harmonia's own.
+fn absolute(key: &str, path: &Path) -> Result<PathBuf, String> {
+    std::path::absolute(path).map_err(|error| format!("{key} {}: {error}", path.display()))
+}
+
+/// harmonia's default.
 const DEFAULT_WORKERS: usize = 4;
 
 #[cfg(test)]
@@ -176,15 +204,17 @@ mod tests {
     use super::*;
 
     fn parse(text: &str) -> HarmoniaSettings {
-        HarmoniaSettings::parse(text).unwrap()
+        let settings = HarmoniaSettings::parse(Path::new(""), text);
+        settings.unwrap()
     }
 
     fn refusal(text: &str) -> String {
-        HarmoniaSettings::parse(text).unwrap_err().0
+        let settings = HarmoniaSettings::parse(Path::new("h.toml"), text);
+        settings.unwrap_err().to_string()
     }
 
     #[test]
-    fn a_file_with_every_key_is_understood() {
+    fn file_with_every_key_is_read() {
         let settings = parse(
             "bind = '[::]:6000'\nworkers = 3\nmax_connection_rate = 5\nmax_connections = 10\n\
              priority = 50\nenable_compression = false\nvirtual_nix_store = '/nix/store'\n\
@@ -212,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_file_says_nothing() {
+    fn empty_file_sets_nothing() {
         let settings = parse("");
         assert_eq!(settings, HarmoniaSettings::default());
         assert_eq!(settings.listen().unwrap(), None);
@@ -221,14 +251,14 @@ mod tests {
     }
 
     #[test]
-    fn a_unix_socket_is_bound_as_there() {
+    fn unix_socket_is_read_as_by_harmonia() {
         let socket = Some(Listen::Unix("/run/harmonia/socket".into()));
         let settings = parse("bind = 'unix:/run/harmonia/socket'");
         assert_eq!(settings.listen().unwrap(), socket);
     }
 
     #[test]
-    fn an_unknown_key_and_tls_and_no_workers_are_errors() {
+    fn unknown_key_tls_and_zero_workers_are_errors() {
         assert!(refusal("prioritty = 3").contains("prioritty"));
         assert!(refusal("tls_cert_path = '/x'").contains("proxy"));
         assert!(refusal("tls_key_path = '/x'").contains("tls_key_path"));
@@ -236,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn the_database_lies_beside_the_store_unless_its_path_says_otherwise() {
+    fn state_dir_follows_store_or_database_path() {
         let real = parse("real_nix_store = '/mnt/nix/store'");
         let layout = real.store(Some("/gnu/store")).unwrap().unwrap();
         assert_eq!(layout.store_dir.as_str(), "/gnu/store");

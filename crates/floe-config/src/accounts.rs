@@ -1,8 +1,8 @@
 //! Users and groups of the machine.
 //!
-//! glibc asks the libraries that `/etc/nsswitch.conf` names. In the static binary those are of
-//! another glibc than its own, and may take the process down with them; it reads `/etc/passwd` and
-//! `/etc/group` itself.
+//! glibc looks them up with the libraries that `/etc/nsswitch.conf` names. A static binary contains
+//! another glibc than those libraries expect, which can crash the process. So a static binary reads
+//! `/etc/passwd` and `/etc/group` itself.
 
 use std::fs;
 use std::io;
@@ -10,40 +10,43 @@ use std::path::PathBuf;
 
 use nix::unistd::{Gid, Group, Uid, User};
 
-/// What floe wants to know of a user.
+/// A user of the machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Account {
-    pub(crate) name: String,
-    pub(crate) uid: Uid,
-    /// The user's own group.
-    pub(crate) gid: Gid,
-    pub(crate) home: PathBuf,
+pub struct Account {
+    /// The name of the user.
+    pub name: String,
+    /// The number of the user.
+    pub uid: Uid,
+    /// The user's primary group.
+    pub gid: Gid,
+    /// The home directory.
+    pub home: PathBuf,
 }
 
-/// The user with that number.
+/// Returns the user with a number.
 ///
-/// Errors: what the system says.
-pub(crate) fn user_by_uid(uid: Uid) -> io::Result<Option<Account>> {
+/// Errors: the system cannot look users up.
+pub fn user_by_uid(uid: Uid) -> io::Result<Option<Account>> {
     match IS_STATIC {
         true => find_user(|user| user.uid == uid),
         false => Ok(User::from_uid(uid)?.map(Account::from)),
     }
 }
 
-/// The user of that name.
+/// Returns the user with a name.
 ///
-/// Errors: what the system says.
-pub(crate) fn user_by_name(name: &str) -> io::Result<Option<Account>> {
+/// Errors: the system cannot look users up.
+pub fn user_by_name(name: &str) -> io::Result<Option<Account>> {
     match IS_STATIC {
         true => find_user(|user| user.name == name),
         false => Ok(User::from_name(name)?.map(Account::from)),
     }
 }
 
-/// The group of that name.
+/// Returns the number of the group with a name.
 ///
-/// Errors: what the system says.
-pub(crate) fn group_by_name(name: &str) -> io::Result<Option<Gid>> {
+/// Errors: the system cannot look groups up.
+pub fn group_by_name(name: &str) -> io::Result<Option<Gid>> {
     match IS_STATIC {
         true => Ok(lines(GROUP)?.find_map(|line| parse_group(&line, name))),
         false => Ok(Group::from_name(name)?.map(|group| group.gid)),
@@ -61,14 +64,14 @@ impl From<User> for Account {
     }
 }
 
-/// The first in the file of users for whom that is so.
+/// Returns the first user in `/etc/passwd` that fits.
 fn find_user(is_it: impl FnMut(&Account) -> bool) -> io::Result<Option<Account>> {
     Ok(lines(PASSWD)?
         .filter_map(|line| parse_user(&line))
         .find(is_it))
 }
 
-/// The lines of a file, none where it is not there: a machine may have no users at all.
+/// Returns the lines of a file, or none if it does not exist: a machine may have no users.
 fn lines(file: &str) -> io::Result<impl Iterator<Item = String>> {
     let text = match fs::read(file) {
         Ok(text) => String::from_utf8_lossy(&text).into_owned(),
@@ -82,7 +85,7 @@ fn lines(file: &str) -> io::Result<impl Iterator<Item = String>> {
         .into_iter())
 }
 
-/// passwd(5): name, password, number, number of the group, comment, home, shell.
+/// Parses a line of passwd(5): name, password, number, number of the group, comment, home, shell.
 fn parse_user(line: &str) -> Option<Account> {
     let mut fields = line.split(':');
     let name = fields.next()?.to_owned();
@@ -97,7 +100,7 @@ fn parse_user(line: &str) -> Option<Account> {
     })
 }
 
-/// group(5): name, password, number, members.
+/// Parses a line of group(5): name, password, number, members. Returns the number if the name fits.
 fn parse_group(line: &str, name: &str) -> Option<Gid> {
     let mut fields = line.split(':');
     let number = (fields.next()? == name).then(|| fields.nth(1))??;
@@ -107,7 +110,7 @@ fn parse_group(line: &str, name: &str) -> Option<Gid> {
 const PASSWD: &str = "/etc/passwd";
 const GROUP: &str = "/etc/group";
 
-/// Whether glibc is a part of this program.
+/// Whether the program contains glibc.
 const IS_STATIC: bool = cfg!(all(target_env = "gnu", target_feature = "crt-static"));
 
 #[cfg(test)]
@@ -115,7 +118,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn files_and_system_say_the_same_of_root() {
+    fn root_is_the_same_in_files_and_system() {
         let by_file = find_user(|user| user.name == "root").unwrap();
         assert!(by_file.is_some());
         assert_eq!(user_by_name("root").unwrap(), by_file);
@@ -128,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_that_are_none_are_passed_over() {
+    fn invalid_lines_are_ignored() {
         for line in [
             "",
             "#",

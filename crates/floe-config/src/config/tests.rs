@@ -1,17 +1,17 @@
-//! Tests of the order in which things count, and of what goes wrong. Those beside the real Nix are
-//! in tests/it/configs.rs.
+//! Tests of precedence and errors. floe-cli's tests/it/configs.rs compares with the real Nix.
 
 use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
 use floe_engine::{NarInfoDiskCacheOptions, NetworkEvents, NetworkOptions};
-use floe_format::signature::CACHE_NIXOS_ORG_KEY;
 
-use super::network::setting_note;
 use super::*;
+use crate::environment::SYSTEM_CERTIFICATES;
+use crate::environment::tests::environment;
+use crate::network::setting_note;
 
-/// A directory with a system file and, where not empty, a user's file.
+/// A directory with a system file and, if it is not empty, a user's file.
 struct Machine(tempfile::TempDir);
 
 fn machine(system: &str, user: &str) -> Machine {
@@ -33,18 +33,20 @@ impl Machine {
     }
 
     fn environment(&self) -> Environment {
-        Environment {
-            conf_dir: self.0.path().to_owned(),
-            user_files: vec![self.0.path().join("user.conf")],
-            nix_config: None,
-            remote: None,
-            allow_symlinked_store: false,
-            certificates: None,
-            default_certificates: None,
-            cache_dir: Some("/cache".into()),
-            proxies: Proxies::default(),
-            is_root: false,
-        }
+        self.environment_with(&[])
+    }
+
+    /// An environment that names this directory, with further variables.
+    fn environment_with(&self, variables: &[(&str, &str)]) -> Environment {
+        let (dir, user) = (self.path(""), self.path("user.conf"));
+        let mut all = vec![
+            ("NIX_CONF_DIR", &*dir),
+            ("NIX_USER_CONF_FILES", &*user),
+            ("XDG_CACHE_HOME", "/cache"),
+        ];
+        all.retain(|(name, _)| variables.iter().all(|(own, _)| own != name));
+        all.extend(variables);
+        environment(&all)
     }
 
     fn load(&self) -> Config {
@@ -66,14 +68,11 @@ fn origin(config: &mut Config, name: &str) -> String {
 }
 
 #[test]
-fn what_nobody_has_set_is_as_in_nix() {
+fn unset_settings_have_nixs_defaults() {
     let machine = machine("", "");
     let mut config = machine.load();
     assert_eq!(config.substituters.get().0, ["https://cache.nixos.org/"]);
-    let keys = config.trusted_public_keys.get();
-    assert_eq!(keys.texts, [CACHE_NIXOS_ORG_KEY]);
-    let parsed: Vec<String> = keys.parsed.iter().map(ToString::to_string).collect();
-    assert_eq!(parsed, keys.texts);
+    assert_eq!(config.trusted_public_keys.text(), CACHE_NIXOS_ORG_KEY);
     assert_eq!(
         config.netrc_file.get().0,
         [Path::new(&machine.path("netrc"))]
@@ -85,13 +84,12 @@ fn what_nobody_has_set_is_as_in_nix() {
 }
 
 #[test]
-fn options_win_over_the_environment_and_that_over_the_user_and_the_user_over_the_system() {
+fn later_origins_override_earlier_ones() {
     let text = |value: &str| format!("user-agent-suffix = {value}\n");
     let machine = machine(&text("system"), &text("user"));
-    let mut environment = machine.environment();
-    environment
-        .user_files
-        .push(machine.path("second.conf").into());
+    let files = [machine.path("user.conf"), machine.path("second.conf")].join(":");
+    let files = ("NIX_USER_CONF_FILES", &*files);
+    let mut environment = machine.environment_with(&[files]);
     let options = [("user-agent-suffix", "a"), ("user-agent-suffix", "b")];
     let load = |environment: &Environment, options: &[(&str, &str)]| {
         let mut config = Config::load(environment, options).unwrap();
@@ -106,13 +104,14 @@ fn options_win_over_the_environment_and_that_over_the_user_and_the_user_over_the
     assert_eq!(load(&environment, &[]), ["second", "second.conf:1"]);
     fs::remove_file(machine.path("second.conf")).unwrap();
     assert_eq!(load(&environment, &[]), ["system", "nix.conf:1"]);
-    environment.nix_config = Some(b"\nuser-agent-suffix = config".to_vec());
+    let nix_config = ("NIX_CONFIG", "\nuser-agent-suffix = config");
+    environment = machine.environment_with(&[files, nix_config]);
     assert_eq!(load(&environment, &[]), ["config", "NIX_CONFIG:2"]);
     assert_eq!(load(&environment, &options), ["b", "--option"]);
 }
 
 #[test]
-fn extra_adds_to_what_came_before_and_a_later_value_replaces_both() {
+fn extra_appends_and_a_later_value_replaces_all() {
     let machine = machine(
         "extra-substituters = file:///gone\nbinary-caches = file:///a file:///b\n",
         "extra-substituters = file:///c\nextra-binary-caches = file:///a\n",
@@ -128,7 +127,7 @@ fn extra_adds_to_what_came_before_and_a_later_value_replaces_both() {
 }
 
 #[test]
-fn only_lists_are_extended_and_names_of_others_are_nobodys_business() {
+fn extra_works_for_lists_only_and_unknown_names_are_ignored() {
     let machine = machine("extra-http2 = false\nmax-jobs = x\nno-such-thing = 1\n", "");
     let mut config = machine.load();
     assert!(*config.http2.get());
@@ -139,10 +138,9 @@ fn only_lists_are_extended_and_names_of_others_are_nobodys_business() {
 }
 
 #[test]
-fn certificates_of_the_environment_count_less_than_those_of_files() {
+fn certificates_in_files_override_the_environment() {
     let machine = machine("", "");
-    let mut environment = machine.environment();
-    environment.certificates = Some(("SSL_CERT_FILE", "/env".into()));
+    let environment = machine.environment_with(&[("SSL_CERT_FILE", "/env")]);
     let mut config = Config::load(&environment, &[]).unwrap();
     assert_eq!(config.network().certificates, Some("/env".into()));
     assert_eq!(origin(&mut config, "ssl-cert-file"), "SSL_CERT_FILE");
@@ -152,7 +150,7 @@ fn certificates_of_the_environment_count_less_than_those_of_files() {
 }
 
 #[test]
-fn an_error_says_where_and_what_would_be_right() {
+fn error_names_the_place_and_the_allowed_values() {
     let refusal = |text: &str| machine(&format!("\n{text}\n"), "").refusal();
     for (line, parts) in [
         (
@@ -187,8 +185,7 @@ fn an_error_says_where_and_what_would_be_right() {
         assert!(parts.iter().all(|part| error.contains(part)), "{error}");
     }
     let machine = machine("", "");
-    let mut environment = machine.environment();
-    environment.nix_config = Some(b"include x".to_vec());
+    let environment = machine.environment_with(&[("NIX_CONFIG", "include x")]);
     let error = Config::load(&environment, &[]).unwrap_err().to_string();
     assert!(
         error.starts_with("NIX_CONFIG:1: ") && error.contains("absolute"),
@@ -204,7 +201,7 @@ fn an_error_says_where_and_what_would_be_right() {
 }
 
 #[test]
-fn includes_are_relative_to_their_file_and_stand_where_they_are_included() {
+fn includes_are_relative_to_their_file_and_read_in_place() {
     let machine = machine(
         "http-connections = 1\ninclude d/a.conf\n!include absent\n",
         "",
@@ -230,7 +227,7 @@ fn includes_are_relative_to_their_file_and_stand_where_they_are_included() {
 }
 
 #[test]
-fn files_that_include_themselves_or_too_many_are_an_error() {
+fn recursive_or_too_many_includes_are_an_error() {
     let error = machine("include nix.conf\n", "").refusal();
     assert!(
         error.starts_with("nix.conf:1: ") && error.contains("INCLUDE_DEPTH_MAX, 16"),
@@ -254,7 +251,7 @@ fn files_that_include_themselves_or_too_many_are_an_error() {
 }
 
 #[test]
-fn a_file_that_cannot_be_read_is_passed_over_and_noted() {
+fn unreadable_file_is_ignored_and_noted() {
     let machine = machine("include d\nhttp2 = false\n", "");
     fs::create_dir(machine.path("d")).unwrap();
     let config = machine.load();
@@ -268,13 +265,13 @@ fn a_file_that_cannot_be_read_is_passed_over_and_noted() {
 }
 
 #[test]
-fn an_endless_file_is_an_error() {
+fn endless_file_is_an_error() {
     let machine = machine("include /dev/zero\n", "");
     assert!(machine.refusal().starts_with("/dev/zero: "));
 }
 
 #[test]
-fn bytes_that_are_no_text_are_an_error_only_where_they_are_used() {
+fn non_utf8_bytes_are_an_error_only_in_known_settings() {
     let machine = machine("", "");
     fs::write(machine.path("nix.conf"), b"x\xff = \xff # \xff\n").unwrap();
     machine.load();
@@ -283,7 +280,7 @@ fn bytes_that_are_no_text_are_an_error_only_where_they_are_used() {
 }
 
 #[test]
-fn the_network_is_told_what_the_settings_mean() {
+fn network_options_follow_the_settings() {
     let machine = machine("", "");
     let network = machine.load().network();
     assert_eq!(
@@ -299,7 +296,7 @@ fn the_network_is_told_what_the_settings_mean() {
             user_agent_suffix: String::new(),
             proxies: Proxies::default(),
             narinfo_disk_cache: Some(NarInfoDiskCacheOptions {
-                file: "/cache/narinfos.sqlite".into(),
+                file: "/cache/floe/narinfos.sqlite".into(),
                 positive_ttl: Duration::from_secs(2_592_000),
                 negative_ttl: Duration::from_secs(3600),
                 meta_ttl: Duration::from_secs(7 * 24 * 3600),
@@ -346,22 +343,26 @@ fn the_network_is_told_what_the_settings_mean() {
         Some("not kept")
     );
     let kept = setting_note(&network, "narinfo-cache-positive-ttl");
-    assert_eq!(kept.as_deref(), Some("kept in /cache/narinfos.sqlite"));
+    assert_eq!(kept.as_deref(), Some("kept in /cache/floe/narinfos.sqlite"));
 }
 
 #[test]
-fn certificates_of_the_system_are_floes_own_choice_and_those_of_nix_are_not() {
+fn default_certificates_mean_all_of_the_system() {
     let machine = machine("", "");
-    let mut environment = machine.environment();
-    let certificates = |environment: &Environment| {
-        let config = Config::load(environment, &[]).unwrap();
+    let certificates = |variables: &[(&str, &str)], default: &str| {
+        let mut environment = machine.environment_with(variables);
+        environment.default_certificates = Some(default.into());
+        let config = Config::load(&environment, &[]).unwrap();
         config.network().certificates
     };
-    environment.default_certificates = Some(environment::SYSTEM_CERTIFICATES.into());
-    assert_eq!(certificates(&environment), None);
-    environment.default_certificates = Some("/nix/bundle.crt".into());
-    assert_eq!(certificates(&environment), Some("/nix/bundle.crt".into()));
-    environment.certificates = Some(("SSL_CERT_FILE", environment::SYSTEM_CERTIFICATES.into()));
-    let named = Some(environment::SYSTEM_CERTIFICATES.into());
-    assert_eq!(certificates(&environment), named);
+    let system = Some(SYSTEM_CERTIFICATES.into());
+    assert_eq!(certificates(&[], SYSTEM_CERTIFICATES), None);
+    let profile = Some("/nix/bundle.crt".into());
+    assert_eq!(certificates(&[], "/nix/bundle.crt"), profile);
+    let named = [("SSL_CERT_FILE", SYSTEM_CERTIFICATES)];
+    assert_eq!(certificates(&named, SYSTEM_CERTIFICATES), system);
+    // An empty NIX_SSL_CERT_FILE overrules the other variable, which the TLS library would read.
+    let empty = [("NIX_SSL_CERT_FILE", ""), ("SSL_CERT_FILE", "/env")];
+    assert_eq!(certificates(&empty, SYSTEM_CERTIFICATES), system);
+    assert_eq!(certificates(&empty, "/nix/bundle.crt"), profile);
 }

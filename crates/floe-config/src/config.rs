@@ -1,0 +1,278 @@
+//! The settings that floe shares with Nix.
+//!
+//! Nix's files and variables are read as Nix reads them. docs/configuration.md describes them for
+//! users.
+
+use std::path::PathBuf;
+
+use floe_engine::Proxies;
+use floe_format::signature::CACHE_NIXOS_ORG_KEY;
+use floe_format::{PublicKey, TrustedKeys};
+use floe_store::WriteOptions;
+use nix::unistd::Gid;
+
+use crate::accounts;
+use crate::conf_reader::ConfReader;
+use crate::environment::{Environment, NIX_IGNORE_SYMLINK_STORE, NIX_REMOTE};
+use crate::error::ConfigError;
+use crate::setting::{AnySetting, Origin, Setting};
+use crate::value::{FileList, OptionalFile, PublicKeys, Text, UrlList, UrlSet};
+
+/// The settings that floe knows. Fields have Nix's names, and Nix's manual describes them.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// `allow-symlinked-store`
+    pub allow_symlinked_store: Setting<bool>,
+    /// `auto-optimise-store`
+    pub auto_optimise_store: Setting<bool>,
+    /// `build-users-group`; empty for none
+    pub build_users_group: Setting<Text>,
+    /// `connect-timeout`, in seconds; 0 for no limit
+    pub connect_timeout: Setting<u64>,
+    /// `download-attempts`
+    pub download_attempts: Setting<u32>,
+    /// `fsync-metadata`
+    pub fsync_metadata: Setting<bool>,
+    /// `http-connections`; 0 for no limit
+    pub http_connections: Setting<u64>,
+    /// `http2`
+    pub http2: Setting<bool>,
+    /// `narinfo-cache-meta-ttl`, in seconds
+    pub narinfo_cache_meta_ttl: Setting<u32>,
+    /// `narinfo-cache-negative-ttl`, in seconds
+    pub narinfo_cache_negative_ttl: Setting<u32>,
+    /// `narinfo-cache-positive-ttl`, in seconds
+    pub narinfo_cache_positive_ttl: Setting<u32>,
+    /// `netrc-file`
+    pub netrc_file: Setting<FileList>,
+    /// `require-sigs`
+    pub require_sigs: Setting<bool>,
+    /// `ssl-cert-file`
+    pub ssl_cert_file: Setting<OptionalFile>,
+    /// `stalled-download-timeout`, in seconds; 0 for no limit
+    pub stalled_download_timeout: Setting<u64>,
+    /// `store`: the store that `auto` means
+    pub store: Setting<Text>,
+    /// `substituters`
+    pub substituters: Setting<UrlList>,
+    /// `trusted-public-keys`
+    pub trusted_public_keys: Setting<PublicKeys>,
+    /// `trusted-substituters`
+    pub trusted_substituters: Setting<UrlSet>,
+    /// `use-sqlite-wal`
+    pub use_sqlite_wal: Setting<bool>,
+    /// `user-agent-suffix`
+    pub user_agent_suffix: Setting<Text>,
+    /// The directory of the narinfo disk cache, if the user has one.
+    pub cache_dir: Option<PathBuf>,
+    /// The proxies of the environment. No setting names a proxy.
+    pub proxies: Proxies,
+    /// The certificates for TLS where no setting and no variable names a file.
+    pub(crate) certificates_by_default: Option<PathBuf>,
+    /// Ignored files that cannot be read, each with the reason. Nix ignores them silently.
+    pub unreadable_files: Vec<String>,
+    /// Names given to `--option` that are no settings of floe.
+    pub unknown_options: Vec<String>,
+}
+
+/// A setting with its names.
+pub struct SettingEntry<'a> {
+    /// Its name in the newest Nix.
+    pub name: &'static str,
+    /// Its names in older versions of Nix.
+    pub aliases: &'static [&'static str],
+    /// The setting.
+    pub setting: &'a mut dyn AnySetting,
+}
+
+impl Config {
+    /// Reads the settings from, in this order: the system's file, the user's files, `NIX_CONFIG`,
+    /// and `options` as pairs of name and value. Later values override earlier ones.
+    ///
+    /// Errors: [`ConfigError`]. A file that does not exist or cannot be read is no error.
+    pub fn load(
+        environment: &Environment,
+        options: &[(&str, &str)],
+    ) -> Result<Config, ConfigError> {
+        let mut reader = ConfReader::default();
+        reader.file(&environment.conf_dir().join("nix.conf"))?;
+        for file in environment.user_conf_files().iter().rev() {
+            reader.file(file)?;
+        }
+        reader.variable(environment.nix_config())?;
+        let mut config = Config::defaults(environment);
+        if let Some((variable, path)) = environment.certificate_override() {
+            let path = OptionalFile(Some(path));
+            config
+                .ssl_cert_file
+                .replace(path, Origin::variable(variable));
+        }
+        if environment.allows_symlinked_store() {
+            let origin = Origin::variable(NIX_IGNORE_SYMLINK_STORE);
+            config.allow_symlinked_store.replace(true, origin);
+        }
+        // A value that is not text names no store that floe or Nix could open.
+        if let Ok(Some(remote)) = environment.remote() {
+            let origin = Origin::variable(NIX_REMOTE);
+            config.store.replace(Text(remote.to_owned()), origin);
+        }
+        for assignment in reader.assignments {
+            config.assign(&assignment.name, &assignment.value, &assignment.source)?;
+        }
+        for (name, value) in options {
+            if !config.assign(name, value.as_bytes(), &Origin::Flag("--option"))? {
+                config.unknown_options.push((*name).to_owned());
+            }
+        }
+        config.unreadable_files = reader.unreadable_files;
+        Ok(config)
+    }
+
+    /// The defaults of the newest Nix.
+    fn defaults(environment: &Environment) -> Config {
+        let group = if environment.is_root() { "nixbld" } else { "" };
+        let netrc = environment.conf_dir().join("netrc");
+        Config {
+            allow_symlinked_store: Setting::new(false),
+            auto_optimise_store: Setting::new(false),
+            build_users_group: Setting::new(Text(group.into())),
+            connect_timeout: Setting::new(15),
+            download_attempts: Setting::new(5),
+            fsync_metadata: Setting::new(true),
+            http_connections: Setting::new(25),
+            http2: Setting::new(true),
+            narinfo_cache_meta_ttl: Setting::new(7 * 24 * 3600),
+            narinfo_cache_negative_ttl: Setting::new(3600),
+            narinfo_cache_positive_ttl: Setting::new(30 * 24 * 3600),
+            netrc_file: Setting::new(FileList(vec![netrc])),
+            require_sigs: Setting::new(true),
+            ssl_cert_file: Setting::new(OptionalFile(environment.default_certificates.clone())),
+            stalled_download_timeout: Setting::new(300),
+            store: Setting::new(Text("auto".into())),
+            substituters: Setting::new(UrlList(vec!["https://cache.nixos.org/".into()])),
+            trusted_public_keys: Setting::new(PublicKeys(default_keys())),
+            trusted_substituters: Setting::new(UrlSet::default()),
+            use_sqlite_wal: Setting::new(true),
+            user_agent_suffix: Setting::new(Text::default()),
+            cache_dir: environment.cache_dir(),
+            proxies: environment.proxies(),
+            certificates_by_default: environment.certificates_by_default(),
+            unreadable_files: Vec::new(),
+            unknown_options: Vec::new(),
+        }
+    }
+
+    /// Returns the configured trusted keys together with `extra`.
+    pub fn trusted_keys(&self, extra: TrustedKeys) -> TrustedKeys {
+        let mut keys: TrustedKeys = self.trusted_public_keys.get().0.iter().cloned().collect();
+        keys.extend(extra);
+        keys
+    }
+
+    /// Returns the options for writing to a local store, and a warning for the user.
+    ///
+    /// There is no warning about a missing group that only Nix's default names: a machine without
+    /// Nix has none.
+    ///
+    /// Errors: [`ConfigError::Account`].
+    pub fn write_options(&self) -> Result<(WriteOptions, Option<String>), ConfigError> {
+        let setting = &self.build_users_group;
+        let name = &*setting.get().0;
+        let group = match name.is_empty() {
+            true => None,
+            false => accounts::group_by_name(name).map_err(|source| ConfigError::Account {
+                name: name.to_owned(),
+                source,
+            })?,
+        };
+        let is_missing = group.is_none() && !name.is_empty() && !setting.is_default();
+        let warning =
+            is_missing.then(|| format!("there is no group {name}, which build-users-group names"));
+        let options = WriteOptions {
+            build_users_group: group.map(Gid::as_raw),
+            allow_symlinked_store: *self.allow_symlinked_store.get(),
+            use_sqlite_wal: *self.use_sqlite_wal.get(),
+            fsync_metadata: *self.fsync_metadata.get(),
+            ..WriteOptions::default()
+        };
+        Ok((options, warning))
+    }
+
+    /// All settings, sorted by name.
+    #[rustfmt::skip]
+    pub fn entries(&mut self) -> Vec<SettingEntry<'_>> {
+        fn entry<'a>(
+            name: &'static str,
+            aliases: &'static [&'static str],
+            setting: &'a mut dyn AnySetting,
+        ) -> SettingEntry<'a> {
+            SettingEntry { name, aliases, setting }
+        }
+        vec![
+            entry("allow-symlinked-store", &[], &mut self.allow_symlinked_store),
+            entry("auto-optimise-store", &[], &mut self.auto_optimise_store),
+            entry("build-users-group", &[], &mut self.build_users_group),
+            entry("connect-timeout", &[], &mut self.connect_timeout),
+            entry("download-attempts", &["filetransfer-retry-attempts"],
+                &mut self.download_attempts),
+            entry("fsync-metadata", &[], &mut self.fsync_metadata),
+            entry("http-connections", &["binary-caches-parallel-connections"],
+                &mut self.http_connections),
+            entry("http2", &[], &mut self.http2),
+            entry("narinfo-cache-meta-ttl", &[], &mut self.narinfo_cache_meta_ttl),
+            entry("narinfo-cache-negative-ttl", &[], &mut self.narinfo_cache_negative_ttl),
+            entry("narinfo-cache-positive-ttl", &[], &mut self.narinfo_cache_positive_ttl),
+            entry("netrc-file", &[], &mut self.netrc_file),
+            entry("require-sigs", &[], &mut self.require_sigs),
+            entry("ssl-cert-file", &[], &mut self.ssl_cert_file),
+            entry("stalled-download-timeout", &[], &mut self.stalled_download_timeout),
+            entry("store", &[], &mut self.store),
+            entry("substituters", &["binary-caches"], &mut self.substituters),
+            entry("trusted-public-keys", &["binary-cache-public-keys"],
+                &mut self.trusted_public_keys),
+            entry("trusted-substituters", &["trusted-binary-caches"],
+                &mut self.trusted_substituters),
+            entry("use-sqlite-wal", &[], &mut self.use_sqlite_wal),
+            entry("user-agent-suffix", &[], &mut self.user_agent_suffix),
+        ]
+    }
+
+    /// Sets or extends a setting, and returns whether floe knows it.
+    ///
+    /// Only lists can be extended: Nix has names with `extra-` for lists only.
+    fn assign(&mut self, name: &str, value: &[u8], source: &Origin) -> Result<bool, ConfigError> {
+        for SettingEntry {
+            name: own,
+            aliases,
+            setting,
+        } in self.entries()
+        {
+            let is_own = |name: &str| name == own || aliases.contains(&name);
+            let set = if is_own(name) {
+                setting.set(value, source)
+            } else if name.strip_prefix("extra-").is_some_and(is_own) && setting.is_list() {
+                setting.append(value, source)
+            } else {
+                continue;
+            };
+            return match set {
+                Ok(()) => Ok(true),
+                Err(invalid) => Err(ConfigError::Value {
+                    at: source.clone(),
+                    name: name.to_owned(),
+                    value: invalid.shown,
+                    allowed: invalid.allowed,
+                }),
+            };
+        }
+        Ok(false)
+    }
+}
+
+/// The key that Nix trusts without configuration.
+fn default_keys() -> Vec<PublicKey> {
+    PublicKey::parse(CACHE_NIXOS_ORG_KEY).into_iter().collect()
+}
+
+#[cfg(test)]
+mod tests;

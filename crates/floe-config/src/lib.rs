@@ -1,0 +1,30 @@
+//! The configuration of floe's front ends, as plain options.
+//!
+//! Nix's configuration files, the environment, and harmonia's settings go in. Options of
+//! floe-engine, floe-store and floe-server come out, and each setting knows where its value comes
+//! from.
+//!
+//! The crate reads files. It does not read the environment: the caller captures the variables in
+//! an [`Environment`]. It does not print either: warnings are part of what a function returns.
+
+pub mod accounts;
+mod conf_reader;
+mod config;
+mod environment;
+mod error;
+mod harmonia;
+mod network;
+mod secret_keys;
+mod setting;
+mod store_uri;
+mod value;
+
+pub use config::{Config, SettingEntry};
+pub use environment::{Environment, ProcessUser};
+pub use error::ConfigError;
+pub use harmonia::HarmoniaSettings;
+pub use network::setting_note;
+pub use secret_keys::read_secret_keys;
+pub use setting::{AnySetting, InvalidValue, Origin, Setting};
+pub use store_uri::{ServedStore, StoreFlags, parse_store_uri, served_store, store_in_root};
+pub use value::{FileList, OptionalFile, PublicKeys, Text, UrlList, UrlSet, Value};

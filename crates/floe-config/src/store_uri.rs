@@ -1,0 +1,355 @@
+//! Which store is meant, from store URIs, flags, configuration and environment.
+
+use std::path::{Path, PathBuf};
+
+use floe_engine::{Error, LocalStoreUri, StoreUri};
+use floe_format::StoreDir;
+use floe_store::StoreLayout;
+
+use crate::config::Config;
+use crate::environment::Environment;
+use crate::error::ConfigError;
+use crate::harmonia::HarmoniaSettings;
+
+/// Parses a store URI.
+///
+/// `store_dir` is the store directory of a local store whose URI names none.
+///
+/// Errors: [`Error::StoreUri`].
+pub fn parse_store_uri(
+    text: &str,
+    store_dir: Option<&StoreDir>,
+    environment: &Environment,
+) -> Result<StoreUri, Error> {
+    StoreUri::parse(text, store_dir, environment.data_home().as_deref())
+}
+
+/// Returns the local store below a root directory.
+///
+/// Errors: [`ConfigError::PathSpec`].
+pub fn store_in_root(root: &Path, store_dir: Option<&StoreDir>) -> Result<StoreUri, ConfigError> {
+    let root = std::path::absolute(root).map_err(ConfigError::PathSpec)?;
+    let dir = store_dir.cloned().unwrap_or_default();
+    Ok(StoreLayout::in_root(&root, dir).into())
+}
+
+impl Config {
+    /// Parses a store URI, where `auto` is the configured store, as for Nix.
+    ///
+    /// If the configured store is a daemon, floe writes the store behind it directly.
+    ///
+    /// Errors: [`ConfigError::StoreUri`], [`ConfigError::ConfiguredStore`].
+    pub fn resolve_store_uri(
+        &self,
+        text: &str,
+        store_dir: Option<&StoreDir>,
+        environment: &Environment,
+    ) -> Result<StoreUri, ConfigError> {
+        let configured = &*self.store.get().0;
+        let is_usual = matches!(configured, "" | "auto") || daemon_socket(configured).is_some();
+        if text != "auto" || is_usual {
+            return Ok(parse_store_uri(text, store_dir, environment)?);
+        }
+        parse_store_uri(configured, store_dir, environment).map_err(|error| {
+            ConfigError::ConfiguredStore {
+                error: Box::new(error),
+                origin: self.store.source().clone(),
+            }
+        })
+    }
+
+    /// Returns the configured substituters, each of them once, and the errors of those that floe
+    /// cannot use. Nix ignores such substituters as well.
+    pub fn substituters(
+        &self,
+        store_dir: Option<&StoreDir>,
+        environment: &Environment,
+    ) -> (Vec<StoreUri>, Vec<Error>) {
+        let mut substituters: Vec<StoreUri> = Vec::new();
+        let mut errors = Vec::new();
+        for text in &self.substituters.get().0 {
+            match parse_store_uri(text, store_dir, environment) {
+                Ok(source) if substituters.contains(&source) => {}
+                Ok(source) => substituters.push(source),
+                Err(error) => errors.push(error),
+            }
+        }
+        (substituters, errors)
+    }
+}
+
+/// The flags that name the store to serve.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct StoreFlags<'a> {
+    /// `--root`.
+    pub root: Option<&'a Path>,
+    /// `--store`.
+    pub store: Option<&'a str>,
+    /// `--store-dir`.
+    pub store_dir: Option<&'a str>,
+}
+
+/// A store to serve.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ServedStore {
+    /// The directories of the store.
+    pub layout: StoreLayout,
+    /// The directory of its build logs.
+    pub log_dir: PathBuf,
+}
+
+/// Returns the store to serve: that of the flags, else that of harmonia's settings, else that of
+/// the environment.
+///
+/// harmonia's settings win over `NIX_REMOTE`, which harmonia does not read and many systems set for
+/// all users.
+///
+/// Errors: variants of [`ConfigError`] about stores.
+pub fn served_store(
+    flags: &StoreFlags<'_>,
+    harmonia: &HarmoniaSettings,
+    environment: &Environment,
+) -> Result<ServedStore, ConfigError> {
+    if flags.root.is_none() && flags.store.is_none() {
+        let store_dir = match flags.store_dir {
+            Some(store_dir) => Some(store_dir),
+            None => environment.store_dir()?,
+        };
+        if let Some(layout) = harmonia.store(store_dir)? {
+            let log_dir = environment.log_dir();
+            let log_dir = log_dir.unwrap_or_else(|| layout.log_dir());
+            return Ok(ServedStore { layout, log_dir });
+        }
+    }
+    served_by_uri(flags, environment)
+}
+
+fn served_by_uri(
+    flags: &StoreFlags<'_>,
+    environment: &Environment,
+) -> Result<ServedStore, ConfigError> {
+    let store_dir = store_dir(flags, environment)?;
+    let text = match flags.store {
+        Some(store) => store,
+        None => environment.remote()?.unwrap_or("auto"),
+    };
+    let location = match flags.root {
+        Some(root) => store_in_root(root, store_dir.as_ref())?,
+        None => parse_store_uri(&direct_store_uri(text)?, store_dir.as_ref(), environment)?,
+    };
+    let StoreUri::Local(LocalStoreUri { mut layout, .. }) = location else {
+        return Err(ConfigError::NotServable { uri: text.into() });
+    };
+    // As in Nix, NIX_STATE_DIR and NIX_LOG_DIR concern the store of the system, not one below a
+    // root. Their defaults do not follow NIX_STORE_DIR either.
+    let is_plain = layout == StoreLayout::without_root(layout.store_dir.clone());
+    let has_root = layout.real_store_dir != Path::new(layout.store_dir.as_str());
+    let by_environment = flags.store_dir.is_none() && environment.store_dir()?.is_some();
+    let log_dir = match (log_parameter(flags, text)?, environment.log_dir()) {
+        (Some(dir), _) => dir,
+        (None, Some(dir)) if !has_root => dir,
+        (None, None) if !has_root && by_environment => StoreLayout::system().log_dir(),
+        (None, _) => layout.log_dir(),
+    };
+    match environment.state_dir() {
+        Some(state) if is_plain => layout.state_dir = state,
+        None if is_plain && by_environment => layout.state_dir = StoreLayout::system().state_dir,
+        _ => {}
+    }
+    Ok(ServedStore { layout, log_dir })
+}
+
+fn store_dir(
+    flags: &StoreFlags<'_>,
+    environment: &Environment,
+) -> Result<Option<StoreDir>, ConfigError> {
+    let (name, text) = match (flags.store_dir, environment.store_dir()?) {
+        (Some(text), _) => ("--store-dir ", text),
+        (None, Some(text)) => ("NIX_STORE_DIR=", text),
+        (None, None) => return Ok(None),
+    };
+    StoreDir::new(text)
+        .map(Some)
+        .map_err(|error| ConfigError::StoreDir {
+            given: format!("{name}{text}"),
+            reason: error.to_string(),
+        })
+}
+
+/// The socket that a store URI names as a daemon's; empty for the usual daemon.
+fn daemon_socket(text: &str) -> Option<&str> {
+    match text {
+        "daemon" => Some(""),
+        _ => text.strip_prefix("unix://"),
+    }
+}
+
+/// Replaces the URI of a daemon by that of the store behind it, whose database floe reads itself.
+fn direct_store_uri(text: &str) -> Result<String, ConfigError> {
+    let (base, query) = text.split_once('?').unwrap_or((text, ""));
+    if base == "auto" && query.split('&').all(is_cache_parameter) {
+        return Ok("auto".into());
+    }
+    let Some(socket) = daemon_socket(base) else {
+        return Ok(text.into());
+    };
+    let mut parameters = match (socket, socket.strip_suffix("/daemon-socket/socket")) {
+        ("" | "/nix/var/nix/daemon-socket/socket", _) => String::new(),
+        (_, Some(state)) => {
+            let state = state.replace('%', "%25").replace('&', "%26");
+            format!("state={state}&")
+        }
+        (socket, None) => {
+            let socket = socket.to_owned();
+            return Err(ConfigError::UnknownSocket { socket });
+        }
+    };
+    parameters.push_str(query);
+    Ok(format!("local?{parameters}"))
+}
+
+/// Whether a parameter sets a cache that floe does not have. nix-serve's wrapper turns it off so.
+fn is_cache_parameter(parameter: &str) -> bool {
+    parameter.is_empty() || parameter.starts_with("path-info-cache-size=")
+}
+
+/// The parameter `log=` of the store URI.
+fn log_parameter(flags: &StoreFlags<'_>, text: &str) -> Result<Option<PathBuf>, ConfigError> {
+    let query = match flags.root {
+        Some(_) => "",
+        None => text.split_once('?').map_or("", |(_, query)| query),
+    };
+    let Some(value) = query.split('&').find_map(|part| part.strip_prefix("log=")) else {
+        return Ok(None);
+    };
+    match value.contains('%') {
+        true => Err(ConfigError::LogParameter {
+            value: value.into(),
+        }),
+        false => Ok(Some(PathBuf::from(value))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::environment::tests::environment;
+
+    fn try_served(
+        flags: &StoreFlags<'_>,
+        variables: &[(&str, &str)],
+    ) -> Result<ServedStore, ConfigError> {
+        let harmonia = HarmoniaSettings::default();
+        served_store(flags, &harmonia, &environment(variables))
+    }
+
+    fn served(store: &str, variables: &[(&str, &str)]) -> (StoreLayout, PathBuf) {
+        let flags = StoreFlags {
+            store: Some(store),
+            ..StoreFlags::default()
+        };
+        let served = try_served(&flags, variables).unwrap();
+        (served.layout, served.log_dir)
+    }
+
+    #[test]
+    fn daemon_and_its_socket_mean_the_store_behind_it() {
+        for text in [
+            "local",
+            "daemon",
+            "unix://",
+            "unix:///nix/var/nix/daemon-socket/socket",
+            "daemon?path-info-cache-size=0",
+        ] {
+            let (layout, log) = served(text, &[]);
+            assert_eq!(layout, StoreLayout::system(), "{text}");
+            assert_eq!(log, Path::new("/nix/var/log/nix"), "{text}");
+        }
+    }
+
+    #[test]
+    fn other_socket_names_its_state_directory_or_is_refused() {
+        let (layout, _) = served("unix:///x%&/daemon-socket/socket", &[]);
+        assert_eq!(layout.state_dir, Path::new("/x%&"));
+        let message = direct_store_uri("unix:///run/nix.sock").unwrap_err();
+        let message = message.to_string();
+        assert!(
+            message.contains("/run/nix.sock") && message.contains("--store"),
+            "{message}"
+        );
+    }
+
+    #[test]
+    fn nix_remote_of_nix_serves_wrapper_means_auto() {
+        let (layout, log_dir) = served("auto", &[]);
+        let remote = [("NIX_REMOTE", "auto?path-info-cache-size=0")];
+        let served = try_served(&StoreFlags::default(), &remote).unwrap();
+        assert_eq!(served, ServedStore { layout, log_dir });
+    }
+
+    #[test]
+    fn state_and_log_variables_concern_the_system_store_only() {
+        let variables = [
+            ("NIX_STORE_DIR", "/gnu/store"),
+            ("NIX_STATE_DIR", "/srv/state"),
+            ("NIX_LOG_DIR", "/srv/log"),
+        ];
+        let (layout, log) = served("local", &variables);
+        assert_eq!(layout.store_dir.as_str(), "/gnu/store");
+        assert_eq!(layout.real_store_dir, Path::new("/gnu/store"));
+        assert_eq!(layout.state_dir, Path::new("/srv/state"));
+        assert_eq!(log, Path::new("/srv/log"));
+        for text in ["/mnt", "local?root=/mnt"] {
+            let (layout, log) = served(text, &variables);
+            assert_eq!(layout.state_dir, Path::new("/mnt/nix/var/nix"), "{text}");
+            assert_eq!(log, Path::new("/mnt/nix/var/log/nix"), "{text}");
+        }
+        let (layout, log) = served("local?state=/mine&log=/logs", &variables);
+        assert_eq!(layout.state_dir, Path::new("/mine"));
+        assert_eq!(log, Path::new("/logs"));
+    }
+
+    #[test]
+    fn nix_store_dir_moves_neither_state_nor_logs() {
+        let variables = [("NIX_STORE_DIR", "/gnu/store")];
+        let (layout, log) = served("auto", &variables);
+        assert_eq!(layout.real_store_dir, Path::new("/gnu/store"));
+        assert_eq!(layout.state_dir, Path::new("/nix/var/nix"));
+        assert_eq!(log, Path::new("/nix/var/log/nix"));
+        let flags = StoreFlags {
+            store_dir: Some("/gnu/store"),
+            ..StoreFlags::default()
+        };
+        let served = try_served(&flags, &variables).unwrap();
+        assert_eq!(served.layout.state_dir, Path::new("/gnu/var/nix"));
+        assert_eq!(served.log_dir, Path::new("/gnu/var/log/nix"));
+    }
+
+    #[test]
+    fn flags_win_over_the_environment() {
+        let variables = [
+            ("NIX_REMOTE", "/elsewhere"),
+            ("NIX_STORE_DIR", "/gnu/store"),
+        ];
+        let flags = StoreFlags {
+            root: Some(Path::new("/mnt")),
+            store_dir: Some("/nix/store"),
+            store: None,
+        };
+        let served = try_served(&flags, &variables).unwrap();
+        assert_eq!(
+            served.layout,
+            StoreLayout::in_root(Path::new("/mnt"), StoreDir::default())
+        );
+    }
+
+    #[test]
+    fn binary_cache_cannot_be_served() {
+        let flags = StoreFlags {
+            store: Some("https://cache.example.org"),
+            ..StoreFlags::default()
+        };
+        let message = try_served(&flags, &[]).unwrap_err().to_string();
+        assert!(message.contains("https://cache.example.org"), "{message}");
+    }
+}
