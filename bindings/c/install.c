@@ -33,13 +33,13 @@ static int finish(const floe_completion *completion) {
   uint32_t i;
   fprintf(stderr, "\n");
   if (completion->kind == FLOE_DONE) {
-    const floe_move_reply *reply = floe_move_reply_view(data, completion->payload_len);
+    const floe_copy_reply *reply = floe_copy_reply_view(data, completion->payload_len);
     if (!reply) {
       return 1;
     }
-    fprintf(stderr, "%llu paths installed\n", (unsigned long long)reply->moved);
-    for (i = 0; i < reply->roots.length; i++) {
-      printf("%s\n", floe_move_reply_roots_at(reply, data, i).data);
+    fprintf(stderr, "%llu paths installed\n", (unsigned long long)reply->copied);
+    for (i = 0; i < reply->paths.length; i++) {
+      printf("%s\n", floe_copy_reply_paths_at(reply, data, i).data);
     }
     return 0;
   }
@@ -113,11 +113,11 @@ int main(int count, char **words) {
     path_count++;
   }
   memset(&message, 0, sizeof message);
-  at = floe_move_request_begin(&message);
-  floe_move_request_set_from(&message, at, &from, 1);
-  floe_move_request_set_to(&message, at, floe_text_of(words[2]));
-  floe_move_request_set_trusted_public_keys(&message, at, &key, 1);
-  floe_move_request_set_paths(&message, at, paths, path_count);
+  at = floe_copy_request_begin(&message);
+  floe_copy_request_set_from(&message, at, &from, 1);
+  floe_copy_request_set_to(&message, at, floe_text_of(words[2]));
+  floe_copy_request_set_trusted_public_keys(&message, at, &key, 1);
+  floe_copy_request_set_paths(&message, at, paths, path_count);
   if (floe_flat_finish(&message) != 0) {
     fprintf(stderr, "no memory for the request\n");
     return 1;

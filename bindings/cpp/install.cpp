@@ -26,7 +26,7 @@ int main(int count, char **words) {
     std::fprintf(stderr, "usage: install CACHE ROOT KEY PATH...\n");
     return 2;
   }
-  floe::MoveRequest request;
+  floe::CopyRequest request;
   request.from = {words[1]};
   request.to = words[2];
   request.trusted_public_keys = {words[3]};
@@ -34,9 +34,9 @@ int main(int count, char **words) {
   try {
     floe::Engine engine;
     auto future = engine.submit<floe::Method::install>(request, {.progress = show});
-    const floe::MoveReply reply = future.get();
-    std::fprintf(stderr, "\n%llu paths installed\n", static_cast<unsigned long long>(reply.moved));
-    for (const std::string &root : reply.roots) {
+    const floe::CopyReply reply = future.get();
+    std::fprintf(stderr, "\n%llu paths installed\n", static_cast<unsigned long long>(reply.copied));
+    for (const std::string &root : reply.paths) {
       std::printf("%s\n", root.c_str());
     }
     return 0;

@@ -4,8 +4,8 @@
 //! the tests of floe-messages with the committed corpus.
 
 use floe_messages::{
-    BytesRequest, ClosureReply, Codec, EchoRequest, Empty, Error, Message as _, MoveReply,
-    MoveRequest, PathInfo, ResolveReply, ServeReply, VerifyReply,
+    BytesRequest, ClosureReply, Codec, CopyReply, CopyRequest, EchoRequest, Empty, Error,
+    Message as _, PathInfo, ResolveReply, ServeReply, VerifyReply,
 };
 
 /// CBOR that is a message is written as one with the same meaning.
@@ -24,8 +24,8 @@ pub fn check_messages_flat(data: &[u8]) {
         Error::ID,
         PathInfo::ID,
         ClosureReply::ID,
-        MoveRequest::ID,
-        MoveReply::ID,
+        CopyRequest::ID,
+        CopyReply::ID,
         VerifyReply::ID,
     ];
     let id = ids[usize::from(*which) % ids.len()];
@@ -54,6 +54,6 @@ macro_rules! check_as {
 }
 
 fn check(codec: Codec, data: &[u8]) {
-    check_as!(codec, data, Error Empty BytesRequest PathInfo ClosureReply MoveRequest MoveReply);
+    check_as!(codec, data, Error Empty BytesRequest PathInfo ClosureReply CopyRequest CopyReply);
     check_as!(codec, data, VerifyReply ServeReply EchoRequest ResolveReply);
 }

@@ -1,7 +1,7 @@
 // libfloe for C++20: an engine that is freed by itself, replies as values, failures as exceptions.
 //
 //   floe::Engine engine;
-//   floe::MoveReply reply = engine.call<floe::Method::install>(request);            // waits
+//   floe::CopyReply reply = engine.call<floe::Method::install>(request);            // waits
 //   auto future = engine.submit<floe::Method::install>(request, {.progress = show}); // does not
 //   reply = future.get();                                                            // or co_await
 //
@@ -36,9 +36,9 @@
 namespace floe {
 
 // A call that libfloe refused: nothing was begun.
-class Refused : public std::runtime_error {
+class CallError : public std::runtime_error {
  public:
-  Refused(floe_status status, const std::string &text) : std::runtime_error(text), status_(status) {}
+  CallError(floe_status status, const std::string &text) : std::runtime_error(text), status_(status) {}
 
   // FLOE_BUSY and so on.
   floe_status status() const noexcept { return status_; }
@@ -71,10 +71,10 @@ class ShutDown : public std::runtime_error {
   ShutDown() : std::runtime_error("the engine was closed before the request was done") {}
 };
 
-// How an engine is opened; what is zero has its default.
+// CallOptions an engine is opened; what is zero has its default.
 struct Options {
   std::uint32_t query_workers{};
-  std::uint32_t move_workers{};
+  std::uint32_t copy_workers{};
   std::uint32_t per_thread{};
   std::uint64_t in_flight{};
   std::uint64_t payload_bytes{};
@@ -82,8 +82,8 @@ struct Options {
   std::chrono::milliseconds slow_after{};
 };
 
-// How a request is made.
-struct How {
+// CallOptions a request is made.
+struct CallOptions {
   // Fails if it takes longer; zero: it may take any time; less: it has passed already.
   std::chrono::milliseconds deadline{};
   // Called on the engine thread. What it throws cancels the request, and comes out of its future.
@@ -102,11 +102,11 @@ inline void check(floe_status status) {
     return;
   }
   if (status == FLOE_BUSY) {
-    throw Refused(status, floe_status_text(status));
+    throw CallError(status, floe_status_text(status));
   }
   std::string text(floe_last_error(nullptr, 0), '\0');
   floe_last_error(text.data(), text.size() + 1);
-  throw Refused(status, text);
+  throw CallError(status, text);
 }
 
 inline std::span<const std::byte> payload(const floe_completion &completion) {
@@ -189,7 +189,7 @@ class Pending {
     }
   }
 
-  How how;
+  CallOptions how;
 
  protected:
   Pending() = default;
@@ -239,7 +239,7 @@ inline std::int32_t write_to_sink(void *context, const void *data, std::size_t l
 }
 
 // The request of C; it borrows from all its arguments.
-inline floe_request request_of(Method method, const Bytes &payload, How &how) {
+inline floe_request request_of(Method method, const Bytes &payload, CallOptions &how) {
   floe_request request{};
   request.struct_size = sizeof request;
   request.method = static_cast<std::uint32_t>(method);
@@ -334,10 +334,10 @@ class [[nodiscard]] Future {
 // Hears of events until it is dropped.
 class [[nodiscard]] Subscription {
  public:
-  using Hear = std::function<void(Event, std::span<const std::byte>)>;
+  using EventHandler = std::function<void(Event, std::span<const std::byte>)>;
 
   Subscription(Subscription &&other) noexcept
-      : engine_(other.engine_), id_(std::exchange(other.id_, 0)), hear_(std::move(other.hear_)) {}
+      : engine_(other.engine_), id_(std::exchange(other.id_, 0)), handler_(std::move(other.handler_)) {}
   Subscription &operator=(Subscription &&) = delete;
 
   ~Subscription() {
@@ -349,19 +349,19 @@ class [[nodiscard]] Subscription {
  private:
   friend class Engine;
 
-  Subscription(floe_engine engine, std::uint64_t mask, Hear hear)
-      : engine_(engine), id_(0), hear_(std::make_unique<Hear>(std::move(hear))) {
-    detail::check(floe_subscribe(engine, mask, receive, hear_.get(), &id_));
+  Subscription(floe_engine engine, std::uint64_t mask, EventHandler hear)
+      : engine_(engine), id_(0), handler_(std::make_unique<EventHandler>(std::move(hear))) {
+    detail::check(floe_subscribe(engine, mask, receive, handler_.get(), &id_));
   }
 
   static void receive(void *context, const floe_completion *completion) noexcept {
-    (*static_cast<Hear *>(context))(static_cast<Event>(completion->method),
+    (*static_cast<EventHandler *>(context))(static_cast<Event>(completion->method),
                                     detail::payload(*completion));
   }
 
   floe_engine engine_;
   std::uint64_t id_;
-  std::unique_ptr<Hear> hear_;
+  std::unique_ptr<EventHandler> handler_;
 };
 
 // An engine. Its end completes everything that it had accepted.
@@ -369,7 +369,7 @@ class Engine {
  public:
   explicit Engine(const Options &options = {}) {
     if (floe_abi_version() >> 16 != FLOE_ABI_VERSION >> 16 || floe_schema_hash() != schema_hash) {
-      throw Refused(FLOE_INVALID, std::string("libfloe ") + floe_version() +
+      throw CallError(FLOE_INVALID, std::string("libfloe ") + floe_version() +
                                       " is another one than these headers are for");
     }
     floe_engine_options it{};
@@ -377,7 +377,7 @@ class Engine {
     it.callback = receive;
     it.context = &handle_;
     it.query_workers = options.query_workers;
-    it.move_workers = options.move_workers;
+    it.copy_workers = options.copy_workers;
     it.per_thread = options.per_thread;
     it.in_flight = options.in_flight;
     it.payload_bytes = options.payload_bytes;
@@ -398,7 +398,7 @@ class Engine {
 
   // Asks, and waits for the reply on this thread.
   template <Method M>
-  typename Calls<M>::Reply call(const typename Calls<M>::Request &message, How how = {}) {
+  typename Calls<M>::Reply call(const typename Calls<M>::Request &message, CallOptions how = {}) {
     if (how.progress) {
       return submit<M>(message, std::move(how)).get();
     }
@@ -414,9 +414,9 @@ class Engine {
     return detail::reply_of<typename Calls<M>::Reply>(completion);
   }
 
-  // Asks, without waiting. Throws Refused, with FLOE_BUSY where it is to be tried again later.
+  // Asks, without waiting. Throws CallError, with FLOE_BUSY where it is to be tried again later.
   template <Method M>
-  Future<typename Calls<M>::Reply> submit(const typename Calls<M>::Request &message, How how = {}) {
+  Future<typename Calls<M>::Reply> submit(const typename Calls<M>::Request &message, CallOptions how = {}) {
     using Reply = typename Calls<M>::Reply;
     const Bytes payload = message.encode();
     auto pending = std::make_unique<detail::PendingReply<Reply>>();
@@ -429,7 +429,7 @@ class Engine {
   }
 
   // Hears of these events, on the engine thread. What `hear` throws ends the process.
-  Subscription subscribe(std::initializer_list<Event> events, Subscription::Hear hear) {
+  Subscription subscribe(std::initializer_list<Event> events, Subscription::EventHandler hear) {
     std::uint64_t mask = 0;
     for (Event event : events) {
       mask |= std::uint64_t{1} << static_cast<std::uint32_t>(event);

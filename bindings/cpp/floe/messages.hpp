@@ -257,7 +257,7 @@ class Reader {
 }  // namespace detail
 
 /// Differs when the definition does; as floe_schema_hash() gives it.
-inline constexpr std::uint64_t schema_hash = 0x268cad7ccf9f6008;
+inline constexpr std::uint64_t schema_hash = 0x9d324083e3d721d5;
 
 /// What can be asked for, as a request -> its reply.
 enum class Method : std::uint32_t {
@@ -269,11 +269,11 @@ enum class Method : std::uint32_t {
   path_info = 3,
   /// ClosureRequest -> ClosureReply
   closure = 4,
-  /// MoveRequest -> ResolveReply
+  /// CopyRequest -> ResolveReply
   resolve = 5,
-  /// MoveRequest -> MoveReply
+  /// CopyRequest -> CopyReply
   install = 6,
-  /// MoveRequest -> MoveReply
+  /// CopyRequest -> CopyReply
   copy = 7,
   /// VerifyRequest -> VerifyReply
   verify = 8,
@@ -310,7 +310,7 @@ enum class ErrorKind : std::uint32_t {
   /// The disk is full.
   no_space = 5,
   /// A handle that is not, or not any more, of this engine.
-  stale = 6,
+  bad_handle = 6,
   /// The deadline has passed.
   deadline = 7,
   /// An error in libfloe itself.
@@ -330,8 +330,8 @@ constexpr std::string_view name(ErrorKind value) {
       return "network";
     case ErrorKind::no_space:
       return "no_space";
-    case ErrorKind::stale:
-      return "stale";
+    case ErrorKind::bad_handle:
+      return "bad_handle";
     case ErrorKind::deadline:
       return "deadline";
     case ErrorKind::internal:
@@ -395,7 +395,7 @@ constexpr std::string_view name(ReuseBy value) {
 }
 
 /// What is wrong with a path of a store.
-enum class FaultKind : std::uint32_t {
+enum class ProblemKind : std::uint32_t {
   /// It was asked for and is not valid.
   not_valid = 1,
   /// It is valid, and the disk does not have it.
@@ -411,19 +411,19 @@ enum class FaultKind : std::uint32_t {
 };
 
 /// The name of a value; empty if there is none such.
-constexpr std::string_view name(FaultKind value) {
+constexpr std::string_view name(ProblemKind value) {
   switch (value) {
-    case FaultKind::not_valid:
+    case ProblemKind::not_valid:
       return "not_valid";
-    case FaultKind::disappeared:
+    case ProblemKind::disappeared:
       return "disappeared";
-    case FaultKind::modified:
+    case ProblemKind::modified:
       return "modified";
-    case FaultKind::wrong_size:
+    case ProblemKind::wrong_size:
       return "wrong_size";
-    case FaultKind::unreadable:
+    case ProblemKind::unreadable:
       return "unreadable";
-    case FaultKind::modified_link:
+    case ProblemKind::modified_link:
       return "modified_link";
   }
   return {};
@@ -856,7 +856,7 @@ struct ClosureReply {
 };
 
 /// Moves closures into a store or a cache.
-struct MoveRequest {
+struct CopyRequest {
   /// Stores or URLs of caches; where two have a path, the first one wins.
   std::vector<std::string> from{};
   /// A store, or a `file://` cache where paths are copied.
@@ -880,10 +880,10 @@ struct MoveRequest {
   /// Begins even if the target's file system has too little room.
   bool no_check_space{};
 
-  static constexpr std::uint32_t ID = 0x382f5230;
+  static constexpr std::uint32_t ID = 0x810b9e40;
   static constexpr std::size_t FIXED_LEN = 104;
 
-  bool operator==(const MoveRequest &) const = default;
+  bool operator==(const CopyRequest &) const = default;
 
   Bytes encode() const {
     detail::Writer writer(ID, FIXED_LEN);
@@ -891,7 +891,7 @@ struct MoveRequest {
     return writer.finish();
   }
 
-  static MoveRequest decode(std::span<const std::byte> data) {
+  static CopyRequest decode(std::span<const std::byte> data) {
     detail::Reader reader(data, ID, FIXED_LEN);
     return take(reader, detail::header_len);
   }
@@ -926,8 +926,8 @@ struct MoveRequest {
     writer.number(at + 96, no_check_space ? 1 : 0);
   }
 
-  static MoveRequest take(detail::Reader &reader, std::size_t at) {
-    MoveRequest it;
+  static CopyRequest take(detail::Reader &reader, std::size_t at) {
+    CopyRequest it;
     it.from = reader.list<std::string>(at, 8, [&](std::size_t place) {
       return reader.text(place);
     });
@@ -1071,22 +1071,22 @@ struct ResolveReply {
   }
 };
 
-struct MoveReply {
+struct CopyReply {
   /// What was asked for, as store paths.
-  std::vector<std::string> roots{};
+  std::vector<std::string> paths{};
   /// How many paths were moved.
-  std::uint64_t moved{};
+  std::uint64_t copied{};
   std::uint64_t download_bytes{};
   std::uint64_t nar_bytes{};
   /// How many of them were taken from the stores of `reuse`, or from what a move had left that ended early.
-  std::uint64_t taken{};
+  std::uint64_t reused{};
   /// The bytes of their NARs.
-  std::uint64_t taken_nar_bytes{};
+  std::uint64_t reused_nar_bytes{};
 
-  static constexpr std::uint32_t ID = 0xecfc99d2;
+  static constexpr std::uint32_t ID = 0x8ba7180e;
   static constexpr std::size_t FIXED_LEN = 48;
 
-  bool operator==(const MoveReply &) const = default;
+  bool operator==(const CopyReply &) const = default;
 
   Bytes encode() const {
     detail::Writer writer(ID, FIXED_LEN);
@@ -1094,32 +1094,32 @@ struct MoveReply {
     return writer.finish();
   }
 
-  static MoveReply decode(std::span<const std::byte> data) {
+  static CopyReply decode(std::span<const std::byte> data) {
     detail::Reader reader(data, ID, FIXED_LEN);
     return take(reader, detail::header_len);
   }
 
   void put(detail::Writer &writer, std::size_t at) const {
-    writer.list(at, roots, 8, [&](std::size_t place, const std::string &element) {
+    writer.list(at, paths, 8, [&](std::size_t place, const std::string &element) {
       writer.text(place, element);
     });
-    writer.number(at + 8, moved);
+    writer.number(at + 8, copied);
     writer.number(at + 16, download_bytes);
     writer.number(at + 24, nar_bytes);
-    writer.number(at + 32, taken);
-    writer.number(at + 40, taken_nar_bytes);
+    writer.number(at + 32, reused);
+    writer.number(at + 40, reused_nar_bytes);
   }
 
-  static MoveReply take(detail::Reader &reader, std::size_t at) {
-    MoveReply it;
-    it.roots = reader.list<std::string>(at, 8, [&](std::size_t place) {
+  static CopyReply take(detail::Reader &reader, std::size_t at) {
+    CopyReply it;
+    it.paths = reader.list<std::string>(at, 8, [&](std::size_t place) {
       return reader.text(place);
     });
-    it.moved = reader.number(at + 8);
+    it.copied = reader.number(at + 8);
     it.download_bytes = reader.number(at + 16);
     it.nar_bytes = reader.number(at + 24);
-    it.taken = reader.number(at + 32);
-    it.taken_nar_bytes = reader.number(at + 40);
+    it.reused = reader.number(at + 32);
+    it.reused_nar_bytes = reader.number(at + 40);
     return it;
   }
 };
@@ -1178,17 +1178,17 @@ struct VerifyRequest {
   }
 };
 
-struct VerifyFault {
-  FaultKind kind = FaultKind::not_valid;
+struct VerifyProblem {
+  ProblemKind kind = ProblemKind::not_valid;
   /// The path, or the link below the store directory.
   std::string subject{};
   /// For people.
   std::string message{};
 
-  static constexpr std::uint32_t ID = 0x99525653;
+  static constexpr std::uint32_t ID = 0xfd02e3a5;
   static constexpr std::size_t FIXED_LEN = 24;
 
-  bool operator==(const VerifyFault &) const = default;
+  bool operator==(const VerifyProblem &) const = default;
 
   Bytes encode() const {
     detail::Writer writer(ID, FIXED_LEN);
@@ -1196,7 +1196,7 @@ struct VerifyFault {
     return writer.finish();
   }
 
-  static VerifyFault decode(std::span<const std::byte> data) {
+  static VerifyProblem decode(std::span<const std::byte> data) {
     detail::Reader reader(data, ID, FIXED_LEN);
     return take(reader, detail::header_len);
   }
@@ -1207,9 +1207,9 @@ struct VerifyFault {
     writer.text(at + 16, message);
   }
 
-  static VerifyFault take(detail::Reader &reader, std::size_t at) {
-    VerifyFault it;
-    it.kind = reader.value<FaultKind>(at);
+  static VerifyProblem take(detail::Reader &reader, std::size_t at) {
+    VerifyProblem it;
+    it.kind = reader.value<ProblemKind>(at);
     it.subject = reader.text(at + 8);
     it.message = reader.text(at + 16);
     return it;
@@ -1220,9 +1220,9 @@ struct VerifyReply {
   std::uint64_t paths{};
   std::uint64_t nar_bytes{};
   std::uint64_t links{};
-  std::vector<VerifyFault> faults{};
+  std::vector<VerifyProblem> problems{};
 
-  static constexpr std::uint32_t ID = 0x3b108a79;
+  static constexpr std::uint32_t ID = 0x2fe8c00e;
   static constexpr std::size_t FIXED_LEN = 32;
 
   bool operator==(const VerifyReply &) const = default;
@@ -1242,7 +1242,7 @@ struct VerifyReply {
     writer.number(at, paths);
     writer.number(at + 8, nar_bytes);
     writer.number(at + 16, links);
-    writer.list(at + 24, faults, 24, [&](std::size_t place, const VerifyFault &element) {
+    writer.list(at + 24, problems, 24, [&](std::size_t place, const VerifyProblem &element) {
       element.put(writer, place);
     });
   }
@@ -1252,8 +1252,8 @@ struct VerifyReply {
     it.paths = reader.number(at);
     it.nar_bytes = reader.number(at + 8);
     it.links = reader.number(at + 16);
-    it.faults = reader.list<VerifyFault>(at + 24, 24, [&](std::size_t place) {
-      return VerifyFault::take(reader, place);
+    it.problems = reader.list<VerifyProblem>(at + 24, 24, [&](std::size_t place) {
+      return VerifyProblem::take(reader, place);
     });
     return it;
   }
@@ -1602,20 +1602,20 @@ struct Calls<Method::closure> {
 
 template <>
 struct Calls<Method::resolve> {
-  using Request = MoveRequest;
+  using Request = CopyRequest;
   using Reply = ResolveReply;
 };
 
 template <>
 struct Calls<Method::install> {
-  using Request = MoveRequest;
-  using Reply = MoveReply;
+  using Request = CopyRequest;
+  using Reply = CopyReply;
 };
 
 template <>
 struct Calls<Method::copy> {
-  using Request = MoveRequest;
-  using Reply = MoveReply;
+  using Request = CopyRequest;
+  using Reply = CopyReply;
 };
 
 template <>

@@ -88,7 +88,7 @@ void failures_are_exceptions(floe::Engine &engine) {
     engine.call<floe::Method::stop>(stop);
     require(false, "a server that is not there is an error");
   } catch (const floe::Failed &failed) {
-    require(failed.kind() == floe::ErrorKind::stale, "the error is `stale`");
+    require(failed.kind() == floe::ErrorKind::bad_handle, "the error is `stale`");
     require(std::string(failed.what()).find('7') != std::string::npos, "it names the handle");
   }
   auto late = engine.submit<floe::Method::echo>(echo("late", 60'000), {.deadline = 30ms});

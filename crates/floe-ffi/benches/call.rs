@@ -2,10 +2,10 @@
 //!
 //! 1. `call/call.cpp` is compiled against the shared library, as a host would; it does all that is
 //!    timed, and checks each reply and each event;
-//! 2. for each lane, K threads wait at a gate and then ask the same number of times each; the time
+//! 2. for each case, K threads wait at a gate and then ask the same number of times each; the time
 //!    runs from the gate to the last reply (or event). Single times run from before the request is
 //!    encoded until its reply is decoded and in hand;
-//! 3. each round is a process of its own, and begins with another lane; the median of the rounds
+//! 3. each round is a process of its own, and begins with another case; the median of the rounds
 //!    counts.
 //!
 //! Gates are ratios to nim-ffi, which was measured on another day: see `call/nim_ffi.rs`.
@@ -28,7 +28,7 @@ mod table;
 
 use std::process::ExitCode;
 
-use nim_ffi::{Aim, LANES, Lane};
+use nim_ffi::{Aim, CASES, Case};
 use options::Options;
 use program::{Program, Row};
 
@@ -54,11 +54,11 @@ fn main() -> ExitCode {
     );
     let mut failures = Vec::new();
     let mut rows = Vec::new();
-    for lane in &LANES {
+    for case in &CASES {
         for &threads in &options.threads {
-            let row = median(lane, threads, &samples);
-            failures.extend(check(lane, &row).filter(|_| options.gate));
-            rows.push(cells(lane, &row));
+            let row = median(case, threads, &samples);
+            failures.extend(check(case, &row).filter(|_| options.gate));
+            rows.push(cells(case, &row));
         }
     }
     table::print(&HEAD.map(str::to_owned), &rows);
@@ -98,23 +98,23 @@ fn each(options: &Options) -> u64 {
 fn measure(program: &Program, options: &Options) -> Result<Vec<Row>, String> {
     let mut samples = Vec::new();
     for round in 0..options.iters {
-        let mut lanes = LANES.each_ref().map(|lane| lane.name);
+        let mut cases = CASES.each_ref().map(|case| case.name);
         // Rounds begin as far from each other as they can.
-        lanes.rotate_left(round * LANES.len() / options.iters);
-        samples.extend(program.run(each(options), &options.threads, &lanes)?);
+        cases.rotate_left(round * CASES.len() / options.iters);
+        samples.extend(program.run(each(options), &options.threads, &cases)?);
     }
     Ok(samples)
 }
 
-fn median(lane: &Lane, threads: usize, samples: &[Row]) -> Row {
+fn median(case: &Case, threads: usize, samples: &[Row]) -> Row {
     let of = |value: fn(&Row) -> f64| {
         let rows = samples
             .iter()
-            .filter(|row| row.lane == lane.name && row.threads == threads);
+            .filter(|row| row.case == case.name && row.threads == threads);
         table::median(&rows.map(value).collect::<Vec<_>>())
     };
     Row {
-        lane: lane.name.to_owned(),
+        case: case.name.to_owned(),
         threads,
         rate: of(|row| row.rate),
         p50: of(|row| row.p50),
@@ -123,11 +123,11 @@ fn median(lane: &Lane, threads: usize, samples: &[Row]) -> Row {
     }
 }
 
-fn cells(lane: &Lane, row: &Row) -> Vec<String> {
+fn cells(case: &Case, row: &Row) -> Vec<String> {
     let or_dash = |text: Option<String>| text.unwrap_or_else(|| "–".into());
-    let (rate, p50) = (lane.rate(row.threads), lane.p50(row.threads));
+    let (rate, p50) = (case.rate(row.threads), case.p50(row.threads));
     vec![
-        row.lane.clone(),
+        row.case.clone(),
         row.threads.to_string(),
         format!("{:.0}", row.rate),
         format!("{:.1}", row.p50),
@@ -140,12 +140,12 @@ fn cells(lane: &Lane, row: &Row) -> Vec<String> {
     ]
 }
 
-/// How a lane has missed its aim.
-fn check(lane: &Lane, row: &Row) -> Option<String> {
-    let (what, ratio, min) = match lane.aim {
+/// How a case has missed its aim.
+fn check(case: &Case, row: &Row) -> Option<String> {
+    let (what, ratio, min) = match case.aim {
         Aim::None => return None,
-        Aim::Rate(min) => ("as many messages", row.rate / lane.rate(row.threads)?, min),
-        Aim::P50(min) => ("as short a p50", lane.p50(row.threads)? / row.p50, min),
+        Aim::Rate(min) => ("as many messages", row.rate / case.rate(row.threads)?, min),
+        Aim::P50(min) => ("as short a p50", case.p50(row.threads)? / row.p50, min),
     };
     // A NaN, of no samples, misses it as well.
     let is_met = ratio >= min;
@@ -153,14 +153,14 @@ fn check(lane: &Lane, row: &Row) -> Option<String> {
         format!(
             "{}, {} threads: {ratio:.2} times {what} as nim-ffi, and should have {min} \
              (--no-gate only reports)",
-            row.lane, row.threads
+            row.case, row.threads
         )
     })
 }
 
 fn json(row: &Row) -> String {
     let object = serde_json::json!({
-        "lane": row.lane,
+        "case": row.case,
         "threads": row.threads,
         "messagesPerSecond": row.rate,
         "p50Us": row.p50,
@@ -171,7 +171,7 @@ fn json(row: &Row) -> String {
 }
 
 const HEAD: [&str; 10] = [
-    "lane",
+    "case",
     "threads",
     "msg/s",
     "p50 µs",

@@ -15,7 +15,7 @@
  *   a callback, floe_unsubscribe wait.
  * - A submit that returned FLOE_OK gets exactly one terminal completion (FLOE_DONE, FLOE_FAILED,
  *   FLOE_CANCELLED or FLOE_SHUT_DOWN). One that returned anything else gets none.
- * - Handles are numbers that are never given twice. A stale one is FLOE_STALE, never somebody
+ * - Handles are numbers that are never given twice. A stale one is FLOE_BAD_HANDLE, never somebody
  *   else's object.
  * - What you pass in is borrowed until the function returns. What you get says who frees it.
  * - After fork(), the child of a process that had engines gets FLOE_FORKED from everything.
@@ -45,7 +45,7 @@ enum {
   FLOE_INVALID = -1,        /* an argument is wrong; floe_last_error says how */
   FLOE_BUSY = -2,           /* so much waits already: try again later */
   FLOE_CLOSED = -3,         /* the engine is closed */
-  FLOE_STALE = -4,          /* there is nothing with this handle, or not any more */
+  FLOE_BAD_HANDLE = -4,          /* there is nothing with this handle, or not any more */
   FLOE_WOULD_DEADLOCK = -5, /* the call would wait for the thread that makes it */
   FLOE_NO_MEMORY = -6,      /* the system has no memory */
   FLOE_SYSTEM = -7,         /* the system refused something; floe_last_error says what */
@@ -99,7 +99,7 @@ typedef struct floe_engine_options {
   void *context;                 /* given to the callback; good until the engine is closed */
   uint32_t codec;                /* how events are encoded (FLOE_FLAT) */
   uint32_t query_workers;        /* threads that answer questions (8) */
-  uint32_t move_workers;         /* threads that move, verify, dump and serve (4) */
+  uint32_t copy_workers;         /* threads that move, verify, dump and serve (4) */
   uint32_t per_thread;           /* requests of one thread that may wait (65536) */
   uint64_t in_flight;            /* requests that were taken and are not completed, together with
                                     completions that wait in the queue (65536) */
@@ -162,7 +162,7 @@ floe_status floe_engine_free(floe_engine engine);
 
 /* Hands a request in. *out (which may be NULL) is its number, written before the engine sees it.
  * FLOE_OK: exactly one terminal completion follows, perhaps before this returns.
- * FLOE_BUSY, FLOE_CLOSED, FLOE_STALE, FLOE_INVALID, FLOE_NO_MEMORY, FLOE_FORKED: none does. */
+ * FLOE_BUSY, FLOE_CLOSED, FLOE_BAD_HANDLE, FLOE_INVALID, FLOE_NO_MEMORY, FLOE_FORKED: none does. */
 floe_status floe_submit(floe_engine engine, const floe_request *request, uint64_t *out);
 
 /* Hands a request in and waits for its terminal completion, which goes to *out and nowhere else;
@@ -198,7 +198,7 @@ floe_status floe_subscribe(floe_engine engine, uint64_t mask, floe_callback call
                            uint64_t *out);
 
 /* Ends a subscription. From the return on its callback is not called, and none is running; inside
- * a callback of this engine: not called after that one. FLOE_STALE the second time. */
+ * a callback of this engine: not called after that one. FLOE_BAD_HANDLE the second time. */
 floe_status floe_unsubscribe(floe_engine engine, uint64_t subscription);
 
 #ifdef __cplusplus

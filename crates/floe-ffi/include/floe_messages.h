@@ -375,7 +375,7 @@ static inline int floe_flat_check_byte_strings(floe_flat_check *check, floe_ref 
 }
 
 /* Differs when the definition does; as floe_schema_hash() gives it. */
-#define FLOE_SCHEMA_HASH ((uint64_t)0x268cad7ccf9f6008)
+#define FLOE_SCHEMA_HASH ((uint64_t)0x9d324083e3d721d5)
 
 /* The numbers of requests. */
 enum {
@@ -387,11 +387,11 @@ enum {
   FLOE_METHOD_PATH_INFO = 3,
   /* ClosureRequest -> ClosureReply */
   FLOE_METHOD_CLOSURE = 4,
-  /* MoveRequest -> ResolveReply */
+  /* CopyRequest -> ResolveReply */
   FLOE_METHOD_RESOLVE = 5,
-  /* MoveRequest -> MoveReply */
+  /* CopyRequest -> CopyReply */
   FLOE_METHOD_INSTALL = 6,
-  /* MoveRequest -> MoveReply */
+  /* CopyRequest -> CopyReply */
   FLOE_METHOD_COPY = 7,
   /* VerifyRequest -> VerifyReply */
   FLOE_METHOD_VERIFY = 8,
@@ -428,7 +428,7 @@ enum {
   /* The disk is full. */
   FLOE_ERROR_KIND_NO_SPACE = 5,
   /* A handle that is not, or not any more, of this engine. */
-  FLOE_ERROR_KIND_STALE = 6,
+  FLOE_ERROR_KIND_BAD_HANDLE = 6,
   /* The deadline has passed. */
   FLOE_ERROR_KIND_DEADLINE = 7,
   /* An error in libfloe itself. */
@@ -448,8 +448,8 @@ static inline const char *floe_error_kind_text(uint32_t value) {
     return "network";
   case FLOE_ERROR_KIND_NO_SPACE:
     return "no_space";
-  case FLOE_ERROR_KIND_STALE:
-    return "stale";
+  case FLOE_ERROR_KIND_BAD_HANDLE:
+    return "bad_handle";
   case FLOE_ERROR_KIND_DEADLINE:
     return "deadline";
   case FLOE_ERROR_KIND_INTERNAL:
@@ -518,33 +518,33 @@ static inline const char *floe_reuse_by_text(uint32_t value) {
 /* What is wrong with a path of a store. */
 enum {
   /* It was asked for and is not valid. */
-  FLOE_FAULT_KIND_NOT_VALID = 1,
+  FLOE_PROBLEM_KIND_NOT_VALID = 1,
   /* It is valid, and the disk does not have it. */
-  FLOE_FAULT_KIND_DISAPPEARED = 2,
+  FLOE_PROBLEM_KIND_DISAPPEARED = 2,
   /* Its contents are not those that were registered. */
-  FLOE_FAULT_KIND_MODIFIED = 3,
+  FLOE_PROBLEM_KIND_MODIFIED = 3,
   /* It has another size than was registered. */
-  FLOE_FAULT_KIND_WRONG_SIZE = 4,
+  FLOE_PROBLEM_KIND_WRONG_SIZE = 4,
   /* It could not be read. */
-  FLOE_FAULT_KIND_UNREADABLE = 5,
+  FLOE_PROBLEM_KIND_UNREADABLE = 5,
   /* A link of the optimiser has other contents than its name says. */
-  FLOE_FAULT_KIND_MODIFIED_LINK = 6
+  FLOE_PROBLEM_KIND_MODIFIED_LINK = 6
 };
 
 /* The name of a value, or NULL if there is none such. */
-static inline const char *floe_fault_kind_text(uint32_t value) {
+static inline const char *floe_problem_kind_text(uint32_t value) {
   switch (value) {
-  case FLOE_FAULT_KIND_NOT_VALID:
+  case FLOE_PROBLEM_KIND_NOT_VALID:
     return "not_valid";
-  case FLOE_FAULT_KIND_DISAPPEARED:
+  case FLOE_PROBLEM_KIND_DISAPPEARED:
     return "disappeared";
-  case FLOE_FAULT_KIND_MODIFIED:
+  case FLOE_PROBLEM_KIND_MODIFIED:
     return "modified";
-  case FLOE_FAULT_KIND_WRONG_SIZE:
+  case FLOE_PROBLEM_KIND_WRONG_SIZE:
     return "wrong_size";
-  case FLOE_FAULT_KIND_UNREADABLE:
+  case FLOE_PROBLEM_KIND_UNREADABLE:
     return "unreadable";
-  case FLOE_FAULT_KIND_MODIFIED_LINK:
+  case FLOE_PROBLEM_KIND_MODIFIED_LINK:
     return "modified_link";
   default:
     return NULL;
@@ -1099,10 +1099,10 @@ static inline size_t floe_closure_reply_set_infos(floe_buffer *buffer, size_t at
   return floe_flat_put_list(buffer, at, count, sizeof(floe_path_info));
 }
 
-#define FLOE_MOVE_REQUEST_ID ((uint32_t)0x382f5230)
+#define FLOE_COPY_REQUEST_ID ((uint32_t)0x810b9e40)
 
 /* Moves closures into a store or a cache. */
-typedef struct floe_move_request {
+typedef struct floe_copy_request {
   /* Stores or URLs of caches; where two have a path, the first one wins. */
   floe_ref from;
   /* A store, or a `file://` cache where paths are copied. */
@@ -1133,26 +1133,26 @@ typedef struct floe_move_request {
   /* Begins even if the target's file system has too little room. */
   uint32_t no_check_space;
   uint32_t no_check_space_zero;
-} floe_move_request;
+} floe_copy_request;
 
-typedef char floe_move_request_has_its_layout[(sizeof(floe_move_request) == 104 &&
-    offsetof(floe_move_request, from) == 0 &&
-    offsetof(floe_move_request, to) == 8 &&
-    offsetof(floe_move_request, store_dir) == 16 &&
-    offsetof(floe_move_request, paths) == 24 &&
-    offsetof(floe_move_request, trusted_public_keys) == 32 &&
-    offsetof(floe_move_request, no_check_sigs) == 40 &&
-    offsetof(floe_move_request, jobs) == 56 &&
-    offsetof(floe_move_request, optimise) == 64 &&
-    offsetof(floe_move_request, reuse) == 72 &&
-    offsetof(floe_move_request, reuse_by) == 88 &&
-    offsetof(floe_move_request, no_check_space) == 96) ? 1 : -1];
+typedef char floe_copy_request_has_its_layout[(sizeof(floe_copy_request) == 104 &&
+    offsetof(floe_copy_request, from) == 0 &&
+    offsetof(floe_copy_request, to) == 8 &&
+    offsetof(floe_copy_request, store_dir) == 16 &&
+    offsetof(floe_copy_request, paths) == 24 &&
+    offsetof(floe_copy_request, trusted_public_keys) == 32 &&
+    offsetof(floe_copy_request, no_check_sigs) == 40 &&
+    offsetof(floe_copy_request, jobs) == 56 &&
+    offsetof(floe_copy_request, optimise) == 64 &&
+    offsetof(floe_copy_request, reuse) == 72 &&
+    offsetof(floe_copy_request, reuse_by) == 88 &&
+    offsetof(floe_copy_request, no_check_space) == 96) ? 1 : -1];
 
-static inline size_t floe_move_request_begin(floe_buffer *buffer) {
-  return floe_flat_begin(buffer, FLOE_MOVE_REQUEST_ID, 104);
+static inline size_t floe_copy_request_begin(floe_buffer *buffer) {
+  return floe_flat_begin(buffer, FLOE_COPY_REQUEST_ID, 104);
 }
 
-static inline int floe_move_request_check(floe_flat_check *check, const floe_move_request *message) {
+static inline int floe_copy_request_check(floe_flat_check *check, const floe_copy_request *message) {
   if (!(floe_flat_check_texts(check, message->from) &&
         floe_flat_check_text(check, message->to) &&
         floe_flat_check_text(check, message->store_dir) &&
@@ -1172,80 +1172,80 @@ static inline int floe_move_request_check(floe_flat_check *check, const floe_mov
 }
 
 /* NULL if it is not this message, or anything in it is wrong. */
-static inline const floe_move_request *floe_move_request_view(const void *data, size_t len) {
+static inline const floe_copy_request *floe_copy_request_view(const void *data, size_t len) {
   floe_flat_check check;
-  const floe_move_request *message = (const floe_move_request *)
-      floe_flat_open(&check, data, len, FLOE_MOVE_REQUEST_ID, 104);
-  return message && floe_move_request_check(&check, message) ? message : NULL;
+  const floe_copy_request *message = (const floe_copy_request *)
+      floe_flat_open(&check, data, len, FLOE_COPY_REQUEST_ID, 104);
+  return message && floe_copy_request_check(&check, message) ? message : NULL;
 }
 
-static inline floe_text floe_move_request_from_at(const floe_move_request *message, const void *data, size_t i) {
+static inline floe_text floe_copy_request_from_at(const floe_copy_request *message, const void *data, size_t i) {
   return floe_flat_text(floe_flat_ref_at(message->from, data, i), data);
 }
 
-static inline floe_text floe_move_request_to(const floe_move_request *message, const void *data) {
+static inline floe_text floe_copy_request_to(const floe_copy_request *message, const void *data) {
   return floe_flat_text(message->to, data);
 }
 
-static inline floe_text floe_move_request_store_dir(const floe_move_request *message, const void *data) {
+static inline floe_text floe_copy_request_store_dir(const floe_copy_request *message, const void *data) {
   return floe_flat_text(message->store_dir, data);
 }
 
-static inline floe_text floe_move_request_paths_at(const floe_move_request *message, const void *data, size_t i) {
+static inline floe_text floe_copy_request_paths_at(const floe_copy_request *message, const void *data, size_t i) {
   return floe_flat_text(floe_flat_ref_at(message->paths, data, i), data);
 }
 
-static inline floe_text floe_move_request_trusted_public_keys_at(const floe_move_request *message, const void *data, size_t i) {
+static inline floe_text floe_copy_request_trusted_public_keys_at(const floe_copy_request *message, const void *data, size_t i) {
   return floe_flat_text(floe_flat_ref_at(message->trusted_public_keys, data, i), data);
 }
 
-static inline floe_text floe_move_request_reuse_at(const floe_move_request *message, const void *data, size_t i) {
+static inline floe_text floe_copy_request_reuse_at(const floe_copy_request *message, const void *data, size_t i) {
   return floe_flat_text(floe_flat_ref_at(message->reuse, data, i), data);
 }
 
-static inline void floe_move_request_set_from(floe_buffer *buffer, size_t at, const floe_text *items, size_t count) {
+static inline void floe_copy_request_set_from(floe_buffer *buffer, size_t at, const floe_text *items, size_t count) {
   floe_flat_put_texts(buffer, at, items, count);
 }
 
-static inline void floe_move_request_set_to(floe_buffer *buffer, size_t at, floe_text value) {
+static inline void floe_copy_request_set_to(floe_buffer *buffer, size_t at, floe_text value) {
   floe_flat_put_text(buffer, at + 8, value.data, value.len);
 }
 
-static inline void floe_move_request_set_store_dir(floe_buffer *buffer, size_t at, floe_text value) {
+static inline void floe_copy_request_set_store_dir(floe_buffer *buffer, size_t at, floe_text value) {
   floe_flat_put_text(buffer, at + 16, value.data, value.len);
 }
 
-static inline void floe_move_request_set_paths(floe_buffer *buffer, size_t at, const floe_text *items, size_t count) {
+static inline void floe_copy_request_set_paths(floe_buffer *buffer, size_t at, const floe_text *items, size_t count) {
   floe_flat_put_texts(buffer, at + 24, items, count);
 }
 
-static inline void floe_move_request_set_trusted_public_keys(floe_buffer *buffer, size_t at, const floe_text *items, size_t count) {
+static inline void floe_copy_request_set_trusted_public_keys(floe_buffer *buffer, size_t at, const floe_text *items, size_t count) {
   floe_flat_put_texts(buffer, at + 32, items, count);
 }
 
-static inline void floe_move_request_set_no_check_sigs(floe_buffer *buffer, size_t at, int value) {
+static inline void floe_copy_request_set_no_check_sigs(floe_buffer *buffer, size_t at, int value) {
   floe_flat_put_u32(buffer, at + 40, value ? 1 : 0);
 }
 
-static inline void floe_move_request_set_jobs(floe_buffer *buffer, size_t at, uint64_t value) {
+static inline void floe_copy_request_set_jobs(floe_buffer *buffer, size_t at, uint64_t value) {
   floe_flat_put_u32(buffer, at + 48, 1);
   floe_flat_put_u64(buffer, at + 56, value);
 }
 
-static inline void floe_move_request_set_optimise(floe_buffer *buffer, size_t at, int value) {
+static inline void floe_copy_request_set_optimise(floe_buffer *buffer, size_t at, int value) {
   floe_flat_put_u32(buffer, at + 64, value ? 1 : 0);
 }
 
-static inline void floe_move_request_set_reuse(floe_buffer *buffer, size_t at, const floe_text *items, size_t count) {
+static inline void floe_copy_request_set_reuse(floe_buffer *buffer, size_t at, const floe_text *items, size_t count) {
   floe_flat_put_texts(buffer, at + 72, items, count);
 }
 
-static inline void floe_move_request_set_reuse_by(floe_buffer *buffer, size_t at, uint32_t value) {
+static inline void floe_copy_request_set_reuse_by(floe_buffer *buffer, size_t at, uint32_t value) {
   floe_flat_put_u32(buffer, at + 80, 1);
   floe_flat_put_u32(buffer, at + 88, value);
 }
 
-static inline void floe_move_request_set_no_check_space(floe_buffer *buffer, size_t at, int value) {
+static inline void floe_copy_request_set_no_check_space(floe_buffer *buffer, size_t at, int value) {
   floe_flat_put_u32(buffer, at + 96, value ? 1 : 0);
 }
 
@@ -1397,73 +1397,73 @@ static inline void floe_resolve_reply_set_free_inodes(floe_buffer *buffer, size_
   floe_flat_put_u64(buffer, at + 64, value);
 }
 
-#define FLOE_MOVE_REPLY_ID ((uint32_t)0xecfc99d2)
+#define FLOE_COPY_REPLY_ID ((uint32_t)0x8ba7180e)
 
-typedef struct floe_move_reply {
+typedef struct floe_copy_reply {
   /* What was asked for, as store paths. */
-  floe_ref roots;
+  floe_ref paths;
   /* How many paths were moved. */
-  uint64_t moved;
+  uint64_t copied;
   uint64_t download_bytes;
   uint64_t nar_bytes;
   /* How many of them were taken from the stores of `reuse`, or from what a move had left that ended early. */
-  uint64_t taken;
+  uint64_t reused;
   /* The bytes of their NARs. */
-  uint64_t taken_nar_bytes;
-} floe_move_reply;
+  uint64_t reused_nar_bytes;
+} floe_copy_reply;
 
-typedef char floe_move_reply_has_its_layout[(sizeof(floe_move_reply) == 48 &&
-    offsetof(floe_move_reply, roots) == 0 &&
-    offsetof(floe_move_reply, moved) == 8 &&
-    offsetof(floe_move_reply, download_bytes) == 16 &&
-    offsetof(floe_move_reply, nar_bytes) == 24 &&
-    offsetof(floe_move_reply, taken) == 32 &&
-    offsetof(floe_move_reply, taken_nar_bytes) == 40) ? 1 : -1];
+typedef char floe_copy_reply_has_its_layout[(sizeof(floe_copy_reply) == 48 &&
+    offsetof(floe_copy_reply, paths) == 0 &&
+    offsetof(floe_copy_reply, copied) == 8 &&
+    offsetof(floe_copy_reply, download_bytes) == 16 &&
+    offsetof(floe_copy_reply, nar_bytes) == 24 &&
+    offsetof(floe_copy_reply, reused) == 32 &&
+    offsetof(floe_copy_reply, reused_nar_bytes) == 40) ? 1 : -1];
 
-static inline size_t floe_move_reply_begin(floe_buffer *buffer) {
-  return floe_flat_begin(buffer, FLOE_MOVE_REPLY_ID, 48);
+static inline size_t floe_copy_reply_begin(floe_buffer *buffer) {
+  return floe_flat_begin(buffer, FLOE_COPY_REPLY_ID, 48);
 }
 
-static inline int floe_move_reply_check(floe_flat_check *check, const floe_move_reply *message) {
-  if (!(floe_flat_check_texts(check, message->roots))) {
+static inline int floe_copy_reply_check(floe_flat_check *check, const floe_copy_reply *message) {
+  if (!(floe_flat_check_texts(check, message->paths))) {
     return 0;
   }
   return 1;
 }
 
 /* NULL if it is not this message, or anything in it is wrong. */
-static inline const floe_move_reply *floe_move_reply_view(const void *data, size_t len) {
+static inline const floe_copy_reply *floe_copy_reply_view(const void *data, size_t len) {
   floe_flat_check check;
-  const floe_move_reply *message = (const floe_move_reply *)
-      floe_flat_open(&check, data, len, FLOE_MOVE_REPLY_ID, 48);
-  return message && floe_move_reply_check(&check, message) ? message : NULL;
+  const floe_copy_reply *message = (const floe_copy_reply *)
+      floe_flat_open(&check, data, len, FLOE_COPY_REPLY_ID, 48);
+  return message && floe_copy_reply_check(&check, message) ? message : NULL;
 }
 
-static inline floe_text floe_move_reply_roots_at(const floe_move_reply *message, const void *data, size_t i) {
-  return floe_flat_text(floe_flat_ref_at(message->roots, data, i), data);
+static inline floe_text floe_copy_reply_paths_at(const floe_copy_reply *message, const void *data, size_t i) {
+  return floe_flat_text(floe_flat_ref_at(message->paths, data, i), data);
 }
 
-static inline void floe_move_reply_set_roots(floe_buffer *buffer, size_t at, const floe_text *items, size_t count) {
+static inline void floe_copy_reply_set_paths(floe_buffer *buffer, size_t at, const floe_text *items, size_t count) {
   floe_flat_put_texts(buffer, at, items, count);
 }
 
-static inline void floe_move_reply_set_moved(floe_buffer *buffer, size_t at, uint64_t value) {
+static inline void floe_copy_reply_set_copied(floe_buffer *buffer, size_t at, uint64_t value) {
   floe_flat_put_u64(buffer, at + 8, value);
 }
 
-static inline void floe_move_reply_set_download_bytes(floe_buffer *buffer, size_t at, uint64_t value) {
+static inline void floe_copy_reply_set_download_bytes(floe_buffer *buffer, size_t at, uint64_t value) {
   floe_flat_put_u64(buffer, at + 16, value);
 }
 
-static inline void floe_move_reply_set_nar_bytes(floe_buffer *buffer, size_t at, uint64_t value) {
+static inline void floe_copy_reply_set_nar_bytes(floe_buffer *buffer, size_t at, uint64_t value) {
   floe_flat_put_u64(buffer, at + 24, value);
 }
 
-static inline void floe_move_reply_set_taken(floe_buffer *buffer, size_t at, uint64_t value) {
+static inline void floe_copy_reply_set_reused(floe_buffer *buffer, size_t at, uint64_t value) {
   floe_flat_put_u64(buffer, at + 32, value);
 }
 
-static inline void floe_move_reply_set_taken_nar_bytes(floe_buffer *buffer, size_t at, uint64_t value) {
+static inline void floe_copy_reply_set_reused_nar_bytes(floe_buffer *buffer, size_t at, uint64_t value) {
   floe_flat_put_u64(buffer, at + 40, value);
 }
 
@@ -1538,28 +1538,28 @@ static inline void floe_verify_request_set_jobs(floe_buffer *buffer, size_t at, 
   floe_flat_put_u64(buffer, at + 32, value);
 }
 
-#define FLOE_VERIFY_FAULT_ID ((uint32_t)0x99525653)
+#define FLOE_VERIFY_PROBLEM_ID ((uint32_t)0xfd02e3a5)
 
-typedef struct floe_verify_fault {
+typedef struct floe_verify_problem {
   uint32_t kind;
   uint32_t kind_zero;
   /* The path, or the link below the store directory. */
   floe_ref subject;
   /* For people. */
   floe_ref message;
-} floe_verify_fault;
+} floe_verify_problem;
 
-typedef char floe_verify_fault_has_its_layout[(sizeof(floe_verify_fault) == 24 &&
-    offsetof(floe_verify_fault, kind) == 0 &&
-    offsetof(floe_verify_fault, subject) == 8 &&
-    offsetof(floe_verify_fault, message) == 16) ? 1 : -1];
+typedef char floe_verify_problem_has_its_layout[(sizeof(floe_verify_problem) == 24 &&
+    offsetof(floe_verify_problem, kind) == 0 &&
+    offsetof(floe_verify_problem, subject) == 8 &&
+    offsetof(floe_verify_problem, message) == 16) ? 1 : -1];
 
-static inline size_t floe_verify_fault_begin(floe_buffer *buffer) {
-  return floe_flat_begin(buffer, FLOE_VERIFY_FAULT_ID, 24);
+static inline size_t floe_verify_problem_begin(floe_buffer *buffer) {
+  return floe_flat_begin(buffer, FLOE_VERIFY_PROBLEM_ID, 24);
 }
 
-static inline int floe_verify_fault_check(floe_flat_check *check, const floe_verify_fault *message) {
-  if (!(floe_fault_kind_text(message->kind) != NULL && message->kind_zero == 0 &&
+static inline int floe_verify_problem_check(floe_flat_check *check, const floe_verify_problem *message) {
+  if (!(floe_problem_kind_text(message->kind) != NULL && message->kind_zero == 0 &&
         floe_flat_check_text(check, message->subject) &&
         floe_flat_check_text(check, message->message))) {
     return 0;
@@ -1568,47 +1568,47 @@ static inline int floe_verify_fault_check(floe_flat_check *check, const floe_ver
 }
 
 /* NULL if it is not this message, or anything in it is wrong. */
-static inline const floe_verify_fault *floe_verify_fault_view(const void *data, size_t len) {
+static inline const floe_verify_problem *floe_verify_problem_view(const void *data, size_t len) {
   floe_flat_check check;
-  const floe_verify_fault *message = (const floe_verify_fault *)
-      floe_flat_open(&check, data, len, FLOE_VERIFY_FAULT_ID, 24);
-  return message && floe_verify_fault_check(&check, message) ? message : NULL;
+  const floe_verify_problem *message = (const floe_verify_problem *)
+      floe_flat_open(&check, data, len, FLOE_VERIFY_PROBLEM_ID, 24);
+  return message && floe_verify_problem_check(&check, message) ? message : NULL;
 }
 
-static inline floe_text floe_verify_fault_subject(const floe_verify_fault *message, const void *data) {
+static inline floe_text floe_verify_problem_subject(const floe_verify_problem *message, const void *data) {
   return floe_flat_text(message->subject, data);
 }
 
-static inline floe_text floe_verify_fault_message(const floe_verify_fault *message, const void *data) {
+static inline floe_text floe_verify_problem_message(const floe_verify_problem *message, const void *data) {
   return floe_flat_text(message->message, data);
 }
 
-static inline void floe_verify_fault_set_kind(floe_buffer *buffer, size_t at, uint32_t value) {
+static inline void floe_verify_problem_set_kind(floe_buffer *buffer, size_t at, uint32_t value) {
   floe_flat_put_u32(buffer, at, value);
 }
 
-static inline void floe_verify_fault_set_subject(floe_buffer *buffer, size_t at, floe_text value) {
+static inline void floe_verify_problem_set_subject(floe_buffer *buffer, size_t at, floe_text value) {
   floe_flat_put_text(buffer, at + 8, value.data, value.len);
 }
 
-static inline void floe_verify_fault_set_message(floe_buffer *buffer, size_t at, floe_text value) {
+static inline void floe_verify_problem_set_message(floe_buffer *buffer, size_t at, floe_text value) {
   floe_flat_put_text(buffer, at + 16, value.data, value.len);
 }
 
-#define FLOE_VERIFY_REPLY_ID ((uint32_t)0x3b108a79)
+#define FLOE_VERIFY_REPLY_ID ((uint32_t)0x2fe8c00e)
 
 typedef struct floe_verify_reply {
   uint64_t paths;
   uint64_t nar_bytes;
   uint64_t links;
-  floe_ref faults;
+  floe_ref problems;
 } floe_verify_reply;
 
 typedef char floe_verify_reply_has_its_layout[(sizeof(floe_verify_reply) == 32 &&
     offsetof(floe_verify_reply, paths) == 0 &&
     offsetof(floe_verify_reply, nar_bytes) == 8 &&
     offsetof(floe_verify_reply, links) == 16 &&
-    offsetof(floe_verify_reply, faults) == 24) ? 1 : -1];
+    offsetof(floe_verify_reply, problems) == 24) ? 1 : -1];
 
 static inline size_t floe_verify_reply_begin(floe_buffer *buffer) {
   return floe_flat_begin(buffer, FLOE_VERIFY_REPLY_ID, 32);
@@ -1616,13 +1616,13 @@ static inline size_t floe_verify_reply_begin(floe_buffer *buffer) {
 
 static inline int floe_verify_reply_check(floe_flat_check *check, const floe_verify_reply *message) {
   size_t i;
-  if (!(floe_flat_check_list(check, message->faults, 24))) {
+  if (!(floe_flat_check_list(check, message->problems, 24))) {
     return 0;
   }
-  for (i = 0; i < message->faults.length; i++) {
-    const floe_verify_fault *element = (const floe_verify_fault *)
-        floe_flat_element(message->faults, check->data, i, sizeof(*element));
-    if (!floe_verify_fault_check(check, element)) {
+  for (i = 0; i < message->problems.length; i++) {
+    const floe_verify_problem *element = (const floe_verify_problem *)
+        floe_flat_element(message->problems, check->data, i, sizeof(*element));
+    if (!floe_verify_problem_check(check, element)) {
       return 0;
     }
   }
@@ -1637,8 +1637,8 @@ static inline const floe_verify_reply *floe_verify_reply_view(const void *data, 
   return message && floe_verify_reply_check(&check, message) ? message : NULL;
 }
 
-static inline const floe_verify_fault *floe_verify_reply_faults_at(const floe_verify_reply *message, const void *data, size_t i) {
-  return (const floe_verify_fault *)floe_flat_element(message->faults, data, i, sizeof(floe_verify_fault));
+static inline const floe_verify_problem *floe_verify_reply_problems_at(const floe_verify_reply *message, const void *data, size_t i) {
+  return (const floe_verify_problem *)floe_flat_element(message->problems, data, i, sizeof(floe_verify_problem));
 }
 
 static inline void floe_verify_reply_set_paths(floe_buffer *buffer, size_t at, uint64_t value) {
@@ -1653,8 +1653,8 @@ static inline void floe_verify_reply_set_links(floe_buffer *buffer, size_t at, u
   floe_flat_put_u64(buffer, at + 16, value);
 }
 
-static inline size_t floe_verify_reply_set_faults(floe_buffer *buffer, size_t at, size_t count) {
-  return floe_flat_put_list(buffer, at + 24, count, sizeof(floe_verify_fault));
+static inline size_t floe_verify_reply_set_problems(floe_buffer *buffer, size_t at, size_t count) {
+  return floe_flat_put_list(buffer, at + 24, count, sizeof(floe_verify_problem));
 }
 
 #define FLOE_NAR_REQUEST_ID ((uint32_t)0x2bbee1ed)

@@ -20,8 +20,8 @@ use std::time::Duration;
 
 use crate::callback::Callback;
 use crate::completion::Waiter;
-use crate::engine::{self, Delivery, OpenError, Refusal, Shared, new_id};
-use crate::{fork, work};
+use crate::engine::{self, CallError, Delivery, OpenError, Shared, new_id};
+use crate::{fork, handlers};
 
 pub use status::Status;
 pub use structs::{
@@ -93,15 +93,14 @@ pub unsafe extern "C" fn floe_engine_open(options: *const FloeEngineOptions, out
         let callback = options
             .callback
             .map(|function| Callback::new(function, options.context));
-        let handle = engine::open(options::limits(&options), codec, callback, work::run).map_err(
-            |error| {
+        let handle = engine::open(options::limits(&options), codec, callback, handlers::run)
+            .map_err(|error| {
                 let status = match error {
                     OpenError::TooMany => Status::Busy,
                     OpenError::System { .. } => Status::System,
                 };
                 fail(status, error.to_string())
-            },
-        )?;
+            })?;
         // SAFETY: the caller promises it.
         unsafe { pointer::write(out, handle, "out")? };
         Ok(Status::Ok)
@@ -133,7 +132,7 @@ pub extern "C" fn floe_engine_free(engine: u64) -> i32 {
         shared.close()?;
         match engine::free(engine) {
             Some(()) => Ok(Status::Ok),
-            None => Err(Fail::status(Status::Stale)),
+            None => Err(Fail::status(Status::BadHandle)),
         }
     })
 }
@@ -152,14 +151,14 @@ pub unsafe extern "C" fn floe_submit(
 ) -> i32 {
     with_engine(engine, |engine| {
         // SAFETY: the caller promises it.
-        let asked = unsafe { request::read(engine, request)? };
+        let parsed = unsafe { request::read(engine, request)? };
         let id = new_id();
         if !out.is_null() {
             // Before the engine can see the request: its completion may come before the return.
             // SAFETY: the caller promises it.
             unsafe { pointer::write(out, id, "out")? };
         }
-        engine.submit(|| asked.into_request(id, None))?;
+        engine.submit(|| parsed.into_request(id, None))?;
         Ok(Status::Ok)
     })
 }
@@ -179,9 +178,9 @@ pub unsafe extern "C" fn floe_call(
         // SAFETY: the caller promises it.
         let size = unsafe { pointer::struct_size(out, "floe_completion")? };
         // SAFETY: the caller promises it.
-        let asked = unsafe { request::read(engine, request)? };
+        let parsed = unsafe { request::read(engine, request)? };
         let waiter = Arc::new(Waiter::default());
-        let make = || asked.into_request(new_id(), Some(waiter.clone()));
+        let make = || parsed.into_request(new_id(), Some(waiter.clone()));
         let completion = engine.call(make, &waiter)?;
         // SAFETY: `out` has as many bytes as its size says, which was checked above.
         unsafe { pointer::write_struct(out.cast(), size, FloeCompletion::owned(completion)) };
@@ -243,7 +242,7 @@ pub unsafe extern "C" fn floe_queue_take(
         });
         // SAFETY: as above.
         unsafe { pointer::write(count, taken.count, "count")? };
-        engine.has_room_again();
+        engine.resume_if_stalled();
         match taken.count == 0 && taken.is_over {
             true => Err(Fail::status(Status::Closed)),
             false => Ok(Status::Ok),
@@ -257,7 +256,7 @@ pub unsafe extern "C" fn floe_queue_take(
 pub extern "C" fn floe_queue_wait(engine: u64, timeout_ms: i64) -> i32 {
     with_engine(engine, |engine| {
         if engine.is_inside() {
-            return Err(Refusal::WouldDeadlock.into());
+            return Err(CallError::WouldDeadlock.into());
         }
         let time = u64::try_from(timeout_ms).map_or(Duration::MAX, Duration::from_millis);
         match queue_of(engine)?.wait(time) {
@@ -324,7 +323,7 @@ fn with_engine(handle: u64, f: impl FnOnce(&Arc<Shared>) -> Result<Status, Fail>
         if fork::is_child() {
             return Err(Fail::status(Status::Forked));
         }
-        engine::with(handle, f).unwrap_or(Err(Fail::status(Status::Stale)))
+        engine::with(handle, f).unwrap_or(Err(Fail::status(Status::BadHandle)))
     })
 }
 

@@ -44,7 +44,7 @@ impl Completion {
 
 /// How the work on a request ended.
 #[derive(Debug)]
-pub(crate) enum Outcome {
+pub(crate) enum JobOutcome {
     /// The reply, encoded.
     Done(Vec<u8>),
     Failed(Failure),
@@ -104,7 +104,7 @@ impl Waiter {
     }
 
     /// Turns until the completion is there, or the time is over.
-    pub(crate) fn turn(&self, time: Duration) {
+    pub(crate) fn spin(&self, time: Duration) {
         let begin = Instant::now();
         while begin.elapsed() < time {
             for _ in 0..PAUSES {

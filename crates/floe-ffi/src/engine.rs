@@ -1,14 +1,14 @@
 //! An engine: what its threads share, and what a host can do with it from any thread.
 
+mod active_request;
 mod cancel;
 mod dispatch;
 mod events;
-mod line;
-mod mail;
+mod inbox;
 mod poll;
-mod running;
+mod start;
 mod thread;
-mod waiting;
+mod work_queue;
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
@@ -18,36 +18,36 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{Builder, JoinHandle};
 use std::time::Instant;
 
-use floe_ingress::{Ingress, Mode, Refused};
 use floe_messages::Codec;
+use floe_queue::{Mode, Sender, SubmitError};
 use floe_server::ShutdownHandle;
 use floe_store::TempRoots;
 
 use crate::callback::Callback;
-use crate::completion::{Completion, Outcome, Waiter};
+use crate::completion::{Completion, JobOutcome, Waiter};
 use crate::events::Subscriptions;
 use crate::handles::{Freed, Handles, Last};
 use crate::limits::Limits;
-use crate::patience::{Callers, Patience};
-use crate::pool::{Finished, Handler, Job};
+use crate::pool::{Job, JobHandler, JobResult};
 use crate::queue::CompletionQueue;
 use crate::request::{Budget, Request};
-use mail::{Flag, Mail};
+use crate::spin::{AdaptiveSpin, SpinLimiter};
+use inbox::{Flag, Inbox};
 
 /// What all threads of one engine see.
 pub(crate) struct Shared {
     handle: u64,
-    ingress: Ingress<Request>,
+    requests: Sender<Request>,
     pub(crate) limits: Limits,
     pub(crate) budget: Arc<Budget>,
     pub(crate) delivery: Delivery,
     /// In which events are encoded.
     pub(crate) codec: Codec,
-    work: Work,
+    handler: HandlerFn,
     opened: Instant,
     pub(crate) subscriptions: Subscriptions,
-    mail: Mutex<Mail>,
-    has_mail: AtomicBool,
+    inbox: Mutex<Inbox>,
+    has_inbox_items: AtomicBool,
     /// The engine takes no requests before the host has taken completions.
     is_stalled: AtomicBool,
     is_free: AtomicBool,
@@ -56,11 +56,11 @@ pub(crate) struct Shared {
     pub(crate) servers: Mutex<HashMap<u64, RunningServer>>,
     /// Of all moves of this engine.
     pub(crate) roots: TempRoots,
-    callers: Callers,
+    spin_limiter: SpinLimiter,
     /// Of the engine thread, for requests.
-    patience: Patience,
+    engine_spin: AdaptiveSpin,
     /// Of threads in [`Shared::call`], for completions.
-    callers_patience: Patience,
+    caller_spin: AdaptiveSpin,
 }
 
 /// Where completions go that nobody waits for.
@@ -76,17 +76,17 @@ pub(crate) struct RunningServer {
 }
 
 /// What a worker does with a request.
-pub(crate) type Work = fn(Job, &Shared) -> Outcome;
+pub(crate) type HandlerFn = fn(Job, &Shared) -> JobOutcome;
 
 /// Why a call has to be refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Refusal {
+pub(crate) enum CallError {
     Busy,
     Closed,
     /// It would wait for the very thread that makes it.
     WouldDeadlock,
     /// There is nothing with this handle.
-    Stale,
+    BadHandle,
 }
 
 /// Why an engine cannot be opened.
@@ -116,39 +116,41 @@ pub(crate) fn open(
     limits: Limits,
     codec: Codec,
     callback: Option<Callback>,
-    work: Work,
+    handler: HandlerFn,
 ) -> Result<u64, OpenError> {
     let system = |what| move |source| OpenError::System { what, source };
     let delivery = match callback {
         Some(callback) => Delivery::Callback(callback),
         None => Delivery::Queue(CompletionQueue::new().map_err(system("a descriptor"))?),
     };
-    let lanes = floe_ingress::Limits {
+    let queue_limits = floe_queue::Limits {
         per_thread: limits.per_thread,
-        ..floe_ingress::Limits::default()
+        ..floe_queue::Limits::default()
     };
-    let (ingress, receiver) = Ingress::new(Mode::Lanes, lanes);
+    let (requests, receiver) = Sender::new(Mode::Queues, queue_limits);
     let make = |handle| {
         Arc::new(Shared {
             handle,
-            ingress,
+            requests,
             budget: Budget::new(limits.payload_bytes),
             limits,
             delivery,
             codec,
-            work,
+            handler,
             opened: Instant::now(),
             subscriptions: Subscriptions::default(),
-            mail: Mutex::default(),
-            has_mail: AtomicBool::new(false),
+            inbox: Mutex::default(),
+            has_inbox_items: AtomicBool::new(false),
             is_stalled: AtomicBool::new(false),
             is_free: AtomicBool::new(false),
             thread: Mutex::default(),
             servers: Mutex::default(),
             roots: TempRoots::default(),
-            callers: Callers::new(std::thread::available_parallelism().map_or(1, usize::from)),
-            patience: Patience::default(),
-            callers_patience: Patience::default(),
+            spin_limiter: SpinLimiter::new(
+                std::thread::available_parallelism().map_or(1, usize::from),
+            ),
+            engine_spin: AdaptiveSpin::default(),
+            caller_spin: AdaptiveSpin::default(),
         })
     };
     let (handle, shared) = ENGINES.insert(make).ok_or(OpenError::TooMany)?;
@@ -189,10 +191,10 @@ pub(crate) fn free(handle: u64) -> Option<()> {
 impl Shared {
     /// Hands a request in, which is made only if there is room for it; never waits.
     #[inline]
-    pub(crate) fn submit(&self, make: impl FnOnce() -> Request) -> Result<(), Refusal> {
-        self.ingress.submit(make).map_err(|refused| match refused {
-            Refused::Busy => Refusal::Busy,
-            Refused::Closed(_) => Refusal::Closed,
+    pub(crate) fn submit(&self, make: impl FnOnce() -> Request) -> Result<(), CallError> {
+        self.requests.submit(make).map_err(|refused| match refused {
+            SubmitError::Busy => CallError::Busy,
+            SubmitError::Closed(_) => CallError::Closed,
         })
     }
 
@@ -201,37 +203,37 @@ impl Shared {
         &self,
         make: impl FnOnce() -> Request,
         waiter: &Waiter,
-    ) -> Result<Completion, Refusal> {
+    ) -> Result<Completion, CallError> {
         if self.is_inside() {
-            return Err(Refusal::WouldDeadlock);
+            return Err(CallError::WouldDeadlock);
         }
         self.submit(make)?;
-        let (begin, patience) = (Instant::now(), &self.callers_patience);
-        self.callers.turn(|| waiter.turn(patience.time()));
+        let (begin, spin) = (Instant::now(), &self.caller_spin);
+        self.spin_limiter.spin(|| waiter.spin(spin.duration()));
         let completion = waiter.wait();
-        patience.waited_since(begin);
+        spin.record_wait(begin);
         Ok(completion)
     }
 
     /// Asks for the end of a request. It may have ended already.
     pub(crate) fn cancel(&self, request: u64) {
-        self.post(|mail| {
-            // Who cancels more than this between two looks at the mail cancels at random.
-            if !mail.is_over && mail.cancelled.len() < CANCELS_MAX {
-                mail.cancelled.push(request);
+        self.post(|inbox| {
+            // Who cancels more than this between two looks at the inbox cancels at random.
+            if !inbox.is_over && inbox.cancelled.len() < CANCELS_MAX {
+                inbox.cancelled.push(request);
             }
         });
     }
 
     /// Nothing more is accepted from here on; does not wait.
     pub(crate) fn shut_down(&self) {
-        self.post(|mail| mail.closes = true);
+        self.post(|inbox| inbox.closes = true);
     }
 
     /// Accepts nothing more, and waits until everything is completed.
-    pub(crate) fn close(&self) -> Result<(), Refusal> {
+    pub(crate) fn close(&self) -> Result<(), CallError> {
         if self.is_inside() {
-            return Err(Refusal::WouldDeadlock);
+            return Err(CallError::WouldDeadlock);
         }
         self.shut_down();
         // Who comes second waits at the lock for the one who waits for the thread.
@@ -243,15 +245,15 @@ impl Shared {
     }
 
     /// From the return on no call to the subscriber is made; inside a callback, none after it.
-    pub(crate) fn unsubscribe(&self, id: u64) -> Result<(), Refusal> {
+    pub(crate) fn unsubscribe(&self, id: u64) -> Result<(), CallError> {
         if !self.subscriptions.remove(id) {
-            return Err(Refusal::Stale);
+            return Err(CallError::BadHandle);
         }
         if !self.is_engine_thread() {
             let flag = Arc::new(Flag::default());
-            self.post(|mail| match mail.is_over {
+            self.post(|inbox| match inbox.is_over {
                 true => flag.raise(),
-                false => mail.acknowledge.push(flag.clone()),
+                false => inbox.acknowledge.push(flag.clone()),
             });
             flag.wait();
         }
@@ -259,7 +261,7 @@ impl Shared {
     }
 
     /// The host has taken completions: there may be room again.
-    pub(crate) fn has_room_again(&self) {
+    pub(crate) fn resume_if_stalled(&self) {
         if self.is_stalled.swap(false, Ordering::AcqRel) {
             self.post(|_| {});
         }
@@ -291,39 +293,39 @@ impl Shared {
         self.opened.elapsed().as_millis() as u64
     }
 
-    fn post(&self, write: impl FnOnce(&mut Mail)) {
-        write(&mut lock(&self.mail));
-        self.has_mail.store(true, Ordering::Release);
-        self.ingress.wake();
+    fn post(&self, write: impl FnOnce(&mut Inbox)) {
+        write(&mut lock(&self.inbox));
+        self.has_inbox_items.store(true, Ordering::Release);
+        self.requests.wake();
     }
 
-    fn read_mail(&self) -> Option<Mail> {
-        if !self.has_mail.swap(false, Ordering::Acquire) {
+    fn take_inbox(&self) -> Option<Inbox> {
+        if !self.has_inbox_items.swap(false, Ordering::Acquire) {
             return None;
         }
-        let mut mail = lock(&self.mail);
-        let is_over = mail.is_over;
-        let read = mem::take(&mut *mail);
-        mail.is_over = is_over;
+        let mut inbox = lock(&self.inbox);
+        let is_over = inbox.is_over;
+        let read = mem::take(&mut *inbox);
+        inbox.is_over = is_over;
         Some(read)
     }
 
-    /// Nobody reads mail any more.
-    fn close_mail(&self) {
-        let mut mail = lock(&self.mail);
-        mail.is_over = true;
-        mail.acknowledge.drain(..).for_each(|flag| flag.raise());
+    /// Nobody reads inbox any more.
+    fn close_inbox(&self) {
+        let mut inbox = lock(&self.inbox);
+        inbox.is_over = true;
+        inbox.acknowledge.drain(..).for_each(|flag| flag.raise());
     }
 }
 
-impl Handler for Shared {
-    fn handle(&self, job: Job) -> Outcome {
+impl JobHandler for Shared {
+    fn handle(&self, job: Job) -> JobOutcome {
         self.enter();
-        (self.work)(job, self)
+        (self.handler)(job, self)
     }
 
-    fn hand_back(&self, finished: Finished) {
-        self.post(|mail| mail.finished.push(finished));
+    fn return_result(&self, finished: JobResult) {
+        self.post(|inbox| inbox.finished.push(finished));
     }
 }
 

@@ -24,14 +24,14 @@ mod completion;
 mod engine;
 mod events;
 mod fork;
+mod handlers;
 mod handles;
 mod limits;
-mod patience;
 mod pool;
 mod progress;
 mod queue;
 mod request;
 mod signals;
-mod work;
+mod spin;
 
 pub use abi::*;

@@ -15,7 +15,7 @@ pub(crate) struct Limits {
     /// Threads that answer questions.
     pub(crate) query_workers: usize,
     /// Threads that move, verify and dump.
-    pub(crate) move_workers: usize,
+    pub(crate) copy_workers: usize,
     /// How often progress is told at most.
     pub(crate) progress_interval: Duration,
     /// After how long, and how often, a request at work is reported as slow.
@@ -34,7 +34,7 @@ impl Default for Limits {
             // Questions wait for the network or the disk most of their time.
             query_workers: 8,
             // Each move uses all cores by itself; several wait for different networks.
-            move_workers: 4,
+            copy_workers: 4,
             // As often as an eye can follow.
             progress_interval: Duration::from_millis(100),
             // As in the seed of this design.

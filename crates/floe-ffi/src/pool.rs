@@ -11,7 +11,7 @@ use std::thread::{Builder, JoinHandle};
 use floe_engine::Cancel;
 use floe_messages::ErrorKind;
 
-use crate::completion::{Failure, Outcome};
+use crate::completion::{Failure, JobOutcome};
 use crate::progress::ProgressCell;
 use crate::request::Request;
 
@@ -23,18 +23,18 @@ pub(crate) struct Job {
 }
 
 /// What a worker hands back.
-pub(crate) struct Finished {
+pub(crate) struct JobResult {
     pub(crate) request: u64,
-    pub(crate) outcome: Outcome,
+    pub(crate) outcome: JobOutcome,
 }
 
 /// What the threads of a pool call.
-pub(crate) trait Handler: Send + Sync + 'static {
+pub(crate) trait JobHandler: Send + Sync + 'static {
     /// Does a job.
-    fn handle(&self, job: Job) -> Outcome;
+    fn handle(&self, job: Job) -> JobOutcome;
 
     /// Takes what came of it.
-    fn hand_back(&self, finished: Finished);
+    fn return_result(&self, finished: JobResult);
 }
 
 /// Some threads with the same kind of work.
@@ -71,7 +71,7 @@ impl Pool {
     pub(crate) fn begin(
         &mut self,
         job: Box<Job>,
-        handler: &Arc<impl Handler>,
+        handler: &Arc<impl JobHandler>,
     ) -> Result<(), Box<Job>> {
         match self.idle {
             0 => match self.spawn(handler.clone()) {
@@ -90,7 +90,7 @@ impl Pool {
         self.idle += 1;
     }
 
-    fn spawn(&self, handler: Arc<impl Handler>) -> std::io::Result<JoinHandle<()>> {
+    fn spawn(&self, handler: Arc<impl JobHandler>) -> std::io::Result<JoinHandle<()>> {
         let jobs = self.taken.clone();
         let name = format!("floe-{}-{}", self.name, self.threads.len());
         Builder::new().name(name).spawn(move || {
@@ -114,21 +114,21 @@ impl Pool {
     }
 }
 
-fn run(job: Job, handler: &impl Handler) {
+fn run(job: Job, handler: &impl JobHandler) {
     let id = job.request.id;
     let outcome = guarded(|| handler.handle(job));
-    handler.hand_back(Finished {
+    handler.return_result(JobResult {
         request: id,
         outcome,
     });
 }
 
 /// A panic ends its request, and neither the worker nor the host.
-fn guarded(work: impl FnOnce() -> Outcome) -> Outcome {
+fn guarded(work: impl FnOnce() -> JobOutcome) -> JobOutcome {
     catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|panic| {
         let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
         let text = text.or_else(|| panic.downcast_ref::<String>().cloned());
-        Outcome::Failed(Failure::new(
+        JobOutcome::Failed(Failure::new(
             ErrorKind::Internal,
             format!(
                 "a fault in libfloe ended this request: {}",
@@ -145,9 +145,9 @@ mod tests {
     #[test]
     fn a_panic_ends_its_request_with_its_words() {
         let number = 7;
-        let works: [fn(i32) -> Outcome; 2] = [|_| panic!("as text"), |n| panic!("with {n}")];
+        let works: [fn(i32) -> JobOutcome; 2] = [|_| panic!("as text"), |n| panic!("with {n}")];
         for (work, words) in works.into_iter().zip(["as text", "with 7"]) {
-            let Outcome::Failed(failure) = guarded(|| work(number)) else {
+            let JobOutcome::Failed(failure) = guarded(|| work(number)) else {
                 panic!("{words}: no failure");
             };
             assert_eq!(failure.kind, ErrorKind::Internal);

@@ -56,7 +56,7 @@ impl ProgressCell {
     }
 
     /// The state, if it has changed since it was last asked for.
-    pub(crate) fn news(&self) -> Option<Progress> {
+    pub(crate) fn take_update(&self) -> Option<Progress> {
         if !self.is_new.swap(false, Ordering::Acquire) {
             return None;
         }
@@ -98,15 +98,15 @@ mod tests {
     #[test]
     fn only_a_change_is_news_and_only_the_latest_state() {
         let cell = ProgressCell::new();
-        assert!(cell.news().is_none());
+        assert!(cell.take_update().is_none());
         cell.plan(7, 1000, 300);
         cell.bytes_done(400);
         cell.bytes_done(-150);
         cell.event(Event::Registered { paths: 2 });
-        let news = cell.news().unwrap();
+        let news = cell.take_update().unwrap();
         let found = (news.paths_done, news.paths_total, news.nar_bytes_done);
         assert_eq!(found, (2, 7, 250));
         assert_eq!((news.nar_bytes_total, news.download_bytes), (1000, 300));
-        assert!(cell.news().is_none());
+        assert!(cell.take_update().is_none());
     }
 }

@@ -16,13 +16,13 @@ use crate::completion::Completion;
 /// The completions of one engine.
 #[derive(Debug)]
 pub(crate) struct CompletionQueue {
-    waiting: Mutex<Waiting>,
+    waiting: Mutex<Pending>,
     arrived: Condvar,
     readable: OwnedFd,
 }
 
 #[derive(Debug, Default)]
-struct Waiting {
+struct Pending {
     completions: VecDeque<Completion>,
     /// How many of them are events.
     events: usize,
@@ -47,21 +47,21 @@ impl CompletionQueue {
         let was_empty = waiting.completions.is_empty();
         waiting.events += batch.iter().filter(|it| it.is_event()).count();
         waiting.completions.extend(batch.drain(..));
-        self.announce(waiting, was_empty);
+        self.notify(waiting, was_empty);
     }
 
     /// Says that nothing more comes.
     pub(crate) fn end(&self) {
         let mut waiting = self.waiting();
         waiting.is_over = true;
-        self.announce(waiting, true);
+        self.notify(waiting, true);
     }
 
-    fn announce(&self, waiting: MutexGuard<'_, Waiting>, is_new: bool) {
+    fn notify(&self, waiting: MutexGuard<'_, Pending>, is_new: bool) {
         if is_new {
             // Before the lock is left: else a taker might empty the queue in between, and the
             // descriptor would be readable without anything there.
-            ring(&self.readable);
+            make_readable(&self.readable);
         }
         let sleepers = waiting.sleepers;
         drop(waiting);
@@ -79,7 +79,7 @@ impl CompletionQueue {
         waiting.completions.drain(..count).for_each(each);
         let is_empty = waiting.completions.is_empty();
         if is_empty && !waiting.is_over {
-            silence(&self.readable);
+            make_unreadable(&self.readable);
         }
         Taken {
             count,
@@ -129,7 +129,7 @@ impl CompletionQueue {
         self.readable.as_fd()
     }
 
-    fn waiting(&self) -> MutexGuard<'_, Waiting> {
+    fn waiting(&self) -> MutexGuard<'_, Pending> {
         // Every change under the lock is complete in itself.
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -144,13 +144,13 @@ pub(crate) struct Taken {
 }
 
 /// Makes the descriptor readable.
-fn ring(fd: &OwnedFd) {
+fn make_readable(fd: &OwnedFd) {
     // The counter can only be full if it is readable already.
     let rung = write(fd, &1_u64.to_ne_bytes());
     debug_assert!(rung.is_ok() || rung == Err(Errno::AGAIN));
 }
 
-fn silence(fd: &OwnedFd) {
+fn make_unreadable(fd: &OwnedFd) {
     let mut count = [0; 8];
     let silenced = read(fd, &mut count);
     debug_assert!(silenced.is_ok() || silenced == Err(Errno::AGAIN));

@@ -33,12 +33,12 @@ pub(crate) struct Extra {
 /// Where the bytes of a NAR go, from a worker.
 pub(crate) enum Sink {
     /// A function of the host. An error text ends the request.
-    Function(Take),
+    Function(SinkFn),
     Descriptor(File),
 }
 
 /// Takes the next bytes, or says why not.
-pub(crate) type Take = Box<dyn FnMut(&[u8]) -> Result<(), String> + Send>;
+pub(crate) type SinkFn = Box<dyn FnMut(&[u8]) -> Result<(), String> + Send>;
 
 /// The bytes of a request.
 pub(crate) enum Payload {
@@ -65,7 +65,7 @@ pub(crate) struct Budget {
 
 /// Why a payload is not accepted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum NoRoom {
+pub(crate) enum PayloadError {
     /// So much waits already.
     Budget,
     /// The system has no memory.
@@ -73,40 +73,43 @@ pub(crate) enum NoRoom {
 }
 
 /// The bytes of a caller that is still waiting: short ones where it has them, long ones copied.
-pub(crate) enum Given<'a> {
+pub(crate) enum PayloadRef<'a> {
     Short(&'a [u8]),
     Long(Counted),
 }
 
-impl<'a> Given<'a> {
-    /// Takes what may fail, so that [`Given::into_payload`] cannot.
-    pub(crate) fn take(bytes: &'a [u8], budget: &Arc<Budget>) -> Result<Given<'a>, NoRoom> {
+impl<'a> PayloadRef<'a> {
+    /// Takes what may fail, so that [`PayloadRef::into_payload`] cannot.
+    pub(crate) fn acquire(
+        bytes: &'a [u8],
+        budget: &Arc<Budget>,
+    ) -> Result<PayloadRef<'a>, PayloadError> {
         if bytes.len() <= INLINE_LEN {
-            return Ok(Given::Short(bytes));
+            return Ok(PayloadRef::Short(bytes));
         }
-        budget.take(bytes.len())?;
+        budget.acquire(bytes.len())?;
         let mut counted = Counted {
             bytes: Vec::new(),
             budget: budget.clone(),
         };
         if counted.bytes.try_reserve_exact(bytes.len()).is_err() {
             // Nothing was stored, so dropping `counted` would give nothing back.
-            budget.give(bytes.len());
-            return Err(NoRoom::Memory);
+            budget.release(bytes.len());
+            return Err(PayloadError::Memory);
         }
         counted.bytes.extend_from_slice(bytes);
-        Ok(Given::Long(counted))
+        Ok(PayloadRef::Long(counted))
     }
 
     #[inline]
     pub(crate) fn into_payload(self) -> Payload {
         match self {
-            Given::Short(bytes) => {
+            PayloadRef::Short(bytes) => {
                 let mut inline = [0; INLINE_LEN];
                 inline[..bytes.len()].copy_from_slice(bytes);
                 Payload::Inline(bytes.len() as u8, inline)
             }
-            Given::Long(counted) => Payload::Heap(counted),
+            PayloadRef::Long(counted) => Payload::Heap(counted),
         }
     }
 }
@@ -122,7 +125,7 @@ impl Payload {
 
 impl Drop for Counted {
     fn drop(&mut self) {
-        self.budget.give(self.bytes.len());
+        self.budget.release(self.bytes.len());
     }
 }
 
@@ -132,16 +135,16 @@ impl Budget {
         Arc::new(Budget { used, most })
     }
 
-    fn take(&self, len: usize) -> Result<(), NoRoom> {
+    fn acquire(&self, len: usize) -> Result<(), PayloadError> {
         let before = self.used.fetch_add(len, Ordering::Relaxed);
         if before.saturating_add(len) > self.most {
-            self.give(len);
-            return Err(NoRoom::Budget);
+            self.release(len);
+            return Err(PayloadError::Budget);
         }
         Ok(())
     }
 
-    fn give(&self, len: usize) {
+    fn release(&self, len: usize) {
         self.used.fetch_sub(len, Ordering::Relaxed);
     }
 }
@@ -158,12 +161,12 @@ mod tests {
     #[test]
     fn payloads_count_only_while_they_live_and_only_long_ones() {
         let budget = Budget::new(1000);
-        let copy = |bytes: &[u8]| Given::take(bytes, &budget).map(Given::into_payload);
+        let copy = |bytes: &[u8]| PayloadRef::acquire(bytes, &budget).map(PayloadRef::into_payload);
         let short = copy(&[7; INLINE_LEN]).unwrap();
         assert_eq!(short.bytes(), [7; INLINE_LEN]);
         let long = copy(&[8; 900]).unwrap();
         assert_eq!(long.bytes(), [8; 900]);
-        assert!(matches!(copy(&[9; 101]), Err(NoRoom::Budget)));
+        assert!(matches!(copy(&[9; 101]), Err(PayloadError::Budget)));
         drop(long);
         copy(&[9; 1000]).unwrap();
         assert_eq!(budget.used.load(Ordering::Relaxed), 0);

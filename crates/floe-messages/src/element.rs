@@ -2,9 +2,9 @@
 
 use crate::cbor;
 use crate::flat::{self, SLOT_LEN};
-use crate::{DecodeError, Part};
+use crate::{DecodeError, Encode};
 
-impl<'a> Part<'a> for u64 {
+impl<'a> Encode<'a> for u64 {
     const CBOR_MIN: usize = 1;
     const FLAT_LEN: usize = SLOT_LEN;
 
@@ -29,7 +29,7 @@ impl<'a> Part<'a> for u64 {
     }
 }
 
-impl<'a> Part<'a> for i64 {
+impl<'a> Encode<'a> for i64 {
     const CBOR_MIN: usize = 1;
     const FLAT_LEN: usize = SLOT_LEN;
 
@@ -54,7 +54,7 @@ impl<'a> Part<'a> for i64 {
     }
 }
 
-impl<'a> Part<'a> for &'a str {
+impl<'a> Encode<'a> for &'a str {
     const CBOR_MIN: usize = 1;
     const FLAT_LEN: usize = SLOT_LEN;
 
@@ -90,7 +90,7 @@ impl<'a> Part<'a> for &'a str {
     }
 }
 
-impl<'a> Part<'a> for &'a [u8] {
+impl<'a> Encode<'a> for &'a [u8] {
     const CBOR_MIN: usize = 1;
     const FLAT_LEN: usize = SLOT_LEN;
 

@@ -33,4 +33,4 @@ mod text;
 pub use error::{DecodeError, Problem};
 pub use generated::*;
 pub use list::{FlatList, Iter, List};
-pub use message::{Codec, Message, PAYLOAD_MAX, Part};
+pub use message::{Codec, Encode, Message, PAYLOAD_MAX};

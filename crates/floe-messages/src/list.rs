@@ -6,7 +6,7 @@ use std::slice;
 
 use crate::cbor;
 use crate::flat::{self, SLOT_LEN};
-use crate::{DecodeError, Part};
+use crate::{DecodeError, Encode};
 
 /// A list in a message.
 ///
@@ -20,7 +20,7 @@ pub enum List<'a, T> {
     Flat(FlatList<'a, T>),
 }
 
-impl<'a, T: Part<'a>> List<'a, T> {
+impl<'a, T: Encode<'a>> List<'a, T> {
     /// The number of elements.
     #[inline]
     pub fn len(&self) -> usize {
@@ -59,7 +59,7 @@ impl<'a, T: Part<'a>> List<'a, T> {
 }
 
 /// How lists are read and written. The code that calls it is generated.
-impl<'a, T: Part<'a>> List<'a, T> {
+impl<'a, T: Encode<'a>> List<'a, T> {
     /// Appends it as CBOR.
     #[inline]
     pub fn write_cbor(&self, out: &mut Vec<u8>) {
@@ -138,7 +138,7 @@ pub struct FlatList<'a, T> {
     elements: PhantomData<T>,
 }
 
-impl<'a, T: Part<'a>> FlatList<'a, T> {
+impl<'a, T: Encode<'a>> FlatList<'a, T> {
     /// The number of elements.
     #[inline]
     pub fn len(&self) -> usize {
@@ -160,7 +160,7 @@ pub enum Iter<'l, 'a, T> {
     Flat(FlatList<'a, T>),
 }
 
-impl<'a, T: Part<'a>> Iterator for Iter<'_, 'a, T> {
+impl<'a, T: Encode<'a>> Iterator for Iter<'_, 'a, T> {
     type Item = T;
 
     #[inline]
@@ -189,9 +189,9 @@ impl<'a, T: Part<'a>> Iterator for Iter<'_, 'a, T> {
     }
 }
 
-impl<'a, T: Part<'a>> ExactSizeIterator for Iter<'_, 'a, T> {}
+impl<'a, T: Encode<'a>> ExactSizeIterator for Iter<'_, 'a, T> {}
 
-impl<'l, 'a, T: Part<'a>> IntoIterator for &'l List<'a, T> {
+impl<'l, 'a, T: Encode<'a>> IntoIterator for &'l List<'a, T> {
     type Item = T;
     type IntoIter = Iter<'l, 'a, T>;
 
@@ -248,19 +248,19 @@ impl<T> Clone for FlatList<'_, T> {
 
 impl<T> Copy for FlatList<'_, T> {}
 
-impl<'a, T: Part<'a> + PartialEq> PartialEq for List<'a, T> {
+impl<'a, T: Encode<'a> + PartialEq> PartialEq for List<'a, T> {
     fn eq(&self, other: &Self) -> bool {
         self.len() == other.len() && self.iter().eq(other.iter())
     }
 }
 
-impl<'a, T: Part<'a> + fmt::Debug> fmt::Debug for List<'a, T> {
+impl<'a, T: Encode<'a> + fmt::Debug> fmt::Debug for List<'a, T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_list().entries(self.iter()).finish()
     }
 }
 
-impl<'a, T: Part<'a> + fmt::Debug> fmt::Debug for FlatList<'a, T> {
+impl<'a, T: Encode<'a> + fmt::Debug> fmt::Debug for FlatList<'a, T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_list().entries(Iter::Flat(*self)).finish()
     }

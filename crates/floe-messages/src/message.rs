@@ -10,7 +10,7 @@ use crate::{DecodeError, cbor, flat};
 pub const PAYLOAD_MAX: usize = 64 << 20;
 
 /// A request, a reply, an event, or a part of one that has a name.
-pub trait Message<'a>: Part<'a> {
+pub trait Message<'a>: Encode<'a> {
     /// As in the definition.
     const NAME: &'static str;
     /// FNV-1a of the definition: differs when a message's fields differ.
@@ -64,7 +64,7 @@ pub trait Message<'a>: Part<'a> {
 
 /// What messages and the other elements of lists have in common. The code behind it is generated,
 /// and nobody else has a reason to call it.
-pub trait Part<'a>: Sized + Clone + Default {
+pub trait Encode<'a>: Sized + Clone + Default {
     /// The fewest bytes that one takes in CBOR, so that a count can be compared with what is left.
     const CBOR_MIN: usize;
     /// The length of the fixed part in flat.

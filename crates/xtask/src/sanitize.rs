@@ -165,7 +165,7 @@ fn sanitized(
 
 fn miri(place: &Place<'_>, _: &Variables, tally: &mut Tally) {
     let mut tests = place.cargo(&["miri", "test", "--no-fail-fast"]);
-    tests.args(["--package", "floe-ingress", "--package", "floe-messages"]);
+    tests.args(["--package", "floe-queue", "--package", "floe-messages"]);
     tests.args(["--lib", "--tests"]);
     // Tests look at the time, and read the corpus of the fuzz targets.
     tests.env("MIRIFLAGS", "-Zmiri-disable-isolation");
@@ -204,7 +204,7 @@ const TARGET: &str = "x86_64-unknown-linux-gnu";
 /// Those with unsafe code of ours, and the messages that go through it.
 const CRATES: &[&str] = &[
     "--package",
-    "floe-ingress",
+    "floe-queue",
     "--package",
     "floe-messages",
     "--package",

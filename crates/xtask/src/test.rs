@@ -176,7 +176,7 @@ impl Tally {
     fn models(&mut self, root: &Path) {
         let mut command = cargo(
             root,
-            &["test", "--release", "--package", "floe-ingress", "--lib"],
+            &["test", "--release", "--package", "floe-queue", "--lib"],
         );
         command.env("RUSTFLAGS", "--cfg loom").env(
             "CARGO_TARGET_DIR",

@@ -2,8 +2,8 @@
 //
 //   call EACH THREADS,THREADS... LANE...
 //
-// It prints a line `lane,threads,messages a second,p50,p99,busy` for each number of threads and
-// each lane, times in microseconds. A reply or an event that is wrong, missing or too much ends it
+// It prints a line `case,threads,messages a second,p50,p99,busy` for each number of threads and
+// each case, times in microseconds. A reply or an event that is wrong, missing or too much ends it
 // with code 2, since a fast wrong answer is not worth a figure.
 
 #include <unistd.h>
@@ -24,18 +24,18 @@
 
 namespace {
 
-// Requests of one thread that wait for their replies in asynchronous lanes: enough that the engine
+// Requests of one thread that wait for their replies in asynchronous cases: enough that the engine
 // does not wait for the thread, few enough that it is no measure of how much can be queued.
 constexpr std::uint64_t WINDOW = 64;
 
-// Calls of each thread before the gate, so that lanes, workers and allocators are there.
+// Calls of each thread before the gate, so that cases, workers and allocators are there.
 constexpr std::uint64_t WARM_UP = 100;
 
 // A row that lasts longer hangs: the slowest one has thousands of messages a second, not 100.
 constexpr unsigned SECONDS_MIN = 60;
 constexpr std::uint64_t RATE_MIN = 100;
 
-constexpr Lane LANES[] = {
+constexpr Case CASES[] = {
     {"sync scalar", false, true, false, 0},       {"sync 64 B", false, false, false, 64},
     {"sync 512 B", false, false, false, 512},     {"sync 4 KiB", false, false, false, 4096},
     {"sync 64 KiB", false, false, false, 65536},  {"async scalar", true, true, false, 0},
@@ -57,10 +57,10 @@ class Asker {
  public:
   using Reply = typename floe::Calls<Messages::METHOD>::Reply;
 
-  Asker(floe::Engine &engine, const Lane &lane, std::uint64_t first, Seen &seen)
-      : engine_(engine), lane_(lane), messages_(lane, first), seen_(seen) {}
+  Asker(floe::Engine &engine, const Case &case, std::uint64_t first, Seen &seen)
+      : engine_(engine), case_(case), messages_(case, first), seen_(seen) {}
 
-  void ask(std::uint64_t count) { lane_.is_async ? with_a_window(count) : one_by_one(count); }
+  void ask(std::uint64_t count) { case_.is_async ? with_a_window(count) : one_by_one(count); }
 
  private:
   struct Sent {
@@ -106,7 +106,7 @@ class Asker {
     for (;;) {
       try {
         return ask();
-      } catch (const floe::Refused &refused) {
+      } catch (const floe::SubmitError &refused) {
         if (refused.status() != FLOE_BUSY) {
           throw;
         }
@@ -120,23 +120,23 @@ class Asker {
     const std::chrono::nanoseconds time = Clock::now() - begun;
     seen_.times.push_back(static_cast<std::uint64_t>(time.count()));
     if (!messages_.is_answer(number, reply)) {
-      fail(lane_, "message " + std::to_string(number) + " of a thread has got a wrong reply");
+      fail(case_, "message " + std::to_string(number) + " of a thread has got a wrong reply");
     }
   }
 
   floe::Engine &engine_;
-  const Lane &lane_;
+  const Case &case_;
   Messages messages_;
   Seen &seen_;
 };
 
 template <typename Messages>
-void measure(const Lane &lane, std::uint64_t threads, std::uint64_t each) {
+void measure(const Case &case, std::uint64_t threads, std::uint64_t each) {
   floe::Engine engine;
-  Events events(lane, lane.has_events ? threads * each : 0);
+  Events events(case, case.has_events ? threads * each : 0);
   // Too many events would fail as events of no request, or as ones that came twice.
   std::optional<floe::Subscription> subscription;
-  if (lane.has_events) {
+  if (case.has_events) {
     subscription.emplace(engine.subscribe(
         {floe::Event::echoed},
         [&](floe::Event, std::span<const std::byte> payload) { events.hear(payload); }));
@@ -148,24 +148,24 @@ void measure(const Lane &lane, std::uint64_t threads, std::uint64_t each) {
   for (std::uint64_t thread = 0; thread < threads; ++thread) {
     workers.emplace_back([&, thread] {
       try {
-        Lane quiet = lane;
+        Case quiet = case;
         quiet.has_events = false;
         Seen warm_up;
         Asker<Messages>(engine, quiet, thread * each, warm_up).ask(WARM_UP);
         seen[thread].times.reserve(each);
-        Asker<Messages> asker(engine, lane, thread * each, seen[thread]);
+        Asker<Messages> asker(engine, case, thread * each, seen[thread]);
         gate.arrive_and_wait();
         asker.ask(each);
         seen[thread].end = Clock::now();
       } catch (const std::exception &error) {
-        fail(lane, error.what());
+        fail(case, error.what());
       }
     });
   }
   for (std::thread &worker : workers) {
     worker.join();
   }
-  Clock::time_point end = lane.has_events ? events.wait() : begun;
+  Clock::time_point end = case.has_events ? events.wait() : begun;
   subscription.reset();
   Seen all;
   for (const Seen &one : seen) {
@@ -174,14 +174,14 @@ void measure(const Lane &lane, std::uint64_t threads, std::uint64_t each) {
     all.times.insert(all.times.end(), one.times.begin(), one.times.end());
   }
   if (all.times.size() != threads * each) {
-    fail(lane, "replies are missing");
+    fail(case, "replies are missing");
   }
   std::sort(all.times.begin(), all.times.end());
   const auto part = [&](std::size_t percent) {
     return static_cast<double>(all.times[(all.times.size() - 1) * percent / 100]) / 1e3;
   };
   const double seconds = std::chrono::duration<double>(end - begun).count();
-  std::printf("%s,%llu,%.0f,%.2f,%.2f,%llu\n", std::string(lane.name).c_str(),
+  std::printf("%s,%llu,%.0f,%.2f,%.2f,%llu\n", std::string(case.name).c_str(),
               static_cast<unsigned long long>(threads),
               static_cast<double>(all.times.size()) / seconds, part(50), part(99),
               static_cast<unsigned long long>(all.busy));
@@ -193,9 +193,9 @@ bool number_of(std::string_view text, std::uint64_t &number) {
 }
 
 int usage() {
-  std::fprintf(stderr, "usage: call EACH THREADS,THREADS... LANE...; lanes are:\n");
-  for (const Lane &lane : LANES) {
-    std::fprintf(stderr, "  %s\n", std::string(lane.name).c_str());
+  std::fprintf(stderr, "usage: call EACH THREADS,THREADS... LANE...; cases are:\n");
+  for (const Case &case : CASES) {
+    std::fprintf(stderr, "  %s\n", std::string(case.name).c_str());
   }
   return 1;
 }
@@ -215,12 +215,12 @@ int main(int count, char **words) {
       return usage();
     }
     for (int i = 3; i < count; ++i) {
-      const auto *lane = std::ranges::find(LANES, std::string_view(words[i]), &Lane::name);
-      if (lane == std::end(LANES)) {
+      const auto *case = std::ranges::find(CASES, std::string_view(words[i]), &Case::name);
+      if (case == std::end(CASES)) {
         return usage();
       }
       alarm(SECONDS_MIN + static_cast<unsigned>(threads * each / RATE_MIN));
-      lane->is_text ? measure<Texts>(*lane, threads, each) : measure<Blobs>(*lane, threads, each);
+      case->is_text ? measure<Texts>(*case, threads, each) : measure<Blobs>(*case, threads, each);
     }
   }
   return 0;

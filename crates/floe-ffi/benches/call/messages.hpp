@@ -18,10 +18,10 @@
 
 using Clock = std::chrono::steady_clock;
 
-// How long events may be later than the last reply. They go the same way, so it is only a bound.
+// CallOptions long events may be later than the last reply. They go the same way, so it is only a bound.
 inline constexpr std::chrono::seconds EVENTS_LATE_MAX{10};
 
-struct Lane {
+struct Case {
   std::string_view name;
   bool is_async;
   bool is_text;
@@ -31,8 +31,8 @@ struct Lane {
 };
 
 // Ends the process at once, from any thread: the others would go on as if nothing were wrong.
-[[noreturn]] inline void fail(const Lane &lane, const std::string &text) {
-  std::fprintf(stderr, "%s: %s\n", std::string(lane.name).c_str(), text.c_str());
+[[noreturn]] inline void fail(const Case &case, const std::string &text) {
+  std::fprintf(stderr, "%s: %s\n", std::string(case.name).c_str(), text.c_str());
   std::_Exit(2);
 }
 
@@ -48,8 +48,8 @@ class Texts {
  public:
   static constexpr floe::Method METHOD = floe::Method::echo;
 
-  Texts(const Lane &lane, std::uint64_t first) : size_(lane.size), first_(first) {
-    request_.event = lane.has_events;
+  Texts(const Case &case, std::uint64_t first) : size_(case.size), first_(first) {
+    request_.event = case.has_events;
   }
 
   const floe::EchoRequest &request(std::uint64_t number) {
@@ -73,8 +73,8 @@ class Blobs {
  public:
   static constexpr floe::Method METHOD = floe::Method::bytes;
 
-  Blobs(const Lane &lane, std::uint64_t first) : first_(first) {
-    request_.data.resize(lane.size, std::byte{0x5a});
+  Blobs(const Case &case, std::uint64_t first) : first_(first) {
+    request_.data.resize(case.size, std::byte{0x5a});
   }
 
   const floe::BytesRequest &request(std::uint64_t number) {
@@ -102,22 +102,22 @@ class Blobs {
 // Events as the engine thread hears them: each message once.
 class Events {
  public:
-  Events(const Lane &lane, std::uint64_t total) : lane_(lane), heard_(total) {}
+  Events(const Case &case, std::uint64_t total) : case_(case), heard_(total) {}
 
   void hear(std::span<const std::byte> payload) {
     std::string text;
     try {
       text = floe::EchoReply::decode(payload).message;
     } catch (const floe::DecodeError &error) {
-      fail(lane_, error.what());
+      fail(case_, error.what());
     }
     std::uint64_t number = 0;
     std::from_chars(text.data(), text.data() + text.size(), number);
-    if (number >= heard_.size() || text != text_of(number, lane_.size)) {
-      fail(lane_, "an event is of no request: " + text.substr(0, 40));
+    if (number >= heard_.size() || text != text_of(number, case_.size)) {
+      fail(case_, "an event is of no request: " + text.substr(0, 40));
     }
     if (heard_[number]) {
-      fail(lane_, "message " + std::to_string(number) + " came twice as an event");
+      fail(case_, "message " + std::to_string(number) + " came twice as an event");
     }
     heard_[number] = true;
     last_ = Clock::now();
@@ -129,7 +129,7 @@ class Events {
     const auto deadline = Clock::now() + EVENTS_LATE_MAX;
     while (count_.load(std::memory_order_acquire) < heard_.size()) {
       if (Clock::now() > deadline) {
-        fail(lane_, std::to_string(heard_.size() - count_.load()) + " events are missing");
+        fail(case_, std::to_string(heard_.size() - count_.load()) + " events are missing");
       }
       std::this_thread::yield();
     }
@@ -137,7 +137,7 @@ class Events {
   }
 
  private:
-  const Lane &lane_;
+  const Case &case_;
   std::vector<bool> heard_;
   Clock::time_point last_;
   std::atomic<std::uint64_t> count_{0};

@@ -11,17 +11,17 @@ pub(crate) struct Program {
     directory: tempfile::TempDir,
 }
 
-/// What one lane with one number of threads has shown.
+/// What one case with one number of threads has shown.
 #[derive(Clone, Debug)]
 pub(crate) struct Row {
-    pub(crate) lane: String,
+    pub(crate) case: String,
     pub(crate) threads: usize,
     /// Messages a second.
     pub(crate) rate: f64,
     /// In µs, of single calls.
     pub(crate) p50: f64,
     pub(crate) p99: f64,
-    /// How often a thread was told to try again.
+    /// CallOptions often a thread was told to try again.
     pub(crate) busy: f64,
 }
 
@@ -53,18 +53,18 @@ impl Program {
         Ok(Program { directory })
     }
 
-    /// Measures these lanes in this order, each with these numbers of threads.
+    /// Measures these cases in this order, each with these numbers of threads.
     pub(crate) fn run(
         &self,
         each: u64,
         threads: &[usize],
-        lanes: &[&str],
+        cases: &[&str],
     ) -> Result<Vec<Row>, String> {
         let counts: Vec<String> = threads.iter().map(usize::to_string).collect();
         let output = Command::new(self.directory.path().join("call"))
             .arg(each.to_string())
             .arg(counts.join(","))
-            .args(lanes)
+            .args(cases)
             .stderr(Stdio::inherit())
             .output()
             .map_err(|error| format!("starting call.cpp: {error}"))?;
@@ -80,7 +80,7 @@ impl Program {
         let text = String::from_utf8_lossy(&output.stdout);
         let rows: Option<Vec<Row>> = text.lines().map(row).collect();
         match rows {
-            Some(rows) if rows.len() == threads.len() * lanes.len() => Ok(rows),
+            Some(rows) if rows.len() == threads.len() * cases.len() => Ok(rows),
             _ => Err(format!(
                 "call.cpp printed other rows than asked for:\n{text}"
             )),
@@ -88,11 +88,11 @@ impl Program {
     }
 }
 
-/// `lane,threads,rate,p50,p99,busy`.
+/// `case,threads,rate,p50,p99,busy`.
 fn row(line: &str) -> Option<Row> {
     let mut fields = line.split(',');
     let row = Row {
-        lane: fields.next()?.to_owned(),
+        case: fields.next()?.to_owned(),
         threads: fields.next()?.parse().ok()?,
         rate: fields.next()?.parse().ok()?,
         p50: fields.next()?.parse().ok()?,

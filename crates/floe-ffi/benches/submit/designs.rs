@@ -6,7 +6,7 @@ use std::thread;
 use std::time::Duration;
 
 use crossbeam_queue::{ArrayQueue, SegQueue};
-use floe_ingress::{Ingress, Limits, Mode, Receiver, Refused};
+use floe_queue::{Limits, Mode, Receiver, Sender, SubmitError};
 
 use super::one_run::Run;
 
@@ -81,16 +81,16 @@ fn words<const N: usize>(number: u64) -> Words<N> {
     words
 }
 
-fn submit_to_ingress<const N: usize>(ingress: &Ingress<Words<N>>, number: u64) -> u64 {
+fn submit_to_ingress<const N: usize>(sender: &Sender<Words<N>>, number: u64) -> u64 {
     let mut busy = 0;
     loop {
-        match ingress.submit(|| words(number)) {
+        match sender.submit(|| words(number)) {
             Ok(()) => return busy,
-            Err(Refused::Busy) => {
+            Err(SubmitError::Busy) => {
                 busy += 1;
                 thread::yield_now();
             }
-            Err(Refused::Closed(_)) => panic!("nobody has closed it"),
+            Err(SubmitError::Closed(_)) => panic!("nobody has closed it"),
         }
     }
 }
@@ -101,24 +101,24 @@ fn take_from_ingress<const N: usize>(receiver: &mut Receiver<Words<N>>, total: u
         let taken = receiver.take(usize::MAX, |words| sum += words[0]);
         count += taken as u64;
         // As the engine waits.
-        if taken == 0 && !receiver.expect(TURN, || false) {
+        if taken == 0 && !receiver.spin_for_value(TURN, || false) {
             receiver.wait(Duration::from_secs(10), true, || false);
         }
     }
     (count, sum)
 }
 
-macro_rules! ingress {
+macro_rules! floe_queue {
     ($type:ident, $name:expr, $mode:expr) => {
         struct $type<const N: usize>;
 
         impl<const N: usize> Queue for $type<N> {
             const NAME: &'static str = $name;
-            type Sender = Ingress<Words<N>>;
+            type Sender = Sender<Words<N>>;
             type Receiver = Receiver<Words<N>>;
 
             fn new() -> (Self::Sender, Self::Receiver) {
-                Ingress::new($mode, Limits::default())
+                Sender::new($mode, Limits::default())
             }
 
             fn submit(sender: &Self::Sender, number: u64) -> u64 {
@@ -136,8 +136,8 @@ macro_rules! ingress {
     };
 }
 
-ingress!(Lanes, LANES, Mode::Lanes);
-ingress!(Shards, SHARDS, Mode::Shards);
+floe_queue!(Lanes, LANES, Mode::Queues);
+floe_queue!(Shards, SHARDS, Mode::Shards);
 
 macro_rules! channel {
     ($type:ident, $name:expr, $sender:ty, $receiver:ty, $make:expr) => {

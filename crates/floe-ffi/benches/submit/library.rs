@@ -120,7 +120,7 @@ fn zeroed() -> FloeEngineOptions {
         context: std::ptr::null_mut(),
         codec: 0,
         query_workers: 0,
-        move_workers: 0,
+        copy_workers: 0,
         per_thread: 0,
         in_flight: 0,
         payload_bytes: 0,

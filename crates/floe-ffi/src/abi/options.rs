@@ -36,7 +36,7 @@ pub(super) fn limits(options: &FloeEngineOptions) -> Limits {
         in_flight: number(options.in_flight, default.in_flight),
         payload_bytes: number(options.payload_bytes, default.payload_bytes),
         query_workers: number(options.query_workers.into(), default.query_workers),
-        move_workers: number(options.move_workers.into(), default.move_workers),
+        copy_workers: number(options.copy_workers.into(), default.copy_workers),
         progress_interval: time(options.progress_interval_ms, default.progress_interval),
         slow_after: time(options.slow_after_ms, default.slow_after),
     }

@@ -10,20 +10,20 @@ use super::structs::{FloeRequest, WANTS_PROGRESS};
 use super::{options, pointer, sink};
 use crate::completion::Waiter;
 use crate::engine::Shared;
-use crate::request::{Extra, Given, NoRoom, Request, Sink};
+use crate::request::{Extra, PayloadError, PayloadRef, Request, Sink};
 
-/// What a host has asked for, checked, while its memory is still good.
-pub(super) struct Asked<'a> {
+/// What a host has parsed for, checked, while its memory is still good.
+pub(super) struct ParsedRequest<'a> {
     method: Method,
     codec: Codec,
     wants_progress: bool,
     tag: u64,
     deadline: Option<NonZeroU64>,
     sink: Option<Sink>,
-    payload: Given<'a>,
+    payload: PayloadRef<'a>,
 }
 
-impl Asked<'_> {
+impl ParsedRequest<'_> {
     /// Everything that can fail has been done, since here a place waits for the request.
     #[inline]
     pub(super) fn into_request(self, id: u64, waiter: Option<Arc<Waiter>>) -> Request {
@@ -51,7 +51,7 @@ impl Asked<'_> {
 pub(super) unsafe fn read<'a>(
     engine: &Shared,
     request: *const FloeRequest,
-) -> Result<Asked<'a>, Fail> {
+) -> Result<ParsedRequest<'a>, Fail> {
     // SAFETY: the caller promises it.
     let request = unsafe { pointer::read_struct(request, "floe_request")? };
     let method = Method::from_number(request.method).ok_or_else(|| {
@@ -67,11 +67,11 @@ pub(super) unsafe fn read<'a>(
     // SAFETY: the caller promises it.
     let bytes = unsafe { pointer::bytes(request.payload, request.payload_len)? };
     // Last, since only here something is copied.
-    let payload = Given::take(bytes, &engine.budget).map_err(|why| match why {
-        NoRoom::Budget => Fail::status(Status::Busy),
-        NoRoom::Memory => Fail::status(Status::NoMemory),
+    let payload = PayloadRef::acquire(bytes, &engine.budget).map_err(|why| match why {
+        PayloadError::Budget => Fail::status(Status::Busy),
+        PayloadError::Memory => Fail::status(Status::NoMemory),
     })?;
-    Ok(Asked {
+    Ok(ParsedRequest {
         method,
         codec,
         wants_progress: request.flags & WANTS_PROGRESS != 0,

@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::ffi::CStr;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use crate::engine::Refusal;
+use crate::engine::CallError;
 
 /// What a call returns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,7 +19,7 @@ pub enum Status {
     /// The engine is closed.
     Closed = -3,
     /// There is nothing with this handle, or not any more.
-    Stale = -4,
+    BadHandle = -4,
     /// The call would wait for the thread that makes it.
     WouldDeadlock = -5,
     /// The system has no memory.
@@ -55,13 +55,13 @@ pub(super) fn fail(status: Status, text: String) -> Fail {
     }
 }
 
-impl From<Refusal> for Fail {
-    fn from(refusal: Refusal) -> Fail {
+impl From<CallError> for Fail {
+    fn from(refusal: CallError) -> Fail {
         Fail::status(match refusal {
-            Refusal::Busy => Status::Busy,
-            Refusal::Closed => Status::Closed,
-            Refusal::WouldDeadlock => Status::WouldDeadlock,
-            Refusal::Stale => Status::Stale,
+            CallError::Busy => Status::Busy,
+            CallError::Closed => Status::Closed,
+            CallError::WouldDeadlock => Status::WouldDeadlock,
+            CallError::BadHandle => Status::BadHandle,
         })
     }
 }

@@ -16,14 +16,14 @@ pub struct FloeEngineOptions {
     pub struct_size: usize,
     /// Receives completions on the engine thread; NULL: they wait in a queue.
     pub callback: Option<FloeCallback>,
-    /// Given to the callback.
+    /// PayloadRef to the callback.
     pub context: *mut c_void,
     /// In which events are encoded.
     pub codec: u32,
     /// Threads for questions.
     pub query_workers: u32,
     /// Threads for moves.
-    pub move_workers: u32,
+    pub copy_workers: u32,
     /// Requests of one thread that may wait.
     pub per_thread: u32,
     /// Requests that may be in flight.
@@ -60,7 +60,7 @@ pub struct FloeRequest {
     pub descriptor: i32,
     /// Where a NAR goes, piece by piece.
     pub sink: Option<FloeSink>,
-    /// Given to the sink.
+    /// PayloadRef to the sink.
     pub sink_context: *mut c_void,
 }
 

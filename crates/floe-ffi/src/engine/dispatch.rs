@@ -7,7 +7,7 @@ use floe_messages::{
 };
 
 use super::Delivery;
-use super::running::Running;
+use super::active_request::ActiveRequest;
 use super::thread::Engine;
 use crate::completion::{Completion, Failure, Kind, encode};
 use crate::request::Request;
@@ -15,28 +15,28 @@ use crate::request::Request;
 impl Engine {
     /// Takes a request in: it gets its one terminal completion here, or later.
     pub(super) fn dispatch(&mut self, mut request: Request) {
-        let running = Running::at_once(&mut request);
+        let active = ActiveRequest::at_once(&mut request);
         if self.is_closing {
-            return self.complete(&running, Kind::ShutDown, Vec::new());
+            return self.complete(&active, Kind::ShutDown, Vec::new());
         }
         if !self.cancelled_early.is_empty() && self.cancelled_early.remove(&request.id).is_some() {
-            return self.complete(&running, Kind::Cancelled, Vec::new());
+            return self.complete(&active, Kind::Cancelled, Vec::new());
         }
         if request
             .deadline
             .is_some_and(|deadline| deadline.get() <= self.shared.now())
         {
-            return self.fail(&running, &super::cancel::late());
+            return self.fail(&active, &super::cancel::deadline_failure());
         }
         let mut reply = mem::take(&mut self.buffer);
         reply.clear();
         match self.answer(&request, &mut reply) {
-            Ok(true) => self.complete(&running, Kind::Done, reply),
+            Ok(true) => self.complete(&active, Kind::Done, reply),
             Ok(false) => {
                 self.buffer = reply;
-                self.queue_for_work(request, running);
+                self.enqueue(request, active);
             }
-            Err(failure) => self.fail(&running, &failure),
+            Err(failure) => self.fail(&active, &failure),
         }
     }
 
@@ -70,16 +70,16 @@ impl Engine {
     }
 
     /// The terminal completion of a request that failed.
-    pub(super) fn fail(&mut self, running: &Running, failure: &Failure) {
+    pub(super) fn fail(&mut self, active: &ActiveRequest, failure: &Failure) {
         let mut payload = Vec::new();
-        failure.encode(running.codec, &mut payload);
-        self.complete(running, Kind::Failed, payload);
+        failure.encode(active.codec, &mut payload);
+        self.complete(active, Kind::Failed, payload);
     }
 
     /// The terminal completion of a request. It is nowhere else any more.
-    pub(super) fn complete(&mut self, running: &Running, kind: Kind, payload: Vec<u8>) {
-        let completion = running.notice(kind, payload);
-        match &running.waiter {
+    pub(super) fn complete(&mut self, active: &ActiveRequest, kind: Kind, payload: Vec<u8>) {
+        let completion = active.notice(kind, payload);
+        match &active.waiter {
             Some(waiter) => waiter.complete(completion),
             None => self.send(completion),
         }

@@ -2,56 +2,56 @@
 
 use floe_messages::{EventKind, Slow};
 
-use super::running::Reason;
+use super::active_request::Reason;
 use super::thread::Engine;
 use crate::completion::{Kind, encode};
 
 impl Engine {
-    pub(super) fn look_at(&mut self, time: u64) {
-        self.next_look = self.next_look.min(time);
+    pub(super) fn schedule_poll(&mut self, time: u64) {
+        self.next_poll = self.next_poll.min(time);
     }
 
     /// Deadlines, progress and slow requests.
-    pub(super) fn look_after_running(&mut self) {
-        if self.next_look == u64::MAX || self.shared.now() < self.next_look {
+    pub(super) fn poll_active(&mut self) {
+        if self.next_poll == u64::MAX || self.shared.now() < self.next_poll {
             return;
         }
         let now = self.shared.now();
         let interval = self.shared.limits.progress_interval.as_millis() as u64;
         let slow_after = self.shared.limits.slow_after.as_millis() as u64;
-        let (mut next, mut late, mut news, mut slow) = (u64::MAX, vec![], vec![], vec![]);
-        for running in self.running.values_mut() {
-            if let Some(deadline) = running.deadline.filter(|_| running.reason.is_none()) {
+        let (mut next, mut late, mut updates, mut slow) = (u64::MAX, vec![], vec![], vec![]);
+        for active in self.active.values_mut() {
+            if let Some(deadline) = active.deadline.filter(|_| active.reason.is_none()) {
                 match deadline <= now {
-                    true => late.push(running.id),
+                    true => late.push(active.id),
                     false => next = next.min(deadline),
                 }
             }
-            let Some(begun) = running.begun else {
+            let Some(begun) = active.begun else {
                 continue;
             };
-            if running.wants_progress {
+            if active.wants_progress {
                 next = next.min(now + interval);
-                let work = running.work.as_ref();
-                if let Some(progress) = work.and_then(|(_, progress)| progress.news()) {
-                    let payload = encode(running.codec, &progress);
-                    news.push(running.notice(Kind::Progress, payload));
+                let work = active.work.as_ref();
+                if let Some(progress) = work.and_then(|(_, progress)| progress.take_update()) {
+                    let payload = encode(active.codec, &progress);
+                    updates.push(active.notice(Kind::Progress, payload));
                 }
             }
-            if now >= begun + slow_after * (running.slow + 1) {
-                running.slow += 1;
+            if now >= begun + slow_after * (active.slow + 1) {
+                active.slow += 1;
                 slow.push(Slow {
-                    request: running.id,
-                    method: running.method as u64,
+                    request: active.id,
+                    method: active.method as u64,
                     elapsed_ms: now - begun,
                 });
             }
-            next = next.min(begun + slow_after * (running.slow + 1));
+            next = next.min(begun + slow_after * (active.slow + 1));
         }
-        self.next_look = next;
+        self.next_poll = next;
         late.into_iter()
             .for_each(|id| self.end_early(id, Reason::Deadline));
-        news.into_iter().for_each(|notice| self.send(notice));
+        updates.into_iter().for_each(|notice| self.send(notice));
         for event in slow {
             let payload = encode(self.shared.codec, &event);
             self.emit(EventKind::Slow, payload);

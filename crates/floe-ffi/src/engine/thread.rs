@@ -5,14 +5,14 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use floe_ingress::Receiver;
+use floe_queue::Receiver;
 
-use super::line::{LineKind, Lines};
-use super::mail::Mail;
-use super::running::Running;
+use super::active_request::ActiveRequest;
+use super::inbox::Inbox;
+use super::work_queue::{WorkKind, WorkQueues};
 use super::{Delivery, Shared, lock};
-use crate::completion::{Completion, Kind, Outcome};
-use crate::pool::Finished;
+use crate::completion::{Completion, JobOutcome, Kind};
+use crate::pool::JobResult;
 use crate::request::Request;
 use crate::signals;
 
@@ -20,8 +20,8 @@ use crate::signals;
 pub(super) struct Engine {
     pub(super) shared: Arc<Shared>,
     /// Accepted and given to workers, or waiting for one.
-    pub(super) running: HashMap<u64, Running>,
-    pub(super) lines: Lines,
+    pub(super) active: HashMap<u64, ActiveRequest>,
+    pub(super) work_queues: WorkQueues,
     /// Completions for the queue that this round has brought.
     pub(super) batch: Vec<Completion>,
     /// Where replies are encoded that only a callback sees.
@@ -30,7 +30,7 @@ pub(super) struct Engine {
     pub(super) cancelled_early: HashMap<u64, usize>,
     pub(super) lost_events: u64,
     /// When something has to be looked at, in milliseconds since the engine was opened.
-    pub(super) next_look: u64,
+    pub(super) next_poll: u64,
     pub(super) is_closing: bool,
 }
 
@@ -58,14 +58,14 @@ impl Drop for AbortOnPanic {
 impl Engine {
     fn new(shared: Arc<Shared>) -> Engine {
         Engine {
-            lines: Lines::new(&shared.limits),
+            work_queues: WorkQueues::new(&shared.limits),
             shared,
-            running: HashMap::new(),
+            active: HashMap::new(),
             batch: Vec::new(),
             buffer: Vec::new(),
             cancelled_early: HashMap::new(),
             lost_events: 0,
-            next_look: u64::MAX,
+            next_poll: u64::MAX,
             is_closing: false,
         }
     }
@@ -74,50 +74,50 @@ impl Engine {
         // Whether there was something since the last sleep: then more is likely to come soon.
         let mut is_warm = false;
         loop {
-            let mail = self.shared.read_mail();
-            let has_mail = mail.is_some();
-            if let Some(mail) = mail {
-                self.attend_to(mail, &mut receiver);
+            let inbox = self.shared.take_inbox();
+            let has_inbox_items = inbox.is_some();
+            if let Some(inbox) = inbox {
+                self.process_inbox(inbox, &mut receiver);
             }
             let room = self.room();
             let taken = receiver.take(room, |request| self.dispatch(request));
             if taken < room {
-                self.age_cancels(taken);
+                self.expire_early_cancels(taken);
             }
-            self.begin_waiting();
-            self.look_after_running();
+            self.start_waiting();
+            self.poll_active();
             self.flush();
-            if self.is_closing && self.running.is_empty() {
+            if self.is_closing && self.active.is_empty() {
                 return;
             }
-            match taken > 0 || has_mail {
+            match taken > 0 || has_inbox_items {
                 true => is_warm = true,
                 false => self.wait(&mut receiver, room, std::mem::take(&mut is_warm)),
             }
         }
     }
 
-    fn attend_to(&mut self, mail: Mail, receiver: &mut Receiver<Request>) {
-        for finished in mail.finished {
+    fn process_inbox(&mut self, inbox: Inbox, receiver: &mut Receiver<Request>) {
+        for finished in inbox.finished {
             self.finish(finished);
         }
-        for id in mail.cancelled {
+        for id in inbox.cancelled {
             self.cancel(id);
         }
-        if mail.closes && !self.is_closing {
+        if inbox.closes && !self.is_closing {
             self.is_closing = true;
             receiver.close();
             // What was accepted up to now is completed by `dispatch`, as shut down.
             while receiver.take(usize::MAX, |request| self.dispatch(request)) > 0 {}
             self.cancel_all();
         }
-        mail.acknowledge.iter().for_each(|flag| flag.raise());
+        inbox.acknowledge.iter().for_each(|flag| flag.raise());
     }
 
     /// How many requests may be taken, so that those in flight stay below their limit.
     fn room(&self) -> usize {
         let limit = self.shared.limits.in_flight;
-        let own = self.running.len() + self.batch.len();
+        let own = self.active.len() + self.batch.len();
         let Delivery::Queue(queue) = &self.shared.delivery else {
             return limit.saturating_sub(own);
         };
@@ -131,23 +131,23 @@ impl Engine {
         }
     }
 
-    /// Waits for requests, mail, or the next time to look after what is running. An engine that had
+    /// Waits for requests, inbox, or the next time to look after what is active. An engine that had
     /// something to do a moment ago turns for a while before it sleeps.
     fn wait(&self, receiver: &mut Receiver<Request>, room: usize, is_warm: bool) {
-        let time = match self.next_look {
+        let time = match self.next_poll {
             u64::MAX => SLEEP_MAX,
             next => Duration::from_millis(next.saturating_sub(self.shared.now()).max(1)),
         };
-        let has_mail = || self.shared.has_mail.load(Ordering::Acquire);
+        let has_inbox_items = || self.shared.has_inbox_items.load(Ordering::Acquire);
         // Without room, what waits in the ingress is no reason to stay awake.
         let has_room = room > 0;
-        let (begin, patience) = (Instant::now(), &self.shared.patience);
-        let came = is_warm && has_room && receiver.expect(patience.time(), has_mail);
+        let (begin, spin) = (Instant::now(), &self.shared.engine_spin);
+        let came = is_warm && has_room && receiver.spin_for_value(spin.duration(), has_inbox_items);
         if !came {
-            receiver.wait(time, has_room, has_mail);
+            receiver.wait(time, has_room, has_inbox_items);
         }
         if is_warm {
-            patience.waited_since(begin);
+            spin.record_wait(begin);
         }
     }
 
@@ -167,23 +167,26 @@ impl Engine {
             let _: std::thread::Result<()> = server.thread.join();
         }
         self.flush();
-        self.lines.end();
-        self.shared.close_mail();
+        self.work_queues.end();
+        self.shared.close_inbox();
         if let Delivery::Queue(queue) = &self.shared.delivery {
             queue.end();
         }
     }
 
     /// A worker has handed something back.
-    fn finish(&mut self, finished: Finished) {
-        let Some(running) = self.running.remove(&finished.request) else {
+    fn finish(&mut self, finished: JobResult) {
+        let Some(active) = self.active.remove(&finished.request) else {
             return;
         };
-        self.lines.of(LineKind::of(running.method)).pool.release();
+        self.work_queues
+            .of(WorkKind::of(active.method))
+            .pool
+            .release();
         match finished.outcome {
-            Outcome::Done(reply) => self.complete(&running, Kind::Done, reply),
-            Outcome::Failed(failure) => self.fail(&running, &failure),
-            Outcome::Cancelled => self.complete_as_ended(&running),
+            JobOutcome::Done(reply) => self.complete(&active, Kind::Done, reply),
+            JobOutcome::Failed(failure) => self.fail(&active, &failure),
+            JobOutcome::Cancelled => self.complete_ended(&active),
         }
     }
 }

@@ -26,7 +26,7 @@ fn closing_completes_everything_that_was_accepted() {
         .collect();
     ended.sort_unstable();
     assert_eq!(ended, ids);
-    let ping = Ask::new(Method::Ping, &Empty {});
+    let ping = TestRequest::new(Method::Ping, &Empty {});
     assert_eq!(ping.submit(host.engine), Err(CLOSED));
     assert_eq!(ping.call(host.engine).unwrap_err(), CLOSED);
     assert_eq!(floe::floe_engine_close(host.engine), OK);
@@ -42,7 +42,7 @@ fn race(tries: u64) -> u64 {
         let ready = Barrier::new(3);
         let submits = || {
             ready.wait();
-            let ping = Ask::new(Method::Ping, &Empty {});
+            let ping = TestRequest::new(Method::Ping, &Empty {});
             let mut accepted = 0;
             for _ in 0..100 {
                 match ping.submit(engine) {
@@ -61,7 +61,7 @@ fn race(tries: u64) -> u64 {
             assert_eq!(floe::floe_engine_close(engine), OK);
             submitters.into_iter().map(|it| it.join().unwrap()).sum()
         });
-        let ends = host.got.try_iter().filter(Got::is_terminal).count() as u64;
+        let ends = host.got.try_iter().filter(Received::is_terminal).count() as u64;
         assert_eq!(ends, accepted, "try {attempt}");
         in_the_middle += u64::from(0 < accepted && accepted < 200);
     }
@@ -89,7 +89,7 @@ fn two_threads_that_close_both_wait_for_the_end() {
             scope.spawn(|| {
                 assert_eq!(floe::floe_engine_close(host.engine), OK);
                 assert_eq!(
-                    Ask::new(Method::Ping, &Empty {}).submit(host.engine),
+                    TestRequest::new(Method::Ping, &Empty {}).submit(host.engine),
                     Err(CLOSED)
                 );
             });
@@ -107,16 +107,16 @@ fn a_stale_handle_never_reaches_the_next_engine() {
     let takes_the_place = |host: &Host| host.engine & 0xffff_ffff == old & 0xffff_ffff;
     let host = engines.find(takes_the_place).unwrap();
     assert_ne!(host.engine, old);
-    let ping = Ask::new(Method::Ping, &Empty {});
-    assert_eq!(ping.submit(old), Err(STALE));
-    assert_eq!(ping.call(old).unwrap_err(), STALE);
-    assert_eq!(floe::floe_cancel(old, 1), STALE);
-    assert_eq!(floe::floe_unsubscribe(old, 1), STALE);
-    assert_eq!(floe::floe_engine_shut_down(old), STALE);
-    assert_eq!(floe::floe_engine_close(old), STALE);
-    assert_eq!(floe::floe_engine_free(old), STALE);
+    let ping = TestRequest::new(Method::Ping, &Empty {});
+    assert_eq!(ping.submit(old), Err(BAD_HANDLE));
+    assert_eq!(ping.call(old).unwrap_err(), BAD_HANDLE);
+    assert_eq!(floe::floe_cancel(old, 1), BAD_HANDLE);
+    assert_eq!(floe::floe_unsubscribe(old, 1), BAD_HANDLE);
+    assert_eq!(floe::floe_engine_shut_down(old), BAD_HANDLE);
+    assert_eq!(floe::floe_engine_close(old), BAD_HANDLE);
+    assert_eq!(floe::floe_engine_free(old), BAD_HANDLE);
     for handle in [0, 1, u64::MAX] {
-        assert_eq!(ping.submit(handle), Err(STALE));
+        assert_eq!(ping.submit(handle), Err(BAD_HANDLE));
     }
     assert!(host.got.try_recv().is_err());
 }
@@ -153,7 +153,7 @@ fn threads_that_end_at_once_lose_nothing() {
         thread::scope(|scope| {
             for _ in 0..10 {
                 scope.spawn(|| {
-                    let ping = Ask::new(Method::Ping, &Empty {});
+                    let ping = TestRequest::new(Method::Ping, &Empty {});
                     while let Err(status) = ping.submit(engine) {
                         // The lanes of threads that ended are used again, with what is in them.
                         assert_eq!(status, BUSY, "{}", last_error());
@@ -166,7 +166,7 @@ fn threads_that_end_at_once_lose_nothing() {
     }
     assert_eq!(accepted.load(Ordering::Relaxed), threads);
     assert_eq!(floe::floe_engine_close(engine), OK);
-    let ends: Vec<Got> = host.got.try_iter().collect();
+    let ends: Vec<Received> = host.got.try_iter().collect();
     assert_eq!(ends.len() as u64, threads);
     // The last ones may be in their lanes yet when the engine is told to close.
     assert!(ends.iter().all(|got| [DONE, SHUT_DOWN].contains(&got.kind)));
@@ -177,7 +177,7 @@ fn threads_that_end_at_once_lose_nothing() {
 fn the_child_of_a_fork_is_refused_and_the_parent_goes_on() {
     let host = Host::new();
     assert_eq!(host.ask(Method::Ping, &Empty {}).kind, DONE);
-    let ping = Ask::new(Method::Ping, &Empty {});
+    let ping = TestRequest::new(Method::Ping, &Empty {});
     // SAFETY: the child calls only functions of the library that return at once, and then ends
     // without running anything of the parent's.
     let child = unsafe { libc::fork() };

@@ -26,7 +26,7 @@ fn every_accepted_request_of_many_threads_ends_once_and_the_tags_come_back() {
                     let tag = thread * EACH + number;
                     // Every tenth one through a worker.
                     let delay = u64::from(number % 500 == 0);
-                    let ask = Ask::new(Method::Echo, &echo("x", delay)).tag(tag);
+                    let ask = TestRequest::new(Method::Echo, &echo("x", delay)).tag(tag);
                     while ask.submit(engine) == Err(BUSY) {
                         thread::yield_now();
                     }
@@ -51,12 +51,12 @@ fn both_codecs_bring_back_what_was_sent_and_texts_may_hold_nul() {
     for codec in [Codec::Cbor, Codec::Flat] {
         for len in [0, 1, 71, 72, 100_000] {
             let data: Vec<u8> = (0..len).map(|byte: u32| byte as u8).collect();
-            let ask = Ask::coded(codec, Method::Bytes, &BytesRequest { data: &data });
+            let ask = TestRequest::coded(codec, Method::Bytes, &BytesRequest { data: &data });
             let got = ask.call(host.engine).unwrap();
             assert_eq!(got.codec, codec as u32);
             assert_eq!(got.reply::<BytesReply<'_>>().data, data);
         }
-        let ask = Ask::coded(codec, Method::Echo, &echo("a\0b", 0));
+        let ask = TestRequest::coded(codec, Method::Echo, &echo("a\0b", 0));
         let got = ask.call(host.engine).unwrap();
         assert_eq!(got.reply::<EchoReply<'_>>().message, "a\0b");
     }
@@ -73,7 +73,7 @@ fn a_payload_that_is_none_fails_with_words_and_the_engine_goes_on() {
                 b"FLO1 and so on, and on, and on",
                 &[0xa0; 3],
             ] {
-                let ask = Ask::raw(codec, method, payload.to_vec());
+                let ask = TestRequest::raw(codec, method, payload.to_vec());
                 let got = ask.call(host.engine).unwrap();
                 assert_eq!(got.kind, FAILED, "{codec} {method} {payload:?}");
                 let error: Error<'_> = got.message();
@@ -90,11 +90,11 @@ fn a_payload_that_is_none_fails_with_words_and_the_engine_goes_on() {
 fn what_is_refused_has_no_completion() {
     let host = Host::new();
     for (codec, method) in [(0, 0), (0, 13), (0, u32::MAX), (3, 12), (u32::MAX, 12)] {
-        let ask = Ask::raw(codec, method, Vec::new());
+        let ask = TestRequest::raw(codec, method, Vec::new());
         assert_eq!(ask.submit(host.engine), Err(INVALID));
         assert!(last_error().contains("number"), "{}", last_error());
     }
-    let mut ask = Ask::raw(0, 12, Vec::new());
+    let mut ask = TestRequest::raw(0, 12, Vec::new());
     ask.request.struct_size = 8;
     assert_eq!(ask.submit(host.engine), Err(INVALID));
     assert!(last_error().contains("struct_size"), "{}", last_error());
@@ -117,7 +117,7 @@ fn an_older_and_a_newer_host_are_understood_and_an_unknown_wish_is_refused() {
     }
     let host = Host::new();
     let mut newer = Newer {
-        request: Ask::raw(0, Method::Ping as u32, Vec::new()).request,
+        request: TestRequest::raw(0, Method::Ping as u32, Vec::new()).request,
         wish: 0,
     };
     newer.request.struct_size = size_of::<Newer>();
@@ -180,7 +180,7 @@ fn a_deadline_ends_what_waits_and_what_is_at_work_and_nothing_else() {
     options.query_workers = 1;
     let host = Host::with(options, None);
     let engine = host.engine;
-    let late = Ask::new(Method::Echo, &echo("late", 60_000)).deadline(50);
+    let late = TestRequest::new(Method::Echo, &echo("late", 60_000)).deadline(50);
     let at_work = late.submit(engine).unwrap();
     let waiting = late.submit(engine).unwrap();
     for _ in 0..2 {
@@ -189,7 +189,7 @@ fn a_deadline_ends_what_waits_and_what_is_at_work_and_nothing_else() {
         assert!([at_work, waiting].contains(&got.request));
         assert_eq!(got.message::<Error<'_>>().kind, ErrorKind::Deadline);
     }
-    let early = Ask::new(Method::Echo, &echo("early", 5)).deadline(50_000);
+    let early = TestRequest::new(Method::Echo, &echo("early", 5)).deadline(50_000);
     assert_eq!(early.call(engine).unwrap().kind, DONE);
 }
 
@@ -241,7 +241,7 @@ fn a_call_waits_for_its_own_reply_among_many_threads() {
             scope.spawn(move || {
                 for number in 0..500 {
                     let text = format!("{thread} {number}");
-                    let got = Ask::new(Method::Echo, &echo(&text, 0))
+                    let got = TestRequest::new(Method::Echo, &echo(&text, 0))
                         .call(engine)
                         .unwrap();
                     assert_eq!(got.reply::<EchoReply<'_>>().message, text);
@@ -265,8 +265,10 @@ fn inside_a_callback_one_may_submit_and_cancel_and_may_not_wait() {
             if got.tag != 1 {
                 return;
             }
-            let more = Ask::new(Method::Echo, &echo("more", 0)).tag(2);
-            let call = Ask::new(Method::Ping, &Empty {}).call(engine).map(|_| ());
+            let more = TestRequest::new(Method::Echo, &echo("more", 0)).tag(2);
+            let call = TestRequest::new(Method::Ping, &Empty {})
+                .call(engine)
+                .map(|_| ());
             inside.lock().unwrap().extend([
                 more.submit(engine).map_or_else(|status| status, |_| OK),
                 floe::floe_cancel(engine, 12345),
@@ -276,7 +278,7 @@ fn inside_a_callback_one_may_submit_and_cancel_and_may_not_wait() {
             ]);
         })),
     );
-    let first = Ask::new(Method::Echo, &echo("first", 0)).tag(1);
+    let first = TestRequest::new(Method::Echo, &echo("first", 0)).tag(1);
     first.submit(host.engine).unwrap();
     let tags = [host.end().tag, host.end().tag];
     // The callback remembers its completion after it has submitted the second one.
@@ -325,7 +327,10 @@ fn a_subscriber_may_leave_inside_its_own_callback_and_hears_nothing_after() {
         assert_eq!(host.end().request, id);
     }
     assert_eq!(heard.load(Ordering::SeqCst), 1);
-    assert_eq!(floe::floe_unsubscribe(host.engine, subscription), STALE);
+    assert_eq!(
+        floe::floe_unsubscribe(host.engine, subscription),
+        BAD_HANDLE
+    );
 }
 
 #[test]
@@ -387,10 +392,10 @@ fn progress_comes_before_the_end_and_only_to_who_asked() {
     };
     // An engine that stands still meanwhile says little, and nothing wrong.
     let is_told_twice = |_| {
-        let mut seen: HashMap<u64, Vec<Got>> = HashMap::new();
+        let mut seen: HashMap<u64, Vec<Received>> = HashMap::new();
         let asks = [
-            Ask::new(Method::Verify, &request).watched(),
-            Ask::new(Method::Verify, &request),
+            TestRequest::new(Method::Verify, &request).watched(),
+            TestRequest::new(Method::Verify, &request),
         ];
         let ids = asks.map(|ask| ask.submit(host.engine).unwrap());
         let mut ended = 0;
@@ -404,7 +409,7 @@ fn progress_comes_before_the_end_and_only_to_who_asked() {
         let watched = &seen[&ids[0]];
         let progress: Vec<Progress> = watched[..watched.len() - 1]
             .iter()
-            .map(Got::message)
+            .map(Received::message)
             .collect();
         assert!(progress.is_sorted_by_key(|it| it.nar_bytes_done));
         if let Some(it) = progress.last() {
@@ -433,7 +438,7 @@ fn a_question_is_answered_while_every_worker_for_moves_is_busy() {
         return;
     };
     let mut options = options();
-    options.move_workers = 1;
+    options.copy_workers = 1;
     let host = Host::with(options, None);
     let store = corpus.store().display().to_string();
     let gate = Mutex::new(());
@@ -444,8 +449,8 @@ fn a_question_is_answered_while_every_worker_for_moves_is_busy() {
         ..Default::default()
     };
     let context = (&raw const gate).cast_mut().cast();
-    let moves = [1, 2].map(|tag| {
-        let ask = Ask::new(Method::Nar, &nar)
+    let copies = [1, 2].map(|tag| {
+        let ask = TestRequest::new(Method::Nar, &nar)
             .into_sink(block, context)
             .tag(tag);
         ask.submit(host.engine).unwrap();
@@ -456,14 +461,14 @@ fn a_question_is_answered_while_every_worker_for_moves_is_busy() {
         path: &corpus.root,
         ..Default::default()
     };
-    let got = Ask::new(Method::PathInfo, &question)
+    let got = TestRequest::new(Method::PathInfo, &question)
         .call(host.engine)
         .unwrap();
     let info: floe_messages::PathInfo<'_> = got.reply();
     assert_eq!(info.path, corpus.root);
     assert!(host.got.try_recv().is_err(), "a move had ended already");
     drop(held);
-    for _ in moves {
+    for _ in copies {
         assert_eq!(host.end().kind, DONE);
     }
 }
@@ -472,5 +477,5 @@ fn a_question_is_answered_while_every_worker_for_moves_is_busy() {
 fn a_stale_server_handle_is_an_error() {
     let host = Host::new();
     let got = host.ask(Method::Stop, &StopRequest { server: 7 });
-    assert_eq!(got.message::<Error<'_>>().kind, ErrorKind::Stale);
+    assert_eq!(got.message::<Error<'_>>().kind, ErrorKind::BadHandle);
 }

@@ -61,7 +61,7 @@ fn a_listener_may_add_and_remove_listeners() {
     let (heard, newest) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
     let (counts, current) = (heard.clone(), newest.clone());
     // Each event replaces the one who hears of it.
-    let replace = move |engine, got: &Got| {
+    let replace = move |engine, got: &Received| {
         if got.kind == EVENT {
             counts.fetch_add(1, Ordering::SeqCst);
             let next = subscribe(engine).unwrap();
@@ -89,7 +89,7 @@ fn payloads_of_requests_that_are_shut_down_are_freed() {
     let mut options = options();
     (options.query_workers, options.payload_bytes) = (1, 20 * LEN as u64);
     let text = "x".repeat(LEN);
-    let asleep = Ask::new(Method::Echo, &echo(&text, 60_000));
+    let asleep = TestRequest::new(Method::Echo, &echo(&text, 60_000));
     // What is lost here would be found by LeakSanitizer (`cargo xtask sanitize address`), and what
     // still counts by the engine itself: its budget is for 19 of these.
     for _ in 0..3 {
@@ -99,7 +99,7 @@ fn payloads_of_requests_that_are_shut_down_are_freed() {
         }
         assert_eq!(asleep.submit(host.engine), Err(BUSY));
         assert_eq!(floe::floe_engine_close(host.engine), OK);
-        let ends: Vec<Got> = host.got.try_iter().collect();
+        let ends: Vec<Received> = host.got.try_iter().collect();
         assert_eq!(ends.len(), 19);
         assert!(ends.iter().all(|got| got.kind == SHUT_DOWN));
     }
@@ -107,34 +107,37 @@ fn payloads_of_requests_that_are_shut_down_are_freed() {
 
 #[test]
 fn no_function_follows_a_handle_that_is_none() {
-    let ping = Ask::new(Method::Ping, &Empty {});
+    let ping = TestRequest::new(Method::Ping, &Empty {});
     let host = Host::new();
     let address = &raw const host as u64;
     for handle in [0, 1, u64::MAX, address, host.engine ^ 1 << 40] {
-        assert_eq!(ping.submit(handle), Err(STALE));
-        assert_eq!(ping.call(handle).unwrap_err(), STALE);
-        assert_eq!(subscribe(handle), Err(STALE));
-        assert_eq!(floe::floe_unsubscribe(handle, 1), STALE);
-        assert_eq!(floe::floe_cancel(handle, 1), STALE);
-        assert_eq!(floe::floe_queue_wait(handle, 0), STALE);
+        assert_eq!(ping.submit(handle), Err(BAD_HANDLE));
+        assert_eq!(ping.call(handle).unwrap_err(), BAD_HANDLE);
+        assert_eq!(subscribe(handle), Err(BAD_HANDLE));
+        assert_eq!(floe::floe_unsubscribe(handle, 1), BAD_HANDLE);
+        assert_eq!(floe::floe_cancel(handle, 1), BAD_HANDLE);
+        assert_eq!(floe::floe_queue_wait(handle, 0), BAD_HANDLE);
         let (mut descriptor, mut count) = (-1, 1);
         let mut completion = empty();
         let out: *mut c_void = (&raw mut completion).cast();
         // SAFETY: all pointers are good.
         unsafe {
-            assert_eq!(floe::floe_queue_descriptor(handle, &mut descriptor), STALE);
+            assert_eq!(
+                floe::floe_queue_descriptor(handle, &mut descriptor),
+                BAD_HANDLE
+            );
             let size = completion.struct_size;
             assert_eq!(
                 floe::floe_queue_take(handle, out, size, 1, &mut count),
-                STALE
+                BAD_HANDLE
             );
         }
         assert_eq!(descriptor, -1);
-        assert_eq!(floe::floe_engine_shut_down(handle), STALE);
-        assert_eq!(floe::floe_engine_close(handle), STALE);
-        assert_eq!(floe::floe_engine_free(handle), STALE);
+        assert_eq!(floe::floe_engine_shut_down(handle), BAD_HANDLE);
+        assert_eq!(floe::floe_engine_close(handle), BAD_HANDLE);
+        assert_eq!(floe::floe_engine_free(handle), BAD_HANDLE);
     }
     // A subscription that is none, on an engine that is one.
-    assert_eq!(floe::floe_unsubscribe(host.engine, 12345), STALE);
+    assert_eq!(floe::floe_unsubscribe(host.engine, 12345), BAD_HANDLE);
     assert_eq!(host.ask(Method::Ping, &Empty {}).kind, DONE);
 }

@@ -39,7 +39,7 @@ impl Dump {
             path: &self.path,
             ..Default::default()
         };
-        let mut ask = Ask::new(Method::Nar, &request);
+        let mut ask = TestRequest::new(Method::Nar, &request);
         ask.request.flags = floe::HAS_DESCRIPTOR;
         ask.request.descriptor = self.writer.as_raw_fd();
         ask.request.deadline_ms = deadline.map_or(0, |time| time.as_millis() as u64);

@@ -9,7 +9,7 @@ use floe_messages::{Codec, Message, Method};
 
 /// What a callback was given, copied.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Got {
+pub(crate) struct Received {
     pub(crate) request: u64,
     pub(crate) tag: u64,
     pub(crate) kind: u32,
@@ -28,7 +28,7 @@ pub(crate) const EVENT: u32 = 17;
 /// Nothing in these tests takes this long.
 pub(crate) const DEADLINE: Duration = Duration::from_secs(300);
 
-impl Got {
+impl Received {
     pub(crate) fn is_terminal(&self) -> bool {
         self.kind < PROGRESS
     }
@@ -57,14 +57,14 @@ impl Got {
     }
 
     /// Reads one that the library wrote.
-    pub(crate) fn copy(completion: &FloeCompletion) -> Got {
+    pub(crate) fn copy(completion: &FloeCompletion) -> Received {
         let mut payload = Vec::new();
         if completion.payload_len > 0 {
             let (data, len) = (completion.payload.cast::<u8>(), completion.payload_len);
             // SAFETY: the library promises so many bytes.
             payload.extend_from_slice(unsafe { std::slice::from_raw_parts(data, len) });
         }
-        Got {
+        Received {
             request: completion.request,
             tag: completion.tag,
             kind: completion.kind,
@@ -76,10 +76,10 @@ impl Got {
 }
 
 /// What the callback does besides remembering.
-type Also = Box<dyn Fn(u64, &Got) + Send + Sync>;
+type Also = Box<dyn Fn(u64, &Received) + Send + Sync>;
 
 struct Context {
-    sender: Sender<Got>,
+    sender: Sender<Received>,
     engine: std::sync::atomic::AtomicU64,
     also: Option<Also>,
 }
@@ -87,7 +87,7 @@ struct Context {
 /// An engine with a callback, freed when it is dropped.
 pub(crate) struct Host {
     pub(crate) engine: u64,
-    pub(crate) got: Receiver<Got>,
+    pub(crate) got: Receiver<Received>,
     context: *mut Context,
 }
 
@@ -100,7 +100,7 @@ unsafe extern "C" fn receive(context: *mut c_void, completion: *const FloeComple
     // SAFETY: the host keeps the context until the engine is freed; the engine gives a completion
     // that is good during the call.
     let (context, completion) = unsafe { (&*context.cast::<Context>(), &*completion) };
-    let got = Got::copy(completion);
+    let got = Received::copy(completion);
     if let Some(also) = &context.also {
         also(
             context.engine.load(std::sync::atomic::Ordering::Acquire),
@@ -118,7 +118,7 @@ pub(crate) fn options() -> FloeEngineOptions {
         context: std::ptr::null_mut(),
         codec: 0,
         query_workers: 0,
-        move_workers: 0,
+        copy_workers: 0,
         per_thread: 0,
         in_flight: 0,
         payload_bytes: 0,
@@ -166,13 +166,13 @@ impl Host {
 
     /// The next completion.
     #[track_caller]
-    pub(crate) fn next(&self) -> Got {
+    pub(crate) fn next(&self) -> Received {
         self.got.recv_timeout(DEADLINE).unwrap()
     }
 
     /// The next terminal completion.
     #[track_caller]
-    pub(crate) fn end(&self) -> Got {
+    pub(crate) fn end(&self) -> Received {
         loop {
             let got = self.next();
             if got.is_terminal() {
@@ -184,7 +184,7 @@ impl Host {
     /// Submits a message in the flat codec and expects success; the number of the request.
     #[track_caller]
     pub(crate) fn submit<'m>(&self, method: Method, message: &impl Message<'m>) -> u64 {
-        let ask = Ask::new(method, message);
+        let ask = TestRequest::new(method, message);
         ask.submit(self.engine).unwrap()
     }
 
@@ -196,7 +196,7 @@ impl Host {
 
     /// Submits, and waits for the end.
     #[track_caller]
-    pub(crate) fn ask<'m>(&self, method: Method, message: &impl Message<'m>) -> Got {
+    pub(crate) fn ask<'m>(&self, method: Method, message: &impl Message<'m>) -> Received {
         let id = self.submit(method, message);
         let got = self.end();
         assert_eq!(got.request, id);
@@ -222,23 +222,27 @@ pub(crate) fn echo(message: &str, delay_ms: u64) -> floe_messages::EchoRequest<'
 }
 
 /// A request, with its payload.
-pub(crate) struct Ask {
+pub(crate) struct TestRequest {
     pub(crate) request: FloeRequest,
     payload: Vec<u8>,
 }
 
-impl Ask {
-    pub(crate) fn new<'m>(method: Method, message: &impl Message<'m>) -> Ask {
-        Ask::coded(Codec::Flat, method, message)
+impl TestRequest {
+    pub(crate) fn new<'m>(method: Method, message: &impl Message<'m>) -> TestRequest {
+        TestRequest::coded(Codec::Flat, method, message)
     }
 
-    pub(crate) fn coded<'m>(codec: Codec, method: Method, message: &impl Message<'m>) -> Ask {
+    pub(crate) fn coded<'m>(
+        codec: Codec,
+        method: Method,
+        message: &impl Message<'m>,
+    ) -> TestRequest {
         let mut payload = Vec::new();
         codec.encode(message, &mut payload);
-        Ask::raw(codec as u32, method as u32, payload)
+        TestRequest::raw(codec as u32, method as u32, payload)
     }
 
-    pub(crate) fn raw(codec: u32, method: u32, payload: Vec<u8>) -> Ask {
+    pub(crate) fn raw(codec: u32, method: u32, payload: Vec<u8>) -> TestRequest {
         let request = FloeRequest {
             struct_size: size_of::<FloeRequest>(),
             method,
@@ -252,25 +256,25 @@ impl Ask {
             sink: None,
             sink_context: std::ptr::null_mut(),
         };
-        Ask { request, payload }
+        TestRequest { request, payload }
     }
 
-    pub(crate) fn tag(mut self, tag: u64) -> Ask {
+    pub(crate) fn tag(mut self, tag: u64) -> TestRequest {
         self.request.tag = tag;
         self
     }
 
-    pub(crate) fn deadline(mut self, milliseconds: u64) -> Ask {
+    pub(crate) fn deadline(mut self, milliseconds: u64) -> TestRequest {
         self.request.deadline_ms = milliseconds;
         self
     }
 
-    pub(crate) fn watched(mut self) -> Ask {
+    pub(crate) fn watched(mut self) -> TestRequest {
         self.request.flags |= floe::WANTS_PROGRESS;
         self
     }
 
-    pub(crate) fn into_sink(mut self, sink: FloeSink, context: *mut c_void) -> Ask {
+    pub(crate) fn into_sink(mut self, sink: FloeSink, context: *mut c_void) -> TestRequest {
         self.request.sink = Some(sink);
         self.request.sink_context = context;
         self
@@ -288,12 +292,12 @@ impl Ask {
     }
 
     /// Waits in the call itself.
-    pub(crate) fn call(&self, engine: u64) -> Result<Got, i32> {
+    pub(crate) fn call(&self, engine: u64) -> Result<Received, i32> {
         let mut completion = empty();
         // SAFETY: the request and its payload are good during the call, and so is the completion.
         match unsafe { floe::floe_call(engine, &self.request, &mut completion) } {
             OK => {
-                let got = Got::copy(&completion);
+                let got = Received::copy(&completion);
                 // SAFETY: the call wrote it.
                 unsafe { floe::floe_completion_release(&mut completion) };
                 assert!(completion.payload.is_null());
@@ -335,6 +339,6 @@ pub(crate) const OK: i32 = Status::Ok as i32;
 pub(crate) const INVALID: i32 = Status::Invalid as i32;
 pub(crate) const BUSY: i32 = Status::Busy as i32;
 pub(crate) const CLOSED: i32 = Status::Closed as i32;
-pub(crate) const STALE: i32 = Status::Stale as i32;
+pub(crate) const BAD_HANDLE: i32 = Status::BadHandle as i32;
 pub(crate) const WOULD_DEADLOCK: i32 = Status::WouldDeadlock as i32;
 pub(crate) const FORKED: i32 = Status::Forked as i32;

@@ -100,7 +100,7 @@ fn the_header_has_the_structs_and_numbers_of_the_code() {
         "FLOE_INVALID",
         "FLOE_BUSY",
         "FLOE_CLOSED",
-        "FLOE_STALE",
+        "FLOE_BAD_HANDLE",
         "FLOE_WOULD_DEADLOCK",
         "FLOE_NO_MEMORY",
         "FLOE_SYSTEM",
@@ -143,7 +143,7 @@ const OPTIONS: [&str; 11] = [
     "context",
     "codec",
     "query_workers",
-    "move_workers",
+    "copy_workers",
     "per_thread",
     "in_flight",
     "payload_bytes",
@@ -189,7 +189,7 @@ fn expected() -> Vec<String> {
     let mut lines = Vec::new();
     structure!(
         lines, "floe_engine_options", FloeEngineOptions,
-        struct_size callback context codec query_workers move_workers per_thread in_flight
+        struct_size callback context codec query_workers copy_workers per_thread in_flight
         payload_bytes progress_interval_ms slow_after_ms
     );
     structure!(
@@ -207,7 +207,7 @@ fn expected() -> Vec<String> {
         ("FLOE_INVALID", Status::Invalid),
         ("FLOE_BUSY", Status::Busy),
         ("FLOE_CLOSED", Status::Closed),
-        ("FLOE_STALE", Status::Stale),
+        ("FLOE_BAD_HANDLE", Status::BadHandle),
         ("FLOE_WOULD_DEADLOCK", Status::WouldDeadlock),
         ("FLOE_NO_MEMORY", Status::NoMemory),
         ("FLOE_SYSTEM", Status::System),

@@ -8,15 +8,15 @@
 
 mod closing;
 mod contract;
+mod copies;
 mod counts;
 mod defects;
 mod descriptors;
 mod host;
 mod languages;
-mod moves;
 mod queues;
 mod requests;
+mod shared_store;
 #[path = "../../../floe-cli/tests/it/support.rs"]
 #[allow(dead_code, reason = "the tests of the binary use more of it")]
 mod support;
-mod together;

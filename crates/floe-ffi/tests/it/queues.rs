@@ -21,7 +21,7 @@ impl Drop for Queue {
 
 impl Queue {
     /// Takes what is there, up to `most`.
-    fn take(&self, most: usize) -> Result<Vec<Got>, i32> {
+    fn take(&self, most: usize) -> Result<Vec<Received>, i32> {
         let mut completions = vec![empty(); most];
         let mut count = usize::MAX;
         // SAFETY: there are as many elements, of this size.
@@ -35,7 +35,7 @@ impl Queue {
         }
         let mut got = Vec::new();
         for completion in &mut completions[..count] {
-            got.push(Got::copy(completion));
+            got.push(Received::copy(completion));
             // SAFETY: the library wrote it.
             unsafe { floe::floe_completion_release(completion) };
         }
@@ -43,7 +43,7 @@ impl Queue {
     }
 
     /// Takes so many, waiting for them.
-    fn take_all(&self, count: usize) -> Vec<Got> {
+    fn take_all(&self, count: usize) -> Vec<Received> {
         let (mut got, begun) = (Vec::new(), Instant::now());
         while got.len() < count {
             assert!(begun.elapsed() < DEADLINE, "{} of {count}", got.len());
@@ -54,8 +54,8 @@ impl Queue {
     }
 }
 
-fn echo_of(text: &str, tag: u64) -> Ask {
-    Ask::new(Method::Echo, &echo(text, 0)).tag(tag)
+fn echo_of(text: &str, tag: u64) -> TestRequest {
+    TestRequest::new(Method::Echo, &echo(text, 0)).tag(tag)
 }
 
 #[test]
@@ -80,7 +80,7 @@ fn a_host_that_takes_nothing_is_told_busy_and_can_go_on_later() {
     options.in_flight = 100;
     options.per_thread = 50;
     let queue = Queue(open(&options));
-    let ping = Ask::new(Method::Ping, &Empty {});
+    let ping = TestRequest::new(Method::Ping, &Empty {});
     let (mut accepted, begun) = (0, Instant::now());
     loop {
         match ping.submit(queue.0) {
@@ -103,7 +103,7 @@ fn a_host_at_the_limit_that_takes_all_the_time_is_never_forgotten() {
     options.in_flight = 2;
     options.per_thread = 4;
     let queue = Queue(open(&options));
-    let ping = Ask::new(Method::Ping, &Empty {});
+    let ping = TestRequest::new(Method::Ping, &Empty {});
     let (mut submitted, mut taken, begun) = (0, 0, Instant::now());
     while taken < 100_000 {
         if submitted < 100_000 && ping.submit(queue.0).is_ok() {
@@ -174,13 +174,15 @@ fn events_beyond_the_bound_are_counted_and_the_engine_goes_on() {
         event: true,
         ..echo("loud", 0)
     };
-    let ask = Ask::new(Method::Echo, &loud);
+    let ask = TestRequest::new(Method::Echo, &loud);
     let submit = |count: u64| {
         for _ in 0..count {
             ask.submit(queue.0).unwrap();
         }
         // What was submitted before has been answered when this is.
-        Ask::new(Method::Ping, &Empty {}).call(queue.0).unwrap();
+        TestRequest::new(Method::Ping, &Empty {})
+            .call(queue.0)
+            .unwrap();
     };
     submit(1500);
     let got = queue.take_all(1500 + 1024);
@@ -225,7 +227,9 @@ fn completions_that_nobody_takes_are_dropped_with_the_engine() {
                 let text = "long ".repeat(200 * 1024);
                 echo_of(&text, tag).submit(engine).unwrap();
             }
-            let _: Got = Ask::new(Method::Ping, &Empty {}).call(engine).unwrap();
+            let _: Received = TestRequest::new(Method::Ping, &Empty {})
+                .call(engine)
+                .unwrap();
             submitted.send(()).unwrap();
             is_freed.recv().unwrap();
         });

@@ -9,23 +9,23 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use floe_messages::{
-    ClosureReply, ClosureRequest, Error, ErrorKind, FaultKind, Method, MoveReply, MoveRequest,
-    NarReply, NarRequest, PathInfo, PathInfoRequest, ResolveReply, ServeReply, ServeRequest,
+    ClosureReply, ClosureRequest, CopyReply, CopyRequest, Error, ErrorKind, Method, NarReply,
+    NarRequest, PathInfo, PathInfoRequest, ProblemKind, ResolveReply, ServeReply, ServeRequest,
     StopRequest, VerifyReply, VerifyRequest,
 };
 
 use crate::host::*;
 use crate::support::{Corpus, corpora, corpus, nginx, nixes, run};
 
-fn move_request<'a>(
+fn copy_request<'a>(
     corpus: &'a Corpus,
     from: &'a [&'a str],
     to: &'a str,
     paths: &'a [&'a str],
     keys: &'a [&'a str],
-) -> MoveRequest<'a> {
+) -> CopyRequest<'a> {
     assert!(!corpus.paths.is_empty());
-    MoveRequest {
+    CopyRequest {
         from: from.into(),
         to,
         paths: paths.into(),
@@ -58,12 +58,12 @@ fn moves_of_one_engine_share_their_temporary_roots_and_engines_do_not() {
         [corpus.root.as_str()],
         [corpus.key.as_str()],
     );
-    let request = move_request(&corpus, &from, &to, &paths, &keys);
+    let request = copy_request(&corpus, &from, &to, &paths, &keys);
     let hosts = [Host::new(), Host::new()];
-    let mut moves: Vec<(&Host, u64)> = Vec::new();
+    let mut copies: Vec<(&Host, u64)> = Vec::new();
     for (host, count) in [(&hosts[0], 2), (&hosts[1], 1)] {
         for _ in 0..count {
-            moves.push((host, host.submit(Method::Install, &request)));
+            copies.push((host, host.submit(Method::Install, &request)));
         }
     }
     let begun = std::time::Instant::now();
@@ -74,8 +74,8 @@ fn moves_of_one_engine_share_their_temporary_roots_and_engines_do_not() {
     }
     // Time for a third file, which must not come.
     std::thread::sleep(std::time::Duration::from_millis(300));
-    assert_eq!(temp_roots(&root), 2, "for three moves of two engines");
-    for (host, id) in moves {
+    assert_eq!(temp_roots(&root), 2, "for three copies of two engines");
+    for (host, id) in copies {
         assert_eq!(floe::floe_cancel(host.engine, id), OK);
     }
     for (host, count) in [(&hosts[0], 2), (&hosts[1], 1)] {
@@ -103,7 +103,7 @@ fn an_install_over_http_makes_a_store_that_nix_accepts_and_a_second_one_moves_no
             [corpus.root.as_str()],
             [corpus.key.as_str()],
         );
-        let request = move_request(&corpus, &from, &to, &paths, &keys);
+        let request = copy_request(&corpus, &from, &to, &paths, &keys);
         let host = Host::new();
         let got = host.ask(Method::Resolve, &request);
         assert_eq!(
@@ -113,9 +113,9 @@ fn an_install_over_http_makes_a_store_that_nix_accepts_and_a_second_one_moves_no
         assert!(!root.exists(), "resolving has written");
         for expected in [corpus.paths.len() as u64, 0] {
             let got = host.ask(Method::Install, &request);
-            let reply: MoveReply<'_> = got.reply();
-            assert_eq!(reply.moved, expected);
-            assert_eq!(reply.roots.iter().collect::<Vec<_>>(), paths);
+            let reply: CopyReply<'_> = got.reply();
+            assert_eq!(reply.copied, expected);
+            assert_eq!(reply.paths.iter().collect::<Vec<_>>(), paths);
         }
         for nix in &nixes {
             nix.verify(&root, corpus.paths.len());
@@ -135,7 +135,7 @@ fn an_untrusted_closure_is_refused_with_its_causes_and_nothing_is_installed() {
     let host = Host::new();
     let got = host.ask(
         Method::Install,
-        &move_request(&corpus, &from, &to, &paths, &[]),
+        &copy_request(&corpus, &from, &to, &paths, &[]),
     );
     assert_eq!(got.kind, FAILED);
     let error: Error<'_> = got.message();
@@ -159,16 +159,16 @@ fn a_copy_into_a_cache_can_be_cancelled_and_done_again() {
     let store = corpus.store().display().to_string();
     let to = format!("file://{}", scratch.join("cache").display());
     let (from, paths) = ([store.as_str()], [corpus.root.as_str()]);
-    let request = move_request(&corpus, &from, &to, &paths, &[]);
+    let request = copy_request(&corpus, &from, &to, &paths, &[]);
     let host = Host::new();
-    let ask = Ask::new(Method::Copy, &request).watched();
+    let ask = TestRequest::new(Method::Copy, &request).watched();
     let id = ask.submit(host.engine).unwrap();
     // It has begun when it tells of progress; xz takes seconds.
     assert_eq!(host.next().kind, PROGRESS);
     assert_eq!(floe::floe_cancel(host.engine, id), OK);
     assert_eq!(host.end().kind, CANCELLED);
     let got = host.ask(Method::Copy, &request);
-    assert_eq!(got.reply::<MoveReply<'_>>().roots.len(), 1);
+    assert_eq!(got.reply::<CopyReply<'_>>().paths.len(), 1);
     let cache = fs::read_dir(scratch.join("cache")).unwrap();
     let is_narinfo =
         |entry: &fs::DirEntry| entry.path().extension().is_some_and(|it| it == "narinfo");
@@ -241,7 +241,7 @@ fn a_broken_path_is_found_by_verify() {
     let host = Host::new();
     let got = host.ask(
         Method::Install,
-        &move_request(&corpus, &from, &to, &paths, &keys),
+        &copy_request(&corpus, &from, &to, &paths, &keys),
     );
     assert_eq!(got.kind, DONE);
     fs::write(root.join(&corpus.root[1..]).join("intruder"), "x").unwrap();
@@ -253,11 +253,11 @@ fn a_broken_path_is_found_by_verify() {
         },
     );
     let reply: VerifyReply<'_> = got.reply();
-    let faults: Vec<_> = reply.faults.iter().collect();
+    let faults: Vec<_> = reply.problems.iter().collect();
     assert_eq!(faults.len(), 1);
     assert_eq!(
         (faults[0].kind, faults[0].subject),
-        (FaultKind::Modified, corpus.root.as_str())
+        (ProblemKind::Modified, corpus.root.as_str())
     );
 }
 
@@ -285,12 +285,12 @@ fn a_nar_is_that_of_nix_through_a_sink_and_through_a_descriptor() {
         ..Default::default()
     };
     let mut nar: Vec<u8> = Vec::new();
-    let ask = Ask::new(Method::Nar, &request).into_sink(gather, (&raw mut nar).cast());
+    let ask = TestRequest::new(Method::Nar, &request).into_sink(gather, (&raw mut nar).cast());
     let got = ask.call(host.engine).unwrap();
     assert_eq!(got.reply::<NarReply>().nar_size, nar.len() as u64);
     let scratch = crate::support::scratch();
     let file = fs::File::create(scratch.join("nar")).unwrap();
-    let mut ask = Ask::new(Method::Nar, &request);
+    let mut ask = TestRequest::new(Method::Nar, &request);
     ask.request.flags = floe::HAS_DESCRIPTOR;
     ask.request.descriptor = file.as_raw_fd();
     ask.submit(host.engine).unwrap();
@@ -304,12 +304,14 @@ fn a_nar_is_that_of_nix_through_a_sink_and_through_a_descriptor() {
         let output = command.arg(path).output().unwrap();
         assert!(output.stdout == nar, "{}", nix.version);
     }
-    let ask = Ask::new(Method::Nar, &request).into_sink(refuse, std::ptr::null_mut());
+    let ask = TestRequest::new(Method::Nar, &request).into_sink(refuse, std::ptr::null_mut());
     let got = ask.call(host.engine).unwrap();
     assert!(got.message::<Error<'_>>().message.contains("returned 7"));
-    let got = Ask::new(Method::Nar, &request).call(host.engine).unwrap();
+    let got = TestRequest::new(Method::Nar, &request)
+        .call(host.engine)
+        .unwrap();
     assert_eq!(got.message::<Error<'_>>().kind, ErrorKind::Usage);
-    let mut ask = Ask::new(Method::Nar, &request);
+    let mut ask = TestRequest::new(Method::Nar, &request);
     ask.request.flags = floe::HAS_DESCRIPTOR;
     ask.request.descriptor = 1_000_000;
     assert_eq!(ask.submit(host.engine), Err(INVALID));
@@ -343,7 +345,7 @@ fn a_server_that_was_started_serves_nix_until_it_is_stopped() {
     assert_eq!(host.ask(Method::Stop, &stop).kind, DONE);
     until_refused(address);
     let got = host.ask(Method::Stop, &stop);
-    assert_eq!(got.message::<Error<'_>>().kind, ErrorKind::Stale);
+    assert_eq!(got.message::<Error<'_>>().kind, ErrorKind::BadHandle);
     // One that nobody stops ends with the engine.
     let got = host.ask(Method::Serve, &request);
     let address = got

@@ -2,7 +2,7 @@
 
 use cddl_cat::validate_cbor_bytes;
 use floe_messages::{
-    Compression, Error, ErrorKind, List, Message, MoveRequest, PathInfo, Progress, ResolveReply,
+    Compression, CopyRequest, Error, ErrorKind, List, Message, PathInfo, Progress, ResolveReply,
     ReuseBy,
 };
 
@@ -37,12 +37,12 @@ fn what_is_encoded_is_what_the_cddl_describes() {
         ("PathInfo", encoded(&PathInfo::default())),
         ("Error", encoded(&error)),
         (
-            "MoveRequest",
-            encoded(&MoveRequest {
+            "CopyRequest",
+            encoded(&CopyRequest {
                 no_check_sigs: true,
                 reuse: List::from(&["/a"]),
                 reuse_by: Some(ReuseBy::Hardlink),
-                ..MoveRequest::default()
+                ..CopyRequest::default()
             }),
         ),
         (
@@ -62,7 +62,7 @@ fn what_is_encoded_is_what_the_cddl_describes() {
 #[test]
 fn what_decoding_refuses_is_not_what_the_cddl_describes() {
     let right = encoded(&Error {
-        kind: ErrorKind::Stale,
+        kind: ErrorKind::BadHandle,
         ..Error::default()
     });
     assert!(is_valid("Error", &right));

@@ -267,7 +267,7 @@ trait Slots {
 }
 
 impl Slots for EveryType<'_> {
-    const LIST_SLOT: usize = <EveryType<'_> as floe_messages::Part<'_>>::FLAT_LEN - 8;
+    const LIST_SLOT: usize = <EveryType<'_> as floe_messages::Encode<'_>>::FLAT_LEN - 8;
 }
 
 #[test]

@@ -1,8 +1,8 @@
 //! What holds for every message and for any bytes.
 
 use floe_messages::{
-    ClosureReply, Compression, Empty, Error, ErrorKind, FaultKind, Message as _, MoveRequest,
-    PathInfo, PathInfoRequest, Progress, ReuseBy, VerifyFault, VerifyReply,
+    ClosureReply, Compression, CopyRequest, Empty, Error, ErrorKind, Message as _, PathInfo,
+    PathInfoRequest, ProblemKind, Progress, ReuseBy, VerifyProblem, VerifyReply,
 };
 use proptest::collection::vec;
 use proptest::option;
@@ -109,7 +109,7 @@ proptest! {
             message: text(0),
             causes: list(0),
         });
-        comes_back!(MoveRequest, MoveRequest {
+        comes_back!(CopyRequest, CopyRequest {
             from: list(0),
             to: text(0),
             store_dir: optional(0),
@@ -141,8 +141,8 @@ proptest! {
             file_size: flag.then_some(numbers[i + 1]),
         };
         comes_back!(ClosureReply, ClosureReply { infos: (0..3).map(info).collect() });
-        let fault = |i: usize| VerifyFault {
-            kind: FaultKind::ALL[value],
+        let fault = |i: usize| VerifyProblem {
+            kind: ProblemKind::ALL[value],
             subject: text(i),
             message: text(i + 1),
         };
@@ -150,7 +150,7 @@ proptest! {
             paths: numbers[0],
             nar_bytes: numbers[1],
             links: numbers[2],
-            faults: (0..3).map(fault).collect(),
+            problems: (0..3).map(fault).collect(),
         });
         comes_back!(Progress, Progress {
             elapsed_ms: numbers[0],

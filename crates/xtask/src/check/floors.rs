@@ -29,7 +29,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
         &["blake3", "md-5", "ring", "sha1", "sha2", "thiserror"],
     ),
     // It is nothing but threads; what it must not know is what they carry.
-    ("floe-ingress", &["libc", "loom"]),
+    ("floe-queue", &["libc", "loom"]),
     ("floe-messages", &["thiserror"]),
 ];
 

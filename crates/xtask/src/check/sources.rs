@@ -10,7 +10,7 @@ use crate::generate::GENERATED;
 const LIBRARIES: &[&str] = &[
     "floe-format",
     "floe-hash",
-    "floe-ingress",
+    "floe-queue",
     "floe-messages",
     "floe-store",
     "floe-engine",
@@ -19,7 +19,7 @@ const LIBRARIES: &[&str] = &[
 ];
 
 /// The rooms of SIMD, of a queue that two threads use without a lock, and of the C boundary.
-const UNSAFE_ROOMS: &[&str] = &["floe-ffi", "floe-hash", "floe-ingress", "floe-messages"];
+const UNSAFE_ROOMS: &[&str] = &["floe-ffi", "floe-hash", "floe-queue", "floe-messages"];
 
 /// Longer files are two files.
 const LINES_MAX: usize = 500;
@@ -138,7 +138,7 @@ const BANS: &[Ban] = &[
         rule: "unsafe",
         applies: |place| !UNSAFE_ROOMS.contains(&place.room),
         patterns: &[Word("unsafe")],
-        why: "only floe-ffi, floe-hash, floe-ingress and floe-messages may hold unsafe code",
+        why: "only floe-ffi, floe-hash, floe-queue and floe-messages may hold unsafe code",
     },
     Ban {
         rule: "unfinished",

@@ -359,7 +359,7 @@ const RESERVED_TYPES: &[&str] = &[
     "Ok",
     "Err",
     "Option",
-    "Part",
+    "Encode",
     "Problem",
     "Result",
     "Self",

@@ -9,7 +9,7 @@ pub(super) fn write(schema: &Schema, krate: &str) -> String {
     let mut text = format!(
         "// {GENERATED}{}; do not edit.\n\
          //! The messages of `{}`.\n\n\
-         use {krate}::{{cbor, flat, DecodeError, List, Message, Part, Problem}};\n\n",
+         use {krate}::{{cbor, flat, DecodeError, List, Message, Encode, Problem}};\n\n",
         schema.path,
         schema.path.rsplit('/').next().unwrap_or_default(),
     );
@@ -142,7 +142,7 @@ fn part(schema: &Schema, message: &Message) -> String {
         HEADER_LEN + len,
     );
     text += &format!(
-        "impl<'a> Part<'a> for {name} {{\n\
+        "impl<'a> Encode<'a> for {name} {{\n\
          const CBOR_MIN: usize = {};\n\
          const FLAT_LEN: usize = {len};\n\n{}\n{}}}\n\n",
         schema.cbor_min(message),

@@ -6,7 +6,7 @@
 use super::rust::{all_fields, local, naming, or_named};
 use super::schema::{Field, Kind, Message, Schema, Type, cbor_head, cbor_key, cbor_order};
 
-/// For `impl Part`: `write_cbor` and `read_cbor`.
+/// For `impl Encode`: `write_cbor` and `read_cbor`.
 pub(super) fn functions(schema: &Schema, message: &Message) -> String {
     format!(
         "#[inline]\nfn write_cbor(&self, out: &mut Vec<u8>) {{\n{}}}\n\n\

@@ -3,7 +3,7 @@
 use super::rust::{naming, or_named};
 use super::schema::{Field, Kind, Message, SLOT_LEN, Schema, Type};
 
-/// For `impl Part`: everything about flat, but for what an empty message has no use.
+/// For `impl Encode`: everything about flat, but for what an empty message has no use.
 pub(super) fn functions(schema: &Schema, message: &Message) -> String {
     let has_contents = schema.any(message, &|kind| match kind {
         Kind::One(it) | Kind::Optional(it) => it.has_contents(),

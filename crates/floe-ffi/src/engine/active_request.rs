@@ -11,7 +11,7 @@ use crate::progress::ProgressCell;
 use crate::request::Request;
 
 /// A request that a worker does, or will.
-pub(super) struct Running {
+pub(super) struct ActiveRequest {
     pub(super) id: u64,
     pub(super) tag: u64,
     pub(super) method: Method,
@@ -37,10 +37,10 @@ pub(super) enum Reason {
     ShutDown,
 }
 
-impl Running {
+impl ActiveRequest {
     /// One that is not kept, since it is answered at once.
-    pub(super) fn at_once(request: &mut Request) -> Running {
-        Running {
+    pub(super) fn at_once(request: &mut Request) -> ActiveRequest {
+        ActiveRequest {
             id: request.id,
             tag: request.tag,
             method: request.method,

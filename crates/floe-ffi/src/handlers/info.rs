@@ -6,10 +6,10 @@ use floe_messages::{
     self as messages, ClosureReply, ClosureRequest, List, PathInfo, PathInfoRequest,
 };
 
-use super::{Done, Ended, Work, location, store_dir, usage};
+use super::{HandlerContext, HandlerResult, WorkError, location, store_dir, usage};
 
-impl Work<'_> {
-    pub(super) fn path_info(&self) -> Done {
+impl HandlerContext<'_> {
+    pub(super) fn path_info(&self) -> HandlerResult {
         let request: PathInfoRequest<'_> = self.request()?;
         let sources = self.source(request.store, request.store_dir)?;
         let found = self.look_up(&sources, [request.path].into_iter(), false)?;
@@ -17,7 +17,7 @@ impl Work<'_> {
         self.reply(&info.unwrap_or_default())
     }
 
-    pub(super) fn closure(&self) -> Done {
+    pub(super) fn closure(&self) -> HandlerResult {
         let request: ClosureRequest<'_> = self.request()?;
         let sources = self.source(request.store, request.store_dir)?;
         let found = self.look_up(&sources, request.paths.iter(), true)?;
@@ -27,7 +27,7 @@ impl Work<'_> {
         })
     }
 
-    fn source(&self, store: &str, dir: Option<&str>) -> Result<Sources, Ended> {
+    fn source(&self, store: &str, dir: Option<&str>) -> Result<Sources, WorkError> {
         let dir = store_dir(dir)?;
         let location = location(store, dir.as_ref())?;
         Ok(Sources::open(
@@ -43,7 +43,7 @@ impl Work<'_> {
         sources: &Sources,
         paths: impl Iterator<Item = &'t str>,
         recursive: bool,
-    ) -> Result<Found, Ended> {
+    ) -> Result<Found, WorkError> {
         let Some(source) = sources.iter().next() else {
             return Err(usage("no store was named".into()));
         };

@@ -6,16 +6,16 @@ use floe_engine::{
     ClosureCopy, CopyOptions, CopySummary, ErrorKind, NetworkOptions, PathSpec, Reuse, ReuseBy,
     SourceOrder, Sources, StoreUri, Target, reuse_directory,
 };
-use floe_messages::{MoveReply, MoveRequest, PlannedPath, ResolveReply, ReuseBy as AskedBy};
+use floe_messages::{CopyReply, CopyRequest, PlannedPath, ResolveReply, ReuseBy as AskedBy};
 use floe_store::{LockWait, WriteOptions};
 
-use super::{Done, Ended, Work, location, store_dir, translate, usage};
+use super::{HandlerContext, HandlerResult, WorkError, location, store_dir, translate, usage};
 use crate::completion::Failure;
 
-impl Work<'_> {
+impl HandlerContext<'_> {
     /// Install and copy: where paths come from and go to makes the difference.
-    pub(super) fn move_paths(&self) -> Done {
-        let (outcome, target) = self.run_mover(false)?;
+    pub(super) fn copy_paths(&self) -> HandlerResult {
+        let (outcome, target) = self.run_copy(false)?;
         let dir = target.store_dir();
         let roots: Vec<String> = outcome
             .requested_paths
@@ -23,18 +23,18 @@ impl Work<'_> {
             .map(|path| dir.full_path(path))
             .collect();
         let roots: Vec<&str> = roots.iter().map(String::as_str).collect();
-        self.reply(&MoveReply {
-            roots: roots.into(),
-            moved: outcome.copied,
+        self.reply(&CopyReply {
+            paths: roots.into(),
+            copied: outcome.copied,
             download_bytes: outcome.download_bytes,
             nar_bytes: outcome.nar_bytes,
-            taken: outcome.reused,
-            taken_nar_bytes: outcome.reused_nar_bytes,
+            reused: outcome.reused,
+            reused_nar_bytes: outcome.reused_nar_bytes,
         })
     }
 
-    pub(super) fn resolve(&self) -> Done {
-        let (outcome, target) = self.run_mover(true)?;
+    pub(super) fn resolve(&self) -> HandlerResult {
+        let (outcome, target) = self.run_copy(true)?;
         let dir = target.store_dir();
         let print = |(path, nar_size, download): &(_, u64, Option<u64>)| {
             (dir.full_path(path), *nar_size, *download)
@@ -58,8 +58,8 @@ impl Work<'_> {
         })
     }
 
-    fn run_mover(&self, dry_run: bool) -> Result<(CopySummary, Target), Ended> {
-        let request: MoveRequest<'_> = self.request()?;
+    fn run_copy(&self, dry_run: bool) -> Result<(CopySummary, Target), WorkError> {
+        let request: CopyRequest<'_> = self.request()?;
         let asked_dir = store_dir(request.store_dir)?;
         let at = |text| location(text, asked_dir.as_ref());
         let from: Vec<StoreUri> = request.from.iter().map(at).collect::<Result<_, _>>()?;
@@ -114,7 +114,7 @@ impl Work<'_> {
         }
     }
 
-    fn options(&self, request: &MoveRequest<'_>, dry_run: bool) -> Result<CopyOptions, Ended> {
+    fn options(&self, request: &CopyRequest<'_>, dry_run: bool) -> Result<CopyOptions, WorkError> {
         let jobs = match request.jobs {
             None => None,
             Some(jobs) => Some(
@@ -141,7 +141,7 @@ impl Work<'_> {
     }
 }
 
-fn reuse(request: &MoveRequest<'_>) -> Result<Reuse, Ended> {
+fn reuse(request: &CopyRequest<'_>) -> Result<Reuse, WorkError> {
     let dir = store_dir(request.store_dir)?;
     let directory = |text| reuse_directory(text, dir.as_ref(), None);
     let directories = request.reuse.iter().map(directory);
@@ -155,16 +155,16 @@ fn reuse(request: &MoveRequest<'_>) -> Result<Reuse, Ended> {
     })
 }
 
-fn failed(outcome: &CopySummary) -> Ended {
+fn failed(outcome: &CopySummary) -> WorkError {
     let kind = ErrorKind::most_severe(&outcome.failures);
     if kind == ErrorKind::Interrupted {
-        return Ended::Cancelled;
+        return WorkError::Cancelled;
     }
     let causes: Vec<String> = outcome.failures.iter().map(ToString::to_string).collect();
     let unmoved = outcome.failed_paths();
     let things = if unmoved == 1 { "path" } else { "paths" };
     let first = causes.first().cloned().unwrap_or_default();
-    Ended::Failed(Failure {
+    WorkError::Failed(Failure {
         kind: translate(kind),
         message: format!("{unmoved} {things} could not be moved: {first}"),
         causes,

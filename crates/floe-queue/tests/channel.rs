@@ -6,19 +6,19 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use floe_ingress::{Ingress, Limits, Mode, Receiver, Refused};
+use floe_queue::{Limits, Mode, Receiver, Sender, SubmitError};
 
-const MODES: [Mode; 2] = [Mode::Lanes, Mode::Shards];
+const MODES: [Mode; 2] = [Mode::Queues, Mode::Shards];
 
 /// Nothing here takes this long.
 const DEADLINE: Duration = Duration::from_secs(300);
 
-fn submit_when_possible<T: Copy + Send + 'static>(ingress: &Ingress<T>, value: T) -> bool {
+fn submit_when_possible<T: Copy + Send + 'static>(sender: &Sender<T>, value: T) -> bool {
     loop {
-        match ingress.submit(|| value) {
+        match sender.submit(|| value) {
             Ok(()) => return true,
-            Err(Refused::Busy) => thread::yield_now(),
-            Err(Refused::Closed(_)) => return false,
+            Err(SubmitError::Busy) => thread::yield_now(),
+            Err(SubmitError::Closed(_)) => return false,
         }
     }
 }
@@ -42,13 +42,13 @@ fn the_values_of_each_thread_come_in_order_and_none_is_lost() {
     let numbers: &[u64] = if cfg!(miri) { &[1, 3] } else { &[1, 2, 7, 40] };
     for mode in MODES {
         for &threads in numbers {
-            let (ingress, mut receiver) = Ingress::new(mode, Limits::default());
+            let (sender, mut receiver) = Sender::new(mode, Limits::default());
             thread::scope(|scope| {
                 for thread in 0..threads {
-                    let ingress = ingress.clone();
+                    let sender = sender.clone();
                     scope.spawn(move || {
                         for number in 0..EACH {
-                            assert!(submit_when_possible(&ingress, (thread, number)));
+                            assert!(submit_when_possible(&sender, (thread, number)));
                         }
                     });
                 }
@@ -68,12 +68,12 @@ fn the_values_of_each_thread_come_in_order_and_none_is_lost() {
 fn a_sleeping_receiver_is_woken_by_every_first_value() {
     const COUNT: u64 = if cfg!(miri) { 100 } else { 2000 };
     for mode in MODES {
-        let (ingress, mut receiver) = Ingress::new(mode, Limits::default());
+        let (sender, mut receiver) = Sender::new(mode, Limits::default());
         let (asks, answers) = (AtomicU64::new(0), AtomicU64::new(0));
         thread::scope(|scope| {
             scope.spawn(|| {
                 for number in 1..=COUNT {
-                    ingress.submit(|| number).unwrap();
+                    sender.submit(|| number).unwrap();
                     asks.store(number, Ordering::Relaxed);
                     while answers.load(Ordering::Acquire) < number {
                         thread::yield_now();
@@ -81,7 +81,7 @@ fn a_sleeping_receiver_is_woken_by_every_first_value() {
                 }
             });
             let begun = Instant::now();
-            // A wake that was lost would show as a sleep of a minute.
+            // A wake that was lost would show as a parker of a minute.
             take_all(&mut receiver, COUNT, |number| {
                 answers.store(number, Ordering::Release)
             });
@@ -97,12 +97,12 @@ fn a_thread_that_is_too_far_ahead_is_told_so_and_others_are_not() {
         ..Limits::default()
     };
     for mode in MODES {
-        let (ingress, mut receiver) = Ingress::new(mode, limits);
+        let (sender, mut receiver) = Sender::new(mode, limits);
         for number in 0..100 {
-            ingress.submit(|| number).unwrap();
+            sender.submit(|| number).unwrap();
         }
-        assert_eq!(ingress.submit(|| 100), Err(Refused::Busy));
-        let other = ingress.clone();
+        assert_eq!(sender.submit(|| 100), Err(SubmitError::Busy));
+        let other = sender.clone();
         thread::spawn(move || other.submit(|| 7).unwrap())
             .join()
             .unwrap();
@@ -110,26 +110,26 @@ fn a_thread_that_is_too_far_ahead_is_told_so_and_others_are_not() {
         while receiver.take(usize::MAX, |number| taken.push(number)) > 0 {}
         taken.sort_unstable();
         assert_eq!(taken.len(), 101);
-        ingress.submit(|| 100).unwrap();
+        sender.submit(|| 100).unwrap();
     }
 }
 
 #[test]
 fn threads_beyond_the_lanes_use_queues_with_a_lock() {
     let limits = Limits {
-        lanes: 2,
+        queues: 2,
         ..Limits::default()
     };
-    let (ingress, mut receiver) = Ingress::new(Mode::Lanes, limits);
+    let (sender, mut receiver) = Sender::new(Mode::Queues, limits);
     let all_there = Barrier::new(10);
     thread::scope(|scope| {
         for thread in 0..10_u64 {
-            let (ingress, all_there) = (&ingress, &all_there);
+            let (sender, all_there) = (&sender, &all_there);
             scope.spawn(move || {
-                ingress.submit(|| thread).unwrap();
-                // So that no lane is given back before all have asked for one.
+                sender.submit(|| thread).unwrap();
+                // So that no queue is given back before all have asked for one.
                 all_there.wait();
-                ingress.submit(|| thread).unwrap();
+                sender.submit(|| thread).unwrap();
             });
         }
     });
@@ -145,16 +145,16 @@ fn short_threads_reuse_the_lanes_of_those_that_ended() {
         (_, true) => 2000,
         _ => 100_000,
     };
-    // With more lanes than this the limit would send them to the queues with a lock.
+    // With more queues than this the limit would send them to the queues with a lock.
     let limits = Limits {
-        lanes: 1,
+        queues: 1,
         ..Limits::default()
     };
-    let (ingress, mut receiver) = Ingress::new(Mode::Lanes, limits);
+    let (sender, mut receiver) = Sender::new(Mode::Queues, limits);
     let mut taken = 0;
     for number in 0..threads {
-        let ingress = ingress.clone();
-        thread::spawn(move || ingress.submit(|| number).unwrap())
+        let sender = sender.clone();
+        thread::spawn(move || sender.submit(|| number).unwrap())
             .join()
             .unwrap();
         if number % 100 == 99 {
@@ -175,7 +175,7 @@ fn what_is_accepted_while_the_receiver_closes_is_taken_and_nothing_else() {
     for mode in MODES {
         let mut met = 0;
         for attempt in 0..tries {
-            let (ingress, mut receiver) = Ingress::new(mode, Limits::default());
+            let (sender, mut receiver) = Sender::new(mode, Limits::default());
             let (ready, before) = (Barrier::new(3), 1 + attempt % 64);
             let mut taken = 0;
             let accepted: u64 = thread::scope(|scope| {
@@ -183,7 +183,7 @@ fn what_is_accepted_while_the_receiver_closes_is_taken_and_nothing_else() {
                     scope.spawn(|| {
                         ready.wait();
                         let mut accepted = 0_u64;
-                        while submit_when_possible(&ingress, accepted) {
+                        while submit_when_possible(&sender, accepted) {
                             accepted += 1;
                         }
                         accepted
@@ -202,7 +202,7 @@ fn what_is_accepted_while_the_receiver_closes_is_taken_and_nothing_else() {
             });
             assert_eq!(receiver.take(usize::MAX, drop), 0);
             assert_eq!(accepted, taken, "{mode:?}, try {attempt}");
-            assert_eq!(ingress.submit(|| 1), Err(Refused::Closed(None)));
+            assert_eq!(sender.submit(|| 1), Err(SubmitError::Closed(None)));
             met += u64::from(accepted > before);
         }
         // Else this has shown nothing.
@@ -216,18 +216,18 @@ fn what_is_accepted_while_the_receiver_closes_is_taken_and_nothing_else() {
 #[test]
 fn a_receiver_that_is_gone_refuses_and_drops_what_was_left() {
     for mode in MODES {
-        let (ingress, receiver) = Ingress::new(mode, Limits::default());
+        let (sender, receiver) = Sender::new(mode, Limits::default());
         let value = std::sync::Arc::new(());
-        ingress.submit(|| value.clone()).unwrap();
+        sender.submit(|| value.clone()).unwrap();
         drop(receiver);
-        // A thread with a lane at hand has made the value before it learns of the end.
+        // A thread with a queue at hand has made the value before it learns of the end.
         let given_back = match mode {
-            Mode::Lanes => Some(value.clone()),
+            Mode::Queues => Some(value.clone()),
             Mode::Shards => None,
         };
-        let refused = ingress.submit(|| value.clone());
-        assert_eq!(refused, Err(Refused::Closed(given_back)), "{mode:?}");
-        drop((refused, ingress));
+        let refused = sender.submit(|| value.clone());
+        assert_eq!(refused, Err(SubmitError::Closed(given_back)), "{mode:?}");
+        drop((refused, sender));
         assert_eq!(std::sync::Arc::strong_count(&value), 1, "{mode:?}");
     }
 }
@@ -235,11 +235,11 @@ fn a_receiver_that_is_gone_refuses_and_drops_what_was_left() {
 #[test]
 fn one_thread_uses_many_ingresses_at_once() {
     let mut all: Vec<_> = (0..20_u64)
-        .map(|_| Ingress::new(Mode::Lanes, Limits::default()))
+        .map(|_| Sender::new(Mode::Queues, Limits::default()))
         .collect();
     for round in 0..10 {
-        for (number, (ingress, _)) in all.iter().enumerate() {
-            ingress.submit(|| round * 100 + number).unwrap();
+        for (number, (sender, _)) in all.iter().enumerate() {
+            sender.submit(|| round * 100 + number).unwrap();
         }
     }
     for (number, (_, receiver)) in all.iter_mut().enumerate() {
@@ -252,7 +252,7 @@ fn one_thread_uses_many_ingresses_at_once() {
 
 #[test]
 fn a_submit_while_a_thread_ends_is_accepted_or_refused_and_not_lost() {
-    struct SubmitsAtTheEnd(Ingress<u64>);
+    struct SubmitsAtTheEnd(Sender<u64>);
     impl Drop for SubmitsAtTheEnd {
         fn drop(&mut self) {
             self.0.submit(|| 2).unwrap();
@@ -263,8 +263,8 @@ fn a_submit_while_a_thread_ends_is_accepted_or_refused_and_not_lost() {
             const { std::cell::RefCell::new(None) };
     }
     for first in [true, false] {
-        let (ingress, mut receiver) = Ingress::new(Mode::Lanes, Limits::default());
-        let given = ingress.clone();
+        let (sender, mut receiver) = Sender::new(Mode::Queues, Limits::default());
+        let given = sender.clone();
         thread::spawn(move || {
             // Whichever of the two thread-local values is dropped first.
             if first {
@@ -290,15 +290,15 @@ fn a_value_is_made_only_where_there_is_room() {
         ..Limits::default()
     };
     for mode in MODES {
-        let (ingress, mut receiver) = Ingress::new(mode, limits);
+        let (sender, mut receiver) = Sender::new(mode, limits);
         let mut made = 0;
-        let mut submit = || ingress.submit(|| made += 1);
+        let mut submit = || sender.submit(|| made += 1);
         assert_eq!(submit(), Ok(()));
-        assert_eq!(submit(), Err(Refused::Busy));
+        assert_eq!(submit(), Err(SubmitError::Busy));
         assert_eq!(receiver.take(usize::MAX, drop), 1);
         assert_eq!(submit(), Ok(()));
         receiver.close();
-        assert_eq!(submit(), Err(Refused::Closed(None)));
+        assert_eq!(submit(), Err(SubmitError::Closed(None)));
         assert_eq!(made, 2, "{mode:?}");
     }
 }
@@ -309,19 +309,19 @@ fn to_submit_while_a_value_is_made_loses_nothing() {
         per_thread: 2,
         ..Limits::default()
     };
-    let (ingress, mut receiver) = Ingress::new(Mode::Lanes, limits);
+    let (sender, mut receiver) = Sender::new(Mode::Queues, limits);
     let inside = || {
-        ingress.submit(|| 1).unwrap();
+        sender.submit(|| 1).unwrap();
         2
     };
-    ingress.submit(inside).unwrap();
-    assert_eq!(ingress.submit(|| 3), Err(Refused::Busy));
+    sender.submit(inside).unwrap();
+    assert_eq!(sender.submit(|| 3), Err(SubmitError::Busy));
     let mut taken = Vec::new();
     receiver.take(usize::MAX, |value| taken.push(value));
     assert_eq!(taken, [1, 2]);
     // Now the inner one takes the last room.
-    ingress.submit(|| 3).unwrap();
-    let outer = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| ingress.submit(inside)));
+    sender.submit(|| 3).unwrap();
+    let outer = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| sender.submit(inside)));
     assert!(outer.is_err());
     receiver.take(usize::MAX, |value| taken.push(value));
     assert_eq!(taken, [1, 2, 3, 1]);

@@ -7,28 +7,28 @@ use std::time::Duration;
 use crate::barrier::Barrier;
 use crate::sync::{AtomicU32, Condvar, Mutex, Padded, lock, wait_timeout};
 
-pub(crate) struct Sleep {
+pub(crate) struct Parker {
     word: Padded<AtomicU32>,
     pub(crate) barrier: Barrier,
     lock: Mutex<()>,
     woken: Condvar,
 }
 
-const SLEEPS: u32 = 1;
+const PARKED: u32 = 1;
 const CLOSED: u32 = 2;
 
 /// What a submitter learns after it has published a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum After {
+pub(crate) enum Published {
     /// The value will be taken.
     Accepted,
-    /// The ingress was closed about then: the lane knows whether the value will be taken.
+    /// The ingress was closed about then: the queue knows whether the value will be taken.
     Closed,
 }
 
-impl Sleep {
-    pub(crate) fn new(barrier: Barrier) -> Sleep {
-        Sleep {
+impl Parker {
+    pub(crate) fn new(barrier: Barrier) -> Parker {
+        Parker {
             word: Padded(AtomicU32::new(0)),
             barrier,
             lock: Mutex::new(()),
@@ -42,28 +42,28 @@ impl Sleep {
 
     /// To be called after each value that was published: wakes the receiver if it sleeps.
     #[inline]
-    pub(crate) fn published(&self) -> After {
+    pub(crate) fn after_publish(&self) -> Published {
         self.barrier.light();
         match self.word.0.load(Ordering::Relaxed) {
-            0 => After::Accepted,
-            word => self.attend_to(word),
+            0 => Published::Accepted,
+            word => self.handle_flags(word),
         }
     }
 
     #[cold]
-    fn attend_to(&self, word: u32) -> After {
-        if word & SLEEPS != 0 {
+    fn handle_flags(&self, word: u32) -> Published {
+        if word & PARKED != 0 {
             self.wake();
         }
         match word & CLOSED {
-            0 => After::Accepted,
-            _ => After::Closed,
+            0 => Published::Accepted,
+            _ => Published::Closed,
         }
     }
 
-    /// Ends the receiver's sleep, or keeps it from beginning one.
+    /// Ends the receiver's parker, or keeps it from beginning one.
     pub(crate) fn wake(&self) {
-        if self.word.0.fetch_and(!SLEEPS, Ordering::AcqRel) & SLEEPS != 0 {
+        if self.word.0.fetch_and(!PARKED, Ordering::AcqRel) & PARKED != 0 {
             // The receiver either waits already or has not looked at the word under the lock.
             drop(lock(&self.lock));
             self.woken.notify_one();
@@ -71,20 +71,20 @@ impl Sleep {
     }
 
     /// Sleeps until somebody wakes the receiver or the time is over, unless `is_there` finds
-    /// something after the sleep was announced.
-    pub(crate) fn sleep(&self, timeout: Duration, is_there: impl FnOnce() -> bool) {
-        self.word.0.fetch_or(SLEEPS, Ordering::AcqRel);
+    /// something after the parker was announced.
+    pub(crate) fn park(&self, timeout: Duration, is_there: impl FnOnce() -> bool) {
+        self.word.0.fetch_or(PARKED, Ordering::AcqRel);
         self.barrier.heavy();
         if is_there() {
-            self.word.0.fetch_and(!SLEEPS, Ordering::AcqRel);
+            self.word.0.fetch_and(!PARKED, Ordering::AcqRel);
             return;
         }
         let mut guard = lock(&self.lock);
-        while self.word.0.load(Ordering::Acquire) & SLEEPS != 0 {
+        while self.word.0.load(Ordering::Acquire) & PARKED != 0 {
             let (again, is_over) = wait_timeout(&self.woken, guard, timeout);
             guard = again;
             if is_over {
-                self.word.0.fetch_and(!SLEEPS, Ordering::AcqRel);
+                self.word.0.fetch_and(!PARKED, Ordering::AcqRel);
             }
         }
     }

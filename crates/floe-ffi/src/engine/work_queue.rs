@@ -8,26 +8,26 @@ use crate::limits::Limits;
 use crate::pool::{Job, Pool};
 
 /// Requests of one kind: those that wait for a worker, and the workers.
-pub(super) struct Line {
+pub(super) struct WorkQueue {
     pub(super) pool: Pool,
     pub(super) waiting: VecDeque<Box<Job>>,
 }
 
-/// The lines of an engine.
-pub(super) struct Lines([Line; LineKind::ALL.len()]);
+/// The work_queues of an engine.
+pub(super) struct WorkQueues([WorkQueue; WorkKind::ALL.len()]);
 
-/// What the requests of a line have in common.
+/// What the requests of a queue have in common.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum LineKind {
+pub(super) enum WorkKind {
     Queries,
-    Moves,
+    Copies,
 }
 
-impl LineKind {
-    pub(super) const ALL: [LineKind; 2] = [LineKind::Queries, LineKind::Moves];
+impl WorkKind {
+    pub(super) const ALL: [WorkKind; 2] = [WorkKind::Queries, WorkKind::Copies];
 
     /// The kind of a request.
-    pub(super) fn of(method: Method) -> LineKind {
+    pub(super) fn of(method: Method) -> WorkKind {
         match method {
             Method::Resolve
             | Method::Install
@@ -35,34 +35,34 @@ impl LineKind {
             | Method::Verify
             | Method::Nar
             | Method::Serve
-            | Method::Stop => LineKind::Moves,
-            _ => LineKind::Queries,
+            | Method::Stop => WorkKind::Copies,
+            _ => WorkKind::Queries,
         }
     }
 }
 
-impl Lines {
-    pub(super) fn new(limits: &Limits) -> Lines {
-        Lines(LineKind::ALL.map(|kind| Line {
+impl WorkQueues {
+    pub(super) fn new(limits: &Limits) -> WorkQueues {
+        WorkQueues(WorkKind::ALL.map(|kind| WorkQueue {
             pool: match kind {
-                LineKind::Queries => Pool::new("query", limits.query_workers),
-                LineKind::Moves => Pool::new("move", limits.move_workers),
+                WorkKind::Queries => Pool::new("query", limits.query_workers),
+                WorkKind::Copies => Pool::new("copy", limits.copy_workers),
             },
             waiting: VecDeque::new(),
         }))
     }
 
-    pub(super) fn of(&mut self, kind: LineKind) -> &mut Line {
+    pub(super) fn of(&mut self, kind: WorkKind) -> &mut WorkQueue {
         &mut self.0[kind as usize]
     }
 
     /// Whether no request waits for a worker.
     pub(super) fn are_empty(&self) -> bool {
-        self.0.iter().all(|line| line.waiting.is_empty())
+        self.0.iter().all(|queue| queue.waiting.is_empty())
     }
 
     /// Ends all workers. Their work has ended already.
     pub(super) fn end(self) {
-        self.0.into_iter().for_each(|line| line.pool.end());
+        self.0.into_iter().for_each(|queue| queue.pool.end());
     }
 }

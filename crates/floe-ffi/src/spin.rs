@@ -8,37 +8,37 @@
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-/// The callers that turn. One core is left to the engine, which they wait for.
+/// The spin_limiter that spin. One core is left to the engine, which they wait for.
 #[derive(Debug)]
-pub(crate) struct Callers {
-    turning: AtomicUsize,
+pub(crate) struct SpinLimiter {
+    spinning: AtomicUsize,
     most: usize,
 }
 
-impl Callers {
-    pub(crate) fn new(cores: usize) -> Callers {
-        let (turning, most) = (AtomicUsize::new(0), cores.saturating_sub(1));
-        Callers { turning, most }
+impl SpinLimiter {
+    pub(crate) fn new(cores: usize) -> SpinLimiter {
+        let (spinning, most) = (AtomicUsize::new(0), cores.saturating_sub(1));
+        SpinLimiter { spinning, most }
     }
 
-    /// Calls `turn` unless as many callers turn already as may.
-    pub(crate) fn turn(&self, turn: impl FnOnce()) {
-        if self.turning.fetch_add(1, Ordering::Relaxed) < self.most {
-            turn();
+    /// Calls `spin` unless as many spin_limiter spin already as may.
+    pub(crate) fn spin(&self, spin: impl FnOnce()) {
+        if self.spinning.fetch_add(1, Ordering::Relaxed) < self.most {
+            spin();
         }
-        self.turning.fetch_sub(1, Ordering::Relaxed);
+        self.spinning.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
 /// What waits of one kind have been like.
 #[derive(Debug, Default)]
-pub(crate) struct Patience {
+pub(crate) struct AdaptiveSpin {
     was_short: AtomicBool,
 }
 
-impl Patience {
-    /// How long the next wait may turn.
-    pub(crate) fn time(&self) -> Duration {
+impl AdaptiveSpin {
+    /// How long the next wait may spin.
+    pub(crate) fn duration(&self) -> Duration {
         match self.was_short.load(Ordering::Relaxed) {
             true => LONG,
             false => SHORT,
@@ -46,7 +46,7 @@ impl Patience {
     }
 
     /// To be told of each wait when it is over, whether it slept or not.
-    pub(crate) fn waited_since(&self, begin: Instant) {
+    pub(crate) fn record_wait(&self, begin: Instant) {
         let is_short = begin.elapsed() < LONG;
         if self.was_short.load(Ordering::Relaxed) != is_short {
             self.was_short.store(is_short, Ordering::Relaxed);
@@ -55,7 +55,7 @@ impl Patience {
 }
 
 /// Half of what sleeping and being woken costs on a machine that is awake: what a thread loses by
-/// turning in vain, it has won in the next wait that is short.
+/// spinning in vain, it has won in the next wait that is short.
 const SHORT: Duration = Duration::from_micros(5);
 
 /// More than two wakes of idle cores of a virtual machine took where that was measured (16 to 29
@@ -70,29 +70,29 @@ mod tests {
 
     #[test]
     fn patience_is_long_only_after_a_short_wait() {
-        let patience = Patience::default();
-        assert_eq!(patience.time(), SHORT);
+        let spin = AdaptiveSpin::default();
+        assert_eq!(spin.duration(), SHORT);
         // A wait that ended before it began cannot have been long.
-        patience.waited_since(Instant::now() + Duration::from_secs(60));
-        assert_eq!(patience.time(), LONG);
+        spin.record_wait(Instant::now() + Duration::from_secs(60));
+        assert_eq!(spin.duration(), LONG);
         let begin = Instant::now();
         std::thread::sleep(LONG);
-        patience.waited_since(begin);
-        assert_eq!(patience.time(), SHORT);
+        spin.record_wait(begin);
+        assert_eq!(spin.duration(), SHORT);
     }
 
     #[test]
     fn callers_leave_one_core_alone() {
         let turned = |cores| {
-            let (callers, count) = (Callers::new(cores), Cell::new(0));
+            let (spin_limiter, count) = (SpinLimiter::new(cores), Cell::new(0));
             let count_one = || count.set(count.get() + 1);
-            callers.turn(|| {
+            spin_limiter.spin(|| {
                 count_one();
-                callers.turn(|| {
+                spin_limiter.spin(|| {
                     count_one();
-                    callers.turn(count_one);
+                    spin_limiter.spin(count_one);
                 });
-                callers.turn(count_one);
+                spin_limiter.spin(count_one);
             });
             count.get()
         };

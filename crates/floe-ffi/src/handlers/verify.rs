@@ -4,18 +4,18 @@ use std::num::NonZeroUsize;
 
 use floe_engine::{Cancel, PathSpec};
 use floe_format::{PathInfo, StorePath};
-use floe_messages::{FaultKind, VerifyFault, VerifyReply, VerifyRequest};
+use floe_messages::{ProblemKind, VerifyProblem, VerifyReply, VerifyRequest};
 use floe_store::{StoreReader, VerifyObserver, VerifyProblem as Problem};
 
-use super::{Done, Work, local_store, store_dir};
+use super::{HandlerContext, HandlerResult, local_store, store_dir};
 use crate::progress::ProgressCell;
 
-struct Watcher<'a> {
+struct ProgressObserver<'a> {
     cancel: &'a Cancel,
     progress: &'a ProgressCell,
 }
 
-impl VerifyObserver for Watcher<'_> {
+impl VerifyObserver for ProgressObserver<'_> {
     fn started(&self, paths: u64, nar_bytes: u64) {
         self.progress.plan(paths, nar_bytes, 0);
     }
@@ -29,8 +29,8 @@ impl VerifyObserver for Watcher<'_> {
     }
 }
 
-impl Work<'_> {
-    pub(super) fn verify(&self) -> Done {
+impl HandlerContext<'_> {
+    pub(super) fn verify(&self) -> HandlerResult {
         let request: VerifyRequest<'_> = self.request()?;
         let dir = store_dir(request.store_dir)?;
         let store = StoreReader::open(local_store(request.store, dir.as_ref())?)?;
@@ -40,20 +40,20 @@ impl Work<'_> {
             .map(|text| PathSpec::parse(text, &store.layout().store_dir)?.find_in_store(&store))
             .collect::<Result<_, _>>()?;
         let jobs = request.jobs.and_then(|jobs| usize::try_from(jobs).ok());
-        let watcher = Watcher {
+        let observer = ProgressObserver {
             cancel: self.cancel(),
             progress: &self.job.progress,
         };
-        let found = store.verify(&paths, jobs.and_then(NonZeroUsize::new), &watcher)?;
+        let found = store.verify(&paths, jobs.and_then(NonZeroUsize::new), &observer)?;
         let dir = &store.layout().store_dir;
-        let texts: Vec<(FaultKind, String, String)> = found
+        let texts: Vec<(ProblemKind, String, String)> = found
             .problems
             .iter()
             .map(|problem| (kind(problem), problem.subject(dir), problem.describe(dir)))
             .collect();
-        let faults: Vec<VerifyFault<'_>> = texts
+        let faults: Vec<VerifyProblem<'_>> = texts
             .iter()
-            .map(|(kind, subject, message)| VerifyFault {
+            .map(|(kind, subject, message)| VerifyProblem {
                 kind: *kind,
                 subject,
                 message,
@@ -63,18 +63,18 @@ impl Work<'_> {
             paths: found.paths,
             nar_bytes: found.nar_bytes,
             links: found.links,
-            faults: faults.into(),
+            problems: faults.into(),
         })
     }
 }
 
-fn kind(problem: &Problem) -> FaultKind {
+fn kind(problem: &Problem) -> ProblemKind {
     match problem {
-        Problem::NotValid(_) => FaultKind::NotValid,
-        Problem::Disappeared { .. } => FaultKind::Disappeared,
-        Problem::Modified { .. } => FaultKind::Modified,
-        Problem::WrongSize { .. } => FaultKind::WrongSize,
-        Problem::Unreadable { .. } => FaultKind::Unreadable,
-        Problem::ModifiedLink { .. } => FaultKind::ModifiedLink,
+        Problem::NotValid(_) => ProblemKind::NotValid,
+        Problem::Disappeared { .. } => ProblemKind::Disappeared,
+        Problem::Modified { .. } => ProblemKind::Modified,
+        Problem::WrongSize { .. } => ProblemKind::WrongSize,
+        Problem::Unreadable { .. } => ProblemKind::Unreadable,
+        Problem::ModifiedLink { .. } => ProblemKind::ModifiedLink,
     }
 }

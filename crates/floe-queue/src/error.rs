@@ -2,7 +2,7 @@
 
 /// Why a value was not accepted.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Refused<T> {
+pub enum SubmitError<T> {
     /// So many values of this thread wait already that it should wait as well. None was made.
     Busy,
     /// Nobody takes values any more. Here is the value, if it was made before that was known.

@@ -1,11 +1,11 @@
-//! A few queues with a lock each, for threads without a lane, and to compare lanes with.
+//! A few queues with a lock each, for threads without a queue, and to compare queues with.
 
 use std::collections::VecDeque;
 use std::mem;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use crate::refused::Refused;
+use crate::error::SubmitError;
 use crate::sync::Padded;
 
 pub(crate) struct Shards<T> {
@@ -25,7 +25,7 @@ struct Queue<T> {
 }
 
 impl<T> Shards<T> {
-    /// `count` queues that hold at most `limit` values each.
+    /// `count` queues that hold at max `limit` values each.
     pub(crate) fn new(count: usize, limit: usize) -> Shards<T> {
         let shard = || Shard {
             len: AtomicUsize::new(0),
@@ -41,38 +41,38 @@ impl<T> Shards<T> {
     }
 
     /// Appends a value to the queue of the calling thread; `make` is called under its lock.
-    pub(crate) fn push(&self, make: impl FnOnce() -> T) -> Result<(), Refused<T>> {
+    pub(crate) fn push(&self, make: impl FnOnce() -> T) -> Result<(), SubmitError<T>> {
         let shard = &self.shards[own_index() % self.shards.len()].0;
         let mut queue = shard.queue();
         if queue.is_closed {
-            return Err(Refused::Closed(None));
+            return Err(SubmitError::Closed(None));
         }
         if queue.values.len() >= self.limit {
-            return Err(Refused::Busy);
+            return Err(SubmitError::Busy);
         }
         queue.values.push_back(make());
         shard.len.store(queue.values.len(), Ordering::Release);
         Ok(())
     }
 
-    /// Takes up to `most` values, by way of `spare`, into which a whole queue goes at once. How
+    /// Takes up to `max` values, by way of `spare`, into which a whole queue goes at once. How
     /// many there were.
     pub(crate) fn take(
         &self,
-        most: usize,
+        max: usize,
         spare: &mut VecDeque<T>,
         mut each: impl FnMut(T),
     ) -> usize {
         let mut count = 0;
         let mut shards = self.shards.iter();
-        while count < most {
+        while count < max {
             if spare.is_empty() {
                 match shards.find(|shard| shard.0.len.load(Ordering::Acquire) > 0) {
-                    Some(shard) => shard.0.give(spare),
+                    Some(shard) => shard.0.swap_out(spare),
                     None => break,
                 }
             }
-            let some = spare.len().min(most - count);
+            let some = spare.len().min(max - count);
             spare.drain(..some).for_each(&mut each);
             count += some;
         }
@@ -94,7 +94,7 @@ impl<T> Shards<T> {
 
 impl<T> Shard<T> {
     /// Hands over all its values for an empty queue.
-    fn give(&self, spare: &mut VecDeque<T>) {
+    fn swap_out(&self, spare: &mut VecDeque<T>) {
         let mut queue = self.queue();
         mem::swap(&mut queue.values, spare);
         self.len.store(0, Ordering::Release);

@@ -1,8 +1,8 @@
 //! What each request does, on a worker.
 
+mod copy;
 mod descriptor;
 mod info;
-mod moves;
 mod nar;
 mod serve;
 mod verify;
@@ -13,18 +13,18 @@ use floe_engine::{Cancel, Error, ErrorKind as Kind, StoreUri};
 use floe_format::StoreDir;
 use floe_messages::{Codec, DecodeError, EchoReply, EchoRequest, ErrorKind, Message, Method};
 
-use crate::completion::{Failure, Outcome, encode};
+use crate::completion::{Failure, JobOutcome, encode};
 use crate::engine::Shared;
 use crate::pool::Job;
 
 /// Does the work of a request.
-pub(crate) fn run(mut job: Job, engine: &Shared) -> Outcome {
+pub(crate) fn run(mut job: Job, engine: &Shared) -> JobOutcome {
     let sink = job
         .request
         .extra
         .as_mut()
         .and_then(|extra| extra.sink.take());
-    let work = Work {
+    let work = HandlerContext {
         codec: job.request.codec,
         payload: job.request.payload.bytes(),
         job: &job,
@@ -35,7 +35,7 @@ pub(crate) fn run(mut job: Job, engine: &Shared) -> Outcome {
         Method::PathInfo => work.path_info(),
         Method::Closure => work.closure(),
         Method::Resolve => work.resolve(),
-        Method::Install | Method::Copy => work.move_paths(),
+        Method::Install | Method::Copy => work.copy_paths(),
         Method::Verify => work.verify(),
         Method::Nar => work.nar(sink),
         Method::Serve => work.serve(),
@@ -44,14 +44,14 @@ pub(crate) fn run(mut job: Job, engine: &Shared) -> Outcome {
         Method::Ping | Method::Bytes => Ok(Vec::new()),
     };
     match done {
-        Ok(reply) => Outcome::Done(reply),
-        Err(Ended::Cancelled) => Outcome::Cancelled,
-        Err(Ended::Failed(failure)) => Outcome::Failed(failure),
+        Ok(reply) => JobOutcome::Done(reply),
+        Err(WorkError::Cancelled) => JobOutcome::Cancelled,
+        Err(WorkError::Failed(failure)) => JobOutcome::Failed(failure),
     }
 }
 
 /// A request at work.
-struct Work<'a> {
+struct HandlerContext<'a> {
     codec: Codec,
     payload: &'a [u8],
     job: &'a Job,
@@ -59,20 +59,20 @@ struct Work<'a> {
 }
 
 /// The encoded reply, or why there is none.
-type Done = Result<Vec<u8>, Ended>;
+type HandlerResult = Result<Vec<u8>, WorkError>;
 
 /// Why the work ended without a reply.
-enum Ended {
+enum WorkError {
     Cancelled,
     Failed(Failure),
 }
 
-impl<'a> Work<'a> {
-    fn request<M: Message<'a>>(&self) -> Result<M, Ended> {
+impl<'a> HandlerContext<'a> {
+    fn request<M: Message<'a>>(&self) -> Result<M, WorkError> {
         Ok(self.codec.decode(self.payload)?)
     }
 
-    fn reply<'m>(&self, message: &impl Message<'m>) -> Done {
+    fn reply<'m>(&self, message: &impl Message<'m>) -> HandlerResult {
         Ok(encode(self.codec, message))
     }
 
@@ -80,25 +80,27 @@ impl<'a> Work<'a> {
         &self.job.cancel
     }
 
-    fn echo(&self) -> Done {
+    fn echo(&self) -> HandlerResult {
         let request: EchoRequest<'_> = self.request()?;
         let end = Instant::now().checked_add(Duration::from_millis(request.delay_ms));
         loop {
             if self.cancel().is_raised() {
-                return Err(Ended::Cancelled);
+                return Err(WorkError::Cancelled);
             }
-            let left = end.map_or(NAP, |end| end.saturating_duration_since(Instant::now()));
+            let left = end.map_or(POLL_INTERVAL, |end| {
+                end.saturating_duration_since(Instant::now())
+            });
             if left.is_zero() {
                 let message = request.message;
                 return self.reply(&EchoReply { message });
             }
-            std::thread::sleep(left.min(NAP));
+            std::thread::sleep(left.min(POLL_INTERVAL));
         }
     }
 }
 
 /// The store directory that a request names.
-fn store_dir(text: Option<&str>) -> Result<Option<StoreDir>, Ended> {
+fn store_dir(text: Option<&str>) -> Result<Option<StoreDir>, WorkError> {
     text.map(StoreDir::new).transpose().map_err(|error| {
         usage(format!(
             "the store directory {:?}: {error}",
@@ -108,12 +110,12 @@ fn store_dir(text: Option<&str>) -> Result<Option<StoreDir>, Ended> {
 }
 
 /// A store or a cache. `auto` finds no home: a library looks at no environment.
-fn location(text: &str, dir: Option<&StoreDir>) -> Result<StoreUri, Ended> {
+fn location(text: &str, dir: Option<&StoreDir>) -> Result<StoreUri, WorkError> {
     Ok(StoreUri::parse(text, dir, None)?)
 }
 
 /// A store on this machine.
-fn local_store(text: &str, dir: Option<&StoreDir>) -> Result<floe_store::StoreLayout, Ended> {
+fn local_store(text: &str, dir: Option<&StoreDir>) -> Result<floe_store::StoreLayout, WorkError> {
     match location(text, dir)? {
         StoreUri::Local(store) => Ok(store.layout),
         StoreUri::Http(_) | StoreUri::File(_) => Err(usage(format!(
@@ -122,27 +124,27 @@ fn local_store(text: &str, dir: Option<&StoreDir>) -> Result<floe_store::StoreLa
     }
 }
 
-fn usage(message: String) -> Ended {
-    Ended::Failed(Failure::new(ErrorKind::Usage, message))
+fn usage(message: String) -> WorkError {
+    WorkError::Failed(Failure::new(ErrorKind::Usage, message))
 }
 
-impl From<DecodeError> for Ended {
-    fn from(error: DecodeError) -> Ended {
+impl From<DecodeError> for WorkError {
+    fn from(error: DecodeError) -> WorkError {
         usage(format!("the request cannot be read: {error}"))
     }
 }
 
-impl From<floe_store::StoreError> for Ended {
-    fn from(error: floe_store::StoreError) -> Ended {
+impl From<floe_store::StoreError> for WorkError {
+    fn from(error: floe_store::StoreError) -> WorkError {
         Error::from(error).into()
     }
 }
 
-impl From<Error> for Ended {
-    fn from(error: Error) -> Ended {
+impl From<Error> for WorkError {
+    fn from(error: Error) -> WorkError {
         match error.kind() {
-            Kind::Interrupted => Ended::Cancelled,
-            kind => Ended::Failed(Failure::new(translate(kind), error.to_string())),
+            Kind::Interrupted => WorkError::Cancelled,
+            kind => WorkError::Failed(Failure::new(translate(kind), error.to_string())),
         }
     }
 }
@@ -158,4 +160,4 @@ fn translate(kind: Kind) -> ErrorKind {
 }
 
 /// How soon a delayed echo notices that it is to end.
-const NAP: Duration = Duration::from_millis(10);
+const POLL_INTERVAL: Duration = Duration::from_millis(10);

@@ -13,21 +13,21 @@ use crate::sync::fence;
 /// Which pair is used. It is the same for all threads of an ingress.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Barrier {
-    is_lopsided: bool,
+    is_asymmetric: bool,
 }
 
 impl Barrier {
     /// The lopsided pair, where the system has it.
     pub(crate) fn new() -> Barrier {
         Barrier {
-            is_lopsided: register(),
+            is_asymmetric: register(),
         }
     }
 
     /// For the side that is in a hurry.
     #[inline]
     pub(crate) fn light(self) {
-        match self.is_lopsided {
+        match self.is_asymmetric {
             true => std::sync::atomic::compiler_fence(Ordering::SeqCst),
             false => fence(Ordering::SeqCst),
         }
@@ -35,7 +35,7 @@ impl Barrier {
 
     /// For the other side.
     pub(crate) fn heavy(self) {
-        if self.is_lopsided {
+        if self.is_asymmetric {
             run();
         }
         fence(Ordering::SeqCst);

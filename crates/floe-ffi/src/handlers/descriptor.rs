@@ -10,29 +10,29 @@ use rustix::io::{Errno, write};
 
 /// Why not everything was written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Unwritten {
+pub(super) enum WriteError {
     Cancelled,
     System(Errno),
 }
 
 /// Writes everything, whether the descriptor waits by itself or not, and looks at `cancel` as long
 /// as the other side takes nothing.
-pub(super) fn write_all(file: &File, mut data: &[u8], cancel: &Cancel) -> Result<(), Unwritten> {
+pub(super) fn write_all(file: &File, mut data: &[u8], cancel: &Cancel) -> Result<(), WriteError> {
     let piece_len = piece_len(file);
     while !data.is_empty() {
         if cancel.is_raised() {
-            return Err(Unwritten::Cancelled);
+            return Err(WriteError::Cancelled);
         }
         let mut polled = [PollFd::from_borrowed_fd(file.as_fd(), PollFlags::OUT)];
         match poll(&mut polled, Some(&CANCEL_POLL)) {
             Ok(0) | Err(Errno::INTR) => continue,
             Ok(_) => {}
-            Err(error) => return Err(Unwritten::System(error)),
+            Err(error) => return Err(WriteError::System(error)),
         }
         match write(file, &data[..data.len().min(piece_len)]) {
             Ok(written) => data = &data[written..],
             Err(Errno::INTR | Errno::AGAIN) => {}
-            Err(error) => return Err(Unwritten::System(error)),
+            Err(error) => return Err(WriteError::System(error)),
         }
     }
     Ok(())

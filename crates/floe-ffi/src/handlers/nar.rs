@@ -6,25 +6,25 @@ use floe_engine::{Error, PathSpec};
 use floe_messages::{ErrorKind, NarReply, NarRequest};
 use floe_store::{StoreError, StoreReader};
 
-use super::descriptor::{Unwritten, write_all};
-use super::{Done, Ended, Work, local_store, store_dir, usage};
+use super::descriptor::{WriteError, write_all};
+use super::{HandlerContext, HandlerResult, WorkError, local_store, store_dir, usage};
 use crate::completion::Failure;
 use crate::request::Sink;
 
 /// What may end a dump.
-enum Broken {
+enum DumpError {
     Store(StoreError),
-    Ended(Ended),
+    Ended(WorkError),
 }
 
-impl From<StoreError> for Broken {
-    fn from(error: StoreError) -> Broken {
-        Broken::Store(error)
+impl From<StoreError> for DumpError {
+    fn from(error: StoreError) -> DumpError {
+        DumpError::Store(error)
     }
 }
 
-impl Work<'_> {
-    pub(super) fn nar(&self, sink: Option<Sink>) -> Done {
+impl HandlerContext<'_> {
+    pub(super) fn nar(&self, sink: Option<Sink>) -> HandlerResult {
         let request: NarRequest<'_> = self.request()?;
         let Some(mut sink) = sink else {
             let text = "the NAR needs somewhere to go: give the request a sink or a descriptor";
@@ -42,28 +42,28 @@ impl Work<'_> {
         let mut nar_size = 0;
         let dumped = store.dump(&path, &mut |chunk: &[u8]| {
             if self.cancel().is_raised() {
-                return Err(Broken::Ended(Ended::Cancelled));
+                return Err(DumpError::Ended(WorkError::Cancelled));
             }
             nar_size += chunk.len() as u64;
             self.job.progress.bytes_done(chunk.len() as i64);
             let failed = |to: &str, reason: &dyn Display| {
                 let text = format!("writing the NAR of {path} to its {to}: {reason}");
-                Broken::Ended(Ended::Failed(Failure::new(ErrorKind::Failed, text)))
+                DumpError::Ended(WorkError::Failed(Failure::new(ErrorKind::Failed, text)))
             };
             match &mut sink {
                 Sink::Function(take) => take(chunk).map_err(|reason| failed("sink", &reason)),
                 Sink::Descriptor(file) => {
                     write_all(file, chunk, self.cancel()).map_err(|why| match why {
-                        Unwritten::Cancelled => Broken::Ended(Ended::Cancelled),
-                        Unwritten::System(error) => failed("descriptor", &error),
+                        WriteError::Cancelled => DumpError::Ended(WorkError::Cancelled),
+                        WriteError::System(error) => failed("descriptor", &error),
                     })
                 }
             }
         });
         match dumped {
             Ok(()) => self.reply(&NarReply { nar_size }),
-            Err(Broken::Store(error)) => Err(error.into()),
-            Err(Broken::Ended(ended)) => Err(ended),
+            Err(DumpError::Store(error)) => Err(error.into()),
+            Err(DumpError::Ended(ended)) => Err(ended),
         }
     }
 }

@@ -3,14 +3,14 @@
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 
 use super::lock;
-use crate::pool::Finished;
+use crate::pool::JobResult;
 
 /// What comes to the engine thread beside requests.
 #[derive(Default)]
-pub(super) struct Mail {
+pub(super) struct Inbox {
     pub(super) cancelled: Vec<u64>,
-    pub(super) finished: Vec<Finished>,
-    /// Raised when the engine thread has read all mail up to here.
+    pub(super) finished: Vec<JobResult>,
+    /// Raised when the engine thread has read all inbox up to here.
     pub(super) acknowledge: Vec<Arc<Flag>>,
     pub(super) closes: bool,
     /// The engine thread has ended.

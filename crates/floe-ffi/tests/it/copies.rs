@@ -5,13 +5,13 @@ use std::fs;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 
-use floe_messages::{Error, ErrorKind, Method, MoveReply, MoveRequest, ResolveReply, ReuseBy};
+use floe_messages::{CopyReply, CopyRequest, Error, ErrorKind, Method, ResolveReply, ReuseBy};
 
 use crate::host::*;
 use crate::support::{Corpus, Scratch, corpus, nginx, nixes, scratch};
 
 /// Where a closure comes from and goes to, kept for as long as requests borrow it.
-struct Move<'a> {
+struct CopySetup<'a> {
     corpus: &'a Corpus,
     from: [&'a str; 1],
     to: String,
@@ -20,9 +20,9 @@ struct Move<'a> {
     keys: [&'a str; 1],
 }
 
-impl<'a> Move<'a> {
-    fn new(corpus: &'a Corpus, from: &'a str, to: &Path) -> Move<'a> {
-        Move {
+impl<'a> CopySetup<'a> {
+    fn new(corpus: &'a Corpus, from: &'a str, to: &Path) -> CopySetup<'a> {
+        CopySetup {
             corpus,
             from: [from],
             to: to.display().to_string(),
@@ -32,9 +32,9 @@ impl<'a> Move<'a> {
         }
     }
 
-    fn request(&self) -> MoveRequest<'_> {
+    fn request(&self) -> CopyRequest<'_> {
         assert!(!self.corpus.paths.is_empty());
-        MoveRequest {
+        CopyRequest {
             from: (&self.from[..]).into(),
             to: &self.to,
             paths: (&self.paths[..]).into(),
@@ -64,27 +64,27 @@ fn what_another_store_has_is_taken_from_there_and_equal_files_become_one() {
         corpus.file_url("zstd"),
         format!("{}/cache-zstd", server.url()),
     );
-    let first = Move::new(&corpus, &file_url, &scratch.join("previous"));
+    let first = CopySetup::new(&corpus, &file_url, &scratch.join("previous"));
     let got = host.ask(Method::Install, &first.request());
-    let first_reply: MoveReply<'_> = got.reply();
-    assert_eq!((first_reply.taken, first_reply.taken_nar_bytes), (0, 0));
-    assert_eq!(first_reply.moved, corpus.paths.len() as u64);
+    let first_reply: CopyReply<'_> = got.reply();
+    assert_eq!((first_reply.reused, first_reply.reused_nar_bytes), (0, 0));
+    assert_eq!(first_reply.copied, corpus.paths.len() as u64);
 
     for by in [None, Some(ReuseBy::Hardlink), Some(ReuseBy::Copy)] {
         let root = scratch.join(&format!("root-{by:?}"));
-        let mut again = Move::new(&corpus, &url, &root);
+        let mut again = CopySetup::new(&corpus, &url, &root);
         again.reuse.push(&first.to);
         let got = host.ask(
             Method::Install,
-            &MoveRequest {
+            &CopyRequest {
                 reuse_by: by,
                 optimise: true,
                 ..again.request()
             },
         );
-        let reply: MoveReply<'_> = got.reply();
-        assert_eq!(reply.taken, corpus.paths.len() as u64, "{by:?}");
-        assert_eq!(reply.taken_nar_bytes, first_reply.nar_bytes, "{by:?}");
+        let reply: CopyReply<'_> = got.reply();
+        assert_eq!(reply.reused, corpus.paths.len() as u64, "{by:?}");
+        assert_eq!(reply.reused_nar_bytes, first_reply.nar_bytes, "{by:?}");
         assert_eq!(reply.download_bytes, 0, "{by:?}");
         assert!(shared_links(&root) > 0, "{by:?}: no two files are equal");
         for nix in nixes() {
@@ -101,15 +101,15 @@ fn a_cache_has_no_files_to_be_shared_and_no_cache_can_be_reused() {
     let scratch = scratch();
     let (url, host) = (corpus.file_url("zstd"), Host::new());
     let cache = format!("file://{}", scratch.join("cache").display());
-    let into_a_cache = Move {
+    let into_a_cache = CopySetup {
         to: cache,
-        ..Move::new(&corpus, &url, scratch.path())
+        ..CopySetup::new(&corpus, &url, scratch.path())
     };
-    let mut from_a_cache = Move::new(&corpus, &url, &scratch.join("root"));
+    let mut from_a_cache = CopySetup::new(&corpus, &url, &scratch.join("root"));
     from_a_cache.reuse.push(&url);
     for (request, said) in [
         (
-            MoveRequest {
+            CopyRequest {
                 optimise: true,
                 ..into_a_cache.request()
             },
@@ -157,8 +157,8 @@ fn what_does_not_fit_is_refused_unless_the_host_does_not_want_it_checked() {
     // Of some file systems nobody knows what fits.
     let memory = tempfile::tempdir_in("/dev/shm").unwrap();
     let root = memory.path().join("root");
-    let all = Move::new(&corpus, &url, &root);
-    let request = |no_check_space| MoveRequest {
+    let all = CopySetup::new(&corpus, &url, &root);
+    let request = |no_check_space| CopyRequest {
         no_check_sigs: true,
         no_check_space,
         ..all.request()

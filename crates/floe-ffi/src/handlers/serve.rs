@@ -5,12 +5,12 @@ use floe_messages::{Empty, ErrorKind, ServeReply, ServeRequest, StopRequest};
 use floe_server::address::{self, AddressError};
 use floe_server::{Config, ServeError, Server};
 
-use super::{Done, Ended, Work, local_store, store_dir, usage};
+use super::{HandlerContext, HandlerResult, WorkError, local_store, store_dir, usage};
 use crate::completion::Failure;
 use crate::engine::{RunningServer, lock, new_id};
 
-impl Work<'_> {
-    pub(super) fn serve(&self) -> Done {
+impl HandlerContext<'_> {
+    pub(super) fn serve(&self) -> HandlerResult {
         let request: ServeRequest<'_> = self.request()?;
         let dir = store_dir(request.store_dir)?;
         let store = local_store(request.store, dir.as_ref())?;
@@ -43,7 +43,7 @@ impl Work<'_> {
     }
 
     /// Answers that are under way get ten seconds.
-    pub(super) fn stop(&self) -> Done {
+    pub(super) fn stop(&self) -> HandlerResult {
         let request: StopRequest = self.request()?;
         let server = lock(&self.engine.servers).remove(&request.server);
         let Some(server) = server else {
@@ -51,7 +51,7 @@ impl Work<'_> {
                 "no server with the handle {} runs in this engine",
                 request.server
             );
-            return Err(Ended::Failed(Failure::new(ErrorKind::Stale, text)));
+            return Err(WorkError::Failed(Failure::new(ErrorKind::BadHandle, text)));
         };
         server.shutdown.shutdown();
         match server.thread.join() {
@@ -61,12 +61,12 @@ impl Work<'_> {
     }
 }
 
-fn failed(message: String) -> Ended {
-    Ended::Failed(Failure::new(ErrorKind::Failed, message))
+fn failed(message: String) -> WorkError {
+    WorkError::Failed(Failure::new(ErrorKind::Failed, message))
 }
 
-impl From<ServeError> for Ended {
-    fn from(error: ServeError) -> Ended {
+impl From<ServeError> for WorkError {
+    fn from(error: ServeError) -> WorkError {
         match error {
             ServeError::Config(_) => usage(error.to_string()),
             error => failed(error.to_string()),
@@ -74,8 +74,8 @@ impl From<ServeError> for Ended {
     }
 }
 
-impl From<AddressError> for Ended {
-    fn from(error: AddressError) -> Ended {
+impl From<AddressError> for WorkError {
+    fn from(error: AddressError) -> WorkError {
         usage(error.to_string())
     }
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 
-use floe_messages::{Method, MoveReply, MoveRequest};
+use floe_messages::{CopyReply, CopyRequest, Method};
 
 use crate::host::*;
 use crate::support::{Corpus, Nix, corpus, nixes, run, scratch};
@@ -19,7 +19,7 @@ fn install(corpora: &[&Corpus], to: &str, times: usize) {
             [corpus.key.as_str()],
         );
         let from = [url.as_str()];
-        let request = MoveRequest {
+        let request = CopyRequest {
             from: (&from[..]).into(),
             to,
             paths: (&paths[..]).into(),
@@ -27,8 +27,8 @@ fn install(corpora: &[&Corpus], to: &str, times: usize) {
             ..Default::default()
         };
         let got = host.ask(Method::Install, &request);
-        let reply: MoveReply<'_> = got.reply();
-        assert_eq!(reply.roots.iter().collect::<Vec<_>>(), paths);
+        let reply: CopyReply<'_> = got.reply();
+        assert_eq!(reply.paths.iter().collect::<Vec<_>>(), paths);
     }
 }
 

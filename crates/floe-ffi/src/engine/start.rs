@@ -1,0 +1,82 @@
+//! From the engine thread to the workers.
+
+use std::sync::Arc;
+
+use floe_engine::Cancel;
+use floe_messages::ErrorKind;
+
+use super::active_request::ActiveRequest;
+use super::thread::Engine;
+use super::work_queue::WorkKind;
+use crate::completion::Failure;
+use crate::pool::Job;
+use crate::progress::ProgressCell;
+use crate::request::Request;
+
+impl Engine {
+    /// Queues a request for the workers.
+    pub(super) fn enqueue(&mut self, request: Request, mut active: ActiveRequest) {
+        self.schedule_poll(active.deadline.unwrap_or(u64::MAX));
+        let cancel = Cancel::default();
+        let progress = Arc::new(ProgressCell::new());
+        active.work = Some((cancel.clone(), progress.clone()));
+        let job = Box::new(Job {
+            request,
+            cancel,
+            progress,
+        });
+        let method = active.method;
+        self.active.insert(active.id, active);
+        self.work_queues
+            .of(WorkKind::of(method))
+            .waiting
+            .push_back(job);
+    }
+
+    /// Gives what waits to workers that are idle.
+    pub(super) fn start_waiting(&mut self) {
+        if self.work_queues.are_empty() {
+            return;
+        }
+        let shared = self.shared.clone();
+        for kind in WorkKind::ALL {
+            loop {
+                let queue = self.work_queues.of(kind);
+                if queue.waiting.is_empty() || !queue.pool.has_room() {
+                    break;
+                }
+                let Some(job) = queue.waiting.pop_front() else {
+                    break;
+                };
+                let id = job.request.id;
+                match queue.pool.begin(job, &shared) {
+                    Ok(()) => self.mark_started(id),
+                    Err(job) => {
+                        let text = "the system gives no thread to work on it; try again later";
+                        self.fail_unstarted(job.request.id, ErrorKind::Failed, text);
+                    }
+                }
+            }
+        }
+    }
+
+    fn mark_started(&mut self, id: u64) {
+        let now = self.shared.now();
+        let slow = now + self.shared.limits.slow_after.as_millis() as u64;
+        let soon = now + self.shared.limits.progress_interval.as_millis() as u64;
+        let mut look = slow;
+        if let Some(active) = self.active.get_mut(&id) {
+            active.begun = Some(now);
+            if active.wants_progress {
+                look = soon;
+            }
+        }
+        self.schedule_poll(look);
+    }
+
+    fn fail_unstarted(&mut self, id: u64, kind: ErrorKind, message: &str) {
+        if let Some(active) = self.active.remove(&id) {
+            self.fail(&active, &Failure::new(kind, message));
+        }
+    }
+}
