@@ -245,8 +245,8 @@ impl<T: Send + 'static> Receiver<T> {
             || !self.inner.shards.is_empty()
     }
 
-    /// Looks for so long, every half microsecond, whether there is a value, or whether `has_other_work`
-    /// knows of something else: to parker and be woken may take longer.
+    /// Looks for so long, every half microsecond, whether there is a value, or whether
+    /// `has_other_work` knows of something else: to parker and be woken may take longer.
     pub fn spin_for_value(&mut self, time: Duration, has_other_work: impl Fn() -> bool) -> bool {
         let begin = Instant::now();
         loop {
@@ -267,8 +267,8 @@ impl<T: Send + 'static> Receiver<T> {
     }
 
     /// Sleeps until there may be something, somebody calls [`Sender::wake`], or the time is over;
-    /// not at all if `has_other_work` says so, which is asked when a wake cannot be missed any more.
-    /// Values end or prevent the parker only if `for_values`.
+    /// not at all if `has_other_work` says so, which is asked when a wake cannot be missed any
+    /// more. Values end or prevent the parker only if `for_values`.
     pub fn wait(
         &mut self,
         timeout: Duration,

@@ -67,9 +67,9 @@ const CHUNK_LEN: usize = 2;
 /// No queue is closed at this number.
 const OPEN: u64 = u64::MAX;
 
-// SAFETY: the ends share counters and chunks. A slot is written by the producer before its number is
-// published and read by the consumer afterwards, and never by both; so a value goes from one thread
-// to another, which `T: Send` allows.
+// SAFETY: the ends share counters and chunks. A slot is written by the producer before its number
+// is published and read by the consumer afterwards, and never by both; so a value goes from one
+// thread to another, which `T: Send` allows.
 unsafe impl<T: Send> Send for Producer<T> {}
 // SAFETY: as above.
 unsafe impl<T: Send> Send for Consumer<T> {}
@@ -261,8 +261,8 @@ impl<T> Drop for Producer<T> {
 }
 
 impl<T> Drop for Spsc<T> {
-    /// Both ends are gone: frees the chunks from the consumer's to the producer's, which hold no value
-    /// any more.
+    /// Both ends are gone: frees the chunks from the consumer's to the producer's, which hold no
+    /// value any more.
     fn drop(&mut self) {
         let last = self.producer_chunk.load(Ordering::Acquire);
         let mut chunk = self.consumer_chunk.load(Ordering::Acquire);

@@ -52,9 +52,9 @@ impl<T: Send + 'static> ThreadQueues<T> {
     #[expect(clippy::mut_from_ref, reason = "it is the thread's, not the ingress's")]
     pub(crate) fn cached(&self) -> Option<&mut Producer<T>> {
         let (number, producer) = CACHED.get();
-        // SAFETY: the number is that of this very ingress, so it is a producer of `T`. It lives until
-        // the thread ends, which takes it out of `CACHED`. Nobody else has a reference to it: only
-        // this thread knows it, and a submit, the only caller, holds none where it calls back.
+        // SAFETY: the number is that of this very ingress, so it is a producer of `T`. It lives
+        // until the thread ends, which takes it out of `CACHED`. Nobody else has a reference to it:
+        // only this thread knows it, and a submit, the only caller, holds none where it calls back.
         (number == self.number).then(|| unsafe { &mut *producer.cast() })
     }
 
@@ -129,8 +129,8 @@ thread_local! {
     /// All queues of this thread. They are given back when it ends.
     static OWNED: RefCell<Vec<OwnedQueue>> = const { RefCell::new(Vec::new()) };
 
-    /// The queue that was used last, and the number of its ingress. It needs no dropping, so to look
-    /// here costs no more than any other variable.
+    /// The queue that was used last, and the number of its ingress. It needs no dropping, so to
+    /// look here costs no more than any other variable.
     static CACHED: Cell<(u64, *mut ())> = const { Cell::new((NO_CHANNEL, ptr::null_mut())) };
 }
 
