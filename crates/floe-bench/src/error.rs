@@ -66,11 +66,11 @@ fn said(stderr: &str) -> String {
     }
 }
 
-pub(crate) trait At<T> {
+pub(crate) trait IoContext<T> {
     fn at(self, action: &'static str, path: impl Into<PathBuf>) -> Result<T, BenchError>;
 }
 
-impl<T, E: Into<io::Error>> At<T> for Result<T, E> {
+impl<T, E: Into<io::Error>> IoContext<T> for Result<T, E> {
     fn at(self, action: &'static str, path: impl Into<PathBuf>) -> Result<T, BenchError> {
         self.map_err(|error| BenchError::File {
             action,

@@ -8,7 +8,7 @@ use std::fs;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
-use crate::error::{At as _, BenchError};
+use crate::error::{BenchError, IoContext as _};
 
 /// A mounted file system.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -18,12 +18,12 @@ pub struct FileSystem {
     /// What is mounted, such as a device.
     pub source: String,
     /// How it keeps what is written.
-    pub keeping: Keeping,
+    pub durability: Durability,
 }
 
 /// How a file system keeps what is written to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Keeping {
+pub enum Durability {
     /// In memory.
     Memory,
     /// On a disk, with a journal or without overwriting.
@@ -43,23 +43,23 @@ impl FileSystem {
         let table = Path::new("/proc/self/mountinfo");
         let text = fs::read(table).at("reading", table)?;
         let (kind, source) = mount_of(&text, &directory).unwrap_or_default();
-        let keeping = keeping(&kind, || has_ext4_journal(&source));
+        let durability = durability(&kind, || has_ext4_journal(&source));
         Ok(FileSystem {
             kind,
             source,
-            keeping,
+            durability,
         })
     }
 
     /// The file system in a few words.
-    pub fn words(&self) -> String {
+    pub fn describe(&self) -> String {
         let kind = &self.kind;
-        match self.keeping {
-            Keeping::Memory => kind.clone(),
-            Keeping::Journal if kind == "ext4" => format!("{kind} with a journal"),
-            Keeping::Journal => kind.clone(),
-            Keeping::Plain => format!("{kind} without a journal"),
-            Keeping::Unknown => format!("{kind}, of which nothing is known"),
+        match self.durability {
+            Durability::Memory => kind.clone(),
+            Durability::Journal if kind == "ext4" => format!("{kind} with a journal"),
+            Durability::Journal => kind.clone(),
+            Durability::Plain => format!("{kind} without a journal"),
+            Durability::Unknown => format!("{kind}, of which nothing is known"),
         }
     }
 }
@@ -68,7 +68,7 @@ impl FileSystem {
 /// that a run does not pay for what the one before has left.
 ///
 /// Errors: the directory cannot be opened, or the disk has failed.
-pub fn settle(directory: &Path) -> Result<(), BenchError> {
+pub fn sync(directory: &Path) -> Result<(), BenchError> {
     let opened = fs::File::open(directory).at("opening", directory)?;
     rustix::fs::syncfs(&opened).at("synchronising", directory)
 }
@@ -133,14 +133,14 @@ fn unescape(field: &[u8]) -> Vec<u8> {
     out
 }
 
-fn keeping(kind: &str, has_ext4_journal: impl Fn() -> bool) -> Keeping {
+fn durability(kind: &str, has_ext4_journal: impl Fn() -> bool) -> Durability {
     match kind {
-        "tmpfs" | "ramfs" => Keeping::Memory,
-        "ext4" if !has_ext4_journal() => Keeping::Plain,
-        "ext3" | "ext4" | "xfs" | "jfs" | "ntfs3" => Keeping::Journal,
-        "btrfs" | "zfs" | "bcachefs" | "f2fs" | "nilfs2" => Keeping::Journal,
-        "ext2" | "vfat" | "exfat" | "msdos" | "minix" => Keeping::Plain,
-        _ => Keeping::Unknown,
+        "tmpfs" | "ramfs" => Durability::Memory,
+        "ext4" if !has_ext4_journal() => Durability::Plain,
+        "ext3" | "ext4" | "xfs" | "jfs" | "ntfs3" => Durability::Journal,
+        "btrfs" | "zfs" | "bcachefs" | "f2fs" | "nilfs2" => Durability::Journal,
+        "ext2" | "vfat" | "exfat" | "msdos" | "minix" => Durability::Plain,
+        _ => Durability::Unknown,
     }
 }
 
@@ -186,10 +186,10 @@ mod tests {
 
     #[test]
     fn only_an_ext4_with_a_journal_counts_as_one() {
-        assert_eq!(keeping("ext4", || true), Keeping::Journal);
-        assert_eq!(keeping("ext4", || false), Keeping::Plain);
-        assert_eq!(keeping("tmpfs", || false), Keeping::Memory);
-        assert_eq!(keeping("overlay", || true), Keeping::Unknown);
+        assert_eq!(durability("ext4", || true), Durability::Journal);
+        assert_eq!(durability("ext4", || false), Durability::Plain);
+        assert_eq!(durability("tmpfs", || false), Durability::Memory);
+        assert_eq!(durability("overlay", || true), Durability::Unknown);
         assert!(!has_ext4_journal("/dev/no-such-disk"));
     }
 
@@ -198,7 +198,7 @@ mod tests {
         let shared = Path::new("/dev/shm");
         if shared.exists() {
             let found = FileSystem::of(shared).unwrap();
-            assert_eq!(found.keeping, Keeping::Memory, "{found:?}");
+            assert_eq!(found.durability, Durability::Memory, "{found:?}");
         }
         assert!(FileSystem::of(Path::new("/nonexistent/floe")).is_err());
     }

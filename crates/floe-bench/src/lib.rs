@@ -1,9 +1,9 @@
 //! Times commands side by side, and says what the figures are worth.
 //!
-//! 1. *rounds*: in each round every contestant does the same work once, in an order that turns by
+//! 1. *rounds*: in each round every variant does the same work once, in an order that turns by
 //!    one from round to round, so that a drift of the machine hits all alike;
 //! 2. *run*: before a run its place is made empty, outside the time; after it, its result is
-//!    checked, and a contestant that failed once has no figures, only a reason;
+//!    checked, and a variant that failed once has no figures, only a reason;
 //! 3. *statistics*: mean, spread, median; Welch's t-test and the ratio of means with its interval;
 //! 4. *report*: raw samples as JSON, a table in Markdown, bars as SVG.
 //!
@@ -23,6 +23,6 @@ mod template;
 
 pub use error::BenchError;
 pub use report::{Report, Row};
-pub use rounds::{Cell, Contestant, Plan, rounds};
+pub use rounds::{Measurement, Repetitions, Variant, rounds};
 pub use run::{Invocation, Sample, run};
-pub use template::{Places, Template};
+pub use template::{Placeholders, Template};

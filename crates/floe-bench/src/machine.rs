@@ -21,7 +21,7 @@ pub fn machine() -> Value {
 }
 
 /// The machine in a sentence.
-pub fn sentence(machine: &Value) -> String {
+pub fn describe(machine: &Value) -> String {
     let text = |name: &str| machine[name].as_str().unwrap_or("unknown").to_string();
     format!(
         "Machine: {}, {} cores, {}, Linux {}, {}.",
@@ -77,6 +77,6 @@ mod tests {
     fn the_machine_is_known() {
         let machine = machine();
         assert!(machine["cores"].is_number(), "{machine}");
-        assert!(sentence(&machine).contains("Linux"), "{machine}");
+        assert!(describe(&machine).contains("Linux"), "{machine}");
     }
 }

@@ -6,7 +6,7 @@ pub mod svg;
 
 use serde_json::Value;
 
-use crate::rounds::Cell;
+use crate::rounds::Measurement;
 use crate::statistics::{Ratio, Summary, Verdict, Welch, paired_ratio, ratio, welch};
 
 /// Everything that a benchmark found.
@@ -32,12 +32,12 @@ pub struct Row {
     /// What else is to be known of it, such as its file system.
     pub facts: Value,
     /// Who did it, and how it went. The first is the base of comparison.
-    pub cells: Vec<(String, Cell)>,
+    pub measurements: Vec<(String, Measurement)>,
 }
 
 /// What is said of one cell of a row.
 #[derive(Clone, Copy, Debug)]
-pub struct Compared {
+pub struct Comparison {
     /// Its wall seconds.
     pub seconds: Summary,
     /// Its CPU seconds.
@@ -57,16 +57,16 @@ pub struct Compared {
 impl Row {
     /// The figures of the cell at `index`; `None` if it has none. The base is compared with
     /// nothing, and nothing with a base without figures.
-    pub fn compared(&self, index: usize) -> Option<Compared> {
-        let samples = self.cells.get(index)?.1.samples();
+    pub fn compare(&self, index: usize) -> Option<Comparison> {
+        let samples = self.measurements.get(index)?.1.samples();
         let of = |index: usize| -> Vec<f64> {
-            let samples = self.cells[index].1.samples();
+            let samples = self.measurements[index].1.samples();
             samples.iter().map(|sample| sample.seconds).collect()
         };
         let seconds = Summary::of(&of(index))?;
         let cpu: Vec<f64> = samples.iter().map(|sample| sample.cpu_seconds()).collect();
         let base = (index != 0).then(|| Summary::of(&of(0))).flatten();
-        Some(Compared {
+        Some(Comparison {
             seconds,
             cpu_seconds: Summary::of(&cpu)?,
             peak_memory: samples.iter().map(|sample| sample.peak_memory).max()?,
@@ -79,14 +79,14 @@ impl Row {
 }
 
 impl Report {
-    /// Whether every contestant of every row has figures, and there is at least one row.
+    /// Whether every variant of every row has figures, and there is at least one row.
     pub fn is_complete(&self) -> bool {
-        let has_figures = |(_, cell): &(String, Cell)| !cell.samples().is_empty();
+        let has_figures = |(_, cell): &(String, Measurement)| !cell.samples().is_empty();
         !self.rows.is_empty()
             && self
                 .rows
                 .iter()
-                .all(|row| row.cells.iter().all(has_figures))
+                .all(|row| row.measurements.iter().all(has_figures))
     }
 }
 
@@ -97,23 +97,23 @@ pub(crate) mod tests {
     use super::*;
     use crate::run::Sample;
 
-    pub(crate) fn cell(seconds: &[f64]) -> Cell {
+    pub(crate) fn cell(seconds: &[f64]) -> Measurement {
         let sample = |seconds: &f64| Sample {
             seconds: *seconds,
             user_seconds: seconds / 2.0,
             system_seconds: seconds / 4.0,
             peak_memory: 30 << 20,
         };
-        Cell::Ran(seconds.iter().map(sample).collect())
+        Measurement::Ran(seconds.iter().map(sample).collect())
     }
 
     pub(crate) fn report() -> Report {
-        let cells = vec![
+        let measurements = vec![
             ("nix".to_owned(), cell(&[1.0, 1.1, 0.9])),
             ("floe".to_owned(), cell(&[0.5, 0.55, 0.45])),
             (
                 "a < b".to_owned(),
-                Cell::Void("exit status: 1\nno such | path".into()),
+                Measurement::Failed("exit status: 1\nno such | path".into()),
             ),
         ];
         Report {
@@ -123,7 +123,7 @@ pub(crate) mod tests {
             rows: vec![Row {
                 name: "local → tmpfs".into(),
                 facts: json!({ "fileSystem": "tmpfs" }),
-                cells,
+                measurements,
             }],
             interrupted: false,
         }
@@ -133,19 +133,19 @@ pub(crate) mod tests {
     fn everybody_is_compared_with_the_first() {
         let report = report();
         let row = &report.rows[0];
-        assert!(row.compared(0).unwrap().ratio.is_none());
-        let floe = row.compared(1).unwrap();
+        assert!(row.compare(0).unwrap().ratio.is_none());
+        let floe = row.compare(1).unwrap();
         assert!((floe.ratio.unwrap().value - 0.5).abs() < 1e-9);
         assert!((floe.paired.unwrap() - 0.5).abs() < 1e-9);
         assert_eq!(floe.verdict, Some(Verdict::Faster));
-        assert!(row.compared(2).is_none() && row.compared(3).is_none());
+        assert!(row.compare(2).is_none() && row.compare(3).is_none());
     }
 
     #[test]
     fn a_void_base_leaves_nothing_to_compare_with() {
         let mut report = report();
-        report.rows[0].cells[0].1 = Cell::Void("failed".into());
-        let floe = report.rows[0].compared(1).unwrap();
+        report.rows[0].measurements[0].1 = Measurement::Failed("failed".into());
+        let floe = report.rows[0].compare(1).unwrap();
         assert!(floe.ratio.is_none() && floe.verdict.is_none());
     }
 
@@ -153,7 +153,7 @@ pub(crate) mod tests {
     fn a_report_with_a_void_cell_or_without_rows_is_not_complete() {
         let mut report = report();
         assert!(!report.is_complete());
-        report.rows[0].cells.pop();
+        report.rows[0].measurements.pop();
         assert!(report.is_complete());
         report.rows.clear();
         assert!(!report.is_complete());

@@ -7,94 +7,102 @@ use crate::error::BenchError;
 use crate::run::{Invocation, Sample, remove, run};
 
 /// Somebody who does the work.
-pub struct Contestant<'a> {
+pub struct Variant<'a> {
     /// How it is called in reports.
     pub name: String,
     /// What it runs.
     pub invocation: Invocation,
     /// What must not exist when it begins, and is removed after it has ended.
-    pub wiped: Vec<PathBuf>,
+    pub scratch_paths: Vec<PathBuf>,
     /// Makes what it needs, outside the time, after the wiping.
     pub prepare: Box<dyn Fn() -> Result<(), BenchError> + 'a>,
     /// Whether what it did is right, looked at after every run, outside the time.
     pub check: Box<dyn Fn() -> Result<(), BenchError> + 'a>,
 }
 
-/// What became of a contestant.
+/// What became of a variant.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Cell {
+pub enum Measurement {
     /// A sample for each round; fewer if the benchmark was stopped.
     Ran(Vec<Sample>),
     /// Why there are none that count.
-    Void(String),
+    Failed(String),
 }
 
-impl Cell {
+impl Measurement {
     /// The samples, if they count.
     pub fn samples(&self) -> &[Sample] {
         match self {
-            Cell::Ran(samples) => samples,
-            Cell::Void(_) => &[],
+            Measurement::Ran(samples) => samples,
+            Measurement::Failed(_) => &[],
         }
     }
 }
 
 /// How often.
 #[derive(Clone, Copy, Debug)]
-pub struct Plan {
+pub struct Repetitions {
     /// Rounds that do not count.
     pub warmup: usize,
     /// Rounds that count.
     pub iterations: usize,
 }
 
-/// Lets everybody take turns; each round begins with another one. `watch` sees the cells after
+/// Lets everybody take turns; each round begins with another one. `watch` sees the measurements after
 /// each round, with the number of rounds done so far, warm-up included.
 ///
-/// A contestant that fails, or whose result is wrong, is left out from then on: its cell says why,
+/// A variant that fails, or whose result is wrong, is left out from then on: its cell says why,
 /// and its samples are gone. When `stop` is raised, the running command is ended and what was
 /// measured is kept.
 pub fn rounds(
-    contestants: &[Contestant<'_>],
-    plan: Plan,
+    variants: &[Variant<'_>],
+    plan: Repetitions,
     stop: &AtomicBool,
-    watch: &mut dyn FnMut(usize, &[Cell]),
-) -> Vec<Cell> {
-    let mut cells = vec![Cell::Ran(Vec::new()); contestants.len()];
+    watch: &mut dyn FnMut(usize, &[Measurement]),
+) -> Vec<Measurement> {
+    let mut measurements = vec![Measurement::Ran(Vec::new()); variants.len()];
     for round in 0..plan.warmup + plan.iterations {
         let is_warmup = round < plan.warmup;
-        for turn in 0..contestants.len() {
-            let index = (turn + round) % contestants.len();
-            let Cell::Ran(samples) = &mut cells[index] else {
+        for turn in 0..variants.len() {
+            let index = (turn + round) % variants.len();
+            let Measurement::Ran(samples) = &mut measurements[index] else {
                 continue;
             };
             if stop.load(Ordering::Relaxed) {
-                return cells;
+                return measurements;
             }
-            match take_turn(&contestants[index], stop) {
+            match run_once(&variants[index], stop) {
                 Ok(sample) if !is_warmup => samples.push(sample),
                 Ok(_) => {}
-                Err(BenchError::Interrupted) => return cells,
-                Err(error) => cells[index] = Cell::Void(error.to_string()),
+                Err(BenchError::Interrupted) => return measurements,
+                Err(error) => measurements[index] = Measurement::Failed(error.to_string()),
             }
         }
-        watch(round + 1, &cells);
-        if !cells.iter().any(|cell| matches!(cell, Cell::Ran(_))) {
+        watch(round + 1, &measurements);
+        if !measurements
+            .iter()
+            .any(|cell| matches!(cell, Measurement::Ran(_)))
+        {
             break;
         }
     }
-    cells
+    measurements
 }
 
-fn take_turn(contestant: &Contestant<'_>, stop: &AtomicBool) -> Result<Sample, BenchError> {
-    let wipe = || contestant.wiped.iter().try_for_each(|path| remove(path));
+fn run_once(variant: &Variant<'_>, stop: &AtomicBool) -> Result<Sample, BenchError> {
+    let wipe = || {
+        variant
+            .scratch_paths
+            .iter()
+            .try_for_each(|path| remove(path))
+    };
     wipe()?;
-    (contestant.prepare)()?;
+    (variant.prepare)()?;
     let result =
-        run(&contestant.invocation, stop).and_then(|sample| (contestant.check)().map(|()| sample));
-    let wiped = wipe();
+        run(&variant.invocation, stop).and_then(|sample| (variant.check)().map(|()| sample));
+    let scratch_paths = wipe();
     let sample = result?;
-    wiped?;
+    scratch_paths?;
     Ok(sample)
 }
 

@@ -12,7 +12,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open};
 use wait4::Wait4 as _;
 
-use crate::error::{At as _, BenchError};
+use crate::error::{BenchError, IoContext as _};
 
 /// What a run took.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -39,7 +39,7 @@ impl Sample {
 #[derive(Clone, Debug)]
 pub struct Invocation {
     /// The program and its arguments.
-    pub words: Vec<String>,
+    pub arguments: Vec<String>,
     /// Variables that are set; `None` removes one.
     pub environment: Vec<(String, Option<String>)>,
     /// Where its stderr is kept until it has ended.
@@ -53,7 +53,7 @@ pub struct Invocation {
 ///
 /// Errors: as named in [`BenchError`]; nothing of the command is left running.
 pub fn run(invocation: &Invocation, stop: &AtomicBool) -> Result<Sample, BenchError> {
-    let words = &invocation.words;
+    let words = &invocation.arguments;
     let program = words.first().cloned().unwrap_or_default();
     let stderr = File::create(&invocation.stderr).at("creating", &invocation.stderr)?;
     let mut command = Command::new(&program);
@@ -89,27 +89,27 @@ pub fn run(invocation: &Invocation, stop: &AtomicBool) -> Result<Sample, BenchEr
         Ok(()) => Err(BenchError::Failed {
             command: shown(),
             status: used.status,
-            stderr: last_words(&invocation.stderr),
+            stderr: stderr_tail(&invocation.stderr),
         }),
-        Err(Early::Stopped) => Err(BenchError::Interrupted),
-        Err(Early::Deadline) => Err(BenchError::Deadline {
+        Err(WaitError::Stopped) => Err(BenchError::Interrupted),
+        Err(WaitError::Deadline) => Err(BenchError::Deadline {
             command: shown(),
             seconds: invocation.deadline.as_secs(),
         }),
-        Err(Early::System(error)) => Err(error).at("waiting for", words.join(" ")),
+        Err(WaitError::System(error)) => Err(error).at("waiting for", words.join(" ")),
     }
 }
 
 /// Why waiting ended before the command did.
-enum Early {
+enum WaitError {
     Stopped,
     Deadline,
     System(rustix::io::Errno),
 }
 
-fn wait(child: &Child, deadline: Instant, stop: &AtomicBool) -> Result<(), Early> {
+fn wait(child: &Child, deadline: Instant, stop: &AtomicBool) -> Result<(), WaitError> {
     let pid = Pid::from_child(child);
-    let descriptor = pidfd_open(pid, PidfdFlags::empty()).map_err(Early::System)?;
+    let descriptor = pidfd_open(pid, PidfdFlags::empty()).map_err(WaitError::System)?;
     let slice = Timespec {
         tv_sec: 0,
         tv_nsec: STOP_POLL_NANOSECONDS,
@@ -119,13 +119,13 @@ fn wait(child: &Child, deadline: Instant, stop: &AtomicBool) -> Result<(), Early
         match poll(&mut watched, Some(&slice)) {
             Ok(0) | Err(rustix::io::Errno::INTR) => {}
             Ok(_) => return Ok(()),
-            Err(error) => return Err(Early::System(error)),
+            Err(error) => return Err(WaitError::System(error)),
         }
         if stop.load(Ordering::Relaxed) {
-            return Err(Early::Stopped);
+            return Err(WaitError::Stopped);
         }
         if Instant::now() >= deadline {
-            return Err(Early::Deadline);
+            return Err(WaitError::Deadline);
         }
     }
 }
@@ -142,11 +142,11 @@ fn end(child: &Child) {
 }
 
 /// The end of what a command wrote to stderr, for its error.
-fn last_words(file: &std::path::Path) -> String {
+fn stderr_tail(file: &std::path::Path) -> String {
     let read = || -> std::io::Result<String> {
         let mut file = File::open(file)?;
         let len = file.metadata()?.len();
-        file.seek(SeekFrom::Start(len.saturating_sub(LAST_WORDS_LEN)))?;
+        file.seek(SeekFrom::Start(len.saturating_sub(STDERR_TAIL_BYTES)))?;
         let mut bytes = Vec::new();
         file.read_to_end(&mut bytes)?;
         Ok(String::from_utf8_lossy(&bytes).into_owned())
@@ -160,19 +160,19 @@ pub(crate) fn remove(path: &std::path::Path) -> Result<(), BenchError> {
         Ok(()) => Ok(()),
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
         Err(_) => {
-            unseal(path)?;
+            make_writable(path)?;
             fs::remove_dir_all(path).at("removing", path)
         }
     }
 }
 
-fn unseal(path: &std::path::Path) -> Result<(), BenchError> {
+fn make_writable(path: &std::path::Path) -> Result<(), BenchError> {
     use std::os::unix::fs::PermissionsExt as _;
     fs::set_permissions(path, fs::Permissions::from_mode(0o755)).at("unsealing", path)?;
     for entry in fs::read_dir(path).at("listing", path)? {
         let entry = entry.at("listing", path)?;
         if entry.file_type().at("examining", entry.path())?.is_dir() {
-            unseal(&entry.path())?;
+            make_writable(&entry.path())?;
         }
     }
     Ok(())
@@ -185,7 +185,7 @@ const STOP_POLL_NANOSECONDS: i64 = 100_000_000;
 const GRACE: Duration = Duration::from_secs(5);
 
 /// Enough for the message that says why, and not for a progress log.
-const LAST_WORDS_LEN: u64 = 2000;
+const STDERR_TAIL_BYTES: u64 = 2000;
 
 #[cfg(test)]
 mod tests;

@@ -128,7 +128,7 @@ pub fn ratio(a: &Summary, b: &Summary) -> Option<Ratio> {
     })
 }
 
-/// The median of the quotients of what two contestants did in the same rounds, which no drift of
+/// The median of the quotients of what two variants did in the same rounds, which no drift of
 /// the machine touches; `None` without a round.
 pub fn paired_ratio(a: &[f64], b: &[f64]) -> Option<f64> {
     let quotients: Vec<f64> = a.iter().zip(b).map(|(a, b)| a / b).collect();
@@ -161,7 +161,7 @@ impl Verdict {
     }
 
     /// The verdict in words.
-    pub fn words(self) -> &'static str {
+    pub fn describe(self) -> &'static str {
         match self {
             Verdict::Faster => "faster",
             Verdict::Slower => "slower",

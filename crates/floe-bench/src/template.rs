@@ -10,7 +10,7 @@ pub struct Template {
 
 /// What the places of a template stand for.
 #[derive(Clone, Debug)]
-pub struct Places<'a> {
+pub struct Placeholders<'a> {
     /// `{from}`: where paths come from.
     pub from: &'a str,
     /// `{dest}`: the directory that takes them, which does not exist yet.
@@ -34,7 +34,11 @@ impl Template {
         if template.words.is_empty() {
             return Err(fault("there is no program".into()));
         }
-        if let Some(name) = template.words.iter().find_map(|word| unknown_place(word)) {
+        if let Some(name) = template
+            .words
+            .iter()
+            .find_map(|word| unknown_placeholder(word))
+        {
             return Err(fault(format!(
                 "there is no place {{{name}}}; the places are {{from}}, {{dest}} and {{path}}"
             )));
@@ -48,14 +52,14 @@ impl Template {
     }
 
     /// A command that is already in words.
-    pub fn of_words(words: impl IntoIterator<Item = impl Into<String>>) -> Template {
+    pub fn from_arguments(words: impl IntoIterator<Item = impl Into<String>>) -> Template {
         Template {
             words: words.into_iter().map(Into::into).collect(),
         }
     }
 
     /// The words of the command with its places filled in.
-    pub fn fill(&self, places: &Places<'_>) -> Vec<String> {
+    pub fn fill(&self, places: &Placeholders<'_>) -> Vec<String> {
         let mut filled = Vec::new();
         for word in &self.words {
             if word == PATH {
@@ -77,7 +81,7 @@ impl Template {
     }
 
     /// The words as they were given.
-    pub fn words(&self) -> &[String] {
+    pub fn arguments(&self) -> &[String] {
         &self.words
     }
 
@@ -89,7 +93,7 @@ impl Template {
 
 /// The name between braces that is no place. Braces around anything but a word of lowercase
 /// letters belong to somebody else.
-fn unknown_place(word: &str) -> Option<&str> {
+fn unknown_placeholder(word: &str) -> Option<&str> {
     word.split('{').skip(1).find_map(|rest| {
         let (name, _) = rest.split_once('}')?;
         let is_name = !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_lowercase());
@@ -107,7 +111,7 @@ mod tests {
 
     fn fill(text: &str) -> Vec<String> {
         let paths = ["/nix/store/a".to_owned(), "/nix/store/b".to_owned()];
-        let places = Places {
+        let places = Placeholders {
             from: "file:///a b",
             dest: "/d",
             paths: &paths,

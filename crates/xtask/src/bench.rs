@@ -18,12 +18,12 @@ mod load;
 mod moves;
 mod options;
 mod peers;
-mod picture;
 mod processes;
 mod realise;
 mod record;
 mod rows;
 mod serve;
+mod svg;
 mod table;
 mod workload;
 

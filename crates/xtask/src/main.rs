@@ -14,14 +14,14 @@ use std::process::{Command, ExitCode, Stdio};
 
 use anyhow::{Context as _, Result};
 
+mod baseline;
 mod bench;
 mod check;
 mod corpora;
 mod count;
 mod dist;
-mod floor;
 mod generate;
-mod oracles;
+mod reference_tools;
 mod sanitize;
 mod system;
 mod test;
@@ -69,9 +69,9 @@ const COMMANDS: &[Subcommand] = &[
         run: bench::command,
     },
     Subcommand {
-        name: "floor",
+        name: "baseline",
         about: "WHAT …    a part of a move and nothing else, for benchmarks to compare with",
-        run: floor::command,
+        run: baseline::command,
     },
 ];
 

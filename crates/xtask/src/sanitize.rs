@@ -12,7 +12,7 @@ use std::process::{Command, Stdio};
 use anyhow::{Context as _, Result, bail};
 
 use crate::test::Tally;
-use crate::{Outcome, oracles, target_directory};
+use crate::{Outcome, reference_tools, target_directory};
 
 pub(crate) fn command(root: &Path, arguments: &[String]) -> Result<Outcome> {
     let which = match arguments {
@@ -20,28 +20,32 @@ pub(crate) fn command(root: &Path, arguments: &[String]) -> Result<Outcome> {
         [which] => which,
         _ => "",
     };
-    let watchers: Vec<&Watcher> = WATCHERS
+    let sanitizers: Vec<&Sanitizer> = SANITIZERS
         .iter()
-        .filter(|watcher| which == "all" || which == watcher.name)
+        .filter(|sanitizer| which == "all" || which == sanitizer.name)
         .collect();
-    if watchers.is_empty() {
+    if sanitizers.is_empty() {
         return Ok(Outcome::Usage(format!(
             "sanitize takes address, thread, miri or all, not {arguments:?}"
         )));
     }
-    for watcher in &watchers {
-        require(watcher.component)?;
+    for sanitizer in &sanitizers {
+        require(sanitizer.component)?;
     }
-    // What lacks an oracle is named as in `cargo xtask test`.
-    let oracles = oracles::prepare(root, false)?;
+    // What lacks a reference tool is named as in `cargo xtask test`.
+    let reference_tools = reference_tools::prepare(root, false)?;
     let mut tally = Tally::default();
-    for missing in &oracles.missing {
-        tally.skip_loudly(format!("oracle {missing}"));
+    for missing in &reference_tools.missing {
+        tally.skip_loudly(format!("reference tool {missing}"));
     }
-    for watcher in watchers {
-        (watcher.run)(&Place { root, watcher }, &oracles.variables, &mut tally);
+    for sanitizer in sanitizers {
+        (sanitizer.run)(
+            &SanitizerBuild { root, sanitizer },
+            &reference_tools.variables,
+            &mut tally,
+        );
     }
-    for skip in oracles::skips_of_tests(&oracles.skips_file)? {
+    for skip in reference_tools::skips_of_tests(&reference_tools.skips_file)? {
         tally.skip_loudly(skip);
     }
     Ok(tally.end())
@@ -51,43 +55,43 @@ pub(crate) fn command(root: &Path, arguments: &[String]) -> Result<Outcome> {
 type Variables = [(&'static str, OsString)];
 
 /// One program that watches.
-struct Watcher {
+struct Sanitizer {
     name: &'static str,
     /// What the nightly toolchain needs besides the compiler.
     component: Option<&'static str>,
-    run: fn(&Place<'_>, &Variables, &mut Tally),
+    run: fn(&SanitizerBuild<'_>, &Variables, &mut Tally),
 }
 
-const WATCHERS: &[Watcher] = &[
-    Watcher {
+const SANITIZERS: &[Sanitizer] = &[
+    Sanitizer {
         name: "address",
         component: None,
         run: address,
     },
-    Watcher {
+    Sanitizer {
         name: "thread",
         // The standard library has to be watched as well: to accesses that it orders unseen, every
         // use of a channel or a mutex would look like a race.
         component: Some("rust-src"),
         run: thread,
     },
-    Watcher {
+    Sanitizer {
         name: "miri",
         component: Some("miri"),
         run: miri,
     },
 ];
 
-/// Where a watcher works.
-struct Place<'a> {
+/// Where a sanitizer works.
+struct SanitizerBuild<'a> {
     root: &'a Path,
-    watcher: &'a Watcher,
+    sanitizer: &'a Sanitizer,
 }
 
-impl Place<'_> {
+impl SanitizerBuild<'_> {
     /// A cargo of the nightly toolchain, whose output is kept apart from all other.
     fn cargo(&self, arguments: &[&str]) -> Command {
-        let directory = format!("sanitize-{}", self.watcher.name);
+        let directory = format!("sanitize-{}", self.sanitizer.name);
         let mut command = Command::new("rustup");
         command
             .args(["run", NIGHTLY, "cargo"])
@@ -106,7 +110,7 @@ impl Place<'_> {
         let mut command = self.cargo(arguments);
         command
             .args(["--target", TARGET])
-            .env("RUSTFLAGS", format!("-Zsanitizer={}", self.watcher.name))
+            .env("RUSTFLAGS", format!("-Zsanitizer={}", self.sanitizer.name))
             // Else the C compiler is told to do the same for SQLite and its like: by other code
             // than rustc's, and AddressSanitizer took a quarter of an hour for SQLite.
             .env("CFLAGS", "-fno-sanitize=all");
@@ -114,11 +118,11 @@ impl Place<'_> {
     }
 }
 
-fn address(place: &Place<'_>, variables: &Variables, tally: &mut Tally) {
+fn address(build: &SanitizerBuild<'_>, variables: &Variables, tally: &mut Tally) {
     let options = "detect_leaks=1:halt_on_error=1:abort_on_error=1:strict_string_checks=1";
     let flags = "-fsanitize=address,undefined -fno-sanitize-recover=undefined";
     let watched = |arguments: &[&str]| {
-        let mut command = place.sanitizing_cargo(arguments);
+        let mut command = build.sanitizing_cargo(arguments);
         command.env("ASAN_OPTIONS", options);
         command.env("FLOE_TEST_CFLAGS", flags);
         command
@@ -126,9 +130,9 @@ fn address(place: &Place<'_>, variables: &Variables, tally: &mut Tally) {
     sanitized(watched, &[], variables, tally);
 }
 
-fn thread(place: &Place<'_>, variables: &Variables, tally: &mut Tally) {
+fn thread(build: &SanitizerBuild<'_>, variables: &Variables, tally: &mut Tally) {
     let watched = |arguments: &[&str]| {
-        let mut command = place.sanitizing_cargo(arguments);
+        let mut command = build.sanitizing_cargo(arguments);
         command.arg("-Zbuild-std");
         command.env("TSAN_OPTIONS", "halt_on_error=1:second_deadlock_stack=1");
         command.env("FLOE_TEST_CFLAGS", "-fsanitize=thread");
@@ -163,8 +167,8 @@ fn sanitized(
     tally.step("sanitized submit", &mut submit);
 }
 
-fn miri(place: &Place<'_>, _: &Variables, tally: &mut Tally) {
-    let mut tests = place.cargo(&["miri", "test", "--no-fail-fast"]);
+fn miri(build: &SanitizerBuild<'_>, _: &Variables, tally: &mut Tally) {
+    let mut tests = build.cargo(&["miri", "test", "--no-fail-fast"]);
     tests.args(["--package", "floe-queue", "--package", "floe-messages"]);
     tests.args(["--lib", "--tests"]);
     // Tests look at the time, and read the corpus of the fuzz targets.

@@ -11,7 +11,7 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context as _, Result};
 
-use crate::{Outcome, cargo, check, dist, generate, oracles};
+use crate::{Outcome, cargo, check, dist, generate, reference_tools};
 
 pub(crate) fn command(root: &Path, arguments: &[String]) -> Result<Outcome> {
     let full = match arguments {
@@ -28,13 +28,13 @@ pub(crate) fn command(root: &Path, arguments: &[String]) -> Result<Outcome> {
         ..Tally::default()
     };
 
-    heading("oracles");
-    let mut oracles = oracles::prepare(root, full)?;
-    for skip in &oracles.missing {
-        println!("SKIPPED ORACLE: {skip}");
-        tally.skip(format!("oracle {skip}"));
+    heading("reference_tools");
+    let mut reference_tools = reference_tools::prepare(root, full)?;
+    for skip in &reference_tools.missing {
+        println!("SKIPPED REFERENCE TOOL: {skip}");
+        tally.skip(format!("reference tool {skip}"));
     }
-    if oracles.missing.is_empty() {
+    if reference_tools.missing.is_empty() {
         tally.passed += 1;
     }
 
@@ -58,13 +58,13 @@ pub(crate) fn command(root: &Path, arguments: &[String]) -> Result<Outcome> {
     );
     if full {
         let floe = tally.dist(root);
-        oracles
+        reference_tools
             .variables
             .extend(floe.map(|floe| ("FLOE_TEST_DIST", floe.into())));
     }
-    tally.tests(root, &oracles.variables);
+    tally.tests(root, &reference_tools.variables);
     tally.models(root);
-    for skip in oracles::skips_of_tests(&oracles.skips_file)? {
+    for skip in reference_tools::skips_of_tests(&reference_tools.skips_file)? {
         tally.skip_loudly(skip);
     }
     Ok(tally.end())
@@ -194,7 +194,7 @@ impl Tally {
         }
     }
 
-    fn add(&mut self, seen: Seen, success: bool) {
+    fn add(&mut self, seen: TestOutput, success: bool) {
         self.passed += seen.passed;
         self.failed += seen.failed;
         self.skipped += seen.ignored;
@@ -236,7 +236,7 @@ impl Tally {
 
 /// What the output of test programs said.
 #[derive(Debug, Default, PartialEq)]
-struct Seen {
+struct TestOutput {
     passed: usize,
     failed: usize,
     ignored: usize,
@@ -246,7 +246,7 @@ struct Seen {
     names: Vec<String>,
 }
 
-impl Seen {
+impl TestOutput {
     fn line(&mut self, line: &str) {
         if let Some(result) = line.strip_prefix("test result: ") {
             self.ended += 1;
@@ -277,13 +277,13 @@ impl Seen {
 }
 
 /// Runs it, hands its stdout through line by line, and reads along.
-fn run_tests(command: &mut Command) -> Result<(Seen, bool)> {
+fn run_tests(command: &mut Command) -> Result<(TestOutput, bool)> {
     let mut child = command
         .stdout(Stdio::piped())
         .spawn()
         .context("starting cargo test")?;
     let pipe = child.stdout.take().context("cargo test has no stdout")?;
-    let mut seen = Seen::default();
+    let mut seen = TestOutput::default();
     let mut reader = BufReader::new(pipe);
     let mut line = Vec::new();
     while reader
@@ -304,8 +304,8 @@ fn run_tests(command: &mut Command) -> Result<(Seen, bool)> {
 mod tests {
     use super::*;
 
-    fn seen(output: &str) -> Seen {
-        let mut seen = Seen::default();
+    fn seen(output: &str) -> TestOutput {
+        let mut seen = TestOutput::default();
         output.lines().for_each(|line| seen.line(line));
         seen
     }
@@ -352,7 +352,7 @@ mod tests {
                 strict,
                 ..Tally::default()
             };
-            tally.skip("oracle nginx: absent".into());
+            tally.skip("reference tool nginx: absent".into());
             assert_eq!(tally.last_line(), expected);
         }
     }

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::{Report, Row};
-use crate::rounds::Cell;
+use crate::rounds::Measurement;
 use crate::statistics::Summary;
 
 impl Report {
@@ -20,17 +20,17 @@ impl Report {
 }
 
 fn row(row: &Row) -> Value {
-    let cells = row.cells.iter().enumerate();
-    let cells: Vec<Value> = cells
+    let measurements = row.measurements.iter().enumerate();
+    let measurements: Vec<Value> = measurements
         .map(|(index, (name, cell))| one(row, index, name, cell))
         .collect();
-    json!({ "name": row.name, "facts": row.facts, "variants": cells })
+    json!({ "name": row.name, "facts": row.facts, "variants": measurements })
 }
 
-fn one(row: &Row, index: usize, name: &str, cell: &Cell) -> Value {
+fn one(row: &Row, index: usize, name: &str, cell: &Measurement) -> Value {
     let samples = match cell {
-        Cell::Void(why) => return json!({ "name": name, "void": why }),
-        Cell::Ran(samples) => samples,
+        Measurement::Failed(why) => return json!({ "name": name, "failed": why }),
+        Measurement::Ran(samples) => samples,
     };
     let samples: Vec<Value> = samples
         .iter()
@@ -44,7 +44,7 @@ fn one(row: &Row, index: usize, name: &str, cell: &Cell) -> Value {
         })
         .collect();
     let mut object = json!({ "name": name, "samples": samples });
-    let Some(compared) = row.compared(index) else {
+    let Some(compared) = row.compare(index) else {
         return object;
     };
     object["seconds"] = summary(&compared.seconds);
@@ -66,7 +66,7 @@ fn one(row: &Row, index: usize, name: &str, cell: &Cell) -> Value {
             "p": test.p,
         });
     }
-    object["verdict"] = compared.verdict.map(|verdict| verdict.words()).into();
+    object["verdict"] = compared.verdict.map(|verdict| verdict.describe()).into();
     object
 }
 
@@ -100,7 +100,7 @@ mod tests {
         assert_eq!(variants[1]["verdict"], "faster");
         assert!(variants[1]["welch"]["p"].as_f64().unwrap() < 0.01);
         assert!(
-            variants[2]["void"]
+            variants[2]["failed"]
                 .as_str()
                 .unwrap()
                 .contains("exit status")

@@ -2,9 +2,9 @@
 
 use std::fmt::Write as _;
 
-use super::{Compared, Report, Row};
+use super::{Comparison, Report, Row};
 use crate::machine;
-use crate::rounds::Cell;
+use crate::rounds::Measurement;
 
 impl Report {
     /// A document: a title, what is to be known, and a table.
@@ -16,7 +16,7 @@ impl Report {
         for note in &self.notes {
             text += &format!("- {note}\n");
         }
-        text += &format!("- {}\n\n", machine::sentence(&self.machine));
+        text += &format!("- {}\n\n", machine::describe(&self.machine));
         text + &self.table()
     }
 
@@ -27,7 +27,7 @@ impl Report {
              CPU, s | peak, MB |\n|---|---|---|---|---|---|---|---|---|\n",
         );
         for row in &self.rows {
-            for index in 0..row.cells.len() {
+            for index in 0..row.measurements.len() {
                 line(&mut text, row, index);
             }
         }
@@ -36,18 +36,18 @@ impl Report {
 }
 
 fn line(text: &mut String, row: &Row, index: usize) {
-    let (name, cell) = &row.cells[index];
+    let (name, cell) = &row.measurements[index];
     let (work, name) = (plain(&row.name), plain(name));
-    let rest = match (row.compared(index), cell) {
+    let rest = match (row.compare(index), cell) {
         (Some(compared), _) => figures(&compared, index == 0),
-        (None, Cell::Void(why)) => format!("void: {} | | | | | | |", plain(why)),
-        (None, Cell::Ran(_)) => "not run | | | | | | |".to_owned(),
+        (None, Measurement::Failed(why)) => format!("failed: {} | | | | | | |", plain(why)),
+        (None, Measurement::Ran(_)) => "not run | | | | | | |".to_owned(),
     };
     // Writing to a string cannot fail.
     let _ = writeln!(text, "| {work} | {name} | {rest}");
 }
 
-fn figures(compared: &Compared, is_base: bool) -> String {
+fn figures(compared: &Comparison, is_base: bool) -> String {
     let seconds = &compared.seconds;
     let ratio = match compared.ratio {
         Some(ratio) => format!("{:.2} [{:.2}–{:.2}]", ratio.value, ratio.low, ratio.high),
@@ -64,7 +64,7 @@ fn figures(compared: &Compared, is_base: bool) -> String {
         compared
             .welch
             .map_or_else(String::new, |test| probability(test.p)),
-        compared.verdict.map_or("", |verdict| verdict.words()),
+        compared.verdict.map_or("", |verdict| verdict.describe()),
         compared.cpu_seconds.mean,
         compared.peak_memory as f64 / 1e6,
     )
@@ -104,7 +104,7 @@ mod tests {
         assert!(lines[3].contains("| 0.50 [0."), "{table}");
         assert!(lines[3].contains("faster"), "{table}");
         assert!(
-            lines[4].contains("void: exit status: 1 no such \\| path"),
+            lines[4].contains("failed: exit status: 1 no such \\| path"),
             "{table}"
         );
     }

@@ -3,7 +3,7 @@
 
 use std::fmt::Write as _;
 
-use super::{Compared, Report, Row};
+use super::{Comparison, Report, Row};
 
 const WIDTH: f64 = 800.0;
 /// For names at the left and figures at the right of the bars.
@@ -20,7 +20,7 @@ const RED: &str = "#c0392b";
 impl Report {
     /// A picture of 800 points width. Each row has a scale of its own.
     pub fn svg(&self) -> String {
-        let lines: usize = self.rows.iter().map(|row| row.cells.len()).sum();
+        let lines: usize = self.rows.iter().map(|row| row.measurements.len()).sum();
         let height = TOP + HEAD * self.rows.len() as f64 + LINE * lines as f64 + 14.0;
         let mut text = format!(
             "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{WIDTH}\" height=\"{height}\" \
@@ -39,7 +39,9 @@ impl Report {
 
 /// Draws a row from `y` downwards; where it ends.
 fn draw(text: &mut String, row: &Row, mut y: f64) -> f64 {
-    let all: Vec<Option<Compared>> = (0..row.cells.len()).map(|i| row.compared(i)).collect();
+    let all: Vec<Option<Comparison>> = (0..row.measurements.len())
+        .map(|i| row.compare(i))
+        .collect();
     let ends = all
         .iter()
         .flatten()
@@ -54,7 +56,13 @@ fn draw(text: &mut String, row: &Row, mut y: f64) -> f64 {
         y + HEAD * 0.7
     );
     y += HEAD;
-    for (index, (name, compared)) in row.cells.iter().map(|(name, _)| name).zip(&all).enumerate() {
+    for (index, (name, compared)) in row
+        .measurements
+        .iter()
+        .map(|(name, _)| name)
+        .zip(&all)
+        .enumerate()
+    {
         let base = y + LINE * 0.7;
         let _ = writeln!(
             text,
@@ -76,7 +84,7 @@ fn draw(text: &mut String, row: &Row, mut y: f64) -> f64 {
     y
 }
 
-fn bar(text: &mut String, y: f64, scale: f64, (is_base, compared): (bool, &Compared)) {
+fn bar(text: &mut String, y: f64, scale: f64, (is_base, compared): (bool, &Comparison)) {
     let seconds = &compared.seconds;
     let width = seconds.mean * scale;
     let colour = if is_base { BASE } else { OTHER };

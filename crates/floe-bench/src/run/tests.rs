@@ -5,7 +5,7 @@ use super::*;
 fn sh(script: &str, deadline: Duration, stop: &AtomicBool) -> Result<Sample, BenchError> {
     let directory = tempfile::tempdir().unwrap();
     let invocation = Invocation {
-        words: vec!["sh".into(), "-c".into(), script.into()],
+        arguments: vec!["sh".into(), "-c".into(), script.into()],
         environment: vec![("FLOE_GREETING".into(), Some("hello".into()))],
         stderr: directory.path().join("stderr"),
         deadline,
@@ -40,7 +40,7 @@ fn a_failed_command_says_how_it_ended_and_what_it_wrote() {
 fn a_program_that_is_not_there_is_named() {
     let directory = tempfile::tempdir().unwrap();
     let invocation = Invocation {
-        words: vec!["/nonexistent/floe".into()],
+        arguments: vec!["/nonexistent/floe".into()],
         environment: Vec::new(),
         stderr: directory.path().join("stderr"),
         deadline: LONG,

@@ -16,7 +16,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use anyhow::Context as _;
-use floe_bench::{Cell, Plan, Report, Row, machine, rounds};
+use floe_bench::{Measurement, Repetitions, Report, Row, machine, rounds};
 use floe_engine::Cancel;
 use serde_json::json;
 
@@ -108,37 +108,37 @@ fn measure(
     report: &mut Report,
 ) -> anyhow::Result<()> {
     let deadline = Duration::from_secs(args.timeout);
-    let contestants: Vec<_> = variants
+    let timed_variants: Vec<_> = variants
         .iter()
-        .map(|variant| run.contestant(variant, closure, deadline))
+        .map(|variant| run.timed_variant(variant, closure, deadline))
         .collect();
-    let plan = Plan {
+    let plan = Repetitions {
         warmup: args.warmup,
         iterations: args.iters,
     };
-    let named = |cells: &[Cell]| -> Vec<(String, Cell)> {
+    let named = |measurements: &[Measurement]| -> Vec<(String, Measurement)> {
         let names = variants.iter().map(|variant| variant.name.clone());
-        names.zip(cells.iter().cloned()).collect()
+        names.zip(measurements.iter().cloned()).collect()
     };
     report.rows.push(Row {
         name: run.name(closure),
         facts: json!({
             "from": run.from(),
-            "fileSystem": run.file_system().words(),
+            "fileSystem": run.file_system().describe(),
             "closurePaths": closure.len(),
             "closureBytes": closure.nar_bytes(),
         }),
-        cells: named(&vec![Cell::Ran(Vec::new()); variants.len()]),
+        measurements: named(&vec![Measurement::Ran(Vec::new()); variants.len()]),
     });
     let at = report.rows.len() - 1;
     let mut failure = None;
     let mut reported = BTreeSet::new();
-    let cells = rounds(
-        &contestants,
+    let measurements = rounds(
+        &timed_variants,
         plan,
         cancel.flag().as_ref(),
-        &mut |round, cells| {
-            report.rows[at].cells = named(cells);
+        &mut |round, measurements| {
+            report.rows[at].measurements = named(measurements);
             eprint_line(progress(&report.rows[at], round, plan, &mut reported));
             // Whatever ends this process leaves the rounds so far.
             failure = publish(args, report).err();
@@ -147,16 +147,18 @@ fn measure(
             }
         },
     );
-    report.rows[at].cells = named(&cells);
+    report.rows[at].measurements = named(&measurements);
     failure.map_or(Ok(()), Err)
 }
 
 /// A line about the last round. `reported` are the variants whose failure was shown before.
-fn progress(row: &Row, round: usize, plan: Plan, reported: &mut BTreeSet<String>) -> String {
-    let last = row.cells.iter().map(|(name, cell)| match cell {
-        Cell::Void(why) if reported.insert(name.clone()) => format!("{name} failed: {why}"),
-        Cell::Void(_) => format!("{name} void"),
-        Cell::Ran(samples) => match samples.last() {
+fn progress(row: &Row, round: usize, plan: Repetitions, reported: &mut BTreeSet<String>) -> String {
+    let last = row.measurements.iter().map(|(name, cell)| match cell {
+        Measurement::Failed(why) if reported.insert(name.clone()) => {
+            format!("{name} failed: {why}")
+        }
+        Measurement::Failed(_) => format!("{name} failed before"),
+        Measurement::Ran(samples) => match samples.last() {
             Some(sample) => format!("{name} {:.3} s", sample.seconds),
             None => format!("{name} warm"),
         },

@@ -202,9 +202,9 @@ fn who_does_not_do_the_work_has_no_figures() {
         ];
         let ran = bench.run(&options).expect(1);
         let result = bench.result();
-        let void = variant(&result, 0, name);
-        assert!(void["void"].as_str().unwrap().contains(why), "{void}");
-        assert!(void.get("samples").is_none(), "{void}");
+        let failed = variant(&result, 0, name);
+        assert!(failed["failed"].as_str().unwrap().contains(why), "{failed}");
+        assert!(failed.get("samples").is_none(), "{failed}");
         assert_eq!(
             variant(&result, 0, "floe")["samples"]
                 .as_array()
@@ -212,7 +212,7 @@ fn who_does_not_do_the_work_has_no_figures() {
                 .len(),
             2
         );
-        assert!(ran.stdout.contains("void: "), "{}", ran.stdout);
+        assert!(ran.stdout.contains("failed: "), "{}", ran.stdout);
         bench.assert_nothing_left();
     }
 }

@@ -1,7 +1,7 @@
 //! What the tests stand on: the binary, real corpora, the real Nix, a real nginx.
 //!
 //! `cargo xtask test` prepares them and says where they are through `FLOE_TEST_*`. A test whose
-//! oracle is absent says so in the file of skips; xtask shows those loudly, and fails in CI.
+//! reference tool is absent says so in the file of skips; xtask shows those loudly, and fails in CI.
 
 #[path = "support/nginx.rs"]
 pub(crate) mod nginx;
@@ -330,7 +330,7 @@ impl Nix {
     }
 }
 
-/// Says that an oracle is absent.
+/// Says that a reference tool is absent.
 #[expect(
     clippy::print_stderr,
     reason = "where nobody gathers the skips, they are still seen"

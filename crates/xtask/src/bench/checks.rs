@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, ensure};
 
 use super::http::Connection;
-use super::peers::Site;
+use super::peers::Endpoint;
 use super::workload::{Narinfo, Workload, hash_part};
 
 /// A hash part that no store has: its 160 bits are all zero.
@@ -23,14 +23,14 @@ pub(super) const ZSTD: &str = "Accept-Encoding: zstd\r\n";
 /// The checks of one server, each made once.
 pub(super) struct Checks<'a> {
     work: &'a Workload,
-    site: Site,
+    site: Endpoint,
     connection: Connection,
     /// Where a path's NAR lies.
     nars: BTreeMap<String, String>,
 }
 
 impl<'a> Checks<'a> {
-    pub(super) fn new(work: &'a Workload, site: &Site) -> Checks<'a> {
+    pub(super) fn new(work: &'a Workload, site: &Endpoint) -> Checks<'a> {
         Checks {
             work,
             site: site.clone(),

@@ -30,7 +30,7 @@ fn run(root: &Path, name: &str, arguments: &[String]) -> Result<Outcome> {
         .iter()
         .filter(|argument| !own.contains(&argument.as_str()));
     // What is said of the load at the start must not be that of the benchmark.
-    let machine = machine::sentence(&machine::machine());
+    let machine = machine::describe(&machine::machine());
     let mut command = Command::new(env!("CARGO"));
     command.current_dir(root);
     command.args(["bench", "--package", "floe-ffi", "--bench", name, "--"]);

@@ -68,7 +68,7 @@ impl Measure {
 
 /// What a variant did in a row.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum Cell {
+pub(super) enum Measurement {
     Ran(Vec<Sample>),
     /// Why there are no figures.
     NotRun(String),
@@ -84,12 +84,12 @@ pub(super) struct Figure {
     pub(super) latency: Option<(f64, f64)>,
 }
 
-impl Cell {
+impl Measurement {
     /// The samples as they are, and the medians of all that can be made of them.
     pub(super) fn json(&self) -> Value {
         let samples = match self {
-            Cell::Ran(samples) => samples,
-            Cell::NotRun(why) => return json!({ "notRun": why }),
+            Measurement::Ran(samples) => samples,
+            Measurement::NotRun(why) => return json!({ "notRun": why }),
         };
         let of = |value: &dyn Fn(&Sample) -> Option<f64>| {
             let values: Option<Vec<f64>> = samples.iter().map(value).collect();
@@ -115,7 +115,7 @@ impl Cell {
     }
 
     pub(super) fn figure(&self, measure: Measure) -> Option<Figure> {
-        let Cell::Ran(samples) = self else {
+        let Measurement::Ran(samples) = self else {
             return None;
         };
         let of = |value: &dyn Fn(&Sample) -> Option<f64>| {
@@ -180,7 +180,7 @@ pub(super) struct Row {
     pub(super) measure: Measure,
     pub(super) aim: Aim,
     /// Variant and what it did, in the order of the table.
-    pub(super) cells: Vec<(String, Cell)>,
+    pub(super) measurements: Vec<(String, Measurement)>,
 }
 
 /// Floe beside another variant; more is faster, and more is more expensive.
@@ -201,10 +201,10 @@ pub(super) enum Verdict {
 
 impl Row {
     fn samples(&self, variant: &str) -> Option<&[Sample]> {
-        let (_, cell) = self.cells.iter().find(|(name, _)| name == variant)?;
+        let (_, cell) = self.measurements.iter().find(|(name, _)| name == variant)?;
         match cell {
-            Cell::Ran(samples) => Some(samples),
-            Cell::NotRun(_) => None,
+            Measurement::Ran(samples) => Some(samples),
+            Measurement::NotRun(_) => None,
         }
     }
 
@@ -278,16 +278,16 @@ pub(super) mod tests {
     }
 
     /// A row in which each named variant did so many requests for so much CPU, or did not run.
-    pub(in crate::bench) fn row(aim: Aim, cells: &[(&str, Option<(u64, f64)>)]) -> Row {
+    pub(in crate::bench) fn row(aim: Aim, measurements: &[(&str, Option<(u64, f64)>)]) -> Row {
         let cell = |ran: Option<(u64, f64)>| match ran {
-            Some((requests, cpu)) => Cell::Ran(vec![sample(requests, cpu); 3]),
-            None => Cell::NotRun("absent".into()),
+            Some((requests, cpu)) => Measurement::Ran(vec![sample(requests, cpu); 3]),
+            None => Measurement::NotRun("absent".into()),
         };
         Row {
             name: "present narinfo, 16 connections".into(),
             measure: Measure::Requests,
             aim,
-            cells: cells
+            measurements: measurements
                 .iter()
                 .map(|&(name, ran)| (name.into(), cell(ran)))
                 .collect(),
@@ -306,14 +306,14 @@ pub(super) mod tests {
         let mut row = row(Aim::default(), &[(FLOE, None), (NGINX, None)]);
         let ran = |requests: &[u64]| {
             let samples = requests.iter().map(|requests| sample(*requests, 1.0));
-            Cell::Ran(samples.collect())
+            Measurement::Ran(samples.collect())
         };
         // In each round floe is faster by a tenth; the medians alone would say half.
-        row.cells[0].1 = ran(&[110, 550, 110]);
-        row.cells[1].1 = ran(&[100, 500, 200]);
+        row.measurements[0].1 = ran(&[110, 550, 110]);
+        row.measurements[1].1 = ran(&[100, 500, 200]);
         let speed = row.ratio(NGINX).unwrap().speed;
         assert!((speed - 1.1).abs() < 1e-9, "{speed}");
-        row.cells[1].1 = ran(&[100]);
+        row.measurements[1].1 = ran(&[100]);
         assert_eq!(row.ratio(NGINX), None, "rounds are missing");
     }
 
@@ -327,7 +327,7 @@ pub(super) mod tests {
     #[test]
     fn an_outlier_moves_no_figure() {
         let samples = vec![sample(100, 1.0), sample(10_000, 9.0), sample(100, 1.0)];
-        let figure = Cell::Ran(samples).figure(Measure::Requests).unwrap();
+        let figure = Measurement::Ran(samples).figure(Measure::Requests).unwrap();
         assert_eq!(figure.speed, 50.0);
         assert_eq!(figure.cpu, Some(10.0));
     }
@@ -355,9 +355,9 @@ pub(super) mod tests {
             speed: Some(Speed::OverNixServe(2.0)),
             cpu: None,
         };
-        let cells = [(FLOE, Some((300, 1.0))), (NGINX, Some((100, 1.0)))];
-        assert_eq!(row(aim, &cells).verdict(), Verdict::NotMeasured);
-        let beside = [&cells[..], &[(NIX_SERVE, Some((100, 1.0)))]].concat();
+        let measurements = [(FLOE, Some((300, 1.0))), (NGINX, Some((100, 1.0)))];
+        assert_eq!(row(aim, &measurements).verdict(), Verdict::NotMeasured);
+        let beside = [&measurements[..], &[(NIX_SERVE, Some((100, 1.0)))]].concat();
         assert_eq!(row(aim, &beside).verdict(), Verdict::Met);
     }
 
@@ -367,8 +367,8 @@ pub(super) mod tests {
             speed: Some(Speed::TimeAtMost(most)),
             cpu: None,
         };
-        let cells = [(FLOE, Some((96, 1.0))), (NGINX, Some((100, 1.0)))];
-        assert_eq!(row(aim(1.05), &cells).verdict(), Verdict::Met);
-        assert_eq!(row(aim(1.0), &cells).verdict(), Verdict::Missed);
+        let measurements = [(FLOE, Some((96, 1.0))), (NGINX, Some((100, 1.0)))];
+        assert_eq!(row(aim(1.05), &measurements).verdict(), Verdict::Met);
+        assert_eq!(row(aim(1.0), &measurements).verdict(), Verdict::Missed);
     }
 }

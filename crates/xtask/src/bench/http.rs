@@ -69,7 +69,7 @@ pub(super) struct Connection {
 }
 
 /// A server that says nothing for so long hangs.
-const PATIENCE: Duration = Duration::from_secs(60);
+const RESPONSE_TIMEOUT: Duration = Duration::from_secs(60);
 /// Large bodies come in reads of this size; a smaller one would measure system calls.
 const BUFFER: usize = 256 * 1024;
 /// No server here sends more in a line of its head.
@@ -123,7 +123,7 @@ impl Connection {
             none => {
                 let stream = TcpStream::connect(&self.origin.authority)?;
                 stream.set_nodelay(true)?;
-                stream.set_read_timeout(Some(PATIENCE))?;
+                stream.set_read_timeout(Some(RESPONSE_TIMEOUT))?;
                 none.insert(BufReader::with_capacity(BUFFER, stream))
             }
         };

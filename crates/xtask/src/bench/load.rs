@@ -13,7 +13,7 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use super::figures::{Sample, median};
 use super::http::Connection;
-use super::peers::Site;
+use super::peers::Endpoint;
 use super::processes;
 
 /// What is asked of a server.
@@ -34,7 +34,7 @@ const WRK_PATIENCE: Duration = Duration::from_secs(10);
 
 /// As many requests as the connections take in this time. wrk's script lies in `scratch`.
 pub(super) fn hammer(
-    site: &Site,
+    site: &Endpoint,
     load: &Load<'_>,
     time: Duration,
     scratch: &Path,
@@ -42,7 +42,7 @@ pub(super) fn hammer(
     let script = scratch.join("load.lua");
     fs::write(&script, lua(load)).with_context(|| format!("writing {}", script.display()))?;
     let output = scratch.join("wrk.out");
-    let report = beside(site, || {
+    let report = with_usage(site, || {
         run_wrk(site, load, time, &script, &output)?;
         let text = fs::read_to_string(&output).context("reading what wrk printed")?;
         Report::parse(&text).with_context(|| format!("wrk printed no result:\n{text}"))
@@ -59,7 +59,13 @@ pub(super) fn hammer(
     })
 }
 
-fn run_wrk(site: &Site, load: &Load<'_>, time: Duration, script: &Path, out: &Path) -> Result<()> {
+fn run_wrk(
+    site: &Endpoint,
+    load: &Load<'_>,
+    time: Duration,
+    script: &Path,
+    out: &Path,
+) -> Result<()> {
     let file = fs::File::create(out).with_context(|| format!("writing {}", out.display()))?;
     let mut wrk = Command::new("wrk")
         .arg("--threads=1")
@@ -185,14 +191,14 @@ impl Report {
 
 /// Asks for the targets one after another on one connection, again and again for at least this
 /// time and at least once.
-pub(super) fn in_turn(site: &Site, load: &Load<'_>, time: Duration) -> Result<Sample> {
+pub(super) fn in_turn(site: &Endpoint, load: &Load<'_>, time: Duration) -> Result<Sample> {
     let mut connection = Connection::new(&site.origin);
     // A connection that is made first: the work is to ask, not to connect.
     let one = load.targets.first().context("nothing to ask for")?;
     if time > Duration::ZERO {
         connection.get(one, load.extra, &mut io::sink())?;
     }
-    let ((passes, bytes, times), sample) = beside(site, || {
+    let ((passes, bytes, times), sample) = with_usage(site, || {
         let mut counter = Counter(0);
         let mut times = Vec::new();
         let start = Instant::now();
@@ -239,7 +245,10 @@ impl io::Write for Counter {
 }
 
 /// Runs `work`, and says what it took of time and of the server.
-pub(super) fn beside<T>(site: &Site, work: impl FnOnce() -> Result<T>) -> Result<(T, Sample)> {
+pub(super) fn with_usage<T>(
+    site: &Endpoint,
+    work: impl FnOnce() -> Result<T>,
+) -> Result<(T, Sample)> {
     processes::forget_peaks(&site.pids);
     let before = processes::cpu_seconds(&site.pids);
     let start = Instant::now();

@@ -3,24 +3,24 @@
 
 mod chains;
 mod delay;
+mod fixture;
 mod quota;
 mod rows;
 mod summary;
 mod work;
-mod world;
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 
 use anyhow::Result;
-use floe_bench::{Cell, Report, Row, machine, rounds};
+use floe_bench::{Measurement, Report, Row, machine, rounds};
 use serde_json::json;
 
 use super::{record, serve};
 use crate::Outcome;
+use fixture::Fixture;
 use rows::Plan;
 use summary::Judged;
-use world::World;
 
 pub(super) const USAGE: &str = "    [--quick]              fewer rounds, to see that all works
     [--rounds N]           this many rounds after one for warming up
@@ -116,20 +116,20 @@ fn command(root: &Path, arguments: &[String], group: Option<&str>) -> Result<Out
     }
     let machine = machine::machine();
     let place = crate::target_directory(root).join("bench");
-    let _alone = serve::alone(&place)?;
-    let world = World::prepare(root, place.join("moves"))?;
+    let _alone = serve::lock_machine(&place)?;
+    let fixture = Fixture::prepare(root, place.join("moves"))?;
     let mut report = Report {
         title: "Moving closures: floe beside Nix".into(),
         machine,
-        notes: world.versions(),
+        notes: fixture.versions(),
         rows: Vec::new(),
         interrupted: false,
     };
     let mut judged = Vec::new();
     for plan in &plans {
         eprintln!("{}", plan.name);
-        let (row, verdict) = measure(&world, plan, options.rounds);
-        eprintln!("  {}", verdict.words());
+        let (row, verdict) = measure(&fixture, plan, options.rounds);
+        eprintln!("  {}", verdict.describe());
         report.rows.push(row);
         judged.push(verdict);
     }
@@ -152,28 +152,28 @@ fn command(root: &Path, arguments: &[String], group: Option<&str>) -> Result<Out
     })
 }
 
-fn measure(world: &World, plan: &Plan, iterations: usize) -> (Row, Judged) {
+fn measure(fixture: &Fixture, plan: &Plan, iterations: usize) -> (Row, Judged) {
     let not_run = |why: String| Row {
         name: plan.name.into(),
         facts: json!({}),
-        cells: vec![(rows::FLOE.into(), Cell::Void(why))],
+        measurements: vec![(rows::FLOE.into(), Measurement::Failed(why))],
     };
-    let row = match (plan.set)(world) {
+    let row = match (plan.set)(fixture) {
         Err(error) => not_run(format!("{error:#}")),
         Ok(set) => {
-            let times = floe_bench::Plan {
+            let times = floe_bench::Repetitions {
                 warmup: 1,
                 iterations,
             };
             let never = AtomicBool::new(false);
-            let cells = rounds(&set.contestants, times, &never, &mut |_, _| {});
-            let names = set.contestants.iter().map(|it| it.name.clone());
+            let measurements = rounds(&set.variants, times, &never, &mut |_, _| {});
+            let names = set.variants.iter().map(|it| it.name.clone());
             let row = Row {
                 name: plan.name.into(),
-                facts: json!({ "floor": set.floor, "bytes": *set.sizes.borrow() }),
-                cells: names.zip(cells).collect(),
+                facts: json!({ "baseline": set.baseline, "bytes": *set.sizes.borrow() }),
+                measurements: names.zip(measurements).collect(),
             };
-            drop(set.contestants);
+            drop(set.variants);
             drop(set.kept);
             row
         }

@@ -8,7 +8,7 @@ use super::peers::{Given, GivenPeer, OWN_NAMES};
 
 /// Shown by `cargo xtask bench`.
 pub(super) const USAGE: &str =
-    "    [--quick]              shorter cells and fewer rounds, to see that all works
+    "    [--quick]              shorter measurements and fewer rounds, to see that all works
     [--row PART]...        only the rows with PART in their name
     [--json FILE]          writes raw samples and the facts of the machine
     [--record]             writes bench/results/serve.* and the table in README.md

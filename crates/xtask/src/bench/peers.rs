@@ -26,7 +26,7 @@ const END_PATIENCE: Duration = Duration::from_secs(5);
 
 /// Where a server answers, and whose costs are its.
 #[derive(Clone, Debug)]
-pub(super) struct Site {
+pub(super) struct Endpoint {
     pub(super) origin: Origin,
     pub(super) pids: Vec<u32>,
 }
@@ -55,7 +55,7 @@ pub(super) enum Launch {
     Nginx,
     Harmonia { binary: PathBuf },
     Command(String),
-    Running(Site),
+    Running(Endpoint),
 }
 
 /// A peer by its name, and how it is had or why not.
@@ -94,7 +94,7 @@ pub(super) fn all(root: &Path, given: &[GivenPeer]) -> Vec<Peer> {
     peers.extend(given.iter().map(|given| Peer {
         name: given.name.clone(),
         launch: Ok(match &given.how {
-            Given::Running { origin, pids } => Launch::Running(Site {
+            Given::Running { origin, pids } => Launch::Running(Endpoint {
                 origin: origin.clone(),
                 pids: pids.clone(),
             }),
@@ -159,7 +159,7 @@ fn existing(binary: PathBuf, by: &str) -> Result<PathBuf, String> {
 
 /// A server that runs until this is dropped.
 pub(super) struct Server {
-    pub(super) site: Site,
+    pub(super) site: Endpoint,
     child: Option<Child>,
 }
 
@@ -191,7 +191,7 @@ impl Server {
             origin.prefix = Workload::PLAIN.into();
         }
         let mut server = Server {
-            site: Site {
+            site: Endpoint {
                 origin,
                 pids: vec![child.id()],
             },
@@ -230,7 +230,7 @@ impl Server {
             };
             if ended.is_some() || Instant::now() > deadline {
                 let words = fs::read_to_string(said).unwrap_or_default();
-                let why = telling(&words);
+                let why = most_telling_line(&words);
                 match ended {
                     Some(status) => bail!("it ended ({status}): {why}"),
                     None => bail!("it does not answer: {problem:#}; {why}"),
@@ -262,7 +262,7 @@ impl Drop for Server {
 }
 
 /// The line of a server's last words that says most.
-fn telling(words: &str) -> &str {
+fn most_telling_line(words: &str) -> &str {
     let error = |line: &&str| line.to_lowercase().contains("error");
     let lines = || words.lines().filter(|line| !line.trim().is_empty());
     let line = lines().find(error).or_else(|| lines().next_back());
@@ -291,7 +291,7 @@ pub(super) fn free_port() -> Result<u16> {
 }
 
 /// A command that leads a group of its own, and that the kernel ends with us.
-pub(super) fn leader(program: impl AsRef<std::ffi::OsStr>) -> Command {
+pub(super) fn process_group_command(program: impl AsRef<std::ffi::OsStr>) -> Command {
     use std::os::unix::process::CommandExt as _;
     let mut command = match system::find("setpriv") {
         Some(setpriv) => {
@@ -313,7 +313,7 @@ fn command(launch: &Launch, work: &Workload, port: u16, scratch: &Path) -> Resul
     };
     Ok(match launch {
         Launch::Floe { binary, side_cache } => {
-            let mut command = leader(binary);
+            let mut command = process_group_command(binary);
             command
                 .args(["serve", "--listen", &format!("127.0.0.1:{port}")])
                 .arg("--store")
@@ -330,13 +330,14 @@ fn command(launch: &Launch, work: &Workload, port: u16, scratch: &Path) -> Resul
         }
         Launch::Nginx => {
             let config = write("nginx.conf", nginx_config(work, port, scratch))?;
-            let mut command = leader(system::find("nginx").context("nginx is not installed")?);
+            let mut command =
+                process_group_command(system::find("nginx").context("nginx is not installed")?);
             command.arg("-c").arg(config).args(["-e", "stderr"]);
             command
         }
         Launch::Harmonia { binary } => {
             let config = write("harmonia.toml", harmonia_config(work, port))?;
-            let mut command = leader(binary);
+            let mut command = process_group_command(binary);
             command.env("CONFIG_FILE", config);
             command
         }
@@ -345,8 +346,8 @@ fn command(launch: &Launch, work: &Workload, port: u16, scratch: &Path) -> Resul
                 .replace("{root}", &work.store.display().to_string())
                 .replace("{port}", &port.to_string())
                 .replace("{key}", &work.secret_key.display().to_string());
-            let mut command = leader("sh");
-            // Of several commands in the line, the shell stays the leader of all.
+            let mut command = process_group_command("sh");
+            // Of several commands in the line, the shell stays the process_group_command of all.
             command.args(["-c", &line]);
             command
         }
@@ -385,22 +386,25 @@ mod tests {
 
     #[test]
     fn the_last_words_are_cut_to_what_tells() {
-        assert_eq!(telling("hello\nError: no key\nUsage: x\n"), "Error: no key");
-        assert_eq!(telling("hello\nbye\n\n"), "bye");
-        assert_eq!(telling(""), "it said nothing");
+        assert_eq!(
+            most_telling_line("hello\nError: no key\nUsage: x\n"),
+            "Error: no key"
+        );
+        assert_eq!(most_telling_line("hello\nbye\n\n"), "bye");
+        assert_eq!(most_telling_line(""), "it said nothing");
     }
 
     #[test]
     fn a_server_ends_with_all_its_children() {
         let start = Instant::now();
-        let mut child = leader("sh")
+        let mut child = process_group_command("sh")
             .args(["-c", "sleep 100 & sleep 100"])
             .stdout(Stdio::piped())
             .spawn()
             .unwrap();
         let mut pipe = child.stdout.take().unwrap();
         drop(Server {
-            site: Site {
+            site: Endpoint {
                 origin: Origin::local(1),
                 pids: vec![child.id()],
             },

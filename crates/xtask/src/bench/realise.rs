@@ -10,8 +10,8 @@ use anyhow::{Context as _, Result, ensure};
 use floe_bench::machine;
 
 use super::figures::Sample;
-use super::load::beside;
-use super::peers::Site;
+use super::load::with_usage;
+use super::peers::Endpoint;
 use super::workload::Workload;
 use crate::system;
 
@@ -56,7 +56,7 @@ impl Nix {
     }
 
     /// One run, with no memory of an earlier one.
-    pub(super) fn realise(&self, site: &Site, work: &Workload) -> Result<Sample> {
+    pub(super) fn realise(&self, site: &Endpoint, work: &Workload) -> Result<Sample> {
         let parent = Path::new(TMPFS);
         ensure!(parent.is_dir(), "needs {TMPFS} for the store");
         let store = parent.join(format!("{STORE}{}", std::process::id()));
@@ -69,7 +69,7 @@ impl Nix {
             .arg(site.origin.url())
             .args(["--option", "require-sigs", "true"])
             .args(["--option", "trusted-public-keys", &work.public_key]);
-        let run = beside(site, || {
+        let run = with_usage(site, || {
             let start = Instant::now();
             let output = command.output().context("starting nix-store")?;
             Ok((start.elapsed().as_secs_f64(), output))

@@ -7,15 +7,15 @@ use anyhow::{Context as _, Result};
 use serde_json::Value;
 
 use super::figures::Row;
-use super::picture;
+use super::svg;
 
 /// Writes the files of `bench serve`, and the table where README.md has its markers.
 pub(super) fn record(root: &Path, rows: &[Row], text: &str, json: &str) -> Result<()> {
     let results = root.join("bench/results");
     write(&results.join("serve.md"), text)?;
     write(&results.join("serve.json"), json)?;
-    let picture = picture::svg("floe serve beside nginx", rows);
-    write(&results.join("serve.svg"), &picture)?;
+    let svg = svg::svg("floe serve beside nginx", rows);
+    write(&results.join("serve.svg"), &svg)?;
     self::table(root, "serve", &super::table::short(rows))
 }
 

@@ -11,10 +11,10 @@ use floe_bench::machine;
 use serde_json::{Value, json};
 
 use super::checks::{Checks, ZSTD};
-use super::figures::{Cell, Row, Sample};
+use super::figures::{Measurement, Row, Sample};
 use super::load::{self, Load};
 use super::options::Options;
-use super::peers::{self, Launch, Peer, Server, Site};
+use super::peers::{self, Endpoint, Launch, Peer, Server};
 use super::processes;
 use super::realise::Nix;
 use super::record;
@@ -49,7 +49,7 @@ pub(crate) fn command(root: &Path, arguments: &[String]) -> Result<Outcome> {
     let machine = machine::machine();
     let peers = peers::all(root, &options.peers);
     let place = crate::target_directory(root).join("bench");
-    let _alone = alone(&place)?;
+    let _alone = lock_machine(&place)?;
     let work = Workload::prepare(root, &place.join("serve"))?;
     let mut bench = Bench::new(&options, &work, place.join("run"), &peers)?;
     bench.client = Nix::find(root);
@@ -77,7 +77,7 @@ pub(crate) fn command(root: &Path, arguments: &[String]) -> Result<Outcome> {
 }
 
 /// Two runs at once would measure each other, and empty each other's directories.
-pub(super) fn alone(place: &Path) -> Result<fs::File> {
+pub(super) fn lock_machine(place: &Path) -> Result<fs::File> {
     fs::create_dir_all(place).with_context(|| format!("making {}", place.display()))?;
     let file = place.join("lock");
     let lock = fs::File::create(&file).with_context(|| format!("making {}", file.display()))?;
@@ -88,14 +88,14 @@ pub(super) fn alone(place: &Path) -> Result<fs::File> {
 }
 
 fn row_json(row: &Row) -> Value {
-    let cells = row
-        .cells
+    let measurements = row
+        .measurements
         .iter()
         .map(|(name, cell)| (name.clone(), cell.json()));
     let ratio = row.ratio(row.rival());
     json!({
         "row": row.name,
-        "cells": cells.collect::<serde_json::Map<_, _>>(),
+        "measurements": measurements.collect::<serde_json::Map<_, _>>(),
         "rival": row.rival(),
         "speedRatio": ratio.map(|ratio| ratio.speed),
         "cpuRatio": ratio.and_then(|ratio| ratio.cpu),
@@ -105,7 +105,7 @@ fn row_json(row: &Row) -> Value {
 }
 
 /// A peer that runs, or why it does not, and what it answered so far.
-struct Contestant<'a> {
+struct Variant<'a> {
     name: String,
     launch: Option<Launch>,
     server: Result<Server, String>,
@@ -113,9 +113,9 @@ struct Contestant<'a> {
     zstd: Option<Compressed>,
 }
 
-/// Where a contestant answers with zstd.
+/// Where a variant answers with zstd.
 struct Compressed {
-    site: Site,
+    site: Endpoint,
     /// A server for this alone, which compresses beside its work.
     own: Option<Server>,
 }
@@ -124,7 +124,7 @@ struct Bench<'a> {
     options: &'a Options,
     work: &'a Workload,
     scratch: PathBuf,
-    contestants: Vec<Contestant<'a>>,
+    variants: Vec<Variant<'a>>,
     client: Result<Nix, String>,
 }
 
@@ -144,24 +144,24 @@ impl<'a> Bench<'a> {
             options,
             work,
             scratch,
-            contestants: Vec::new(),
+            variants: Vec::new(),
             client: Err("not looked for".into()),
         };
         for peer in peers {
-            let contestant = bench.contestant(peer);
-            if let Err(why) = &contestant.server {
+            let variant = bench.variant(peer);
+            if let Err(why) = &variant.server {
                 eprintln!("{} does not run: {why}", peer.name);
             }
-            bench.contestants.push(contestant);
+            bench.variants.push(variant);
         }
         Ok(bench)
     }
 
-    fn contestant(&self, peer: &Peer) -> Contestant<'a> {
+    fn variant(&self, peer: &Peer) -> Variant<'a> {
         let launch = peer.launch.as_ref().map_err(String::clone);
         let server = launch.and_then(|launch| self.start(launch, &peer.name));
         let site = server.as_ref().ok().map(|server| server.site.clone());
-        Contestant {
+        Variant {
             name: peer.name.clone(),
             launch: peer.launch.as_ref().ok().cloned(),
             checks: site.as_ref().map(|site| Checks::new(self.work, site)),
@@ -178,7 +178,7 @@ impl<'a> Bench<'a> {
     /// One row: first every answer is checked, then all take turns, each round beginning with
     /// another.
     fn measure(&mut self, plan: &Plan) -> Row {
-        let count = self.contestants.len();
+        let count = self.variants.len();
         let mut samples: Vec<Result<Vec<Sample>, String>> = Vec::new();
         let mut targets = Vec::new();
         for at in 0..count {
@@ -203,36 +203,32 @@ impl<'a> Bench<'a> {
                 }
             }
         }
-        let cells = self
-            .contestants
-            .iter()
-            .zip(samples)
-            .map(|(contestant, samples)| {
-                let cell = samples.map_or_else(Cell::NotRun, Cell::Ran);
-                (contestant.name.clone(), cell)
-            });
+        let measurements = self.variants.iter().zip(samples).map(|(variant, samples)| {
+            let cell = samples.map_or_else(Measurement::NotRun, Measurement::Ran);
+            (variant.name.clone(), cell)
+        });
         Row {
             name: plan.name.clone(),
             measure: plan.measure,
             aim: plan.aim,
-            cells: cells.collect(),
+            measurements: measurements.collect(),
         }
     }
 
     /// Waits until a server has done what was left when its load ended, so that it takes nothing
     /// from the next.
     fn settle(&self, at: usize) {
-        let contestant = &self.contestants[at];
+        let variant = &self.variants[at];
         let servers = [
-            contestant.server.as_ref().ok(),
-            contestant.zstd.as_ref().and_then(|zstd| zstd.own.as_ref()),
+            variant.server.as_ref().ok(),
+            variant.zstd.as_ref().and_then(|zstd| zstd.own.as_ref()),
         ];
         for server in servers.into_iter().flatten() {
             processes::settle(&server.site.pids);
         }
     }
 
-    /// What to ask the contestant for, after its answers were found right.
+    /// What to ask the variant for, after its answers were found right.
     fn targets(&mut self, work: Work, at: usize) -> Result<Vec<String>> {
         let what = match work {
             Work::Realise => What::ClosureNarinfos,
@@ -242,8 +238,8 @@ impl<'a> Bench<'a> {
             return self.compressed(at);
         }
         let of = self.work;
-        let contestant = &mut self.contestants[at];
-        let checks = match (&contestant.server, &mut contestant.checks) {
+        let variant = &mut self.variants[at];
+        let checks = match (&variant.server, &mut variant.checks) {
             (Err(why), _) => bail!("{why}"),
             (Ok(_), None) => bail!("not checked"),
             (Ok(_), Some(checks)) => checks,
@@ -274,10 +270,10 @@ impl<'a> Bench<'a> {
 
     /// What to ask for with `ZSTD`.
     fn compressed(&mut self, at: usize) -> Result<Vec<String>> {
-        if self.contestants[at].zstd.is_none() {
-            self.contestants[at].zstd = Some(self.start_compressed(at)?);
+        if self.variants[at].zstd.is_none() {
+            self.variants[at].zstd = Some(self.start_compressed(at)?);
         }
-        let zstd = self.contestants[at].zstd.as_ref().context("not started")?;
+        let zstd = self.variants[at].zstd.as_ref().context("not started")?;
         let patience = match zstd.own {
             Some(_) => WARMING,
             None => Duration::ZERO,
@@ -290,12 +286,12 @@ impl<'a> Bench<'a> {
     /// nginx has compressed NARs in another cache, floe has a server with a side cache, and the
     /// others answer as they are.
     fn start_compressed(&self, at: usize) -> Result<Compressed> {
-        let contestant = &self.contestants[at];
-        let mut site = match &contestant.server {
+        let variant = &self.variants[at];
+        let mut site = match &variant.server {
             Ok(server) => server.site.clone(),
             Err(why) => bail!("{why}"),
         };
-        match &contestant.launch {
+        match &variant.launch {
             Some(Launch::Floe { binary, .. }) => {
                 let launch = Launch::Floe {
                     binary: binary.clone(),
@@ -316,8 +312,8 @@ impl<'a> Bench<'a> {
 
     /// One round of one cell.
     fn sample(&self, work: Work, at: usize, targets: &[String]) -> Result<Sample> {
-        let contestant = &self.contestants[at];
-        let site = match &contestant.server {
+        let variant = &self.variants[at];
+        let site = match &variant.server {
             Ok(server) => &server.site,
             Err(why) => bail!("{why}"),
         };
@@ -329,7 +325,7 @@ impl<'a> Bench<'a> {
         };
         match work {
             Work::Many(What::Zstd, connections) => {
-                let zstd = contestant.zstd.as_ref().context("not started")?;
+                let zstd = variant.zstd.as_ref().context("not started")?;
                 (load.connections, load.extra) = (connections, ZSTD);
                 load::hammer(&zstd.site, &load, self.options.cell(), &self.scratch)
             }
@@ -343,11 +339,11 @@ impl<'a> Bench<'a> {
                 load::in_turn(site, &load, self.options.cell())
             }
             Work::Fresh(_) => {
-                let launch = contestant.launch.as_ref().context("not started here")?;
+                let launch = variant.launch.as_ref().context("not started here")?;
                 if let Launch::Running(_) = launch {
                     bail!("it runs already, and only a server that has just started counts");
                 }
-                let name = format!("{}-fresh", contestant.name);
+                let name = format!("{}-fresh", variant.name);
                 let fresh = self.start(launch, &name).map_err(anyhow::Error::msg)?;
                 load::in_turn(&fresh.site, &load, Duration::ZERO)
             }
@@ -359,17 +355,13 @@ impl<'a> Bench<'a> {
     }
 
     fn facts(&self, root: &Path, machine: Value, peers: &[Peer]) -> Value {
-        let versions = self
-            .contestants
-            .iter()
-            .zip(peers)
-            .map(|(contestant, peer)| {
-                let version = match &contestant.server {
-                    Ok(server) => json!(peer.version.clone().or_else(|| server.version())),
-                    Err(why) => json!({ "notRun": why }),
-                };
-                (contestant.name.clone(), version)
-            });
+        let versions = self.variants.iter().zip(peers).map(|(variant, peer)| {
+            let version = match &variant.server {
+                Ok(server) => json!(peer.version.clone().or_else(|| server.version())),
+                Err(why) => json!({ "notRun": why }),
+            };
+            (variant.name.clone(), version)
+        });
         json!({
             "machine": machine,
             "peers": versions.collect::<serde_json::Map<_, _>>(),

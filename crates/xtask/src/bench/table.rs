@@ -3,7 +3,7 @@
 use floe_bench::machine;
 use serde_json::Value;
 
-use super::figures::{Cell, FLOE, Figure, Measure, NGINX, Row, Speed, Verdict};
+use super::figures::{FLOE, Figure, Measure, Measurement, NGINX, Row, Speed, Verdict};
 
 /// The whole result: what was measured where, the rows, and the memory.
 pub(super) fn markdown(rows: &[Row], facts: &Value) -> String {
@@ -13,7 +13,7 @@ pub(super) fn markdown(rows: &[Row], facts: &Value) -> String {
     text += " met? |\n|---|---|---|---|---|---|---|---|\n";
     for row in rows {
         let others = row
-            .cells
+            .measurements
             .iter()
             .filter(|(name, _)| name != FLOE && name != NGINX);
         let others: Vec<String> = others
@@ -65,18 +65,18 @@ pub(super) fn short(rows: &[Row]) -> String {
 
 /// A row in a line, to look at while the others are measured.
 pub(super) fn summary(row: &Row) -> String {
-    let cells = row.cells.iter();
-    let cells: Vec<String> = cells
+    let measurements = row.measurements.iter();
+    let measurements: Vec<String> = measurements
         .map(|(name, cell)| format!("{name}: {}", cell_text(row.measure, cell)))
         .collect();
-    cells.join(" | ")
+    measurements.join(" | ")
 }
 
 fn introduction(facts: &Value) -> String {
     let mut text = format!(
         "{}\nMedians of {} rounds of {} s, the servers taking turns, on loopback, the load on the \
          same cores.\n",
-        machine::sentence(&facts["machine"]),
+        machine::describe(&facts["machine"]),
         facts["rounds"],
         facts["cellSeconds"]
     );
@@ -104,15 +104,15 @@ fn introduction(facts: &Value) -> String {
 }
 
 fn cell_of(row: &Row, variant: &str) -> String {
-    let cell = row.cells.iter().find(|(name, _)| name == variant);
+    let cell = row.measurements.iter().find(|(name, _)| name == variant);
     cell.map_or("not run".into(), |(_, cell)| cell_text(row.measure, cell))
 }
 
-fn cell_text(measure: Measure, cell: &Cell) -> String {
+fn cell_text(measure: Measure, cell: &Measurement) -> String {
     match (cell, cell.figure(measure)) {
-        (Cell::NotRun(why), _) => format!("not run: {why}"),
-        (Cell::Ran(_), None) => "not run: no samples".into(),
-        (Cell::Ran(_), Some(figure)) => figure_text(measure, &figure),
+        (Measurement::NotRun(why), _) => format!("not run: {why}"),
+        (Measurement::Ran(_), None) => "not run: no samples".into(),
+        (Measurement::Ran(_), Some(figure)) => figure_text(measure, &figure),
     }
 }
 
@@ -184,7 +184,7 @@ pub(super) fn verdict(row: &Row) -> &'static str {
 /// The most that each variant used in any row.
 fn memory(rows: &[Row]) -> String {
     let mut names: Vec<&String> = Vec::new();
-    for (name, _) in rows.iter().flat_map(|row| &row.cells) {
+    for (name, _) in rows.iter().flat_map(|row| &row.measurements) {
         if !names.contains(&name) {
             names.push(name);
         }
@@ -192,11 +192,11 @@ fn memory(rows: &[Row]) -> String {
     let mut text =
         String::from("\n| server | peak RSS, MB | PSS after a row, MB |\n|---|---|---|\n");
     for name in names {
-        let cells = rows.iter().flat_map(|row| &row.cells);
-        let cells = cells.filter(|(variant, _)| variant == name);
-        let samples = cells.flat_map(|(_, cell)| match cell {
-            Cell::Ran(samples) => samples.as_slice(),
-            Cell::NotRun(_) => &[],
+        let measurements = rows.iter().flat_map(|row| &row.measurements);
+        let measurements = measurements.filter(|(variant, _)| variant == name);
+        let samples = measurements.flat_map(|(_, cell)| match cell {
+            Measurement::Ran(samples) => samples.as_slice(),
+            Measurement::NotRun(_) => &[],
         });
         let seen: Vec<_> = samples.filter_map(|sample| sample.memory).collect();
         let most = |values: Vec<u64>| {
@@ -243,12 +243,12 @@ mod tests {
 
     #[test]
     fn a_row_has_its_figures_ratios_and_verdict() {
-        let cells = [
+        let measurements = [
             (FLOE, Some((240_000, 0.9))),
             (NGINX, Some((200_000, 1.0))),
             ("harmonia", None),
         ];
-        let text = markdown(&[row(AIM, &cells)], &Value::Null);
+        let text = markdown(&[row(AIM, &measurements)], &Value::Null);
         let line = text
             .lines()
             .find(|line| line.starts_with("| present"))
@@ -273,12 +273,12 @@ mod tests {
             speed: Some(Speed::OverNixServe(2.0)),
             cpu: None,
         };
-        let cells = [
+        let measurements = [
             (FLOE, Some((300, 1.0))),
             (NGINX, Some((300, 1.0))),
             (NIX_SERVE, Some((100, 2.0))),
         ];
-        let text = short(&[row(aim, &cells)]);
+        let text = short(&[row(aim, &measurements)]);
         assert!(
             text.contains("| 3.00 (/ nix-serve) | 0.17 (/ nix-serve) |"),
             "{text}"

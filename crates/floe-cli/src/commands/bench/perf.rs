@@ -5,7 +5,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use anyhow::Context as _;
-use floe_bench::{Cell, Plan, Report, perf, rounds};
+use floe_bench::{Measurement, Repetitions, Report, perf, rounds};
 use floe_engine::Cancel;
 
 use super::closure::Closure;
@@ -33,14 +33,19 @@ pub(crate) fn profile(
             perf::stat(&counters, &words),
             perf::record(&samples, &words),
         ] {
-            let mut contestant = run.contestant(variant, closure, DEADLINE);
-            contestant.invocation.words = words;
-            let once = Plan {
+            let mut timed_variant = run.timed_variant(variant, closure, DEADLINE);
+            timed_variant.invocation.arguments = words;
+            let once = Repetitions {
                 warmup: 0,
                 iterations: 1,
             };
-            let cells = rounds(&[contestant], once, cancel.flag().as_ref(), &mut |_, _| {});
-            if let Some(Cell::Void(why)) = cells.first() {
+            let measurements = rounds(
+                &[timed_variant],
+                once,
+                cancel.flag().as_ref(),
+                &mut |_, _| {},
+            );
+            if let Some(Measurement::Failed(why)) = measurements.first() {
                 eprint_line(format_args!("floe: perf gives nothing here: {why}"));
                 let why: Vec<&str> = why.split_whitespace().collect();
                 report

@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context as _, bail};
-use floe_bench::file_system::{self, FileSystem, Keeping};
-use floe_bench::{Contestant, Invocation, Places};
+use floe_bench::file_system::{self, Durability, FileSystem};
+use floe_bench::{Invocation, Placeholders};
 
 use super::closure::Closure;
 use super::variant::VariantSpec;
@@ -124,7 +124,7 @@ impl ScenarioRun {
         };
         let to = match self.medium {
             Medium::Tmpfs => "tmpfs".to_owned(),
-            Medium::Disk => format!("disk ({})", self.file_system.words()),
+            Medium::Disk => format!("disk ({})", self.file_system.describe()),
         };
         format!("{from} → {to}")
     }
@@ -140,7 +140,7 @@ impl ScenarioRun {
 
     /// The words of a variant's command.
     pub(crate) fn words(&self, variant: &VariantSpec, closure: &Closure) -> Vec<String> {
-        variant.template.fill(&Places {
+        variant.template.fill(&Placeholders {
             from: &self.from,
             dest: &self.destination().display().to_string(),
             paths: closure.roots(),
@@ -148,23 +148,23 @@ impl ScenarioRun {
     }
 
     /// A variant, ready for its turns.
-    pub(crate) fn contestant<'a>(
+    pub(crate) fn timed_variant<'a>(
         &'a self,
         variant: &VariantSpec,
         closure: &'a Closure,
         deadline: Duration,
-    ) -> Contestant<'a> {
+    ) -> floe_bench::Variant<'a> {
         let home = self.home();
         let words = self.words(variant, closure);
-        Contestant {
+        floe_bench::Variant {
             name: variant.name.clone(),
             invocation: Invocation {
-                words,
+                arguments: words,
                 environment: environment(&home),
                 stderr: self.aside.path().join("stderr"),
                 deadline,
             },
-            wiped: vec![self.destination(), home.clone()],
+            scratch_paths: vec![self.destination(), home.clone()],
             prepare: Box::new(move || {
                 fs::create_dir(&home).map_err(|source| floe_bench::BenchError::File {
                     action: "making",
@@ -173,7 +173,7 @@ impl ScenarioRun {
                 })?;
                 // What the runs before have written must not be written out during this one.
                 match self.medium {
-                    Medium::Disk => file_system::settle(self.directory.path()),
+                    Medium::Disk => file_system::sync(self.directory.path()),
                     Medium::Tmpfs => Ok(()),
                 }
             }),
@@ -201,24 +201,24 @@ fn check_medium(
     found: &FileSystem,
 ) -> anyhow::Result<()> {
     let shown = format!("{} ({option})", directory.display());
-    match (medium, found.keeping) {
-        (Medium::Tmpfs, Keeping::Memory) | (Medium::Disk, Keeping::Journal) => Ok(()),
+    match (medium, found.durability) {
+        (Medium::Tmpfs, Durability::Memory) | (Medium::Disk, Durability::Journal) => Ok(()),
         (Medium::Tmpfs, _) => bail!(
             "{shown} is on {}; give a directory in memory",
-            found.words()
+            found.describe()
         ),
-        (Medium::Disk, Keeping::Memory) => bail!(
+        (Medium::Disk, Durability::Memory) => bail!(
             "{shown} is on {}; give a directory on a disk",
-            found.words()
+            found.describe()
         ),
-        (Medium::Disk, Keeping::Plain) => bail!(
+        (Medium::Disk, Durability::Plain) => bail!(
             "{shown} is on {}, where writing after a removal costs many times what it costs \
              with a journal; give a directory elsewhere, such as on an image made with mkfs.ext4 \
              and mounted with -o loop",
-            found.words()
+            found.describe()
         ),
-        (Medium::Disk, Keeping::Unknown) => {
-            eprint_line(format_args!("floe: {shown} is on {}", found.words()));
+        (Medium::Disk, Durability::Unknown) => {
+            eprint_line(format_args!("floe: {shown} is on {}", found.describe()));
             Ok(())
         }
     }
@@ -267,22 +267,23 @@ mod tests {
 
     #[test]
     fn a_place_that_would_mislead_is_refused() {
-        let on = |keeping| FileSystem {
+        let on = |durability| FileSystem {
             kind: "ext4".into(),
             source: "/dev/x".into(),
-            keeping,
+            durability,
         };
-        let check =
-            |medium, keeping| check_medium(medium, "--scratch", Path::new("/d"), &on(keeping));
-        assert!(check(Medium::Disk, Keeping::Journal).is_ok());
-        assert!(check(Medium::Tmpfs, Keeping::Memory).is_ok());
-        assert!(check(Medium::Disk, Keeping::Unknown).is_ok());
-        for (medium, keeping) in [
-            (Medium::Disk, Keeping::Plain),
-            (Medium::Disk, Keeping::Memory),
-            (Medium::Tmpfs, Keeping::Journal),
+        let check = |medium, durability| {
+            check_medium(medium, "--scratch", Path::new("/d"), &on(durability))
+        };
+        assert!(check(Medium::Disk, Durability::Journal).is_ok());
+        assert!(check(Medium::Tmpfs, Durability::Memory).is_ok());
+        assert!(check(Medium::Disk, Durability::Unknown).is_ok());
+        for (medium, durability) in [
+            (Medium::Disk, Durability::Plain),
+            (Medium::Disk, Durability::Memory),
+            (Medium::Tmpfs, Durability::Journal),
         ] {
-            let fault = check(medium, keeping).unwrap_err().to_string();
+            let fault = check(medium, durability).unwrap_err().to_string();
             assert!(fault.contains("/d (--scratch)"), "{fault}");
         }
     }

@@ -91,13 +91,18 @@ fn builtin(kind: &str, program: &str, keys: Option<&str>) -> Option<Template> {
         (_, Some(keys)) => words.extend(["--trusted-public-keys", keys]),
     }
     words.extend(["--from", "{from}", "--to", "{dest}", "{path}"]);
-    Some(Template::of_words(words))
+    Some(Template::from_arguments(words))
 }
 
 impl VariantSpec {
     /// Whether signatures count for this command: unless it says otherwise, as with Nix and floe.
     pub(crate) fn checks_signatures(&self) -> bool {
-        let words: Vec<&str> = self.template.words().iter().map(String::as_str).collect();
+        let words: Vec<&str> = self
+            .template
+            .arguments()
+            .iter()
+            .map(String::as_str)
+            .collect();
         let has = |word: &str| words.contains(&word);
         let is_off = words
             .windows(2)

@@ -4,12 +4,12 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
-use floe_bench::Contestant;
+use floe_bench::Variant;
 
 use super::delay::Proxy;
+use super::fixture::{Fixture, Nginx};
 use super::quota::Quota;
 use super::work::{self, Destination, Sizes};
-use super::world::{Nginx, World};
 
 /// What is compared.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -32,14 +32,14 @@ pub(super) struct Plan {
     pub(super) group: &'static str,
     pub(super) name: &'static str,
     pub(super) aim: Aim,
-    pub(super) set: fn(&World) -> Result<Set<'_>>,
+    pub(super) set: fn(&Fixture) -> Result<Set<'_>>,
 }
 
 /// A row that is ready to be measured.
 pub(super) struct Set<'a> {
-    pub(super) contestants: Vec<Contestant<'a>>,
+    pub(super) variants: Vec<Variant<'a>>,
     /// Those whose CPU seconds together are the least that the work can take.
-    pub(super) floor: Vec<&'static str>,
+    pub(super) baseline: Vec<&'static str>,
     /// What the results weigh, where that differs.
     pub(super) sizes: Sizes,
     /// What must live as long as the row.
@@ -47,11 +47,11 @@ pub(super) struct Set<'a> {
 }
 
 impl<'a> Set<'a> {
-    /// A row without a floor, in which nothing is weighed or kept.
-    fn of(contestants: Vec<Contestant<'a>>) -> Set<'a> {
+    /// A row without a baseline, in which nothing is weighed or kept.
+    fn of(variants: Vec<Variant<'a>>) -> Set<'a> {
         Set {
-            contestants,
-            floor: Vec::new(),
+            variants,
+            baseline: Vec::new(),
             sizes: Sizes::default(),
             kept: Vec::new(),
         }
@@ -139,10 +139,10 @@ const FIREFOX: &[&str] = &["firefox", "firefox-esr"];
 const KDENLIVE: &[&str] = &["kdenlive"];
 
 /// Where a row writes: in memory, or on a disk with a journal.
-fn destination(world: &World, on_disk: bool) -> Result<Destination> {
+fn destination(fixture: &Fixture, on_disk: bool) -> Result<Destination> {
     let (parent, settled) = match on_disk {
-        true => (world.disk()?, true),
-        false => (world.memory.path(), false),
+        true => (fixture.disk()?, true),
+        false => (fixture.memory.path(), false),
     };
     Ok(Destination {
         root: parent.join("root"),
@@ -151,61 +151,61 @@ fn destination(world: &World, on_disk: bool) -> Result<Destination> {
 }
 
 fn http<'a>(
-    world: &'a World,
+    fixture: &'a Fixture,
     corpus: &[&str],
     compression: &str,
     on_disk: bool,
 ) -> Result<Set<'a>> {
-    let corpus = world.corpus(corpus)?;
+    let corpus = fixture.corpus(corpus)?;
     ensure!(
         corpus.cache(compression).is_dir(),
         "the corpus has no {compression} cache"
     );
     let server = Nginx::start(&corpus.directory)?;
     let from = format!("http://127.0.0.1:{}/cache-{compression}", server.port);
-    let to = destination(world, on_disk)?;
-    let mut contestants = work::movers(world, &corpus, &from, &to, true)?;
-    let floor = work::floors(world, &corpus, compression, &to, &mut contestants)?;
+    let to = destination(fixture, on_disk)?;
+    let mut variants = work::movers(fixture, &corpus, &from, &to, true)?;
+    let baseline = work::baselines(fixture, &corpus, compression, &to, &mut variants)?;
     Ok(Set {
-        floor,
+        baseline,
         kept: vec![Kept::Nginx(server)],
-        ..Set::of(contestants)
+        ..Set::of(variants)
     })
 }
 
-fn local(world: &World, on_disk: bool) -> Result<Set<'_>> {
-    let corpus = world.corpus(FIREFOX)?;
-    let to = destination(world, on_disk)?;
+fn local(fixture: &Fixture, on_disk: bool) -> Result<Set<'_>> {
+    let corpus = fixture.corpus(FIREFOX)?;
+    let to = destination(fixture, on_disk)?;
     let from = corpus.store().display().to_string();
-    let mut contestants = work::movers(world, &corpus, &from, &to, false)?;
-    contestants.push(work::contestant(
-        world,
+    let mut variants = work::movers(fixture, &corpus, &from, &to, false)?;
+    variants.push(work::variant(
+        fixture,
         "cp -r",
         words(&["cp", "-r", &from, &to.root.display().to_string()]),
         Some(&to),
     ));
-    let floor = work::floors(world, &corpus, "local", &to, &mut contestants)?;
+    let baseline = work::baselines(fixture, &corpus, "local", &to, &mut variants)?;
     Ok(Set {
-        floor,
-        ..Set::of(contestants)
+        baseline,
+        ..Set::of(variants)
     })
 }
 
-fn beside_tar(world: &World) -> Result<Set<'_>> {
-    let corpus = world.corpus(FIREFOX)?;
-    let to = destination(world, false)?;
+fn beside_tar(fixture: &Fixture) -> Result<Set<'_>> {
+    let corpus = fixture.corpus(FIREFOX)?;
+    let to = destination(fixture, false)?;
     let from = format!("file://{}", corpus.cache("zstd").display());
-    let mut contestants = work::movers(world, &corpus, &from, &to, true)?;
-    contestants.push(work::untar(world, &corpus, TAR, true, &to)?);
-    let floor = work::floors(world, &corpus, "zstd", &to, &mut contestants)?;
+    let mut variants = work::movers(fixture, &corpus, &from, &to, true)?;
+    variants.push(work::untar(fixture, &corpus, TAR, true, &to)?);
+    let baseline = work::baselines(fixture, &corpus, "zstd", &to, &mut variants)?;
     Ok(Set {
-        floor,
-        ..Set::of(contestants)
+        baseline,
+        ..Set::of(variants)
     })
 }
 
-fn chains(world: &World) -> Result<Set<'_>> {
-    let corpus = world.corpus(&["chains"])?;
+fn chains(fixture: &Fixture) -> Result<Set<'_>> {
+    let corpus = fixture.corpus(&["chains"])?;
     ensure!(
         corpus.paths.len() == super::chains::PATHS,
         "the chains are not whole"
@@ -213,82 +213,82 @@ fn chains(world: &World) -> Result<Set<'_>> {
     let server = Nginx::start(&corpus.directory)?;
     let proxy = Proxy::start(server.port, ROUND_TRIP)?;
     let from = format!("http://127.0.0.1:{}/cache-zstd", proxy.port);
-    let to = destination(world, false)?;
-    let contestants = work::movers(world, &corpus, &from, &to, true)?;
+    let to = destination(fixture, false)?;
+    let variants = work::movers(fixture, &corpus, &from, &to, true)?;
     Ok(Set {
         kept: vec![Kept::Nginx(server), Kept::Proxy(proxy)],
-        ..Set::of(contestants)
+        ..Set::of(variants)
     })
 }
 
 /// From one coast of an ocean to the other.
 const ROUND_TRIP: Duration = Duration::from_millis(50);
 
-fn nothing_to_do(world: &World) -> Result<Set<'_>> {
-    let corpus = world.corpus(KDENLIVE)?;
+fn nothing_to_do(fixture: &Fixture) -> Result<Set<'_>> {
+    let corpus = fixture.corpus(KDENLIVE)?;
     let server = Nginx::start(&corpus.directory)?;
     let from = format!("http://127.0.0.1:{}/cache-zstd", server.port);
     let to = Destination {
         root: corpus.store(),
         settled: None,
     };
-    let mut contestants = work::movers(world, &corpus, &from, &to, true)?;
-    for contestant in &mut contestants {
+    let mut variants = work::movers(fixture, &corpus, &from, &to, true)?;
+    for variant in &mut variants {
         // The store is the corpus itself: nothing of it is removed.
-        contestant.wiped.retain(|path| *path != to.root);
+        variant.scratch_paths.retain(|path| *path != to.root);
     }
     Ok(Set {
         kept: vec![Kept::Nginx(server)],
-        ..Set::of(contestants)
+        ..Set::of(variants)
     })
 }
 
-fn quarter(world: &World) -> Result<Set<'_>> {
-    let corpus = world.corpus(&["curl"])?;
+fn quarter(fixture: &Fixture) -> Result<Set<'_>> {
+    let corpus = fixture.corpus(&["curl"])?;
     let server = Nginx::start(&corpus.directory)?;
     let from = format!("http://127.0.0.1:{}/cache-xz", server.port);
-    let to = destination(world, false)?;
+    let to = destination(fixture, false)?;
     let quota = Rc::new(Quota::new(0.25)?);
-    let mut contestants = work::movers(world, &corpus, &from, &to, true)?;
-    let floor = work::floors(world, &corpus, "xz", &to, &mut contestants)?;
-    for contestant in &mut contestants {
-        let inner = std::mem::take(&mut contestant.invocation.words);
-        contestant.invocation.words = quota.wrap(inner);
+    let mut variants = work::movers(fixture, &corpus, &from, &to, true)?;
+    let baseline = work::baselines(fixture, &corpus, "xz", &to, &mut variants)?;
+    for variant in &mut variants {
+        let inner = std::mem::take(&mut variant.invocation.arguments);
+        variant.invocation.arguments = quota.wrap(inner);
     }
     Ok(Set {
-        floor,
+        baseline,
         kept: vec![Kept::Nginx(server), Kept::Quota(quota)],
-        ..Set::of(contestants)
+        ..Set::of(variants)
     })
 }
 
-fn push(world: &World) -> Result<Set<'_>> {
-    let corpus = world.corpus(FIREFOX)?;
-    let cache = world.memory.path().join("cache");
+fn push(fixture: &Fixture) -> Result<Set<'_>> {
+    let corpus = fixture.corpus(FIREFOX)?;
+    let cache = fixture.memory.path().join("cache");
     let url = format!("file://{}?compression=zstd", cache.display());
     let sizes = Sizes::default();
     let from = corpus.store().display().to_string();
-    let mut contestants = Vec::new();
-    for (name, program) in work::programs(world) {
+    let mut variants = Vec::new();
+    for (name, program) in work::programs(fixture) {
         let copy = [program.as_str(), "copy", "--no-check-sigs", "--from", &from];
         let mut all = words(&copy);
         all.extend(words(&["--to", &url, &corpus.root]));
-        let mut one = work::contestant(world, name, all, None);
-        one.wiped.push(cache.clone());
+        let mut one = work::variant(fixture, name, all, None);
+        one.scratch_paths.push(cache.clone());
         one.check = work::check_cache(cache.clone(), corpus.paths.len(), name, sizes.clone());
-        contestants.push(one);
+        variants.push(one);
     }
     Ok(Set {
         sizes,
-        ..Set::of(contestants)
+        ..Set::of(variants)
     })
 }
 
-fn verify(world: &World) -> Result<Set<'_>> {
-    let corpus = world.corpus(FIREFOX)?;
+fn verify(fixture: &Fixture) -> Result<Set<'_>> {
+    let corpus = fixture.corpus(FIREFOX)?;
     let store = corpus.store().display().to_string();
-    let mut contestants = Vec::new();
-    for (name, program) in work::programs(world) {
+    let mut variants = Vec::new();
+    for (name, program) in work::programs(fixture) {
         let program = match name {
             FLOE => words(&[&program, "verify", "--store", &store]),
             _ => {
@@ -296,14 +296,18 @@ fn verify(world: &World) -> Result<Set<'_>> {
                 words(&[&tool, "--store", &store, "--verify", "--check-contents"])
             }
         };
-        contestants.push(work::contestant(world, name, program, None));
+        variants.push(work::variant(fixture, name, program, None));
     }
-    let mut hash = words(&[&world.floor.display().to_string(), "floor", "sha256"]);
+    let mut hash = words(&[
+        &fixture.baseline.display().to_string(),
+        "baseline",
+        "sha256",
+    ]);
     hash.extend(corpus.nars("none"));
-    contestants.push(work::contestant(world, "hash", hash, None));
+    variants.push(work::variant(fixture, "hash", hash, None));
     Ok(Set {
-        floor: vec!["hash"],
-        ..Set::of(contestants)
+        baseline: vec!["hash"],
+        ..Set::of(variants)
     })
 }
 

@@ -9,12 +9,12 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
-use floe_bench::{BenchError, Contestant, Invocation, file_system};
+use floe_bench::{BenchError, Invocation, Variant, file_system};
 
+use super::fixture::{Corpus, Fixture};
 use super::rows::{FLOE, NIX, OLDER, words};
-use super::world::{Corpus, World};
 
-/// Bytes of the results, by contestant.
+/// Bytes of the results, by variant.
 pub(super) type Sizes = Rc<RefCell<BTreeMap<String, u64>>>;
 
 /// A check of a result.
@@ -30,39 +30,39 @@ pub(super) struct Destination {
 }
 
 /// The programs that do the same work, by name, in the order of reports.
-pub(super) fn programs(world: &World) -> Vec<(&'static str, String)> {
+pub(super) fn programs(fixture: &Fixture) -> Vec<(&'static str, String)> {
     let nix = |bin: &PathBuf| bin.join("nix").display().to_string();
     let mut programs = vec![
-        (NIX, nix(&world.nix)),
-        (FLOE, world.floe.display().to_string()),
+        (NIX, nix(&fixture.nix)),
+        (FLOE, fixture.floe.display().to_string()),
     ];
-    programs.extend(world.older_nix.as_ref().map(|bin| (OLDER, nix(bin))));
+    programs.extend(fixture.older_nix.as_ref().map(|bin| (OLDER, nix(bin))));
     programs
 }
 
-/// A contestant that runs some words, with an empty home.
-pub(super) fn contestant<'a>(
-    world: &'a World,
+/// A variant that runs some words, with an empty home.
+pub(super) fn variant<'a>(
+    fixture: &'a Fixture,
     name: &str,
     words: Vec<String>,
     to: Option<&Destination>,
-) -> Contestant<'a> {
-    let home = world.home();
+) -> Variant<'a> {
+    let home = fixture.home();
     let settled = to.and_then(|to| to.settled.clone());
-    let mut wiped = vec![home.clone()];
-    wiped.extend(to.map(|to| to.root.clone()));
-    Contestant {
+    let mut scratch_paths = vec![home.clone()];
+    scratch_paths.extend(to.map(|to| to.root.clone()));
+    Variant {
         name: name.into(),
         invocation: Invocation {
-            words,
-            environment: world.environment(),
-            stderr: world.aside.path().join("stderr"),
+            arguments: words,
+            environment: fixture.environment(),
+            stderr: fixture.aside.path().join("stderr"),
             deadline: DEADLINE,
         },
-        wiped,
+        scratch_paths,
         prepare: Box::new(move || {
             fs::create_dir(&home).map_err(|error| BenchError::Result(error.to_string()))?;
-            settled.as_deref().map_or(Ok(()), file_system::settle)
+            settled.as_deref().map_or(Ok(()), file_system::sync)
         }),
         check: Box::new(|| Ok(())),
     }
@@ -73,16 +73,16 @@ const DEADLINE: Duration = Duration::from_secs(600);
 
 /// Nix and floe, moving the closure of a corpus.
 pub(super) fn movers<'a>(
-    world: &'a World,
+    fixture: &'a Fixture,
     corpus: &Corpus,
     from: &str,
     to: &Destination,
     signed: bool,
-) -> Result<Vec<Contestant<'a>>> {
-    let expected = Rc::new(hashes(world, &corpus.store(), &corpus.paths)?);
+) -> Result<Vec<Variant<'a>>> {
+    let expected = Rc::new(hashes(fixture, &corpus.store(), &corpus.paths)?);
     let root = to.root.display().to_string();
     let mut movers = Vec::new();
-    for (name, program) in programs(world) {
+    for (name, program) in programs(fixture) {
         let mut all = words(&[
             &program,
             "copy",
@@ -97,16 +97,16 @@ pub(super) fn movers<'a>(
             (true, FLOE) => all.extend(words(&["--trusted-public-keys", &corpus.key])),
             (true, _) => all.extend(words(&["--option", "trusted-public-keys", &corpus.key])),
         }
-        let mut mover = contestant(world, name, all, Some(to));
-        mover.check = check_store(world, to.root.clone(), corpus.paths.clone(), &expected);
+        let mut mover = variant(fixture, name, all, Some(to));
+        mover.check = check_store(fixture, to.root.clone(), corpus.paths.clone(), &expected);
         movers.push(mover);
     }
     Ok(movers)
 }
 
 /// What the newest Nix says of some paths in a store: a hash for each.
-fn hashes(world: &World, store: &std::path::Path, paths: &[String]) -> Result<String> {
-    let mut command = world.nix_command("nix-store");
+fn hashes(fixture: &Fixture, store: &std::path::Path, paths: &[String]) -> Result<String> {
+    let mut command = fixture.nix_command("nix-store");
     command
         .arg("--store")
         .arg(store)
@@ -126,7 +126,7 @@ fn hashes(world: &World, store: &std::path::Path, paths: &[String]) -> Result<St
 
 /// Every path is valid with its hash; the first time, Nix hashes the contents as well.
 fn check_store<'a>(
-    world: &'a World,
+    fixture: &'a Fixture,
     root: PathBuf,
     paths: Vec<String>,
     expected: &Rc<String>,
@@ -135,12 +135,12 @@ fn check_store<'a>(
     let has_verified = Cell::new(false);
     Box::new(move || {
         let wrong = |text: String| BenchError::Result(text);
-        let found = hashes(world, &root, &paths).map_err(|error| wrong(format!("{error:#}")))?;
+        let found = hashes(fixture, &root, &paths).map_err(|error| wrong(format!("{error:#}")))?;
         if found != *expected {
             return Err(wrong("paths with other NAR hashes".into()));
         }
         if !has_verified.replace(true) {
-            let mut command = world.nix_command("nix-store");
+            let mut command = fixture.nix_command("nix-store");
             command
                 .arg("--store")
                 .arg(&root)
@@ -179,20 +179,20 @@ pub(super) fn check_cache(
 
 /// The parts of the work by themselves: decoding or reading, hashing, writing. Their names are
 /// given back if all of them can be measured.
-pub(super) fn floors<'a>(
-    world: &'a World,
+pub(super) fn baselines<'a>(
+    fixture: &'a Fixture,
     corpus: &Corpus,
     compression: &str,
     to: &Destination,
-    contestants: &mut Vec<Contestant<'a>>,
+    variants: &mut Vec<Variant<'a>>,
 ) -> Result<Vec<&'static str>> {
     let plain = corpus.nars("none");
     if plain.is_empty() {
         return Ok(Vec::new());
     }
-    let floor = world.floor.display().to_string();
+    let baseline = fixture.baseline.display().to_string();
     let run = |what: &str, files: Vec<String>| {
-        let mut all = words(&[&floor, "floor", what]);
+        let mut all = words(&[&baseline, "baseline", what]);
         all.extend(files);
         all
     };
@@ -202,45 +202,47 @@ pub(super) fn floors<'a>(
         "local" => {
             let tree = corpus.store().join("nix/store").display().to_string();
             let read = words(&["sh", "-c", "tar -C \"$0\" -cf - . | cat > /dev/null", &tree]);
-            contestants.push(contestant(world, "read", read, None));
+            variants.push(variant(fixture, "read", read, None));
             names.push("read");
         }
         compression => {
             let decode = run(compression, corpus.nars(compression));
-            contestants.push(contestant(world, "decode", decode, None));
+            variants.push(variant(fixture, "decode", decode, None));
             names.push("decode");
         }
     }
-    contestants.push(contestant(world, "hash", run("sha256", plain), None));
-    contestants.push(untar(world, corpus, "write", false, to)?);
+    variants.push(variant(fixture, "hash", run("sha256", plain), None));
+    variants.push(untar(fixture, corpus, "write", false, to)?);
     Ok(names)
 }
 
 /// tar, unpacking the same trees, with the decoder that floe has, or none.
 pub(super) fn untar<'a>(
-    world: &'a World,
+    fixture: &'a Fixture,
     corpus: &Corpus,
     name: &str,
     is_compressed: bool,
     to: &Destination,
-) -> Result<Contestant<'a>> {
-    let archive = archive(world, corpus, is_compressed)?.display().to_string();
+) -> Result<Variant<'a>> {
+    let archive = archive(fixture, corpus, is_compressed)?
+        .display()
+        .to_string();
     let root = to.root.display().to_string();
     let script = "mkdir \"$0\" && exec tar -C \"$0\" \"$@\"";
     let mut all = words(&["sh", "-c", script, &root]);
     if is_compressed {
-        let decoder = format!("{} floor cat", world.floor.display());
+        let decoder = format!("{} baseline cat", fixture.baseline.display());
         all.extend(words(&["-I", &decoder]));
     }
     all.extend(words(&["-xf", &archive]));
-    Ok(contestant(world, name, all, Some(to)))
+    Ok(variant(fixture, name, all, Some(to)))
 }
 
 /// The trees of a closure in an archive, made once.
-fn archive(world: &World, corpus: &Corpus, is_compressed: bool) -> Result<PathBuf> {
+fn archive(fixture: &Fixture, corpus: &Corpus, is_compressed: bool) -> Result<PathBuf> {
     let name = corpus.root.rsplit('/').next().unwrap_or_default();
     let end = if is_compressed { "tar.zst" } else { "tar" };
-    let place = world.place.join(format!("{name}.{end}"));
+    let place = fixture.place.join(format!("{name}.{end}"));
     if place.exists() {
         return Ok(place);
     }

@@ -1,4 +1,4 @@
-//! `xtask floor WHAT FILE…`: a part of the work of a move and nothing else, by the same libraries,
+//! `xtask baseline WHAT FILE…`: a part of the work of a move and nothing else, by the same libraries,
 //! for benchmarks to compare with. Build it with `--release`.
 
 use std::fs::File;
@@ -16,7 +16,9 @@ const CHUNK_LEN: usize = 256 * 1024;
 /// to stdout what stdin decodes to.
 pub(crate) fn command(_root: &Path, arguments: &[String]) -> Result<Outcome> {
     let Some((what, files)) = arguments.split_first() else {
-        return Ok(Outcome::Usage("floor wants zstd, xz, sha256 or cat".into()));
+        return Ok(Outcome::Usage(
+            "baseline wants zstd, xz, sha256 or cat".into(),
+        ));
     };
     let mut chunk = vec![0; CHUNK_LEN];
     if what == "cat" {
@@ -34,7 +36,7 @@ pub(crate) fn command(_root: &Path, arguments: &[String]) -> Result<Outcome> {
         }
     }
     if files.is_empty() {
-        return Ok(Outcome::Usage(format!("floor {what} wants files")));
+        return Ok(Outcome::Usage(format!("baseline {what} wants files")));
     }
     for file in files {
         let opened = File::open(file).with_context(|| format!("opening {file}"))?;
@@ -57,7 +59,7 @@ fn one(what: &str, mut file: File, chunk: &mut [u8]) -> Result<()> {
             std::hint::black_box(hasher.finish());
             Ok(())
         }
-        _ => bail!("there is no floor `{what}`"),
+        _ => bail!("there is no baseline `{what}`"),
     }
 }
 

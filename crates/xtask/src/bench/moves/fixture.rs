@@ -17,10 +17,10 @@ use super::chains;
 use crate::system;
 
 /// Programs and directories of a run; the directories go with it.
-pub(super) struct World {
+pub(super) struct Fixture {
     pub(super) floe: PathBuf,
-    /// The developer tool, built as floe is, for `floor`.
-    pub(super) floor: PathBuf,
+    /// The developer tool, built as floe is, for `baseline`.
+    pub(super) baseline: PathBuf,
     /// `bin` of the newest Nix, and of the installed one where that is another.
     pub(super) nix: PathBuf,
     pub(super) older_nix: Option<PathBuf>,
@@ -33,8 +33,8 @@ pub(super) struct World {
     disk: OnceCell<Result<Disk, String>>,
 }
 
-impl World {
-    pub(super) fn prepare(root: &Path, place: PathBuf) -> Result<World> {
+impl Fixture {
+    pub(super) fn prepare(root: &Path, place: PathBuf) -> Result<Fixture> {
         for tool in ["nginx", "tar", "xz"] {
             system::find(tool)
                 .with_context(|| format!("{tool} is not installed; apt-get install it"))?;
@@ -67,12 +67,12 @@ impl World {
                         experimental-features = nix-command\n";
         fs::write(aside.path().join("nix.conf"), settings)?;
         fs::create_dir_all(&place).with_context(|| format!("making {}", place.display()))?;
-        Ok(World {
+        Ok(Fixture {
             floe: match given("FLOE_BIN") {
                 Some(given) => root.join(given),
                 None => target.join("release/floe"),
             },
-            floor: target.join("release/xtask"),
+            baseline: target.join("release/xtask"),
             older_nix: installed.filter(|bin| *bin != nix),
             nix,
             place,
@@ -236,7 +236,7 @@ impl Nginx {
         );
         let file = files.path().join("nginx.conf");
         fs::write(&file, config).with_context(|| format!("writing {}", file.display()))?;
-        let mut command = peers::leader("nginx");
+        let mut command = peers::process_group_command("nginx");
         command
             .arg("-c")
             .arg(&file)

@@ -1,4 +1,4 @@
-//! Rows as a picture: a bar for each, as long as floe is fast beside nginx. The same rows always
+//! Rows as a svg: a bar for each, as long as floe is fast beside nginx. The same rows always
 //! give the same bytes.
 
 use std::fmt::Write as _;
@@ -120,18 +120,18 @@ mod tests {
 
     #[test]
     fn every_row_has_a_bar_or_says_that_it_has_none() {
-        let picture = svg("a < b", &rows());
-        let count = |part: &str| picture.matches(part).count();
+        let svg = svg("a < b", &rows());
+        let count = |part: &str| svg.matches(part).count();
         assert_eq!(count("<rect"), 1 + 3);
         assert_eq!(count("not run"), 1);
         assert_eq!((count(GREEN), count(RED)), (2, 1));
-        assert!(picture.contains("a &lt; b"));
+        assert!(svg.contains("a &lt; b"));
     }
 
     #[test]
     fn a_bar_is_cut_before_the_edge_and_keeps_its_figure() {
-        let picture = svg("a", &rows());
-        assert!(picture.contains(">9.00<"), "{picture}");
-        assert!(picture.contains(&format!("width=\"{:.1}\"", WIDTH - LEFT - RIGHT)));
+        let svg = svg("a", &rows());
+        assert!(svg.contains(">9.00<"), "{svg}");
+        assert!(svg.contains(&format!("width=\"{:.1}\"", WIDTH - LEFT - RIGHT)));
     }
 }

@@ -1,6 +1,6 @@
 //! What the tests judge floe by: real Nix, real servers, real closures.
 //!
-//! An oracle that cannot be had is named, never passed over: a test that compared nothing must
+//! A reference tool that cannot be had is named, never passed over: a test that compared nothing must
 //! not look like one that found no difference.
 
 use std::ffi::OsString;
@@ -39,17 +39,17 @@ const TOOLS: &[(&str, &[&str])] = &[
 ];
 
 /// What the tests get.
-pub(crate) struct Oracles {
+pub(crate) struct ReferenceTools {
     /// Set for `cargo test`.
     pub(crate) variables: Vec<(&'static str, OsString)>,
     /// `name: why`, for each that could not be had.
     pub(crate) missing: Vec<String>,
-    /// To this file a test that had to do without an oracle appends a line `name: why`.
+    /// To this file a test that had to do without a reference tool appends a line `name: why`.
     pub(crate) skips_file: PathBuf,
 }
 
 /// Installs and makes what is not there yet, as far as this user can.
-pub(crate) fn prepare(root: &Path, full: bool) -> Result<Oracles> {
+pub(crate) fn prepare(root: &Path, full: bool) -> Result<ReferenceTools> {
     let target = crate::target_directory(root);
     fs::create_dir_all(&target).with_context(|| format!("making {}", target.display()))?;
     let skips_file = target.join("test-skips");
@@ -69,14 +69,14 @@ pub(crate) fn prepare(root: &Path, full: bool) -> Result<Oracles> {
     if full {
         variables.push(("FLOE_TEST_FULL", "1".into()));
     }
-    Ok(Oracles {
+    Ok(ReferenceTools {
         variables,
         missing,
         skips_file,
     })
 }
 
-/// The lines that tests left, each once: several tests may miss the same oracle.
+/// The lines that tests left, each once: several tests may miss the same reference tool.
 pub(crate) fn skips_of_tests(file: &Path) -> Result<Vec<String>> {
     let text = fs::read_to_string(file).with_context(|| format!("reading {}", file.display()))?;
     Ok(distinct_lines(&text))
