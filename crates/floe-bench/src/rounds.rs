@@ -48,8 +48,8 @@ pub struct Repetitions {
     pub iterations: usize,
 }
 
-/// Lets everybody take turns; each round begins with another one. `watch` sees the measurements after
-/// each round, with the number of rounds done so far, warm-up included.
+/// Lets everybody take turns; each round begins with another one. `watch` sees the
+/// measurements after each round, with the number of rounds done so far, warm-up included.
 ///
 /// A variant that fails, or whose result is wrong, is left out from then on: its cell says why,
 /// and its samples are gone. When `stop` is raised, the running command is ended and what was

@@ -17,20 +17,15 @@ const FULL: &[&str] = &["firefox-esr"];
 const STAMP: &str = "made-by";
 
 /// Where the tests find them.
-pub(crate) struct Corpora {
+pub struct Corpora {
     /// With a directory for each.
-    pub(crate) directory: PathBuf,
+    pub directory: PathBuf,
     /// The directory whose `bin` has the newest Nix.
-    pub(crate) newer_nix: Option<PathBuf>,
+    pub newer_nix: Option<PathBuf>,
 }
 
 /// What could not be had is added to `missing` as `name: why`.
-pub(crate) fn prepare(
-    root: &Path,
-    target: &Path,
-    full: bool,
-    missing: &mut Vec<String>,
-) -> Corpora {
+pub fn prepare(root: &Path, target: &Path, full: bool, missing: &mut Vec<String>) -> Corpora {
     let wanted = ALWAYS.iter().chain(if full { FULL } else { &[] });
     let given = env::var_os("FLOE_CORPORA").filter(|given| !given.is_empty());
     let directory = match given {
@@ -144,13 +139,12 @@ fn run(command: &mut Command) -> Result<(), String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::workspace::target_directory;
 
     /// A directory for one test, below cargo's own output; empty at the start.
     fn scratch(test: &str) -> PathBuf {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-        let directory = crate::target_directory(&root)
-            .join("xtask-tests")
-            .join(test);
+        let directory = target_directory(&root).join("xtask-tests").join(test);
         let _ = fs::remove_dir_all(&directory);
         fs::create_dir_all(&directory).unwrap();
         directory

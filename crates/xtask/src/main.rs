@@ -9,21 +9,19 @@
 )]
 
 use std::env;
-use std::path::{Path, PathBuf};
-use std::process::{Command, ExitCode, Stdio};
+use std::path::Path;
+use std::process::ExitCode;
 
-use anyhow::{Context as _, Result};
+use anyhow::Result;
+use xtask::workspace::{cargo, root, target_directory};
 
-mod baseline;
 mod bench;
 mod check;
-mod corpora;
 mod count;
 mod dist;
 mod generate;
 mod reference_tools;
 mod sanitize;
-mod system;
 mod test;
 
 struct Subcommand {
@@ -68,11 +66,6 @@ const COMMANDS: &[Subcommand] = &[
         about: "[WHAT …]  measures floe beside its peers; without WHAT, says what there is",
         run: bench::command,
     },
-    Subcommand {
-        name: "baseline",
-        about: "WHAT …    a part of a move and nothing else, for benchmarks to compare with",
-        run: baseline::command,
-    },
 ];
 
 /// How a command ended, when it could do its work at all.
@@ -109,30 +102,4 @@ fn usage() -> String {
         text += &format!("  cargo xtask {} {}\n", command.name, command.about);
     }
     text
-}
-
-/// The top of the repository. Cargo says at run time where this package lies; the place where it
-/// was compiled is only for a binary that is started by hand.
-fn root() -> Result<PathBuf> {
-    let package =
-        env::var_os("CARGO_MANIFEST_DIR").unwrap_or_else(|| env!("CARGO_MANIFEST_DIR").into());
-    Path::new(&package)
-        .join("../..")
-        .canonicalize()
-        .context("finding the repository")
-}
-
-/// A cargo of the same toolchain, in the repository. No child asks questions, so none gets stdin.
-fn cargo(root: &Path, arguments: &[&str]) -> Command {
-    let mut command = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-    command
-        .args(arguments)
-        .current_dir(root)
-        .stdin(Stdio::null());
-    command
-}
-
-/// Where cargo puts its output, and we put ours.
-fn target_directory(root: &Path) -> PathBuf {
-    env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), |dir| root.join(dir))
 }

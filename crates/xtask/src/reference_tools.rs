@@ -1,7 +1,7 @@
 //! What the tests judge floe by: real Nix, real servers, real closures.
 //!
-//! A reference tool that cannot be had is named, never passed over: a test that compared nothing must
-//! not look like one that found no difference.
+//! A reference tool that cannot be had is named, never passed over: a test that compared nothing
+//! must not look like one that found no difference.
 
 use std::ffi::OsString;
 use std::fs;
@@ -12,8 +12,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result};
 
-use crate::corpora;
-use crate::system::{find, is_root, search_path};
+use xtask::corpora;
+use xtask::system::{find, is_root, search_path};
 
 /// Debian's packages, the commands for which they are needed, and what for.
 const TOOLS: &[(&str, &[&str])] = &[

@@ -6,20 +6,20 @@ use std::fs;
 use std::path::PathBuf;
 
 /// Root is whoever owns the process's own entry in /proc.
-pub(crate) fn is_root() -> bool {
+pub fn is_root() -> bool {
     use std::os::unix::fs::MetadataExt as _;
     fs::metadata("/proc/self").is_ok_and(|entry| entry.uid() == 0)
 }
 
 /// Where the command lies, if it is to be found.
-pub(crate) fn find(command: &str) -> Option<PathBuf> {
+pub fn find(command: &str) -> Option<PathBuf> {
     env::split_paths(&search_path())
         .map(|dir| dir.join(command))
         .find(|path| path.is_file())
 }
 
 /// PATH, and where Debian keeps servers, which the PATH of an ordinary user leaves out.
-pub(crate) fn search_path() -> OsString {
+pub fn search_path() -> OsString {
     let path = env::var_os("PATH").unwrap_or_default();
     let servers = ["/usr/sbin", "/sbin"].map(PathBuf::from);
     let all = env::split_paths(&path).chain(servers);

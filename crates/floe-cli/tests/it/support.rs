@@ -1,7 +1,8 @@
 //! What the tests stand on: the binary, real corpora, the real Nix, a real nginx.
 //!
 //! `cargo xtask test` prepares them and says where they are through `FLOE_TEST_*`. A test whose
-//! reference tool is absent says so in the file of skips; xtask shows those loudly, and fails in CI.
+//! reference tool is absent says so in the file of skips; xtask shows those loudly, and fails in
+//! CI.
 
 #[path = "support/nginx.rs"]
 pub(crate) mod nginx;

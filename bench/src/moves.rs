@@ -115,7 +115,7 @@ fn command(root: &Path, arguments: &[String], group: Option<&str>) -> Result<Out
         ));
     }
     let machine = machine::machine();
-    let place = crate::target_directory(root).join("bench");
+    let place = xtask::workspace::target_directory(root).join("bench");
     let _alone = serve::lock_machine(&place)?;
     let fixture = Fixture::prepare(root, place.join("moves"))?;
     let mut report = Report {

@@ -232,9 +232,9 @@ fn escape(column: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::figures::tests::row;
-    use super::super::figures::{Aim, NIX_SERVE};
     use super::*;
+    use crate::figures::tests::row;
+    use crate::figures::{Aim, NIX_SERVE};
 
     const AIM: Aim = Aim {
         speed: Some(Speed::AtLeast(1.1)),

@@ -14,7 +14,7 @@ use rustix::process::{Pid, Signal, kill_process_group};
 use super::figures::{FLOE, NGINX};
 use super::http::{Connection, Origin};
 use super::workload::Workload;
-use crate::system;
+use xtask::system;
 
 /// The servers that need not be given.
 pub(super) const OWN_NAMES: [&str; 3] = [FLOE, NGINX, "harmonia"];
@@ -118,8 +118,11 @@ fn floe(root: &Path) -> Result<PathBuf, String> {
         return existing(root.join(binary), "FLOE_BIN");
     }
     let build = ["build", "--release", "--package", "floe-cli"];
-    built(&mut crate::cargo(root, &build), "floe")?;
-    existing(crate::target_directory(root).join("release/floe"), "cargo")
+    built(&mut xtask::workspace::cargo(root, &build), "floe")?;
+    existing(
+        xtask::workspace::target_directory(root).join("release/floe"),
+        "cargo",
+    )
 }
 
 fn harmonia() -> Result<PathBuf, String> {
@@ -133,7 +136,7 @@ fn harmonia() -> Result<PathBuf, String> {
     // Its output goes where it would go by itself, not among ours.
     let target = checkout.join("target");
     let build = ["build", "--release", "--package", "harmonia-cache"];
-    let mut cargo = crate::cargo(&checkout, &build);
+    let mut cargo = xtask::workspace::cargo(&checkout, &build);
     built(cargo.env("CARGO_TARGET_DIR", &target), "harmonia")?;
     existing(target.join("release/harmonia-cache"), "cargo")
 }

@@ -265,7 +265,7 @@ impl Row {
 pub(super) mod tests {
     use super::*;
 
-    pub(in crate::bench) fn sample(requests: u64, cpu: f64) -> Sample {
+    pub(crate) fn sample(requests: u64, cpu: f64) -> Sample {
         Sample {
             requests,
             passes: requests,
@@ -278,7 +278,7 @@ pub(super) mod tests {
     }
 
     /// A row in which each named variant did so many requests for so much CPU, or did not run.
-    pub(in crate::bench) fn row(aim: Aim, measurements: &[(&str, Option<(u64, f64)>)]) -> Row {
+    pub(crate) fn row(aim: Aim, measurements: &[(&str, Option<(u64, f64)>)]) -> Row {
         let cell = |ran: Option<(u64, f64)>| match ran {
             Some((requests, cpu)) => Measurement::Ran(vec![sample(requests, cpu); 3]),
             None => Measurement::NotRun("absent".into()),

@@ -9,7 +9,7 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context as _, Result, bail, ensure};
 
-use crate::system;
+use xtask::system;
 
 /// A store and its caches. Store paths are written in full, as `/nix/store/HASH-NAME`.
 pub(super) struct Workload {
@@ -221,7 +221,7 @@ fn corpus(root: &Path) -> Result<PathBuf> {
     let given = env::var_os("FLOE_CORPORA").filter(|given| !given.is_empty());
     let directory = match given {
         Some(given) => root.join(given),
-        None => crate::target_directory(root).join("corpora"),
+        None => xtask::workspace::target_directory(root).join("corpora"),
     };
     ["firefox", "firefox-esr", "jq"]
         .iter()

@@ -1,5 +1,5 @@
-//! `xtask baseline WHAT FILE…`: a part of the work of a move and nothing else, by the same libraries,
-//! for benchmarks to compare with. Build it with `--release`.
+//! `cargo xtask bench baseline WHAT FILE…`: a part of the work of a copy and nothing else, by the
+//! same libraries, for benchmarks to compare with.
 
 use std::fs::File;
 use std::io::{self, Read, Write as _};

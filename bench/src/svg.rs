@@ -95,9 +95,9 @@ fn bar(text: &mut String, y: f64, scale: f64, (row, speed): (&Row, Option<f64>))
 
 #[cfg(test)]
 mod tests {
-    use super::super::figures::tests::row;
-    use super::super::figures::{Aim, FLOE, Speed};
     use super::*;
+    use crate::figures::tests::row;
+    use crate::figures::{Aim, FLOE, Speed};
 
     fn rows() -> Vec<Row> {
         let aim = Aim {

@@ -13,7 +13,7 @@ use super::figures::Sample;
 use super::load::with_usage;
 use super::peers::Endpoint;
 use super::workload::Workload;
-use crate::system;
+use xtask::system;
 
 /// Memory that looks like a disk, so that the disk is not what is measured.
 const TMPFS: &str = "/dev/shm";
@@ -35,7 +35,8 @@ impl Nix {
         let nix_store = match given {
             Some(directory) => root.join(directory).join("bin/nix-store"),
             None => {
-                let newest = crate::target_directory(root).join("newer-nix/bin/nix-store");
+                let newest =
+                    xtask::workspace::target_directory(root).join("newer-nix/bin/nix-store");
                 let newest = Some(newest).filter(|program| program.is_file());
                 newest
                     .or_else(|| system::find("nix-store"))

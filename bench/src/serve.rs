@@ -21,7 +21,9 @@ use super::record;
 use super::rows::{self, Pair, Plan, What, Work};
 use super::table;
 use super::workload::Workload;
-use crate::{Outcome, system};
+use xtask::system;
+
+use crate::Outcome;
 
 /// A side cache has been filled by then; zstd compresses some 100 MB in a second.
 const WARMING: Duration = Duration::from_secs(60);
@@ -48,7 +50,7 @@ pub(crate) fn command(root: &Path, arguments: &[String]) -> Result<Outcome> {
     // What is said of the load at the start must not be that of the preparations.
     let machine = machine::machine();
     let peers = peers::all(root, &options.peers);
-    let place = crate::target_directory(root).join("bench");
+    let place = xtask::workspace::target_directory(root).join("bench");
     let _alone = lock_machine(&place)?;
     let work = Workload::prepare(root, &place.join("serve"))?;
     let mut bench = Bench::new(&options, &work, place.join("run"), &peers)?;

@@ -12,9 +12,9 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, bail, ensure};
 use floe_bench::machine;
 
-use super::super::peers;
 use super::chains;
-use crate::system;
+use crate::peers;
+use xtask::system;
 
 /// Programs and directories of a run; the directories go with it.
 pub(super) struct Fixture {
@@ -39,19 +39,19 @@ impl Fixture {
             system::find(tool)
                 .with_context(|| format!("{tool} is not installed; apt-get install it"))?;
         }
-        let target = crate::target_directory(root);
+        let target = xtask::workspace::target_directory(root);
         // Both at once: apart, each would be built with other features of what they share, and
         // drive out the other's build.
         let build = [
             "build",
             "--release",
             "--package",
-            "xtask",
+            "bench",
             "--package",
             "floe-cli",
         ];
-        let mut build = crate::cargo(root, &build);
-        peers::built(&mut build, "floe and xtask").map_err(anyhow::Error::msg)?;
+        let mut build = xtask::workspace::cargo(root, &build);
+        peers::built(&mut build, "floe and bench").map_err(anyhow::Error::msg)?;
         let given = |name| env::var_os(name).filter(|given| !given.is_empty());
         let corpora = given("FLOE_CORPORA").map(|given| root.join(given));
         let installed = system::find("nix-store").and_then(|it| Some(it.parent()?.to_owned()));
@@ -72,7 +72,7 @@ impl Fixture {
                 Some(given) => root.join(given),
                 None => target.join("release/floe"),
             },
-            baseline: target.join("release/xtask"),
+            baseline: target.join("release/bench"),
             older_nix: installed.filter(|bin| *bin != nix),
             nix,
             place,
