@@ -1,4 +1,4 @@
-//! `floe bench copy`: figures count only for work that was done, and are kept.
+//! `floe bench copy`: measurements count only for verified work, and are saved.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -13,7 +13,7 @@ use crate::support::{Corpus, Ran, corpus, floe, nixes, run, skip};
 struct Bench {
     corpus: Corpus,
     directory: tempfile::TempDir,
-    /// On tmpfs, and empty but for what a benchmark makes.
+    /// A directory on tmpfs that contains only files of a benchmark.
     memory: tempfile::TempDir,
 }
 
@@ -35,7 +35,7 @@ impl Bench {
         self.directory.path().join("result.json")
     }
 
-    /// A benchmark of copies from the store of the corpus.
+    /// Returns a benchmark that copies from the store of the corpus.
     fn command(&self, options: &[&str]) -> Command {
         let scenario = format!("local-tmpfs={}", self.corpus.store().display());
         let mut command = self.bare(options);
@@ -43,7 +43,7 @@ impl Bench {
         command
     }
 
-    /// A benchmark without a scenario.
+    /// Returns a benchmark without a scenario.
     fn bare(&self, options: &[&str]) -> Command {
         let mut command = floe(["bench", "copy", "--path", &self.corpus.root, "--tmpfs"]);
         command.arg(self.memory.path()).args(options);
@@ -60,7 +60,7 @@ impl Bench {
         serde_json::from_slice(&fs::read(self.json()).unwrap()).unwrap()
     }
 
-    /// A shell script as a variant that checks as little as the ready-made ones.
+    /// Returns a shell script as a variant that checks no signatures, like the built-in variants.
     fn script(&self, name: &str, script: &str) -> String {
         let script = script.replace("FLOE", env!("CARGO_BIN_EXE_floe"));
         format!("{name}=sh -c '{script}' --no-check-sigs {{from}} {{dest}} {{path}}")
@@ -96,7 +96,7 @@ fn nix_and_floe_are_timed_side_by_side_and_reported() {
     let Some(bench) = bench() else { return };
     let cache = format!("cache-tmpfs={}", bench.corpus.file_url("xz"));
     let keys = bench.corpus.key.clone();
-    // What comes from a store that built it is not signed; what comes from a cache is.
+    // Paths in a local store are not signed, paths from a cache are.
     let store = format!("local-tmpfs={}", bench.corpus.store().display());
     let cases: [(&str, &str, &[&str]); 2] = [
         (
@@ -149,7 +149,7 @@ fn nix_and_floe_are_timed_side_by_side_and_reported() {
     }
 }
 
-/// One row, three samples of each, and a comparison that makes sense.
+/// Asserts that there is one row with three samples per variant and a valid comparison.
 #[track_caller]
 fn assert_figures(result: &Value, paths: usize) {
     assert_eq!(result["rows"].as_array().unwrap().len(), 1);
@@ -268,12 +268,12 @@ fn an_interruption_keeps_what_was_measured() {
         .stdout(Stdio::null())
         .spawn()
         .unwrap();
-    // After the warm-up and a whole round, the second round begins with floe.
+    // The second round starts with floe, after the warm-up and a complete first round.
     wait_for("third run of the script", &begun);
     assert_eq!(
         child.try_wait().unwrap(),
         None,
-        "ended before it was interrupted"
+        "the benchmark ended before the interrupt"
     );
     run(Command::new("kill").args(["-INT", &child.id().to_string()])).expect(0);
     assert_eq!(child.wait().unwrap().code(), Some(130));

@@ -1,5 +1,5 @@
-//! Several caches at once: one that is dead, slow, lying or closed never spoils the others. What
-//! they have answered is remembered, for its time.
+//! Installs from several caches. A cache that is down, slow, corrupt or closed does not affect the
+//! others. Also tests the narinfo disk cache.
 
 mod connections;
 mod logins;
@@ -16,7 +16,7 @@ use crate::faulty::{Faulty, assert_verified, faulty};
 use crate::server::{Fault, Server};
 use crate::support::{Ran, floe, run};
 
-/// Two caches with the same paths: one to be spoilt, and one that is as it should be.
+/// Two caches with the same paths: one to inject faults into, and an intact one.
 struct Pair {
     cache: Faulty,
     spoilt: Server,
@@ -43,7 +43,7 @@ fn install(cache: &Faulty, from: &[&str], root: &Path) -> Command {
 }
 
 impl Pair {
-    /// Installs from both, the spoilt one first.
+    /// Installs from both caches, the faulty one first.
     #[track_caller]
     fn install(&self) -> Ran {
         let from = [&*self.spoilt.url(), &*self.good.url()];
@@ -53,7 +53,7 @@ impl Pair {
     }
 }
 
-/// An address where nobody listens.
+/// Returns a URL on which no server listens.
 fn nobody() -> String {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     format!("http://{}", listener.local_addr().unwrap())
@@ -66,10 +66,11 @@ fn a_dead_cache_is_named_and_gone_without() {
     let from = [&*dead, &*pair.good.url()];
     let ran = run(&mut install(&pair.cache, &from, &pair.cache.root)).expect(0);
     assert_verified(&pair.cache.root, pair.cache.corpus.paths.len());
-    // It is tried for longer than the good one takes to answer, and perhaps than all takes.
+    // floe may still be retrying the unreachable cache when the install ends, so a warning is
+    // optional.
     assert!(!ran.stderr.contains("could not be moved"), "{}", ran.stderr);
 
-    // With nobody else to ask, it is an error.
+    // If there is no other cache, the install fails.
     let root = pair.cache.scratch.join("alone");
     let ran = run(&mut install(&pair.cache, &[&dead, &dead], &root)).expect(4);
     assert!(ran.stderr.contains(&dead), "{}", ran.stderr);
@@ -107,7 +108,7 @@ fn a_cache_that_says_nothing_holds_nobody_up() {
         let began = Instant::now();
         pair.install();
         assert!(pair.spoilt.faults() >= 1, "{:?}", pair.spoilt.hits());
-        // Each request to it would fail after minutes.
+        // A single request to the silent cache would time out only after minutes.
         assert!(began.elapsed() < Duration::from_secs(60), "{file}");
         let asked = pair.good.hits_on(".narinfo").len();
         assert_eq!(asked, pair.cache.corpus.paths.len(), "{file}");
@@ -174,7 +175,7 @@ fn a_lie_of_one_cache_is_made_up_for_by_another() {
     assert_eq!(asked_for(foreign.hash_part()), 1);
 }
 
-/// A place for what is remembered.
+/// Runs a command with the narinfo disk cache in `home`.
 fn remembering(command: &mut Command, home: &Path) -> Ran {
     run(command.env("XDG_CACHE_HOME", home))
 }
@@ -200,11 +201,11 @@ fn answers_are_remembered_and_wrong_ones_forgotten() {
     let (paths, first) = (cache.corpus.paths.len(), server.hits().len());
     assert_eq!(first, 2 * paths + 1);
     go(0);
-    // Nothing but the NARs.
+    // The second run requests only the NARs.
     assert_eq!(server.hits().len() - first, paths);
     assert_eq!(server.hits_on(".narinfo").len(), paths);
 
-    // The cache is packed anew, and what its old narinfo names is gone.
+    // Recompress a NAR under another name, and delete the file that the cached narinfo names.
     let path = cache.path("libc6");
     let (old, packed) = (cache.nar(&path), cache.cache.join("nar/anew.nar"));
     let nar = zstd::decode_all(&*fs::read(&old).unwrap()).unwrap();
@@ -235,7 +236,7 @@ fn what_was_refused_and_remembered_is_asked_for_once_more() {
     let asked = || server.hits_on(&narinfo).len();
     go(3).says("is not signed by a trusted key");
     assert_eq!(asked(), 1);
-    // Once, not again and again: it is no better now.
+    // One query per run: the narinfo is still unsigned.
     go(3).says("is not signed by a trusted key");
     assert_eq!(asked(), 2);
     fs::write(cache.cache.join(&narinfo), &signed).unwrap();
@@ -243,13 +244,13 @@ fn what_was_refused_and_remembered_is_asked_for_once_more() {
         let mut command = floe(["info", "--from", &url, path.as_str()]);
         remembering(&mut command, &home).expect(0).stdout
     };
-    // Who only looks sees what is so now, and that is remembered too.
+    // `floe info` always queries the cache, and stores the result in the narinfo disk cache.
     assert!(info().contains("Sig: "));
     assert_eq!(asked(), 3);
     go(0);
     assert_eq!(asked(), 3);
 
-    // The same without somebody who has looked.
+    // The same without `floe info` in between.
     let home = cache.scratch.join("other-home");
     cache.edit(&path, |narinfo| narinfo.info.signatures.clear());
     let mut go = |code| remembering(&mut install(&cache, &[&url], &root()), &home).expect(code);
@@ -257,7 +258,7 @@ fn what_was_refused_and_remembered_is_asked_for_once_more() {
     fs::write(cache.cache.join(&narinfo), &signed).unwrap();
     go(0);
     assert_eq!(asked(), 5);
-    // Others are believed as before.
+    // Cached narinfos of the other paths are still used.
     let paths = cache.corpus.paths.len();
     assert_eq!(server.hits_on(".narinfo").len(), 2 * paths + 3);
 }
@@ -280,7 +281,7 @@ fn what_is_remembered_and_no_narinfo_any_more_is_asked_for_once_more() {
     let before = asked();
     go();
     assert_eq!(asked(), before + 1);
-    // And that answer is what is remembered now.
+    // The new result is cached.
     go();
     assert_eq!(asked(), before + 1);
 }
@@ -300,7 +301,7 @@ fn a_path_that_was_missed_is_found_as_soon_as_somebody_names_it() {
     remembering(&mut install(&cache, &[&url], &root()), &home).expect(0);
     assert_eq!(server.hits_on(&narinfo).len(), 2);
 
-    // What only others need is not asked for again at once.
+    // A cached miss of a reference is not queried again at once.
     let narinfo = format!("{}.narinfo", cache.path("libc6").hash_part());
     let home = cache.scratch.join("other-home");
     server.fail(&narinfo, Fault::Status(404));

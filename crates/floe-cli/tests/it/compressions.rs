@@ -1,4 +1,4 @@
-//! Caches that others wrote, with every compression and in every shape of it.
+//! Caches written by other tools, with every compression and stream layout.
 
 use std::fs;
 use std::io::Write as _;
@@ -13,7 +13,7 @@ use crate::support::{corpus, floe, nixes, run, scratch, skip, tree};
 #[test]
 fn caches_that_nix_wrote_install_whatever_their_compression() {
     let Some(corpus) = corpus("jq") else { return };
-    // A small part of the closure: Nix compresses on one core.
+    // Use a small part of the closure, because Nix compresses on one core.
     let top = corpus
         .paths
         .iter()
@@ -57,7 +57,7 @@ fn caches_that_nix_wrote_install_whatever_their_compression() {
             .expect(0);
             assert!(
                 tree(&root) == expected,
-                "{} {compression}: trees differ",
+                "{} {compression}: the trees differ",
                 nix.version
             );
         }
@@ -83,7 +83,7 @@ fn streams_of_several_blocks_frames_and_members_are_read_to_their_end() {
         let path = cache.path("libonig5");
         let nar = fs::read(cache.nar(&path)).unwrap();
         let mut body = Vec::new();
-        // Three streams, one behind the other, the second of nothing.
+        // Concatenate three streams. The second one is empty.
         for part in [&nar[..100_000], &[], &nar[100_000..]] {
             let file = cache.scratch.join("part");
             fs::write(&file, part).unwrap();
@@ -106,12 +106,12 @@ fn streams_of_several_blocks_frames_and_members_are_read_to_their_end() {
         cache.install(&cache.file_url()).expect(0);
         assert!(
             tree(&cache.root) == tree(&cache.corpus.store()),
-            "{tool}: trees differ"
+            "{tool}: the trees differ"
         );
     }
 }
 
-/// Packs every NAR of a cache anew by zstd, with a window of so many bits.
+/// Recompresses every NAR of a cache by zstd with this `window_log`.
 fn repack(cache: &Faulty, bits: u32) {
     for path in &cache.corpus.paths {
         let path = StoreDir::default().parse(path).unwrap();

@@ -1,5 +1,4 @@
-//! nix.conf and its kin: the same values as in the real Nix, errors that say where, and what
-//! commands make of it.
+//! nix.conf, its variables and `--option`: values equal those of Nix, errors name their location.
 
 mod cases;
 mod effects;
@@ -13,7 +12,7 @@ use serde_json::json;
 use crate::support::{Nix, Ran, Scratch, floe, nixes, run, scratch};
 use cases::{CASES, Case, EMPTY, MISTAKES, UNSET, mistake};
 
-/// A directory with the files of a case.
+/// A directory that contains the files of a case.
 struct Machine {
     scratch: Scratch,
     case: Case,
@@ -44,7 +43,7 @@ impl Machine {
         text.replace("{}", &self.scratch.path().display().to_string())
     }
 
-    /// Lets a command find the case's files, and nothing of the real machine's.
+    /// Makes a command use the configuration of the case and none of the machine.
     fn around<'a>(&self, command: &'a mut Command) -> &'a mut Command {
         for name in CONFIGURING {
             command.env_remove(name);
@@ -76,12 +75,13 @@ impl Machine {
     }
 }
 
-/// Before `nix config show`, and with it much of what `is_new` stands for.
+/// Returns whether this is Nix 2.8, which has no `nix config show` and none of the features that
+/// `is_new` marks.
 fn is_old(nix: &Nix) -> bool {
     nix.version.contains(" 2.8.")
 }
 
-/// Variables of the machine that would count.
+/// Variables that affect the configuration.
 const CONFIGURING: [&str; 7] = [
     "NIX_CONFIG",
     "NIX_CONFIG_HOME",
@@ -109,12 +109,12 @@ fn every_value_is_that_of_nix() {
                 let Some(their) = theirs.get(name) else {
                     continue;
                 };
-                // The default was none before Nix 2.34; floe has the newest one.
+                // Before Nix 2.34, connect-timeout had no default. floe has the newest one.
                 let is_default = setting["source"]["kind"] == "default";
                 if name == "connect-timeout" && is_default && is_old(nix) {
                     continue;
                 }
-                // floe takes several.
+                // floe accepts several netrc files.
                 let mut value = their["value"].clone();
                 if name == "netrc-file" {
                     value = json!([value]);
@@ -127,12 +127,16 @@ fn every_value_is_that_of_nix() {
                 compared += 1;
             }
             // Nix 2.8 has no ssl-cert-file.
-            assert!(compared - before >= 16, "{} knows too few", nix.version);
+            assert!(
+                compared - before >= 16,
+                "{} knows too few settings",
+                nix.version
+            );
         }
     }
     let old = nixes.iter().filter(|nix| is_old(nix)).count();
     let least = 16 * CASES.len() * nixes.len().saturating_sub(old) + 16 * 10 * old;
-    assert!(compared >= least, "only {compared} values were compared");
+    assert!(compared >= least, "compared only {compared} values");
 }
 
 #[test]
@@ -149,7 +153,7 @@ fn what_nix_refuses_is_refused_and_said_where() {
             assert_ne!(theirs.code, Some(0), "{}: {says}", nix.version);
         }
     }
-    // Nix only warns of these.
+    // Nix only warns about these.
     let machine = machine(&EMPTY);
     machine
         .floe(&["config", "--option", "http2", "maybe"])

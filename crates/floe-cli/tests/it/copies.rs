@@ -1,4 +1,4 @@
-//! `floe copy`: between stores and caches, with the real Nix at either end.
+//! `floe copy` between stores and caches, with real Nix at either end.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -17,7 +17,7 @@ fn a_local_copy_equals_the_store_it_was_made_from() {
             .arg(&root)
             .args(["--no-check-sigs", &corpus.root]))
         .expect(0);
-        assert!(tree(&root) == tree(&corpus.store()), "trees differ");
+        assert!(tree(&root) == tree(&corpus.store()), "the trees differ");
         for nix in &nixes {
             nix.verify(&root, corpus.paths.len());
             assert_eq!(
@@ -61,7 +61,7 @@ fn nix_installs_with_signatures_checked_from_a_cache_that_floe_wrote() {
             cache.display(),
             secret.display()
         );
-        // From HTTP, so that a cache goes into a cache.
+        // Use an HTTP source, so that this copies from a cache into a cache.
         let from = format!("{}/cache-zstd", server.url());
         run(&mut floe([
             "copy",
@@ -100,11 +100,11 @@ fn nix_installs_with_signatures_checked_from_a_cache_that_floe_wrote() {
         .expect(0);
         assert!(
             tree(&root) == tree(&corpus.store()),
-            "{compression}: trees differ"
+            "{compression}: the trees differ"
         );
 
         for nix in &nixes {
-            // Nix 2.8 sees a `br` or `gzip` NAR as a download that curl should have decoded.
+            // Nix 2.8 fails on `br` and `gzip` NARs: it expects curl to have decompressed them.
             let by_nix = scratch.join("by-nix");
             let copy = |keys: &str| {
                 let mut command = nix.command("nix", ["copy", "--from", &from, "--to"]);
@@ -119,7 +119,7 @@ fn nix_installs_with_signatures_checked_from_a_cache_that_floe_wrote() {
             nix.verify(&by_nix, corpus.paths.len());
             assert!(
                 tree(&by_nix) == tree(&root),
-                "{} {compression}: trees differ",
+                "{} {compression}: the trees differ",
                 nix.version
             );
             floe_store::tree::remove_tree(&by_nix).unwrap();
@@ -160,7 +160,7 @@ fn listings_are_those_that_nix_writes() {
             }
         }
         assert_eq!(compared, corpus.paths.len(), "{}", nix.version);
-        // Uncompressed NARs have one possible form, so the caches agree on every NAR.
+        // Uncompressed NARs are deterministic, so both caches contain the same NAR files.
         let nars = |dir: &std::path::Path| -> BTreeSet<_> {
             let nars = fs::read_dir(dir.join("nar")).unwrap();
             nars.map(|entry| entry.unwrap().file_name()).collect()
@@ -202,14 +202,18 @@ fn floe_reads_a_store_that_nix_is_using_and_adds_to_it() {
             .expect(0)
             .json();
         assert_eq!(verified["paths"], all.len());
-        // Nix adds what floe has left out, and floe passes it all on.
+        // Copy the store to a third one, including both Nix's and floe's paths.
         let copy = scratch.join("copy");
         run(floe(["copy", "--all", "--no-check-sigs", "--from"])
             .arg(&root)
             .arg("--to")
             .arg(&copy))
         .expect(0);
-        assert!(tree(&copy) == tree(&root), "{}: trees differ", nix.version);
+        assert!(
+            tree(&copy) == tree(&root),
+            "{}: the trees differ",
+            nix.version
+        );
         nix.verify(&copy, all.len());
     }
 }
@@ -280,12 +284,12 @@ fn nix_substitutes_from_a_cache_that_floe_wrote() {
         assert_eq!(ran.stdout.trim(), corpus.root);
         assert!(
             ours.log().contains("/nar/"),
-            "{} fetched nothing: {}",
+            "{} fetched no NAR: {}",
             nix.version,
             ours.log()
         );
         nix.verify(&root, corpus.paths.len());
-        // What is there already is realised without any cache.
+        // A valid path needs no cache.
         assert_eq!(nix.store(&root, ["-r", &corpus.root]).trim(), corpus.root);
     }
 }

@@ -1,4 +1,4 @@
-//! `floe demo` tells its story and leaves nothing behind.
+//! `floe demo` runs to completion and removes its files.
 
 use std::fs;
 

@@ -1,4 +1,4 @@
-//! Where floe runs makes no difference: umasks, ACLs, users, other store directories, TLS.
+//! The result of an install does not depend on umask, ACLs, user, store directory or TLS.
 
 mod journals;
 mod owners;
@@ -13,7 +13,7 @@ use std::process::Command;
 use crate::faulty::{Faulty, assert_verified, faulty};
 use crate::support::{Corpus, copy_program, corpus, floe, nixes, run, scratch, skip, tree};
 
-/// Where a tool lies that a test cannot do without; a note among the skips if nowhere.
+/// Returns the path of a program. If it is not installed, records a skip.
 pub(crate) fn tool(name: &str, package: &str) -> Option<PathBuf> {
     let found = ["/usr/bin", "/bin", "/usr/sbin", "/sbin"]
         .into_iter()
@@ -28,7 +28,7 @@ pub(crate) fn tool(name: &str, package: &str) -> Option<PathBuf> {
     found
 }
 
-/// `floe install` of a corpus from its zstd cache, without the program.
+/// Returns the arguments of `floe install` for a corpus and its zstd cache.
 fn install_args(corpus: &Corpus, root: &Path) -> Vec<String> {
     let from = corpus.file_url("zstd");
     let root = root.display().to_string();
@@ -41,7 +41,7 @@ fn install_args(corpus: &Corpus, root: &Path) -> Vec<String> {
         &root,
         keys,
         &corpus.key,
-        // A machine with Nix may have the group that is the default.
+        // A machine with Nix may have the default build-users-group.
         "--option",
         "build-users-group",
         "",
@@ -51,7 +51,7 @@ fn install_args(corpus: &Corpus, root: &Path) -> Vec<String> {
     .into()
 }
 
-/// Asserts that no path of a store has extended attributes, ACLs among them.
+/// Asserts that no path of a store has extended attributes. These include ACLs.
 #[track_caller]
 fn assert_no_attributes(getfattr: &Path, root: &Path) {
     for entry in fs::read_dir(root.join("nix/store")).unwrap() {
@@ -67,7 +67,7 @@ fn assert_no_attributes(getfattr: &Path, root: &Path) {
         assert_eq!(
             found.expect(0).stdout,
             "",
-            "{} has attributes",
+            "{} has extended attributes",
             path.display()
         );
     }
@@ -86,7 +86,7 @@ fn a_umask_makes_no_difference() {
         .expect(0);
         assert!(
             tree(&root) == tree(&corpus.store()),
-            "umask {umask}: trees differ"
+            "umask {umask}: the trees differ"
         );
         for directory in ["", "nix", "nix/store", "nix/store/.links", "nix/var/nix/db"] {
             let mode = fs::metadata(root.join(directory)).unwrap().mode() & 0o7777;
@@ -110,7 +110,7 @@ fn a_store_below_a_symbolic_link_is_written_where_that_is_allowed() {
         .says(link.to_str().unwrap());
     let variable = "NIX_IGNORE_SYMLINK_STORE";
     run(install().env(variable, "1")).expect(0);
-    assert!(tree(&real) == tree(&corpus.store()), "trees differ");
+    assert!(tree(&real) == tree(&corpus.store()), "the trees differ");
     run(install().args(["--option", "allow-symlinked-store", "true"])).expect(0);
     for nix in nixes() {
         let mut ask = nix.command("nix-store", ["--store"]);
@@ -141,21 +141,24 @@ fn a_default_acl_of_the_store_directory_ends_at_its_paths() {
     if set.code != Some(0) {
         skip(
             "ACLs",
-            &format!("the file system of {} has none", store.display()),
+            &format!(
+                "the file system of {} does not support them",
+                store.display()
+            ),
         );
         return;
     }
-    // The ACL is there, and whatever is made in the usual way takes it over.
+    // Check that new files inherit the ACL by default.
     fs::create_dir(store.join(".links")).unwrap();
     let args = ["--physical", "--match=-", "--absolute-names"];
     let inherited = run(Command::new(&getfattr).args(args).arg(store.join(".links"))).stdout;
     assert!(
         inherited.contains("posix_acl"),
-        "no ACL was handed down: {inherited}"
+        "the ACL was not inherited: {inherited}"
     );
 
     run(&mut floe(install_args(&corpus, &root))).expect(0);
-    assert!(tree(&root) == tree(&corpus.store()), "trees differ");
+    assert!(tree(&root) == tree(&corpus.store()), "the trees differ");
     assert_no_attributes(&getfattr, &root);
     for nix in nixes() {
         nix.verify(&root, corpus.paths.len());
@@ -175,13 +178,13 @@ fn an_ordinary_user_installs_into_a_store_of_their_own() {
         return;
     };
     if fs::metadata("/proc/self").unwrap().uid() != 0 {
-        skip("setpriv", "only root may become another user");
+        skip("setpriv", "only root may switch to another user");
         return;
     }
     let Some(setpriv) = tool("setpriv", "util-linux") else {
         return;
     };
-    // The user may have no way to where the tests were built.
+    // The user may have no access to the build directory.
     let program = scratch.join("floe");
     copy_program(Path::new(env!("CARGO_BIN_EXE_floe")), &program);
     chown(scratch.path(), Some(USER), Some(USER)).unwrap();
@@ -221,13 +224,13 @@ fn an_ordinary_user_installs_into_a_store_of_their_own() {
     };
     let named = root.display().to_string();
     assert_eq!(install(&["--root", &named])["copied"], corpus.paths.len());
-    // Another user's tree, and the same in all else.
+    // Except for the owner, the tree equals that of root.
     let mine = format!(" {USER}:{USER} ");
     let as_roots: Vec<String> = tree(&root)
         .iter()
         .map(|line| line.replacen(&mine, " 0:0 ", 1))
         .collect();
-    assert!(as_roots == tree(&corpus.store()), "trees differ");
+    assert!(as_roots == tree(&corpus.store()), "the trees differ");
     assert_ne!(as_roots, tree(&root));
 
     let again = install(&["--root", &named]);
@@ -241,7 +244,7 @@ fn an_ordinary_user_installs_into_a_store_of_their_own() {
     for nix in nixes() {
         nix.verify(&root, corpus.paths.len());
     }
-    // What root has installed the user can verify, and not add to.
+    // The user can verify a store of root, but cannot add paths to it.
     let roots = scratch.join("roots");
     run(&mut floe(install_args(&corpus, &roots))).expect(0);
     let roots = roots.display().to_string();
@@ -251,17 +254,17 @@ fn an_ordinary_user_installs_into_a_store_of_their_own() {
     as_user(&["install", "--from", &from, "--root", &roots, &corpus.root])
         .expect(1)
         .says("Permission denied");
-    // Without Nix on the machine, a store of the user's own is what `auto` means.
+    // If the machine has no Nix, the default store is in the user's data directory.
     if !Path::new("/nix").exists() {
         install(&[]);
         let own = scratch.join(".local/share/nix/root");
         assert!(
             own.join(&corpus.root[1..]).exists(),
-            "not in {}",
+            "not installed into {}",
             own.display()
         );
     }
 }
 
-/// `nobody`, who owns nothing.
+/// The user id of `nobody`, which owns no files.
 const USER: u32 = 65534;

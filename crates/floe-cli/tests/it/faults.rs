@@ -1,8 +1,8 @@
-//! What goes wrong around floe: full disks, places that may not be written, servers that fail in
-//! any way, others that write the same store.
+//! Faults of the environment: full disks, missing permissions, failing servers, and concurrent
+//! writers of the same store.
 //!
-//! Each test shows that its fault has happened, that the store is sound afterwards, and that the
-//! next run, without the fault, brings what is missing and nothing that is there.
+//! Each test asserts that its fault occurred, that the store is valid afterwards, and that the
+//! next run without the fault fetches exactly the missing paths.
 
 mod answers;
 mod changes;
@@ -18,7 +18,7 @@ use std::path::Path;
 use crate::server::Server;
 use crate::support::Corpus;
 
-/// The name of a path's NAR in a cache of its corpus.
+/// Returns the NAR URL of a path, relative to its cache.
 fn nar_of(corpus: &Corpus, path: &str) -> String {
     let part = &path.rsplit('/').next().unwrap()[..32];
     let file = corpus.cache("zstd").join(format!("{part}.narinfo"));
@@ -27,7 +27,7 @@ fn nar_of(corpus: &Corpus, path: &str) -> String {
     url.unwrap().to_owned()
 }
 
-/// The NARs that were asked for since then, each as often as that.
+/// Returns the NARs requested after the first `since` requests, with repetitions.
 pub(crate) fn nars_since(server: &Server, since: usize) -> Vec<String> {
     let hits = server.hits().into_iter().skip(since);
     let nars = hits.filter(|hit| hit.path.contains("/nar/"));
@@ -35,8 +35,8 @@ pub(crate) fn nars_since(server: &Server, since: usize) -> Vec<String> {
         .collect()
 }
 
-/// Asserts that since then just the NARs of the paths that are not in `kept`, which are base names,
-/// were asked for, each once.
+/// Asserts that each NAR of a path outside `kept` (base names) was requested exactly once after
+/// the first `since` requests, and no other NAR.
 #[track_caller]
 pub(crate) fn assert_brought_the_rest(
     corpus: &Corpus,
@@ -53,7 +53,7 @@ pub(crate) fn assert_brought_the_rest(
     assert_eq!(asked, wanted);
 }
 
-/// The names in a store that no path has: unfinished trees and locks.
+/// Lists staged trees and lock files in a store directory.
 pub(crate) fn leftovers(store: &Path) -> Vec<String> {
     let Ok(entries) = fs::read_dir(store) else {
         return Vec::new();

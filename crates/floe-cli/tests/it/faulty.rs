@@ -1,4 +1,4 @@
-//! A cache in which one thing is wrong, and what must hold after floe has met it.
+//! A binary cache with one injected fault, and assertions about a store after an install from it.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -10,7 +10,7 @@ use floe_store::tree::dump_path;
 
 use crate::support::{Corpus, Ran, Scratch, corpus, floe, nixes, run, scratch};
 
-/// A copy of a cache of the jq corpus that a test may spoil, and a store to install it into.
+/// A modifiable copy of a cache of the jq corpus, and a store root to install into.
 pub(crate) struct Faulty {
     pub(crate) corpus: Corpus,
     pub(crate) cache: PathBuf,
@@ -19,7 +19,7 @@ pub(crate) struct Faulty {
     pub(crate) scratch: Scratch,
 }
 
-/// A fresh copy; `None`, and a note among the skips, if there is no corpus.
+/// Copies the cache with this compression. Returns `None` if the corpus is missing.
 pub(crate) fn faulty(compression: &str) -> Option<Faulty> {
     let corpus = corpus("jq")?;
     let scratch = scratch();
@@ -34,7 +34,7 @@ pub(crate) fn faulty(compression: &str) -> Option<Faulty> {
 }
 
 impl Faulty {
-    /// The path whose name begins like this.
+    /// Returns the path whose name starts with `name`.
     pub(crate) fn path(&self, name: &str) -> StorePath {
         let dir = StoreDir::default();
         let mut paths = self
@@ -57,17 +57,17 @@ impl Faulty {
         .unwrap()
     }
 
-    /// The file of a path's NAR.
+    /// Returns the NAR file of a path.
     pub(crate) fn nar(&self, path: &StorePath) -> PathBuf {
         self.cache.join(self.narinfo(path).url)
     }
 
-    /// Puts this text in place of a path's narinfo.
+    /// Replaces the narinfo of a path by `text`.
     pub(crate) fn write(&self, path: &StorePath, text: &str) {
         fs::write(self.narinfo_file(path), text).unwrap();
     }
 
-    /// Changes a path's narinfo and leaves its signature as it was.
+    /// Edits the narinfo of a path and keeps its signature.
     pub(crate) fn edit(&self, path: &StorePath, edit: impl FnOnce(&mut NarInfo)) {
         let mut narinfo = self.narinfo(path);
         let before = narinfo.clone();
@@ -76,7 +76,7 @@ impl Faulty {
         self.write(path, &narinfo.to_text(&StoreDir::default()));
     }
 
-    /// Changes a path's narinfo and signs it again with the trusted key.
+    /// Edits the narinfo of a path and signs it again with the trusted key.
     pub(crate) fn edit_signed(&self, path: &StorePath, edit: impl FnOnce(&mut NarInfo)) {
         self.edit(path, |narinfo| {
             edit(narinfo);
@@ -89,7 +89,7 @@ impl Faulty {
         format!("file://{}", self.cache.display())
     }
 
-    /// Installs the root of the corpus.
+    /// Installs the root path of the corpus.
     pub(crate) fn install(&self, from: &str) -> Ran {
         run(floe([
             "install",
@@ -104,7 +104,7 @@ impl Faulty {
         .arg(&self.corpus.root))
     }
 
-    /// The paths that need none of these, themselves or through others.
+    /// Returns all paths except those that are in `failed` or depend on them.
     pub(crate) fn without(&self, failed: &[&StorePath]) -> BTreeSet<String> {
         let dir = StoreDir::default();
         let mut failed: BTreeSet<StorePath> = failed.iter().map(|path| (*path).clone()).collect();
@@ -115,7 +115,7 @@ impl Faulty {
             NarInfo::parse(&text.unwrap(), &dir).unwrap().info
         });
         let infos: Vec<_> = infos.collect();
-        // Each round adds those that refer to what the rounds before have found.
+        // Each round adds the direct referrers of the paths found so far.
         for _ in &infos {
             let referrers = infos
                 .iter()
@@ -131,8 +131,8 @@ impl Faulty {
             .collect()
     }
 
-    /// Asserts that the store holds these paths, and beside them nothing but whole trees that are
-    /// left for the next run; their paths.
+    /// Asserts that exactly `valid` is registered and that everything else in the store is a
+    /// complete staged tree, kept for resume. Returns the paths of these trees.
     #[track_caller]
     pub(crate) fn assert_holds(&self, valid: &BTreeSet<String>) -> BTreeSet<String> {
         let found = self.without_left();
@@ -141,19 +141,24 @@ impl Faulty {
         assert_valid(&self.root, valid);
         let roots = fs::read_dir(self.root.join("nix/var/nix/temproots"));
         let is_kept = roots.unwrap().count() > 0;
-        assert_eq!(is_kept, !left.is_empty(), "whose trees are they? {left:?}");
+        assert_eq!(
+            is_kept,
+            !left.is_empty(),
+            "temporary roots do not match the staged trees: {left:?}"
+        );
         let path_of = |tree: &String| self.path_of_tree(tree);
         left.iter().map(path_of).collect()
     }
 
-    /// What lies in the store, but for trees that are left.
+    /// Lists the store directory without staged trees.
     pub(crate) fn without_left(&self) -> BTreeSet<String> {
         let mut found = on_disk(&self.root);
         found.retain(|path| !path.contains("-floe-"));
         found
     }
 
-    /// What a tree that is left is to become; it is the same to the last byte.
+    /// Returns the path that a staged tree will become. Asserts that the tree has the NAR hash of
+    /// that path.
     #[track_caller]
     fn path_of_tree(&self, tree: &str) -> String {
         let (place, hash_part) = (
@@ -175,14 +180,15 @@ impl Faulty {
         StoreDir::default().full_path(&narinfo.info.path)
     }
 
-    /// Installs, and expects that all arrives but these paths and what needs them; then
-    /// installs once more from the sound cache, which must bring just what is missing.
+    /// Asserts that an install fails with `code`, prints all of `says`, and installs everything
+    /// except `failed` and its referrers. Then installs from the intact cache and asserts that
+    /// this fetches only the missing paths.
     #[track_caller]
     pub(crate) fn refuses(&self, from: &str, failed: &[&StorePath], code: i32, says: &[&str]) {
         self.refuses_keeping(from, &self.without(failed), code, says);
     }
 
-    /// The same, where the paths that do arrive are named.
+    /// Does the same as `refuses`, with the set of installed paths given.
     #[track_caller]
     pub(crate) fn refuses_keeping(
         &self,
@@ -200,7 +206,7 @@ impl Faulty {
         assert_eq!(
             json["paths"].as_array().unwrap().len(),
             0,
-            "the root cannot have arrived"
+            "the root path cannot be valid"
         );
         let left = self.assert_holds(kept);
 
@@ -208,7 +214,7 @@ impl Faulty {
         assert_eq!(
             again["reusedPaths"],
             left.len(),
-            "was fetched again: {left:?}"
+            "fetched a staged tree again: {left:?}"
         );
         assert_eq!(again["copied"], self.corpus.paths.len() - kept.len());
         assert_eq!(again["alreadyValid"], kept.len());
@@ -217,8 +223,8 @@ impl Faulty {
     }
 }
 
-/// Asserts that a store holds these paths and nothing else, on disk as in the database, and
-/// that neither floe nor Nix finds a fault in it.
+/// Asserts that exactly `paths` are on disk and registered, and that neither floe nor Nix finds a
+/// fault in the store.
 #[track_caller]
 pub(crate) fn assert_holds_exactly(root: &Path, paths: &BTreeSet<String>) {
     let found = on_disk(root);
@@ -226,7 +232,7 @@ pub(crate) fn assert_holds_exactly(root: &Path, paths: &BTreeSet<String>) {
     assert_valid(root, paths);
 }
 
-/// What lies in a store.
+/// Lists the store directory without `.links`.
 fn on_disk(root: &Path) -> BTreeSet<String> {
     fs::read_dir(root.join("nix/store"))
         .unwrap()
@@ -236,7 +242,7 @@ fn on_disk(root: &Path) -> BTreeSet<String> {
         .collect()
 }
 
-/// Asserts that just these paths are valid, and that neither floe nor Nix finds a fault in them.
+/// Asserts that exactly `paths` are valid, and that neither floe nor Nix finds a fault in them.
 #[track_caller]
 fn assert_valid(root: &Path, paths: &BTreeSet<String>) {
     assert_verified(root, paths.len());
@@ -245,11 +251,11 @@ fn assert_valid(root: &Path, paths: &BTreeSet<String>) {
         let args = ["path-info", "--all", "--store"];
         let valid = run(nix.command("nix", args).arg(root)).expect(0).stdout;
         let valid: BTreeSet<String> = valid.lines().map(str::to_owned).collect();
-        assert_eq!(valid, *paths, "valid, says {}", nix.version);
+        assert_eq!(valid, *paths, "valid paths according to {}", nix.version);
     }
 }
 
-/// Asserts that floe finds so many paths in a store and nothing wrong with them.
+/// Asserts that `floe verify` finds `paths` valid paths and no fault.
 #[track_caller]
 pub(crate) fn assert_verified(root: &Path, paths: usize) {
     let verified = run(floe(["verify", "--json", "--root"]).arg(root))

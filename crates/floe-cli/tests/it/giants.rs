@@ -1,4 +1,4 @@
-//! What takes long, and runs with `cargo xtask test --full` alone.
+//! Tests that take long and run only with `cargo xtask test --full`.
 
 use std::fs::{self, File};
 use std::os::unix::fs::MetadataExt as _;

@@ -1,5 +1,5 @@
-//! NARs that are none, or that want to be unpacked elsewhere: signed, with the right hash, and
-//! refused; nothing is written but the path's own temporary tree, and that is removed.
+//! Malformed NARs and NARs that try to write outside the store. They are signed and have the
+//! correct hash. floe must reject them, write nothing but the path's staged tree, and remove that.
 
 mod nars;
 
@@ -13,7 +13,7 @@ use floe_format::{Compression, Hash, NarInfo, PathInfo, SecretKey, StoreDir, Sto
 use crate::faulty::assert_holds_exactly;
 use crate::support::{Scratch, floe, nixes, run, scratch};
 
-/// A cache of hostile paths, and things beside it that must not change.
+/// A cache of hostile paths, and files next to it that must not change.
 struct Stage {
     scratch: Scratch,
     key: SecretKey,
@@ -48,12 +48,12 @@ impl Stage {
         format!("file://{}", self.scratch.join("cache").display())
     }
 
-    /// Puts a NAR into the cache as a signed path with that name.
+    /// Publishes a NAR as a signed path with this name. Returns its store path.
     fn publish(&self, name: &str, nar: &[u8]) -> String {
         self.publish_as(name, nar, nar)
     }
 
-    /// Puts a NAR into the cache, and signs that it is another one.
+    /// Publishes a NAR with the signed hash and size of `claimed`.
     fn publish_as(&self, name: &str, nar: &[u8], claimed: &[u8]) -> String {
         let digest = nix32::encode(&floe_hash::sha256(name.as_bytes()));
         let path = StorePath::parse(&format!("{}-{name}", &digest[..32])).unwrap();
@@ -100,7 +100,7 @@ impl Stage {
             .stderr
     }
 
-    /// Everything below the scratch directory but the stores themselves.
+    /// Lists everything below the scratch directory except the stores.
     fn surroundings(&self) -> BTreeMap<PathBuf, String> {
         let mut found = BTreeMap::new();
         survey(self.scratch.path(), &mut found);
@@ -144,7 +144,7 @@ fn every_hostile_nar_is_refused_and_leaves_no_trace() {
     let before = stage.surroundings();
     assert!(
         before.contains_key(&stage.canary.join("file")),
-        "the canary is not looked at"
+        "the canary is not in the listing"
     );
     let alone = BTreeSet::from([good.clone()]);
     for ((name, _), path) in nars.iter().zip(&published) {
@@ -152,7 +152,7 @@ fn every_hostile_nar_is_refused_and_leaves_no_trace() {
         assert!(said.contains("cannot read NAR"), "{name}: {said}");
         let store = fs::read_dir(stage.root().join("nix/store")).unwrap();
         let left: Vec<_> = store.map(|entry| entry.unwrap().file_name()).collect();
-        assert_eq!(left.len(), 2, "{name} left something: {left:?}");
+        assert_eq!(left.len(), 2, "{name} left files in the store: {left:?}");
         assert_eq!(
             stage.surroundings(),
             before,
@@ -160,7 +160,7 @@ fn every_hostile_nar_is_refused_and_leaves_no_trace() {
         );
     }
     assert_holds_exactly(&stage.root(), &alone);
-    // In one go with a good one, which arrives.
+    // In one install with a good path, only the good one is installed.
     let all: Vec<&String> = published.iter().chain([&also_good]).collect();
     stage.install(&all, 3);
     assert_holds_exactly(&stage.root(), &BTreeSet::from([good, also_good]));
@@ -169,7 +169,7 @@ fn every_hostile_nar_is_refused_and_leaves_no_trace() {
 
 #[test]
 fn wrong_hashes_among_many_paths_fail_those_and_no_others() {
-    // Enough paths for a crew on up to 32 cores, where the processor has use for one.
+    // Enough paths for the hash pool on up to 32 cores, if the CPU supports multi-lane hashing.
     const PATHS: usize = 60;
     let contents = |number: usize| vec![number as u8; 1000 + number * number * 300];
     let stage = stage();
@@ -177,7 +177,7 @@ fn wrong_hashes_among_many_paths_fail_those_and_no_others() {
     for number in 0..PATHS {
         let name = format!("path-{number}");
         let nar = nars::file(&contents(number));
-        // Small ones and the largest.
+        // Include small files and the largest one.
         let is_false = number % 10 == 3 || number == PATHS - 1;
         let claimed = match is_false {
             true => nars::file(&vec![b'x'; contents(number).len()]),
@@ -209,14 +209,14 @@ fn nix_refuses_the_same_nars() {
                 accepted.push(name);
             }
         }
-        // The newest comes last.
+        // The newest Nix comes last.
         let is_newest = number > 0 && number + 1 == nixes.len();
         accepted.retain(|name| is_newest || !TAKEN_BY_OLD_NIX.contains(name));
-        assert!(accepted.is_empty(), "{} takes {accepted:?}", nix.version);
+        assert!(accepted.is_empty(), "{} accepts {accepted:?}", nix.version);
     }
 }
 
-/// What Nix 2.8 lets pass, and the newest does not.
+/// NARs that Nix 2.8 accepts and the newest Nix rejects.
 const TAKEN_BY_OLD_NIX: [&str; 6] = [
     "unsorted",
     "unsorted-prefix",
@@ -273,7 +273,7 @@ fn a_link_in_a_paths_place_is_replaced_and_not_followed() {
     assert_eq!(stage.surroundings(), before);
     assert!(
         fs::symlink_metadata(&place).unwrap().is_file(),
-        "still a link"
+        "the path is still a symlink"
     );
     assert_holds_exactly(&stage.root(), &BTreeSet::from([path, other]));
 }

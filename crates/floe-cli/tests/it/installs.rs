@@ -1,10 +1,10 @@
-//! `floe install`: what it makes is what Nix would have made, and Nix works with it.
+//! `floe install`: the resulting store equals the one that Nix makes, and Nix can use it.
 
 use std::fs;
 
 use crate::support::{Corpus, corpora, corpus, floe, nginx, nixes, run, scratch, tree};
 
-/// Installs a corpus and expects success.
+/// Installs a corpus and asserts success.
 #[track_caller]
 fn install(corpus: &Corpus, from: &str, root: &std::path::Path) -> crate::support::Ran {
     let ran = run(floe([
@@ -64,7 +64,7 @@ fn every_cache_over_http_and_from_files_gives_the_store_that_nix_copy_gives() {
                     );
                     assert!(
                         tree(&root) == expected_tree,
-                        "{way} {compression}: trees differ"
+                        "{way} {compression}: the trees differ"
                     );
                     compared += 1;
                 }
@@ -81,12 +81,12 @@ fn every_cache_over_http_and_from_files_gives_the_store_that_nix_copy_gives() {
                     .unwrap();
                 assert!(
                     log.contains(&format!("{part}.narinfo")),
-                    "nobody asked for {path}"
+                    "no request for {path}"
                 );
             }
         }
     }
-    assert!(compared > 0 || nixes.is_empty(), "compared nothing");
+    assert!(compared > 0 || nixes.is_empty(), "no store was compared");
 }
 
 #[test]
@@ -106,7 +106,7 @@ fn nix_collects_deletes_exports_and_optimises_in_a_store_that_floe_wrote() {
         assert_eq!(verified["paths"], paths);
         assert!(
             verified["links"].as_u64().unwrap() > 0,
-            "nothing was linked: {verified}"
+            "no file was linked: {verified}"
         );
 
         let export = run(nix
@@ -114,7 +114,7 @@ fn nix_collects_deletes_exports_and_optimises_in_a_store_that_floe_wrote() {
             .arg(&root)
             .args(["--export", &corpus.root]))
         .expect(0);
-        assert!(export.stdout.len() > 1000, "an empty export");
+        assert!(export.stdout.len() > 1000, "the export is empty");
 
         let requisites = nix.store(&root, ["-qR", &corpus.root]);
         assert_eq!(requisites.lines().count(), paths);
@@ -133,7 +133,7 @@ fn nix_collects_deletes_exports_and_optimises_in_a_store_that_floe_wrote() {
         nix.store(&root, ["--delete", &corpus.root]);
         assert!(!root.join(&corpus.root[1..]).exists());
         nix.verify(&root, paths - 1);
-        // What Nix took away floe brings back, and only that.
+        // floe fetches exactly the path that Nix deleted.
         let again = run(
             floe(["install", "--from", &corpus.file_url("zstd"), "--json"])
                 .args(["--trusted-public-keys", &corpus.key, "--root"])
@@ -152,7 +152,7 @@ fn nix_collects_deletes_exports_and_optimises_in_a_store_that_floe_wrote() {
         nix.verify(&root, 0);
         assert!(
             !root.join(&corpus.root[1..]).exists(),
-            "nothing was collected"
+            "the path was not collected"
         );
         assert_eq!(
             fs::read_dir(root.join("nix/var/nix/temproots"))
@@ -190,7 +190,7 @@ fn a_second_install_fetches_nothing_and_asks_for_nothing() {
     assert_eq!(
         requests.len(),
         1,
-        "more than nix-cache-info was asked for: {requests:?}"
+        "requested more than nix-cache-info: {requests:?}"
     );
 }
 
@@ -244,7 +244,7 @@ fn a_dry_run_names_every_path_and_writes_none() {
     let mut expected: Vec<&str> = corpus.paths.iter().map(String::as_str).collect();
     expected.sort_unstable();
     assert_eq!(named, expected);
-    assert!(!root.exists(), "a dry run has made {}", root.display());
+    assert!(!root.exists(), "the dry run created {}", root.display());
 }
 
 #[test]
@@ -263,7 +263,7 @@ fn without_a_trusted_key_nothing_is_installed() {
         .says("corpus-1");
     assert_eq!(fs::read_dir(root.join("nix/store")).unwrap().count(), 1);
     run(command().args(["--no-check-sigs", &corpus.root])).expect(0);
-    // The key may be added to the default ones, or replace them, one by one or as a list.
+    // Keys may extend the default keys or replace them, one by one or as a list.
     for flag in [
         "--extra-trusted-public-keys",
         "--trusted-public-key",

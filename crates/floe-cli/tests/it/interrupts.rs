@@ -1,4 +1,4 @@
-//! An interrupted move ends soon, keeps what it has finished, and can be taken up again.
+//! SIGINT ends a command soon, keeps what is complete, and the next run resumes.
 
 use std::fs::{self, File};
 use std::io::{BufRead as _, BufReader};
@@ -16,7 +16,7 @@ use crate::support::{corpus, floe, nixes, run, scratch};
 fn an_interrupt_ends_the_move_with_its_own_code_and_keeps_what_is_finished() {
     let Some(faulty) = faulty("zstd") else { return };
     let server = Server::start(&faulty.cache);
-    // The largest path never ends, while the others do.
+    // The NAR of the largest path stalls. All others arrive.
     let stuck = faulty.path("libc6");
     let nar = faulty.nar(&stuck);
     let name = nar.file_name().unwrap().to_str().unwrap();
@@ -32,26 +32,30 @@ fn an_interrupt_ends_the_move_with_its_own_code_and_keeps_what_is_finished() {
     let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
     let last = format!("[{}/{all}]", all - 1);
     let told = lines.find(|line| line.as_ref().is_ok_and(|line| line.starts_with(&last)));
-    assert!(told.is_some(), "it ended before it was interrupted");
+    assert!(told.is_some(), "the install ended before the interrupt");
     let deadline = Instant::now() + Duration::from_secs(60);
     let is_valid = |path: &String| {
         let verified = run(floe(["verify", "--root"]).arg(&faulty.root).arg(path));
         verified.code == Some(0)
     };
     while !valid.iter().all(is_valid) {
-        assert!(Instant::now() < deadline, "nothing was registered");
+        assert!(
+            Instant::now() < deadline,
+            "the finished paths were not registered"
+        );
         thread::sleep(Duration::from_millis(50));
     }
     assert_eq!(
         server.hits_on(name).len(),
         1,
-        "the path that hangs was not asked for"
+        "the stalled NAR was not requested exactly once"
     );
     run(std::process::Command::new("kill").args(["-INT", &child.id().to_string()])).expect(0);
     let said = lines.any(|line| line.is_ok_and(|line| line.contains("cannot be valid yet")));
-    assert!(said, "what is left is not told of");
+    assert!(said, "no message about kept paths");
     assert_eq!(child.wait().unwrap().code(), Some(130));
-    // What refers to the stuck path has come and cannot be valid: it is left for the next run.
+    // Referrers of the stalled path have arrived but cannot be registered. They are kept for
+    // resume.
     let left = faulty.assert_holds(&valid);
     assert_eq!(left.len(), all - valid.len() - 1);
 
@@ -82,16 +86,19 @@ fn an_interrupt_ends_the_pause_that_a_server_has_asked_for() {
         .unwrap();
     let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
     let told = lines.find(|line| line.as_ref().is_ok_and(|line| line.contains("503")));
-    assert!(told.is_some(), "the server's wish was not told");
+    assert!(told.is_some(), "no message about the 503 response");
     let began = Instant::now();
     run(std::process::Command::new("kill").args(["-INT", &child.id().to_string()])).expect(0);
     assert_eq!(child.wait().unwrap().code(), Some(130));
-    assert!(began.elapsed() < PAUSE / 2, "it slept on");
+    assert!(
+        began.elapsed() < PAUSE / 2,
+        "the interrupt did not end the wait"
+    );
     assert_eq!(server.hits_on(name).len(), 1);
     faulty.assert_holds(&faulty.without_left());
 }
 
-/// Longer than any machine takes to end an install, shorter than what floe calls too long.
+/// Longer than any machine needs to end an install, and short enough for floe to honour it.
 const PAUSE: Duration = Duration::from_secs(100);
 
 #[test]
@@ -128,7 +135,7 @@ fn a_wait_for_others_is_told_and_ends_at_an_interrupt() {
         let held = held.unwrap();
         held.lock().unwrap();
         if lock.starts_with(root.join("nix/store")) {
-            // Only what is not there yet is locked.
+            // floe locks only paths that are missing, so delete the path first.
             let nix = nixes();
             let Some(nix) = nix.first() else { return };
             fs::remove_file(&profile).unwrap();
@@ -138,7 +145,7 @@ fn a_wait_for_others_is_told_and_ends_at_an_interrupt() {
         let mut child = install().stderr(Stdio::piped()).spawn().unwrap();
         let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
         let told = lines.find(|line| line.as_ref().is_ok_and(|line| line.contains(whom)));
-        assert!(told.is_some(), "{} was not waited for", lock.display());
+        assert!(told.is_some(), "no message about {}", lock.display());
         let id = child.id().to_string();
         run(std::process::Command::new("kill").args(["-INT", &id])).expect(0);
         let status = child.wait().unwrap();
@@ -157,7 +164,7 @@ fn who_reads_a_store_says_that_its_database_is_locked_and_waits_no_longer_than_w
     install.arg(&root).arg(&corpus.root);
     install.args(["--trusted-public-keys", &corpus.key]);
     run(install.args(["--option", "use-sqlite-wal", "false"])).expect(0);
-    // As a writer of Nix without a write-ahead log holds it.
+    // Nix takes this lock directory when it writes a database without a write-ahead log.
     let held = root.join("nix/var/nix/db/db.sqlite.lock");
     fs::create_dir(&held).unwrap();
     let (store, target) = (root.to_str().unwrap(), scratch.join("copy"));
@@ -181,8 +188,9 @@ fn who_reads_a_store_says_that_its_database_is_locked_and_waits_no_longer_than_w
         let mut child = floe(args).stderr(Stdio::piped()).spawn().unwrap();
         let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
         let told = lines.find(|line| line.as_ref().unwrap().contains("waiting for the database"));
-        assert!(told.is_some(), "{args:?} did not wait, or not in words");
-        // Those that wait for no interrupt of their own may be told to ignore that one.
+        assert!(told.is_some(), "{args:?} did not report the lock");
+        // Use SIGTERM: a shell without job control starts background jobs with SIGINT ignored, and
+        // commands without a handler of their own inherit that.
         run(std::process::Command::new("kill").args(["-TERM", &child.id().to_string()])).expect(0);
         let status = child.wait().unwrap();
         let is_over = status.code() == Some(130) || status.signal() == Some(15);

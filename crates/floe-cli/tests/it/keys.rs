@@ -1,4 +1,4 @@
-//! `floe key` and Nix understand each other's keys.
+//! `floe key`: floe and Nix accept each other's keys.
 
 use std::fs;
 use std::process::Stdio;

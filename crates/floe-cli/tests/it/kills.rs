@@ -1,5 +1,5 @@
-//! Runs that are killed at any instant: the store stays valid, the next run keeps what was finished
-//! and clears what was not.
+//! Runs killed at random times. The store stays valid, and the next run keeps complete paths and
+//! removes incomplete ones.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -24,29 +24,29 @@ pub(crate) fn install(corpus: &Corpus, from: &str, root: &Path) -> Command {
     command
 }
 
-/// Starts it, with links that a kill may come between for every other store.
+/// Starts the command. Every other run uses `--optimise`, so that kills also hit hard-linking.
 fn start(command: &mut Command, number: u64) -> Child {
     command.args(number.is_multiple_of(2).then_some("--optimise"));
     let quiet = command.stdout(Stdio::null()).stderr(Stdio::null());
     quiet.spawn().unwrap()
 }
 
-/// Waits until something is so, or the run has ended.
+/// Waits until the condition is true or the child has ended.
 fn wait_for(child: &mut Child, is_so: impl Fn() -> bool) {
     let began = Instant::now();
     while !is_so() && child.try_wait().unwrap().is_none() {
-        assert!(began.elapsed() < PATIENCE, "it has not come to that");
+        assert!(began.elapsed() < PATIENCE, "timeout");
         thread::sleep(Duration::from_millis(1));
     }
 }
 
-/// Kills it; whether it had not ended before.
+/// Kills the child. Returns whether it was still running.
 pub(crate) fn kill(mut child: Child) -> bool {
     child.kill().unwrap();
     child.wait().unwrap().signal() == Some(9)
 }
 
-/// Names in the store that no valid path has.
+/// Counts staged trees and lock files in the store.
 pub(crate) fn unfinished(root: &Path) -> usize {
     let Ok(entries) = fs::read_dir(root.join("nix/store")) else {
         return 0;
@@ -57,25 +57,25 @@ pub(crate) fn unfinished(root: &Path) -> usize {
         .count()
 }
 
-/// A time up to this, by chance.
+/// Returns a random part of a duration.
 fn part_of(time: Duration) -> Duration {
     time.mul_f64((RandomState::new().build_hasher().finish() % 1000) as f64 / 1000.0)
 }
 
-/// What a store holds, all of which has to be right; nothing where there is no store yet.
+/// Verifies a store and returns the number of its valid paths. Returns 0 if there is no database.
 pub(crate) fn valid_paths(root: &Path) -> u64 {
     if !root.join("nix/var/nix/db/db.sqlite").exists() {
         return 0;
     }
     let ran = run(floe(["verify", "--json", "--root"]).arg(root));
-    // The database was being made when the process was killed; the next run has to make it.
+    // The process was killed while it created the database. The next run completes that.
     if ran.stderr.contains("no such table") {
         return 0;
     }
     ran.expect(0).json()["paths"].as_u64().unwrap()
 }
 
-/// How many paths a store that is being written has registered; none while there is no database.
+/// Returns the number of registered paths. Returns 0 while there is no database.
 fn registered(root: &Path) -> u64 {
     let database = root.join("nix/var/nix/db/db.sqlite");
     let connection = Connection::open_with_flags(database, OpenFlags::SQLITE_OPEN_READ_ONLY);
@@ -93,19 +93,23 @@ pub(crate) fn narinfo(corpus: &Corpus, path: &str) -> NarInfo {
     NarInfo::parse(&fs::read(narinfo).unwrap(), &StoreDir::default()).unwrap()
 }
 
-/// What the next run makes of a store whose runs were killed.
+/// Asserts that the next run completes the store and fetches no valid path again.
 fn assert_completes(corpus: &Corpus, from: &str, root: &Path) {
     let valid = valid_paths(root);
     let result = run(&mut install(corpus, from, root)).expect(0).json();
     assert_eq!(
         result["alreadyValid"], valid,
-        "finished paths were fetched again"
+        "a valid path was fetched again"
     );
     assert_eq!(result["copied"], corpus.paths.len() as u64 - valid);
-    assert_eq!(unfinished(root), 0, "leftovers of the dead");
+    assert_eq!(
+        unfinished(root),
+        0,
+        "temporary entries of killed runs remain"
+    );
 }
 
-/// Twenty, or as many as a full run has time for.
+/// The number of kills: more in full runs.
 fn kills_wanted() -> u64 {
     match std::env::var_os("FLOE_TEST_FULL") {
         Some(_) => 200,
@@ -122,20 +126,21 @@ fn a_killed_run_leaves_a_valid_store_that_the_next_one_completes() {
     let paths: BTreeSet<String> = corpus.paths.iter().cloned().collect();
     let began = Instant::now();
     run(&mut install(&corpus, &from, &scratch.join("whole"))).expect(0);
-    // How late a kill may come: less when a run has ended before it, and a little more when none
-    // has, so that about one in five does, and kills come to all parts of a run.
+    // Upper bound of the delay before a kill. It shrinks when a run ends before its kill and grows
+    // otherwise, so that about one run in five ends first and kills hit every phase.
     let mut whole = began.elapsed();
 
     let (mut killed, mut with_leftovers, mut number) = (0, 0, 0);
     while killed < kills {
         number += 1;
-        assert!(number <= 4 * kills, "the runs end before they are killed");
+        assert!(number <= 4 * kills, "too many runs end before their kill");
         let root = scratch.join(&format!("root-{number}"));
-        // A few kills in a row, each of the run that takes up what the one before has left.
+        // Kill several runs in a row. Each one continues the store of the previous one.
         for _ in 0..4 {
             let before = valid_paths(&root);
             let mut child = start(&mut install(&corpus, &from, &root), number);
-            // Every third store's runs get as far as a path, however slow the machine has become.
+            // In every third store, wait until a path has started, so that slow machines get
+            // there, too.
             if number % 3 == 1 {
                 wait_for(&mut child, || unfinished(&root) > 0);
             }
@@ -156,7 +161,7 @@ fn a_killed_run_leaves_a_valid_store_that_the_next_one_completes() {
         }
         floe_store::tree::remove_tree(&root).unwrap();
     }
-    assert!(with_leftovers > 0, "no kill came in the middle of a path");
+    assert!(with_leftovers > 0, "no kill interrupted a path");
 }
 
 #[test]
@@ -166,24 +171,27 @@ fn a_run_that_is_killed_after_a_registration_keeps_what_it_has_registered() {
     let paths: BTreeSet<String> = corpus.paths.iter().cloned().collect();
     for number in 1..=kills_wanted() / 4 {
         let root = scratch.join(&format!("root-{number}"));
-        // What nothing else refers to never comes whole, so that all others are registered.
+        // The root's NAR stalls. No other path needs it, so all others are registered.
         let server = Server::start(&corpus.cache("xz"));
         let last = narinfo(&corpus, &corpus.root);
         server.fail(&last.url, Fault::Hang(last.file_size.unwrap() as usize / 2));
         let mut child = start(&mut install(&corpus, &server.url(), &root), number);
         wait_for(&mut child, || registered(&root) > 0);
         thread::sleep(part_of(AFTER));
-        assert!(kill(child), "the run ended without the path that hangs");
+        assert!(kill(child), "the run ended without the stalled path");
         let valid = valid_paths(&root);
-        assert!(0 < valid && valid < paths.len() as u64, "{valid} are valid");
+        assert!(
+            0 < valid && valid < paths.len() as u64,
+            "{valid} valid paths"
+        );
         server.heal();
         assert_completes(&corpus, &server.url(), &root);
         assert_holds_exactly(&root, &paths);
     }
 }
 
-/// So long after a registration a kill may come: some meet the next one.
+/// Maximum delay between a registration and the kill. Some kills hit the next registration.
 const AFTER: Duration = Duration::from_millis(300);
 
-/// How long a run may take to get anywhere.
+/// How long a run may take to reach a condition.
 const PATIENCE: Duration = Duration::from_secs(60);

@@ -1,4 +1,4 @@
-//! A store that is served while the real Nix writes to it.
+//! `LiveStore`, which serves a store while Nix writes to it.
 
 mod realisations;
 mod users;
@@ -12,7 +12,7 @@ use floe_store::{HashPartIndex, LiveStore, StoreError, StoreLayout, StoreReader}
 
 use crate::support::{Nix, Scratch, nixes, run, scratch};
 
-/// A store that one Nix writes, with settings of its own.
+/// A store that Nix writes, with additional settings.
 struct Written<'a> {
     nix: &'a Nix,
     settings: &'a str,
@@ -51,7 +51,7 @@ impl<'a> Written<'a> {
             .stdout
     }
 
-    /// Adds a file of that name.
+    /// Adds a file with this name and contents.
     #[track_caller]
     fn add(&self, name: &str) -> StorePath {
         let file = self.scratch.join(name);
@@ -65,18 +65,18 @@ impl<'a> Written<'a> {
     }
 }
 
-/// Asks until the generation is another one, and says how long that took.
+/// Polls until the generation changes. Returns how long that took.
 fn until_changed(store: &mut LiveStore, since: u64) -> Duration {
     let start = Instant::now();
     while store.generation().unwrap() == since {
-        assert!(start.elapsed() < NOTICED, "nothing was noticed");
+        assert!(start.elapsed() < NOTICED, "the change was not noticed");
         std::thread::yield_now();
     }
     start.elapsed()
 }
 
 fn copy_database(from: &Path, to: &Path) {
-    // Whole, without a log that belongs to the old place.
+    // `vacuum into` includes the write-ahead log, which a file copy would miss.
     let connection = rusqlite::Connection::open(from).unwrap();
     let text = to.display().to_string();
     connection.execute("vacuum into ?1", [text]).unwrap();
@@ -122,7 +122,7 @@ fn what_nix_adds_and_deletes_is_seen_at_the_next_question() {
             goes_up(&mut store);
             assert_eq!(store.path_info(&first).unwrap(), None);
             index.refresh(&store).unwrap();
-            assert_eq!(index.len(), 0, "the last row was deleted");
+            assert_eq!(index.len(), 0, "the index still contains deleted rows");
         }
     }
 }
@@ -180,7 +180,7 @@ fn a_database_that_was_removed_is_an_error_until_it_is_back() {
         let start = Instant::now();
         let error = loop {
             match store.generation() {
-                Ok(_) => assert!(start.elapsed() < NOTICED, "nothing was noticed"),
+                Ok(_) => assert!(start.elapsed() < NOTICED, "the removal was not noticed"),
                 Err(error) => break error,
             }
         };
@@ -190,7 +190,7 @@ fn a_database_that_was_removed_is_an_error_until_it_is_back() {
         fs::rename(&away, &database).unwrap();
         assert!(store.generation().unwrap() > generation);
         assert!(store.path_info(&path).unwrap().is_some());
-        // And the connection is a living one.
+        // The connection notices further changes.
         let generation = store.generation().unwrap();
         let more = written.add("more");
         assert!(store.generation().unwrap() > generation);
@@ -198,9 +198,9 @@ fn a_database_that_was_removed_is_an_error_until_it_is_back() {
     }
 }
 
-/// Longer than any single commit here.
+/// Longer than any single commit of these tests.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// By when a change that only the file system tells of must have been noticed, on a machine that
-/// may stand still meanwhile.
+/// Maximum delay until a change is noticed that is visible only in the file system. Allows for a
+/// stalled machine.
 const NOTICED: Duration = Duration::from_secs(60);

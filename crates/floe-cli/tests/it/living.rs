@@ -1,5 +1,5 @@
-//! Beside a living Nix: collections, deletions, copies, imports and optimisers of the real Nix run
-//! in a store while floe moves closures into it, and nothing that floe moved is lost.
+//! Copies into a store while Nix runs garbage collections, deletions, copies, imports and
+//! `--optimise` in it. No path that floe installs and that is a GC root may be lost.
 
 mod collector;
 mod movers;
@@ -16,27 +16,27 @@ use floe_engine::{Cancel, CopyOptions, NetworkOptions, SourceOrder, Sources, Sto
 
 use crate::support::{Corpus, Nix, Ran, corpus, floe, nixes, run, scratch};
 
-/// What the commands of one Nix did meanwhile, by name.
+/// Results of all runs of one Nix command.
 #[derive(Debug, Default)]
 struct Done {
     succeeded: usize,
-    /// The first words of the first failures; Nix may be in its own way.
+    /// One error line per failed run. Concurrent Nix commands can make each other fail.
     failed: Vec<String>,
 }
 
-/// A store with a life of its own.
+/// A store in which Nix and floe run concurrently.
 struct Living<'a> {
     nix: &'a Nix,
     root: PathBuf,
-    /// How many runs of floe are under way, and how many have begun.
+    /// Number of floe runs in progress, and number of started runs.
     running: AtomicUsize,
     begun: AtomicUsize,
     is_over: AtomicBool,
-    /// Paths that collections deleted, and those of them while floe was at work.
+    /// Number of paths that garbage collections deleted, in total and while floe was running.
     deleted: AtomicUsize,
     deleted_meanwhile: AtomicUsize,
     done: Mutex<BTreeMap<&'static str, Done>>,
-    /// How many collections there were, and that one has ended.
+    /// Number of completed garbage collections, and a condition variable for changes of it.
     collections: Mutex<usize>,
     collected: Condvar,
 }
@@ -48,7 +48,7 @@ impl Living<'_> {
         command
     }
 
-    /// Runs a command of Nix, and notes how it ended.
+    /// Runs a Nix command and records its result.
     fn note(&self, name: &'static str, command: &mut Command) -> Ran {
         let ran = run(command);
         let mut done = self.done.lock().unwrap();
@@ -64,7 +64,7 @@ impl Living<'_> {
         ran
     }
 
-    /// `nix-store` with what deletes; it says how much it deleted.
+    /// Runs a deleting `nix-store` command and adds up the number of deleted paths.
     fn delete(&self, name: &'static str, args: &[&str]) {
         let (running, begun) = (&self.running, &self.begun);
         let before = begun.load(Ordering::SeqCst);
@@ -91,8 +91,8 @@ impl Living<'_> {
         self.is_over.load(Ordering::SeqCst)
     }
 
-    /// At least so many rounds, and more until a collection has deleted something during one; how
-    /// many paths were fetched.
+    /// Runs at least `least` rounds, and more until a collection has deleted paths during one.
+    /// Returns the number of fetched paths.
     fn rounds(
         &self,
         least: usize,
@@ -110,41 +110,41 @@ impl Living<'_> {
         fetched
     }
 
-    /// Lets floe move a closure under a root, and asserts that all of it is there while the root
-    /// is, whatever was under way; then gives the root up.
+    /// Copies a closure under a GC root and asserts that the whole closure exists while the root
+    /// does. Then removes the root. Returns the number of fetched paths.
     fn move_and_release(&self, corpus: &Corpus, link: &Path, command: &mut Command) -> u64 {
         self.running.fetch_add(1, Ordering::SeqCst);
         self.begun.fetch_add(1, Ordering::SeqCst);
         let ran = run(command.arg("--out-link").arg(link));
         self.running.fetch_sub(1, Ordering::SeqCst);
         let fetched = ran.expect(0).json()["copied"].as_u64().unwrap();
-        self.assert_whole(corpus, "when floe had ended");
-        // Whatever was being collected meanwhile is gone when the next collection ends.
+        self.assert_whole(corpus, "after floe ended");
+        // A collection that overlapped with the copy ends before this one starts.
         self.delete("gc after", &["--gc"]);
-        self.assert_whole(corpus, "after a collection");
+        self.assert_whole(corpus, "after a garbage collection");
         fs::remove_file(link).unwrap();
-        // Every other time it is all garbage before it is asked for again, and collections have
-        // something to do; in between, it may just become garbage while it is asked for.
+        // If nothing was fetched, collect everything, so that the next round starts from an empty
+        // store. Otherwise the closure may become garbage during the next round.
         if fetched == 0 {
             self.delete("gc between", &["--gc"]);
         }
         fetched
     }
 
-    /// Asserts that all that was to happen meanwhile has happened; whether an addition by Nix has
-    /// failed, which then leaves its lock behind.
+    /// Asserts that every Nix command ran and failed only in known ways. Returns whether an adding
+    /// command failed. Nix then leaves its lock file behind.
     #[track_caller]
     fn assert_was_lively(&self, fetched: [u64; 2]) -> bool {
         let done = self.done.lock().unwrap();
         let deleted = self.deleted.load(Ordering::SeqCst);
         let meanwhile = self.deleted_meanwhile.load(Ordering::SeqCst);
         let all = format!(
-            "{}: fetched {fetched:?}, deleted {deleted}, meanwhile {meanwhile}: {done:#?}",
+            "{}: fetched {fetched:?}, deleted {deleted}, during copies {meanwhile}: {done:#?}",
             self.nix.version
         );
         assert!(
             meanwhile > 0 && deleted >= meanwhile,
-            "nothing was deleted; {all}"
+            "no path was deleted during a copy; {all}"
         );
         let names = [
             "gc",
@@ -159,9 +159,12 @@ impl Living<'_> {
             let tries = done
                 .get(name)
                 .map_or(0, |done| done.succeeded + done.failed.len());
-            assert!(tries > 0, "{name} was not tried; {all}");
+            assert!(tries > 0, "{name} did not run; {all}");
         }
-        assert!(done["gc"].succeeded > 0, "no collection succeeded; {all}");
+        assert!(
+            done["gc"].succeeded > 0,
+            "no garbage collection succeeded; {all}"
+        );
         for (name, done) in done.iter() {
             let is_known = |said: &&String| {
                 let mut known = KNOWN.iter();
@@ -177,8 +180,8 @@ impl Living<'_> {
             .any(|name| !done[name].failed.is_empty())
     }
 
-    /// Once it is quiet, nothing is left that would be in Nix's way: what it did beside floe, and
-    /// was allowed to fail at, it must succeed at now.
+    /// Asserts that floe left nothing that blocks Nix: commands that may fail during concurrent
+    /// copies must succeed afterwards.
     #[track_caller]
     fn assert_nix_can_work(&self, corpus: &Corpus, exported: &Path) {
         let mut copy = copy_with_nix(self, corpus);
@@ -196,12 +199,12 @@ impl Living<'_> {
         let mut args = vec!["--check-validity", "--print-invalid"];
         args.extend(corpus.paths.iter().map(String::as_str));
         let invalid = run(&mut self.store(&args)).expect(0).stdout;
-        assert_eq!(invalid, "", "{}: not valid {when}", self.nix.version);
+        assert_eq!(invalid, "", "{}: invalid {when}", self.nix.version);
         let there = |path: &&String| fs::symlink_metadata(self.root.join(&path[1..])).is_ok();
         let lost: Vec<&String> = corpus.paths.iter().filter(|path| !there(path)).collect();
         assert!(
             lost.is_empty(),
-            "{}: lost {when}: {lost:?}",
+            "{}: missing {when}: {lost:?}",
             self.nix.version
         );
     }
@@ -276,7 +279,7 @@ fn copy(corpus: &Corpus, root: &Path) -> Command {
     command
 }
 
-/// Nix's own copy of the closure from its cache.
+/// Returns Nix's own copy of the closure from its cache.
 fn copy_with_nix(living: &Living<'_>, corpus: &Corpus) -> Command {
     let from = corpus.file_url("zstd");
     let args = ["copy", "--no-check-sigs", "--from", &from, "--to"];
@@ -285,7 +288,7 @@ fn copy_with_nix(living: &Living<'_>, corpus: &Corpus) -> Command {
     copy
 }
 
-/// The closure as `nix-store --import` takes it.
+/// Exports the closure to a file for `nix-store --import`.
 fn export(nix: &Nix, corpus: &Corpus, file: &Path) {
     let mut command = nix.command("nix-store", ["--store"]);
     command
@@ -296,7 +299,7 @@ fn export(nix: &Nix, corpus: &Corpus, file: &Path) {
     assert!(status.unwrap().success());
 }
 
-/// Collections, one after the other, and attempts to delete what floe moves.
+/// Runs garbage collections, and tries to delete the roots that floe copies.
 fn collect(living: &Living<'_>, corpora: [&Corpus; 2]) {
     living.until_over(|| {
         for corpus in corpora {
@@ -310,8 +313,9 @@ fn collect(living: &Living<'_>, corpora: [&Corpus; 2]) {
     living.collected.notify_all();
 }
 
-/// Nix adds what floe adds, one closure from a cache and the other from a file, and optimises. As
-/// long as it does, what it works on is no garbage; so collections have their turn in between.
+/// Lets Nix add the same paths as floe, from a cache and from a file, and optimise the store.
+/// Between these commands it waits for garbage collections, because the paths that Nix works on
+/// are not garbage.
 fn add_and_optimise(living: &Living<'_>, corpus: &Corpus, exported: &Path) {
     let steps: [&dyn Fn(); 3] = [
         &|| {
@@ -336,7 +340,7 @@ fn add_and_optimise(living: &Living<'_>, corpus: &Corpus, exported: &Path) {
     });
 }
 
-/// Neither unfinished trees nor temporary roots, nor locks that are not Nix's.
+/// Asserts that there are no staged trees and temporary roots, and only lock files of Nix.
 #[track_caller]
 fn assert_nothing_is_left(root: &Path, may_have_locks: bool) {
     for directory in ["nix/store", "nix/var/nix/temproots"] {
@@ -349,33 +353,35 @@ fn assert_nothing_is_left(root: &Path, may_have_locks: bool) {
     }
 }
 
-/// How many times as many rounds there may be: it is chance what a collection meets.
+/// Maximum number of rounds, as a multiple of the minimum. Which paths a collection deletes is
+/// random.
 const MORE: usize = 20;
 
-/// So many collections have their turn before Nix adds again.
+/// Number of garbage collections between two additions by Nix.
 const COLLECTIONS_BETWEEN: usize = 2;
 
-/// How Nix fails where it is in its own way, or another process in its way: which of its commands,
-/// and what it says. Nothing that names what belongs to floe is known.
+/// Error messages of Nix that other processes cause, with the command that prints them. None of
+/// them mentions files of floe.
 const KNOWN: [(&str, &str); 7] = [
-    // What somebody needs.
+    // Another process uses the path.
     ("delete", "since it is still alive"),
-    // What it had found to be garbage got a referrer.
+    // A path became a referrer of garbage during the collection.
     ("", "because it is in use by"),
-    // A path was added by somebody else after Nix 2.8 had asked.
+    // Another process added a path after Nix 2.8 had checked for it.
     ("copy", "not an absolute path: 'nix-archive-1'"),
-    // Nix roots only what it brings: what was there already a collection took away meanwhile, and
-    // what refers to it could not be registered. An import roots a path before it looks, and an
-    // older collector takes it all the same. The files go before or after the rows do.
+    // Nix adds temporary roots only for the paths that it copies. A collection may delete a
+    // reference that was valid before, and registration fails. An import roots a path before its
+    // check, but an older collector still deletes it. Files are deleted before or after their
+    // rows.
     ("copy", "is not valid"),
     ("import", "is not valid"),
     ("import", "No such file or directory"),
-    // A collection took the file in `.links` that an optimiser was about to link to, or the path
-    // that it was reading.
+    // A collection deleted the file in `.links` that an optimiser was about to link to, or the
+    // path that it was reading.
     ("optimise", "No such file or directory"),
 ];
 
-/// Choices for what nobody has signed.
+/// Options without signature checks.
 fn unsigned() -> CopyOptions {
     CopyOptions {
         check_signatures: false,
@@ -383,7 +389,7 @@ fn unsigned() -> CopyOptions {
     }
 }
 
-/// The cache of a corpus.
+/// Opens the cache of a corpus.
 fn source_of(corpus: &Corpus) -> Sources {
     let location = StoreUri::parse(&corpus.file_url("zstd"), None, None).unwrap();
     let network = NetworkOptions::default();
@@ -396,7 +402,7 @@ fn source_of(corpus: &Corpus) -> Sources {
     .unwrap()
 }
 
-/// The store below a root directory.
+/// Returns the location of the store below a root directory.
 fn store_in(root: &Path) -> StoreUri {
     StoreUri::parse(root.to_str().unwrap(), None, None).unwrap()
 }

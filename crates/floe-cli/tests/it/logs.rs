@@ -1,4 +1,4 @@
-//! `--log-format json`: every line on stderr is an object, whatever happens.
+//! `--log-format json`: every line on stderr is a JSON object.
 
 use std::fs;
 use std::process::Command;
@@ -10,7 +10,7 @@ use crate::faulty::{Faulty, faulty};
 use crate::server::{Fault, Server};
 use crate::support::{Ran, floe, run};
 
-/// The lines, each of which has what every line has.
+/// Parses stderr and checks the fields that every line has.
 #[track_caller]
 fn lines(ran: &Ran) -> Vec<Value> {
     assert!(!ran.stderr.contains('\u{1b}'), "{}", ran.stderr);
@@ -39,7 +39,7 @@ fn of<'a>(lines: &'a [Value], event: &str) -> Vec<&'a Value> {
         .collect()
 }
 
-/// Installs what the faulty cache has.
+/// Installs from the faulty cache.
 fn install(faulty: &Faulty, server: &Server) -> Ran {
     run(floe([
         "install",
@@ -82,7 +82,7 @@ fn a_good_install_tells_the_plan_and_each_path_and_progress_now_and_then() {
     let progress = of(&lines, "progress").len() as u64;
     assert!(
         progress <= seconds.as_secs(),
-        "{progress} lines of progress in {seconds:?}"
+        "{progress} progress events in {seconds:?}"
     );
     assert_eq!(
         lines.len(),
@@ -113,7 +113,7 @@ fn a_failure_has_its_path_address_and_kind_as_fields() {
         "{}",
         failed[0]
     );
-    // What refers to it follows.
+    // Failures of the referrers follow.
     assert!(failed.len() > 1);
     assert!(
         failed[1..].iter().all(|line| line["kind"] == "failed"),
@@ -188,14 +188,14 @@ fn what_a_cache_is_asked_for_again_is_named_before_the_pause() {
         assert!(retrying.get("path").is_none(), "{retrying}");
         floe_store::tree::remove_tree(&faulty.root).unwrap();
 
-        // As text, and where nothing is moved.
+        // The same as text, in a command that copies nothing.
         server.fail_times(file, Fault::Later(503, "1".into()), 1);
         run(&mut floe(["info", "--from", &server.url(), &part]))
             .expect(0)
             .says(&format!("retrying: fetching {}/{file}", server.url()));
         assert_eq!(server.faults(), 2);
     }
-    // The rest of a body that makes no headway.
+    // The same for the rest of a NAR.
     let nar = faulty.narinfo(&faulty.path("libc6")).url;
     let server = Server::start(&faulty.cache).with_validators();
     server.fail_times(&nar, Fault::Cut(2_000_000), 1);
@@ -222,7 +222,7 @@ fn what_ends_a_command_is_a_line_too() {
             2,
             "usage",
         ),
-        // Before clap knows of the format.
+        // These fail before the argument parser has seen the format.
         (&["install", "--log-format=json"], 2, "usage"),
         (&["--log-format", "json", "instal"], 2, "usage"),
         (
@@ -256,7 +256,7 @@ fn what_ends_a_command_is_a_line_too() {
         assert_eq!(lines[0]["kind"], kind, "{args:?}");
         assert_eq!(lines[0]["exitCode"], code, "{args:?}");
     }
-    // Help is no error, and goes where it always goes.
+    // Help is not an error. It goes to stdout as usual.
     let ran = run(&mut floe(["install", "--log-format", "json", "--help"])).expect(0);
     assert!(ran.stderr.is_empty() && ran.stdout.contains("Usage:"));
     let ran = run(&mut floe(["install"])).expect(2);

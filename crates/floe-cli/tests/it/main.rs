@@ -1,9 +1,6 @@
-//! floe as a user meets it: the binary, with the real Nix and real servers on the other side.
+//! Integration tests of the `floe` binary against real Nix and real servers.
 
-#![allow(
-    clippy::unwrap_used,
-    reason = "a test that cannot go on fails, wherever it stands"
-)]
+#![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
 mod benches;
 mod caches;

@@ -1,4 +1,4 @@
-//! `floe man` and `floe completions`: what troff and the shell make of them.
+//! `floe man` and `floe completions`: groff and the shells accept the output.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -7,7 +7,7 @@ use std::process::Command;
 
 use crate::support::{floe, run, scratch, skip};
 
-/// The commands, as `floe --help` lists them.
+/// Returns the commands that `floe --help` lists.
 fn commands() -> BTreeSet<String> {
     let help = run(&mut floe(["--help"])).expect(0).stdout;
     let (_, list) = help.split_once("Commands:\n").unwrap();
@@ -19,7 +19,7 @@ fn commands() -> BTreeSet<String> {
     names
 }
 
-/// A program of the system; without it, a note among the skips.
+/// Returns a command for the first installed program. If none is installed, records a skip.
 fn program(names: &[&str], args: &[&str]) -> Option<Command> {
     for name in names {
         let places = ["/usr/bin", "/bin", "/usr/local/bin"].map(|dir| Path::new(dir).join(name));
@@ -104,7 +104,7 @@ fn bash_completes_commands_and_options() {
         return;
     };
     assert_eq!(run(check.arg(&file)).expect(0).stderr, "");
-    // What bash does when somebody presses the key behind the last word.
+    // Does what bash does when the user presses Tab after the last word.
     let complete = |words: &str| {
         let code = format!(
             "source {}; COMP_WORDS=(floe {words}); COMP_CWORD=$((${{#COMP_WORDS[@]}} - 1)); \

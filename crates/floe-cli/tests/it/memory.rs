@@ -1,4 +1,4 @@
-//! How much memory an install needs at most.
+//! Peak memory use of an install.
 
 use std::fs;
 use std::process::{Child, Stdio};
@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use crate::support::{corpora, floe, nginx, scratch};
 
-/// The most that a process has held so far, in bytes; `None` when it has ended.
+/// Returns the peak resident memory of a child in bytes, or `None` if it has ended.
 fn peak(child: &Child) -> Option<u64> {
     let status = fs::read_to_string(format!("/proc/{}/status", child.id())).ok()?;
     let line = status.lines().find(|line| line.starts_with("VmHWM:"))?;
@@ -39,8 +39,8 @@ fn an_install_from_a_cache_of_nix_holds_less_than_160_mib() {
             }
             assert!(child.wait().unwrap().success());
             let found = format!("{} from {compression}: {most} bytes", corpus.root);
-            eprintln!("{found}, seen {looks} times");
-            assert!(looks > 0 && most > MIB, "{found}, seen {looks} times");
+            eprintln!("{found}, {looks} samples");
+            assert!(looks > 0 && most > MIB, "{found}, {looks} samples");
             assert!(most < 160 * MIB, "{found}");
         }
     }
@@ -48,5 +48,5 @@ fn an_install_from_a_cache_of_nix_holds_less_than_160_mib() {
 
 const MIB: u64 = 1024 * 1024;
 
-/// Often beside the shortest install, and no load.
+/// Frequent enough for the shortest install, without noticeable load.
 const BETWEEN_LOOKS: Duration = Duration::from_millis(5);

@@ -1,7 +1,7 @@
-//! A small file system of one's own, that can be filled up, changed and looked at.
+//! A small tmpfs for tests with full or read-only disks.
 //!
-//! It is memory, mounted in a mount namespace that ends with the process that holds it, so that
-//! nothing is left behind even where a test is killed.
+//! It is mounted in a mount namespace that ends with the process that holds it, so nothing remains
+//! even if the test is killed.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -11,13 +11,14 @@ use std::process::{Child, Command, Stdio};
 
 use crate::support::{Ran, Scratch, floe, nixes, run, scratch, skip};
 
-/// A file system of this size and no more.
+/// A tmpfs of a limited size.
 pub(crate) struct Mount {
     holder: Child,
     scratch: Scratch,
 }
 
-/// Mounts one, with options of tmpfs; `None`, and a note among the skips, where that is forbidden.
+/// Mounts a tmpfs with these options. If mounting is not permitted, records a skip and returns
+/// `None`.
 pub(crate) fn mount(options: &str) -> Option<Mount> {
     let scratch = scratch();
     let place = scratch.join("mount");
@@ -44,28 +45,28 @@ pub(crate) fn mount(options: &str) -> Option<Mount> {
 }
 
 impl Mount {
-    /// Where it is mounted, for commands that run inside.
+    /// Returns the mount point, for commands that run inside the namespace.
     pub(crate) fn place(&self) -> PathBuf {
         self.scratch.join("mount")
     }
 
-    /// A directory beside it, on another file system.
+    /// Returns the path of a sibling of the mount point, which is on another file system.
     pub(crate) fn beside(&self, name: &str) -> PathBuf {
         self.scratch.join(name)
     }
 
-    /// A store in it.
+    /// Returns the root directory of a store in the tmpfs.
     pub(crate) fn root(&self) -> PathBuf {
         self.place().join("root")
     }
 
-    /// The same file as it is seen from outside.
+    /// Returns the path of a file in the tmpfs for access from outside the namespace.
     pub(crate) fn seen(&self, file: &Path) -> PathBuf {
         let root = format!("/proc/{}/root", self.holder.id());
         Path::new(&root).join(file.strip_prefix("/").unwrap())
     }
 
-    /// The command, where the file system is mounted.
+    /// Wraps a command so that it runs inside the namespace.
     pub(crate) fn inside(&self, command: &Command) -> Command {
         let mut inside = Command::new("nsenter");
         inside.arg(format!("--mount=/proc/{}/ns/mnt", self.holder.id()));
@@ -80,12 +81,12 @@ impl Mount {
         inside
     }
 
-    /// Runs a command where the file system is mounted.
+    /// Runs a command inside the namespace.
     pub(crate) fn run(&self, command: &Command) -> Ran {
         run(&mut self.inside(command))
     }
 
-    /// Mounts it again with other options.
+    /// Changes the mount options.
     pub(crate) fn remount(&self, options: &str) {
         let options = format!("remount,{options}");
         let mut command = Command::new("mount");
@@ -93,7 +94,7 @@ impl Mount {
             .expect(0);
     }
 
-    /// How many blocks of 4 KiB and how many inodes are left.
+    /// Returns the number of free 4 KiB blocks and of free inodes.
     pub(crate) fn left(&self) -> (u64, u64) {
         let mut command = Command::new("stat");
         let args = ["--file-system", "--format=%S %a %d"];
@@ -107,7 +108,7 @@ impl Mount {
         (numbers[1], numbers[2])
     }
 
-    /// Asserts that the store below `root()` is sound. What it holds.
+    /// Asserts that the store in `root()` has no fault. Returns the base names of its paths.
     #[track_caller]
     pub(crate) fn assert_sound(&self) -> BTreeSet<String> {
         let root = self.root();
@@ -115,8 +116,8 @@ impl Mount {
         self.assert_sound_at(&address, &root.join("nix/store"))
     }
 
-    /// Asserts that a store, by its address, holds in its directory nothing but paths, each of
-    /// which is valid and right by floe and by every Nix. What it holds.
+    /// Asserts that the store directory contains only valid paths, and that neither floe nor Nix
+    /// finds a fault in the store. Returns the base names of the paths.
     #[track_caller]
     pub(crate) fn assert_sound_at(&self, address: &str, directory: &Path) -> BTreeSet<String> {
         let entries = fs::read_dir(self.seen(directory)).unwrap();
@@ -134,7 +135,7 @@ impl Mount {
             let valid = self.run(&nix.command("nix", args)).expect(0).stdout;
             let base = |path: &str| path.rsplit('/').next().unwrap().to_owned();
             let valid: BTreeSet<String> = valid.lines().map(base).collect();
-            assert_eq!(valid, names, "valid, says {}", nix.version);
+            assert_eq!(valid, names, "valid paths according to {}", nix.version);
         }
         names
     }

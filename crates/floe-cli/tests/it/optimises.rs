@@ -1,4 +1,4 @@
-//! `--optimise`: the same links that `nix-store --optimise` makes, and nothing left for it to do.
+//! `--optimise` creates the same hard links as `nix-store --optimise`.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -15,14 +15,14 @@ fn install(corpus: &Corpus, root: &Path, options: &[&str]) -> Ran {
     run(command.arg(root).args(options).arg(&corpus.root)).expect(0)
 }
 
-/// The names in `.links`.
+/// Lists `.links`.
 fn links(root: &Path) -> BTreeSet<String> {
     let entries = fs::read_dir(root.join("nix/store/.links")).unwrap();
     let names = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap());
     names.collect()
 }
 
-/// The inodes of all files and symbolic links of a store, and how many those are themselves.
+/// Returns the inodes of all files and symlinks of a store, and the number of directory entries.
 fn inodes(root: &Path) -> (BTreeSet<u64>, usize) {
     fn gather(at: &Path, found: &mut (BTreeSet<u64>, usize)) {
         for entry in fs::read_dir(at).unwrap() {
@@ -41,7 +41,7 @@ fn inodes(root: &Path) -> (BTreeSet<u64>, usize) {
     found
 }
 
-/// What `nix-store --optimise` says that it has done.
+/// Runs `nix-store --optimise` and returns its stderr.
 fn optimise(nix: &Nix, root: &Path) -> String {
     let mut command = nix.command("nix-store", ["--store"]);
     run(command.arg(root).arg("--optimise")).expect(0).stderr
@@ -67,11 +67,11 @@ fn the_links_are_those_that_nix_makes_and_leave_it_nothing_to_do() {
                 (inodes(&ours), inodes(&theirs));
             assert_eq!(ours_distinct.len(), theirs_distinct.len());
             assert_eq!(ours_all, theirs_all);
-            // All are links, and some have more than one user.
+            // Every file is linked, and some files share an inode.
             assert_eq!(ours_distinct.len(), links(&ours).len());
             assert!(
                 ours_distinct.len() < inodes(&plain).0.len(),
-                "nothing was shared"
+                "no files share an inode"
             );
             assert_eq!(tree(&ours), tree(&plain));
             assert_eq!(tree(&ours), tree(&theirs));
@@ -85,12 +85,12 @@ fn the_links_are_those_that_nix_makes_and_leave_it_nothing_to_do() {
             let said = optimise(&nix, &ours);
             assert!(said.contains("freed by hard-linking 0 files"), "{said}");
             assert_eq!(inodes(&ours).0, ours_distinct);
-            // A collection takes the links with their files.
+            // Garbage collection also deletes unused links.
             nix.store(&ours, ["--gc"]);
             assert!(links(&ours).is_empty());
         }
     }
-    assert!(compared > 0 || nixes().is_empty(), "compared nothing");
+    assert!(compared > 0 || nixes().is_empty(), "no store was compared");
 }
 
 #[test]
@@ -149,7 +149,7 @@ fn the_setting_of_nix_conf_turns_it_on_for_stores_and_an_option_off_again() {
     assert!(names("unset", &[&setting[..], &["false"]].concat()).is_empty());
     assert!(names("default", &[]).is_empty());
 
-    // The same for a copy from one store to another; a cache has no files to link.
+    // The same for a copy between stores. A cache cannot be optimised.
     let from = scratch.join("default").display().to_string();
     let copy = |to: &str, options: &[&str]| {
         let mut command = floe(["copy", "--no-check-sigs", "--from", &from, "--to", to]);
@@ -179,7 +179,7 @@ fn a_link_that_lost_its_contents_is_replaced_and_told() {
         stat.is_file().then_some((stat.len(), name))
     });
     let (len, name) = sizes.max().unwrap();
-    // As a crash of the system may leave it: of the right name and half its length.
+    // A crash can leave a link of the right name with half of its contents.
     let damaged = |name_of_root: &str| {
         let root = scratch.join(name_of_root);
         fs::create_dir_all(root.join("nix/store/.links")).unwrap();
@@ -205,5 +205,5 @@ fn a_link_that_lost_its_contents_is_replaced_and_told() {
     assert!(line.unwrap().contains("\"event\":\"warning\""), "{line:?}");
 }
 
-/// Some collections fall between two of them, and some into one.
+/// Enough for some collections to run between two installs and some during one.
 const INSTALLS: usize = 20;

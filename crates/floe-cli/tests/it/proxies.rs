@@ -1,4 +1,4 @@
-//! Caches behind a real proxy, which the environment names as for every other program.
+//! Caches behind a proxy (tinyproxy) that environment variables name.
 
 use std::fs;
 use std::path::PathBuf;
@@ -9,7 +9,7 @@ use crate::environments::tool;
 use crate::support::nginx::{free_ports, with_free_ports};
 use crate::support::{Corpus, Ran, Scratch, corpus, floe, nginx, run, scratch, tree};
 
-/// A tinyproxy on a port of its own, until it is dropped.
+/// A tinyproxy process on its own port. It is killed on drop.
 struct Proxy {
     process: Child,
     port: u16,
@@ -17,8 +17,8 @@ struct Proxy {
 }
 
 impl Proxy {
-    /// Starts it with further lines of configuration; `None`, and a note among the skips, where
-    /// there is none.
+    /// Starts tinyproxy with additional configuration lines. If it is not installed, records a
+    /// skip and returns `None`.
     fn start(scratch: &Scratch, extra: &str) -> Option<Proxy> {
         let program = tool("tinyproxy", "tinyproxy-bin")?;
         let name = |port, end| scratch.join(&format!("tinyproxy-{port}.{end}"));
@@ -39,13 +39,13 @@ impl Proxy {
                 .spawn()
                 .unwrap()
         };
-        // It writes the number of its process when it listens.
+        // tinyproxy writes its pid file once it listens.
         let (process, [port]) = with_free_ports(start, |[port]| name(port, "pid").exists());
         let log = name(port, "log");
         Some(Proxy { process, port, log })
     }
 
-    /// How many requests of that method it has passed on.
+    /// Returns how many requests with this method it has received.
     fn requests(&self, method: &str) -> usize {
         let log = fs::read_to_string(&self.log).unwrap_or_default();
         let is_one = |line: &&str| line.contains("Request") && line.contains(method);
@@ -60,7 +60,7 @@ impl Drop for Proxy {
     }
 }
 
-/// `floe install` of a corpus into a store, with these variables and no other that names a proxy.
+/// Installs a corpus with exactly these proxy variables.
 fn install(corpus: &Corpus, from: &str, root: &Scratch, variables: &[(&str, &str)]) -> Ran {
     let mut command = floe(["install", "--from", from, "--root"]);
     for name in ["http_proxy", "https_proxy", "all_proxy", "no_proxy"] {
@@ -93,7 +93,10 @@ fn requests_go_through_the_proxy_that_the_environment_names_and_past_it_where_it
     let requests = 1 + 2 * corpus.paths.len();
     let installed = |ran: Ran, root: &Scratch| {
         ran.expect(0);
-        assert!(tree(root.path()) == tree(&corpus.store()), "trees differ");
+        assert!(
+            tree(root.path()) == tree(&corpus.store()),
+            "the trees differ"
+        );
     };
 
     let root = scratch();
@@ -108,7 +111,11 @@ fn requests_go_through_the_proxy_that_the_environment_names_and_past_it_where_it
         let root = scratch();
         let past = [("http_proxy", there.as_str()), ("no_proxy", exceptions)];
         installed(install(&corpus, &plain, &root, &past), &root);
-        assert_eq!(proxy.requests("GET"), requests, "it was asked all the same");
+        assert_eq!(
+            proxy.requests("GET"),
+            requests,
+            "the proxy was used despite no_proxy"
+        );
     }
 
     let root = scratch();
@@ -117,8 +124,15 @@ fn requests_go_through_the_proxy_that_the_environment_names_and_past_it_where_it
         ("SSL_CERT_FILE", &certified.authority),
     ];
     installed(install(&corpus, &secure, &root, &variables), &root);
-    assert!(proxy.requests("CONNECT") > 0, "nothing went through it");
-    assert_eq!(proxy.requests("GET"), requests, "it saw what was asked");
+    assert!(
+        proxy.requests("CONNECT") > 0,
+        "no request went through the proxy"
+    );
+    assert_eq!(
+        proxy.requests("GET"),
+        requests,
+        "the proxy saw a plain-text request"
+    );
 }
 
 #[test]
@@ -145,13 +159,16 @@ fn a_proxy_that_wants_a_login_gets_it_and_nobody_else_does() {
     );
     assert!(
         !wrong.expect(4).stderr.contains("wrong4"),
-        "a password was shown"
+        "the message contains the password"
     );
-    assert_eq!(server.log(), "", "something got through");
+    assert_eq!(server.log(), "", "a request reached the server");
 
     let right = with("somebody:hunter2@");
     install(&corpus, &from, &root, &[("http_proxy", &right)]).expect(0);
-    assert!(tree(root.path()) == tree(&corpus.store()), "trees differ");
+    assert!(
+        tree(root.path()) == tree(&corpus.store()),
+        "the trees differ"
+    );
 }
 
 #[test]
@@ -171,7 +188,7 @@ fn a_proxy_that_is_not_there_is_named_in_the_error() {
         &[("http_proxy", &nobody), ("NIX_CONFIG", ATTEMPTS)],
     );
     ran.expect(4).says("Connection refused").says(&nobody);
-    assert_eq!(server.log(), "", "it was asked without the proxy");
+    assert_eq!(server.log(), "", "a request bypassed the proxy");
 }
 
 #[test]
@@ -200,7 +217,7 @@ fn a_host_that_is_asked_past_the_proxy_does_not_blame_it() {
     }
 }
 
-/// Nobody waits for five attempts.
+/// Makes failing requests fail at once.
 const ATTEMPTS: &str = "download-attempts = 1";
 
 #[test]

@@ -1,5 +1,5 @@
-//! A machine with a quarter of a core, as the smallest servers that one can rent. Runs with
-//! `cargo xtask test --full` alone.
+//! An install with a quarter of a CPU core, as on the smallest rented servers. Runs only with
+//! `cargo xtask test --full`.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -7,15 +7,15 @@ use std::process::Command;
 
 use crate::support::{corpus, floe, nginx, nixes, run, scratch, skip, tree};
 
-/// A control group whose processes together get a quarter of a core.
+/// A control group with a CPU quota of a quarter of a core.
 struct Quarter(PathBuf);
 
 impl Quarter {
-    /// `None`, and a note among the skips, where there is no such thing.
+    /// Creates the control group. If that is impossible, records a skip and returns `None`.
     fn new() -> Option<Quarter> {
         let name = format!("floe-test-{}", std::process::id());
         let (old, new) = (Path::new("/sys/fs/cgroup/cpu"), Path::new("/sys/fs/cgroup"));
-        // Both generations of control groups: 25 ms of every 100.
+        // cgroup v1 and v2: 25 ms of every 100 ms.
         let (group, file, text) = match old.join("cpu.cfs_quota_us").exists() {
             true => (old.join(name), "cpu.cfs_quota_us", "25000"),
             false => (new.join(name), "cpu.max", "25000 100000"),
@@ -28,7 +28,7 @@ impl Quarter {
         Some(Quarter(group))
     }
 
-    /// How often its processes were made to wait for their next share.
+    /// Returns how many periods the group was throttled in.
     fn throttled(&self) -> u64 {
         let stat = fs::read_to_string(self.0.join("cpu.stat")).unwrap();
         let line = stat
@@ -80,10 +80,10 @@ fn a_quarter_of_a_core_brings_a_large_closure_to_the_same_end() {
     assert_eq!(ran.json()["copied"], corpus.paths.len());
     assert!(
         quarter.throttled() > 20,
-        "{} waits are no quarter",
+        "throttled only {} times",
         quarter.throttled()
     );
-    assert!(tree(&root) == tree(&corpus.store()), "trees differ");
+    assert!(tree(&root) == tree(&corpus.store()), "the trees differ");
     for nix in nixes() {
         nix.verify(&root, corpus.paths.len());
     }

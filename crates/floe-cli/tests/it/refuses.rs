@@ -1,5 +1,5 @@
-//! `floe install` from caches that lie: nothing wrong is registered, what is right stays, and
-//! the error says what was wrong where.
+//! Installs from corrupt or malicious caches. No wrong path is registered, correct paths are kept,
+//! and the error names the fault and its location.
 
 mod addresses;
 mod broken;
@@ -14,7 +14,7 @@ use crate::faulty::faulty;
 use crate::server::Server;
 use crate::support::{floe, nixes, run, scratch};
 
-/// Nobody's NAR.
+/// Returns a hash that no NAR of the corpus has.
 fn other_hash() -> Hash {
     Hash::sha256(floe_hash::sha256(b"other"))
 }
@@ -37,7 +37,7 @@ fn a_flipped_byte_is_found_whatever_the_compression() {
             3,
             &[path.as_str(), "refusing it"],
         );
-        // The checks of the file may be absent; those of the NAR never are.
+        // FileHash and FileSize are optional, but the NAR is always verified.
         cache.edit(&path, |narinfo| {
             (narinfo.file_hash, narinfo.file_size) = (None, None)
         });
@@ -53,7 +53,7 @@ fn the_nar_of_another_path_is_refused() {
     fs::copy(cache.nar(&cache.path("libgcc")), cache.nar(&path)).unwrap();
     let says = ["the NAR size is 127696, but 658144 was promised"];
     cache.refuses(&cache.file_url(), &[&path], 3, &says);
-    // With its own URL and what belongs to the file, so that the NAR alone betrays it.
+    // With matching URL, FileHash and FileSize, so that only the NAR differs.
     cache.edit(&path, |narinfo| {
         narinfo.url = other.url;
         narinfo.file_hash = other.file_hash;
@@ -66,7 +66,7 @@ fn the_nar_of_another_path_is_refused() {
 fn a_forged_or_absent_signature_is_not_trusted() {
     let Some(cache) = faulty("zstd") else { return };
     let path = cache.path("libonig5");
-    // A key of the attacker's own, under the name of the trusted one.
+    // A key of the attacker with the name of the trusted key.
     let forger = SecretKey::from_seed(cache.key.name(), [7; 32]).unwrap();
     cache.edit(&path, |narinfo| {
         narinfo.info.signatures.clear();
@@ -80,7 +80,7 @@ fn a_forged_or_absent_signature_is_not_trusted() {
     cache.edit(&path, |narinfo| narinfo.info.signatures.clear());
     let says = ["not signed by a trusted key", "it has no signature"];
     cache.refuses(&cache.file_url(), &[&path], 3, &says);
-    // The right signature among wrong ones counts.
+    // One valid signature is sufficient.
     cache.edit(&path, |narinfo| {
         narinfo.info.sign(&StoreDir::default(), &forger);
         narinfo.info.sign(&StoreDir::default(), &cache.key);
@@ -138,7 +138,7 @@ fn a_signature_covers_hash_size_references_and_path() {
     untrusted("a reference more", &|info| {
         info.references.insert(gcc.clone());
     });
-    // The path itself: the name, which the file name does not tell, and the hash part.
+    // The path itself: its name, which is not part of the file name, and its hash part.
     let renamed = StorePath::parse(&format!("{}-renamed", path.hash_part())).unwrap();
     for other in [renamed, cache.path("libgcc")] {
         cache.edit(&path, |narinfo| narinfo.info.path = other.clone());
@@ -176,7 +176,7 @@ fn what_a_trusted_signature_vouches_for_is_checked_all_the_same() {
     refused("the NAR size is more than 658143", &|narinfo| {
         narinfo.info.nar_size -= 1
     });
-    // Sizes that no sum and no product has room for.
+    // Values at which additions and multiplications overflow.
     for file_size in [None, Some(u64::MAX)] {
         refused("size is", &|narinfo| {
             narinfo.info.nar_size = u64::MAX;
@@ -212,7 +212,7 @@ fn a_narinfo_that_is_none_or_for_another_path_is_named() {
             "StorePath is missing",
         ),
     ] {
-        assert_ne!(wrong, text, "{says}: nothing was changed");
+        assert_ne!(wrong, text, "{says}: the replacement changed nothing");
         cache.write(&path, &wrong);
         cache.refuses(
             &cache.file_url(),
@@ -259,7 +259,7 @@ fn a_nar_that_is_not_in_the_cache_or_outside_of_it_is_refused() {
         1,
         &["opening the NAR", "No such file"],
     );
-    // It is the right one, and still it is not for a narinfo to say which files are read.
+    // The file is correct, but a narinfo must not name files outside the cache.
     for url in [
         "../outside.nar.zst".to_owned(),
         format!("file://{}", outside.display()),
@@ -320,6 +320,6 @@ fn a_directory_that_is_no_cache_or_for_another_store_is_refused_at_once() {
     let store = cache.root.join("nix/store");
     assert!(
         !store.exists() || fs::read_dir(&store).unwrap().count() == 1,
-        "something was written"
+        "the store directory is not empty"
     );
 }

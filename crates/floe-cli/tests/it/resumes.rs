@@ -1,5 +1,4 @@
-//! What a run has fetched that was killed or that failed: the next one takes it up again, where it
-//! is still right.
+//! Trees fetched by killed or failed runs. The next run reuses them if they are intact.
 
 use std::collections::BTreeSet;
 use std::fs::{self, File, Permissions};
@@ -19,13 +18,13 @@ use crate::kills::{install, kill, narinfo, unfinished, valid_paths};
 use crate::server::{Fault, Server};
 use crate::support::{Corpus, corpus, floe, nixes, run, scratch};
 
-/// The narinfo of the path with that name.
+/// Returns the narinfo of the path that contains `name`.
 fn named(corpus: &Corpus, name: &str) -> NarInfo {
     let path = corpus.paths.iter().find(|path| path.contains(name));
     narinfo(corpus, path.unwrap())
 }
 
-/// Reads what a run says until all of its paths but one have arrived.
+/// Reads the JSON log until all planned paths except one have finished.
 fn wait_for_all_but_one(child: &mut Child) {
     let mut planned = None;
     let mut finished = 0;
@@ -40,7 +39,7 @@ fn wait_for_all_but_one(child: &mut Child) {
             return;
         }
     }
-    panic!("it has ended by itself");
+    panic!("the install ended by itself");
 }
 
 #[test]
@@ -49,7 +48,7 @@ fn what_killed_runs_had_fetched_is_not_fetched_again() {
     let scratch = scratch();
     let root = scratch.join("root");
     let server = Server::start(&corpus.cache("xz"));
-    // Nearly all refers to it, directly or through others, and cannot become valid without it.
+    // Nearly all paths depend on libc, so they cannot be registered without it.
     let hangs = named(&corpus, "-libc6-");
     let half = hangs.file_size.unwrap() as usize / 2;
     server.fail(&hangs.url, Fault::Hang(half));
@@ -63,10 +62,13 @@ fn what_killed_runs_had_fetched_is_not_fetched_again() {
         wait_for_all_but_one(&mut child);
         let began = Instant::now();
         while !nars_since(&server, since).contains(&hangs.url) {
-            assert!(began.elapsed() < Duration::from_secs(60), "not asked for");
+            assert!(
+                began.elapsed() < Duration::from_secs(60),
+                "the stalled NAR was not requested"
+            );
             thread::sleep(Duration::from_millis(5));
         }
-        assert!(kill(child), "it has ended by itself");
+        assert!(kill(child), "the install ended by itself");
         let asked = nars_since(&server, since);
         match number {
             1 => assert_eq!(asked.len(), all),
@@ -90,11 +92,15 @@ fn what_killed_runs_had_fetched_is_not_fetched_again() {
     asked.sort();
     wanted.sort();
     assert_eq!(asked, wanted);
-    assert_eq!(unfinished(&root), 0, "leftovers of the dead");
+    assert_eq!(
+        unfinished(&root),
+        0,
+        "temporary entries of killed runs remain"
+    );
     assert_holds_exactly(&root, &corpus.paths.iter().cloned().collect());
 }
 
-/// A store after a run in which libc was not to be had.
+/// A store after an install in which libc6 could not be fetched.
 struct Failed {
     faulty: Faulty,
     server: Server,
@@ -112,7 +118,7 @@ fn failed() -> Option<Failed> {
     ran.says("cannot be valid yet");
     let valid = faulty.without(&[&libc]);
     let left = faulty.assert_holds(&valid);
-    assert!(!left.is_empty(), "nothing is left");
+    assert!(!left.is_empty(), "no tree was kept");
     Some(Failed {
         faulty,
         server,
@@ -131,7 +137,7 @@ fn what_a_failed_run_has_left_is_garbage_to_nix() {
         assert_holds_exactly(&faulty.root, &BTreeSet::new());
         let roots = entries(&faulty.root.join("nix/var/nix/temproots"));
         assert!(roots.is_empty(), "{}: {roots:?}", nix.version);
-        // Nothing is left to be taken, and nothing is missed.
+        // The next install has no kept tree to reuse, and fetches everything.
         server.heal();
         let json = faulty.install(&server.url()).expect(0).json();
         assert_eq!(
@@ -150,7 +156,7 @@ fn what_is_left_outlives_runs_that_get_nowhere() {
         valid,
         left,
     } = failed;
-    // A cache that cannot be reached, and then one that has no answer to any question.
+    // First an unreachable cache, then one that lacks every path.
     let nowhere = server.url();
     drop(server);
     faulty.install(&nowhere).expect(4);
@@ -181,17 +187,17 @@ fn what_is_left_for_one_closure_goes_with_the_next_run_for_another() {
     assert_holds_exactly(&faulty.root, &valid);
 }
 
-/// So long one path fails: the others come meanwhile.
+/// Delay of the failing response. The other paths arrive in the meantime.
 const MEANWHILE: Duration = Duration::from_secs(5);
 
-/// Changes a byte in a tree that is left, and neither modes nor times.
+/// Flips a byte in a staged tree, and preserves modes and modification times.
 fn change(root: &Path, hash_part: &str) {
     let is_left = |place: &PathBuf| {
         let name = place.file_name().unwrap().to_str().unwrap();
         name.starts_with(hash_part) && name.contains("-floe-")
     };
     let tree = entries(&root.join("nix/store")).into_iter().find(is_left);
-    let file = first_file(&tree.expect("it is not left")).unwrap();
+    let file = first_file(&tree.expect("no staged tree of this path")).unwrap();
     let before = fs::metadata(&file).unwrap();
     fs::set_permissions(&file, Permissions::from_mode(0o644)).unwrap();
     let mut contents = fs::read(&file).unwrap();
@@ -207,7 +213,7 @@ fn entries(directory: &Path) -> Vec<PathBuf> {
     entries.map(|entry| entry.unwrap().path()).collect()
 }
 
-/// A file with contents, somewhere in a tree.
+/// Returns the first non-empty file of a tree.
 fn first_file(place: &Path) -> Option<PathBuf> {
     let found = place.symlink_metadata().unwrap();
     match found.is_dir() {

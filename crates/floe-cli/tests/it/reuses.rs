@@ -1,4 +1,4 @@
-//! `--reuse`: what another store has is taken from there, if it is right, and only that.
+//! `--reuse`: paths are taken from another store if they are intact there.
 
 use std::collections::BTreeSet;
 use std::fs::{self, Permissions};
@@ -14,19 +14,19 @@ use crate::support::{
 
 mod elsewhere;
 
-/// Ways of `--reuse-by`, the first of which is the default.
+/// Values of `--reuse-by`. The first is the default.
 const WAYS: [&str; 3] = ["reflink", "hardlink", "copy"];
 
-/// A corpus behind a real server, and a store that has it already.
+/// A corpus served by nginx, and a store that already contains it.
 struct World {
     corpus: Corpus,
     server: Nginx,
     scratch: Scratch,
-    /// The root of a store that has everything.
+    /// The root of a complete store.
     previous: PathBuf,
 }
 
-/// `None`, and a note among the skips, where something is missing.
+/// Creates the fixture. Returns `None` if a reference tool or corpus is missing.
 fn world(name: &str) -> Option<World> {
     let corpus = corpus(name)?;
     let server = nginx(&corpus.dir, "")?;
@@ -62,20 +62,20 @@ impl World {
         run(&mut self.command(root, options)).expect(0)
     }
 
-    /// The store directory of the previous store alone, without a database and writable.
+    /// Copies the store directory, without a database. The copy is writable.
     fn bare(&self, name: &str) -> PathBuf {
         let bare = self.scratch.join(name);
         copy_exactly(&self.previous.join("nix/store"), &bare);
         bare
     }
 
-    /// The base names of all paths, in the order of the corpus.
+    /// Returns the base names of all paths, in corpus order.
     fn names(&self) -> Vec<&str> {
         let names = self.corpus.paths.iter();
         names.map(|path| path.rsplit('/').next().unwrap()).collect()
     }
 
-    /// The base names of the paths whose NARs the server was asked for.
+    /// Returns the base names of the paths whose NARs were requested.
     fn fetched(&self) -> BTreeSet<&str> {
         let log = self.server.log();
         let is_fetched = |name: &&str| {
@@ -87,7 +87,8 @@ impl World {
         self.names().into_iter().filter(is_fetched).collect()
     }
 
-    /// Every real Nix, and floe itself, find everything right in a store.
+    /// Asserts that neither Nix nor floe finds a fault, and that the trees equal the previous
+    /// store.
     fn verify(&self, root: &Path) {
         for nix in nixes() {
             nix.verify(root, self.corpus.paths.len());
@@ -96,16 +97,16 @@ impl World {
             .expect(0)
             .json();
         assert_eq!(verified["paths"], self.corpus.paths.len());
-        assert!(tree(root) == tree(&self.previous), "trees differ");
+        assert!(tree(root) == tree(&self.previous), "the trees differ");
     }
 }
 
-/// Copies with modes, owners and times.
+/// Copies a tree with modes, owners and times.
 fn copy_exactly(from: &Path, to: &Path) {
     run(Command::new("cp").arg("-a").arg(from).arg(to)).expect(0);
 }
 
-/// Regular files below a directory, but for the links of the optimiser.
+/// Returns the non-empty regular files below a directory, without `.links`.
 fn files(at: &Path) -> Vec<PathBuf> {
     let mut found = Vec::new();
     for entry in fs::read_dir(at).unwrap() {
@@ -124,7 +125,7 @@ fn files(at: &Path) -> Vec<PathBuf> {
     found
 }
 
-/// How many files of two store directories are the same inode, and how many there are.
+/// Returns how many files of `one` share their inode with `other`, and how many files there are.
 fn shared(one: &Path, other: &Path) -> (usize, usize) {
     let all = files(one);
     let inode = |path: &Path| fs::symlink_metadata(path).unwrap().ino();
@@ -133,7 +134,7 @@ fn shared(one: &Path, other: &Path) -> (usize, usize) {
     (all.iter().filter(is_shared).count(), all.len())
 }
 
-/// Changes a file in a sealed directory, and leaves its time and mode as they were.
+/// Edits a file of a sealed tree, and preserves its mode and modification time.
 fn spoil(file: &Path, change: impl FnOnce(&mut Vec<u8>)) {
     let stat = fs::metadata(file).unwrap();
     let mut contents = fs::read(file).unwrap();
@@ -182,7 +183,7 @@ fn a_previous_store_with_a_database_or_without_gives_every_path() {
         }
     }
     assert!(world.fetched().is_empty(), "{:?}", world.fetched());
-    // What was taken stays when that store is gone.
+    // Reused paths do not depend on the source.
     floe_store::tree::remove_tree(&bare).unwrap();
     for way in WAYS {
         world.verify(&world.scratch.join(&format!("bare-{way}")));
@@ -227,7 +228,7 @@ fn a_path_that_is_not_what_was_promised_is_fetched_and_no_other() {
             let is_told = ran.stderr.lines().any(|line| {
                 line.contains("warning") && line.contains(name) && line.contains(&store)
             });
-            // That a path is not there is nothing to warn of.
+            // A missing path causes no warning.
             assert_eq!(is_told, name != gone, "{way} {name}: {}", ran.stderr);
         }
         world.verify(&root);

@@ -1,4 +1,4 @@
-//! `--out-link` and `--profile`: roots as Nix makes them, which its collectors honour.
+//! `--out-link` and `--profile`: GC roots equal those of Nix, and its collector respects them.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -9,7 +9,7 @@ use std::process::Command;
 use crate::server::Server;
 use crate::support::{Corpus, Nix, Scratch, corpus, floe, nixes, run, scratch, skip};
 
-/// An install of some paths of a corpus, to which options may be added.
+/// Returns a command that installs these paths of a corpus.
 fn install(corpus: &Corpus, root: &Path, paths: &[&str]) -> Command {
     let mut command = floe(["install", "--from", &corpus.file_url("zstd")]);
     command.args(["--trusted-public-keys", &corpus.key, "--root"]);
@@ -17,13 +17,13 @@ fn install(corpus: &Corpus, root: &Path, paths: &[&str]) -> Command {
     command
 }
 
-/// A link's target.
+/// Returns the target of a symlink.
 fn target(link: &Path) -> String {
     let target = fs::read_link(link).unwrap_or_else(|error| panic!("{}: {error}", link.display()));
     target.to_str().unwrap().to_owned()
 }
 
-/// The indirect roots that a store knows: name and place.
+/// Returns the indirect roots of a store as pairs of name and target.
 fn auto(root: &Path) -> BTreeSet<(String, String)> {
     let Ok(entries) = fs::read_dir(root.join("nix/var/nix/gcroots/auto")) else {
         return BTreeSet::new();
@@ -37,7 +37,7 @@ fn auto(root: &Path) -> BTreeSet<(String, String)> {
         .collect()
 }
 
-/// Collects garbage, and says how many paths are left.
+/// Collects garbage. Returns the number of remaining paths.
 fn left_by_gc(nix: &Nix, root: &Path) -> usize {
     nix.store(root, ["--gc"]);
     let args = ["path-info", "--all", "--store"];
@@ -54,7 +54,7 @@ fn an_out_link_is_the_root_that_nix_build_makes_and_keeps_the_closure() {
         let root = scratch.join("root");
         let second = corpus.paths.iter().find(|path| **path != corpus.root);
         let paths = [corpus.root.as_str(), second.unwrap()];
-        // Through a name with dots, and a directory that is not there yet.
+        // The link name contains dots, and its directory does not exist yet.
         let dots = scratch.join("./links/../links/of/result");
         let link = scratch.join("links/of/result");
         let ran = run(install(&corpus, &root, &paths).arg("-o").arg(&dots)).expect(0);
@@ -65,7 +65,7 @@ fn an_out_link_is_the_root_that_nix_build_makes_and_keeps_the_closure() {
         let ours = auto(&root);
         assert_eq!(ours.len(), 2, "{ours:?}");
 
-        // The newest Nix puts names in quotes.
+        // The newest Nix quotes the names.
         let listed = nix.store(&root, ["--gc", "--print-roots"]).replace('"', "");
         for (link, path) in links.iter().zip(paths) {
             let line = format!("{} -> {path}", link.display());
@@ -74,7 +74,7 @@ fn an_out_link_is_the_root_that_nix_build_makes_and_keeps_the_closure() {
         assert_eq!(left_by_gc(&nix, &root), corpus.paths.len());
         nix.verify(&root, corpus.paths.len());
 
-        // Nix makes the same links and the same names anew.
+        // Nix creates the same links and root names.
         for link in &links {
             fs::remove_file(link).unwrap();
         }
@@ -82,21 +82,21 @@ fn an_out_link_is_the_root_that_nix_build_makes_and_keeps_the_closure() {
         let mut build = nix.command("nix", ["build", "--store"]);
         run(build.arg(&root).arg("--out-link").arg(&dots).args(paths)).expect(0);
         assert_eq!(auto(&root), ours, "{}", nix.version);
-        // Which link has which path is the order of the command line for floe, as `nix copy` has
-        // it, and of the names for `nix build`.
+        // floe numbers links in command-line order, like `nix copy`. `nix build` orders them by
+        // name.
         let theirs: BTreeSet<String> = links.iter().map(|link| target(link)).collect();
         assert_eq!(theirs, paths.map(String::from).into(), "{}", nix.version);
         compared += 1;
 
-        // Whoever removes the links gives the closure up.
+        // Without the links, the closure is garbage.
         run(install(&corpus, &root, &paths).arg("--out-link").arg(&dots)).expect(0);
         for link in &links {
             fs::remove_file(link).unwrap();
         }
         assert_eq!(left_by_gc(&nix, &root), 0, "{}", nix.version);
-        assert_eq!(auto(&root).len(), 0, "stale links stay");
+        assert_eq!(auto(&root).len(), 0, "stale roots remain");
     }
-    assert!(compared > 0 || nixes().is_empty(), "compared nothing");
+    assert!(compared > 0 || nixes().is_empty(), "no root was compared");
 }
 
 #[test]
@@ -116,10 +116,10 @@ fn a_copy_makes_links_too_and_an_old_link_is_replaced() {
     assert_eq!(ran.stdout.trim(), corpus.root);
     assert_eq!(target(&link), corpus.root);
     let names: Vec<_> = fs::read_dir(scratch.path()).unwrap().collect();
-    assert_eq!(names.len(), 2, "left behind: {names:?}");
+    assert_eq!(names.len(), 2, "unexpected files: {names:?}");
 }
 
-/// What must not be touched: a name, and what makes it.
+/// Something that must not be overwritten: a description and a function that creates it.
 type Obstacle = (&'static str, fn(&Path));
 
 #[test]
@@ -153,7 +153,7 @@ fn what_is_no_link_into_a_store_is_refused_before_anything_is_asked_for() {
             assert_eq!(before.file_type(), after.file_type(), "{option}, {name}");
         }
     }
-    // The second of two links counts as well.
+    // The second of two links is checked as well.
     let scratch = scratch();
     let (root, link) = (scratch.join("root"), scratch.join("result"));
     fs::write(scratch.join("result-1"), "mine").unwrap();
@@ -224,7 +224,8 @@ fn a_dry_run_and_a_failed_install_make_no_link() {
     assert_eq!(auto(&faulty.root).len(), 0);
 }
 
-/// A profile of a store below a root, in the directory that Nix collects from, or elsewhere.
+/// Returns two profile locations: in the store's profile directory, which Nix scans for roots, and
+/// outside it.
 fn profiles(scratch: &Scratch, root: &Path) -> [PathBuf; 2] {
     [
         root.join("nix/var/nix/profiles/per-user/me/tools"),
@@ -262,7 +263,7 @@ fn a_profile_gets_generations_that_nix_lists_switches_and_keeps() {
             };
             assert_eq!(set(&jq), format!("{name}-1-link"));
             assert_eq!(set(&curl), format!("{name}-2-link"));
-            // The newest once more makes no other.
+            // Setting the current generation again creates no new one.
             assert_eq!(set(&curl), format!("{name}-2-link"));
             let generation = |number: u64| profile.with_file_name(format!("{name}-{number}-link"));
             assert_eq!(target(&generation(1)), jq.root);
@@ -278,9 +279,9 @@ fn a_profile_gets_generations_that_nix_lists_switches_and_keeps() {
 
             nix_env(&["--rollback"]);
             assert_eq!(target(&profile), format!("{name}-1-link"));
-            // As in Nix, the path of the newest generation brings that one back.
+            // As in Nix, setting the path of the newest generation switches back to it.
             assert_eq!(set(&curl), format!("{name}-2-link"));
-            // Nix goes on where floe left off, and floe where Nix did.
+            // floe and Nix continue each other's numbering.
             nix_env(&["--set", &jq.root]);
             assert_eq!(
                 target(&profile),
@@ -347,7 +348,7 @@ fn a_profile_takes_exactly_one_path() {
     .expect(2)
     .says("a profile has one path, and 2 were named");
     assert!(!root.exists() && !profile.exists());
-    // The same one in other words is one.
+    // Two names of the same path count as one.
     let base = corpus.root.strip_prefix("/nix/store/").unwrap();
     run(install(&corpus, &root, &[&corpus.root, base])
         .arg("--profile")

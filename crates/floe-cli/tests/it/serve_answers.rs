@@ -1,4 +1,4 @@
-//! What `floe serve` answers, request by request: the table of docs/serve-conformance.md.
+//! Responses of `floe serve`, request by request, as docs/serve-conformance.md lists them.
 
 mod compressed;
 mod files;
@@ -9,7 +9,7 @@ mod ranges;
 use crate::serving::{Answer, Serve, hash_part, narinfo_of};
 use crate::support::{Corpus, corpus, nixes, run};
 
-/// A server of the smallest corpus, and its largest path.
+/// Serves the smallest corpus.
 fn jq() -> Option<(Corpus, Serve)> {
     let corpus = corpus("jq")?;
     let serve = Serve::start(corpus.store(), &[]);
@@ -21,12 +21,12 @@ fn libc(corpus: &Corpus) -> &str {
     libc.unwrap()
 }
 
-/// The address of a path's NAR, as its narinfo names it.
+/// Returns the request target of a path's NAR, as its narinfo names it.
 fn nar_of(serve: &Serve, path: &str) -> String {
     format!("/{}", serve.get(&narinfo_of(path)).line("URL"))
 }
 
-/// The NAR hash in such an address.
+/// Returns the NAR hash in such a target.
 fn nar_hash_in(url: &str) -> &str {
     let name = url
         .strip_prefix("/nar/")
@@ -36,7 +36,7 @@ fn nar_hash_in(url: &str) -> &str {
     name.split_once('-').unwrap().1
 }
 
-/// Asserts the status and the fields of an answer; a field that is `-` must be absent.
+/// Asserts status and header fields of a response. The value `-` means that the field is absent.
 #[track_caller]
 fn assert_answer(what: &str, answer: &Answer, status: u16, fields: &[(&str, &str)]) {
     assert_eq!(answer.status, status, "{what}: {}", answer.head);
@@ -115,7 +115,7 @@ fn what_there_is_is_answered_with_its_headers() {
         let short = serve.get(&format!("/nar/{hash}.nar"));
         assert_answer("eris's", &short, 200, &[("Cache-Control", "max-age=3600")]);
         assert!(nar.body == harmonia.body && nar.body == short.body);
-        // Off by default: what a client takes makes no difference.
+        // Compression is off by default, so Accept-Encoding has no effect.
         let zstd = serve.get_with(&url, "Accept-Encoding: zstd\r\n");
         assert_eq!(zstd.lasting_head(), nar.lasting_head());
         let ls = serve.get(&format!("/{hash}.ls"));
@@ -186,7 +186,7 @@ fn what_there_is_not_is_404_and_never_stored() {
 #[test]
 fn a_request_for_a_log_by_hash_part_alone_leaves_the_server_alive() {
     let Some((corpus, serve)) = jq() else { return };
-    // This one aborts nix-serve-ng.
+    // nix-serve-ng aborts on this request.
     for path in &corpus.paths {
         let answer = serve.get(&format!("/log/{}", hash_part(path)));
         assert_answer("log", &answer, 404, NOT_STORED);
@@ -217,7 +217,7 @@ fn a_head_is_that_of_the_answer_without_its_body() {
     ] {
         let mut client = serve.connect();
         let head = client.ask("HEAD", &target, "");
-        // Had a body followed, it would be read as the head of this one.
+        // If the server sent a body, this would read it as the next response head.
         let answer = client.ask("GET", &target, "");
         assert_eq!(head.lasting_head(), answer.lasting_head(), "{target}");
         assert_eq!(answer.status, 200, "{target}");

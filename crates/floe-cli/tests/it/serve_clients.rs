@@ -1,4 +1,4 @@
-//! The real clients of `floe serve`: both versions of Nix, floe, curl, and nginx in front.
+//! Real clients of `floe serve`: every Nix, floe, curl, and nginx as a reverse proxy.
 
 use std::fs;
 use std::os::unix::process::CommandExt as _;
@@ -15,7 +15,7 @@ use crate::support::{
     Corpus, Nix, Scratch, corpora, corpus, floe, nginx, nixes, run, scratch, tree,
 };
 
-/// A server of a corpus that signs with the corpus's key.
+/// Serves a corpus and signs with its key.
 fn signing(corpus: &Corpus, args: &[&str]) -> Serve {
     let key = corpus.dir.join("key.sec").display().to_string();
     let mut all = vec!["--secret-key-file", &key];
@@ -23,7 +23,7 @@ fn signing(corpus: &Corpus, args: &[&str]) -> Serve {
     Serve::start(corpus.store(), &all)
 }
 
-/// A command of Nix that trusts a key.
+/// Returns a Nix command that trusts a key.
 fn trusting(nix: &Nix, key: &str, tool: &str, args: &[&str]) -> Command {
     let mut command = nix.command(tool, args);
     let settings = format!("require-sigs = true\ntrusted-public-keys = {key}\n");
@@ -38,7 +38,7 @@ fn assert_whole(nix: &Nix, corpus: &Corpus, root: &Path) {
     assert!(ours == theirs, "{}: the trees differ", nix.version);
 }
 
-/// Every file of a store without the owners, which are those of who has copied it.
+/// Lists every file of a store without its owner, because the copying user owns the files.
 fn contents(root: &Path) -> Vec<String> {
     let lines = tree(root).into_iter();
     let words = lines.map(|line| line.split(' ').map(str::to_owned).collect::<Vec<_>>());
@@ -114,7 +114,7 @@ fn nix_store_realises_from_it_as_a_substituter() {
             );
             let ran = run(command.env("NIX_CONFIG", settings)).expect(0);
             assert!(!ran.stderr.contains("warning: error"), "{}", ran.stderr);
-            // The sizes in narinfos are those that Nix tells people.
+            // Nix prints the download sizes of the narinfos.
             assert!(!ran.stderr.contains("0.00 MiB download"), "{}", ran.stderr);
             assert_whole(nix, &corpus, &root);
         }
@@ -129,7 +129,8 @@ fn nix_copies_to_another_cache_and_asks_with_head_what_is_there() {
         let log = scratch.join("access.log");
         let log_name = log.display().to_string();
         let serve = signing(&corpus, &["--access-log", &log_name]);
-        // To an HTTP cache, Nix first asks with HEAD for what it has; all of it is there.
+        // Before a copy to an HTTP cache, Nix queries it by HEAD. All paths exist, so Nix uploads
+        // nothing.
         let url = serve.url();
         let store = corpus.store().display().to_string();
         let copy = ["copy", "--store", &store, "--to", &url, &corpus.root];
@@ -156,7 +157,7 @@ fn nix_copies_to_another_cache_and_asks_with_head_what_is_there() {
     }
 }
 
-/// Path infos without what differs between a cache of files and a server.
+/// Returns path infos without the fields in which a file cache and a server differ.
 fn comparable(nix: &Nix, store: &str, root: &str) -> Vec<Value> {
     let mut infos = nix.path_infos(store, root);
     for info in &mut infos {
@@ -181,7 +182,7 @@ fn path_infos_equal_those_of_a_cache_of_files() {
     }
 }
 
-/// Writes a log to this file, or to the compressed one in its place.
+/// Writes a log to `file`, or compressed to `file.bz2`.
 fn write_log(file: &Path, compressed: bool) {
     let text = b"built with care\n";
     fs::create_dir_all(file.parent().unwrap()).unwrap();
@@ -243,7 +244,7 @@ fn nix_reads_the_log_of_a_derivation_from_where_nix_has_put_it() {
     }
 }
 
-/// It is never built.
+/// A derivation that is never built.
 const DERIVATION: &str = "derivation { name = \"x\"; system = \"x\"; builder = \"/bin/x\"; }";
 
 #[test]
@@ -267,7 +268,12 @@ fn nix_lists_reads_and_verifies_what_it_serves() {
         let url = unsigned.url();
         let verify = ["store", "verify", "--store", &url, "-r", &corpus.root];
         let ran = run(&mut trusting(nix, &corpus.key, "nix", &verify));
-        assert_ne!(ran.code, Some(0), "{}: nothing is signed", nix.version);
+        assert_ne!(
+            ran.code,
+            Some(0),
+            "{}: verified an unsigned closure",
+            nix.version
+        );
     }
 }
 
@@ -288,7 +294,7 @@ fn floe_installs_from_it() {
     }
 }
 
-/// `curl` to the end, its output in a file.
+/// Runs curl. Returns its exit code and the downloaded bytes.
 fn curl(scratch: &Scratch, args: &[&str]) -> (Option<i32>, Vec<u8>) {
     let file = scratch.join("answer");
     let mut command = Command::new("curl");
@@ -362,7 +368,7 @@ fn a_unix_socket_serves_the_same() {
     assert!(!socket.exists());
 }
 
-/// A proxy that knows a server under a prefix.
+/// Returns an nginx location that proxies `/cache/` to a server.
 fn proxy_to(target: &str) -> String {
     format!(
         "location /cache/ {{ proxy_pass {target}; proxy_http_version 1.1; \
@@ -378,7 +384,7 @@ fn behind_nginx_with_a_prefix_it_serves_nix() {
     let Some(corpus) = corpus("curl") else { return };
     let key = corpus.dir.join("key.sec");
     for nix in &nixes() {
-        // The prefix is taken away by the proxy, or known to the server.
+        // Either the proxy strips the prefix, or the server is configured with it.
         let plain = signing(&corpus, &[]);
         let mut command = serve(&[
             "nix-serve",
@@ -466,7 +472,7 @@ fn a_client_that_is_killed_in_the_middle_harms_nobody() {
     let least = fs::read_dir(format!("/proc/{}/fd", fresh.pid()))
         .unwrap()
         .count();
-    // A worker's own view of the store is no connection: one descriptor or two for each.
-    until("connections stay open", || descriptors() <= least + 40);
+    // Each worker opens its own view of the store, one or two descriptors each.
+    until("connections remain open", || descriptors() <= least + 40);
     assert_eq!(serve.stop(), "");
 }

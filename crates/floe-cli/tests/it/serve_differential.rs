@@ -1,4 +1,4 @@
-//! `floe serve` against Nix: NARs, listings and narinfos of every path of real closures.
+//! `floe serve` compared with Nix: NARs, listings and narinfos of every path of real closures.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -10,7 +10,7 @@ use serde_json::Value;
 use crate::serving::{Answer, Chance, Client, Serve, hash_part, narinfo_of};
 use crate::support::{Corpus, Nix, Scratch, corpora, nixes, run, scratch};
 
-/// The NAR that Nix makes of a path of a corpus.
+/// Returns the NAR that Nix makes of a path of a corpus.
 fn dump(nix: &Nix, corpus: &Corpus, path: &str) -> Vec<u8> {
     let real = corpus.store().join(path.trim_start_matches('/'));
     let mut command = nix.command("nix-store", ["--dump"]);
@@ -19,7 +19,7 @@ fn dump(nix: &Nix, corpus: &Corpus, path: &str) -> Vec<u8> {
     output.stdout
 }
 
-/// One of a pair of numbers below a length, in order, and not too far from each other.
+/// Returns a random non-empty range below `len`, of at most 100,000 bytes.
 fn some_range(chance: &mut Chance, len: usize) -> (usize, usize) {
     let first = chance.below(len);
     let most = (len - first).min(1 + chance.below(100_000));
@@ -52,7 +52,7 @@ fn assert_ranges(client: &mut Client, url: &str, nar: &[u8], chance: &mut Chance
     ranges.len() + 2
 }
 
-/// The multipart body that these ranges ought to have.
+/// Returns the expected multipart body for these ranges.
 fn expected_parts(answer: &Answer, nar: &[u8], ranges: &[(usize, usize)]) -> Vec<u8> {
     let kind = answer.field("Content-Type").unwrap();
     let boundary = kind.split_once("boundary=").unwrap().1;
@@ -93,7 +93,7 @@ fn nars_under_every_url_and_in_every_range_are_those_of_nix() {
                 format!("/nar/{nar_hash}.nar?hash={hash}"),
             ];
             let urls = [&url, &others[0], &others[1]];
-            // Asked for again, a NAR comes from memory, or from packed files.
+            // Repeat the requests: the second round is served from memory or from packed files.
             for (round, url) in urls.into_iter().chain(urls).enumerate() {
                 let answer = client.ask("GET", url, "");
                 assert_eq!(answer.status, 200, "{url}");
@@ -115,7 +115,7 @@ fn nars_under_every_url_and_in_every_range_are_those_of_nix() {
     }
 }
 
-/// A cache of a corpus with the listings that Nix writes.
+/// Lets Nix copy a corpus to a cache with NAR listings.
 fn cache_with_listings(nix: &Nix, corpus: &Corpus, scratch: &Scratch) -> std::path::PathBuf {
     let cache = scratch.join("cache");
     let to = format!(
@@ -128,7 +128,7 @@ fn cache_with_listings(nix: &Nix, corpus: &Corpus, scratch: &Scratch) -> std::pa
     cache
 }
 
-/// Counts the files of a listing, each of which must say where in the NAR it is.
+/// Counts the files of a listing, and asserts that each has an offset in the NAR.
 fn count_files(node: &Value) -> usize {
     match node["type"].as_str().unwrap() {
         "regular" => {
@@ -146,7 +146,7 @@ fn count_files(node: &Value) -> usize {
             .map(count_files)
             .sum(),
         "symlink" => 0,
-        other => panic!("a {other}"),
+        other => panic!("unexpected type {other}"),
     }
 }
 
@@ -178,7 +178,8 @@ fn listings_are_those_that_nix_writes() {
     }
 }
 
-/// Whether two trees are equal. Newer versions of Nix write what older ones leave out.
+/// Returns whether two listings are equal. Newer Nix versions write `executable: false`
+/// explicitly.
 fn same_tree(ours: &Value, theirs: &Value) -> bool {
     let (Some(ours), Some(theirs)) = (ours.as_object(), theirs.as_object()) else {
         return ours == theirs;
@@ -194,7 +195,7 @@ fn same_tree(ours: &Value, theirs: &Value) -> bool {
         })
 }
 
-/// What `nix path-info --json` says of every path.
+/// Returns `nix path-info --json` by path.
 fn path_infos(nix: &Nix, corpus: &Corpus) -> BTreeMap<String, Value> {
     let store = corpus.store().display().to_string();
     let infos = nix.path_infos(&store, &corpus.root);
@@ -204,7 +205,7 @@ fn path_infos(nix: &Nix, corpus: &Corpus) -> BTreeMap<String, Value> {
         .collect()
 }
 
-/// The narinfo as nix-serve prints it: its fields, in its order.
+/// Formats a path info as nix-serve does, with its fields in its order.
 fn as_nix_serve(info: &Value, signatures: &[String]) -> String {
     let path = info["path"].as_str().unwrap();
     let base = |path: &Value| {
@@ -245,7 +246,8 @@ fn as_nix_serve(info: &Value, signatures: &[String]) -> String {
     text
 }
 
-/// The signatures in the corpus's own cache, by the same key: ed25519 has but one.
+/// Returns the signatures in the corpus's own cache. The key is the same, and ed25519 is
+/// deterministic.
 fn signatures(cache: &Path, path: &str) -> Vec<String> {
     let text = fs::read_to_string(cache.join(format!("{}.narinfo", hash_part(path)))).unwrap();
     let lines = text.lines().filter_map(|line| line.strip_prefix("Sig: "));

@@ -1,4 +1,4 @@
-//! Clients of `floe serve` that are broken, slow or many.
+//! Malicious, slow and numerous clients of `floe serve`.
 
 mod garbage;
 mod soak;
@@ -10,24 +10,24 @@ use std::time::{Duration, Instant};
 use crate::serving::{Client, PATIENCE, Serve, narinfo_of, until};
 use crate::support::{Corpus, corpus};
 
-/// How many descriptors a server has open.
+/// Returns the number of open descriptors of a server.
 fn descriptors(serve: &Serve) -> usize {
     fs::read_dir(format!("/proc/{}/fd", serve.pid()))
         .unwrap()
         .count()
 }
 
-/// How many of them are sockets: its own, and one for each client.
+/// Returns the number of open sockets: the listener and one per client.
 fn sockets(serve: &Serve) -> usize {
     let entries = fs::read_dir(format!("/proc/{}/fd", serve.pid())).unwrap();
-    // One that is closed meanwhile has no link any more.
+    // A descriptor that was closed in the meantime has no link.
     let links = entries.filter_map(|entry| fs::read_link(entry.ok()?.path()).ok());
     links
         .filter(|link| link.to_string_lossy().starts_with("socket:"))
         .count()
 }
 
-/// A field of `/proc/PID/status`, in KiB.
+/// Returns a field of `/proc/PID/status` in KiB.
 fn memory(serve: &Serve, field: &str) -> u64 {
     let text = fs::read_to_string(format!("/proc/{}/status", serve.pid())).unwrap();
     let line = text
@@ -60,17 +60,25 @@ fn idle_connections_hold_up_nobody() {
     let Some(corpus) = corpus("jq") else { return };
     let serve = Serve::start(corpus.store(), &[]);
     let (narinfo, nar) = (narinfo_of(&corpus.root), libc_nar(&serve, &corpus));
-    // nix-serve keeps each of 25 waiting for a second per worker, which is minutes for so many.
+    // A server that blocks a worker per idle connection, as nix-serve does, exceeds the limit
+    // below.
     let mut idle: Vec<Client> = (0..200).map(|_| serve.connect()).collect();
     let start = Instant::now();
     for (number, client) in idle.iter_mut().enumerate() {
         assert_eq!(client.ask("GET", &narinfo, "").status, 200);
-        assert!(start.elapsed() < Duration::from_secs(40), "number {number}");
+        assert!(
+            start.elapsed() < Duration::from_secs(40),
+            "connection {number}"
+        );
     }
     assert_prompt(&serve, &narinfo, "a narinfo");
     assert_prompt(&serve, &nar, "a NAR");
     for client in &mut idle {
-        assert_eq!(client.ask("GET", &narinfo, "").status, 200, "it was kept");
+        assert_eq!(
+            client.ask("GET", &narinfo, "").status,
+            200,
+            "the connection was closed"
+        );
     }
 }
 
@@ -91,11 +99,11 @@ fn clients_that_never_read_hold_up_nobody_and_are_given_up() {
         assert_prompt(&serve, &narinfo_of(&corpus.root), "a narinfo");
         assert_prompt(&serve, &nar, "a NAR");
     }
-    until("they are never given up", || {
+    until("the stalled connections are not closed", || {
         sockets(&serve) == without_clients
     });
     for mut client in stuck {
-        // What was on its way still comes, but not all of it.
+        // The client still receives buffered data, but not every response.
         let whole = std::iter::from_fn(|| client.answer(false).ok()).count();
         assert!(whole < 3, "{whole} answers");
     }
@@ -109,10 +117,10 @@ fn who_sends_a_head_slowly_is_closed_at_the_read_timeout_and_not_before() {
     let serve = Serve::start(corpus.store(), &["--read-timeout", BEYOND_PROMPT]);
     let narinfo = narinfo_of(&corpus.root);
     let head = format!("GET {narinfo} HTTP/1.1\r\nHost: floe\r\nX: ");
-    // Who has asked for nothing yet has that time from the moment that it is connected.
+    // The timeout starts with the connection if there was no request yet.
     let start = Instant::now();
     let mut slow: Vec<Client> = (0..50).map(|_| serve.connect()).collect();
-    // One of them has been answered before.
+    // One of the connections had a complete request before.
     assert_eq!(slow[0].ask("GET", &narinfo, "").status, 200);
     for client in &mut slow {
         client.send(head.as_bytes());
@@ -121,7 +129,7 @@ fn who_sends_a_head_slowly_is_closed_at_the_read_timeout_and_not_before() {
     while open.contains(&true) {
         assert!(
             start.elapsed() < Duration::from_secs(60),
-            "a byte at a time keeps it open"
+            "the connection stays open with one byte at a time"
         );
         std::thread::sleep(Duration::from_millis(200));
         for (client, open) in slow.iter_mut().zip(&mut open).filter(|(_, open)| **open) {
@@ -141,7 +149,7 @@ fn who_sends_a_head_slowly_is_closed_at_the_read_timeout_and_not_before() {
         }
         assert_prompt(&serve, &narinfo, "meanwhile");
     }
-    // Who makes it in time is answered.
+    // A head that is complete before the timeout is answered.
     let mut client = serve.connect();
     client.send(head.as_bytes());
     std::thread::sleep(Duration::from_secs(1));
@@ -161,9 +169,13 @@ fn who_asks_for_nothing_has_no_more_time_than_for_a_head() {
     let mut silent = serve.connect();
     assert_eq!(silent.rest(), b"");
     assert!(start.elapsed() >= Duration::from_millis(900), "too early");
-    // Far from the time that a connection may idle between two requests.
+    // Much less than the keep-alive timeout between two requests.
     assert!(start.elapsed() < Duration::from_secs(20), "too late");
-    assert_eq!(asked.ask("GET", "/", "").status, 200, "it has asked before");
+    assert_eq!(
+        asked.ask("GET", "/", "").status,
+        200,
+        "the used connection was closed"
+    );
     assert_eq!(serve.stop(), "");
 }
 
@@ -187,10 +199,10 @@ fn many_ranges_hold_no_more_files_than_one() {
         client.send(request.as_bytes());
         assert_eq!(client.begin().unwrap().status, 206);
     }
-    // A socket, and the root, the directory and the file that is being sent.
+    // Each response holds a socket, the root directory, the path's directory and the current file.
     let held = descriptors(&serve) - least;
     assert!(held <= stuck.len() * 4 + SPARE, "{held} descriptors");
-    assert!(held >= stuck.len() * 2, "nothing is being sent");
+    assert!(held >= stuck.len() * 2, "no response is in progress");
 }
 
 #[test]
@@ -214,7 +226,7 @@ fn connections_beyond_the_maximum_wait_and_are_served_later() {
         waiting[9].stream.get_ref().set_read_timeout(short).unwrap();
         assert!(
             waiting[9].answer(false).is_err(),
-            "there are more than five"
+            "a sixth connection was served"
         );
         waiting[9]
             .stream
@@ -236,16 +248,16 @@ fn connections_beyond_the_maximum_wait_and_are_served_later() {
     }
 }
 
-/// Nobody else's fault may cost a client more than that, on a busy machine either.
+/// Maximum delay that other clients' faults may cause, even on a busy machine.
 const PROMPT: Duration = Duration::from_secs(10);
 
-/// After so many seconds a server gives up those whose fault it is: too late to save one whose
-/// other clients wait for that.
+/// Server timeouts in seconds for faulty clients. It exceeds `PROMPT`, so the timeout cannot hide
+/// a server that makes other clients wait.
 const BEYOND_PROMPT: &str = "12";
 
-/// As many as are answered one by one.
+/// Number of ranges. They are sent one after another.
 const RANGES: usize = 16;
 
-/// Each worker opens its own view of the store when it is first needed: three descriptors or so,
-/// of eight workers and more.
+/// Tolerance for descriptors: each of eight or more workers opens its own view of the store with
+/// about three descriptors.
 const SPARE: usize = 60;

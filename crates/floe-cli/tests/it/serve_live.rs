@@ -1,4 +1,4 @@
-//! `floe serve` while somebody else changes the store: Nix, and those who go behind its back.
+//! `floe serve` while other processes change the store: Nix, and processes that bypass it.
 
 mod changes;
 mod load;
@@ -11,11 +11,11 @@ use std::path::{Path, PathBuf};
 use crate::serving::{Serve, hash_part, narinfo_of};
 use crate::support::{Corpus, Nix, Scratch, corpus, nixes, run, scratch};
 
-/// A store of one's own that a Nix writes.
+/// A store that Nix writes.
 pub(crate) struct Store<'n> {
     pub(crate) nix: &'n Nix,
     pub(crate) scratch: Scratch,
-    /// Settings of Nix besides those of all tests.
+    /// Additional settings of Nix.
     pub(crate) settings: &'n str,
 }
 
@@ -33,7 +33,7 @@ impl<'n> Store<'n> {
         self.scratch.join("root")
     }
 
-    /// `nix-store` on it, which must succeed.
+    /// Runs `nix-store` on the store and asserts success.
     #[track_caller]
     pub(crate) fn run(&self, args: &[&str]) -> String {
         let mut command = self.nix.command("nix-store", ["--store"]);
@@ -43,7 +43,7 @@ impl<'n> Store<'n> {
             .stdout
     }
 
-    /// Adds a file of that name and contents.
+    /// Adds a file with this name and contents.
     #[track_caller]
     pub(crate) fn add(&self, name: &str, contents: &[u8]) -> String {
         let file = self.scratch.join(name);
@@ -53,7 +53,7 @@ impl<'n> Store<'n> {
             .to_owned()
     }
 
-    /// Adds a tree with many files, small and large.
+    /// Adds a tree with many small and large files.
     #[track_caller]
     pub(crate) fn add_tree(&self, name: &str) -> String {
         let tree = self.scratch.join(name);
@@ -69,7 +69,7 @@ impl<'n> Store<'n> {
             .to_owned()
     }
 
-    /// Puts the closure of a corpus into it.
+    /// Copies the closure of a corpus into the store.
     #[track_caller]
     pub(crate) fn copy(&self, corpus: &Corpus) {
         let from = corpus.file_url("none");
@@ -85,7 +85,7 @@ impl<'n> Store<'n> {
         run(command.arg(self.root()).env("NIX_CONFIG", self.settings)).expect(0);
     }
 
-    /// Where a path lies on disk.
+    /// Returns the location of a path on disk.
     pub(crate) fn real(&self, path: &str) -> PathBuf {
         self.root().join(path.trim_start_matches('/'))
     }
@@ -95,7 +95,7 @@ impl<'n> Store<'n> {
     }
 }
 
-/// All addresses at which a path, or a part of it, is to be had.
+/// Returns all request targets of a path.
 fn targets(serve: &Serve, path: &str) -> Vec<String> {
     let narinfo = serve.get(&narinfo_of(path));
     let hash = hash_part(path);
@@ -211,7 +211,7 @@ fn a_signature_that_is_added_is_seen_at_once() {
     }
 }
 
-/// Removes a tree whose directories nobody may write to.
+/// Removes a sealed tree.
 fn remove(path: &Path) {
     floe_store::tree::remove_tree(path).unwrap();
 }

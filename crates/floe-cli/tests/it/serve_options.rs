@@ -1,5 +1,5 @@
-//! The options of `floe serve` and of floe under the name `nix-serve`: what is refused, what gives
-//! a warning, and what `--check` says. None of these servers serves.
+//! Options of `floe serve` and of floe under the name `nix-serve`: errors, warnings and `--check`.
+//! None of these commands serves requests.
 
 mod process;
 mod running;
@@ -11,7 +11,7 @@ use std::process::Command;
 
 use crate::support::{Scratch, corpus, floe, run, scratch};
 
-/// A command without what the environment of the tests may say of stores and keys.
+/// Returns a command without environment variables that name stores or keys.
 pub(crate) fn serve(args: &[&str]) -> Command {
     let mut command = floe(args);
     for name in [
@@ -30,7 +30,7 @@ pub(crate) fn serve(args: &[&str]) -> Command {
     command
 }
 
-/// A new key of that name in a file of that mode.
+/// Creates a key with this name in a file with this mode.
 pub(crate) fn key_file(dir: &Scratch, name: &str, mode: u32) -> PathBuf {
     let file = dir.join(name);
     let key = run(&mut floe(["key", "generate", name])).expect(0).stdout;
@@ -39,7 +39,7 @@ pub(crate) fn key_file(dir: &Scratch, name: &str, mode: u32) -> PathBuf {
     file
 }
 
-/// `floe serve --check` of a store on a port of the system's choice.
+/// Returns `floe serve --check` for a store.
 fn check(store: &Path) -> Command {
     let mut command = serve(&["serve", "--check", "--port", "0", "--host", "127.0.0.1"]);
     command.arg("--store").arg(store);
@@ -209,7 +209,7 @@ fn flags_win_over_the_environment_and_that_over_the_file() {
         real.display()
     );
     fs::write(&config, text).unwrap();
-    // Where the environment and the file both name keys, all of them sign, as in harmonia.
+    // If both the environment and the file name keys, all of them sign, as in harmonia.
     let mut command = serve(&["serve", "--check"]);
     command
         .env("CONFIG_FILE", &config)

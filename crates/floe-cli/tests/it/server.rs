@@ -1,7 +1,7 @@
-//! A small HTTP/1.1 server that serves a directory and misbehaves on demand.
+//! A small HTTP/1.1 server that serves a directory and injects faults.
 //!
-//! It writes down every request together with what it did, so that a test of a fault can show
-//! that the fault happened. Connections are kept alive, as a real server keeps them.
+//! It records every request with the fault that it injected, so a test can assert that the fault
+//! occurred. Connections are kept alive, as in real servers.
 
 use std::collections::HashMap;
 use std::fs;
@@ -13,93 +13,94 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-/// What to do instead of serving a file.
+/// What to do instead of serving the file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Fault {
-    /// Answer with this status and no file.
+    /// Respond with this status and no file.
     Status(u16),
-    /// The same, after so long.
+    /// Wait, then respond with this status.
     LateStatus(u16, Duration),
-    /// The same at once, and say when to come back.
+    /// Respond with this status and this `Retry-After` value.
     Later(u16, String),
-    /// Be another file than before: forget what its validator was.
+    /// Send another `ETag` than before, as if the file had changed.
     Changed,
-    /// Close the connection without an answer.
+    /// Close the connection without a response.
     Reset,
-    /// Close it after so many bytes of the head of the answer.
+    /// Close the connection after this many bytes of the response head.
     CutHead(usize),
-    /// Send this as if it were the file.
+    /// Send these bytes instead of the file.
     Other(Vec<u8>),
-    /// Say nothing for a while, then answer.
+    /// Wait, then serve the file.
     Slow(Duration),
-    /// Announce the whole body, send so many bytes of it and close.
+    /// Announce the whole body, send this many bytes of it and close the connection.
     Cut(usize),
-    /// Announce so many bytes and send just those, as if they were the whole body.
+    /// Announce and send only this many bytes of the body.
     Short(usize),
-    /// Answer who asks for the rest with so many bytes of it.
+    /// Respond to a range request with at most this many bytes.
     Piece(usize),
-    /// Announce no length, send so many bytes and close, which is how such bodies end.
+    /// Send this many bytes without `Content-Length` and close the connection, which ends such a
+    /// body.
     CutUnannounced(usize),
-    /// Send in chunks, and close after so many bytes without the last chunk.
+    /// Send one chunk of this many bytes, and close the connection without the last chunk.
     CutChunked(usize),
-    /// Send this, which is the file packed by gzip, and say so.
+    /// Send these bytes, the file compressed by gzip, with `Content-Encoding: gzip`.
     Packed(Vec<u8>),
-    /// The same, but send so many bytes of it and close.
+    /// Do the same, but send only this many bytes and close the connection.
     CutPacked(Vec<u8>, usize),
-    /// Send this behind the body, as a part of it.
+    /// Append these bytes to the body.
     Append(Vec<u8>),
-    /// Send the client to another URL.
+    /// Redirect the client to this URL.
     Redirect(String),
-    /// Announce the whole body, send so many bytes of it and then nothing until the client goes.
+    /// Announce the whole body, send this many bytes, then nothing until the client disconnects.
     Hang(usize),
-    /// Hold back so many bytes at the end for a moment, so that they arrive by themselves.
+    /// Delay the last bytes of the body, this many, so that they arrive separately.
     Late(usize),
 }
 
-/// A request and its answer.
+/// A request, and how the server responded.
 #[derive(Clone, Debug)]
 pub(crate) struct Hit {
-    /// Connections are numbered as they come.
+    /// Connections are numbered in the order of acceptance.
     pub(crate) connection: usize,
     pub(crate) method: String,
     pub(crate) path: String,
     pub(crate) status: u16,
-    /// The header fields, their names in small letters.
+    /// Header fields by lower-case name.
     pub(crate) fields: HashMap<String, String>,
     pub(crate) at: Instant,
-    /// What was done instead of serving the file.
+    /// The injected fault, if any.
     pub(crate) fault: Option<Fault>,
 }
 
 struct Rule {
     suffix: String,
     fault: Fault,
-    /// How often it still applies.
+    /// How often the rule still applies.
     times: usize,
 }
 
 #[derive(Default)]
 struct Shared {
     directory: PathBuf,
-    /// What has to stand in `Authorization`.
+    /// The required value of `Authorization`.
     authorization: Mutex<Option<String>>,
     has_validators: AtomicBool,
     rules: Mutex<Vec<Rule>>,
     hits: Mutex<Vec<Hit>>,
     in_flight: Mutex<InFlight>,
-    /// To be shut down at the end, so that no thread waits for a client that has gone.
+    /// Open connections. The server shuts them down on drop, so that no thread waits for a client.
     streams: Mutex<Vec<TcpStream>>,
     stopping: AtomicBool,
 }
 
-/// Requests that have come and are not answered yet.
+/// Requests that are received and not answered yet.
 #[derive(Default)]
 struct InFlight {
     now: usize,
     most: usize,
 }
 
-/// The server, until it is dropped.
+/// The server. It stops on drop.
 pub(crate) struct Server {
     address: SocketAddr,
     shared: Arc<Shared>,
@@ -107,7 +108,7 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    /// Serves a directory on a port of its own.
+    /// Serves a directory on a free port.
     pub(crate) fn start(directory: &Path) -> Server {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
@@ -128,12 +129,12 @@ impl Server {
         format!("http://{}", self.address)
     }
 
-    /// Misbehaves on every URL that ends like this.
+    /// Injects a fault into every request whose path ends with `suffix`.
     pub(crate) fn fail(&self, suffix: &str, fault: Fault) {
         self.fail_times(suffix, fault, usize::MAX);
     }
 
-    /// Misbehaves on the first so many requests for URLs that end like this.
+    /// Injects a fault into the first `times` requests whose path ends with `suffix`.
     pub(crate) fn fail_times(&self, suffix: &str, fault: Fault, times: usize) {
         let suffix = suffix.to_owned();
         lock(&self.shared.rules).push(Rule {
@@ -143,41 +144,42 @@ impl Server {
         });
     }
 
-    /// Answers only whoever says this in `Authorization`.
+    /// Responds with 401 unless `Authorization` has this value.
     pub(crate) fn ask_for(&self, authorization: &str) {
         *lock(&self.shared.authorization) = Some(authorization.to_owned());
     }
 
-    /// Sends validators, and parts of files to whoever knows them.
+    /// Sends an `ETag` for each file, and serves range requests.
     pub(crate) fn with_validators(self) -> Server {
         self.shared.has_validators.store(true, Ordering::SeqCst);
         self
     }
 
-    /// Behaves from now on.
+    /// Removes all faults.
     pub(crate) fn heal(&self) {
         lock(&self.shared.rules).clear();
     }
 
-    /// The requests so far, in the order in which they were answered.
+    /// Returns the requests so far, in the order of their responses.
     pub(crate) fn hits(&self) -> Vec<Hit> {
         lock(&self.shared.hits).clone()
     }
 
-    /// The requests so far for URLs that end like this.
+    /// Returns the requests so far whose path ends with `suffix`.
     pub(crate) fn hits_on(&self, suffix: &str) -> Vec<Hit> {
         let mut hits = self.hits();
         hits.retain(|hit| hit.path.ends_with(suffix));
         hits
     }
 
-    /// How many requests it has had at once. One counts from the end of its head until the last
-    /// byte of the answer is about to be sent, so that no client can begin the next one before.
+    /// Returns the maximum number of concurrent requests. A request counts from the end of its
+    /// head until the last byte of the response is about to be sent, so a client cannot start its
+    /// next request earlier.
     pub(crate) fn most_at_once(&self) -> usize {
         lock(&self.shared.in_flight).most
     }
 
-    /// How many requests were answered with a fault.
+    /// Returns how many requests had a fault injected.
     pub(crate) fn faults(&self) -> usize {
         self.hits().iter().filter(|hit| hit.fault.is_some()).count()
     }
@@ -186,7 +188,7 @@ impl Server {
 impl Drop for Server {
     fn drop(&mut self) {
         self.shared.stopping.store(true, Ordering::SeqCst);
-        // Wakes the listener, which then sees the flag.
+        // Wake up the accept loop, which then sees the flag.
         drop(TcpStream::connect(self.address));
         if let Some(listener) = self.listener.take() {
             let _: thread::Result<()> = listener.join();
@@ -207,7 +209,7 @@ fn accept(listener: &TcpListener, shared: &Arc<Shared>) {
         lock(&shared.streams).push(stream.try_clone().unwrap());
         let shared = shared.clone();
         threads.push(thread::spawn(move || {
-            // A client may go away whenever it likes.
+            // The client may disconnect at any time.
             let _: io::Result<()> = converse(connection, &stream, &shared);
             let _: io::Result<()> = stream.shutdown(Shutdown::Both);
         }));
@@ -220,12 +222,12 @@ fn accept(listener: &TcpListener, shared: &Arc<Shared>) {
     }
 }
 
-/// Answers requests until either side has had enough.
+/// Answers requests until either side closes the connection.
 fn converse(connection: usize, stream: &TcpStream, shared: &Shared) -> io::Result<()> {
     let mut reader = BufReader::new(stream);
     loop {
         let mut request = String::new();
-        // One header line after the other, up to the empty one.
+        // Read header lines up to the empty line.
         while !request.ends_with("\r\n\r\n") {
             let limit = (REQUEST_LEN_MAX - request.len()) as u64;
             if reader.by_ref().take(limit).read_line(&mut request)? == 0 {
@@ -285,7 +287,7 @@ impl Shared {
     }
 }
 
-/// One request in flight, until it is dropped.
+/// A request in flight. It is counted until it is dropped.
 struct Counted<'a>(&'a Shared);
 
 impl Counted<'_> {
@@ -305,7 +307,7 @@ impl Drop for Counted<'_> {
 
 struct Reply {
     status: u16,
-    /// More lines of the head.
+    /// Additional header lines.
     head: String,
     body: Vec<u8>,
     fault: Option<Fault>,
@@ -339,7 +341,8 @@ impl Reply {
         }
     }
 
-    /// Says what file it is, and sends only the part that is asked for of that very file.
+    /// Adds an `ETag`. If the request asks for a range of this version of the file, reduces the
+    /// body to it.
     fn validate(&mut self, fields: &HashMap<String, String>) {
         let len = self.body.len();
         let tag = format!("\"{len}-{}\"", self.fault == Some(Fault::Changed));
@@ -361,7 +364,7 @@ impl Reply {
         }
     }
 
-    /// Sends it; whether the connection may be used again.
+    /// Sends the response. Returns whether the connection may be reused.
     fn send(self, stream: &TcpStream, counted: Counted<'_>) -> io::Result<bool> {
         match &self.fault {
             Some(Fault::Reset) => return Ok(false),
@@ -373,7 +376,7 @@ impl Reply {
     }
 }
 
-/// Sends an answer; whether the connection may be used again.
+/// Sends the response. Returns whether the connection may be reused.
 fn answer(
     mut stream: &TcpStream,
     (status, mut head): (u16, String),
@@ -453,14 +456,14 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap()
 }
 
-/// More than any test needs; a client that loops ends here.
+/// More connections than any test needs. Stops a client that connects in an endless loop.
 const CONNECTIONS_MAX: usize = 1000;
 
-/// Longer than any request of ours.
+/// Longer than any request of the tests.
 const REQUEST_LEN_MAX: usize = 64 * 1024;
 
-/// How long a silent connection is kept.
+/// How long to wait for a silent client.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Long beside a round trip on loopback, short beside a person's patience.
+/// Much longer than a round trip on loopback.
 const MOMENT: Duration = Duration::from_millis(50);

@@ -1,4 +1,4 @@
-//! `floe serve` as a process of its own, and a client that sees every byte of its answers.
+//! `floe serve` as a child process, and an HTTP client that exposes every byte of a response.
 
 use std::io::{self, BufRead as _, BufReader, Read, Write as _};
 use std::net::TcpStream;
@@ -12,24 +12,25 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use crate::serve_options::serve;
 
-/// A server that listens on a port of the system's choice. Killed when it is dropped.
+/// A server process on a port that the system chose. It is killed on drop.
 pub(crate) struct Serve {
     child: Child,
     address: String,
-    /// What it has said since it listens. Read all the time: a full pipe would stop the server.
+    /// Everything on stderr so far. A thread reads it continuously, because a full pipe would
+    /// block the server.
     said: Arc<Mutex<String>>,
     listener: Option<JoinHandle<()>>,
 }
 
 impl Serve {
-    /// Serves a store: a directory with `nix/store` in it, or the address of a store.
+    /// Serves a store, which is a root directory or a store URI.
     #[track_caller]
     pub(crate) fn start(store: impl AsRef<Path>, args: &[&str]) -> Serve {
         let mut command = serve(&["serve", "--listen", "127.0.0.1:0", "--store"]);
         Serve::spawn(command.arg(store.as_ref()).args(args))
     }
 
-    /// Runs a command that serves, and waits until it listens.
+    /// Runs a serving command and waits until it listens.
     #[track_caller]
     pub(crate) fn spawn(command: &mut Command) -> Serve {
         let command = command.stdin(Stdio::null()).stdout(Stdio::null());
@@ -70,7 +71,7 @@ impl Serve {
         self.child.id()
     }
 
-    /// Its warnings.
+    /// Returns stderr so far.
     pub(crate) fn said(&self) -> String {
         self.said.lock().unwrap().clone()
     }
@@ -80,7 +81,8 @@ impl Serve {
         Client::connect(&self.address)
     }
 
-    /// GET on a connection of its own, with further header fields, each with its line end.
+    /// Sends GET on a new connection. `fields` are additional header fields, each with its line
+    /// end.
     #[track_caller]
     pub(crate) fn get_with(&self, target: &str, fields: &str) -> Answer {
         self.connect().ask("GET", target, fields)
@@ -96,7 +98,7 @@ impl Serve {
         self.connect().ask("HEAD", target, "")
     }
 
-    /// Sends bytes as they are; what comes back until the server closes.
+    /// Sends bytes on a new connection and returns everything until the server closes it.
     #[track_caller]
     pub(crate) fn exchange(&self, bytes: &[u8]) -> Vec<u8> {
         let mut client = self.connect();
@@ -109,7 +111,7 @@ impl Serve {
         kill_process(pid, signal).unwrap();
     }
 
-    /// The end of a server that was told to end: with success, and in time. What it has said.
+    /// Waits until the server ends, and asserts that it succeeds in time. Returns stderr.
     #[track_caller]
     pub(crate) fn wait(mut self, patience: Duration) -> String {
         let deadline = Instant::now() + patience;
@@ -125,7 +127,7 @@ impl Serve {
         self.said()
     }
 
-    /// Ends it by the signal that service managers send.
+    /// Stops the server by SIGTERM, as service managers do.
     #[track_caller]
     pub(crate) fn stop(self) -> String {
         self.signal(Signal::TERM);
@@ -140,7 +142,7 @@ impl Drop for Serve {
     }
 }
 
-/// A connection.
+/// A client connection.
 pub(crate) struct Client {
     pub(crate) stream: BufReader<TcpStream>,
 }
@@ -162,7 +164,7 @@ impl Client {
         self.stream.get_mut().write_all(bytes).unwrap();
     }
 
-    /// A request and its answer.
+    /// Sends a request and reads its response.
     #[track_caller]
     pub(crate) fn ask(&mut self, method: &str, target: &str, fields: &str) -> Answer {
         let asked = self.try_ask(method, target, fields);
@@ -180,7 +182,7 @@ impl Client {
         self.answer(method == "HEAD")
     }
 
-    /// Reads one answer, to the end that it says itself.
+    /// Reads one response to its announced end.
     pub(crate) fn answer(&mut self, head_only: bool) -> io::Result<Answer> {
         let mut answer = self.begin()?;
         if head_only || answer.status == 304 {
@@ -200,7 +202,7 @@ impl Client {
         Ok(answer)
     }
 
-    /// Reads a head.
+    /// Reads a response head.
     pub(crate) fn begin(&mut self) -> io::Result<Answer> {
         let mut head = String::new();
         while !head.ends_with("\r\n\r\n") {
@@ -234,13 +236,13 @@ impl Client {
         }
     }
 
-    /// All that still comes.
+    /// Reads everything until the server closes the connection.
     #[track_caller]
     pub(crate) fn rest(&mut self) -> Vec<u8> {
         let mut rest = Vec::new();
         match self.stream.read_to_end(&mut rest) {
             Ok(_) => {}
-            // A server that has thrown something away closes in this way.
+            // A server that closes with unread data in its receive buffer resets the connection.
             Err(error) if error.kind() == io::ErrorKind::ConnectionReset => {}
             Err(error) => panic!("after {} bytes: {error}", rest.len()),
         }
@@ -248,17 +250,17 @@ impl Client {
     }
 }
 
-/// An answer, byte for byte.
+/// A response with its exact bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Answer {
     pub(crate) status: u16,
-    /// All up to the empty line.
+    /// Status line and header fields, including the empty line.
     pub(crate) head: String,
     pub(crate) body: Vec<u8>,
 }
 
 impl Answer {
-    /// The value of a header field, which must not be there twice.
+    /// Returns the value of a header field. Panics if the field occurs twice.
     #[track_caller]
     pub(crate) fn field(&self, name: &str) -> Option<&str> {
         let fields = self.head.lines().filter_map(|line| line.split_once(": "));
@@ -272,8 +274,7 @@ impl Answer {
         value
     }
 
-    /// The lines of the head in an order that means nothing, without the one that differs from
-    /// one moment to the next.
+    /// Returns the lines of the head without `Date`, sorted because their order has no meaning.
     pub(crate) fn lasting_head(&self) -> Vec<&str> {
         let lines = self.head.lines();
         let mut lines: Vec<&str> = lines.filter(|line| !line.starts_with("Date: ")).collect();
@@ -289,7 +290,7 @@ impl Answer {
         self.field("transfer-encoding") == Some("chunked")
     }
 
-    /// A field of a narinfo.
+    /// Returns a field of a narinfo.
     #[track_caller]
     pub(crate) fn line(&self, name: &str) -> &str {
         let lines = self.text().lines().filter_map(|line| line.split_once(": "));
@@ -302,18 +303,18 @@ impl Answer {
     }
 }
 
-/// The hash part of a store path.
+/// Returns the hash part of a store path.
 pub(crate) fn hash_part(path: &str) -> &str {
     let name = path.rsplit('/').next().unwrap();
     name.split('-').next().unwrap()
 }
 
-/// Where the narinfo of a store path is.
+/// Returns the request target of a path's narinfo.
 pub(crate) fn narinfo_of(path: &str) -> String {
     format!("/{}.narinfo", hash_part(path))
 }
 
-/// Asks again and again until something is so.
+/// Polls until a condition is true. Panics with `what` after a timeout.
 #[track_caller]
 pub(crate) fn until(what: &str, mut is_so: impl FnMut() -> bool) {
     let deadline = Instant::now() + PATIENCE;
@@ -323,7 +324,7 @@ pub(crate) fn until(what: &str, mut is_so: impl FnMut() -> bool) {
     }
 }
 
-/// Numbers that look like chance and are the same in each run (xorshift of Marsaglia).
+/// A reproducible pseudo-random number generator (Marsaglia's xorshift).
 pub(crate) struct Chance(pub(crate) u64);
 
 impl Chance {
@@ -335,5 +336,5 @@ impl Chance {
     }
 }
 
-/// Far longer than anything here takes.
+/// Far longer than any single step of these tests.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(30);

@@ -1,4 +1,4 @@
-//! Closures of unusual shape: very deep, and very wide with one path that all wait for.
+//! Closures of unusual shape: very deep ones, and wide ones in which all paths need the same path.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -13,19 +13,18 @@ use floe_engine::{
 };
 use floe_format::nar::write;
 use floe_format::{Compression, Hash, NarInfo, PathInfo, StoreDir, StorePath};
-use floe_store::WriteOptions;
 
 use crate::faulty::assert_verified;
 use crate::support::{floe, run, scratch};
 
-/// The path with that number.
+/// Returns the store path with this number.
 fn path(number: usize) -> StorePath {
     let digits = floe_format::nix32::encode(&floe_hash::sha256(&number.to_le_bytes())[..20]);
     StorePath::parse(&format!("{digits}-{number}")).unwrap()
 }
 
-/// A cache of files, with the references that `references` gives for each number. The contents
-/// of number 0 are shorter than any others, so that it comes last.
+/// Creates a cache of single-file paths. `references` returns the references of each number. The
+/// file of number 0 is the smallest, so its NAR is fetched last.
 fn make_cache(directory: &Path, count: usize, references: impl Fn(usize) -> Vec<usize>) {
     fs::create_dir_all(directory.join("nar")).unwrap();
     fs::write(directory.join("nix-cache-info"), "StoreDir: /nix/store\n").unwrap();
@@ -95,7 +94,7 @@ fn a_thousand_paths_that_become_ready_at_once_do_not_exhaust_the_descriptors() {
     let scratch = scratch();
     let (cache, root) = (scratch.join("cache"), scratch.join("root"));
     let count = 1000;
-    // The last path is the root; all others refer to number 0, which arrives last.
+    // The last path is the root. All others refer to number 0, which is fetched last.
     make_cache(&cache, count, |number| match number {
         0 => vec![],
         999 => (0..999).collect(),
@@ -148,7 +147,7 @@ fn a_reader_that_goes_away_does_not_turn_failure_into_success() {
     }
 }
 
-/// Takes a path away as soon as the plan is made, as an older collector may.
+/// Deletes path 0 once the copy is planned, as a garbage collector older than Nix 2.36 may.
 struct Collector<'a> {
     root: &'a Path,
     taken: AtomicBool,
@@ -201,7 +200,7 @@ fn a_reference_that_vanishes_during_the_move_is_fetched_again() {
     let target = Target::open(
         &location(&root.display().to_string()),
         None,
-        &WriteOptions::default(),
+        &floe_store::WriteOptions::default(),
     )
     .unwrap();
     let taken = AtomicBool::new(false);
@@ -215,12 +214,9 @@ fn a_reference_that_vanishes_during_the_move_is_fetched_again() {
     let outcome = copy.run(&[PathSpec::Path(path(3))]).unwrap();
     assert!(
         collector.taken.load(Ordering::SeqCst),
-        "nothing was taken away"
+        "nothing was deleted"
     );
     assert!(outcome.failures.is_empty(), "{:?}", outcome.failures);
-    assert_eq!(
-        outcome.copied, 4,
-        "the path that vanished was not fetched again"
-    );
+    assert_eq!(outcome.copied, 4, "the deleted path was not fetched again");
     assert_verified(&root, 4);
 }

@@ -1,5 +1,5 @@
-//! What does not fit is refused before anything is fetched, what may not is warned of, and a dry
-//! run says how much is wanted and free, and where.
+//! Checks for free space: copies that cannot fit are rejected early, tight ones cause a warning,
+//! and a dry run prints what is needed and free.
 
 use std::path::Path;
 use std::process::Command;
@@ -11,7 +11,7 @@ use crate::mounts::{Mount, mount};
 use crate::server::Server;
 use crate::support::floe;
 
-/// A cache of a closure with 13.5 MiB in 373 inodes, and a file system for a store.
+/// A cache of a closure with 13.5 MiB in 373 inodes, and a small file system for the store.
 fn stage(options: &str) -> Option<(Faulty, Server, Mount)> {
     let cache = faulty("zstd")?;
     let server = Server::start(&cache.cache);
@@ -25,7 +25,7 @@ fn install(cache: &Faulty, from: &str, root: &Path) -> Command {
     command
 }
 
-/// How many NARs were asked for.
+/// Counts requests for NARs.
 fn nars(server: &Server) -> usize {
     let hits = server.hits();
     hits.iter().filter(|hit| hit.path.contains("/nar/")).count()
@@ -47,10 +47,14 @@ fn what_cannot_fit_is_refused_before_any_nar_is_asked_for() {
         .says(" free; nothing was fetched")
         .says("--no-check-space");
     let narinfos = server.hits_on(".narinfo").len();
-    assert_eq!(narinfos, cache.corpus.paths.len(), "it was not resolved");
+    assert_eq!(
+        narinfos,
+        cache.corpus.paths.len(),
+        "the closure was not resolved"
+    );
     assert_eq!(nars(&server), 0, "{:?}", server.hits());
 
-    // With the option it begins, and fails where the room ends.
+    // With --no-check-space, the copy starts and fails when the disk is full.
     mount
         .run(command.arg("--no-check-space"))
         .expect(5)
@@ -69,18 +73,18 @@ fn fewer_inodes_than_paths_are_refused_and_few_of_them_are_warned_of() {
         return;
     };
     let root = mount.root();
-    // An empty store, so that what is left is known.
+    // Create an empty store, so that its inodes can be counted.
     let absent = "00000000000000000000000000000000";
     let mut nothing = floe(["install", "--from", &server.url(), "--root"]);
     mount.run(nothing.arg(&root).arg(absent)).expect(1);
     let (_, left) = mount.left();
     let mut command = Command::new("find");
     let used = mount.run(command.arg(mount.place())).expect(0);
-    // The root of the file system is one of them.
+    // The count includes the root directory of the file system.
     let used = used.stdout.lines().count() as u64;
     assert!(left > 1000, "{left} inodes");
 
-    // The temporary roots take one more.
+    // The temporary roots file needs one more inode than there are.
     let paths = cache.corpus.paths.len() as u64;
     mount.remount(&format!("nr_inodes={}", used + paths));
     let ran = mount.run(&install(&cache, &server.url(), &root)).expect(5);
@@ -88,7 +92,7 @@ fn fewer_inodes_than_paths_are_refused_and_few_of_them_are_warned_of() {
         .says(" inodes free; nothing was fetched");
     assert_eq!(nars(&server), 0, "{:?}", server.hits());
 
-    // Enough for what there is, and less than what is expected.
+    // Enough for the actual inodes, but less than the estimate.
     mount.remount(&format!("nr_inodes={}", used + 420));
     let ran = mount.run(&install(&cache, &server.url(), &root)).expect(0);
     ran.says("floe: warning: about 436 inodes are to be written")
@@ -101,7 +105,7 @@ fn a_dry_run_says_what_is_wanted_and_free_on_the_right_file_system() {
     let Some((cache, server, mount)) = stage("size=9m,nr_inodes=1000") else {
         return;
     };
-    // Only what holds the paths lies there, and not even that is there yet.
+    // Only the store directory is on the small file system. It does not exist yet.
     let real = mount.place().join("deep/store");
     let to = format!(
         "local?root={}&real={}",
@@ -130,7 +134,7 @@ fn a_dry_run_says_what_is_wanted_and_free_on_the_right_file_system() {
     assert!((nar_bytes..nar_bytes * 11 / 10).contains(&bytes), "{bytes}");
     assert!((300..450).contains(&estimate), "{estimate} inodes, not 373");
 
-    // For people, on stderr; stdout has a line for each path and nothing else.
+    // Text output: totals go to stderr, stdout has one line per path.
     let ran = dry_run(&[]).expect(0);
     assert_eq!(ran.stdout.lines().count(), cache.corpus.paths.len());
     assert!(ran.stdout.lines().all(|line| line.split(' ').count() == 3));
@@ -143,7 +147,7 @@ fn a_dry_run_says_what_is_wanted_and_free_on_the_right_file_system() {
     assert_eq!(nars(&server), 0, "{:?}", server.hits());
     assert!(!mount.seen(&mount.place().join("deep")).exists());
 
-    // What is there already is not to be written.
+    // Valid paths need no space.
     mount.remount("size=64m,nr_inodes=2000");
     let mut command = floe(["install", "--from", &server.url(), "--to", &to]);
     command.args(["--trusted-public-keys", &cache.corpus.key]);

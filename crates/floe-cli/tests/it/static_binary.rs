@@ -1,5 +1,5 @@
-//! The binary that `cargo xtask dist` makes, where there is nothing else: an empty root directory,
-//! and a user who may write only at home. Runs with `cargo xtask test --full`, which makes it.
+//! The static binary of `cargo xtask dist` in an empty root directory, run by a user who may write
+//! only in the home directory. Runs only with `cargo xtask test --full`, which builds the binary.
 
 use std::fs;
 use std::net::UdpSocket;
@@ -14,7 +14,7 @@ use crate::support::{
     Corpus, Ran, Scratch, copy_program, corpus, nginx, nixes, run, scratch, skip, tree,
 };
 
-/// A root directory with the binary and a home in it, and nothing else.
+/// A root directory that contains only the binary and a home directory.
 struct Empty {
     chroot: PathBuf,
     scratch: Scratch,
@@ -29,19 +29,19 @@ impl Empty {
         Empty { chroot, scratch }
     }
 
-    /// A file below `/etc` that most machines have.
+    /// Creates a file in `/etc` of the root directory.
     fn write(&self, name: &str, text: &str) {
         let etc = self.scratch.join("etc");
         fs::create_dir_all(&etc).unwrap();
         fs::write(etc.join(name), text).unwrap();
     }
 
-    /// `floe install` from a host by that name into a store of that name.
+    /// Runs `floe install` from a URL into the store `/home/STORE`.
     fn install(&self, corpus: &Corpus, from: &str, store: &str) -> Ran {
         self.install_with(&[], corpus, from, store)
     }
 
-    /// The same with further options.
+    /// Does the same with additional options.
     fn install_with(&self, more: &[&str], corpus: &Corpus, from: &str, store: &str) -> Ran {
         let mut command = Command::new(&self.chroot);
         command
@@ -55,7 +55,7 @@ impl Empty {
         run(command.env_clear())
     }
 
-    /// Asserts that a store has the corpus, whole.
+    /// Asserts that a store contains the complete corpus.
     #[track_caller]
     fn has(&self, corpus: &Corpus, store: &str) {
         let root = self.scratch.join("home").join(store);
@@ -64,14 +64,17 @@ impl Empty {
             .iter()
             .map(|line| line.replacen(&own, " 0:0 ", 1))
             .collect();
-        assert!(installed == tree(&corpus.store()), "{store}: trees differ");
+        assert!(
+            installed == tree(&corpus.store()),
+            "{store}: the trees differ"
+        );
         for nix in nixes() {
             nix.verify(&root, corpus.paths.len());
         }
     }
 }
 
-/// A real name server, which knows one name and writes down what it is asked.
+/// A dnsmasq that knows one name and logs its queries.
 struct NameServer {
     process: Child,
     log: PathBuf,
@@ -96,7 +99,7 @@ impl NameServer {
             .spawn()
             .unwrap();
         let deadline = Instant::now() + Duration::from_secs(20);
-        // Once it has the port, nobody else can; it writes the first words after that.
+        // When dnsmasq holds the port, binding fails. It writes its first log line after that.
         while UdpSocket::bind((NAME_SERVER, 53)).is_ok() || !log.exists() {
             assert!(Instant::now() < deadline, "dnsmasq does not listen");
             std::thread::sleep(Duration::from_millis(20));
@@ -153,11 +156,11 @@ fn the_static_binary_installs_by_host_name_from_an_empty_root_directory() {
     let fetched = empty.install(&corpus, &from("localhost"), "by-localhost");
     assert_eq!(fetched.expect(0).json()["copied"], corpus.paths.len());
     empty.has(&corpus, "by-localhost");
-    // Nobody is there who would know another name, and it says which one it could not find.
+    // There is no name server. The error must contain the unknown host name.
     let unknown = empty.install(&corpus, &from("cache.floe.test"), "unknown");
     unknown.expect(4).says("cache.floe.test");
 
-    // Mozilla's certificates are there, and do not vouch for just anybody.
+    // The built-in certificates of Mozilla are used, and do not trust the private authority.
     let secure = format!("https://127.0.0.1:{}/cache-zstd", server.port(1));
     let stranger = empty.install(&corpus, &secure, "stranger");
     stranger.expect(4).says("certificate");
@@ -186,13 +189,14 @@ fn the_static_binary_installs_by_host_name_from_an_empty_root_directory() {
         let log = fs::read_to_string(&name_server.log).unwrap();
         assert!(
             log[before..].contains("query[A] depot.floe.test"),
-            "{host}: it was not asked: {log}"
+            "{host}: the name server was not queried: {log}"
         );
     }
 }
 
-/// `nobody`, who owns nothing.
+/// The user id of `nobody`, which owns no files.
 const USER: u32 = 65534;
 
-/// An address of the loopback that is nobody else's: a file of name servers has no ports.
+/// A loopback address that no other program uses. resolv.conf cannot name a port, so the server
+/// needs port 53.
 const NAME_SERVER: &str = "127.9.8.7";

@@ -1,8 +1,8 @@
-//! What the tests stand on: the binary, real corpora, the real Nix, a real nginx.
+//! Access to the binary under test and to the reference tools: corpora, Nix and nginx.
 //!
-//! `cargo xtask test` prepares them and says where they are through `FLOE_TEST_*`. A test whose
-//! reference tool is absent says so in the file of skips; xtask shows those loudly, and fails in
-//! CI.
+//! `cargo xtask test` prepares the reference tools and passes their locations in `FLOE_TEST_*`.
+//! If one is missing, the test records that in the skips file. xtask prints all skips, and fails
+//! on them in CI.
 
 #[path = "support/nginx.rs"]
 pub(crate) mod nginx;
@@ -18,21 +18,21 @@ use serde_json::Value;
 
 pub(crate) use self::nginx::nginx;
 
-/// A command that runs the binary under test.
+/// Returns a command that runs the binary under test.
 pub(crate) fn floe<S: AsRef<OsStr>>(args: impl IntoIterator<Item = S>) -> Command {
-    // Tests of the library share this file, and have no binary.
     let Some(program) = option_env!("CARGO_BIN_EXE_floe") else {
-        panic!("only tests of the binary run it");
+        panic!("this test program has no floe binary");
     };
     let mut command = Command::new(program);
     command.args(args).stdin(Stdio::null());
-    // Nothing is remembered from one test for another, whose server may have the same port.
+    // A server of another test may have had the same port, so its cached narinfos must not be
+    // found.
     command.env("XDG_CACHE_HOME", "/dev/null");
     isolate(&mut command);
     command
 }
 
-/// Keeps the nix.conf of the machine and of the user away from a command that names no other.
+/// Hides the machine's and the user's nix.conf from a command that names no other.
 fn isolate(command: &mut Command) {
     let said: Vec<OsString> = command.get_envs().map(|(name, _)| name.into()).collect();
     let is_said = |name: &str| said.iter().any(|said| said == name);
@@ -49,7 +49,7 @@ fn isolate(command: &mut Command) {
     }
 }
 
-/// Output of a command, readable in a failed assertion.
+/// Exit code and output of a finished command, for assertions.
 pub(crate) struct Ran {
     pub(crate) code: Option<i32>,
     pub(crate) stdout: String,
@@ -57,7 +57,7 @@ pub(crate) struct Ran {
     line: String,
 }
 
-/// Runs a command to its end.
+/// Runs a command to completion.
 pub(crate) fn run(command: &mut Command) -> Ran {
     let line = format!("{command:?}");
     isolate(command);
@@ -90,7 +90,7 @@ impl Ran {
         self
     }
 
-    /// Asserts that stderr says something.
+    /// Asserts that stderr contains `part`.
     #[track_caller]
     pub(crate) fn says(self, part: &str) -> Ran {
         assert!(
@@ -109,7 +109,7 @@ impl Ran {
     }
 }
 
-/// A real closure with signed caches, made by the real Nix from Debian packages.
+/// A closure in signed binary caches, which real Nix made from Debian packages.
 pub(crate) struct Corpus {
     pub(crate) dir: PathBuf,
     pub(crate) root: String,
@@ -117,10 +117,10 @@ pub(crate) struct Corpus {
     pub(crate) paths: Vec<String>,
 }
 
-/// The corpus of that name; `None`, and a note among the skips, if it was not made.
+/// Returns the corpus `name`. If it is missing, records a skip and returns `None`.
 pub(crate) fn corpus(name: &str) -> Option<Corpus> {
     let base = std::env::var_os("FLOE_TEST_CORPORA").map(PathBuf::from);
-    // Corpora that a developer brought along may have the package's short name.
+    // Corpora that were made by hand may use the package's short name.
     let names = [name, name.trim_end_matches("-esr")];
     let dirs = base
         .iter()
@@ -149,7 +149,7 @@ pub(crate) fn corpus(name: &str) -> Option<Corpus> {
     })
 }
 
-/// The corpora that this run is for: small ones always, a large one in full runs.
+/// Returns the corpora of this run: small ones always, a large one in full runs.
 pub(crate) fn corpora() -> Vec<Corpus> {
     let mut names = vec!["jq", "curl"];
     if std::env::var_os("FLOE_TEST_FULL").is_some() {
@@ -159,7 +159,7 @@ pub(crate) fn corpora() -> Vec<Corpus> {
 }
 
 impl Corpus {
-    /// The `file://` URL of one of its caches.
+    /// Returns the `file://` URL of the cache with this compression.
     pub(crate) fn file_url(&self, compression: &str) -> String {
         format!("file://{}", self.cache(compression).display())
     }
@@ -168,7 +168,7 @@ impl Corpus {
         self.dir.join(format!("cache-{compression}"))
     }
 
-    /// A copy of one of its caches that a test may change.
+    /// Copies one of the caches to `to/cache`, where a test may modify it.
     pub(crate) fn cache_copy(&self, compression: &str, to: &Path) -> PathBuf {
         let copy = to.join("cache");
         copy_tree(&self.cache(compression), &copy);
@@ -194,24 +194,25 @@ pub(crate) fn copy_tree(from: &Path, to: &Path) {
     }
 }
 
-/// Copies a program that is to be run.
+/// Copies an executable.
 ///
-/// Another process does it: a child that another test starts meanwhile would hold a file open that
-/// this process writes, and nobody may run a program that is open for writing.
+/// `cp` does it in another process. If this process had the copy open for writing while another
+/// test forked, the child would inherit the descriptor, and running the copy would fail with
+/// `ETXTBSY`.
 pub(crate) fn copy_program(from: &Path, to: &Path) {
     let mut command = Command::new("cp");
     run(command.arg("--preserve=mode").args([from, to])).expect(0);
 }
 
-/// A real Nix.
+/// An installed Nix.
 pub(crate) struct Nix {
     bin: PathBuf,
     config: tempfile::TempDir,
     pub(crate) version: String,
 }
 
-/// Every real Nix at hand: the system's and, where it was unpacked, the newest. Empty, and a
-/// note among the skips, if there is none.
+/// Returns every installed Nix: the system's and, if it was unpacked, the newest release. If there
+/// is none, records a skip.
 pub(crate) fn nixes() -> Vec<Nix> {
     let newest = std::env::var_os("FLOE_TEST_NEWER_NIX").map(|dir| PathBuf::from(dir).join("bin"));
     let found: Vec<Nix> = [Some(PathBuf::from("/usr/bin")), newest]
@@ -246,7 +247,7 @@ fn nix_in(bin: PathBuf) -> Option<Nix> {
 }
 
 impl Nix {
-    /// A command of this Nix, such as `nix-store`, with fresh client caches of its own.
+    /// Returns a command of this Nix, such as `nix-store`. Each command gets empty client caches.
     pub(crate) fn command<S: AsRef<OsStr>>(
         &self,
         tool: &str,
@@ -265,12 +266,12 @@ impl Nix {
         command
     }
 
-    /// Whether that tool was unpacked with this Nix.
+    /// Returns whether this Nix includes the program `tool`.
     pub(crate) fn has(&self, tool: &str) -> bool {
         self.bin.join(tool).exists()
     }
 
-    /// `nix-store --store ROOT …`, which must succeed.
+    /// Runs `nix-store --store ROOT …`, asserts success and returns stdout.
     #[track_caller]
     pub(crate) fn store<S: AsRef<OsStr>>(
         &self,
@@ -281,12 +282,13 @@ impl Nix {
         run(command.args(args)).expect(0).stdout
     }
 
-    /// Asserts that this Nix finds nothing wrong in a store, and how many paths are in it.
+    /// Asserts that this Nix finds no fault in a store with at least `paths` valid paths.
     #[track_caller]
     pub(crate) fn verify(&self, root: &Path, paths: usize) {
         let mut command = self.command("nix-store", [OsStr::new("--store"), root.as_os_str()]);
         let ran = run(command.args(["--verify", "--check-contents"])).expect(0);
-        // It repairs some faults in silence but for a line, and then exits with 0.
+        // `nix-store --verify` repairs some faults, exits with 0, and only prints one of these
+        // words.
         for fault in ["disappeared", "modified", "fixing", "updating size"] {
             assert!(
                 !ran.stderr.contains(fault),
@@ -307,7 +309,7 @@ impl Nix {
         );
     }
 
-    /// `nix path-info --json -r`, by path and without registration times.
+    /// Returns `nix path-info --json -r`, sorted by path and without registration times.
     #[track_caller]
     pub(crate) fn path_infos(&self, store: &str, root: &str) -> Vec<Value> {
         let args = ["path-info", "--json", "-r", "--store", store, root];
@@ -331,10 +333,10 @@ impl Nix {
     }
 }
 
-/// Says that a reference tool is absent.
+/// Records that a reference tool is missing.
 #[expect(
     clippy::print_stderr,
-    reason = "where nobody gathers the skips, they are still seen"
+    reason = "skips must be visible even without a skips file"
 )]
 pub(crate) fn skip(name: &str, why: &str) {
     eprintln!("SKIPPED: {name}: {why}");
@@ -348,7 +350,7 @@ pub(crate) fn skip(name: &str, why: &str) {
     }
 }
 
-/// Every file below a store directory: its name, kind, mode, owner, times and contents.
+/// Lists every file below `root/nix/store` with mode, owner, modification time and contents.
 pub(crate) fn tree(root: &Path) -> Vec<String> {
     let mut lines = Vec::new();
     list(&root.join("nix/store"), Path::new(""), &mut lines);
@@ -361,7 +363,7 @@ fn list(base: &Path, relative: &Path, lines: &mut Vec<String>) {
     use std::os::unix::fs::MetadataExt as _;
     for entry in fs::read_dir(base.join(relative)).unwrap() {
         let name = relative.join(entry.unwrap().file_name());
-        // Nix's own directory for --optimise; its time is when it was made.
+        // Nix creates `.links` for --optimise, so its modification time is arbitrary.
         if name == Path::new(".links") {
             continue;
         }
@@ -391,10 +393,10 @@ fn list(base: &Path, relative: &Path, lines: &mut Vec<String>) {
     }
 }
 
-/// A directory for a test whose stores are sealed: removed in spite of that.
+/// A temporary directory that is removed even if it contains sealed (read-only) stores.
 pub(crate) struct Scratch(PathBuf);
 
-/// Makes a directory of one's own.
+/// Creates a temporary directory.
 pub(crate) fn scratch() -> Scratch {
     let dir = tempfile::tempdir().unwrap().keep();
     Scratch(fs::canonicalize(dir).unwrap())

@@ -1,4 +1,4 @@
-//! `--trace`: every path with its stages, in a file that is complete however a move ends.
+//! `--trace`: a timeline of every path. The file is complete however the command ends.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fs;
@@ -13,7 +13,7 @@ use crate::faulty::faulty;
 use crate::server::{Fault, Server};
 use crate::support::{corpora, corpus, floe, run, scratch};
 
-/// The events of a trace, which must be one whole array.
+/// Reads the events of a trace, which must be a complete JSON array.
 #[track_caller]
 fn read(file: &Path) -> Vec<Value> {
     let text = fs::read_to_string(file).unwrap();
@@ -30,7 +30,7 @@ fn of<'a>(events: &'a [Value], phase: &str) -> Vec<&'a Value> {
         .collect()
 }
 
-/// The spans of each thread, from and to, by its name.
+/// Returns the spans of each thread as start, end and name, by thread name.
 fn threads(events: &[Value]) -> BTreeMap<String, Vec<(u64, u64, String)>> {
     let names: HashMap<u64, String> = of(events, "M")
         .into_iter()
@@ -57,7 +57,7 @@ fn threads(events: &[Value]) -> BTreeMap<String, Vec<(u64, u64, String)>> {
     spans
 }
 
-/// One after the other, on every thread.
+/// Asserts that the spans of each thread do not overlap.
 #[track_caller]
 fn assert_no_overlap(events: &[Value]) {
     for (thread, spans) in threads(events) {
@@ -67,7 +67,8 @@ fn assert_no_overlap(events: &[Value]) {
     }
 }
 
-/// The stages of each path in their order, and how its row ended. Rows are properly nested.
+/// Returns the ordered stages and the outcome of each path. Asserts that spans are properly
+/// nested.
 #[track_caller]
 fn rows(events: &[Value]) -> BTreeMap<String, (Vec<String>, String)> {
     let mut by_id: BTreeMap<&str, Vec<&Value>> = BTreeMap::new();
@@ -79,7 +80,7 @@ fn rows(events: &[Value]) -> BTreeMap<String, (Vec<String>, String)> {
     }
     let mut rows = BTreeMap::new();
     for (id, mut events) in by_id {
-        // As viewers do: by time, and what happens at once in the order of the file.
+        // Sort by time, and keep the file order for equal times, as trace viewers do.
         events.sort_by_key(|event| event["ts"].as_u64().unwrap());
         let (mut open, mut stages, mut ended) = (Vec::new(), Vec::new(), None);
         for event in events {
@@ -109,13 +110,13 @@ fn rows(events: &[Value]) -> BTreeMap<String, (Vec<String>, String)> {
         let (name, outcome) = ended.unwrap();
         assert!(
             rows.insert(name, (stages, outcome)).is_none(),
-            "{id} comes twice"
+            "{id} occurs twice"
         );
     }
     rows
 }
 
-/// What all workers together have received, in bytes.
+/// Returns the number of bytes that all workers received.
 fn received(events: &[Value]) -> u64 {
     let spans = of(events, "X").into_iter();
     spans
@@ -123,7 +124,7 @@ fn received(events: &[Value]) -> u64 {
         .sum()
 }
 
-/// The last value of a counter.
+/// Returns the last value of a counter.
 fn last_count(events: &[Value], name: &str) -> u64 {
     let mut counts = of(events, "C")
         .into_iter()
@@ -222,8 +223,8 @@ fn a_trace_is_complete_after_a_failed_install() {
     let mut bytes = fs::read(faulty.nar(&spoilt)).unwrap();
     *bytes.last_mut().unwrap() ^= 1;
     fs::write(faulty.nar(&spoilt), bytes).unwrap();
-    // Another is broken off once, which is no failure. It does not refer to the first, after whose
-    // failure nobody would ask for it again.
+    // Another request fails once and is retried. Its path does not depend on libc6, because floe
+    // does not retry paths whose reference has failed.
     let retried = faulty.path("gcc-12-base");
     let name = faulty.nar(&retried);
     let name = name.file_name().unwrap().to_str().unwrap();
@@ -260,7 +261,7 @@ fn a_trace_is_complete_after_a_failed_install() {
     let refused = of(&events, "X").into_iter();
     let refused = refused.filter(|event| event["args"]["outcome"] == "failed");
     let refused: Vec<&Value> = refused.map(|event| &event["args"]["path"]).collect();
-    assert_eq!(refused, [spoilt.as_str()], "what a worker has given up");
+    assert_eq!(refused, [spoilt.as_str()], "paths that a worker failed");
     let marks: BTreeSet<&str> = of(&events, "i")
         .into_iter()
         .map(|event| event["name"].as_str().unwrap())
@@ -294,7 +295,7 @@ fn a_trace_is_complete_after_an_interrupt() {
             .arg(done.as_str()))
     };
     while valid().code != Some(0) {
-        assert!(Instant::now() < deadline, "nothing was finished");
+        assert!(Instant::now() < deadline, "the path was not registered");
         thread::sleep(Duration::from_millis(50));
     }
     run(std::process::Command::new("kill").args(["-INT", &child.id().to_string()])).expect(0);
@@ -342,7 +343,7 @@ fn a_full_disk_ends_the_trace_and_not_the_install() {
     .says("floe: warning: writing the trace file /dev/full");
 }
 
-/// What every path goes through.
+/// The stages of every path.
 const STAGES: [&str; 5] = [
     "resolve",
     "wait",

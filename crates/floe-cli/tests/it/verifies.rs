@@ -1,4 +1,5 @@
-//! `floe verify` finds what `nix-store --verify --check-contents` finds, and changes nothing.
+//! `floe verify` finds the same faults as `nix-store --verify --check-contents`, and changes
+//! nothing.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -24,7 +25,7 @@ fn a_changed_byte_a_changed_mode_and_a_lost_path_are_found_by_both() {
         .expect(0);
         let on_disk = |path: &str| root.join(&path[1..]);
 
-        // A byte in a file of the root path, and an execute bit somewhere else.
+        // Modify a byte in a file of the root path, and the mode of a file of another path.
         let program = on_disk(&corpus.root).join("usr/bin/jq");
         writable(&program);
         let mut bytes = fs::read(&program).unwrap();
@@ -42,7 +43,7 @@ fn a_changed_byte_a_changed_mode_and_a_lost_path_are_found_by_both() {
             copyright.display()
         );
         fs::set_permissions(&copyright, fs::Permissions::from_mode(0o555)).unwrap();
-        // A path that others need.
+        // Remove a path that others depend on.
         let lost = corpus
             .paths
             .iter()
@@ -90,7 +91,7 @@ fn a_changed_byte_a_changed_mode_and_a_lost_path_are_found_by_both() {
                 .any(|line| line.contains(path) && line.contains(kind));
             assert!(
                 said,
-                "{} does not say that {path} {kind}: {theirs}",
+                "{} does not report that {path} {kind}: {theirs}",
                 nix.version
             );
         }

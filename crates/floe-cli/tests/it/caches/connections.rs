@@ -1,4 +1,4 @@
-//! `http-connections`: how many requests a cache gets at once, for narinfos and NARs together.
+//! `http-connections`: the limit of concurrent requests per cache, for narinfos and NARs together.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -12,7 +12,7 @@ use crate::faulty::assert_verified;
 use crate::server::{Fault, Server};
 use crate::support::{Corpus, Scratch, corpus, floe, nginx, run, scratch};
 
-/// A closure of many paths, in a cache that may be asked for as much as one likes.
+/// A closure of many paths in a cache with `WantMassQuery: 1`.
 struct World {
     corpus: Corpus,
     cache: PathBuf,
@@ -32,7 +32,7 @@ fn world() -> Option<World> {
 }
 
 impl World {
-    /// Installs everything with so many connections and jobs.
+    /// Returns a command that installs everything with these `http-connections` and jobs.
     fn install(
         &self,
         server: &Server,
@@ -53,7 +53,7 @@ fn no_more_requests_are_under_way_than_the_user_has_said() {
     let Some(world) = world() else { return };
     for (connections, jobs, slow) in [(2, 1, 30), (3, 4, 30), (25, 1, 500)] {
         let server = Server::start(&world.cache);
-        // All that is asked for at once is there at once before the first of it is answered.
+        // The delay makes floe send all requests that it may before the first response.
         server.fail("", Fault::Slow(Duration::from_millis(slow)));
         let root = world.scratch.join(&format!("root-{connections}"));
         run(&mut world.install(&server, (connections, jobs), &root)).expect(0);
@@ -77,7 +77,7 @@ fn a_cache_that_spoke_http2_once_is_asked_no_more_where_it_may_not() {
     command.args(["--option", "http2", "false"]);
     run(command.env("XDG_CACHE_HOME", &home)).expect(0);
     assert_eq!(server.most_at_once(), 3);
-    // The cache itself was not asked what it is.
+    // nix-cache-info was not requested again.
     assert_eq!(server.hits().len() - asked, 2 * world.corpus.paths.len());
 }
 
@@ -93,13 +93,13 @@ fn a_cache_that_spoke_http2_once_is_believed_until_it_answers_otherwise() {
     install("first");
     remember_http2(&home);
     server.fail("", Fault::Slow(Duration::from_millis(10)));
-    // What the whole closure hangs on is asked for first, and alone.
+    // The first query is for the root path, alone, so that floe learns the protocol from it.
     install("second");
     assert_eq!(server.most_at_once(), 1);
     assert_eq!(server.hits_on("nix-cache-info").len(), 1);
 }
 
-/// Remembers of the one cache that it speaks HTTP/2, and nothing of paths.
+/// Marks the only cache in the narinfo disk cache as HTTP/2, and removes all cached narinfos.
 fn remember_http2(home: &Path) {
     let remembered = rusqlite::Connection::open(home.join("floe/narinfos.sqlite")).unwrap();
     let changed = remembered.execute("update caches set http2 = 1", []);
@@ -131,7 +131,8 @@ fn what_another_host_speaks_lifts_no_bound() {
     assert_eq!(server.most_at_once(), 3);
 }
 
-/// Takes the sizes of bodies out of these narinfos: what may be of any size counts as large.
+/// Removes `FileSize` from the narinfos with a matching number. floe treats a NAR of unknown size
+/// as large.
 fn without_file_sizes(world: &World, is_meant: impl Fn(usize) -> bool) {
     for (number, path) in world.corpus.paths.iter().enumerate() {
         let name = format!("{}.narinfo", &path["/nix/store/".len()..][..32]);
@@ -142,7 +143,8 @@ fn without_file_sizes(world: &World, is_meant: impl Fn(usize) -> bool) {
     }
 }
 
-/// Bodies that wait for a worker never have all connections, which workers wait for.
+/// Prefetched bodies that wait for a worker must not take all connections: a worker may wait for
+/// one, too.
 #[test]
 fn a_move_over_one_connection_with_many_large_nars_ends() {
     let Some(world) = world() else { return };
@@ -150,7 +152,7 @@ fn a_move_over_one_connection_with_many_large_nars_ends() {
         without_file_sizes(&world, |number| number.is_multiple_of(modulus));
         for (connections, jobs) in [(1, 1), (1, 4), (2, 1), (2, 4)] {
             let server = Server::start(&world.cache);
-            // Some are asked for once more, when others have a connection already.
+            // Retried requests compete for connections that other requests hold by then.
             server.fail_times(".nar.zst", Fault::Cut(1000), 3);
             let root = world.scratch.join("root");
             let mut command = world.install(&server, (connections, jobs), &root);
@@ -180,8 +182,8 @@ fn a_move_over_one_connection_with_many_large_nars_ends() {
     }
 }
 
-/// Many times what such an install takes.
+/// Many times the duration of such an install.
 const PATIENCE: Duration = Duration::from_secs(90);
 
-/// How soon the end of an install is noticed.
+/// How often to check whether the install has ended.
 const POLL: Duration = Duration::from_millis(10);

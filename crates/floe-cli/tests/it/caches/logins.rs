@@ -1,4 +1,4 @@
-//! Who somebody is for a cache: netrc files, those that Nix passes over among them.
+//! Credentials for caches: netrc files, including invalid ones, and logins in URLs.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -25,7 +25,7 @@ fn open(netrc: &[PathBuf], url: &str) -> Result<Sources, Error> {
     )
 }
 
-/// A netrc file.
+/// Creates a netrc file.
 fn netrc(scratch: &Scratch, text: &[u8]) -> PathBuf {
     let file = scratch.join("netrc");
     fs::write(&file, text).unwrap();
@@ -57,7 +57,7 @@ fn a_login_goes_to_its_host_and_nowhere_else() {
             .is_some()
     );
 
-    // Sent elsewhere, it says no more who it is.
+    // A redirect to another host carries no credentials.
     let narinfo = format!("{part}.narinfo");
     let other = elsewhere.url().replace("127.0.0.1", "localhost");
     server.fail(&narinfo, Fault::Redirect(format!("{other}/{narinfo}")));
@@ -94,17 +94,17 @@ fn whoever_is_sent_on_says_to_each_host_what_is_meant_for_it() {
         said
     };
     let (url, path) = (server.url(), format!("/{file}"));
-    // The same host, on another port.
+    // The same host on another port.
     let said = seen(&own, &url, to("127.0.0.1", &path));
     assert_eq!(said.as_deref(), Some(USER_PASS));
-    // What stands in the address is for that port alone; it may also hold only the user.
+    // A login in the URL applies to that port only. It may consist of just a user name.
     let absent = scratch.join("not-there");
     let with = |login: &str| url.replace("http://", &format!("http://{login}@"));
     let said = seen(&absent, &with("user:pass"), to("127.0.0.1", &path));
     assert_eq!(said, None);
     let first = server.hits().pop().unwrap();
     assert_eq!(first.fields["authorization"], USER_PASS);
-    // Another host, which the file names, and with another login.
+    // Another host, which the netrc file lists with other credentials.
     let text = b"machine localhost login user password pass\nmachine 127.0.0.1 login a password b";
     let both = netrc(&scratch, text);
     let said = seen(&both, &url, to("localhost", &path));
@@ -127,7 +127,7 @@ fn a_nar_that_a_cache_behind_tls_names_at_plain_http_is_asked_for_by_nobody() {
         return;
     };
     let (scratch, plain) = (scratch(), Server::start(&cache.cache));
-    // One that is fetched whole, and one that is streamed.
+    // libonig5 is prefetched whole, libc6 is streamed.
     let paths = ["libonig5", "libc6"].map(|name| cache.path(name));
     for path in &paths {
         cache.edit(path, |narinfo| {
@@ -154,8 +154,11 @@ fn a_nar_that_a_cache_behind_tls_names_at_plain_http_is_asked_for_by_nobody() {
     let hits = plain.hits();
     assert_eq!(hits.len(), paths.len());
     let says_nothing = |hit: &Hit| !hit.fields.contains_key("authorization");
-    assert!(hits.iter().all(says_nothing), "a login went over the wire");
-    // Where nobody was promised anything, it is said.
+    assert!(
+        hits.iter().all(says_nothing),
+        "credentials were sent over plain HTTP"
+    );
+    // A cache on plain HTTP does receive the credentials.
     fetch(&plain.url(), "plain");
     let hits = plain.hits().split_off(paths.len());
     assert!(hits.len() > paths.len() && !hits.iter().any(says_nothing));
@@ -195,10 +198,10 @@ fn what_is_remembered_of_a_cache_holds_no_password() {
         assert!(!has(b"user:pass"));
         files += usize::from(has(server.url().as_bytes()));
     }
-    assert!(files > 0, "nothing was remembered");
+    assert!(files > 0, "no file of the disk cache contains the URL");
 }
 
-/// Installs with a netrc file, from a cache in a directory that has everything and a server.
+/// Installs with a netrc file, from an HTTP cache and from a directory that contains all paths.
 fn install(cache: &Faulty, server: &Server, netrc: &Path, name: &str) -> String {
     let root = cache.scratch.join(name);
     let from = format!("file://{}", cache.corpus.cache("zstd").display());
@@ -219,7 +222,7 @@ fn a_netrc_that_cannot_be_used_is_named_and_gone_without() {
         &scratch,
         b"machine 127.0.0.1 login user password \"secret\n",
     );
-    // Nobody can read a directory as a file, root neither.
+    // Not even root can read a directory as a file.
     let unreadable = scratch.join("directory");
     fs::create_dir(&unreadable).unwrap();
     for (file, reason) in [(&broken, "line 1: a quotation"), (&unreadable, "directory")] {
@@ -249,5 +252,5 @@ fn a_login_is_found_in_whatever_form_curl_reads() {
     }
 }
 
-/// The user name and the password, in Base64.
+/// `Basic` credentials of `user:pass` in Base64.
 const USER_PASS: &str = "Basic dXNlcjpwYXNz";

@@ -1,4 +1,4 @@
-//! Whom of several caches floe asks first, and how much at once.
+//! The order in which caches are queried, and how many queries one cache gets at once.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -8,7 +8,7 @@ use crate::faulty::assert_verified;
 use crate::server::{Fault, Server};
 use crate::support::{Corpus, Scratch, corpus, floe, run, scratch};
 
-/// A closure of many paths, and room for copies of its world.
+/// A closure of many paths, and a directory for modified copies of its cache.
 struct World {
     corpus: Corpus,
     scratch: Scratch,
@@ -20,7 +20,7 @@ fn world() -> Option<World> {
     Some(World { corpus, scratch })
 }
 
-/// A server of the same paths that says this of itself.
+/// Serves the same paths with this additional nix-cache-info.
 fn saying(world: &World, name: &str, info: &str) -> Server {
     let copy = world.corpus.cache_copy("zstd", &world.scratch.join(name));
     fs::write(
@@ -31,7 +31,7 @@ fn saying(world: &World, name: &str, info: &str) -> Server {
     Server::start(&copy)
 }
 
-/// Installs from the caches that a nix.conf names.
+/// Installs from the substituters that nix.conf names.
 fn install(world: &World, substituters: &str, name: &str) {
     let root = world.scratch.join(name);
     let mut command = floe([
@@ -58,11 +58,11 @@ fn the_configured_cache_with_the_smallest_number_is_asked_and_the_others_are_not
         "by-their-word",
     );
     assert_eq!((questions(&later), questions(&sooner)), (0, paths));
-    // What the user says counts over what the cache says.
+    // `?priority=` of the user overrides the priority of the cache.
     let here = format!("{} {}?priority=60", later.url(), sooner.url());
     install(&world, &here, "by-the-user");
     assert_eq!((questions(&later), questions(&sooner)), (paths, paths));
-    // Without a difference they are asked in their order.
+    // Caches of equal priority are queried in the listed order.
     let alike = format!("{0} {1}?priority=50", later.url(), sooner.url());
     install(&world, &alike, "by-place");
     assert_eq!((questions(&later), questions(&sooner)), (2 * paths, paths));
@@ -88,7 +88,7 @@ fn who_does_not_say_is_asked_first_and_this_machine_is_no_better_than_others() {
     let store = world.corpus.store();
     let store = format!("local?root={}", store.display());
     let mut asked = 0;
-    // Nobody has signed what lies in the store.
+    // Paths in a local store are not signed.
     for (place, asks) in [
         (directory.clone(), true),
         (format!("{directory}?priority=5"), false),
@@ -123,8 +123,11 @@ fn a_cache_that_does_not_want_many_questions_gets_few_at_once() {
         connections("WantMassQuery: 1"),
     );
     assert!(few <= FEW, "{few} at once");
-    assert!(many > FEW, "{many} at once, which shows nothing");
+    assert!(
+        many > FEW,
+        "{many} at once, the server cannot see the difference"
+    );
 }
 
-/// As many questions as floe puts to such a cache at once.
+/// The number of concurrent queries for a cache without `WantMassQuery`.
 const FEW: usize = 4;

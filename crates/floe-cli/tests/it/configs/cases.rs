@@ -1,23 +1,23 @@
-//! Configurations, right and wrong ones.
+//! Valid and invalid configurations.
 
-/// A machine with a configuration, and the flags of a call on it. `{}` in texts is its directory.
+/// The configuration of a machine, and the options of one call. In texts, `{}` is its directory.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Case {
     pub(super) name: &'static str,
-    /// The system's nix.conf.
+    /// The contents of the system's nix.conf.
     pub(super) system: &'static str,
-    /// Other files, by their names below the directory.
+    /// Other files, as pairs of relative path and contents.
     pub(super) files: &'static [(&'static str, &'static str)],
-    /// Without `NIX_USER_CONF_FILES` here, there are no user files.
+    /// Environment variables. If `NIX_USER_CONF_FILES` is not among them, there are no user files.
     pub(super) variables: &'static [(&'static str, &'static str)],
     pub(super) options: &'static [&'static str],
-    /// Something that Nix 2.8 does not know or do.
+    /// Whether the case uses a feature that Nix 2.8 lacks.
     pub(super) is_new: bool,
 }
 
 pub(super) const CASES: &[Case] = &[
     Case {
-        name: "nothing is configured",
+        name: "empty configuration",
         ..EMPTY
     },
     Case {
@@ -35,25 +35,25 @@ pub(super) const CASES: &[Case] = &[
         ..EMPTY
     },
     Case {
-        name: "a store by the environment",
+        name: "store from NIX_REMOTE",
         variables: &[("NIX_REMOTE", "local")],
         ..EMPTY
     },
     Case {
-        name: "a store by the file, which counts more",
+        name: "store from nix.conf over NIX_REMOTE",
         system: "store = local\n",
         variables: &[("NIX_REMOTE", "/elsewhere")],
         ..EMPTY
     },
     Case {
-        name: "names of the past",
+        name: "deprecated names",
         system: "binary-caches = https://a.example\ntrusted-binary-caches = https://b.example\n\
                  binary-cache-public-keys = a-1:AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=\n\
                  binary-caches-parallel-connections = 2\nsigned-binary-caches = no\n",
         ..EMPTY
     },
     Case {
-        name: "extra before and after",
+        name: "extra- before and after the setting",
         system: "extra-substituters = https://gone.example\nsubstituters = https://a.example\n\
                  extra-substituters = https://b.example https://a.example\n\
                  extra-binary-caches = https://c.example\nextra-http2 = false\n\
@@ -64,13 +64,13 @@ pub(super) const CASES: &[Case] = &[
         ..EMPTY
     },
     Case {
-        name: "the later wins",
+        name: "last value wins",
         system: "http2 = false\nhttp2 = true\nhttp-connections = 1\nhttp-connections = 002\n\
                  substituters = https://a.example\nsubstituters =\ntrusted-public-keys =\n",
         ..EMPTY
     },
     Case {
-        name: "comments, blanks and line ends",
+        name: "comments, whitespace and line ends",
         system: "# http2 = false\n\n  \t\r\n\thttp-connections\t=\t3 # = 4\r\n#\n\
                  user-agent-suffix = a#b\nrequire-sigs = false",
         ..EMPTY
@@ -90,7 +90,7 @@ pub(super) const CASES: &[Case] = &[
         ..EMPTY
     },
     Case {
-        name: "user files over the system's, the first over the second",
+        name: "user files over system file, first over second",
         system: "http-connections = 1\nconnect-timeout = 1\ndownload-attempts = 1\n\
                  extra-substituters = https://system.example\n",
         files: &[
@@ -108,7 +108,7 @@ pub(super) const CASES: &[Case] = &[
         ..EMPTY
     },
     Case {
-        name: "files where XDG has them",
+        name: "files in XDG directories",
         files: &[
             ("x/nix/nix.conf", "http-connections = 2\n"),
             (
@@ -128,13 +128,13 @@ pub(super) const CASES: &[Case] = &[
         ..EMPTY
     },
     Case {
-        name: "a file in the home",
+        name: "file in the home directory",
         files: &[("home/.config/nix/nix.conf", "http-connections = 2\n")],
         variables: &[("NIX_USER_CONF_FILES", UNSET), ("XDG_CONFIG_DIRS", "")],
         ..EMPTY
     },
     Case {
-        name: "a home for the configuration alone",
+        name: "NIX_CONFIG_HOME",
         files: &[
             ("own/nix.conf", "http-connections = 2\n"),
             ("home/.config/nix/nix.conf", "http-connections = 3\n"),
@@ -179,55 +179,55 @@ pub(super) const CASES: &[Case] = &[
         ..EMPTY
     },
     Case {
-        name: "an empty NIX_CONFIG",
+        name: "empty NIX_CONFIG",
         system: "http-connections = 1\n",
         variables: &[("NIX_CONFIG", "")],
         ..EMPTY
     },
     Case {
-        name: "files that cannot be read",
+        name: "unreadable files",
         system: "http-connections = 1\ninclude directory\nconnect-timeout = 2\n",
         files: &[("etc/directory/file", "")],
         variables: &[("NIX_USER_CONF_FILES", "{}/etc")],
         ..EMPTY
     },
     Case {
-        name: "units, and paths that are not normal",
+        name: "unit suffixes and non-canonical paths",
         system: "narinfo-cache-positive-ttl = 3K\nhttp-connections = +1m\n\
                  netrc-file = /a/../b//c/./d\nssl-cert-file = /e/../f\n",
         is_new: true,
         ..EMPTY
     },
     Case {
-        name: "certificates of the environment",
+        name: "NIX_SSL_CERT_FILE over SSL_CERT_FILE",
         variables: &[("NIX_SSL_CERT_FILE", "/one"), ("SSL_CERT_FILE", "/two")],
         ..EMPTY
     },
     Case {
-        name: "the other variable for certificates",
+        name: "only SSL_CERT_FILE",
         variables: &[("SSL_CERT_FILE", "/two")],
         ..EMPTY
     },
     Case {
-        name: "no certificates of the environment",
+        name: "empty NIX_SSL_CERT_FILE over SSL_CERT_FILE",
         variables: &[("NIX_SSL_CERT_FILE", ""), ("SSL_CERT_FILE", "/two")],
         ..EMPTY
     },
     Case {
-        name: "certificates of a file over those of the environment",
+        name: "ssl-cert-file over NIX_SSL_CERT_FILE",
         system: "ssl-cert-file = /file\n",
         variables: &[("NIX_SSL_CERT_FILE", "/one")],
         ..EMPTY
     },
     Case {
-        name: "no certificates of a file",
+        name: "empty ssl-cert-file",
         system: "ssl-cert-file =\n",
         is_new: true,
         ..EMPTY
     },
 ];
 
-/// What no Nix takes, where it stands, and a part of what floe says.
+/// Configurations that every Nix rejects, and a part of floe's message.
 pub(super) const MISTAKES: &[(Case, &str)] = &[
     (
         mistake("\nhttp2\n"),
@@ -319,5 +319,5 @@ pub(super) const fn mistake(system: &'static str) -> Case {
     Case { system, ..EMPTY }
 }
 
-/// The value of a variable that is not there.
+/// Marks a variable that must be unset.
 pub(super) const UNSET: &str = "(unset)";

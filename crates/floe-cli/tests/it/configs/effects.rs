@@ -1,4 +1,4 @@
-//! What commands make of the configuration, and which read none.
+//! How commands use the configuration, and which commands ignore it.
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt as _, chown};
@@ -35,10 +35,10 @@ fn install_takes_the_configured_substituters_and_keys() {
     )
     .expect(0);
     install("", &["--from", &cache, "--trusted-public-keys", key]).expect(0);
-    // Who has not said whom to trust trusts cache.nixos.org, and who says none trusts nobody.
+    // Without a setting, only the key of cache.nixos.org is trusted. An empty list trusts no key.
     install("substituters = CACHE\n", &[]).expect(3);
     install("substituters = CACHE\ntrusted-public-keys =\n", &[]).expect(3);
-    // Flags win.
+    // Command-line flags override the file.
     install(both, &["--trusted-public-keys", stranger]).expect(3);
     install(both, &["--extra-trusted-public-keys", stranger]).expect(0);
     install(both, &["--option", "trusted-public-keys", stranger]).expect(3);
@@ -47,7 +47,7 @@ fn install_takes_the_configured_substituters_and_keys() {
         &["--from", &cache],
     )
     .expect(0);
-    // What floe cannot use spoils nothing but itself.
+    // Unsupported substituters are skipped.
     let unknown = "substituters = s3://bucket CACHE CACHE\nrequire-sigs = false\n";
     install(unknown, &[]).expect(0).says("s3://bucket");
     install("substituters = s3://bucket\n", &[])
@@ -64,7 +64,7 @@ fn auto_is_the_store_that_the_file_or_else_the_environment_names() {
         let from = corpus.file_url("zstd");
         let install = ["install", "--no-check-sigs", "--from", &from, &corpus.root];
         let (named, other) = (machine.scratch.join("named"), machine.scratch.join("other"));
-        // Nothing is said of a store that is named.
+        // The setting does not affect a store that the user names.
         let elsewhere = machine.here("{}/elsewhere");
         let args = [&install[..], &["--root", &elsewhere]].concat();
         machine.floe(&args).expect(0);
@@ -77,7 +77,7 @@ fn auto_is_the_store_that_the_file_or_else_the_environment_names() {
         for nix in nixes() {
             nix.verify(&named, corpus.paths.len());
             let mut query = nix.command("nix-store", ["--query", "--hash", &corpus.root]);
-            // Nix itself means the same store.
+            // Nix uses the same store.
             run(machine.around(&mut query)).expect(0);
         }
         let refused = machine.floe(&["install", "--option", "store", "s3://x", &corpus.root]);
@@ -132,7 +132,10 @@ fn a_server_reads_no_nix_conf() {
 #[test]
 fn a_home_of_somebody_else_is_read_by_none() {
     if fs::metadata("/proc/self").unwrap().uid() != 0 {
-        skip("another user's home", "only root may give a directory away");
+        skip(
+            "another user's home",
+            "only root may change the owner of a directory",
+        );
         return;
     }
     let machine = machine(&Case {

@@ -1,4 +1,4 @@
-//! `use-sqlite-wal`: how a new database is written, and what becomes of one that is there.
+//! `use-sqlite-wal`: the journal mode of new and existing databases.
 
 use std::path::{Path, PathBuf};
 
@@ -22,7 +22,7 @@ fn install(corpus: &Corpus, root: &Path, wal: &str) {
     run(command.args(["--option", "use-sqlite-wal", wal])).expect(0);
 }
 
-/// Nix with the same setting finds nothing wrong.
+/// Asserts that Nix with the same setting finds no fault.
 fn assert_accepted(nix: &Nix, root: &Path, wal: &str) {
     let mut command = nix.command("nix-store", ["--verify", "--check-contents", "--store"]);
     command.arg(root).args(["--option", "use-sqlite-wal", wal]);
@@ -41,7 +41,7 @@ fn assert_accepted(nix: &Nix, root: &Path, wal: &str) {
 fn a_new_database_is_written_as_configured_and_nix_takes_it() {
     let Some(corpus) = corpus("jq") else { return };
     for nix in nixes() {
-        // SQLite's own name for "truncate" is gone when the file is closed.
+        // SQLite reports `truncate` as `delete` once the database is closed.
         for (wal, expected) in [("true", "wal"), ("false", "delete")] {
             let scratch = scratch();
             let root = scratch.join("root");
@@ -70,9 +70,13 @@ fn a_log_that_nobody_wants_is_given_up_unless_somebody_has_it_open() {
         };
         assert_eq!(count(&other), corpus.paths.len() as i64);
         install(&corpus, &root, "false");
-        assert_eq!(journal_mode(&root), "wal", "taken away from somebody");
+        assert_eq!(
+            journal_mode(&root),
+            "wal",
+            "changed while another connection was open"
+        );
         drop(other);
-        // Nix itself cannot open it so.
+        // Nix itself cannot open a WAL database with this setting.
         let mut command = nix.command("nix-store", ["--gc", "--print-roots", "--store"]);
         command
             .arg(&root)
@@ -83,7 +87,7 @@ fn a_log_that_nobody_wants_is_given_up_unless_somebody_has_it_open() {
         install(&corpus, &root, "false");
         assert_ne!(journal_mode(&root), "wal");
         assert_accepted(&nix, &root, "false");
-        // And back, by Nix: floe then goes with it.
+        // Nix converts the database back, and floe accepts that.
         assert_accepted(&nix, &root, "true");
         assert_eq!(journal_mode(&root), "wal");
         install(&corpus, &root, "true");

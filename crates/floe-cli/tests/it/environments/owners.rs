@@ -1,4 +1,4 @@
-//! Whom a store belongs to, and who may do what with its files: as in a store by the real Nix.
+//! Owners and permissions of a store and its files equal those of a store made by Nix.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -10,7 +10,7 @@ use std::process::Command;
 use super::{USER, install_args, tool};
 use crate::support::{Corpus, copy_program, corpus, floe, nixes, run, scratch, skip, tree};
 
-/// The same command with a umask that leaves nothing to others.
+/// Returns the same command with umask 077.
 fn strict(command: &Command) -> Command {
     let mut strict = Command::new("/bin/sh");
     strict.args(["-c", "umask 077; exec \"$0\" \"$@\""]);
@@ -24,8 +24,8 @@ fn strict(command: &Command) -> Command {
     strict
 }
 
-/// Kind, mode and owner of everything below a root but the contents of its paths. Names of
-/// indirect roots are hashes of their places.
+/// Returns type, mode and owner of everything below a root, except the contents of store paths.
+/// Names of indirect roots are replaced, since they are hashes of link locations.
 fn modes(root: &Path) -> BTreeMap<String, String> {
     fn list(root: &Path, directory: &Path, found: &mut BTreeMap<String, String>) {
         for entry in fs::read_dir(directory).unwrap() {
@@ -76,7 +76,7 @@ fn a_strict_umask_leaves_every_file_with_the_mode_that_nix_gives_it() {
         let (ours, theirs) = (modes(&ours), modes(&theirs));
         let mut compared = 0;
         for (name, mode) in &ours {
-            // The older Nix tidies the log of its database away.
+            // Nix 2.8 removes the write-ahead log when it closes the database.
             let Some(theirs) = theirs.get(name) else {
                 let is_log = name.ends_with("-wal") || name.ends_with("-shm");
                 assert!(is_log, "{} has no {name}", nix.version);
@@ -89,7 +89,7 @@ fn a_strict_umask_leaves_every_file_with_the_mode_that_nix_gives_it() {
     }
 }
 
-/// Mode, owner and group of the store directory.
+/// Returns mode, owner and group of the store directory.
 fn store_owner(root: &Path) -> (u32, u32, u32) {
     let found = fs::metadata(root.join("nix/store")).unwrap();
     (found.mode() & 0o7777, found.uid(), found.gid())
@@ -98,7 +98,7 @@ fn store_owner(root: &Path) -> (u32, u32, u32) {
 fn is_root() -> bool {
     let is_root = fs::metadata("/proc/self").unwrap().uid() == 0;
     if !is_root {
-        skip("root", "only root may give files away or mount");
+        skip("root", "only root may change file owners and mount");
     }
     is_root
 }
@@ -113,7 +113,7 @@ fn a_group_of_builders_gets_the_store_directory_as_from_nix() {
     for nix in nixes() {
         let scratch = scratch();
         let (ours, theirs) = (scratch.join("ours"), scratch.join("theirs"));
-        // First without one, so that a store that exists is given to the group.
+        // Start without a group, so that an existing store changes its group.
         let install = || floe(install_args(&corpus, &ours));
         run(install().args(["--option", "build-users-group", ""])).expect(0);
         assert_eq!(store_owner(&ours), (0o755, 0, 0));
@@ -133,17 +133,17 @@ fn a_group_of_builders_gets_the_store_directory_as_from_nix() {
         assert_eq!(store_owner(&ours), store_owner(&theirs), "{}", nix.version);
         assert!(
             tree(&ours) == tree(&theirs),
-            "{}: trees differ",
+            "{}: the trees differ",
             nix.version
         );
-        // Neither undoes what the other has done.
+        // floe and Nix keep each other's owner and mode.
         run(install().args(group)).expect(0);
         nix.verify(&ours, corpus.paths.len());
         assert_eq!(store_owner(&ours), store_owner(&theirs), "{}", nix.version);
     }
 }
 
-/// floe, in a place to which every user has a way.
+/// Copies the binary to a directory that every user may access.
 fn copied_floe(directory: &Path) -> PathBuf {
     let program = directory.join("floe");
     copy_program(Path::new(env!("CARGO_BIN_EXE_floe")), &program);
@@ -151,7 +151,7 @@ fn copied_floe(directory: &Path) -> PathBuf {
     program
 }
 
-/// `setpriv` with what makes somebody else of root.
+/// Returns the `setpriv` command line that switches from root to another user.
 fn as_user(setpriv: &Path) -> Vec<String> {
     let user = USER.to_string();
     let words = [
@@ -191,8 +191,9 @@ fn a_store_that_only_a_daemon_may_write_says_what_to_do() {
         .says("--root DIR");
 }
 
-/// A shell in a mount namespace of its own, where the store directory of a root is a read-only
-/// mount, runs a script whose `"$@"` are the arguments; `None`, and a note, if there can be none.
+/// Returns a command that runs a shell script in its own mount namespace, in which the store
+/// directory of `root` is a read-only mount. In the script, `"$@"` are the arguments of the
+/// command. If mounting is not permitted, records a skip and returns `None`.
 fn beside_a_read_only_mount(root: &Path, script: &str) -> Option<Command> {
     let unshare = tool("unshare", "util-linux")?;
     let store = root.join("nix/store");
@@ -202,7 +203,7 @@ fn beside_a_read_only_mount(root: &Path, script: &str) -> Option<Command> {
     );
     let may = run(Command::new(&unshare).args(["--mount", "mount", "--bind", "/mnt", "/mnt"]));
     if may.code != Some(0) {
-        skip("mounts", "this system lets nobody mount");
+        skip("mounts", "mounting is not permitted");
         return None;
     }
     let mut command = Command::new(unshare);
@@ -210,7 +211,7 @@ fn beside_a_read_only_mount(root: &Path, script: &str) -> Option<Command> {
     Some(command)
 }
 
-/// The closure of libonig, without the rest of jq.
+/// Returns a path of the jq corpus with a small closure.
 fn part_of(corpus: &Corpus) -> &str {
     let is_part = |path: &&String| path.contains("-libonig");
     corpus.paths.iter().find(is_part).unwrap()
@@ -236,7 +237,7 @@ fn root_writes_to_a_store_that_is_mounted_read_only_and_others_still_cannot() {
     command.arg(env!("CARGO_BIN_EXE_floe")).args(args);
     command.env("STORE", root.join("nix/store"));
     run(&mut command).expect(0).says("Read-only file system");
-    assert!(tree(&root) == tree(&corpus.store()), "trees differ");
+    assert!(tree(&root) == tree(&corpus.store()), "the trees differ");
     for nix in nixes() {
         nix.verify(&root, corpus.paths.len());
     }
@@ -271,5 +272,5 @@ fn who_is_not_root_hears_that_a_store_is_mounted_read_only() {
         .says("--root DIR");
 }
 
-/// A group that every system has and that is not root's.
+/// A group that exists on every system and is not root's.
 const GROUP: &str = "daemon";

@@ -1,4 +1,4 @@
-//! Stores whose paths name another directory than `/nix/store`.
+//! Stores with another store directory than `/nix/store`.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -17,20 +17,20 @@ fn a_closure_for_another_store_directory_moves_under_that_directory() {
     let dir = prefix.join("store").display().to_string();
     let (paths, names) = closure_for(&StoreDir::new(&dir).unwrap(), scratch.path());
     let cache = format!("file://{}", scratch.join("cache").display());
-    // The same store, named by its directory alone.
+    // The store is named by its directory alone.
     run(floe(["copy", "--store-dir", &dir, "--to", &cache]).args(&names)).expect(0);
     let info = fs::read_to_string(scratch.join("cache/nix-cache-info")).unwrap();
     assert!(info.contains(&format!("StoreDir: {dir}\n")), "{info}");
     fs::rename(&prefix, scratch.join("origin")).unwrap();
 
-    // In its own place, and below another root: there the files lie as in any such store.
+    // Install in place and below a root. Below a root, files are always in `nix/store`.
     let root = scratch.join("root");
     let rooted = ["--root", root.to_str().unwrap()];
     for (target, real) in [
         (&[][..], prefix.join("store")),
         (&rooted[..], root.join("nix/store")),
     ] {
-        // Content-addressed, so there is nothing to sign.
+        // The paths are content-addressed, so they need no signatures.
         let install = || {
             let mut command = floe(["install", "--json", "--from", &cache, "--store-dir", &dir]);
             run(command.args(target).args(&names)).expect(0).json()
@@ -84,8 +84,8 @@ fn a_closure_for_another_store_directory_moves_under_that_directory() {
     .says(&format!("--store-dir {dir}"));
 }
 
-/// Two content-addressed paths for a store directory in their store, the one refers to the
-/// other: that one first.
+/// Creates two content-addressed paths in a store with this store directory. The first refers to
+/// the second.
 fn closure_for(dir: &StoreDir, scratch: &Path) -> (Vec<StorePath>, Vec<String>) {
     let store = StoreWriter::open(StoreLayout::without_root(dir.clone())).unwrap();
     let source = scratch.join("source");

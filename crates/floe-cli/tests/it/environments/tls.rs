@@ -1,4 +1,4 @@
-//! Caches behind TLS, with HTTP/2 and without.
+//! Caches over TLS, with HTTP/1.1 and HTTP/2.
 
 use std::path::Path;
 use std::process::Command;
@@ -7,15 +7,15 @@ use super::tool;
 use crate::server::Server;
 use crate::support::{corpus, floe, nginx, nixes, run, scratch, skip, tree};
 
-/// A server's certificate for the loopback, by an authority that nobody knows.
+/// A server certificate for 127.0.0.1, issued by a private authority.
 pub(crate) struct Certified {
-    /// The file of the authority's own certificate.
+    /// The file with the certificate of the authority.
     pub(crate) authority: String,
-    /// What nginx is told of the server's.
+    /// The lines of nginx.conf that name the server's certificate and key.
     pub(crate) server: String,
 }
 
-/// Makes both in a directory.
+/// Creates both certificates in a directory.
 pub(crate) fn certify(openssl: &Path, directory: &Path) -> Certified {
     let name = |file: &str| directory.join(file).display().to_string();
     let request = |subject: &str, files: [&str; 2], more: &[&str]| {
@@ -48,7 +48,7 @@ pub(crate) fn certify(openssl: &Path, directory: &Path) -> Certified {
 
 #[test]
 fn both_versions_of_http_go_over_tls_and_a_stranger_is_not_believed() {
-    // It has several NARs that do not fit into the window of a stream.
+    // This corpus has several NARs that exceed the flow-control window of a stream.
     let Some(corpus) = corpus("curl") else { return };
     let Some(openssl) = tool("openssl", "openssl") else {
         return;
@@ -82,12 +82,12 @@ fn both_versions_of_http_go_over_tls_and_a_stranger_is_not_believed() {
     install(both, Some(&name("absent.pem")))
         .expect(4)
         .says("absent.pem");
-    assert_eq!(server.log(), "", "a request got through");
+    assert_eq!(server.log(), "", "the server received a request");
     for (port, protocol) in [(both, "HTTP/2.0"), (old, "HTTP/1.1")] {
         let seen = server.log().lines().count();
         install(port, Some(&certified.authority)).expect(0);
         let log: Vec<String> = server.log().lines().skip(seen).map(str::to_owned).collect();
-        // A narinfo and a NAR for each path.
+        // One request for nix-cache-info, then a narinfo and a NAR for each path.
         assert_eq!(log.len(), 1 + 2 * corpus.paths.len(), "{log:?}");
         let good = format!("{protocol}\" 200");
         assert!(
@@ -97,7 +97,7 @@ fn both_versions_of_http_go_over_tls_and_a_stranger_is_not_believed() {
         let root = scratch.join(&port.to_string());
         assert!(
             tree(&root) == tree(&corpus.store()),
-            "{protocol}: trees differ"
+            "{protocol}: the trees differ"
         );
     }
 }
@@ -109,7 +109,7 @@ fn a_certificate_that_is_listed_itself_is_believed_for_its_own_names_alone() {
         return;
     };
     let scratch = scratch();
-    // What the tool makes without further words says of itself that it is an authority.
+    // By default, openssl creates a certificate with CA:TRUE.
     let make = |name: &str, names: &str, more: &[&str]| {
         let subject = format!("/CN=floe {name}");
         let file = |end: &str| scratch.join(&format!("{name}.{end}")).display().to_string();
@@ -152,7 +152,7 @@ fn a_certificate_that_is_listed_itself_is_believed_for_its_own_names_alone() {
             return;
         };
         install(&url, &other_name[0]).expect(4).says("certificate");
-        assert_eq!(server.log(), "", "a request got through");
+        assert_eq!(server.log(), "", "the server received a request");
         install(&url, &pair[0]).expect(0);
         assert!(server.log().contains(".narinfo"), "{}", server.log());
         for nix in nixes() {
@@ -167,7 +167,7 @@ fn a_certificate_that_is_listed_itself_is_believed_for_its_own_names_alone() {
     install(&url, &other_name[0])
         .expect(4)
         .says("not valid for name");
-    assert_eq!(server.log(), "", "a request got through");
+    assert_eq!(server.log(), "", "the server received a request");
 }
 
 #[test]

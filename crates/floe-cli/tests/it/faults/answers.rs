@@ -1,4 +1,4 @@
-//! Servers that fall silent, break off in the middle of a head, or send what is no narinfo.
+//! Servers that stall, close the connection within a response head, or send invalid narinfos.
 
 use std::fs;
 use std::process::Command;
@@ -9,7 +9,7 @@ use crate::faulty::{Faulty, assert_holds_exactly, faulty};
 use crate::server::{Fault, Server};
 use crate::support::{Ran, floe, run};
 
-/// Installs everything, and does not wait for long.
+/// Installs everything with a stall timeout of one second.
 fn install(cache: &Faulty, server: &Server) -> Ran {
     let mut command = floe(["install", "--json", "--from", &server.url(), "--root"]);
     command.arg(&cache.root).arg(&cache.corpus.root);
@@ -17,15 +17,15 @@ fn install(cache: &Faulty, server: &Server) -> Ran {
     run(command.args(["--option", "stalled-download-timeout", "1"]))
 }
 
-/// How often exactly this fault was met for what ends like this.
+/// Returns how often this fault was injected into requests whose path ends with `suffix`.
 fn met(server: &Server, suffix: &str, fault: &Fault) -> usize {
     let hits = server.hits_on(suffix);
     let hits = hits.iter().filter(|hit| hit.fault.as_ref() == Some(fault));
     hits.count()
 }
 
-/// What a cache is asked for: about itself, about a path, and for NARs that are fetched whole and
-/// in parts.
+/// One file of each kind that floe requests: nix-cache-info, a narinfo, a NAR that is prefetched
+/// whole, and one that is streamed.
 fn files(cache: &Faulty) -> [String; 4] {
     let onig = cache.path("libonig5");
     let nar = |name: &str| cache.narinfo(&cache.path(name)).url;
@@ -42,7 +42,7 @@ fn what_stands_still_is_given_up_in_time_and_tried_again() {
     let Some(cache) = faulty("zstd") else { return };
     for file in files(&cache) {
         let server = Server::start(&cache.cache);
-        // In the middle: none of them is as short as that.
+        // All of the files are longer, so the response stalls in the middle.
         let fault = Fault::Hang(20);
         server.fail_times(&file, fault.clone(), 1);
         let ran = install(&cache, &server).expect(0);
@@ -75,12 +75,12 @@ fn a_large_body_that_stands_still_is_gone_on_with_where_it_stopped() {
         hits.map(|hit| hit.fields.get(name).cloned()).collect()
     };
     assert_eq!(said("range"), [None, Some("bytes=2000000-".into())]);
-    // A part of something else would be of no use.
+    // A range of a compressed representation could not be appended.
     assert_eq!(said("accept-encoding")[1].as_deref(), Some("identity"));
     assert_holds_exactly(&cache.root, &cache.without(&[]));
 }
 
-/// What is counted is what was unpacked, and what the server would go on with is packed.
+/// floe counts decompressed bytes, but the server would resume in the compressed ones.
 #[test]
 fn a_body_that_the_server_packs_is_fetched_from_its_beginning_where_it_breaks_off() {
     let Some(cache) = faulty("none") else { return };
@@ -115,7 +115,10 @@ fn what_always_stands_still_fails_alone_and_the_next_run_brings_it() {
     let kept = cache.without(&[&path]);
     assert!(!kept.is_empty());
     let left = cache.assert_holds(&kept);
-    assert!(!left.is_empty(), "nothing waited for it");
+    assert!(
+        !left.is_empty(),
+        "no staged tree waited for the stalled path"
+    );
 
     server.heal();
     let since = server.hits().len();
@@ -185,7 +188,7 @@ fn a_narinfo_of_many_megabytes_or_of_garbage_costs_its_path_alone() {
         cache.refuses(&server.url(), &[&path], 3, &["the narinfo", &file, says]);
         assert_eq!(server.hits_on(&file).len(), 1);
     }
-    // What is merely long is taken.
+    // A narinfo that is merely long is accepted.
     fs::write(cache.cache.join(&file), padded(good, 3 << 20)).unwrap();
     cache.install(&Server::start(&cache.cache).url()).expect(0);
 }

@@ -1,4 +1,4 @@
-//! A cache that is packed anew between a narinfo and its NAR.
+//! A cache in which a path is rebuilt between the responses for its narinfo and its NAR.
 
 use std::fs;
 
@@ -8,8 +8,7 @@ use crate::faulty::{Faulty, assert_holds_exactly, faulty};
 use crate::server::{Fault, Server};
 use crate::support::{floe, run};
 
-/// A cache in which a path was rebuilt, so that its NAR is another one, and what its narinfo said
-/// before.
+/// A cache in which a path was rebuilt with another NAR, and the path's previous narinfo.
 struct Rebuilt {
     cache: Faulty,
     path: StorePath,
@@ -17,13 +16,13 @@ struct Rebuilt {
     server: Server,
 }
 
-/// Puts the new NAR there, under a name of its own or under that of the old one.
+/// Replaces the NAR, under a new file name or under the old one.
 fn rebuilt(has_own_name: bool) -> Option<Rebuilt> {
     let cache = faulty("zstd")?;
     let path = cache.path("libonig5");
     let (old, before) = (cache.nar(&path), cache.narinfo(&path));
     let mut nar = zstd::decode_all(&*fs::read(&old).unwrap()).unwrap();
-    // Among the contents of the library, which is nearly all of it.
+    // Flip a bit within the contents of the library, which make up most of the NAR.
     let middle = nar.len() / 2;
     nar[middle] ^= 1;
     let packed = zstd::encode_all(&*nar, 3).unwrap();
@@ -50,7 +49,7 @@ impl Rebuilt {
         format!("{}.narinfo", self.path.hash_part())
     }
 
-    /// The first who asks is told what was true before.
+    /// Makes the server respond to the first narinfo request with the previous narinfo.
     fn tell_the_old_first(&self) -> Fault {
         let fault = Fault::Other(self.before.clone().into_bytes());
         self.server.fail_times(&self.narinfo(), fault.clone(), 1);
@@ -78,7 +77,7 @@ fn the_narinfo_is_asked_for_afresh_and_the_new_nar_is_taken() {
         let new = cache.narinfo(&rebuilt.path).info.nar_hash.to_nix32();
         assert!(info.stdout.contains(&new), "{}", info.stdout);
 
-        // All that there is to fetch was fetched.
+        // A second install has nothing to fetch.
         let before = server.hits().len();
         cache.install(&server.url()).expect(0);
         assert_eq!(super::nars_since(server, before), [""; 0]);
@@ -103,7 +102,10 @@ fn a_new_narinfo_with_other_references_needs_another_run() {
     let Rebuilt { cache, server, .. } = &rebuilt;
     let more = cache.path("gcc-12-base");
     cache.edit_signed(&rebuilt.path, |narinfo| {
-        assert!(narinfo.info.references.insert(more), "nothing was changed");
+        assert!(
+            narinfo.info.references.insert(more),
+            "the reference was there before"
+        );
     });
     rebuilt.tell_the_old_first();
     let kept = cache.without(&[&rebuilt.path]);

@@ -1,4 +1,4 @@
-//! Disks that are full, of bytes or of inodes, and disks that may only be read.
+//! Disks without free bytes or inodes, and read-only file systems.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -14,7 +14,7 @@ struct Stage {
     corpus: Corpus,
     server: Server,
     mount: Mount,
-    /// The address of the store, and the directory of its paths.
+    /// The store URI, and the directory of the store paths.
     store: (String, PathBuf),
 }
 
@@ -31,7 +31,7 @@ fn stage(options: &str) -> Option<Stage> {
 }
 
 impl Stage {
-    /// Installs the closure of that path, whether there is room or not.
+    /// Installs the closure of a path, without the check for free space.
     fn install(&self, path: &str) -> Ran {
         let mut command = floe(["install", "--json", "--no-check-space", "--from"]);
         command.args([
@@ -46,7 +46,7 @@ impl Stage {
         self.install(&self.corpus.root)
     }
 
-    /// Installs a part of it.
+    /// Installs part of the closure.
     fn install_a_part(&self) -> BTreeSet<String> {
         let paths = &self.corpus.paths;
         let part = paths.iter().find(|path| path.contains("-libc6-"));
@@ -59,18 +59,22 @@ impl Stage {
         self.mount.assert_sound_at(&self.store.0, &self.store.1)
     }
 
-    /// Nothing unfinished is left behind.
+    /// Asserts that neither staged trees nor lock files are left.
     #[track_caller]
     fn assert_tidy(&self) {
         assert_eq!(leftovers(&self.mount.seen(&self.store.1)), [""; 0]);
     }
 
-    /// With the fault gone, all that was there is there, and the rest is brought.
+    /// Asserts that no path is lost, and that an install without the fault fetches exactly the
+    /// missing ones.
     #[track_caller]
     fn assert_goes_on(&self, had: &BTreeSet<String>) {
         let kept = self.assert_sound();
-        assert!(kept.is_superset(had), "{:?} are lost", had - &kept);
-        assert!(kept.len() < self.corpus.paths.len(), "nothing was left out");
+        assert!(kept.is_superset(had), "lost {:?}", had - &kept);
+        assert!(
+            kept.len() < self.corpus.paths.len(),
+            "the failed install was complete"
+        );
         let since = self.server.hits().len();
         let json = self.install_all().expect(0).json();
         assert_eq!(json["alreadyValid"], kept.len());
@@ -79,13 +83,13 @@ impl Stage {
         self.assert_tidy();
     }
 
-    /// How many KiB the small file system holds now.
+    /// Returns the KiB in use on the small file system.
     fn used(&self) -> u64 {
         100 * 1024 - self.mount.left().0 * 4
     }
 
-    /// Asserts that an install ends for want of room, in the middle of its work: of a tree, or of
-    /// the database, whichever asks for the last of it.
+    /// Asserts that an install fails during its work for lack of space. The failing write may be
+    /// that of a tree or of the database.
     #[track_caller]
     fn assert_runs_out(&self) {
         let ran = self.install_all().expect(5);
@@ -95,8 +99,8 @@ impl Stage {
         let said = words.iter().any(|words| ran.stderr.contains(words));
         assert!(said && !ran.stderr.contains("left out"), "{}", ran.stderr);
         self.assert_tidy();
-        // Where nothing can be registered any more that is the end: of the database, of the locks
-        // or of the directory of the paths. Else what was not moved is counted.
+        // If nothing can be registered any more, the install ends at once. The cause may be the
+        // database, a lock file or the store directory. Otherwise the failed paths are counted.
         let ends = ["in the Nix database", "the lock file", "moving into place"];
         if !ends.iter().any(|end| ran.stderr.contains(end)) {
             let left = self.corpus.paths.len() - self.assert_sound().len();
@@ -111,13 +115,13 @@ fn a_disk_that_fills_up_in_the_middle_costs_only_what_did_not_fit() {
         return;
     };
     let had = stage.install_a_part();
-    // Two thirds of what is still to come.
+    // Leave room for two thirds of the missing paths.
     let size = stage.used() + 16 * 1024;
     stage.mount.remount(&format!("size={size}k"));
     let since = stage.server.hits().len();
     stage.assert_runs_out();
     let asked = nars_since(&stage.server, since);
-    assert!(asked.len() > 1, "it was full before: {asked:?}");
+    assert!(asked.len() > 1, "the disk was full too early: {asked:?}");
     stage.mount.remount("size=100m");
     stage.assert_goes_on(&had);
 }
@@ -135,7 +139,7 @@ fn a_disk_that_runs_out_of_inodes_costs_only_what_did_not_fit() {
         .remount(&format!("nr_inodes={}", 5000 - inodes + 300));
     stage.assert_runs_out();
     let (blocks, _) = stage.mount.left();
-    assert!(blocks > 10_000, "it was the bytes that were too few");
+    assert!(blocks > 10_000, "the disk ran out of bytes, not of inodes");
     stage.mount.remount("nr_inodes=5000");
     stage.assert_goes_on(&had);
 }
@@ -145,7 +149,7 @@ fn a_disk_without_room_for_the_database_costs_only_what_it_could_not_note() {
     let Some(mut stage) = stage("size=100m") else {
         return;
     };
-    // The database lies on the small file system, the paths do not.
+    // The database is on the small file system, the store paths are not.
     let (real, state) = (
         stage.mount.beside("store"),
         stage.mount.place().join("state"),
@@ -153,7 +157,7 @@ fn a_disk_without_room_for_the_database_costs_only_what_it_could_not_note() {
     let address = format!("local?real={}&state={}", real.display(), state.display());
     stage.store = (address, real);
     let had = stage.install_a_part();
-    // Enough for temporary roots and the memory that readers share, and no more.
+    // Enough for temporary roots and SQLite's shared memory file, but no more.
     let size = stage.used() + 44;
     stage.mount.remount(&format!("size={size}k"));
     let ran = stage.install_all().expect(5);
@@ -177,7 +181,7 @@ fn a_disk_that_may_only_be_read_is_named_and_left_alone() {
             .says(&path.display().to_string())
             .says("choose a writable store with --root DIR");
     };
-    // Where there is no store yet, and where there is one.
+    // Test without a store, and with one.
     stage.mount.remount("ro");
     says(stage.install_all(), &place);
     stage.mount.remount("rw");

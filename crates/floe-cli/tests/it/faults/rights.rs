@@ -1,4 +1,4 @@
-//! A user who may not write where the store is.
+//! Installs by a user without write permission for the store.
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, chown};
@@ -11,7 +11,7 @@ use crate::faulty::{assert_holds_exactly, faulty};
 use crate::server::{Fault, Server};
 use crate::support::{Corpus, Ran, Scratch, copy_program, corpus, floe, run, scratch, skip, tree};
 
-/// A closure, and a program that everybody may run.
+/// A closure, and a copy of the binary that every user may execute.
 struct Stage {
     corpus: Corpus,
     server: Server,
@@ -21,7 +21,7 @@ struct Stage {
 
 fn stage() -> Option<Stage> {
     if fs::metadata("/proc/self").unwrap().uid() != 0 {
-        skip("setuid", "only root may become another user");
+        skip("setuid", "only root may switch to another user");
         return None;
     }
     let (corpus, scratch) = (corpus("jq")?, scratch());
@@ -40,7 +40,7 @@ fn stage() -> Option<Stage> {
 }
 
 impl Stage {
-    /// Installs a closure as a user.
+    /// Installs a path as the user with this id.
     fn install(&self, user: u32, root: &Path, path: &str) -> Ran {
         let args = ["install", "--json", "--from", &self.server.url(), "--root"];
         let plain = floe(args);
@@ -71,12 +71,12 @@ fn what_refers_to_a_path_whose_place_is_taken_is_not_fetched_any_more() {
         run(command.arg(&faulty.corpus.key).arg(path))
     };
     install(&format!("/nix/store/{}", name("libgcc"))).expect(0);
-    // The largest comes first and is refused while the one worker leaves the server alone, which
-    // it would do for longer than any machine takes for that.
+    // The largest path comes first. The commit rejects it while the only worker waits for the
+    // `Retry-After` of the second one. 60 seconds are more than any machine needs for that.
     let lock = faulty
         .root
         .join(format!("nix/store/{}.lock", name("libc6")));
-    fs::write(&lock, "somebody's notes").unwrap();
+    fs::write(&lock, "notes of a user").unwrap();
     let nar = faulty.nar(&faulty.path("libonig5"));
     let nar = nar.file_name().unwrap().to_str().unwrap();
     let later = Fault::Later(503, "60".into());
@@ -96,7 +96,7 @@ fn what_refers_to_a_path_whose_place_is_taken_is_not_fetched_any_more() {
     assert_holds_exactly(&faulty.root, &faulty.without(&[]));
 }
 
-/// The user who owns nothing.
+/// The user id of `nobody`, which owns no files.
 const NOBODY: u32 = 65534;
 
 #[test]
@@ -109,7 +109,7 @@ fn a_store_of_somebody_else_is_named_and_left_alone() {
             .says(&root.display().to_string())
             .says("run as the owner of the store, or use a store of your own with --root DIR");
     };
-    // Where there is no store yet, and where there is one.
+    // Test without a store, and with one.
     says(stage.install(NOBODY, &root, &corpus.root));
     assert!(!root.exists());
     let part = corpus.paths.iter().find(|path| path.contains("-libc6-"));
@@ -120,7 +120,7 @@ fn a_store_of_somebody_else_is_named_and_left_alone() {
     assert_eq!(nars_since(&stage.server, since), [""; 0]);
     assert_eq!(tree(&root), before);
 
-    // Its owner goes on, and the other one has a store elsewhere.
+    // The owner can continue, and the other user can use a store of their own.
     let had = fs::read_dir(root.join("nix/store")).unwrap();
     let had = had.map(|entry| entry.unwrap().file_name().into_string().unwrap());
     let had = had.filter(|name| name != ".links").collect();

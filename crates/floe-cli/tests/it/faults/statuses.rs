@@ -1,4 +1,4 @@
-//! Every status that a server may answer with, for each thing that it is asked for.
+//! Every HTTP status, for each kind of file that floe requests.
 
 use std::path::Path;
 
@@ -6,16 +6,16 @@ use crate::faulty::{Faulty, assert_verified, faulty};
 use crate::server::{Fault, Server};
 use crate::support::{Ran, floe, run};
 
-/// What becomes of a request that was answered with a status.
+/// How floe handles a status.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Outcome {
-    /// The server does not have it.
+    /// The file does not exist.
     Absent,
-    /// The server wants to know who asks.
+    /// The server requires authentication.
     Closed,
-    /// The server does not want to, and will not.
+    /// The request fails without a retry.
     Refused,
-    /// The server may do better in a moment.
+    /// The request is retried.
     TriedAgain,
 }
 
@@ -24,11 +24,11 @@ const STATUSES: &[(u16, Outcome)] = &[
     (400, Outcome::Refused),
     (401, Outcome::Closed),
     (402, Outcome::Refused),
-    // A bucket that may not be listed says so of what it does not have.
+    // An S3 bucket without permission to list responds with 403 for missing objects.
     (403, Outcome::Absent),
     (404, Outcome::Absent),
     (405, Outcome::Refused),
-    // That of a proxy, which no netrc file is for.
+    // 407 comes from a proxy, to which netrc does not apply.
     (407, Outcome::Refused),
     (408, Outcome::TriedAgain),
     (410, Outcome::Absent),
@@ -51,7 +51,7 @@ const STATUSES: &[(u16, Outcome)] = &[
     (599, Outcome::TriedAgain),
 ];
 
-/// How often a request is made in all.
+/// Value of `download-attempts`.
 const ATTEMPTS: usize = 2;
 
 fn install(cache: &Faulty, server: &Server, root: &Path) -> Ran {
@@ -68,7 +68,7 @@ fn every_status_has_its_outcome_and_none_harms_the_store() {
     let narinfo = format!("{}.narinfo", path.hash_part());
     let nar = cache.narinfo(&path).url;
     for (status, outcome) in STATUSES {
-        // Of what is not there, each kind of thing says something else.
+        // The message for a missing file depends on its kind.
         for (file, absent, code) in [
             ("nix-cache-info", "is not a binary cache", 4),
             (&*narinfo, "is not in http://", 1),
@@ -86,7 +86,7 @@ fn every_status_has_its_outcome_and_none_harms_the_store() {
                 Outcome::TriedAgain => (4, format!("the server answered {status}"), ATTEMPTS),
             };
             let mut ran = ran.expect(code).says(&says);
-            // Who may not see a cache or a NAR has to hear of it: it may well be there.
+            // The message for a 403 must mention permissions, since the file may well exist.
             match (*outcome, file) {
                 (Outcome::Absent, file) if file == nar => {
                     ran = ran.says(&format!("it answered {status} "));
@@ -104,7 +104,7 @@ fn every_status_has_its_outcome_and_none_harms_the_store() {
             let met = hits.iter().filter(|hit| hit.fault == fault).count();
             assert_eq!(met, times, "{what}: {hits:?}");
 
-            // Nothing is left of it but what a store has at its beginning.
+            // The store contains nothing beyond its initial state.
             let store = root.join("nix/store");
             if store.exists() {
                 let names = std::fs::read_dir(&store).unwrap();

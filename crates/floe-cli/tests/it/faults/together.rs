@@ -1,4 +1,4 @@
-//! Several installs at once into one store, with closures that overlap.
+//! Concurrent installs of overlapping closures into one store.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -10,7 +10,7 @@ use crate::faulty::assert_holds_exactly;
 use crate::server::{Fault, Server};
 use crate::support::{Corpus, corpus, floe, run, scratch};
 
-/// A root of one of the corpora.
+/// An install of one root path from one of the corpora.
 struct Wish<'a> {
     corpus: &'a Corpus,
     server: &'a Server,
@@ -43,8 +43,8 @@ fn installs_of_overlapping_closures_all_succeed_and_the_store_is_sound() {
         let scratch = scratch();
         let root = scratch.join("root");
         let servers = [&jq, &curl].map(|corpus| Server::start(&corpus.cache("zstd")));
-        // All need this path, and are made to look for it together: who comes while others wait for
-        // the answer has not seen it in the store.
+        // Every closure contains this path. The delay makes all installs query it before any of
+        // them has registered it.
         let narinfo = format!("{}.narinfo", &libc["/nix/store/".len()..][..32]);
         let slow = Fault::Slow(Duration::from_secs(3));
         servers
@@ -77,14 +77,14 @@ fn installs_of_overlapping_closures_all_succeed_and_the_store_is_sound() {
         assert_holds_exactly(&root, &all);
         assert_eq!(leftovers(&root.join("nix/store")), [""; 0]);
 
-        // Each path came, and no more often than somebody wanted it.
+        // Each path was fetched at least once, and at most once per install.
         let mut times: BTreeMap<String, usize> = BTreeMap::new();
         for nar in servers.iter().flat_map(|server| nars_since(server, 0)) {
             *times.entry(nar).or_default() += 1;
         }
         let fetched: usize = times.values().sum();
         eprintln!(
-            "{count} at once: {} paths, fetched {fetched} times",
+            "{count} installs of {} paths made {fetched} NAR requests",
             all.len()
         );
         assert!(times.values().all(|times| *times <= count), "{times:?}");
@@ -101,7 +101,7 @@ fn installs_of_overlapping_closures_all_succeed_and_the_store_is_sound() {
             .max(nars(&curl, &libc).unwrap_or(0));
         assert!(
             shared >= 1 && fetched > all.len(),
-            "they did not overlap: {times:?}"
+            "the installs did not overlap: {times:?}"
         );
 
         let before = servers.each_ref().map(|server| server.hits().len());

@@ -1,4 +1,4 @@
-//! NARs by hand, most of them wrong.
+//! Hand-written NARs, most of them malformed.
 
 use std::path::Path;
 
@@ -7,21 +7,21 @@ use floe_format::nar::{DEPTH_MAX, NAME_LEN_MAX, TARGET_LEN_MAX, write};
 /// Writes a node.
 type Node<'a> = &'a dyn Fn(&mut Vec<u8>);
 
-/// The start of a NAR.
+/// Returns the start of a NAR.
 pub(super) fn begun() -> Vec<u8> {
     let mut nar = Vec::new();
     write::begin(&mut nar);
     nar
 }
 
-/// The NAR of a file.
+/// Returns the NAR of a file.
 pub(super) fn file(contents: &[u8]) -> Vec<u8> {
     let mut nar = begun();
     file_node(&mut nar, contents);
     nar
 }
 
-/// The NAR of a directory with these entries, in this order.
+/// Returns the NAR of a directory with these entries, in this order.
 pub(super) fn directory(entries: &[(&[u8], Node<'_>)]) -> Vec<u8> {
     let mut nar = begun();
     directory_node(&mut nar, entries);
@@ -44,7 +44,7 @@ fn directory_node(nar: &mut Vec<u8>, entries: &[(&[u8], Node<'_>)]) {
     write::end_directory(nar);
 }
 
-/// A NAR of these strings, with padding and without any sense.
+/// Returns a NAR with these strings, correctly padded.
 fn strings(strings: &[&[u8]]) -> Vec<u8> {
     let mut nar = begun();
     for string in strings {
@@ -55,7 +55,7 @@ fn strings(strings: &[&[u8]]) -> Vec<u8> {
     nar
 }
 
-/// A file below so many directories.
+/// Returns the NAR of a file below `directories` nested directories.
 fn nested(directories: usize) -> Vec<u8> {
     let mut nar = begun();
     for _ in 0..directories {
@@ -70,7 +70,7 @@ fn nested(directories: usize) -> Vec<u8> {
     nar
 }
 
-/// A file that claims a size which it does not have.
+/// Returns the NAR of an 8-byte file that claims another size.
 fn claiming(size: u64) -> Vec<u8> {
     let mut nar = begun();
     write::begin_file(&mut nar, false, size);
@@ -79,7 +79,7 @@ fn claiming(size: u64) -> Vec<u8> {
     nar
 }
 
-/// The NAR with the byte at `at`, counted from the end, changed.
+/// Changes the padding byte at `at`, counted from the end.
 fn changed(mut nar: Vec<u8>, at: usize, byte: u8) -> Vec<u8> {
     let index = nar.len() - at;
     assert_eq!(nar[index], 0, "not padding");
@@ -87,7 +87,8 @@ fn changed(mut nar: Vec<u8>, at: usize, byte: u8) -> Vec<u8> {
     nar
 }
 
-/// Hostile NARs by name. Those that can aim aim at the canary.
+/// Returns hostile NARs with a name for each. NARs that write elsewhere try to write to the
+/// canary.
 pub(super) fn hostile(canary: &Path) -> Vec<(&'static str, Vec<u8>)> {
     let canary = canary.to_str().unwrap().as_bytes();
     let file_x: Node<'_> = &|nar| file_node(nar, b"x");
@@ -97,7 +98,7 @@ pub(super) fn hostile(canary: &Path) -> Vec<(&'static str, Vec<u8>)> {
     let target = |target: &[u8]| directory(&[(b"link", &|nar| write::symlink(nar, target))]);
     let inside = [canary, b"/evil"].concat();
     let mut nars = vec![
-        // Names that lead elsewhere.
+        // File names that lead outside the path.
         ("name-dot-dot", named(b"..")),
         ("name-dot", named(b".")),
         ("name-empty", named(b"")),
@@ -110,7 +111,7 @@ pub(super) fn hostile(canary: &Path) -> Vec<(&'static str, Vec<u8>)> {
             "name-inner",
             directory(&[(b"d", &|nar| directory_node(nar, &[(b"..", file_x)]))]),
         ),
-        // A link first, and then something below it.
+        // A symlink, followed by an entry below it.
         (
             "link-then-directory",
             directory(&[(b"x", to_canary), (b"x", directory_x)]),
@@ -127,7 +128,7 @@ pub(super) fn hostile(canary: &Path) -> Vec<(&'static str, Vec<u8>)> {
             "directory-then-link",
             directory(&[(b"x", directory_x), (b"x", to_canary)]),
         ),
-        // Order, with links among what is removed again.
+        // Wrong order. Some entries are symlinks, which the cleanup must not follow.
         ("twice", directory(&[(b"x", file_x), (b"x", file_x)])),
         (
             "unsorted",
@@ -142,7 +143,7 @@ pub(super) fn hostile(canary: &Path) -> Vec<(&'static str, Vec<u8>)> {
         ("target-too-long", target(&[b't'; TARGET_LEN_MAX + 1])),
         ("too-deep", nested(DEPTH_MAX)),
         ("far-too-deep", nested(2000)),
-        // Padding that is not zero: behind a name, and behind contents.
+        // Non-zero padding after a keyword and after file contents.
         ("padding-of-contents", changed(file(b"x"), 17, 1)),
         ("padding-of-word", changed(file(b"x"), 1, 1)),
         ("size-near-2-64", claiming(u64::MAX)),
@@ -157,7 +158,7 @@ pub(super) fn hostile(canary: &Path) -> Vec<(&'static str, Vec<u8>)> {
             "magic-2",
             [b"\x0d\0\0\0\0\0\0\0nix-archive-2\0\0\0", &file(b"x")[24..]].concat(),
         ),
-        // Grammar.
+        // Wrong grammar.
         ("no-type", strings(&[b"(", b")"])),
         ("type-unknown", strings(&[b"(", b"type", b"device", b")"])),
         (
@@ -222,7 +223,7 @@ pub(super) fn hostile(canary: &Path) -> Vec<(&'static str, Vec<u8>)> {
             ])
         }),
     ];
-    // A length near 2^64 where a name is expected.
+    // A length near 2^64 instead of the length of a name.
     let mut endless = named(b"x");
     let at = endless
         .windows(8)
@@ -236,7 +237,7 @@ pub(super) fn hostile(canary: &Path) -> Vec<(&'static str, Vec<u8>)> {
     assert!(name < at);
     endless[name..name + 8].copy_from_slice(&(u64::MAX - 6).to_le_bytes());
     nars.push(("name-of-2-64-bytes", endless));
-    // Cut off within the magic, a tree, contents and the last word.
+    // Truncated NARs: in the magic, in a directory, in file contents and in the last word.
     let whole = directory(&[(b"link", to_canary), (b"x", file_x)]);
     for (name, len) in [
         ("cut-in-magic", 12),

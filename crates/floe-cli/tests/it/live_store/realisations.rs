@@ -1,4 +1,4 @@
-//! What content-addressed derivations became, as Nix itself would put it into a cache.
+//! Realisations of content-addressed derivations equal those that Nix writes to a cache.
 
 use std::fs;
 use std::path::Path;
@@ -10,7 +10,7 @@ use floe_store::{LiveStore, StoreLayout};
 use super::{PATIENCE, Written};
 use crate::support::{Nix, nixes, run, scratch};
 
-/// A derivation with two outputs that uses another one.
+/// A derivation with two outputs and one dependency.
 const EXPRESSION: &str = r#"
 let
   make = attributes: derivation ({
@@ -31,7 +31,7 @@ in make {
 fn command(nix: &Nix, dir: &Path, tool: &str, args: &[&str]) -> Command {
     let mut settings = String::from("experimental-features = nix-command ca-derivations\n");
     settings += &format!("secret-key-files = {}\n", dir.join("key").display());
-    // The newest Nix at hand may be one that cannot start itself as its own hook.
+    // Some builds of the newest Nix cannot start themselves as their own build hook.
     if !nix.version.contains(" 2.8.") {
         settings += "build-hook =\n";
     }

@@ -1,4 +1,4 @@
-//! Readers who may not write beside the database.
+//! Readers without write permission for the database directory.
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
@@ -14,7 +14,7 @@ use rustix::thread::{set_thread_groups, set_thread_res_gid, set_thread_res_uid};
 use super::{PATIENCE, Written, until_changed};
 use crate::support::{nixes, skip};
 
-/// Makes this thread one of `nobody`.
+/// Switches this thread to the user and group `nobody`.
 fn become_nobody() {
     let (uid, gid) = (Uid::from_raw(NOBODY), Gid::from_raw(NOBODY));
     set_thread_groups(&[]).unwrap();
@@ -22,7 +22,7 @@ fn become_nobody() {
     set_thread_res_uid(uid, uid, uid).unwrap();
 }
 
-/// Removes the files beside a database in an orderly way.
+/// Checkpoints the database and removes its side files.
 fn settle(written: &Written<'_>) {
     let connection = rusqlite::Connection::open(written.database()).unwrap();
     let checkpoint = "pragma wal_checkpoint(truncate)";
@@ -37,7 +37,7 @@ fn settle(written: &Written<'_>) {
 #[test]
 fn a_user_without_rights_sees_within_a_second_what_nix_does() {
     if fs::metadata("/proc/self").unwrap().uid() != 0 {
-        skip("setuid", "only root may become another user");
+        skip("setuid", "only root may switch to another user");
         return;
     }
     for nix in &nixes() {
@@ -56,12 +56,16 @@ fn a_user_without_rights_sees_within_a_second_what_nix_does() {
                     let mut store = LiveStore::open(layout.clone(), PATIENCE).unwrap();
                     assert!(store.path_info(&first).unwrap().is_some());
                     let probe = layout.database_dir().join("probe");
-                    assert!(fs::write(probe, "").is_err(), "the user has rights");
+                    assert!(
+                        fs::write(probe, "").is_err(),
+                        "the user has write permission"
+                    );
                     let mut generation = store.generation().unwrap();
                     done.send(()).unwrap();
                     for (path, is_valid) in told {
                         until_changed(&mut store, generation);
-                        // The file may be noticed in the middle of what Nix does.
+                        // The change may become visible in the middle of a Nix command, before its
+                        // commit.
                         while store.path_info(&path).unwrap().is_some() != is_valid {
                             generation = store.generation().unwrap();
                             until_changed(&mut store, generation);
@@ -70,7 +74,7 @@ fn a_user_without_rights_sees_within_a_second_what_nix_does() {
                         done.send(()).unwrap();
                     }
                 });
-                // Where the reader fails, its end of the channel is closed.
+                // If the reader panics, its end of the channel is closed.
                 let wait = || is_done.recv().is_ok();
                 assert!(wait(), "{}, {settings:?}", nix.version);
                 for name in ["second", "third", "fourth"] {
@@ -88,10 +92,10 @@ fn a_user_without_rights_sees_within_a_second_what_nix_does() {
     }
 }
 
-/// The user who owns nothing.
+/// The user id of `nobody`, which owns no files.
 const NOBODY: u32 = 65534;
 
-/// Runs something as `nobody`, in a store that everybody may read.
+/// Runs a closure on a thread of the user `nobody`, in a store that every user may read.
 fn as_nobody<T: Send>(written: &Written<'_>, work: impl FnOnce() -> T + Send) -> T {
     fs::set_permissions(written.scratch.path(), fs::Permissions::from_mode(0o755)).unwrap();
     thread::scope(|scope| {
@@ -106,14 +110,14 @@ fn as_nobody<T: Send>(written: &Written<'_>, work: impl FnOnce() -> T + Send) ->
 #[test]
 fn a_user_without_rights_is_not_told_of_changes_that_were_none() {
     if fs::metadata("/proc/self").unwrap().uid() != 0 {
-        skip("setuid", "only root may become another user");
+        skip("setuid", "only root may switch to another user");
         return;
     }
     for nix in &nixes() {
         let written = Written::new(nix, "");
         let first = written.add("first");
         let database = written.database();
-        // The files of the log stay, as newer versions of Nix leave them.
+        // Keep the log files, as newer versions of Nix do.
         let connection = rusqlite::Connection::open(&database).unwrap();
         let keep = rusqlite::FileControl::PersistWal(&mut 1);
         connection
@@ -148,7 +152,7 @@ fn a_user_without_rights_is_not_told_of_changes_that_were_none() {
 #[test]
 fn a_user_without_rights_waits_for_a_lock_directory_only_while_it_is_there() {
     if fs::metadata("/proc/self").unwrap().uid() != 0 {
-        skip("setuid", "only root may become another user");
+        skip("setuid", "only root may switch to another user");
         return;
     }
     for nix in &nixes() {
@@ -161,7 +165,7 @@ fn a_user_without_rights_waits_for_a_lock_directory_only_while_it_is_there() {
             let busy = LiveStore::open(layout.clone(), Duration::ZERO).unwrap_err();
             assert!(busy.is_busy(), "{busy}");
         });
-        // Before the other thread begins to wait.
+        // Take the time before the other thread starts, so the measured wait cannot be too short.
         let start = Instant::now();
         let opened = thread::scope(|scope| {
             scope.spawn(|| {
@@ -180,5 +184,5 @@ fn a_user_without_rights_waits_for_a_lock_directory_only_while_it_is_there() {
     }
 }
 
-/// Far longer than it takes to see that a lock is gone.
+/// Much longer than it takes to notice that a lock is gone.
 const LONG: Duration = Duration::from_secs(120);

@@ -1,5 +1,5 @@
-//! A collector of the kind before Nix 2.36: it answers every root at once, and still deletes what
-//! it had found to be garbage before.
+//! A garbage collector like those before Nix 2.36. It acknowledges every temporary root at once,
+//! but still deletes the garbage that it found before.
 
 use std::fs::{self, File};
 use std::io::{BufRead as _, BufReader, Write as _};
@@ -18,10 +18,10 @@ use super::{source_of, store_in, unsigned};
 use crate::faulty::assert_verified;
 use crate::support::{corpus, nixes, run, scratch};
 
-/// At work until it has deleted everything, which it does when the plan is made.
+/// Collects until the copy is planned, and then deletes all paths.
 struct Collector {
     root: PathBuf,
-    /// Held while it is at work.
+    /// `gc.lock`, which is held during the collection.
     lock: Mutex<Option<File>>,
     deleted: AtomicUsize,
 }
@@ -34,7 +34,7 @@ impl Collector {
         fs::create_dir_all(state.join("gc-socket")).unwrap();
         let socket = state.join("gc-socket/socket");
         let listener = UnixListener::bind(socket).unwrap();
-        // Ends with the process: nobody else waits for it.
+        // The thread is never joined. It ends with the process.
         thread::spawn(move || {
             for stream in listener.incoming() {
                 let mut stream = stream.unwrap();
@@ -69,7 +69,7 @@ impl Collector {
 impl EventSink for Collector {
     fn event(&self, event: Event<'_>) {
         if let Event::Planned { .. } = event {
-            // What the mover has asked for was there.
+            // At this point the copy has seen its paths as valid.
             if let Some(lock) = self.lock.lock().unwrap().take() {
                 self.delete_everything();
                 lock.unlock().unwrap();

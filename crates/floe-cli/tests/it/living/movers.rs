@@ -1,4 +1,4 @@
-//! Two movers in one process, with temporary roots of their own or the same ones.
+//! Two copies in one process, with shared or separate temporary roots.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -37,7 +37,10 @@ fn two_movers_of_overlapping_closures_make_one_whole_store() {
         return;
     };
     let all: BTreeSet<String> = jq.paths.iter().chain(&curl.paths).cloned().collect();
-    assert!(all.len() < jq.paths.len() + curl.paths.len(), "no overlap");
+    assert!(
+        all.len() < jq.paths.len() + curl.paths.len(),
+        "the closures do not overlap"
+    );
     let shared = TempRoots::default();
     for roots in [
         [shared.clone(), shared],

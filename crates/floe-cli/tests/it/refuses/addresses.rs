@@ -1,4 +1,4 @@
-//! Content-addressed paths: no signature is needed, and nothing but the right contents will do.
+//! Content-addressed paths. They need no signature, but their contents must match.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -29,7 +29,8 @@ impl Cache {
         fs::write(self.0.join(format!("{}.narinfo", path.hash_part())), text).unwrap();
     }
 
-    /// Puts another NAR in a path's place, and whatever a narinfo says of it but the address.
+    /// Replaces the NAR of a path and all narinfo fields that describe it, except the content
+    /// address.
     fn replace(&self, path: &StorePath, nar: &[u8]) {
         let mut narinfo = self.narinfo(path);
         narinfo.url = format!("nar/replaced-{}.nar", path.hash_part());
@@ -40,7 +41,8 @@ impl Cache {
         self.write(path, &narinfo);
     }
 
-    /// Installs without any key but that of cache.nixos.org, which has signed none of this.
+    /// Installs a path. The only trusted key is that of cache.nixos.org, which signed none of
+    /// these.
     #[track_caller]
     fn install(&self, root: &Path, path: &StorePath, code: i32, says: &[&str]) {
         let mut ran = run(floe(["install", "--from", &self.url(), "--root"])
@@ -53,7 +55,8 @@ impl Cache {
     }
 }
 
-/// Paths by every method that Nix has without experiments, made by Nix, in a cache.
+/// Lets Nix create one path for every content-addressing method that is not experimental, and
+/// copies them to a cache.
 fn addressed(nix: &Nix, scratch: &Scratch) -> (Cache, Vec<StorePath>) {
     let (file, tree) = (scratch.join("file"), scratch.join("tree"));
     fs::write(&file, "harmless contents\n").unwrap();
@@ -64,7 +67,7 @@ fn addressed(nix: &Nix, scratch: &Scratch) -> (Cache, Vec<StorePath>) {
     let mut paths: Vec<StorePath> = Vec::new();
     let mut took = |printed: &str| {
         let path = StoreDir::default().parse(printed.trim()).unwrap();
-        assert!(!paths.contains(&path), "{path} twice");
+        assert!(!paths.contains(&path), "{path} was created twice");
         paths.push(path);
     };
     for source in [&file, &tree] {
@@ -128,13 +131,13 @@ fn untouched_ones_need_no_signature_and_changed_ones_are_refused() {
             );
             let kept: BTreeSet<String> = untouched.info.references.iter().map(print).collect();
             assert_holds_exactly(&root, &kept);
-            // Nix takes it for content-addressed as well, and sees the same.
+            // Nix also treats the path as content-addressed, and also rejects the contents.
             let args = ["copy", "--from", &cache.url(), "--to"];
             let by_nix = run(nix
                 .command("nix", args)
                 .arg(scratch.join("by-nix"))
                 .arg(print(path)));
-            assert_ne!(by_nix.code, Some(0), "{} took {path}", nix.version);
+            assert_ne!(by_nix.code, Some(0), "{} accepted {path}", nix.version);
             cache.write(path, &untouched);
             cache.install(&root, path, 0, &[]);
         }
@@ -168,12 +171,12 @@ fn an_address_that_names_another_path_is_refused() {
                 ];
                 cache.install(&root, path, 3, &says);
             }
-            // References are part of what an address names.
+            // References are part of the content address.
             let mut narinfo = untouched.clone();
             narinfo.info.references.insert(other.clone());
             cache.write(path, &narinfo);
             cache.install(&root, path, 3, &["names another path"]);
-            // Without its address it is a path like any other.
+            // Without a content address, the path needs a signature.
             narinfo = untouched.clone();
             narinfo.info.ca = None;
             cache.write(path, &narinfo);
@@ -206,7 +209,8 @@ fn a_path_that_mentions_itself_follows_from_its_contents_too() {
         let root = scratch.join(name);
         cache.install(&root, &path, 0, &[]);
         assert_holds_exactly(&root, &BTreeSet::from([print(&path)]));
-        // Before 2.17 Nix hashed the offsets of the references, and to 2.34 it did not.
+        // Nix hashes the offsets of self-references up to 2.16 and after 2.34, but not from 2.17
+        // to 2.34.
         for (nix, accepted) in nixes().iter().zip(&mut accepted) {
             let args = ["copy", "--from", &cache.url(), "--to"];
             let to = scratch.join(&format!("by-nix-{}", nix.version.replace(' ', "-")));
@@ -217,7 +221,8 @@ fn a_path_that_mentions_itself_follows_from_its_contents_too() {
         let root = scratch.join(&format!("{name}-changed"));
         let mut wrong = vec![replaced(&nar, b"harmless", b"harmful!"), contents(&blank)];
         if name == "with" {
-            // Zeros are what the hash part counts as, but not where they stand for it.
+            // The hash treats the hash part as zeros, but actual zeros there are different
+            // contents.
             let twice = format!(" harmless {}", path.hash_part());
             wrong.push(replaced(
                 &nar,
@@ -233,11 +238,11 @@ fn a_path_that_mentions_itself_follows_from_its_contents_too() {
     }
     assert!(
         accepted.iter().all(|&accepted| accepted >= 1),
-        "a Nix took neither: {accepted:?}"
+        "a Nix accepted no form: {accepted:?}"
     );
 }
 
-/// A narinfo of a path that mentions itself; its NAR comes later.
+/// Returns a narinfo for a path that references itself. The caller adds the NAR.
 fn self_referential(path: &StorePath, ca: ContentAddress) -> NarInfo {
     let info = PathInfo {
         path: path.clone(),
@@ -260,7 +265,7 @@ fn self_referential(path: &StorePath, ca: ContentAddress) -> NarInfo {
     }
 }
 
-/// The NAR of a file.
+/// Returns the NAR of a file.
 fn file(contents: &str) -> Vec<u8> {
     let mut nar = Vec::new();
     write::begin(&mut nar);
@@ -274,7 +279,7 @@ fn print(path: &StorePath) -> String {
     StoreDir::default().full_path(path)
 }
 
-/// The same with one part replaced, which must occur, by one of the same length.
+/// Replaces the first occurrence of `from` by bytes of the same length. Panics if there is none.
 fn replaced(bytes: &[u8], from: &[u8], to: &[u8]) -> Vec<u8> {
     assert_eq!(from.len(), to.len());
     let at = bytes

@@ -1,5 +1,4 @@
-//! Transfers that break off and are gone on with; servers that want to be left alone, or to know
-//! who asks.
+//! Interrupted transfers that resume, and servers that demand a wait or authentication.
 
 use std::fs;
 use std::time::Duration;
@@ -20,12 +19,13 @@ fn a_large_body_that_breaks_off_is_gone_on_with_where_it_stopped() {
     let (nar, len) = (nar_name(&cache, "libc6"), size(&cache, "libc6"));
     let server = Server::start(&cache.cache).with_validators();
     let cut = Fault::Cut(1_500_000);
-    // More often than a transfer is tried, which goes on all the same since each brings something.
+    // More interruptions than attempts. Each transfer makes progress, so none counts as a failed
+    // attempt.
     server.fail_times(&nar, cut.clone(), 6);
     let ran = cache.install(&server.url()).expect(0);
     assert!(
         len > 6 * 1_500_000,
-        "{len} bytes are too few to break off so often"
+        "{len} bytes are too few for six interruptions"
     );
     assert_happened(&server, &nar, &cut, 6);
     let hits = server.hits_on(&nar);
@@ -51,7 +51,7 @@ fn a_rest_that_comes_in_pieces_is_fetched_to_its_end() {
     let server = Server::start(&cache.cache).with_validators();
     let cut = Fault::Cut(1_500_000);
     server.fail_times(&nar, cut.clone(), 1);
-    // More often than a transfer is tried, which goes on as long as they bring something.
+    // More pieces than attempts. The transfer continues as long as each piece makes progress.
     let pieces = [vec![1_200_000; 6], vec![1000]].concat();
     for piece in &pieces {
         server.fail_times(&nar, Fault::Piece(*piece), 1);
@@ -70,7 +70,7 @@ fn a_rest_that_comes_in_pieces_is_fetched_to_its_end() {
     assert_verified(&cache.root, cache.corpus.paths.len());
     floe_store::tree::remove_tree(&cache.root).unwrap();
 
-    // Who never sends more than a little has failed.
+    // If every piece is too small to count as progress, the transfer fails.
     let server = Server::start(&cache.cache).with_validators();
     server.fail_times(&nar, cut, 1);
     server.fail(&nar, Fault::Piece(1000));
@@ -130,7 +130,7 @@ fn a_server_that_names_a_time_is_left_alone_until_then() {
 fn a_server_that_names_a_time_is_left_alone_by_who_asks_ahead_too() {
     let Some(cache) = faulty("zstd") else { return };
     let server = Server::start(&cache.cache);
-    // The one worker comes to the smallest long after it was asked for ahead.
+    // The only worker reaches the smallest NAR long after its prefetch.
     let (largest, small) = (nar_name(&cache, "libc6"), nar_name(&cache, "gcc-12-base"));
     let (at_first, later) = (Fault::Later(503, "3".into()), Fault::Later(429, "6".into()));
     server.fail_times(&largest, at_first.clone(), 1);
@@ -167,7 +167,8 @@ fn a_connection_that_is_reset_is_tried_again() {
     }
     cache.install(&server.url()).expect(0);
     for file in &files {
-        // The client itself repeats a request that a reused connection did not answer.
+        // The HTTP client itself repeats a request if a reused connection closes without a
+        // response. These repetitions count among the three faults.
         assert_happened(&server, file, &Fault::Reset, 3);
     }
     assert_verified(&cache.root, cache.corpus.paths.len());

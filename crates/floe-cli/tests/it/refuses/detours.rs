@@ -1,4 +1,4 @@
-//! Servers that send elsewhere, and servers that are no caches.
+//! Redirects, and servers that are not binary caches.
 
 use std::fs;
 

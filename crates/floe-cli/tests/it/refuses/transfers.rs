@@ -1,4 +1,4 @@
-//! Servers that fail, lie, stall and send elsewhere.
+//! Server errors, truncated bodies, and bodies of the wrong length.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -10,12 +10,12 @@ use crate::faulty::{Faulty, assert_verified, faulty};
 use crate::server::{Fault, Hit, Server};
 use crate::support::{floe, run, tree};
 
-/// The file name of a NAR, which a rule of the server can name.
+/// Returns the file name of a NAR.
 pub(super) fn nar_name(cache: &Faulty, name: &str) -> String {
     cache.narinfo(&cache.path(name)).url.replace("nar/", "")
 }
 
-/// Asserts that so many requests met exactly this fault.
+/// Asserts that exactly this fault was injected `times` times, and that every request was a GET.
 #[track_caller]
 pub(super) fn assert_happened(server: &Server, suffix: &str, fault: &Fault, times: usize) {
     let hits = server.hits_on(suffix);
@@ -48,7 +48,7 @@ fn a_narinfo_that_is_not_there_leaves_out_what_needs_it() {
 #[test]
 fn a_nar_that_is_not_there_is_a_fault_of_the_server() {
     let Some(cache) = faulty("zstd") else { return };
-    // One that is fetched whole and ahead, and one that is streamed.
+    // libonig5 is prefetched whole, libc6 is streamed.
     for name in ["libonig5", "libc6"] {
         let (path, nar) = (cache.path(name), nar_name(&cache, name));
         let server = Server::start(&cache.cache);
@@ -106,7 +106,7 @@ fn a_server_that_comes_to_itself_is_forgiven() {
     assert!(ran.says("retrying").says("libc6").stderr.contains("503"));
     assert!(
         tree(&cache.root) == tree(&cache.corpus.store()),
-        "trees differ"
+        "the trees differ"
     );
     assert_verified(&cache.root, cache.corpus.paths.len());
 }
@@ -151,7 +151,7 @@ fn a_body_that_is_too_short_or_too_long_is_corrupt() {
             cache.refuses(&server.url(), &[&path], 3, &[path.as_str(), &says]);
             assert_happened(&server, &nar, &fault, 1);
         }
-        // Where the narinfo does not say what the file is like, the decoder or the NAR tell.
+        // Without FileHash and FileSize, the decoder or the NAR detects the fault.
         cache.edit(&path, |narinfo| {
             (narinfo.file_hash, narinfo.file_size) = (None, None)
         });
@@ -174,7 +174,7 @@ fn a_bodys_last_bytes_may_come_late_and_its_connection_serves_on() {
     .expect(0);
     let xz = cache.corpus.cache_copy("xz", &cache.scratch.join("xz"));
     for (directory, late) in [(&cache.cache, 35), (&xz, 35), (&gzip, 8)] {
-        // Without sizes every body counts as a large one: they are streamed, one by one.
+        // Without FileSize, every NAR counts as large, so NARs are streamed one by one.
         without_file_sizes(directory);
         let server = Server::start(directory);
         for path in &cache.corpus.paths {
@@ -197,7 +197,7 @@ fn a_bodys_last_bytes_may_come_late_and_its_connection_serves_on() {
         let reused = reused_after_faults(&hits);
         assert!(
             !reused.is_empty(),
-            "no connection outlived a late body: {hits:?}"
+            "no connection was reused after a late body: {hits:?}"
         );
         let connections = hits.iter().map(|hit| hit.connection).max().unwrap() + 1;
         assert!(
@@ -206,13 +206,13 @@ fn a_bodys_last_bytes_may_come_late_and_its_connection_serves_on() {
         );
         assert!(
             tree(&cache.root) == tree(&cache.corpus.store()),
-            "trees differ"
+            "the trees differ"
         );
         floe_store::tree::remove_tree(&cache.root).unwrap();
     }
 }
 
-/// Connections that carried another request after one that was answered with a fault.
+/// Returns the connections that carried another request after a response with a fault.
 fn reused_after_faults(hits: &[Hit]) -> BTreeSet<usize> {
     let mut faulty = BTreeSet::new();
     let mut reused = BTreeSet::new();
@@ -227,7 +227,7 @@ fn reused_after_faults(hits: &[Hit]) -> BTreeSet<usize> {
     reused
 }
 
-/// The URL of a path's NAR, as it stands in the narinfo.
+/// Returns the NAR URL of a path, as its narinfo has it.
 fn nar_of(directory: &Path, path: &str) -> String {
     let part = &path["/nix/store/".len()..][..32];
     let text = fs::read_to_string(directory.join(format!("{part}.narinfo"))).unwrap();

@@ -1,5 +1,4 @@
-//! Where reuse has its bounds: other file systems, several stores, signatures, dry runs, words that
-//! make no sense.
+//! Limits of `--reuse`: other file systems, several stores, signatures, dry runs, invalid options.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -15,7 +14,10 @@ fn a_store_on_another_file_system_is_copied_from() {
     let device = |path: &Path| fs::metadata(path).unwrap().dev();
     let memory = Path::new("/dev/shm");
     if !memory.is_dir() || device(memory) == device(world.scratch.path()) {
-        skip("a second file system", "/dev/shm is none");
+        skip(
+            "a second file system",
+            "/dev/shm is not on another file system",
+        );
         return;
     }
     let there = tempfile::tempdir_in(memory).unwrap();
@@ -122,7 +124,7 @@ fn a_dry_run_and_a_copy_know_of_it() {
     }
     assert!(!root.exists());
 
-    // From one local store to another, with a third in between.
+    // Copy from one local store to another, and reuse a third.
     let from = world.previous.display().to_string();
     let args = ["copy", "--no-check-sigs", "--json", "--from", &from, "--to"];
     let mut command = floe(args);
@@ -154,6 +156,6 @@ fn what_cannot_be_reused_is_refused_before_anything_is_fetched() {
     run(floe(args).arg(&world.corpus.root))
         .expect(2)
         .says("--reuse");
-    // A way without a store to go there is a slip.
+    // `--reuse-by` without `--reuse` is an error.
     run(&mut world.command(&root, &["--reuse-by", "copy"])).expect(2);
 }

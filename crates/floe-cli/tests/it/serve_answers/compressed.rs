@@ -1,4 +1,4 @@
-//! NARs compressed with zstd: from the side cache, and on the way.
+//! NARs compressed with zstd: cached, or compressed on the fly.
 
 use std::fs;
 use std::mem::MaybeUninit;
@@ -13,7 +13,7 @@ use crate::support::{corpus, scratch};
 
 const TAKES_ZSTD: &str = "Accept-Encoding: deflate, gzip, br, zstd\r\n";
 
-/// The copies in a side cache, and how many bytes they have.
+/// Returns the number of cached NARs in a directory, and their total size in bytes.
 fn copies(dir: &Path) -> (usize, u64) {
     let entries = fs::read_dir(dir).unwrap().map(Result::unwrap);
     let copies = entries.filter(|entry| entry.file_name().to_string_lossy().ends_with(".nar.zst"));
@@ -65,7 +65,7 @@ fn the_first_gets_the_nar_and_the_next_a_copy() {
     fields.push(("Vary", "Accept-Encoding"));
     assert_answer("first", &first, 200, &fields);
     assert!(first.body == whole.body);
-    until("no copy is made", || {
+    until("no compressed NAR appears", || {
         is_compressed(&serve.get_with(&url, TAKES_ZSTD))
     });
     let mut client = serve.connect();
@@ -74,7 +74,7 @@ fn the_first_gets_the_nar_and_the_next_a_copy() {
     assert_copy(&copy, &whole);
     let head = client.ask("HEAD", &url, TAKES_ZSTD);
     assert_eq!(head.lasting_head(), copy.lasting_head());
-    // Whoever takes no zstd, or wants a range, gets the NAR itself.
+    // Requests without zstd or with a range get the plain NAR.
     for field in [
         "",
         "Accept-Encoding: gzip\r\n",
@@ -94,22 +94,22 @@ fn the_first_gets_the_nar_and_the_next_a_copy() {
         &format!("{TAKES_ZSTD}If-None-Match: {etag}\r\n"),
     );
     assert_answer("304", &none, 304, &[("ETag", etag)]);
-    // A copy of the other encoding is not this one.
+    // The ETag of the compressed NAR does not match the plain one.
     let ranged = format!("Range: bytes=0-9\r\nIf-Range: {etag}\r\n");
     assert_eq!(client.ask("GET", &url, &ranged).status, 200);
     assert_eq!(serve.stop(), "");
-    // The next server finds it there, and throws away what one that was killed has left.
+    // The next server reuses the files, and deletes temporary files of a killed one.
     fs::write(side.join("temporary-1-x"), "half").unwrap();
     let serve = Serve::start(corpus.store(), &args);
     assert_copy(&serve.get_with(&url, TAKES_ZSTD), &whole);
     assert!(!side.join("temporary-1-x").exists());
-    // Somebody empties the directory.
+    // Delete all cached files.
     for entry in fs::read_dir(&side).unwrap() {
         fs::remove_file(entry.unwrap().path()).unwrap();
     }
     let again = serve.get_with(&url, TAKES_ZSTD);
     assert!(!is_compressed(&again) && again.body == whole.body);
-    until("no copy is made again", || {
+    until("no compressed NAR appears again", || {
         is_compressed(&serve.get_with(&url, TAKES_ZSTD))
     });
 }
@@ -121,14 +121,14 @@ fn a_copy_that_is_empty_is_no_copy() {
     let side = scratch.join("side");
     let url = nar_of(&plain, libc(&corpus));
     let nar_hash = super::nar_hash_in(&url);
-    // What a machine that lost its power may have left.
+    // A power failure can leave an empty file.
     fs::create_dir(&side).unwrap();
     fs::write(side.join(format!("{nar_hash}.nar.zst")), "").unwrap();
     let dir = side.display().to_string();
     let serve = Serve::start(corpus.store(), &["--side-cache", &dir]);
     let answer = serve.get_with(&url, TAKES_ZSTD);
     assert!(!is_compressed(&answer), "{}", answer.head);
-    until("no copy is made", || {
+    until("no compressed NAR appears", || {
         is_compressed(&serve.get_with(&url, TAKES_ZSTD))
     });
     assert_copy(&serve.get_with(&url, TAKES_ZSTD), &plain.get(&url));
@@ -191,7 +191,7 @@ fn a_bounded_side_cache_forgets_what_was_not_asked_for() {
         if is_compressed(&answer) || answer.body.len() < 64 * 1024 || !is_small {
             continue;
         }
-        until("no copy is made", || {
+        until("no compressed NAR appears", || {
             is_compressed(&serve.get_with(&url, TAKES_ZSTD))
         });
         made += 1;
@@ -200,7 +200,7 @@ fn a_bounded_side_cache_forgets_what_was_not_asked_for() {
     }
     let (kept, _) = copies(Path::new(&dir));
     assert!(0 < kept && kept < made, "{kept} of {made}");
-    // One that is larger than the whole directory is compressed in vain, but sent.
+    // A NAR larger than the whole cache is sent uncompressed.
     let large = nar_of(&serve, libc(&corpus));
     assert_eq!(serve.get_with(&large, TAKES_ZSTD).status, 200);
     serve.stop();
@@ -218,18 +218,21 @@ fn a_copy_that_never_fits_is_made_once_and_costs_no_other_its_place() {
     let urls = corpus.paths.iter().map(|path| nar_of(&serve, path));
     let is_fitting = |url: &String| (8 * 1024..400_000).contains(&serve.get(url).body.len());
     let fitting: Vec<String> = urls.filter(is_fitting).take(3).collect();
-    assert_eq!(fitting.len(), 3, "too few paths of middling size");
+    assert_eq!(fitting.len(), 3, "too few paths of medium size");
     let is_ready = |url: &str| is_compressed(&serve.get_with(url, TAKES_ZSTD));
-    until("no copy is made", || is_ready(&fitting[0]));
+    until("no compressed NAR appears", || is_ready(&fitting[0]));
     let large = nar_of(&serve, libc(&corpus));
-    // Copies are made one after the other: when one is ready, all that was asked for before it is
-    // done with.
+    // NARs are compressed one at a time. When this one is ready, all earlier jobs are done.
     assert!(!is_ready(&large));
-    until("no copy is made behind it", || is_ready(&fitting[1]));
+    until("no compressed NAR appears after the oversized one", || {
+        is_ready(&fitting[1])
+    });
     for _ in 0..5 {
         assert!(!is_ready(&large));
     }
-    until("no copy is made in the end", || is_ready(&fitting[2]));
+    until("no compressed NAR appears at the end", || {
+        is_ready(&fitting[2])
+    });
     let begun = begun.copies();
     let large = super::nar_hash_in(&large);
     let times = begun.iter().filter(|name| name.ends_with(large)).count();
@@ -237,12 +240,12 @@ fn a_copy_that_never_fits_is_made_once_and_costs_no_other_its_place() {
     assert_eq!(copies(Path::new(&dir)).0, 3);
     assert!(
         fitting.iter().all(|url| is_ready(url)),
-        "one lost its place"
+        "a cached NAR was evicted"
     );
     assert_eq!(serve.stop(), "");
 }
 
-/// What is made in a side cache from now on, as the system itself counts it.
+/// Records file creations in a directory by inotify.
 struct Begun(OwnedFd);
 
 impl Begun {
@@ -253,7 +256,7 @@ impl Begun {
         Begun(events)
     }
 
-    /// The names of the temporary files so far.
+    /// Returns the names of the files created so far.
     fn copies(self) -> Vec<String> {
         let mut buffer = [MaybeUninit::uninit(); 4096];
         let mut events = inotify::Reader::new(self.0, &mut buffer);

@@ -1,4 +1,4 @@
-//! `/serve`: files and directories within a path, and symlinks that lead out of it.
+//! `/serve`: files and directories within a path, and symlinks out of it.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt as _, symlink};
@@ -8,7 +8,7 @@ use super::assert_answer;
 use crate::serving::{Answer, Serve, hash_part};
 use crate::support::{Nix, Scratch, nixes, scratch};
 
-/// A store with a path full of symlinks, and another that some of them lead to.
+/// A store with a path full of symlinks, and one that some of them point to.
 struct Links {
     scratch: Scratch,
     tree: String,

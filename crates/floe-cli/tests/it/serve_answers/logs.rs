@@ -1,4 +1,4 @@
-//! `/log`: where Nix puts build logs, and by which names they are asked for.
+//! `/log`: build logs where Nix stores them, by every name of the derivation.
 
 use std::fs;
 use std::io::Write as _;
@@ -8,7 +8,7 @@ use super::{NOT_STORED, assert_answer};
 use crate::serving::{Serve, hash_part};
 use crate::support::{Corpus, Nix, corpus, nixes, run, scratch};
 
-/// The derivation that made a path, as the database has it.
+/// Returns the deriver of a path according to the database.
 fn deriver(corpus: &Corpus, nix: &Nix, path: &str) -> String {
     let args = ["path-info", "--json", "--store"];
     let mut command = nix.command("nix", args);
@@ -23,14 +23,14 @@ fn deriver(corpus: &Corpus, nix: &Nix, path: &str) -> String {
         .to_owned()
 }
 
-/// A server whose logs lie elsewhere.
+/// Serves a corpus with another log directory.
 pub(super) fn serve_with_logs(corpus: &Corpus, log_dir: &Path) -> Serve {
     let root = corpus.store();
     let store = format!("local?root={}&log={}", root.display(), log_dir.display());
     Serve::start(store, &[])
 }
 
-/// A log as Nix writes it by default.
+/// Compresses a log as Nix does by default.
 pub(crate) fn compress(text: &[u8]) -> Vec<u8> {
     let mut encoder = bzip2::write::BzEncoder::new(Vec::new(), bzip2::Compression::fast());
     encoder.write_all(text).unwrap();
@@ -62,7 +62,7 @@ fn a_log_is_found_by_every_name_of_its_derivation() {
             assert_eq!(
                 serve.get(&format!("/log/{output}")).status,
                 404,
-                "not there yet"
+                "the log exists too early"
             );
             let path = scratch.join(&file);
             fs::create_dir_all(path.parent().unwrap()).unwrap();

@@ -1,4 +1,4 @@
-//! HTTP itself: versions, connections, and what is no request.
+//! HTTP itself: versions, connections, and invalid requests.
 
 use std::time::{Duration, Instant};
 
@@ -70,7 +70,7 @@ fn a_body_is_never_taken_for_a_request() {
     assert_eq!(
         client.ask("GET", "/", "").status,
         200,
-        "an empty body is none"
+        "the connection was closed after an empty body"
     );
 }
 
@@ -137,7 +137,7 @@ fn pipelined_requests_are_answered_in_their_order() {
     let expected: Vec<_> = targets.iter().map(|target| serve.get(target)).collect();
     let request = |target: &String| format!("GET {target} HTTP/1.1\r\nHost: floe\r\n\r\n");
     let all: String = targets.iter().map(request).collect();
-    // Whole, and in pieces that end anywhere.
+    // Send the requests at once, and in pieces with arbitrary boundaries.
     for piece in [all.len(), 100, 7] {
         let mut client = serve.connect();
         let mut sender = client.stream.get_ref().try_clone().unwrap();
@@ -181,7 +181,7 @@ fn thousands_of_pipelined_requests_of_a_client_that_reads_late_are_answered() {
 #[test]
 fn a_client_that_takes_its_time_to_read_has_the_time_for_reading() {
     let Some(corpus) = corpus("jq") else { return };
-    // Neither of these two is about answers.
+    // These timeouts apply to requests and idle connections, not to pending responses.
     let args = ["--read-timeout", "6", "--keepalive-timeout", "6"];
     let serve = Serve::start(corpus.store(), &args);
     let narinfo = serve.get(&narinfo_of(&corpus.root));
@@ -194,9 +194,9 @@ fn a_client_that_takes_its_time_to_read_has_the_time_for_reading() {
     let batch = request.repeat(100);
     let sending = std::thread::spawn(move || {
         for _ in 0..LATE / 100 {
-            // With pauses, after which the server waits for requests.
+            // In these pauses the server waits for requests.
             std::thread::sleep(Duration::from_millis(2));
-            // It may close the connection; the reader says so.
+            // If the server closes the connection, the reader reports the error.
             let sent = std::io::Write::write_all(&mut sender, batch.as_bytes());
             if sent.is_err() {
                 return;
@@ -210,7 +210,7 @@ fn a_client_that_takes_its_time_to_read_has_the_time_for_reading() {
         assert!(answer.body == narinfo.body, "number {number}");
     }
     sending.join().unwrap();
-    // And when all is read, they count.
+    // Once all responses are read, the timeouts apply.
     assert_eq!(client.rest(), b"");
 }
 
@@ -337,7 +337,7 @@ fn an_answer_under_way_is_finished_before_the_server_ends_and_nothing_waits_long
     let head = client.begin().unwrap();
     let told = Instant::now();
     serve.signal(Signal::TERM);
-    assert_eq!(idle.rest(), b"", "an idle connection is closed");
+    assert_eq!(idle.rest(), b"", "the idle connection was not closed");
     std::thread::sleep(Duration::from_millis(200));
     let body = client.rest();
     assert_eq!(
@@ -345,7 +345,7 @@ fn an_answer_under_way_is_finished_before_the_server_ends_and_nothing_waits_long
         Some(body.len().to_string().as_str())
     );
     serve.wait(PATIENCE);
-    // Once it is through, nothing is worth waiting for, such as the ten seconds that it may take.
+    // The server must end when the response is sent, not after the ten seconds that it may wait.
     assert!(
         told.elapsed() < Duration::from_secs(8),
         "{:?}",
@@ -358,7 +358,7 @@ fn a_second_signal_ends_a_server_whose_client_reads_on() {
     let Some(corpus) = corpus("jq") else { return };
     let serve = Serve::start(corpus.store(), &[]);
     let nar = nar_of(&serve, libc(&corpus));
-    // Many times the same, so slowly that it would take minutes and never stands still.
+    // Request the NAR many times and read slowly: without the signal this takes minutes.
     let requests = format!("GET {nar} HTTP/1.1\r\nHost: floe\r\n\r\n").repeat(50);
     let mut idle = serve.connect();
     assert_eq!(idle.ask("GET", "/", "").status, 200);
@@ -380,13 +380,14 @@ fn a_second_signal_ends_a_server_whose_client_reads_on() {
     });
     begun.recv_timeout(PATIENCE).unwrap();
     serve.signal(Signal::TERM);
-    // Two at once would be one. It has taken the first when it closes what is idle.
+    // Two pending signals would count as one. The server has handled the first when it closes the
+    // idle connection.
     assert_eq!(idle.rest(), b"");
     serve.signal(Signal::TERM);
-    // Less than it gives to answers under way after the first.
+    // Less than the grace period for responses after the first signal.
     serve.wait(Duration::from_secs(8));
     let _: Result<(), _> = tell.send(());
-    assert!(reader.join().unwrap() > 0, "nothing was being sent");
+    assert!(reader.join().unwrap() > 0, "no response was in progress");
 }
 
 #[test]
@@ -394,7 +395,8 @@ fn what_follows_the_last_request_does_not_reset_its_answer() {
     let Some(corpus) = corpus("jq") else { return };
     let serve = Serve::start(corpus.store(), &[]);
     for _ in 0..20 {
-        // The first fills what the server reads at once, so that the second is left in the socket.
+        // The first request fills the server's read buffer, so the second stays in the socket
+        // buffer.
         let mut first = String::from("GET / HTTP/1.1\r\nHost: floe\r\nConnection: close\r\nX: ");
         first.push_str(&"x".repeat(4096 - 4 - first.len()));
         first.push_str("\r\n\r\n");
@@ -403,9 +405,9 @@ fn what_follows_the_last_request_does_not_reset_its_answer() {
         assert_eq!(client.answer(false).unwrap().status, 200);
         let mut rest = Vec::new();
         let end = std::io::Read::read_to_end(&mut client.stream, &mut rest);
-        assert_eq!(end.unwrap(), 0, "the connection was reset");
+        assert_eq!(end.unwrap(), 0, "unexpected bytes after the response");
     }
 }
 
-/// Answers to so many do not fit into the buffers of a connection.
+/// The responses to this many requests exceed the socket buffers of a connection.
 const LATE: usize = 20_000;

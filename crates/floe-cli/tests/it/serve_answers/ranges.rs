@@ -1,9 +1,9 @@
-//! Ranges: what is sent is what was asked for, and each range is that of the whole.
+//! Range requests: exactly the requested bytes of the resource are sent.
 
 use super::{NAR, assert_answer, jq, libc, nar_of};
 use crate::serving::{Answer, hash_part};
 
-/// The parts of a multipart body, each with its type and range.
+/// Parses a multipart body into content type, range and bytes of each part.
 fn parts(answer: &Answer) -> Vec<(String, String, Vec<u8>)> {
     let kind = answer.field("Content-Type").unwrap();
     let boundary = kind
@@ -118,7 +118,7 @@ fn several_ranges_are_a_multipart_body_of_the_length_that_it_says() {
         assert_eq!(
             client.ask("GET", "/", "").status,
             200,
-            "the length was right"
+            "the announced length is wrong"
         );
     }
 }
@@ -151,7 +151,7 @@ fn ranges_mean_nothing_where_no_body_is_wanted() {
     let url = nar_of(&serve, libc(&corpus));
     let file = format!("/serve/{}/usr/bin/jq", hash_part(&corpus.root));
     for target in [url, file] {
-        // RFC 9110, section 14.2: GET is the only method that has ranges.
+        // RFC 9110, section 14.2: ranges are defined for GET only.
         let head = serve.head(&target);
         for range in ["bytes=0-9", "bytes=999999999999-"] {
             let field = format!("Range: {range}\r\n");

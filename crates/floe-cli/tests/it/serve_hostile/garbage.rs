@@ -1,4 +1,4 @@
-//! Thousands of requests that are none, or nearly none.
+//! Thousands of mutated and random requests.
 
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
@@ -9,7 +9,7 @@ use super::{BEYOND_PROMPT, assert_prompt, descriptors};
 use crate::serving::{Chance, Serve, hash_part, narinfo_of, until};
 use crate::support::corpus;
 
-/// What a request starts from.
+/// Valid requests that are mutated.
 fn seeds(serve: &Serve, root: &str) -> Vec<Vec<u8>> {
     let hash = hash_part(root);
     let nar = serve.get(&narinfo_of(root)).line("URL").to_owned();
@@ -38,7 +38,7 @@ fn seeds(serve: &Serve, root: &str) -> Vec<Vec<u8>> {
     heads.collect()
 }
 
-/// Bytes that nobody has thought of.
+/// Returns random bytes or a mutated request.
 fn garbage(chance: &mut Chance, seeds: &[Vec<u8>]) -> Vec<u8> {
     let seed = &seeds[chance.below(seeds.len())];
     let mut bytes = seed.clone();
@@ -77,7 +77,7 @@ fn garbage(chance: &mut Chance, seeds: &[Vec<u8>]) -> Vec<u8> {
 }
 
 fn byte(chance: &mut Chance) -> u8 {
-    // Those that mean something more often than others.
+    // Prefer bytes with a meaning in HTTP.
     let known = b"\r\n\0 /%:=-,;\xff?&.";
     match chance.below(2) {
         0 => known[chance.below(known.len())],
@@ -85,7 +85,7 @@ fn byte(chance: &mut Chance) -> u8 {
     }
 }
 
-/// One client: sends what it has in one of several manners, and perhaps looks at the answer.
+/// Acts as one client: sends bytes in random pieces, and reads the response or not.
 fn misbehave(address: &str, chance: &mut Chance, bytes: &[u8]) {
     let Ok(mut stream) = TcpStream::connect(address) else {
         return;
@@ -99,13 +99,13 @@ fn misbehave(address: &str, chance: &mut Chance, bytes: &[u8]) {
         _ => bytes.len().max(1),
     };
     for part in bytes.chunks(piece) {
-        // The server may have closed already.
+        // The server may have closed the connection already.
         if stream.write_all(part).is_err() {
             return;
         }
     }
     match chance.below(4) {
-        // Gone before the answer; or with its own end closed.
+        // Disconnect before the response, or shut down writing first.
         0 => {}
         1 => {
             let _: std::io::Result<()> = stream.shutdown(std::net::Shutdown::Write);
@@ -152,11 +152,11 @@ fn ten_thousand_garbled_requests_leave_it_serving() {
         }
         for _ in 0..20 {
             thread::sleep(Duration::from_millis(100));
-            assert_prompt(&serve, &narinfo_of(&corpus.root), "among garbage");
+            assert_prompt(&serve, &narinfo_of(&corpus.root), "during garbage");
         }
     });
     assert_prompt(&serve, "/nix-cache-info", "after garbage");
-    until("connections stay open", || {
+    until("connections remain open", || {
         descriptors(&serve) <= least + super::SPARE
     });
     let said = serve.stop();
@@ -164,5 +164,5 @@ fn ten_thousand_garbled_requests_leave_it_serving() {
 }
 
 const REQUESTS: usize = 10_000;
-/// They wait more than they work.
+/// Clients spend most of their time waiting.
 const CLIENTS: usize = 40;

@@ -1,4 +1,4 @@
-//! A thousand connections that ask all the time while Nix works on the store.
+//! A thousand busy connections while Nix changes the store.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
@@ -11,19 +11,19 @@ use crate::serve_live::Store;
 use crate::serving::{Chance, Client, Serve, narinfo_of, until};
 use crate::support::{Corpus, corpus, nixes, skip};
 
-/// What happened.
+/// Counts of events.
 #[derive(Debug, Default)]
 struct Counts {
     narinfos: AtomicUsize,
     nars: AtomicUsize,
     absent: AtomicUsize,
     broken: AtomicUsize,
-    /// How often Nix has filled the store and emptied it.
+    /// How often Nix filled and emptied the store.
     rounds: AtomicUsize,
 }
 
 impl Counts {
-    /// Whether there was so much of everything that the caches are full.
+    /// Returns whether each count is high enough that all caches are full.
     fn is_much(&self) -> bool {
         let least = [
             (&self.narinfos, 2000),
@@ -40,7 +40,7 @@ fn add(count: &AtomicUsize) {
     count.fetch_add(1, Ordering::Relaxed);
 }
 
-/// Room for the descriptors of a thousand connections in this process.
+/// Raises the descriptor limit of this process. Returns whether it suffices for all connections.
 fn raise_limit() -> bool {
     let limit = getrlimit(Resource::Nofile);
     let raised = Rlimit {
@@ -53,7 +53,7 @@ fn raise_limit() -> bool {
             .is_none_or(|most| most as usize > 2 * CONNECTIONS)
 }
 
-/// Asks for a path on a connection: the narinfo, and the NAR if it is not too large for so many.
+/// Requests a path's narinfo, and its NAR. Large NARs are requested rarely.
 fn ask(client: &mut Client, path: &str, counts: &Counts) -> std::io::Result<()> {
     let narinfo = client.try_ask("GET", &narinfo_of(path), "")?;
     if narinfo.status == 404 {
@@ -75,7 +75,7 @@ fn ask(client: &mut Client, path: &str, counts: &Counts) -> std::io::Result<()> 
             add(&counts.nars);
         }
         404 => add(&counts.absent),
-        // While Nix deletes a path, the database still has it and some files are gone.
+        // While Nix deletes a path, its row still exists and some of its files are gone.
         500 => add(&counts.broken),
         status => panic!("{path}: {status}"),
     }
@@ -91,7 +91,7 @@ fn keep_asking(serve: &Serve, paths: &[String], seed: u64, is_over: &AtomicBool,
         for client in &mut clients {
             let path = &paths[chance.below(paths.len())];
             if ask(client, path, counts).is_err() {
-                // Only what was deleted while it was sent breaks off.
+                // A response is truncated only if its path was deleted in the meantime.
                 add(&counts.broken);
                 *client = serve.connect();
             }
@@ -99,7 +99,7 @@ fn keep_asking(serve: &Serve, paths: &[String], seed: u64, is_over: &AtomicBool,
     }
 }
 
-/// What Nix does meanwhile, and how often it has done it.
+/// Lets Nix copy a closure and collect it again, and counts the rounds.
 fn keep_changing(store: &Store<'_>, corpus: &Corpus, is_over: &AtomicBool, rounds: &AtomicUsize) {
     while !is_over.load(Ordering::Relaxed) {
         store.copy(corpus);
@@ -109,7 +109,7 @@ fn keep_changing(store: &Store<'_>, corpus: &Corpus, is_over: &AtomicBool, round
     }
 }
 
-/// Tells the other threads to end, also where this one fails: nobody would wait for them in vain.
+/// Tells the other threads to end, even if this thread panics.
 struct Ending<'a>(&'a AtomicBool);
 
 impl Drop for Ending<'_> {
@@ -118,7 +118,7 @@ impl Drop for Ending<'_> {
     }
 }
 
-/// Waits until something is so that takes its time on a busy machine.
+/// Polls until a condition is true. Panics after a timeout.
 #[track_caller]
 fn wait_for(what: &str, counts: &Counts, is_so: impl Fn() -> bool) {
     let deadline = Instant::now() + SURELY_STUCK;
@@ -162,14 +162,14 @@ fn a_thousand_busy_connections_while_nix_works_cost_little_and_leave_nothing() {
             let ending = Ending(is_over);
             scope.spawn(move || keep_changing(store, corpus, is_over, &counts.rounds));
             thread::sleep(Duration::from_secs(all / 2));
-            wait_for("too little was done", counts, || counts.is_much());
-            wait_for("not all are connected", counts, || {
+            wait_for("too few requests", counts, || counts.is_much());
+            wait_for("not all clients are connected", counts, || {
                 descriptors(serve) >= CONNECTIONS
             });
             let middle = memory(serve, "VmRSS:");
             let rounds = || counts.rounds.load(Ordering::Relaxed);
             let (half, end) = (rounds(), start + Duration::from_secs(all));
-            wait_for("Nix did too little", counts, || {
+            wait_for("too few changes by Nix", counts, || {
                 rounds() > half && Instant::now() >= end
             });
             drop(ending);
@@ -192,8 +192,8 @@ fn a_thousand_busy_connections_while_nix_works_cost_little_and_leave_nothing() {
         show(&what);
         assert!(broken * 100 < nars, "{what}");
         assert!(most < MEMORY_MAX, "{what}");
-        assert!(end < middle + middle / 4 + 8 * 1024, "{what}: it grows");
-        until("connections stay open", || {
+        assert!(end < middle + middle / 4 + 8 * 1024, "{what}: memory grows");
+        until("connections remain open", || {
             descriptors(&serve) <= least + SPARE
         });
         for path in &corpus.paths {
@@ -207,11 +207,8 @@ fn a_thousand_busy_connections_while_nix_works_cost_little_and_leave_nothing() {
     }
 }
 
-/// What was seen, for those who look (`--nocapture`).
-#[expect(
-    clippy::print_stderr,
-    reason = "figures that are read beside the tests' names"
-)]
+/// Prints figures, visible with `--nocapture`.
+#[expect(clippy::print_stderr, reason = "measurements for the developer")]
 fn show(what: &str) {
     eprintln!("{what}");
 }
@@ -219,8 +216,8 @@ fn show(what: &str) {
 const CONNECTIONS: usize = 1000;
 const THREADS: usize = 8;
 
-/// Many times what anything here takes, but for the time that it is to take.
+/// Many times the expected duration of each step.
 const SURELY_STUCK: Duration = Duration::from_secs(180);
 
-/// In KiB. A thousand connections with their buffers, the caches full, and room to spare.
+/// KiB for a thousand connections with buffers and for full caches, with a margin.
 const MEMORY_MAX: u64 = 128 * 1024;

@@ -1,4 +1,5 @@
-//! Files that change behind the back of the database: an error, never a wrong NAR.
+//! Files modified without a database change. The server must report an error and never send a
+//! wrong NAR.
 
 use std::fs;
 use std::io::{Error, ErrorKind, Read as _};
@@ -9,12 +10,12 @@ use super::{Store, assert_all, remove, targets};
 use crate::serving::{Serve, narinfo_of};
 use crate::support::{corpus, nixes, skip};
 
-/// The address of a path's NAR.
+/// Returns the request target of a path's NAR.
 fn nar_of(serve: &Serve, path: &str) -> String {
     format!("/{}", serve.get(&narinfo_of(path)).line("URL"))
 }
 
-/// Makes a file or directory and what is around it writable.
+/// Makes a file or directory and its parent writable.
 fn unseal(path: &Path) {
     for path in [path.parent().unwrap(), path] {
         let mode = fs::metadata(path).unwrap().permissions().mode();
@@ -22,12 +23,12 @@ fn unseal(path: &Path) {
     }
 }
 
-/// Asserts that a NAR, if it comes to its end, is the one that was registered. Says what came.
+/// Asserts that a NAR is either correct or not sent completely. Returns which.
 #[track_caller]
 fn assert_never_wrong(serve: &Serve, what: &str, url: &str, nar: &[u8]) -> &'static str {
     let answer = serve.connect().try_ask("GET", url, "");
     let outcome = match answer {
-        Err(_) => "broken off",
+        Err(_) => "truncated",
         Ok(answer) if answer.status == 200 => {
             assert!(answer.body == nar, "{what}: a wrong NAR");
             "right"
@@ -61,12 +62,12 @@ fn a_path_whose_files_are_gone_is_404_and_the_server_lives() {
                     assert_all(&serve, name, &targets, 200);
                 }
                 remove(&store.real(path));
-                // This one aborts nix-serve-ng.
+                // nix-serve-ng aborts on this request.
                 assert_all(&serve, name, &targets[1..], 404);
                 assert_eq!(
                     serve.get(&narinfo_of(path)).status,
                     200,
-                    "the database has it"
+                    "the narinfo of a registered path"
                 );
             }
             assert_eq!(serve.get("/nix-cache-info").status, 200);
@@ -117,7 +118,8 @@ fn files_that_were_changed_never_make_a_wrong_nar() {
     ];
     let Some(nix) = &nixes().pop() else { return };
     let store = Store::new(nix, "");
-    // Changed before the first request, after it, and after so many that its files are packed.
+    // Modify the files before the first request, after it, and after so many requests that the
+    // server has packed them.
     for requests in [0, 1, 4] {
         for (number, (what, change)) in changes.iter().enumerate() {
             let path = store.add_tree(&format!("tree-{requests}-{number}"));
@@ -144,7 +146,10 @@ fn files_that_were_changed_never_make_a_wrong_nar() {
             let what = format!("{what} after {requests}");
             let first = assert_never_wrong(&serve, &what, &url, &nar);
             if requests == 0 {
-                assert_eq!(first, "refused", "{what}: nothing was known of it");
+                assert_eq!(
+                    first, "refused",
+                    "{what}: sent although modified before the first request"
+                );
             }
             assert_never_wrong(&serve, &what, &url, &nar);
             assert!(!serve.stop().contains("panic"), "{what}");
@@ -177,7 +182,7 @@ fn a_small_path_whose_contents_were_changed_is_500_whatever_their_length() {
 fn a_file_that_the_server_may_not_read_is_500_before_the_answer_begins() {
     let Some(nix) = &nixes().pop() else { return };
     if !super::readers::is_root() {
-        skip("another user", "only root can become one");
+        skip("another user", "only root may switch to another user");
         return;
     }
     let store = Store::new(nix, "");
@@ -196,7 +201,7 @@ fn a_file_that_the_server_may_not_read_is_500_before_the_answer_begins() {
     for url in &urls {
         assert_eq!(serve.get(url).status, 500, "{url}");
     }
-    // A file in the middle shows only when its turn comes.
+    // An unreadable file in the middle of the NAR is detected only when it is sent.
     let other = store.add_tree("other");
     let url = nar_of(&serve, &other);
     fs::set_permissions(store.real(&other).join("deep/er/large-9"), closed()).unwrap();
@@ -232,8 +237,8 @@ fn a_path_that_is_deleted_while_it_is_sent_is_right_or_breaks_off() {
         store.run(&["--gc"]);
         assert!(!store.real(path).exists());
         assert_eq!(serve.get(&url).status, 404, "{}", nix.version);
-        // Most of it is neither sent nor in the buffers of the connection yet, and cannot be had
-        // any more. It may end by being reset.
+        // Most of the NAR was not sent yet and is deleted now. The server may reset the
+        // connection.
         let mut rest = Vec::new();
         let end = client.stream.read_to_end(&mut rest);
         let is_reset = |error: &Error| error.kind() == ErrorKind::ConnectionReset;
@@ -250,6 +255,6 @@ fn a_path_that_is_deleted_while_it_is_sent_is_right_or_breaks_off() {
     }
 }
 
-/// A client with so little room for what it has not read leaves most of a large NAR to be sent,
-/// and is still fast once it reads.
+/// A receive buffer so small that most of a large NAR is still unsent, without slowing down the
+/// reader.
 const SMALL_WINDOW: usize = 64 * 1024;

@@ -1,4 +1,4 @@
-//! Changes while many clients ask: whoever asks after a commit is told of it.
+//! Changes under load: a request after a commit sees that commit.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
@@ -10,7 +10,7 @@ use super::Store;
 use crate::serving::{Chance, Serve, narinfo_of};
 use crate::support::nixes;
 
-/// Keeps the server busy with batches of requests until it is told to end.
+/// Sends batches of requests until `is_over`.
 fn bother(serve: &Serve, path: &str, is_over: &AtomicBool, answered: &AtomicUsize) {
     let request = format!("GET {} HTTP/1.1\r\nHost: floe\r\n\r\n", narinfo_of(path));
     let batch = request.repeat(BATCH);
@@ -28,8 +28,8 @@ fn bother(serve: &Serve, path: &str, is_over: &AtomicBool, answered: &AtomicUsiz
     }
 }
 
-/// Commits to a database as Nix does, but thousands of times in a few seconds; longer where that
-/// is too little for anything to be seen.
+/// Commits thousands of times in a few seconds, as Nix does, and checks each change. Continues on
+/// slow machines until enough requests were answered.
 fn change(serve: &Serve, store: &Store<'_>, answered: &AtomicUsize) {
     let database = store.root().join("nix/var/nix/db/db.sqlite");
     let connection = Connection::open(database).unwrap();
@@ -71,7 +71,7 @@ fn no_answer_is_older_than_its_question_however_many_ask() {
     for nix in &nixes() {
         let store = Store::new(nix, "");
         let path = store.add("first", b"the first");
-        // One thread has the largest batches: what it has read of the database is oldest there.
+        // A single thread has the largest batches, so its view of the database is the oldest.
         let serve = Serve::start(store.root(), &["--threads", "1"]);
         let (is_over, answered) = (AtomicBool::new(false), AtomicUsize::new(0));
         thread::scope(|scope| {
@@ -87,11 +87,11 @@ fn no_answer_is_older_than_its_question_however_many_ask() {
     }
 }
 
-/// So many requests come at once on each connection.
+/// Pipelined requests per connection.
 const BATCH: usize = 50;
 
-/// Enough for hundreds of commits.
+/// Enough time for hundreds of commits.
 const HOW_LONG: Duration = Duration::from_secs(3);
 
-/// Far more than a hundred commits take anywhere.
+/// Far more than a hundred commits take on any machine.
 const SURELY_STUCK: Duration = Duration::from_secs(60);

@@ -1,4 +1,4 @@
-//! A Nix without a write-ahead log locks the whole database.
+//! Without a write-ahead log, Nix locks the whole database.
 
 use std::io::{ErrorKind, Read as _};
 use std::thread;
@@ -20,7 +20,7 @@ fn a_locked_database_holds_up_only_those_who_ask_it() {
         let database = store.root().join("nix/var/nix/db/db.sqlite");
         let flags = OpenFlags::SQLITE_OPEN_READ_WRITE;
         let writer = Connection::open_with_flags_and_vfs(database, flags, c"unix-dotfile").unwrap();
-        // Something changes, so that everybody has to ask, and then nobody can.
+        // Commit a change, so that cached narinfos must be checked, and then lock the database.
         let change = "begin exclusive; update ValidPaths set registrationTime = 1; commit; \
                       begin exclusive";
         writer.execute_batch(change).unwrap();
@@ -39,7 +39,11 @@ fn a_locked_database_holds_up_only_those_who_ask_it() {
             let stream = client.stream.get_mut();
             stream.set_nonblocking(true).unwrap();
             let error = stream.read(&mut [0]).unwrap_err();
-            assert_eq!(error.kind(), ErrorKind::WouldBlock, "it was not locked");
+            assert_eq!(
+                error.kind(),
+                ErrorKind::WouldBlock,
+                "the database was not locked"
+            );
             stream.set_nonblocking(false).unwrap();
             stream.set_read_timeout(Some(PATIENCE)).unwrap();
         }
@@ -51,8 +55,8 @@ fn a_locked_database_holds_up_only_those_who_ask_it() {
     }
 }
 
-/// As many as make each thread of a server meet several of them.
+/// Enough clients for each server thread to handle several.
 const CLIENTS: usize = 12;
 
-/// A question to the database waits for longer than this.
+/// Less than the timeout of a database query.
 const PROMPT: Duration = Duration::from_secs(5);

@@ -1,4 +1,4 @@
-//! Servers that may not write beside the database, as those of careful operators.
+//! Servers without write permission for the database directory.
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
@@ -13,7 +13,7 @@ pub(super) fn is_root() -> bool {
     fs::metadata("/proc/self").unwrap().uid() == 0
 }
 
-/// A server that becomes a user without any rights.
+/// Starts a server that switches to the user `nobody`.
 #[track_caller]
 pub(super) fn as_nobody(store: &Store<'_>) -> Serve {
     let open = fs::Permissions::from_mode(0o755);
@@ -30,7 +30,7 @@ pub(super) fn as_nobody(store: &Store<'_>) -> Serve {
     Serve::spawn(serve(&args).arg(store.root()))
 }
 
-/// Removes the files beside a database in an orderly way, as an older Nix does.
+/// Checkpoints the database and removes its side files, as older Nix versions do.
 fn settle(store: &Store<'_>) {
     let database = store.root().join("nix/var/nix/db/db.sqlite");
     let connection = rusqlite::Connection::open(&database).unwrap();
@@ -46,7 +46,7 @@ fn settle(store: &Store<'_>) {
 #[test]
 fn an_ordinary_user_serves_a_database_without_its_side_files_and_sees_what_comes() {
     if !is_root() {
-        skip("another user", "only root can become one");
+        skip("another user", "only root may switch to another user");
         return;
     }
     for nix in &nixes() {
@@ -64,7 +64,7 @@ fn an_ordinary_user_serves_a_database_without_its_side_files_and_sees_what_comes
             }
             for name in ["second", "third"] {
                 let path = store.add(name, name.as_bytes());
-                // Such a user learns of changes by looking at files now and then.
+                // A reader without write permission polls the files for changes.
                 until(&what, || serve.get(&narinfo_of(&path)).status == 200);
                 store.run(&["--delete", &path]);
                 until(&what, || serve.get(&narinfo_of(&path)).status == 404);
@@ -98,7 +98,7 @@ fn a_store_that_is_mounted_read_only_is_served() {
             return;
         }
         let refused = run(shell().args(["touch", &format!("{root}/nix/var/nix/db/x")]));
-        assert_ne!(refused.code, Some(0), "it is not read-only");
+        assert_ne!(refused.code, Some(0), "the mount is writable");
         let mut command = shell();
         command.arg(env!("CARGO_BIN_EXE_floe"));
         let serve = Serve::spawn(command.args(["serve", "-l", "127.0.0.1:0", "--store", &root]));
@@ -108,13 +108,13 @@ fn a_store_that_is_mounted_read_only_is_served() {
             let nar = serve.get(&format!("/{}", narinfo.line("URL")));
             assert_eq!(nar.body.len().to_string(), narinfo.line("NarSize"));
         }
-        // Outside of its world, Nix goes on.
+        // Outside the mount namespace, Nix continues to write.
         let path = store.add("more", b"more");
-        until("it is not seen", || {
+        until("the new path is not served", || {
             serve.get(&narinfo_of(&path)).status == 200
         });
         store.run(&["--gc"]);
-        until("it is still seen", || {
+        until("the deleted path is still served", || {
             serve.get(&narinfo_of(&path)).status == 404
         });
         assert_eq!(serve.stop(), "", "{}", nix.version);

@@ -1,4 +1,4 @@
-//! What the process around a server does: addresses, signals, logs, users, the background.
+//! The process of a server: addresses, signals, logs, users and daemon mode.
 
 use std::fs;
 use std::io::{Read as _, Write as _};
@@ -16,14 +16,14 @@ use super::{key_file, serve};
 use crate::serving::{PATIENCE, until};
 use crate::support::{Corpus, Scratch, copy_program, corpus, floe, run, scratch, skip};
 
-/// `floe serve` of a corpus on a port of the system's choice.
+/// Returns `floe serve` for a corpus on a port that the system chooses.
 fn floe_serve(corpus: &Corpus) -> Command {
     let mut command = serve(&["serve", "--listen", "127.0.0.1:0", "--store"]);
     command.arg(corpus.store());
     command
 }
 
-/// The same under the other name.
+/// Returns the same for `nix-serve`.
 fn nix_serve(corpus: &Corpus) -> Command {
     let mut command = serve(&["nix-serve", "--host", "127.0.0.1", "--port=0", "--store"]);
     command.arg(corpus.store()).stdout(Stdio::null());
@@ -35,7 +35,7 @@ fn narinfo(path: &str) -> String {
     format!("/{}.narinfo", name.split('-').next().unwrap())
 }
 
-/// A root with the corpus that every user may read, wherever the corpus itself lies.
+/// Installs the corpus into a root that every user may read. The corpus itself may be unreadable.
 fn open_root(corpus: &Corpus, scratch: &Scratch) -> PathBuf {
     fs::set_permissions(scratch.path(), fs::Permissions::from_mode(0o755)).unwrap();
     let root = scratch.join("root");
@@ -52,7 +52,7 @@ fn open_root(corpus: &Corpus, scratch: &Scratch) -> PathBuf {
     root
 }
 
-/// A field of `/proc/PID/status`, which must be the same for every thread.
+/// Returns a line of `/proc/PID/status`. Asserts that it is the same for every thread.
 #[track_caller]
 fn status_of(pid: u32, field: &str) -> String {
     let mut lines = Vec::new();
@@ -172,7 +172,7 @@ fn keys_sign_what_is_served() {
     assert!(body.contains("\nSig: two-2:"), "{body}");
     let mut command = nix_serve(&corpus);
     let server = Running::start(command.env("NIX_SECRET_KEY_FILE", &keys[0]), 1);
-    // A client that trusts this key alone takes everything.
+    // A client that trusts only this key accepts all paths.
     let secret = fs::File::open(&keys[0]).unwrap();
     let public = run(floe(["key", "public"]).stdin(secret)).expect(0).stdout;
     run(
@@ -201,7 +201,8 @@ fn without_keep_alive_the_server_closes_after_one_answer() {
     let Some(corpus) = corpus("jq") else { return };
     for option in ["--disable-keepalive", "--keepalive-timeout=0"] {
         let server = Running::start(nix_serve(&corpus).arg(option), 1);
-        // Without `Connection: close`; the end of the answer is that of the connection.
+        // The request has no `Connection: close`, so the server must close the connection by
+        // itself.
         let request = "GET /nix-cache-info HTTP/1.1\r\nHost: floe\r\n\r\n";
         assert_eq!(exchange(&server.urls[0], request).status, 200, "{option}");
     }
@@ -242,7 +243,7 @@ fn a_daemon_listens_before_its_parent_ends_and_has_its_own_session() {
     command.arg(socket).arg("--store").arg(corpus.store());
     command.arg("--pid").arg(pid).arg("--error-log").arg(errors);
     let url = format!("unix:{}", socket.display());
-    // Had the daemon kept a stream of its parent, this would wait for the daemon.
+    // If the daemon kept a stream of its parent, this call would block until the daemon ends.
     let ran = run(command.arg("--access-log").arg(access)).expect(0);
     assert_eq!(ran.stdout, "");
     let said = format!("listening on {url}\n");
@@ -254,7 +255,7 @@ fn a_daemon_listens_before_its_parent_ends_and_has_its_own_session() {
     let session = stat.rsplit(") ").next().unwrap().split(' ').nth(3).unwrap();
     assert_eq!(session, number.to_string());
     assert_eq!(fs::read_to_string(errors).unwrap(), said);
-    // A second server finds the first one's number, and leaves the file alone.
+    // A second server finds a live process in the pid file, and leaves the file unchanged.
     let mut second = serve(&["nix-serve", "--host=127.0.0.1", "--port=0", "--store"]);
     second.arg(corpus.store()).arg("--pid").arg(pid);
     run(&mut second)
@@ -262,7 +263,7 @@ fn a_daemon_listens_before_its_parent_ends_and_has_its_own_session() {
         .says(&format!("process {number} "));
     kill(number, Signal::TERM);
     until("the daemon does not end", || !pid.exists());
-    until("the socket stays", || !socket.exists());
+    until("the socket is not removed", || !socket.exists());
     assert!(
         fs::read_to_string(access)
             .unwrap()
@@ -287,7 +288,7 @@ fn a_daemon_that_cannot_start_fails_its_parent_with_the_reason() {
 fn a_daemon_that_may_not_read_the_store_as_its_user_fails_its_parent() {
     let Some(corpus) = corpus("jq") else { return };
     if !is_root() {
-        skip("another user", "only root can become one");
+        skip("another user", "only root may switch to another user");
         return;
     }
     let scratch = scratch();
@@ -316,7 +317,7 @@ fn errors_go_to_their_log_once_the_server_listens() {
     let mut command = nix_serve(&corpus);
     let server = Running::start(command.arg("--error-log").arg(&file), 1);
     let said = format!("listening on {}\n", server.urls[0]);
-    until("the log stays empty", || {
+    until("the log remains empty", || {
         fs::read_to_string(&file).unwrap() == said
     });
     let place: PathBuf = fs::read_link(format!("/proc/{}/fd/2", server.pid())).unwrap();
@@ -327,7 +328,7 @@ fn errors_go_to_their_log_once_the_server_listens() {
 fn a_server_becomes_another_user_and_still_serves() {
     let Some(corpus) = corpus("jq") else { return };
     if !is_root() {
-        skip("another user", "only root can become one");
+        skip("another user", "only root may switch to another user");
         return;
     }
     let scratch = scratch();
@@ -346,7 +347,7 @@ fn a_server_becomes_another_user_and_still_serves() {
         assert_eq!(server.get(&nar).status, 200, "{options:?}: {nar}");
         for (field, id) in [("Uid", uid), ("Gid", gid)] {
             let line = status_of(server.pid(), field);
-            // Real, effective, saved, and that of the file system.
+            // Real, effective, saved and file-system id.
             assert_eq!(
                 line,
                 format!("{field}:\t{id}\t{id}\t{id}\t{id}"),
@@ -366,7 +367,7 @@ fn a_server_becomes_another_user_and_still_serves() {
 fn a_user_who_may_not_remove_the_file_of_the_number_empties_it() {
     let Some(corpus) = corpus("jq") else { return };
     if !is_root() {
-        skip("another user", "only root can become one");
+        skip("another user", "only root may switch to another user");
         return;
     }
     let scratch = scratch();
@@ -400,7 +401,7 @@ fn who_is_not_root_cannot_become_another() {
     let program = scratch.join("floe");
     copy_program(Path::new(env!("CARGO_BIN_EXE_floe")), &program);
     let mut command = match is_root() {
-        // A process of root's may start others that are not.
+        // Root can start the command as an unprivileged user.
         true => {
             let mut command = Command::new(&program);
             command.uid(65534).gid(65534);
@@ -435,12 +436,12 @@ fn a_second_signal_does_not_wait_for_a_client_that_does_not_read() {
     let mut client = TcpStream::connect(address).unwrap();
     let request = format!("GET {nar} HTTP/1.1\r\nHost: floe\r\n\r\n");
     client.write_all(request.as_bytes()).unwrap();
-    // The answer has begun, and does not fit into the buffers of the connection.
+    // The response has started, and exceeds the socket buffers.
     client.read_exact(&mut [0; 9]).unwrap();
     let asked = Instant::now();
     server.signal(Signal::TERM);
-    // Two at once would be one. It has taken the first when it closes what is idle, and goes on
-    // for this client.
+    // Two pending signals would count as one. The server has handled the first when it closes the
+    // idle connection, and still waits for this client.
     idle.read_to_end(&mut Vec::new()).unwrap();
     assert!(Path::new(&format!("/proc/{}/exe", server.pid())).exists());
     server.signal(Signal::TERM);
@@ -452,7 +453,7 @@ fn a_second_signal_does_not_wait_for_a_client_that_does_not_read() {
     );
 }
 
-/// The address of the NAR that a narinfo names.
+/// Returns the request target of the NAR that a narinfo names.
 fn nar_of(narinfo: &str) -> String {
     let url = narinfo.lines().find_map(|line| line.strip_prefix("URL: "));
     format!("/{}", url.unwrap())

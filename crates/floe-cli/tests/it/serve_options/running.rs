@@ -1,4 +1,4 @@
-//! A server that runs as a process of its own, and requests to it.
+//! A server in a child process, and simple requests to it.
 
 use std::io::{BufRead as _, BufReader, Read, Write};
 use std::net::TcpStream;
@@ -8,18 +8,18 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 
-/// A server that listens. It is killed if a test leaves it.
+/// A listening server. It is killed on drop.
 pub(crate) struct Running {
     child: Child,
     stderr: BufReader<ChildStderr>,
-    /// What it says that it listens on.
+    /// The announced URLs.
     pub(crate) urls: Vec<String>,
-    /// What it said before that.
+    /// Stderr before the first announcement.
     pub(crate) before: String,
 }
 
 impl Running {
-    /// Starts a server and waits until it listens on so many addresses.
+    /// Starts a server and waits until it has announced this many addresses.
     #[track_caller]
     pub(crate) fn start(command: &mut Command, addresses: usize) -> Running {
         let mut child = command
@@ -54,13 +54,13 @@ impl Running {
         kill(self.pid(), signal);
     }
 
-    /// GET, on its first address.
+    /// Sends GET to the first address.
     #[track_caller]
     pub(crate) fn get(&self, path: &str) -> Answer {
         get(&self.urls[0], path)
     }
 
-    /// Waits for its end; what it said after it listened, and what it wrote to a piped stdout.
+    /// Waits until the server ends. Returns the rest of stderr, and stdout if it is piped.
     #[track_caller]
     pub(crate) fn wait(mut self) -> Ended {
         let deadline = Instant::now() + PATIENCE;
@@ -91,27 +91,27 @@ impl Drop for Running {
     }
 }
 
-/// What became of a server.
+/// Status and output of an ended server.
 pub(crate) struct Ended {
     pub(crate) status: ExitStatus,
     pub(crate) stdout: String,
     pub(crate) stderr: String,
 }
 
-/// An answer to a request.
+/// A response.
 pub(crate) struct Answer {
     pub(crate) status: u16,
     pub(crate) body: String,
 }
 
-/// GET on a connection of its own.
+/// Sends GET on a new connection.
 #[track_caller]
 pub(crate) fn get(url: &str, path: &str) -> Answer {
     let request = format!("GET {path} HTTP/1.1\r\nHost: floe\r\nConnection: close\r\n\r\n");
     exchange(url, &request)
 }
 
-/// Sends a text and reads until the server closes the connection.
+/// Sends a request and reads until the server closes the connection.
 #[track_caller]
 pub(crate) fn exchange(url: &str, request: &str) -> Answer {
     let text = match url.strip_prefix("unix:") {
@@ -141,11 +141,11 @@ fn talk(mut socket: impl Read + Write, request: &str) -> String {
     String::from_utf8_lossy(&answer).into_owned()
 }
 
-/// Sends a signal to any process.
+/// Sends a signal to a process.
 pub(crate) fn kill(pid: u32, signal: Signal) {
     let pid = Pid::from_raw(pid.try_into().unwrap()).unwrap();
     kill_process(pid, signal).unwrap();
 }
 
-/// Far longer than anything here takes.
+/// Far longer than any single step of these tests.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(30);

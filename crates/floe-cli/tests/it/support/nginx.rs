@@ -1,4 +1,4 @@
-//! A real nginx in front of a directory.
+//! A real nginx that serves a directory.
 
 use std::fs;
 use std::io::Write as _;
@@ -10,22 +10,23 @@ use std::time::{Duration, Instant};
 
 use super::skip;
 
-/// An nginx that serves a directory on ports of its own, until it is dropped.
+/// An nginx process that serves a directory on its own ports until it is dropped.
 pub(crate) struct Nginx {
     process: Child,
     ports: [u16; 3],
     files: tempfile::TempDir,
 }
 
-/// Ports that nobody listens on, each another one.
+/// Returns distinct ports that no process listens on.
 pub(crate) fn free_ports<const COUNT: usize>() -> [u16; COUNT] {
-    // All are held until the last is drawn: one that is free again may come twice.
+    // Hold all listeners until the last port is drawn: the kernel may return a freed port again.
     let listeners = [(); COUNT].map(|()| TcpListener::bind("127.0.0.1:0").unwrap());
     listeners.map(|listener| listener.local_addr().unwrap().port())
 }
 
-/// Starts a program that is told on which ports to listen, with other ports where somebody else
-/// has taken one of them meanwhile. `is_ready` asks for what it does once it has them all.
+/// Starts a program that gets its ports as arguments, and returns the process with these ports. If
+/// another process has taken a port in the meantime and the program exits, retries with other
+/// ports. `is_ready` returns whether the program listens.
 pub(crate) fn with_free_ports<const COUNT: usize>(
     mut start: impl FnMut([u16; COUNT]) -> Child,
     is_ready: impl Fn([u16; COUNT]) -> bool,
@@ -38,19 +39,22 @@ pub(crate) fn with_free_ports<const COUNT: usize>(
             if process.try_wait().unwrap().is_some() {
                 break;
             }
-            assert!(Instant::now() < deadline, "nobody listens on {ports:?}");
+            assert!(
+                Instant::now() < deadline,
+                "the program does not listen on {ports:?}"
+            );
             std::thread::sleep(Duration::from_millis(20));
         }
         if process.try_wait().unwrap().is_none() {
             return (process, ports);
         }
     }
-    panic!("it ends at once, whatever its ports are");
+    panic!("the program exits at once on any ports");
 }
 
-/// Starts nginx over `root`; `None`, and a note among the skips, where there is none. `extra`
-/// goes into its server block; `PORT1` and `PORT2` stand there for ports that
-/// [`Nginx::port`] tells.
+/// Starts nginx with the document root `root`. If nginx is not installed, records a skip and
+/// returns `None`. `extra` is appended to the server block. In it, `PORT1` and `PORT2` stand for
+/// the ports that [`Nginx::port`] returns.
 pub(crate) fn nginx(root: &Path, extra: &str) -> Option<Nginx> {
     let program = ["/usr/sbin/nginx", "/usr/bin/nginx"]
         .into_iter()
@@ -85,7 +89,7 @@ pub(crate) fn nginx(root: &Path, extra: &str) -> Option<Nginx> {
             .spawn()
             .unwrap()
     };
-    // It writes the number of its process when it listens.
+    // nginx writes its pid file once it listens.
     let (process, ports) = with_free_ports(start, |_| files.path().join("pid").exists());
     Some(Nginx {
         process,
@@ -99,16 +103,16 @@ impl Nginx {
         format!("http://127.0.0.1:{}", self.port(0))
     }
 
-    /// The port of its own that it has for plain HTTP, or one of those that were asked for.
+    /// Returns port 0, which serves plain HTTP, or `PORT1` or `PORT2`.
     pub(crate) fn port(&self, number: usize) -> u16 {
         self.ports[number]
     }
 
-    /// The requests that it has answered, a line each.
+    /// Returns the access log: one line per answered request.
     ///
-    /// It writes the line of a request when the client may have all of the answer already. Its
-    /// only process does one thing after the other, so that all lines are there with that of a
-    /// request that is sent now.
+    /// nginx may log a request after the client has read the whole response. It has one process
+    /// that handles requests in order, so once the log contains a sentinel request sent now, all
+    /// earlier lines are there.
     pub(crate) fn log(&self) -> String {
         static SENTINELS: AtomicU32 = AtomicU32::new(0);
         let number = SENTINELS.fetch_add(1, Ordering::Relaxed);
@@ -123,7 +127,10 @@ impl Nginx {
                 let lines = log.split_inclusive('\n');
                 return lines.filter(|line| !line.contains(SENTINEL)).collect();
             }
-            assert!(Instant::now() < deadline, "nginx does not write its log");
+            assert!(
+                Instant::now() < deadline,
+                "nginx did not log the sentinel request"
+            );
             std::thread::sleep(Duration::from_millis(5));
         }
     }
@@ -136,5 +143,5 @@ impl Drop for Nginx {
     }
 }
 
-/// Nothing that is served has such a name.
+/// Prefix of request paths that no served file has.
 const SENTINEL: &str = "/sentinel-";
