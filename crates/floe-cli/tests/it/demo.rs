@@ -5,7 +5,7 @@ use std::fs;
 use crate::support::{floe, nixes, run, scratch};
 
 #[test]
-fn the_demo_runs_what_it_installed_and_leaves_nothing() {
+fn demo_runs_the_installed_program_and_removes_its_files() {
     let scratch = scratch();
     let ran = run(floe(["demo"]).env("TMPDIR", scratch.path()).env("PATH", "")).expect(0);
     for part in [
@@ -30,5 +30,5 @@ fn nix_accepts_the_stores_of_a_kept_demo() {
     }
     run(floe(["demo", "--keep"]).arg(&kept))
         .expect(1)
-        .says("making the directory");
+        .stderr_contains("making the directory");
 }

@@ -4,22 +4,22 @@
 //! Each test asserts that its fault occurred, that the store is valid afterwards, and that the
 //! next run without the fault fetches exactly the missing paths.
 
-mod answers;
-mod changes;
-mod disks;
-mod rights;
-mod statuses;
-mod together;
+mod bad_responses;
+mod concurrent_installs;
+mod full_disk;
+mod http_statuses;
+mod permissions;
+mod rebuilt_paths;
 
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 
-use crate::server::Server;
+use crate::fault_server::FaultServer;
 use crate::support::Corpus;
 
 /// Returns the NAR URL of a path, relative to its cache.
-fn nar_of(corpus: &Corpus, path: &str) -> String {
+fn nar_url(corpus: &Corpus, path: &str) -> String {
     let part = &path.rsplit('/').next().unwrap()[..32];
     let file = corpus.cache("zstd").join(format!("{part}.narinfo"));
     let text = fs::read_to_string(file).unwrap();
@@ -28,33 +28,33 @@ fn nar_of(corpus: &Corpus, path: &str) -> String {
 }
 
 /// Returns the NARs requested after the first `since` requests, with repetitions.
-pub(crate) fn nars_since(server: &Server, since: usize) -> Vec<String> {
-    let hits = server.hits().into_iter().skip(since);
-    let nars = hits.filter(|hit| hit.path.contains("/nar/"));
-    nars.map(|hit| hit.path.trim_start_matches('/').to_owned())
+pub(crate) fn nars_requested_since(server: &FaultServer, since: usize) -> Vec<String> {
+    let requests = server.requests().into_iter().skip(since);
+    let nars = requests.filter(|request| request.path.contains("/nar/"));
+    nars.map(|request| request.path.trim_start_matches('/').to_owned())
         .collect()
 }
 
 /// Asserts that each NAR of a path outside `kept` (base names) was requested exactly once after
 /// the first `since` requests, and no other NAR.
 #[track_caller]
-pub(crate) fn assert_brought_the_rest(
+pub(crate) fn assert_fetched_only_missing(
     corpus: &Corpus,
-    server: &Server,
+    server: &FaultServer,
     since: usize,
     kept: &BTreeSet<String>,
 ) {
     let is_kept = |path: &&String| kept.contains(path.rsplit('/').next().unwrap());
     let rest = corpus.paths.iter().filter(|path| !is_kept(path));
-    let mut wanted: Vec<String> = rest.map(|path| nar_of(corpus, path)).collect();
-    let mut asked = nars_since(server, since);
+    let mut wanted: Vec<String> = rest.map(|path| nar_url(corpus, path)).collect();
+    let mut asked = nars_requested_since(server, since);
     wanted.sort();
     asked.sort();
     assert_eq!(asked, wanted);
 }
 
 /// Lists staged trees and lock files in a store directory.
-pub(crate) fn leftovers(store: &Path) -> Vec<String> {
+pub(crate) fn temporary_entries(store: &Path) -> Vec<String> {
     let Ok(entries) = fs::read_dir(store) else {
         return Vec::new();
     };

@@ -1,7 +1,7 @@
 //! `LiveStore`, which serves a store while Nix writes to it.
 
 mod realisations;
-mod users;
+mod unprivileged_readers;
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -13,16 +13,16 @@ use floe_store::{HashPartIndex, LiveStore, StoreError, StoreLayout, StoreReader}
 use crate::support::{Nix, Scratch, nixes, run, scratch};
 
 /// A store that Nix writes, with additional settings.
-struct Written<'a> {
+struct NixStore<'a> {
     nix: &'a Nix,
     settings: &'a str,
     scratch: Scratch,
 }
 
-impl<'a> Written<'a> {
-    fn new(nix: &'a Nix, settings: &'a str) -> Written<'a> {
+impl<'a> NixStore<'a> {
+    fn new(nix: &'a Nix, settings: &'a str) -> NixStore<'a> {
         let scratch = scratch();
-        Written {
+        NixStore {
             nix,
             settings,
             scratch,
@@ -66,10 +66,13 @@ impl<'a> Written<'a> {
 }
 
 /// Polls until the generation changes. Returns how long that took.
-fn until_changed(store: &mut LiveStore, since: u64) -> Duration {
+fn wait_until_changed(store: &mut LiveStore, since: u64) -> Duration {
     let start = Instant::now();
     while store.generation().unwrap() == since {
-        assert!(start.elapsed() < NOTICED, "the change was not noticed");
+        assert!(
+            start.elapsed() < NOTICE_TIMEOUT,
+            "the change was not noticed"
+        );
         std::thread::yield_now();
     }
     start.elapsed()
@@ -83,26 +86,26 @@ fn copy_database(from: &Path, to: &Path) {
 }
 
 #[test]
-fn what_nix_adds_and_deletes_is_seen_at_the_next_question() {
+fn changes_by_nix_are_visible_at_the_next_query() {
     for nix in &nixes() {
         for settings in ["", "use-sqlite-wal = false"] {
-            let written = Written::new(nix, settings);
-            let first = written.add("first");
-            let mut store = LiveStore::open(written.layout(), PATIENCE).unwrap();
+            let nix_store = NixStore::new(nix, settings);
+            let first = nix_store.add("first");
+            let mut store = LiveStore::open(nix_store.layout(), TIMEOUT).unwrap();
             let mut index = HashPartIndex::load(&store).unwrap();
             let mut last = store.generation().unwrap();
-            let mut goes_up = |store: &mut LiveStore| {
+            let mut assert_generation_increases = |store: &mut LiveStore| {
                 let generation = store.generation().unwrap();
-                let went_up = generation > last;
+                let has_increased = generation > last;
                 last = generation;
-                assert!(went_up, "{}, {settings:?}", nix.version);
+                assert!(has_increased, "{}, {settings:?}", nix.version);
             };
             let info = store.path_info(&first).unwrap().unwrap();
-            let reader = StoreReader::open(written.layout()).unwrap();
+            let reader = StoreReader::open(nix_store.layout()).unwrap();
             assert_eq!(reader.path_info(&first).unwrap(), Some(info));
 
-            let second = written.add("second");
-            goes_up(&mut store);
+            let second = nix_store.add("second");
+            assert_generation_increases(&mut store);
             let found = store.path_info_from_hash_part(second.hash_part()).unwrap();
             assert_eq!(found.unwrap().path, second);
             assert!(!index.may_contain(second.hash_part()));
@@ -110,16 +113,16 @@ fn what_nix_adds_and_deletes_is_seen_at_the_next_question() {
             assert!(index.may_contain(second.hash_part()));
             assert!(index.may_contain(first.hash_part()));
 
-            written.delete(&second);
-            goes_up(&mut store);
+            nix_store.delete(&second);
+            assert_generation_increases(&mut store);
             assert_eq!(store.path_info(&second).unwrap(), None);
             assert_eq!(
                 store.path_info_from_hash_part(second.hash_part()).unwrap(),
                 None
             );
 
-            written.store(&["--gc"]);
-            goes_up(&mut store);
+            nix_store.store(&["--gc"]);
+            assert_generation_increases(&mut store);
             assert_eq!(store.path_info(&first).unwrap(), None);
             index.refresh(&store).unwrap();
             assert_eq!(index.len(), 0, "the index still contains deleted rows");
@@ -128,11 +131,11 @@ fn what_nix_adds_and_deletes_is_seen_at_the_next_question() {
 }
 
 #[test]
-fn a_store_at_rest_keeps_its_generation() {
+fn generation_of_idle_store_does_not_change() {
     for nix in &nixes() {
-        let written = Written::new(nix, "");
-        written.add("first");
-        let mut store = LiveStore::open(written.layout(), PATIENCE).unwrap();
+        let nix_store = NixStore::new(nix, "");
+        nix_store.add("first");
+        let mut store = LiveStore::open(nix_store.layout(), TIMEOUT).unwrap();
         let generation = store.generation().unwrap();
         let start = Instant::now();
         while start.elapsed() < Duration::from_millis(300) {
@@ -142,21 +145,21 @@ fn a_store_at_rest_keeps_its_generation() {
 }
 
 #[test]
-fn a_database_that_was_replaced_is_opened_again() {
+fn replaced_database_is_reopened() {
     for nix in &nixes() {
-        let (written, other) = (Written::new(nix, ""), Written::new(nix, ""));
-        let (old, new) = (written.add("old"), other.add("new"));
-        let mut store = LiveStore::open(written.layout(), PATIENCE).unwrap();
+        let (nix_store, other) = (NixStore::new(nix, ""), NixStore::new(nix, ""));
+        let (old, new) = (nix_store.add("old"), other.add("new"));
+        let mut store = LiveStore::open(nix_store.layout(), TIMEOUT).unwrap();
         let mut index = HashPartIndex::load(&store).unwrap();
         let generation = store.generation().unwrap();
 
-        let copy = written.scratch.join("copy");
+        let copy = nix_store.scratch.join("copy");
         copy_database(&other.database(), &copy);
-        fs::rename(&copy, written.database()).unwrap();
+        fs::rename(&copy, nix_store.database()).unwrap();
         for side in ["db.sqlite-wal", "db.sqlite-shm"] {
-            let _: std::io::Result<()> = fs::remove_file(written.database().with_file_name(side));
+            let _: std::io::Result<()> = fs::remove_file(nix_store.database().with_file_name(side));
         }
-        until_changed(&mut store, generation);
+        wait_until_changed(&mut store, generation);
         assert!(store.path_info(&old).unwrap().is_none());
         assert!(store.path_info(&new).unwrap().is_some());
         index.refresh(&store).unwrap();
@@ -166,21 +169,24 @@ fn a_database_that_was_replaced_is_opened_again() {
 }
 
 #[test]
-fn a_database_that_was_removed_is_an_error_until_it_is_back() {
+fn removed_database_is_an_error_until_it_is_back() {
     for nix in &nixes() {
-        let written = Written::new(nix, "");
-        let path = written.add("path");
-        let mut store = LiveStore::open(written.layout(), PATIENCE).unwrap();
+        let nix_store = NixStore::new(nix, "");
+        let path = nix_store.add("path");
+        let mut store = LiveStore::open(nix_store.layout(), TIMEOUT).unwrap();
         let generation = store.generation().unwrap();
         let (database, away) = (
-            written.layout().database_dir(),
-            written.scratch.join("away"),
+            nix_store.layout().database_dir(),
+            nix_store.scratch.join("away"),
         );
         fs::rename(&database, &away).unwrap();
         let start = Instant::now();
         let error = loop {
             match store.generation() {
-                Ok(_) => assert!(start.elapsed() < NOTICED, "the removal was not noticed"),
+                Ok(_) => assert!(
+                    start.elapsed() < NOTICE_TIMEOUT,
+                    "the removal was not noticed"
+                ),
                 Err(error) => break error,
             }
         };
@@ -192,15 +198,15 @@ fn a_database_that_was_removed_is_an_error_until_it_is_back() {
         assert!(store.path_info(&path).unwrap().is_some());
         // The connection notices further changes.
         let generation = store.generation().unwrap();
-        let more = written.add("more");
+        let more = nix_store.add("more");
         assert!(store.generation().unwrap() > generation);
         assert!(store.path_info(&more).unwrap().is_some());
     }
 }
 
 /// Longer than any single commit of these tests.
-const PATIENCE: Duration = Duration::from_secs(10);
+const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Maximum delay until a change is noticed that is visible only in the file system. Allows for a
 /// stalled machine.
-const NOTICED: Duration = Duration::from_secs(60);
+const NOTICE_TIMEOUT: Duration = Duration::from_secs(60);

@@ -7,24 +7,24 @@ use std::process::{Command, Stdio};
 
 use serde_json::Value;
 
-use crate::environments::tool;
-use crate::serve_answers::logs::compress;
+use crate::environment::find_tool;
 use crate::serve_options::serve;
-use crate::serving::{Serve, hash_part, narinfo_of, until};
+use crate::serve_responses::logs::compress;
+use crate::server_process::{ServerProcess, hash_part, narinfo_of, wait_until};
 use crate::support::{
     Corpus, Nix, Scratch, corpora, corpus, floe, nginx, nixes, run, scratch, tree,
 };
 
 /// Serves a corpus and signs with its key.
-fn signing(corpus: &Corpus, args: &[&str]) -> Serve {
+fn serve_signed(corpus: &Corpus, args: &[&str]) -> ServerProcess {
     let key = corpus.dir.join("key.sec").display().to_string();
     let mut all = vec!["--secret-key-file", &key];
     all.extend(args);
-    Serve::start(corpus.store(), &all)
+    ServerProcess::start(corpus.store(), &all)
 }
 
 /// Returns a Nix command that trusts a key.
-fn trusting(nix: &Nix, key: &str, tool: &str, args: &[&str]) -> Command {
+fn nix_trusting(nix: &Nix, key: &str, tool: &str, args: &[&str]) -> Command {
     let mut command = nix.command(tool, args);
     let settings = format!("require-sigs = true\ntrusted-public-keys = {key}\n");
     command.env("NIX_CONFIG", settings);
@@ -32,14 +32,17 @@ fn trusting(nix: &Nix, key: &str, tool: &str, args: &[&str]) -> Command {
 }
 
 #[track_caller]
-fn assert_whole(nix: &Nix, corpus: &Corpus, root: &Path) {
+fn assert_closure_valid(nix: &Nix, corpus: &Corpus, root: &Path) {
     nix.verify(root, corpus.paths.len());
-    let (ours, theirs) = (contents(root), contents(&corpus.store()));
+    let (ours, theirs) = (
+        tree_without_owners(root),
+        tree_without_owners(&corpus.store()),
+    );
     assert!(ours == theirs, "{}: the trees differ", nix.version);
 }
 
 /// Lists every file of a store without its owner, because the copying user owns the files.
-fn contents(root: &Path) -> Vec<String> {
+fn tree_without_owners(root: &Path) -> Vec<String> {
     let lines = tree(root).into_iter();
     let words = lines.map(|line| line.split(' ').map(str::to_owned).collect::<Vec<_>>());
     words
@@ -51,17 +54,17 @@ fn contents(root: &Path) -> Vec<String> {
 }
 
 #[test]
-fn nix_copies_a_closure_that_it_can_trust() {
+fn nix_copies_signed_closure() {
     for nix in &nixes() {
         for corpus in corpora() {
             for args in [&[][..], &["--compress", "always"]] {
-                let serve = signing(&corpus, args);
+                let serve = serve_signed(&corpus, args);
                 let scratch = scratch();
                 let root = scratch.join("root");
                 let url = serve.url();
                 let copy = ["copy", "--from", &url, &corpus.root, "--to"];
-                run(trusting(nix, &corpus.key, "nix", &copy).arg(&root)).expect(0);
-                assert_whole(nix, &corpus, &root);
+                run(nix_trusting(nix, &corpus.key, "nix", &copy).arg(&root)).expect(0);
+                assert_closure_valid(nix, &corpus, &root);
                 assert_eq!(serve.stop(), "");
             }
         }
@@ -69,18 +72,21 @@ fn nix_copies_a_closure_that_it_can_trust() {
 }
 
 #[test]
-fn nix_refuses_what_nobody_has_signed_that_it_trusts() {
+fn nix_rejects_unsigned_or_foreign_signed_closure() {
     let Some(corpus) = corpus("jq") else { return };
     for nix in &nixes() {
-        let (unsigned, signed) = (Serve::start(corpus.store(), &[]), signing(&corpus, &[]));
+        let (unsigned, signed) = (
+            ServerProcess::start(corpus.store(), &[]),
+            serve_signed(&corpus, &[]),
+        );
         let other = "other-1:QR0XcYb1/L8bZuxi6UuFe5t1wm1vFQWSEePl5kOXuo0=";
         for (serve, key) in [(&unsigned, corpus.key.as_str()), (&signed, other)] {
             let scratch = scratch();
             let url = serve.url();
             let copy = ["copy", "--from", &url, &corpus.root, "--to"];
-            let ran = run(trusting(nix, key, "nix", &copy).arg(scratch.join("root")));
+            let ran = run(nix_trusting(nix, key, "nix", &copy).arg(scratch.join("root")));
             assert_ne!(ran.code, Some(0), "{}", nix.version);
-            ran.says("signature");
+            ran.stderr_contains("signature");
         }
         let scratch = scratch();
         let root = scratch.join("root");
@@ -94,15 +100,15 @@ fn nix_refuses_what_nobody_has_signed_that_it_trusts() {
             "--to",
         ];
         run(nix.command("nix", copy).arg(&root)).expect(0);
-        assert_whole(nix, &corpus, &root);
+        assert_closure_valid(nix, &corpus, &root);
     }
 }
 
 #[test]
-fn nix_store_realises_from_it_as_a_substituter() {
+fn nix_store_realises_from_server_as_substituter() {
     for nix in &nixes() {
         for corpus in corpora() {
-            let serve = signing(&corpus, &[]);
+            let serve = serve_signed(&corpus, &[]);
             let scratch = scratch();
             let root = scratch.join("root");
             let mut command = nix.command("nix-store", ["--store"]);
@@ -116,19 +122,19 @@ fn nix_store_realises_from_it_as_a_substituter() {
             assert!(!ran.stderr.contains("warning: error"), "{}", ran.stderr);
             // Nix prints the download sizes of the narinfos.
             assert!(!ran.stderr.contains("0.00 MiB download"), "{}", ran.stderr);
-            assert_whole(nix, &corpus, &root);
+            assert_closure_valid(nix, &corpus, &root);
         }
     }
 }
 
 #[test]
-fn nix_copies_to_another_cache_and_asks_with_head_what_is_there() {
+fn nix_queries_with_head_and_copies_to_another_cache() {
     let Some(corpus) = corpus("jq") else { return };
     for nix in &nixes() {
         let scratch = scratch();
         let log = scratch.join("access.log");
         let log_name = log.display().to_string();
-        let serve = signing(&corpus, &["--access-log", &log_name]);
+        let serve = serve_signed(&corpus, &["--access-log", &log_name]);
         // Before a copy to an HTTP cache, Nix queries it by HEAD. All paths exist, so Nix uploads
         // nothing.
         let url = serve.url();
@@ -140,7 +146,7 @@ fn nix_copies_to_another_cache_and_asks_with_head_what_is_there() {
         let heads = asked.matches("\"HEAD /").count();
         let to = format!("file://{}", scratch.join("cache").display());
         let copy = ["copy", "--from", &url, "--to", &to, &corpus.root];
-        run(&mut trusting(nix, &corpus.key, "nix", &copy)).expect(0);
+        run(&mut nix_trusting(nix, &corpus.key, "nix", &copy)).expect(0);
         let asked = fs::read_to_string(&log).unwrap();
         let narinfos = asked.matches(".narinfo HTTP/1.1\" 200").count();
         assert!(
@@ -158,7 +164,7 @@ fn nix_copies_to_another_cache_and_asks_with_head_what_is_there() {
 }
 
 /// Returns path infos without the fields in which a file cache and a server differ.
-fn comparable(nix: &Nix, store: &str, root: &str) -> Vec<Value> {
+fn comparable_path_infos(nix: &Nix, store: &str, root: &str) -> Vec<Value> {
     let mut infos = nix.path_infos(store, root);
     for info in &mut infos {
         let info = info.as_object_mut().unwrap();
@@ -170,12 +176,12 @@ fn comparable(nix: &Nix, store: &str, root: &str) -> Vec<Value> {
 }
 
 #[test]
-fn path_infos_equal_those_of_a_cache_of_files() {
+fn path_infos_equal_those_of_a_file_cache() {
     for nix in &nixes() {
         for corpus in corpora() {
-            let serve = signing(&corpus, &[]);
-            let ours = comparable(nix, &serve.url(), &corpus.root);
-            let theirs = comparable(nix, &corpus.file_url("none"), &corpus.root);
+            let serve = serve_signed(&corpus, &[]);
+            let ours = comparable_path_infos(nix, &serve.url(), &corpus.root);
+            let theirs = comparable_path_infos(nix, &corpus.file_url("none"), &corpus.root);
             assert_eq!(ours.len(), corpus.paths.len());
             assert_eq!(ours, theirs, "{}", nix.version);
         }
@@ -199,7 +205,7 @@ fn write_log(file: &Path, compressed: bool) {
 fn nix_reads_logs() {
     let Some(corpus) = corpus("jq") else { return };
     for nix in &nixes() {
-        let infos = comparable(nix, &corpus.store().display().to_string(), &corpus.root);
+        let infos = comparable_path_infos(nix, &corpus.store().display().to_string(), &corpus.root);
         let info = infos
             .iter()
             .find(|info| info["path"] == corpus.root)
@@ -216,7 +222,7 @@ fn nix_reads_logs() {
                 root.display(),
                 scratch.path().display()
             );
-            let serve = Serve::start(store, &[]);
+            let serve = ServerProcess::start(store, &[]);
             let url = serve.url();
             let ran = run(&mut nix.command("nix", ["log", "--store", &url, &corpus.root]));
             let text = ran.expect(0).stdout;
@@ -226,7 +232,7 @@ fn nix_reads_logs() {
 }
 
 #[test]
-fn nix_reads_the_log_of_a_derivation_from_where_nix_has_put_it() {
+fn nix_reads_derivation_log_from_default_log_directory() {
     for nix in &nixes() {
         for compressed in [false, true] {
             let scratch = scratch();
@@ -236,7 +242,7 @@ fn nix_reads_the_log_of_a_derivation_from_where_nix_has_put_it() {
             let name = drv.rsplit('/').next().unwrap();
             let directory = root.join("nix/var/log/nix/drvs").join(&name[..2]);
             write_log(&directory.join(&name[2..]), compressed);
-            let serve = Serve::start(&root, &[]);
+            let serve = ServerProcess::start(&root, &[]);
             let ran = run(&mut nix.command("nix", ["log", "--store", &serve.url(), &drv]));
             let text = ran.expect(0).stdout;
             assert!(text.contains("built with care"), "{}: {text}", nix.version);
@@ -248,10 +254,10 @@ fn nix_reads_the_log_of_a_derivation_from_where_nix_has_put_it() {
 const DERIVATION: &str = "derivation { name = \"x\"; system = \"x\"; builder = \"/bin/x\"; }";
 
 #[test]
-fn nix_lists_reads_and_verifies_what_it_serves() {
+fn nix_lists_reads_and_verifies_served_paths() {
     let Some(corpus) = corpus("jq") else { return };
     for nix in &nixes() {
-        let serve = signing(&corpus, &[]);
+        let serve = serve_signed(&corpus, &[]);
         let url = serve.url();
         let directory = format!("{}/usr/bin", corpus.root);
         let file = format!("{directory}/jq");
@@ -263,11 +269,11 @@ fn nix_lists_reads_and_verifies_what_it_serves() {
         let real = corpus.store().join(&file[1..]);
         assert!(output.stdout == fs::read(real).unwrap(), "{}", nix.version);
         let verify = ["store", "verify", "--store", &url, "-r", &corpus.root];
-        run(&mut trusting(nix, &corpus.key, "nix", &verify)).expect(0);
-        let unsigned = Serve::start(corpus.store(), &[]);
+        run(&mut nix_trusting(nix, &corpus.key, "nix", &verify)).expect(0);
+        let unsigned = ServerProcess::start(corpus.store(), &[]);
         let url = unsigned.url();
         let verify = ["store", "verify", "--store", &url, "-r", &corpus.root];
-        let ran = run(&mut trusting(nix, &corpus.key, "nix", &verify));
+        let ran = run(&mut nix_trusting(nix, &corpus.key, "nix", &verify));
         assert_ne!(
             ran.code,
             Some(0),
@@ -278,12 +284,12 @@ fn nix_lists_reads_and_verifies_what_it_serves() {
 }
 
 #[test]
-fn floe_installs_from_it() {
+fn floe_installs_from_server() {
     for corpus in corpora() {
         let scratch = scratch();
         let side = scratch.join("side").display().to_string();
         for args in [&[][..], &["--compress", "always"], &["--side-cache", &side]] {
-            let serve = signing(&corpus, args);
+            let serve = serve_signed(&corpus, args);
             let root = scratch.join(&format!("root-{}", args.len()));
             let mut command = floe(["install", "--trusted-public-keys", &corpus.key, "--from"]);
             command.arg(serve.url()).arg("--root").arg(&root);
@@ -296,7 +302,7 @@ fn floe_installs_from_it() {
 
 /// Runs curl. Returns its exit code and the downloaded bytes.
 fn curl(scratch: &Scratch, args: &[&str]) -> (Option<i32>, Vec<u8>) {
-    let file = scratch.join("answer");
+    let file = scratch.join("response");
     let mut command = Command::new("curl");
     command
         .args(["--silent", "--show-error", "--fail", "--output"])
@@ -306,17 +312,17 @@ fn curl(scratch: &Scratch, args: &[&str]) -> (Option<i32>, Vec<u8>) {
 }
 
 #[test]
-fn curl_downloads_resumes_and_decodes() {
-    if tool("curl", "curl").is_none() {
+fn curl_downloads_resumes_and_decompresses() {
+    if find_tool("curl", "curl").is_none() {
         return;
     }
     let Some(corpus) = corpus("jq") else { return };
     let scratch = scratch();
-    let serve = signing(&corpus, &["--compress", "always"]);
+    let serve = serve_signed(&corpus, &["--compress", "always"]);
     let url = format!(
         "{}/{}",
         serve.url(),
-        serve.get(&narinfo_of(&corpus.root)).line("URL")
+        serve.get(&narinfo_of(&corpus.root)).narinfo_field("URL")
     );
     let (code, whole) = curl(&scratch, &[&url]);
     assert_eq!(code, Some(0));
@@ -326,7 +332,7 @@ fn curl_downloads_resumes_and_decodes() {
         (Some(0), whole.clone())
     );
     let half = whole.len() / 2;
-    fs::write(scratch.join("answer"), &whole[..half]).unwrap();
+    fs::write(scratch.join("response"), &whole[..half]).unwrap();
     assert_eq!(
         curl(&scratch, &["--continue-at", "-", &url]),
         (Some(0), whole.clone())
@@ -340,21 +346,21 @@ fn curl_downloads_resumes_and_decodes() {
 }
 
 #[test]
-fn a_unix_socket_serves_the_same() {
-    if tool("curl", "curl").is_none() {
+fn unix_socket_serves_the_same_responses() {
+    if find_tool("curl", "curl").is_none() {
         return;
     }
     let Some(corpus) = corpus("jq") else { return };
     let scratch = scratch();
-    let tcp = Serve::start(corpus.store(), &[]);
+    let tcp = ServerProcess::start(corpus.store(), &[]);
     let socket = scratch.join("socket");
     let mut command = serve(&["serve", "--socket"]);
     command.arg(&socket).arg("--store").arg(corpus.store());
-    let unix = Serve::spawn(&mut command);
+    let unix = ServerProcess::spawn(&mut command);
     let socket_name = socket.display().to_string();
     for path in &corpus.paths {
         let narinfo = tcp.get(&narinfo_of(path));
-        let nar = format!("/{}", narinfo.line("URL"));
+        let nar = format!("/{}", narinfo.narinfo_field("URL"));
         for (target, expected) in [
             (narinfo_of(path), narinfo.body.clone()),
             (nar.clone(), tcp.get(&nar).body),
@@ -377,15 +383,15 @@ fn proxy_to(target: &str) -> String {
 }
 
 #[test]
-fn behind_nginx_with_a_prefix_it_serves_nix() {
-    if tool("curl", "curl").is_none() {
+fn server_works_behind_nginx_with_a_path_prefix() {
+    if find_tool("curl", "curl").is_none() {
         return;
     }
     let Some(corpus) = corpus("curl") else { return };
     let key = corpus.dir.join("key.sec");
     for nix in &nixes() {
         // Either the proxy strips the prefix, or the server is configured with it.
-        let plain = signing(&corpus, &[]);
+        let plain = serve_signed(&corpus, &[]);
         let mut command = serve(&[
             "nix-serve",
             "-l",
@@ -395,7 +401,7 @@ fn behind_nginx_with_a_prefix_it_serves_nix() {
             "--store",
         ]);
         command.arg(corpus.store()).env("NIX_SECRET_KEY_FILE", &key);
-        let prefixed = Serve::spawn(&mut command);
+        let prefixed = ServerProcess::spawn(&mut command);
         assert_eq!(prefixed.get("/nix-cache-info").status, 404);
         assert_eq!(prefixed.get("/cachenix-cache-info").status, 404);
         for target in [
@@ -409,14 +415,14 @@ fn behind_nginx_with_a_prefix_it_serves_nix() {
             let url = format!("{}/cache", nginx.url());
             let root = scratch.join("root");
             let copy = ["copy", "--from", &url, &corpus.root, "--to"];
-            run(trusting(nix, &corpus.key, "nix", &copy).arg(&root)).expect(0);
-            assert_whole(nix, &corpus, &root);
+            run(nix_trusting(nix, &corpus.key, "nix", &copy).arg(&root)).expect(0);
+            assert_closure_valid(nix, &corpus, &root);
             let mut command = floe(["install", "--trusted-public-keys", &corpus.key, "--from"]);
-            let floes: PathBuf = scratch.join("floes");
+            let installed_by_floe: PathBuf = scratch.join("installed_by_floe");
             run(command
                 .arg(&url)
                 .arg("--root")
-                .arg(&floes)
+                .arg(&installed_by_floe)
                 .arg(&corpus.root))
             .expect(0);
             let page = format!("{url}/serve/{}/", hash_part(&corpus.root));
@@ -427,12 +433,12 @@ fn behind_nginx_with_a_prefix_it_serves_nix() {
 }
 
 #[test]
-fn a_client_that_is_killed_in_the_middle_harms_nobody() {
-    if tool("curl", "curl").is_none() {
+fn killed_clients_leak_no_connections() {
+    if find_tool("curl", "curl").is_none() {
         return;
     }
     let Some(corpus) = corpus("curl") else { return };
-    let serve = signing(&corpus, &[]);
+    let serve = serve_signed(&corpus, &[]);
     let path = corpus
         .paths
         .iter()
@@ -441,7 +447,7 @@ fn a_client_that_is_killed_in_the_middle_harms_nobody() {
     let url = format!(
         "{}/{}",
         serve.url(),
-        serve.get(&narinfo_of(path)).line("URL")
+        serve.get(&narinfo_of(path)).narinfo_field("URL")
     );
     for _ in 0..5 {
         let mut command = Command::new("curl");
@@ -468,11 +474,11 @@ fn a_client_that_is_killed_in_the_middle_harms_nobody() {
             .unwrap()
             .count()
     };
-    let fresh = signing(&corpus, &[]);
+    let fresh = serve_signed(&corpus, &[]);
     let least = fs::read_dir(format!("/proc/{}/fd", fresh.pid()))
         .unwrap()
         .count();
     // Each worker opens its own view of the store, one or two descriptors each.
-    until("connections remain open", || descriptors() <= least + 40);
+    wait_until("connections remain open", || descriptors() <= least + 40);
     assert_eq!(serve.stop(), "");
 }

@@ -7,7 +7,7 @@ use std::path::Path;
 use floe_format::{Hash, HashAlgorithm};
 use serde_json::Value;
 
-use crate::serving::{Answer, Chance, Client, Serve, hash_part, narinfo_of};
+use crate::server_process::{Client, Response, ServerProcess, XorShift, hash_part, narinfo_of};
 use crate::support::{Corpus, Nix, Scratch, corpora, nixes, run, scratch};
 
 /// Returns the NAR that Nix makes of a path of a corpus.
@@ -20,41 +20,41 @@ fn dump(nix: &Nix, corpus: &Corpus, path: &str) -> Vec<u8> {
 }
 
 /// Returns a random non-empty range below `len`, of at most 100,000 bytes.
-fn some_range(chance: &mut Chance, len: usize) -> (usize, usize) {
-    let first = chance.below(len);
-    let most = (len - first).min(1 + chance.below(100_000));
-    (first, first + 1 + chance.below(most))
+fn random_range(rng: &mut XorShift, len: usize) -> (usize, usize) {
+    let first = rng.below(len);
+    let most = (len - first).min(1 + rng.below(100_000));
+    (first, first + 1 + rng.below(most))
 }
 
 #[track_caller]
-fn assert_ranges(client: &mut Client, url: &str, nar: &[u8], chance: &mut Chance) -> usize {
+fn assert_ranges(client: &mut Client, url: &str, nar: &[u8], rng: &mut XorShift) -> usize {
     let len = nar.len();
     let mut ranges = vec![(0, 1), (len - 1, len), (0, len / 2), (len / 2, len)];
-    ranges.extend((0..8).map(|_| some_range(chance, len)));
+    ranges.extend((0..8).map(|_| random_range(rng, len)));
     for &(first, end) in &ranges {
         let field = format!("Range: bytes={first}-{}\r\n", end - 1);
-        let answer = client.ask("GET", url, &field);
-        assert_eq!(answer.status, 206, "{url}: {field}");
-        assert!(answer.body == nar[first..end], "{url}: {field}");
+        let response = client.request("GET", url, &field);
+        assert_eq!(response.status, 206, "{url}: {field}");
+        assert!(response.body == nar[first..end], "{url}: {field}");
     }
-    let suffix = 1 + chance.below(len);
-    let answer = client.ask("GET", url, &format!("Range: bytes=-{suffix}\r\n"));
+    let suffix = 1 + rng.below(len);
+    let response = client.request("GET", url, &format!("Range: bytes=-{suffix}\r\n"));
     assert!(
-        answer.body == nar[len - suffix..],
+        response.body == nar[len - suffix..],
         "{url}: the last {suffix}"
     );
-    let (first, second) = (some_range(chance, len / 2), some_range(chance, len / 2));
+    let (first, second) = (random_range(rng, len / 2), random_range(rng, len / 2));
     let list = format!("{}-{},{}-{}", first.0, first.1 - 1, second.0, second.1 - 1);
-    let answer = client.ask("GET", url, &format!("Range: bytes={list}\r\n"));
-    assert_eq!(answer.status, 206, "{url}: {list}");
-    let expected = expected_parts(&answer, nar, &[first, second]);
-    assert!(answer.body == expected, "{url}: {list}");
+    let response = client.request("GET", url, &format!("Range: bytes={list}\r\n"));
+    assert_eq!(response.status, 206, "{url}: {list}");
+    let expected = expected_parts(&response, nar, &[first, second]);
+    assert!(response.body == expected, "{url}: {list}");
     ranges.len() + 2
 }
 
 /// Returns the expected multipart body for these ranges.
-fn expected_parts(answer: &Answer, nar: &[u8], ranges: &[(usize, usize)]) -> Vec<u8> {
-    let kind = answer.field("Content-Type").unwrap();
+fn expected_parts(response: &Response, nar: &[u8], ranges: &[(usize, usize)]) -> Vec<u8> {
+    let kind = response.field("Content-Type").unwrap();
     let boundary = kind.split_once("boundary=").unwrap().1;
     let mut body = Vec::new();
     for &(first, end) in ranges {
@@ -72,21 +72,24 @@ fn expected_parts(answer: &Answer, nar: &[u8], ranges: &[(usize, usize)]) -> Vec
 }
 
 #[test]
-fn nars_under_every_url_and_in_every_range_are_those_of_nix() {
+fn nars_and_ranges_equal_nix_store_dump_under_every_url() {
     let nixes = nixes();
     for corpus in corpora() {
         let Some(nix) = nixes.first() else { return };
-        let serve = Serve::start(corpus.store(), &[]);
-        let mut chance = Chance(0x5eed_f10e);
+        let serve = ServerProcess::start(corpus.store(), &[]);
+        let mut rng = XorShift(0x5eed_f10e);
         let mut compared = (0, 0);
         for path in &corpus.paths {
             let nar = dump(nix, &corpus, path);
             let mut client = serve.connect();
-            let narinfo = client.ask("GET", &narinfo_of(path), "");
+            let narinfo = client.request("GET", &narinfo_of(path), "");
             let hash = hash_part(path);
             let nar_hash = Hash::sha256(floe_hash::sha256(&nar)).digest_nix32();
-            assert_eq!(narinfo.line("NarHash"), format!("sha256:{nar_hash}"));
-            let url = format!("/{}", narinfo.line("URL"));
+            assert_eq!(
+                narinfo.narinfo_field("NarHash"),
+                format!("sha256:{nar_hash}")
+            );
+            let url = format!("/{}", narinfo.narinfo_field("URL"));
             assert_eq!(url, format!("/nar/{hash}-{nar_hash}.nar"));
             let others = [
                 format!("/nar/{hash}.nar"),
@@ -95,18 +98,18 @@ fn nars_under_every_url_and_in_every_range_are_those_of_nix() {
             let urls = [&url, &others[0], &others[1]];
             // Repeat the requests: the second round is served from memory or from packed files.
             for (round, url) in urls.into_iter().chain(urls).enumerate() {
-                let answer = client.ask("GET", url, "");
-                assert_eq!(answer.status, 200, "{url}");
+                let response = client.request("GET", url, "");
+                assert_eq!(response.status, 200, "{url}");
                 let length = nar.len().to_string();
                 assert_eq!(
-                    answer.field("Content-Length"),
+                    response.field("Content-Length"),
                     Some(length.as_str()),
                     "{url}"
                 );
-                assert!(answer.body == nar, "{url}, round {round}");
+                assert!(response.body == nar, "{url}, round {round}");
                 compared.0 += 1;
             }
-            compared.1 += assert_ranges(&mut client, &url, &nar, &mut chance);
+            compared.1 += assert_ranges(&mut client, &url, &nar, &mut rng);
         }
         let paths = corpus.paths.len();
         assert_eq!(compared, (6 * paths, 14 * paths));
@@ -151,12 +154,12 @@ fn count_files(node: &Value) -> usize {
 }
 
 #[test]
-fn listings_are_those_that_nix_writes() {
+fn listings_equal_those_of_nix() {
     for nix in &nixes() {
         for corpus in corpora() {
             let scratch = scratch();
             let cache = cache_with_listings(nix, &corpus, &scratch);
-            let serve = Serve::start(corpus.store(), &[]);
+            let serve = ServerProcess::start(corpus.store(), &[]);
             let mut files = 0;
             for path in &corpus.paths {
                 let name = format!("{}.ls", hash_part(path));
@@ -255,12 +258,12 @@ fn signatures(cache: &Path, path: &str) -> Vec<String> {
 }
 
 #[test]
-fn narinfos_are_those_of_nix_serve_with_what_it_leaves_out() {
+fn narinfos_extend_those_of_nix_serve() {
     for nix in &nixes() {
         for corpus in corpora() {
             let key = corpus.dir.join("key.sec").display().to_string();
-            let signing = Serve::start(corpus.store(), &["--secret-key-file", &key]);
-            let plain = Serve::start(corpus.store(), &[]);
+            let signing = ServerProcess::start(corpus.store(), &["--secret-key-file", &key]);
+            let plain = ServerProcess::start(corpus.store(), &[]);
             let infos = path_infos(nix, &corpus);
             assert_eq!(infos.len(), corpus.paths.len());
             for (path, info) in &infos {
@@ -274,9 +277,9 @@ fn narinfos_are_those_of_nix_serve_with_what_it_leaves_out() {
                 with_ours.dedup();
                 assert!(!with_ours.is_empty(), "{path}");
                 for (serve, signatures) in [(&signing, &with_ours), (&plain, &stored)] {
-                    let answer = serve.get(&narinfo_of(path));
+                    let response = serve.get(&narinfo_of(path));
                     let (more, same): (Vec<&str>, Vec<&str>) =
-                        answer.text().split_inclusive('\n').partition(|line| {
+                        response.text().split_inclusive('\n').partition(|line| {
                             let names = ["FileHash: ", "FileSize: ", "CA: "];
                             names.iter().any(|name| line.starts_with(name))
                                 || line.trim_end() == "References:"
@@ -287,17 +290,17 @@ fn narinfos_are_those_of_nix_serve_with_what_it_leaves_out() {
                         "{}",
                         nix.version
                     );
-                    let size = answer.line("NarSize");
+                    let size = response.narinfo_field("NarSize");
                     assert!(more.contains(&&*format!("FileSize: {size}\n")), "{more:?}");
-                    let hash = answer.line("NarHash");
+                    let hash = response.narinfo_field("NarHash");
                     assert!(more.contains(&&*format!("FileHash: {hash}\n")), "{more:?}");
                     let ca = more.iter().find_map(|line| line.strip_prefix("CA: "));
                     assert_eq!(ca.map(str::trim_end), info["ca"].as_str(), "{path}");
                     if info["references"].as_array().unwrap().is_empty() {
                         assert!(
-                            answer.text().contains("\nReferences: \n"),
+                            response.text().contains("\nReferences: \n"),
                             "{}",
-                            answer.text()
+                            response.text()
                         );
                     }
                 }

@@ -1,24 +1,24 @@
 //! Malicious, slow and numerous clients of `floe serve`.
 
-mod garbage;
+mod garbled_requests;
 mod soak;
 
 use std::fs;
 use std::io::{Read as _, Write as _};
 use std::time::{Duration, Instant};
 
-use crate::serving::{Client, PATIENCE, Serve, narinfo_of, until};
+use crate::server_process::{Client, ServerProcess, TIMEOUT, narinfo_of, wait_until};
 use crate::support::{Corpus, corpus};
 
 /// Returns the number of open descriptors of a server.
-fn descriptors(serve: &Serve) -> usize {
+fn descriptors(serve: &ServerProcess) -> usize {
     fs::read_dir(format!("/proc/{}/fd", serve.pid()))
         .unwrap()
         .count()
 }
 
 /// Returns the number of open sockets: the listener and one per client.
-fn sockets(serve: &Serve) -> usize {
+fn sockets(serve: &ServerProcess) -> usize {
     let entries = fs::read_dir(format!("/proc/{}/fd", serve.pid())).unwrap();
     // A descriptor that was closed in the meantime has no link.
     let links = entries.filter_map(|entry| fs::read_link(entry.ok()?.path()).ok());
@@ -28,7 +28,7 @@ fn sockets(serve: &Serve) -> usize {
 }
 
 /// Returns a field of `/proc/PID/status` in KiB.
-fn memory(serve: &Serve, field: &str) -> u64 {
+fn memory(serve: &ServerProcess, field: &str) -> u64 {
     let text = fs::read_to_string(format!("/proc/{}/status", serve.pid())).unwrap();
     let line = text
         .lines()
@@ -39,33 +39,33 @@ fn memory(serve: &Serve, field: &str) -> u64 {
         .unwrap()
 }
 
-fn libc_nar(serve: &Serve, corpus: &Corpus) -> String {
+fn libc_nar(serve: &ServerProcess, corpus: &Corpus) -> String {
     let path = corpus
         .paths
         .iter()
         .find(|path| path.contains("-libc6-"))
         .unwrap();
-    format!("/{}", serve.get(&narinfo_of(path)).line("URL"))
+    format!("/{}", serve.get(&narinfo_of(path)).narinfo_field("URL"))
 }
 
 #[track_caller]
-fn assert_prompt(serve: &Serve, target: &str, what: &str) {
+fn assert_prompt(serve: &ServerProcess, target: &str, what: &str) {
     let start = Instant::now();
     assert_eq!(serve.get(target).status, 200, "{what}");
     assert!(start.elapsed() < PROMPT, "{what}: {:?}", start.elapsed());
 }
 
 #[test]
-fn idle_connections_hold_up_nobody() {
+fn idle_connections_do_not_delay_others() {
     let Some(corpus) = corpus("jq") else { return };
-    let serve = Serve::start(corpus.store(), &[]);
+    let serve = ServerProcess::start(corpus.store(), &[]);
     let (narinfo, nar) = (narinfo_of(&corpus.root), libc_nar(&serve, &corpus));
     // A server that blocks a worker per idle connection, as nix-serve does, exceeds the limit
     // below.
     let mut idle: Vec<Client> = (0..200).map(|_| serve.connect()).collect();
     let start = Instant::now();
     for (number, client) in idle.iter_mut().enumerate() {
-        assert_eq!(client.ask("GET", &narinfo, "").status, 200);
+        assert_eq!(client.request("GET", &narinfo, "").status, 200);
         assert!(
             start.elapsed() < Duration::from_secs(40),
             "connection {number}"
@@ -75,7 +75,7 @@ fn idle_connections_hold_up_nobody() {
     assert_prompt(&serve, &nar, "a NAR");
     for client in &mut idle {
         assert_eq!(
-            client.ask("GET", &narinfo, "").status,
+            client.request("GET", &narinfo, "").status,
             200,
             "the connection was closed"
         );
@@ -83,9 +83,9 @@ fn idle_connections_hold_up_nobody() {
 }
 
 #[test]
-fn clients_that_never_read_hold_up_nobody_and_are_given_up() {
+fn clients_that_never_read_are_closed_and_delay_no_others() {
     let Some(corpus) = corpus("jq") else { return };
-    let serve = Serve::start(corpus.store(), &["--timeout", BEYOND_PROMPT]);
+    let serve = ServerProcess::start(corpus.store(), &["--timeout", FAULT_TIMEOUT]);
     let without_clients = sockets(&serve);
     let nar = libc_nar(&serve, &corpus);
     let request = format!("GET {nar} HTTP/1.1\r\nHost: floe\r\n\r\n").repeat(3);
@@ -99,12 +99,12 @@ fn clients_that_never_read_hold_up_nobody_and_are_given_up() {
         assert_prompt(&serve, &narinfo_of(&corpus.root), "a narinfo");
         assert_prompt(&serve, &nar, "a NAR");
     }
-    until("the stalled connections are not closed", || {
+    wait_until("the stalled connections are not closed", || {
         sockets(&serve) == without_clients
     });
     for mut client in stuck {
         // The client still receives buffered data, but not every response.
-        let whole = std::iter::from_fn(|| client.answer(false).ok()).count();
+        let whole = std::iter::from_fn(|| client.read_response(false).ok()).count();
         assert!(whole < 3, "{whole} answers");
     }
     assert_prompt(&serve, &nar, "afterwards");
@@ -112,16 +112,16 @@ fn clients_that_never_read_hold_up_nobody_and_are_given_up() {
 }
 
 #[test]
-fn who_sends_a_head_slowly_is_closed_at_the_read_timeout_and_not_before() {
+fn slow_request_head_is_closed_at_read_timeout_not_before() {
     let Some(corpus) = corpus("jq") else { return };
-    let serve = Serve::start(corpus.store(), &["--read-timeout", BEYOND_PROMPT]);
+    let serve = ServerProcess::start(corpus.store(), &["--read-timeout", FAULT_TIMEOUT]);
     let narinfo = narinfo_of(&corpus.root);
     let head = format!("GET {narinfo} HTTP/1.1\r\nHost: floe\r\nX: ");
     // The timeout starts with the connection if there was no request yet.
     let start = Instant::now();
     let mut slow: Vec<Client> = (0..50).map(|_| serve.connect()).collect();
     // One of the connections had a complete request before.
-    assert_eq!(slow[0].ask("GET", &narinfo, "").status, 200);
+    assert_eq!(slow[0].request("GET", &narinfo, "").status, 200);
     for client in &mut slow {
         client.send(head.as_bytes());
     }
@@ -154,25 +154,25 @@ fn who_sends_a_head_slowly_is_closed_at_the_read_timeout_and_not_before() {
     client.send(head.as_bytes());
     std::thread::sleep(Duration::from_secs(1));
     client.send(b"x\r\n\r\n");
-    assert_eq!(client.answer(false).unwrap().status, 200);
+    assert_eq!(client.read_response(false).unwrap().status, 200);
     assert_eq!(serve.stop(), "");
 }
 
 #[test]
-fn who_asks_for_nothing_has_no_more_time_than_for_a_head() {
+fn connection_without_request_is_closed_at_read_timeout() {
     let Some(corpus) = corpus("jq") else { return };
     let args = ["--read-timeout", "1", "--keepalive-timeout", "60"];
-    let serve = Serve::start(corpus.store(), &args);
+    let serve = ServerProcess::start(corpus.store(), &args);
     let mut asked = serve.connect();
-    assert_eq!(asked.ask("GET", "/", "").status, 200);
+    assert_eq!(asked.request("GET", "/", "").status, 200);
     let start = Instant::now();
     let mut silent = serve.connect();
-    assert_eq!(silent.rest(), b"");
+    assert_eq!(silent.read_rest(), b"");
     assert!(start.elapsed() >= Duration::from_millis(900), "too early");
     // Much less than the keep-alive timeout between two requests.
     assert!(start.elapsed() < Duration::from_secs(20), "too late");
     assert_eq!(
-        asked.ask("GET", "/", "").status,
+        asked.request("GET", "/", "").status,
         200,
         "the used connection was closed"
     );
@@ -180,9 +180,9 @@ fn who_asks_for_nothing_has_no_more_time_than_for_a_head() {
 }
 
 #[test]
-fn many_ranges_hold_no_more_files_than_one() {
+fn multi_range_responses_hold_few_descriptors() {
     let Some(corpus) = corpus("jq") else { return };
-    let serve = Serve::start(corpus.store(), &[]);
+    let serve = ServerProcess::start(corpus.store(), &[]);
     let nar = libc_nar(&serve, &corpus);
     let length = serve.get(&nar).body.len();
     let share = length / RANGES;
@@ -197,11 +197,14 @@ fn many_ranges_hold_no_more_files_than_one() {
     let mut stuck: Vec<Client> = (0..20).map(|_| serve.connect()).collect();
     for client in &mut stuck {
         client.send(request.as_bytes());
-        assert_eq!(client.begin().unwrap().status, 206);
+        assert_eq!(client.read_head().unwrap().status, 206);
     }
     // Each response holds a socket, the root directory, the path's directory and the current file.
     let held = descriptors(&serve) - least;
-    assert!(held <= stuck.len() * 4 + SPARE, "{held} descriptors");
+    assert!(
+        held <= stuck.len() * 4 + DESCRIPTOR_TOLERANCE,
+        "{held} descriptors"
+    );
     assert!(held >= stuck.len() * 2, "no response is in progress");
 }
 
@@ -209,14 +212,14 @@ fn many_ranges_hold_no_more_files_than_one() {
 fn connections_beyond_the_maximum_wait_and_are_served_later() {
     let Some(corpus) = corpus("jq") else { return };
     for threads in ["1", "4"] {
-        let serve = Serve::start(
+        let serve = ServerProcess::start(
             corpus.store(),
             &["--max-connections", "5", "--threads", threads],
         );
         let narinfo = narinfo_of(&corpus.root);
         let mut first: Vec<Client> = (0..5).map(|_| serve.connect()).collect();
         for client in &mut first {
-            assert_eq!(client.ask("GET", &narinfo, "").status, 200);
+            assert_eq!(client.request("GET", &narinfo, "").status, 200);
         }
         let mut waiting: Vec<Client> = (0..10).map(|_| serve.connect()).collect();
         for client in &mut waiting {
@@ -225,19 +228,19 @@ fn connections_beyond_the_maximum_wait_and_are_served_later() {
         let short = Some(Duration::from_millis(700));
         waiting[9].stream.get_ref().set_read_timeout(short).unwrap();
         assert!(
-            waiting[9].answer(false).is_err(),
+            waiting[9].read_response(false).is_err(),
             "a sixth connection was served"
         );
         waiting[9]
             .stream
             .get_ref()
-            .set_read_timeout(Some(PATIENCE))
+            .set_read_timeout(Some(TIMEOUT))
             .unwrap();
         drop(first);
         let start = Instant::now();
         for client in waiting {
             let mut client = client;
-            assert_eq!(client.answer(false).unwrap().status, 200);
+            assert_eq!(client.read_response(false).unwrap().status, 200);
         }
         assert!(
             start.elapsed() < Duration::from_secs(20),
@@ -253,11 +256,11 @@ const PROMPT: Duration = Duration::from_secs(10);
 
 /// Server timeouts in seconds for faulty clients. It exceeds `PROMPT`, so the timeout cannot hide
 /// a server that makes other clients wait.
-const BEYOND_PROMPT: &str = "12";
+const FAULT_TIMEOUT: &str = "12";
 
 /// Number of ranges. They are sent one after another.
 const RANGES: usize = 16;
 
 /// Tolerance for descriptors: each of eight or more workers opens its own view of the store with
 /// about three descriptors.
-const SPARE: usize = 60;
+const DESCRIPTOR_TOLERANCE: usize = 60;

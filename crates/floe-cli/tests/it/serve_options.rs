@@ -2,7 +2,7 @@
 //! None of these commands serves requests.
 
 mod process;
-mod running;
+mod running_server;
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt as _, symlink};
@@ -47,7 +47,7 @@ fn check(store: &Path) -> Command {
 }
 
 #[test]
-fn what_makes_no_sense_ends_with_2_and_is_named() {
+fn invalid_options_exit_with_2_and_are_named() {
     for (args, part) in [
         (&["serve", "--listen", "5000"][..], "HOST:PORT"),
         (&["serve", "--listen", ":443:ssl"], "proxy"),
@@ -65,12 +65,12 @@ fn what_makes_no_sense_ends_with_2_and_is_named() {
         (&["nix-serve", "--user", "no-such-user"], "no-such-user"),
         (&["nix-serve", "--store", "ssh://host"], "ssh://host"),
     ] {
-        run(&mut serve(args)).expect(2).says(part);
+        run(&mut serve(args)).expect(2).stderr_contains(part);
     }
 }
 
 #[test]
-fn a_link_named_nix_serve_is_the_other_program() {
+fn symlink_named_nix_serve_runs_nix_serve() {
     let scratch = scratch();
     let link = scratch.join("nix-serve");
     symlink(env!("CARGO_BIN_EXE_floe"), &link).unwrap();
@@ -83,7 +83,7 @@ fn a_link_named_nix_serve_is_the_other_program() {
 }
 
 #[test]
-fn options_without_effect_warn_before_anything_else_happens() {
+fn options_without_effect_are_warned_about_first() {
     let absent = "/no/such/key";
     let line = [
         "nix-serve",
@@ -118,11 +118,11 @@ fn options_without_effect_warn_before_anything_else_happens() {
     let warnings = ran.stderr.matches("warning: ").count();
     assert_eq!(warnings, 16, "{}", ran.stderr);
     assert_eq!(ran.stderr.matches("has no effect: ").count(), warnings);
-    ran.says(absent);
+    ran.stderr_contains(absent);
 }
 
 #[test]
-fn a_bad_key_file_is_named_and_its_content_is_not() {
+fn invalid_key_file_is_named_without_its_contents() {
     let scratch = scratch();
     let bad = scratch.join("bad-key");
     fs::write(&bad, "open:sesame").unwrap();
@@ -138,13 +138,13 @@ fn a_bad_key_file_is_named_and_its_content_is_not() {
         serve(&["serve"]).env("SIGN_KEY_PATH", bad),
         serve(&["nix-serve"]).env("NIX_SECRET_KEY_FILE", bad),
     ]) {
-        let ran = run(command).expect(1).says("bad-key");
+        let ran = run(command).expect(1).stderr_contains("bad-key");
         assert!(!ran.stderr.contains("sesame"), "{}", ran.stderr);
     }
 }
 
 #[test]
-fn check_says_what_would_be_served_and_ends() {
+fn check_prints_the_effective_configuration() {
     let Some(corpus) = corpus("jq") else { return };
     let scratch = scratch();
     let key = key_file(&scratch, "check-1", 0o600);
@@ -176,12 +176,14 @@ fn check_says_what_would_be_served_and_ends() {
 }
 
 #[test]
-fn a_key_that_others_can_read_gives_a_warning_unless_it_is_a_credential() {
+fn world_readable_key_causes_warning_unless_credential() {
     let Some(corpus) = corpus("jq") else { return };
     let scratch = scratch();
     let key = key_file(&scratch, "open-1", 0o644);
     let ran = run(check(&corpus.store()).env("NIX_SECRET_KEY_FILE", &key)).expect(0);
-    ran.says("open-1").says("0644").says("warning");
+    ran.stderr_contains("open-1")
+        .stderr_contains("0644")
+        .stderr_contains("warning");
     let ran = run(check(&corpus.store())
         .env("NIX_SECRET_KEY_FILE", &key)
         .env("CREDENTIALS_DIRECTORY", scratch.path()))
@@ -190,7 +192,7 @@ fn a_key_that_others_can_read_gives_a_warning_unless_it_is_a_credential() {
 }
 
 #[test]
-fn flags_win_over_the_environment_and_that_over_the_file() {
+fn flags_override_environment_and_environment_overrides_file() {
     let Some(corpus) = corpus("jq") else { return };
     let scratch = scratch();
     let keys: Vec<PathBuf> = ["flag-1", "env-1", "file-1"]
@@ -247,7 +249,7 @@ fn flags_win_over_the_environment_and_that_over_the_file() {
 }
 
 #[test]
-fn settings_of_harmonia_that_cannot_be_followed_are_refused_with_the_file() {
+fn unsupported_harmonia_settings_are_rejected_with_file_name() {
     let scratch = scratch();
     let config = scratch.join("harmonia.toml");
     for (text, part) in [
@@ -260,9 +262,9 @@ fn settings_of_harmonia_that_cannot_be_followed_are_refused_with_the_file() {
     ] {
         fs::write(&config, text).unwrap();
         let ran = run(serve(&["serve", "--config"]).arg(&config)).expect(2);
-        ran.says(part).says("harmonia.toml");
+        ran.stderr_contains(part).stderr_contains("harmonia.toml");
     }
     run(&mut serve(&["serve", "--config", "/no/such.toml"]))
         .expect(1)
-        .says("/no/such.toml");
+        .stderr_contains("/no/such.toml");
 }

@@ -8,25 +8,25 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use crate::environments::tls::certify;
-use crate::environments::tool;
+use crate::environment::find_tool;
+use crate::environment::tls::create_certificates;
 use crate::support::{
-    Corpus, Ran, Scratch, copy_program, corpus, nginx, nixes, run, scratch, skip, tree,
+    CommandOutput, Corpus, Scratch, copy_program, corpus, nginx, nixes, run, scratch, skip, tree,
 };
 
 /// A root directory that contains only the binary and a home directory.
-struct Empty {
+struct EmptyRoot {
     chroot: PathBuf,
     scratch: Scratch,
 }
 
-impl Empty {
-    fn new(floe: &Path, chroot: PathBuf) -> Empty {
+impl EmptyRoot {
+    fn new(floe: &Path, chroot: PathBuf) -> EmptyRoot {
         let scratch = scratch();
         copy_program(floe, &scratch.join("floe"));
         fs::create_dir(scratch.join("home")).unwrap();
-        chown(scratch.join("home"), Some(USER), Some(USER)).unwrap();
-        Empty { chroot, scratch }
+        chown(scratch.join("home"), Some(NOBODY_UID), Some(NOBODY_UID)).unwrap();
+        EmptyRoot { chroot, scratch }
     }
 
     /// Creates a file in `/etc` of the root directory.
@@ -37,15 +37,21 @@ impl Empty {
     }
 
     /// Runs `floe install` from a URL into the store `/home/STORE`.
-    fn install(&self, corpus: &Corpus, from: &str, store: &str) -> Ran {
+    fn install(&self, corpus: &Corpus, from: &str, store: &str) -> CommandOutput {
         self.install_with(&[], corpus, from, store)
     }
 
     /// Does the same with additional options.
-    fn install_with(&self, more: &[&str], corpus: &Corpus, from: &str, store: &str) -> Ran {
+    fn install_with(
+        &self,
+        more: &[&str],
+        corpus: &Corpus,
+        from: &str,
+        store: &str,
+    ) -> CommandOutput {
         let mut command = Command::new(&self.chroot);
         command
-            .arg(format!("--userspec={USER}:{USER}"))
+            .arg(format!("--userspec={NOBODY_UID}:{NOBODY_UID}"))
             .arg("--groups=")
             .arg(self.scratch.path())
             .args(["/floe", "install", "--json", "--from", from])
@@ -57,9 +63,9 @@ impl Empty {
 
     /// Asserts that a store contains the complete corpus.
     #[track_caller]
-    fn has(&self, corpus: &Corpus, store: &str) {
+    fn assert_installed(&self, corpus: &Corpus, store: &str) {
         let root = self.scratch.join("home").join(store);
-        let own = format!(" {USER}:{USER} ");
+        let own = format!(" {NOBODY_UID}:{NOBODY_UID} ");
         let installed: Vec<String> = tree(&root)
             .iter()
             .map(|line| line.replacen(&own, " 0:0 ", 1))
@@ -116,7 +122,7 @@ impl Drop for NameServer {
 }
 
 #[test]
-fn the_static_binary_installs_by_host_name_from_an_empty_root_directory() {
+fn static_binary_installs_by_host_name_in_empty_root() {
     if std::env::var_os("FLOE_TEST_FULL").is_none() {
         return;
     }
@@ -126,19 +132,19 @@ fn the_static_binary_installs_by_host_name_from_an_empty_root_directory() {
         return;
     }
     let Some(corpus) = corpus("jq") else { return };
-    let Some(chroot) = tool("chroot", "coreutils") else {
+    let Some(chroot) = find_tool("chroot", "coreutils") else {
         return;
     };
-    let Some(openssl) = tool("openssl", "openssl") else {
+    let Some(openssl) = find_tool("openssl", "openssl") else {
         return;
     };
     let files = scratch();
-    let certified = certify(&openssl, files.path());
-    let extra = format!("listen 127.0.0.1:PORT1 ssl; {}", certified.server);
+    let certificates = create_certificates(&openssl, files.path());
+    let extra = format!("listen 127.0.0.1:PORT1 ssl; {}", certificates.server);
     let Some(server) = nginx(&corpus.dir, &extra) else {
         return;
     };
-    let Some(dnsmasq) = tool("dnsmasq", "dnsmasq-base") else {
+    let Some(dnsmasq) = find_tool("dnsmasq", "dnsmasq-base") else {
         return;
     };
     let loader = run(Command::new("ldd").arg(&floe));
@@ -152,30 +158,30 @@ fn the_static_binary_installs_by_host_name_from_an_empty_root_directory() {
         format!("http://{host}:{port}/cache-zstd")
     };
 
-    let empty = Empty::new(&floe, chroot);
+    let empty = EmptyRoot::new(&floe, chroot);
     let fetched = empty.install(&corpus, &from("localhost"), "by-localhost");
     assert_eq!(fetched.expect(0).json()["copied"], corpus.paths.len());
-    empty.has(&corpus, "by-localhost");
+    empty.assert_installed(&corpus, "by-localhost");
     // There is no name server. The error must contain the unknown host name.
     let unknown = empty.install(&corpus, &from("cache.floe.test"), "unknown");
-    unknown.expect(4).says("cache.floe.test");
+    unknown.expect(4).stderr_contains("cache.floe.test");
 
     // The built-in certificates of Mozilla are used, and do not trust the private authority.
     let secure = format!("https://127.0.0.1:{}/cache-zstd", server.port(1));
     let stranger = empty.install(&corpus, &secure, "stranger");
-    stranger.expect(4).says("certificate");
+    stranger.expect(4).stderr_contains("certificate");
     let authority = empty.scratch.join("ca.pem");
-    fs::copy(&certified.authority, &authority).unwrap();
+    fs::copy(&certificates.authority, &authority).unwrap();
     let trusting = ["--option", "ssl-cert-file", "/ca.pem"];
     let by_tls = empty.install_with(&trusting, &corpus, &secure, "by-tls");
     by_tls.expect(0);
-    empty.has(&corpus, "by-tls");
+    empty.assert_installed(&corpus, "by-tls");
 
     empty.write("hosts", "127.0.0.1 cache.floe.test\n");
     empty
         .install(&corpus, &from("cache.floe.test"), "by-file")
         .expect(0);
-    empty.has(&corpus, "by-file");
+    empty.assert_installed(&corpus, "by-file");
 
     let name_server = NameServer::start(&dnsmasq, empty.scratch.path());
     empty.write(
@@ -185,7 +191,7 @@ fn the_static_binary_installs_by_host_name_from_an_empty_root_directory() {
     for (host, store) in [("depot.floe.test", "by-server"), ("depot", "by-search")] {
         let before = fs::read_to_string(&name_server.log).unwrap().len();
         empty.install(&corpus, &from(host), store).expect(0);
-        empty.has(&corpus, store);
+        empty.assert_installed(&corpus, store);
         let log = fs::read_to_string(&name_server.log).unwrap();
         assert!(
             log[before..].contains("query[A] depot.floe.test"),
@@ -195,7 +201,7 @@ fn the_static_binary_installs_by_host_name_from_an_empty_root_directory() {
 }
 
 /// The user id of `nobody`, which owns no files.
-const USER: u32 = 65534;
+const NOBODY_UID: u32 = 65534;
 
 /// A loopback address that no other program uses. resolv.conf cannot name a port, so the server
 /// needs port 53.

@@ -34,23 +34,23 @@ pub(crate) fn floe<S: AsRef<OsStr>>(args: impl IntoIterator<Item = S>) -> Comman
 
 /// Hides the machine's and the user's nix.conf from a command that names no other.
 fn isolate(command: &mut Command) {
-    let said: Vec<OsString> = command.get_envs().map(|(name, _)| name.into()).collect();
-    let is_said = |name: &str| said.iter().any(|said| said == name);
-    if !is_said("NIX_CONF_DIR") {
+    let set: Vec<OsString> = command.get_envs().map(|(name, _)| name.into()).collect();
+    let is_set = |name: &str| set.iter().any(|set| set == name);
+    if !is_set("NIX_CONF_DIR") {
         command.env("NIX_CONF_DIR", "/nonexistent/nix");
     }
-    if !is_said("NIX_USER_CONF_FILES") {
+    if !is_set("NIX_USER_CONF_FILES") {
         command.env("NIX_USER_CONF_FILES", "");
     }
     for name in ["NIX_CONFIG", "NIX_REMOTE"] {
-        if !is_said(name) {
+        if !is_set(name) {
             command.env_remove(name);
         }
     }
 }
 
 /// Exit code and output of a finished command, for assertions.
-pub(crate) struct Ran {
+pub(crate) struct CommandOutput {
     pub(crate) code: Option<i32>,
     pub(crate) stdout: String,
     pub(crate) stderr: String,
@@ -58,13 +58,13 @@ pub(crate) struct Ran {
 }
 
 /// Runs a command to completion.
-pub(crate) fn run(command: &mut Command) -> Ran {
+pub(crate) fn run(command: &mut Command) -> CommandOutput {
     let line = format!("{command:?}");
     isolate(command);
     let output: Output = command
         .output()
         .unwrap_or_else(|error| panic!("{line}: {error}"));
-    Ran {
+    CommandOutput {
         code: output.status.code(),
         stdout: String::from_utf8_lossy(&output.stdout).into_owned(),
         stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
@@ -72,11 +72,11 @@ pub(crate) fn run(command: &mut Command) -> Ran {
     }
 }
 
-impl Ran {
+impl CommandOutput {
     /// Asserts the exit code.
     #[track_caller]
-    pub(crate) fn expect(self, code: i32) -> Ran {
-        let Ran {
+    pub(crate) fn expect(self, code: i32) -> CommandOutput {
+        let CommandOutput {
             line,
             stdout,
             stderr,
@@ -92,7 +92,7 @@ impl Ran {
 
     /// Asserts that stderr contains `part`.
     #[track_caller]
-    pub(crate) fn says(self, part: &str) -> Ran {
+    pub(crate) fn stderr_contains(self, part: &str) -> CommandOutput {
         assert!(
             self.stderr.contains(part),
             "{}\nlacks {part:?}: {}",

@@ -1,4 +1,4 @@
-//! Tests of precedence and errors. floe-cli's tests/it/configs.rs compares with the real Nix.
+//! Tests of precedence and errors. floe-cli's tests/it/configuration.rs compares with the real Nix.
 
 use std::fs;
 use std::path::Path;

@@ -7,7 +7,7 @@ use std::process::Command;
 use floe_format::StoreDir;
 use floe_store::{LiveStore, StoreLayout};
 
-use super::{PATIENCE, Written};
+use super::{NixStore, TIMEOUT};
 use crate::support::{Nix, nixes, run, scratch};
 
 /// A derivation with two outputs and one dependency.
@@ -46,7 +46,7 @@ fn command(nix: &Nix, dir: &Path, tool: &str, args: &[&str]) -> Command {
 }
 
 #[test]
-fn a_realisation_reads_as_nix_puts_it_into_a_cache() {
+fn realisation_json_equals_that_of_nix() {
     for nix in &nixes() {
         let scratch = scratch();
         let dir = scratch.path();
@@ -60,7 +60,7 @@ fn a_realisation_reads_as_nix_puts_it_into_a_cache() {
         run(&mut command(nix, dir, "nix", &copy)).expect(0);
 
         let store_dir = StoreDir::new(&scratch.join("store").display().to_string()).unwrap();
-        let store = LiveStore::open(StoreLayout::without_root(store_dir), PATIENCE).unwrap();
+        let store = LiveStore::open(StoreLayout::without_root(store_dir), TIMEOUT).unwrap();
         let (mut compared, mut signed) = (0, 0);
         for entry in fs::read_dir(scratch.join("cache/realisations")).unwrap() {
             let file = entry.unwrap().path();
@@ -82,11 +82,11 @@ fn a_realisation_reads_as_nix_puts_it_into_a_cache() {
 }
 
 #[test]
-fn a_store_without_realisations_has_none() {
+fn store_without_realisations_returns_none() {
     for nix in &nixes() {
-        let written = Written::new(nix, "");
+        let written = NixStore::new(nix, "");
         let path = written.add("path");
-        let store = LiveStore::open(written.layout(), PATIENCE).unwrap();
+        let store = LiveStore::open(written.layout(), TIMEOUT).unwrap();
         assert_eq!(store.realisation("sha256:00", "out").unwrap(), None);
         assert_eq!(store.build_trace(&path, "out").unwrap(), None);
     }

@@ -6,9 +6,9 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-use super::{SPARE, descriptors, memory};
-use crate::serve_live::Store;
-use crate::serving::{Chance, Client, Serve, narinfo_of, until};
+use super::{DESCRIPTOR_TOLERANCE, descriptors, memory};
+use crate::serve_concurrent_nix::NixStore;
+use crate::server_process::{Client, ServerProcess, XorShift, narinfo_of, wait_until};
 use crate::support::{Corpus, corpus, nixes, skip};
 
 /// Counts of events.
@@ -24,7 +24,7 @@ struct Counts {
 
 impl Counts {
     /// Returns whether each count is high enough that all caches are full.
-    fn is_much(&self) -> bool {
+    fn is_sufficient(&self) -> bool {
         let least = [
             (&self.narinfos, 2000),
             (&self.nars, 1000),
@@ -36,7 +36,7 @@ impl Counts {
     }
 }
 
-fn add(count: &AtomicUsize) {
+fn increment(count: &AtomicUsize) {
     count.fetch_add(1, Ordering::Relaxed);
 }
 
@@ -54,45 +54,51 @@ fn raise_limit() -> bool {
 }
 
 /// Requests a path's narinfo, and its NAR. Large NARs are requested rarely.
-fn ask(client: &mut Client, path: &str, counts: &Counts) -> std::io::Result<()> {
-    let narinfo = client.try_ask("GET", &narinfo_of(path), "")?;
+fn request_path(client: &mut Client, path: &str, counts: &Counts) -> std::io::Result<()> {
+    let narinfo = client.try_request("GET", &narinfo_of(path), "")?;
     if narinfo.status == 404 {
-        add(&counts.absent);
+        increment(&counts.absent);
         return Ok(());
     }
     assert_eq!(narinfo.status, 200, "{path}: {}", narinfo.head);
-    add(&counts.narinfos);
-    let size: usize = narinfo.line("NarSize").parse().unwrap();
+    increment(&counts.narinfos);
+    let size: usize = narinfo.narinfo_field("NarSize").parse().unwrap();
     if size > 1024 * 1024 && !counts.nars.load(Ordering::Relaxed).is_multiple_of(500) {
         return Ok(());
     }
-    let nar = client.try_ask("GET", &format!("/{}", narinfo.line("URL")), "")?;
+    let nar = client.try_request("GET", &format!("/{}", narinfo.narinfo_field("URL")), "")?;
     match nar.status {
         200 => {
             assert_eq!(nar.body.len(), size, "{path}");
             let hash = floe_format::Hash::sha256(floe_hash::sha256(&nar.body));
-            assert_eq!(narinfo.line("NarHash"), hash.to_nix32(), "{path}");
-            add(&counts.nars);
+            assert_eq!(narinfo.narinfo_field("NarHash"), hash.to_nix32(), "{path}");
+            increment(&counts.nars);
         }
-        404 => add(&counts.absent),
+        404 => increment(&counts.absent),
         // While Nix deletes a path, its row still exists and some of its files are gone.
-        500 => add(&counts.broken),
+        500 => increment(&counts.broken),
         status => panic!("{path}: {status}"),
     }
     Ok(())
 }
 
-fn keep_asking(serve: &Serve, paths: &[String], seed: u64, is_over: &AtomicBool, counts: &Counts) {
-    let mut chance = Chance(seed);
+fn send_requests(
+    serve: &ServerProcess,
+    paths: &[String],
+    seed: u64,
+    is_over: &AtomicBool,
+    counts: &Counts,
+) {
+    let mut rng = XorShift(seed);
     let mut clients: Vec<Client> = (0..CONNECTIONS / THREADS)
         .map(|_| serve.connect())
         .collect();
     while !is_over.load(Ordering::Relaxed) {
         for client in &mut clients {
-            let path = &paths[chance.below(paths.len())];
-            if ask(client, path, counts).is_err() {
+            let path = &paths[rng.below(paths.len())];
+            if request_path(client, path, counts).is_err() {
                 // A response is truncated only if its path was deleted in the meantime.
-                add(&counts.broken);
+                increment(&counts.broken);
                 *client = serve.connect();
             }
         }
@@ -100,19 +106,19 @@ fn keep_asking(serve: &Serve, paths: &[String], seed: u64, is_over: &AtomicBool,
 }
 
 /// Lets Nix copy a closure and collect it again, and counts the rounds.
-fn keep_changing(store: &Store<'_>, corpus: &Corpus, is_over: &AtomicBool, rounds: &AtomicUsize) {
+fn change_store(store: &NixStore<'_>, corpus: &Corpus, is_over: &AtomicBool, rounds: &AtomicUsize) {
     while !is_over.load(Ordering::Relaxed) {
         store.copy(corpus);
         thread::sleep(Duration::from_millis(1500));
         store.run(&["--gc"]);
-        add(rounds);
+        increment(rounds);
     }
 }
 
 /// Tells the other threads to end, even if this thread panics.
-struct Ending<'a>(&'a AtomicBool);
+struct StopOnDrop<'a>(&'a AtomicBool);
 
-impl Drop for Ending<'_> {
+impl Drop for StopOnDrop<'_> {
     fn drop(&mut self) {
         self.0.store(true, Ordering::Relaxed);
     }
@@ -120,16 +126,16 @@ impl Drop for Ending<'_> {
 
 /// Polls until a condition is true. Panics after a timeout.
 #[track_caller]
-fn wait_for(what: &str, counts: &Counts, is_so: impl Fn() -> bool) {
-    let deadline = Instant::now() + SURELY_STUCK;
-    while !is_so() {
+fn wait_for(what: &str, counts: &Counts, condition: impl Fn() -> bool) {
+    let deadline = Instant::now() + STUCK_TIMEOUT;
+    while !condition() {
         assert!(Instant::now() < deadline, "{what}: {counts:?}");
         thread::sleep(Duration::from_millis(50));
     }
 }
 
 #[test]
-fn a_thousand_busy_connections_while_nix_works_cost_little_and_leave_nothing() {
+fn thousand_busy_connections_leak_neither_memory_nor_sockets() {
     let Some(corpus) = corpus("curl") else { return };
     if !raise_limit() {
         skip(
@@ -146,7 +152,7 @@ fn a_thousand_busy_connections_while_nix_works_cost_little_and_leave_nothing() {
         } else {
             30 / nixes.len() as u64
         };
-        let store = Store::new(nix, "");
+        let store = NixStore::new(nix, "");
         store.copy(&corpus);
         let serve = store.serve();
         let least = descriptors(&serve);
@@ -157,12 +163,12 @@ fn a_thousand_busy_connections_while_nix_works_cost_little_and_leave_nothing() {
             let (store, corpus, paths) = (&store, &corpus, &corpus.paths);
             for number in 1..=THREADS {
                 let seed = 0x5eed * number as u64;
-                scope.spawn(move || keep_asking(serve, paths, seed, is_over, counts));
+                scope.spawn(move || send_requests(serve, paths, seed, is_over, counts));
             }
-            let ending = Ending(is_over);
-            scope.spawn(move || keep_changing(store, corpus, is_over, &counts.rounds));
+            let ending = StopOnDrop(is_over);
+            scope.spawn(move || change_store(store, corpus, is_over, &counts.rounds));
             thread::sleep(Duration::from_secs(all / 2));
-            wait_for("too few requests", counts, || counts.is_much());
+            wait_for("too few requests", counts, || counts.is_sufficient());
             wait_for("not all clients are connected", counts, || {
                 descriptors(serve) >= CONNECTIONS
             });
@@ -189,27 +195,27 @@ fn a_thousand_busy_connections_while_nix_works_cost_little_and_leave_nothing() {
              {middle} KiB, then {end}, at most {most}",
             nix.version
         );
-        show(&what);
+        print_figures(&what);
         assert!(broken * 100 < nars, "{what}");
         assert!(most < MEMORY_MAX, "{what}");
         assert!(end < middle + middle / 4 + 8 * 1024, "{what}: memory grows");
-        until("connections remain open", || {
-            descriptors(&serve) <= least + SPARE
+        wait_until("connections remain open", || {
+            descriptors(&serve) <= least + DESCRIPTOR_TOLERANCE
         });
         for path in &corpus.paths {
             assert_eq!(serve.get(&narinfo_of(path)).status, 200, "{path}");
         }
-        let said = serve.stop();
+        let stderr = serve.stop();
         assert!(
-            !said.contains("panic") && !said.contains("too many open"),
-            "{said}"
+            !stderr.contains("panic") && !stderr.contains("too many open"),
+            "{stderr}"
         );
     }
 }
 
 /// Prints figures, visible with `--nocapture`.
 #[expect(clippy::print_stderr, reason = "measurements for the developer")]
-fn show(what: &str) {
+fn print_figures(what: &str) {
     eprintln!("{what}");
 }
 
@@ -217,7 +223,7 @@ const CONNECTIONS: usize = 1000;
 const THREADS: usize = 8;
 
 /// Many times the expected duration of each step.
-const SURELY_STUCK: Duration = Duration::from_secs(180);
+const STUCK_TIMEOUT: Duration = Duration::from_secs(180);
 
 /// KiB for a thousand connections with buffers and for full caches, with a margin.
 const MEMORY_MAX: u64 = 128 * 1024;

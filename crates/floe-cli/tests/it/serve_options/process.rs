@@ -11,9 +11,9 @@ use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 
-use super::running::{Running, exchange, get, kill};
+use super::running_server::{RunningServer, exchange, get, kill};
 use super::{key_file, serve};
-use crate::serving::{PATIENCE, until};
+use crate::server_process::{TIMEOUT, wait_until};
 use crate::support::{Corpus, Scratch, copy_program, corpus, floe, run, scratch, skip};
 
 /// Returns `floe serve` for a corpus on a port that the system chooses.
@@ -70,39 +70,39 @@ fn is_root() -> bool {
 }
 
 #[test]
-fn every_address_is_announced_and_answers() {
+fn every_listen_address_is_announced_and_answers() {
     let Some(corpus) = corpus("jq") else { return };
     let scratch = scratch();
     let socket = scratch.join("socket");
     let mut command = floe_serve(&corpus);
     command.args(["--listen", "[::1]:0", "--priority", "7", "--socket"]);
-    let server = Running::start(command.arg(&socket), 3);
+    let server = RunningServer::start(command.arg(&socket), 3);
     assert_eq!(server.before, "");
     assert!(server.urls[0].starts_with("http://127.0.0.1:"));
     assert!(server.urls[1].starts_with("http://[::1]:"));
     assert_eq!(server.urls[2], format!("unix:{}", socket.display()));
     for url in &server.urls {
-        let answer = get(url, "/nix-cache-info");
-        assert_eq!(answer.status, 200, "{url}");
+        let response = get(url, "/nix-cache-info");
+        assert_eq!(response.status, 200, "{url}");
         assert!(
-            answer.body.contains("StoreDir: /nix/store\n"),
+            response.body.contains("StoreDir: /nix/store\n"),
             "{}",
-            answer.body
+            response.body
         );
-        assert!(answer.body.contains("Priority: 7\n"), "{}", answer.body);
+        assert!(response.body.contains("Priority: 7\n"), "{}", response.body);
     }
     assert_eq!(server.get(&narinfo(&corpus.root)).status, 200);
 }
 
 #[test]
-fn a_signal_ends_a_server_with_success_and_nothing_stays_behind() {
+fn signal_ends_server_with_success_and_removes_its_files() {
     let Some(corpus) = corpus("jq") else { return };
     let scratch = scratch();
     let (socket, pid) = (scratch.join("socket"), scratch.join("pid"));
     for signal in [Signal::TERM, Signal::INT, Signal::QUIT] {
         let mut command = serve(&["nix-serve", "--quiet", "--socket"]);
         command.arg(&socket).arg("--store").arg(corpus.store());
-        let server = Running::start(command.arg("--pid").arg(&pid), 1);
+        let server = RunningServer::start(command.arg("--pid").arg(&pid), 1);
         let number = fs::read_to_string(&pid).unwrap();
         assert_eq!(number.trim(), server.pid().to_string());
         assert_eq!(server.get("/nix-cache-info").status, 200);
@@ -112,15 +112,15 @@ fn a_signal_ends_a_server_with_success_and_nothing_stays_behind() {
         assert_eq!(ended.stderr, "");
         assert!(!pid.exists() && !socket.exists(), "{signal:?}");
     }
-    let server = Running::start(&mut floe_serve(&corpus), 1);
+    let server = RunningServer::start(&mut floe_serve(&corpus), 1);
     server.signal(Signal::TERM);
     assert_eq!(server.wait().status.code(), Some(0));
 }
 
 #[test]
-fn signals_by_which_starman_counts_its_workers_do_nothing() {
+fn starman_worker_signals_have_no_effect() {
     let Some(corpus) = corpus("jq") else { return };
-    let server = Running::start(&mut nix_serve(&corpus), 1);
+    let server = RunningServer::start(&mut nix_serve(&corpus), 1);
     for signal in [Signal::HUP, Signal::TTIN, Signal::TTOU] {
         server.signal(signal);
         assert_eq!(server.get("/nix-cache-info").status, 200, "{signal:?}");
@@ -128,12 +128,12 @@ fn signals_by_which_starman_counts_its_workers_do_nothing() {
 }
 
 #[test]
-fn each_name_has_its_own_access_log() {
+fn each_program_name_has_its_own_access_log_format() {
     let Some(corpus) = corpus("jq") else { return };
     let scratch = scratch();
     let file = scratch.join("access.log");
     let log = |command: &mut Command| {
-        let server = Running::start(command.stdout(Stdio::piped()), 1);
+        let server = RunningServer::start(command.stdout(Stdio::piped()), 1);
         assert_eq!(server.get("/nix-cache-info").status, 200);
         server.signal(Signal::TERM);
         server.wait().stdout
@@ -154,7 +154,7 @@ fn each_name_has_its_own_access_log() {
 }
 
 #[test]
-fn keys_sign_what_is_served() {
+fn secret_keys_sign_narinfos() {
     let Some(corpus) = corpus("jq") else { return };
     let scratch = scratch();
     let keys = [
@@ -165,13 +165,13 @@ fn keys_sign_what_is_served() {
     for key in &keys {
         command.arg("--secret-key-file").arg(key);
     }
-    let body = Running::start(&mut command, 1)
+    let body = RunningServer::start(&mut command, 1)
         .get(&narinfo(&corpus.root))
         .body;
     assert!(body.contains("\nSig: one-1:"), "{body}");
     assert!(body.contains("\nSig: two-2:"), "{body}");
     let mut command = nix_serve(&corpus);
-    let server = Running::start(command.env("NIX_SECRET_KEY_FILE", &keys[0]), 1);
+    let server = RunningServer::start(command.env("NIX_SECRET_KEY_FILE", &keys[0]), 1);
     // A client that trusts only this key accepts all paths.
     let secret = fs::File::open(&keys[0]).unwrap();
     let public = run(floe(["key", "public"]).stdin(secret)).expect(0).stdout;
@@ -186,9 +186,9 @@ fn keys_sign_what_is_served() {
 }
 
 #[test]
-fn a_path_stands_in_front_of_every_route() {
+fn path_prefix_applies_to_every_route() {
     let Some(corpus) = corpus("jq") else { return };
-    let server = Running::start(nix_serve(&corpus).args(["--path", "/cache/"]), 1);
+    let server = RunningServer::start(nix_serve(&corpus).args(["--path", "/cache/"]), 1);
     assert_eq!(server.get("/cache/nix-cache-info").status, 200);
     let narinfo = narinfo(&corpus.root);
     assert_eq!(server.get(&format!("/cache{narinfo}")).status, 200);
@@ -197,16 +197,16 @@ fn a_path_stands_in_front_of_every_route() {
 }
 
 #[test]
-fn without_keep_alive_the_server_closes_after_one_answer() {
+fn disabled_keep_alive_closes_after_one_response() {
     let Some(corpus) = corpus("jq") else { return };
     for option in ["--disable-keepalive", "--keepalive-timeout=0"] {
-        let server = Running::start(nix_serve(&corpus).arg(option), 1);
+        let server = RunningServer::start(nix_serve(&corpus).arg(option), 1);
         // The request has no `Connection: close`, so the server must close the connection by
         // itself.
         let request = "GET /nix-cache-info HTTP/1.1\r\nHost: floe\r\n\r\n";
         assert_eq!(exchange(&server.urls[0], request).status, 200, "{option}");
     }
-    let server = Running::start(nix_serve(&corpus).arg("--keepalive-timeout=1"), 1);
+    let server = RunningServer::start(nix_serve(&corpus).arg("--keepalive-timeout=1"), 1);
     let asked = Instant::now();
     let request = "GET /nix-cache-info HTTP/1.1\r\nHost: floe\r\n\r\n";
     assert_eq!(exchange(&server.urls[0], request).status, 200);
@@ -214,7 +214,7 @@ fn without_keep_alive_the_server_closes_after_one_answer() {
 }
 
 #[test]
-fn the_limit_of_open_files_is_raised_as_far_as_it_goes() {
+fn open_file_limit_is_raised_to_the_hard_limit() {
     let Some(corpus) = corpus("jq") else { return };
     let mut shell = Command::new("sh");
     shell
@@ -222,7 +222,7 @@ fn the_limit_of_open_files_is_raised_as_far_as_it_goes() {
         .arg(env!("CARGO_BIN_EXE_floe"))
         .args(["serve", "--listen", "127.0.0.1:0", "--store"])
         .arg(corpus.store());
-    let server = Running::start(&mut shell, 1);
+    let server = RunningServer::start(&mut shell, 1);
     let limits = fs::read_to_string(format!("/proc/{}/limits", server.pid())).unwrap();
     let line = limits
         .lines()
@@ -234,7 +234,7 @@ fn the_limit_of_open_files_is_raised_as_far_as_it_goes() {
 }
 
 #[test]
-fn a_daemon_listens_before_its_parent_ends_and_has_its_own_session() {
+fn daemon_listens_before_its_parent_exits() {
     let Some(corpus) = corpus("jq") else { return };
     let scratch = scratch();
     let paths = ["socket", "pid", "error.log", "access.log"].map(|name| scratch.join(name));
@@ -260,10 +260,10 @@ fn a_daemon_listens_before_its_parent_ends_and_has_its_own_session() {
     second.arg(corpus.store()).arg("--pid").arg(pid);
     run(&mut second)
         .expect(1)
-        .says(&format!("process {number} "));
+        .stderr_contains(&format!("process {number} "));
     kill(number, Signal::TERM);
-    until("the daemon does not end", || !pid.exists());
-    until("the socket is not removed", || !socket.exists());
+    wait_until("the daemon does not end", || !pid.exists());
+    wait_until("the socket is not removed", || !socket.exists());
     assert!(
         fs::read_to_string(access)
             .unwrap()
@@ -272,7 +272,7 @@ fn a_daemon_listens_before_its_parent_ends_and_has_its_own_session() {
 }
 
 #[test]
-fn a_daemon_that_cannot_start_fails_its_parent_with_the_reason() {
+fn daemon_that_cannot_start_fails_its_parent_with_reason() {
     let Some(corpus) = corpus("jq") else { return };
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = taken.local_addr().unwrap().to_string();
@@ -280,12 +280,12 @@ fn a_daemon_that_cannot_start_fails_its_parent_with_the_reason() {
         let mut command = serve(&["nix-serve", "--listen", &address, "--store"]);
         let ran = run(command.arg(corpus.store()).args(option)).expect(1);
         assert_eq!(ran.stderr.lines().count(), 1, "{}", ran.stderr);
-        ran.says(&address);
+        ran.stderr_contains(&address);
     }
 }
 
 #[test]
-fn a_daemon_that_may_not_read_the_store_as_its_user_fails_its_parent() {
+fn daemon_whose_user_cannot_read_the_store_fails_its_parent() {
     let Some(corpus) = corpus("jq") else { return };
     if !is_root() {
         skip("another user", "only root may switch to another user");
@@ -306,18 +306,18 @@ fn a_daemon_that_may_not_read_the_store_as_its_user_fails_its_parent() {
     ];
     let ran = run(serve(&args).arg(&root)).expect(1);
     assert!(!ran.stderr.contains("listening on"), "{}", ran.stderr);
-    ran.says("db");
+    ran.stderr_contains("db");
 }
 
 #[test]
-fn errors_go_to_their_log_once_the_server_listens() {
+fn stderr_goes_to_error_log_once_the_server_listens() {
     let Some(corpus) = corpus("jq") else { return };
     let scratch = scratch();
     let file = scratch.join("errors");
     let mut command = nix_serve(&corpus);
-    let server = Running::start(command.arg("--error-log").arg(&file), 1);
+    let server = RunningServer::start(command.arg("--error-log").arg(&file), 1);
     let said = format!("listening on {}\n", server.urls[0]);
-    until("the log remains empty", || {
+    wait_until("the log remains empty", || {
         fs::read_to_string(&file).unwrap() == said
     });
     let place: PathBuf = fs::read_link(format!("/proc/{}/fd/2", server.pid())).unwrap();
@@ -325,7 +325,7 @@ fn errors_go_to_their_log_once_the_server_listens() {
 }
 
 #[test]
-fn a_server_becomes_another_user_and_still_serves() {
+fn server_switches_to_another_user_and_still_serves() {
     let Some(corpus) = corpus("jq") else { return };
     if !is_root() {
         skip("another user", "only root may switch to another user");
@@ -340,7 +340,7 @@ fn a_server_becomes_another_user_and_still_serves() {
         (&["--group", "12345"], "0", "12345"),
     ] {
         let mut command = serve(&["nix-serve", "--quiet", "-l", "127.0.0.1:0", "--store"]);
-        let server = Running::start(command.arg(&root).args(options), 1);
+        let server = RunningServer::start(command.arg(&root).args(options), 1);
         let narinfo = server.get(&narinfo(&corpus.root));
         assert_eq!(narinfo.status, 200, "{options:?}");
         let nar = nar_of(&narinfo.body);
@@ -364,7 +364,7 @@ fn a_server_becomes_another_user_and_still_serves() {
 }
 
 #[test]
-fn a_user_who_may_not_remove_the_file_of_the_number_empties_it() {
+fn user_without_permission_truncates_pid_file() {
     let Some(corpus) = corpus("jq") else { return };
     if !is_root() {
         skip("another user", "only root may switch to another user");
@@ -383,7 +383,7 @@ fn a_user_who_may_not_remove_the_file_of_the_number_empties_it() {
     ]);
     command.arg("--store").arg(&root).arg("--pid").arg(&pid);
     for _ in 0..2 {
-        let server = Running::start(&mut command, 1);
+        let server = RunningServer::start(&mut command, 1);
         let number = fs::read_to_string(&pid).unwrap();
         assert_eq!(number.trim(), server.pid().to_string());
         server.signal(Signal::TERM);
@@ -394,7 +394,7 @@ fn a_user_who_may_not_remove_the_file_of_the_number_empties_it() {
 }
 
 #[test]
-fn who_is_not_root_cannot_become_another() {
+fn unprivileged_user_cannot_switch_user() {
     let Some(corpus) = corpus("jq") else { return };
     let scratch = scratch();
     let root = open_root(&corpus, &scratch);
@@ -418,18 +418,18 @@ fn who_is_not_root_cannot_become_another() {
         "--store",
     ]);
     let ran = run(command.arg(&root).stdin(Stdio::null())).expect(1);
-    ran.says("changing to group 0");
+    ran.stderr_contains("changing to group 0");
 }
 
 #[test]
-fn a_second_signal_does_not_wait_for_a_client_that_does_not_read() {
+fn second_signal_does_not_wait_for_stalled_client() {
     let Some(corpus) = corpus("jq") else { return };
     let large = corpus.paths.iter().find(|path| path.contains("-libc6-"));
-    let server = Running::start(&mut floe_serve(&corpus), 1);
+    let server = RunningServer::start(&mut floe_serve(&corpus), 1);
     let nar = nar_of(&server.get(&narinfo(large.unwrap())).body);
     let address = server.urls[0].strip_prefix("http://").unwrap();
     let mut idle = TcpStream::connect(address).unwrap();
-    idle.set_read_timeout(Some(PATIENCE)).unwrap();
+    idle.set_read_timeout(Some(TIMEOUT)).unwrap();
     idle.write_all(b"HEAD / HTTP/1.1\r\nHost: floe\r\n\r\n")
         .unwrap();
     idle.read_exact(&mut [0; 9]).unwrap();

@@ -1,0 +1,222 @@
+//! Closures of unusual shape: very deep ones, and wide ones in which all paths need the same path.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::num::NonZeroUsize;
+use std::path::Path;
+use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use floe_engine::{
+    ClosureCopy, CopyOptions, Event, EventSink, NetworkOptions, PathSpec, SourceOrder, Sources,
+    StoreUri, Target,
+};
+use floe_format::nar::write;
+use floe_format::{Compression, Hash, NarInfo, PathInfo, StoreDir, StorePath};
+
+use crate::faulty_cache::assert_verified;
+use crate::support::{floe, run, scratch};
+
+/// Returns the store path with this number.
+fn path(number: usize) -> StorePath {
+    let digits = floe_format::nix32::encode(&floe_hash::sha256(&number.to_le_bytes())[..20]);
+    StorePath::parse(&format!("{digits}-{number}")).unwrap()
+}
+
+/// Creates a cache of single-file paths. `references` returns the references of each number. The
+/// file of number 0 is the smallest, so its NAR is fetched last.
+fn make_cache(directory: &Path, count: usize, references: impl Fn(usize) -> Vec<usize>) {
+    fs::create_dir_all(directory.join("nar")).unwrap();
+    fs::write(directory.join("nix-cache-info"), "StoreDir: /nix/store\n").unwrap();
+    for number in 0..count {
+        let contents = format!("{number}").repeat(if number == 0 { 1 } else { 10 });
+        let mut nar = Vec::new();
+        write::begin(&mut nar);
+        write::begin_file(&mut nar, false, contents.len() as u64);
+        nar.extend_from_slice(contents.as_bytes());
+        write::end_file(&mut nar, contents.len() as u64);
+        let info = PathInfo {
+            path: path(number),
+            nar_hash: Hash::sha256(floe_hash::sha256(&nar)),
+            nar_size: nar.len() as u64,
+            references: references(number).into_iter().map(path).collect(),
+            deriver: None,
+            signatures: BTreeSet::new(),
+            ca: None,
+            registration_time: None,
+            ultimate: false,
+        };
+        let url = format!("nar/{number}.nar");
+        fs::write(directory.join(&url), nar).unwrap();
+        let (compression, file_hash, file_size) = (Compression::None, None, None);
+        let narinfo = NarInfo {
+            info,
+            url,
+            compression,
+            file_hash,
+            file_size,
+        };
+        let file = directory.join(format!("{}.narinfo", path(number).hash_part()));
+        fs::write(file, narinfo.to_text(&StoreDir::default())).unwrap();
+    }
+}
+
+#[test]
+fn failed_leaf_of_deep_closure_is_reported_without_crash() {
+    let scratch = scratch();
+    let cache = scratch.join("cache");
+    let depth = 20_000;
+    make_cache(&cache, depth, |number| {
+        if number == 0 {
+            vec![]
+        } else {
+            vec![number - 1]
+        }
+    });
+    fs::remove_file(cache.join("nar/0.nar")).unwrap();
+    let ran = run(floe(["install", "--no-check-sigs", "--from"])
+        .arg(format!("file://{}", cache.display()))
+        .arg("--root")
+        .arg(scratch.join("root"))
+        .arg(path(depth - 1).as_str()))
+    .expect(1)
+    .stderr_contains("nar/0.nar");
+    let message = format!("{depth} paths could not be moved");
+    assert!(
+        ran.stderr.contains(&message),
+        "{}",
+        ran.stderr.lines().last().unwrap()
+    );
+}
+
+#[test]
+fn thousand_paths_ready_at_once_do_not_exhaust_descriptors() {
+    let scratch = scratch();
+    let (cache, root) = (scratch.join("cache"), scratch.join("root"));
+    let count = 1000;
+    // The last path is the root. All others refer to number 0, which is fetched last.
+    make_cache(&cache, count, |number| match number {
+        0 => vec![],
+        999 => (0..999).collect(),
+        _ => vec![0],
+    });
+    let script = "ulimit -n 128; exec \"$@\"";
+    run(Command::new("sh")
+        .args([
+            "-c",
+            script,
+            "sh",
+            env!("CARGO_BIN_EXE_floe"),
+            "install",
+            "--no-check-sigs",
+        ])
+        .args(["--from", &format!("file://{}", cache.display()), "--root"])
+        .arg(&root)
+        .arg(path(count - 1).as_str()))
+    .expect(0);
+    assert_verified(&root, count);
+}
+
+#[test]
+fn closed_stdout_does_not_change_exit_code() {
+    let scratch = scratch();
+    let cache = scratch.join("cache");
+    make_cache(&cache, 1, |_| vec![]);
+    let program = env!("CARGO_BIN_EXE_floe");
+    let script = "set -o pipefail; \"$@\" | true";
+    let missing = "00000000000000000000000000000000-missing";
+    for (asked, code) in [
+        (vec![path(0).to_string()], 0),
+        (vec![path(0).to_string(), missing.into()], 1),
+    ] {
+        run(Command::new("bash")
+            .args([
+                "-c",
+                script,
+                "bash",
+                program,
+                "install",
+                "--no-check-sigs",
+                "--from",
+            ])
+            .arg(format!("file://{}", cache.display()))
+            .arg("--root")
+            .arg(scratch.join("root"))
+            .args(asked))
+        .expect(code);
+    }
+}
+
+/// Deletes path 0 once the copy is planned, as a garbage collector older than Nix 2.36 may.
+struct DeletingCollector<'a> {
+    root: &'a Path,
+    taken: AtomicBool,
+}
+
+impl EventSink for DeletingCollector<'_> {
+    fn event(&self, event: Event<'_>) {
+        if matches!(event, Event::Planned { .. }) && !self.taken.swap(true, Ordering::SeqCst) {
+            let database = self.root.join("nix/var/nix/db/db.sqlite");
+            let connection = rusqlite::Connection::open(database).unwrap();
+            let row = format!("/nix/store/{}", path(0));
+            let rows = connection.execute("delete from ValidPaths where path = ?1", [row]);
+            assert_eq!(rows.unwrap(), 1);
+            fs::remove_file(self.root.join("nix/store").join(path(0).as_str())).unwrap();
+        }
+    }
+}
+
+#[test]
+fn reference_deleted_during_copy_is_fetched_again() {
+    let scratch = scratch();
+    let (cache, root) = (scratch.join("cache"), scratch.join("root"));
+    make_cache(&cache, 4, |number| {
+        if number == 0 {
+            vec![]
+        } else {
+            vec![number - 1]
+        }
+    });
+    let from = format!("file://{}", cache.display());
+    run(
+        floe(["install", "--no-check-sigs", "--from", &from, "--root"])
+            .arg(&root)
+            .arg(path(0).as_str()),
+    )
+    .expect(0);
+    let options = CopyOptions {
+        check_signatures: false,
+        jobs: Some(NonZeroUsize::MIN),
+        ..CopyOptions::default()
+    };
+    let location = |text: &str| StoreUri::parse(text, None, None).unwrap();
+    let sources = Sources::open(
+        &[location(&from)],
+        SourceOrder::AsListed,
+        &NetworkOptions::default(),
+        &options.cancel,
+    )
+    .unwrap();
+    let target = Target::open(
+        &location(&root.display().to_string()),
+        None,
+        &floe_store::WriteOptions::default(),
+    )
+    .unwrap();
+    let taken = AtomicBool::new(false);
+    let collector = DeletingCollector { root: &root, taken };
+    let copy = ClosureCopy {
+        sources: &sources,
+        target: &target,
+        options: &options,
+        events: &collector,
+    };
+    let outcome = copy.run(&[PathSpec::Path(path(3))]).unwrap();
+    assert!(
+        collector.taken.load(Ordering::SeqCst),
+        "nothing was deleted"
+    );
+    assert!(outcome.failures.is_empty(), "{:?}", outcome.failures);
+    assert_eq!(outcome.copied, 4, "the deleted path was not fetched again");
+    assert_verified(&root, 4);
+}

@@ -1,0 +1,270 @@
+//! The result of an install does not depend on umask, ACLs, user, store directory or TLS.
+
+mod journal_mode;
+mod permissions;
+mod store_dir;
+pub(crate) mod tls;
+
+use std::fs;
+use std::os::unix::fs::{MetadataExt as _, chown, symlink};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::faulty_cache::{FaultyCache, assert_verified, faulty_cache};
+use crate::support::{Corpus, copy_program, corpus, floe, nixes, run, scratch, skip, tree};
+
+/// Returns the path of a program. If it is not installed, records a skip.
+pub(crate) fn find_tool(name: &str, package: &str) -> Option<PathBuf> {
+    let found = ["/usr/bin", "/bin", "/usr/sbin", "/sbin"]
+        .into_iter()
+        .map(|directory| Path::new(directory).join(name))
+        .find(|path| path.exists());
+    if found.is_none() {
+        skip(
+            name,
+            &format!("not installed; run `cargo xtask test` as root, or install {package}"),
+        );
+    }
+    found
+}
+
+/// Returns the arguments of `floe install` for a corpus and its zstd cache.
+fn install_args(corpus: &Corpus, root: &Path) -> Vec<String> {
+    let from = corpus.file_url("zstd");
+    let root = root.display().to_string();
+    let keys = "--trusted-public-keys";
+    [
+        "install",
+        "--from",
+        &from,
+        "--root",
+        &root,
+        keys,
+        &corpus.key,
+        // A machine with Nix may have the default build-users-group.
+        "--option",
+        "build-users-group",
+        "",
+        &corpus.root,
+    ]
+    .map(str::to_owned)
+    .into()
+}
+
+/// Asserts that no path of a store has extended attributes. These include ACLs.
+#[track_caller]
+fn assert_no_attributes(getfattr: &Path, root: &Path) {
+    for entry in fs::read_dir(root.join("nix/store")).unwrap() {
+        let path = entry.unwrap().path();
+        if path.ends_with(".links") {
+            continue;
+        }
+        let args = ["--recursive", "--physical", "--no-dereference", "--match=-"];
+        let found = run(Command::new(getfattr)
+            .args(args)
+            .arg("--absolute-names")
+            .arg(&path));
+        assert_eq!(
+            found.expect(0).stdout,
+            "",
+            "{} has extended attributes",
+            path.display()
+        );
+    }
+}
+
+#[test]
+fn umask_does_not_affect_installed_store() {
+    let Some(corpus) = corpus("jq") else { return };
+    for umask in ["077", "000", "0277"] {
+        let scratch = scratch();
+        let root = scratch.join("root");
+        run(Command::new("/bin/sh")
+            .args(["-c", &format!("umask {umask}; exec \"$0\" \"$@\"")])
+            .arg(env!("CARGO_BIN_EXE_floe"))
+            .args(install_args(&corpus, &root)))
+        .expect(0);
+        assert!(
+            tree(&root) == tree(&corpus.store()),
+            "umask {umask}: the trees differ"
+        );
+        for directory in ["", "nix", "nix/store", "nix/store/.links", "nix/var/nix/db"] {
+            let mode = fs::metadata(root.join(directory)).unwrap().mode() & 0o7777;
+            assert_eq!(mode, 0o755, "umask {umask}: {directory}");
+        }
+        assert_verified(&root, corpus.paths.len());
+    }
+}
+
+#[test]
+fn symlinked_store_is_written_only_if_allowed() {
+    let Some(corpus) = corpus("jq") else { return };
+    let scratch = scratch();
+    let (real, link) = (scratch.join("real"), scratch.join("link"));
+    fs::create_dir(&real).unwrap();
+    symlink(&real, &link).unwrap();
+    let install = || floe(install_args(&corpus, &link));
+    run(&mut install())
+        .expect(1)
+        .stderr_contains("allow-symlinked-store")
+        .stderr_contains(link.to_str().unwrap());
+    let variable = "NIX_IGNORE_SYMLINK_STORE";
+    run(install().env(variable, "1")).expect(0);
+    assert!(tree(&real) == tree(&corpus.store()), "the trees differ");
+    run(install().args(["--option", "allow-symlinked-store", "true"])).expect(0);
+    for nix in nixes() {
+        let mut ask = nix.command("nix-store", ["--store"]);
+        ask.arg(&link).args(["--check-validity", &corpus.root]);
+        assert_ne!(run(&mut ask).code, Some(0), "{}", nix.version);
+        run(ask.env(variable, "1")).expect(0);
+        nix.verify(&real, corpus.paths.len());
+    }
+}
+
+#[test]
+fn default_acl_of_store_directory_is_not_inherited_by_paths() {
+    let Some(corpus) = corpus("jq") else { return };
+    let Some(setfacl) = find_tool("setfacl", "acl") else {
+        return;
+    };
+    let Some(getfattr) = find_tool("getfattr", "attr") else {
+        return;
+    };
+    let scratch = scratch();
+    let root = scratch.join("root");
+    let store = root.join("nix/store");
+    fs::create_dir_all(&store).unwrap();
+    let entries = "u::rwx,u:65534:rwx,g::rwx,g:65534:rwx,m::rwx,o::rwx";
+    let set = run(Command::new(setfacl)
+        .args(["--default", "--modify", entries])
+        .arg(&store));
+    if set.code != Some(0) {
+        skip(
+            "ACLs",
+            &format!(
+                "the file system of {} does not support them",
+                store.display()
+            ),
+        );
+        return;
+    }
+    // Check that new files inherit the ACL by default.
+    fs::create_dir(store.join(".links")).unwrap();
+    let args = ["--physical", "--match=-", "--absolute-names"];
+    let inherited = run(Command::new(&getfattr).args(args).arg(store.join(".links"))).stdout;
+    assert!(
+        inherited.contains("posix_acl"),
+        "the ACL was not inherited: {inherited}"
+    );
+
+    run(&mut floe(install_args(&corpus, &root))).expect(0);
+    assert!(tree(&root) == tree(&corpus.store()), "the trees differ");
+    assert_no_attributes(&getfattr, &root);
+    for nix in nixes() {
+        nix.verify(&root, corpus.paths.len());
+    }
+}
+
+#[test]
+fn unprivileged_user_installs_into_own_store() {
+    let Some(FaultyCache {
+        corpus,
+        scratch,
+        cache,
+        key,
+        ..
+    }) = faulty_cache("zstd")
+    else {
+        return;
+    };
+    if fs::metadata("/proc/self").unwrap().uid() != 0 {
+        skip("setpriv", "only root may switch to another user");
+        return;
+    }
+    let Some(setpriv) = find_tool("setpriv", "util-linux") else {
+        return;
+    };
+    // The user may have no access to the build directory.
+    let program = scratch.join("floe");
+    copy_program(Path::new(env!("CARGO_BIN_EXE_floe")), &program);
+    chown(scratch.path(), Some(NOBODY_UID), Some(NOBODY_UID)).unwrap();
+    let root = scratch.join("root");
+    let as_user = |args: &[&str]| {
+        let mut command = Command::new(&setpriv);
+        command
+            .args([
+                "--reuid",
+                &NOBODY_UID.to_string(),
+                "--regid",
+                &NOBODY_UID.to_string(),
+                "--clear-groups",
+            ])
+            .arg(&program)
+            .args(args)
+            .env("HOME", scratch.path())
+            .env_remove("XDG_DATA_HOME");
+        run(&mut command)
+    };
+    let (from, key) = (
+        format!("file://{}", cache.display()),
+        key.public().to_string(),
+    );
+    let install = |target: &[&str]| {
+        let args = [
+            "install",
+            "--json",
+            "--from",
+            &from,
+            "--trusted-public-keys",
+            &key,
+        ];
+        as_user(&[&args[..], target, &[&corpus.root]].concat())
+            .expect(0)
+            .json()
+    };
+    let named = root.display().to_string();
+    assert_eq!(install(&["--root", &named])["copied"], corpus.paths.len());
+    // Except for the owner, the tree equals that of root.
+    let mine = format!(" {NOBODY_UID}:{NOBODY_UID} ");
+    let as_roots: Vec<String> = tree(&root)
+        .iter()
+        .map(|line| line.replacen(&mine, " 0:0 ", 1))
+        .collect();
+    assert!(as_roots == tree(&corpus.store()), "the trees differ");
+    assert_ne!(as_roots, tree(&root));
+
+    let again = install(&["--root", &named]);
+    assert_eq!(
+        (&again["copied"], &again["alreadyValid"]),
+        (&0.into(), &corpus.paths.len().into())
+    );
+    as_user(&["verify", "--root", &named])
+        .expect(0)
+        .stderr_contains("0 faults");
+    for nix in nixes() {
+        nix.verify(&root, corpus.paths.len());
+    }
+    // The user can verify a store of root, but cannot add paths to it.
+    let roots = scratch.join("roots");
+    run(&mut floe(install_args(&corpus, &roots))).expect(0);
+    let roots = roots.display().to_string();
+    as_user(&["verify", "--root", &roots])
+        .expect(0)
+        .stderr_contains("0 faults");
+    as_user(&["install", "--from", &from, "--root", &roots, &corpus.root])
+        .expect(1)
+        .stderr_contains("Permission denied");
+    // If the machine has no Nix, the default store is in the user's data directory.
+    if !Path::new("/nix").exists() {
+        install(&[]);
+        let own = scratch.join(".local/share/nix/root");
+        assert!(
+            own.join(&corpus.root[1..]).exists(),
+            "not installed into {}",
+            own.display()
+        );
+    }
+}
+
+/// The user id of `nobody`, which owns no files.
+const NOBODY_UID: u32 = 65534;

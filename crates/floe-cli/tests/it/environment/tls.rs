@@ -1,0 +1,226 @@
+//! Caches over TLS, with HTTP/1.1 and HTTP/2.
+
+use std::path::Path;
+use std::process::Command;
+
+use super::find_tool;
+use crate::fault_server::FaultServer;
+use crate::support::{corpus, floe, nginx, nixes, run, scratch, skip, tree};
+
+/// A server certificate for 127.0.0.1, issued by a private authority.
+pub(crate) struct Certificates {
+    /// The file with the certificate of the authority.
+    pub(crate) authority: String,
+    /// The lines of nginx.conf that name the server's certificate and key.
+    pub(crate) server: String,
+}
+
+/// Creates both certificates in a directory.
+pub(crate) fn create_certificates(openssl: &Path, directory: &Path) -> Certificates {
+    let name = |file: &str| directory.join(file).display().to_string();
+    let request = |subject: &str, files: [&str; 2], more: &[&str]| {
+        let curve = "ec_paramgen_curve:prime256v1";
+        let (key, certificate) = (name(files[0]), name(files[1]));
+        run(Command::new(openssl)
+            .args([
+                "req", "-x509", "-nodes", "-days", "2", "-newkey", "ec", "-pkeyopt", curve,
+            ])
+            .args(["-subj", subject, "-keyout", &key, "-out", &certificate])
+            .args(more))
+        .expect(0);
+    };
+    request("/CN=floe test authority", ["ca.key", "ca.pem"], &[]);
+    let (ca, ca_key) = (name("ca.pem"), name("ca.key"));
+    let (address, no_ca) = (
+        "subjectAltName=IP:127.0.0.1",
+        "basicConstraints=critical,CA:FALSE",
+    );
+    let by_ca = [
+        "-CA", &ca, "-CAkey", &ca_key, "-addext", address, "-addext", no_ca,
+    ];
+    request("/CN=floe test server", ["server.key", "server.pem"], &by_ca);
+    let (certificate, key) = (name("server.pem"), name("server.key"));
+    Certificates {
+        authority: ca,
+        server: format!("ssl_certificate {certificate}; ssl_certificate_key {key};"),
+    }
+}
+
+#[test]
+fn http1_and_http2_work_over_tls_with_trusted_authority_only() {
+    // This corpus has several NARs that exceed the flow-control window of a stream.
+    let Some(corpus) = corpus("curl") else { return };
+    let Some(openssl) = find_tool("openssl", "openssl") else {
+        return;
+    };
+    let scratch = scratch();
+    let certificates = create_certificates(&openssl, scratch.path());
+    let name = |file: &str| scratch.join(file).display().to_string();
+
+    let extra = format!(
+        "listen 127.0.0.1:PORT1 ssl http2; listen 127.0.0.1:PORT2 ssl; {}",
+        certificates.server
+    );
+    let Some(server) = nginx(&corpus.dir, &extra) else {
+        return;
+    };
+    let [both, old] = [1, 2].map(|number| server.port(number));
+    let install = |port: u16, certificates: Option<&str>| {
+        let from = format!("https://127.0.0.1:{port}/cache-none");
+        let mut command = floe(["install", "--jobs", "1", "--from", &from, "--root"]);
+        command
+            .env_remove("NIX_SSL_CERT_FILE")
+            .env_remove("SSL_CERT_FILE");
+        command.envs(certificates.map(|file| ("SSL_CERT_FILE", file)));
+        command.arg(scratch.join(&port.to_string()));
+        run(command.args(["--trusted-public-keys", &corpus.key, &corpus.root]))
+    };
+    install(both, None)
+        .expect(4)
+        .stderr_contains("nix-cache-info")
+        .stderr_contains("certificate");
+    install(both, Some(&name("absent.pem")))
+        .expect(4)
+        .stderr_contains("absent.pem");
+    assert_eq!(server.log(), "", "the server received a request");
+    for (port, protocol) in [(both, "HTTP/2.0"), (old, "HTTP/1.1")] {
+        let seen = server.log().lines().count();
+        install(port, Some(&certificates.authority)).expect(0);
+        let log: Vec<String> = server.log().lines().skip(seen).map(str::to_owned).collect();
+        // One request for nix-cache-info, then a narinfo and a NAR for each path.
+        assert_eq!(log.len(), 1 + 2 * corpus.paths.len(), "{log:?}");
+        let good = format!("{protocol}\" 200");
+        assert!(
+            log.iter().all(|line| line.contains(&good)),
+            "not {good}: {log:?}"
+        );
+        let root = scratch.join(&port.to_string());
+        assert!(
+            tree(&root) == tree(&corpus.store()),
+            "{protocol}: the trees differ"
+        );
+    }
+}
+
+#[test]
+fn listed_leaf_certificate_is_trusted_for_its_own_names() {
+    let Some(corpus) = corpus("jq") else { return };
+    let Some(openssl) = find_tool("openssl", "openssl") else {
+        return;
+    };
+    let scratch = scratch();
+    // By default, openssl creates a certificate with CA:TRUE.
+    let make = |name: &str, names: &str, more: &[&str]| {
+        let subject = format!("/CN=floe {name}");
+        let file = |end: &str| scratch.join(&format!("{name}.{end}")).display().to_string();
+        let mut command = Command::new(&openssl);
+        command.args(["req", "-x509", "-nodes", "-days", "2", "-subj", &subject]);
+        command.args(["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1"]);
+        command.args(["-addext", names, "-keyout", &file("key")]);
+        run(command.args(["-out", &file("pem")]).args(more)).expect(0);
+        [file("pem"), file("key")]
+    };
+    let address = "subjectAltName=IP:127.0.0.1";
+    let authority = make("authority", address, &[]);
+    let leaf = "basicConstraints=critical,CA:FALSE";
+    let by_authority = [
+        "-CA",
+        &authority[0],
+        "-CAkey",
+        &authority[1],
+        "-addext",
+        leaf,
+    ];
+    let own = make("own", address, &[]);
+    let other_name = make("other-name", "subjectAltName=DNS:floe.example", &[]);
+    let certificates = make("certificates", address, &by_authority);
+    let listens = |[certificate, key]: &[String; 2]| {
+        let ssl = format!("ssl_certificate {certificate}; ssl_certificate_key {key};");
+        let server = nginx(&corpus.dir, &format!("listen 127.0.0.1:PORT1 ssl; {ssl}"))?;
+        let url = format!("https://127.0.0.1:{}/cache-zstd", server.port(1));
+        Some((server, url))
+    };
+    let install = |url: &str, listed: &str| {
+        let target = super::scratch();
+        let mut command = floe(["install", "--from", url, "--root"]);
+        command.arg(target.path()).arg("--trusted-public-keys");
+        command.arg(&corpus.key).arg(&corpus.root);
+        run(command.env("NIX_SSL_CERT_FILE", listed))
+    };
+    for pair in [&own, &certificates] {
+        let Some((server, url)) = listens(pair) else {
+            return;
+        };
+        install(&url, &other_name[0])
+            .expect(4)
+            .stderr_contains("certificate");
+        assert_eq!(server.log(), "", "the server received a request");
+        install(&url, &pair[0]).expect(0);
+        assert!(server.log().contains(".narinfo"), "{}", server.log());
+        for nix in nixes() {
+            let mut ask = nix.command("nix", ["path-info", "--store", &url]);
+            ask.env("NIX_SSL_CERT_FILE", &pair[0]).arg(&corpus.root);
+            run(&mut ask).expect(0);
+        }
+    }
+    let Some((server, url)) = listens(&other_name) else {
+        return;
+    };
+    install(&url, &other_name[0])
+        .expect(4)
+        .stderr_contains("not valid for name");
+    assert_eq!(server.log(), "", "the server received a request");
+}
+
+#[test]
+fn empty_nix_ssl_cert_file_overrules_ssl_cert_file() {
+    let Some(corpus) = corpus("jq") else { return };
+    let Some(openssl) = find_tool("openssl", "openssl") else {
+        return;
+    };
+    let default = Path::new("/etc/ssl/certs/ca-certificates.crt");
+    if !default.exists() {
+        return skip("ca-certificates", "install the package ca-certificates");
+    }
+    let scratch = scratch();
+    let certificates = create_certificates(&openssl, scratch.path());
+    let listen = format!("listen 127.0.0.1:PORT1 ssl; {}", certificates.server);
+    let Some(server) = nginx(&corpus.dir, &listen) else {
+        return;
+    };
+    let url = format!("https://127.0.0.1:{}/cache-zstd", server.port(1));
+    let ask = |command: &mut Command| {
+        command.env("NIX_SSL_CERT_FILE", "");
+        run(command.env("SSL_CERT_FILE", &certificates.authority))
+    };
+    ask(floe(["info", "--from", &url]).arg(&corpus.root))
+        .expect(4)
+        .stderr_contains("certificate");
+    for nix in nixes() {
+        let mut info = nix.command("nix", ["path-info", "--store", &url]);
+        ask(info.arg(&corpus.root)).expect(1);
+    }
+    assert_eq!(server.log(), "", "a request got through");
+}
+
+#[test]
+fn unreadable_certificate_file_affects_tls_only() {
+    let Some(corpus) = corpus("jq") else { return };
+    let scratch = scratch();
+    let server = FaultServer::start(&corpus.cache("zstd"));
+    let absent = scratch.join("absent.pem");
+    let install = |from: &[&str], name: &str| {
+        let mut command = floe(["install"]);
+        for from in from {
+            command.args(["--from", from]);
+        }
+        command.args(["--trusted-public-keys", &corpus.key, "--root"]);
+        command.arg(scratch.join(name)).arg(&corpus.root);
+        run(command.env("NIX_SSL_CERT_FILE", &absent))
+    };
+    let ran = install(&[&server.url()], "http").expect(0);
+    assert!(!ran.stderr.contains("absent.pem"), "{}", ran.stderr);
+    assert_eq!(server.requests_for(".narinfo").len(), corpus.paths.len());
+    let (directory, dead) = (corpus.file_url("zstd"), "https://127.0.0.1:1");
+    install(&[&directory, dead], "directory").expect(0);
+}

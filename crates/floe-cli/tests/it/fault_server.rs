@@ -1,0 +1,480 @@
+//! A small HTTP/1.1 server that serves a directory and injects faults.
+//!
+//! It records every request with the fault that it injected, so a test can assert that the fault
+//! occurred. Connections are kept alive, as in real servers.
+
+use std::collections::HashMap;
+use std::fs;
+use std::io::{self, BufRead as _, BufReader, Read as _, Write as _};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+/// What to do instead of serving the file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Fault {
+    /// Respond with this status and no file.
+    Status(u16),
+    /// Wait, then respond with this status.
+    DelayedStatus(u16, Duration),
+    /// Respond with this status and this `Retry-After` value.
+    RetryAfter(u16, String),
+    /// Send another `ETag` than before, as if the file had changed.
+    ChangedEtag,
+    /// Close the connection without a response.
+    Reset,
+    /// Close the connection after this many bytes of the response head.
+    TruncatedHead(usize),
+    /// Send these bytes instead of the file.
+    OtherBody(Vec<u8>),
+    /// Wait, then serve the file.
+    Delayed(Duration),
+    /// Announce the whole body, send this many bytes of it and close the connection.
+    Truncated(usize),
+    /// Announce and send only this many bytes of the body.
+    ShortBody(usize),
+    /// Respond to a range request with at most this many bytes.
+    PartialRange(usize),
+    /// Send this many bytes without `Content-Length` and close the connection, which ends such a
+    /// body.
+    TruncatedWithoutLength(usize),
+    /// Send one chunk of this many bytes, and close the connection without the last chunk.
+    TruncatedChunked(usize),
+    /// Send these bytes, the file compressed by gzip, with `Content-Encoding: gzip`.
+    Gzip(Vec<u8>),
+    /// Do the same, but send only this many bytes and close the connection.
+    TruncatedGzip(Vec<u8>, usize),
+    /// Append these bytes to the body.
+    ExtraBytes(Vec<u8>),
+    /// Redirect the client to this URL.
+    Redirect(String),
+    /// Announce the whole body, send this many bytes, then nothing until the client disconnects.
+    Stalled(usize),
+    /// Delay the last bytes of the body, this many, so that they arrive separately.
+    DelayedTail(usize),
+}
+
+/// A request, and how the server responded.
+#[derive(Clone, Debug)]
+pub(crate) struct RecordedRequest {
+    /// Connections are numbered in the order of acceptance.
+    pub(crate) connection: usize,
+    pub(crate) method: String,
+    pub(crate) path: String,
+    pub(crate) status: u16,
+    /// Header fields by lower-case name.
+    pub(crate) fields: HashMap<String, String>,
+    pub(crate) at: Instant,
+    /// The injected fault, if any.
+    pub(crate) fault: Option<Fault>,
+}
+
+struct Rule {
+    suffix: String,
+    fault: Fault,
+    /// How often the rule still applies.
+    times: usize,
+}
+
+#[derive(Default)]
+struct Shared {
+    directory: PathBuf,
+    /// The required value of `Authorization`.
+    authorization: Mutex<Option<String>>,
+    has_validators: AtomicBool,
+    rules: Mutex<Vec<Rule>>,
+    requests: Mutex<Vec<RecordedRequest>>,
+    in_flight: Mutex<InFlightCount>,
+    /// Open connections. The server shuts them down on drop, so that no thread waits for a client.
+    streams: Mutex<Vec<TcpStream>>,
+    stopping: AtomicBool,
+}
+
+/// Requests that are received and not answered yet.
+#[derive(Default)]
+struct InFlightCount {
+    now: usize,
+    most: usize,
+}
+
+/// The server. It stops on drop.
+pub(crate) struct FaultServer {
+    address: SocketAddr,
+    shared: Arc<Shared>,
+    listener: Option<JoinHandle<()>>,
+}
+
+impl FaultServer {
+    /// Serves a directory on a free port.
+    pub(crate) fn start(directory: &Path) -> FaultServer {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let shared = Arc::new(Shared {
+            directory: directory.to_path_buf(),
+            ..Shared::default()
+        });
+        let for_thread = shared.clone();
+        let listener = thread::spawn(move || accept(&listener, &for_thread));
+        FaultServer {
+            address,
+            shared,
+            listener: Some(listener),
+        }
+    }
+
+    pub(crate) fn url(&self) -> String {
+        format!("http://{}", self.address)
+    }
+
+    /// Injects a fault into every request whose path ends with `suffix`.
+    pub(crate) fn fail(&self, suffix: &str, fault: Fault) {
+        self.fail_times(suffix, fault, usize::MAX);
+    }
+
+    /// Injects a fault into the first `times` requests whose path ends with `suffix`.
+    pub(crate) fn fail_times(&self, suffix: &str, fault: Fault, times: usize) {
+        let suffix = suffix.to_owned();
+        lock(&self.shared.rules).push(Rule {
+            suffix,
+            fault,
+            times,
+        });
+    }
+
+    /// Responds with 401 unless `Authorization` has this value.
+    pub(crate) fn require_authorization(&self, authorization: &str) {
+        *lock(&self.shared.authorization) = Some(authorization.to_owned());
+    }
+
+    /// Sends an `ETag` for each file, and serves range requests.
+    pub(crate) fn with_validators(self) -> FaultServer {
+        self.shared.has_validators.store(true, Ordering::SeqCst);
+        self
+    }
+
+    /// Removes all faults.
+    pub(crate) fn clear_faults(&self) {
+        lock(&self.shared.rules).clear();
+    }
+
+    /// Returns the requests so far, in the order of their responses.
+    pub(crate) fn requests(&self) -> Vec<RecordedRequest> {
+        lock(&self.shared.requests).clone()
+    }
+
+    /// Returns the requests so far whose path ends with `suffix`.
+    pub(crate) fn requests_for(&self, suffix: &str) -> Vec<RecordedRequest> {
+        let mut requests = self.requests();
+        requests.retain(|request| request.path.ends_with(suffix));
+        requests
+    }
+
+    /// Returns the maximum number of concurrent requests. A request counts from the end of its
+    /// head until the last byte of the response is about to be sent, so a client cannot start its
+    /// next request earlier.
+    pub(crate) fn max_in_flight(&self) -> usize {
+        lock(&self.shared.in_flight).most
+    }
+
+    /// Returns how many requests had a fault injected.
+    pub(crate) fn fault_count(&self) -> usize {
+        self.requests()
+            .iter()
+            .filter(|request| request.fault.is_some())
+            .count()
+    }
+}
+
+impl Drop for FaultServer {
+    fn drop(&mut self) {
+        self.shared.stopping.store(true, Ordering::SeqCst);
+        // Wake up the accept loop, which then sees the flag.
+        drop(TcpStream::connect(self.address));
+        if let Some(listener) = self.listener.take() {
+            let _: thread::Result<()> = listener.join();
+        }
+    }
+}
+
+fn accept(listener: &TcpListener, shared: &Arc<Shared>) {
+    let mut threads = Vec::new();
+    for (connection, stream) in listener.incoming().take(CONNECTIONS_MAX).enumerate() {
+        if shared.stopping.load(Ordering::SeqCst) {
+            break;
+        }
+        let stream = stream.unwrap();
+        stream.set_nodelay(true).unwrap();
+        stream.set_read_timeout(Some(CLIENT_TIMEOUT)).unwrap();
+        stream.set_write_timeout(Some(CLIENT_TIMEOUT)).unwrap();
+        lock(&shared.streams).push(stream.try_clone().unwrap());
+        let shared = shared.clone();
+        threads.push(thread::spawn(move || {
+            // The client may disconnect at any time.
+            let _: io::Result<()> = serve_connection(connection, &stream, &shared);
+            let _: io::Result<()> = stream.shutdown(Shutdown::Both);
+        }));
+    }
+    for stream in lock(&shared.streams).drain(..) {
+        let _: io::Result<()> = stream.shutdown(Shutdown::Both);
+    }
+    for thread in threads {
+        let _: thread::Result<()> = thread.join();
+    }
+}
+
+/// Answers requests until either side closes the connection.
+fn serve_connection(connection: usize, stream: &TcpStream, shared: &Shared) -> io::Result<()> {
+    let mut reader = BufReader::new(stream);
+    loop {
+        let mut request = String::new();
+        // Read header lines up to the empty line.
+        while !request.ends_with("\r\n\r\n") {
+            let limit = (REQUEST_LEN_MAX - request.len()) as u64;
+            if reader.by_ref().take(limit).read_line(&mut request)? == 0 {
+                return Ok(());
+            }
+        }
+        let mut words = request.split(' ').map(str::to_owned);
+        let (method, path) = (
+            words.next().unwrap_or_default(),
+            words.next().unwrap_or_default(),
+        );
+        let in_flight = InFlightRequest::new(shared);
+        let fields = fields(&request);
+        let fault = shared.fault_for(&path);
+        let body = fs::read(shared.directory.join(path.trim_start_matches('/'))).ok();
+        let required = lock(&shared.authorization).clone();
+        let is_authorized = required.is_none() || fields.get("authorization") == required.as_ref();
+        let has_validators = shared.has_validators.load(Ordering::SeqCst);
+        let mut response = Response::new(body, fault);
+        if has_validators {
+            response.add_etag(&fields);
+        }
+        if !is_authorized {
+            response.status = 401;
+        }
+        lock(&shared.requests).push(RecordedRequest {
+            connection,
+            method,
+            path,
+            status: response.status,
+            fields,
+            at: Instant::now(),
+            fault: response.fault.clone(),
+        });
+        if !response.send(stream, in_flight)? {
+            return Ok(());
+        }
+    }
+}
+
+fn fields(request: &str) -> HashMap<String, String> {
+    let lines = request.lines().skip(1);
+    let fields = lines.filter_map(|line| line.split_once(':'));
+    fields
+        .map(|(name, value)| (name.to_ascii_lowercase(), value.trim().to_owned()))
+        .collect()
+}
+
+impl Shared {
+    fn fault_for(&self, path: &str) -> Option<Fault> {
+        let mut rules = lock(&self.rules);
+        let rule = rules
+            .iter_mut()
+            .find(|rule| rule.times > 0 && path.ends_with(&rule.suffix))?;
+        rule.times -= 1;
+        Some(rule.fault.clone())
+    }
+}
+
+/// A request in flight. It is counted until it is dropped.
+struct InFlightRequest<'a>(&'a Shared);
+
+impl InFlightRequest<'_> {
+    fn new(shared: &Shared) -> InFlightRequest<'_> {
+        let mut in_flight = lock(&shared.in_flight);
+        in_flight.now += 1;
+        in_flight.most = in_flight.most.max(in_flight.now);
+        InFlightRequest(shared)
+    }
+}
+
+impl Drop for InFlightRequest<'_> {
+    fn drop(&mut self) {
+        lock(&self.0.in_flight).now -= 1;
+    }
+}
+
+struct Response {
+    status: u16,
+    /// Additional header lines.
+    head: String,
+    body: Vec<u8>,
+    fault: Option<Fault>,
+}
+
+impl Response {
+    fn new(body: Option<Vec<u8>>, fault: Option<Fault>) -> Response {
+        let status = match (&fault, &body) {
+            (
+                Some(
+                    Fault::Status(status)
+                    | Fault::DelayedStatus(status, _)
+                    | Fault::RetryAfter(status, _),
+                ),
+                _,
+            ) => *status,
+            (Some(Fault::Redirect(_)), _) => 302,
+            (Some(Fault::OtherBody(_)), _) | (_, Some(_)) => 200,
+            (_, None) => 404,
+        };
+        let (other, head) = match &fault {
+            Some(Fault::OtherBody(other)) => (Some(other.clone()), ""),
+            Some(Fault::Gzip(packed) | Fault::TruncatedGzip(packed, _)) => {
+                (Some(packed.clone()), "Content-Encoding: gzip\r\n")
+            }
+            _ => (None, ""),
+        };
+        Response {
+            status,
+            head: head.to_owned(),
+            body: other.or(body).unwrap_or_default(),
+            fault,
+        }
+    }
+
+    /// Adds an `ETag`. If the request asks for a range of this version of the file, reduces the
+    /// body to it.
+    fn add_etag(&mut self, fields: &HashMap<String, String>) {
+        let len = self.body.len();
+        let tag = format!("\"{len}-{}\"", self.fault == Some(Fault::ChangedEtag));
+        self.head.push_str(&format!("ETag: {tag}\r\n"));
+        let is_same = fields.get("if-range").is_none_or(|seen| *seen == tag);
+        let range = fields
+            .get("range")
+            .filter(|_| is_same && self.status == 200);
+        let first = range.and_then(|range| range.strip_prefix("bytes=")?.strip_suffix('-'));
+        if let Some(first) = first.and_then(|first| first.parse::<usize>().ok()) {
+            self.body.drain(..first);
+            if let Some(Fault::PartialRange(len)) = self.fault {
+                self.body.truncate(len);
+            }
+            let last = first + self.body.len() - 1;
+            let range = format!("Content-Range: bytes {first}-{last}/{len}\r\n");
+            self.head.push_str(&range);
+            self.status = 206;
+        }
+    }
+
+    /// Sends the response. Returns whether the connection may be reused.
+    fn send(self, stream: &TcpStream, in_flight: InFlightRequest<'_>) -> io::Result<bool> {
+        match &self.fault {
+            Some(Fault::Reset) => return Ok(false),
+            Some(Fault::Delayed(time) | Fault::DelayedStatus(_, time)) => thread::sleep(*time),
+            _ => {}
+        }
+        let head = format!("HTTP/1.1 {0} status-{0}\r\n{1}", self.status, self.head);
+        send_response(
+            stream,
+            (self.status, head),
+            self.body,
+            self.fault,
+            in_flight,
+        )
+    }
+}
+
+/// Sends the response. Returns whether the connection may be reused.
+fn send_response(
+    mut stream: &TcpStream,
+    (status, mut head): (u16, String),
+    mut body: Vec<u8>,
+    fault: Option<Fault>,
+    in_flight: InFlightRequest<'_>,
+) -> io::Result<bool> {
+    if !matches!(status, 200 | 206) {
+        if let Some(Fault::Redirect(url)) = &fault {
+            head.push_str(&format!("Location: {url}\r\n"));
+        }
+        if let Some(Fault::RetryAfter(_, when)) = &fault {
+            head.push_str(&format!("Retry-After: {when}\r\n"));
+        }
+        let text = format!("{head}Content-Length: 8\r\n\r\nsorry...");
+        drop(in_flight);
+        stream.write_all(text.as_bytes())?;
+        return Ok(true);
+    }
+    let mut cut_head = None;
+    let (mut announced, mut late, mut keep) = (format!("Content-Length: {}", body.len()), 0, true);
+    match fault {
+        Some(Fault::Truncated(len) | Fault::TruncatedGzip(_, len)) => {
+            body.truncate(len);
+            keep = false;
+        }
+        Some(Fault::ShortBody(len)) => {
+            body.truncate(len);
+            announced = format!("Content-Length: {len}");
+        }
+        Some(Fault::TruncatedWithoutLength(len)) => {
+            body.truncate(len);
+            announced = "Connection: close".into();
+            keep = false;
+        }
+        Some(Fault::TruncatedChunked(len)) => {
+            body.truncate(len);
+            let mut chunk = format!("{len:x}\r\n").into_bytes();
+            chunk.append(&mut body);
+            chunk.extend_from_slice(b"\r\n");
+            body = chunk;
+            announced = "Transfer-Encoding: chunked".into();
+            keep = false;
+        }
+        Some(Fault::Stalled(len)) => {
+            stream.write_all(format!("{head}{announced}\r\n\r\n").as_bytes())?;
+            stream.write_all(&body[..len])?;
+            stream.read_exact(&mut [0])?;
+            return Ok(false);
+        }
+        Some(Fault::ExtraBytes(mut more)) => {
+            body.append(&mut more);
+            announced = format!("Content-Length: {}", body.len());
+        }
+        Some(Fault::DelayedTail(len)) => late = len,
+        Some(Fault::TruncatedHead(len)) => cut_head = Some(len),
+        _ => {}
+    }
+    head.push_str(&announced);
+    head.push_str("\r\n\r\n");
+    if let Some(len) = cut_head {
+        stream.write_all(&head.as_bytes()[..len])?;
+        return Ok(false);
+    }
+    stream.write_all(head.as_bytes())?;
+    let (early, last) = body.split_at(body.len().saturating_sub(late.max(1)));
+    stream.write_all(early)?;
+    if late > 0 {
+        thread::sleep(TAIL_DELAY);
+    }
+    drop(in_flight);
+    stream.write_all(last)?;
+    Ok(keep)
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap()
+}
+
+/// More connections than any test needs. Stops a client that connects in an endless loop.
+const CONNECTIONS_MAX: usize = 1000;
+
+/// Longer than any request of the tests.
+const REQUEST_LEN_MAX: usize = 64 * 1024;
+
+/// How long to wait for a silent client.
+const CLIENT_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// Much longer than a round trip on loopback.
+const TAIL_DELAY: Duration = Duration::from_millis(50);

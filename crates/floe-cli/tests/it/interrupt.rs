@@ -1,0 +1,211 @@
+//! SIGINT ends a command soon, keeps what is complete, and the next run resumes.
+
+use std::fs::{self, File};
+use std::io::{BufRead as _, BufReader};
+use std::os::unix::process::ExitStatusExt as _;
+use std::process::Stdio;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crate::fault_server::{Fault, FaultServer};
+use crate::faults::assert_fetched_only_missing;
+use crate::faulty_cache::{assert_store_contains_exactly, faulty_cache};
+use crate::support::{corpus, floe, nixes, run, scratch};
+
+#[test]
+fn interrupted_install_exits_with_130_and_is_resumable() {
+    let Some(faulty) = faulty_cache("zstd") else {
+        return;
+    };
+    let server = FaultServer::start(&faulty.cache);
+    // The NAR of the largest path stalls. All others arrive.
+    let stalled = faulty.path("libc6");
+    let nar = faulty.nar(&stalled);
+    let name = nar.file_name().unwrap().to_str().unwrap();
+    server.fail(name, Fault::Stalled(1000));
+    let mut child = floe(["install", "--from", &server.url(), "--trusted-public-keys"])
+        .args([&faulty.corpus.key, "--root"])
+        .arg(&faulty.root)
+        .arg(&faulty.corpus.root)
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let (all, valid) = (faulty.corpus.paths.len(), faulty.paths_without(&[&stalled]));
+    let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
+    let last = format!("[{}/{all}]", all - 1);
+    let reported = lines.find(|line| line.as_ref().is_ok_and(|line| line.starts_with(&last)));
+    assert!(reported.is_some(), "the install ended before the interrupt");
+    let deadline = Instant::now() + Duration::from_secs(60);
+    let is_valid = |path: &String| {
+        let verified = run(floe(["verify", "--root"]).arg(&faulty.root).arg(path));
+        verified.code == Some(0)
+    };
+    while !valid.iter().all(is_valid) {
+        assert!(
+            Instant::now() < deadline,
+            "the finished paths were not registered"
+        );
+        thread::sleep(Duration::from_millis(50));
+    }
+    assert_eq!(
+        server.requests_for(name).len(),
+        1,
+        "the stalled NAR was not requested exactly once"
+    );
+    run(std::process::Command::new("kill").args(["-INT", &child.id().to_string()])).expect(0);
+    let reported = lines.any(|line| line.is_ok_and(|line| line.contains("cannot be valid yet")));
+    assert!(reported, "no message about kept paths");
+    assert_eq!(child.wait().unwrap().code(), Some(130));
+    // Referrers of the stalled path have arrived but cannot be registered. They are kept for
+    // resume.
+    let left = faulty.assert_valid_paths(&valid);
+    assert_eq!(left.len(), all - valid.len() - 1);
+
+    server.clear_faults();
+    let since = server.requests().len();
+    let again = faulty.install(&server.url()).expect(0).json();
+    assert_eq!(again["alreadyValid"], valid.len());
+    assert_eq!(again["reusedPaths"], left.len());
+    let base = |path: &String| path.rsplit('/').next().unwrap().to_owned();
+    let kept = valid.union(&left).map(base).collect();
+    assert_fetched_only_missing(&faulty.corpus, &server, since, &kept);
+    assert_store_contains_exactly(&faulty.root, &faulty.paths_without(&[]));
+}
+
+#[test]
+fn interrupt_ends_retry_after_wait() {
+    let Some(faulty) = faulty_cache("zstd") else {
+        return;
+    };
+    let server = FaultServer::start(&faulty.cache);
+    let nar = faulty.nar(&faulty.path("libc6"));
+    let name = nar.file_name().unwrap().to_str().unwrap();
+    server.fail(
+        name,
+        Fault::RetryAfter(503, RETRY_AFTER.as_secs().to_string()),
+    );
+    let mut child = floe(["install", "--from", &server.url(), "--trusted-public-keys"])
+        .args([&faulty.corpus.key, "--root"])
+        .arg(&faulty.root)
+        .arg(&faulty.corpus.root)
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
+    let reported = lines.find(|line| line.as_ref().is_ok_and(|line| line.contains("503")));
+    assert!(reported.is_some(), "no message about the 503 response");
+    let began = Instant::now();
+    run(std::process::Command::new("kill").args(["-INT", &child.id().to_string()])).expect(0);
+    assert_eq!(child.wait().unwrap().code(), Some(130));
+    assert!(
+        began.elapsed() < RETRY_AFTER / 2,
+        "the interrupt did not end the wait"
+    );
+    assert_eq!(server.requests_for(name).len(), 1);
+    faulty.assert_valid_paths(&faulty.complete_paths());
+}
+
+/// Longer than any machine needs to end an install, and short enough for floe to honour it.
+const RETRY_AFTER: Duration = Duration::from_secs(100);
+
+#[test]
+fn lock_wait_is_reported_and_ends_at_interrupt() {
+    let Some(corpus) = corpus("jq") else { return };
+    let scratch = scratch();
+    let root = scratch.join("root");
+    let profile = scratch.join("profile");
+    let install = || {
+        let mut command = floe(["install", "--from", &corpus.file_url("zstd"), "--root"]);
+        command
+            .arg(&root)
+            .args(["--trusted-public-keys", &corpus.key]);
+        command.arg("--profile").arg(&profile).arg(&corpus.root);
+        command
+    };
+    run(&mut install()).expect(0);
+    let path = corpus.root.strip_prefix("/nix/").unwrap();
+    let state = root.join("nix/var/nix");
+    for (lock, message) in [
+        (state.join("gc.lock"), "waiting for the garbage collector"),
+        (state.join("db/big-lock"), "waiting for the big lock"),
+        (
+            scratch.join("profile.lock"),
+            "waiting for whoever has locked",
+        ),
+        (
+            root.join(format!("nix/{path}.lock")),
+            "waiting for whoever has locked",
+        ),
+    ] {
+        let mut options = File::options();
+        let held = options.write(true).create(true).truncate(false).open(&lock);
+        let held = held.unwrap();
+        held.lock().unwrap();
+        if lock.starts_with(root.join("nix/store")) {
+            // floe locks only paths that are missing, so delete the path first.
+            let nix = nixes();
+            let Some(nix) = nix.first() else { return };
+            fs::remove_file(&profile).unwrap();
+            fs::remove_file(scratch.join("profile-1-link")).unwrap();
+            nix.store(&root, ["--delete", &corpus.root]);
+        }
+        let mut child = install().stderr(Stdio::piped()).spawn().unwrap();
+        let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
+        let reported = lines.find(|line| line.as_ref().is_ok_and(|line| line.contains(message)));
+        assert!(reported.is_some(), "no message about {}", lock.display());
+        let id = child.id().to_string();
+        run(std::process::Command::new("kill").args(["-INT", &id])).expect(0);
+        let status = child.wait().unwrap();
+        assert_eq!(status.code(), Some(130), "{}", lock.display());
+        held.unlock().unwrap();
+        fs::remove_file(&lock).unwrap();
+    }
+}
+
+#[test]
+fn readers_report_locked_database_and_stop_at_signal() {
+    let Some(corpus) = corpus("jq") else { return };
+    let scratch = scratch();
+    let root = scratch.join("root");
+    let mut install = floe(["install", "--from", &corpus.file_url("zstd"), "--root"]);
+    install.arg(&root).arg(&corpus.root);
+    install.args(["--trusted-public-keys", &corpus.key]);
+    run(install.args(["--option", "use-sqlite-wal", "false"])).expect(0);
+    // Nix takes this lock directory when it writes a database without a write-ahead log.
+    let held = root.join("nix/var/nix/db/db.sqlite.lock");
+    fs::create_dir(&held).unwrap();
+    let (store, target) = (root.to_str().unwrap(), scratch.join("copy"));
+    let (target, key) = (target.to_str().unwrap(), &*corpus.key);
+    let copy = [
+        "copy",
+        "--from",
+        store,
+        "--to",
+        target,
+        "--trusted-public-keys",
+        key,
+    ];
+    let args = [
+        [&["verify", "--root", store][..], &[]],
+        [&["info", "--from", store], &[&corpus.root]],
+        [&copy, &[&corpus.root]],
+    ];
+    let args = args.map(|args| args.concat());
+    for args in &args {
+        let mut child = floe(args).stderr(Stdio::piped()).spawn().unwrap();
+        let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
+        let reported =
+            lines.find(|line| line.as_ref().unwrap().contains("waiting for the database"));
+        assert!(reported.is_some(), "{args:?} did not report the lock");
+        // Use SIGTERM: a shell without job control starts background jobs with SIGINT ignored, and
+        // commands without a handler of their own inherit that.
+        run(std::process::Command::new("kill").args(["-TERM", &child.id().to_string()])).expect(0);
+        let status = child.wait().unwrap();
+        let is_over = status.code() == Some(130) || status.signal() == Some(15);
+        assert!(is_over, "{args:?}: {status}");
+    }
+    fs::remove_dir(&held).unwrap();
+    for args in args {
+        run(&mut floe(args)).expect(0);
+    }
+}

@@ -1,0 +1,149 @@
+//! `floe man` and `floe completions`: groff and the shells accept the output.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use crate::support::{floe, run, scratch, skip};
+
+/// Returns the commands that `floe --help` lists.
+fn commands() -> BTreeSet<String> {
+    let help = run(&mut floe(["--help"])).expect(0).stdout;
+    let (_, list) = help.split_once("Commands:\n").unwrap();
+    let lines = list.lines().take_while(|line| !line.is_empty());
+    let names = lines.filter(|line| line.starts_with("  ") && !line.starts_with("   "));
+    let names = names.map(|line| line.split_whitespace().next().unwrap().to_owned());
+    let names: BTreeSet<String> = names.filter(|name| name != "help").collect();
+    assert!(names.contains("install"), "{help}");
+    names
+}
+
+/// Returns a command for the first installed program. If none is installed, records a skip.
+fn program(names: &[&str], args: &[&str]) -> Option<Command> {
+    for name in names {
+        let places = ["/usr/bin", "/bin", "/usr/local/bin"].map(|dir| Path::new(dir).join(name));
+        if let Some(place) = places.iter().find(|place| place.exists()) {
+            let mut command = Command::new(place);
+            command.args(args);
+            return Some(command);
+        }
+    }
+    skip(names[0], "not installed");
+    None
+}
+
+#[test]
+fn man_pages_exist_for_all_commands_and_groff_accepts_them() {
+    let scratch = scratch();
+    let dir = scratch.join("man1");
+    run(floe(["man"]).arg(&dir)).expect(0);
+    let pages = fs::read_dir(&dir)
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name());
+    let pages: BTreeSet<String> = pages.map(|name| name.into_string().unwrap()).collect();
+    let commands = commands();
+    for command in &commands {
+        assert!(
+            pages.contains(&format!("floe-{command}.1")),
+            "{command}: {pages:?}"
+        );
+    }
+    assert!(
+        pages.contains("floe-bench-copy.1") && pages.contains("floe.1"),
+        "{pages:?}"
+    );
+    let main = run(&mut floe(["man"])).expect(0).stdout;
+    assert_eq!(
+        main.trim_end(),
+        fs::read_to_string(dir.join("floe.1")).unwrap().trim_end()
+    );
+
+    let mut looked = 0;
+    for page in &pages {
+        let Some(mut groff) = program(&["groff"], &["-man", "-ww", "-Tutf8"]) else {
+            return;
+        };
+        let ran = run(groff.arg(dir.join(page))).expect(0);
+        assert_eq!(ran.stderr, "", "{page}");
+        assert!(ran.stdout.contains("floe"), "{page}");
+        looked += 1;
+    }
+    assert!(looked > commands.len(), "{looked} pages");
+}
+
+#[test]
+fn man_page_lists_every_option_of_help() {
+    let scratch = scratch();
+    run(floe(["man"]).arg(scratch.path())).expect(0);
+    let mut compared = 0;
+    for command in commands() {
+        let help = run(&mut floe([&command, "--help"])).expect(0).stdout;
+        let page = fs::read_to_string(scratch.join(&format!("floe-{command}.1"))).unwrap();
+        let page = page.replace('\\', "");
+        let starts = |word: &&str| word.starts_with("--") && word.len() > 2;
+        let lines = help
+            .lines()
+            .filter(|line| line.trim_start().starts_with('-'));
+        for option in lines.filter_map(|line| line.split_whitespace().find(starts)) {
+            let option = option.trim_end_matches([',', '.']);
+            assert!(page.contains(option), "floe {command} {option}");
+            compared += 1;
+        }
+    }
+    assert!(compared > 50, "{compared} options");
+}
+
+#[test]
+fn bash_completes_commands_options_and_values() {
+    let script = run(&mut floe(["completions", "bash"])).expect(0).stdout;
+    let scratch = scratch();
+    let file = scratch.join("floe.bash");
+    fs::write(&file, &script).unwrap();
+    let Some(mut check) = program(&["bash"], &["-n"]) else {
+        return;
+    };
+    assert_eq!(run(check.arg(&file)).expect(0).stderr, "");
+    // Does what bash does when the user presses Tab after the last word.
+    let complete = |words: &str| {
+        let code = format!(
+            "source {}; COMP_WORDS=(floe {words}); COMP_CWORD=$((${{#COMP_WORDS[@]}} - 1)); \
+             _floe floe \"${{COMP_WORDS[COMP_CWORD]}}\" \"${{COMP_WORDS[COMP_CWORD-1]}}\"; \
+             printf '%s\\n' \"${{COMPREPLY[@]}}\"; complete -p floe",
+            file.display()
+        );
+        let mut bash = program(&["bash"], &["--norc", "-c", &code]).unwrap();
+        let ran = run(&mut bash).expect(0);
+        assert!(ran.stdout.contains("-F _floe"), "{}", ran.stdout);
+        let replies = ran
+            .stdout
+            .lines()
+            .filter(|line| !line.starts_with("complete "));
+        replies.map(str::to_owned).collect::<BTreeSet<_>>()
+    };
+    assert_eq!(complete("inst"), ["install".to_owned()].into());
+    assert_eq!(
+        complete("install --out-l"),
+        ["--out-link".to_owned()].into()
+    );
+    assert_eq!(
+        complete("install --log-format js"),
+        ["json".to_owned()].into()
+    );
+    let keys = complete("key ''");
+    assert!(
+        keys.contains("generate") && keys.contains("public"),
+        "{keys:?}"
+    );
+}
+
+#[test]
+fn completion_script_of_every_shell_lists_every_command() {
+    for shell in ["bash", "elvish", "fish", "powershell", "zsh"] {
+        let script = run(&mut floe(["completions", shell])).expect(0).stdout;
+        for command in commands() {
+            assert!(script.contains(&command), "{shell}: {command}");
+        }
+    }
+    run(&mut floe(["completions", "tcsh"])).expect(2);
+}

@@ -1,0 +1,132 @@
+//! `/log`: build logs where Nix stores them, by every name of the derivation.
+
+use std::fs;
+use std::io::Write as _;
+use std::path::Path;
+
+use super::{NO_STORE_HEADERS, assert_response};
+use crate::server_process::{ServerProcess, hash_part};
+use crate::support::{Corpus, Nix, corpus, nixes, run, scratch};
+
+/// Returns the deriver of a path according to the database.
+fn deriver(corpus: &Corpus, nix: &Nix, path: &str) -> String {
+    let args = ["path-info", "--json", "--store"];
+    let mut command = nix.command("nix", args);
+    let json = run(command.arg(corpus.store()).arg(path)).expect(0).json();
+    let info = json.get(0).or(json.get(path)).unwrap();
+    info["deriver"]
+        .as_str()
+        .unwrap()
+        .rsplit('/')
+        .next()
+        .unwrap()
+        .to_owned()
+}
+
+/// Serves a corpus with another log directory.
+pub(super) fn serve_with_logs(corpus: &Corpus, log_dir: &Path) -> ServerProcess {
+    let root = corpus.store();
+    let store = format!("local?root={}&log={}", root.display(), log_dir.display());
+    ServerProcess::start(store, &[])
+}
+
+/// Compresses a log as Nix does by default.
+pub(crate) fn compress(text: &[u8]) -> Vec<u8> {
+    let mut encoder = bzip2::write::BzEncoder::new(Vec::new(), bzip2::Compression::fast());
+    encoder.write_all(text).unwrap();
+    encoder.finish().unwrap()
+}
+
+#[test]
+fn log_is_found_by_every_name_of_its_derivation() {
+    let Some(corpus) = corpus("jq") else { return };
+    for nix in &nixes() {
+        let derivation = deriver(&corpus, nix, &corpus.root);
+        let output = corpus.root.rsplit('/').next().unwrap();
+        let text = b"building\n".repeat(20_000);
+        let fanned = format!("drvs/{}/{}", &derivation[..2], &derivation[2..]);
+        for (file, is_compressed) in [
+            (fanned.clone(), false),
+            (format!("{fanned}.bz2"), true),
+            (format!("drvs/{derivation}"), false),
+            (format!("drvs/{derivation}.bz2"), true),
+        ] {
+            let scratch = scratch();
+            let serve = serve_with_logs(&corpus, scratch.path());
+            let names = [
+                derivation.as_str(),
+                output,
+                hash_part(output),
+                hash_part(&derivation),
+            ];
+            assert_eq!(
+                serve.get(&format!("/log/{output}")).status,
+                404,
+                "the log exists too early"
+            );
+            let path = scratch.join(&file);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            match is_compressed {
+                true => fs::write(&path, compress(&text)).unwrap(),
+                false => fs::write(&path, &text).unwrap(),
+            }
+            for name in names {
+                if name == hash_part(&derivation) && !file.starts_with(&fanned) {
+                    continue;
+                }
+                let mut client = serve.connect();
+                let response = client.request("GET", &format!("/log/{name}"), "");
+                let length = text.len().to_string();
+                let (length, chunked) = match is_compressed {
+                    true => ("-", "chunked"),
+                    false => (length.as_str(), "-"),
+                };
+                let fields = [
+                    ("Content-Type", "text/plain"),
+                    ("Cache-Control", "no-cache"),
+                    ("Content-Length", length),
+                    ("Transfer-Encoding", chunked),
+                ];
+                assert_response(name, &response, 200, &fields);
+                assert!(response.body == text, "{file}: {name}");
+                let head = client.request("HEAD", &format!("/log/{name}"), "");
+                assert_response(name, &head, 200, &fields[..3]);
+            }
+            let foreign = format!("/log/{}-other.drv", hash_part(output));
+            assert_response("foreign", &serve.get(&foreign), 404, NO_STORE_HEADERS);
+            assert_eq!(serve.stop(), "");
+        }
+    }
+}
+
+#[test]
+fn truncated_compressed_log_ends_without_last_chunk() {
+    let Some(corpus) = corpus("jq") else { return };
+    let scratch = scratch();
+    let name = format!("{}-x.drv", "0".repeat(32));
+    let file = scratch.join(&format!("drvs/00/{}.bz2", &name[2..]));
+    fs::create_dir_all(file.parent().unwrap()).unwrap();
+    let mut compressed = compress(&b"0123456789".repeat(300_000));
+    compressed.truncate(compressed.len() / 2);
+    fs::write(&file, compressed).unwrap();
+    let serve = serve_with_logs(&corpus, scratch.path());
+    let broken = serve
+        .connect()
+        .try_request("GET", &format!("/log/{name}"), "");
+    broken.unwrap_err();
+    assert_eq!(serve.get("/nix-cache-info").status, 200);
+    assert!(serve.stop().contains("broken off"));
+}
+
+#[test]
+fn empty_log_is_served() {
+    let Some(corpus) = corpus("jq") else { return };
+    let scratch = scratch();
+    let name = format!("{}-x.drv", "0".repeat(32));
+    let file = scratch.join(&format!("drvs/00/{}", &name[2..]));
+    fs::create_dir_all(file.parent().unwrap()).unwrap();
+    fs::write(&file, "").unwrap();
+    let serve = serve_with_logs(&corpus, scratch.path());
+    let response = serve.get(&format!("/log/{name}"));
+    assert_response("empty", &response, 200, &[("Content-Length", "0")]);
+}

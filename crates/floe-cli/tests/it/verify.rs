@@ -1,0 +1,119 @@
+//! `floe verify` finds the same faults as `nix-store --verify --check-contents`, and changes
+//! nothing.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
+
+use crate::support::{corpus, floe, nixes, run, scratch};
+
+fn writable(path: &Path) {
+    fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
+}
+
+#[test]
+fn modified_and_missing_paths_are_found_by_floe_and_nix() {
+    let Some(corpus) = corpus("jq") else { return };
+    for nix in nixes() {
+        let scratch = scratch();
+        let root = scratch.join("root");
+        run(floe(["copy", "--no-check-sigs", "--from"])
+            .arg(corpus.store())
+            .arg("--to")
+            .arg(&root)
+            .arg(&corpus.root))
+        .expect(0);
+        let on_disk = |path: &str| root.join(&path[1..]);
+
+        // Modify a byte in a file of the root path, and the mode of a file of another path.
+        let program = on_disk(&corpus.root).join("usr/bin/jq");
+        writable(&program);
+        let mut bytes = fs::read(&program).unwrap();
+        bytes[100] ^= 1;
+        fs::write(&program, bytes).unwrap();
+        let other = corpus
+            .paths
+            .iter()
+            .find(|path| path.contains("-libc6-"))
+            .unwrap();
+        let copyright = on_disk(other).join("usr/share/doc/libc6/copyright");
+        assert!(
+            copyright.exists(),
+            "the corpus has changed: no {}",
+            copyright.display()
+        );
+        fs::set_permissions(&copyright, fs::Permissions::from_mode(0o555)).unwrap();
+        // Remove a path that others depend on.
+        let lost = corpus
+            .paths
+            .iter()
+            .find(|path| path.contains("-libonig"))
+            .unwrap();
+        floe_store::tree::remove_tree(&on_disk(lost)).unwrap();
+
+        let before = fs::read(root.join("nix/var/nix/db/db.sqlite")).unwrap();
+        let ours = run(floe(["verify", "--json", "--root"]).arg(&root))
+            .expect(3)
+            .json();
+        let mut faults: Vec<(&str, &str)> = ours["problems"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|fault| {
+                (
+                    fault["path"].as_str().unwrap(),
+                    fault["kind"].as_str().unwrap(),
+                )
+            })
+            .collect();
+        faults.sort_unstable();
+        let mut expected = vec![
+            (corpus.root.as_str(), "modified"),
+            (other.as_str(), "modified"),
+            (lost.as_str(), "disappeared"),
+        ];
+        expected.sort_unstable();
+        assert_eq!(faults, expected);
+        assert_eq!(
+            fs::read(root.join("nix/var/nix/db/db.sqlite")).unwrap(),
+            before
+        );
+
+        let theirs = run(nix
+            .command("nix-store", ["--store"])
+            .arg(&root)
+            .args(["--verify", "--check-contents"]))
+        .expect(1)
+        .stderr;
+        for (path, kind) in expected {
+            let said = theirs
+                .lines()
+                .any(|line| line.contains(path) && line.contains(kind));
+            assert!(
+                said,
+                "{} does not report that {path} {kind}: {theirs}",
+                nix.version
+            );
+        }
+    }
+}
+
+#[test]
+fn single_paths_are_verified_and_unknown_ones_are_faults() {
+    let Some(corpus) = corpus("jq") else { return };
+    let ran = run(floe(["verify", "--json", "--store"])
+        .arg(corpus.store())
+        .arg(&corpus.root));
+    assert_eq!(ran.expect(0).json()["paths"], 1);
+    let unknown = "/nix/store/00000000000000000000000000000000-unknown";
+    let ran = run(floe(["verify", "--store"]).arg(corpus.store()).arg(unknown)).expect(3);
+    assert!(ran.stdout.contains("is not valid"), "{}", ran.stdout);
+}
+
+#[test]
+fn directory_without_store_is_named() {
+    let scratch = scratch();
+    run(floe(["verify", "--root"]).arg(scratch.path()))
+        .expect(1)
+        .stderr_contains("there is no Nix store");
+}
