@@ -6,9 +6,10 @@ use std::process::{Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use floe_testkit::{CommandOutput, Corpus, corpus, nixes, run, skip};
 use serde_json::Value;
 
-use crate::support::{CommandOutput, Corpus, corpus, floe, nixes, run, skip};
+use crate::support::floe;
 
 struct Bench {
     corpus: Corpus,

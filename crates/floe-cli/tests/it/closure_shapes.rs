@@ -1,6 +1,5 @@
 //! Closures of unusual shape: very deep ones, and wide ones in which all paths need the same path.
 
-use std::collections::BTreeSet;
 use std::fs;
 use std::num::NonZeroUsize;
 use std::path::Path;
@@ -11,62 +10,18 @@ use floe_engine::{
     ClosureCopy, CopyOptions, Event, EventSink, NetworkOptions, PathSpec, SourceOrder, Sources,
     StoreUri, Target,
 };
-use floe_format::nar::write;
-use floe_format::{Compression, Hash, NarInfo, PathInfo, StoreDir, StorePath};
+use floe_testkit::synthetic_cache::{self, path};
+use floe_testkit::{run, scratch};
 
 use crate::faulty_cache::assert_verified;
-use crate::support::{floe, run, scratch};
-
-/// Returns the store path with this number.
-fn path(number: usize) -> StorePath {
-    let digits = floe_format::nix32::encode(&floe_hash::sha256(&number.to_le_bytes())[..20]);
-    StorePath::parse(&format!("{digits}-{number}")).unwrap()
-}
-
-/// Creates a cache of single-file paths. `references` returns the references of each number. The
-/// file of number 0 is the smallest, so its NAR is fetched last.
-fn make_cache(directory: &Path, count: usize, references: impl Fn(usize) -> Vec<usize>) {
-    fs::create_dir_all(directory.join("nar")).unwrap();
-    fs::write(directory.join("nix-cache-info"), "StoreDir: /nix/store\n").unwrap();
-    for number in 0..count {
-        let contents = format!("{number}").repeat(if number == 0 { 1 } else { 10 });
-        let mut nar = Vec::new();
-        write::begin(&mut nar);
-        write::begin_file(&mut nar, false, contents.len() as u64);
-        nar.extend_from_slice(contents.as_bytes());
-        write::end_file(&mut nar, contents.len() as u64);
-        let info = PathInfo {
-            path: path(number),
-            nar_hash: Hash::sha256(floe_hash::sha256(&nar)),
-            nar_size: nar.len() as u64,
-            references: references(number).into_iter().map(path).collect(),
-            deriver: None,
-            signatures: BTreeSet::new(),
-            ca: None,
-            registration_time: None,
-            ultimate: false,
-        };
-        let url = format!("nar/{number}.nar");
-        fs::write(directory.join(&url), nar).unwrap();
-        let (compression, file_hash, file_size) = (Compression::None, None, None);
-        let narinfo = NarInfo {
-            info,
-            url,
-            compression,
-            file_hash,
-            file_size,
-        };
-        let file = directory.join(format!("{}.narinfo", path(number).hash_part()));
-        fs::write(file, narinfo.to_text(&StoreDir::default())).unwrap();
-    }
-}
+use crate::support::floe;
 
 #[test]
 fn failed_leaf_of_deep_closure_is_reported_without_crash() {
     let scratch = scratch();
     let cache = scratch.join("cache");
     let depth = 20_000;
-    make_cache(&cache, depth, |number| {
+    synthetic_cache::create(&cache, depth, |number| {
         if number == 0 {
             vec![]
         } else {
@@ -95,7 +50,7 @@ fn thousand_paths_ready_at_once_do_not_exhaust_descriptors() {
     let (cache, root) = (scratch.join("cache"), scratch.join("root"));
     let count = 1000;
     // The last path is the root. All others refer to number 0, which is fetched last.
-    make_cache(&cache, count, |number| match number {
+    synthetic_cache::create(&cache, count, |number| match number {
         0 => vec![],
         999 => (0..999).collect(),
         _ => vec![0],
@@ -121,7 +76,7 @@ fn thousand_paths_ready_at_once_do_not_exhaust_descriptors() {
 fn closed_stdout_does_not_change_exit_code() {
     let scratch = scratch();
     let cache = scratch.join("cache");
-    make_cache(&cache, 1, |_| vec![]);
+    synthetic_cache::create(&cache, 1, |_| vec![]);
     let program = env!("CARGO_BIN_EXE_floe");
     let script = "set -o pipefail; \"$@\" | true";
     let missing = "00000000000000000000000000000000-missing";
@@ -170,7 +125,7 @@ impl EventSink for DeletingCollector<'_> {
 fn reference_deleted_during_copy_is_fetched_again() {
     let scratch = scratch();
     let (cache, root) = (scratch.join("cache"), scratch.join("root"));
-    make_cache(&cache, 4, |number| {
+    synthetic_cache::create(&cache, 4, |number| {
         if number == 0 {
             vec![]
         } else {

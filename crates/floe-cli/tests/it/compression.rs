@@ -6,9 +6,10 @@ use std::path::Path;
 use std::process::Command;
 
 use floe_format::{Compression, Hash, StoreDir};
+use floe_testkit::{corpus, nixes, run, scratch, skip, tree};
 
 use crate::faulty_cache::{FaultyCache, assert_verified, faulty_cache};
-use crate::support::{corpus, floe, nixes, run, scratch, skip, tree};
+use crate::support::floe;
 
 #[test]
 fn caches_written_by_nix_install_with_every_compression() {

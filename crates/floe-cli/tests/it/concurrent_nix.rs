@@ -13,8 +13,9 @@ use std::sync::{Condvar, Mutex};
 use std::thread;
 
 use floe_engine::{Cancel, CopyOptions, NetworkOptions, SourceOrder, Sources, StoreUri};
+use floe_testkit::{CommandOutput, Corpus, Nix, corpus, nixes, run, scratch};
 
-use crate::support::{CommandOutput, Corpus, Nix, corpus, floe, nixes, run, scratch};
+use crate::support::floe;
 
 /// Results of all runs of one Nix command.
 #[derive(Debug, Default)]
@@ -140,7 +141,8 @@ impl SharedStore<'_> {
         let deleted = self.deleted.load(Ordering::SeqCst);
         let during_copies = self.deleted_during_copies.load(Ordering::SeqCst);
         let all = format!(
-            "{}: fetched {fetched:?}, deleted {deleted}, during copies {during_copies}: {results:#?}",
+            "{}: fetched {fetched:?}, deleted {deleted}, {during_copies} during copies: \
+             {results:#?}",
             self.nix.version
         );
         assert!(

@@ -7,9 +7,10 @@ use std::fs;
 use std::path::PathBuf;
 use std::process::Command;
 
+use floe_testkit::{CommandOutput, Nix, Scratch, nixes, run, scratch};
 use serde_json::json;
 
-use crate::support::{CommandOutput, Nix, Scratch, floe, nixes, run, scratch};
+use crate::support::floe;
 use cases::{CASES, Case, EMPTY, INVALID_CASES, UNSET, invalid_conf};
 
 /// A directory that contains the files of a case.

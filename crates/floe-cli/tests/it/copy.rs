@@ -3,7 +3,9 @@
 use std::collections::BTreeSet;
 use std::fs;
 
-use crate::support::{corpora, corpus, floe, nginx, nixes, run, scratch, tree};
+use floe_testkit::{corpora, corpus, nginx, nixes, run, scratch, tree};
+
+use crate::support::floe;
 
 #[test]
 fn local_copy_equals_its_source() {

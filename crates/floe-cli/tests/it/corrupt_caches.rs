@@ -9,10 +9,11 @@ mod transfers;
 use std::fs;
 
 use floe_format::{Compression, Hash, NarInfo, PathInfo, SecretKey, StoreDir, StorePath};
+use floe_testkit::fault_server::FaultServer;
+use floe_testkit::{nixes, run, scratch};
 
-use crate::fault_server::FaultServer;
 use crate::faulty_cache::faulty_cache;
-use crate::support::{floe, nixes, run, scratch};
+use crate::support::floe;
 
 /// Returns a hash that no NAR of the corpus has.
 fn other_hash() -> Hash {

@@ -5,7 +5,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::support::{corpus, floe, nginx, nixes, run, scratch, skip, tree};
+use floe_testkit::{corpus, nginx, nixes, run, scratch, skip, tree};
+
+use crate::support::floe;
 
 /// A control group with a CPU quota of a quarter of a core.
 struct QuarterCore(PathBuf);

@@ -2,7 +2,9 @@
 
 use std::fs;
 
-use crate::support::{floe, nixes, run, scratch};
+use floe_testkit::{nixes, run, scratch};
+
+use crate::support::floe;
 
 #[test]
 fn demo_runs_the_installed_program_and_removes_its_files() {

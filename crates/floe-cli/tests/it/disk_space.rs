@@ -4,9 +4,9 @@
 use std::path::Path;
 use std::process::Command;
 
+use floe_testkit::fault_server::FaultServer;
 use serde_json::Value;
 
-use crate::fault_server::FaultServer;
 use crate::faulty_cache::{FaultyCache, faulty_cache};
 use crate::support::floe;
 use crate::tmpfs_mount::{Mount, mount};

@@ -10,8 +10,10 @@ use std::os::unix::fs::{MetadataExt as _, chown, symlink};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use floe_testkit::{Corpus, copy_program, corpus, nixes, run, scratch, skip, tree};
+
 use crate::faulty_cache::{FaultyCache, assert_verified, faulty_cache};
-use crate::support::{Corpus, copy_program, corpus, floe, nixes, run, scratch, skip, tree};
+use crate::support::floe;
 
 /// Returns the path of a program. If it is not installed, records a skip.
 pub(crate) fn find_tool(name: &str, package: &str) -> Option<PathBuf> {

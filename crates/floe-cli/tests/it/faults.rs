@@ -15,8 +15,8 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 
-use crate::fault_server::FaultServer;
-use crate::support::Corpus;
+use floe_testkit::Corpus;
+use floe_testkit::fault_server::FaultServer;
 
 /// Returns the NAR URL of a path, relative to its cache.
 fn nar_url(corpus: &Corpus, path: &str) -> String {

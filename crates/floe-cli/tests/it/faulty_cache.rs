@@ -7,8 +7,9 @@ use std::path::{Path, PathBuf};
 use floe_format::{Hash, NarInfo, SecretKey, StoreDir, StorePath};
 use floe_store::StoreError;
 use floe_store::tree::dump_path;
+use floe_testkit::{CommandOutput, Corpus, Scratch, corpus, nixes, run, scratch};
 
-use crate::support::{CommandOutput, Corpus, Scratch, corpus, floe, nixes, run, scratch};
+use crate::support::floe;
 
 /// A modifiable copy of a cache of the jq corpus, and a store root to install into.
 pub(crate) struct FaultyCache {

@@ -6,8 +6,10 @@ use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::fault_server::FaultServer;
-use crate::support::{Corpus, Nix, Scratch, corpus, floe, nixes, run, scratch, skip};
+use floe_testkit::fault_server::FaultServer;
+use floe_testkit::{Corpus, Nix, Scratch, corpus, nixes, run, scratch, skip};
+
+use crate::support::floe;
 
 /// Returns a command that installs these paths of a corpus.
 fn install(corpus: &Corpus, root: &Path, paths: &[&str]) -> Command {

@@ -1,7 +1,7 @@
 //! Malformed NARs and NARs that try to write outside the store. They are signed and have the
 //! correct hash. floe must reject them, write nothing but the path's staged tree, and remove that.
 
-mod nars;
+mod cases;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -9,9 +9,10 @@ use std::path::{Path, PathBuf};
 
 use floe_format::nar::write;
 use floe_format::{Compression, Hash, NarInfo, PathInfo, SecretKey, StoreDir, StorePath, nix32};
+use floe_testkit::{Scratch, nars, nixes, run, scratch};
 
 use crate::faulty_cache::assert_store_contains_exactly;
-use crate::support::{Scratch, floe, nixes, run, scratch};
+use crate::support::floe;
 
 /// A cache of hostile paths, and files next to it that must not change.
 struct Fixture {
@@ -135,7 +136,7 @@ fn hostile_nars_are_rejected_without_a_trace() {
     let fixture = fixture();
     let good = fixture.publish("good", &nars::file(b"good\n"));
     fixture.install(&[&good], 0);
-    let nars = nars::hostile(&fixture.canary);
+    let nars = cases::hostile(&fixture.canary);
     let published: Vec<_> = nars
         .iter()
         .map(|(name, nar)| fixture.publish(name, nar))
@@ -201,7 +202,7 @@ fn nix_rejects_the_same_nars() {
     for (number, nix) in nixes.iter().enumerate() {
         let fixture = fixture();
         let mut accepted = Vec::new();
-        for (name, nar) in nars::hostile(&fixture.canary) {
+        for (name, nar) in cases::hostile(&fixture.canary) {
             let path = fixture.publish(name, &nar);
             let copy = [
                 "copy",

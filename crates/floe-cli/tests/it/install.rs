@@ -2,11 +2,13 @@
 
 use std::fs;
 
-use crate::support::{Corpus, corpora, corpus, floe, nginx, nixes, run, scratch, tree};
+use floe_testkit::{Corpus, corpora, corpus, nginx, nixes, run, scratch, tree};
+
+use crate::support::floe;
 
 /// Installs a corpus and asserts success.
 #[track_caller]
-fn install(corpus: &Corpus, from: &str, root: &std::path::Path) -> crate::support::CommandOutput {
+fn install(corpus: &Corpus, from: &str, root: &std::path::Path) -> floe_testkit::CommandOutput {
     let ran = run(floe([
         "install",
         "--from",

@@ -7,10 +7,12 @@ use std::process::Stdio;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::fault_server::{Fault, FaultServer};
+use floe_testkit::fault_server::{Fault, FaultServer};
+use floe_testkit::{corpus, nixes, run, scratch};
+
 use crate::faults::assert_fetched_only_missing;
 use crate::faulty_cache::{assert_store_contains_exactly, faulty_cache};
-use crate::support::{corpus, floe, nixes, run, scratch};
+use crate::support::floe;
 
 #[test]
 fn interrupted_install_exits_with_130_and_is_resumable() {

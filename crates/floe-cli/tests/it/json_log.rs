@@ -4,11 +4,12 @@ use std::fs;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
+use floe_testkit::fault_server::{Fault, FaultServer};
+use floe_testkit::{CommandOutput, run};
 use serde_json::Value;
 
-use crate::fault_server::{Fault, FaultServer};
 use crate::faulty_cache::{FaultyCache, faulty_cache};
-use crate::support::{CommandOutput, floe, run};
+use crate::support::floe;
 
 /// Parses stderr and checks the fields that every line has.
 #[track_caller]

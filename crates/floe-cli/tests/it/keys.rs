@@ -3,7 +3,9 @@
 use std::fs;
 use std::process::Stdio;
 
-use crate::support::{corpus, floe, nixes, run, scratch};
+use floe_testkit::{corpus, nixes, run, scratch};
+
+use crate::support::floe;
 
 #[test]
 fn key_from_floe_signs_in_nix_and_is_trusted_by_floe() {

@@ -11,11 +11,12 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use floe_format::{NarInfo, StoreDir};
+use floe_testkit::fault_server::{Fault, FaultServer};
+use floe_testkit::{Corpus, corpus, run, scratch};
 use rusqlite::{Connection, OpenFlags};
 
-use crate::fault_server::{Fault, FaultServer};
 use crate::faulty_cache::assert_store_contains_exactly;
-use crate::support::{Corpus, corpus, floe, run, scratch};
+use crate::support::floe;
 
 pub(crate) fn install(corpus: &Corpus, from: &str, root: &Path) -> Command {
     let mut command = floe(["install", "--json", "--from", from]);

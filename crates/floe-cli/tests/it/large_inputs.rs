@@ -5,8 +5,9 @@ use std::os::unix::fs::MetadataExt as _;
 
 use floe_format::StoreDir;
 use floe_store::{StoreLayout, StoreWriter};
+use floe_testkit::{nixes, run, scratch};
 
-use crate::support::{floe, nixes, run, scratch};
+use crate::support::floe;
 
 #[test]
 fn file_above_4_gib_survives_copy_and_install() {

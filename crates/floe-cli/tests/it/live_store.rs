@@ -9,8 +9,7 @@ use std::time::{Duration, Instant};
 
 use floe_format::{StoreDir, StorePath};
 use floe_store::{HashPartIndex, LiveStore, StoreError, StoreLayout, StoreReader};
-
-use crate::support::{Nix, Scratch, nixes, run, scratch};
+use floe_testkit::{Nix, Scratch, nixes, run, scratch};
 
 /// A store that Nix writes, with additional settings.
 struct NixStore<'a> {

@@ -13,7 +13,6 @@ mod cpu_quota;
 mod demo;
 mod disk_space;
 mod environment;
-mod fault_server;
 mod faults;
 mod faulty_cache;
 mod gc_roots;

@@ -5,7 +5,9 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-use crate::support::{floe, run, scratch, skip};
+use floe_testkit::{run, scratch, skip};
+
+use crate::support::floe;
 
 /// Returns the commands that `floe --help` lists.
 fn commands() -> BTreeSet<String> {

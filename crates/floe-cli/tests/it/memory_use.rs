@@ -5,7 +5,9 @@ use std::process::{Child, Stdio};
 use std::thread;
 use std::time::Duration;
 
-use crate::support::{corpora, floe, nginx, scratch};
+use floe_testkit::{corpora, nginx, scratch};
+
+use crate::support::floe;
 
 /// Returns the peak resident memory of a child in bytes, or `None` if it has ended.
 fn peak_memory(child: &Child) -> Option<u64> {

@@ -11,10 +11,11 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use floe_format::{Compression, StoreDir};
+use floe_testkit::fault_server::{Fault, FaultServer};
+use floe_testkit::{CommandOutput, run};
 
-use crate::fault_server::{Fault, FaultServer};
 use crate::faulty_cache::{FaultyCache, assert_verified, faulty_cache};
-use crate::support::{CommandOutput, floe, run};
+use crate::support::floe;
 
 /// Two caches with the same paths: one to inject faults into, and an intact one.
 struct Pair {

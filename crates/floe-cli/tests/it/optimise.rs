@@ -7,9 +7,9 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
-use crate::support::{
-    CommandOutput, Corpus, Nix, corpora, corpus, floe, nixes, run, scratch, tree,
-};
+use floe_testkit::{CommandOutput, Corpus, Nix, corpora, corpus, nixes, run, scratch, tree};
+
+use crate::support::floe;
 
 fn install(corpus: &Corpus, root: &Path, options: &[&str]) -> CommandOutput {
     let mut command = floe(["install", "--from", &corpus.file_url("zstd"), "--json"]);

@@ -4,10 +4,13 @@ use std::fs;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 
+use floe_testkit::{
+    CommandOutput, Corpus, Scratch, corpus, free_ports, nginx, run, scratch, tree, with_free_ports,
+};
+
 use crate::environment::find_tool;
 use crate::environment::tls::create_certificates;
-use crate::support::nginx::{free_ports, with_free_ports};
-use crate::support::{CommandOutput, Corpus, Scratch, corpus, floe, nginx, run, scratch, tree};
+use crate::support::floe;
 
 /// A tinyproxy process on its own port. It is killed on drop.
 struct Proxy {

@@ -10,13 +10,14 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use floe_format::{NarInfo, StoreDir};
+use floe_testkit::fault_server::{Fault, FaultServer};
+use floe_testkit::{Corpus, corpus, nixes, run, scratch};
 use serde_json::Value;
 
-use crate::fault_server::{Fault, FaultServer};
 use crate::faults::nars_requested_since;
 use crate::faulty_cache::{FaultyCache, assert_store_contains_exactly, faulty_cache};
 use crate::kill::{install, kill, narinfo, temporary_entry_count, valid_paths};
-use crate::support::{Corpus, corpus, floe, nixes, run, scratch};
+use crate::support::floe;
 
 /// Returns the narinfo of the path that contains `name`.
 fn narinfo_named(corpus: &Corpus, name: &str) -> NarInfo {

@@ -7,10 +7,11 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use floe_format::{NarInfo, StoreDir};
-
-use crate::support::{
-    CommandOutput, Corpus, Scratch, corpus, floe, nginx, nginx::Nginx, nixes, run, scratch, tree,
+use floe_testkit::{
+    CommandOutput, Corpus, Nginx, Scratch, corpus, nginx, nixes, run, scratch, tree,
 };
+
+use crate::support::floe;
 
 mod limits;
 

@@ -5,15 +5,17 @@ use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use floe_testkit::http_client::{hash_part, narinfo_of};
+use floe_testkit::{
+    Corpus, Nix, Scratch, corpora, corpus, nginx, nixes, run, scratch, tree, wait_until,
+};
 use serde_json::Value;
 
 use crate::environment::find_tool;
 use crate::serve_options::serve;
 use crate::serve_responses::logs::compress;
-use crate::server_process::{ServerProcess, hash_part, narinfo_of, wait_until};
-use crate::support::{
-    Corpus, Nix, Scratch, corpora, corpus, floe, nginx, nixes, run, scratch, tree,
-};
+use crate::server_process::ServerProcess;
+use crate::support::floe;
 
 /// Serves a corpus and signs with its key.
 fn serve_signed(corpus: &Corpus, args: &[&str]) -> ServerProcess {

@@ -8,8 +8,10 @@ mod unprivileged_readers;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use crate::server_process::{ServerProcess, hash_part, narinfo_of};
-use crate::support::{Corpus, Nix, Scratch, corpus, nixes, run, scratch};
+use floe_testkit::http_client::{hash_part, narinfo_of};
+use floe_testkit::{Corpus, Nix, Scratch, corpus, nixes, run, scratch};
+
+use crate::server_process::ServerProcess;
 
 /// A store that Nix writes.
 pub(crate) struct NixStore<'n> {

@@ -5,10 +5,11 @@ use std::fs;
 use std::path::Path;
 
 use floe_format::{Hash, HashAlgorithm};
+use floe_testkit::http_client::{Client, Response, hash_part, narinfo_of};
+use floe_testkit::{Corpus, Nix, Scratch, XorShift, corpora, nixes, run, scratch};
 use serde_json::Value;
 
-use crate::server_process::{Client, Response, ServerProcess, XorShift, hash_part, narinfo_of};
-use crate::support::{Corpus, Nix, Scratch, corpora, nixes, run, scratch};
+use crate::server_process::ServerProcess;
 
 /// Returns the NAR that Nix makes of a path of a corpus.
 fn dump(nix: &Nix, corpus: &Corpus, path: &str) -> Vec<u8> {

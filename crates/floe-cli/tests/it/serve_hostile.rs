@@ -7,8 +7,10 @@ use std::fs;
 use std::io::{Read as _, Write as _};
 use std::time::{Duration, Instant};
 
-use crate::server_process::{Client, ServerProcess, TIMEOUT, narinfo_of, wait_until};
-use crate::support::{Corpus, corpus};
+use floe_testkit::http_client::{Client, narinfo_of};
+use floe_testkit::{Corpus, TIMEOUT, corpus, wait_until};
+
+use crate::server_process::ServerProcess;
 
 /// Returns the number of open descriptors of a server.
 fn descriptors(serve: &ServerProcess) -> usize {

@@ -9,7 +9,9 @@ use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::support::{Scratch, corpus, floe, run, scratch};
+use floe_testkit::{Scratch, corpus, run, scratch};
+
+use crate::support::floe;
 
 /// Returns a command without environment variables that name stores or keys.
 pub(crate) fn serve(args: &[&str]) -> Command {

@@ -6,8 +6,10 @@ pub(crate) mod logs;
 mod protocol;
 mod ranges;
 
-use crate::server_process::{Response, ServerProcess, hash_part, narinfo_of};
-use crate::support::{Corpus, corpus, nixes, run};
+use floe_testkit::http_client::{Response, hash_part, narinfo_of};
+use floe_testkit::{Corpus, corpus, nixes, run};
+
+use crate::server_process::ServerProcess;
 
 /// Serves the smallest corpus.
 fn serve_jq() -> Option<(Corpus, ServerProcess)> {

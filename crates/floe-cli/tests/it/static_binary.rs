@@ -8,11 +8,12 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use crate::environment::find_tool;
-use crate::environment::tls::create_certificates;
-use crate::support::{
+use floe_testkit::{
     CommandOutput, Corpus, Scratch, copy_program, corpus, nginx, nixes, run, scratch, skip, tree,
 };
+
+use crate::environment::find_tool;
+use crate::environment::tls::create_certificates;
 
 /// A root directory that contains only the binary and a home directory.
 struct EmptyRoot {

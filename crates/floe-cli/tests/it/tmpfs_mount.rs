@@ -9,7 +9,9 @@ use std::io::{BufRead as _, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-use crate::support::{CommandOutput, Scratch, floe, nixes, run, scratch, skip};
+use floe_testkit::{CommandOutput, Scratch, nixes, run, scratch, skip};
+
+use crate::support::floe;
 
 /// A tmpfs of a limited size.
 pub(crate) struct Mount {

@@ -7,11 +7,12 @@ use std::process::Stdio;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use floe_testkit::fault_server::{Fault, FaultServer};
+use floe_testkit::{corpora, corpus, run, scratch};
 use serde_json::Value;
 
-use crate::fault_server::{Fault, FaultServer};
 use crate::faulty_cache::faulty_cache;
-use crate::support::{corpora, corpus, floe, run, scratch};
+use crate::support::floe;
 
 /// Reads the events of a trace, which must be a complete JSON array.
 #[track_caller]

@@ -5,7 +5,9 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 
-use crate::support::{corpus, floe, nixes, run, scratch};
+use floe_testkit::{corpus, nixes, run, scratch};
+
+use crate::support::floe;
 
 fn writable(path: &Path) {
     fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();

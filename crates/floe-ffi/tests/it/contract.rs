@@ -379,7 +379,7 @@ fn after_unsubscribe_has_returned_no_callback_runs() {
 
 #[test]
 fn progress_comes_before_the_end_and_only_to_who_asked() {
-    let Some(corpus) = crate::support::corpus("curl") else {
+    let Some(corpus) = floe_testkit::corpus("curl") else {
         return;
     };
     let mut options = options();
@@ -434,7 +434,7 @@ fn a_question_is_answered_while_every_worker_for_moves_is_busy() {
         drop(gate.lock().unwrap());
         0
     }
-    let Some(corpus) = crate::support::corpus("jq") else {
+    let Some(corpus) = floe_testkit::corpus("jq") else {
         return;
     };
     let mut options = options();

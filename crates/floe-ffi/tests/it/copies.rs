@@ -6,9 +6,9 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 
 use floe_messages::{CopyReply, CopyRequest, Error, ErrorKind, Method, ResolveReply, ReuseBy};
+use floe_testkit::{Corpus, Scratch, corpus, nginx, nixes, scratch};
 
 use crate::host::*;
-use crate::support::{Corpus, Scratch, corpus, nginx, nixes, scratch};
 
 /// Where a closure comes from and goes to, kept for as long as requests borrow it.
 struct CopySetup<'a> {

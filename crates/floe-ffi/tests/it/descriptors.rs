@@ -5,10 +5,10 @@ use std::os::fd::{AsRawFd as _, OwnedFd};
 use std::time::{Duration, Instant};
 
 use floe_messages::{Error, ErrorKind, Method, NarReply, NarRequest};
+use floe_testkit::{Corpus, corpus};
 use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 
 use crate::host::*;
-use crate::support::{Corpus, corpus};
 
 /// A pipe of which the host gives one end to the library, and the request that does so.
 struct Dump {

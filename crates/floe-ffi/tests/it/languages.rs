@@ -6,8 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use floe::{FloeCompletion, FloeEngineOptions, FloeRequest};
-
-use crate::support::{corpus, nginx, nixes, run, scratch, skip};
+use floe_testkit::{corpus, nginx, nixes, run, scratch, skip};
 
 fn crate_dir() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))

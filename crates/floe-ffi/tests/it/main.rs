@@ -17,6 +17,3 @@ mod languages;
 mod queues;
 mod requests;
 mod shared_store;
-#[path = "../../../floe-cli/tests/it/support.rs"]
-#[allow(dead_code, reason = "the tests of the binary use more of it")]
-mod support;

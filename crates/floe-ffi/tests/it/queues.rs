@@ -6,9 +6,9 @@ use std::time::{Duration, Instant};
 
 use floe::FloeCompletion;
 use floe_messages::{EchoReply, EchoRequest, Empty, EventKind, Lost, Method};
+use floe_testkit::run;
 
 use crate::host::*;
-use crate::support::run;
 
 /// An engine with a queue, freed when it is dropped.
 struct Queue(u64);

@@ -13,9 +13,9 @@ use floe_messages::{
     NarRequest, PathInfo, PathInfoRequest, ProblemKind, ResolveReply, ServeReply, ServeRequest,
     StopRequest, VerifyReply, VerifyRequest,
 };
+use floe_testkit::{Corpus, corpora, corpus, nginx, nixes, run};
 
 use crate::host::*;
-use crate::support::{Corpus, corpora, corpus, nginx, nixes, run};
 
 fn copy_request<'a>(
     corpus: &'a Corpus,
@@ -47,7 +47,7 @@ fn moves_of_one_engine_share_their_temporary_roots_and_engines_do_not() {
     let Some(server) = nginx(&corpus.dir, "limit_rate 200k;") else {
         return;
     };
-    let scratch = crate::support::scratch();
+    let scratch = floe_testkit::scratch();
     let root = scratch.join("root");
     let (url, to) = (
         format!("{}/cache-none", server.url()),
@@ -92,7 +92,7 @@ fn an_install_over_http_makes_a_store_that_nix_accepts_and_a_second_one_moves_no
         let Some(server) = nginx(&corpus.dir, "") else {
             return;
         };
-        let scratch = crate::support::scratch();
+        let scratch = floe_testkit::scratch();
         let root = scratch.join("root");
         let (url, to) = (
             format!("{}/cache-zstd", server.url()),
@@ -128,7 +128,7 @@ fn an_install_over_http_makes_a_store_that_nix_accepts_and_a_second_one_moves_no
 #[test]
 fn an_untrusted_closure_is_refused_with_its_causes_and_nothing_is_installed() {
     let Some(corpus) = corpus("jq") else { return };
-    let scratch = crate::support::scratch();
+    let scratch = floe_testkit::scratch();
     let to = scratch.join("root").display().to_string();
     let url = corpus.file_url("xz");
     let (from, paths) = ([url.as_str()], [corpus.root.as_str()]);
@@ -155,7 +155,7 @@ fn an_untrusted_closure_is_refused_with_its_causes_and_nothing_is_installed() {
 #[test]
 fn a_copy_into_a_cache_can_be_cancelled_and_done_again() {
     let Some(corpus) = corpus("curl") else { return };
-    let scratch = crate::support::scratch();
+    let scratch = floe_testkit::scratch();
     let store = corpus.store().display().to_string();
     let to = format!("file://{}", scratch.join("cache").display());
     let (from, paths) = ([store.as_str()], [corpus.root.as_str()]);
@@ -229,7 +229,7 @@ fn infos_and_closures_are_those_of_nix() {
 #[test]
 fn a_broken_path_is_found_by_verify() {
     let Some(corpus) = corpus("jq") else { return };
-    let scratch = crate::support::scratch();
+    let scratch = floe_testkit::scratch();
     let root = scratch.join("root");
     let to = root.display().to_string();
     let url = corpus.file_url("zstd");
@@ -288,7 +288,7 @@ fn a_nar_is_that_of_nix_through_a_sink_and_through_a_descriptor() {
     let ask = TestRequest::new(Method::Nar, &request).into_sink(gather, (&raw mut nar).cast());
     let got = ask.call(host.engine).unwrap();
     assert_eq!(got.reply::<NarReply>().nar_size, nar.len() as u64);
-    let scratch = crate::support::scratch();
+    let scratch = floe_testkit::scratch();
     let file = fs::File::create(scratch.join("nar")).unwrap();
     let mut ask = TestRequest::new(Method::Nar, &request);
     ask.request.flags = floe::HAS_DESCRIPTOR;
@@ -333,7 +333,7 @@ fn a_server_that_was_started_serves_nix_until_it_is_stopped() {
     let address = reply.addresses.iter().next().unwrap();
     let url = format!("http://{address}");
     for nix in nixes() {
-        let scratch = crate::support::scratch();
+        let scratch = floe_testkit::scratch();
         let root = scratch.join("root");
         let args = ["copy", "--no-check-sigs", "--from", &url, "--to"];
         run(nix.command("nix", args).arg(&root).arg(&corpus.root)).expect(0);

@@ -5,9 +5,9 @@ use std::fs;
 use std::path::Path;
 
 use floe_messages::{CopyReply, CopyRequest, Method};
+use floe_testkit::{Corpus, Nix, corpus, nixes, run, scratch};
 
 use crate::host::*;
-use crate::support::{Corpus, Nix, corpus, nixes, run, scratch};
 
 /// Installs the closures of some corpora, one after the other, so often.
 fn install(corpora: &[&Corpus], to: &str, times: usize) {

@@ -2,59 +2,35 @@
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use floe_format::{Hash, PathInfo, StoreDir, StorePath};
 use floe_hash::sha256;
-use floe_store::tree::{TemporaryTree, remove_tree};
+use floe_store::tree::TemporaryTree;
 use floe_store::{StagedPath, StoreLayout, StoreWriter};
 
-/// A directory that is removed at the end, sealed trees and all.
-pub(crate) struct Scratch(PathBuf);
+pub(crate) use floe_testkit::nars::{file as nar_of, symlink as nar_of_link};
+pub(crate) use floe_testkit::skip;
+
+/// A temporary directory with a store.
+pub(crate) struct Scratch(floe_testkit::Scratch);
 
 impl Scratch {
     pub(crate) fn new() -> Scratch {
-        let dir = tempfile::tempdir().unwrap().keep();
-        Scratch(fs::canonicalize(dir).unwrap())
+        Scratch(floe_testkit::scratch())
     }
 
     pub(crate) fn path(&self) -> &Path {
-        &self.0
+        self.0.path()
     }
 
     pub(crate) fn layout(&self) -> StoreLayout {
-        StoreLayout::in_root(&self.0, StoreDir::default())
+        StoreLayout::in_root(self.path(), StoreDir::default())
     }
 
     pub(crate) fn writer(&self) -> StoreWriter {
         StoreWriter::open(self.layout()).unwrap()
     }
-}
-
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        let _: Result<(), floe_store::StoreError> = remove_tree(&self.0);
-    }
-}
-
-/// The NAR of a file with those contents.
-pub(crate) fn nar_of(contents: &[u8]) -> Vec<u8> {
-    use floe_format::nar::write;
-    let mut nar = Vec::new();
-    write::begin(&mut nar);
-    write::begin_file(&mut nar, false, contents.len() as u64);
-    nar.extend_from_slice(contents);
-    write::end_file(&mut nar, contents.len() as u64);
-    nar
-}
-
-/// The NAR of a symbolic link.
-pub(crate) fn nar_of_link(target: &Path) -> Vec<u8> {
-    use floe_format::nar::write;
-    let mut nar = Vec::new();
-    write::begin(&mut nar);
-    write::symlink(&mut nar, target.as_os_str().as_encoded_bytes());
-    nar
 }
 
 /// A store path whose hash part is a digit repeated.
@@ -109,13 +85,4 @@ pub(crate) fn names(layout: &StoreLayout) -> Vec<String> {
         .collect();
     names.sort();
     names
-}
-
-/// Says that a claim could not be tried here.
-pub(crate) fn skip(name: &str, why: &str) {
-    use std::io::Write as _;
-    if let Some(file) = std::env::var_os("FLOE_TEST_SKIPS") {
-        let file = fs::OpenOptions::new().append(true).create(true).open(file);
-        writeln!(file.unwrap(), "{name}: {why}").unwrap();
-    }
 }

@@ -66,6 +66,9 @@ const UNREACHABLE: &[(&str, &[&str], &str)] = &[
     ),
 ];
 
+/// Crates that other crates use only in tests.
+const TEST_ONLY: &[&str] = &["floe-testkit"];
+
 const HASH_LIBRARIES: &[&str] = &["sha2", "sha1", "md-5", "md5", "blake3", "sha1_smol"];
 const MAPPING_LIBRARIES: &[&str] = &["memmap", "memmap2", "mmap-rs", "fmmap"];
 
@@ -92,6 +95,9 @@ pub(super) fn faults(metadata: &Value) -> Vec<Fault> {
                 "floors",
                 "not on the list of floor 0 (crates/xtask/src/check/floors.rs)",
             );
+        }
+        if TEST_ONLY.contains(&it.dependency) && !it.for_tests {
+            fault("floors", "only tests use it, as a dev-dependency");
         }
         if it.package != "floe-hash" && HASH_LIBRARIES.contains(&it.dependency) {
             fault("hash", "only floe-hash names a hash library");
@@ -230,6 +236,13 @@ mod tests {
         assert_eq!(rules("floe-format", "proptest", Some("dev")), [""; 0]);
         assert_eq!(rules("floe-hash", "ring", None), [""; 0]);
         assert_eq!(rules("floe-hash", "libc", None), ["floors"]);
+    }
+
+    #[test]
+    fn testkit_is_allowed_as_dev_dependency_only() {
+        assert_eq!(rules("floe-store", "floe-testkit", Some("dev")), [""; 0]);
+        assert_eq!(rules("floe-store", "floe-testkit", None), ["floors"]);
+        assert_eq!(rules("xtask", "floe-testkit", Some("build")), ["floors"]);
     }
 
     #[test]

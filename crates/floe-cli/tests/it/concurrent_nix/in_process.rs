@@ -8,10 +8,10 @@ use std::thread;
 use floe_engine::{ClosureCopy, CopySummary, PathSpec, Target};
 use floe_format::StoreDir;
 use floe_store::{TempRoots, WriteOptions};
+use floe_testkit::{Corpus, corpus, scratch};
 
 use super::{options_without_signatures, source_of, store_in};
 use crate::faulty_cache::assert_store_contains_exactly;
-use crate::support::{Corpus, corpus, scratch};
 
 fn copy_closure(corpus: &Corpus, root: &Path, roots: &TempRoots, start: &Barrier) -> CopySummary {
     let (options, sources) = (options_without_signatures(), source_of(corpus));

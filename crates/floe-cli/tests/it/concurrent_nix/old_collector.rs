@@ -11,12 +11,11 @@ use std::thread;
 
 use floe_engine::{ClosureCopy, Event, EventSink, PathSpec, Target};
 use floe_format::StoreDir;
-use floe_store::WriteOptions;
 use floe_store::tree::remove_tree;
+use floe_testkit::{corpus, nixes, run, scratch};
 
 use super::{options_without_signatures, source_of, store_in};
 use crate::faulty_cache::assert_verified;
-use crate::support::{corpus, nixes, run, scratch};
 
 /// Collects until the copy is planned, and then deletes all paths.
 struct Collector {
@@ -85,7 +84,8 @@ fn path_deleted_by_old_collector_is_fetched_again() {
     let root = scratch.join("root");
     run(&mut super::install(&corpus, &root)).expect(0);
     let (options, sources) = (options_without_signatures(), source_of(&corpus));
-    let target = Target::open(&store_in(&root), None, &WriteOptions::default()).unwrap();
+    let target =
+        Target::open(&store_in(&root), None, &floe_store::WriteOptions::default()).unwrap();
     let collector = Collector::begin(&root);
     let copy = ClosureCopy {
         sources: &sources,

@@ -3,11 +3,11 @@
 use std::fs;
 use std::os::unix::fs::{MetadataExt as _, chown};
 
+use floe_testkit::{corpus, nixes, run, skip};
 use serde_json::Value;
 
 use super::cases::{Case, EMPTY, UNSET};
 use super::{Machine, is_nix_2_8, machine, machine_with_nix_conf};
-use crate::support::{corpus, nixes, run, skip};
 
 #[test]
 fn install_uses_configured_substituters_and_keys() {

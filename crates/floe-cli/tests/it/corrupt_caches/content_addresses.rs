@@ -5,11 +5,11 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use floe_format::content_address::{ContentAddress, ContentAddressMethod, ModuloHasher};
-use floe_format::nar::write;
 use floe_format::{Compression, Hash, HashAlgorithm, NarInfo, PathInfo, StoreDir, StorePath};
+use floe_testkit::{Nix, Scratch, nars, nixes, run, scratch};
 
 use crate::faulty_cache::assert_store_contains_exactly;
-use crate::support::{Nix, Scratch, floe, nixes, run, scratch};
+use crate::support::floe;
 
 /// An unsigned cache in a directory.
 struct Cache(PathBuf);
@@ -193,7 +193,8 @@ fn self_referencing_content_addressed_path_is_verified() {
     let cache = Cache(scratch.join("cache"));
     fs::create_dir_all(cache.0.join("nar")).unwrap();
     fs::write(cache.0.join("nix-cache-info"), "StoreDir: /nix/store\n").unwrap();
-    let contents = |hash_part: &str| nar_of_file(&format!("{hash_part} harmless {hash_part}"));
+    let contents =
+        |hash_part: &str| nars::file(format!("{hash_part} harmless {hash_part}").as_bytes());
     let blank = "x".repeat(32);
     let mut hasher = ModuloHasher::new(HashAlgorithm::Sha256, &blank);
     hasher.update(&contents(&blank));
@@ -266,16 +267,6 @@ fn self_referencing_narinfo(path: &StorePath, ca: ContentAddress) -> NarInfo {
         file_hash: None,
         file_size: None,
     }
-}
-
-/// Returns the NAR of a file.
-fn nar_of_file(contents: &str) -> Vec<u8> {
-    let mut nar = Vec::new();
-    write::begin(&mut nar);
-    write::begin_file(&mut nar, false, contents.len() as u64);
-    nar.extend_from_slice(contents.as_bytes());
-    write::end_file(&mut nar, contents.len() as u64);
-    nar
 }
 
 fn full_path(path: &StorePath) -> String {

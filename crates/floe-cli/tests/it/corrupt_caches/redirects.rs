@@ -3,9 +3,9 @@
 use std::fs;
 
 use floe_format::StoreDir;
+use floe_testkit::fault_server::{Fault, FaultServer};
 
 use super::transfers::{assert_fault_count, nar_file_name};
-use crate::fault_server::{Fault, FaultServer};
 use crate::faulty_cache::{assert_verified, faulty_cache};
 
 #[test]

@@ -3,10 +3,12 @@
 use std::fs;
 use std::time::Duration;
 
+use floe_testkit::fault_server::{Fault, FaultServer};
+use floe_testkit::run;
+
 use super::transfers::{assert_fault_count, nar_file_name};
-use crate::fault_server::{Fault, FaultServer};
 use crate::faulty_cache::{FaultyCache, assert_verified, faulty_cache};
-use crate::support::{floe, run};
+use crate::support::floe;
 
 fn size(cache: &FaultyCache, name: &str) -> usize {
     let file = cache.nar(&cache.path(name));

@@ -5,10 +5,11 @@ use std::fs;
 use std::path::Path;
 
 use floe_format::{Hash, HashAlgorithm};
+use floe_testkit::fault_server::{Fault, FaultServer, RecordedRequest};
+use floe_testkit::{run, tree};
 
-use crate::fault_server::{Fault, FaultServer, RecordedRequest};
 use crate::faulty_cache::{FaultyCache, assert_verified, faulty_cache};
-use crate::support::{floe, run, tree};
+use crate::support::floe;
 
 /// Returns the file name of a NAR.
 pub(super) fn nar_file_name(cache: &FaultyCache, name: &str) -> String {

@@ -2,10 +2,11 @@
 
 use std::path::{Path, PathBuf};
 
+use floe_testkit::{Corpus, Nix, corpus, nixes, run, scratch, tree};
 use rusqlite::Connection;
 
 use super::install_args;
-use crate::support::{Corpus, Nix, corpus, floe, nixes, run, scratch, tree};
+use crate::support::floe;
 
 fn database(root: &Path) -> PathBuf {
     root.join("nix/var/nix/db/db.sqlite")

@@ -7,8 +7,10 @@ use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use floe_testkit::{Corpus, copy_program, corpus, nixes, run, scratch, skip, tree};
+
 use super::{NOBODY_UID, find_tool, install_args};
-use crate::support::{Corpus, copy_program, corpus, floe, nixes, run, scratch, skip, tree};
+use crate::support::floe;
 
 /// Returns the same command with umask 077.
 fn with_strict_umask(command: &Command) -> Command {

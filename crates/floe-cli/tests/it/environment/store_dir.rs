@@ -7,8 +7,9 @@ use std::path::Path;
 use floe_format::{StoreDir, StorePath};
 use floe_store::tree::remove_tree;
 use floe_store::{StoreLayout, StoreWriter};
+use floe_testkit::{nixes, run, scratch};
 
-use crate::support::{floe, nixes, run, scratch};
+use crate::support::floe;
 
 #[test]
 fn closure_for_custom_store_dir_is_installed_there() {

@@ -3,9 +3,11 @@
 use std::path::Path;
 use std::process::Command;
 
+use floe_testkit::fault_server::FaultServer;
+use floe_testkit::{corpus, nginx, nixes, run, scratch, tree};
+
 use super::find_tool;
-use crate::fault_server::FaultServer;
-use crate::support::{corpus, floe, nginx, nixes, run, scratch, skip, tree};
+use crate::support::floe;
 
 /// A server certificate for 127.0.0.1, issued by a private authority.
 pub(crate) struct Certificates {
@@ -170,37 +172,6 @@ fn listed_leaf_certificate_is_trusted_for_its_own_names() {
         .expect(4)
         .stderr_contains("not valid for name");
     assert_eq!(server.log(), "", "the server received a request");
-}
-
-#[test]
-fn empty_nix_ssl_cert_file_overrules_ssl_cert_file() {
-    let Some(corpus) = corpus("jq") else { return };
-    let Some(openssl) = find_tool("openssl", "openssl") else {
-        return;
-    };
-    let default = Path::new("/etc/ssl/certs/ca-certificates.crt");
-    if !default.exists() {
-        return skip("ca-certificates", "install the package ca-certificates");
-    }
-    let scratch = scratch();
-    let certificates = create_certificates(&openssl, scratch.path());
-    let listen = format!("listen 127.0.0.1:PORT1 ssl; {}", certificates.server);
-    let Some(server) = nginx(&corpus.dir, &listen) else {
-        return;
-    };
-    let url = format!("https://127.0.0.1:{}/cache-zstd", server.port(1));
-    let ask = |command: &mut Command| {
-        command.env("NIX_SSL_CERT_FILE", "");
-        run(command.env("SSL_CERT_FILE", &certificates.authority))
-    };
-    ask(floe(["info", "--from", &url]).arg(&corpus.root))
-        .expect(4)
-        .stderr_contains("certificate");
-    for nix in nixes() {
-        let mut info = nix.command("nix", ["path-info", "--store", &url]);
-        ask(info.arg(&corpus.root)).expect(1);
-    }
-    assert_eq!(server.log(), "", "a request got through");
 }
 
 #[test]

@@ -4,10 +4,12 @@ use std::fs;
 use std::process::Command;
 use std::time::Duration;
 
+use floe_testkit::fault_server::{Fault, FaultServer};
+use floe_testkit::{CommandOutput, run};
+
 use super::assert_fetched_only_missing;
-use crate::fault_server::{Fault, FaultServer};
 use crate::faulty_cache::{FaultyCache, assert_store_contains_exactly, faulty_cache};
-use crate::support::{CommandOutput, floe, run};
+use crate::support::floe;
 
 /// Installs everything with a stall timeout of one second.
 fn install(cache: &FaultyCache, server: &FaultServer) -> CommandOutput {

@@ -5,10 +5,12 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
+use floe_testkit::fault_server::{Fault, FaultServer};
+use floe_testkit::{Corpus, corpus, run, scratch};
+
 use super::{nar_url, nars_requested_since, temporary_entries};
-use crate::fault_server::{Fault, FaultServer};
 use crate::faulty_cache::assert_store_contains_exactly;
-use crate::support::{Corpus, corpus, floe, run, scratch};
+use crate::support::floe;
 
 /// An install of one root path from one of the corpora.
 struct InstallJob<'a> {

@@ -4,9 +4,11 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use floe_testkit::fault_server::FaultServer;
+use floe_testkit::{CommandOutput, Corpus, corpus};
+
 use super::{assert_fetched_only_missing, nars_requested_since, temporary_entries};
-use crate::fault_server::FaultServer;
-use crate::support::{CommandOutput, Corpus, corpus, floe};
+use crate::support::floe;
 use crate::tmpfs_mount::{Mount, mount};
 
 /// A closure of 32 paths with 35 MiB in 926 inodes, and a store on a small file system.

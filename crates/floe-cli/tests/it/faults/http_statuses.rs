@@ -2,9 +2,11 @@
 
 use std::path::Path;
 
-use crate::fault_server::{Fault, FaultServer};
+use floe_testkit::fault_server::{Fault, FaultServer};
+use floe_testkit::{CommandOutput, run};
+
 use crate::faulty_cache::{FaultyCache, assert_verified, faulty_cache};
-use crate::support::{CommandOutput, floe, run};
+use crate::support::floe;
 
 /// How floe handles a status.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

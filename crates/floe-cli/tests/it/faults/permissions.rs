@@ -6,12 +6,14 @@ use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use super::{assert_fetched_only_missing, nars_requested_since, temporary_entries};
-use crate::fault_server::{Fault, FaultServer};
-use crate::faulty_cache::{assert_store_contains_exactly, faulty_cache};
-use crate::support::{
-    CommandOutput, Corpus, Scratch, copy_program, corpus, floe, run, scratch, skip, tree,
+use floe_testkit::fault_server::{Fault, FaultServer};
+use floe_testkit::{
+    CommandOutput, Corpus, Scratch, copy_program, corpus, run, scratch, skip, tree,
 };
+
+use super::{assert_fetched_only_missing, nars_requested_since, temporary_entries};
+use crate::faulty_cache::{assert_store_contains_exactly, faulty_cache};
+use crate::support::floe;
 
 /// A closure, and a copy of the binary that every user may execute.
 struct Fixture {

@@ -3,10 +3,11 @@
 use std::fs;
 
 use floe_format::{Hash, StoreDir, StorePath};
+use floe_testkit::fault_server::{Fault, FaultServer};
+use floe_testkit::run;
 
-use crate::fault_server::{Fault, FaultServer};
 use crate::faulty_cache::{FaultyCache, assert_store_contains_exactly, faulty_cache};
-use crate::support::{floe, run};
+use crate::support::floe;
 
 /// A cache in which a path was rebuilt with another NAR, and the path's previous narinfo.
 struct Rebuilt {

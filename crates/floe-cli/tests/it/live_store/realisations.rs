@@ -6,9 +6,9 @@ use std::process::Command;
 
 use floe_format::StoreDir;
 use floe_store::{LiveStore, StoreLayout};
+use floe_testkit::{Nix, nixes, run, scratch};
 
 use super::{NixStore, TIMEOUT};
-use crate::support::{Nix, nixes, run, scratch};
 
 /// A derivation with two outputs and one dependency.
 const EXPRESSION: &str = r#"

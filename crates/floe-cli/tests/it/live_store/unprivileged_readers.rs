@@ -8,11 +8,11 @@ use std::time::{Duration, Instant};
 
 use floe_format::StorePath;
 use floe_store::LiveStore;
+use floe_testkit::{nixes, skip};
 use rustix::fs::{Gid, Uid};
 use rustix::thread::{set_thread_groups, set_thread_res_gid, set_thread_res_uid};
 
 use super::{NixStore, TIMEOUT, wait_until_changed};
-use crate::support::{nixes, skip};
 
 /// Switches this thread to the user and group `nobody`.
 fn become_nobody() {

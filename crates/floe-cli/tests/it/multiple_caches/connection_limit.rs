@@ -6,11 +6,13 @@ use std::process::{Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use floe_testkit::fault_server::{Fault, FaultServer};
+use floe_testkit::{Corpus, Scratch, corpus, nginx, run, scratch};
+
 use crate::environment::find_tool;
 use crate::environment::tls::create_certificates;
-use crate::fault_server::{Fault, FaultServer};
 use crate::faulty_cache::assert_verified;
-use crate::support::{Corpus, Scratch, corpus, floe, nginx, run, scratch};
+use crate::support::floe;
 
 /// A closure of many paths in a cache with `WantMassQuery: 1`.
 struct Fixture {

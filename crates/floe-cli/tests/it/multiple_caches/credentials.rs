@@ -4,12 +4,13 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use floe_engine::{Cancel, Error, NetworkOptions, SourceOrder, Sources, StoreUri};
+use floe_testkit::fault_server::{Fault, FaultServer, RecordedRequest};
+use floe_testkit::{Scratch, nginx, run, scratch};
 
 use crate::environment::find_tool;
 use crate::environment::tls::create_certificates;
-use crate::fault_server::{Fault, FaultServer, RecordedRequest};
 use crate::faulty_cache::{FaultyCache, assert_verified, faulty_cache};
-use crate::support::{Scratch, floe, nginx, run, scratch};
+use crate::support::floe;
 
 fn open(netrc: &[PathBuf], url: &str) -> Result<Sources, Error> {
     let options = NetworkOptions {

@@ -4,9 +4,11 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::time::Duration;
 
-use crate::fault_server::{Fault, FaultServer};
+use floe_testkit::fault_server::{Fault, FaultServer};
+use floe_testkit::{Corpus, Scratch, corpus, run, scratch};
+
 use crate::faulty_cache::assert_verified;
-use crate::support::{Corpus, Scratch, corpus, floe, run, scratch};
+use crate::support::floe;
 
 /// A closure of many paths, and a directory for modified copies of its cache.
 struct Fixture {

@@ -5,10 +5,12 @@ use std::fs;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 
+use floe_testkit::{run, skip};
+
 use super::{
     REUSE_MODES, copy_exactly, count_shared_inodes, edit_sealed_file, fixture, regular_files,
 };
-use crate::support::{floe, run, skip};
+use crate::support::floe;
 
 #[test]
 fn store_on_another_file_system_is_copied() {

@@ -4,11 +4,12 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use floe_testkit::http_client::narinfo_of;
+use floe_testkit::{XorShift, nixes};
 use rusqlite::{Connection, params};
 
 use super::NixStore;
-use crate::server_process::{ServerProcess, XorShift, narinfo_of};
-use crate::support::nixes;
+use crate::server_process::ServerProcess;
 
 /// Sends batches of requests until `is_over`.
 fn send_batches(

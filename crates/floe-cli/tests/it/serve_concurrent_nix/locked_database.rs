@@ -4,11 +4,11 @@ use std::io::{ErrorKind, Read as _};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use floe_testkit::http_client::{Client, narinfo_of};
+use floe_testkit::{TIMEOUT, nixes};
 use rusqlite::{Connection, OpenFlags};
 
 use super::NixStore;
-use crate::server_process::{Client, TIMEOUT, narinfo_of};
-use crate::support::nixes;
 
 #[test]
 fn locked_database_delays_only_requests_that_need_it() {

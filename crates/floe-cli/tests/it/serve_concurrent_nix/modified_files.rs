@@ -6,9 +6,11 @@ use std::io::{Error, ErrorKind, Read as _};
 use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::path::Path;
 
+use floe_testkit::http_client::narinfo_of;
+use floe_testkit::{corpus, nixes, skip};
+
 use super::{NixStore, assert_all, remove, targets};
-use crate::server_process::{ServerProcess, narinfo_of};
-use crate::support::{corpus, nixes, skip};
+use crate::server_process::ServerProcess;
 
 /// Returns the request target of a path's NAR.
 fn nar_of(serve: &ServerProcess, path: &str) -> String {

@@ -4,10 +4,12 @@ use std::fs;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::process::Command;
 
+use floe_testkit::http_client::narinfo_of;
+use floe_testkit::{corpus, nixes, run, skip, wait_until};
+
 use super::NixStore;
 use crate::serve_options::serve;
-use crate::server_process::{ServerProcess, narinfo_of, wait_until};
-use crate::support::{corpus, nixes, run, skip};
+use crate::server_process::ServerProcess;
 
 pub(super) fn is_root() -> bool {
     fs::metadata("/proc/self").unwrap().uid() == 0

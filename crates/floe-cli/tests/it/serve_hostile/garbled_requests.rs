@@ -5,9 +5,11 @@ use std::net::TcpStream;
 use std::thread;
 use std::time::Duration;
 
+use floe_testkit::http_client::{hash_part, narinfo_of};
+use floe_testkit::{XorShift, corpus, wait_until};
+
 use super::{FAULT_TIMEOUT, assert_prompt, descriptors};
-use crate::server_process::{ServerProcess, XorShift, hash_part, narinfo_of, wait_until};
-use crate::support::corpus;
+use crate::server_process::ServerProcess;
 
 /// Valid requests that are mutated.
 fn seeds(serve: &ServerProcess, root: &str) -> Vec<Vec<u8>> {

@@ -4,12 +4,13 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use floe_testkit::http_client::{Client, narinfo_of};
+use floe_testkit::{Corpus, XorShift, corpus, nixes, skip, wait_until};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use super::{DESCRIPTOR_TOLERANCE, descriptors, memory};
 use crate::serve_concurrent_nix::NixStore;
-use crate::server_process::{Client, ServerProcess, XorShift, narinfo_of, wait_until};
-use crate::support::{Corpus, corpus, nixes, skip};
+use crate::server_process::ServerProcess;
 
 /// Counts of events.
 #[derive(Debug, Default)]

@@ -9,12 +9,14 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
+use floe_testkit::{
+    Corpus, Scratch, TIMEOUT, copy_program, corpus, run, scratch, skip, wait_until,
+};
 use rustix::process::Signal;
 
 use super::running_server::{RunningServer, exchange, get, kill};
 use super::{key_file, serve};
-use crate::server_process::{TIMEOUT, wait_until};
-use crate::support::{Corpus, Scratch, copy_program, corpus, floe, run, scratch, skip};
+use crate::support::floe;
 
 /// Returns `floe serve` for a corpus on a port that the system chooses.
 fn floe_serve(corpus: &Corpus) -> Command {

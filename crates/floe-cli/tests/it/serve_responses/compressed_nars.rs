@@ -5,11 +5,12 @@ use std::mem::MaybeUninit;
 use std::os::fd::OwnedFd;
 use std::path::Path;
 
+use floe_testkit::http_client::{Response, hash_part};
+use floe_testkit::{corpus, scratch, wait_until};
 use rustix::fs::inotify;
 
 use super::{NAR_HEADERS, assert_response, libc_path, nar_target, serve_jq};
-use crate::server_process::{Response, ServerProcess, hash_part, wait_until};
-use crate::support::{corpus, scratch};
+use crate::server_process::ServerProcess;
 
 const ACCEPT_ZSTD: &str = "Accept-Encoding: deflate, gzip, br, zstd\r\n";
 

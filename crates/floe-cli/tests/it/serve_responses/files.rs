@@ -4,9 +4,11 @@ use std::fs;
 use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::path::PathBuf;
 
+use floe_testkit::http_client::{Response, hash_part};
+use floe_testkit::{Nix, Scratch, nixes, scratch};
+
 use super::assert_response;
-use crate::server_process::{Response, ServerProcess, hash_part};
-use crate::support::{Nix, Scratch, nixes, scratch};
+use crate::server_process::ServerProcess;
 
 /// A store with a path full of symlinks, and one that some of them point to.
 struct SymlinkTree {

@@ -4,9 +4,11 @@ use std::fs;
 use std::io::Write as _;
 use std::path::Path;
 
+use floe_testkit::http_client::hash_part;
+use floe_testkit::{Corpus, Nix, corpus, nixes, run, scratch};
+
 use super::{NO_STORE_HEADERS, assert_response};
-use crate::server_process::{ServerProcess, hash_part};
-use crate::support::{Corpus, Nix, corpus, nixes, run, scratch};
+use crate::server_process::ServerProcess;
 
 /// Returns the deriver of a path according to the database.
 fn deriver(corpus: &Corpus, nix: &Nix, path: &str) -> String {

@@ -2,11 +2,12 @@
 
 use std::time::{Duration, Instant};
 
+use floe_testkit::http_client::{hash_part, narinfo_of};
+use floe_testkit::{TIMEOUT, corpus};
 use rustix::process::Signal;
 
 use super::{NO_STORE_HEADERS, assert_response, libc_path, nar_target, serve_jq};
-use crate::server_process::{ServerProcess, TIMEOUT, hash_part, narinfo_of};
-use crate::support::corpus;
+use crate::server_process::ServerProcess;
 
 fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()

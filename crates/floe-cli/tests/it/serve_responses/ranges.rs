@@ -1,7 +1,8 @@
 //! Range requests: exactly the requested bytes of the resource are sent.
 
+use floe_testkit::http_client::{Response, hash_part};
+
 use super::{NAR_HEADERS, assert_response, libc_path, nar_target, serve_jq};
-use crate::server_process::{Response, hash_part};
 
 /// Parses a multipart body into content type, range and bytes of each part.
 fn parts(response: &Response) -> Vec<(String, String, Vec<u8>)> {

@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 
 /// What to do instead of serving the file.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Fault {
+pub enum Fault {
     /// Respond with this status and no file.
     Status(u16),
     /// Wait, then respond with this status.
@@ -59,17 +59,21 @@ pub(crate) enum Fault {
 
 /// A request, and how the server responded.
 #[derive(Clone, Debug)]
-pub(crate) struct RecordedRequest {
+pub struct RecordedRequest {
     /// Connections are numbered in the order of acceptance.
-    pub(crate) connection: usize,
-    pub(crate) method: String,
-    pub(crate) path: String,
-    pub(crate) status: u16,
+    pub connection: usize,
+    /// The method.
+    pub method: String,
+    /// The path, with a leading slash.
+    pub path: String,
+    /// The status of the response.
+    pub status: u16,
     /// Header fields by lower-case name.
-    pub(crate) fields: HashMap<String, String>,
-    pub(crate) at: Instant,
+    pub fields: HashMap<String, String>,
+    /// When the server started its response.
+    pub at: Instant,
     /// The injected fault, if any.
-    pub(crate) fault: Option<Fault>,
+    pub fault: Option<Fault>,
 }
 
 struct Rule {
@@ -101,7 +105,7 @@ struct InFlightCount {
 }
 
 /// The server. It stops on drop.
-pub(crate) struct FaultServer {
+pub struct FaultServer {
     address: SocketAddr,
     shared: Arc<Shared>,
     listener: Option<JoinHandle<()>>,
@@ -109,7 +113,7 @@ pub(crate) struct FaultServer {
 
 impl FaultServer {
     /// Serves a directory on a free port.
-    pub(crate) fn start(directory: &Path) -> FaultServer {
+    pub fn start(directory: &Path) -> FaultServer {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
         let shared = Arc::new(Shared {
@@ -125,17 +129,18 @@ impl FaultServer {
         }
     }
 
-    pub(crate) fn url(&self) -> String {
+    /// Returns the base URL.
+    pub fn url(&self) -> String {
         format!("http://{}", self.address)
     }
 
     /// Injects a fault into every request whose path ends with `suffix`.
-    pub(crate) fn fail(&self, suffix: &str, fault: Fault) {
+    pub fn fail(&self, suffix: &str, fault: Fault) {
         self.fail_times(suffix, fault, usize::MAX);
     }
 
     /// Injects a fault into the first `times` requests whose path ends with `suffix`.
-    pub(crate) fn fail_times(&self, suffix: &str, fault: Fault, times: usize) {
+    pub fn fail_times(&self, suffix: &str, fault: Fault, times: usize) {
         let suffix = suffix.to_owned();
         lock(&self.shared.rules).push(Rule {
             suffix,
@@ -145,28 +150,28 @@ impl FaultServer {
     }
 
     /// Responds with 401 unless `Authorization` has this value.
-    pub(crate) fn require_authorization(&self, authorization: &str) {
+    pub fn require_authorization(&self, authorization: &str) {
         *lock(&self.shared.authorization) = Some(authorization.to_owned());
     }
 
     /// Sends an `ETag` for each file, and serves range requests.
-    pub(crate) fn with_validators(self) -> FaultServer {
+    pub fn with_validators(self) -> FaultServer {
         self.shared.has_validators.store(true, Ordering::SeqCst);
         self
     }
 
     /// Removes all faults.
-    pub(crate) fn clear_faults(&self) {
+    pub fn clear_faults(&self) {
         lock(&self.shared.rules).clear();
     }
 
     /// Returns the requests so far, in the order of their responses.
-    pub(crate) fn requests(&self) -> Vec<RecordedRequest> {
+    pub fn requests(&self) -> Vec<RecordedRequest> {
         lock(&self.shared.requests).clone()
     }
 
     /// Returns the requests so far whose path ends with `suffix`.
-    pub(crate) fn requests_for(&self, suffix: &str) -> Vec<RecordedRequest> {
+    pub fn requests_for(&self, suffix: &str) -> Vec<RecordedRequest> {
         let mut requests = self.requests();
         requests.retain(|request| request.path.ends_with(suffix));
         requests
@@ -175,12 +180,12 @@ impl FaultServer {
     /// Returns the maximum number of concurrent requests. A request counts from the end of its
     /// head until the last byte of the response is about to be sent, so a client cannot start its
     /// next request earlier.
-    pub(crate) fn max_in_flight(&self) -> usize {
+    pub fn max_in_flight(&self) -> usize {
         lock(&self.shared.in_flight).most
     }
 
     /// Returns how many requests had a fault injected.
-    pub(crate) fn fault_count(&self) -> usize {
+    pub fn fault_count(&self) -> usize {
         self.requests()
             .iter()
             .filter(|request| request.fault.is_some())

@@ -3,46 +3,7 @@
 use std::path::Path;
 
 use floe_format::nar::{DEPTH_MAX, NAME_LEN_MAX, TARGET_LEN_MAX, write};
-
-/// Writes a node.
-type Node<'a> = &'a dyn Fn(&mut Vec<u8>);
-
-/// Returns the start of a NAR.
-pub(super) fn start() -> Vec<u8> {
-    let mut nar = Vec::new();
-    write::begin(&mut nar);
-    nar
-}
-
-/// Returns the NAR of a file.
-pub(super) fn file(contents: &[u8]) -> Vec<u8> {
-    let mut nar = start();
-    file_node(&mut nar, contents);
-    nar
-}
-
-/// Returns the NAR of a directory with these entries, in this order.
-pub(super) fn directory(entries: &[(&[u8], Node<'_>)]) -> Vec<u8> {
-    let mut nar = start();
-    directory_node(&mut nar, entries);
-    nar
-}
-
-fn file_node(nar: &mut Vec<u8>, contents: &[u8]) {
-    write::begin_file(nar, false, contents.len() as u64);
-    nar.extend_from_slice(contents);
-    write::end_file(nar, contents.len() as u64);
-}
-
-fn directory_node(nar: &mut Vec<u8>, entries: &[(&[u8], Node<'_>)]) {
-    write::begin_directory(nar);
-    for (name, node) in entries {
-        write::begin_entry(nar, name);
-        node(nar);
-        write::end_entry(nar);
-    }
-    write::end_directory(nar);
-}
+use floe_testkit::nars::{Node, directory, directory_node, file, file_node, start};
 
 /// Returns a NAR with these strings, correctly padded.
 fn nar_of_strings(strings: &[&[u8]]) -> Vec<u8> {

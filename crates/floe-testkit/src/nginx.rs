@@ -2,60 +2,26 @@
 
 use std::fs;
 use std::io::Write as _;
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpStream;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-use super::skip;
+use crate::ports::with_free_ports;
+use crate::skip::skip;
 
 /// An nginx process that serves a directory on its own ports until it is dropped.
-pub(crate) struct Nginx {
+pub struct Nginx {
     process: Child,
     ports: [u16; 3],
     files: tempfile::TempDir,
 }
 
-/// Returns distinct ports that no process listens on.
-pub(crate) fn free_ports<const COUNT: usize>() -> [u16; COUNT] {
-    // Hold all listeners until the last port is drawn: the kernel may return a freed port again.
-    let listeners = [(); COUNT].map(|()| TcpListener::bind("127.0.0.1:0").unwrap());
-    listeners.map(|listener| listener.local_addr().unwrap().port())
-}
-
-/// Starts a program that gets its ports as arguments, and returns the process with these ports. If
-/// another process has taken a port in the meantime and the program exits, retries with other
-/// ports. `is_ready` returns whether the program listens.
-pub(crate) fn with_free_ports<const COUNT: usize>(
-    mut start: impl FnMut([u16; COUNT]) -> Child,
-    is_ready: impl Fn([u16; COUNT]) -> bool,
-) -> (Child, [u16; COUNT]) {
-    for _ in 0..10 {
-        let ports = free_ports();
-        let mut process = start(ports);
-        let deadline = Instant::now() + Duration::from_secs(60);
-        while !is_ready(ports) {
-            if process.try_wait().unwrap().is_some() {
-                break;
-            }
-            assert!(
-                Instant::now() < deadline,
-                "the program does not listen on {ports:?}"
-            );
-            std::thread::sleep(Duration::from_millis(20));
-        }
-        if process.try_wait().unwrap().is_none() {
-            return (process, ports);
-        }
-    }
-    panic!("the program exits at once on any ports");
-}
-
 /// Starts nginx with the document root `root`. If nginx is not installed, records a skip and
 /// returns `None`. `extra` is appended to the server block. In it, `PORT1` and `PORT2` stand for
 /// the ports that [`Nginx::port`] returns.
-pub(crate) fn nginx(root: &Path, extra: &str) -> Option<Nginx> {
+pub fn nginx(root: &Path, extra: &str) -> Option<Nginx> {
     let program = ["/usr/sbin/nginx", "/usr/bin/nginx"]
         .into_iter()
         .find(|p| Path::new(p).exists());
@@ -99,12 +65,13 @@ pub(crate) fn nginx(root: &Path, extra: &str) -> Option<Nginx> {
 }
 
 impl Nginx {
-    pub(crate) fn url(&self) -> String {
+    /// Returns the base URL of port 0.
+    pub fn url(&self) -> String {
         format!("http://127.0.0.1:{}", self.port(0))
     }
 
     /// Returns port 0, which serves plain HTTP, or `PORT1` or `PORT2`.
-    pub(crate) fn port(&self, number: usize) -> u16 {
+    pub fn port(&self, number: usize) -> u16 {
         self.ports[number]
     }
 
@@ -113,7 +80,7 @@ impl Nginx {
     /// nginx may log a request after the client has read the whole response. It has one process
     /// that handles requests in order, so once the log contains a sentinel request sent now, all
     /// earlier lines are there.
-    pub(crate) fn log(&self) -> String {
+    pub fn log(&self) -> String {
         static SENTINELS: AtomicU32 = AtomicU32::new(0);
         let number = SENTINELS.fetch_add(1, Ordering::Relaxed);
         let sentinel = format!("GET {SENTINEL}{number} ");

@@ -1,0 +1,39 @@
+//! Fixtures, corpora and fake servers that the tests of several crates share.
+//!
+//! Other crates use this one only as a dev-dependency; `cargo xtask check` enforces that.
+//!
+//! `cargo xtask test` prepares the reference tools and passes their locations in `FLOE_TEST_*`.
+//! If one is missing, the test records that in the skips file. xtask prints all skips, and fails
+//! on them in CI.
+
+#![expect(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
+
+pub mod fault_server;
+pub mod fuzz_corpus;
+pub mod http_client;
+pub mod nars;
+pub mod synthetic_cache;
+
+mod command;
+mod copy;
+mod corpus;
+mod nginx;
+mod nix;
+mod poll;
+mod ports;
+mod random;
+mod scratch;
+mod skip;
+mod store_tree;
+
+pub use command::{CommandOutput, hide_nix_conf, run};
+pub use copy::{copy_program, copy_tree};
+pub use corpus::{Corpus, corpora, corpus};
+pub use nginx::{Nginx, nginx};
+pub use nix::{Nix, nixes};
+pub use poll::{TIMEOUT, wait_until};
+pub use ports::{free_ports, with_free_ports};
+pub use random::XorShift;
+pub use scratch::{Scratch, scratch};
+pub use skip::skip;
+pub use store_tree::tree;

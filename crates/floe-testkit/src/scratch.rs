@@ -1,0 +1,31 @@
+//! Temporary directories for stores.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// A temporary directory that is removed even if it contains sealed (read-only) stores.
+pub struct Scratch(PathBuf);
+
+/// Creates a temporary directory.
+pub fn scratch() -> Scratch {
+    let dir = tempfile::tempdir().unwrap().keep();
+    Scratch(fs::canonicalize(dir).unwrap())
+}
+
+impl Scratch {
+    /// Returns the directory, without symlinks in its path.
+    pub fn path(&self) -> &Path {
+        &self.0
+    }
+
+    /// Returns the path of a file or directory in it.
+    pub fn join(&self, name: &str) -> PathBuf {
+        self.0.join(name)
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _: Result<(), floe_store::StoreError> = floe_store::tree::remove_tree(&self.0);
+    }
+}
