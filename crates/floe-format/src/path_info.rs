@@ -86,12 +86,14 @@ impl PathInfo {
 
     /// What `nix path-info --json` says of a path of a local store: the value beside the path.
     pub fn to_json(&self, dir: &StoreDir) -> Value {
+        let references = self.references.iter().map(|path| dir.full_path(path));
+        let references: Vec<_> = references.collect();
         json!({
             "ca": self.ca.map(|ca| ca.to_string()),
             "deriver": self.deriver.as_ref().map(|path| dir.full_path(path)),
             "narHash": self.nar_hash.to_sri(),
             "narSize": self.nar_size,
-            "references": self.references.iter().map(|path| dir.full_path(path)).collect::<Vec<_>>(),
+            "references": references,
             // Nix treats a registration at the very start of 1970 as unknown.
             "registrationTime": self.registration_time.filter(|&time| time != 0),
             "signatures": self.signatures.iter().map(Signature::to_string).collect::<Vec<_>>(),

@@ -54,7 +54,7 @@ impl Server {
         }
         if config.compress == Compress::Cached && config.compressed_cache.is_none() {
             return Err(ServeError::Config(
-                "compressed compressed_nars need a directory to be kept in: give one with --side-cache",
+                "compressed copies need a directory to be kept in: give one with --side-cache",
             ));
         }
         let limits = Limits::of(&config);

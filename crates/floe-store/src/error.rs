@@ -92,7 +92,8 @@ pub enum StoreError {
         path: PathBuf,
     },
     /// There is something where a profile was to be.
-    #[error("{} is not a profile, so it stays as it is: {}", path.display(), describe_non_profile(target))]
+    #[error("{} is not a profile, so it stays as it is: {}", path.display(),
+        describe_non_profile(target))]
     NotAProfile {
         /// The place of the profile.
         path: PathBuf,

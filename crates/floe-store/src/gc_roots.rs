@@ -67,8 +67,8 @@ impl StoreWriter {
     /// Makes `link` a symbolic link to a path, by the name that the path has in the store
     /// directory, and a root. What stood there before is replaced in one step.
     ///
-    /// Errors: those of [`IndirectGcRoot::check`], since somebody else may have come first, and what the
-    /// system says.
+    /// Errors: those of [`IndirectGcRoot::check`], since another process may have been faster, and
+    /// errors of the system.
     pub fn add_gc_root(&self, link: &IndirectGcRoot, path: &StorePath) -> Result<(), StoreError> {
         // A collector that runs already has read the permanent roots and will not do so again.
         self.add_temp_roots([path].into_iter())?;

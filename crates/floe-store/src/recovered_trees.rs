@@ -1,7 +1,7 @@
 //! Trees that a run has left which ended early: sealed, and never registered.
 //!
-//! 1. who clears up after the dead ([`crash_recovery`](crate::crash_recovery)) keeps what looks sealed, under
-//!    a name of its own run, and writes down the paths among its own temporary roots;
+//! 1. [`crash_recovery`](crate::crash_recovery) keeps trees of a dead run that look sealed, under
+//!    names of its own run, and adds their paths to its own temporary roots;
 //! 2. whoever wants such a path takes the tree, hashes it, and fetches the path only if it is not
 //!    what it should be;
 //! 3. what nobody wants is removed: by a move that knows all that it wants, and at the end of one

@@ -225,7 +225,7 @@ impl StoreWriter {
         Ok(outputs.filter_map(|(id, path)| Some((id, path?))).collect())
     }
 
-    /// `global_error` becomes the error if it is none of the derivation, and others would meet it too.
+    /// `global_error` becomes the error if it does not concern the derivation alone.
     fn read_derivation(
         &self,
         path: &StorePath,

@@ -114,7 +114,7 @@ fn certificates_without_configuration_follow_the_same_rule() {
 fn home_of_another_user_is_ignored() {
     let user = Uid::effective();
     let own = tempfile::tempdir().unwrap();
-    // PathSpec can give a directory away. For other users, root's directory belongs to another user.
+    // Root can give a directory away. For other users, root's directory belongs to another user.
     let foreign = match user.is_root() {
         true => own.path().join("foreign"),
         false => PathBuf::from("/"),

@@ -4,7 +4,8 @@
 //!
 //! - [`begin_file`], as many bytes of contents as it announced, [`end_file`]; or
 //! - [`symlink`]; or
-//! - [`begin_directory`], then for each entry, sorted by name, [`begin_entry`], a node and [`end_entry`],
+//! - [`begin_directory`], then for each entry, sorted by name, [`begin_entry`], a node and
+//!   [`end_entry`],
 //!   then [`end_directory`].
 //!
 //! Nothing is checked: names, targets and their order are the caller's duty, with the help of

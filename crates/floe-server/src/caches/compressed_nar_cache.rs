@@ -135,7 +135,7 @@ impl CompressedNarCache {
         }
     }
 
-    /// Makes compressed_nars until it is stopped. Runs in a thread of its own, after everybody else.
+    /// Compresses NARs until it is stopped. Runs in a thread of its own with low priority.
     pub(crate) fn fill(&self, warn: &dyn Fn(&str)) {
         // A lower priority of this thread alone; where that is not allowed it works all the same.
         let _: rustix::io::Result<i32> = rustix::process::nice(NICENESS);

@@ -141,8 +141,8 @@ impl NarCache {
         Ok(self.remember(hash, identity, NarPlan::new(path)?))
     }
 
-    /// SmallFilePacks the small files of a path that was asked for more than once, if there are enough of
-    /// them and room for them, so that the next who asks gets the NAR in few pieces.
+    /// Packs the small files of a path that was requested more than once, if there are enough of
+    /// them and room for them, so that the next response sends the NAR in few pieces.
     pub(crate) fn pack(&self, hash: HashPart, path: &Path) -> Result<(), StoreError> {
         let Some(known) = lock(&self.plans).get(&hash) else {
             return Ok(());

@@ -63,8 +63,8 @@ impl SmallFilePacks {
         pack.is_some_and(|pack| pack.planned.identity == identity)
     }
 
-    /// Takes room for a pack that is going to be made, once what has idled is dropped. False if
-    /// there is none, or somebody else is making it. [`SmallFilePacks::finish`] follows in any case.
+    /// Reserves room for a pack after idle packs are dropped. Returns false if there is no room, or
+    /// if another worker makes the pack. [`SmallFilePacks::finish`] follows in any case.
     pub(crate) fn reserve(&mut self, hash: HashPart, weight: usize, now: Instant) -> bool {
         if self.reserved.contains_key(&hash) {
             return false;

@@ -33,7 +33,7 @@ impl LockWait {
         }
     }
 
-    /// Tries until there is something, for at most [`LOCK_TIMEOUT`]. `what` is waited for, and `path`
+    /// Retries for at most [`LOCK_TIMEOUT`] until there is a value. `what` is waited for, `path`
     /// is its lock.
     ///
     /// Errors: [`StoreError::LockTimeout`], [`StoreError::Interrupted`], and those of `attempt`.

@@ -153,8 +153,8 @@ impl NarPlan {
 
     /// Opens a file of the tree, whose root is `root` (see [`open_tree_root`]).
     ///
-    /// Errors: those of the system, and [`StoreError::FileChanged`] if it is no longer the file that
-    /// the plan was made of: of another size, executable or not, or reached through a symlink.
+    /// Errors: those of the system, and [`StoreError::FileChanged`] if the file differs from the
+    /// planned one: another size, another executable bit, or a symlink on the way.
     pub fn open(&self, root: &mut TreeRoot, file: usize) -> Result<OwnedFd, StoreError> {
         let (planned, name) = self.file(file).ok_or_else(|| root.changed(b""))?;
         let opened = root.open(name)?;

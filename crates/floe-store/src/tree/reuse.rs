@@ -40,8 +40,9 @@ impl TreeWriter {
     /// Makes the tree at `source` anew instead of being given a NAR. `None` where files cannot be
     /// shared between the two places; then nothing is left, and the tree can be copied.
     ///
-    /// Errors: [`StoreError::FileChanged`] for a tree whose files have more than `nar_size` bytes or
-    /// which changes meanwhile, those of [`dump_path`](super::dump::dump_path), and what the system says.
+    /// Errors: [`StoreError::FileChanged`] for a tree whose files have more than `nar_size` bytes
+    /// or which changes meanwhile, those of [`dump_path`](super::dump::dump_path), and those of the
+    /// system.
     pub fn reuse(
         self,
         source: &Path,
