@@ -1,8 +1,6 @@
 //! From flags and the environment to the engine's plain options.
 
 use std::env;
-use std::num::NonZeroUsize;
-use std::thread;
 
 use floe_config::{Config, Environment, ProcessUser, parse_store_uri};
 use floe_engine::{
@@ -79,13 +77,6 @@ pub(crate) fn write_options(config: &Config, cancel: &Cancel) -> anyhow::Result<
         }),
         ..options
     })
-}
-
-/// As many threads as asked for, else as there are cores.
-pub(crate) fn threads(asked: Option<NonZeroUsize>) -> NonZeroUsize {
-    asked
-        .or_else(|| thread::available_parallelism().ok())
-        .unwrap_or(NonZeroUsize::MIN)
 }
 
 /// What the flags say, one of which holds several keys; without one, what is configured.

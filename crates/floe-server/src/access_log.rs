@@ -1,4 +1,4 @@
-//! A line for each request.
+//! The access log: a line for each request.
 
 pub(crate) mod writer;
 
@@ -6,19 +6,28 @@ use std::fmt::Write as _;
 use std::time::Duration;
 
 use crate::config::LogFormat;
-use crate::http::request::Request;
+use crate::http::request::{Parsed, Request};
 
-/// What a line tells besides the request.
-pub(crate) struct RequestOutcome<'a> {
-    /// The address of whoever is at the other end of the connection.
+/// What a line says about the response.
+pub(crate) struct Outcome<'a> {
+    /// The address at the other end of the connection.
     pub(crate) peer: &'a str,
-    /// The time, as Apache writes it.
+    /// The time in the format of Apache.
     pub(crate) time: &'a str,
     pub(crate) status: u16,
-    /// The length of the body, where it is known beforehand.
+    /// The length of the body, if it is known beforehand.
     pub(crate) length: Option<u64>,
-    /// How long the answer took to be found.
-    pub(crate) took: Option<Duration>,
+    /// How long it took to compute the response.
+    pub(crate) elapsed: Duration,
+}
+
+/// Returns the line for a request whose head is kept as bytes.
+pub(crate) fn line_of_head(format: LogFormat, head: &[u8], outcome: &Outcome<'_>) -> String {
+    let mut out = String::new();
+    if let Parsed::Head(request, _) = Request::parse(head) {
+        line(&mut out, format, &request, outcome);
+    }
+    out
 }
 
 /// Appends the line for a request.
@@ -26,44 +35,44 @@ pub(crate) fn line(
     out: &mut String,
     format: LogFormat,
     request: &Request<'_>,
-    answered: &RequestOutcome<'_>,
+    outcome: &Outcome<'_>,
 ) {
-    let (method, target) = request.line;
+    let (method, target) = (request.method_text, request.target);
     let version = if request.is_http10 { "1.0" } else { "1.1" };
-    let length = answered
+    let length = outcome
         .length
         .map_or("-".into(), |length| length.to_string());
     let host = match format {
-        LogFormat::RealIp => request.real_ip.unwrap_or(answered.peer),
-        LogFormat::Apache | LogFormat::Verbose => answered.peer,
+        LogFormat::RealIp => request.real_ip.unwrap_or(outcome.peer),
+        LogFormat::Apache | LogFormat::Verbose => outcome.peer,
     };
-    // A client without a proxy says what it likes; one word is all that it may say.
+    // Without a proxy, the client chooses this text. It may be one word only.
     let host = host.split_whitespace().next().unwrap_or("-");
-    // A string takes all that is written to it.
-    let written = match format {
+    // Writing to a string cannot fail.
+    let _: std::fmt::Result = match format {
         LogFormat::Verbose => writeln!(
             out,
             "{} {method} {} {} {length} {:?}",
             quoted(host),
             quoted(target),
-            answered.status,
-            answered.took.unwrap_or_default(),
+            outcome.status,
+            outcome.elapsed,
         ),
         LogFormat::Apache | LogFormat::RealIp => writeln!(
             out,
             "{} - - [{}] \"{method} {} HTTP/{version}\" {} {length} \"{}\" \"{}\"",
             quoted(host),
-            answered.time,
+            outcome.time,
             quoted(target),
-            answered.status,
-            quoted(request.agent.0.unwrap_or("-")),
-            quoted(request.agent.1.unwrap_or("-")),
+            outcome.status,
+            quoted(request.referer.unwrap_or("-")),
+            quoted(request.user_agent.unwrap_or("-")),
         ),
     };
-    let _: std::fmt::Result = written;
 }
 
-/// What a client sent, so that it can neither end the line nor its field, nor steer a terminal.
+/// Escapes text of the client, so that it can end neither its field nor the line, and cannot
+/// control a terminal.
 fn quoted(text: &str) -> String {
     text.chars()
         .flat_map(|character| match character {
@@ -77,22 +86,16 @@ fn quoted(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::http::request::Parsed;
 
     fn logged(format: LogFormat, head: &str) -> String {
-        let Parsed::Head(request, _) = Request::parse(head.as_bytes()) else {
-            panic!("{head:?} is no head");
-        };
-        let answered = RequestOutcome {
+        let outcome = Outcome {
             peer: "127.0.0.1",
             time: "T",
             status: 200,
             length: Some(5),
-            took: Some(Duration::from_micros(7)),
+            elapsed: Duration::from_micros(7),
         };
-        let mut out = String::new();
-        line(&mut out, format, &request, &answered);
-        out
+        line_of_head(format, head.as_bytes(), &outcome)
     }
 
     #[test]

@@ -1,5 +1,6 @@
-//! What a server is told before it starts. Plain values: the doors read flags, files and the
-//! environment.
+//! The settings of a server.
+//!
+//! Plain values only: the callers read flags, files and the environment.
 
 use std::fmt;
 use std::io::Write;
@@ -12,49 +13,63 @@ use std::time::Duration;
 use floe_format::SecretKey;
 use floe_store::StoreLayout;
 
-/// Everything that a server can be told.
+use crate::error::ServeError;
+
+/// All settings of a server, made by a [`ConfigBuilder`].
+#[non_exhaustive]
 pub struct Config {
     /// The store to serve.
     pub store: StoreLayout,
-    /// Where build logs lie: the directory that holds `drvs`, such as `/nix/var/log/nix`.
+    /// The directory of build logs, such as `/nix/var/log/nix`. Its subdirectory `drvs` has them.
     pub log_dir: PathBuf,
-    /// Where to listen. At least one.
+    /// The addresses to listen on, at least one.
     pub listen: Vec<Listen>,
     /// How many connections may wait to be accepted.
     pub backlog: u16,
-    /// The keys that sign each narinfo, besides the signatures that the store has.
+    /// The keys that sign each narinfo, in addition to the signatures in the store.
     pub secret_keys: Vec<SecretKey>,
-    /// The priority in `nix-cache-info`: clients ask the cache with the lowest first.
+    /// The priority in `nix-cache-info`. Clients prefer caches with low numbers.
     pub priority: i32,
-    /// What stands in front of every route, such as `/cache`; empty if nothing does.
+    /// The prefix of every route, such as `/cache`; may be empty.
     pub path_prefix: String,
-    /// Whether NARs go out compressed.
+    /// Whether NARs are sent compressed.
     pub compress: Compress,
-    /// Where compressed NARs are kept. [`Compress::Cached`] needs one.
+    /// The cache of compressed NARs. [`Compress::Cached`] needs one.
     pub compressed_cache: Option<CompressedCacheOptions>,
-    /// How many threads answer requests; as many as there are cores is best.
+    /// The number of network threads, by default one for each core.
     pub threads: NonZeroUsize,
-    /// How many connections may be open at once; further ones wait in the backlog.
+    /// How many connections may be open at once. Further ones wait in the backlog.
     pub connections_max: usize,
-    /// Whether a connection serves more than one request.
+    /// Whether a connection may serve more than one request.
     pub keep_alive: bool,
-    /// How long a connection may idle between two requests.
+    /// How long a connection may be idle between two requests.
     pub keep_alive_timeout: Duration,
     /// How long a client may take to send the head of a request.
     pub read_timeout: Duration,
-    /// How long a client may leave an answer unread, without taking any byte.
+    /// How long a client may take no byte of a response.
     pub write_timeout: Duration,
-    /// The line that is written for each request, and where to. `None` writes nothing.
-    pub access_log: Option<(LogFormat, Arc<Mutex<dyn Write + Send>>)>,
-    /// Called with what the operator should know: a store that cannot be read, a broken row.
-    pub warn: Arc<dyn Fn(&str) + Send + Sync>,
+    /// The format of the access log, and where it is written.
+    pub access_log: Option<(LogFormat, LogOutput)>,
+    /// Called with each warning for the operator.
+    pub warn: Warn,
 }
 
+/// Where the lines of the access log are written.
+pub type LogOutput = Arc<Mutex<dyn Write + Send>>;
+
+/// A function that shows a warning to the operator.
+pub type Warn = Arc<dyn Fn(&str) + Send + Sync>;
+
+/// Makes a [`Config`] from the settings that the caller knows. All others have defaults: no
+/// signatures, no compression, no access log, the values of the constants in this module. A setter
+/// that is given `None` keeps the default.
+#[must_use]
+pub struct ConfigBuilder(Config);
+
 impl Config {
-    /// Serves a store as every peer does where nothing else is said: uncompressed, unsigned, a
-    /// thread for each core, no log.
-    pub fn new(store: StoreLayout, listen: Vec<Listen>) -> Config {
-        Config {
+    /// Begins with a store and the addresses to listen on.
+    pub fn builder(store: StoreLayout, listen: Vec<Listen>) -> ConfigBuilder {
+        ConfigBuilder(Config {
             log_dir: store.log_dir(),
             store,
             listen,
@@ -72,43 +87,111 @@ impl Config {
             write_timeout: WRITE_TIMEOUT,
             access_log: None,
             warn: Arc::new(|_| {}),
-        }
+        })
     }
 }
 
-/// The priority of every peer: lower than the 40 of cache.nixos.org, so that clients ask the cache
-/// nearby first.
+/// Defines a setter for each field.
+macro_rules! setters {
+    ($($field:ident: $type:ty),* $(,)?) => {
+        impl ConfigBuilder {
+            $(
+                #[doc = concat!("Sets [`Config::", stringify!($field), "`].")]
+                pub fn $field(mut self, value: impl Into<Option<$type>>) -> ConfigBuilder {
+                    if let Some(value) = value.into() {
+                        self.0.$field = value;
+                    }
+                    self
+                }
+            )*
+        }
+    };
+}
+
+setters! {
+    log_dir: PathBuf,
+    backlog: u16,
+    secret_keys: Vec<SecretKey>,
+    priority: i32,
+    path_prefix: String,
+    compress: Compress,
+    threads: NonZeroUsize,
+    connections_max: usize,
+    keep_alive: bool,
+    keep_alive_timeout: Duration,
+    read_timeout: Duration,
+    write_timeout: Duration,
+    warn: Warn,
+}
+
+impl ConfigBuilder {
+    /// Sets [`Config::compressed_cache`].
+    pub fn compressed_cache(mut self, options: Option<CompressedCacheOptions>) -> ConfigBuilder {
+        self.0.compressed_cache = options;
+        self
+    }
+
+    /// Sets [`Config::access_log`].
+    pub fn access_log(mut self, log: Option<(LogFormat, LogOutput)>) -> ConfigBuilder {
+        self.0.access_log = log;
+        self
+    }
+
+    /// Checks that the settings fit together.
+    ///
+    /// Errors: [`ServeError::Config`].
+    pub fn build(self) -> Result<Config, ServeError> {
+        let config = self.0;
+        if config.listen.is_empty() {
+            return Err(ServeError::Config(
+                "cannot start a server: no address to listen on is given",
+            ));
+        }
+        if config.compress == Compress::Cached && config.compressed_cache.is_none() {
+            return Err(ServeError::Config(
+                "cannot cache compressed NARs: no directory for them is given",
+            ));
+        }
+        Ok(config)
+    }
+}
+
+/// The default of [`Config::priority`], as of nix-serve and harmonia. It is lower than the 40 of
+/// cache.nixos.org, so clients prefer the cache nearby.
 pub const PRIORITY: i32 = 30;
 
-/// starman's backlog, and nix-serve-ng's for Unix sockets.
+/// The default of [`Config::backlog`], as of starman, and of nix-serve-ng for Unix sockets.
 pub const BACKLOG: u16 = 1024;
 
-/// Longer than the 118 seconds for which curl, and so Nix, takes up an idle connection again: a
-/// connection that the server closed meanwhile would be a failed request.
+/// The default of [`Config::keep_alive_timeout`]. curl, and so Nix, reuses a connection that was
+/// idle for up to 118 seconds. If the server closed it before, that request would fail.
 pub const KEEP_ALIVE_TIMEOUT: Duration = Duration::from_secs(120);
 
-/// A head is one packet. Half a minute forgives several lost ones in a row.
+/// The default of [`Config::read_timeout`]. A head is one packet, so this allows for several lost
+/// packets in a row.
 pub const READ_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// nix-serve-ng's: a client may be busy unpacking for long.
+/// The default of [`Config::write_timeout`], as of nix-serve-ng. A client may unpack for a long
+/// time before it reads on.
 pub const WRITE_TIMEOUT: Duration = Duration::from_secs(600);
 
-/// What harmonia allows with its four workers: 300 clients with the 25 connections of Nix.
+/// The default of [`Config::connections_max`], as of harmonia with four workers. It is enough for
+/// 300 clients with the 25 connections of Nix.
 pub const CONNECTIONS_MAX: usize = 8192;
 
 /// An address to listen on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Listen {
-    /// TCP. The host is a name or an address; `*` is every address, `*4` every IPv4 address and
-    /// `*6` every IPv6 address. Port 0 lets the system choose.
+    /// TCP.
     Tcp {
-        /// Host name, IP address (IPv6 without brackets) or one of the stars.
+        /// A name, or an IP address (IPv6 without brackets). `*` stands for every address, `*4` for
+        /// every IPv4 address, `*6` for every IPv6 address.
         host: String,
-        /// The port.
+        /// The port. If it is 0, the system chooses one.
         port: u16,
     },
-    /// A Unix socket at this path. A socket that is left there and that nobody listens on is
-    /// replaced; anything else that is there is an error.
+    /// A Unix socket at this path. The server replaces a stale socket, on which no process listens.
+    /// Any other file at the path is an error.
     Unix(PathBuf),
 }
 
@@ -125,32 +208,32 @@ impl fmt::Display for Listen {
     }
 }
 
-/// Whether NARs go out compressed to clients that accept zstd.
+/// Whether NARs are sent compressed to clients that accept zstd.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Compress {
     /// Never.
     Off,
-    /// When a compressed copy is ready in the side cache; else one is made in the background.
+    /// If the NAR is in the cache of compressed NARs. Otherwise it is compressed in the background.
     Cached,
-    /// Always: where no copy is ready, while it is sent.
+    /// Always. A NAR that is not in the cache is compressed while it is sent.
     Always,
 }
 
-/// A directory of compressed NARs.
+/// The cache of compressed NARs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CompressedCacheOptions {
-    /// The directory; made if it is absent. It belongs to the server.
+    /// The directory, which the server makes if it is absent. The server alone may write to it.
     pub dir: PathBuf,
-    /// How many bytes it may hold; the least recently used files go first.
+    /// The largest size of all files in bytes. The least recently used files are removed first.
     pub max_bytes: u64,
 }
 
-/// The lines of the access log, as nix-serve-ng names them.
+/// The formats of the access log, named as in nix-serve-ng.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LogFormat {
-    /// Apache's common log format with the peer's address.
+    /// Apache's common log format, with the address of the peer.
     Apache,
-    /// The same with the address that a proxy gave in `X-Real-IP` or `X-Forwarded-For`.
+    /// The same with the address in `X-Real-IP` or `X-Forwarded-For`, which a proxy sets.
     RealIp,
     /// Method, target, status, bytes and time taken.
     Verbose,

@@ -1,118 +1,157 @@
-//! From a request to its answer: who answers what.
+//! From a request to the handler that responds to it.
 //!
-//! 1. *quick*: the network's threads answer from memory, or with one prepared request to the
-//!    database that does not wait;
-//! 2. *slow*: everything that touches files, or has to wait, is put to a worker as a
-//!    [`DeferredRequest`].
+//! 1. [`try_respond`] runs in a network thread. It responds from memory, or after one database
+//!    query that does not wait.
+//! 2. [`respond_blocking`] runs in a worker. It responds to all requests that need files or have
+//!    to wait, which [`try_respond`] returns as a [`DeferredRequest`].
+
+use std::sync::Arc;
 
 use floe_store::StoreError;
 
-use crate::caches::narinfo_cache::StoreSession;
-use crate::context::{Context, DeferredRequest};
-use crate::handlers;
+use crate::caches::narinfo_cache::{CachedNarInfo, StoreSession};
+use crate::context::Context;
+use crate::deferred::DeferredRequest;
+use crate::handlers::{file, listing, log, nar, narinfo, nix_cache_info, realisation};
 use crate::http::request::{Method, Request};
 use crate::http::response::Response;
-use crate::http::route::{Route, route};
+use crate::http::route::{HashPart, Route, route};
 
-/// What the network's threads make of a request.
+/// What a network thread makes of a request.
 pub(crate) enum Dispatch {
     Respond(Response),
-    Defer(DeferredRequest),
+    /// A worker has to respond.
+    Defer(Box<DeferredRequest>),
 }
 
-impl Context {
-    /// Answers a request without waiting, if it can be.
-    pub(crate) fn try_respond(
-        &self,
-        request: &Request<'_>,
-        session: &mut StoreSession,
-    ) -> Dispatch {
-        if request.method == Method::Other {
-            return Dispatch::Respond(Response::client_error(405));
-        }
-        let route = route(request, &self.prefix);
-        let answer = match &route {
-            Route::NarInfo { hash, json: false } => match self.narinfos.find(session, *hash) {
-                Ok(Some(entry)) => Some(handlers::narinfo::text(&entry, request.if_none_match)),
-                Ok(None) => Some(Response::not_found(NO_SUCH_PATH)),
-                Err(error) => self.defer_if_busy(error),
-            },
-            Route::Nar { hash, nar_hash } => match self.narinfos.find(session, *hash) {
-                Ok(Some(entry)) => {
-                    handlers::nar::try_respond(self, *hash, nar_hash.as_deref(), &entry, request)
-                }
-                Ok(None) => Some(Response::not_found(NO_SUCH_PATH)),
-                Err(error) => self.defer_if_busy(error),
-            },
-            Route::CacheInfo => Some(handlers::nix_cache_info::cache_info(self)),
-            Route::Root => Some(handlers::nix_cache_info::root(self)),
-            Route::Unknown => Some(Response::not_found("not found\n")),
-            _ => None,
-        };
-        match answer {
-            Some(answer) => Dispatch::Respond(answer),
-            None => Dispatch::Defer(DeferredRequest::new(route, request)),
-        }
+/// Responds to a request if that needs neither files nor waiting.
+pub(crate) fn try_respond(
+    context: &Context,
+    request: &Request<'_>,
+    session: &mut StoreSession,
+) -> Dispatch {
+    if request.method == Method::Other {
+        return Dispatch::Respond(Response::client_error(405));
     }
-
-    /// Answers what takes its time.
-    pub(crate) fn respond_blocking(
-        &self,
-        request: &DeferredRequest,
-        session: &mut StoreSession,
-    ) -> Response {
-        let answered = match &request.route {
-            Route::NarInfo { hash, json } => self.find(session, *hash).map(|found| {
-                found.map(|entry| match json {
-                    true => handlers::narinfo::json(self, &entry),
-                    false => handlers::narinfo::text(&entry, request.if_none_match.as_deref()),
-                })
-            }),
-            Route::Nar { hash, nar_hash } => match self.find(session, *hash) {
-                Ok(Some(entry)) => handlers::nar::respond_blocking(
-                    self,
-                    *hash,
-                    nar_hash.as_deref(),
-                    &entry,
-                    request,
-                )
-                .map(Some),
-                Ok(None) => Ok(None),
-                Err(error) => Err(error),
-            },
-            Route::Listing(hash) => match self.find(session, *hash) {
-                Ok(Some(entry)) => {
-                    handlers::listing::listing(self, *hash, &entry, request).map(Some)
-                }
-                Ok(None) => Ok(None),
-                Err(error) => Err(error),
-            },
-            Route::Log(of) => handlers::log::log(self, of, request, session),
-            Route::File { hash, path } => handlers::file::file(self, *hash, path, request, session),
-            Route::Realisation { drv_hash, output } => self
-                .narinfos
-                .refresh(session)
-                .and_then(|()| handlers::realisation::realisation(session, drv_hash, output)),
-            Route::BuildTrace { drv, output } => self
-                .narinfos
-                .refresh(session)
-                .and_then(|()| handlers::realisation::build_trace(session, drv, output)),
-            Route::Root | Route::CacheInfo | Route::Unknown => Ok(None),
-        };
-        match answered {
-            Ok(Some(answer)) => answer,
-            Ok(None) => Response::not_found(NO_SUCH_PATH),
-            Err(error) => self.error_response(&error),
-        }
-    }
-
-    /// A busy database is asked again by a worker, who may wait; other errors are final.
-    fn defer_if_busy(&self, error: StoreError) -> Option<Response> {
-        match error.is_busy() {
-            true => None,
-            false => Some(self.error_response(&error)),
-        }
+    let route = route(request, &context.prefix);
+    let mut target = None;
+    let response = match &route {
+        Route::NarInfo { hash, json: false } => find(context, *hash, session)
+            .map(|nar_info| Some(narinfo::respond(&nar_info, request.if_none_match))),
+        Route::Nar { hash, nar_hash } => find(context, *hash, session)
+            .and_then(|nar_info| nar::target(nar_info, nar_hash.as_deref()).map_err(Some))
+            .map(|nar| nar::try_respond(context, target.insert(nar), request)),
+        Route::CacheInfo => Ok(Some(nix_cache_info::respond(context))),
+        Route::Root => Ok(Some(nix_cache_info::landing_page(context))),
+        Route::Unknown => Ok(Some(Response::not_found("not found\n"))),
+        _ => Ok(None),
+    };
+    match response.unwrap_or_else(|refusal| refusal) {
+        Some(response) => Dispatch::Respond(response),
+        None => Dispatch::Defer(Box::new(DeferredRequest::new(route, request, target))),
     }
 }
 
-const NO_SUCH_PATH: &str = "no such path\n";
+/// Looks a path up for [`try_respond`].
+///
+/// Errors: the response to send instead, or `None` if the database is busy. A worker can wait for
+/// the database.
+fn find(
+    context: &Context,
+    hash: HashPart,
+    session: &mut StoreSession,
+) -> Result<Arc<CachedNarInfo>, Option<Response>> {
+    match context.narinfos.get(session, hash) {
+        Ok(Some(nar_info)) => Ok(nar_info),
+        Ok(None) => Err(Some(no_such_path())),
+        Err(error) if error.is_busy() => Err(None),
+        Err(error) => Err(Some(context.error_response(&error))),
+    }
+}
+
+/// Responds to a request, and waits for the database and for disks if necessary.
+pub(crate) fn respond_blocking(
+    context: &Context,
+    request: &mut DeferredRequest,
+    session: &mut StoreSession,
+) -> Response {
+    match respond_from_store(context, request, session) {
+        Ok(response) | Err(Failure::Refused(response)) => response,
+        Err(Failure::Store(error)) => context.error_response(&error),
+    }
+}
+
+fn respond_from_store(
+    context: &Context,
+    request: &mut DeferredRequest,
+    session: &mut StoreSession,
+) -> Result<Response, Failure> {
+    Ok(match &request.route {
+        Route::NarInfo { hash, json } => {
+            let nar_info = find_blocking(context, *hash, session)?;
+            match json {
+                true => narinfo::respond_json(context, &nar_info),
+                false => narinfo::respond(&nar_info, request.if_none_match.as_deref()),
+            }
+        }
+        Route::Nar { hash, nar_hash } => {
+            let nar = match request.nar.take() {
+                Some(nar) => nar,
+                // The database was busy when the network thread looked the path up.
+                None => {
+                    let nar_info = find_blocking(context, *hash, session)?;
+                    nar::target(nar_info, nar_hash.as_deref()).map_err(Failure::Refused)?
+                }
+            };
+            let response = nar::respond_blocking(context, &nar, request)?;
+            request.nar = Some(nar);
+            response
+        }
+        Route::Listing(hash) => {
+            let nar_info = find_blocking(context, *hash, session)?;
+            listing::respond(context, &nar_info, request)?
+        }
+        Route::File { hash, path } => {
+            let nar_info = find_blocking(context, *hash, session)?;
+            let mut resolver = file::Resolver { context, session };
+            file::respond(&mut resolver, &nar_info, path, request)?
+        }
+        Route::Log(query) => log::respond(context, query, request, session)?,
+        Route::Realisation { drv_hash, output } => {
+            context.narinfos.refresh(session)?;
+            realisation::respond(session, drv_hash, output)?
+        }
+        Route::BuildTrace { drv, output } => {
+            context.narinfos.refresh(session)?;
+            realisation::respond_build_trace(session, drv, output)?
+        }
+        // The network thread responds to these.
+        Route::Root | Route::CacheInfo | Route::Unknown => no_such_path(),
+    })
+}
+
+fn find_blocking(
+    context: &Context,
+    hash: HashPart,
+    session: &mut StoreSession,
+) -> Result<Arc<CachedNarInfo>, Failure> {
+    let found = context.narinfos.get(session, hash)?;
+    found.ok_or_else(|| Failure::Refused(no_such_path()))
+}
+
+/// The reason why a worker cannot respond as asked.
+enum Failure {
+    /// This is to be responded instead.
+    Refused(Response),
+    Store(StoreError),
+}
+
+impl From<StoreError> for Failure {
+    fn from(error: StoreError) -> Failure {
+        Failure::Store(error)
+    }
+}
+
+fn no_such_path() -> Response {
+    Response::not_found("no such path\n")
+}

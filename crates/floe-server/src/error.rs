@@ -1,43 +1,43 @@
-//! Why a server cannot start.
+//! The errors of a server that cannot start.
 
 use std::io;
 use std::path::PathBuf;
 
 use floe_store::StoreError;
 
-/// Any failure before a server runs.
+/// The reason why a server cannot start.
 #[derive(Debug, thiserror::Error)]
 pub enum ServeError {
     /// The store cannot be opened.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// An address cannot be listened on.
-    #[error("listening on {address}: {source}")]
+    /// The server cannot listen on an address.
+    #[error("cannot listen on {address}: {source}")]
     Listen {
         /// The address as it was given.
         address: String,
-        /// What the system said.
+        /// The error of the system.
         source: io::Error,
     },
     /// A file or directory of the server's own cannot be used.
-    #[error("{action} {}: {source}", path.display())]
+    #[error("cannot {action} {}: {source}", path.display())]
     Io {
-        /// What was attempted.
+        /// A verb with its object, such as `read the cache`.
         action: &'static str,
         /// The file or directory.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the system.
         source: io::Error,
     },
-    /// The system refused something that every server needs.
-    #[error("{action}: {source}")]
+    /// The system refuses something that every server needs.
+    #[error("cannot {action}: {source}")]
     System {
-        /// What was attempted.
+        /// A verb with its object, such as `start a thread`.
         action: &'static str,
-        /// What the system said.
+        /// The error of the system.
         source: io::Error,
     },
-    /// Settings that do not fit together, in these words.
+    /// Two settings contradict each other. The text says which.
     #[error("{0}")]
     Config(&'static str),
 }

@@ -1,4 +1,4 @@
-//! What is answered, a module for each kind of request.
+//! The handlers: one module for each kind of request.
 
 mod compressed_nar;
 pub(crate) mod file;

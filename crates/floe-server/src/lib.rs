@@ -2,21 +2,23 @@
 //!
 //! ```text
 //! Server::bind   opens the store, reads the index of its paths, listens
-//! Server::run    network threads: read → route → lookup → answer from memory → write
-//!                workers:         answer from files → sendfile
-//!                side cache:      compress in the background
+//! Server::run    network threads      net::event_loop: parse, route, respond from memory
+//!                workers              workers: respond from files, send bodies
+//!                one compressor       caches::compressed_nar_cache
 //! ```
 //!
-//! 1. a request is routed by a pure function;
-//! 2. the path is looked up: absent by an index of hash parts, present by rendered and signed
-//!    narinfos that are compared with the database when that has changed;
-//! 3. what is in memory is answered by the network's thread; what needs files goes to a worker,
-//!    together with the connection;
-//! 4. a NAR is sent by its plan: framing from memory, contents from the disk's cache to the
-//!    socket.
+//! A request takes this way:
 //!
-//! A path that is missing or not what was registered is refused before the answer begins. What
-//! goes wrong later breaks the connection off, so that no client takes a part for the whole.
+//! 1. `net::connection` reads bytes, and `http::request` parses the head.
+//! 2. `http::route` finds out what is asked for. It is a pure function.
+//! 3. `dispatch` calls the handler in `handlers`. A response from memory is sent at once. Otherwise
+//!    the connection is lent to a worker, together with what was looked up so far.
+//! 4. `net::send` sends the body. The framing of a NAR comes from memory, and the contents of large
+//!    files go from the page cache to the socket.
+//!
+//! If a path is missing or is not what was registered, the client gets an error status. If this
+//! is noticed after the head is sent, the connection is closed, so that no client takes a part of
+//! a NAR for the whole.
 
 mod access_log;
 mod body;
@@ -24,6 +26,7 @@ mod caches;
 mod clock;
 pub mod config;
 mod context;
+mod deferred;
 mod dispatch;
 mod error;
 mod handlers;
@@ -32,7 +35,7 @@ mod net;
 mod server;
 mod workers;
 
-pub use config::{Compress, CompressedCacheOptions, Config, Listen, LogFormat};
+pub use config::{Compress, CompressedCacheOptions, Config, ConfigBuilder, Listen, LogFormat};
 pub use error::ServeError;
 pub use net::address;
 pub use server::{Server, ShutdownHandle};

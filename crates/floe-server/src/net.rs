@@ -6,5 +6,7 @@ pub(crate) mod event_loop;
 pub(crate) mod limits;
 pub(crate) mod listen;
 pub(crate) mod queue;
+pub(crate) mod send;
 pub(crate) mod shared;
-pub(crate) mod write_buffer;
+mod transport;
+mod write_buffer;

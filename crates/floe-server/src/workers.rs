@@ -1,168 +1,177 @@
-//! The threads that touch files, so that the network's threads never wait for a disk.
+//! The threads that read files, so that network threads never wait for a disk.
 //!
-//! A connection whose request needs files is lent to a worker, which answers it, sends as much as
-//! the socket takes, and gives it back. So a slow disk holds up a worker and a slow client
-//! nobody.
+//! A network thread lends a connection to a worker if its response needs files. The worker
+//! computes the response, sends as much as the socket takes, and returns the connection. So a
+//! slow disk delays one worker, and a slow client delays no thread.
 
-use std::os::fd::AsFd as _;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::{Duration, Instant};
 
-use floe_store::LiveStore;
+use floe_store::{LiveStore, StoreError};
 
-use crate::body::{SendError, SendProgress};
+use crate::access_log;
 use crate::caches::narinfo_cache::StoreSession;
 use crate::clock::Clock;
-use crate::context::DeferredRequest;
-use crate::http::route::Route;
-use crate::net::connection::{Connection, ResponseRecord};
+use crate::deferred::DeferredRequest;
+use crate::dispatch::respond_blocking;
+use crate::handlers;
+use crate::http::response::Response;
+use crate::net::connection::Connection;
+use crate::net::connection::state::{State, Streaming};
+use crate::net::send::{SendError, SendProgress, send_body};
 use crate::net::shared::{Phase, ServerShared};
 
 /// Works until the server stops.
 pub(crate) fn work(shared: &ServerShared) {
-    let mut clock = Clock::new();
-    let mut session = None;
+    let mut worker = Worker {
+        shared,
+        clock: Clock::new(),
+        session: None,
+    };
     while let Some(mut job) = shared.queue.pop() {
-        clock.tick(Instant::now());
-        // Whatever goes wrong with a request, the next one is answered.
-        let handled = catch_unwind(AssertUnwindSafe(|| {
-            handle(shared, &mut job.connection, &mut session, &clock)
-        }));
-        let (is_alive, sent) = handled.unwrap_or_else(|_| {
-            (shared.context.warn)("a request has caused a panic; please report it");
-            (false, None)
+        worker.clock.tick(Instant::now());
+        // A panic costs the client its connection, but other clients are still served.
+        let handled = AssertUnwindSafe(|| worker.handle(&mut job.connection));
+        let outcome = catch_unwind(handled).unwrap_or_else(|_| {
+            (shared.context.warn)(
+                "closing a connection: its request caused a panic; please report it",
+            );
+            Outcome::Broken
         });
-        shared.return_connection(job, is_alive);
-        if let Some(request) = sent {
-            let after = AssertUnwindSafe(|| after(shared, &request, &mut session));
-            let _: std::thread::Result<()> = catch_unwind(after);
+        shared.return_connection(job, !matches!(outcome, Outcome::Broken));
+        if let Outcome::Sent(Some(request)) = outcome
+            && let Some(nar) = &request.nar
+        {
+            let after_send = AssertUnwindSafe(|| handlers::nar::after_send(&shared.context, nar));
+            let _: std::thread::Result<()> = catch_unwind(after_send);
         }
     }
 }
 
-/// Answers and sends. Whether the connection is still good, and the request if its answer has
-/// been sent to the end.
-fn handle(
-    shared: &ServerShared,
-    connection: &mut Connection,
-    session: &mut Option<StoreSession>,
-    clock: &Clock,
-) -> (bool, Option<DeferredRequest>) {
-    let unanswered = connection
-        .deferred
-        .clone()
-        .filter(|_| !connection.is_answered);
-    let before = (connection.output.len(), connection.output.sent_ever());
-    let kept_alive = connection.keep_alive;
-    if let Some(request) = &unanswered {
-        answer(shared, connection, request, session, clock);
-        connection.is_answered = true;
-    }
-    let error = match send(shared, connection) {
-        Ok(SendProgress::Complete) => return (true, connection.deferred.take()),
-        Ok(SendProgress::Blocked | SendProgress::Yielded) => return (true, None),
-        Err(SendError::Socket(_)) => return (false, None),
-        Err(error) => error,
-    };
-    match (unanswered, &error) {
-        // As long as nothing has gone out, the client can still be told.
-        (Some(request), SendError::Store(error)) if connection.output.sent_ever() == before.1 => {
-            connection.output.truncate(before.0);
-            connection.body = None;
-            connection.keep_alive = kept_alive;
-            let answer = shared.context.error_response(error);
-            connection.put(answer, request.head_only, request.is_http10, clock);
-            (send(shared, connection).is_ok(), None)
-        }
-        _ => {
-            (shared.context.warn)(&format!("an answer was broken off: {error}"));
-            (false, None)
-        }
-    }
+struct Worker<'s> {
+    shared: &'s ServerShared,
+    clock: Clock,
+    /// Opened for the first request, so that idle workers hold no connection to the database.
+    session: Option<StoreSession>,
 }
 
-fn answer(
-    shared: &ServerShared,
-    connection: &mut Connection,
-    request: &DeferredRequest,
-    session: &mut Option<StoreSession>,
-    clock: &Clock,
-) {
-    let began = Instant::now();
-    let answer = match open(shared, session) {
-        Ok(session) => {
-            session.begin_batch();
-            shared.context.respond_blocking(request, session)
-        }
-        Err(error) => shared.context.error_response(&error),
-    };
-    if let (Some((format, log)), Some(head)) = (&shared.log, &request.head) {
-        let logged = ResponseRecord {
-            time: &clock.log_time,
-            status: answer.status,
-            length: answer.length,
-            took: began.elapsed(),
+/// The result of working on a connection.
+enum Outcome {
+    /// A response was sent to its end. The request is that of a response with a body.
+    Sent(Option<Box<DeferredRequest>>),
+    /// A part of the response is still to be sent.
+    Partial,
+    /// The connection has to be closed.
+    Broken,
+}
+
+impl Worker<'_> {
+    fn handle(&mut self, connection: &mut Connection) -> Outcome {
+        let start = connection.checkpoint();
+        let (streaming, is_new) =
+            match std::mem::replace(&mut connection.state, State::Sending(None)) {
+                State::Deferred(request) => (self.respond(connection, request), true),
+                State::Sending(Some(streaming)) => (streaming, false),
+                // The network threads lend no connection in any other state.
+                _ => return Outcome::Broken,
+            };
+        let mode = streaming.request.as_ref().map(|request| request.mode);
+        let error = match self.send(connection, streaming) {
+            Ok(outcome) => return outcome,
+            Err(SendError::Socket(_)) => return Outcome::Broken,
+            Err(error) => error,
         };
-        let line = connection.log_line(head, *format, &logged);
-        log.write(&line);
+        if let (SendError::Store(error), true, Some(mode)) = (&error, is_new, mode)
+            && connection.roll_back(&start)
+        {
+            let response = self.shared.context.error_response(error);
+            let body = connection.queue_response(response, mode, &self.clock);
+            let streaming = Streaming {
+                body: body.unwrap_or_default(),
+                request: None,
+            };
+            let sent = self.send(connection, Box::new(streaming));
+            return sent.unwrap_or(Outcome::Broken);
+        }
+        (self.shared.context.warn)(&format!("aborting a response: {error}"));
+        Outcome::Broken
     }
-    connection.put(answer, request.head_only, request.is_http10, clock);
-}
 
-/// Sends the output and the body, for as long as nobody else waits for a worker.
-fn send(shared: &ServerShared, connection: &mut Connection) -> Result<SendProgress, SendError> {
-    let mut body = connection.body.take().unwrap_or_default();
-    let sent = loop {
-        let socket = connection.socket.as_fd();
-        match body.send(&mut connection.output, socket, MAX_BYTES_PER_TURN)? {
-            SendProgress::Complete => return Ok(SendProgress::Complete),
-            sent if !shared.queue.is_empty() || shared.phase() == Phase::Stopped => break sent,
-            // A client on the same machine or network has room again in no time.
-            SendProgress::Blocked if !connection.is_writable(SOCKET_WAIT) => {
-                break SendProgress::Blocked;
+    fn respond(
+        &mut self,
+        connection: &mut Connection,
+        mut request: Box<DeferredRequest>,
+    ) -> Box<Streaming> {
+        let began = Instant::now();
+        let response = self.compute(&mut request);
+        if let (Some((format, log)), Some(head)) = (&self.shared.log, &request.head) {
+            let mut outcome = connection.outcome(&response, &self.clock);
+            outcome.elapsed = began.elapsed();
+            log.write(&access_log::line_of_head(*format, head, &outcome));
+        }
+        let body = connection.queue_response(response, request.mode, &self.clock);
+        Box::new(Streaming {
+            body: body.unwrap_or_default(),
+            request: Some(request),
+        })
+    }
+
+    fn compute(&mut self, request: &mut DeferredRequest) -> Response {
+        let shared = self.shared;
+        let context = &shared.context;
+        match self.session() {
+            Ok(session) => {
+                session.begin_batch();
+                respond_blocking(context, request, session)
             }
-            SendProgress::Blocked | SendProgress::Yielded => {}
+            Err(error) => context.error_response(&error),
         }
-    };
-    connection.body = Some(body);
-    connection.output.compact();
-    connection.deadline = Instant::now() + shared.limits.write_timeout;
-    Ok(sent)
-}
+    }
 
-/// What is worth doing once the client has its answer.
-fn after(shared: &ServerShared, request: &DeferredRequest, session: &mut Option<StoreSession>) {
-    let Route::Nar { hash, .. } = request.route else {
-        return;
-    };
-    let Ok(session) = open(shared, session) else {
-        return;
-    };
-    if let Ok(Some(entry)) = shared.context.find(session, hash) {
-        crate::handlers::nar::after(&shared.context, &entry);
+    /// Sends the write buffer and the body, for as long as no other connection waits for a worker.
+    fn send(
+        &self,
+        connection: &mut Connection,
+        mut streaming: Box<Streaming>,
+    ) -> Result<Outcome, SendError> {
+        loop {
+            let Connection {
+                output, transport, ..
+            } = connection;
+            match send_body(&mut streaming.body, output, transport, MAX_BYTES_PER_TURN)? {
+                SendProgress::Complete => return Ok(Outcome::Sent(streaming.request)),
+                _ if !self.shared.queue.is_empty() || self.shared.phase() == Phase::Stopped => {
+                    break;
+                }
+                // A client on the same machine or network has room again within this time.
+                SendProgress::Blocked if !connection.transport.is_writable(SOCKET_WAIT) => break,
+                SendProgress::Blocked | SendProgress::Yielded => {}
+            }
+        }
+        connection.output.compact();
+        connection.deadline = Instant::now() + self.shared.limits.write_timeout;
+        connection.state = State::Sending(Some(streaming));
+        Ok(Outcome::Partial)
+    }
+
+    fn session(&mut self) -> Result<&mut StoreSession, StoreError> {
+        match self.session {
+            Some(ref mut session) => Ok(session),
+            ref mut session @ None => {
+                let layout = self.shared.context.layout.clone();
+                let store = LiveStore::open(layout, DATABASE_WAIT)?;
+                Ok(session.insert(StoreSession::new(store)))
+            }
+        }
     }
 }
 
-/// The worker's own view of the store, opened when it is first needed.
-fn open<'r>(
-    shared: &ServerShared,
-    session: &'r mut Option<StoreSession>,
-) -> Result<&'r mut StoreSession, floe_store::StoreError> {
-    match session {
-        Some(session) => Ok(session),
-        None => {
-            let store = LiveStore::open(shared.context.layout.clone(), DATABASE_WAIT)?;
-            Ok(session.insert(StoreSession::new(store)))
-        }
-    }
-}
-
-/// After so many bytes a worker looks whether somebody else waits.
+/// After this many bytes a worker looks whether another connection waits for a worker.
 const MAX_BYTES_PER_TURN: u64 = 8 * 1024 * 1024;
 
-/// How long a worker that has nothing else to do waits for a socket, which saves handing the
-/// connection back and forth.
+/// How long a worker with nothing else to do waits for a socket. To return the connection and to
+/// get it again costs more.
 const SOCKET_WAIT: Duration = Duration::from_millis(10);
 
-/// How long a request waits for Nix to release the database. Clients wait longer than that.
+/// How long a query waits for Nix to unlock the database. Clients wait longer than that.
 const DATABASE_WAIT: Duration = Duration::from_secs(20);

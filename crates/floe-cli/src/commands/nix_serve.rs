@@ -10,7 +10,7 @@ use std::ffi::{OsStr, OsString};
 use std::path::Path;
 
 use floe_config::{HarmoniaSettings, StoreFlags, served_store};
-use floe_server::{Compress, Config};
+use floe_server::Config;
 
 use super::print;
 use super::serve::identity::Identity;
@@ -66,25 +66,21 @@ fn config(options: Options) -> anyhow::Result<Config> {
     let store = served_store(&flags, &HarmoniaSettings::default(), &environment)?;
     let key_files = Vec::from_iter(environment.secret_key_file());
     let open_files = limits::raise_open_files();
-    Ok(Config {
-        store: store.layout,
-        log_dir: store.log_dir,
-        backlog: options.backlog,
-        secret_keys: process::secret_keys(&key_files, &environment)?,
-        priority: options.priority,
-        compress: Compress::Off,
-        compressed_cache: None,
-        threads: options::threads(None),
-        connections_max: limits::connections(None, open_files),
-        keep_alive: options.keep_alive && options.timeouts.keeps_alive(),
-        keep_alive_timeout: options.timeouts.keep_alive(),
-        read_timeout: options.timeouts.read(),
-        write_timeout: options.timeouts.write(),
-        access_log: access_log::open(options.log, options.access_log.as_deref())?,
-        warn: process::warning_sink(),
-        listen: options.listen,
-        path_prefix: options.path,
-    })
+    let access_log = access_log::open(options.log, options.access_log.as_deref())?;
+    let config = Config::builder(store.layout, options.listen)
+        .log_dir(store.log_dir)
+        .backlog(options.backlog)
+        .secret_keys(process::secret_keys(&key_files, &environment)?)
+        .priority(options.priority)
+        .path_prefix(options.path)
+        .connections_max(limits::connections(None, open_files))
+        .keep_alive(options.keep_alive && options.timeouts.keeps_alive())
+        .keep_alive_timeout(options.timeouts.keep_alive())
+        .read_timeout(options.timeouts.read())
+        .write_timeout(options.timeouts.write())
+        .access_log(access_log)
+        .warn(process::warning_sink());
+    Ok(config.build()?)
 }
 
 /// The name that makes floe behave so.

@@ -50,27 +50,23 @@ fn config(args: &ServeArgs) -> anyhow::Result<Config> {
         (None, None) => AccessLogFormat::Quiet,
         (_, format) => format.unwrap_or(AccessLogFormat::Default),
     };
-    Ok(Config {
-        store: store.layout,
-        log_dir: store.log_dir,
-        listen: addresses(args, &file)?,
-        backlog: process::BACKLOG,
-        secret_keys: process::secret_keys(&key_files(args, &file, &environment)?, &environment)?,
-        priority: args.priority.or(file.priority).unwrap_or(process::PRIORITY),
-        path_prefix: String::new(),
-        compress: compress(args.compress, file.enable_compression, side_cache.is_some())?,
-        compressed_cache: side_cache,
-        threads: options::threads(args.threads.or(file.threads())),
-        connections_max: limits::connections(connections.or(file.connections()), open_files),
-        keep_alive: true,
-        keep_alive_timeout: args
-            .keepalive_timeout
-            .unwrap_or(process::KEEP_ALIVE_TIMEOUT),
-        read_timeout: args.read_timeout.unwrap_or(process::READ_TIMEOUT),
-        write_timeout: args.timeout.unwrap_or(process::WRITE_TIMEOUT),
-        access_log: access_log::open(log, args.access_log.as_deref())?,
-        warn: process::warning_sink(),
-    })
+    let compress = compress(args.compress, file.enable_compression, side_cache.is_some())?;
+    let secret_keys = process::secret_keys(&key_files(args, &file, &environment)?, &environment)?;
+    let connections = connections.or(file.connections());
+    let config = Config::builder(store.layout, addresses(args, &file)?)
+        .log_dir(store.log_dir)
+        .secret_keys(secret_keys)
+        .priority(args.priority.or(file.priority))
+        .compress(compress)
+        .compressed_cache(side_cache)
+        .threads(args.threads.or(file.threads()))
+        .connections_max(limits::connections(connections, open_files))
+        .keep_alive_timeout(args.keepalive_timeout)
+        .read_timeout(args.read_timeout)
+        .write_timeout(args.timeout)
+        .access_log(access_log::open(log, args.access_log.as_deref())?)
+        .warn(process::warning_sink());
+    Ok(config.build()?)
 }
 
 /// harmonia's settings, with warnings about those that do nothing here.

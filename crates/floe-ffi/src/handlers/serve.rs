@@ -14,13 +14,13 @@ impl HandlerContext<'_> {
         let request: ServeRequest<'_> = self.request()?;
         let dir = store_dir(request.store_dir)?;
         let store = local_store(request.store, dir.as_ref())?;
-        let listen = request.listen.iter().map(address::parse);
-        let mut config = Config::new(store, listen.collect::<Result<_, _>>()?);
-        for text in request.secret_keys.iter() {
-            // The error never has the text of the key.
-            let key = SecretKey::parse(text).map_err(|error| usage(error.to_string()))?;
-            config.secret_keys.push(key);
-        }
+        let listen: Result<_, _> = request.listen.iter().map(address::parse).collect();
+        // The error of a key never has its text.
+        let keys: Result<Vec<SecretKey>, _> =
+            request.secret_keys.iter().map(SecretKey::parse).collect();
+        let config = Config::builder(store, listen?)
+            .secret_keys(keys.map_err(|error| usage(error.to_string()))?)
+            .build()?;
         let mut server = Server::bind(config)?;
         server.prepare()?;
         let addresses: Vec<String> = server.addresses().iter().map(ToString::to_string).collect();

@@ -3,17 +3,15 @@
 //! Whoever reads them may stand still: a full pipe, a disk that hangs. Then lines are dropped and
 //! counted, and no client waits.
 
-use std::io::{self, Write};
+use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, channel, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 
+use crate::config::{LogOutput, Warn};
 use crate::error::ServeError;
-
-/// Where the lines go.
-pub(crate) type LogOutput = Arc<Mutex<dyn Write + Send>>;
 
 /// Takes lines from every thread, and never makes one wait.
 #[derive(Debug)]
@@ -27,10 +25,7 @@ pub(crate) struct LogWriter {
 
 impl LogWriter {
     /// Starts the thread that writes.
-    pub(crate) fn start(
-        output: LogOutput,
-        warn: Arc<dyn Fn(&str) + Send + Sync>,
-    ) -> Result<LogWriter, ServeError> {
+    pub(crate) fn start(output: LogOutput, warn: Warn) -> Result<LogWriter, ServeError> {
         let (batches, coming) = sync_channel(BATCHES_MAX);
         let (ending, ended) = channel();
         let dropped = Arc::new(AtomicU64::new(0));
@@ -87,7 +82,7 @@ fn write_all(
         match dropped.swap(0, Ordering::Relaxed) {
             0 => {}
             dropped => warn(&format!(
-                "{dropped} access log lines are dropped because the reader is too slow"
+                "{dropped} lines of the access log are dropped: it is read more slowly than they come"
             )),
         }
     }
@@ -101,6 +96,8 @@ const FINISH_TIMEOUT: Duration = Duration::from_secs(1);
 
 #[cfg(test)]
 mod tests {
+    use std::io::Write;
+
     use super::*;
 
     /// Takes nothing until it is told to.

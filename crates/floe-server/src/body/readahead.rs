@@ -1,10 +1,11 @@
-//! Two threads for the first time that a NAR of many small files is asked for.
+//! A second thread for the first request for a NAR of many small files.
 //!
-//! Reading a thousand small files takes longer than sending them. While a worker sends the first
-//! half, a second thread reads the other half into memory; the client gets the NAR in less time,
-//! though not for less work. So this is done for one NAR at a time, and later hits are served
-//! from a pack.
+//! To read a thousand small files takes longer than to send them. While a worker sends the first
+//! half of the NAR, a second thread reads the other half into memory. The client gets the NAR
+//! sooner, but the work is not less, so a budget allows this for about one NAR at a time. Later
+//! requests are served from a pack.
 
+use std::panic::resume_unwind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -14,8 +15,8 @@ use floe_store::StoreError;
 use floe_store::tree::plan::{NarPlan, PlanPart, open_tree_root};
 use rustix::io::{Errno, pread};
 
-use super::{NarRange, Piece, SendError};
-use crate::caches::nar_cache::NarCache;
+use super::Piece;
+use super::nar_range::NarRange;
 
 /// The second half of a NAR, which another thread reads.
 pub(crate) struct Readahead {
@@ -23,57 +24,87 @@ pub(crate) struct Readahead {
     _permit: Arc<Permit>,
 }
 
-/// The pieces of a NAR of which the second half is read ahead, if it is one of those that gain by
-/// it and no other is being read so.
-pub(crate) fn split(
-    nars: &NarCache,
-    plan: &Arc<NarPlan>,
-    path: &Path,
-) -> Result<Option<[Piece; 2]>, StoreError> {
-    let size = plan.nar_size();
-    let (small, _) = plan.small_files(SMALL_FILE_MAX);
-    if plan.is_packed() || size > NAR_MAX || small < FILES_MIN {
-        return Ok(None);
-    }
-    let Some(permit) = Permit::take(&nars.ahead, size) else {
-        return Ok(None);
-    };
-    let first = NarRange::begin(plan.clone(), path, 0, size / 2)?;
-    let permit = Arc::new(permit);
-    let second = {
-        let (plan, path, permit) = (plan.clone(), path.to_path_buf(), permit.clone());
-        thread::Builder::new().spawn(move || {
-            // The memory is taken for as long as anybody has it.
-            let _permit = permit;
-            read(&plan, path, size / 2)
-        })
-    };
-    // Without a second thread it goes the usual way.
-    Ok(second.ok().map(|thread| {
-        let second = Readahead {
-            thread: Some(thread),
-            _permit: permit,
-        };
-        [Piece::Nar(first), Piece::Readahead(second)]
-    }))
+/// How many bytes all readaheads of a server hold.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct ReadaheadBudget(Arc<AtomicU64>);
+
+/// A part of the budget, released when it is dropped.
+#[derive(Debug)]
+struct Permit {
+    budget: ReadaheadBudget,
+    size: u64,
 }
 
 impl Readahead {
-    /// Whether the bytes were taken.
+    /// Whether [`Readahead::join`] has returned the bytes.
     pub(crate) fn is_consumed(&self) -> bool {
         self.thread.is_none()
     }
 
-    /// Waits for the bytes, which a disk may hold up, and nothing else.
-    pub(crate) fn take(&mut self) -> Result<Vec<u8>, SendError> {
+    /// Waits for the bytes. Only a disk can delay them.
+    pub(crate) fn join(&mut self) -> Result<Vec<u8>, StoreError> {
         match self.thread.take().map(JoinHandle::join) {
-            Some(Ok(read)) => Ok(read?),
-            _ => Err(SendError::ReadaheadPanicked),
+            Some(Ok(read)) => read,
+            Some(Err(panic)) => resume_unwind(panic),
+            None => Ok(Vec::new()),
         }
     }
 }
 
-/// The NAR from an offset to its end.
+impl ReadaheadBudget {
+    /// Splits a NAR into a half to be sent at once and a half that another thread reads meanwhile.
+    /// `None` if the NAR has too few small files to gain by it, or if the budget is used up.
+    pub(crate) fn split(
+        &self,
+        plan: &Arc<NarPlan>,
+        path: &Path,
+    ) -> Result<Option<[Piece; 2]>, StoreError> {
+        let size = plan.nar_size();
+        let (small, _) = plan.small_files(SMALL_FILE_MAX);
+        if plan.is_packed() || size > NAR_MAX || small < FILES_MIN {
+            return Ok(None);
+        }
+        let Some(permit) = self.acquire(size) else {
+            return Ok(None);
+        };
+        let first = NarRange::open(plan.clone(), path, 0, size / 2)?;
+        let permit = Arc::new(permit);
+        let second = {
+            let (plan, path, permit) = (plan.clone(), path.to_path_buf(), permit.clone());
+            thread::Builder::new().spawn(move || {
+                // If the client goes away, this thread still uses the memory.
+                let _permit = permit;
+                read(&plan, path, size / 2)
+            })
+        };
+        // If the system refuses another thread, the NAR is sent without one.
+        Ok(second.ok().map(|thread| {
+            let second = Readahead {
+                thread: Some(thread),
+                _permit: permit,
+            };
+            [Piece::Nar(first), Piece::Readahead(second)]
+        }))
+    }
+
+    fn acquire(&self, size: u64) -> Option<Permit> {
+        let permit = Permit {
+            budget: self.clone(),
+            size,
+        };
+        let before = self.0.fetch_add(size, Ordering::AcqRel);
+        // A permit beyond the budget is dropped here, and subtracts what was added.
+        (before + size <= BUDGET).then_some(permit)
+    }
+}
+
+impl Drop for Permit {
+    fn drop(&mut self) {
+        self.budget.0.fetch_sub(self.size, Ordering::AcqRel);
+    }
+}
+
+/// Reads a NAR from an offset to its end.
 fn read(plan: &NarPlan, path: PathBuf, start: u64) -> Result<Vec<u8>, StoreError> {
     let mut root = open_tree_root(&path)?;
     let mut bytes = Vec::with_capacity((plan.nar_size() - start) as usize + 1);
@@ -96,7 +127,7 @@ fn read(plan: &NarPlan, path: PathBuf, start: u64) -> Result<Vec<u8>, StoreError
                     },
                 )?;
             }
-            // Nobody reads ahead what is packed.
+            // Only plans without packed files are read ahead.
             PlanPart::Packed { .. } => return Err(StoreError::FileChanged { path }),
         }
     }
@@ -110,7 +141,7 @@ fn read_exact(
     let mut filled = 0;
     while let Some(rest @ [_, ..]) = buffer.get_mut(filled..) {
         match read(rest, filled as u64) {
-            // Its length was just compared: it has been cut in this moment.
+            // The file was cut after its length was compared with the plan.
             Ok(0) => return Err(Errno::IO),
             Ok(read) => filled += read,
             Err(Errno::INTR) => {}
@@ -120,42 +151,16 @@ fn read_exact(
     Ok(())
 }
 
-/// A share of the memory that may be read ahead.
-#[derive(Debug)]
-struct Permit {
-    taken: Arc<AtomicU64>,
-    size: u64,
-}
-
-impl Permit {
-    /// A share for a NAR of some size, if there is as much left.
-    fn take(taken: &Arc<AtomicU64>, size: u64) -> Option<Permit> {
-        let permit = Permit {
-            taken: taken.clone(),
-            size,
-        };
-        let before = taken.fetch_add(size, Ordering::AcqRel);
-        // One that is refused gives back what it has added.
-        (before + size <= BUDGET).then_some(permit)
-    }
-}
-
-impl Drop for Permit {
-    fn drop(&mut self) {
-        self.taken.fetch_sub(self.size, Ordering::AcqRel);
-    }
-}
-
 /// With fewer files the second thread costs more than it gains.
 const FILES_MIN: usize = 200;
 
-/// A larger file is sent without passing through memory, which nothing can beat.
+/// Larger files are sent with `sendfile`, which is faster than any copy through memory.
 const SMALL_FILE_MAX: u64 = 16 * 1024;
 
 /// The largest NAR of which a half may wait in memory.
 const NAR_MAX: u64 = 16 * 1024 * 1024;
 
-/// As many bytes as one NAR may have: one at a time, or a few that are small.
+/// The size of the largest NAR: one at a time, or a few that are smaller.
 const BUDGET: u64 = NAR_MAX;
 
 #[cfg(test)]
@@ -175,26 +180,26 @@ mod tests {
             let rest = read(&plan, dir.path().into(), start).unwrap();
             assert_eq!(rest, &whole[start as usize..], "{start}");
         }
-        let nars = NarCache::new();
-        let pieces = split(&nars, &plan, dir.path()).unwrap().unwrap();
-        assert!(nars.ahead.load(Ordering::Acquire) > 0);
-        let [_, Piece::Readahead(mut ahead)] = pieces else {
+        let budget = ReadaheadBudget::default();
+        let pieces = budget.split(&plan, dir.path()).unwrap().unwrap();
+        assert!(budget.0.load(Ordering::Acquire) > 0);
+        let [_, Piece::Readahead(mut half)] = pieces else {
             panic!("no second half");
         };
-        assert_eq!(ahead.take().unwrap(), &whole[whole.len() / 2..]);
-        drop(ahead);
-        assert_eq!(nars.ahead.load(Ordering::Acquire), 0);
+        assert_eq!(half.join().unwrap(), &whole[whole.len() / 2..]);
+        drop(half);
+        assert_eq!(budget.0.load(Ordering::Acquire), 0);
     }
 
     #[test]
     fn readahead_permits_are_bounded_and_released() {
-        let taken = Arc::new(AtomicU64::new(0));
+        let budget = ReadaheadBudget::default();
         let permits: Vec<Permit> = (0..10)
-            .filter_map(|_| Permit::take(&taken, NAR_MAX / 2))
+            .filter_map(|_| budget.acquire(NAR_MAX / 2))
             .collect();
         assert_eq!(permits.len(), 2);
         drop(permits);
-        assert_eq!(taken.load(Ordering::Acquire), 0);
-        assert!(Permit::take(&taken, NAR_MAX).is_some());
+        assert_eq!(budget.0.load(Ordering::Acquire), 0);
+        assert!(budget.acquire(NAR_MAX).is_some());
     }
 }

@@ -1,9 +1,14 @@
-//! Compressed compressed_nars of NARs in a directory of the server's own.
+//! Compressed NARs in a directory of the server's own.
 //!
-//! 1. a client that takes zstd gets a open_ready copy, with its length;
-//! 2. where there is none it gets the NAR as it is, and a copy is made in the background;
-//! 3. a copy is kept only if the bytes that went into it had the NAR hash;
-//! 4. when the directory has grown beyond its bound, what was not asked for longest goes.
+//! 1. A client that accepts zstd gets the compressed NAR with its length, if it is in the cache.
+//! 2. Otherwise the client gets the NAR as it is, and a thread with a low priority compresses the
+//!    NAR for later requests.
+//! 3. A compressed NAR is kept only if the bytes that went into it had the NAR hash.
+//! 4. If the directory is larger than its limit, the least recently used files are removed.
+//!
+//! The files are named by NAR hash. The server reads the directory once, at its start, and then
+//! works with an index in memory. A file is written under a temporary name and renamed at the end,
+//! so a file with a final name is complete even if the process was killed.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::fs::{self, File};
@@ -15,36 +20,46 @@ use floe_format::{Hash, nix32};
 use floe_store::StoreError;
 use floe_store::tree::dump_path;
 
-use crate::caches::narinfo_cache::CachedNarInfo;
-use crate::caches::tree_identity::TreeIdentity;
+use super::narinfo_cache::CachedNarInfo;
+use super::tree_identity::TreeIdentity;
 use crate::config::CompressedCacheOptions;
 use crate::error::ServeError;
 
-/// The directory and what is in it.
 #[derive(Debug)]
 pub(crate) struct CompressedNarCache {
     dir: PathBuf,
     max_bytes: u64,
-    state: Mutex<CacheIndex>,
-    work: Condvar,
+    index: Mutex<Index>,
+    /// Wakes the thread that compresses, for a new job or for the end.
+    wake: Condvar,
 }
 
+/// The contents of the directory, and the NARs that are to be compressed.
 #[derive(Debug, Default)]
-struct CacheIndex {
-    /// Length and time of last use of each copy, by NAR hash. Time is a count of uses.
-    compressed_nars: HashMap<String, (u64, u64)>,
+struct Index {
+    /// By NAR hash.
+    files: HashMap<String, CachedFile>,
     bytes: u64,
+    /// Counts the uses of all files. It orders them without a clock.
     uses: u64,
     queue: VecDeque<CompressionJob>,
+    /// The NAR hashes of the queue, and of the job that is under way.
     queued: HashSet<String>,
-    /// The trees of which no copy is made: their bytes do not have the hash, or the copy would not
-    /// fit.
+    /// The trees that are not compressed again: their bytes do not have the NAR hash, or the
+    /// compressed NAR is larger than the whole cache may be.
     uncacheable: HashMap<String, TreeIdentity>,
     is_stopped: bool,
 }
 
 #[derive(Debug)]
+struct CachedFile {
+    len: u64,
+    last_use: u64,
+}
+
+#[derive(Debug)]
 struct CompressionJob {
+    /// The NAR hash in base 32.
     name: String,
     nar_hash: Hash,
     path: PathBuf,
@@ -52,29 +67,33 @@ struct CompressionJob {
 }
 
 impl CompressedNarCache {
-    /// Looks at what a directory has; makes it if it is absent.
-    pub(crate) fn open(config: CompressedCacheOptions) -> Result<CompressedNarCache, ServeError> {
+    /// Reads the directory, and makes it if it is absent.
+    ///
+    /// Errors: the directory cannot be made or read.
+    pub(crate) fn open(options: CompressedCacheOptions) -> Result<CompressedNarCache, ServeError> {
         let failed = |action| {
-            let path = config.dir.clone();
+            let path = options.dir.clone();
             move |source| ServeError::Io {
                 action,
                 path,
                 source,
             }
         };
-        fs::create_dir_all(&config.dir).map_err(failed("making the side cache"))?;
+        let reading = "read the cache of compressed NARs";
+        fs::create_dir_all(&options.dir).map_err(failed("create the cache of compressed NARs"))?;
         let mut found = Vec::new();
-        for entry in fs::read_dir(&config.dir).map_err(failed("reading the side cache"))? {
-            let entry = entry.map_err(failed("reading the side cache"))?;
+        for entry in fs::read_dir(&options.dir).map_err(failed(reading))? {
+            let entry = entry.map_err(failed(reading))?;
             let name = entry.file_name().into_string().unwrap_or_default();
             if name.starts_with(TEMPORARY) {
-                // Left by a server that was killed.
+                // A server that was killed has left it.
                 let _: io::Result<()> = fs::remove_file(entry.path());
             } else if let Some(hash) = name.strip_suffix(SUFFIX).filter(|hash| is_hash(hash))
                 && let Ok(metadata) = entry.metadata()
             {
                 if metadata.len() == 0 {
-                    // Nothing compresses to nothing: the disk of a machine that lost its power.
+                    // No NAR compresses to nothing. A file system after a power failure may have
+                    // the name of a file but not its contents.
                     let _: io::Result<()> = fs::remove_file(entry.path());
                     continue;
                 }
@@ -82,123 +101,118 @@ impl CompressedNarCache {
                 found.push((modified, hash.to_owned(), metadata.len()));
             }
         }
+        // The last uses before this start are not known. The times of modification stand for them.
         found.sort();
-        let mut state = CacheIndex::default();
+        let mut index = Index::default();
         for (_, hash, len) in found {
-            state.uses += 1;
-            state.bytes += len;
-            state.compressed_nars.insert(hash, (len, state.uses));
+            index.insert(hash, len);
         }
-        let compressed_nars = CompressedNarCache {
-            dir: config.dir,
-            max_bytes: config.max_bytes,
-            state: Mutex::new(state),
-            work: Condvar::new(),
+        let cache = CompressedNarCache {
+            dir: options.dir,
+            max_bytes: options.max_bytes,
+            index: Mutex::new(index),
+            wake: Condvar::new(),
         };
-        compressed_nars.evict(&mut compressed_nars.state());
-        Ok(compressed_nars)
+        cache.evict(&mut cache.index());
+        Ok(cache)
     }
 
-    /// The open_ready copy of a NAR.
+    /// Opens the compressed NAR with this hash, and returns it with its length.
     pub(crate) fn open_ready(&self, nar_hash: &str) -> Option<(File, u64)> {
-        let mut state = self.state();
-        state.uses += 1;
-        let now = state.uses;
-        state.compressed_nars.get_mut(nar_hash)?.1 = now;
+        let mut index = self.index();
+        index.uses += 1;
+        let now = index.uses;
+        index.files.get_mut(nar_hash)?.last_use = now;
         let file = File::open(self.file(nar_hash)).and_then(|file| {
             let len = file.metadata()?.len();
             Ok((file, len))
         });
-        if file.is_err()
-            && let Some((len, _)) = state.compressed_nars.remove(nar_hash)
-        {
-            // Somebody has removed it.
-            state.bytes -= len;
+        if file.is_err() {
+            // It was removed from outside.
+            index.remove(nar_hash);
         }
         file.ok()
     }
 
-    /// Asks for a copy, unless too many were asked for already.
-    pub(crate) fn enqueue(&self, entry: &CachedNarInfo, path: PathBuf, identity: TreeIdentity) {
-        let mut state = self.state();
-        if state.uncacheable.get(&entry.nar_hash) == Some(&identity) {
+    /// Queues a NAR for compression, unless the queue is full.
+    pub(crate) fn enqueue(&self, nar_info: &CachedNarInfo, path: PathBuf, identity: TreeIdentity) {
+        let name = nar_info.nar_hash();
+        let mut index = self.index();
+        if index.uncacheable.get(name) == Some(&identity) {
             return;
         }
-        if state.queue.len() < QUEUE_MAX && state.queued.insert(entry.nar_hash.clone()) {
-            state.queue.push_back(CompressionJob {
-                name: entry.nar_hash.clone(),
-                nar_hash: entry.info.nar_hash,
+        if index.queue.len() < QUEUE_MAX && index.queued.insert(name.into()) {
+            index.queue.push_back(CompressionJob {
+                name: name.into(),
+                nar_hash: nar_info.info.nar_hash,
                 path,
                 identity,
             });
-            self.work.notify_one();
+            self.wake.notify_one();
         }
     }
 
-    /// Compresses NARs until it is stopped. Runs in a thread of its own with low priority.
-    pub(crate) fn fill(&self, warn: &dyn Fn(&str)) {
-        // A lower priority of this thread alone; where that is not allowed it works all the same.
+    /// Compresses NARs until the cache is stopped. Runs in a thread of its own.
+    pub(crate) fn run(&self, warn: &dyn Fn(&str)) {
+        // This changes the priority of this thread alone. Without it, compression is only less
+        // polite.
         let _: rustix::io::Result<i32> = rustix::process::nice(NICENESS);
-        while let Some(job) = self.next() {
+        while let Some(job) = self.next_job() {
             let made = self.make(&job);
-            let mut state = self.state();
-            state.queued.remove(&job.name);
+            let mut index = self.index();
+            index.queued.remove(&job.name);
             match made {
-                // Room for it would cost all others their places.
+                // All other files would have to go for this one.
                 Ok(Some(len)) if len > self.max_bytes => {
                     let _: io::Result<()> = fs::remove_file(self.file(&job.name));
-                    state.uncacheable.insert(job.name, job.identity);
+                    index.uncacheable.insert(job.name, job.identity);
                 }
                 Ok(Some(len)) => {
-                    state.uses += 1;
-                    let now = state.uses;
-                    if let Some((before, _)) = state.compressed_nars.insert(job.name, (len, now)) {
-                        state.bytes -= before;
-                    }
-                    state.bytes += len;
-                    self.evict(&mut state);
+                    index.insert(job.name, len);
+                    self.evict(&mut index);
                 }
                 Ok(None) => {
-                    state.uncacheable.insert(job.name, job.identity);
-                    drop(state);
+                    index.uncacheable.insert(job.name, job.identity);
+                    drop(index);
                     warn(&format!(
-                        "{} is not what the database says",
+                        "skipping the compression of {}: its contents differ from the registered \
+                         NAR",
                         job.path.display()
                     ));
                 }
-                // Nobody waits for it.
-                Err(_) if state.is_stopped => return,
+                Err(_) if index.is_stopped => return,
                 Err(error) => {
-                    drop(state);
-                    warn(&format!("making a compressed copy: {error}"));
+                    drop(index);
+                    warn(&format!("cannot compress {}: {error}", job.path.display()));
                 }
             }
         }
     }
 
-    /// Framing [`CompressedNarCache::fill`]; a copy that is being made is given up.
+    /// Ends [`CompressedNarCache::run`], which abandons the NAR that it is compressing.
     pub(crate) fn stop(&self) {
-        self.state().is_stopped = true;
-        self.work.notify_all();
+        self.index().is_stopped = true;
+        self.wake.notify_all();
     }
 
-    fn next(&self) -> Option<CompressionJob> {
-        let mut state = self.state();
+    fn next_job(&self) -> Option<CompressionJob> {
+        let mut index = self.index();
         loop {
-            if state.is_stopped {
+            if index.is_stopped {
                 return None;
             }
-            if let Some(job) = state.queue.pop_front() {
+            if let Some(job) = index.queue.pop_front() {
                 return Some(job);
             }
-            state = self
-                .work
-                .wait(state)
+            index = self
+                .wake
+                .wait(index)
                 .unwrap_or_else(PoisonError::into_inner);
         }
     }
 
-    /// Compresses a NAR into a file. `None` if its bytes do not have the hash.
+    /// Compresses a NAR into a file, and returns the file's length. `None` if the bytes of the NAR
+    /// do not have the hash.
     fn make(&self, job: &CompressionJob) -> Result<Option<u64>, StoreError> {
         let temporary = self
             .dir
@@ -209,43 +223,38 @@ impl CompressedNarCache {
             _ => fs::remove_file(&temporary),
         };
         match (made, kept) {
-            (Ok(Some(_)), Err(source)) => Err(failed("renaming", &temporary, source)),
+            (Ok(Some(_)), Err(source)) => Err(io_error("renaming", &temporary, source)),
             (made, _) => made,
         }
     }
 
     fn compress(&self, job: &CompressionJob, to: &Path) -> Result<Option<u64>, StoreError> {
-        let writing = |source| failed("writing", to, source);
+        let writing = |source| io_error("writing", to, source);
         let file = File::create(to).map_err(writing)?;
-        let mut encoder = zstd::stream::write::Encoder::new(file, LEVEL).map_err(writing)?;
+        let mut encoder = zstd::stream::write::Encoder::new(file, ZSTD_LEVEL).map_err(writing)?;
         let mut hasher = floe_hash::Sha256::new();
         dump_path::<StoreError>(&job.path, &mut |chunk| {
-            if self.state().is_stopped {
+            if self.index().is_stopped {
                 return Err(writing(io::ErrorKind::Interrupted.into()));
             }
             hasher.update(chunk);
             encoder.write_all(chunk).map_err(writing)
         })?;
         let file = encoder.finish().map_err(writing)?;
-        // Its name must not outlast its contents when the machine loses its power.
+        // After a power failure, a final name must not stand for missing contents.
         file.sync_data().map_err(writing)?;
         let len = file.metadata().map_err(writing)?.len();
         Ok((Hash::sha256(hasher.finish()) == job.nar_hash).then_some(len))
     }
 
-    /// Removes what was not used longest, until the bound holds.
-    fn evict(&self, state: &mut CacheIndex) {
-        while state.bytes > self.max_bytes {
-            let oldest = state
-                .compressed_nars
-                .iter()
-                .min_by_key(|(_, (_, used))| *used);
-            let Some((name, len)) = oldest.map(|(name, (len, _))| (name.clone(), *len)) else {
+    fn evict(&self, index: &mut Index) {
+        while index.bytes > self.max_bytes {
+            let oldest = index.files.iter().min_by_key(|(_, file)| file.last_use);
+            let Some(name) = oldest.map(|(name, _)| name.clone()) else {
                 return;
             };
             let _: io::Result<()> = fs::remove_file(self.file(&name));
-            state.compressed_nars.remove(&name);
-            state.bytes -= len;
+            index.remove(&name);
         }
     }
 
@@ -253,12 +262,28 @@ impl CompressedNarCache {
         self.dir.join(format!("{nar_hash}{SUFFIX}"))
     }
 
-    fn state(&self) -> MutexGuard<'_, CacheIndex> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    fn index(&self) -> MutexGuard<'_, Index> {
+        self.index.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-fn failed(action: &'static str, path: &Path, source: io::Error) -> StoreError {
+impl Index {
+    fn insert(&mut self, name: String, len: u64) {
+        self.remove(&name);
+        self.uses += 1;
+        self.bytes += len;
+        let last_use = self.uses;
+        self.files.insert(name, CachedFile { len, last_use });
+    }
+
+    fn remove(&mut self, name: &str) {
+        if let Some(file) = self.files.remove(name) {
+            self.bytes -= file.len;
+        }
+    }
+}
+
+fn io_error(action: &'static str, path: &Path, source: io::Error) -> StoreError {
     StoreError::Io {
         action,
         path: path.into(),
@@ -273,11 +298,11 @@ fn is_hash(text: &str) -> bool {
 const SUFFIX: &str = ".nar.zst";
 const TEMPORARY: &str = "temporary-";
 
-/// Nix's own default: higher levels save little and cost a multiple.
-pub(crate) const LEVEL: i32 = 3;
+/// The default of Nix. Higher levels save little, and take several times as long.
+pub(crate) const ZSTD_LEVEL: i32 = 3;
 
-/// What is asked for beyond this comes again if it matters.
+/// If the queue is full, a NAR is queued by a later request.
 const QUEUE_MAX: usize = 1024;
 
-/// After every thread that answers.
+/// Every thread that responds to clients comes first.
 const NICENESS: i32 = 10;

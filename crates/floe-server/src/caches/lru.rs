@@ -1,14 +1,14 @@
-//! A bounded cache that forgets what was not asked for lately.
+//! A bounded cache that evicts values which were not used lately.
 //!
-//! Two generations: what is put goes into the young one; when that has used up half of the
-//! budget, the old one is forgotten and the young one becomes the old. Whoever is found in the
-//! old one moves to the young. So the budget holds, what is used stays, and no operation costs
-//! more than a look into a table or two.
+//! It has two generations instead of a list in order of use. New values go into the young
+//! generation. When that has used half of the budget, the old generation is dropped and the young
+//! one becomes the old. A value that is found in the old generation moves to the young one. So no
+//! operation costs more than two table lookups, and the budget is never exceeded.
 
 use std::collections::HashMap;
 use std::hash::Hash;
 
-/// Values by keys, with the sum of the values' weights bounded.
+/// Values by key. Their total weight is bounded.
 #[derive(Debug)]
 pub(crate) struct LruCache<K, V> {
     young: HashMap<K, (V, usize)>,
@@ -18,7 +18,7 @@ pub(crate) struct LruCache<K, V> {
 }
 
 impl<K: Hash + Eq + Clone, V: Clone> LruCache<K, V> {
-    /// A cache for values that weigh at most `budget` bytes together.
+    /// Makes a cache whose values weigh at most `budget` bytes together.
     pub(crate) fn new(budget: usize) -> LruCache<K, V> {
         LruCache {
             young: HashMap::new(),
@@ -28,7 +28,6 @@ impl<K: Hash + Eq + Clone, V: Clone> LruCache<K, V> {
         }
     }
 
-    /// The value of a key.
     pub(crate) fn get(&mut self, key: &K) -> Option<V> {
         if let Some((value, _)) = self.young.get(key) {
             return Some(value.clone());
@@ -38,7 +37,7 @@ impl<K: Hash + Eq + Clone, V: Clone> LruCache<K, V> {
         Some(value)
     }
 
-    /// Remembers a value that weighs `weight` bytes, unless it is too big for any cache.
+    /// Keeps a value of `weight` bytes, unless it weighs more than half of the budget.
     pub(crate) fn put(&mut self, key: K, value: V, weight: usize) {
         self.remove(&key);
         if weight > self.half {
@@ -52,7 +51,6 @@ impl<K: Hash + Eq + Clone, V: Clone> LruCache<K, V> {
         self.young.insert(key, (value, weight));
     }
 
-    /// Forgets a key.
     pub(crate) fn remove(&mut self, key: &K) {
         if let Some((_, weight)) = self.young.remove(key) {
             self.young_weight -= weight;

@@ -1,11 +1,10 @@
-//! What is remembered of NARs: the whole bytes of small ones, and the plans of others, packed
-//! where there are many small files.
+//! NARs and plans of NARs: the bytes of small NARs, the plans of others, and packs of small files.
 //!
-//! Whatever is remembered is bound to the identity of the path's root on disk: one that was
-//! deleted is noticed by the next request, and one that was replaced is read anew.
+//! Every value belongs to the identity of a tree on disk. So the next request notices that a path
+//! was deleted or replaced.
 
 use std::path::Path;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
@@ -14,31 +13,37 @@ use floe_store::StoreError;
 use floe_store::tree::dump_path;
 use floe_store::tree::plan::{NarPlan, open_tree_root};
 
-use crate::caches::lru::LruCache;
-use crate::caches::small_file_packs::SmallFilePacks;
-use crate::caches::tree_identity::{CachedPlan, TreeIdentity, tree_identity};
-use crate::caches::weak_cache::WeakCache;
+use super::lru::LruCache;
+use super::narinfo_cache::CachedNarInfo;
+use super::small_file_packs::SmallFilePacks;
+use super::tree_identity::TreeIdentity;
+use super::weak_cache::WeakCache;
 use crate::http::route::HashPart;
 
-/// The caches.
 #[derive(Debug)]
 pub(crate) struct NarCache {
     small: Mutex<LruCache<HashPart, Arc<SmallNar>>>,
     plans: Mutex<LruCache<HashPart, Arc<CachedPlan>>>,
     packs: Mutex<SmallFilePacks>,
     weak_plans: Mutex<WeakCache<HashPart, NarPlan>>,
-    /// Listings, and pages of directories by their paths within a store path.
+    /// Listings, and pages of directories by their path within the store path.
     weak_texts: Mutex<WeakCache<(HashPart, Option<String>), str>>,
-    /// What is read ahead, in bytes.
-    pub(crate) ahead: Arc<AtomicU64>,
 }
 
-/// A NAR in memory, of which the hash was compared.
+/// A NAR whose bytes were compared with its hash.
 #[derive(Debug)]
-pub(crate) struct SmallNar {
+struct SmallNar {
     identity: TreeIdentity,
     nar_hash: Hash,
-    pub(crate) bytes: Arc<[u8]>,
+    bytes: Arc<[u8]>,
+}
+
+#[derive(Debug)]
+struct CachedPlan {
+    identity: TreeIdentity,
+    plan: Arc<NarPlan>,
+    /// How often the plan was found in the cache.
+    hits: AtomicU32,
 }
 
 impl NarCache {
@@ -49,34 +54,34 @@ impl NarCache {
             packs: Mutex::new(SmallFilePacks::new(PACKS_BUDGET)),
             weak_plans: Mutex::new(WeakCache::new()),
             weak_texts: Mutex::new(WeakCache::new()),
-            ahead: Arc::default(),
         }
     }
 
-    /// The bytes of a small NAR, if they are at hand and those of just this tree.
+    /// Returns the bytes of a small NAR if they are in memory and were read from this very tree.
     pub(crate) fn get_small(
         &self,
-        hash: HashPart,
-        nar_hash: &Hash,
+        nar_info: &CachedNarInfo,
         identity: TreeIdentity,
     ) -> Option<Arc<[u8]>> {
-        let found = lock(&self.small).get(&hash)?;
-        let holds = found.nar_hash == *nar_hash && found.identity == identity;
-        holds.then(|| found.bytes.clone())
+        let found = lock(&self.small).get(&nar_info.hash)?;
+        let is_current = found.nar_hash == nar_info.info.nar_hash && found.identity == identity;
+        is_current.then(|| found.bytes.clone())
     }
 
-    /// Reads a small NAR and remembers it. `None` if its bytes do not have the hash.
+    /// Reads a small NAR and keeps it. `None` if its bytes do not have the registered hash.
+    ///
+    /// Errors: the path cannot be read, or is much larger than a small NAR.
     pub(crate) fn read_small(
         &self,
-        hash: HashPart,
-        nar_hash: Hash,
+        nar_info: &CachedNarInfo,
         path: &Path,
     ) -> Result<Option<Arc<[u8]>>, StoreError> {
-        let identity = tree_identity(path)?;
+        let nar_hash = nar_info.info.nar_hash;
+        let identity = TreeIdentity::read(path)?;
         let mut bytes = Vec::new();
         dump_path::<StoreError>(path, &mut |chunk| {
             bytes.extend_from_slice(chunk);
-            // A tree that has grown since it was registered has a wrong hash in any case.
+            // A tree that has grown since it was registered cannot have the registered hash.
             match bytes.len() > 2 * SMALL_NAR_MAX as usize {
                 true => Err(StoreError::FileChanged { path: path.into() }),
                 false => Ok(()),
@@ -91,30 +96,21 @@ impl NarCache {
             nar_hash,
             bytes: bytes.clone(),
         };
-        lock(&self.small).put(hash, Arc::new(small), bytes.len() + ENTRY_OVERHEAD);
+        lock(&self.small).put(nar_info.hash, Arc::new(small), bytes.len() + OVERHEAD);
         Ok(Some(bytes))
     }
 
-    /// Remembers the plan of a path.
-    fn remember(&self, hash: HashPart, identity: TreeIdentity, plan: NarPlan) -> Arc<NarPlan> {
-        let planned = Arc::new(CachedPlan::new(identity, plan));
-        let weight = planned.plan.memory() + ENTRY_OVERHEAD;
-        lock(&self.plans).put(hash, planned.clone(), weight);
-        lock(&self.weak_plans).put(hash, identity, &planned.plan);
-        planned.plan.clone()
-    }
-
-    /// The listing of a path, or the page of a directory in it, which `make` makes unless somebody
-    /// still has it. It belongs to what is at `place` on disk.
+    /// Returns the listing of a path, or the page of a directory in it. `make` makes the text,
+    /// unless a connection still sends it. The text belongs to the tree at `path`.
     pub(crate) fn text(
         &self,
         key: (HashPart, Option<String>),
-        place: &Path,
+        path: &Path,
         make: impl FnOnce() -> Result<Option<String>, StoreError>,
     ) -> Result<Option<Arc<str>>, StoreError> {
-        let identity = tree_identity(place)?;
-        if let Some(shared) = lock(&self.weak_texts).get(&key, identity) {
-            return Ok(Some(shared));
+        let identity = TreeIdentity::read(path)?;
+        if let Some(text) = lock(&self.weak_texts).get(&key, identity) {
+            return Ok(Some(text));
         }
         let made: Option<Arc<str>> = make()?.map(Arc::from);
         if let Some(made) = &made {
@@ -123,9 +119,9 @@ impl NarCache {
         Ok(made)
     }
 
-    /// The plan of a path.
+    /// Returns the plan of a path: a packed one if there is one, else a cached one, else a new one.
     pub(crate) fn plan(&self, hash: HashPart, path: &Path) -> Result<Arc<NarPlan>, StoreError> {
-        let identity = tree_identity(path)?;
+        let identity = TreeIdentity::read(path)?;
         if let Some(packed) = lock(&self.packs).get(hash, identity, Instant::now()) {
             return Ok(packed);
         }
@@ -135,14 +131,23 @@ impl NarCache {
             known.hits.fetch_add(1, Ordering::Relaxed);
             return Ok(known.plan.clone());
         }
-        if let Some(shared) = lock(&self.weak_plans).get(&hash, identity) {
-            return Ok(shared);
+        if let Some(plan) = lock(&self.weak_plans).get(&hash, identity) {
+            return Ok(plan);
         }
-        Ok(self.remember(hash, identity, NarPlan::new(path)?))
+        let plan = Arc::new(NarPlan::new(path)?);
+        let cached = Arc::new(CachedPlan {
+            identity,
+            plan: plan.clone(),
+            hits: AtomicU32::new(0),
+        });
+        lock(&self.plans).put(hash, cached, plan.memory() + OVERHEAD);
+        lock(&self.weak_plans).put(hash, identity, &plan);
+        Ok(plan)
     }
 
-    /// Packs the small files of a path that was requested more than once, if there are enough of
-    /// them and room for them, so that the next response sends the NAR in few pieces.
+    /// Packs the small files of a path into one file, so that the NAR is sent in fewer pieces. Does
+    /// nothing for a path that was requested only once, has few small files, or does not fit into
+    /// the budget.
     pub(crate) fn pack(&self, hash: HashPart, path: &Path) -> Result<(), StoreError> {
         let Some(known) = lock(&self.plans).get(&hash) else {
             return Ok(());
@@ -152,59 +157,61 @@ impl NarCache {
             return Ok(());
         }
         let weight = usize::try_from(len).unwrap_or(usize::MAX);
-        let has_room = {
+        let is_reserved = {
             let mut packs = lock(&self.packs);
             !packs.has(hash, known.identity) && packs.reserve(hash, weight, Instant::now())
         };
-        if !has_room {
+        if !is_reserved {
             return Ok(());
         }
-        let packed = self.pack_now(&known, path);
-        let (planned, result) = match packed {
-            Ok(planned) => (planned, Ok(())),
+        let packed = pack(&known, path);
+        let (plan, result) = match packed {
+            Ok(plan) => (plan, Ok(())),
             Err(error) => (None, Err(error)),
         };
-        lock(&self.packs).finish(hash, planned, Instant::now());
+        let plan = plan.map(|plan| (known.identity, Arc::new(plan)));
+        lock(&self.packs).finish(hash, plan, Instant::now());
         result
     }
+}
 
-    fn pack_now(&self, known: &CachedPlan, path: &Path) -> Result<Option<CachedPlan>, StoreError> {
-        if tree_identity(path)? != known.identity {
-            return Ok(None);
-        }
-        let packed = known
-            .plan
-            .pack(&mut open_tree_root(path)?, PACKED_FILE_MAX)?;
-        Ok(Some(CachedPlan::new(known.identity, packed)))
+/// `None` if the tree has changed since it was planned.
+fn pack(known: &CachedPlan, path: &Path) -> Result<Option<NarPlan>, StoreError> {
+    if TreeIdentity::read(path)? != known.identity {
+        return Ok(None);
     }
+    let packed = known
+        .plan
+        .pack(&mut open_tree_root(path)?, PACKED_FILE_MAX)?;
+    Ok(Some(packed))
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // Nothing is half done when a thread panics beside a cache.
+    // The caches are consistent between any two operations, so a panic elsewhere does no harm.
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// NARs up to this size are read whole, compared with their hash, and kept. Hashing one takes a
-/// worker less than 0.1 ms.
+/// The size in bytes up to which a NAR is read whole, compared with its hash, and kept. To hash it
+/// takes a worker less than 0.1 ms.
 pub(crate) const SMALL_NAR_MAX: u64 = 64 * 1024;
 
-/// Room for some hundred small NARs; those of most symlink trees and scripts have a few KiB.
+/// Room for some hundred small NARs. Those of most symlink trees and scripts have a few KiB.
 const SMALL_BUDGET: usize = 8 * 1024 * 1024;
 
-/// Plans have about 300 bytes a file, so these are those of about 50,000 files.
+/// A plan takes about 300 bytes for each file, so this is room for about 50,000 files.
 const PLANS_BUDGET: usize = 16 * 1024 * 1024;
 
-/// Packed files are in memory, although not in that of any process.
+/// Packs are in memory, although not in that of a process.
 const PACKS_BUDGET: usize = 64 * 1024 * 1024;
 
-/// Files below this size are packed: opening one costs about as much as sending its bytes.
+/// Smaller files are packed: to open one costs about as much as to send its bytes.
 const PACKED_FILE_MAX: u64 = 64 * 1024;
 
-/// With fewer files there is little to gain.
+/// With fewer small files, a pack gains little.
 const PACKED_FILES_MIN: usize = 4;
 
-/// What an entry takes besides its bytes, about.
-const ENTRY_OVERHEAD: usize = 256;
+/// About the memory of a cached value besides its bytes.
+const OVERHEAD: usize = 256;
 
 #[cfg(test)]
 mod tests {
@@ -220,10 +227,7 @@ mod tests {
         let second = nars.plan(hash, dir.path()).unwrap();
         assert!(Arc::ptr_eq(&first, &second));
         drop((first, second));
-        assert!(
-            lock(&nars.weak_plans)
-                .get(&hash, tree_identity(dir.path()).unwrap())
-                .is_none()
-        );
+        let identity = TreeIdentity::read(dir.path()).unwrap();
+        assert!(lock(&nars.weak_plans).get(&hash, identity).is_none());
     }
 }

@@ -1,55 +1,73 @@
-//! What the store knows of a path, as ready narinfos.
+//! Rendered and signed narinfos of valid paths.
 //!
-//! 1. the database says whether it has changed since the last batch of requests;
-//! 2. a hash part that the index does not have is absent, without a request;
-//! 3. a narinfo that was rendered since the last change is bytes;
-//! 4. an older one is compared with its row, and signed again only if that has changed.
+//! A lookup takes the cheapest of these ways:
+//!
+//! 1. Once per batch of requests the session asks the database whether it has changed.
+//! 2. A hash part that is not in the index belongs to no valid path.
+//! 3. A narinfo that was verified since the last change is used as it is.
+//! 4. An older narinfo is compared with its row in the database. It is rendered and signed again
+//!    only if the row has changed.
+//!
+//! # Epochs
+//!
+//! Each thread has its own connection to the database, and notices a change at another moment.
+//! A narinfo that one thread has compared with an old view of the database must not be used by a
+//! thread with a newer view. The epoch orders these views:
+//!
+//! - A session that notices a change updates the index first, and then increments
+//!   [`NarInfoCache::epoch`].
+//! - The epoch of a session says: all changes that were counted up to this number are in its view.
+//! - The epoch of a narinfo is that of the session that compared it with the database. A session
+//!   uses the narinfo without asking the database if the narinfo's epoch is not lower than its own.
+//!
+//! If another session has incremented the epoch meanwhile, the view of this session may lack the
+//! change that the other one noticed. The session then keeps the epoch that it began with, and
+//! looks again in its next batch.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
 
 use floe_format::{Compression, NarInfo, PathInfo, SecretKey, StoreDir};
 use floe_store::{HashPartIndex, LiveStore, StoreError};
 
-use crate::caches::lru::LruCache;
+use super::lru::LruCache;
 use crate::http::route::HashPart;
 
-/// The rendered narinfos and the index, shared by all threads.
+/// The narinfos and the index of valid paths, shared by all threads.
 #[derive(Debug)]
 pub(crate) struct NarInfoCache {
     dir: StoreDir,
     keys: Vec<SecretKey>,
     index: RwLock<HashPartIndex>,
-    entries: Mutex<LruCache<HashPart, Arc<CachedNarInfo>>>,
-    /// Goes up with each change that any thread sees, after the index has it. What was compared
-    /// with the database by a thread whose view is of this number or a higher one is still right.
+    nar_infos: Mutex<LruCache<HashPart, Arc<CachedNarInfo>>>,
+    /// See the module's documentation.
     epoch: AtomicU64,
 }
 
-/// One thread's view of the store.
+/// The view that one thread has of the store.
 #[derive(Debug)]
 pub(crate) struct StoreSession {
     pub(crate) store: LiveStore,
+    /// The generation of the store that the index was last updated for.
     generation: Option<u64>,
-    /// The epoch up to which this view is known to be right.
     epoch: u64,
     /// Whether the database was asked for changes in this batch.
     is_checked: bool,
 }
 
-/// A valid path.
+/// A valid path with its narinfo.
 #[derive(Debug)]
 pub(crate) struct CachedNarInfo {
+    pub(crate) hash: HashPart,
     pub(crate) info: PathInfo,
-    /// The digest of the NAR hash, in base 32.
-    pub(crate) nar_hash: String,
+    /// The entity tag of the NAR: the NAR hash in base 32, in quotes.
+    pub(crate) nar_etag: String,
     /// The entity tag of the narinfo, with its quotes.
     pub(crate) etag: String,
-    /// The header fields of the narinfo's answer.
+    /// The header fields of a response with the narinfo.
     pub(crate) fields: Arc<str>,
     /// The narinfo.
     pub(crate) text: Arc<str>,
-    /// The epoch in which it was last compared with the database.
     epoch: AtomicU64,
 }
 
@@ -63,10 +81,17 @@ impl StoreSession {
         }
     }
 
-    /// Begins a batch: all its requests are here already, so one look at the database that comes
-    /// later than they did is enough for all of them.
+    /// Begins a batch of requests that have all been read already. The database is asked for
+    /// changes once for all of them.
     pub(crate) fn begin_batch(&mut self) {
         self.is_checked = false;
+    }
+}
+
+impl CachedNarInfo {
+    /// Returns the digest of the NAR hash in base 32.
+    pub(crate) fn nar_hash(&self) -> &str {
+        self.nar_etag.trim_matches('"')
     }
 }
 
@@ -77,18 +102,15 @@ impl NarInfoCache {
             dir: store.layout().store_dir.clone(),
             keys,
             index: RwLock::new(HashPartIndex::load(store)?),
-            entries: Mutex::new(LruCache::new(ENTRIES_BUDGET)),
+            nar_infos: Mutex::new(LruCache::new(NARINFOS_BUDGET)),
             epoch: AtomicU64::new(1),
         })
     }
 
-    /// How many paths there are, those included that were deleted meanwhile.
-    pub(crate) fn path_count(&self) -> usize {
-        self.index().len()
-    }
-
-    /// The valid path with that hash part.
-    pub(crate) fn find(
+    /// Returns the valid path with a hash part.
+    ///
+    /// Errors: the database is busy, or cannot be read.
+    pub(crate) fn get(
         &self,
         session: &mut StoreSession,
         hash: HashPart,
@@ -97,32 +119,35 @@ impl NarInfoCache {
         if !self.index().may_contain(hash.as_str()) {
             return Ok(None);
         }
-        // What this thread compares with the database is as right as its own view: another thread
-        // may have seen a change since.
+        // Another thread may increment the epoch in this moment. A comparison with the view of
+        // this session proves no more than the session's epoch.
         let epoch = session.epoch;
-        let known = self.entries().get(&hash);
-        if let Some(entry) = &known
-            && entry.epoch.load(Ordering::Acquire) >= epoch
+        let known = self.nar_infos().get(&hash);
+        if let Some(known) = &known
+            && known.epoch.load(Ordering::Acquire) >= epoch
         {
-            return Ok(known);
+            return Ok(Some(known.clone()));
         }
         let Some(info) = session.store.path_info_from_hash_part(hash.as_str())? else {
-            self.entries().remove(&hash);
+            self.nar_infos().remove(&hash);
             return Ok(None);
         };
-        if let Some(entry) = known
-            && entry.info == info
+        if let Some(known) = known
+            && known.info == info
         {
-            entry.epoch.fetch_max(epoch, Ordering::AcqRel);
-            return Ok(Some(entry));
+            known.epoch.fetch_max(epoch, Ordering::AcqRel);
+            return Ok(Some(known));
         }
-        let entry = Arc::new(self.render(info, epoch));
-        let weight = ENTRY_OVERHEAD + 2 * entry.text.len();
-        self.entries().put(hash, entry.clone(), weight);
-        Ok(Some(entry))
+        let rendered = Arc::new(self.render(hash, info, epoch));
+        let weight = NARINFO_OVERHEAD + 2 * rendered.text.len();
+        self.nar_infos().put(hash, rendered.clone(), weight);
+        Ok(Some(rendered))
     }
 
-    /// Takes in what has changed in the database, once a batch.
+    /// Updates the index and the epoch if the database has changed. Does nothing if that was done
+    /// in this batch.
+    ///
+    /// Errors: the database is busy, or cannot be read.
     pub(crate) fn refresh(&self, session: &mut StoreSession) -> Result<(), StoreError> {
         if session.is_checked {
             return Ok(());
@@ -130,14 +155,15 @@ impl NarInfoCache {
         let epoch = self.epoch.load(Ordering::Acquire);
         let epoch_advanced = epoch != session.epoch;
         if epoch_advanced {
-            // It may have been a change of the kind that is looked for only now and then.
+            // Some changes, such as a replaced database file, are only looked for now and then.
+            // Another session may have noticed one of those.
             session.store.force_recheck();
         }
         let generation = session.store.generation()?;
-        let is_new = session.generation != Some(generation);
-        if is_new || (epoch_advanced && !self.index().matches_database_of(&session.store)?) {
-            // Nobody waits for the index while this thread may be waiting for the database.
-            // What another thread has taken meanwhile may be newer; then it is read once more.
+        let has_changed = session.generation != Some(generation);
+        if has_changed || (epoch_advanced && !self.index().matches_database_of(&session.store)?) {
+            // The index is not locked while the database is read, which may take long. If another
+            // thread has updated the index meanwhile, these news may be older, and are read again.
             loop {
                 let mark = self.index().cursor();
                 let news = mark.delta(&session.store)?;
@@ -146,7 +172,6 @@ impl NarInfoCache {
                     break;
                 }
             }
-            // What others see at the same time is looked at again in the next batch.
             let before = self.epoch.fetch_add(1, Ordering::AcqRel);
             session.epoch = if before == epoch { before + 1 } else { epoch };
             session.generation = Some(generation);
@@ -157,20 +182,18 @@ impl NarInfoCache {
         Ok(())
     }
 
-    fn index(&self) -> RwLockReadGuard<'_, HashPartIndex> {
-        self.index.read().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn render(&self, info: PathInfo, epoch: u64) -> CachedNarInfo {
+    fn render(&self, hash: HashPart, info: PathInfo, epoch: u64) -> CachedNarInfo {
         let mut signed = info.clone();
-        // A signature over an unknown size would count for nobody.
+        // No client accepts a signature over an unknown size.
         if info.nar_size != 0 {
             for key in &self.keys {
                 signed.sign(&self.dir, key);
             }
         }
+        let nar_hash = info.nar_hash.digest_nix32();
         let narinfo = NarInfo {
-            url: nar_url(&info),
+            // The form of nix-serve. Clients keep URLs in their caches for a month.
+            url: format!("nar/{}-{nar_hash}.nar", hash.as_str()),
             compression: Compression::None,
             file_hash: Some(info.nar_hash),
             file_size: Some(info.nar_size),
@@ -179,46 +202,41 @@ impl NarInfoCache {
         let text = narinfo.to_text(&self.dir);
         let digest = floe_hash::sha256(text.as_bytes());
         let etag = format!("\"{}\"", floe_format::nix32::encode(&digest[..ETAG_LEN]));
+        let fields = format!(
+            "Content-Type: text/x-nix-narinfo\r\nCache-Control: max-age={NARINFO_AGE_MAX}\r\n\
+             ETag: {etag}\r\n"
+        );
         CachedNarInfo {
-            nar_hash: info.nar_hash.digest_nix32(),
-            fields: narinfo_fields(&etag).into(),
-            etag,
-            text: text.into(),
+            hash,
             info,
+            nar_etag: format!("\"{nar_hash}\""),
+            etag,
+            fields: fields.into(),
+            text: text.into(),
             epoch: AtomicU64::new(epoch),
         }
     }
 
-    fn entries(&self) -> std::sync::MutexGuard<'_, LruCache<HashPart, Arc<CachedNarInfo>>> {
-        self.entries.lock().unwrap_or_else(PoisonError::into_inner)
+    fn index(&self) -> RwLockReadGuard<'_, HashPartIndex> {
+        self.index.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn nar_infos(&self) -> MutexGuard<'_, LruCache<HashPart, Arc<CachedNarInfo>>> {
+        self.nar_infos
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// As nix-serve names it: old URLs stay in the caches of clients for a month.
-fn nar_url(info: &PathInfo) -> String {
-    format!(
-        "nar/{}-{}.nar",
-        info.path.hash_part(),
-        info.nar_hash.digest_nix32()
-    )
-}
-
-fn narinfo_fields(etag: &str) -> String {
-    format!(
-        "Content-Type: text/x-nix-narinfo\r\nCache-Control: max-age={NARINFO_AGE_MAX}\r\n\
-         ETag: {etag}\r\n"
-    )
-}
-
-/// For how many seconds a proxy may answer with a narinfo by itself. The path may be deleted at any
-/// time, and a client that then finds no NAR looks elsewhere.
+/// For how many seconds a proxy may respond with a narinfo by itself. The path may be deleted
+/// before. A client that then finds no NAR asks another cache.
 const NARINFO_AGE_MAX: u32 = 3600;
 
-/// As many bytes of a digest as make two different narinfos with one tag unthinkable.
+/// The bytes of the digest that make the entity tag. Two narinfos with equal tags do not occur.
 const ETAG_LEN: usize = 16;
 
 /// About 8,000 narinfos of usual size.
-const ENTRIES_BUDGET: usize = 16 * 1024 * 1024;
+const NARINFOS_BUDGET: usize = 16 * 1024 * 1024;
 
-/// What an entry takes besides its texts, about.
-const ENTRY_OVERHEAD: usize = 512;
+/// About the memory of a narinfo besides its texts.
+const NARINFO_OVERHEAD: usize = 512;

@@ -1,8 +1,8 @@
-//! Packed plans, within a budget that is not given to whoever asked last.
+//! Plans whose small files are packed, within a budget.
 //!
-//! A client that goes through a whole store asks for more than fits. Making room for each path in
-//! turn would then cost more than it ever gains; so what is there stays, until nobody has asked
-//! for it for a while.
+//! A client that copies a whole store asks for more paths than fit. To evict the oldest pack for
+//! each of them would cost more than the packs gain. So packs stay until they were not used for a
+//! while, and new ones are refused until then.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -10,23 +10,23 @@ use std::time::{Duration, Instant};
 
 use floe_store::tree::plan::NarPlan;
 
-use crate::caches::tree_identity::{CachedPlan, TreeIdentity};
+use super::tree_identity::TreeIdentity;
 use crate::http::route::HashPart;
 
-/// Plans by the path's hash part.
 #[derive(Debug)]
 pub(crate) struct SmallFilePacks {
     packs: HashMap<HashPart, Pack>,
-    /// The weights of those that are being made.
+    /// The weights of packs that are being made.
     reserved: HashMap<HashPart, usize>,
-    /// Of both.
+    /// The weight of all packs and reservations, in bytes.
     weight: usize,
     budget: usize,
 }
 
 #[derive(Debug)]
 struct Pack {
-    planned: CachedPlan,
+    identity: TreeIdentity,
+    plan: Arc<NarPlan>,
     weight: usize,
     used: Instant,
 }
@@ -41,7 +41,7 @@ impl SmallFilePacks {
         }
     }
 
-    /// The packed plan of a path, if the path is as it was.
+    /// Returns the packed plan of a path. If the tree has changed, its pack is dropped.
     pub(crate) fn get(
         &mut self,
         hash: HashPart,
@@ -49,22 +49,22 @@ impl SmallFilePacks {
         now: Instant,
     ) -> Option<Arc<NarPlan>> {
         let pack = self.packs.get_mut(&hash)?;
-        if pack.planned.identity != identity {
+        if pack.identity != identity {
             self.remove(hash);
             return None;
         }
         pack.used = now;
-        Some(pack.planned.plan.clone())
+        Some(pack.plan.clone())
     }
 
-    /// Whether the plan of just this tree is there.
     pub(crate) fn has(&self, hash: HashPart, identity: TreeIdentity) -> bool {
         let pack = self.packs.get(&hash);
-        pack.is_some_and(|pack| pack.planned.identity == identity)
+        pack.is_some_and(|pack| pack.identity == identity)
     }
 
-    /// Reserves room for a pack after idle packs are dropped. Returns false if there is no room, or
-    /// if another worker makes the pack. [`SmallFilePacks::finish`] follows in any case.
+    /// Reserves room for a pack, and drops idle packs if that is necessary. Returns `false` if
+    /// there is no room, or if another thread makes this pack. Otherwise the caller must call
+    /// [`SmallFilePacks::finish`].
     pub(crate) fn reserve(&mut self, hash: HashPart, weight: usize, now: Instant) -> bool {
         if self.reserved.contains_key(&hash) {
             return false;
@@ -92,17 +92,23 @@ impl SmallFilePacks {
             && self.weight.saturating_add(weight) <= self.budget
     }
 
-    /// Keeps the pack for which there is room now, or gives the room back.
-    pub(crate) fn finish(&mut self, hash: HashPart, planned: Option<CachedPlan>, now: Instant) {
+    /// Keeps the pack for which room was reserved. `None` releases the room.
+    pub(crate) fn finish(
+        &mut self,
+        hash: HashPart,
+        packed: Option<(TreeIdentity, Arc<NarPlan>)>,
+        now: Instant,
+    ) {
         let Some(weight) = self.reserved.remove(&hash) else {
             return;
         };
         self.remove(hash);
-        match planned {
+        match packed {
             None => self.weight -= weight,
-            Some(planned) => {
+            Some((identity, plan)) => {
                 let pack = Pack {
-                    planned,
+                    identity,
+                    plan,
                     weight,
                     used: now,
                 };
@@ -118,33 +124,29 @@ impl SmallFilePacks {
     }
 }
 
-/// Each holds a descriptor. A server that may have 1,024 of them still has most of them for
-/// connections.
-pub(crate) const COUNT_MAX: usize = 256;
+/// Each pack holds a descriptor. A server with a limit of 1,024 descriptors still has most of them
+/// for connections.
+const COUNT_MAX: usize = 256;
 
-/// Longer than a client takes to go through a large closure.
+/// Longer than a client takes to copy a large closure.
 const IDLE: Duration = Duration::from_secs(60);
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::caches::tree_identity::tree_identity;
 
     #[test]
     fn recently_used_pack_is_not_evicted() {
         let dir = tempfile::tempdir().unwrap();
         let other = tempfile::tempdir().unwrap();
-        let planned = || {
-            let plan = NarPlan::new(dir.path()).unwrap();
-            CachedPlan::new(tree_identity(dir.path()).unwrap(), plan)
-        };
-        let same = tree_identity(dir.path()).unwrap();
+        let same = TreeIdentity::read(dir.path()).unwrap();
+        let packed = || (same, Arc::new(NarPlan::new(dir.path()).unwrap()));
         let hash = |digit: &str| HashPart::parse(&digit.repeat(32)).unwrap();
         let mut packs = SmallFilePacks::new(100);
         let start = Instant::now();
         let add = |packs: &mut SmallFilePacks, digit: &str, now| {
             let has_room = packs.reserve(hash(digit), 60, now);
-            packs.finish(hash(digit), Some(planned()), now);
+            packs.finish(hash(digit), Some(packed()), now);
             has_room
         };
         assert!(add(&mut packs, "1", start));
@@ -155,11 +157,9 @@ mod tests {
         assert!(add(&mut packs, "2", later));
         assert!(packs.get(hash("1"), same, later).is_none(), "idle");
         assert!(packs.get(hash("2"), same, later).is_some());
-        let changed = tree_identity(other.path()).unwrap();
-        assert!(
-            packs.get(hash("2"), changed, later).is_none(),
-            "another tree"
-        );
+        let changed = TreeIdentity::read(other.path()).unwrap();
+        let found = packs.get(hash("2"), changed, later);
+        assert!(found.is_none(), "another tree");
         assert_eq!((packs.packs.len(), packs.weight), (0, 0));
     }
 
@@ -169,7 +169,7 @@ mod tests {
         let mut packs = SmallFilePacks::new(100);
         let now = Instant::now();
         assert!(packs.reserve(hash("1"), 60, now));
-        assert!(!packs.reserve(hash("1"), 10, now), "somebody makes it");
+        assert!(!packs.reserve(hash("1"), 10, now), "is being made");
         assert!(!packs.reserve(hash("2"), 60, now), "no room");
         packs.finish(hash("2"), None, now);
         packs.finish(hash("1"), None, now);

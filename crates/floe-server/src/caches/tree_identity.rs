@@ -1,47 +1,31 @@
-//! Which tree on disk something was made of.
+//! Which tree on disk a cached value was made from.
 
 use std::path::Path;
-use std::sync::Arc;
-use std::sync::atomic::AtomicU32;
 
 use floe_store::StoreError;
-use floe_store::tree::plan::NarPlan;
 use rustix::fs::{AtFlags, CWD, statat};
 
-/// Which inode the root of a tree is, and when it last changed.
+/// Device, inode and time of change of the root of a tree. A path that is deleted and made again
+/// has another identity, so values of the old tree are not used for the new one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct TreeIdentity([i128; 4]);
 
-/// A plan, and of what.
-#[derive(Debug)]
-pub(crate) struct CachedPlan {
-    pub(crate) identity: TreeIdentity,
-    pub(crate) plan: Arc<NarPlan>,
-    /// How many hits it was of use.
-    pub(crate) hits: AtomicU32,
-}
-
-impl CachedPlan {
-    pub(crate) fn new(identity: TreeIdentity, plan: NarPlan) -> CachedPlan {
-        CachedPlan {
-            identity,
-            plan: Arc::new(plan),
-            hits: AtomicU32::new(0),
-        }
+impl TreeIdentity {
+    /// Reads the identity of the tree at a path.
+    ///
+    /// Errors: the path is not there, or cannot be examined.
+    pub(crate) fn read(path: &Path) -> Result<TreeIdentity, StoreError> {
+        let stat = statat(CWD, path, AtFlags::SYMLINK_NOFOLLOW);
+        let stat = stat.map_err(|source| StoreError::Io {
+            action: "examining",
+            path: path.into(),
+            source: source.into(),
+        })?;
+        Ok(TreeIdentity([
+            stat.st_dev.into(),
+            stat.st_ino.into(),
+            stat.st_ctime.into(),
+            stat.st_ctime_nsec.into(),
+        ]))
     }
-}
-
-/// The identity of the tree at a path; an error if it is not there.
-pub(crate) fn tree_identity(path: &Path) -> Result<TreeIdentity, StoreError> {
-    let stat = statat(CWD, path, AtFlags::SYMLINK_NOFOLLOW).map_err(|source| StoreError::Io {
-        action: "examining",
-        path: path.into(),
-        source: source.into(),
-    })?;
-    Ok(TreeIdentity([
-        stat.st_dev.into(),
-        stat.st_ino.into(),
-        stat.st_ctime.into(),
-        stat.st_ctime_nsec.into(),
-    ]))
 }

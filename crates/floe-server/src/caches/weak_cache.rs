@@ -1,19 +1,20 @@
-//! What somebody still uses, so that the next who needs it shares it.
+//! Values that a connection still uses, for other connections to share.
 //!
-//! A cache forgets what is large or was not asked for lately. As long as a connection still sends
-//! it, a second one must not hold it twice: a thousand of them would hold it a thousand hits.
+//! An [`super::lru::LruCache`] does not keep values that are large or were not used lately. While
+//! a connection still sends such a value, other connections must not make copies of it: a thousand
+//! connections would hold a thousand copies.
 
 use std::collections::HashMap;
 use std::hash::Hash;
 use std::sync::{Arc, Weak};
 
-use crate::caches::tree_identity::TreeIdentity;
+use super::tree_identity::TreeIdentity;
 
-/// Values by what they are about, each made of a tree. Holds none of them itself.
+/// Values by key, each made from a tree. The cache itself keeps none of them alive.
 #[derive(Debug)]
 pub(crate) struct WeakCache<K, T: ?Sized> {
     values: HashMap<K, (TreeIdentity, Weak<T>)>,
-    /// With so many, those that nobody uses any more are dropped from the table.
+    /// The number of entries at which those of dropped values are removed.
     sweep_at: usize,
 }
 
@@ -25,13 +26,12 @@ impl<K: Eq + Hash, T: ?Sized> WeakCache<K, T> {
         }
     }
 
-    /// The value that was made of just this tree, if anybody still uses it.
+    /// Returns the value if it was made from this very tree and is still in use.
     pub(crate) fn get(&self, key: &K, identity: TreeIdentity) -> Option<Arc<T>> {
-        let (of, value) = self.values.get(key)?;
-        (*of == identity).then(|| value.upgrade()).flatten()
+        let (made_from, value) = self.values.get(key)?;
+        (*made_from == identity).then(|| value.upgrade()).flatten()
     }
 
-    /// Takes note of a value.
     pub(crate) fn put(&mut self, key: K, identity: TreeIdentity, value: &Arc<T>) {
         if self.values.len() >= self.sweep_at {
             self.values.retain(|_, (_, value)| value.strong_count() > 0);
@@ -41,18 +41,18 @@ impl<K: Eq + Hash, T: ?Sized> WeakCache<K, T> {
     }
 }
 
-/// A table of this size is nothing beside what it is about.
+/// A table of this size is small compared with the values that it is about.
 const SWEEP_MIN: usize = 1024;
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::caches::tree_identity::tree_identity;
 
     #[test]
     fn weak_cache_returns_values_only_while_they_are_used() {
         let (dir, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
-        let [tree, another] = [dir.path(), other.path()].map(|path| tree_identity(path).unwrap());
+        let [tree, another] =
+            [dir.path(), other.path()].map(|path| TreeIdentity::read(path).unwrap());
         let mut cache: WeakCache<usize, str> = WeakCache::new();
         let value: Arc<str> = "value".into();
         cache.put(1, tree, &value);

@@ -1,4 +1,4 @@
-//! NARs that go out compressed.
+//! NARs that are sent compressed with zstd.
 
 use std::sync::Arc;
 
@@ -6,89 +6,71 @@ use floe_store::StoreError;
 
 use super::nar::{NAR_TYPE, cache_control};
 use crate::body::nar_reader::NarReader;
-use crate::body::text::Text;
-use crate::body::{Body, Piece};
-use crate::caches::compressed_nar_cache::LEVEL;
-use crate::caches::narinfo_cache::CachedNarInfo;
-use crate::caches::tree_identity::tree_identity;
+use crate::body::{Piece, Stream};
+use crate::caches::compressed_nar_cache::ZSTD_LEVEL;
+use crate::caches::tree_identity::TreeIdentity;
 use crate::config::Compress;
-use crate::context::{Context, DeferredRequest};
-use crate::http::response::{Content, Response, etag_matches};
-use crate::http::route::HashPart;
+use crate::context::Context;
+use crate::deferred::{DeferredRequest, NarTarget};
+use crate::http::response::{Response, etag_matches};
 
-/// The answer to a client that takes zstd and wants all of a NAR, if it is to be encoded.
-pub(crate) fn answer(
+/// Responds to a client that accepts zstd and wants all of a NAR. `None` if the NAR is to be sent
+/// as it is: it is small, or no compressed copy is ready and `--compress always` is not set.
+pub(super) fn respond(
     context: &Context,
-    entry: &CachedNarInfo,
-    names_hash: bool,
+    nar: &NarTarget,
     request: &DeferredRequest,
 ) -> Result<Option<Response>, StoreError> {
-    let size = entry.info.nar_size;
+    let nar_info = &*nar.nar_info;
+    let size = nar_info.info.nar_size;
     if size < COMPRESSED_MIN {
         return Ok(None);
     }
-    let etag = format!("\"{}-zstd\"", entry.nar_hash);
+    let etag = format!("\"{}-zstd\"", nar_info.nar_hash());
     let fields = format!(
         "{NAR_TYPE}{}Content-Encoding: zstd\r\nVary: Accept-Encoding\r\nETag: {etag}\r\n",
-        cache_control(names_hash)
+        cache_control(nar)
     );
-    let path = context.layout.real_path(&entry.info.path);
-    // A path of which the files are gone is not served from a copy either.
-    let identity = tree_identity(&path)?;
+    let path = context.layout.real_path(&nar_info.info.path);
+    // If the files of the path are gone, no compressed copy is served either.
+    let identity = TreeIdentity::read(&path)?;
     if etag_matches(request.if_none_match.as_deref(), &etag) {
         return Ok(Some(Response::not_modified(fields)));
     }
-    if let Some(compressed_nars) = &context.compressed_nars {
-        if let Some((file, len)) = compressed_nars.open_ready(&entry.nar_hash) {
+    if let Some(cache) = &context.compressed_nars {
+        if let Some((file, len)) = cache.open_ready(nar_info.nar_hash()) {
             let piece = Piece::File {
                 file: Arc::new(file.into()),
                 offset: 0,
                 end: len,
             };
-            return Ok(Some(body(fields, Some(len), piece)));
+            return Ok(Some(Response::streamed(fields, Some(len), [piece])));
         }
-        compressed_nars.enqueue(entry, path.clone(), identity);
+        cache.enqueue(nar_info, path.clone(), identity);
     }
     if context.compress != Compress::Always {
         return Ok(None);
     }
-    if request.head_only {
-        return Ok(Some(Response {
-            status: 200,
-            fields: fields.into(),
-            length: None,
-            content: Content::Text(Text::Static("")),
-        }));
+    if request.mode.head_only {
+        return Ok(Some(Response::head(fields, None)));
     }
-    let Some(hash) = HashPart::parse(entry.info.path.hash_part()) else {
-        return Ok(None);
-    };
-    let plan = context.nars.plan(hash, &path)?;
+    let plan = context.nars.plan(nar_info.hash, &path)?;
     if plan.nar_size() != size {
         return Ok(None);
     }
-    let encoder = NarReader::new(plan, &path)
-        .map(|reader| zstd::stream::read::Encoder::new(reader, LEVEL))?
-        .map_err(|source| StoreError::Io {
-            action: "compressing",
-            path: path.clone(),
-            source,
-        })?;
-    let piece = Piece::Stream {
+    let reader = NarReader::new(plan, &path)?;
+    let encoder = zstd::stream::read::Encoder::new(reader, ZSTD_LEVEL);
+    let encoder = encoder.map_err(|source| StoreError::Io {
+        action: "compressing",
+        path,
+        source,
+    })?;
+    let piece = Piece::Stream(Stream {
         reader: Box::new(encoder),
-        in_chunks: !request.is_http10,
-    };
-    Ok(Some(body(fields, None, piece)))
+        chunked: !request.mode.is_http10,
+    });
+    Ok(Some(Response::streamed(fields, None, [piece])))
 }
 
-fn body(fields: String, length: Option<u64>, piece: Piece) -> Response {
-    Response {
-        status: 200,
-        fields: fields.into(),
-        length,
-        content: Content::Body(Box::new(Body::of([piece]))),
-    }
-}
-
-/// Smaller NARs fit into a packet or two as they are.
+/// Smaller NARs fit into a packet or two without compression.
 const COMPRESSED_MIN: u64 = 4 * 1024;

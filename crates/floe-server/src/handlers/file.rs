@@ -1,9 +1,10 @@
-//! `/serve/HASH/PATH`: a single file of a path, or what is in a directory.
+//! `/serve/HASH/PATH`: a file in a path, or the page of a directory.
 //!
-//! Symlinks are followed as the machine that has the store would follow them, but never out of
-//! the store, and into no path that is not valid.
+//! Symlinks are followed as on the machine of the store, but never out of the store, and into no
+//! path that is not valid.
 
 use std::collections::VecDeque;
+use std::ffi::OsStr;
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
@@ -14,175 +15,178 @@ use floe_store::StoreError;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_encode};
 use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, ResolveFlags, fstat, openat2, statat};
 
-use super::range_response::{applicable_range, range_response};
+use super::range_response::{Version, applicable_range, range_response};
 use crate::body::Piece;
-use crate::caches::narinfo_cache::StoreSession;
-use crate::context::{Context, DeferredRequest};
+use crate::caches::narinfo_cache::{CachedNarInfo, StoreSession};
+use crate::context::Context;
+use crate::deferred::DeferredRequest;
 use crate::http::range;
 use crate::http::response::{Response, etag_matches};
 use crate::http::route::HashPart;
 
-/// The file or directory at a path within a store path.
-pub(crate) fn file(
-    context: &Context,
-    hash: HashPart,
+/// Finds files by paths with symlinks.
+pub(crate) struct Resolver<'t> {
+    pub(crate) context: &'t Context,
+    pub(crate) session: &'t mut StoreSession,
+}
+
+/// Responds with the file or directory at `path` within a store path.
+pub(crate) fn respond(
+    resolver: &mut Resolver<'_>,
+    nar_info: &CachedNarInfo,
     path: &str,
     request: &DeferredRequest,
-    session: &mut StoreSession,
-) -> Result<Option<Response>, StoreError> {
-    let Some(entry) = context.find(session, hash)? else {
-        return Ok(None);
-    };
-    // What is asked for is plain; only symlinks may climb.
+) -> Result<Response, StoreError> {
+    // Only the targets of symlinks may have `..`.
     if path.split('/').any(|name| name == "..") {
-        return Ok(Some(no_file()));
+        return Ok(no_such_file());
     }
-    let start = entry.info.path.clone();
-    let Some(found) = resolve(context, session, &start, path)? else {
-        return Ok(Some(no_file()));
-    };
-    match found {
-        Found::File { file, size, of } => {
-            // Symlinks may have led into another path, of which the file is a part then.
-            let nar_hash = match HashPart::parse(of.hash_part()) {
-                Some(hash) => context
-                    .find(session, hash)?
-                    .map(|entry| entry.nar_hash.clone()),
-                None => None,
-            };
-            let etag = format!("\"{}\"", nar_hash.unwrap_or_default());
-            let kind = content_type(path);
-            let fields = format!(
-                "Cache-Control: max-age=3600\r\nAccept-Ranges: bytes\r\n\
-                 X-Content-Type-Options: nosniff\r\nETag: {etag}\r\n"
-            );
-            if etag_matches(request.if_none_match.as_deref(), &etag) {
-                return Ok(Some(Response::not_modified(fields)));
-            }
-            let wanted =
-                applicable_range(request.range.as_deref(), request.if_range.as_deref(), &etag);
-            let kind = format!("Content-Type: {kind}\r\n");
-            let file = Arc::new(file);
-            let answer = range_response(fields, &kind, size, range::parse(wanted, size), |range| {
-                Ok::<Piece, StoreError>(Piece::File {
-                    file: Arc::clone(&file),
-                    offset: range.start,
-                    end: range.end,
-                })
-            });
-            answer.map(Some)
-        }
-        Found::Directory(directory) => {
-            let base = format!("{}/serve/{}", context.prefix, hash.as_str());
-            let make = || page(&base, path, &directory).map(Some);
-            let key = (hash, Some(path.to_owned()));
-            let text = context.nars.text(key, &directory, make)?;
-            Ok(text.map(|text| Response::text(200, PAGE_FIELDS, text)))
+    match resolver.resolve(&nar_info.info.path, path)? {
+        None => Ok(no_such_file()),
+        Some(Found::File(file)) => resolver.respond_file(file, content_type(path), request),
+        Some(Found::Directory(directory)) => {
+            let context = resolver.context;
+            let base = format!("{}/serve/{}", context.prefix, nar_info.hash.as_str());
+            let make = || directory_page(&base, path, &directory).map(Some);
+            let key = (nar_info.hash, Some(path.to_owned()));
+            let page = context.nars.text(key, &directory, make)?;
+            Ok(page.map_or_else(no_such_file, |page| Response::text(200, PAGE_FIELDS, page)))
         }
     }
 }
 
-fn no_file() -> Response {
+fn no_such_file() -> Response {
     Response::not_found("no such file\n")
 }
 
 enum Found {
-    File {
-        file: OwnedFd,
-        size: u64,
-        /// The store path that it is in.
-        of: StorePath,
-    },
+    File(FoundFile),
     Directory(PathBuf),
 }
 
-/// Follows a path from a store path. `None` if it leads nowhere, or out of the store.
-fn resolve(
-    context: &Context,
-    session: &mut StoreSession,
-    start: &StorePath,
-    path: &str,
-) -> Result<Option<Found>, StoreError> {
-    let store = &context.layout.real_store_dir;
-    let mut todo: VecDeque<Vec<u8>> = names(path.as_bytes());
-    todo.push_front(start.as_str().into());
-    let mut current = PathBuf::new();
-    let mut links = 0;
-    while let Some(name) = todo.pop_front() {
-        if name == b".." {
-            current.pop();
-            continue;
-        }
-        let is_top = current.as_os_str().is_empty();
-        if is_top && !is_valid(context, session, &name)? {
-            return Ok(None);
-        }
-        current.push(std::ffi::OsStr::from_bytes(&name));
-        let real = store.join(&current);
-        let Ok(stat) = statat(CWD, &real, AtFlags::SYMLINK_NOFOLLOW) else {
-            return Ok(None);
+struct FoundFile {
+    file: OwnedFd,
+    size: u64,
+    /// The store path that the file is in. Symlinks may have led out of the one in the URL.
+    store_path: StorePath,
+}
+
+impl Resolver<'_> {
+    fn respond_file(
+        &mut self,
+        found: FoundFile,
+        content_type: &str,
+        request: &DeferredRequest,
+    ) -> Result<Response, StoreError> {
+        let etag = match self.find_valid(&found.store_path)? {
+            Some(nar_info) => nar_info.nar_etag.clone(),
+            None => "\"\"".into(),
         };
-        if FileType::from_raw_mode(stat.st_mode) != FileType::Symlink {
-            continue;
+        let fields = format!(
+            "Cache-Control: max-age=3600\r\nAccept-Ranges: bytes\r\n\
+             X-Content-Type-Options: nosniff\r\nETag: {etag}\r\n"
+        );
+        if etag_matches(request.if_none_match.as_deref(), &etag) {
+            return Ok(Response::not_modified(fields));
         }
-        links += 1;
-        let Ok(target) = std::fs::read_link(&real) else {
-            return Ok(None);
+        let ranges = range::parse(applicable_range(request, &etag), found.size);
+        let version = Version {
+            fields,
+            content_type: &format!("Content-Type: {content_type}\r\n"),
+            len: found.size,
         };
-        let target = target.as_os_str().as_bytes();
-        let rest = match target.strip_prefix(b"/") {
-            None => {
+        let file = Arc::new(found.file);
+        range_response(version, ranges, |range| {
+            Ok(Piece::File {
+                file: Arc::clone(&file),
+                offset: range.start,
+                end: range.end,
+            })
+        })
+    }
+
+    /// Follows a path from a store path on. `None` if it leads nowhere, or out of the store.
+    ///
+    /// This walks name by name, as the kernel does, because each store path that a symlink enters
+    /// has to be valid. [`open`] then makes the kernel refuse symlinks that were put there since.
+    fn resolve(&mut self, start: &StorePath, path: &str) -> Result<Option<Found>, StoreError> {
+        let layout = &self.context.layout;
+        let mut todo: VecDeque<Vec<u8>> = names(path.as_bytes()).collect();
+        todo.push_front(start.as_str().into());
+        let mut current = PathBuf::new();
+        let mut links = 0;
+        while let Some(name) = todo.pop_front() {
+            if name == b".." {
                 current.pop();
-                target
+                continue;
             }
-            Some(_) => {
+            let enters_store_path = current.as_os_str().is_empty();
+            if enters_store_path && !self.is_valid(&name)? {
+                return Ok(None);
+            }
+            current.push(OsStr::from_bytes(&name));
+            let real = layout.real_store_dir.join(&current);
+            let Ok(stat) = statat(CWD, &real, AtFlags::SYMLINK_NOFOLLOW) else {
+                return Ok(None);
+            };
+            if FileType::from_raw_mode(stat.st_mode) != FileType::Symlink {
+                continue;
+            }
+            links += 1;
+            let Ok(target) = std::fs::read_link(&real) else {
+                return Ok(None);
+            };
+            let target = target.as_os_str().as_bytes();
+            let rest = if target.starts_with(b"/") {
                 current.clear();
-                let inside = target.strip_prefix(context.layout.store_dir.as_str().as_bytes());
-                match inside {
+                match target.strip_prefix(layout.store_dir.as_str().as_bytes()) {
                     Some(inside @ [b'/', ..]) => inside,
                     _ => return Ok(None),
                 }
+            } else {
+                current.pop();
+                target
+            };
+            if links > LINKS_MAX {
+                return Ok(None);
             }
-        };
-        if links > LINKS_MAX {
-            return Ok(None);
+            let rest: Vec<Vec<u8>> = names(rest).collect();
+            for name in rest.into_iter().rev() {
+                todo.push_front(name);
+            }
         }
-        for name in names(rest).into_iter().rev() {
-            todo.push_front(name);
+        match current.as_os_str().is_empty() {
+            true => Ok(None),
+            false => Ok(open(&layout.real_store_dir, &current)),
         }
     }
-    match current.as_os_str().is_empty() {
-        true => Ok(None),
-        false => Ok(open(store, &current)),
+
+    fn is_valid(&mut self, name: &[u8]) -> Result<bool, StoreError> {
+        let path = std::str::from_utf8(name).ok();
+        match path.and_then(|name| StorePath::parse(name).ok()) {
+            Some(path) => Ok(self.find_valid(&path)?.is_some()),
+            None => Ok(false),
+        }
+    }
+
+    fn find_valid(&mut self, path: &StorePath) -> Result<Option<Arc<CachedNarInfo>>, StoreError> {
+        let Some(hash) = HashPart::parse(path.hash_part()) else {
+            return Ok(None);
+        };
+        let found = self.context.narinfos.get(self.session, hash)?;
+        Ok(found.filter(|nar_info| nar_info.info.path == *path))
     }
 }
 
-fn names(path: &[u8]) -> VecDeque<Vec<u8>> {
+/// Splits a path into names, without the empty ones and `.`.
+fn names(path: &[u8]) -> impl Iterator<Item = Vec<u8>> {
     path.split(|&byte| byte == b'/')
         .filter(|name| !name.is_empty() && *name != b".")
         .map(<[u8]>::to_vec)
-        .collect()
 }
 
-fn is_valid(
-    context: &Context,
-    session: &mut StoreSession,
-    name: &[u8],
-) -> Result<bool, StoreError> {
-    let path = std::str::from_utf8(name)
-        .ok()
-        .and_then(|name| StorePath::parse(name).ok());
-    let hash = path
-        .as_ref()
-        .and_then(|path| HashPart::parse(path.hash_part()));
-    let (Some(path), Some(hash)) = (path, hash) else {
-        return Ok(false);
-    };
-    let entry = context.find(session, hash)?;
-    Ok(entry.is_some_and(|entry| entry.info.path == path))
-}
-
-/// Opens what was found. Whoever puts a symlink there in between finds it refused.
+/// Opens a path without symlinks below the store. `None` if a symlink was put there since it was
+/// resolved.
 fn open(store: &Path, relative: &Path) -> Option<Found> {
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let store_fd = rustix::fs::open(store, flags, Mode::empty()).ok()?;
@@ -193,19 +197,19 @@ fn open(store: &Path, relative: &Path) -> Option<Found> {
     match FileType::from_raw_mode(stat.st_mode) {
         FileType::RegularFile => {
             let top = relative.components().next()?.as_os_str().to_str()?;
-            Some(Found::File {
+            Some(Found::File(FoundFile {
                 file,
                 size: u64::try_from(stat.st_size).ok()?,
-                of: StorePath::parse(top).ok()?,
-            })
+                store_path: StorePath::parse(top).ok()?,
+            }))
         }
         FileType::Directory => Some(Found::Directory(store.join(relative))),
         _ => None,
     }
 }
 
-/// A page with a link to each entry.
-fn page(base: &str, path: &str, directory: &Path) -> Result<String, StoreError> {
+/// Makes a page with a link to each entry of a directory.
+fn directory_page(base: &str, path: &str, directory: &Path) -> Result<String, StoreError> {
     let failed = |source| StoreError::Io {
         action: "listing",
         path: directory.into(),
@@ -245,7 +249,7 @@ fn escape(text: &str) -> String {
         .replace('"', "&quot;")
 }
 
-/// What a browser should take a file for. Whatever is not plainly text for people is bytes.
+/// Returns the media type for a file name. Unknown files are downloaded, not shown.
 fn content_type(path: &str) -> &'static str {
     match path.rsplit_once('.').map_or("", |(_, extension)| extension) {
         "html" | "htm" => "text/html; charset=utf-8",
@@ -263,7 +267,7 @@ fn content_type(path: &str) -> &'static str {
     }
 }
 
-/// What may stand in a path as it is.
+/// The characters that are percent-encoded in the path of a link.
 const IN_PATH: &AsciiSet = &NON_ALPHANUMERIC
     .remove(b'/')
     .remove(b'.')
@@ -272,7 +276,7 @@ const IN_PATH: &AsciiSet = &NON_ALPHANUMERIC
     .remove(b'~')
     .remove(b'+');
 
-/// As many as Linux follows.
+/// The limit of Linux.
 const LINKS_MAX: u32 = 40;
 
 const PAGE_FIELDS: &str = "Content-Type: text/html; charset=utf-8\r\nCache-Control: no-cache\r\n\

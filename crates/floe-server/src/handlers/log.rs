@@ -1,8 +1,8 @@
 //! `/log/NAME`: the log of the build that made a path.
 //!
-//! Logs lie in `drvs/XY/REST` of the log directory, `XYREST` being the name of the derivation,
-//! plain or as `.bz2`. They outlive the derivation, so the database is asked only for the
-//! deriver of an output.
+//! Nix writes the log of the derivation `XYREST` to `drvs/XY/REST` in its log directory, plain or
+//! as `.bz2`. Logs stay when the derivation is deleted. So the database is only needed to find
+//! the deriver of an output.
 
 use std::fs::{self, File};
 use std::io;
@@ -12,32 +12,31 @@ use std::sync::Arc;
 use floe_format::StorePath;
 use floe_store::StoreError;
 
-use super::range_response::range_response;
-use crate::body::text::Text;
-use crate::body::{Body, Piece};
+use super::range_response::{Version, range_response};
+use crate::body::{Piece, Stream};
 use crate::caches::narinfo_cache::StoreSession;
-use crate::context::{Context, DeferredRequest};
+use crate::context::Context;
+use crate::deferred::DeferredRequest;
 use crate::http::range;
-use crate::http::response::{Content, Response};
+use crate::http::response::Response;
 use crate::http::route::{HashPart, LogQuery};
 
-/// The log of a derivation, or of the derivation that made an output.
-pub(crate) fn log(
+/// Responds with the log of a derivation, or of the derivation that made an output.
+pub(crate) fn respond(
     context: &Context,
-    of: &LogQuery,
+    query: &LogQuery,
     request: &DeferredRequest,
     session: &mut StoreSession,
-) -> Result<Option<Response>, StoreError> {
-    let Some(derivation) = derivation(context, of, session)? else {
-        return Ok(Some(no_log()));
+) -> Result<Response, StoreError> {
+    let Some(derivation) = derivation(context, query, session)? else {
+        return Ok(no_such_log());
     };
-    let answer = match find(&context.log_dir, &derivation) {
-        Ok(Some(Log::Plain(file))) => plain(file, request),
-        Ok(Some(Log::Compressed(file))) => Ok(compressed(file, request)),
-        Ok(None) => Ok(no_log()),
-        Err(error) => Err(error),
-    };
-    answer.map(Some).map_err(|source| StoreError::Io {
+    let response = find(&context.log_dir, &derivation).and_then(|found| match found {
+        Some(Log::Plain(file)) => plain(file, request),
+        Some(Log::Bzip2(file)) => Ok(decompressed(file, request)),
+        None => Ok(no_such_log()),
+    });
+    response.map_err(|source| StoreError::Io {
         action: "reading the log of",
         path: context.log_dir.join(derivation.as_str()),
         source,
@@ -46,36 +45,36 @@ pub(crate) fn log(
 
 enum Log {
     Plain(File),
-    Compressed(File),
+    Bzip2(File),
 }
 
-fn no_log() -> Response {
+fn no_such_log() -> Response {
     Response::not_found("no such log\n")
 }
 
-/// Whose log is meant.
+/// Finds the derivation whose log is asked for.
 fn derivation(
     context: &Context,
-    of: &LogQuery,
+    query: &LogQuery,
     session: &mut StoreSession,
 ) -> Result<Option<StorePath>, StoreError> {
-    let hash = match of {
+    let hash = match query {
         LogQuery::Path(path) if path.is_derivation() => return Ok(Some(path.clone())),
         LogQuery::Path(path) => HashPart::parse(path.hash_part()),
         LogQuery::HashPart(hash) => Some(*hash),
     };
     let Some(hash) = hash else { return Ok(None) };
-    let known = context.find(session, hash)?;
-    Ok(match (known, of) {
-        (Some(entry), LogQuery::Path(path)) if entry.info.path != *path => None,
-        (Some(entry), _) if entry.info.path.is_derivation() => Some(entry.info.path.clone()),
-        (Some(entry), _) => entry.info.deriver.clone(),
+    let found = context.narinfos.get(session, hash)?;
+    Ok(match (found, query) {
+        (Some(found), LogQuery::Path(path)) if found.info.path != *path => None,
+        (Some(found), _) if found.info.path.is_derivation() => Some(found.info.path.clone()),
+        (Some(found), _) => found.info.deriver.clone(),
         (None, LogQuery::HashPart(hash)) => deleted_derivation(&context.log_dir, *hash),
         (None, LogQuery::Path(_)) => None,
     })
 }
 
-/// The derivation with that hash part that has left a log, though it is no longer valid.
+/// Finds a derivation that has a log but is no longer valid.
 fn deleted_derivation(log_dir: &Path, hash: HashPart) -> Option<StorePath> {
     let (first, rest) = hash.as_str().split_at_checked(FANOUT_LEN)?;
     let directory = fs::read_dir(log_dir.join("drvs").join(first)).ok()?;
@@ -87,7 +86,7 @@ fn deleted_derivation(log_dir: &Path, hash: HashPart) -> Option<StorePath> {
     })
 }
 
-/// The file of a log: where newer, then where older versions of Nix have put it.
+/// Opens the log of a derivation, in the place of newer and then in that of older Nix versions.
 fn find(log_dir: &Path, derivation: &StorePath) -> io::Result<Option<Log>> {
     let name = derivation.as_str();
     let (first, rest) = name.split_at_checked(FANOUT_LEN).unwrap_or((name, ""));
@@ -99,7 +98,7 @@ fn find(log_dir: &Path, derivation: &StorePath) -> io::Result<Option<Log>> {
         let mut compressed = path.into_os_string();
         compressed.push(".bz2");
         if let Some(file) = open(&PathBuf::from(compressed))? {
-            return Ok(Some(Log::Compressed(file)));
+            return Ok(Some(Log::Bzip2(file)));
         }
     }
     Ok(None)
@@ -115,10 +114,14 @@ fn open(path: &Path) -> io::Result<Option<File>> {
 
 fn plain(file: File, request: &DeferredRequest) -> io::Result<Response> {
     let len = file.metadata()?.len();
-    let file = Arc::new(file.into());
     let ranges = range::parse(request.range.as_deref(), len);
-    let fields = format!("{UNSURE}Accept-Ranges: bytes\r\n");
-    range_response(fields, TYPE, len, ranges, |range| {
+    let version = Version {
+        fields: format!("{NO_CACHE}Accept-Ranges: bytes\r\n"),
+        content_type: TYPE,
+        len,
+    };
+    let file = Arc::new(file.into());
+    range_response(version, ranges, |range| {
         Ok(Piece::File {
             file: Arc::clone(&file),
             offset: range.start,
@@ -127,21 +130,17 @@ fn plain(file: File, request: &DeferredRequest) -> io::Result<Response> {
     })
 }
 
-/// How long a compressed log is will only be known at its end.
-fn compressed(file: File, request: &DeferredRequest) -> Response {
-    let content = match request.head_only {
-        true => Content::Text(Text::Static("")),
-        false => Content::Body(Box::new(Body::of([Piece::Stream {
-            reader: Box::new(bzip2::read::MultiBzDecoder::new(file)),
-            in_chunks: !request.is_http10,
-        }]))),
-    };
-    Response {
-        status: 200,
-        fields: format!("{UNSURE}{TYPE}").into(),
-        length: None,
-        content,
+/// Decompresses a log while it is sent. Its length is not known beforehand.
+fn decompressed(file: File, request: &DeferredRequest) -> Response {
+    let fields = format!("{NO_CACHE}{TYPE}");
+    if request.mode.head_only {
+        return Response::head(fields, None);
     }
+    let piece = Piece::Stream(Stream {
+        reader: Box::new(bzip2::read::MultiBzDecoder::new(file)),
+        chunked: !request.mode.is_http10,
+    });
+    Response::streamed(fields, None, [piece])
 }
 
 /// Nix splits the directory of logs by the first characters of the name.
@@ -149,5 +148,5 @@ const FANOUT_LEN: usize = 2;
 
 const TYPE: &str = "Content-Type: text/plain\r\n";
 
-/// A log grows while its build runs, and is written anew by the next build.
-const UNSURE: &str = "Cache-Control: no-cache\r\n";
+/// A log grows while its build runs, and the next build replaces it.
+const NO_CACHE: &str = "Cache-Control: no-cache\r\n";

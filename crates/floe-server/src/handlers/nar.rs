@@ -1,161 +1,150 @@
 //! `/nar/…`: the NAR of a path.
 //!
-//! 1. a wrong NAR hash is 404: the path may have been made again;
-//! 2. a client that takes zstd gets a ready compressed copy, or one is made for the next;
-//! 3. a small NAR is bytes in memory, of which the hash was compared;
-//! 4. of any other there is a plan: its size must be the one that the database has.
+//! 1. If the URL has a NAR hash other than the path's, the response is 404: the path was rebuilt.
+//! 2. A client that accepts zstd gets a compressed copy, if compression is on and one is ready.
+//! 3. A small NAR comes from memory. Its bytes were compared with the NAR hash.
+//! 4. A large NAR is sent by its plan, whose size must be the one in the database.
 
 use std::cell::Cell;
-use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
 use floe_store::StoreError;
 
 use super::compressed_nar;
-use super::range_response::{applicable_range, range_response};
-use crate::body::text::Text;
-use crate::body::{Body, NarRange, Piece, readahead};
+use super::range_response::{Version, applicable_range, range_response};
+use crate::body::Piece;
+use crate::body::nar_range::NarRange;
 use crate::caches::nar_cache::SMALL_NAR_MAX;
 use crate::caches::narinfo_cache::CachedNarInfo;
-use crate::caches::tree_identity::tree_identity;
+use crate::caches::tree_identity::TreeIdentity;
 use crate::config::Compress;
-use crate::context::{Context, DeferredRequest};
+use crate::context::Context;
+use crate::deferred::{DeferredRequest, NarTarget};
 use crate::http::range;
 use crate::http::request::{Method, Request};
 use crate::http::response::{Content, Response, etag_matches};
-use crate::http::route::HashPart;
 
-/// What can be said without touching more than one inode.
+/// Compares the NAR hash in a URL with that of the path.
+///
+/// Errors: the response to send if they differ.
+pub(crate) fn target(
+    nar_info: Arc<CachedNarInfo>,
+    nar_hash: Option<&str>,
+) -> Result<NarTarget, Response> {
+    match nar_hash {
+        Some(nar_hash) if nar_hash != nar_info.nar_hash() => Err(Response::not_found(
+            "the path has another NAR hash; it may have been rebuilt\n",
+        )),
+        _ => Ok(NarTarget {
+            nar_info,
+            is_immutable: nar_hash.is_some(),
+        }),
+    }
+}
+
+/// Responds if that takes no more than one `stat` of the path.
 pub(crate) fn try_respond(
     context: &Context,
-    hash: HashPart,
-    nar_hash: Option<&str>,
-    entry: &CachedNarInfo,
+    nar: &NarTarget,
     request: &Request<'_>,
 ) -> Option<Response> {
-    if let Some(answer) = refusal(nar_hash, entry) {
-        return Some(answer);
-    }
-    // Nothing is said of a path of which the files are gone.
-    let identity = match tree_identity(&context.layout.real_path(&entry.info.path)) {
+    let nar_info = &*nar.nar_info;
+    // If the files of the path are gone, its NAR is not served from memory either.
+    let identity = match TreeIdentity::read(&context.layout.real_path(&nar_info.info.path)) {
         Ok(identity) => identity,
         Err(error) => return Some(context.error_response(&error)),
     };
-    let may_encode = context.compress != Compress::Off;
-    let fields = || {
-        format!(
-            "{NAR_TYPE}{}",
-            fields(entry, nar_hash.is_some(), may_encode)
-        )
-    };
-    if etag_matches(request.if_none_match, &etag(entry)) {
-        return Some(Response::not_modified(fields()));
+    if etag_matches(request.if_none_match, &nar_info.nar_etag) {
+        return Some(Response::not_modified(fields(context, nar, NAR_TYPE)));
     }
-    let wants_range = request.range.is_some() && request.method == Method::Get;
-    if wants_range || (may_encode && request.accepts_zstd) {
+    let may_encode = context.compress != Compress::Off && request.accepts_zstd;
+    if request.range.is_some() || may_encode {
         return None;
     }
-    // The database says how long it is; whoever asks for no more gets no more work done.
-    let length = entry.info.nar_size;
+    let length = nar_info.info.nar_size;
     if request.method == Method::Head && length != 0 {
-        return Some(Response {
-            status: 200,
-            fields: fields().into(),
-            length: Some(length),
-            content: Content::Text(Text::Static("")),
-        });
+        return Some(Response::head(fields(context, nar, NAR_TYPE), Some(length)));
     }
     if length > SMALL_NAR_MAX {
         return None;
     }
-    let bytes = context
-        .nars
-        .get_small(hash, &entry.info.nar_hash, identity)?;
-    Some(whole(fields(), bytes))
+    let bytes = context.nars.get_small(nar_info, identity)?;
+    Some(whole(fields(context, nar, NAR_TYPE), bytes))
 }
 
-/// The rest.
+/// Responds with whatever the store has. Reads small NARs, plans large ones.
 pub(crate) fn respond_blocking(
     context: &Context,
-    hash: HashPart,
-    nar_hash: Option<&str>,
-    entry: &Arc<CachedNarInfo>,
+    nar: &NarTarget,
     request: &DeferredRequest,
 ) -> Result<Response, StoreError> {
-    if let Some(answer) = refusal(nar_hash, entry) {
-        return Ok(answer);
-    }
-    let path = context.layout.real_path(&entry.info.path);
+    let nar_info = &*nar.nar_info;
+    let path = context.layout.real_path(&nar_info.info.path);
+    let is_ranged = request.range.is_some();
     if request.accepts_zstd
-        && request.range.is_none()
+        && !is_ranged
         && context.compress != Compress::Off
-        && let Some(answer) = compressed_nar::answer(context, entry, nar_hash.is_some(), request)?
+        && let Some(response) = compressed_nar::respond(context, nar, request)?
     {
-        return Ok(answer);
+        return Ok(response);
     }
-    let fields = fields(entry, nar_hash.is_some(), context.compress != Compress::Off);
-    let size = entry.info.nar_size;
-    if request.range.is_none() && (1..=SMALL_NAR_MAX).contains(&size) {
-        return match context.nars.read_small(hash, entry.info.nar_hash, &path)? {
-            Some(bytes) => Ok(whole(format!("{NAR_TYPE}{fields}"), bytes)),
-            None => Ok(differs(context, &path)),
-        };
-    }
-    let version = etag(entry);
-    let wanted = applicable_range(
-        request.range.as_deref(),
-        request.if_range.as_deref(),
-        &version,
-    );
-    let plan = context.nars.plan(hash, &path)?;
-    if size != 0 && plan.nar_size() != size {
-        return Ok(differs(context, &path));
-    }
-    let len = plan.nar_size();
-    if request.range.is_none()
-        && !request.head_only
-        && let Some(pieces) = readahead::split(&context.nars, &plan, &path)?
-    {
-        return Ok(Response {
-            status: 200,
-            fields: format!("{NAR_TYPE}{fields}").into(),
-            length: Some(len),
-            content: Content::Body(Box::new(Body::of(pieces))),
+    let size = nar_info.info.nar_size;
+    if !is_ranged && (1..=SMALL_NAR_MAX).contains(&size) {
+        return Ok(match context.nars.read_small(nar_info, &path)? {
+            Some(bytes) => whole(fields(context, nar, NAR_TYPE), bytes),
+            None => mismatch(context, &path),
         });
     }
+    let plan = context.nars.plan(nar_info.hash, &path)?;
+    let len = plan.nar_size();
+    if size != 0 && len != size {
+        return Ok(mismatch(context, &path));
+    }
+    if !is_ranged
+        && !request.mode.head_only
+        && let Some(halves) = context.readahead.split(&plan, &path)?
+    {
+        let fields = fields(context, nar, NAR_TYPE);
+        return Ok(Response::streamed(fields, Some(len), halves));
+    }
+    let range = applicable_range(request, &nar_info.nar_etag);
+    let version = Version {
+        fields: fields(context, nar, ""),
+        content_type: NAR_TYPE,
+        len,
+    };
     let is_first = Cell::new(true);
-    range_response(fields, NAR_TYPE, len, range::parse(wanted, len), |range| {
-        let (plan, Range { start, end }) = (plan.clone(), range);
+    range_response(version, range::parse(range, len), |range| {
+        let plan = plan.clone();
         match is_first.replace(false) {
-            true => NarRange::begin(plan, &path, start, end).map(Piece::Nar),
-            false => Ok(Piece::Nar(NarRange::later(plan, &path, start, end))),
+            true => NarRange::open(plan, &path, range.start, range.end).map(Piece::Nar),
+            false => {
+                let range = NarRange::lazy(plan, &path, range.start, range.end);
+                Ok(Piece::Nar(range))
+            }
         }
     })
 }
 
-/// What a worker does after it has sent a NAR: packs its small files if it was sent before.
-pub(crate) fn after(context: &Context, entry: &CachedNarInfo) {
-    let path = context.layout.real_path(&entry.info.path);
-    let is_small = (1..=SMALL_NAR_MAX).contains(&entry.info.nar_size);
-    if let Some(hash) = HashPart::parse(entry.info.path.hash_part())
-        && !is_small
-        && let Err(error) = context.nars.pack(hash, &path)
-    {
+/// Packs the small files of a NAR that was sent before. A worker does this after it has sent the
+/// NAR, so that no client waits for it.
+pub(crate) fn after_send(context: &Context, nar: &NarTarget) {
+    let info = &nar.nar_info.info;
+    if (1..=SMALL_NAR_MAX).contains(&info.nar_size) {
+        return;
+    }
+    let path = context.layout.real_path(&info.path);
+    if let Err(error) = context.nars.pack(nar.nar_info.hash, &path) {
         (context.warn)(&error.to_string());
     }
 }
 
-fn refusal(nar_hash: Option<&str>, entry: &CachedNarInfo) -> Option<Response> {
-    let is_wrong = nar_hash.is_some_and(|nar_hash| nar_hash != entry.nar_hash);
-    is_wrong.then(|| Response::not_found("wrong NAR hash; the path may have been made again\n"))
-}
-
-/// The files of a path are not what was registered.
-fn differs(context: &Context, path: &Path) -> Response {
+/// Responds that the files of a path are not what was registered, and warns the operator.
+fn mismatch(context: &Context, path: &Path) -> Response {
     (context.warn)(&format!(
-        "{} is not what the database says; check it with `floe verify`, and repair it with \
-         `nix-store --repair-path`",
+        "refusing to serve {}: its contents differ from the registered NAR; \
+         check it with `floe verify`, and repair it with `nix-store --repair-path`",
         path.display()
     ));
     Response::internal_error()
@@ -163,40 +152,33 @@ fn differs(context: &Context, path: &Path) -> Response {
 
 fn whole(fields: String, bytes: Arc<[u8]>) -> Response {
     Response {
-        status: 200,
-        fields: fields.into(),
-        length: Some(bytes.len() as u64),
-        content: Content::Bytes(bytes),
+        content: Content::Bytes(bytes.clone()),
+        ..Response::head(fields, Some(bytes.len() as u64))
     }
 }
 
-/// A NAR has no other version than that with its hash.
-pub(crate) fn etag(entry: &CachedNarInfo) -> String {
-    format!("\"{}\"", entry.nar_hash)
-}
-
-/// The fields of a NAR that is not compressed_nar, but for its type.
-fn fields(entry: &CachedNarInfo, names_hash: bool, may_encode: bool) -> String {
+/// Returns the header fields of a NAR that is not compressed, after that of its type.
+fn fields(context: &Context, nar: &NarTarget, content_type: &str) -> String {
     let mut fields = String::with_capacity(FIELDS_LEN_TYPICAL);
-    fields.push_str(cache_control(names_hash));
-    if may_encode {
+    fields.push_str(content_type);
+    fields.push_str(cache_control(nar));
+    if context.compress != Compress::Off {
         fields.push_str("Vary: Accept-Encoding\r\n");
     }
-    fields.push_str("Accept-Ranges: bytes\r\nETag: \"");
-    fields.push_str(&entry.nar_hash);
-    fields.push_str("\"\r\n");
+    fields.push_str("Accept-Ranges: bytes\r\nETag: ");
+    fields.push_str(&nar.nar_info.nar_etag);
+    fields.push_str("\r\n");
     fields
 }
 
-/// Only a URL that names the NAR hash never means anything else.
-pub(crate) fn cache_control(names_hash: bool) -> &'static str {
-    match names_hash {
+pub(super) fn cache_control(nar: &NarTarget) -> &'static str {
+    match nar.is_immutable {
         true => "Cache-Control: public, max-age=31536000, immutable\r\n",
         false => "Cache-Control: max-age=3600\r\n",
     }
 }
 
-pub(crate) const NAR_TYPE: &str = "Content-Type: application/x-nix-nar\r\n";
+pub(super) const NAR_TYPE: &str = "Content-Type: application/x-nix-nar\r\n";
 
-/// So that the fields are put together in one allocation.
+/// Enough for all fields, so that they are put together in one allocation.
 const FIELDS_LEN_TYPICAL: usize = 256;

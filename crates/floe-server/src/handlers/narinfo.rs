@@ -1,4 +1,4 @@
-//! `/HASH.narinfo`
+//! `/HASH.narinfo`: the metadata of a path.
 
 use serde_json::{Map, Value};
 
@@ -7,22 +7,23 @@ use crate::caches::narinfo_cache::CachedNarInfo;
 use crate::context::Context;
 use crate::http::response::{Response, etag_matches};
 
-/// The narinfo as Nix reads it.
-pub(crate) fn text(entry: &CachedNarInfo, if_none_match: Option<&str>) -> Response {
-    let fields = Text::Shared(entry.fields.clone());
-    match etag_matches(if_none_match, &entry.etag) {
+/// Responds with the narinfo as Nix reads it.
+pub(crate) fn respond(nar_info: &CachedNarInfo, if_none_match: Option<&str>) -> Response {
+    let fields = Text::Shared(nar_info.fields.clone());
+    match etag_matches(if_none_match, &nar_info.etag) {
         true => Response::not_modified(fields),
-        false => Response::text(200, fields, entry.text.clone()),
+        false => Response::text(200, fields, nar_info.text.clone()),
     }
 }
 
-/// The narinfo as `nix path-info --json` prints it: an object with the path as its only key.
-pub(crate) fn json(context: &Context, entry: &CachedNarInfo) -> Response {
+/// Responds with the narinfo as `nix path-info --json` prints it: an object with the path as its
+/// only key.
+pub(crate) fn respond_json(context: &Context, nar_info: &CachedNarInfo) -> Response {
     let dir = &context.layout.store_dir;
     let mut object = Map::new();
-    let narinfo = floe_format::NarInfo::parse(entry.text.as_bytes(), dir);
+    let narinfo = floe_format::NarInfo::parse(nar_info.text.as_bytes(), dir);
     let value = narinfo.map_or(Value::Null, |narinfo| narinfo.to_json(dir));
-    object.insert(dir.full_path(&entry.info.path), value);
+    object.insert(dir.full_path(&nar_info.info.path), value);
     let mut text = Value::Object(object).to_string();
     text.push('\n');
     Response::text(200, JSON_FIELDS, text)

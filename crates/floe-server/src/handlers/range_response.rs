@@ -1,20 +1,33 @@
-//! Answers of which a range may be wanted (RFC 9110, section 14).
+//! Responses of which the client may want a range (RFC 9110, section 14).
 
 use std::ops::Range;
 
 use crate::body::{Body, Piece};
+use crate::deferred::DeferredRequest;
 use crate::http::range::Ranges;
 use crate::http::response::{Content, Response};
 
-/// All of it, a range of it, or several as a multipart body. `fields` are those of any of them,
-/// `kind` the line of the type; `piece` makes the part of a body that is one range of the whole.
-pub(crate) fn range_response<E>(
-    mut fields: String,
-    kind: &str,
-    len: u64,
+/// What a URL has at the moment.
+pub(super) struct Version<'t> {
+    /// The header fields of every response, whether it has all of it or a range.
+    pub(super) fields: String,
+    /// The header field with the type.
+    pub(super) content_type: &'t str,
+    pub(super) len: u64,
+}
+
+/// Returns the response with all of a version, one range of it, or several ranges as a multipart
+/// body. `piece` makes the part of the body that is one range.
+pub(super) fn range_response<E>(
+    version: Version<'_>,
     ranges: Ranges,
     piece: impl Fn(Range<u64>) -> Result<Piece, E>,
 ) -> Result<Response, E> {
+    let Version {
+        mut fields,
+        content_type,
+        len,
+    } = version;
     let mut length = 0;
     let mut pieces = Vec::new();
     let status = match ranges {
@@ -24,14 +37,14 @@ pub(crate) fn range_response<E>(
         }
         Ranges::Whole => {
             length = len;
-            fields.push_str(kind);
+            fields.push_str(content_type);
             pieces.push(piece(0..len)?);
             200
         }
         Ranges::Parts(parts) => match parts.as_slice() {
             [part] => {
                 length = part.end - part.start;
-                fields.push_str(kind);
+                fields.push_str(content_type);
                 fields.push_str(&content_range(part, len));
                 pieces.push(piece(part.clone())?);
                 206
@@ -40,7 +53,8 @@ pub(crate) fn range_response<E>(
                 fields.push_str(MULTIPART_TYPE);
                 for part in parts {
                     let range = content_range(part, len);
-                    let head = format!("\r\n--{BOUNDARY}\r\n{kind}{range}\r\n").into_bytes();
+                    let head =
+                        format!("\r\n--{BOUNDARY}\r\n{content_type}{range}\r\n").into_bytes();
                     length += head.len() as u64 + part.end - part.start;
                     pieces.push(Piece::Bytes(head));
                     pieces.push(piece(part.clone())?);
@@ -56,18 +70,16 @@ pub(crate) fn range_response<E>(
         status,
         fields: fields.into(),
         length: Some(length),
-        content: Content::Body(Box::new(Body::of(pieces))),
+        content: Content::Body(Body::new(pieces)),
     })
 }
 
-/// The ranges that count: those of just this version (RFC 9110, section 13.1.5). There are no
-/// dates here, so a date is never the same version.
-pub(crate) fn applicable_range<'f>(
-    range: Option<&'f str>,
-    if_range: Option<&str>,
-    etag: &str,
-) -> Option<&'f str> {
-    range.filter(|_| if_range.is_none_or(|version| version == etag))
+/// Returns the field `Range`, unless `If-Range` asks for another version (RFC 9110, section
+/// 13.1.5). A date in `If-Range` never matches, since responses have no date of modification.
+pub(super) fn applicable_range<'r>(request: &'r DeferredRequest, etag: &str) -> Option<&'r str> {
+    let version = request.if_range.as_deref();
+    let range = request.range.as_deref();
+    range.filter(|_| version.is_none_or(|version| version == etag))
 }
 
 fn content_range(part: &Range<u64>, len: u64) -> String {
@@ -78,8 +90,8 @@ fn content_range(part: &Range<u64>, len: u64) -> String {
     )
 }
 
-/// What stands between the parts of a multipart body. That it occurs in one of them does no harm:
-/// each says its length.
+/// Separates the parts of a multipart body. Clients find the parts by their length, so it does no
+/// harm if a part contains these characters.
 const BOUNDARY: &str = "floe-range-f1oe8ea7";
 const MULTIPART_TYPE: &str = "Content-Type: multipart/byteranges; boundary=floe-range-f1oe8ea7\r\n";
 

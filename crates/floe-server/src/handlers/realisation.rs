@@ -1,6 +1,6 @@
-//! What became of the outputs of content-addressed derivations: `/realisations/…` for Nix up to
-//! 2.34, `/build-trace-v2/…` for newer ones. A store that has none answers 404, upon which Nix
-//! goes on without.
+//! The outputs that content-addressed derivations have produced: `/realisations/…` for Nix up to
+//! 2.34, `/build-trace-v2/…` for newer versions. If a store has none, the response is 404, and
+//! Nix continues without it.
 
 use floe_format::StorePath;
 use floe_store::StoreError;
@@ -8,27 +8,27 @@ use floe_store::StoreError;
 use crate::caches::narinfo_cache::StoreSession;
 use crate::http::response::Response;
 
-/// By the hash of the derivation.
-pub(crate) fn realisation(
+/// Responds with the realisation of an output, by the hash of its derivation.
+pub(crate) fn respond(
     session: &StoreSession,
     drv_hash: &str,
     output: &str,
-) -> Result<Option<Response>, StoreError> {
+) -> Result<Response, StoreError> {
     let found = session.store.realisation(drv_hash, output)?;
-    Ok(Some(answer(found.map(|found| found.to_json()))))
+    Ok(json_or_404(found.map(|found| found.to_json())))
 }
 
-/// By the path of the derivation.
-pub(crate) fn build_trace(
+/// Responds with the build trace of an output, by the path of its derivation.
+pub(crate) fn respond_build_trace(
     session: &StoreSession,
     drv: &StorePath,
     output: &str,
-) -> Result<Option<Response>, StoreError> {
+) -> Result<Response, StoreError> {
     let found = session.store.build_trace(drv, output)?;
-    Ok(Some(answer(found.map(|found| found.to_json()))))
+    Ok(json_or_404(found.map(|found| found.to_json())))
 }
 
-fn answer(found: Option<serde_json::Value>) -> Response {
+fn json_or_404(found: Option<serde_json::Value>) -> Response {
     match found {
         Some(value) => Response::text(200, FIELDS, value.to_string()),
         None => Response::not_found("no such realisation\n"),

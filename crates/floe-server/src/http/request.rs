@@ -1,75 +1,87 @@
-//! The head of a request, from its bytes.
+//! The head of a request, parsed from its bytes.
 //!
-//! Only what an answer depends on is kept. Whatever a client sends is a request, an incomplete
-//! one, or a status that refuses it; never a panic.
+//! Only the parts that a response depends on are kept. Any bytes are a request, an incomplete
+//! request, or rejected with a status; none cause a panic.
 
 use std::borrow::Cow;
 
 use httparse::{EMPTY_HEADER, Status as Parsing};
 use percent_encoding::percent_decode_str;
 
-/// The longest head that is read. Browsers and proxies send less than 8 KiB.
+/// The longest head that is accepted, in bytes. Browsers and proxies send less than 8 KiB.
 pub const HEAD_LEN_MAX: usize = 16 * 1024;
 
-/// The most header fields that are read. Requests through several proxies have about 30.
+/// The most header fields that are accepted. Requests through several proxies have about 30.
 const FIELDS_MAX: usize = 100;
 
-/// What a request wants done.
+/// The method of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Method {
-    /// The answer.
+    /// `GET`
     Get,
-    /// The answer's head.
+    /// `HEAD`
     Head,
-    /// Something that a binary cache that is only read does not do.
+    /// Any other method. A read-only binary cache supports none.
     Other,
 }
 
 /// The head of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Request<'b> {
-    /// What is to be done.
+    /// The method.
     pub method: Method,
-    /// The method and target as they were sent, for the log.
-    pub line: (&'b str, &'b str),
+    /// The method as it was sent, for the log.
+    pub method_text: &'b str,
+    /// The target as it was sent, for the log.
+    pub target: &'b str,
     /// The decoded path.
     pub path: Cow<'b, str>,
-    /// What follows the request mark, if any.
+    /// The query, without the question mark.
     pub query: Option<&'b str>,
-    /// Whether it is of HTTP/1.0.
+    /// Whether the version is HTTP/1.0.
     pub is_http10: bool,
-    /// Whether a body follows, which nothing here wants.
+    /// Whether a body follows, which the server does not read.
     pub has_body: bool,
     /// Whether the connection stays open for another request.
     pub keep_alive: bool,
-    /// The field `Range`.
+    /// The field `Range` of a `GET` request.
     pub range: Option<&'b str>,
     /// The field `If-Range`.
     pub if_range: Option<&'b str>,
     /// The field `If-None-Match`.
     pub if_none_match: Option<&'b str>,
-    /// Whether the answer may be encoded with zstd.
+    /// Whether the client accepts zstd.
     pub accepts_zstd: bool,
-    /// The client's address as a proxy tells it, for the log.
+    /// The client's address according to a proxy, for the log.
     pub real_ip: Option<&'b str>,
-    /// The fields `Referer` and `User-Agent`, for the log.
-    pub agent: (Option<&'b str>, Option<&'b str>),
+    /// The field `Referer`, for the log.
+    pub referer: Option<&'b str>,
+    /// The field `User-Agent`, for the log.
+    pub user_agent: Option<&'b str>,
 }
 
-/// What the bytes on a connection are.
+/// The properties of a request that change the form of every response.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ResponseMode {
+    /// Whether the body is not sent.
+    pub head_only: bool,
+    /// Whether the client only understands HTTP/1.0.
+    pub is_http10: bool,
+}
+
+/// The result of parsing the bytes of a connection.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Parsed<'b> {
     /// The beginning of a head.
     Incomplete,
-    /// A head, and how many bytes it has.
+    /// A head, and its length in bytes.
     Head(Request<'b>, usize),
-    /// Nothing that can be answered in any other way than with this status, after which the
-    /// connection is closed.
+    /// No valid head. The server responds with this status and closes the connection.
     Rejected(u16),
 }
 
 impl<'b> Request<'b> {
-    /// Reads the head at the start of some bytes.
+    /// Parses the head at the start of some bytes.
     pub fn parse(bytes: &'b [u8]) -> Parsed<'b> {
         let mut fields = [EMPTY_HEADER; FIELDS_MAX];
         let mut head = httparse::Request::new(&mut fields);
@@ -97,7 +109,8 @@ impl<'b> Request<'b> {
                 "HEAD" => Method::Head,
                 _ => Method::Other,
             },
-            line: (method, target),
+            method_text: method,
+            target,
             path,
             query,
             is_http10,
@@ -108,19 +121,20 @@ impl<'b> Request<'b> {
             if_none_match: None,
             accepts_zstd: false,
             real_ip: None,
-            agent: (None, None),
+            referer: None,
+            user_agent: None,
         };
         let mut hosts = 0;
         let mut forwarded_for = None;
         for field in head.headers.iter() {
-            // A value that is not text is no value that this server knows.
+            // No value that the server understands has bytes beyond UTF-8.
             let value = std::str::from_utf8(field.value).unwrap_or_default().trim();
             let is = |name: &str| field.name.eq_ignore_ascii_case(name);
-            // Told apart by length first: most fields are none of these.
+            // Compared by length first, because most fields are none of these.
             match field.name.len() {
                 4 if is("host") => hosts += 1,
                 5 if is("range") => request.range = Some(value),
-                7 if is("referer") => request.agent.0 = Some(value),
+                7 if is("referer") => request.referer = Some(value),
                 8 if is("if-range") => request.if_range = Some(value),
                 9 if is("x-real-ip") => request.real_ip = Some(value),
                 10 if is("connection") => {
@@ -132,7 +146,7 @@ impl<'b> Request<'b> {
                         }
                     }
                 }
-                10 if is("user-agent") => request.agent.1 = Some(value),
+                10 if is("user-agent") => request.user_agent = Some(value),
                 13 if is("if-none-match") => request.if_none_match = Some(value),
                 14 if is("content-length") => request.has_body |= value != "0",
                 15 if is("accept-encoding") => request.accepts_zstd |= accepts_zstd(value),
@@ -144,15 +158,23 @@ impl<'b> Request<'b> {
         if hosts > 1 || (hosts == 0 && !is_http10) {
             return Err(400);
         }
-        // Ranges are of a body (RFC 9110, section 14.2).
+        // Ranges are defined for GET alone (RFC 9110, section 14.2).
         request.range = request.range.filter(|_| request.method == Method::Get);
-        // Nothing here takes a body; what it would be is never looked at as another request.
+        // The server reads no body. Its bytes must not be parsed as the next request.
         request.keep_alive &= !request.has_body;
         request.real_ip = request.real_ip.or(forwarded_for.map(str::trim));
         Ok(request)
     }
 
-    /// The value of a parameter in the query, as it stands there.
+    /// Returns what every response to this request depends on.
+    pub fn mode(&self) -> ResponseMode {
+        ResponseMode {
+            head_only: self.method == Method::Head,
+            is_http10: self.is_http10,
+        }
+    }
+
+    /// Returns the value of a parameter in the query, without decoding it.
     pub fn parameter(&self, name: &str) -> Option<&'b str> {
         let pairs = self.query?.split('&');
         pairs
@@ -161,7 +183,7 @@ impl<'b> Request<'b> {
     }
 }
 
-/// A head without end: its first line is too long, or its fields are.
+/// Rejects a head because its first line is too long, or else because its fields are.
 fn too_long<'b>(bytes: &[u8]) -> Parsed<'b> {
     match bytes.contains(&b'\n') {
         true => Parsed::Rejected(431),
@@ -169,7 +191,7 @@ fn too_long<'b>(bytes: &[u8]) -> Parsed<'b> {
     }
 }
 
-/// Path and query of a target, which may be a whole URL, as proxies send it.
+/// Splits a target into path and query. A proxy may send a whole URL as the target.
 fn split_target(target: &str) -> Result<(Cow<'_, str>, Option<&str>), u16> {
     let target = match target.split_once("://") {
         Some((scheme, rest)) if !scheme.contains('/') => {
@@ -185,7 +207,7 @@ fn split_target(target: &str) -> Result<(Cow<'_, str>, Option<&str>), u16> {
     Ok((path, query))
 }
 
-/// Whether a list of encodings has zstd with a weight other than zero.
+/// Whether `Accept-Encoding` lists zstd with a weight other than zero.
 fn accepts_zstd(list: &str) -> bool {
     list.split(',').any(|item| {
         let mut parts = item.split(';').map(str::trim);
@@ -202,10 +224,12 @@ fn accepts_zstd(list: &str) -> bool {
     })
 }
 
-/// Whether a head may end in these bytes, of which the first `seen` have been looked at before.
-/// Sparing the parser what cannot be whole keeps a client that sends byte by byte cheap.
-pub fn may_be_complete(bytes: &[u8], seen: usize) -> bool {
-    let start = seen.saturating_sub(3);
+/// Whether a head may end in these bytes. The first `scanned` bytes have been checked before.
+///
+/// Without this check, a client that sends byte by byte would make the server parse the head from
+/// its beginning for each byte.
+pub fn may_be_complete(bytes: &[u8], scanned: usize) -> bool {
+    let start = scanned.saturating_sub(3);
     let fresh = bytes.get(start..).unwrap_or_default();
     bytes.len() >= HEAD_LEN_MAX
         || fresh.windows(2).any(|pair| pair == b"\n\n")

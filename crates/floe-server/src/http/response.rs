@@ -1,42 +1,34 @@
-//! What an answer is, and its head as bytes.
+//! Responses, and their heads as bytes.
 
 use std::io::Write as _;
 use std::sync::Arc;
 
-use crate::body::Body;
+use super::request::ResponseMode;
 use crate::body::text::Text;
+use crate::body::{Body, Piece};
 
-/// An answer to one request.
+/// The response to one request.
 #[derive(Debug)]
 pub(crate) struct Response {
     pub(crate) status: u16,
-    /// Header fields, each with its line end, besides those that every answer has.
+    /// Header fields, each with its line end. Those that every response has are not among them.
     pub(crate) fields: Text,
-    /// How long the body is, also where it is not sent; `None` sends it in chunks.
+    /// The length of the body, which is not sent for `HEAD`. `None` if it is not known.
     pub(crate) length: Option<u64>,
     pub(crate) content: Content,
 }
 
-/// The body of an answer.
+/// The body of a response.
 #[derive(Debug)]
 pub(crate) enum Content {
-    /// Bytes that are there.
     Text(Text),
     /// The NAR of a small path.
     Bytes(Arc<[u8]>),
-    /// What has to be read piece by piece, by a worker.
-    Body(Box<Body>),
-}
-
-/// Whether a head says how a body of unknown length framing: not where none follows.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Framing {
-    Chunked,
-    None,
+    /// Pieces that a worker reads while it sends them.
+    Body(Body),
 }
 
 impl Response {
-    /// An answer whose body is a text.
     pub(crate) fn text(status: u16, fields: impl Into<Text>, body: impl Into<Text>) -> Response {
         let body = body.into();
         Response {
@@ -47,17 +39,40 @@ impl Response {
         }
     }
 
-    /// 404. Never stored, since the path may come at any time.
+    /// 200 with a body that is read while it is sent.
+    pub(crate) fn streamed(
+        fields: impl Into<Text>,
+        length: Option<u64>,
+        pieces: impl IntoIterator<Item = Piece>,
+    ) -> Response {
+        Response {
+            status: 200,
+            fields: fields.into(),
+            length,
+            content: Content::Body(Body::new(pieces)),
+        }
+    }
+
+    /// 200 to a `HEAD` request.
+    pub(crate) fn head(fields: impl Into<Text>, length: Option<u64>) -> Response {
+        Response {
+            length,
+            ..Response::text(200, fields, "")
+        }
+    }
+
+    /// 404. No client may store it, since the path may become valid at any time.
     pub(crate) fn not_found(why: &'static str) -> Response {
         Response::text(404, NOT_STORED, why)
     }
 
-    /// An error of the server's. What went wrong is told to the operator, not to the client.
+    /// 500. The client is not told the reason; the operator is.
     pub(crate) fn internal_error() -> Response {
         Response::text(500, NOT_STORED, "internal error\n")
     }
 
-    /// A request that asks for nothing that can be done.
+    /// The response to a request that is malformed, too long, or of a method other than `GET` and
+    /// `HEAD`.
     pub(crate) fn client_error(status: u16) -> Response {
         match status {
             405 => Response::text(405, NOT_ALLOWED, "method not allowed\n"),
@@ -67,46 +82,52 @@ impl Response {
         }
     }
 
-    /// 304, for a client that has it already.
+    /// 304, for a client whose copy is current.
     pub(crate) fn not_modified(fields: impl Into<Text>) -> Response {
         Response {
             status: 304,
-            fields: fields.into(),
             length: Some(0),
-            content: Content::Text(Text::Static("")),
+            ..Response::head(fields, None)
         }
     }
 
-    /// Writes the head: status line, `Date`, the answer's own fields, length, connection.
+    /// Appends the head: status line, `Date`, the fields of the response, length, connection.
+    /// `date` is a header field with its line end.
     pub(crate) fn write_head(
         &self,
         out: &mut Vec<u8>,
         date: &str,
-        keep_alive: bool,
-        is_http10: bool,
-        framing: Framing,
+        mode: ResponseMode,
+        persistence: Persistence,
     ) {
         out.extend_from_slice(status_line(self.status).as_bytes());
         out.extend_from_slice(date.as_bytes());
         out.extend_from_slice(self.fields.as_str().as_bytes());
         match self.length {
-            // A 304 has no body, and a length would be that of the 200.
+            // A 304 has no body, and a length would be understood as that of the 200.
             Some(_) if self.status == 304 => {}
             Some(length) => {
                 out.extend_from_slice(b"Content-Length: ");
                 decimal(out, length);
                 out.extend_from_slice(b"\r\n");
             }
-            // A client of HTTP/1.0 knows no chunks: for it the end of the connection is the end.
-            None if is_http10 || framing == Framing::None => {}
+            // HTTP/1.0 has no chunks: the body ends with the connection.
+            None if mode.is_http10 || mode.head_only => {}
             None => out.extend_from_slice(b"Transfer-Encoding: chunked\r\n"),
         }
-        match (keep_alive, is_http10) {
-            (false, _) => out.extend_from_slice(b"Connection: close\r\n\r\n"),
-            (true, true) => out.extend_from_slice(b"Connection: keep-alive\r\n\r\n"),
-            (true, false) => out.extend_from_slice(b"\r\n"),
-        }
+        out.extend_from_slice(match (persistence, mode.is_http10) {
+            (Persistence::Close, _) => b"Connection: close\r\n\r\n",
+            (Persistence::KeepAlive, true) => b"Connection: keep-alive\r\n\r\n",
+            (Persistence::KeepAlive, false) => b"\r\n",
+        });
     }
+}
+
+/// Whether the connection stays open after a response.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Persistence {
+    KeepAlive,
+    Close,
 }
 
 const NOT_STORED: &str = "Content-Type: text/plain\r\nCache-Control: no-store\r\n";
@@ -117,7 +138,6 @@ fn status_line(status: u16) -> &'static str {
     match status {
         200 => "HTTP/1.1 200 OK\r\nServer: floe\r\n",
         206 => "HTTP/1.1 206 Partial Content\r\nServer: floe\r\n",
-        302 => "HTTP/1.1 302 Found\r\nServer: floe\r\n",
         304 => "HTTP/1.1 304 Not Modified\r\nServer: floe\r\n",
         400 => "HTTP/1.1 400 Bad Request\r\nServer: floe\r\n",
         404 => "HTTP/1.1 404 Not Found\r\nServer: floe\r\n",
@@ -125,17 +145,16 @@ fn status_line(status: u16) -> &'static str {
         414 => "HTTP/1.1 414 URI Too Long\r\nServer: floe\r\n",
         416 => "HTTP/1.1 416 Range Not Satisfiable\r\nServer: floe\r\n",
         431 => "HTTP/1.1 431 Request Header Fields Too Large\r\nServer: floe\r\n",
-        503 => "HTTP/1.1 503 Service Unavailable\r\nServer: floe\r\n",
         _ => "HTTP/1.1 500 Internal Server Error\r\nServer: floe\r\n",
     }
 }
 
 fn decimal(out: &mut Vec<u8>, number: u64) {
-    // A vector takes all that is written to it.
+    // Writing to a vector cannot fail.
     let _: std::io::Result<()> = write!(out, "{number}");
 }
 
-/// Whether a client has what an entity tag names (RFC 9110, section 13.1.2).
+/// Whether `If-None-Match` names an entity tag (RFC 9110, section 13.1.2).
 pub(crate) fn etag_matches(if_none_match: Option<&str>, etag: &str) -> bool {
     if_none_match.is_some_and(|list| {
         list.split(',').map(str::trim).any(|candidate| {
@@ -150,31 +169,31 @@ mod tests {
 
     #[test]
     fn response_head_states_the_framing() {
-        let head = |answer: &Response, keep_alive, is_http10| {
+        let head = |response: &Response, persistence, is_http10| {
             let mut out = Vec::new();
-            answer.write_head(
-                &mut out,
-                "Date: now\r\n",
-                keep_alive,
+            let mode = ResponseMode {
+                head_only: false,
                 is_http10,
-                Framing::Chunked,
-            );
+            };
+            response.write_head(&mut out, "Date: now\r\n", mode, persistence);
             String::from_utf8(out).unwrap()
         };
-        let answer = Response::text(200, "A: b\r\n", "four");
+        use Persistence::{Close, KeepAlive};
+        let response = Response::text(200, "A: b\r\n", "four");
         assert_eq!(
-            head(&answer, true, false),
+            head(&response, KeepAlive, false),
             "HTTP/1.1 200 OK\r\nServer: floe\r\nDate: now\r\nA: b\r\nContent-Length: 4\r\n\r\n"
         );
-        assert!(head(&answer, true, true).ends_with("Connection: keep-alive\r\n\r\n"));
-        assert!(head(&answer, false, false).ends_with("Connection: close\r\n\r\n"));
+        assert!(head(&response, KeepAlive, true).ends_with("Connection: keep-alive\r\n\r\n"));
+        assert!(head(&response, Close, false).ends_with("Connection: close\r\n\r\n"));
         let endless = Response {
             length: None,
-            ..answer
+            ..response
         };
-        assert!(head(&endless, true, false).contains("chunked"));
-        assert!(!head(&endless, false, true).contains("chunked"));
-        assert!(!head(&Response::not_modified("A: b\r\n"), true, false).contains("Length"));
+        assert!(head(&endless, KeepAlive, false).contains("chunked"));
+        assert!(!head(&endless, Close, true).contains("chunked"));
+        let not_modified = Response::not_modified("A: b\r\n");
+        assert!(!head(&not_modified, KeepAlive, false).contains("Length"));
     }
 
     #[test]

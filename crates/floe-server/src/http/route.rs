@@ -1,8 +1,7 @@
 //! From a path to what is asked for. A pure function, which knows nothing of the store.
 
-use floe_format::{StorePath, nix32};
-
 pub use floe_format::HashPart;
+use floe_format::{StorePath, nix32};
 
 use crate::http::request::Request;
 

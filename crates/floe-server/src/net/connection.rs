@@ -1,284 +1,286 @@
-//! One client: bytes in, answers out.
+//! One client's connection: reads requests, responds, and decides what to wait for.
 //!
-//! 1. send what waits;
-//! 2. answer what was asked for whole;
-//! 3. read more;
+//! ```text
+//!              first byte               whole head
+//!      ┌─ Idle ──────────▶ ReadingHead ───────────┐
+//!      │   ▲                                      ▼
+//!      │   │                            try_respond (network thread)
+//!      │   │                              │               │
+//!      │   │                     response │               │ needs files or has to wait
+//!      │   │ sent, keep-alive             ▼               ▼
+//!      │   └────────────────────────── Sending ◀────── Deferred
+//!      │                                  │     a worker responds
+//!      │ peer closed, timeout             │ sent, last response
+//!      ▼                                  ▼
+//!   closed ◀─────────────────────────  Draining (only while the client still sends)
+//! ```
 //!
-//! and so on, until the socket blocks or a worker is needed.
+//! - `Idle` and `ReadingHead` belong to the network thread. Requests that the client has pipelined
+//!   are processed in one go: their responses gather in the write buffer.
+//! - `Deferred` lends the connection to a worker, which computes the response, begins to send it,
+//!   and returns the connection in `Sending`.
+//! - `Sending` without a body is sent by the network thread. With a body, the network thread
+//!   empties the write buffer, waits until the socket takes bytes, and lends the connection to a
+//!   worker again.
+//! - `Draining` discards what the client still sends. To close at once would make the client's
+//!   kernel throw away the response that the client has not read yet.
+//!
+//! Three things are independent of the state: what is known about the receiving side
+//! ([`ReadSide`]), whether the connection stays open after the response ([`AfterResponse`]), and
+//! the deadline, which each state sets for itself.
 
-use std::os::fd::{AsFd as _, OwnedFd};
+pub(crate) mod state;
+
 use std::time::{Duration, Instant};
 
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::io::Errno;
-use rustix::net::{RecvFlags, SendFlags, Shutdown, recv, shutdown};
-
-use crate::access_log::{self, RequestOutcome};
+use super::limits::Limits;
+use super::transport::{Received, Transport, WriteHint};
+use super::write_buffer::WriteBuffer;
+use crate::access_log::{self, Outcome};
 use crate::body::{Body, Piece};
 use crate::caches::narinfo_cache::StoreSession;
 use crate::clock::Clock;
-use crate::config::LogFormat;
-use crate::context::{Context, DeferredRequest};
-use crate::dispatch::Dispatch;
-use crate::http::request::{HEAD_LEN_MAX, Method, Parsed, Request, may_be_complete};
-use crate::http::response::{Content, Framing, Response};
-use crate::net::limits::Limits;
-use crate::net::write_buffer::WriteBuffer;
+use crate::context::Context;
+use crate::dispatch::{Dispatch, try_respond};
+use crate::http::request::{HEAD_LEN_MAX, Parsed, Request, ResponseMode, may_be_complete};
+use crate::http::response::{Content, Persistence, Response};
+use state::{AfterResponse, NextStep, ReadSide, SocketEvent, State, Streaming};
 
-/// A client's connection and all that is known of it.
+/// A client's connection.
 #[derive(Debug)]
 pub(crate) struct Connection {
-    pub(crate) socket: OwnedFd,
-    /// Its address, for the log.
+    pub(crate) transport: Transport,
+    /// The client's address, for the access log.
     peer: String,
+    /// The bytes that are received and not yet parsed.
     input: Vec<u8>,
-    /// How much of the input has been looked at in vain.
+    /// How many bytes of the input are known not to end a head.
     scanned: usize,
     pub(crate) output: WriteBuffer,
-    pub(crate) body: Option<Box<Body>>,
-    /// What a worker has to answer, or has answered with the body that is being sent.
-    pub(crate) deferred: Option<DeferredRequest>,
-    /// Whether the request is answered.
-    pub(crate) is_answered: bool,
-    /// Whether another request may follow.
-    pub(crate) keep_alive: bool,
-    /// Whether a head has begun to come in.
-    is_reading: bool,
-    /// Whether the socket has nothing more to read, until an event tells otherwise.
-    pub(crate) is_drained: bool,
-    /// Whether nothing more will come.
-    eof: bool,
-    /// Whether the socket has left a part of the output behind.
-    is_sending: bool,
-    /// Whether the client's end is known to be closed: what is read goes on to that end.
-    pub(crate) hung_up: bool,
-    /// Whether the client may still be sending what nobody reads.
-    has_unread: bool,
-    /// Whether it stands in the list of those that go on without an event.
-    pub(crate) queued: bool,
-    /// Nothing more is sent; what comes is thrown away, so that the last answer is not.
-    lingers: bool,
-    /// When it is given up.
+    pub(crate) state: State,
+    read_side: ReadSide,
+    after_response: AfterResponse,
+    /// Whether the event loop will resume the connection without an event.
+    pub(crate) is_queued: bool,
+    /// When the connection is closed unless something happens.
     pub(crate) deadline: Instant,
 }
 
-/// What the connection waits for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum NextStep {
-    /// For its socket.
-    AwaitSocket,
-    /// For a worker.
-    AwaitWorker,
-    /// For its next turn.
-    Requeue,
-    /// For nothing.
-    Close,
-}
-
-/// What the log tells of an answer.
-pub(crate) struct ResponseRecord<'t> {
-    pub(crate) time: &'t str,
-    pub(crate) status: u16,
-    pub(crate) length: Option<u64>,
-    pub(crate) took: Duration,
-}
-
-/// What one of the network's threads brings along.
+/// What a network thread provides to its connections.
 pub(crate) struct ThreadContext<'t> {
     pub(crate) context: &'t Context,
     pub(crate) limits: &'t Limits,
     pub(crate) session: &'t mut StoreSession,
     pub(crate) clock: &'t Clock,
-    /// Lines for the access log.
+    /// Collects lines for the access log.
     pub(crate) log: &'t mut String,
     pub(crate) now: Instant,
-    /// Whether the server is about to end.
     pub(crate) is_stopping: bool,
 }
 
 impl Connection {
-    pub(crate) fn new(socket: OwnedFd, peer: String, limits: &Limits, now: Instant) -> Connection {
+    pub(crate) fn new(
+        transport: Transport,
+        peer: String,
+        limits: &Limits,
+        now: Instant,
+    ) -> Connection {
         Connection {
-            socket,
+            transport,
             peer,
             input: Vec::new(),
             scanned: 0,
             output: WriteBuffer::default(),
-            body: None,
-            deferred: None,
-            is_answered: false,
-            keep_alive: true,
-            is_reading: false,
-            is_drained: false,
-            eof: false,
-            is_sending: false,
-            hung_up: false,
-            has_unread: false,
-            queued: false,
-            lingers: false,
+            state: State::Idle,
+            read_side: ReadSide::Ready,
+            after_response: AfterResponse::KeepAlive,
+            is_queued: false,
             deadline: now + limits.read_timeout,
         }
     }
 
-    /// Goes on as far as it can without waiting.
+    /// Does everything that is possible without waiting.
     pub(crate) fn advance(&mut self, thread: &mut ThreadContext<'_>) -> NextStep {
-        if self.lingers {
-            return self.discard();
-        }
-        let mut rounds = 0;
+        let mut reads = 0;
         loop {
-            // A worker sends what is in the output together with its own.
-            if self.deferred.is_some() && !self.is_answered {
-                return NextStep::AwaitWorker;
-            }
-            if !self.output.is_empty() {
-                let before = self.output.len();
-                let sent = self.output.send(self.socket.as_fd(), SendFlags::empty());
-                // The answer has a time of its own, which begins anew with each byte taken.
-                if !self.is_sending || self.output.len() < before {
-                    self.deadline = thread.now + thread.limits.write_timeout;
+            match &self.state {
+                State::Draining => return self.drain_input(),
+                // The worker also sends the earlier responses in the write buffer.
+                State::Deferred(_) => return NextStep::AwaitWorker,
+                State::Sending(_) => {
+                    if let Some(next) = self.send(thread) {
+                        return next;
+                    }
+                    self.state = State::Idle;
                 }
-                self.is_sending = !self.output.is_empty();
-                match sent {
-                    Ok(true) => {}
-                    Ok(false) => {
-                        self.output.compact();
+                State::Idle | State::ReadingHead => {
+                    // A connection that was lent when the server was told to stop learns it here.
+                    if self.after_response != AfterResponse::KeepAlive || thread.is_stopping {
+                        return self.finish(thread.now);
+                    }
+                    self.process_input(thread);
+                    if !self.is_receiving() {
+                        continue;
+                    }
+                    if self.read_side == ReadSide::Eof {
+                        return NextStep::Close;
+                    }
+                    // A client that always has another request ready must not keep the thread
+                    // from its other connections.
+                    reads += 1;
+                    if reads > READS_PER_TURN_MAX {
+                        return NextStep::Requeue;
+                    }
+                    if self.read_side == ReadSide::Drained {
+                        self.wait_for_request(thread);
                         return NextStep::AwaitSocket;
                     }
-                    Err(_) => return NextStep::Close,
+                    self.receive();
+                    // These bytes came after the database was asked for changes.
+                    thread.session.begin_batch();
                 }
             }
-            if self.body.is_some() {
-                return match self.is_writable(Duration::ZERO) {
-                    true => NextStep::AwaitWorker,
-                    false => NextStep::AwaitSocket,
-                };
-            }
-            self.deferred = None;
-            self.is_answered = false;
-            // One that was away when the server was told to end learns of it here.
-            if !self.keep_alive || thread.is_stopping {
-                return self.end(thread.now);
-            }
-            if self.answer(thread) {
-                continue;
-            }
-            if self.eof {
-                return NextStep::Close;
-            }
-            // One that always has another request ready lets the others have their turn.
-            rounds += 1;
-            if rounds > READS_PER_TURN_MAX {
-                return NextStep::Requeue;
-            }
-            // Events tell of changes only: the socket is read until it has nothing left.
-            if self.is_drained {
-                self.wait_for_request(thread);
-                return NextStep::AwaitSocket;
-            }
-            self.receive();
-            // What has come since the database was looked at wants another look.
-            thread.session.begin_batch();
         }
     }
 
-    /// Reads what an event has told of, before any request of its batch is answered: so that one
-    /// look at the database comes later than all of them.
-    pub(crate) fn fill(&mut self) {
-        self.is_drained = false;
-        let is_busy = !self.output.is_empty() || self.body.is_some() || self.deferred.is_some();
-        if !self.lingers && !is_busy {
+    /// Notes an event of the socket.
+    pub(crate) fn note_event(&mut self, event: SocketEvent) {
+        self.read_side = self.read_side.after_event(event);
+    }
+
+    /// Reads what an event has announced. The event loop does so for all events of a batch before
+    /// it responds to any, so that one check of the database covers all of them.
+    pub(crate) fn prefetch_input(&mut self, event: SocketEvent) {
+        self.note_event(event);
+        if self.is_receiving() && self.read_side != ReadSide::Eof {
             self.receive();
         }
     }
 
-    fn receive(&mut self) {
-        match self.read() {
-            Ok(0) => self.eof = true,
-            // An end that came with these bytes is not told of again.
-            Ok(read) => self.is_drained = read < READ_LEN && !self.hung_up,
-            Err(Errno::AGAIN) => self.is_drained = true,
-            Err(_) => self.eof = true,
-        }
-    }
-
-    /// Gives an idle connection up; one that has a request under way is ended after it.
+    /// Closes an idle connection when the server stops. Others are closed after their response.
     pub(crate) fn stop(&mut self) -> NextStep {
-        let is_idle = self.output.is_empty() && self.body.is_none() && self.deferred.is_none();
-        self.keep_alive = false;
-        match is_idle {
-            true => NextStep::Close,
-            false => NextStep::AwaitSocket,
+        if self.after_response == AfterResponse::KeepAlive {
+            self.after_response = AfterResponse::Close;
+        }
+        match self.state {
+            State::Idle | State::ReadingHead | State::Draining => NextStep::Close,
+            State::Deferred(_) | State::Sending(_) => NextStep::AwaitSocket,
         }
     }
 
-    /// Whether the socket takes bytes, within some time.
-    pub(crate) fn is_writable(&self, patience: Duration) -> bool {
-        let mut fds = [PollFd::new(&self.socket, PollFlags::OUT)];
-        let patience = Timespec::try_from(patience).unwrap_or_default();
-        matches!(poll(&mut fds, Some(&patience)), Ok(ready) if ready > 0)
-    }
-
-    /// Puts an answer into the output: its head and, if it is short, its body.
-    pub(crate) fn put(
+    /// Puts the head of a response and a short body into the write buffer. Returns a longer body,
+    /// which a worker has to send.
+    pub(crate) fn queue_response(
         &mut self,
-        answer: Response,
-        head_only: bool,
-        is_http10: bool,
+        response: Response,
+        mode: ResponseMode,
         clock: &Clock,
-    ) {
-        let keep_alive = self.keep_alive && !(is_http10 && answer.length.is_none());
-        self.keep_alive = keep_alive;
-        let framing = match head_only {
-            true => Framing::None,
-            false => Framing::Chunked,
-        };
-        answer.write_head(
-            &mut self.output.bytes,
-            &clock.date_header,
-            keep_alive,
-            is_http10,
-            framing,
-        );
-        if head_only || answer.status == 304 {
-            return;
+    ) -> Option<Body> {
+        // HTTP/1.0 has no chunks, so the end of the connection marks the end of the body.
+        let ends_connection = mode.is_http10 && response.length.is_none();
+        if ends_connection && self.after_response == AfterResponse::KeepAlive {
+            self.after_response = AfterResponse::Close;
         }
-        match answer.content {
+        let persistence = match self.after_response {
+            AfterResponse::KeepAlive => Persistence::KeepAlive,
+            AfterResponse::Close | AfterResponse::CloseUnread => Persistence::Close,
+        };
+        let out = &mut self.output.bytes;
+        response.write_head(out, &clock.date_header, mode, persistence);
+        if mode.head_only || response.status == 304 {
+            return None;
+        }
+        match response.content {
             Content::Text(text) if text.as_str().len() <= INLINE_LEN_MAX => {
                 self.output.extend(text.as_str().as_bytes());
+                None
             }
-            // A client that does not read would otherwise hold a copy of its own.
-            Content::Text(text) => self.body = Some(Box::new(Body::of([Piece::text(text)]))),
-            Content::Bytes(bytes) => self.output.extend(&bytes),
-            Content::Body(body) => self.body = Some(body),
+            // The text is shared by all clients. A copy for each would take too much memory.
+            Content::Text(text) => Some(Body::new([Piece::text(text)])),
+            Content::Bytes(bytes) => {
+                self.output.extend(&bytes);
+                None
+            }
+            Content::Body(body) => Some(body),
         }
     }
 
-    /// The line for the access log of a request that a worker has answered.
-    pub(crate) fn log_line(
-        &self,
-        head: &[u8],
-        format: LogFormat,
-        answered: &ResponseRecord<'_>,
-    ) -> String {
-        let mut line = String::new();
-        if let Parsed::Head(request, _) = Request::parse(head) {
-            access_log::line(&mut line, format, &request, &self.answered(answered));
+    /// Returns a point to which [`Connection::roll_back`] can return.
+    pub(crate) fn checkpoint(&self) -> Checkpoint {
+        Checkpoint {
+            waiting: self.output.len(),
+            sent_ever: self.output.sent_ever(),
+            after_response: self.after_response,
         }
-        line
     }
 
-    /// Answers the requests that are there whole. True if there is something to send or to do.
-    fn answer(&mut self, thread: &mut ThreadContext<'_>) -> bool {
+    /// Drops what was queued since a checkpoint. Returns `false` if a part of it may be sent
+    /// already, so that the client cannot be sent another response.
+    pub(crate) fn roll_back(&mut self, to: &Checkpoint) -> bool {
+        if self.output.sent_ever() != to.sent_ever {
+            return false;
+        }
+        self.output.truncate(to.waiting);
+        self.after_response = to.after_response;
+        true
+    }
+
+    /// Describes a response for the access log.
+    pub(crate) fn outcome<'a>(&'a self, response: &Response, clock: &'a Clock) -> Outcome<'a> {
+        Outcome {
+            peer: &self.peer,
+            time: &clock.log_time,
+            status: response.status,
+            length: response.length,
+            elapsed: Duration::ZERO,
+        }
+    }
+
+    fn is_receiving(&self) -> bool {
+        matches!(self.state, State::Idle | State::ReadingHead)
+    }
+
+    /// Sends the write buffer. Returns `None` if there is no body and all is sent.
+    fn send(&mut self, thread: &ThreadContext<'_>) -> Option<NextStep> {
+        let before = self.output.len();
+        if before > 0 {
+            let sent = self.output.send(&mut self.transport, WriteHint::Last);
+            // The timeout begins anew with each byte that the client takes.
+            if self.output.len() < before {
+                self.deadline = thread.now + thread.limits.write_timeout;
+            }
+            match sent {
+                Ok(true) => {}
+                Ok(false) => {
+                    self.output.compact();
+                    return Some(NextStep::AwaitSocket);
+                }
+                Err(_) => return Some(NextStep::Close),
+            }
+        }
+        match &self.state {
+            State::Sending(Some(_)) if self.transport.is_writable(Duration::ZERO) => {
+                Some(NextStep::AwaitWorker)
+            }
+            State::Sending(Some(_)) => Some(NextStep::AwaitSocket),
+            _ => None,
+        }
+    }
+
+    /// Responds to the requests whose heads are complete, until one has to be deferred or has a
+    /// body to be sent.
+    fn process_input(&mut self, thread: &mut ThreadContext<'_>) {
         let mut input = std::mem::take(&mut self.input);
         let mut consumed = 0;
-        while self.keep_alive && self.body.is_none() && self.deferred.is_none() {
+        while self.is_receiving() && self.after_response == AfterResponse::KeepAlive {
             let rest = input.get(consumed..).unwrap_or_default();
-            let is_crowded = self.output.len() >= PIPELINED_LEN_MAX;
-            // The first bytes are parsed in any case: what is no request, as from a client that
-            // speaks TLS, is told so at once.
-            let is_worth = self.scanned == 0 || may_be_complete(rest, self.scanned);
-            if rest.is_empty() || is_crowded || !is_worth {
+            // A client that sends requests but reads no responses has to wait.
+            if rest.is_empty() || self.output.len() >= PIPELINED_LEN_MAX {
+                break;
+            }
+            // The parser looks at the first bytes even if they are not a whole head. So a client
+            // that does not speak HTTP, but TLS, is told at once.
+            if self.scanned > 0 && !may_be_complete(rest, self.scanned) {
                 self.scanned = rest.len();
                 break;
             }
@@ -289,17 +291,20 @@ impl Connection {
                     break;
                 }
                 Parsed::Rejected(status) => {
-                    self.keep_alive = false;
-                    self.has_unread = true;
-                    self.put(Response::client_error(status), false, false, thread.clock);
+                    self.after_response = AfterResponse::CloseUnread;
+                    let response = Response::client_error(status);
+                    self.queue_response(response, ResponseMode::default(), thread.clock);
                 }
                 Parsed::Head(request, len) => {
                     consumed += len;
-                    self.is_reading = false;
-                    self.has_unread = request.has_body;
+                    self.state = State::Idle;
                     let is_last = thread.is_stopping || !thread.limits.keep_alive;
-                    self.keep_alive = request.keep_alive && !is_last;
-                    self.answer_one(&request, rest.get(..len).unwrap_or_default(), thread);
+                    self.after_response = match request.keep_alive && !is_last {
+                        true => AfterResponse::KeepAlive,
+                        false if request.has_body => AfterResponse::CloseUnread,
+                        false => AfterResponse::Close,
+                    };
+                    self.process_request(&request, rest.get(..len).unwrap_or_default(), thread);
                 }
             }
         }
@@ -307,119 +312,120 @@ impl Connection {
         if !input.is_empty() || input.capacity() <= READ_LEN {
             self.input = input;
         }
-        !self.output.is_empty() || self.body.is_some() || self.deferred.is_some()
+        if self.is_receiving() && !self.output.is_empty() {
+            self.state = State::Sending(None);
+        }
+        if matches!(self.state, State::Sending(_)) {
+            self.deadline = thread.now + thread.limits.write_timeout;
+        }
     }
 
-    fn answer_one(&mut self, request: &Request<'_>, head: &[u8], thread: &mut ThreadContext<'_>) {
+    fn process_request(
+        &mut self,
+        request: &Request<'_>,
+        head: &[u8],
+        thread: &mut ThreadContext<'_>,
+    ) {
         let began = thread.limits.log.is_some().then(Instant::now);
-        match thread.context.try_respond(request, thread.session) {
-            Dispatch::Respond(answer) => {
+        match try_respond(thread.context, request, thread.session) {
+            Dispatch::Respond(response) => {
                 if let (Some(format), Some(began)) = (thread.limits.log, began) {
-                    let logged = ResponseRecord {
-                        time: &thread.clock.log_time,
-                        status: answer.status,
-                        length: answer.length,
-                        took: began.elapsed(),
-                    };
-                    access_log::line(thread.log, format, request, &self.answered(&logged));
+                    let mut outcome = self.outcome(&response, thread.clock);
+                    outcome.elapsed = began.elapsed();
+                    access_log::line(thread.log, format, request, &outcome);
                 }
-                let head_only = request.method == Method::Head;
-                self.put(answer, head_only, request.is_http10, thread.clock);
+                if let Some(body) = self.queue_response(response, request.mode(), thread.clock) {
+                    let request = None;
+                    self.state = State::Sending(Some(Box::new(Streaming { body, request })));
+                }
             }
-            Dispatch::Defer(mut request) => {
-                request.head = began.map(|_| head.into());
-                self.deferred = Some(request);
+            Dispatch::Defer(mut deferred) => {
+                deferred.head = began.map(|_| head.into());
+                self.state = State::Deferred(deferred);
             }
         }
     }
 
-    fn answered<'a>(&'a self, logged: &ResponseRecord<'a>) -> RequestOutcome<'a> {
-        RequestOutcome {
-            peer: &self.peer,
-            time: logged.time,
-            status: logged.status,
-            length: logged.length,
-            took: Some(logged.took),
-        }
+    fn receive(&mut self) {
+        let received = self.read();
+        self.read_side = self.read_side.after_read(received);
     }
 
-    fn read(&mut self) -> Result<usize, Errno> {
+    fn read(&mut self) -> Received {
         let before = self.input.len();
         self.input.resize(before + READ_LEN, 0);
-        let result = loop {
-            let free = self.input.get_mut(before..).unwrap_or_default();
-            match recv(&self.socket, free, RecvFlags::empty()) {
-                Err(Errno::INTR) => {}
-                result => break result.map(|(read, _)| read),
-            }
+        let free = self.input.get_mut(before..).unwrap_or_default();
+        let received = self.transport.read(free);
+        let len = match received {
+            Received::Bytes { len, .. } => len,
+            Received::Blocked | Received::Closed => 0,
         };
-        self.input.truncate(before + result.unwrap_or(0));
-        result
+        self.input.truncate(before + len);
+        received
     }
 
     fn wait_for_request(&mut self, thread: &ThreadContext<'_>) {
-        self.output.relax();
-        if self.input.is_empty() {
-            // Who has asked for nothing yet has the time of a head from its first moment on.
-            if self.output.sent_ever() > 0 {
-                self.deadline = thread.now + thread.limits.keep_alive_timeout;
+        self.output.shrink();
+        match (&self.state, self.input.is_empty()) {
+            // The first request has the time of a head, from the beginning of the connection.
+            (State::Idle, true) if self.output.sent_ever() == 0 => {}
+            (State::Idle, true) => self.deadline = thread.now + thread.limits.keep_alive_timeout,
+            (State::Idle, false) => {
+                self.state = State::ReadingHead;
+                self.deadline = thread.now + thread.limits.read_timeout;
             }
-        } else if !self.is_reading {
-            // From the first byte on, however many follow one by one.
-            self.is_reading = true;
-            self.deadline = thread.now + thread.limits.read_timeout;
+            // The deadline counts from the first byte of the head, however slowly the rest comes.
+            _ => {}
         }
     }
 
-    /// Closes at once, unless the client is still sending: closing would then throw away the
-    /// answer that it has not read yet.
-    fn end(&mut self, now: Instant) -> NextStep {
-        let is_quiet = || matches!(self.peek(), Err(Errno::AGAIN));
-        if !self.has_unread && self.input.is_empty() && is_quiet() {
+    fn finish(&mut self, now: Instant) -> NextStep {
+        let is_unread = self.after_response == AfterResponse::CloseUnread;
+        if !is_unread && self.input.is_empty() && !self.transport.has_input() {
             return NextStep::Close;
         }
-        if shutdown(&self.socket, Shutdown::Write).is_err() {
+        if self.transport.shutdown_write().is_err() {
             return NextStep::Close;
         }
-        self.lingers = true;
-        self.deadline = now + LINGER_MAX;
-        self.discard()
+        self.state = State::Draining;
+        self.deadline = now + DRAIN_MAX;
+        self.drain_input()
     }
 
-    fn discard(&mut self) -> NextStep {
+    fn drain_input(&mut self) -> NextStep {
         self.input.clear();
         for _ in 0..READS_PER_TURN_MAX {
             match self.read() {
-                Ok(0) => return NextStep::Close,
-                Ok(_) => self.input.clear(),
-                Err(Errno::AGAIN) => return NextStep::AwaitSocket,
-                Err(_) => return NextStep::Close,
+                Received::Closed => return NextStep::Close,
+                Received::Bytes { .. } => self.input.clear(),
+                Received::Blocked => return NextStep::AwaitSocket,
             }
         }
-        // It sends faster than this thread should spend its time on.
         NextStep::Requeue
-    }
-
-    /// Whether there is anything to read, without reading it.
-    fn peek(&self) -> Result<usize, Errno> {
-        let mut byte = [0; 1];
-        recv(&self.socket, &mut byte, RecvFlags::PEEK).map(|(read, _)| read)
     }
 }
 
-/// How often a connection reads in one turn.
+/// The state of a connection before a response was queued.
+#[derive(Debug)]
+pub(crate) struct Checkpoint {
+    waiting: usize,
+    sent_ever: u64,
+    after_response: AfterResponse,
+}
+
+/// How often a connection reads before other connections of its thread have their turn.
 const READS_PER_TURN_MAX: u32 = 16;
 
 /// How much is read at once. Heads have a few hundred bytes.
 const READ_LEN: usize = 4 * 1024;
 
-/// A longer text is sent from where it is. As long as the NARs that are kept whole.
+/// Longer texts are not copied into the write buffer. All NARs that are kept in memory are shorter.
 const INLINE_LEN_MAX: usize = 64 * 1024;
 
-/// With this much to send, a client that asks for more without reading has to wait.
+/// With this much to send, no further pipelined request is processed.
 const PIPELINED_LEN_MAX: usize = 64 * 1024;
 
-/// How long what a client sends in vain is thrown away. A second or two of round trips.
-const LINGER_MAX: Duration = Duration::from_secs(2);
+/// How long the input of a finished connection is discarded: some round trips.
+const DRAIN_MAX: Duration = Duration::from_secs(2);
 
 const _: () = assert!(READ_LEN < HEAD_LEN_MAX);

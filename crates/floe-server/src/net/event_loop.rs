@@ -1,5 +1,20 @@
-//! A network thread: accepts, reads, answers what is in memory, writes, and lends to workers
-//! what is not. It never waits for anything but the network.
+//! A network thread: accepts connections, reads requests, responds from memory, and lends to
+//! workers the connections whose responses need files. It waits for nothing but the network.
+//!
+//! # Fairness
+//!
+//! One turn of the loop handles a batch of events. All sockets of the batch are read before any
+//! request is processed, so one check of the database is newer than every request of the batch.
+//! Then each connection is resumed once. A connection that could continue without waiting, such as
+//! a client with a long pipeline, stops after a bounded number of reads, and is queued for the
+//! next turn. While connections are queued, the loop only polls for events and does not sleep. So
+//! no client can delay the others by more than its share of one turn.
+//!
+//! # Connections lent to workers
+//!
+//! The slot of a lent connection remembers whether the client has hung up, because an
+//! edge-triggered event is reported only once. When the worker returns the connection, it is read
+//! again, whatever was reported meanwhile.
 
 use std::os::fd::OwnedFd;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -12,42 +27,42 @@ use rustix::event::{Timespec, epoll};
 use rustix::io::Errno;
 use rustix::net::{SocketFlags, acceptfrom_with, sockopt::set_tcp_nodelay};
 
+use super::connection::state::{NextStep, SocketEvent};
+use super::connection::{Connection, ThreadContext};
+use super::listen::{Listener, peer_name};
+use super::queue::Job;
+use super::shared::{Phase, Returned, ServerShared};
+use super::transport::Transport;
 use crate::caches::narinfo_cache::StoreSession;
 use crate::clock::Clock;
 use crate::error::ServeError;
-use crate::net::connection::{Connection, NextStep, ThreadContext};
-use crate::net::listen::{Listener, peer_name};
-use crate::net::queue::Job;
-use crate::net::shared::{Phase, ServerShared};
 
-/// One thread's connections.
+/// The connections of one network thread.
 pub(crate) struct EventLoop<'s> {
     shared: &'s ServerShared,
-    /// Which of the threads this is.
+    /// The number of this thread.
     number: usize,
     epoll: OwnedFd,
     listeners: Vec<Arc<Listener>>,
     slots: Vec<Slot>,
     free: Vec<usize>,
-    /// The connections that have more to do at once.
+    /// The slots of connections that continue in the next turn, without an event.
     runnable: Vec<usize>,
     session: StoreSession,
     clock: Clock,
     log: String,
     now: Instant,
     phase: Phase,
-    /// When it was told to stop.
-    stopping: Option<Instant>,
-    /// When accepting failed for want of descriptors, or there were too many connections.
+    stopping_since: Option<Instant>,
+    /// Whether new clients wait in the backlog: there are too many connections or descriptors.
     is_accept_paused: bool,
 }
 
 enum Slot {
     Free,
     Open(Box<Connection>),
-    /// Lent to a worker.
+    /// A worker has the connection.
     Lent {
-        /// Whether the client's end of the connection was closed meanwhile.
         hung_up: bool,
     },
 }
@@ -59,7 +74,7 @@ impl<'s> EventLoop<'s> {
         store: LiveStore,
     ) -> Result<EventLoop<'s>, ServeError> {
         let failed = |source: Errno| ServeError::System {
-            action: "preparing to wait for the network",
+            action: "wait for the network",
             source: source.into(),
         };
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC).map_err(failed)?;
@@ -79,57 +94,21 @@ impl<'s> EventLoop<'s> {
             log: String::new(),
             now: Instant::now(),
             phase: Phase::Running,
-            stopping: None,
+            stopping_since: None,
             is_accept_paused: true,
         };
         this.start_accepting().map_err(failed)?;
         Ok(this)
     }
 
-    /// Serves until the server is told to stop and nothing is under way any more.
+    /// Serves until the server stops and all its responses are sent.
     pub(crate) fn run(mut self) {
         let mut events = Vec::with_capacity(EVENTS_MAX);
         let mut swept = Instant::now();
         loop {
-            let patience = match self.runnable.is_empty() {
-                true => SWEEP_INTERVAL,
-                false => Duration::ZERO,
-            };
-            let timeout = Timespec::try_from(patience).unwrap_or_default();
-            events.clear();
-            let spare = rustix::buffer::spare_capacity(&mut events);
-            // An interrupted wait has no events.
-            let _: Result<usize, Errno> = epoll::wait(&self.epoll, spare, Some(&timeout));
-            self.now = Instant::now();
-            self.clock.tick(self.now);
-            self.session.begin_batch();
-            // All are read before any is answered: the database is looked at in between.
-            for event in &events {
-                self.fill(event);
-            }
-            for slot in std::mem::take(&mut self.runnable) {
-                if let Some(Slot::Open(connection)) = self.slots.get_mut(slot) {
-                    connection.queued = false;
-                }
-                self.resume(slot, false);
-            }
-            for event in &events {
-                match event.data.u64() {
-                    WAKE => self.collect_returned(),
-                    data if data >= LISTENERS => self.accept(data - LISTENERS),
-                    slot => {
-                        let flags = event.flags;
-                        let slot = usize::try_from(slot).unwrap_or(usize::MAX);
-                        self.resume(slot, flags.intersects(HUNG_UP));
-                    }
-                }
-            }
-            if let Some((_, log)) = &self.shared.log
-                && !self.log.is_empty()
-            {
-                log.write(&self.log);
-                self.log.clear();
-            }
+            self.wait(&mut events);
+            self.turn(&events);
+            self.write_log();
             if self.now.duration_since(swept) >= SWEEP_INTERVAL {
                 swept = self.now;
                 self.sweep();
@@ -138,21 +117,70 @@ impl<'s> EventLoop<'s> {
                 self.phase = self.shared.phase();
                 self.stop();
             }
-            let eof = match self.phase {
+            let is_finished = match self.phase {
                 Phase::Running => false,
                 Phase::Stopping => self.is_empty() || self.is_overdue(),
                 Phase::Stopped => true,
             };
-            if eof {
+            if is_finished {
                 return;
             }
+        }
+    }
+
+    fn wait(&mut self, events: &mut Vec<epoll::Event>) {
+        let timeout = match self.runnable.is_empty() {
+            true => SWEEP_INTERVAL,
+            false => Duration::ZERO,
+        };
+        let timeout = Timespec::try_from(timeout).unwrap_or_default();
+        events.clear();
+        let spare = rustix::buffer::spare_capacity(events);
+        // If a signal interrupts the wait, there are no events.
+        let _: Result<usize, Errno> = epoll::wait(&self.epoll, spare, Some(&timeout));
+        self.now = Instant::now();
+        self.clock.tick(self.now);
+        self.session.begin_batch();
+    }
+
+    fn turn(&mut self, events: &[epoll::Event]) {
+        for event in events {
+            let slot = usize::try_from(event.data.u64()).ok();
+            if let Some(Slot::Open(connection)) = slot.and_then(|slot| self.slots.get_mut(slot)) {
+                connection.prefetch_input(socket_event(event.flags));
+            }
+        }
+        for slot in std::mem::take(&mut self.runnable) {
+            if let Some(Slot::Open(connection)) = self.slots.get_mut(slot) {
+                connection.is_queued = false;
+            }
+            self.resume(slot, SocketEvent::Ready);
+        }
+        for event in events {
+            match event.data.u64() {
+                WAKE => self.collect_returned(),
+                data if data >= LISTENERS => self.accept(data - LISTENERS),
+                slot => {
+                    let slot = usize::try_from(slot).unwrap_or(usize::MAX);
+                    self.resume(slot, socket_event(event.flags));
+                }
+            }
+        }
+    }
+
+    fn write_log(&mut self) {
+        if let Some((_, log)) = &self.shared.log
+            && !self.log.is_empty()
+        {
+            log.write(&self.log);
+            self.log.clear();
         }
     }
 
     fn start_accepting(&mut self) -> Result<(), Errno> {
         for (index, listener) in self.listeners.iter().enumerate() {
             let data = epoll::EventData::new_u64(LISTENERS + index as u64);
-            // One thread is enough for a new client.
+            // A new client wakes one thread, not all of them.
             let flags = epoll::EventFlags::IN | epoll::EventFlags::EXCLUSIVE;
             epoll::add(&self.epoll, &listener.socket, data, flags)?;
         }
@@ -162,46 +190,45 @@ impl<'s> EventLoop<'s> {
 
     fn pause_accepting(&mut self) {
         for listener in &self.listeners {
-            // It may not be there, if it could not be added runnable.
+            // It is absent if an earlier attempt to add it has failed.
             let _: Result<(), Errno> = epoll::delete(&self.epoll, &listener.socket);
         }
         self.is_accept_paused = true;
     }
 
     fn accept(&mut self, listener: u64) {
-        let Some(listener) = usize::try_from(listener)
-            .ok()
-            .and_then(|index| self.listeners.get(index).cloned())
-        else {
+        let listener = usize::try_from(listener).ok();
+        let Some(listener) = listener.and_then(|index| self.listeners.get(index).cloned()) else {
             return;
         };
         if self.phase != Phase::Running {
             return;
         }
-        if self.shared.open.load(Ordering::Relaxed) >= self.shared.limits.connections_max {
-            // They wait in the backlog; the sweep looks runnable.
+        if !self.has_room() {
             self.pause_accepting();
             return;
         }
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         match acceptfrom_with(&listener.socket, flags) {
             Ok((socket, address)) => {
-                // A Unix socket has no such option.
+                // Unix sockets do not have this option.
                 let _: Result<(), Errno> = set_tcp_nodelay(&socket, true);
                 let peer = match self.shared.log {
                     Some(_) => peer_name(address),
                     None => String::new(),
                 };
-                self.add(Connection::new(socket, peer, &self.shared.limits, self.now));
+                let transport = Transport::plain(socket);
+                let limits = &self.shared.limits;
+                self.add(Connection::new(transport, peer, limits, self.now));
             }
             Err(Errno::MFILE | Errno::NFILE | Errno::NOMEM | Errno::NOBUFS) => {
                 (self.shared.context.warn)(
-                    "no more connections can be accepted: too many open files; raise the limit \
+                    "pausing to accept connections: too many open files; raise the limit \
                      (LimitNOFILE) or lower --max-connections",
                 );
                 self.pause_accepting();
             }
-            // The client is gone already, or another thread was faster.
+            // The client has gone already, or another thread was faster.
             Err(_) => {}
         }
     }
@@ -214,7 +241,7 @@ impl<'s> EventLoop<'s> {
         let data = epoll::EventData::new_u64(slot as u64);
         let edges = epoll::EventFlags::OUT | epoll::EventFlags::ET | epoll::EventFlags::RDHUP;
         let flags = epoll::EventFlags::IN | edges;
-        match epoll::add(&self.epoll, &connection.socket, data, flags) {
+        match epoll::add(&self.epoll, connection.transport.socket(), data, flags) {
             Ok(()) => {
                 self.shared.open.fetch_add(1, Ordering::Relaxed);
                 self.put(slot, Slot::Open(Box::new(connection)));
@@ -223,26 +250,18 @@ impl<'s> EventLoop<'s> {
         }
     }
 
-    /// Reads what an event has told of.
-    fn fill(&mut self, event: &epoll::Event) {
-        let slot = usize::try_from(event.data.u64()).ok();
-        if let Some(Slot::Open(connection)) = slot.and_then(|slot| self.slots.get_mut(slot)) {
-            let flags = event.flags;
-            connection.hung_up |= flags.intersects(HUNG_UP);
-            connection.fill();
-        }
-    }
-
-    /// Lets a connection go on.
-    fn resume(&mut self, slot: usize, hung_up: bool) {
+    /// Lets a connection continue. Its event may be [`SocketEvent::Ready`] without a need to read.
+    fn resume(&mut self, slot: usize, event: SocketEvent) {
+        let hangs_up = event == SocketEvent::HungUp;
         match self.take(slot) {
             Slot::Open(mut connection) => {
-                connection.hung_up |= hung_up;
+                if hangs_up {
+                    connection.note_event(event);
+                }
                 self.advance(slot, connection);
             }
-            // It looks at its socket when it is back.
             Slot::Lent { hung_up } => {
-                let hung_up = hung_up || hung_up;
+                let hung_up = hung_up || hangs_up;
                 self.put(slot, Slot::Lent { hung_up });
             }
             Slot::Free => {}
@@ -250,7 +269,7 @@ impl<'s> EventLoop<'s> {
     }
 
     fn advance(&mut self, slot: usize, mut connection: Box<Connection>) {
-        let mut thread_context = ThreadContext {
+        let mut thread = ThreadContext {
             context: &self.shared.context,
             limits: &self.shared.limits,
             session: &mut self.session,
@@ -259,10 +278,12 @@ impl<'s> EventLoop<'s> {
             now: self.now,
             is_stopping: self.phase != Phase::Running,
         };
-        // Whatever goes wrong with a request, the next one is answered.
-        let next = catch_unwind(AssertUnwindSafe(|| connection.advance(&mut thread_context)));
+        // A panic costs the client its connection, but other clients are still served.
+        let next = catch_unwind(AssertUnwindSafe(|| connection.advance(&mut thread)));
         let next = next.unwrap_or_else(|_| {
-            (self.shared.context.warn)("a request has caused a panic; please report it");
+            (self.shared.context.warn)(
+                "closing a connection: its request caused a panic; please report it",
+            );
             NextStep::Close
         });
         self.apply(slot, connection, next);
@@ -272,13 +293,16 @@ impl<'s> EventLoop<'s> {
         match next {
             NextStep::AwaitSocket => self.put(slot, Slot::Open(connection)),
             NextStep::Requeue => {
-                // An event may have come between two turns; that makes them no more.
-                if !std::mem::replace(&mut connection.queued, true) {
+                // It is queued already if an event has resumed it before its turn.
+                if !std::mem::replace(&mut connection.is_queued, true) {
                     self.runnable.push(slot);
                 }
                 self.put(slot, Slot::Open(connection));
             }
-            NextStep::Close => self.close(slot, connection),
+            NextStep::Close => {
+                drop(connection);
+                self.release_slot(slot);
+            }
             NextStep::AwaitWorker => {
                 self.put(slot, Slot::Lent { hung_up: false });
                 let thread = self.number;
@@ -291,50 +315,56 @@ impl<'s> EventLoop<'s> {
         }
     }
 
-    fn close(&mut self, slot: usize, connection: Box<Connection>) {
-        drop(connection);
+    fn release_slot(&mut self, slot: usize) {
         self.put(slot, Slot::Free);
         self.free.push(slot);
         self.shared.open.fetch_sub(1, Ordering::Relaxed);
     }
 
-    /// Takes back what workers have done with.
     fn collect_returned(&mut self) {
-        for (mut job, is_alive) in self.shared.mailbox(self.number).drain() {
-            let place = self.take(job.slot);
-            job.connection.hung_up |= matches!(place, Slot::Lent { hung_up: true });
-            // What its socket told of meanwhile was told to nobody.
-            job.connection.is_drained = false;
-            match is_alive && self.phase != Phase::Stopped {
-                true => self.advance(job.slot, job.connection),
-                false => self.close(job.slot, job.connection),
+        for Returned { slot, connection } in self.shared.mailbox(self.number).drain() {
+            let lent = self.take(slot);
+            match connection {
+                Some(mut connection) if self.phase != Phase::Stopped => {
+                    // Events that came meanwhile are lost, except for a hang-up.
+                    connection.note_event(match lent {
+                        Slot::Lent { hung_up: true } => SocketEvent::HungUp,
+                        _ => SocketEvent::Ready,
+                    });
+                    self.advance(slot, connection);
+                }
+                _ => self.release_slot(slot),
             }
         }
     }
 
-    /// Closes what has waited too long, and accepts runnable if there is room.
+    /// Closes connections that have waited too long, and accepts again if there is room.
     fn sweep(&mut self) {
         for slot in 0..self.slots.len() {
             match self.take(slot) {
                 Slot::Open(connection) if connection.deadline <= self.now => {
-                    self.close(slot, connection);
+                    drop(connection);
+                    self.release_slot(slot);
                 }
                 other => self.put(slot, other),
             }
         }
-        let has_room =
-            self.shared.open.load(Ordering::Relaxed) < self.shared.limits.connections_max;
-        if self.is_accept_paused && has_room && self.phase == Phase::Running {
-            // What cannot be added now is tried runnable a moment later.
+        if self.is_accept_paused && self.has_room() && self.phase == Phase::Running {
+            // After a failure only some of the listeners are in the set. The next sweep tries
+            // again.
             self.pause_accepting();
             let _: Result<(), Errno> = self.start_accepting();
         }
     }
 
+    fn has_room(&self) -> bool {
+        self.shared.open.load(Ordering::Relaxed) < self.shared.limits.connections_max
+    }
+
     fn stop(&mut self) {
-        self.stopping.get_or_insert(self.now);
+        self.stopping_since.get_or_insert(self.now);
         self.pause_accepting();
-        // Once all threads have let go, whoever comes next may listen at the same place.
+        // When all threads have done this, another server may listen on the same addresses.
         self.listeners.clear();
         self.shared.listeners().clear();
         for slot in 0..self.slots.len() {
@@ -349,7 +379,7 @@ impl<'s> EventLoop<'s> {
     }
 
     fn is_overdue(&self) -> bool {
-        self.stopping
+        self.stopping_since
             .is_some_and(|since| self.now.duration_since(since) >= SHUTDOWN_GRACE)
     }
 
@@ -369,21 +399,24 @@ impl<'s> EventLoop<'s> {
     }
 }
 
-/// Events are known by the number of their slot; these two are none.
+fn socket_event(flags: epoll::EventFlags) -> SocketEvent {
+    let hang_up = epoll::EventFlags::RDHUP | epoll::EventFlags::HUP | epoll::EventFlags::ERR;
+    match flags.intersects(hang_up) {
+        true => SocketEvent::HungUp,
+        false => SocketEvent::Ready,
+    }
+}
+
+/// The data of an event is the number of a slot, except for these two.
 const WAKE: u64 = u64::MAX;
 const LISTENERS: u64 = 1 << 32;
 
-/// What an event has when nothing more will come from the client. It is told once.
-const HUNG_UP: epoll::EventFlags = epoll::EventFlags::RDHUP
-    .union(epoll::EventFlags::HUP)
-    .union(epoll::EventFlags::ERR);
-
-/// How many events are taken at once: enough that a busy server asks seldom, and few enough that
-/// nobody waits long behind the others.
+/// How many events one turn handles: enough to make few system calls on a busy server, but so few
+/// that no client waits long for its turn.
 const EVENTS_MAX: usize = 256;
 
-/// How often deadlines are looked at. They are seconds.
+/// How often deadlines are checked.
 const SWEEP_INTERVAL: Duration = Duration::from_millis(500);
 
-/// How long answers that are under way may take when the server is to end.
+/// How long responses may take to finish when the server stops.
 const SHUTDOWN_GRACE: Duration = Duration::from_secs(10);

@@ -1,4 +1,4 @@
-//! How long and how many: the part of the settings that connections look at.
+//! The settings that connections need.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ pub(crate) struct Limits {
 }
 
 impl Limits {
-    pub(crate) fn of(config: &Config) -> Limits {
+    pub(crate) fn new(config: &Config) -> Limits {
         Limits {
             keep_alive: config.keep_alive,
             keep_alive_timeout: config.keep_alive_timeout,

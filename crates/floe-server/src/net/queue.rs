@@ -1,11 +1,11 @@
-//! Connections on their way from the network's threads to the workers.
+//! Connections on their way from the network threads to the workers.
 
 use std::collections::VecDeque;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
-use crate::net::connection::Connection;
+use super::connection::Connection;
 
-/// The connections that wait for a worker. Bounded by the number of connections.
+/// The connections that wait for a worker. There cannot be more than there are connections.
 #[derive(Debug, Default)]
 pub(crate) struct JobQueue {
     state: Mutex<QueueState>,
@@ -18,13 +18,13 @@ struct QueueState {
     is_stopped: bool,
 }
 
-/// A connection that was lent, and to where it goes back.
+/// A connection that is lent to a worker.
 #[derive(Debug)]
 pub(crate) struct Job {
     pub(crate) connection: Box<Connection>,
-    /// Which of the network's threads it belongs to.
+    /// The number of the network thread that the connection belongs to.
     pub(crate) thread: usize,
-    /// Its place there.
+    /// The connection's slot in that thread.
     pub(crate) slot: usize,
 }
 
@@ -34,7 +34,7 @@ impl JobQueue {
         self.ready.notify_one();
     }
 
-    /// Framing the workers once each has given back what it has.
+    /// Ends each worker when it has returned the connection that it works on.
     pub(crate) fn stop(&self) {
         self.state().is_stopped = true;
         self.ready.notify_all();
@@ -44,6 +44,7 @@ impl JobQueue {
         self.state().jobs.is_empty()
     }
 
+    /// Waits for a job. `None` when the queue is stopped.
     pub(crate) fn pop(&self) -> Option<Job> {
         let mut state = self.state();
         loop {

@@ -1,4 +1,4 @@
-//! What the network's threads and the workers share, and how they tell each other of it.
+//! The state that network threads and workers share, and the signals between them.
 
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
@@ -6,48 +6,59 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rustix::event::{EventfdFlags, eventfd};
 
+use super::connection::Connection;
+use super::limits::Limits;
+use super::listen::Listener;
+use super::queue::{Job, JobQueue};
 use crate::access_log::writer::LogWriter;
 use crate::config::LogFormat;
 use crate::context::Context;
 use crate::error::ServeError;
-use crate::net::limits::Limits;
-use crate::net::listen::Listener;
-use crate::net::queue::{Job, JobQueue};
 
 /// What all threads of a server share.
 pub(crate) struct ServerShared {
     pub(crate) context: Context,
     pub(crate) limits: Limits,
-    /// Each of the network's threads has its own hold on them; they are closed with the last.
+    /// Each network thread has its own references. A listener is closed with the last of them.
     pub(crate) listeners: Mutex<Vec<Arc<Listener>>>,
     pub(crate) queue: JobQueue,
-    /// How many connections there are.
+    /// The number of open connections.
     pub(crate) open: AtomicUsize,
     pub(crate) log: Option<(LogFormat, LogWriter)>,
     pub(crate) signal: Arc<Signal>,
 }
 
-/// How threads are told that something has changed.
+/// Wakes the network threads, and tells them and the workers to stop.
 #[derive(Debug)]
 pub(crate) struct Signal {
     phase: AtomicU8,
+    /// One for each network thread.
     mailboxes: Vec<Mailbox>,
 }
 
-/// What workers give back to one of the network's threads.
+/// The connections that workers have returned to a network thread.
 #[derive(Debug)]
 pub(crate) struct Mailbox {
-    returned: Mutex<Vec<(Job, bool)>>,
+    returned: Mutex<Vec<Returned>>,
+    /// An event descriptor, which the thread waits for together with its sockets.
     wake: OwnedFd,
 }
 
-/// How far a server has come.
+/// A connection that is no longer lent to a worker.
+#[derive(Debug)]
+pub(crate) struct Returned {
+    pub(crate) slot: usize,
+    /// `None` if the worker has closed it.
+    pub(crate) connection: Option<Box<Connection>>,
+}
+
+/// The life of a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd)]
 pub(crate) enum Phase {
     Running,
-    /// No new requests; what is under way is finished.
+    /// Responses that have begun are finished. No further request is read.
     Stopping,
-    /// Everything is dropped.
+    /// All connections are closed at once.
     Stopped,
 }
 
@@ -70,49 +81,31 @@ impl ServerShared {
         &self.signal.mailboxes[thread]
     }
 
-    /// Gives a connection back to the thread that it belongs to.
+    /// Returns a connection to its network thread, or closes it if `is_alive` is false.
     pub(crate) fn return_connection(&self, job: Job, is_alive: bool) {
-        let mailbox = self.mailbox(job.thread);
-        let mut returned = mailbox
-            .returned
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        returned.push((job, is_alive));
-        // Whoever was first has woken it already.
-        let is_first = returned.len() == 1;
-        drop(returned);
-        if is_first {
-            mailbox.notify();
-        }
+        self.mailbox(job.thread).push(Returned {
+            slot: job.slot,
+            connection: is_alive.then_some(job.connection),
+        });
     }
 }
 
 impl Signal {
     pub(crate) fn new(threads: usize) -> Result<Signal, ServeError> {
-        let mut mailboxes = Vec::new();
-        for _ in 0..threads {
-            let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
-            let wake = eventfd(0, flags).map_err(|source| ServeError::System {
-                action: "making an event descriptor",
-                source: source.into(),
-            })?;
-            mailboxes.push(Mailbox {
-                returned: Mutex::new(Vec::new()),
-                wake,
-            });
-        }
+        let mailboxes: Result<Vec<Mailbox>, ServeError> =
+            (0..threads).map(|_| Mailbox::new()).collect();
         Ok(Signal {
             phase: AtomicU8::new(Phase::Running as u8),
-            mailboxes,
+            mailboxes: mailboxes?,
         })
     }
 
-    /// How many threads of the network there are.
+    /// Returns the number of network threads.
     pub(crate) fn threads(&self) -> usize {
         self.mailboxes.len()
     }
 
-    /// From running to stopping, from stopping to stopped.
+    /// Begins the next phase, and wakes all network threads for it.
     pub(crate) fn advance(&self) {
         let before = self.phase.fetch_add(1, Ordering::AcqRel);
         if before >= Phase::Stopped as u8 {
@@ -123,26 +116,55 @@ impl Signal {
         }
     }
 
+    /// Begins the last phase, when no network thread is left to wake.
     pub(crate) fn stop(&self) {
         self.phase.store(Phase::Stopped as u8, Ordering::Release);
     }
 }
 
 impl Mailbox {
+    fn new() -> Result<Mailbox, ServeError> {
+        let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
+        let wake = eventfd(0, flags).map_err(|source| ServeError::System {
+            action: "create an event descriptor",
+            source: source.into(),
+        })?;
+        Ok(Mailbox {
+            returned: Mutex::new(Vec::new()),
+            wake,
+        })
+    }
+
     pub(crate) fn wake(&self) -> &OwnedFd {
         &self.wake
     }
 
-    /// Takes what is there.
-    pub(crate) fn drain(&self) -> Vec<(Job, bool)> {
+    fn push(&self, returned: Returned) {
+        let mut all = self.returned();
+        all.push(returned);
+        // Otherwise the thread was woken already, and has not looked yet.
+        let is_first = all.len() == 1;
+        drop(all);
+        if is_first {
+            self.notify();
+        }
+    }
+
+    /// Takes all connections out.
+    pub(crate) fn drain(&self) -> Vec<Returned> {
         let mut count = [0; 8];
-        // Emptied before looking, so that whatever comes later rings again.
+        // The event is cleared first, so that a connection that is pushed from now on raises it
+        // again.
         let _: rustix::io::Result<usize> = rustix::io::read(&self.wake, &mut count);
-        std::mem::take(&mut *self.returned.lock().unwrap_or_else(PoisonError::into_inner))
+        std::mem::take(&mut *self.returned())
     }
 
     fn notify(&self) {
-        // Full means that it has been rung.
+        // If the counter is full, the event is raised already.
         let _: rustix::io::Result<usize> = rustix::io::write(&self.wake, &1u64.to_ne_bytes());
+    }
+
+    fn returned(&self) -> MutexGuard<'_, Vec<Returned>> {
+        self.returned.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

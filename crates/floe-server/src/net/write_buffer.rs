@@ -1,20 +1,20 @@
-//! Bytes on their way to a socket.
-
-use std::os::fd::BorrowedFd;
+//! Bytes on their way to a client.
 
 use rustix::io::Errno;
-use rustix::net::{SendFlags, send};
+
+use super::transport::{Transport, WriteHint};
 
 /// A buffer that is filled at its end and sent from its beginning.
 #[derive(Debug, Default)]
 pub(crate) struct WriteBuffer {
     pub(crate) bytes: Vec<u8>,
+    /// How many of `bytes` are sent.
     sent: usize,
     sent_ever: u64,
 }
 
 impl WriteBuffer {
-    /// How many bytes wait.
+    /// Returns how many bytes wait to be sent.
     pub(crate) fn len(&self) -> usize {
         self.bytes.len() - self.sent
     }
@@ -27,7 +27,7 @@ impl WriteBuffer {
         self.bytes.extend_from_slice(bytes);
     }
 
-    /// Appends what `read` puts into a buffer of at most `len` bytes; how much that was.
+    /// Appends the bytes that `read` puts into a buffer of `len` bytes, and returns their number.
     pub(crate) fn read_from(
         &mut self,
         len: u64,
@@ -41,36 +41,36 @@ impl WriteBuffer {
         result.map(|read| read as u64)
     }
 
-    /// Sends what waits. True if all of it went out, false if the socket takes no more for now.
-    pub(crate) fn send(&mut self, socket: BorrowedFd<'_>, flags: SendFlags) -> Result<bool, Errno> {
+    /// Sends the waiting bytes. Returns `false` if the transport takes no more for now.
+    pub(crate) fn send(
+        &mut self,
+        transport: &mut Transport,
+        hint: WriteHint,
+    ) -> Result<bool, Errno> {
         while let Some(rest @ [_, ..]) = self.bytes.get(self.sent..) {
-            match send(socket, rest, flags | SendFlags::NOSIGNAL) {
-                Ok(sent) => {
-                    self.sent += sent;
-                    self.sent_ever += sent as u64;
-                }
-                Err(Errno::AGAIN) => return Ok(false),
-                Err(Errno::INTR) => {}
-                Err(error) => return Err(error),
-            }
+            let Some(written) = transport.write(rest, hint)? else {
+                return Ok(false);
+            };
+            self.sent += written;
+            self.sent_ever += written as u64;
         }
         self.bytes.clear();
         self.sent = 0;
         Ok(true)
     }
 
-    /// How much has ever been sent.
+    /// Returns how many bytes were sent since the connection began.
     pub(crate) fn sent_ever(&self) -> u64 {
         self.sent_ever
     }
 
-    /// Takes back what was appended beyond `len` waiting bytes.
+    /// Keeps the first `len` waiting bytes, and drops those that were appended behind them.
     pub(crate) fn truncate(&mut self, len: usize) {
         self.bytes.truncate(self.sent + len);
     }
 
-    /// Gives up what a client that does not read would make a thousand connections hold, once that
-    /// is half of it: what is left has to be moved.
+    /// Frees the memory of bytes that are sent, for a client that does not read. To do so, the
+    /// waiting bytes have to be moved, so they must be at most half of the buffer.
     pub(crate) fn compact(&mut self) {
         if self.sent < self.len() {
             return;
@@ -80,11 +80,11 @@ impl WriteBuffer {
         self.bytes.shrink_to_fit();
     }
 
-    /// Gives up the memory of a large answer. An idle connection does not need it.
-    pub(crate) fn relax(&mut self) {
-        self.bytes.shrink_to(KEPT_LEN_MAX);
+    /// Frees the memory of a large response. Call this when the connection becomes idle.
+    pub(crate) fn shrink(&mut self) {
+        self.bytes.shrink_to(IDLE_CAPACITY_MAX);
     }
 }
 
-/// What an idle connection may keep. Thousands of them are normal.
-const KEPT_LEN_MAX: usize = 4 * 1024;
+/// How many bytes an idle connection may keep allocated. A server has thousands of them.
+const IDLE_CAPACITY_MAX: usize = 4 * 1024;

@@ -1,0 +1,174 @@
+//! A range of a NAR, produced from its plan while it is sent.
+
+use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use floe_store::StoreError;
+use floe_store::tree::plan::{NarPlan, PlanPart, TreeRoot, open_tree_root};
+
+use super::{CHUNK_LEN_MAX, SENDFILE_MIN};
+
+/// The bytes from `position` to `end` of the NAR of the tree at `path`.
+#[derive(Debug)]
+pub(crate) struct NarRange {
+    plan: Arc<NarPlan>,
+    path: PathBuf,
+    /// The root of the tree, opened when the first file is.
+    root: Option<TreeRoot>,
+    position: u64,
+    end: u64,
+    open: Option<OpenFile>,
+}
+
+/// The file of which a part is sent.
+#[derive(Debug)]
+struct OpenFile {
+    /// Its number in the plan.
+    number: usize,
+    file: OwnedFd,
+}
+
+/// Bytes of a file that come next in a NAR.
+#[derive(Debug)]
+pub(crate) struct FileSlice<'n> {
+    pub(crate) file: BorrowedFd<'n>,
+    pub(crate) offset: u64,
+    pub(crate) end: u64,
+}
+
+impl NarRange {
+    /// Opens the first file of a range, so that a path that has vanished is an error while the
+    /// client can still be told.
+    ///
+    /// Errors: the tree is not there, or is not the one of the plan.
+    pub(crate) fn open(
+        plan: Arc<NarPlan>,
+        path: &Path,
+        start: u64,
+        end: u64,
+    ) -> Result<NarRange, StoreError> {
+        let mut root = open_tree_root(path)?;
+        let first = match plan.part(start) {
+            Some(PlanPart::Framing(bytes)) => plan.part(start + bytes.len() as u64),
+            Some(PlanPart::Packed { len, .. }) => plan.part(start + len),
+            contents => contents,
+        };
+        let open = match first {
+            Some(PlanPart::Contents { file: number, .. }) => Some(OpenFile {
+                number,
+                file: plan.open(&mut root, number)?,
+            }),
+            _ => None,
+        };
+        Ok(NarRange {
+            root: Some(root),
+            open,
+            ..NarRange::lazy(plan, path, start, end)
+        })
+    }
+
+    /// A range of which nothing is opened before it is sent. Without this, a request for sixteen
+    /// ranges would hold sixteen open files until all of them are sent.
+    pub(crate) fn lazy(plan: Arc<NarPlan>, path: &Path, start: u64, end: u64) -> NarRange {
+        NarRange {
+            plan,
+            path: path.into(),
+            root: None,
+            position: start,
+            end,
+            open: None,
+        }
+    }
+
+    /// Appends what comes next to `buffer` if it is framing or a small file. Otherwise returns
+    /// the bytes of a file, whose sending is reported to [`NarRange::advance`].
+    ///
+    /// Errors: the tree is not there any more, or has changed.
+    pub(crate) fn next(
+        &mut self,
+        buffer: &mut Vec<u8>,
+    ) -> Result<Option<FileSlice<'_>>, StoreError> {
+        let wanted = self.end - self.position;
+        match self.plan.part(self.position) {
+            None => Ok(None),
+            Some(PlanPart::Framing(bytes)) => {
+                // The framing of a tree of a million symlinks does not fit into a buffer.
+                let len = bytes
+                    .len()
+                    .min(usize::try_from(wanted).unwrap_or(usize::MAX))
+                    .min(CHUNK_LEN_MAX);
+                buffer.extend_from_slice(bytes.get(..len).unwrap_or_default());
+                self.position += len as u64;
+                Ok(None)
+            }
+            Some(PlanPart::Packed { file, offset, len }) => Ok(Some(FileSlice {
+                file,
+                offset,
+                end: offset + len.min(wanted),
+            })),
+            Some(PlanPart::Contents {
+                file: number,
+                len,
+                offset: 0,
+            }) if len < SENDFILE_MIN && len <= wanted && self.open.is_none() => {
+                let root = opened(&mut self.root, &self.path)?;
+                self.plan.read(root, number, buffer)?;
+                self.position += len;
+                Ok(None)
+            }
+            Some(PlanPart::Contents {
+                file: number,
+                offset,
+                len,
+            }) => {
+                let open = match self.open.take() {
+                    Some(open) if open.number == number => open,
+                    _ => OpenFile {
+                        number,
+                        file: self
+                            .plan
+                            .open(opened(&mut self.root, &self.path)?, number)?,
+                    },
+                };
+                let open = self.open.insert(open);
+                Ok(Some(FileSlice {
+                    file: open.file.as_fd(),
+                    offset,
+                    end: offset + len.min(wanted),
+                }))
+            }
+        }
+    }
+
+    /// Moves on by the bytes of a slice that were sent.
+    pub(crate) fn advance(&mut self, sent: u64) {
+        self.position += sent;
+    }
+
+    /// Closes the file of a slice that was sent to its end.
+    pub(crate) fn close_file(&mut self) {
+        self.open = None;
+    }
+
+    pub(crate) fn is_complete(&self) -> bool {
+        self.position >= self.end
+    }
+
+    /// Whether [`NarRange::next`] returns a slice that is sent with `sendfile`.
+    pub(crate) fn next_is_large(&self) -> bool {
+        match self.plan.part(self.position) {
+            Some(PlanPart::Contents { len, .. } | PlanPart::Packed { len, .. }) => {
+                len.min(self.end - self.position) >= SENDFILE_MIN
+            }
+            _ => false,
+        }
+    }
+}
+
+fn opened<'r>(root: &'r mut Option<TreeRoot>, path: &Path) -> Result<&'r mut TreeRoot, StoreError> {
+    match root {
+        Some(root) => Ok(root),
+        None => Ok(root.insert(open_tree_root(path)?)),
+    }
+}

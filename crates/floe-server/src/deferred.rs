@@ -1,0 +1,50 @@
+//! Requests on their way to a worker.
+
+use std::sync::Arc;
+
+use crate::caches::narinfo_cache::CachedNarInfo;
+use crate::http::request::{Request, ResponseMode};
+use crate::http::route::Route;
+
+/// A request that a worker responds to, independent of the bytes that it came in.
+#[derive(Debug)]
+pub(crate) struct DeferredRequest {
+    pub(crate) route: Route,
+    pub(crate) mode: ResponseMode,
+    pub(crate) range: Option<String>,
+    pub(crate) if_range: Option<String>,
+    pub(crate) if_none_match: Option<String>,
+    pub(crate) accepts_zstd: bool,
+    /// The NAR that is asked for, once it is looked up.
+    pub(crate) nar: Option<NarTarget>,
+    /// The bytes of the head, if the request is to be logged.
+    pub(crate) head: Option<Box<[u8]>>,
+}
+
+/// The NAR that a URL names.
+#[derive(Clone, Debug)]
+pub(crate) struct NarTarget {
+    pub(crate) nar_info: Arc<CachedNarInfo>,
+    /// Whether the URL has the NAR hash, so that it will never mean another NAR.
+    pub(crate) is_immutable: bool,
+}
+
+impl DeferredRequest {
+    pub(crate) fn new(
+        route: Route,
+        request: &Request<'_>,
+        nar: Option<NarTarget>,
+    ) -> DeferredRequest {
+        let owned = |field: Option<&str>| field.map(str::to_owned);
+        DeferredRequest {
+            route,
+            mode: request.mode(),
+            range: owned(request.range),
+            if_range: owned(request.if_range),
+            if_none_match: owned(request.if_none_match),
+            accepts_zstd: request.accepts_zstd,
+            nar,
+            head: None,
+        }
+    }
+}
