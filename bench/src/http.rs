@@ -1,5 +1,5 @@
-//! A plain HTTP/1.1 client with one connection: it fetches what is to be checked, and measures
-//! requests one after another, where a load generator would blur what a single client sees.
+//! A simple HTTP/1.1 client with one connection, for checks and for sequential requests. A load
+//! generator would not measure the latency of a single client.
 
 use std::io::{self, BufRead as _, BufReader, Read as _, Write};
 use std::net::TcpStream;
@@ -7,25 +7,25 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail, ensure};
 
-/// Where a server listens, and below which path it has its cache.
+/// The address of a server, and the path of its cache.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Origin {
+pub(crate) struct Origin {
     /// `host:port`
-    pub(super) authority: String,
+    pub(crate) authority: String,
     /// Empty, or `/path` without a slash at its end.
-    pub(super) prefix: String,
+    pub(crate) prefix: String,
 }
 
 impl Origin {
-    pub(super) fn local(port: u16) -> Origin {
+    pub(crate) fn local(port: u16) -> Origin {
         Origin {
             authority: format!("127.0.0.1:{port}"),
             prefix: String::new(),
         }
     }
 
-    /// Reads `http://host[:port][/path]`.
-    pub(super) fn parse(url: &str) -> Option<Origin> {
+    /// Parses `http://host[:port][/path]`.
+    pub(crate) fn parse(url: &str) -> Option<Origin> {
         let rest = url.strip_prefix("http://")?;
         let (authority, path) = rest.split_once('/').unwrap_or((rest, ""));
         let port = match authority.rsplit_once(':') {
@@ -42,82 +42,82 @@ impl Origin {
         })
     }
 
-    pub(super) fn url(&self) -> String {
+    pub(crate) fn url(&self) -> String {
         format!("http://{}{}", self.authority, self.prefix)
     }
 }
 
-/// The head of an answer.
+/// The head of a response.
 #[derive(Debug, PartialEq)]
-pub(super) struct Head {
-    pub(super) status: u16,
-    /// Names in lower case.
+pub(crate) struct Head {
+    pub(crate) status: u16,
+    /// Pairs of name, in lower case, and value.
     headers: Vec<(String, String)>,
 }
 
 impl Head {
-    pub(super) fn header(&self, name: &str) -> Option<&str> {
+    pub(crate) fn header(&self, name: &str) -> Option<&str> {
         let found = self.headers.iter().find(|(known, _)| known == name);
         found.map(|(_, value)| value.as_str())
     }
 }
 
-/// One connection, made again when the server has closed it between two answers.
-pub(super) struct Connection {
+/// A connection that is opened again if the server closed it between two responses.
+pub(crate) struct Connection {
     origin: Origin,
     stream: Option<BufReader<TcpStream>>,
 }
 
-/// A server that says nothing for so long hangs.
+/// A server that sends nothing for this long hangs.
 const RESPONSE_TIMEOUT: Duration = Duration::from_secs(60);
-/// Large bodies come in reads of this size; a smaller one would measure system calls.
+/// With a smaller buffer, large bodies would measure system calls.
 const BUFFER: usize = 256 * 1024;
-/// No server here sends more in a line of its head.
+/// Longer than any header line of the measured servers.
 const LINE_MAX: u64 = 64 * 1024;
 
 impl Connection {
-    pub(super) fn new(origin: &Origin) -> Connection {
+    pub(crate) fn new(origin: &Origin) -> Connection {
         Connection {
             origin: origin.clone(),
             stream: None,
         }
     }
 
-    /// The whole answer. `target` is what stands in the request's first line.
-    pub(super) fn fetch(&mut self, target: &str, extra: &str) -> Result<(Head, Vec<u8>)> {
+    /// Fetches a whole response. `target` is the path of the request.
+    pub(crate) fn fetch(&mut self, target: &str, extra: &str) -> Result<(Head, Vec<u8>)> {
         let mut body = Vec::new();
         let head = self.get(target, extra, &mut body)?;
         Ok((head, body))
     }
 
-    /// Asks for `target` with the lines of header in `extra`, each with its `\r\n`, and hands the
-    /// body to `sink`.
-    pub(super) fn get(&mut self, target: &str, extra: &str, sink: &mut dyn Write) -> Result<Head> {
+    /// Fetches `target` and writes the body to `sink`. `extra` holds additional header lines, each
+    /// with its `\r\n`.
+    pub(crate) fn get(&mut self, target: &str, extra: &str, sink: &mut dyn Write) -> Result<Head> {
         let reused = self.stream.is_some();
-        let head = match self.ask(target, extra) {
-            // It may have closed the old connection before it saw the request.
+        let head = match self.send(target, extra) {
+            // The server may have closed the old connection before it read the request.
             Err(_) if reused => {
                 self.stream = None;
-                self.ask(target, extra)
+                self.send(target, extra)
             }
-            asked => asked,
+            sent => sent,
         };
-        let head = head.with_context(|| self.what(target))?;
+        let head = head.with_context(|| self.describe(target))?;
         let Some(mut stream) = self.stream.take() else {
-            bail!("{}: no connection", self.what(target));
+            bail!("{}: there is no connection", self.describe(target));
         };
-        let whole = read_body(&mut stream, &head, sink).with_context(|| self.what(target))?;
+        let whole = read_body(&mut stream, &head, sink).with_context(|| self.describe(target))?;
         if whole == Framed::Yes && head.header("connection") != Some("close") {
             self.stream = Some(stream);
         }
         Ok(head)
     }
 
-    fn what(&self, target: &str) -> String {
-        format!("asking http://{} for {target}", self.origin.authority)
+    fn describe(&self, target: &str) -> String {
+        format!("GET http://{}{target}", self.origin.authority)
     }
 
-    fn ask(&mut self, target: &str, extra: &str) -> Result<Head> {
+    fn send(&mut self, target: &str, extra: &str) -> Result<Head> {
         let stream = match &mut self.stream {
             Some(stream) => stream,
             none => {
@@ -139,7 +139,7 @@ impl Connection {
 fn read_line(from: &mut impl io::BufRead) -> Result<String> {
     let mut line = String::new();
     from.take(LINE_MAX).read_line(&mut line)?;
-    ensure!(line.ends_with('\n'), "the answer ends within its head");
+    ensure!(line.ends_with('\n'), "the response ends within its head");
     line.truncate(line.trim_end().len());
     Ok(line)
 }
@@ -165,7 +165,7 @@ fn read_head(from: &mut impl io::BufRead) -> Result<Head> {
     })
 }
 
-/// Whether the answer said where it ends, so that another can follow.
+/// Whether the response has a length, so that another one can follow on the connection.
 #[derive(PartialEq)]
 enum Framed {
     Yes,
@@ -178,9 +178,9 @@ fn read_body(from: &mut impl io::BufRead, head: &Head, sink: &mut dyn Write) -> 
             let line = read_line(from)?;
             let size = line.split(';').next().unwrap_or_default();
             let size = u64::from_str_radix(size, 16).with_context(|| format!("chunk `{line}`"))?;
-            pass_on(from, size, sink)?;
+            copy_exactly(from, size, sink)?;
             let end = read_line(from)?;
-            ensure!(end.is_empty(), "`{end}` behind a chunk");
+            ensure!(end.is_empty(), "`{end}` after a chunk");
             if size == 0 {
                 return Ok(Framed::Yes);
             }
@@ -190,22 +190,24 @@ fn read_body(from: &mut impl io::BufRead, head: &Head, sink: &mut dyn Write) -> 
         let length = length
             .parse()
             .with_context(|| format!("length `{length}`"))?;
-        pass_on(from, length, sink)?;
+        copy_exactly(from, length, sink)?;
         return Ok(Framed::Yes);
     }
     io::copy(from, sink)?;
     Ok(Framed::No)
 }
 
-/// Hands over what the buffer holds, without a copy in between.
-fn pass_on(from: &mut impl io::BufRead, mut left: u64, sink: &mut dyn Write) -> Result<()> {
+/// Writes the next bytes to `sink`, straight from the buffer.
+fn copy_exactly(from: &mut impl io::BufRead, mut left: u64, sink: &mut dyn Write) -> Result<()> {
     while left > 0 {
-        let there = from.fill_buf()?;
-        ensure!(!there.is_empty(), "the body ends {left} bytes early");
-        let take = usize::try_from(left).unwrap_or(usize::MAX).min(there.len());
-        sink.write_all(&there[..take])?;
-        from.consume(take);
-        left -= take as u64;
+        let available = from.fill_buf()?;
+        ensure!(!available.is_empty(), "the body ends {left} bytes early");
+        let len = usize::try_from(left)
+            .unwrap_or(usize::MAX)
+            .min(available.len());
+        sink.write_all(&available[..len])?;
+        from.consume(len);
+        left -= len as u64;
     }
     Ok(())
 }
@@ -214,7 +216,7 @@ fn pass_on(from: &mut impl io::BufRead, mut left: u64, sink: &mut dyn Write) -> 
 mod tests {
     use super::*;
 
-    fn answer(text: &str) -> Result<(Head, String, Framed)> {
+    fn response(text: &str) -> Result<(Head, String, Framed)> {
         let mut from = text.as_bytes();
         let head = read_head(&mut from)?;
         let mut body = Vec::new();
@@ -223,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn bodies_end_by_length_by_chunks_or_with_the_connection() {
+    fn body_ends_by_length_chunks_or_connection() {
         for (rest, framed) in [
             ("Content-Length: 5\r\n\r\nhello more", Framed::Yes),
             (
@@ -232,36 +234,36 @@ mod tests {
             ),
             ("\r\nhello", Framed::No),
         ] {
-            let (head, body, seen) = answer(&format!("HTTP/1.1 200 OK\r\n{rest}")).unwrap();
+            let (head, body, seen) = response(&format!("HTTP/1.1 200 OK\r\n{rest}")).unwrap();
             assert_eq!((head.status, body.as_str()), (200, "hello"), "{rest}");
             assert!(seen == framed, "{rest}");
         }
     }
 
     #[test]
-    fn an_answer_that_is_cut_off_is_an_error() {
+    fn truncated_response_is_an_error() {
         for text in [
             "HTTP/1.1 200 OK\r\nContent-Le",
             "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhell",
             "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhe",
             "nonsense\r\n\r\n",
         ] {
-            assert!(answer(text).is_err(), "{text}");
+            assert!(response(text).is_err(), "{text}");
         }
     }
 
     #[test]
-    fn a_connection_that_the_server_closed_between_answers_is_made_again() {
+    fn closed_connection_is_opened_again() {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port();
-        // Each connection gets one answer that promises another, and none comes.
+        // Each connection gets one keep-alive response and is then closed.
         let server = std::thread::spawn(move || {
             for _ in 0..2 {
                 let (stream, _) = listener.accept().unwrap();
                 let mut stream = BufReader::new(stream);
                 while !read_line(&mut stream).unwrap().is_empty() {}
-                let answer = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
-                stream.get_mut().write_all(answer).unwrap();
+                let response = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
+                stream.get_mut().write_all(response).unwrap();
             }
         });
         let mut connection = Connection::new(&Origin::local(port));
@@ -274,7 +276,7 @@ mod tests {
 
     proptest::proptest! {
         #[test]
-        fn an_origin_is_read_as_it_is_written(
+        fn origin_survives_a_round_trip(
             host in "[a-z0-9.]{1,20}",
             port in 0u16..,
             path in "(/[a-z0-9]{1,5}){0,3}",
@@ -285,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn an_origin_is_read_from_its_url() {
+    fn origin_is_parsed_from_its_url() {
         let read = |url| Origin::parse(url).map(|origin| origin.url());
         assert_eq!(read("http://a:1").as_deref(), Some("http://a:1"));
         assert_eq!(read("http://a/b/").as_deref(), Some("http://a:80/b"));

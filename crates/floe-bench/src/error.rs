@@ -1,71 +1,75 @@
-//! What can go wrong with a benchmark.
+//! Errors of a benchmark.
 
 use std::io;
 use std::path::PathBuf;
 use std::process::ExitStatus;
 
-/// Why a run has no figure, or a benchmark cannot begin.
+/// Why a run gave no sample, or a benchmark cannot start.
 #[derive(Debug, thiserror::Error)]
 pub enum BenchError {
-    /// A file or directory of the benchmark itself.
-    #[error("{action} {}: {source}", path.display())]
+    /// An operation on a file or directory of the benchmark failed.
+    #[error("cannot {action} {}: {source}", path.display())]
     File {
-        /// What was attempted, such as "removing".
+        /// The verb, such as "remove".
         action: &'static str,
-        /// On what.
+        /// The file or directory.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the operating system.
         source: io::Error,
     },
-    /// A program that could not be started.
-    #[error("starting {program}: {source}")]
+    /// A program could not be started.
+    #[error("cannot start {program}: {source}")]
     Start {
         /// The program.
         program: String,
-        /// What the system said.
+        /// The error of the operating system.
         source: io::Error,
     },
-    /// A command that ended with a failure.
-    #[error("{command}: {status}{}", said(stderr))]
+    /// A command failed.
+    #[error("`{command}` failed with {status}{}", stderr_part(stderr))]
     Failed {
-        /// The command, as a shell would take it.
+        /// The command, quoted for a shell.
         command: String,
-        /// How it ended.
+        /// Its exit status.
         status: ExitStatus,
-        /// The end of what it wrote to stderr.
+        /// The end of its stderr.
         stderr: String,
     },
-    /// A command that took too long.
-    #[error("{command}: not done after {seconds} s")]
+    /// A command did not end before its deadline.
+    #[error("`{command}` did not end within {seconds} s")]
     Deadline {
-        /// The command, as a shell would take it.
+        /// The command, quoted for a shell.
         command: String,
         /// The deadline.
         seconds: u64,
     },
-    /// A command that ended well and did something else than it should.
+    /// A command succeeded, but its result is wrong.
     #[error("wrong result: {0}")]
     Result(String),
-    /// A template that makes no command.
-    #[error("the command `{text}`: {reason}")]
+    /// A command line that cannot be a [`Template`](crate::Template).
+    #[error("cannot run `{text}`: {reason}")]
     Template {
-        /// The template.
+        /// The command line.
         text: String,
-        /// What is wrong with it.
+        /// The problem.
         reason: String,
     },
+    /// A variant that cannot run on this machine.
+    #[error("{0}")]
+    Unavailable(String),
     /// The benchmark was told to stop.
     #[error("interrupted")]
     Interrupted,
 }
 
-fn said(stderr: &str) -> String {
+fn stderr_part(stderr: &str) -> String {
     match stderr.trim() {
         "" => String::new(),
-        text => format!("; it said:\n{text}"),
+        text => format!("; stderr:\n{text}"),
     }
 }
 
+/// Adds the operation and the file to an I/O error.
 pub(crate) trait IoContext<T> {
     fn at(self, action: &'static str, path: impl Into<PathBuf>) -> Result<T, BenchError>;
 }

@@ -1,8 +1,8 @@
-//! On what file system a directory lies, and whether a benchmark there means anything.
+//! The file system of a directory, and whether a benchmark on it is representative.
 //!
-//! On ext4 without a journal, creating files after others were deleted costs several times as
-//! much as on one that has it, since the search for a free inode passes over all that were freed
-//! in the last minutes. Users have journals, and benchmarks delete trees between their runs.
+//! On ext4 without a journal, creating files after a deletion costs several times as much as with
+//! one: the search for a free inode skips all inodes freed in the last minutes. Users have
+//! journals, and benchmarks delete trees between runs.
 
 use std::fs;
 use std::os::unix::ffi::OsStrExt as _;
@@ -13,35 +13,35 @@ use crate::error::{BenchError, IoContext as _};
 /// A mounted file system.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FileSystem {
-    /// Its type, as the kernel calls it.
+    /// The kernel's name of its type, such as "ext4".
     pub kind: String,
-    /// What is mounted, such as a device.
+    /// The mounted device or another source.
     pub source: String,
-    /// How it keeps what is written.
+    /// How it stores data.
     pub durability: Durability,
 }
 
-/// How a file system keeps what is written to it.
+/// How a file system stores data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Durability {
     /// In memory.
     Memory,
-    /// On a disk, with a journal or without overwriting.
+    /// On a disk, with a journal or copy-on-write.
     Journal,
-    /// On a disk, and nothing else.
+    /// On a disk without either.
     Plain,
-    /// Nobody can say from here.
+    /// An unknown type of file system.
     Unknown,
 }
 
 impl FileSystem {
-    /// The file system of an existing directory.
+    /// Returns the file system of an existing directory.
     ///
-    /// Errors: the directory cannot be found, or the kernel does not list its mounts.
+    /// Errors: the directory does not exist, or /proc is not mounted.
     pub fn of(directory: &Path) -> Result<FileSystem, BenchError> {
-        let directory = fs::canonicalize(directory).at("looking for", directory)?;
+        let directory = fs::canonicalize(directory).at("find", directory)?;
         let table = Path::new("/proc/self/mountinfo");
-        let text = fs::read(table).at("reading", table)?;
+        let text = fs::read(table).at("read", table)?;
         let (kind, source) = mount_of(&text, &directory).unwrap_or_default();
         let durability = durability(&kind, || has_ext4_journal(&source));
         Ok(FileSystem {
@@ -51,7 +51,7 @@ impl FileSystem {
         })
     }
 
-    /// The file system in a few words.
+    /// Describes the file system in a few words.
     pub fn describe(&self) -> String {
         let kind = &self.kind;
         match self.durability {
@@ -59,30 +59,30 @@ impl FileSystem {
             Durability::Journal if kind == "ext4" => format!("{kind} with a journal"),
             Durability::Journal => kind.clone(),
             Durability::Plain => format!("{kind} without a journal"),
-            Durability::Unknown => format!("{kind}, of which nothing is known"),
+            Durability::Unknown => format!("{kind}, an unknown file system"),
         }
     }
 }
 
-/// Waits until everything written so far to the file system of a directory is on its disk, so
-/// that a run does not pay for what the one before has left.
+/// Writes all cached data of a directory's file system to its disk, so that a run does not pay for
+/// the writes of an earlier one.
 ///
-/// Errors: the directory cannot be opened, or the disk has failed.
+/// Errors: the directory cannot be opened, or the disk failed.
 pub fn sync(directory: &Path) -> Result<(), BenchError> {
-    let opened = fs::File::open(directory).at("opening", directory)?;
-    rustix::fs::syncfs(&opened).at("synchronising", directory)
+    let opened = fs::File::open(directory).at("open", directory)?;
+    rustix::fs::syncfs(&opened).at("synchronise", directory)
 }
 
-/// How many bytes an ordinary user may still write to the file system of a directory.
+/// Returns the bytes that an ordinary user may still write to a directory's file system.
 ///
-/// Errors: the directory is not there.
+/// Errors: the directory does not exist.
 pub fn free_bytes(directory: &Path) -> Result<u64, BenchError> {
-    let found = rustix::fs::statvfs(directory).at("examining", directory)?;
+    let found = rustix::fs::statvfs(directory).at("examine", directory)?;
     Ok(found.f_bavail.saturating_mul(found.f_frsize))
 }
 
-/// Type and source of the mount that a path lies in: the last of those with the longest mount
-/// point. The format is that of proc_pid_mountinfo(5).
+/// Type and source of the mount that contains a path: the last one with the longest mount point.
+/// The format of the table is that of proc_pid_mountinfo(5).
 fn mount_of(table: &[u8], path: &Path) -> Option<(String, String)> {
     let mut best: Option<(usize, (String, String))> = None;
     for line in table.split(|byte| *byte == b'\n') {
@@ -100,14 +100,14 @@ fn mount_of(table: &[u8], path: &Path) -> Option<(String, String)> {
 fn mount(line: &[u8]) -> Option<(PathBuf, (String, String))> {
     let fields: Vec<&[u8]> = line.split(|byte| *byte == b' ').collect();
     let point = unescape(fields.get(4)?);
-    // Optional fields end with a lone dash.
+    // A lone dash ends the optional fields.
     let dash = fields.iter().skip(6).position(|field| *field == b"-")? + 6;
     let text = |at: usize| Some(String::from_utf8_lossy(fields.get(at)?).into_owned());
     let point = PathBuf::from(std::ffi::OsStr::from_bytes(&point));
     Some((point, (text(dash + 1)?, text(dash + 2)?)))
 }
 
-/// The kernel writes spaces and their like as three octal digits.
+/// Replaces the kernel's octal escapes of white space and backslashes.
 fn unescape(field: &[u8]) -> Vec<u8> {
     let mut out = Vec::new();
     let mut rest = field;
@@ -144,7 +144,7 @@ fn durability(kind: &str, has_ext4_journal: impl Fn() -> bool) -> Durability {
     }
 }
 
-/// Every journal of an ext4 has a directory under /proc, named after its device.
+/// Looks for the journal's directory under /proc, which is named after the device.
 fn has_ext4_journal(source: &str) -> bool {
     let device = fs::canonicalize(source).unwrap_or_else(|_| source.into());
     let Some(name) = device.file_name() else {
@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn a_path_lies_in_the_last_mount_of_its_longest_mount_point() {
+    fn mount_is_the_last_with_the_longest_mount_point() {
         assert_eq!(kind("/home/x"), "ext4");
         assert_eq!(kind("/mnt/a b/c"), "xfs");
         assert_eq!(kind("/mnt/a"), "btrfs");
@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn only_an_ext4_with_a_journal_counts_as_one() {
+    fn ext4_without_journal_is_plain() {
         assert_eq!(durability("ext4", || true), Durability::Journal);
         assert_eq!(durability("ext4", || false), Durability::Plain);
         assert_eq!(durability("tmpfs", || false), Durability::Memory);
@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn the_file_system_of_shared_memory_is_in_memory() {
+    fn shared_memory_is_a_memory_file_system() {
         let shared = Path::new("/dev/shm");
         if shared.exists() {
             let found = FileSystem::of(shared).unwrap();

@@ -1,4 +1,4 @@
-//! The machine and the programs on it: without them a figure says nothing.
+//! The machine and the programs on it; figures are only valid together with them.
 
 use std::fs;
 use std::process::{Command, Stdio};
@@ -6,7 +6,7 @@ use std::thread;
 
 use serde_json::{Value, json};
 
-/// The machine, and how busy it was already.
+/// Describes the machine and its current load as a JSON object.
 pub fn machine() -> Value {
     let memory = field("/proc/meminfo", "MemTotal", ':');
     json!({
@@ -20,7 +20,7 @@ pub fn machine() -> Value {
     })
 }
 
-/// The machine in a sentence.
+/// The machine, from [`machine`], in a sentence.
 pub fn describe(machine: &Value) -> String {
     let text = |name: &str| machine[name].as_str().unwrap_or("unknown").to_string();
     format!(
@@ -42,16 +42,16 @@ fn field(file: &str, name: &str, separator: char) -> Option<String> {
     value(&read(file)?, name, separator)
 }
 
-/// The value of the first line that gives one to `name`.
+/// The value in the first line of the form `name separator value`, without quotes.
 fn value(text: &str, name: &str, separator: char) -> Option<String> {
-    let values = text.lines().filter_map(|line| line.split_once(separator));
-    let mut values = values.filter(|(key, _)| key.trim() == name);
+    let fields = text.lines().filter_map(|line| line.split_once(separator));
+    let mut values = fields.filter(|(key, _)| key.trim() == name);
     let (_, value) = values.next()?;
     Some(value.trim().trim_matches('"').to_string())
 }
 
-/// What a program says first, on stdout or, as nginx does, on stderr. Its status says nothing:
-/// wrk fails when it is asked for its version.
+/// The first line that a program prints, on stdout or, like nginx, on stderr. The exit status is
+/// ignored, because `wrk -v` fails.
 pub fn first_line(command: &mut Command) -> Option<String> {
     let output = command.stdin(Stdio::null()).output().ok()?;
     let text = [output.stdout, output.stderr].concat();
@@ -65,7 +65,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_first_value_counts_without_its_quotes() {
+    fn value_is_the_first_one_without_quotes() {
         let text = "model\t: 3\nmodel name\t: A CPU\nmodel name\t: B\n";
         assert_eq!(value(text, "model name", ':').as_deref(), Some("A CPU"));
         let quoted = value("PRETTY_NAME=\"Debian\"", "PRETTY_NAME", '=');
@@ -74,7 +74,7 @@ mod tests {
     }
 
     #[test]
-    fn the_machine_is_known() {
+    fn machine_has_cores_and_kernel() {
         let machine = machine();
         assert!(machine["cores"].is_number(), "{machine}");
         assert!(describe(&machine).contains("Linux"), "{machine}");

@@ -1,20 +1,20 @@
-//! What perf can add to a benchmark, where the machine has it.
+//! Command lines that run another command under Linux perf.
 
 use std::path::Path;
 
-/// A command line that counts what the command after it does, and writes the figures to `output`.
+/// A command line that runs `command` under `perf stat` and writes the counters to `output`.
 pub fn stat(output: &Path, command: &[String]) -> Vec<String> {
     let output = output.display().to_string();
     let options = ["perf", "stat", "-e", EVENTS, "-o", &output, "--"];
-    wrapped(&options, command)
+    prefixed(&options, command)
 }
 
-/// A command line that samples what the command after it does, and writes a profile to `output`,
-/// to be read with `perf report -i`.
+/// A command line that runs `command` under `perf record` and writes a profile to `output`, for
+/// `perf report -i`.
 pub fn record(output: &Path, command: &[String]) -> Vec<String> {
     let output = output.display().to_string();
-    // The clock of the CPU is an event that virtual machines have too. Frame pointers cost the
-    // profiled program nothing; unwinding by its debug data would need as much disk as time.
+    // Virtual machines have the event cpu-clock too. Call graphs by frame pointers cost nothing,
+    // whereas unwinding by DWARF data would write gigabytes.
     let options = [
         "perf",
         "record",
@@ -28,17 +28,17 @@ pub fn record(output: &Path, command: &[String]) -> Vec<String> {
         &output,
         "--",
     ];
-    wrapped(&options, command)
+    prefixed(&options, command)
 }
 
-fn wrapped(options: &[&str], command: &[String]) -> Vec<String> {
+fn prefixed(options: &[&str], command: &[String]) -> Vec<String> {
     let options = options.iter().map(|option| (*option).to_owned());
     options.chain(command.iter().cloned()).collect()
 }
 
-/// Software events, which every machine that allows perf has, and the two hardware events that
-/// say most; perf itself says where a machine does not count them.
+/// Software events, which every machine with perf has, and the two most useful hardware events. If
+/// a machine does not count those, perf says so in its output.
 const EVENTS: &str = "task-clock,context-switches,cpu-migrations,page-faults,instructions,cycles";
 
-/// A prime, so that no periodic work hides behind it.
+/// A prime number, so that samples do not coincide with periodic work.
 const FREQUENCY: &str = "997";

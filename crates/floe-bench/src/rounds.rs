@@ -1,36 +1,37 @@
-//! Contestants take turns: a round is one run of each.
+//! Rounds: the variants take turns, so that a drift of the machine hits all of them alike.
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::error::BenchError;
-use crate::run::{Invocation, Sample, remove, run};
+use crate::run::{Invocation, remove_tree, run};
+use crate::sample::Sample;
 
-/// Somebody who does the work.
+/// A program that does the work of a row, with its own preparation and check.
 pub struct Variant<'a> {
-    /// How it is called in reports.
+    /// Name in reports.
     pub name: String,
-    /// What it runs.
+    /// The command to time.
     pub invocation: Invocation,
-    /// What must not exist when it begins, and is removed after it has ended.
+    /// Paths removed before and after each run, outside the timed part.
     pub scratch_paths: Vec<PathBuf>,
-    /// Makes what it needs, outside the time, after the wiping.
+    /// Called before each run, after the removal of the scratch paths, outside the timed part.
     pub prepare: Box<dyn Fn() -> Result<(), BenchError> + 'a>,
-    /// Whether what it did is right, looked at after every run, outside the time.
+    /// Checks the result of each run, outside the timed part.
     pub check: Box<dyn Fn() -> Result<(), BenchError> + 'a>,
 }
 
-/// What became of a variant.
+/// The samples of a variant, or why it has none.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Measurement {
-    /// A sample for each round; fewer if the benchmark was stopped.
+    /// One sample per counted round; fewer if the benchmark was interrupted.
     Ran(Vec<Sample>),
-    /// Why there are none that count.
+    /// The reason why no samples count.
     Failed(String),
 }
 
 impl Measurement {
-    /// The samples, if they count.
+    /// The samples; empty if the variant failed.
     pub fn samples(&self) -> &[Sample] {
         match self {
             Measurement::Ran(samples) => samples,
@@ -39,7 +40,7 @@ impl Measurement {
     }
 }
 
-/// How often.
+/// How many rounds to run.
 #[derive(Clone, Copy, Debug)]
 pub struct Repetitions {
     /// Rounds that do not count.
@@ -48,40 +49,53 @@ pub struct Repetitions {
     pub iterations: usize,
 }
 
-/// Lets everybody take turns; each round begins with another one. `watch` sees the
-/// measurements after each round, with the number of rounds done so far, warm-up included.
+/// Runs commands in rounds, as [`take_turns`] does, and checks the result of each run.
 ///
-/// A variant that fails, or whose result is wrong, is left out from then on: its cell says why,
-/// and its samples are gone. When `stop` is raised, the running command is ended and what was
-/// measured is kept.
+/// When `stop` is raised, the running command is ended and the samples so far are kept.
 pub fn rounds(
     variants: &[Variant<'_>],
-    plan: Repetitions,
+    repetitions: Repetitions,
     stop: &AtomicBool,
-    watch: &mut dyn FnMut(usize, &[Measurement]),
+    on_round: &mut dyn FnMut(usize, &[Measurement]),
 ) -> Vec<Measurement> {
-    let mut measurements = vec![Measurement::Ran(Vec::new()); variants.len()];
-    for round in 0..plan.warmup + plan.iterations {
-        let is_warmup = round < plan.warmup;
-        for turn in 0..variants.len() {
-            let index = (turn + round) % variants.len();
+    let mut turn = |index: usize| match stop.load(Ordering::Relaxed) {
+        true => Err(BenchError::Interrupted),
+        false => run_once(&variants[index], stop),
+    };
+    take_turns(variants.len(), repetitions, &mut turn, on_round)
+}
+
+/// Lets variants, given by index, take turns. Each round starts with the next variant, so that
+/// none always runs after the same other one. `on_round` gets the number of rounds so far,
+/// including the warm-up, and the measurements.
+///
+/// A variant that fails loses its samples and does not run again. [`BenchError::Interrupted`] ends
+/// the benchmark and keeps the samples so far.
+pub fn take_turns(
+    variants: usize,
+    repetitions: Repetitions,
+    turn: &mut dyn FnMut(usize) -> Result<Sample, BenchError>,
+    on_round: &mut dyn FnMut(usize, &[Measurement]),
+) -> Vec<Measurement> {
+    let mut measurements = vec![Measurement::Ran(Vec::new()); variants];
+    for round in 0..repetitions.warmup + repetitions.iterations {
+        let is_warmup = round < repetitions.warmup;
+        for step in 0..variants {
+            let index = (step + round) % variants;
             let Measurement::Ran(samples) = &mut measurements[index] else {
                 continue;
             };
-            if stop.load(Ordering::Relaxed) {
-                return measurements;
-            }
-            match run_once(&variants[index], stop) {
+            match turn(index) {
                 Ok(sample) if !is_warmup => samples.push(sample),
                 Ok(_) => {}
                 Err(BenchError::Interrupted) => return measurements,
                 Err(error) => measurements[index] = Measurement::Failed(error.to_string()),
             }
         }
-        watch(round + 1, &measurements);
+        on_round(round + 1, &measurements);
         if !measurements
             .iter()
-            .any(|cell| matches!(cell, Measurement::Ran(_)))
+            .any(|measurement| matches!(measurement, Measurement::Ran(_)))
         {
             break;
         }
@@ -90,19 +104,18 @@ pub fn rounds(
 }
 
 fn run_once(variant: &Variant<'_>, stop: &AtomicBool) -> Result<Sample, BenchError> {
-    let wipe = || {
-        variant
-            .scratch_paths
-            .iter()
-            .try_for_each(|path| remove(path))
+    let remove_scratch = || {
+        let mut paths = variant.scratch_paths.iter();
+        paths.try_for_each(|path| remove_tree(path))
     };
-    wipe()?;
+    remove_scratch()?;
     (variant.prepare)()?;
-    let result =
-        run(&variant.invocation, stop).and_then(|sample| (variant.check)().map(|()| sample));
-    let scratch_paths = wipe();
-    let sample = result?;
-    scratch_paths?;
+    let result = run(&variant.invocation, stop);
+    let checked = result.and_then(|sample| (variant.check)().map(|()| sample));
+    // Remove what a failed run left, but report its error first.
+    let removed = remove_scratch();
+    let sample = checked?;
+    removed?;
     Ok(sample)
 }
 

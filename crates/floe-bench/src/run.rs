@@ -1,9 +1,10 @@
-//! One run of one command: its time and what it used.
+//! One run of one command: its time and the resources it used.
 
 use std::fs::{self, File};
 use std::io::{Read as _, Seek as _, SeekFrom};
+use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::process::CommandExt as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -13,52 +14,35 @@ use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open};
 use wait4::Wait4 as _;
 
 use crate::error::{BenchError, IoContext as _};
+use crate::sample::Sample;
 
-/// What a run took.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Sample {
-    /// From its start to its end, in seconds.
-    pub seconds: f64,
-    /// CPU seconds in its own code, with that of children that it waited for.
-    pub user_seconds: f64,
-    /// CPU seconds in the kernel, likewise.
-    pub system_seconds: f64,
-    /// The most memory that one of its processes held, in bytes. A process begins with what its
-    /// parent held, so this is at least what the benchmark itself holds.
-    pub peak_memory: u64,
-}
-
-impl Sample {
-    /// CPU seconds altogether.
-    pub fn cpu_seconds(&self) -> f64 {
-        self.user_seconds + self.system_seconds
-    }
-}
-
-/// A command to be run.
+/// A command with its surroundings.
 #[derive(Clone, Debug)]
 pub struct Invocation {
     /// The program and its arguments.
     pub arguments: Vec<String>,
-    /// Variables that are set; `None` removes one.
+    /// Variables to set; `None` removes a variable.
     pub environment: Vec<(String, Option<String>)>,
-    /// Where its stderr is kept until it has ended.
+    /// The file that receives stderr while the command runs.
     pub stderr: PathBuf,
-    /// After this time it is ended and has failed.
+    /// A command that runs longer is ended and counts as failed.
     pub deadline: Duration,
 }
 
-/// Runs a command to its end. It gets an own process group, all of which is ended when the
-/// deadline has passed or `stop` is raised.
+/// Runs a command to its end, in a process group of its own. When the deadline has passed or
+/// `stop` is raised, the whole group is ended.
 ///
-/// Errors: as named in [`BenchError`]; nothing of the command is left running.
+/// The peak memory is at least that of the benchmark itself, because a child process starts with
+/// the resident set of its parent.
+///
+/// Errors: as named in [`BenchError`]; in every case no process of the command is left.
 pub fn run(invocation: &Invocation, stop: &AtomicBool) -> Result<Sample, BenchError> {
-    let words = &invocation.arguments;
-    let program = words.first().cloned().unwrap_or_default();
-    let stderr = File::create(&invocation.stderr).at("creating", &invocation.stderr)?;
+    let arguments = &invocation.arguments;
+    let program = arguments.first().cloned().unwrap_or_default();
+    let stderr = File::create(&invocation.stderr).at("create", &invocation.stderr)?;
     let mut command = Command::new(&program);
     command
-        .args(words.iter().skip(1))
+        .args(arguments.iter().skip(1))
         .stdin(Stdio::null())
         .stdout(Stdio::null())
         .stderr(stderr)
@@ -75,28 +59,31 @@ pub fn run(invocation: &Invocation, stop: &AtomicBool) -> Result<Sample, BenchEr
     let ended = wait(&child, began + invocation.deadline, stop);
     let seconds = began.elapsed().as_secs_f64();
     if ended.is_err() {
-        end(&child);
+        terminate(&child);
     }
-    let used = child.wait4().at("waiting for", words.join(" "))?;
-    let shown = || shell_words::join(words);
+    let usage = child.wait4().at("wait for", arguments.join(" "))?;
+    let quoted = || shell_words::join(arguments);
     match ended {
-        Ok(()) if used.status.success() => Ok(Sample {
-            seconds,
-            user_seconds: used.rusage.utime.as_secs_f64(),
-            system_seconds: used.rusage.stime.as_secs_f64(),
-            peak_memory: used.rusage.maxrss,
-        }),
+        Ok(()) if usage.status.success() => {
+            let system_seconds = usage.rusage.stime.as_secs_f64();
+            Ok(Sample {
+                cpu_seconds: Some(usage.rusage.utime.as_secs_f64() + system_seconds),
+                system_seconds: Some(system_seconds),
+                peak_memory: Some(usage.rusage.maxrss),
+                ..Sample::timed(seconds, 1.0)
+            })
+        }
         Ok(()) => Err(BenchError::Failed {
-            command: shown(),
-            status: used.status,
+            command: quoted(),
+            status: usage.status,
             stderr: stderr_tail(&invocation.stderr),
         }),
         Err(WaitError::Stopped) => Err(BenchError::Interrupted),
         Err(WaitError::Deadline) => Err(BenchError::Deadline {
-            command: shown(),
+            command: quoted(),
             seconds: invocation.deadline.as_secs(),
         }),
-        Err(WaitError::System(error)) => Err(error).at("waiting for", words.join(" ")),
+        Err(WaitError::System(error)) => Err(error).at("wait for", arguments.join(" ")),
     }
 }
 
@@ -110,13 +97,13 @@ enum WaitError {
 fn wait(child: &Child, deadline: Instant, stop: &AtomicBool) -> Result<(), WaitError> {
     let pid = Pid::from_child(child);
     let descriptor = pidfd_open(pid, PidfdFlags::empty()).map_err(WaitError::System)?;
-    let slice = Timespec {
+    let interval = Timespec {
         tv_sec: 0,
         tv_nsec: STOP_POLL_NANOSECONDS,
     };
     loop {
-        let mut watched = [PollFd::new(&descriptor, PollFlags::IN)];
-        match poll(&mut watched, Some(&slice)) {
+        let mut polled = [PollFd::new(&descriptor, PollFlags::IN)];
+        match poll(&mut polled, Some(&interval)) {
             Ok(0) | Err(rustix::io::Errno::INTR) => {}
             Ok(_) => return Ok(()),
             Err(error) => return Err(WaitError::System(error)),
@@ -130,19 +117,19 @@ fn wait(child: &Child, deadline: Instant, stop: &AtomicBool) -> Result<(), WaitE
     }
 }
 
-/// Asks the process group to end, and ends it if it does not.
-fn end(child: &Child) {
+/// Sends SIGTERM to the process group, then SIGKILL after a grace period. Errors are ignored: the
+/// group may have ended in the meantime.
+fn terminate(child: &Child) {
     let group = Pid::from_child(child);
-    // It may have ended meanwhile, which is what is wanted.
     let _ = kill_process_group(group, Signal::TERM);
     let never = AtomicBool::new(false);
-    if wait(child, Instant::now() + GRACE, &never).is_err() {
+    if wait(child, Instant::now() + TERMINATE_GRACE_PERIOD, &never).is_err() {
         let _ = kill_process_group(group, Signal::KILL);
     }
 }
 
-/// The end of what a command wrote to stderr, for its error.
-fn stderr_tail(file: &std::path::Path) -> String {
+/// The end of a stderr file, for an error message.
+fn stderr_tail(file: &Path) -> String {
     let read = || -> std::io::Result<String> {
         let mut file = File::open(file)?;
         let len = file.metadata()?.len();
@@ -154,37 +141,38 @@ fn stderr_tail(file: &std::path::Path) -> String {
     read().unwrap_or_default()
 }
 
-/// Removes a directory tree, also one whose directories may not be written to, as in a store.
-pub(crate) fn remove(path: &std::path::Path) -> Result<(), BenchError> {
+/// Removes a directory tree, if it exists, even if its directories are read-only as in a store.
+///
+/// Errors: the tree belongs to another user, or the file system is read-only.
+pub fn remove_tree(path: &Path) -> Result<(), BenchError> {
     match fs::remove_dir_all(path) {
         Ok(()) => Ok(()),
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
         Err(_) => {
             make_writable(path)?;
-            fs::remove_dir_all(path).at("removing", path)
+            fs::remove_dir_all(path).at("remove", path)
         }
     }
 }
 
-fn make_writable(path: &std::path::Path) -> Result<(), BenchError> {
-    use std::os::unix::fs::PermissionsExt as _;
-    fs::set_permissions(path, fs::Permissions::from_mode(0o755)).at("unsealing", path)?;
-    for entry in fs::read_dir(path).at("listing", path)? {
-        let entry = entry.at("listing", path)?;
-        if entry.file_type().at("examining", entry.path())?.is_dir() {
+fn make_writable(path: &Path) -> Result<(), BenchError> {
+    fs::set_permissions(path, fs::Permissions::from_mode(0o755)).at("make writable", path)?;
+    for entry in fs::read_dir(path).at("list", path)? {
+        let entry = entry.at("list", path)?;
+        if entry.file_type().at("examine", entry.path())?.is_dir() {
             make_writable(&entry.path())?;
         }
     }
     Ok(())
 }
 
-/// How soon a stop is noticed. The end of a command is noticed at once.
+/// How often a raised stop is looked for. The end of a command is noticed at once.
 const STOP_POLL_NANOSECONDS: i64 = 100_000_000;
 
-/// What is asked to end gets this long to remove what it has half written.
-const GRACE: Duration = Duration::from_secs(5);
+/// Lets a program remove its temporary files.
+const TERMINATE_GRACE_PERIOD: Duration = Duration::from_secs(5);
 
-/// Enough for the message that says why, and not for a progress log.
+/// Enough for an error message, and little of a progress log.
 const STDERR_TAIL_BYTES: u64 = 2000;
 
 #[cfg(test)]

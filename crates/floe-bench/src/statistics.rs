@@ -1,26 +1,26 @@
-//! What samples say: their middle, their spread, and whether two sets of them differ.
+//! Statistics of samples: location, spread, and comparison of two variants.
 
 use statrs::distribution::{ContinuousCDF as _, StudentsT};
 
-/// A set of samples in six numbers.
+/// Descriptive statistics of a set of samples.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Summary {
-    /// How many samples there are.
+    /// Number of samples.
     pub len: usize,
-    /// Their arithmetic mean.
+    /// Arithmetic mean.
     pub mean: f64,
-    /// Their standard deviation, with n − 1 below the line; 0 for a single sample.
+    /// Standard deviation with n − 1 in the denominator; 0 for a single sample.
     pub sd: f64,
-    /// The middle one, or the mean of the two in the middle.
+    /// Median: the middle sample, or the mean of the two middle samples.
     pub median: f64,
-    /// The smallest.
+    /// Smallest sample.
     pub min: f64,
-    /// The largest.
+    /// Largest sample.
     pub max: f64,
 }
 
 impl Summary {
-    /// `None` without samples.
+    /// Summarizes samples in any order; `None` without samples.
     pub fn of(samples: &[f64]) -> Option<Summary> {
         let mut sorted = samples.to_vec();
         sorted.sort_by(f64::total_cmp);
@@ -44,14 +44,19 @@ impl Summary {
     }
 }
 
-/// Welch's t-test of two means, two-sided.
+/// The median of samples in any order; `None` without samples.
+pub fn median(samples: &[f64]) -> Option<f64> {
+    Summary::of(samples).map(|summary| summary.median)
+}
+
+/// Result of Welch's t-test of two means, two-sided.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Welch {
-    /// The difference of the means in units of its standard error; infinite where nothing varies.
+    /// Difference of the means in units of its standard error; infinite if nothing varies.
     pub t: f64,
     /// Degrees of freedom, after Satterthwaite.
     pub degrees: f64,
-    /// How likely a difference this large would be if there was none.
+    /// Probability of a difference at least this large if the means were equal.
     pub p: f64,
 }
 
@@ -66,7 +71,7 @@ pub fn welch(a: &Summary, b: &Summary) -> Option<Welch> {
     let (of_a, of_b) = (a.error_squared(), b.error_squared());
     let error = (of_a + of_b).sqrt();
     if error == 0.0 {
-        // Nothing varies: equal means are equal, and others are not.
+        // Nothing varies: the means are either equal or certainly different.
         let (t, p) = match difference == 0.0 {
             true => (0.0, 1.0),
             false => (difference.signum() * f64::INFINITY, 0.0),
@@ -77,79 +82,94 @@ pub fn welch(a: &Summary, b: &Summary) -> Option<Welch> {
     let t = difference / error;
     let degrees = satterthwaite((of_a, a.len), (of_b, b.len));
     let student = StudentsT::new(0.0, 1.0, degrees).ok()?;
-    // The upper tail itself, for 1 − cdf would have lost a small one.
+    // Use the upper tail itself: 1 − cdf would cancel to 0 for a small p.
     let p = 2.0 * student.sf(t.abs());
     Some(Welch { t, degrees, p })
 }
 
 /// Degrees of freedom of a sum of two estimated variances of means, each with its sample size.
 fn satterthwaite(a: (f64, usize), b: (f64, usize)) -> f64 {
-    let below = |(variance, len): (f64, usize)| variance.powi(2) / (len - 1) as f64;
-    (a.0 + b.0).powi(2) / (below(a) + below(b))
+    let term = |(variance, len): (f64, usize)| variance.powi(2) / (len - 1) as f64;
+    (a.0 + b.0).powi(2) / (term(a) + term(b))
 }
 
-/// A ratio of two means and the interval that it lies in with a confidence of 95 %.
+/// A ratio with its 95 % confidence interval.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Ratio {
     /// The ratio.
     pub value: f64,
-    /// The lower end.
+    /// The lower end of the interval.
     pub low: f64,
-    /// The upper end.
+    /// The upper end of the interval.
     pub high: f64,
 }
 
-/// The mean of `a` over that of `b`, both positive; the interval is that of the logarithm of the
-/// ratio, whose variance is the sum of the relative variances of the means (L. V. Hedges,
-/// J. Gurevitch, P. S. Curtis, "The meta-analysis of response ratios", Ecology 80, 1999), with
-/// Student's distribution and Satterthwaite's degrees of freedom. `None` with fewer than two
-/// samples on either side, or a mean that is not positive.
-pub fn ratio(a: &Summary, b: &Summary) -> Option<Ratio> {
+impl Ratio {
+    /// The interval of a ratio whose logarithm has a standard error; `None` if the degrees of
+    /// freedom are not positive.
+    fn from_log_error(value: f64, error: f64, degrees: f64) -> Option<Ratio> {
+        if error == 0.0 {
+            let (low, high) = (value, value);
+            return Some(Ratio { value, low, high });
+        }
+        let student = StudentsT::new(0.0, 1.0, degrees).ok()?;
+        let width = (student.inverse_cdf(UPPER_QUANTILE) * error).exp();
+        Some(Ratio {
+            value,
+            low: value / width,
+            high: value * width,
+        })
+    }
+}
+
+/// The mean of `a` over the mean of `b`, both positive, from independent samples.
+///
+/// The interval is that of the logarithm of the ratio, whose variance is the sum of the relative
+/// variances of the means (L. V. Hedges, J. Gurevitch, P. S. Curtis, "The meta-analysis of response
+/// ratios", Ecology 80, 1999), with Student's distribution and Satterthwaite's degrees of freedom.
+/// `None` with fewer than two samples on either side, or with a mean that is not positive.
+pub fn ratio_of_means(a: &Summary, b: &Summary) -> Option<Ratio> {
     if a.len < 2 || b.len < 2 || a.mean <= 0.0 || b.mean <= 0.0 {
         return None;
     }
-    let value = a.mean / b.mean;
     let (of_a, of_b) = (
         a.error_squared() / a.mean.powi(2),
         b.error_squared() / b.mean.powi(2),
     );
-    let error = (of_a + of_b).sqrt();
-    if error == 0.0 {
-        let (low, high) = (value, value);
-        return Some(Ratio { value, low, high });
-    }
     let degrees = satterthwaite((of_a, a.len), (of_b, b.len));
-    let student = StudentsT::new(0.0, 1.0, degrees).ok()?;
-    let width = (student.inverse_cdf(UPPER_QUANTILE) * error).exp();
-    Some(Ratio {
-        value,
-        low: value / width,
-        high: value * width,
-    })
+    Ratio::from_log_error(a.mean / b.mean, (of_a + of_b).sqrt(), degrees)
 }
 
-/// The median of the quotients of what two variants did in the same rounds, which no drift of
-/// the machine touches; `None` without a round.
-pub fn paired_ratio(a: &[f64], b: &[f64]) -> Option<f64> {
-    let quotients: Vec<f64> = a.iter().zip(b).map(|(a, b)| a / b).collect();
-    Summary::of(&quotients).map(|summary| summary.median)
+/// The geometric mean of the ratios of single rounds, with the interval of a paired t-test of
+/// their logarithms.
+///
+/// A drift of the machine hits both variants of a round alike, so it does not widen this interval.
+/// `None` with fewer than two rounds, or with a ratio that is not positive and finite.
+pub fn paired_ratio(ratios: &[f64]) -> Option<Ratio> {
+    let logarithms: Vec<f64> = ratios.iter().map(|ratio| ratio.ln()).collect();
+    if logarithms.len() < 2 || logarithms.iter().any(|log| !log.is_finite()) {
+        return None;
+    }
+    let summary = Summary::of(&logarithms)?;
+    let error = summary.error_squared().sqrt();
+    Ratio::from_log_error(summary.mean.exp(), error, (summary.len - 1) as f64)
 }
 
-/// What may be said of two means.
+/// What the samples show about two means.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// The first is smaller, and that is no accident.
+    /// The first mean is significantly smaller.
     Faster,
-    /// The first is larger, and that is no accident.
+    /// The first mean is significantly larger.
     Slower,
-    /// The samples do not tell them apart.
+    /// The difference is not significant.
     NotShown,
-    /// There are too few samples to say anything.
+    /// There are too few samples for a test.
     TooFew,
 }
 
 impl Verdict {
-    /// The verdict on `a` beside `b`, at the usual level of 5 %.
+    /// Compares `a` with `b` at the significance level of 5 %.
     pub fn of(a: &Summary, b: &Summary) -> Verdict {
         match welch(a, b) {
             _ if a.len < SAMPLES_MIN || b.len < SAMPLES_MIN => Verdict::TooFew,
@@ -160,7 +180,7 @@ impl Verdict {
         }
     }
 
-    /// The verdict in words.
+    /// The verdict as shown in reports.
     pub fn describe(self) -> &'static str {
         match self {
             Verdict::Faster => "faster",
@@ -171,13 +191,13 @@ impl Verdict {
     }
 }
 
-/// The level of significance that everybody uses.
+/// The usual level of significance.
 const LEVEL: f64 = 0.05;
 
-/// Two samples have a variance, but nobody should believe it.
+/// Two samples have a variance, but it is too uncertain for a verdict.
 const SAMPLES_MIN: usize = 3;
 
-/// 2.5 % on either side leave 95 %.
+/// Leaves 2.5 % above it, so that a two-sided interval covers 95 %.
 const UPPER_QUANTILE: f64 = 0.975;
 
 #[cfg(test)]

@@ -1,75 +1,72 @@
-//! Commands with places in them: `nix copy --from {from} --to {dest} {path}`.
+//! Command lines with placeholders: `nix copy --from {from} --to {dest} {path}`.
 
 use crate::error::BenchError;
 
-/// A command with places, split into words as a shell would, but run without one.
+/// A command with placeholders, split into arguments as a shell does, but run without a shell.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Template {
-    words: Vec<String>,
+    arguments: Vec<String>,
 }
 
-/// What the places of a template stand for.
+/// The values of the placeholders.
 #[derive(Clone, Debug)]
 pub struct Placeholders<'a> {
-    /// `{from}`: where paths come from.
+    /// `{from}`: the source.
     pub from: &'a str,
-    /// `{dest}`: the directory that takes them, which does not exist yet.
+    /// `{dest}`: the root of the target store, which does not exist yet.
     pub dest: &'a str,
-    /// `{path}`: what is copied. A word that is nothing else becomes a word for each.
+    /// `{path}`: the store paths to copy. An argument that is only `{path}` becomes one argument
+    /// per path.
     pub paths: &'a [String],
 }
 
 impl Template {
     /// Splits a command line.
     ///
-    /// Errors: an open quote, no words, a place that is none, or no `{dest}`: a command that is
-    /// not told where to write would write elsewhere.
+    /// Errors: an open quote, no program, an unknown placeholder, or no `{dest}` or `{path}`; a
+    /// command without a destination would write elsewhere.
     pub fn parse(text: &str) -> Result<Template, BenchError> {
         let fault = |reason: String| BenchError::Template {
             text: text.to_owned(),
             reason,
         };
-        let words = shell_words::split(text).map_err(|error| fault(error.to_string()))?;
-        let template = Template { words };
-        if template.words.is_empty() {
+        let arguments = shell_words::split(text).map_err(|error| fault(error.to_string()))?;
+        if arguments.is_empty() {
             return Err(fault("there is no program".into()));
         }
-        if let Some(name) = template
-            .words
-            .iter()
-            .find_map(|word| unknown_placeholder(word))
-        {
+        if let Some(name) = arguments.iter().find_map(|word| unknown_placeholder(word)) {
             return Err(fault(format!(
-                "there is no place {{{name}}}; the places are {{from}}, {{dest}} and {{path}}"
+                "unknown placeholder {{{name}}}; use {{from}}, {{dest}} and {{path}}"
             )));
         }
-        for place in [DEST, PATH] {
-            if !template.words.iter().any(|word| word.contains(place)) {
-                return Err(fault(format!("it lacks {place}")));
+        for placeholder in [DEST, PATH] {
+            if !arguments.iter().any(|word| word.contains(placeholder)) {
+                return Err(fault(format!("it lacks {placeholder}")));
             }
         }
-        Ok(template)
+        Ok(Template { arguments })
     }
 
-    /// A command that is already in words.
-    pub fn from_arguments(words: impl IntoIterator<Item = impl Into<String>>) -> Template {
+    /// A command that is already split into arguments.
+    pub fn from_arguments(arguments: impl IntoIterator<Item = impl Into<String>>) -> Template {
         Template {
-            words: words.into_iter().map(Into::into).collect(),
+            arguments: arguments.into_iter().map(Into::into).collect(),
         }
     }
 
-    /// The words of the command with its places filled in.
-    pub fn fill(&self, places: &Placeholders<'_>) -> Vec<String> {
+    /// The arguments with the placeholders replaced.
+    pub fn fill(&self, values: &Placeholders<'_>) -> Vec<String> {
         let mut filled = Vec::new();
-        for word in &self.words {
-            if word == PATH {
-                filled.extend(places.paths.iter().cloned());
+        for argument in &self.arguments {
+            if argument == PATH {
+                filled.extend(values.paths.iter().cloned());
                 continue;
             }
             filled.push(
-                word.replace(FROM, places.from)
-                    .replace(DEST, places.dest)
-                    .replace(PATH, &places.paths.join(" ")),
+                argument
+                    .replace(FROM, values.from)
+                    .replace(DEST, values.dest)
+                    .replace(PATH, &values.paths.join(" ")),
             );
         }
         filled
@@ -77,22 +74,22 @@ impl Template {
 
     /// The program.
     pub fn program(&self) -> &str {
-        self.words.first().map_or("", String::as_str)
+        self.arguments.first().map_or("", String::as_str)
     }
 
-    /// The words as they were given.
+    /// The program and its arguments, with placeholders.
     pub fn arguments(&self) -> &[String] {
-        &self.words
+        &self.arguments
     }
 
-    /// The command as a shell would take it.
+    /// The command quoted for a shell.
     pub fn text(&self) -> String {
-        shell_words::join(&self.words)
+        shell_words::join(&self.arguments)
     }
 }
 
-/// The name between braces that is no place. Braces around anything but a word of lowercase
-/// letters belong to somebody else.
+/// The unknown name in the first pair of braces that looks like a placeholder. Braces around
+/// anything but lower-case letters are ordinary text, such as a script of awk.
 fn unknown_placeholder(word: &str) -> Option<&str> {
     word.split('{').skip(1).find_map(|rest| {
         let (name, _) = rest.split_once('}')?;
@@ -111,16 +108,16 @@ mod tests {
 
     fn fill(text: &str) -> Vec<String> {
         let paths = ["/nix/store/a".to_owned(), "/nix/store/b".to_owned()];
-        let places = Placeholders {
+        let values = Placeholders {
             from: "file:///a b",
             dest: "/d",
             paths: &paths,
         };
-        Template::parse(text).unwrap().fill(&places)
+        Template::parse(text).unwrap().fill(&values)
     }
 
     #[test]
-    fn places_are_filled_without_a_shell() {
+    fn placeholders_are_filled_without_a_shell() {
         assert_eq!(
             fill("'my nix' copy --from {from} --to=local?root={dest} {path}"),
             [
@@ -136,12 +133,15 @@ mod tests {
     }
 
     #[test]
-    fn a_command_that_is_not_told_where_to_write_is_refused() {
+    fn command_without_destination_is_refused() {
         for (text, reason) in [
             ("", "no program"),
             ("nix copy {path}", "lacks {dest}"),
             ("nix copy --to {dest}", "lacks {path}"),
-            ("nix copy --to {dest} {paths}", "no place {paths}"),
+            (
+                "nix copy --to {dest} {paths}",
+                "unknown placeholder {paths}",
+            ),
             ("nix 'copy", "quote"),
         ] {
             let error = Template::parse(text).unwrap_err().to_string();
@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn braces_that_are_no_places_are_left_alone() {
+    fn other_braces_are_kept() {
         assert_eq!(fill("awk '{ print $1 }' {dest} {path}")[1], "{ print $1 }");
     }
 }

@@ -1,67 +1,83 @@
-//! The closures that the tests move, and the newest Nix: made once, by the scripts in
-//! bench/corpus, and made again when their script changed.
+//! The closures that tests and benchmarks copy, and the newest Nix. The scripts in bench/corpus
+//! make them once, and again when a script changed.
 
-use std::env;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use crate::system::{find, is_root};
+use crate::system::{find_command, is_root, variable};
+use crate::workspace::target_directory;
 
-/// For every run: seconds to make.
+/// For every run; they take seconds to make.
 const ALWAYS: &[&str] = &["jq", "curl"];
-/// For `--full`: minutes to make.
+/// For `--full`; they take minutes to make.
 const FULL: &[&str] = &["firefox-esr"];
 
-/// Holds the script by which its directory was made.
+/// The file that holds the script by which its directory was made.
 const STAMP: &str = "made-by";
 
-/// Where the tests find them.
+/// The corpora and the Nix for the tests.
 pub struct Corpora {
-    /// With a directory for each.
+    /// Contains one directory per corpus.
     pub directory: PathBuf,
-    /// The directory whose `bin` has the newest Nix.
+    /// The directory whose `bin` contains the newest Nix.
     pub newer_nix: Option<PathBuf>,
 }
 
-/// What could not be had is added to `missing` as `name: why`.
-pub fn prepare(root: &Path, target: &Path, full: bool, missing: &mut Vec<String>) -> Corpora {
-    let wanted = ALWAYS.iter().chain(if full { FULL } else { &[] });
-    let given = env::var_os("FLOE_CORPORA").filter(|given| !given.is_empty());
-    let directory = match given {
-        Some(given) => {
-            let given = root.join(given);
-            let absent = wanted.filter(|name| !is_given(&given, name));
-            missing.extend(
-                absent
-                    .map(|name| format!("corpus {name}: not in FLOE_CORPORA={}", given.display())),
-            );
-            given
-        }
-        None => {
-            let directory = target.join("corpora");
-            for name in wanted {
-                if let Err(why) = make_corpus(root, &directory, name) {
-                    missing.push(format!("corpus {name}: {why}"));
-                }
-            }
-            directory
-        }
-    };
-    let newer_nix = [directory.join("newer-nix"), target.join("newer-nix")]
+/// The directory of the corpora: FLOE_CORPORA, or the one below the target directory.
+pub fn directory(root: &Path) -> PathBuf {
+    match variable("FLOE_CORPORA") {
+        Some(given) => root.join(given),
+        None => target_directory(root).join("corpora"),
+    }
+}
+
+/// The directory of a complete corpus by one of its names.
+pub fn find(root: &Path, names: &[&str]) -> Option<PathBuf> {
+    find_in(&directory(root), names)
+}
+
+fn find_in(directory: &Path, names: &[&str]) -> Option<PathBuf> {
+    let mut places = names.iter().map(|name| directory.join(name));
+    places.find(|place| place.join("stats.json").exists())
+}
+
+/// The directory whose `bin` contains the newest Nix, if it was unpacked.
+pub fn newer_nix(root: &Path) -> Option<PathBuf> {
+    [directory(root), target_directory(root)]
         .into_iter()
-        .find(|dir| dir.join("bin/nix").exists());
-    let newer_nix = match newer_nix {
-        // What was brought along is taken as it is; our own is made again with a new script.
-        Some(dir) if dir.starts_with(&directory) || !full => Some(dir),
-        _ if full => match make_newer_nix(root, target) {
-            Ok(dir) => Some(dir),
-            Err(why) => {
-                missing.push(format!("newer-nix: {why}"));
+        .map(|parent| parent.join("newer-nix"))
+        .find(|place| place.join("bin/nix").exists())
+}
+
+/// Makes what does not exist yet. A failure is added to `missing` as `name: reason`.
+pub fn prepare(root: &Path, full: bool, missing: &mut Vec<String>) -> Corpora {
+    let directory = directory(root);
+    let names = ALWAYS.iter().chain(if full { FULL } else { &[] });
+    for name in names {
+        let made = match variable("FLOE_CORPORA") {
+            Some(_) => require_given(&directory, name),
+            None => make_corpus(root, &directory, name),
+        };
+        if let Err(reason) = made {
+            missing.push(format!("corpus {name}: {reason}"));
+        }
+    }
+    let existing = newer_nix(root);
+    // A Nix in FLOE_CORPORA is used as it is; our own is made again when its script changed.
+    let is_given = existing
+        .as_ref()
+        .is_some_and(|place| place.starts_with(&directory));
+    let newer_nix = if full && !is_given {
+        match make_newer_nix(root) {
+            Ok(place) => Some(place),
+            Err(reason) => {
+                missing.push(format!("newer-nix: {reason}"));
                 None
             }
-        },
-        _ => None,
+        }
+    } else {
+        existing
     };
     Corpora {
         directory,
@@ -69,12 +85,14 @@ pub fn prepare(root: &Path, target: &Path, full: bool, missing: &mut Vec<String>
     }
 }
 
-/// A corpus that a developer keeps elsewhere; the suffix that tells Debian's kind may be left out.
-fn is_given(directory: &Path, name: &str) -> bool {
+/// Looks for a corpus that the developer keeps elsewhere. Its name may lack the suffix of Debian's
+/// package.
+fn require_given(directory: &Path, name: &str) -> Result<(), String> {
     let short = name.strip_suffix("-esr").unwrap_or(name);
-    [name, short]
-        .iter()
-        .any(|name| directory.join(name).join("stats.json").exists())
+    match find_in(directory, &[name, short]) {
+        Some(_) => Ok(()),
+        None => Err(format!("not in FLOE_CORPORA={}", directory.display())),
+    }
 }
 
 fn make_corpus(root: &Path, directory: &Path, package: &str) -> Result<(), String> {
@@ -83,11 +101,11 @@ fn make_corpus(root: &Path, directory: &Path, package: &str) -> Result<(), Strin
     if is_current(&script, &place, "stats.json") {
         return Ok(());
     }
-    if find("nix-build").is_none() {
+    if find_command("nix-build").is_none() {
         return Err("needs nix-bin".into());
     }
     if !is_root() {
-        return Err("needs root to be made (or FLOE_CORPORA, where it was made before)".into());
+        return Err("needs root, or FLOE_CORPORA with corpora that were made before".into());
     }
     println!("making the corpus {package} in {}", place.display());
     fs::create_dir_all(directory).map_err(|error| error.to_string())?;
@@ -96,42 +114,42 @@ fn make_corpus(root: &Path, directory: &Path, package: &str) -> Result<(), Strin
         .args(["--package", package, "--caches", "none,zstd,xz", "--dest"])
         .arg(&place);
     run(&mut command)?;
-    stamp(&script, &place)
+    write_stamp(&script, &place)
 }
 
-fn make_newer_nix(root: &Path, target: &Path) -> Result<PathBuf, String> {
+fn make_newer_nix(root: &Path) -> Result<PathBuf, String> {
     let script = root.join("bench/corpus/newer-nix");
-    let place = target.join("newer-nix");
+    let place = target_directory(root).join("newer-nix");
     if !is_current(&script, &place, "bin/nix") {
         println!("unpacking the newest Nix in {}", place.display());
         run(Command::new(&script).arg(&place))?;
-        stamp(&script, &place)?;
+        write_stamp(&script, &place)?;
     }
     Ok(place)
 }
 
-/// Whether `place` holds `witness`, which its script makes last, and was made by this very script.
-fn is_current(script: &Path, place: &Path, witness: &str) -> bool {
-    let same = match (fs::read(script), fs::read(place.join(STAMP))) {
+/// Whether `place` contains `last_file`, which its script makes last, and was made by this version
+/// of the script.
+fn is_current(script: &Path, place: &Path, last_file: &str) -> bool {
+    let is_same = match (fs::read(script), fs::read(place.join(STAMP))) {
         (Ok(script), Ok(stamp)) => script == stamp,
         _ => false,
     };
-    same && place.join(witness).exists()
+    is_same && place.join(last_file).exists()
 }
 
-fn stamp(script: &Path, place: &Path) -> Result<(), String> {
-    fs::copy(script, place.join(STAMP))
-        .map(|_| ())
-        .map_err(|error| error.to_string())
+fn write_stamp(script: &Path, place: &Path) -> Result<(), String> {
+    let copied = fs::copy(script, place.join(STAMP));
+    copied.map(|_| ()).map_err(|error| error.to_string())
 }
 
-/// The scripts' results go to files; what they have to say goes to stderr.
+/// Runs a script, with its stderr on the terminal and without its stdout.
 fn run(command: &mut Command) -> Result<(), String> {
     let status = command.stdin(Stdio::null()).stdout(Stdio::null()).status();
     let name = command.get_program().to_string_lossy().into_owned();
     match status {
         Ok(status) if status.success() => Ok(()),
-        Ok(status) => Err(format!("{name}: {status}; its own words are above")),
+        Ok(status) => Err(format!("{name}: {status}; see its stderr above")),
         Err(error) => Err(format!("{name}: {error}")),
     }
 }
@@ -139,9 +157,8 @@ fn run(command: &mut Command) -> Result<(), String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::workspace::target_directory;
 
-    /// A directory for one test, below cargo's own output; empty at the start.
+    /// An empty directory for one test below the target directory.
     fn scratch(test: &str) -> PathBuf {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
         let directory = target_directory(&root).join("xtask-tests").join(test);
@@ -151,14 +168,14 @@ mod tests {
     }
 
     #[test]
-    fn a_corpus_is_current_until_its_script_changes_or_it_is_incomplete() {
+    fn corpus_is_current_if_complete_and_made_by_this_script() {
         let directory = scratch("current");
         let script = directory.join("script");
         let place = directory.join("jq");
         fs::write(&script, "first").unwrap();
         fs::create_dir(&place).unwrap();
         assert!(!is_current(&script, &place, "stats.json"));
-        stamp(&script, &place).unwrap();
+        write_stamp(&script, &place).unwrap();
         assert!(!is_current(&script, &place, "stats.json"));
         fs::write(place.join("stats.json"), "{}").unwrap();
         assert!(is_current(&script, &place, "stats.json"));
@@ -167,27 +184,24 @@ mod tests {
     }
 
     #[test]
-    fn a_given_corpus_may_have_the_short_name() {
+    fn given_corpus_may_have_the_short_name() {
         let directory = scratch("given");
-        for (made, asked, expected) in [
+        for (made, name, expected) in [
             ("firefox", "firefox-esr", true),
             ("jq", "jq", true),
             ("firefox-nightly", "curl", false),
         ] {
             fs::create_dir_all(directory.join(made)).unwrap();
             fs::write(directory.join(made).join("stats.json"), "{}").unwrap();
-            assert_eq!(is_given(&directory, asked), expected, "{asked}");
+            assert_eq!(require_given(&directory, name).is_ok(), expected, "{name}");
         }
     }
 
     #[test]
-    fn a_script_that_fails_or_is_absent_is_named() {
+    fn failed_or_missing_script_is_named() {
         let failed = run(Command::new("false").arg("x")).unwrap_err();
         assert!(failed.starts_with("false: exit status: 1"), "{failed}");
-        assert!(
-            run(&mut Command::new("no-such-script"))
-                .unwrap_err()
-                .contains("no-such-script")
-        );
+        let missing = run(&mut Command::new("no-such-script")).unwrap_err();
+        assert!(missing.contains("no-such-script"), "{missing}");
     }
 }

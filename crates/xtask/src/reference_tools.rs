@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result};
 
 use xtask::corpora;
-use xtask::system::{find, is_root, search_path};
+use xtask::system::{find_command, is_root, search_path};
 
 /// Debian's packages, the commands for which they are needed, and what for.
 const TOOLS: &[(&str, &[&str])] = &[
@@ -56,7 +56,7 @@ pub(crate) fn prepare(root: &Path, full: bool) -> Result<ReferenceTools> {
     fs::write(&skips_file, "").with_context(|| format!("writing {}", skips_file.display()))?;
 
     let mut missing = tools();
-    let corpora = corpora::prepare(root, &target, full, &mut missing);
+    let corpora = corpora::prepare(root, full, &mut missing);
 
     let mut variables = vec![
         ("PATH", search_path()),
@@ -112,7 +112,11 @@ fn tools() -> Vec<String> {
 }
 
 fn absent_packages() -> Vec<&'static str> {
-    let absent = |commands: &[&str]| commands.iter().any(|command| find(command).is_none());
+    let absent = |commands: &[&str]| {
+        commands
+            .iter()
+            .any(|command| find_command(command).is_none())
+    };
     TOOLS
         .iter()
         .filter(|(_, commands)| absent(commands))
@@ -122,7 +126,7 @@ fn absent_packages() -> Vec<&'static str> {
 
 /// Asks apt-get, if we may; why not, otherwise.
 fn install(packages: &[&str]) -> std::result::Result<(), String> {
-    if find("apt-get").is_none() {
+    if find_command("apt-get").is_none() {
         return Err("absent, and there is no apt-get to install it with".into());
     }
     if !is_root() {

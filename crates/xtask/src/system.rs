@@ -1,29 +1,34 @@
-//! The machine under the developer tool: who runs it, and which commands it has.
+//! The machine that the developer tools run on: its commands, its user, and its environment.
 
 use std::env;
 use std::ffi::OsString;
 use std::fs;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::PathBuf;
 
-/// Root is whoever owns the process's own entry in /proc.
+/// Whether this process runs as root, by the owner of its entry in /proc.
 pub fn is_root() -> bool {
-    use std::os::unix::fs::MetadataExt as _;
     fs::metadata("/proc/self").is_ok_and(|entry| entry.uid() == 0)
 }
 
-/// Where the command lies, if it is to be found.
-pub fn find(command: &str) -> Option<PathBuf> {
+/// An environment variable; `None` if it is empty.
+pub fn variable(name: &str) -> Option<OsString> {
+    env::var_os(name).filter(|value| !value.is_empty())
+}
+
+/// The path of a command in the [`search_path`].
+pub fn find_command(command: &str) -> Option<PathBuf> {
     env::split_paths(&search_path())
         .map(|dir| dir.join(command))
         .find(|path| path.is_file())
 }
 
-/// PATH, and where Debian keeps servers, which the PATH of an ordinary user leaves out.
+/// PATH, and Debian's directories for servers, which the PATH of an ordinary user lacks.
 pub fn search_path() -> OsString {
     let path = env::var_os("PATH").unwrap_or_default();
     let servers = ["/usr/sbin", "/sbin"].map(PathBuf::from);
     let all = env::split_paths(&path).chain(servers);
-    // A PATH that holds no separator within a name came from a PATH, so joining cannot fail.
+    // Names that were split at separators contain none, so joining cannot fail.
     env::join_paths(all).unwrap_or(path)
 }
 
@@ -32,8 +37,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn commands_are_found_where_they_lie() {
-        assert!(find("sh").is_some_and(|path| path.ends_with("sh")));
-        assert_eq!(find("a-command-that-nobody-has"), None);
+    fn find_command_searches_the_path() {
+        assert!(find_command("sh").is_some_and(|path| path.ends_with("sh")));
+        assert_eq!(find_command("no-such-command"), None);
     }
 }

@@ -2,12 +2,15 @@
 
 use serde_json::{Value, json};
 
-use super::{Report, Row};
+use super::Report;
 use crate::rounds::Measurement;
+use crate::row::Row;
+use crate::sample::Sample;
 use crate::statistics::Summary;
 
 impl Report {
-    /// One object; times are in seconds, memory in bytes.
+    /// One object with all samples and statistics. Times are in seconds, memory is in bytes;
+    /// statistics are per unit of work.
     pub fn json(&self) -> Value {
         json!({
             "title": self.title,
@@ -20,92 +23,114 @@ impl Report {
 }
 
 fn row(row: &Row) -> Value {
-    let measurements = row.measurements.iter().enumerate();
-    let measurements: Vec<Value> = measurements
-        .map(|(index, (name, cell))| one(row, index, name, cell))
-        .collect();
-    json!({ "name": row.name, "facts": row.facts, "variants": measurements })
+    let variants = 0..row.measurements.len();
+    json!({
+        "name": row.name,
+        "unit": row.unit.name(),
+        "facts": row.facts,
+        "variants": variants.map(|index| variant(row, index)).collect::<Vec<_>>(),
+    })
 }
 
-fn one(row: &Row, index: usize, name: &str, cell: &Measurement) -> Value {
-    let samples = match cell {
-        Measurement::Failed(why) => return json!({ "name": name, "failed": why }),
+fn variant(row: &Row, index: usize) -> Value {
+    let (name, measurement) = &row.measurements[index];
+    let samples = match measurement {
+        Measurement::Failed(reason) => return json!({ "name": name, "failed": reason }),
         Measurement::Ran(samples) => samples,
     };
-    let samples: Vec<Value> = samples
-        .iter()
-        .map(|sample| {
-            json!({
-                "seconds": brief(sample.seconds),
-                "userSeconds": brief(sample.user_seconds),
-                "systemSeconds": brief(sample.system_seconds),
-                "peakMemory": sample.peak_memory,
-            })
-        })
-        .collect();
+    let samples: Vec<Value> = samples.iter().map(sample).collect();
     let mut object = json!({ "name": name, "samples": samples });
-    let Some(compared) = row.compare(index) else {
+    let Some(found) = row.compare(index) else {
         return object;
     };
-    object["seconds"] = summary(&compared.seconds);
-    object["cpuSeconds"] = summary(&compared.cpu_seconds);
-    object["peakMemory"] = compared.peak_memory.into();
-    if let (Some(ratio), Some(paired)) = (compared.ratio, compared.paired) {
+    object["seconds"] = summary(&found.seconds);
+    object["cpuSeconds"] = found.cpu_seconds.as_ref().map(summary).into();
+    object["peakMemory"] = found.peak_memory.into();
+    if let (Some(ratio), Some(median)) = (found.ratio, found.median_ratio) {
         object["ratio"] = json!({
-            "value": brief(ratio.value),
-            "low": brief(ratio.low),
-            "high": brief(ratio.high),
-            "medianOfRounds": brief(paired),
+            "value": rounded(ratio.value),
+            "low": rounded(ratio.low),
+            "high": rounded(ratio.high),
+            "medianOfRounds": rounded(median),
         });
     }
-    if let Some(test) = compared.welch {
-        // JSON has no infinity; p says it all there.
+    if let Some(test) = found.welch {
+        // JSON has no infinity; p is 0 in that case.
         object["welch"] = json!({
-            "t": test.t.is_finite().then(|| brief(test.t)),
-            "degreesOfFreedom": brief(test.degrees),
+            "t": test.t.is_finite().then(|| rounded(test.t)),
+            "degreesOfFreedom": rounded(test.degrees),
             "p": test.p,
         });
     }
-    object["verdict"] = compared.verdict.map(|verdict| verdict.describe()).into();
+    object["verdict"] = found.verdict.map(|verdict| verdict.describe()).into();
+    object
+}
+
+/// The fields that are known.
+fn sample(sample: &Sample) -> Value {
+    let mut object = json!({ "seconds": rounded(sample.seconds) });
+    let mut set = |name: &str, value: Option<f64>| {
+        if let Some(value) = value {
+            object[name] = rounded(value).into();
+        }
+    };
+    set("units", (sample.units != 1.0).then_some(sample.units));
+    set("cpuSeconds", sample.cpu_seconds);
+    set("systemSeconds", sample.system_seconds);
+    set("p50Seconds", sample.latency.map(|latency| latency.p50));
+    set("p99Seconds", sample.latency.map(|latency| latency.p99));
+    for (name, bytes) in [
+        ("peakMemory", sample.peak_memory),
+        ("finalMemory", sample.final_memory),
+    ] {
+        if let Some(bytes) = bytes {
+            object[name] = bytes.into();
+        }
+    }
     object
 }
 
 fn summary(summary: &Summary) -> Value {
     json!({
-        "mean": brief(summary.mean),
-        "sd": brief(summary.sd),
-        "median": brief(summary.median),
-        "min": brief(summary.min),
-        "max": brief(summary.max),
+        "mean": rounded(summary.mean),
+        "sd": rounded(summary.sd),
+        "median": rounded(summary.median),
+        "min": rounded(summary.min),
+        "max": rounded(summary.max),
     })
 }
 
-/// Microseconds are more than a clock on a shared machine can tell.
-fn brief(value: f64) -> f64 {
-    (value * 1e6).round() / 1e6
+/// A value with six significant digits; further digits are noise and half of the file.
+fn rounded(value: f64) -> f64 {
+    format!("{value:.5e}").parse().unwrap_or(value)
 }
 
 #[cfg(test)]
 mod tests {
     use super::super::tests::report;
+    use super::*;
 
     #[test]
-    fn every_sample_and_every_figure_is_there() {
+    fn json_has_every_sample_and_statistic() {
         let object = report().json();
         let variants = &object["rows"][0]["variants"];
         assert_eq!(variants[0]["samples"].as_array().unwrap().len(), 3);
+        assert_eq!(variants[0]["samples"][0]["cpuSeconds"], 0.75);
         assert_eq!(variants[0]["seconds"]["median"], 1.0);
         assert!(variants[0].get("ratio").is_none());
         assert_eq!(variants[1]["ratio"]["value"], 0.5);
         assert_eq!(variants[1]["verdict"], "faster");
         assert!(variants[1]["welch"]["p"].as_f64().unwrap() < 0.01);
-        assert!(
-            variants[2]["failed"]
-                .as_str()
-                .unwrap()
-                .contains("exit status")
-        );
+        let reason = variants[2]["failed"].as_str().unwrap();
+        assert!(reason.contains("exit status"), "{reason}");
         assert_eq!(object["rows"][0]["facts"]["fileSystem"], "tmpfs");
         assert_eq!(object["interrupted"], false);
+    }
+
+    #[test]
+    fn rounded_keeps_six_significant_digits() {
+        assert_eq!(rounded(1_234_567.0), 1_234_570.0);
+        assert_eq!(rounded(0.000_123_456_78), 0.000_123_457);
+        assert_eq!(rounded(0.0), 0.0);
     }
 }

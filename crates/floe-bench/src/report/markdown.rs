@@ -1,73 +1,102 @@
-//! The report as a table in Markdown.
+//! The report in Markdown.
 
-use std::fmt::Write as _;
-
-use super::{Comparison, Report, Row};
+use super::Report;
 use crate::machine;
 use crate::rounds::Measurement;
+use crate::row::{Comparison, Row};
+use crate::sample::significant;
+use crate::table::Table;
 
 impl Report {
-    /// A document: a title, what is to be known, and a table.
+    /// The whole document: title, notes, machine, and the table.
     pub fn markdown(&self) -> String {
+        self.head() + "\n" + &self.table()
+    }
+
+    /// The part before the table.
+    pub fn head(&self) -> String {
         let mut text = format!("# {}\n\n", self.title);
         if self.interrupted {
-            text += "**Interrupted**: these are the runs before that.\n\n";
+            text += "**Interrupted**: only the runs before the interruption are included.\n\n";
         }
         for note in &self.notes {
             text += &format!("- {note}\n");
         }
-        text += &format!("- {}\n\n", machine::describe(&self.machine));
-        text + &self.table()
+        text + &format!("- {}\n", machine::describe(&self.machine))
     }
 
-    /// The table alone.
+    /// The table alone, with one line per variant.
     pub fn table(&self) -> String {
-        let mut text = String::from(
-            "| work | variant | mean ± sd, s | median (min–max), s | ratio [95 %] | p | verdict | \
-             CPU, s | peak, MB |\n|---|---|---|---|---|---|---|---|---|\n",
-        );
+        let has_latency = self.rows.iter().any(|row| {
+            let mut names = row.measurements.iter().map(|(name, _)| name);
+            names.any(|name| row.latency(name).is_some())
+        });
+        let headings = [
+            "work",
+            "variant",
+            "mean ± sd",
+            "median (min–max)",
+            "ratio [95 %]",
+            "p",
+            "verdict",
+            "CPU",
+            "peak, MB",
+            "p50 / p99, ms",
+        ];
+        let columns = headings.len() - usize::from(!has_latency);
+        let mut table = Table::new(&headings[..columns]);
         for row in &self.rows {
-            for index in 0..row.measurements.len() {
-                line(&mut text, row, index);
+            for (index, (name, measurement)) in row.measurements.iter().enumerate() {
+                let mut cells = vec![row.name.clone(), name.clone()];
+                match (row.compare(index), measurement) {
+                    (Some(found), _) => cells.extend(figures(row, &found, index == 0)),
+                    (None, Measurement::Failed(reason)) => cells.push(format!("failed: {reason}")),
+                    (None, Measurement::Ran(_)) => cells.push("not run".into()),
+                }
+                cells.extend(row.latency(name).map(|latency| {
+                    let milliseconds = |seconds: f64| significant(seconds * 1e3);
+                    let (p50, p99) = (milliseconds(latency.p50), milliseconds(latency.p99));
+                    format!("{p50} / {p99}")
+                }));
+                table.row(&cells);
             }
         }
-        text
+        table.into_markdown()
     }
 }
 
-fn line(text: &mut String, row: &Row, index: usize) {
-    let (name, cell) = &row.measurements[index];
-    let (work, name) = (plain(&row.name), plain(name));
-    let rest = match (row.compare(index), cell) {
-        (Some(compared), _) => figures(&compared, index == 0),
-        (None, Measurement::Failed(why)) => format!("failed: {} | | | | | | |", plain(why)),
-        (None, Measurement::Ran(_)) => "not run | | | | | | |".to_owned(),
-    };
-    // Writing to a string cannot fail.
-    let _ = writeln!(text, "| {work} | {name} | {rest}");
-}
-
-fn figures(compared: &Comparison, is_base: bool) -> String {
-    let seconds = &compared.seconds;
-    let ratio = match compared.ratio {
-        Some(ratio) => format!("{:.2} [{:.2}–{:.2}]", ratio.value, ratio.low, ratio.high),
-        None if is_base => "1".to_owned(),
-        None => String::new(),
-    };
-    format!(
-        "{:.3} ± {:.3} | {:.3} ({:.3}–{:.3}) | {ratio} | {} | {} | {:.2} | {:.0} |",
+fn figures(row: &Row, found: &Comparison, is_reference: bool) -> [String; 7] {
+    let seconds = &found.seconds;
+    let costs = [
         seconds.mean,
         seconds.sd,
         seconds.median,
         seconds.min,
         seconds.max,
-        compared
-            .welch
-            .map_or_else(String::new, |test| probability(test.p)),
-        compared.verdict.map_or("", |verdict| verdict.describe()),
-        compared.cpu_seconds.mean,
-        compared.peak_memory as f64 / 1e6,
-    )
+    ];
+    let ([mean, sd, median, min, max], unit) = row.unit.format_all(costs);
+    let ratio = match found.ratio {
+        Some(ratio) => format!("{:.2} [{:.2}–{:.2}]", ratio.value, ratio.low, ratio.high),
+        None if is_reference => "1".to_owned(),
+        None => String::new(),
+    };
+    let or_empty = |text: Option<String>| text.unwrap_or_default();
+    [
+        format!("{mean} ± {sd} {unit}"),
+        format!("{median} ({min}–{max})"),
+        ratio,
+        or_empty(found.welch.map(|test| probability(test.p))),
+        found
+            .verdict
+            .map_or("", |verdict| verdict.describe())
+            .into(),
+        or_empty(found.cpu_seconds.map(|cpu| row.unit.format(cpu.mean))),
+        or_empty(
+            found
+                .peak_memory
+                .map(|bytes| significant(bytes as f64 / 1e6)),
+        ),
+    ]
 }
 
 fn probability(p: f64) -> String {
@@ -78,48 +107,54 @@ fn probability(p: f64) -> String {
     }
 }
 
-/// Text for a cell of a table: one line, without what would end the cell.
-fn plain(text: &str) -> String {
-    let line: Vec<&str> = text.split_whitespace().collect();
-    line.join(" ").replace('|', "\\|")
-}
-
 #[cfg(test)]
 mod tests {
     use super::super::tests::report;
     use super::*;
+    use crate::sample::Latency;
 
     #[test]
-    fn every_variant_has_a_line_of_as_many_cells_as_the_head() {
+    fn table_has_a_full_line_per_variant() {
         let table = report().table();
         let lines: Vec<&str> = table.lines().collect();
         assert_eq!(lines.len(), 2 + 3);
         for line in &lines {
             assert_eq!(line.replace("\\|", "").matches('|').count(), 10, "{line}");
         }
-        assert!(
-            lines[2].contains("1.000 ± 0.100 | 1.000 (0.900–1.100) | 1 |"),
-            "{table}"
-        );
+        let reference = "1.000 ± 0.100 s | 1.000 (0.900–1.100) | 1 |";
+        assert!(lines[2].contains(reference), "{table}");
         assert!(lines[3].contains("| 0.50 [0."), "{table}");
         assert!(lines[3].contains("faster"), "{table}");
-        assert!(
-            lines[4].contains("failed: exit status: 1 no such \\| path"),
-            "{table}"
-        );
+        let failed = "failed: exit status: 1 no such \\| path";
+        assert!(lines[4].contains(failed), "{table}");
     }
 
     #[test]
-    fn an_interrupted_report_says_so() {
+    fn table_has_latency_only_if_a_variant_has_it() {
+        let mut report = report();
+        assert!(!report.table().contains("p99"));
+        let Measurement::Ran(samples) = &mut report.rows[0].measurements[1].1 else {
+            panic!("{report:?}");
+        };
+        let (p50, p99) = (0.0005, 0.002);
+        samples
+            .iter_mut()
+            .for_each(|sample| sample.latency = Some(Latency { p50, p99 }));
+        let table = report.table();
+        assert!(table.contains("| 0.500 / 2.00 |"), "{table}");
+    }
+
+    #[test]
+    fn interrupted_report_says_so() {
         let mut report = report();
         assert!(!report.markdown().contains("Interrupted"));
         report.interrupted = true;
         assert!(report.markdown().contains("Interrupted"));
-        assert!(report.markdown().contains("nobody checks"));
+        assert!(report.markdown().contains("no variant checks"));
     }
 
     #[test]
-    fn small_probabilities_keep_their_size() {
+    fn probability_keeps_the_magnitude_of_small_values() {
         assert_eq!(probability(0.049_9), "0.050");
         assert_eq!(probability(4.2e-9), "4e-9");
         assert_eq!(probability(0.0), "0");

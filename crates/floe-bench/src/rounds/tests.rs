@@ -5,9 +5,10 @@ use std::time::Duration;
 
 use super::*;
 
-struct Place(tempfile::TempDir);
+struct Scratch(tempfile::TempDir);
 
-impl Place {
+impl Scratch {
+    /// A variant that appends its name to the log, and then runs a script.
     fn variant<'a>(&'a self, name: &str, script: &str) -> Variant<'a> {
         let directory = self.0.path();
         let destination = directory.join(format!("{name}-destination"));
@@ -36,50 +37,53 @@ impl Place {
     }
 }
 
-fn place() -> Place {
-    Place(tempfile::tempdir().unwrap())
+fn scratch() -> Scratch {
+    Scratch(tempfile::tempdir().unwrap())
 }
 
-const PLAN: Repetitions = Repetitions {
+const REPETITIONS: Repetitions = Repetitions {
     warmup: 1,
     iterations: 2,
 };
 
+fn run_to_end(variants: &[Variant<'_>]) -> Vec<Measurement> {
+    let never = AtomicBool::new(false);
+    rounds(variants, REPETITIONS, &never, &mut |_, _| {})
+}
+
 #[test]
-fn everybody_takes_turns_and_each_round_begins_with_another_one() {
-    let place = place();
-    let variants = [place.variant("a", ""), place.variant("b", "")];
+fn variants_take_turns_and_rotate_each_round() {
+    let scratch = scratch();
+    let variants = [scratch.variant("a", ""), scratch.variant("b", "")];
     let never = AtomicBool::new(false);
     let mut seen = Vec::new();
-    let measurements = rounds(&variants, PLAN, &never, &mut |round, measurements| {
-        seen.push((round, measurements[0].samples().len()));
+    let measurements = rounds(&variants, REPETITIONS, &never, &mut |round, so_far| {
+        seen.push((round, so_far[0].samples().len()));
     });
-    assert_eq!(place.log(), ["a", "b", "b", "a", "a", "b"]);
-    assert!(
-        measurements.iter().all(|cell| cell.samples().len() == 2),
-        "{measurements:?}"
-    );
+    assert_eq!(scratch.log(), ["a", "b", "b", "a", "a", "b"]);
+    let counts: Vec<usize> = measurements.iter().map(|it| it.samples().len()).collect();
+    assert_eq!(counts, [2, 2]);
     assert_eq!(seen, [(1, 0), (2, 1), (3, 2)]);
-    assert!(!place.0.path().join("a-destination").exists());
+    assert!(!scratch.0.path().join("a-destination").exists());
 }
 
 #[test]
-fn who_fails_once_has_no_figures_and_does_not_run_again() {
-    let place = place();
-    let log = place.0.path().join("log");
-    // The second run of b, the first that counts, fails.
+fn failed_variant_has_no_samples_and_stops_running() {
+    let scratch = scratch();
+    let log = scratch.0.path().join("log");
+    // The second run of b, the first one that counts, fails.
     let fails = format!("test $(grep -c b {}) -lt 2", log.display());
-    let variants = [place.variant("a", ""), place.variant("b", &fails)];
-    let measurements = rounds(&variants, PLAN, &AtomicBool::new(false), &mut |_, _| {});
+    let variants = [scratch.variant("a", ""), scratch.variant("b", &fails)];
+    let measurements = run_to_end(&variants);
     assert_eq!(measurements[0].samples().len(), 2);
     assert!(matches!(&measurements[1], Measurement::Failed(why) if why.contains("exit status")));
-    assert_eq!(place.log().iter().filter(|name| *name == "b").count(), 2);
+    assert_eq!(scratch.log().iter().filter(|name| *name == "b").count(), 2);
 }
 
 #[test]
-fn a_wrong_result_voids_what_was_measured_before() {
-    let place = place();
-    let mut variant = place.variant("a", "");
+fn wrong_result_discards_earlier_samples() {
+    let scratch = scratch();
+    let mut variant = scratch.variant("a", "");
     let checks = std::cell::Cell::new(0);
     variant.check = Box::new(|| {
         checks.set(checks.get() + 1);
@@ -88,24 +92,23 @@ fn a_wrong_result_voids_what_was_measured_before() {
             _ => Ok(()),
         }
     });
-    let measurements = rounds(&[variant], PLAN, &AtomicBool::new(false), &mut |_, _| {});
-    assert!(
-        matches!(&measurements[0], Measurement::Failed(why) if why.contains("a path is missing"))
-    );
+    let measurements = run_to_end(&[variant]);
+    let reason = "a path is missing";
+    assert!(matches!(&measurements[0], Measurement::Failed(why) if why.contains(reason)));
 }
 
 #[test]
-fn a_stop_keeps_what_was_measured() {
-    let place = place();
+fn interruption_keeps_the_samples_so_far() {
+    let scratch = scratch();
     let stop = AtomicBool::new(false);
-    let variants = [place.variant("a", "")];
-    let plan = Repetitions {
+    let variants = [scratch.variant("a", "")];
+    let repetitions = Repetitions {
         warmup: 0,
         iterations: 100,
     };
-    let measurements = rounds(&variants, plan, &stop, &mut |round, _| {
+    let measurements = rounds(&variants, repetitions, &stop, &mut |round, _| {
         stop.store(round == 3, Ordering::Relaxed);
     });
     assert_eq!(measurements[0].samples().len(), 3);
-    assert_eq!(place.log().len(), 3);
+    assert_eq!(scratch.log().len(), 3);
 }

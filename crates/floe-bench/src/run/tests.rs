@@ -1,4 +1,4 @@
-//! Commands that end well, badly, late and not at all.
+//! Commands that succeed, fail, run too long, or cannot start.
 
 use super::*;
 
@@ -16,17 +16,17 @@ fn sh(script: &str, deadline: Duration, stop: &AtomicBool) -> Result<Sample, Ben
 const LONG: Duration = Duration::from_secs(60);
 
 #[test]
-fn a_run_has_time_and_memory_and_the_time_of_its_children() {
+fn run_measures_time_memory_and_children() {
     let never = AtomicBool::new(false);
     let busy = "test $FLOE_GREETING = hello; i=0; while [ $i -lt 200000 ]; do i=$((i+1)); done";
     let sample = sh(&format!("sh -c '{busy}'; exit 0"), LONG, &never).unwrap();
-    assert!(sample.seconds > 0.0 && sample.peak_memory > 100_000);
-    assert!(sample.user_seconds > 0.0, "{sample:?}");
-    assert!(sample.cpu_seconds() >= sample.user_seconds);
+    assert!(sample.seconds > 0.0 && sample.peak_memory > Some(100_000));
+    assert!(sample.cpu_seconds > Some(0.0), "{sample:?}");
+    assert!(sample.cpu_seconds >= sample.system_seconds);
 }
 
 #[test]
-fn a_failed_command_says_how_it_ended_and_what_it_wrote() {
+fn failed_command_reports_status_and_stderr() {
     let never = AtomicBool::new(false);
     let error = sh("echo no such luck >&2; exit 7", LONG, &never).unwrap_err();
     let text = error.to_string();
@@ -37,7 +37,7 @@ fn a_failed_command_says_how_it_ended_and_what_it_wrote() {
 }
 
 #[test]
-fn a_program_that_is_not_there_is_named() {
+fn missing_program_is_named() {
     let directory = tempfile::tempdir().unwrap();
     let invocation = Invocation {
         arguments: vec!["/nonexistent/floe".into()],
@@ -51,7 +51,7 @@ fn a_program_that_is_not_there_is_named() {
 }
 
 #[test]
-fn what_is_not_done_at_the_deadline_is_ended_with_its_children() {
+fn deadline_ends_command_and_children() {
     let never = AtomicBool::new(false);
     let directory = tempfile::tempdir().unwrap();
     let pid_file = directory.path().join("pid");
@@ -60,7 +60,7 @@ fn what_is_not_done_at_the_deadline_is_ended_with_its_children() {
     assert!(matches!(error, BenchError::Deadline { .. }), "{error}");
     let pid = fs::read_to_string(&pid_file).unwrap();
     let status = format!("/proc/{}/status", pid.trim());
-    // The grandchild is reaped by somebody else, perhaps later; until then it is a zombie.
+    // Init reaps the grandchild, perhaps later; until then it is a zombie.
     let is_gone = || fs::read_to_string(&status).map_or(true, |text| text.contains("State:\tZ"));
     let deadline = Instant::now() + LONG;
     while !is_gone() {
@@ -70,23 +70,22 @@ fn what_is_not_done_at_the_deadline_is_ended_with_its_children() {
 }
 
 #[test]
-fn a_raised_stop_ends_a_run() {
+fn raised_stop_ends_a_run() {
     let stop = AtomicBool::new(true);
     let error = sh("sleep 1000", LONG, &stop).unwrap_err();
     assert!(matches!(error, BenchError::Interrupted), "{error}");
 }
 
 #[test]
-fn sealed_directories_are_removed() {
-    use std::os::unix::fs::PermissionsExt as _;
+fn remove_tree_removes_read_only_directories() {
     let directory = tempfile::tempdir().unwrap();
     let tree = directory.path().join("tree");
     fs::create_dir_all(tree.join("a")).unwrap();
     fs::write(tree.join("a/file"), "x").unwrap();
-    for sealed in [tree.join("a"), tree.clone()] {
-        fs::set_permissions(sealed, fs::Permissions::from_mode(0o555)).unwrap();
+    for read_only in [tree.join("a"), tree.clone()] {
+        fs::set_permissions(read_only, fs::Permissions::from_mode(0o555)).unwrap();
     }
-    remove(&tree).unwrap();
+    remove_tree(&tree).unwrap();
     assert!(!tree.exists());
-    remove(&tree).unwrap();
+    remove_tree(&tree).unwrap();
 }

@@ -16,7 +16,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use anyhow::Context as _;
-use floe_bench::{Measurement, Repetitions, Report, Row, machine, rounds};
+use floe_bench::{Measurement, Repetitions, Report, Row, Unit, machine, rounds};
 use floe_engine::Cancel;
 use serde_json::json;
 
@@ -122,6 +122,7 @@ fn measure(
     };
     report.rows.push(Row {
         name: run.name(closure),
+        unit: Unit::Run,
         facts: json!({
             "from": run.from(),
             "fileSystem": run.file_system().describe(),

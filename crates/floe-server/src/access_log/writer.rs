@@ -82,7 +82,7 @@ fn write_all(
         match dropped.swap(0, Ordering::Relaxed) {
             0 => {}
             dropped => warn(&format!(
-                "{dropped} lines of the access log are dropped: it is read more slowly than they come"
+                "{dropped} access log lines are dropped because the reader is too slow"
             )),
         }
     }

@@ -167,7 +167,7 @@ impl ScenarioRun {
             scratch_paths: vec![self.destination(), home.clone()],
             prepare: Box::new(move || {
                 fs::create_dir(&home).map_err(|source| floe_bench::BenchError::File {
-                    action: "making",
+                    action: "create",
                     path: home.clone(),
                     source,
                 })?;

@@ -1,0 +1,284 @@
+//! Aims of floe beside a rival, and whether a row meets them.
+
+use std::thread;
+
+use floe_bench::chart::{Bar, Chart, Colour, Group};
+use floe_bench::statistics::median;
+use floe_bench::{Measurement, Metric, Row, Table, significant};
+
+/// The name of floe as a variant.
+pub(crate) const FLOE: &str = "floe";
+
+/// Upper limits of floe's costs over those of a rival.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Aim {
+    pub(crate) rival: &'static str,
+    pub(crate) time: Option<f64>,
+    pub(crate) cpu: Option<f64>,
+}
+
+impl Aim {
+    /// No aim; the rival is shown for comparison.
+    pub(crate) const fn none(rival: &'static str) -> Aim {
+        Aim {
+            rival,
+            time: None,
+            cpu: None,
+        }
+    }
+
+    /// At most this part of the rival's time.
+    pub(crate) const fn time(rival: &'static str, most: f64) -> Aim {
+        Aim {
+            time: Some(most),
+            ..Aim::none(rival)
+        }
+    }
+
+    /// At least this multiple of the rival's speed.
+    pub(crate) const fn speed(rival: &'static str, least: f64) -> Aim {
+        Aim::time(rival, 1.0 / least)
+    }
+
+    /// At most this part of the rival's CPU time.
+    pub(crate) const fn cpu(self, most: f64) -> Aim {
+        Aim {
+            cpu: Some(most),
+            ..self
+        }
+    }
+
+    fn is_none(self) -> bool {
+        self.time.is_none() && self.cpu.is_none()
+    }
+
+    fn describe(self) -> String {
+        let limit = |most: f64| {
+            let text = significant(most);
+            match text.contains('.') {
+                true => text.trim_end_matches('0').trim_end_matches('.').to_owned(),
+                false => text,
+            }
+        };
+        let time = self.time.map(|most| format!("time ≤ {}", limit(most)));
+        let cpu = self.cpu.map(|most| format!("CPU ≤ {}", limit(most)));
+        let parts: Vec<String> = time.into_iter().chain(cpu).collect();
+        match parts.is_empty() {
+            true => "none".into(),
+            false => parts.join(", "),
+        }
+    }
+}
+
+/// Within this multiple of the baseline an aim counts as met: little more is possible.
+const BASELINE_MARGIN: f64 = 1.15;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Verdict {
+    Met,
+    /// The aim is out of reach on this machine, and floe is near the baseline.
+    MetByBaseline,
+    Missed,
+    NoAim,
+    /// Floe or its rival has no figures.
+    NotMeasured,
+}
+
+impl Verdict {
+    fn describe(self) -> &'static str {
+        match self {
+            Verdict::Met => "met",
+            Verdict::MetByBaseline => "met by the baseline",
+            Verdict::Missed => "missed",
+            Verdict::NoAim => "no aim",
+            Verdict::NotMeasured => "not measured",
+        }
+    }
+}
+
+/// A measured row and its aim.
+pub(crate) struct JudgedRow<'a> {
+    row: &'a Row,
+    aim: Aim,
+    /// Medians of the ratios of single rounds, floe over its rival.
+    time: Option<f64>,
+    cpu: Option<f64>,
+    /// Floe's cost over the baseline.
+    over_baseline: Option<f64>,
+}
+
+impl<'a> JudgedRow<'a> {
+    /// Judges a row. The fact `baseline` of the row names the variants whose CPU times add up to
+    /// the baseline.
+    pub(crate) fn new(row: &'a Row, aim: Aim) -> JudgedRow<'a> {
+        let ratio = |metric| median(&row.round_ratios(FLOE, aim.rival, metric)?);
+        JudgedRow {
+            row,
+            aim,
+            time: ratio(Metric::Time),
+            cpu: ratio(Metric::Cpu),
+            over_baseline: over_baseline(row, aim),
+        }
+    }
+
+    /// Whether floe and its rival both have figures.
+    pub(crate) fn is_measured(&self) -> bool {
+        self.time.is_some()
+    }
+
+    fn verdict(&self) -> Verdict {
+        if self.aim.is_none() {
+            return Verdict::NoAim;
+        }
+        let is_met = |aim: Option<f64>, ratio: Option<f64>| match (aim, ratio) {
+            (None, _) => Some(true),
+            (Some(most), Some(ratio)) => Some(ratio <= most),
+            (Some(_), None) => None,
+        };
+        let time = is_met(self.aim.time, self.time);
+        let cpu = is_met(self.aim.cpu, self.cpu);
+        let is_near = self
+            .over_baseline
+            .is_some_and(|over| over <= BASELINE_MARGIN);
+        match (time, cpu) {
+            (Some(true), Some(true)) => Verdict::Met,
+            (None, _) | (Some(true), None) => Verdict::NotMeasured,
+            _ if is_near => Verdict::MetByBaseline,
+            _ => Verdict::Missed,
+        }
+    }
+
+    /// The row in a line, for the terminal.
+    pub(crate) fn describe(&self) -> String {
+        let cost = |name: &str| Some(self.row.unit.format(self.row.median(name, Metric::Time)?));
+        let costs = self.row.measurements.iter().map(|(name, measurement)| {
+            let reason = match measurement {
+                Measurement::Failed(reason) => reason.as_str(),
+                Measurement::Ran(_) => "no figures",
+            };
+            format!("{name}: {}", cost(name).unwrap_or_else(|| reason.into()))
+        });
+        let costs: Vec<String> = costs.collect();
+        format!(
+            "{} | time {}, CPU {} of {}; aim {}: {}",
+            costs.join(" | "),
+            or_dash(self.time),
+            or_dash(self.cpu),
+            self.aim.rival,
+            self.aim.describe(),
+            self.verdict().describe()
+        )
+    }
+}
+
+/// Floe's time over the CPU time of the baseline on all cores; if the aim is on CPU time alone,
+/// floe's CPU time over that of the baseline.
+fn over_baseline(row: &Row, aim: Aim) -> Option<f64> {
+    let parts = row.facts["baseline"].as_array()?;
+    let parts: Option<Vec<f64>> = parts
+        .iter()
+        .map(|name| row.median(name.as_str()?, Metric::Cpu))
+        .collect();
+    let baseline: f64 = parts.filter(|parts| !parts.is_empty())?.iter().sum();
+    if aim.time.is_none() {
+        return Some(row.median(FLOE, Metric::Cpu)? / baseline);
+    }
+    let cores = thread::available_parallelism().map_or(1, usize::from) as f64;
+    Some(row.median(FLOE, Metric::Time)? / (baseline / cores))
+}
+
+/// The table of aims. It has a column for the baseline if a row has one.
+pub(crate) fn table(rows: &[JudgedRow<'_>]) -> String {
+    let mut headings = vec![
+        "work",
+        "floe",
+        "rival",
+        "rival's cost",
+        "time, floe / rival",
+        "CPU, floe / rival",
+        "aim",
+        "result",
+    ];
+    let has_baseline = rows.iter().any(|row| row.over_baseline.is_some());
+    if has_baseline {
+        headings.push("floe / baseline");
+    }
+    let mut table = Table::new(&headings);
+    for judged in rows {
+        let cost = |name: &str| {
+            let cost = judged.row.median(name, Metric::Time);
+            cost.map_or("not run".into(), |cost| judged.row.unit.format(cost))
+        };
+        let mut cells = vec![
+            judged.row.name.clone(),
+            cost(FLOE),
+            judged.aim.rival.into(),
+            cost(judged.aim.rival),
+            or_dash(judged.time),
+            or_dash(judged.cpu),
+            judged.aim.describe(),
+            judged.verdict().describe().into(),
+        ];
+        if has_baseline {
+            cells.push(or_dash(judged.over_baseline));
+        }
+        table.row(&cells);
+    }
+    table.into_markdown()
+}
+
+/// The number of rows for each verdict, in a sentence.
+pub(crate) fn tally(rows: &[JudgedRow<'_>]) -> String {
+    let count = |verdict| rows.iter().filter(|row| row.verdict() == verdict).count();
+    format!(
+        "Aims: {} met, {} met by the baseline, {} missed, {} not measured.\n",
+        count(Verdict::Met),
+        count(Verdict::MetByBaseline),
+        count(Verdict::Missed),
+        count(Verdict::NotMeasured)
+    )
+}
+
+/// A chart of floe's speed as a multiple of the rival's, one bar per row.
+pub(crate) fn chart(title: &str, rows: &[JudgedRow<'_>]) -> String {
+    let bar = |judged: &JudgedRow<'_>| {
+        let speed = judged.time.map(|time| 1.0 / time);
+        let text = match speed {
+            Some(speed) => format!("{} × {}", significant(speed), judged.aim.rival),
+            None => "not run".into(),
+        };
+        Bar {
+            label: judged.row.name.clone(),
+            value: speed.map(|speed| (speed, 0.0)),
+            text,
+            colour: match judged.verdict() {
+                Verdict::Met | Verdict::MetByBaseline => Colour::Green,
+                Verdict::Missed => Colour::Red,
+                Verdict::NoAim | Verdict::NotMeasured => Colour::Grey,
+            },
+        }
+    };
+    let chart = Chart {
+        title: title.into(),
+        note: "speed as a multiple of the rival's; green meets its aim, red misses it, grey has \
+               none or was not measured"
+            .into(),
+        label_width: 330.0,
+        cut_at: Some(CUT_AT),
+        groups: vec![Group {
+            heading: String::new(),
+            bars: rows.iter().map(bar).collect(),
+        }],
+    };
+    chart.svg()
+}
+
+/// A longer bar would flatten all others.
+const CUT_AT: f64 = 3.0;
+
+fn or_dash(value: Option<f64>) -> String {
+    value.map_or("–".into(), significant)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,207 @@
+//! The servers that are compared, and how each is started over the same store.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context as _, Result, ensure};
+use floe_bench::machine;
+
+use super::workload::Workload;
+use crate::aims::FLOE;
+use crate::args::{GivenPeer, GivenServer, ServeArgs};
+use crate::before_after::BEFORE;
+use crate::http::Origin;
+use crate::programs;
+use crate::server::{Endpoint, FileCache, Server, free_port, process_group_command};
+
+pub(super) const NGINX: &str = "nginx";
+pub(super) const NIX_SERVE: &str = "nix-serve";
+const HARMONIA: &str = "harmonia";
+
+/// One worker per core of the smallest machine that this is for.
+const NGINX_WORKERS: usize = 2;
+
+/// How to get a server.
+#[derive(Clone, Debug)]
+pub(super) enum Launch {
+    Floe {
+        binary: PathBuf,
+        has_nar_cache: bool,
+    },
+    Nginx,
+    Harmonia(PathBuf),
+    /// A shell command with placeholders.
+    Command(String),
+    Running(Endpoint),
+}
+
+/// A server by its name, and how to get it or why that is impossible.
+pub(super) struct Peer {
+    pub(super) name: String,
+    pub(super) launch: Result<Launch, String>,
+    /// The output of `--version`, for programs that have one.
+    pub(super) version: Option<String>,
+}
+
+/// All servers in the order of the report. With an older floe, only two builds of floe.
+pub(super) fn all(root: &Path, args: &ServeArgs) -> Result<Vec<Peer>> {
+    let current = programs::floe(root);
+    let version = version(&current, "--version");
+    let current = peer(FLOE, current.map(floe), version);
+    if let Some(before) = &args.run.before {
+        let before = before.canonicalize().context("cannot find the older floe");
+        let version = self::version(&before, "--version");
+        return Ok(vec![peer(BEFORE, before.map(floe), version), current]);
+    }
+    let nginx = programs::installed("nginx", "nginx");
+    let version = self::version(&nginx, "-v");
+    let version = version.map(|line| line.replace("nginx version: ", ""));
+    let own = vec![
+        peer(NGINX, nginx.map(|_| Launch::Nginx), version),
+        current,
+        peer(HARMONIA, programs::harmonia().map(Launch::Harmonia), None),
+    ];
+    with_given(own, args.running.iter().chain(&args.commands))
+}
+
+fn version(program: &Result<PathBuf>, option: &str) -> Option<String> {
+    machine::first_line(Command::new(program.as_ref().ok()?).arg(option))
+}
+
+fn peer(name: &str, launch: Result<Launch>, version: Option<String>) -> Peer {
+    Peer {
+        name: name.into(),
+        launch: launch.map_err(|error| format!("{error:#}")),
+        version,
+    }
+}
+
+/// Adds the servers that were given on the command line.
+fn with_given<'a>(
+    mut peers: Vec<Peer>,
+    given: impl Iterator<Item = &'a GivenPeer>,
+) -> Result<Vec<Peer>> {
+    for GivenPeer { name, server } in given {
+        let is_known = peers.iter().any(|peer| peer.name == *name);
+        ensure!(!is_known, "two servers are called `{name}`");
+        let launch = match server {
+            GivenServer::Running(endpoint) => Launch::Running(endpoint.clone()),
+            GivenServer::Command(command) => Launch::Command(command.clone()),
+        };
+        peers.push(peer(name, Ok(launch), None));
+    }
+    Ok(peers)
+}
+
+fn floe(binary: PathBuf) -> Launch {
+    Launch::Floe {
+        binary,
+        has_nar_cache: false,
+    }
+}
+
+impl Launch {
+    /// The same server with a cache of compressed NARs, if it is floe.
+    pub(super) fn with_nar_cache(&self) -> Launch {
+        let mut launch = self.clone();
+        if let Launch::Floe { has_nar_cache, .. } = &mut launch {
+            *has_nar_cache = true;
+        }
+        launch
+    }
+
+    /// Starts the server over the store or the cache of a workload, and waits until it responds.
+    /// Its files go to the directory `scratch`.
+    pub(super) fn start(&self, workload: &Workload, scratch: &Path) -> Result<Server> {
+        fs::create_dir_all(scratch)
+            .with_context(|| format!("cannot create {}", scratch.display()))?;
+        let port = free_port()?;
+        let command = match self {
+            Launch::Running(endpoint) => return Server::running(endpoint),
+            Launch::Nginx => {
+                let cache = FileCache {
+                    root: &workload.caches,
+                    prefix: Workload::PLAIN,
+                };
+                return Server::nginx(&cache, NGINX_WORKERS, scratch);
+            }
+            Launch::Floe {
+                binary,
+                has_nar_cache,
+            } => {
+                let nar_cache = has_nar_cache.then(|| scratch.join("nar-cache"));
+                floe_command(binary, workload, port, nar_cache)
+            }
+            Launch::Harmonia(binary) => {
+                let config = scratch.join("harmonia.toml");
+                fs::write(&config, harmonia_config(workload, port))
+                    .with_context(|| format!("cannot write {}", config.display()))?;
+                let mut command = process_group_command(binary);
+                command.env("CONFIG_FILE", config);
+                command
+            }
+            Launch::Command(line) => {
+                let line = line
+                    .replace("{root}", &workload.store.display().to_string())
+                    .replace("{port}", &port.to_string())
+                    .replace("{key}", &workload.secret_key.display().to_string());
+                let mut command = process_group_command("sh");
+                command.args(["-c", &line]);
+                command
+            }
+        };
+        Server::start(command, Origin::local(port), scratch)
+    }
+}
+
+fn floe_command(
+    binary: &Path,
+    workload: &Workload,
+    port: u16,
+    nar_cache: Option<PathBuf>,
+) -> Command {
+    let mut command = process_group_command(binary);
+    command
+        .args(["serve", "--listen", &format!("127.0.0.1:{port}")])
+        .arg("--store")
+        .arg(&workload.store)
+        .arg("--secret-key-file")
+        .arg(&workload.secret_key);
+    if let Some(directory) = nar_cache {
+        command.args(["--compress", "cached", "--side-cache"]);
+        command.arg(directory);
+    }
+    command
+}
+
+fn harmonia_config(workload: &Workload, port: u16) -> String {
+    let store = workload.store.display();
+    format!(
+        "bind = \"127.0.0.1:{port}\"\nreal_nix_store = \"{store}/nix/store\"\n\
+         nix_db_path = \"{store}/nix/var/nix/db/db.sqlite\"\nsign_key_paths = [\"{}\"]\n",
+        workload.secret_key.display()
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn given_server_needs_a_new_name() {
+        let given = |name: &str| GivenPeer {
+            name: name.into(),
+            server: GivenServer::Command("run {port}".into()),
+        };
+        let own = || vec![peer(NGINX, Ok(Launch::Nginx), None)];
+        let problem = with_given(own(), [given(NGINX)].iter()).err().unwrap();
+        let problem = problem.to_string();
+        assert!(
+            problem.contains("two servers are called `nginx`"),
+            "{problem}"
+        );
+        let peers = with_given(own(), [given(NIX_SERVE)].iter()).unwrap();
+        assert_eq!(peers.len(), 2);
+    }
+}
