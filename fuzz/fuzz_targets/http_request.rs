@@ -1,4 +1,4 @@
-//! Fuzzes `check_http_request` of the functions for floe-server.
+//! Fuzzes floe-server with `check_http_request`.
 
 #![no_main]
 

@@ -1,13 +1,13 @@
-//! What must hold for whatever a client sends to floe-server, one function per fuzz target.
+//! Properties of floe-server that hold for any bytes of a client, one function per fuzz target.
 //!
-//! As in the library beside it: the fuzz targets call these with bytes that libFuzzer finds, and
-//! the tests of floe-server with the committed corpus.
+//! The fuzz targets call these functions with the bytes that libFuzzer finds. The tests of
+//! floe-server call them with the committed corpus.
 
 use floe_server::http::range::{self, RANGES_MAX, Ranges};
 use floe_server::http::request::{HEAD_LEN_MAX, Method, Parsed, Request, may_be_complete};
 use floe_server::http::route::{Route, route};
 
-/// The head of a request is what it is however it comes in, and every head has a route.
+/// Parsing a head does not depend on the bytes behind it, and every head has a route.
 pub fn check_http_request(data: &[u8]) {
     let Parsed::Head(request, len) = Request::parse(data) else {
         return;
@@ -17,11 +17,11 @@ pub fn check_http_request(data: &[u8]) {
     assert_eq!(
         Request::parse(head),
         Parsed::Head(request.clone(), len),
-        "what follows makes no difference"
+        "the bytes behind the head make a difference"
     );
     assert!(may_be_complete(head, 0) && may_be_complete(head, len - 1));
     for cut in 0..len.min(CUTS_MAX) {
-        // A head that lacks its end is never taken for another.
+        // The beginning of a head is never parsed as a whole head.
         assert!(!matches!(Request::parse(&head[..cut]), Parsed::Head(..)));
     }
     assert!(request.method == Method::Get || request.range.is_none());
@@ -40,7 +40,7 @@ fn check_route(request: &Request<'_>) {
     }
 }
 
-/// Ranges lie within the answer, and together ask for no more than all of it.
+/// Ranges stay within the length, and their sum is not larger than the length.
 pub fn check_http_range(data: &[u8]) {
     let Some((len, field)) = data.split_first_chunk() else {
         return;
@@ -70,5 +70,5 @@ pub fn check_http_range(data: &[u8]) {
     }
 }
 
-/// Every prefix of a head is parsed up to this length: the work is the square of it.
+/// Prefixes up to this length are parsed. The work grows with its square.
 const CUTS_MAX: usize = 512;

@@ -8,7 +8,7 @@ use std::time::Duration;
 use crate::config::LogFormat;
 use crate::http::request::{Parsed, Request};
 
-/// What a line says about the response.
+/// The part of a line that is about the response.
 pub(crate) struct Outcome<'a> {
     /// The address at the other end of the connection.
     pub(crate) peer: &'a str,

@@ -58,7 +58,7 @@ impl Body {
         }
     }
 
-    /// Whether nothing is left to be sent, besides memory that is still accounted for.
+    /// Whether nothing is left to be sent. A consumed readahead has only its permit left.
     pub(crate) fn is_sent(&self) -> bool {
         self.pieces
             .iter()

@@ -1,4 +1,4 @@
-//! What the server keeps between requests: narinfos, NARs, plans of NARs, compressed NARs.
+//! Values that the server keeps between requests: narinfos, NARs, plans of NARs, compressed NARs.
 
 pub(crate) mod compressed_nar_cache;
 mod lru;

@@ -1,21 +1,22 @@
-//! The time as answers and logs write it, made once a second.
+//! The current time as text, for responses and logs. It is formatted a few times per second, not
+//! for each response.
 
 use std::time::{Duration, Instant, SystemTime};
 
-/// The present second, as texts.
+/// The current second in two formats.
 #[derive(Debug)]
 pub(crate) struct Clock {
-    made: Option<Instant>,
+    updated: Option<Instant>,
     /// The header field `Date` with its line end.
     pub(crate) date_header: String,
-    /// As in the log of Apache: `21/Nov/2026:07:00:00 +0000`.
+    /// The format of Apache's log: `21/Nov/2026:07:00:00 +0000`.
     pub(crate) log_time: String,
 }
 
 impl Clock {
     pub(crate) fn new() -> Clock {
         let mut clock = Clock {
-            made: None,
+            updated: None,
             date_header: String::new(),
             log_time: String::new(),
         };
@@ -23,28 +24,26 @@ impl Clock {
         clock
     }
 
-    /// Brings the texts up to date, if they are older than a part of a second.
+    /// Formats the time again if the texts are older than [`MAX_AGE`].
     pub(crate) fn tick(&mut self, now: Instant) {
-        if self
-            .made
-            .is_some_and(|made| now.duration_since(made) < MAX_AGE)
-        {
+        let age = self.updated.map(|updated| now.duration_since(updated));
+        if age.is_some_and(|age| age < MAX_AGE) {
             return;
         }
-        self.made = Some(now);
+        self.updated = Some(now);
         let date = httpdate::fmt_http_date(SystemTime::now());
         self.date_header = format!("Date: {date}\r\n");
         self.log_time = apache_time(&date).unwrap_or_default();
     }
 }
 
-/// From `Sat, 21 Nov 2026 07:00:00 GMT`, whose fields have fixed places.
+/// Converts `Sat, 21 Nov 2026 07:00:00 GMT`, whose fields have fixed positions.
 fn apache_time(date: &str) -> Option<String> {
     let (day, month, year) = (date.get(5..7)?, date.get(8..11)?, date.get(12..16)?);
     Some(format!("{day}/{month}/{year}:{} +0000", date.get(17..25)?))
 }
 
-/// A date may be this wrong.
+/// By how much the texts may be late.
 const MAX_AGE: Duration = Duration::from_millis(250);
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! What every thread of a server needs to respond to requests.
+//! The settings and caches of a server that handlers use.
 
 use std::io;
 use std::path::PathBuf;
@@ -13,7 +13,7 @@ use crate::caches::narinfo_cache::NarInfoCache;
 use crate::config::Compress;
 use crate::http::response::Response;
 
-/// The settings and caches that the handlers work with, shared by all threads.
+/// Shared by all threads.
 pub(crate) struct Context {
     pub(crate) layout: StoreLayout,
     pub(crate) log_dir: PathBuf,

@@ -17,7 +17,7 @@ use crate::http::request::{Method, Request};
 use crate::http::response::Response;
 use crate::http::route::{HashPart, Route, route};
 
-/// What a network thread makes of a request.
+/// The decision of a network thread about a request.
 pub(crate) enum Dispatch {
     Respond(Response),
     /// A worker has to respond.

@@ -1,7 +1,7 @@
-//! Lines of the access log on their way to where they go.
+//! A thread that writes the access log.
 //!
-//! Whoever reads them may stand still: a full pipe, a disk that hangs. Then lines are dropped and
-//! counted, and no client waits.
+//! The output may block, such as a full pipe or a slow disk. The writer then drops lines and counts
+//! them, so that no client waits for the log.
 
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -13,18 +13,20 @@ use std::time::Duration;
 use crate::config::{LogOutput, Warn};
 use crate::error::ServeError;
 
-/// Takes lines from every thread, and never makes one wait.
+/// Takes lines from all threads, and never blocks them.
 #[derive(Debug)]
 pub(crate) struct LogWriter {
-    /// Nothing is the end.
+    /// `None` ends the thread.
     batches: SyncSender<Option<String>>,
     dropped: Arc<AtomicU64>,
-    /// Closed by the thread that writes, when it ends.
+    /// Closed by the thread when it ends.
     ended: Mutex<Receiver<()>>,
 }
 
 impl LogWriter {
-    /// Starts the thread that writes.
+    /// Starts the thread.
+    ///
+    /// Errors: the system refuses another thread.
     pub(crate) fn start(output: LogOutput, warn: Warn) -> Result<LogWriter, ServeError> {
         let (batches, coming) = sync_channel(BATCHES_MAX);
         let (ending, ended) = channel();
@@ -33,12 +35,12 @@ impl LogWriter {
         thread::Builder::new()
             .name("access log".into())
             .spawn(move || {
-                // Dropped at the end, which whoever waits is told by.
+                // To drop it at the end of the thread wakes `finish`.
                 let _ending = ending;
                 write_all(&coming, &output, &counted, &*warn);
             })
             .map_err(|source| ServeError::System {
-                action: "starting the thread of the access log",
+                action: "start the thread of the access log",
                 source,
             })?;
         Ok(LogWriter {
@@ -48,7 +50,7 @@ impl LogWriter {
         })
     }
 
-    /// Passes some whole lines on.
+    /// Queues whole lines, or drops them if the queue is full.
     pub(crate) fn write(&self, lines: &str) {
         if self.batches.try_send(Some(lines.to_owned())).is_err() {
             let count = lines.lines().count() as u64;
@@ -56,11 +58,11 @@ impl LogWriter {
         }
     }
 
-    /// Waits for a moment until everything is written.
+    /// Ends the thread, and waits up to [`FINISH_TIMEOUT`] until it has written all lines.
     pub(crate) fn finish(&self) {
         let ended = self.ended.lock().unwrap_or_else(PoisonError::into_inner);
         if self.batches.try_send(None).is_ok() {
-            // An end without a message is the one that is expected.
+            // No message is ever sent: the channel is closed, or the time is over.
             let _: Result<(), _> = ended.recv_timeout(FINISH_TIMEOUT);
         }
     }
@@ -74,7 +76,7 @@ fn write_all(
 ) {
     while let Ok(Some(lines)) = coming.recv() {
         let mut output = output.lock().unwrap_or_else(PoisonError::into_inner);
-        // A log that cannot be written is no reason to stop serving.
+        // The server continues without its log.
         let _: io::Result<()> = output
             .write_all(lines.as_bytes())
             .and_then(|()| output.flush());
@@ -82,16 +84,16 @@ fn write_all(
         match dropped.swap(0, Ordering::Relaxed) {
             0 => {}
             dropped => warn(&format!(
-                "{dropped} access log lines are dropped because the reader is too slow"
+                "dropping {dropped} lines of the access log: its output is too slow"
             )),
         }
     }
 }
 
-/// Each is what one wait brought, of a few lines. This is about a second of a busy server.
+/// A batch has the lines of one turn of an event loop. This is about a second of a busy server.
 const BATCHES_MAX: usize = 4096;
 
-/// How long a server that ends waits for its last lines.
+/// How long a server that stops waits for its last lines.
 const FINISH_TIMEOUT: Duration = Duration::from_secs(1);
 
 #[cfg(test)]
@@ -100,7 +102,7 @@ mod tests {
 
     use super::*;
 
-    /// Takes nothing until it is told to.
+    /// Blocks until the channel is closed.
     struct BlockedWriter(Receiver<()>, Arc<Mutex<Vec<u8>>>);
 
     impl Write for BlockedWriter {
@@ -125,7 +127,10 @@ mod tests {
         for _ in 0..2 * BATCHES_MAX {
             log.write("a line\nanother\n");
         }
-        assert!(written.lock().unwrap().is_empty(), "it did not stand still");
+        assert!(
+            written.lock().unwrap().is_empty(),
+            "the output did not block"
+        );
         drop(go);
         while log.batches.try_send(None).is_err() {
             thread::yield_now();
@@ -135,7 +140,7 @@ mod tests {
         assert!((BATCHES_MAX..2 * BATCHES_MAX).contains(&kept), "{kept}");
         let dropped = 2 * (2 * BATCHES_MAX - kept);
         assert!(
-            warnings.lock().unwrap()[0].starts_with(&format!("{dropped} lines")),
+            warnings.lock().unwrap()[0].starts_with(&format!("dropping {dropped} lines")),
             "{warnings:?}"
         );
     }

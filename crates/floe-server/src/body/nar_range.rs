@@ -38,8 +38,8 @@ pub(crate) struct FileSlice<'n> {
 }
 
 impl NarRange {
-    /// Opens the first file of a range, so that a path that has vanished is an error while the
-    /// client can still be told.
+    /// Opens the first file of a range. So a missing path is an error while the server can still
+    /// respond with another status.
     ///
     /// Errors: the tree is not there, or is not the one of the plan.
     pub(crate) fn open(

@@ -1,4 +1,4 @@
-//! A NAR as a stream, for those who encode it.
+//! A NAR as a stream, to be compressed.
 
 use std::io::{self, Read};
 use std::os::fd::OwnedFd;
@@ -17,7 +17,7 @@ pub(crate) struct NarReader {
 }
 
 impl NarReader {
-    /// An error means that the tree is not there any more.
+    /// Errors: the tree is not there any more.
     pub(crate) fn new(plan: Arc<NarPlan>, path: &Path) -> Result<NarReader, StoreError> {
         Ok(NarReader {
             root: open_tree_root(path)?,

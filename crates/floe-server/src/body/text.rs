@@ -1,8 +1,8 @@
-//! Texts that go out, whoever they belong to.
+//! Texts of responses: constant, owned or shared.
 
 use std::sync::Arc;
 
-/// A text that is constant, or made for one answer, or shared by many.
+/// A text that is a constant, belongs to one response, or is shared by many.
 #[derive(Debug)]
 pub(crate) enum Text {
     Static(&'static str),

@@ -7,7 +7,7 @@ use crate::deferred::DeferredRequest;
 use crate::http::range::Ranges;
 use crate::http::response::{Content, Response};
 
-/// What a URL has at the moment.
+/// The current contents of a URL.
 pub(super) struct Version<'t> {
     /// The header fields of every response, whether it has all of it or a range.
     pub(super) fields: String,

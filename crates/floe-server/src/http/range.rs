@@ -1,38 +1,38 @@
-//! The field `Range` (RFC 9110, section 14): which bytes of an answer are wanted.
+//! The header field `Range` (RFC 9110, section 14).
 
 use std::ops::Range;
 
-/// The most ranges that are answered. A client that asks for more gets everything: hundreds of
-/// small ranges cost a server more than the whole, and no Nix asks for two.
+/// The most ranges in one response. A client that asks for more gets everything. Hundreds of small
+/// ranges cost a server more than the whole, and Nix never asks for more than one.
 pub const RANGES_MAX: usize = 16;
 
-/// What a field asks for.
+/// The bytes that a field asks for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Ranges {
-    /// Everything: the field is absent, not understood, or asks for too much.
+    /// All bytes: the field is absent, malformed, or asks for too many ranges.
     Whole,
-    /// These ranges, at least one, in the order asked for.
+    /// These ranges, at least one, in the order of the field.
     Parts(Vec<Range<u64>>),
-    /// Nothing that there is.
+    /// None: all ranges begin beyond the end.
     Unsatisfiable,
 }
 
-/// Reads the field for an answer of `len` bytes.
+/// Parses the field for a response of `len` bytes.
 ///
-/// A field that breaks the grammar is ignored, as the RFC wants; ranges that begin beyond the end
-/// are left out, and if none is left the answer is 416.
+/// A malformed field is ignored, as the RFC demands. Ranges that begin beyond the end are left
+/// out. If none is left, the status is 416.
 pub fn parse(field: Option<&str>, len: u64) -> Ranges {
     let Some(set) = field.and_then(|field| strip_unit(field)) else {
         return Ranges::Whole;
     };
     let mut parts = Vec::new();
-    let mut asked = 0;
+    let mut count = 0;
     for text in set
         .split(',')
         .map(str::trim)
         .filter(|text| !text.is_empty())
     {
-        asked += 1;
+        count += 1;
         let Some(range) = parse_one(text, len) else {
             return Ranges::Whole;
         };
@@ -43,11 +43,11 @@ pub fn parse(field: Option<&str>, len: u64) -> Ranges {
     let total = parts
         .iter()
         .try_fold(0u64, |sum, part| sum.checked_add(part.end - part.start));
-    match asked {
+    match count {
         0 => Ranges::Whole,
         _ if parts.is_empty() => Ranges::Unsatisfiable,
-        // Ranges that overlap could ask for a multiple of what there is.
-        _ if asked > RANGES_MAX || (asked > 1 && total.is_none_or(|total| total > len)) => {
+        // Overlapping ranges could ask for a multiple of the length.
+        _ if count > RANGES_MAX || (count > 1 && total.is_none_or(|total| total > len)) => {
             Ranges::Whole
         }
         _ => Ranges::Parts(parts),
@@ -59,12 +59,12 @@ fn strip_unit(field: &str) -> Option<&str> {
     unit.trim().eq_ignore_ascii_case("bytes").then_some(set)
 }
 
-/// One range; empty if there is no such byte; `None` if it is none by the grammar.
+/// Parses one range. It is empty if it begins beyond the end, and `None` if it is malformed.
 fn parse_one(text: &str, len: u64) -> Option<Range<u64>> {
     let (first, last) = text.split_once('-')?;
     let number = |digits: &str| -> Option<u64> {
         let is_number = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
-        // More than fits is beyond every end.
+        // A number that does not fit into 64 bits is beyond every end.
         is_number.then(|| digits.parse().unwrap_or(u64::MAX))
     };
     if first.is_empty() {

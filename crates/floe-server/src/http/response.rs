@@ -66,7 +66,7 @@ impl Response {
         Response::text(404, NOT_STORED, why)
     }
 
-    /// 500. The client is not told the reason; the operator is.
+    /// 500. The reason is for the operator, not for the client.
     pub(crate) fn internal_error() -> Response {
         Response::text(500, NOT_STORED, "internal error\n")
     }

@@ -1,22 +1,22 @@
-//! From a path to what is asked for. A pure function, which knows nothing of the store.
+//! From the path of a request to its route. A pure function, which does not know the store.
 
 pub use floe_format::HashPart;
 use floe_format::{StorePath, nix32};
 
 use crate::http::request::Request;
 
-/// What is asked for.
+/// The thing that a request asks for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Route {
-    /// `/`: something for people.
+    /// `/`: a page for people.
     Root,
     /// `/nix-cache-info`
     CacheInfo,
-    /// `/HASH.narinfo`, or the same as JSON with `?json`.
+    /// `/HASH.narinfo`, or with `?json` the same as JSON.
     NarInfo {
         /// The path's hash part.
         hash: HashPart,
-        /// Whether JSON is wanted.
+        /// Whether the response is JSON.
         json: bool,
     },
     /// `/nar/HASH-NARHASH.nar`, `/nar/HASH.nar` or `/nar/NARHASH.nar?hash=HASH`
@@ -28,68 +28,68 @@ pub enum Route {
     },
     /// `/HASH.ls`
     Listing(HashPart),
-    /// `/log/NAME`: a derivation or an output, by name or by hash part alone.
+    /// `/log/NAME`: the build log of a derivation or an output, by name or by hash part.
     Log(LogQuery),
     /// `/serve/HASH/PATH`
     File {
         /// The path's hash part.
         hash: HashPart,
-        /// The path within, without slashes around it.
+        /// The path within the store path, without slashes at its ends.
         path: String,
     },
-    /// `/realisations/ID.doi`: where Nix up to 2.34 looks for the output of a derivation.
+    /// `/realisations/ID.doi`: the realisation of an output, for Nix up to 2.34.
     Realisation {
         /// The hash of the derivation, with `sha256:`.
         drv_hash: String,
-        /// The output.
+        /// The name of the output.
         output: String,
     },
-    /// `/build-trace-v2/DRV/OUTPUT.doi`: where newer Nix looks for it.
+    /// `/build-trace-v2/DRV/OUTPUT.doi`: the same for newer versions of Nix.
     BuildTrace {
-        /// The derivation.
+        /// The path of the derivation.
         drv: StorePath,
-        /// The output.
+        /// The name of the output.
         output: String,
     },
-    /// Nothing that a binary cache has.
+    /// Anything else: the status is 404.
     Unknown,
 }
 
-/// Whose log is asked for.
+/// The path whose build log is asked for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LogQuery {
     /// A derivation or the output of one.
     Path(StorePath),
-    /// Whatever valid path has this hash part.
+    /// The valid path with this hash part.
     HashPart(HashPart),
 }
 
-/// Finds what a request asks for. `prefix` is what stands in front of every route.
+/// Returns the route of a request. Every route begins with `prefix`, which may be empty.
 pub fn route(request: &Request<'_>, prefix: &str) -> Route {
     let path = match request.path.strip_prefix(prefix) {
-        // What goes on without a slash is another name, or no path at all.
+        // Without a slash behind the prefix, the path has another first name.
         Some(path) if path.is_empty() || path.starts_with('/') => path,
         _ => return Route::Unknown,
     };
-    // Nix may be given a URL that ends in a slash.
+    // If the URL of a cache ends in a slash, Nix requests paths with two slashes.
     let path = path.trim_start_matches('/');
-    // By far the most frequent first.
+    // Narinfos are by far the most frequent, so they are checked first.
     if let Some(hash) = path.strip_suffix(".narinfo").and_then(HashPart::parse) {
         let json = request.parameter("json").is_some();
         return Route::NarInfo { hash, json };
     }
     if let Some(name) = path.strip_prefix("nar/") {
-        return nar(name, request).unwrap_or(Route::Unknown);
+        return nar_route(name, request).unwrap_or(Route::Unknown);
     }
     let found = match path {
         "" => Some(Route::Root),
         "nix-cache-info" => Some(Route::CacheInfo),
-        _ => other(path),
+        _ => other_route(path),
     };
     found.unwrap_or(Route::Unknown)
 }
 
-fn nar(name: &str, request: &Request<'_>) -> Option<Route> {
+fn nar_route(name: &str, request: &Request<'_>) -> Option<Route> {
     let stem = name.strip_suffix(".nar")?;
     let is_nar_hash =
         |text: &str| text.len() == nix32::encoded_len(32) && text.chars().all(nix32::is_digit);
@@ -115,18 +115,18 @@ fn nar(name: &str, request: &Request<'_>) -> Option<Route> {
     })
 }
 
-fn other(path: &str) -> Option<Route> {
+fn other_route(path: &str) -> Option<Route> {
     if let Some(hash) = path.strip_suffix(".ls") {
         return HashPart::parse(hash).map(Route::Listing);
     }
     let (first, rest) = path.split_once('/')?;
     match first {
         "log" => {
-            let of = match StorePath::parse(rest) {
+            let query = match StorePath::parse(rest) {
                 Ok(path) => LogQuery::Path(path),
                 Err(_) => LogQuery::HashPart(HashPart::parse(rest)?),
             };
-            Some(Route::Log(of))
+            Some(Route::Log(query))
         }
         "serve" => {
             let (hash, path) = rest.split_once('/').unwrap_or((rest, ""));

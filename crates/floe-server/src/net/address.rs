@@ -1,15 +1,17 @@
-//! Where a server listens, from the forms that floe, starman, nix-serve-ng and harmonia have.
+//! Parses addresses to listen on, in the forms of floe, starman, nix-serve-ng and harmonia.
 
 use std::path::PathBuf;
 
 use crate::config::Listen;
 
-/// An address that cannot be listened on, in words for whoever wrote it.
+/// The reason why an address is rejected, as a message for the operator.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub struct AddressError(pub String);
 
-/// `HOST:PORT`, `:PORT`, `[IPV6]:PORT`, `unix:PATH` or a path with a slash in it.
+/// Parses `HOST:PORT`, `:PORT`, `[IPV6]:PORT`, `unix:PATH` or a path with a slash in it.
+///
+/// Errors: any other text, and addresses that ask for TLS.
 pub fn parse(text: &str) -> Result<Listen, AddressError> {
     if let Some(path) = text.strip_prefix("unix:").filter(|path| !path.is_empty()) {
         return Ok(Listen::Unix(PathBuf::from(path)));
@@ -18,17 +20,20 @@ pub fn parse(text: &str) -> Result<Listen, AddressError> {
         Some(tcp) => Ok(tcp),
         None if text.contains('/') => Ok(Listen::Unix(PathBuf::from(text))),
         None => Err(AddressError(format!(
-            "cannot listen on {text:?}: write HOST:PORT, :PORT, [IPV6]:PORT or the path of a \
-             Unix socket with a slash in it"
+            "cannot listen on {text:?}: not an address; try HOST:PORT, :PORT, [IPV6]:PORT, or the \
+             path of a Unix socket with a slash in it"
         ))),
     }
 }
 
-/// As starman: what does not end in a port is a Unix socket, whatever it looks like.
+/// Parses an address as starman does: every text that does not end in a port is the path of a Unix
+/// socket.
+///
+/// Errors: an empty text, and addresses that ask for TLS.
 pub fn parse_starman(text: &str) -> Result<Listen, AddressError> {
     if text.is_empty() {
         return Err(AddressError(
-            "cannot listen on an empty address: write HOST:PORT".into(),
+            "cannot listen on an empty address; try HOST:PORT".into(),
         ));
     }
     match parse_tcp(text)? {
@@ -39,10 +44,11 @@ pub fn parse_starman(text: &str) -> Result<Listen, AddressError> {
     }
 }
 
-/// A host by itself: the brackets of an IPv6 address and the stars of nix-serve-ng.
+/// Parses a host without a port: removes the brackets of an IPv6 address, and translates the
+/// wildcards of nix-serve-ng.
 ///
-/// nix-serve-ng's `*6` prefers IPv6 and `!6` insists on it; its sockets for IPv6 take IPv4 as
-/// well unless it insists. `*4` and `!4` both end as IPv4 alone.
+/// In nix-serve-ng, `*6` prefers IPv6 but also accepts IPv4, and `!6` accepts IPv6 only. `*4` and
+/// `!4` both accept IPv4 only.
 pub fn parse_host(text: &str) -> String {
     let bare = text
         .strip_prefix('[')
@@ -55,15 +61,15 @@ pub fn parse_host(text: &str) -> String {
     }
 }
 
-/// Everything that asks for TLS ends here.
+/// Returns the error for a setting that asks for TLS.
 pub fn tls_unsupported(asked: &str) -> AddressError {
     AddressError(format!(
-        "{asked}: floe does not speak TLS itself yet; put a proxy that does in front, such as \
-         nginx, and let floe listen on 127.0.0.1:PORT or on a Unix socket"
+        "{asked}: floe does not support TLS yet; try a proxy that does, such as nginx, and let \
+         floe listen on 127.0.0.1:PORT or on a Unix socket"
     ))
 }
 
-/// `None` if it is no TCP address.
+/// Returns `None` if the text is not a TCP address.
 fn parse_tcp(text: &str) -> Result<Option<Listen>, AddressError> {
     let is_port = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
     if let Some((rest, last)) = text.rsplit_once(':')
@@ -80,16 +86,16 @@ fn parse_tcp(text: &str) -> Result<Option<Listen>, AddressError> {
     }
     let port = port.parse().map_err(|_| {
         AddressError(format!(
-            "cannot listen on {text}: a port is at most {}",
+            "cannot listen on {text}: the port is higher than {}",
             u16::MAX
         ))
     })?;
     if before.contains(':') && !before.starts_with('[') {
         return Err(AddressError(format!(
-            "cannot listen on {text}: put an IPv6 address into brackets, as in [::1]:5000"
+            "cannot listen on {text}: an IPv6 address needs brackets; try [::1]:5000"
         )));
     }
-    // Unlike for --host, `*6` is what floe prints for IPv6 alone.
+    // This is the form that floe itself prints for IPv6 only. `--host` gives it another meaning.
     let host = match before {
         "*6" => "*6".into(),
         before => parse_host(before),

@@ -66,7 +66,7 @@ pub(crate) struct Connection {
     pub(crate) deadline: Instant,
 }
 
-/// What a network thread provides to its connections.
+/// The parts of a network thread that its connections use.
 pub(crate) struct ThreadContext<'t> {
     pub(crate) context: &'t Context,
     pub(crate) limits: &'t Limits,
@@ -114,7 +114,7 @@ impl Connection {
                     self.state = State::Idle;
                 }
                 State::Idle | State::ReadingHead => {
-                    // A connection that was lent when the server was told to stop learns it here.
+                    // A stopping server closes a connection that was lent at that moment here.
                     if self.after_response != AfterResponse::KeepAlive || thread.is_stopping {
                         return self.finish(thread.now);
                     }
@@ -279,7 +279,7 @@ impl Connection {
                 break;
             }
             // The parser looks at the first bytes even if they are not a whole head. So a client
-            // that does not speak HTTP, but TLS, is told at once.
+            // that uses TLS instead of HTTP gets an error at once.
             if self.scanned > 0 && !may_be_complete(rest, self.scanned) {
                 self.scanned = rest.len();
                 break;

@@ -1,4 +1,4 @@
-//! From addresses to listening sockets.
+//! Opens listening sockets.
 
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs as _};
@@ -17,17 +17,18 @@ use rustix::net::{
 use crate::config::Listen;
 use crate::error::ServeError;
 
-/// A socket that listens.
+/// A listening socket.
 #[derive(Debug)]
 pub(crate) struct Listener {
-    /// The file of a Unix socket. Dropped before the socket: as long as that is open, no other file
-    /// can have its number.
+    /// The file of a Unix socket. It is dropped before the socket: while the socket is open, no
+    /// other file can have its inode number.
     _file: Option<SocketFile>,
     pub(crate) socket: OwnedFd,
     pub(crate) address: Listen,
 }
 
-/// A socket that stands in a directory, and is removed with this unless it was replaced.
+/// The file of a Unix socket. Dropping this removes the file, unless another server has replaced
+/// it.
 #[derive(Debug)]
 struct SocketFile {
     path: PathBuf,
@@ -36,7 +37,7 @@ struct SocketFile {
 }
 
 impl SocketFile {
-    fn of(path: &Path) -> io::Result<SocketFile> {
+    fn new(path: &Path) -> io::Result<SocketFile> {
         let metadata = std::fs::symlink_metadata(path)?;
         Ok(SocketFile {
             path: path.into(),
@@ -48,7 +49,7 @@ impl SocketFile {
 
 impl Drop for SocketFile {
     fn drop(&mut self) {
-        // It may be gone, or this user may not remove it after giving up rights.
+        // The removal may fail: the process may have given up the rights for it.
         if let Ok(now) = std::fs::symlink_metadata(&self.path)
             && (now.dev(), now.ino()) == (self.device, self.inode)
         {
@@ -57,7 +58,7 @@ impl Drop for SocketFile {
     }
 }
 
-/// Listens on an address, which may be several: a name can have more than one.
+/// Listens on an address. A name can have several addresses, so there may be several sockets.
 pub(crate) fn open(address: &Listen, backlog: u16) -> Result<Vec<Listener>, ServeError> {
     let opened = match address {
         Listen::Unix(path) => open_unix(path, backlog).map(|listener| vec![listener]),
@@ -74,32 +75,32 @@ fn open_tcp(host: &str, port: u16, backlog: u16) -> io::Result<Vec<Listener>> {
     let any6 = SocketAddr::from((Ipv6Addr::UNSPECIFIED, port));
     let one = |address, only6| listen_on(address, only6, backlog).map(|listener| vec![listener]);
     match host {
-        // One socket for both families, unless the system has only the older.
+        // One socket accepts both families, unless the system has no IPv6.
         "*" | "" => one(any6, false).or_else(|error| match error.raw_os_error() {
             Some(code) if code == Errno::AFNOSUPPORT.raw_os_error() => one(any4, true),
             _ => Err(error),
         }),
         "*4" => one(any4, true),
         "*6" => one(any6, true),
-        // "Preferred", as nix-serve-ng has it: both, and no failure if one is missing.
+        // As in nix-serve-ng: both families, and no error if one is missing.
         "!4" | "!6" => one(any6, false).or_else(|_| one(any4, true)),
         host => {
             let mut listeners: Vec<Listener> = Vec::new();
-            let mut why = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
+            let mut failure = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
             for address in (host, port).to_socket_addrs()? {
-                let is_known = |listener: &Listener| listener.address == named(address);
+                let is_known = |listener: &Listener| listener.address == listen_address(address);
                 if listeners.iter().any(is_known) {
                     continue;
                 }
                 match listen_on(address, true, backlog) {
                     Ok(listener) => listeners.push(listener),
-                    // A name may have addresses of a family that this system does not use.
-                    Err(error) if is_elsewhere(&error) => why = error,
+                    // A name may have an address of a family that this system does not use.
+                    Err(error) if is_unavailable(&error) => failure = error,
                     Err(error) => return Err(error),
                 }
             }
             match listeners.is_empty() {
-                true => Err(why),
+                true => Err(failure),
                 false => Ok(listeners),
             }
         }
@@ -121,19 +122,19 @@ fn listen_on(address: SocketAddr, only6: bool, backlog: u16) -> io::Result<Liste
     let bound = SocketAddr::try_from(getsockname(&socket)?)?;
     Ok(Listener {
         socket,
-        address: named(bound),
+        address: listen_address(bound),
         _file: None,
     })
 }
 
-fn is_elsewhere(error: &io::Error) -> bool {
+fn is_unavailable(error: &io::Error) -> bool {
     let codes = [Errno::ADDRNOTAVAIL, Errno::AFNOSUPPORT].map(Errno::raw_os_error);
     error
         .raw_os_error()
         .is_some_and(|code| codes.contains(&code))
 }
 
-fn named(address: SocketAddr) -> Listen {
+fn listen_address(address: SocketAddr) -> Listen {
     Listen::Tcp {
         host: address.ip().to_string(),
         port: address.port(),
@@ -144,8 +145,8 @@ fn open_unix(path: &Path, backlog: u16) -> io::Result<Listener> {
     remove_stale(path)?;
     let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, SOCKET_FLAGS, None)?;
     bind(&socket, &SocketAddrUnix::new(path)?)?;
-    let file = SocketFile::of(path)?;
-    open_to_all(path)?;
+    let file = SocketFile::new(path)?;
+    allow_all_users(path)?;
     listen(&socket, backlog.into())?;
     Ok(Listener {
         socket,
@@ -154,27 +155,27 @@ fn open_unix(path: &Path, backlog: u16) -> io::Result<Listener> {
     })
 }
 
-/// Whoever may enter the directory may connect: a proxy runs as another user.
-fn open_to_all(path: &Path) -> io::Result<()> {
-    // By a descriptor, so that nobody who may write to the directory can have another file changed
-    // by putting a symlink there.
+/// Allows every user who may enter the directory to connect, since a proxy runs as another user.
+fn allow_all_users(path: &Path) -> io::Result<()> {
+    // This uses a descriptor. With a path, another user of the directory could put a symlink there
+    // and have the mode of its target changed.
     let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let socket = rustix::fs::open(path, flags, Mode::empty())?;
     if FileType::from_raw_mode(fstat(&socket)?.st_mode) != FileType::Socket {
-        return Err(io::Error::other("somebody has replaced the socket"));
+        return Err(io::Error::other("another process has replaced the socket"));
     }
     let by_number = format!("/proc/self/fd/{}", socket.as_raw_fd());
     std::fs::set_permissions(by_number, std::fs::Permissions::from_mode(0o666))
 }
 
-/// Removes a socket that nobody listens on any more.
+/// Removes a socket on which no process listens any more.
 fn remove_stale(path: &Path) -> io::Result<()> {
     match std::fs::symlink_metadata(path) {
         Ok(metadata) if metadata.file_type().is_socket() => {}
-        // Whatever else is there is not ours: binding to it fails, and says why.
+        // Any other file is kept. To bind to its path fails, and tells the reason.
         _ => return Ok(()),
     }
-    // Without waiting for one that listens but does not accept.
+    // The socket is non-blocking, since another server may listen but not accept.
     let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, SOCKET_FLAGS, None)?;
     match connect(&socket, &SocketAddrUnix::new(path)?) {
         Err(Errno::CONNREFUSED) => std::fs::remove_file(path),
@@ -182,10 +183,10 @@ fn remove_stale(path: &Path) -> io::Result<()> {
     }
 }
 
-/// The address of a client, for the log.
+/// Returns the address of a client, for the log.
 pub(crate) fn peer_name(address: Option<SocketAddrAny>) -> String {
     match address.map(SocketAddr::try_from) {
-        // What came by IPv4 to a socket of both families is written as IPv4.
+        // On a socket for both families, an IPv4 client has an IPv6 address.
         Some(Ok(address)) => address.ip().to_canonical().to_string(),
         _ => "-".into(),
     }
@@ -247,14 +248,14 @@ mod tests {
         let Listen::Unix(path) = &address else {
             panic!("not a path");
         };
-        // As one that was killed leaves it.
+        // A server that was killed leaves such a file.
         drop(std::os::unix::net::UnixListener::bind(path).unwrap());
         assert!(path.exists());
         let again = open(&address, 5).unwrap();
-        assert!(open(&address, 5).is_err(), "somebody listens");
+        assert!(open(&address, 5).is_err(), "a server listens");
         drop(again);
         assert!(!path.exists());
-        std::fs::write(path, "somebody's file").unwrap();
+        std::fs::write(path, "another file").unwrap();
         assert!(open(&address, 5).is_err());
         assert!(path.exists());
     }

@@ -79,7 +79,7 @@ pub(crate) fn send_body(
     }
 }
 
-/// What one call of [`send_body`] works with.
+/// The arguments of one call of [`send_body`].
 struct Turn<'c> {
     output: &'c mut WriteBuffer,
     transport: &'c mut Transport,

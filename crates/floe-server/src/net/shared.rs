@@ -15,7 +15,7 @@ use crate::config::LogFormat;
 use crate::context::Context;
 use crate::error::ServeError;
 
-/// What all threads of a server share.
+/// The state that all threads of a server share.
 pub(crate) struct ServerShared {
     pub(crate) context: Context,
     pub(crate) limits: Limits,

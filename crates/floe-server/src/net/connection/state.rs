@@ -4,7 +4,7 @@ use crate::body::Body;
 use crate::deferred::DeferredRequest;
 use crate::net::transport::Received;
 
-/// What the connection is doing. [`super`] has the transitions.
+/// The state of a connection. [`super`] has the transitions.
 #[derive(Debug)]
 pub(crate) enum State {
     /// No byte of a request has come.
@@ -27,7 +27,7 @@ pub(crate) struct Streaming {
     pub(crate) request: Option<Box<DeferredRequest>>,
 }
 
-/// What is known about the bytes in the socket. Events are edge-triggered: each is reported once,
+/// The knowledge about bytes in the socket. Events are edge-triggered: each is reported once,
 /// so an event must not be forgotten before the socket is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ReadSide {
@@ -42,7 +42,7 @@ pub(super) enum ReadSide {
     Eof,
 }
 
-/// What happens when the response is sent.
+/// The step that follows when the response is sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum AfterResponse {
     /// The next request is read.
@@ -53,14 +53,14 @@ pub(crate) enum AfterResponse {
     CloseUnread,
 }
 
-/// What an event tells about a socket.
+/// The meaning of an event of a socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum SocketEvent {
     Ready,
     HungUp,
 }
 
-/// What the connection waits for.
+/// The thing that a connection waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NextStep {
     AwaitSocket,
