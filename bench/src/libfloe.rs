@@ -54,9 +54,19 @@ pub(crate) fn run(root: &Path, name: &str, args: &LibfloeArgs) -> Result<Outcome
     })
 }
 
+/// Returns the package that holds a benchmark. Older checkouts have all of them in floe-ffi.
+fn package_of(checkout: &Path, name: &str) -> &'static str {
+    let manifest = fs::read_to_string(checkout.join("crates/floe-ffi/Cargo.toml"));
+    match manifest.is_ok_and(|text| text.contains(&format!("name = \"{name}\""))) {
+        true => "floe-ffi",
+        false => "floe-messages",
+    }
+}
+
 /// `cargo bench` in a checkout, with the options that are passed on.
 fn cargo_bench(checkout: &Path, name: &str, args: &LibfloeArgs) -> Command {
-    let bench = ["bench", "--package", "floe-ffi", "--bench", name, "--"];
+    let package = package_of(checkout, name);
+    let bench = ["bench", "--package", package, "--bench", name, "--"];
     let mut command = workspace::cargo(checkout, &bench);
     let mut option = |option: &str, value: Option<String>| {
         if let Some(value) = value {

@@ -5,7 +5,6 @@
 #ifndef FLOE_MESSAGES_HPP
 #define FLOE_MESSAGES_HPP
 
-#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>

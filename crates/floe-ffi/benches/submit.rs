@@ -1,14 +1,13 @@
-//! How many requests threads can hand in: the ingress beside other queues, and libfloe as a whole.
+//! The submits per second of floe-queue, of other queues, and of libfloe as a whole.
 //!
-//! 1. K threads wait at a gate and then submit the same number of requests each;
-//! 2. the time runs from the gate to the last thread's return: the receiver works meanwhile, but
-//!    that it is done is not waited for;
-//! 3. then every request has to have been taken, exactly once, or the run fails;
-//! 4. designs take turns, round by round; the median of their rounds counts.
+//! 1. K threads wait at a gate, then each submits the same number of requests.
+//! 2. The time runs from the gate until the last thread has submitted. The receiver takes requests
+//!    meanwhile, but the time does not include its end.
+//! 3. Every request must arrive exactly once, or the run fails.
+//! 4. The variants take turns in each round. The result is the median of the rounds.
 //!
-//! Gates: lanes at least 2.0 times as fast as the best unbounded channel from 2 threads on; and
-//! that of the design's seed, for its own design (`shards`): most threads at least 1.5 times as
-//! fast as one. A fast single thread fails that one, so for the others it is only shown.
+//! Gate: with 2 or more threads, floe-queue is at least 2.0 times as fast as the fastest unbounded
+//! channel.
 
 #![allow(unsafe_code, reason = "libfloe is called as C calls it")]
 #![allow(
@@ -17,8 +16,6 @@
     reason = "a benchmark prints what it has measured"
 )]
 
-#[path = "submit/designs.rs"]
-mod designs;
 #[path = "submit/library.rs"]
 mod library;
 #[path = "submit/one_run.rs"]
@@ -27,11 +24,13 @@ mod one_run;
 mod options;
 #[path = "harness/table.rs"]
 mod table;
+#[path = "submit/variants.rs"]
+mod variants;
 
 use std::process::ExitCode;
 
-use designs::Design;
 use options::Options;
+use variants::Variant;
 
 fn main() -> ExitCode {
     let options = match Options::read("SUBMIT", &[1, 2, 4, 8]) {
@@ -43,16 +42,16 @@ fn main() -> ExitCode {
     };
     let mut failures = Vec::new();
     let mut json = Vec::new();
-    for (payload, mut designs) in [(16, designs::all::<2>()), (64, designs::all::<8>())] {
-        designs.retain(|design| design.name.contains(&options.only));
+    for (payload, mut variants) in [(16, variants::all::<2>()), (64, variants::all::<8>())] {
+        variants.retain(|variant| variant.name.contains(&options.only));
         println!(
             "\n{payload} bytes a request, millions of submits a second, median of {}:\n",
             options.iters
         );
-        let (rates, busy) = measure(&designs, &options);
-        print_rates(&designs, &rates, &busy, &options);
-        failures.extend(check(payload, &designs, &rates, &options));
-        json.extend(samples(payload, &designs, &rates, &options));
+        let (rates, busy) = measure(&variants, &options);
+        print_rates(&variants, &rates, &busy, &options);
+        failures.extend(check(payload, &variants, &rates, &options));
+        json.extend(samples(payload, &variants, &rates, &options));
     }
     if let Some(file) = &options.json {
         let text = format!("[\n{}\n]\n", json.join(",\n"));
@@ -69,18 +68,18 @@ fn main() -> ExitCode {
     }
 }
 
-/// Submits a second: by number of threads, then by design, then by round.
+/// Submits a second: by number of threads, then by variant, then by round.
 type Rates = Vec<Vec<Vec<f64>>>;
 
-/// The rates, and how often each design said that it was busy.
-fn measure(designs: &[Design], options: &Options) -> (Rates, Vec<u64>) {
-    let mut busy = vec![0; designs.len()];
+/// The rates, and how often each variant said that it was busy.
+fn measure(variants: &[Variant], options: &Options) -> (Rates, Vec<u64>) {
+    let mut busy = vec![0; variants.len()];
     let of_threads = |&threads: &usize| {
         let each = options.per_thread(threads);
-        let mut rates = vec![Vec::new(); designs.len()];
+        let mut rates = vec![Vec::new(); variants.len()];
         for round in 0..=options.iters {
-            for (number, design) in designs.iter().enumerate() {
-                let run = (design.run)(threads, each);
+            for (number, variant) in variants.iter().enumerate() {
+                let run = (variant.run)(threads, each);
                 busy[number] += run.busy;
                 let rates = &mut rates[number];
                 // The first round warms up.
@@ -95,8 +94,8 @@ fn measure(designs: &[Design], options: &Options) -> (Rates, Vec<u64>) {
     (rates, busy)
 }
 
-fn print_rates(designs: &[Design], rates: &Rates, busy: &[u64], options: &Options) {
-    let mut head = vec!["design".to_owned()];
+fn print_rates(variants: &[Variant], rates: &Rates, busy: &[u64], options: &Options) {
+    let mut head = vec!["variant".to_owned()];
     head.extend(
         options
             .threads
@@ -105,71 +104,59 @@ fn print_rates(designs: &[Design], rates: &Rates, busy: &[u64], options: &Option
     );
     head.extend(["most / 1".to_owned(), "busy".to_owned()]);
     let mut rows = Vec::new();
-    for (number, design) in designs.iter().enumerate() {
+    for (number, variant) in variants.iter().enumerate() {
         let medians: Vec<f64> = rates.iter().map(|of| table::median(&of[number])).collect();
-        let mut row = vec![design.name.to_owned()];
+        let mut row = vec![variant.name.to_owned()];
         row.extend(medians.iter().map(|rate| format!("{:.1}", rate / 1e6)));
         row.push(format!("{:.2}", medians[medians.len() - 1] / medians[0]));
         row.push(busy[number].to_string());
         rows.push(row);
     }
-    let mut row = vec!["lanes / best channel".to_owned()];
-    row.extend(rates.iter().map(|of| format!("{:.2}", lead(designs, of))));
+    let mut row = vec!["floe-queue / best channel".to_owned()];
+    row.extend(rates.iter().map(|of| format!("{:.2}", lead(variants, of))));
     row.extend([String::new(), String::new()]);
     rows.push(row);
     table::print(&head, &rows);
 }
 
-/// How many times as fast lanes are as the best unbounded channel.
-fn lead(designs: &[Design], rates: &[Vec<f64>]) -> f64 {
-    let of = |wanted: &dyn Fn(&Design) -> bool| {
-        let medians = designs
+/// Returns the rate of floe-queue divided by that of the fastest unbounded channel.
+fn lead(variants: &[Variant], rates: &[Vec<f64>]) -> f64 {
+    let of = |wanted: &dyn Fn(&Variant) -> bool| {
+        let medians = variants
             .iter()
             .zip(rates)
-            .filter(|(design, _)| wanted(design));
+            .filter(|(variant, _)| wanted(variant));
         medians
             .map(|(_, rates)| table::median(rates))
             .fold(0.0, f64::max)
     };
-    of(&|design| design.name == designs::LANES) / of(&|design| design.is_channel)
+    of(&|variant| variant.name == variants::FLOE_QUEUE) / of(&|variant| variant.is_channel)
 }
 
-fn check(payload: usize, designs: &[Design], rates: &Rates, options: &Options) -> Vec<String> {
+fn check(payload: usize, variants: &[Variant], rates: &Rates, options: &Options) -> Vec<String> {
     let mut failures = Vec::new();
     if !options.gate {
         return failures;
     }
     for (&threads, rates) in options.threads.iter().zip(rates) {
-        let lead = lead(designs, rates);
+        let lead = lead(variants, rates);
         if threads >= 2 && lead < LEAD_MIN {
             failures.push(format!(
-                "{payload} bytes, {threads} threads: lanes have {lead:.2} of the best channel, \
-                 and should have {LEAD_MIN}"
-            ));
-        }
-    }
-    let shards = designs
-        .iter()
-        .position(|design| design.name == designs::SHARDS);
-    if let (Some(shards), Some(first), Some(last)) = (shards, rates.first(), rates.last()) {
-        let scaling = table::median(&last[shards]) / table::median(&first[shards]);
-        if options.scaling_gate && options.threads.len() > 1 && scaling < SCALING_MIN {
-            failures.push(format!(
-                "{payload} bytes: shards have {scaling:.2} of one thread with the most threads, \
-                 and should have {SCALING_MIN} (FLOE_SCALING_GATE=0 only reports)"
+                "{payload} bytes, {threads} threads: floe-queue is {lead:.2} times as fast as the \
+                 best channel; the minimum is {LEAD_MIN}"
             ));
         }
     }
     failures
 }
 
-fn samples(payload: usize, designs: &[Design], rates: &Rates, options: &Options) -> Vec<String> {
+fn samples(payload: usize, variants: &[Variant], rates: &Rates, options: &Options) -> Vec<String> {
     let mut lines = Vec::new();
     for (threads, rates) in options.threads.iter().zip(rates) {
-        for (design, rates) in designs.iter().zip(rates) {
-            let name = design.name;
+        for (variant, rates) in variants.iter().zip(rates) {
+            let name = variant.name;
             lines.push(format!(
-                "  {{\"payload\": {payload}, \"threads\": {threads}, \"design\": \"{name}\", \
+                "  {{\"payload\": {payload}, \"threads\": {threads}, \"variant\": \"{name}\", \
                  \"submitsPerSecond\": {rates:?}}}"
             ));
         }
@@ -177,8 +164,5 @@ fn samples(payload: usize, designs: &[Design], rates: &Rates, options: &Options)
     lines
 }
 
-/// Measured here from 2.1 to 4.1.
+/// Measured from 2.1 to 4.1 on the machine of bench/results/submit.md.
 const LEAD_MIN: f64 = 2.0;
-
-/// The gate of the design's seed.
-const SCALING_MIN: f64 = 1.5;

@@ -117,18 +117,6 @@ static inline void floe_flat_put_u64(floe_buffer *buffer, size_t at, uint64_t va
   }
 }
 
-static inline void floe_flat_put_i64(floe_buffer *buffer, size_t at, int64_t value) {
-  if (!buffer->failed) {
-    memcpy(buffer->data + at, &value, sizeof value);
-  }
-}
-
-static inline void floe_flat_put_f64(floe_buffer *buffer, size_t at, double value) {
-  if (!buffer->failed) {
-    memcpy(buffer->data + at, &value, sizeof value);
-  }
-}
-
 static inline void floe_flat_put_ref(floe_buffer *buffer, size_t at, size_t offset, size_t length) {
   floe_flat_put_u32(buffer, at, (uint32_t)offset);
   floe_flat_put_u32(buffer, at + 4, (uint32_t)length);

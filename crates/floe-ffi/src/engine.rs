@@ -19,7 +19,7 @@ use std::thread::{Builder, JoinHandle};
 use std::time::Instant;
 
 use floe_messages::Codec;
-use floe_queue::{Mode, Sender, SubmitError};
+use floe_queue::{Sender, SubmitError};
 use floe_server::ShutdownHandle;
 use floe_store::TempRoots;
 
@@ -127,7 +127,7 @@ pub(crate) fn open(
         per_thread: limits.per_thread,
         ..floe_queue::Limits::default()
     };
-    let (requests, receiver) = Sender::new(Mode::Queues, queue_limits);
+    let (requests, receiver) = floe_queue::channel(queue_limits);
     let make = |handle| {
         Arc::new(Shared {
             handle,

@@ -37,7 +37,7 @@ impl Default for Limits {
             copy_workers: 4,
             // As often as an eye can follow.
             progress_interval: Duration::from_millis(100),
-            // As in the seed of this design.
+            // Longer than any query takes that does not wait for the network.
             slow_after: Duration::from_secs(5),
         }
     }

@@ -62,7 +62,7 @@ struct Runner<'p> {
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
 struct SerdeRequest<'a> {
     #[serde(rename = "delayMs")]
-    delay_ms: i64,
+    delay_ms: u64,
     message: &'a str,
 }
 
@@ -94,7 +94,7 @@ struct SerdeBytes<'a> {
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
 struct OwnedRequest {
     #[serde(rename = "delayMs")]
-    delay_ms: i64,
+    delay_ms: u64,
     message: String,
 }
 

@@ -3,25 +3,18 @@
 //! The writers append; the reader takes from the front and borrows. Both are meant for generated
 //! code, which knows all keys beforehand and compares them as bytes, heads included.
 
-mod float;
 mod read;
 mod write;
 
 pub use read::Reader;
-pub use write::{array, bool, bytes, float, int, map, text, uint};
+pub use write::{array, bool, bytes, map, text, uint};
 
 /// The major types, as the high bits of a head.
 const UINT: u8 = 0 << 5;
-const NEGATIVE: u8 = 1 << 5;
 const BYTES: u8 = 2 << 5;
 const TEXT: u8 = 3 << 5;
 const ARRAY: u8 = 4 << 5;
 const MAP: u8 = 5 << 5;
-/// The bits of a head that hold the major type.
-const MAJOR: u8 = 7 << 5;
 const FALSE: u8 = 0xf4;
 const TRUE: u8 = 0xf5;
 const NULL: u8 = 0xf6;
-const FLOAT_16: u8 = 0xf9;
-const FLOAT_32: u8 = 0xfa;
-const FLOAT_64: u8 = 0xfb;

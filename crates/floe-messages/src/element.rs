@@ -29,31 +29,6 @@ impl<'a> Encode<'a> for u64 {
     }
 }
 
-impl<'a> Encode<'a> for i64 {
-    const CBOR_MIN: usize = 1;
-    const FLAT_LEN: usize = SLOT_LEN;
-
-    #[inline]
-    fn write_cbor(&self, out: &mut Vec<u8>) {
-        cbor::int(out, *self);
-    }
-
-    #[inline]
-    fn read_cbor(reader: &mut cbor::Reader<'a>) -> Result<Self, DecodeError> {
-        reader.int()
-    }
-
-    #[inline]
-    fn put_fixed(&self, fixed: &mut [u8], _end: &mut usize) {
-        flat::put(fixed, 0, self.cast_unsigned());
-    }
-
-    #[inline]
-    fn read_flat(reader: &mut flat::Reader<'a>, at: usize) -> Result<Self, DecodeError> {
-        Ok(reader.fixed::<SLOT_LEN>(at)?.int(0))
-    }
-}
-
 impl<'a> Encode<'a> for &'a str {
     const CBOR_MIN: usize = 1;
     const FLAT_LEN: usize = SLOT_LEN;

@@ -43,12 +43,9 @@ pub enum Problem {
     /// Lengths are definite in deterministic CBOR.
     #[error("its length is indefinite, which deterministic CBOR does not allow")]
     Indefinite,
-    /// Numbers, lengths and floats take the shortest form that holds them.
+    /// Numbers and lengths take the shortest form that holds them.
     #[error("a number is not in its shortest form, as deterministic CBOR demands")]
     NotShortest,
-    /// A number that its type cannot hold.
-    #[error("the number is outside of the range of 64 bits with a sign")]
-    Range,
     /// Text that is none.
     #[error("the text is not UTF-8")]
     Encoding,

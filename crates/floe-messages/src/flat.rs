@@ -4,7 +4,7 @@
 //! bytes each) is followed by the fixed part, and that by the contents. The fixed part has 8 bytes
 //! for each field, in the order of the definition:
 //!
-//! - `uint`, `int`, `float`: the 8 bytes of the number;
+//! - `uint`: the 8 bytes of the number;
 //! - `bool`, an enum: a number of 4 bytes, and 4 that are zero;
 //! - `text`, `bytes`: 4 bytes of offset from the start of the header, 4 of length. Text is followed
 //!   by a NUL that does not count. Where the offset is 0, there is none: empty, or absent if the

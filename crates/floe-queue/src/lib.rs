@@ -27,5 +27,5 @@ mod spsc;
 mod sync;
 mod thread_queues;
 
-pub use channel::{Limits, MAX_PER_ROUND, Mode, Receiver, Sender};
+pub use channel::{Limits, MAX_PER_ROUND, Receiver, Sender, channel};
 pub use error::SubmitError;

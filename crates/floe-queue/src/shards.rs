@@ -1,4 +1,4 @@
-//! A few queues with a lock each, for threads without a queue, and to compare queues with.
+//! A few queues with a lock each, for threads without a queue of their own.
 
 use std::collections::VecDeque;
 use std::mem;

@@ -6,9 +6,20 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use floe_queue::{Limits, Mode, Receiver, Sender, SubmitError};
+use floe_queue::{Limits, Receiver, Sender, SubmitError, channel};
 
-const MODES: [Mode; 2] = [Mode::Queues, Mode::Shards];
+/// How many threads have a queue of their own: as many as by default, and none, so that all share
+/// the queues with a lock.
+fn thread_queues() -> [usize; 2] {
+    [Limits::default().queues, 0]
+}
+
+fn limits(queues: usize) -> Limits {
+    Limits {
+        queues,
+        ..Limits::default()
+    }
+}
 
 /// Nothing here takes this long.
 const DEADLINE: Duration = Duration::from_secs(300);
@@ -40,9 +51,9 @@ fn take_all<T: Send + 'static>(receiver: &mut Receiver<T>, count: u64, mut each:
 fn the_values_of_each_thread_come_in_order_and_none_is_lost() {
     const EACH: u64 = if cfg!(miri) { 300 } else { 20_000 };
     let numbers: &[u64] = if cfg!(miri) { &[1, 3] } else { &[1, 2, 7, 40] };
-    for mode in MODES {
+    for queues in thread_queues() {
         for &threads in numbers {
-            let (sender, mut receiver) = Sender::new(mode, Limits::default());
+            let (sender, mut receiver) = channel(limits(queues));
             thread::scope(|scope| {
                 for thread in 0..threads {
                     let sender = sender.clone();
@@ -55,7 +66,7 @@ fn the_values_of_each_thread_come_in_order_and_none_is_lost() {
                 let mut next = HashMap::new();
                 take_all(&mut receiver, EACH * threads, |(thread, number)| {
                     let next: &mut u64 = next.entry(thread).or_default();
-                    assert_eq!(number, *next, "thread {thread}, {mode:?}");
+                    assert_eq!(number, *next, "thread {thread}, {queues} queues");
                     *next += 1;
                 });
             });
@@ -67,8 +78,8 @@ fn the_values_of_each_thread_come_in_order_and_none_is_lost() {
 #[test]
 fn a_sleeping_receiver_is_woken_by_every_first_value() {
     const COUNT: u64 = if cfg!(miri) { 100 } else { 2000 };
-    for mode in MODES {
-        let (sender, mut receiver) = Sender::new(mode, Limits::default());
+    for queues in thread_queues() {
+        let (sender, mut receiver) = channel(limits(queues));
         let (asks, answers) = (AtomicU64::new(0), AtomicU64::new(0));
         thread::scope(|scope| {
             scope.spawn(|| {
@@ -85,19 +96,18 @@ fn a_sleeping_receiver_is_woken_by_every_first_value() {
             take_all(&mut receiver, COUNT, |number| {
                 answers.store(number, Ordering::Release)
             });
-            assert!(begun.elapsed() < Duration::from_secs(50), "{mode:?}");
+            assert!(begun.elapsed() < Duration::from_secs(50), "{queues} queues");
         });
     }
 }
 
 #[test]
 fn a_thread_that_is_too_far_ahead_is_told_so_and_others_are_not() {
-    let limits = Limits {
-        per_thread: 100,
-        ..Limits::default()
-    };
-    for mode in MODES {
-        let (sender, mut receiver) = Sender::new(mode, limits);
+    for queues in thread_queues() {
+        let (sender, mut receiver) = channel(Limits {
+            per_thread: 100,
+            queues,
+        });
         for number in 0..100 {
             sender.submit(|| number).unwrap();
         }
@@ -120,7 +130,7 @@ fn threads_beyond_the_lanes_use_queues_with_a_lock() {
         queues: 2,
         ..Limits::default()
     };
-    let (sender, mut receiver) = Sender::new(Mode::Queues, limits);
+    let (sender, mut receiver) = channel(limits);
     let all_there = Barrier::new(10);
     thread::scope(|scope| {
         for thread in 0..10_u64 {
@@ -150,7 +160,7 @@ fn short_threads_reuse_the_lanes_of_those_that_ended() {
         queues: 1,
         ..Limits::default()
     };
-    let (sender, mut receiver) = Sender::new(Mode::Queues, limits);
+    let (sender, mut receiver) = channel(limits);
     let mut taken = 0;
     for number in 0..threads {
         let sender = sender.clone();
@@ -172,10 +182,10 @@ fn what_is_accepted_while_the_receiver_closes_is_taken_and_nothing_else() {
         (_, true) => 500,
         _ => 20_000,
     };
-    for mode in MODES {
+    for queues in thread_queues() {
         let mut met = 0;
         for attempt in 0..tries {
-            let (sender, mut receiver) = Sender::new(mode, Limits::default());
+            let (sender, mut receiver) = channel(limits(queues));
             let (ready, before) = (Barrier::new(3), 1 + attempt % 64);
             let mut taken = 0;
             let accepted: u64 = thread::scope(|scope| {
@@ -201,42 +211,41 @@ fn what_is_accepted_while_the_receiver_closes_is_taken_and_nothing_else() {
                 submitters.into_iter().map(|it| it.join().unwrap()).sum()
             });
             assert_eq!(receiver.take(usize::MAX, drop), 0);
-            assert_eq!(accepted, taken, "{mode:?}, try {attempt}");
+            assert_eq!(accepted, taken, "{queues} queues, try {attempt}");
             assert_eq!(sender.submit(|| 1), Err(SubmitError::Closed(None)));
             met += u64::from(accepted > before);
         }
         // Else this has shown nothing.
         assert!(
             met > 0,
-            "{mode:?}: nothing was accepted after the close had begun"
+            "{queues} queues: nothing was accepted after the close had begun"
         );
     }
 }
 
 #[test]
 fn a_receiver_that_is_gone_refuses_and_drops_what_was_left() {
-    for mode in MODES {
-        let (sender, receiver) = Sender::new(mode, Limits::default());
+    for queues in thread_queues() {
+        let (sender, receiver) = channel(limits(queues));
         let value = std::sync::Arc::new(());
         sender.submit(|| value.clone()).unwrap();
         drop(receiver);
         // A thread with a queue at hand has made the value before it learns of the end.
-        let given_back = match mode {
-            Mode::Queues => Some(value.clone()),
-            Mode::Shards => None,
-        };
+        let given_back = (queues > 0).then(|| value.clone());
         let refused = sender.submit(|| value.clone());
-        assert_eq!(refused, Err(SubmitError::Closed(given_back)), "{mode:?}");
+        assert_eq!(
+            refused,
+            Err(SubmitError::Closed(given_back)),
+            "{queues} queues"
+        );
         drop((refused, sender));
-        assert_eq!(std::sync::Arc::strong_count(&value), 1, "{mode:?}");
+        assert_eq!(std::sync::Arc::strong_count(&value), 1, "{queues} queues");
     }
 }
 
 #[test]
 fn one_thread_uses_many_ingresses_at_once() {
-    let mut all: Vec<_> = (0..20_u64)
-        .map(|_| Sender::new(Mode::Queues, Limits::default()))
-        .collect();
+    let mut all: Vec<_> = (0..20_u64).map(|_| channel(Limits::default())).collect();
     for round in 0..10 {
         for (number, (sender, _)) in all.iter().enumerate() {
             sender.submit(|| round * 100 + number).unwrap();
@@ -263,7 +272,7 @@ fn a_submit_while_a_thread_ends_is_accepted_or_refused_and_not_lost() {
             const { std::cell::RefCell::new(None) };
     }
     for first in [true, false] {
-        let (sender, mut receiver) = Sender::new(Mode::Queues, Limits::default());
+        let (sender, mut receiver) = channel(Limits::default());
         let given = sender.clone();
         thread::spawn(move || {
             // Whichever of the two thread-local values is dropped first.
@@ -285,12 +294,11 @@ fn a_submit_while_a_thread_ends_is_accepted_or_refused_and_not_lost() {
 
 #[test]
 fn a_value_is_made_only_where_there_is_room() {
-    let limits = Limits {
-        per_thread: 1,
-        ..Limits::default()
-    };
-    for mode in MODES {
-        let (sender, mut receiver) = Sender::new(mode, limits);
+    for queues in thread_queues() {
+        let (sender, mut receiver) = channel(Limits {
+            per_thread: 1,
+            queues,
+        });
         let mut made = 0;
         let mut submit = || sender.submit(|| made += 1);
         assert_eq!(submit(), Ok(()));
@@ -299,7 +307,7 @@ fn a_value_is_made_only_where_there_is_room() {
         assert_eq!(submit(), Ok(()));
         receiver.close();
         assert_eq!(submit(), Err(SubmitError::Closed(None)));
-        assert_eq!(made, 2, "{mode:?}");
+        assert_eq!(made, 2, "{queues} queues");
     }
 }
 
@@ -309,7 +317,7 @@ fn to_submit_while_a_value_is_made_loses_nothing() {
         per_thread: 2,
         ..Limits::default()
     };
-    let (sender, mut receiver) = Sender::new(Mode::Queues, limits);
+    let (sender, mut receiver) = channel(limits);
     let inside = || {
         sender.submit(|| 1).unwrap();
         2

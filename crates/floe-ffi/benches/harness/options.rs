@@ -14,8 +14,6 @@ pub(crate) struct Options {
     pub(crate) iters: usize,
     /// Whether a missed aim is a failure.
     pub(crate) gate: bool,
-    /// Whether the gate of the design's seed is one.
-    pub(crate) scaling_gate: bool,
     /// A part of the names of what is measured; empty for everything, and then no gate is one.
     pub(crate) only: String,
     /// Where raw samples go.
@@ -31,7 +29,6 @@ impl Options {
             each: None,
             iters: 5,
             gate: true,
-            scaling_gate: std::env::var("FLOE_SCALING_GATE").as_deref() != Ok("0"),
             only: String::new(),
             json: None,
         };
@@ -96,7 +93,7 @@ fn number<T: FromStr + PartialOrd + From<u8>>(flag: &str, text: &str) -> Result<
     number.ok_or_else(|| format!("{flag} {text:?}: give a number above 0"))
 }
 
-/// As in the benchmark of the design's seed.
+/// A few milliseconds for the fastest queue.
 const PER_THREAD: u64 = 20_000;
 
 /// Enough for several turns of the system's scheduler, so that who had the processor first does not

@@ -30,7 +30,7 @@ unsafe extern "C" fn count(context: *mut c_void, completion: *const FloeCompleti
     counts.sum.fetch_add(completion.tag, Ordering::Relaxed);
 }
 
-/// One run with a payload of `N` words; the first two are the tag and a pointer in other designs,
+/// One run with a payload of `N` words; the first two are the tag and a pointer in other variants,
 /// so that 2 words are a request without a payload.
 pub(crate) fn run<const N: usize>(threads: usize, each: u64) -> Run {
     let counts = Counts::default();

@@ -4,7 +4,7 @@ use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use super::designs::Queue;
+use super::variants::Queue;
 
 /// What one run has shown.
 #[derive(Clone, Copy, Debug)]

@@ -82,7 +82,6 @@ fn a_payload_that_is_none_fails_with_words_and_the_engine_goes_on() {
             }
         }
     }
-    // As often as the seed of this design had places for engines.
     assert_eq!(host.ask(Method::Ping, &Empty {}).kind, DONE);
 }
 

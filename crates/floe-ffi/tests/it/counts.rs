@@ -1,24 +1,27 @@
 //! What the benchmark of submits compares, run for its counts alone: no time is looked at here.
 
-#[path = "../../benches/submit/designs.rs"]
-mod designs;
 #[path = "../../benches/submit/library.rs"]
 mod library;
 #[path = "../../benches/submit/one_run.rs"]
 mod one_run;
+#[path = "../../benches/submit/variants.rs"]
+mod variants;
 
-use designs::Design;
 use one_run::Run;
+use variants::Variant;
 
 /// As many from each thread; the run itself fails if one is lost or comes twice.
-fn run_all(designs: &[Design], threads: &[usize], each: u64) {
-    assert!(designs.iter().any(|design| design.name == designs::LANES));
-    assert!(designs.iter().any(|design| design.name == designs::SHARDS));
-    assert!(designs.iter().filter(|design| design.is_channel).count() > 3);
-    for design in designs {
+fn run_all(variants: &[Variant], threads: &[usize], each: u64) {
+    assert!(
+        variants
+            .iter()
+            .any(|variant| variant.name == variants::FLOE_QUEUE)
+    );
+    assert!(variants.iter().filter(|variant| variant.is_channel).count() > 3);
+    for variant in variants {
         for &threads in threads {
-            let Run { time, busy } = (design.run)(threads, each);
-            let name = design.name;
+            let Run { time, busy } = (variant.run)(threads, each);
+            let name = variant.name;
             assert!(
                 !time.is_zero(),
                 "{name}: {threads} threads, {busy} times busy"
@@ -29,6 +32,6 @@ fn run_all(designs: &[Design], threads: &[usize], each: u64) {
 
 #[test]
 fn every_queue_of_the_benchmark_takes_each_request_once() {
-    run_all(&designs::all::<2>(), &[1, 100], 100);
-    run_all(&designs::all::<8>(), &[1, 2, 8], 1000);
+    run_all(&variants::all::<2>(), &[1, 100], 100);
+    run_all(&variants::all::<8>(), &[1, 2, 8], 1000);
 }

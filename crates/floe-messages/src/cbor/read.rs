@@ -1,9 +1,6 @@
 //! Takes CBOR from the front of bytes, and refuses what is not deterministic.
 
-use super::float::{Shortest, from_half, shortest};
-use super::{
-    ARRAY, BYTES, FALSE, FLOAT_16, FLOAT_32, FLOAT_64, MAJOR, MAP, NEGATIVE, NULL, TEXT, TRUE, UINT,
-};
+use super::{ARRAY, BYTES, FALSE, MAP, NULL, TEXT, TRUE, UINT};
 use crate::{DecodeError, Problem, text};
 
 /// The bytes of a message and how far they were read.
@@ -55,38 +52,6 @@ impl<'a> Reader<'a> {
     #[inline]
     pub fn uint(&mut self) -> Result<u64, DecodeError> {
         self.head(UINT)
-    }
-
-    /// Takes a number that may be negative.
-    #[inline]
-    pub fn int(&mut self) -> Result<i64, DecodeError> {
-        let before = self.clone();
-        let negative = matches!(self.rest.first(), Some(first) if first & MAJOR == NEGATIVE);
-        let number = self.head(if negative { NEGATIVE } else { UINT })?;
-        match i64::try_from(number) {
-            Ok(number) if negative => Ok(!number),
-            Ok(number) => Ok(number),
-            Err(_) => Err(before.fault(Problem::Range)),
-        }
-    }
-
-    /// Takes a float.
-    pub fn float(&mut self) -> Result<f64, DecodeError> {
-        let before = self.clone();
-        let first = self.byte()?;
-        let value = match first {
-            FLOAT_16 => from_half(u16::from_be_bytes(self.chunk()?)),
-            FLOAT_32 => {
-                let value = f64::from(f32::from_be_bytes(self.chunk()?));
-                matches!(shortest(value), Shortest::Single(_)).then_some(value)
-            }
-            FLOAT_64 => {
-                let value = f64::from_be_bytes(self.chunk()?);
-                matches!(shortest(value), Shortest::Double(_)).then_some(value)
-            }
-            _ => return Err(before.other("a float")),
-        };
-        value.ok_or_else(|| before.fault(Problem::NotShortest))
     }
 
     /// Takes true or false.
@@ -244,7 +209,6 @@ impl<'a> Reader<'a> {
 fn name(major: u8) -> &'static str {
     match major {
         UINT => "a number that is not negative",
-        NEGATIVE => "a number",
         BYTES => "bytes",
         TEXT => "text",
         ARRAY => "a list",

@@ -1,36 +1,11 @@
 //! Appends CBOR.
 
-use super::float::{Shortest, shortest};
-use super::{ARRAY, BYTES, FALSE, FLOAT_16, FLOAT_32, FLOAT_64, MAP, NEGATIVE, TEXT, TRUE, UINT};
+use super::{ARRAY, BYTES, FALSE, MAP, TEXT, TRUE, UINT};
 
 /// Appends a number.
 #[inline]
 pub fn uint(out: &mut Vec<u8>, value: u64) {
     head(out, UINT, value);
-}
-
-/// Appends a number that may be negative.
-#[inline]
-pub fn int(out: &mut Vec<u8>, value: i64) {
-    // CBOR has -1 - n for negative numbers, which is what the complement is.
-    let (major, number) = match value {
-        0.. => (UINT, value),
-        _ => (NEGATIVE, !value),
-    };
-    head(out, major, number.cast_unsigned());
-}
-
-/// Appends a float, in the fewest bytes that hold it.
-#[inline]
-pub fn float(out: &mut Vec<u8>, value: f64) {
-    match shortest(value) {
-        Shortest::Half(bits) => {
-            let [a, b] = bits.to_be_bytes();
-            out.extend_from_slice(&[FLOAT_16, a, b]);
-        }
-        Shortest::Single(bits) => numbered(out, FLOAT_32, bits.to_be_bytes()),
-        Shortest::Double(bits) => numbered(out, FLOAT_64, bits.to_be_bytes()),
-    }
 }
 
 /// Appends true or false.

@@ -189,18 +189,6 @@ impl<const N: usize> Fixed<'_, N> {
         field.map_or(0, |bytes| u64::from_le_bytes(*bytes))
     }
 
-    /// A number that may be negative.
-    #[inline]
-    pub fn int(&self, slot: usize) -> i64 {
-        self.uint(slot).cast_signed()
-    }
-
-    /// A float.
-    #[inline]
-    pub fn float(&self, slot: usize) -> f64 {
-        f64::from_bits(self.uint(slot))
-    }
-
     /// True or false.
     #[inline]
     pub fn bool(&self, slot: usize) -> Result<bool, DecodeError> {

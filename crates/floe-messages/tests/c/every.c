@@ -9,7 +9,7 @@
 
 static void put_inner(floe_buffer *buffer, size_t at, const floe_inner *inner, const void *data) {
   /* Numbers stand in the message as they would in an array. */
-  const int64_t *numbers = (const int64_t *)floe_flat_element(inner->numbers, data, 0, 8);
+  const uint64_t *numbers = (const uint64_t *)floe_flat_element(inner->numbers, data, 0, 8);
   floe_inner_set_amount(buffer, at, inner->amount);
   floe_inner_set_label(buffer, at, floe_inner_label(inner, data));
   floe_inner_set_numbers(buffer, at, numbers, inner->numbers.length);
@@ -19,16 +19,11 @@ static void put_lists(floe_buffer *buffer, size_t at, const floe_every_type *it,
   static floe_text texts[MANY];
   static floe_bytes bytes[MANY];
   static uint64_t uints[MANY];
-  static int64_t ints[MANY];
   size_t i, first;
   for (i = 0; i < it->uint_list.length && i < MANY; i++) {
     uints[i] = floe_every_type_uint_list_at(it, data, i);
   }
   floe_every_type_set_uint_list(buffer, at, uints, i);
-  for (i = 0; i < it->int_list.length && i < MANY; i++) {
-    ints[i] = floe_every_type_int_list_at(it, data, i);
-  }
-  floe_every_type_set_int_list(buffer, at, ints, i);
   for (i = 0; i < it->text_list.length && i < MANY; i++) {
     texts[i] = floe_every_type_text_list_at(it, data, i);
   }
@@ -48,8 +43,6 @@ static int build(floe_buffer *buffer, const floe_every_type *it, const void *dat
   size_t at = floe_every_type_begin(buffer);
   floe_every_type_set_bool_one(buffer, at, (int)it->bool_one);
   floe_every_type_set_uint_one(buffer, at, it->uint_one);
-  floe_every_type_set_int_one(buffer, at, it->int_one);
-  floe_every_type_set_float_one(buffer, at, it->float_one);
   floe_every_type_set_text_one(buffer, at, floe_every_type_text_one(it, data));
   floe_every_type_set_bytes_one(buffer, at, floe_every_type_bytes_one(it, data));
   floe_every_type_set_enum_one(buffer, at, it->enum_one);
@@ -59,12 +52,6 @@ static int build(floe_buffer *buffer, const floe_every_type *it, const void *dat
   }
   if (it->has_uint_optional) {
     floe_every_type_set_uint_optional(buffer, at, it->uint_optional);
-  }
-  if (it->has_int_optional) {
-    floe_every_type_set_int_optional(buffer, at, it->int_optional);
-  }
-  if (it->has_float_optional) {
-    floe_every_type_set_float_optional(buffer, at, it->float_optional);
   }
   floe_every_type_set_text_optional(buffer, at, floe_every_type_text_optional(it, data));
   floe_every_type_set_bytes_optional(buffer, at, floe_every_type_bytes_optional(it, data));

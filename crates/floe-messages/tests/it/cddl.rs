@@ -72,7 +72,10 @@ fn what_decoding_refuses_is_not_what_the_cddl_describes() {
         [&right[..at], new, &right[at + old.len()..]].concat()
     };
     for (what, bytes) in [
-        ("an unknown value", replaced(b"\x65stale", b"\x65fresh")),
+        (
+            "an unknown value",
+            replaced(b"\x6abad_handle", b"\x6anew_handle"),
+        ),
         (
             "a number for text",
             replaced(b"message\x60", b"message\x00"),

@@ -2,7 +2,7 @@
 
 use floe_messages::{DecodeError, Message, Problem};
 
-use crate::shapes::{BytesPayload, ComplexRequest, EchoRequest, EveryType};
+use crate::shapes::{BytesPayload, ComplexRequest, EchoRequest};
 
 /// `EchoRequest` with these bytes as its values.
 fn echo(delay: &[u8], message: &[u8]) -> Vec<u8> {
@@ -32,10 +32,10 @@ fn a_right_one_is_right() {
 
 #[test]
 fn keys_may_come_in_any_order_and_null_is_absent() {
-    let bytes = b"\xa2\x67message\x62hi\x67delayMs\x20";
+    let bytes = b"\xa2\x67message\x62hi\x67delayMs\x05";
     let request = EchoRequest {
         message: "hi",
-        delay_ms: -1,
+        delay_ms: 5,
     };
     assert_eq!(EchoRequest::decode_cbor(bytes), Ok(request));
     let expected = ComplexRequest {
@@ -187,7 +187,6 @@ fn what_is_not_in_its_shortest_form_is_an_error() {
         b"\x19\x00\xff",
         b"\x1a\x00\x00\xff\xff",
         b"\x1b\x00\x00\x00\x00\xff\xff\xff\xff",
-        b"\x38\x17",
     ] {
         assert_eq!(
             echo_problem(&echo(delay, b"\x60")),
@@ -210,62 +209,15 @@ fn what_is_not_in_its_shortest_form_is_an_error() {
 }
 
 #[test]
-fn floats_have_their_shortest_form_and_one_that_is_no_number() {
-    let mut right = Vec::new();
-    EveryType {
-        float_one: 1.5,
-        ..EveryType::default()
-    }
-    .encode_cbor(&mut right);
-    let at = right
-        .windows(3)
-        .position(|bytes| bytes == b"\xf9\x3e\x00")
-        .unwrap();
-    let with = |float: &[u8]| [&right[..at], float, &right[at + 3..]].concat();
-    let read = |float: &[u8]| {
-        let bytes = with(float);
-        let read = EveryType::decode_cbor(&bytes).map(|message| message.float_one);
-        read.map_err(|error| error.problem().clone())
-    };
-    assert_eq!(read(b"\xf9\x3e\x00"), Ok(1.5));
-    assert_eq!(read(b"\xfa\x47\x80\x00\x00"), Ok(65536.0));
-    assert_eq!(read(b"\xfb\x3f\xb9\x99\x99\x99\x99\x99\x9a"), Ok(0.1));
-    assert!(read(b"\xf9\x7e\x00").is_ok_and(f64::is_nan));
-    for long in [
-        &b"\xfa\x3f\xc0\x00\x00"[..],
-        b"\xfb\x3f\xf8\x00\x00\x00\x00\x00\x00",
-        b"\xfb\x40\xf0\x00\x00\x00\x00\x00\x00",
-        b"\xf9\x7e\x01",
-        b"\xfa\x7f\xc0\x00\x00",
-        b"\xfb\x7f\xf8\x00\x00\x00\x00\x00\x00",
-    ] {
-        assert_eq!(read(long), Err(Problem::NotShortest), "{long:x?}");
-    }
-    assert!(matches!(
-        read(b"\x01"),
-        Err(Problem::Type {
-            expected: "a float",
-            found: 1
-        })
-    ));
-}
-
-#[test]
-fn numbers_outside_of_their_range_are_errors() {
-    let delay = |bytes: &[u8]| {
-        EchoRequest::decode_cbor(&echo(bytes, b"\x60")).map(|request| request.delay_ms)
-    };
-    assert_eq!(delay(b"\x1b\x7f\xff\xff\xff\xff\xff\xff\xff"), Ok(i64::MAX));
-    assert_eq!(delay(b"\x3b\x7f\xff\xff\xff\xff\xff\xff\xff"), Ok(i64::MIN));
-    for bytes in [b"\x1b\x80\0\0\0\0\0\0\0", b"\x3b\x80\0\0\0\0\0\0\0"] {
-        assert_eq!(delay(bytes).unwrap_err().problem(), &Problem::Range);
-    }
-    // A number that is not negative takes no negative one.
+fn a_negative_number_is_an_error() {
     let negative = b"\xa3\x64tags\x80\x67retries\x20\x68messages\x80";
     assert!(matches!(
         error::<ComplexRequest>(negative).problem(),
         Problem::Type { .. }
     ));
+    let largest = echo(b"\x1b\xff\xff\xff\xff\xff\xff\xff\xff", b"\x60");
+    let delay_ms = EchoRequest::decode_cbor(&largest).map(|request| request.delay_ms);
+    assert_eq!(delay_ms, Ok(u64::MAX));
 }
 
 #[test]

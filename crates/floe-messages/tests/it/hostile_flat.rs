@@ -16,7 +16,7 @@ fn flat<'a>(message: &impl Message<'a>) -> Vec<u8> {
 fn echo() -> Vec<u8> {
     flat(&EchoRequest {
         message: "abc",
-        delay_ms: -2,
+        delay_ms: 1 << 40,
     })
 }
 
@@ -53,7 +53,7 @@ fn a_message_lies_in_memory_as_it_is_documented() {
     expected.extend_from_slice(&36u32.to_le_bytes());
     expected.extend_from_slice(&EchoRequest::ID.to_le_bytes());
     expected.extend_from_slice(&[0, 0, 0, 0, 32, 0, 0, 0, 3, 0, 0, 0]);
-    expected.extend_from_slice(&(-2i64).to_le_bytes());
+    expected.extend_from_slice(&(1u64 << 40).to_le_bytes());
     expected.extend_from_slice(b"abc\0");
     assert_eq!(echo(), expected);
 }
@@ -284,13 +284,13 @@ fn what_is_no_bool_no_enum_and_not_zero_is_an_error() {
     };
     assert_eq!(with(0, 2), ("bool_one", Problem::NotBool(2)));
     assert_eq!(with(4, 1), ("bool_one", Problem::NotBool(1 << 32)));
-    assert_eq!(with(48, 3), ("enum_one", Problem::UnknownValue));
-    assert_eq!(with(52, 1), ("enum_one", Problem::UnknownValue));
+    assert_eq!(with(32, 3), ("enum_one", Problem::UnknownValue));
+    assert_eq!(with(36, 1), ("enum_one", Problem::UnknownValue));
     // message_one takes 24 bytes, then come the optional ones.
-    assert_eq!(with(80, 2), ("bool_optional", Problem::NotBool(2)));
-    assert_eq!(with(88, 1), ("bool_optional", Problem::NotZero));
-    assert_eq!(with(104, 1), ("uint_optional", Problem::NotZero));
-    let length_alone = with(148, 1);
+    assert_eq!(with(64, 2), ("bool_optional", Problem::NotBool(2)));
+    assert_eq!(with(72, 1), ("bool_optional", Problem::NotZero));
+    assert_eq!(with(88, 1), ("uint_optional", Problem::NotZero));
+    let length_alone = with(100, 1);
     assert!(matches!(
         length_alone,
         ("text_optional", Problem::Outside { .. })
@@ -301,7 +301,7 @@ fn what_is_no_bool_no_enum_and_not_zero_is_an_error() {
 fn no_cut_of_a_message_is_one() {
     let whole = flat(&EveryType {
         text_one: "text",
-        int_list: vec![1, 2, 3].into(),
+        uint_list: vec![1, 2, 3].into(),
         ..EveryType::default()
     });
     for len in FIXED..whole.len() {

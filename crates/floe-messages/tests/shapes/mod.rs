@@ -61,12 +61,12 @@ pub struct EchoRequest<'a> {
     /// `message`, a field of type `text`.
     pub message: &'a str,
     /// How long to wait, in milliseconds.
-    pub delay_ms: i64,
+    pub delay_ms: u64,
 }
 
 impl<'a> Message<'a> for EchoRequest<'a> {
     const NAME: &'static str = "EchoRequest";
-    const ID: u32 = 0xd962ea22;
+    const ID: u32 = 0x437bbdff;
     const FLAT_BLANK: &'static [u8] = &flat::blank::<32>(Self::ID);
 }
 
@@ -78,7 +78,7 @@ impl<'a> Encode<'a> for EchoRequest<'a> {
     fn write_cbor(&self, out: &mut Vec<u8>) {
         out.reserve(35 + self.content_len());
         out.extend_from_slice(b"\xa2\x67delayMs");
-        cbor::int(out, self.delay_ms);
+        cbor::uint(out, self.delay_ms);
         out.extend_from_slice(b"\x67message");
         cbor::text(out, self.message);
     }
@@ -91,7 +91,7 @@ impl<'a> Encode<'a> for EchoRequest<'a> {
             if !reader.key(b"\xa2\x67delayMs") {
                 break 'ordered;
             }
-            let its_delay_ms = reader.int().map_err(named("delay_ms"))?;
+            let its_delay_ms = reader.uint().map_err(named("delay_ms"))?;
             if !reader.key(b"\x67message") {
                 break 'ordered;
             }
@@ -113,7 +113,7 @@ impl<'a> Encode<'a> for EchoRequest<'a> {
     #[inline]
     fn put_fixed(&self, fixed: &mut [u8], end: &mut usize) {
         flat::put(fixed, 0, flat::text_at(end, self.message));
-        flat::put(fixed, 8, self.delay_ms.cast_unsigned());
+        flat::put(fixed, 8, self.delay_ms);
     }
 
     #[inline]
@@ -127,7 +127,7 @@ impl<'a> Encode<'a> for EchoRequest<'a> {
         let fixed = reader.fixed::<16>(at)?;
         Ok(Self {
             message: reader.text(&fixed, 0).map_err(named("message"))?,
-            delay_ms: fixed.int(8),
+            delay_ms: fixed.uint(8),
         })
     }
 }
@@ -152,7 +152,7 @@ impl<'a> EchoRequest<'a> {
                     before
                         .once(its_delay_ms.is_some())
                         .map_err(named("delay_ms"))?;
-                    its_delay_ms = Some(reader.int().map_err(named("delay_ms"))?);
+                    its_delay_ms = Some(reader.uint().map_err(named("delay_ms"))?);
                 }
                 _ => return Err(before.fault(Problem::UnknownKey)),
             }
@@ -287,7 +287,7 @@ pub struct ComplexRequest<'a> {
 
 impl<'a> Message<'a> for ComplexRequest<'a> {
     const NAME: &'static str = "ComplexRequest";
-    const ID: u32 = 0xf6a7c00e;
+    const ID: u32 = 0xce23fc47;
     const FLAT_BLANK: &'static [u8] = &flat::blank::<56>(Self::ID);
 }
 
@@ -551,13 +551,13 @@ pub struct Inner<'a> {
     pub amount: Amount,
     /// `label`, a field of type `text`.
     pub label: &'a str,
-    /// `numbers`, a field of type `list int`.
-    pub numbers: List<'a, i64>,
+    /// `numbers`, a field of type `list uint`.
+    pub numbers: List<'a, u64>,
 }
 
 impl<'a> Message<'a> for Inner<'a> {
     const NAME: &'static str = "Inner";
-    const ID: u32 = 0x0f8a88a5;
+    const ID: u32 = 0x74b4c8b2;
     const FLAT_BLANK: &'static [u8] = &flat::blank::<40>(Self::ID);
 }
 
@@ -682,10 +682,6 @@ pub struct EveryType<'a> {
     pub bool_one: bool,
     /// `uint_one`, a field of type `uint`.
     pub uint_one: u64,
-    /// `int_one`, a field of type `int`.
-    pub int_one: i64,
-    /// `float_one`, a field of type `float`.
-    pub float_one: f64,
     /// `text_one`, a field of type `text`.
     pub text_one: &'a str,
     /// `bytes_one`, a field of type `bytes`.
@@ -698,10 +694,6 @@ pub struct EveryType<'a> {
     pub bool_optional: Option<bool>,
     /// `uint_optional`, a field of type `optional uint`.
     pub uint_optional: Option<u64>,
-    /// `int_optional`, a field of type `optional int`.
-    pub int_optional: Option<i64>,
-    /// `float_optional`, a field of type `optional float`.
-    pub float_optional: Option<f64>,
     /// `text_optional`, a field of type `optional text`.
     pub text_optional: Option<&'a str>,
     /// `bytes_optional`, a field of type `optional bytes`.
@@ -710,8 +702,6 @@ pub struct EveryType<'a> {
     pub enum_optional: Option<Amount>,
     /// `uint_list`, a field of type `list uint`.
     pub uint_list: List<'a, u64>,
-    /// `int_list`, a field of type `list int`.
-    pub int_list: List<'a, i64>,
     /// `text_list`, a field of type `list text`.
     pub text_list: List<'a, &'a str>,
     /// `bytes_list`, a field of type `list bytes`.
@@ -722,43 +712,35 @@ pub struct EveryType<'a> {
 
 impl<'a> Message<'a> for EveryType<'a> {
     const NAME: &'static str = "EveryType";
-    const ID: u32 = 0x3072a10a;
-    const FLAT_BLANK: &'static [u8] = &flat::blank::<232>(Self::ID);
+    const ID: u32 = 0x058e3fb7;
+    const FLAT_BLANK: &'static [u8] = &flat::blank::<176>(Self::ID);
 }
 
 impl<'a> Encode<'a> for EveryType<'a> {
-    const CBOR_MIN: usize = 162;
-    const FLAT_LEN: usize = 216;
+    const CBOR_MIN: usize = 133;
+    const FLAT_LEN: usize = 160;
 
     #[inline]
     fn write_cbor(&self, out: &mut Vec<u8>) {
-        out.reserve(389 + self.content_len());
+        out.reserve(294 + self.content_len());
         cbor::map(
             out,
-            13 + u64::from(self.int_optional.is_some())
-                + u64::from(self.bool_optional.is_some())
+            10 + u64::from(self.bool_optional.is_some())
                 + u64::from(self.enum_optional.is_some())
                 + u64::from(self.text_optional.is_some())
                 + u64::from(self.uint_optional.is_some())
-                + u64::from(self.bytes_optional.is_some())
-                + u64::from(self.float_optional.is_some()),
+                + u64::from(self.bytes_optional.is_some()),
         );
-        out.extend_from_slice(b"\x66intOne");
-        cbor::int(out, self.int_one);
         out.extend_from_slice(b"\x67boolOne");
         cbor::bool(out, self.bool_one);
         out.extend_from_slice(b"\x67enumOne");
         cbor::text(out, self.enum_one.as_text());
-        out.extend_from_slice(b"\x67intList");
-        self.int_list.write_cbor(out);
         out.extend_from_slice(b"\x67textOne");
         cbor::text(out, self.text_one);
         out.extend_from_slice(b"\x67uintOne");
         cbor::uint(out, self.uint_one);
         out.extend_from_slice(b"\x68bytesOne");
         cbor::bytes(out, self.bytes_one);
-        out.extend_from_slice(b"\x68floatOne");
-        cbor::float(out, self.float_one);
         out.extend_from_slice(b"\x68textList");
         self.text_list.write_cbor(out);
         out.extend_from_slice(b"\x68uintList");
@@ -767,10 +749,6 @@ impl<'a> Encode<'a> for EveryType<'a> {
         self.bytes_list.write_cbor(out);
         out.extend_from_slice(b"\x6amessageOne");
         self.message_one.write_cbor(out);
-        if let Some(value) = self.int_optional {
-            out.extend_from_slice(b"\x6bintOptional");
-            cbor::int(out, value);
-        }
         out.extend_from_slice(b"\x6bmessageList");
         self.message_list.write_cbor(out);
         if let Some(value) = self.bool_optional {
@@ -793,10 +771,6 @@ impl<'a> Encode<'a> for EveryType<'a> {
             out.extend_from_slice(b"\x6dbytesOptional");
             cbor::bytes(out, value);
         }
-        if let Some(value) = self.float_optional {
-            out.extend_from_slice(b"\x6dfloatOptional");
-            cbor::float(out, value);
-        }
     }
 
     #[inline]
@@ -804,12 +778,8 @@ impl<'a> Encode<'a> for EveryType<'a> {
         let named = |field| move |error: DecodeError| error.within("EveryType", field);
         let begin = reader.clone();
         let count = reader.map()?;
-        let mut seen = 13;
+        let mut seen = 10;
         'ordered: {
-            if !reader.key(b"\x66intOne") {
-                break 'ordered;
-            }
-            let its_int_one = reader.int().map_err(named("int_one"))?;
             if !reader.key(b"\x67boolOne") {
                 break 'ordered;
             }
@@ -818,10 +788,6 @@ impl<'a> Encode<'a> for EveryType<'a> {
                 break 'ordered;
             }
             let its_enum_one = reader.value(Amount::from_text).map_err(named("enum_one"))?;
-            if !reader.key(b"\x67intList") {
-                break 'ordered;
-            }
-            let its_int_list = List::read_cbor(reader).map_err(named("int_list"))?;
             if !reader.key(b"\x67textOne") {
                 break 'ordered;
             }
@@ -834,10 +800,6 @@ impl<'a> Encode<'a> for EveryType<'a> {
                 break 'ordered;
             }
             let its_bytes_one = reader.bytes().map_err(named("bytes_one"))?;
-            if !reader.key(b"\x68floatOne") {
-                break 'ordered;
-            }
-            let its_float_one = reader.float().map_err(named("float_one"))?;
             if !reader.key(b"\x68textList") {
                 break 'ordered;
             }
@@ -854,13 +816,6 @@ impl<'a> Encode<'a> for EveryType<'a> {
                 break 'ordered;
             }
             let its_message_one = Inner::read_cbor(reader).map_err(named("message_one"))?;
-            let mut its_int_optional = None;
-            if reader.key(b"\x6bintOptional") {
-                seen += 1;
-                if !reader.null() {
-                    its_int_optional = Some(reader.int().map_err(named("int_optional"))?);
-                }
-            }
             if !reader.key(b"\x6bmessageList") {
                 break 'ordered;
             }
@@ -904,32 +859,20 @@ impl<'a> Encode<'a> for EveryType<'a> {
                     its_bytes_optional = Some(reader.bytes().map_err(named("bytes_optional"))?);
                 }
             }
-            let mut its_float_optional = None;
-            if reader.key(b"\x6dfloatOptional") {
-                seen += 1;
-                if !reader.null() {
-                    its_float_optional = Some(reader.float().map_err(named("float_optional"))?);
-                }
-            }
             if seen == count {
                 return Ok(Self {
                     bool_one: its_bool_one,
                     uint_one: its_uint_one,
-                    int_one: its_int_one,
-                    float_one: its_float_one,
                     text_one: its_text_one,
                     bytes_one: its_bytes_one,
                     enum_one: its_enum_one,
                     message_one: its_message_one,
                     bool_optional: its_bool_optional,
                     uint_optional: its_uint_optional,
-                    int_optional: its_int_optional,
-                    float_optional: its_float_optional,
                     text_optional: its_text_optional,
                     bytes_optional: its_bytes_optional,
                     enum_optional: its_enum_optional,
                     uint_list: its_uint_list,
-                    int_list: its_int_list,
                     text_list: its_text_list,
                     bytes_list: its_bytes_list,
                     message_list: its_message_list,
@@ -954,37 +897,27 @@ impl<'a> Encode<'a> for EveryType<'a> {
     fn put_fixed(&self, fixed: &mut [u8], end: &mut usize) {
         flat::put(fixed, 0, u64::from(self.bool_one));
         flat::put(fixed, 8, self.uint_one);
-        flat::put(fixed, 16, self.int_one.cast_unsigned());
-        flat::put(fixed, 24, self.float_one.to_bits());
-        flat::put(fixed, 32, flat::text_at(end, self.text_one));
-        flat::put(fixed, 40, flat::bytes_at(end, self.bytes_one));
-        flat::put(fixed, 48, u64::from(self.enum_one.number()));
-        self.message_one.put_fixed(&mut fixed[56..80], end);
+        flat::put(fixed, 16, flat::text_at(end, self.text_one));
+        flat::put(fixed, 24, flat::bytes_at(end, self.bytes_one));
+        flat::put(fixed, 32, u64::from(self.enum_one.number()));
+        self.message_one.put_fixed(&mut fixed[40..64], end);
         if let Some(value) = self.bool_optional {
-            flat::put(fixed, 80, 1);
-            flat::put(fixed, 88, u64::from(value));
+            flat::put(fixed, 64, 1);
+            flat::put(fixed, 72, u64::from(value));
         }
         if let Some(value) = self.uint_optional {
-            flat::put(fixed, 96, 1);
-            flat::put(fixed, 104, value);
-        }
-        if let Some(value) = self.int_optional {
-            flat::put(fixed, 112, 1);
-            flat::put(fixed, 120, value.cast_unsigned());
-        }
-        if let Some(value) = self.float_optional {
-            flat::put(fixed, 128, 1);
-            flat::put(fixed, 136, value.to_bits());
+            flat::put(fixed, 80, 1);
+            flat::put(fixed, 88, value);
         }
         if let Some(value) = self.text_optional {
-            flat::put(fixed, 144, flat::text_at(end, value));
+            flat::put(fixed, 96, flat::text_at(end, value));
         }
         if let Some(value) = self.bytes_optional {
-            flat::put(fixed, 152, flat::bytes_at(end, value));
+            flat::put(fixed, 104, flat::bytes_at(end, value));
         }
         if let Some(value) = self.enum_optional {
-            flat::put(fixed, 160, 1);
-            flat::put(fixed, 168, u64::from(value.number()));
+            flat::put(fixed, 112, 1);
+            flat::put(fixed, 120, u64::from(value.number()));
         }
     }
 
@@ -1003,69 +936,55 @@ impl<'a> Encode<'a> for EveryType<'a> {
 
     #[inline]
     fn append_lists(&self, out: &mut Vec<u8>, start: usize, fixed: usize) {
-        self.message_one.append_lists(out, start, fixed + 56);
-        self.uint_list.append_flat(out, start, fixed + 176);
-        self.int_list.append_flat(out, start, fixed + 184);
-        self.text_list.append_flat(out, start, fixed + 192);
-        self.bytes_list.append_flat(out, start, fixed + 200);
-        self.message_list.append_flat(out, start, fixed + 208);
+        self.message_one.append_lists(out, start, fixed + 40);
+        self.uint_list.append_flat(out, start, fixed + 128);
+        self.text_list.append_flat(out, start, fixed + 136);
+        self.bytes_list.append_flat(out, start, fixed + 144);
+        self.message_list.append_flat(out, start, fixed + 152);
     }
 
     #[inline]
     fn read_flat(reader: &mut flat::Reader<'a>, at: usize) -> Result<Self, DecodeError> {
         let named = |field| move |error: DecodeError| error.within("EveryType", field);
-        let fixed = reader.fixed::<216>(at)?;
+        let fixed = reader.fixed::<160>(at)?;
         Ok(Self {
             bool_one: fixed.bool(0).map_err(named("bool_one"))?,
             uint_one: fixed.uint(8),
-            int_one: fixed.int(16),
-            float_one: fixed.float(24),
-            text_one: reader.text(&fixed, 32).map_err(named("text_one"))?,
-            bytes_one: reader.bytes(&fixed, 40).map_err(named("bytes_one"))?,
+            text_one: reader.text(&fixed, 16).map_err(named("text_one"))?,
+            bytes_one: reader.bytes(&fixed, 24).map_err(named("bytes_one"))?,
             enum_one: fixed
-                .value(48, Amount::from_number)
+                .value(32, Amount::from_number)
                 .map_err(named("enum_one"))?,
-            message_one: Inner::read_flat(reader, at + 56).map_err(named("message_one"))?,
-            bool_optional: if fixed.present(80).map_err(named("bool_optional"))? {
-                Some(fixed.bool(88).map_err(named("bool_optional"))?)
+            message_one: Inner::read_flat(reader, at + 40).map_err(named("message_one"))?,
+            bool_optional: if fixed.present(64).map_err(named("bool_optional"))? {
+                Some(fixed.bool(72).map_err(named("bool_optional"))?)
             } else {
                 None
             },
-            uint_optional: if fixed.present(96).map_err(named("uint_optional"))? {
-                Some(fixed.uint(104))
-            } else {
-                None
-            },
-            int_optional: if fixed.present(112).map_err(named("int_optional"))? {
-                Some(fixed.int(120))
-            } else {
-                None
-            },
-            float_optional: if fixed.present(128).map_err(named("float_optional"))? {
-                Some(fixed.float(136))
+            uint_optional: if fixed.present(80).map_err(named("uint_optional"))? {
+                Some(fixed.uint(88))
             } else {
                 None
             },
             text_optional: reader
-                .optional_text(&fixed, 144)
+                .optional_text(&fixed, 96)
                 .map_err(named("text_optional"))?,
             bytes_optional: reader
-                .optional_bytes(&fixed, 152)
+                .optional_bytes(&fixed, 104)
                 .map_err(named("bytes_optional"))?,
-            enum_optional: if fixed.present(160).map_err(named("enum_optional"))? {
+            enum_optional: if fixed.present(112).map_err(named("enum_optional"))? {
                 Some(
                     fixed
-                        .value(168, Amount::from_number)
+                        .value(120, Amount::from_number)
                         .map_err(named("enum_optional"))?,
                 )
             } else {
                 None
             },
-            uint_list: List::read_flat(reader, &fixed, 176).map_err(named("uint_list"))?,
-            int_list: List::read_flat(reader, &fixed, 184).map_err(named("int_list"))?,
-            text_list: List::read_flat(reader, &fixed, 192).map_err(named("text_list"))?,
-            bytes_list: List::read_flat(reader, &fixed, 200).map_err(named("bytes_list"))?,
-            message_list: List::read_flat(reader, &fixed, 208).map_err(named("message_list"))?,
+            uint_list: List::read_flat(reader, &fixed, 128).map_err(named("uint_list"))?,
+            text_list: List::read_flat(reader, &fixed, 136).map_err(named("text_list"))?,
+            bytes_list: List::read_flat(reader, &fixed, 144).map_err(named("bytes_list"))?,
+            message_list: List::read_flat(reader, &fixed, 152).map_err(named("message_list"))?,
         })
     }
 }
@@ -1077,21 +996,16 @@ impl<'a> EveryType<'a> {
         let count = reader.map()?;
         let mut its_bool_one = None;
         let mut its_uint_one = None;
-        let mut its_int_one = None;
-        let mut its_float_one = None;
         let mut its_text_one = None;
         let mut its_bytes_one = None;
         let mut its_enum_one = None;
         let mut its_message_one = None;
         let mut its_bool_optional = None;
         let mut its_uint_optional = None;
-        let mut its_int_optional = None;
-        let mut its_float_optional = None;
         let mut its_text_optional = None;
         let mut its_bytes_optional = None;
         let mut its_enum_optional = None;
         let mut its_uint_list = None;
-        let mut its_int_list = None;
         let mut its_text_list = None;
         let mut its_bytes_list = None;
         let mut its_message_list = None;
@@ -1109,18 +1023,6 @@ impl<'a> EveryType<'a> {
                         .once(its_uint_one.is_some())
                         .map_err(named("uint_one"))?;
                     its_uint_one = Some(reader.uint().map_err(named("uint_one"))?);
-                }
-                "intOne" => {
-                    before
-                        .once(its_int_one.is_some())
-                        .map_err(named("int_one"))?;
-                    its_int_one = Some(reader.int().map_err(named("int_one"))?);
-                }
-                "floatOne" => {
-                    before
-                        .once(its_float_one.is_some())
-                        .map_err(named("float_one"))?;
-                    its_float_one = Some(reader.float().map_err(named("float_one"))?);
                 }
                 "textOne" => {
                     before
@@ -1167,26 +1069,6 @@ impl<'a> EveryType<'a> {
                         Some(reader.uint().map_err(named("uint_optional"))?)
                     });
                 }
-                "intOptional" => {
-                    before
-                        .once(its_int_optional.is_some())
-                        .map_err(named("int_optional"))?;
-                    its_int_optional = Some(if reader.null() {
-                        None
-                    } else {
-                        Some(reader.int().map_err(named("int_optional"))?)
-                    });
-                }
-                "floatOptional" => {
-                    before
-                        .once(its_float_optional.is_some())
-                        .map_err(named("float_optional"))?;
-                    its_float_optional = Some(if reader.null() {
-                        None
-                    } else {
-                        Some(reader.float().map_err(named("float_optional"))?)
-                    });
-                }
                 "textOptional" => {
                     before
                         .once(its_text_optional.is_some())
@@ -1227,12 +1109,6 @@ impl<'a> EveryType<'a> {
                         .map_err(named("uint_list"))?;
                     its_uint_list = Some(List::read_cbor(reader).map_err(named("uint_list"))?);
                 }
-                "intList" => {
-                    before
-                        .once(its_int_list.is_some())
-                        .map_err(named("int_list"))?;
-                    its_int_list = Some(List::read_cbor(reader).map_err(named("int_list"))?);
-                }
                 "textList" => {
                     before
                         .once(its_text_list.is_some())
@@ -1259,21 +1135,16 @@ impl<'a> EveryType<'a> {
         Ok(Self {
             bool_one: its_bool_one.ok_or_else(|| missing("bool_one"))?,
             uint_one: its_uint_one.ok_or_else(|| missing("uint_one"))?,
-            int_one: its_int_one.ok_or_else(|| missing("int_one"))?,
-            float_one: its_float_one.ok_or_else(|| missing("float_one"))?,
             text_one: its_text_one.ok_or_else(|| missing("text_one"))?,
             bytes_one: its_bytes_one.ok_or_else(|| missing("bytes_one"))?,
             enum_one: its_enum_one.ok_or_else(|| missing("enum_one"))?,
             message_one: its_message_one.ok_or_else(|| missing("message_one"))?,
             bool_optional: its_bool_optional.flatten(),
             uint_optional: its_uint_optional.flatten(),
-            int_optional: its_int_optional.flatten(),
-            float_optional: its_float_optional.flatten(),
             text_optional: its_text_optional.flatten(),
             bytes_optional: its_bytes_optional.flatten(),
             enum_optional: its_enum_optional.flatten(),
             uint_list: its_uint_list.ok_or_else(|| missing("uint_list"))?,
-            int_list: its_int_list.ok_or_else(|| missing("int_list"))?,
             text_list: its_text_list.ok_or_else(|| missing("text_list"))?,
             bytes_list: its_bytes_list.ok_or_else(|| missing("bytes_list"))?,
             message_list: its_message_list.ok_or_else(|| missing("message_list"))?,

@@ -117,18 +117,6 @@ static inline void floe_flat_put_u64(floe_buffer *buffer, size_t at, uint64_t va
   }
 }
 
-static inline void floe_flat_put_i64(floe_buffer *buffer, size_t at, int64_t value) {
-  if (!buffer->failed) {
-    memcpy(buffer->data + at, &value, sizeof value);
-  }
-}
-
-static inline void floe_flat_put_f64(floe_buffer *buffer, size_t at, double value) {
-  if (!buffer->failed) {
-    memcpy(buffer->data + at, &value, sizeof value);
-  }
-}
-
 static inline void floe_flat_put_ref(floe_buffer *buffer, size_t at, size_t offset, size_t length) {
   floe_flat_put_u32(buffer, at, (uint32_t)offset);
   floe_flat_put_u32(buffer, at + 4, (uint32_t)length);
@@ -396,13 +384,13 @@ static inline const char *floe_amount_text(uint32_t value) {
   }
 }
 
-#define FLOE_ECHO_REQUEST_ID ((uint32_t)0xd962ea22)
+#define FLOE_ECHO_REQUEST_ID ((uint32_t)0x437bbdff)
 
 /* A question of one line. */
 typedef struct floe_echo_request {
   floe_ref message;
   /* How long to wait, in milliseconds. */
-  int64_t delay_ms;
+  uint64_t delay_ms;
 } floe_echo_request;
 
 typedef char floe_echo_request_has_its_layout[(sizeof(floe_echo_request) == 16 &&
@@ -436,8 +424,8 @@ static inline void floe_echo_request_set_message(floe_buffer *buffer, size_t at,
   floe_flat_put_text(buffer, at, value.data, value.len);
 }
 
-static inline void floe_echo_request_set_delay_ms(floe_buffer *buffer, size_t at, int64_t value) {
-  floe_flat_put_i64(buffer, at + 8, value);
+static inline void floe_echo_request_set_delay_ms(floe_buffer *buffer, size_t at, uint64_t value) {
+  floe_flat_put_u64(buffer, at + 8, value);
 }
 
 #define FLOE_ECHO_RESPONSE_ID ((uint32_t)0xcd3937a2)
@@ -488,7 +476,7 @@ static inline void floe_echo_response_set_timer(floe_buffer *buffer, size_t at, 
   floe_flat_put_text(buffer, at + 8, value.data, value.len);
 }
 
-#define FLOE_COMPLEX_REQUEST_ID ((uint32_t)0xf6a7c00e)
+#define FLOE_COMPLEX_REQUEST_ID ((uint32_t)0xce23fc47)
 
 typedef struct floe_complex_request {
   floe_ref messages;
@@ -601,7 +589,7 @@ static inline void floe_bytes_payload_set_data(floe_buffer *buffer, size_t at, f
   floe_flat_put_bytes(buffer, at, value.data, value.len);
 }
 
-#define FLOE_INNER_ID ((uint32_t)0x0f8a88a5)
+#define FLOE_INNER_ID ((uint32_t)0x74b4c8b2)
 
 /* A part of another message, with a list of its own. */
 typedef struct floe_inner {
@@ -641,8 +629,8 @@ static inline floe_text floe_inner_label(const floe_inner *message, const void *
   return floe_flat_text(message->label, data);
 }
 
-static inline int64_t floe_inner_numbers_at(const floe_inner *message, const void *data, size_t i) {
-  return *(const int64_t *)floe_flat_element(message->numbers, data, i, 8);
+static inline uint64_t floe_inner_numbers_at(const floe_inner *message, const void *data, size_t i) {
+  return *(const uint64_t *)floe_flat_element(message->numbers, data, i, 8);
 }
 
 static inline void floe_inner_set_amount(floe_buffer *buffer, size_t at, uint32_t value) {
@@ -653,19 +641,17 @@ static inline void floe_inner_set_label(floe_buffer *buffer, size_t at, floe_tex
   floe_flat_put_text(buffer, at + 8, value.data, value.len);
 }
 
-static inline void floe_inner_set_numbers(floe_buffer *buffer, size_t at, const int64_t *items, size_t count) {
+static inline void floe_inner_set_numbers(floe_buffer *buffer, size_t at, const uint64_t *items, size_t count) {
   floe_flat_put_numbers(buffer, at + 16, items, count);
 }
 
-#define FLOE_EVERY_TYPE_ID ((uint32_t)0x3072a10a)
+#define FLOE_EVERY_TYPE_ID ((uint32_t)0x058e3fb7)
 
 /* Every type that there is. */
 typedef struct floe_every_type {
   uint32_t bool_one;
   uint32_t bool_one_zero;
   uint64_t uint_one;
-  int64_t int_one;
-  double float_one;
   floe_ref text_one;
   floe_ref bytes_one;
   uint32_t enum_one;
@@ -678,12 +664,6 @@ typedef struct floe_every_type {
   uint32_t has_uint_optional;
   uint32_t has_uint_optional_zero;
   uint64_t uint_optional;
-  uint32_t has_int_optional;
-  uint32_t has_int_optional_zero;
-  int64_t int_optional;
-  uint32_t has_float_optional;
-  uint32_t has_float_optional_zero;
-  double float_optional;
   floe_ref text_optional;
   floe_ref bytes_optional;
   uint32_t has_enum_optional;
@@ -691,36 +671,30 @@ typedef struct floe_every_type {
   uint32_t enum_optional;
   uint32_t enum_optional_zero;
   floe_ref uint_list;
-  floe_ref int_list;
   floe_ref text_list;
   floe_ref bytes_list;
   floe_ref message_list;
 } floe_every_type;
 
-typedef char floe_every_type_has_its_layout[(sizeof(floe_every_type) == 216 &&
+typedef char floe_every_type_has_its_layout[(sizeof(floe_every_type) == 160 &&
     offsetof(floe_every_type, bool_one) == 0 &&
     offsetof(floe_every_type, uint_one) == 8 &&
-    offsetof(floe_every_type, int_one) == 16 &&
-    offsetof(floe_every_type, float_one) == 24 &&
-    offsetof(floe_every_type, text_one) == 32 &&
-    offsetof(floe_every_type, bytes_one) == 40 &&
-    offsetof(floe_every_type, enum_one) == 48 &&
-    offsetof(floe_every_type, message_one) == 56 &&
-    offsetof(floe_every_type, bool_optional) == 88 &&
-    offsetof(floe_every_type, uint_optional) == 104 &&
-    offsetof(floe_every_type, int_optional) == 120 &&
-    offsetof(floe_every_type, float_optional) == 136 &&
-    offsetof(floe_every_type, text_optional) == 144 &&
-    offsetof(floe_every_type, bytes_optional) == 152 &&
-    offsetof(floe_every_type, enum_optional) == 168 &&
-    offsetof(floe_every_type, uint_list) == 176 &&
-    offsetof(floe_every_type, int_list) == 184 &&
-    offsetof(floe_every_type, text_list) == 192 &&
-    offsetof(floe_every_type, bytes_list) == 200 &&
-    offsetof(floe_every_type, message_list) == 208) ? 1 : -1];
+    offsetof(floe_every_type, text_one) == 16 &&
+    offsetof(floe_every_type, bytes_one) == 24 &&
+    offsetof(floe_every_type, enum_one) == 32 &&
+    offsetof(floe_every_type, message_one) == 40 &&
+    offsetof(floe_every_type, bool_optional) == 72 &&
+    offsetof(floe_every_type, uint_optional) == 88 &&
+    offsetof(floe_every_type, text_optional) == 96 &&
+    offsetof(floe_every_type, bytes_optional) == 104 &&
+    offsetof(floe_every_type, enum_optional) == 120 &&
+    offsetof(floe_every_type, uint_list) == 128 &&
+    offsetof(floe_every_type, text_list) == 136 &&
+    offsetof(floe_every_type, bytes_list) == 144 &&
+    offsetof(floe_every_type, message_list) == 152) ? 1 : -1];
 
 static inline size_t floe_every_type_begin(floe_buffer *buffer) {
-  return floe_flat_begin(buffer, FLOE_EVERY_TYPE_ID, 216);
+  return floe_flat_begin(buffer, FLOE_EVERY_TYPE_ID, 160);
 }
 
 static inline int floe_every_type_check(floe_flat_check *check, const floe_every_type *message) {
@@ -734,16 +708,11 @@ static inline int floe_every_type_check(floe_flat_check *check, const floe_every
         (message->has_bool_optional ? (message->bool_optional <= 1 && message->bool_optional_zero == 0) : (message->bool_optional == 0 && message->bool_optional_zero == 0)) &&
         message->has_uint_optional <= 1 && message->has_uint_optional_zero == 0 &&
         (message->has_uint_optional ? (1) : (message->uint_optional == 0)) &&
-        message->has_int_optional <= 1 && message->has_int_optional_zero == 0 &&
-        (message->has_int_optional ? (1) : (message->int_optional == 0)) &&
-        message->has_float_optional <= 1 && message->has_float_optional_zero == 0 &&
-        (message->has_float_optional ? (1) : (floe_flat_u32(&message->float_optional, 0) == 0 && floe_flat_u32(&message->float_optional, 4) == 0)) &&
         floe_flat_check_text(check, message->text_optional) &&
         floe_flat_check_bytes(check, message->bytes_optional) &&
         message->has_enum_optional <= 1 && message->has_enum_optional_zero == 0 &&
         (message->has_enum_optional ? (floe_amount_text(message->enum_optional) != NULL && message->enum_optional_zero == 0) : (message->enum_optional == 0 && message->enum_optional_zero == 0)) &&
         floe_flat_check_list(check, message->uint_list, 8) &&
-        floe_flat_check_list(check, message->int_list, 8) &&
         floe_flat_check_texts(check, message->text_list) &&
         floe_flat_check_byte_strings(check, message->bytes_list) &&
         floe_flat_check_list(check, message->message_list, 24))) {
@@ -763,7 +732,7 @@ static inline int floe_every_type_check(floe_flat_check *check, const floe_every
 static inline const floe_every_type *floe_every_type_view(const void *data, size_t len) {
   floe_flat_check check;
   const floe_every_type *message = (const floe_every_type *)
-      floe_flat_open(&check, data, len, FLOE_EVERY_TYPE_ID, 216);
+      floe_flat_open(&check, data, len, FLOE_EVERY_TYPE_ID, 160);
   return message && floe_every_type_check(&check, message) ? message : NULL;
 }
 
@@ -787,10 +756,6 @@ static inline uint64_t floe_every_type_uint_list_at(const floe_every_type *messa
   return *(const uint64_t *)floe_flat_element(message->uint_list, data, i, 8);
 }
 
-static inline int64_t floe_every_type_int_list_at(const floe_every_type *message, const void *data, size_t i) {
-  return *(const int64_t *)floe_flat_element(message->int_list, data, i, 8);
-}
-
 static inline floe_text floe_every_type_text_list_at(const floe_every_type *message, const void *data, size_t i) {
   return floe_flat_text(floe_flat_ref_at(message->text_list, data, i), data);
 }
@@ -811,82 +776,60 @@ static inline void floe_every_type_set_uint_one(floe_buffer *buffer, size_t at, 
   floe_flat_put_u64(buffer, at + 8, value);
 }
 
-static inline void floe_every_type_set_int_one(floe_buffer *buffer, size_t at, int64_t value) {
-  floe_flat_put_i64(buffer, at + 16, value);
-}
-
-static inline void floe_every_type_set_float_one(floe_buffer *buffer, size_t at, double value) {
-  floe_flat_put_f64(buffer, at + 24, value);
-}
-
 static inline void floe_every_type_set_text_one(floe_buffer *buffer, size_t at, floe_text value) {
-  floe_flat_put_text(buffer, at + 32, value.data, value.len);
+  floe_flat_put_text(buffer, at + 16, value.data, value.len);
 }
 
 static inline void floe_every_type_set_bytes_one(floe_buffer *buffer, size_t at, floe_bytes value) {
-  floe_flat_put_bytes(buffer, at + 40, value.data, value.len);
+  floe_flat_put_bytes(buffer, at + 24, value.data, value.len);
 }
 
 static inline void floe_every_type_set_enum_one(floe_buffer *buffer, size_t at, uint32_t value) {
-  floe_flat_put_u32(buffer, at + 48, value);
+  floe_flat_put_u32(buffer, at + 32, value);
 }
 
 static inline size_t floe_every_type_set_message_one(floe_buffer *buffer, size_t at) {
   (void)buffer;
-  return at + 56;
+  return at + 40;
 }
 
 static inline void floe_every_type_set_bool_optional(floe_buffer *buffer, size_t at, int value) {
-  floe_flat_put_u32(buffer, at + 80, 1);
-  floe_flat_put_u32(buffer, at + 88, value ? 1 : 0);
+  floe_flat_put_u32(buffer, at + 64, 1);
+  floe_flat_put_u32(buffer, at + 72, value ? 1 : 0);
 }
 
 static inline void floe_every_type_set_uint_optional(floe_buffer *buffer, size_t at, uint64_t value) {
-  floe_flat_put_u32(buffer, at + 96, 1);
-  floe_flat_put_u64(buffer, at + 104, value);
-}
-
-static inline void floe_every_type_set_int_optional(floe_buffer *buffer, size_t at, int64_t value) {
-  floe_flat_put_u32(buffer, at + 112, 1);
-  floe_flat_put_i64(buffer, at + 120, value);
-}
-
-static inline void floe_every_type_set_float_optional(floe_buffer *buffer, size_t at, double value) {
-  floe_flat_put_u32(buffer, at + 128, 1);
-  floe_flat_put_f64(buffer, at + 136, value);
+  floe_flat_put_u32(buffer, at + 80, 1);
+  floe_flat_put_u64(buffer, at + 88, value);
 }
 
 static inline void floe_every_type_set_text_optional(floe_buffer *buffer, size_t at, floe_text value) {
-  floe_flat_put_text(buffer, at + 144, value.data, value.len);
+  floe_flat_put_text(buffer, at + 96, value.data, value.len);
 }
 
 static inline void floe_every_type_set_bytes_optional(floe_buffer *buffer, size_t at, floe_bytes value) {
-  floe_flat_put_bytes(buffer, at + 152, value.data, value.len);
+  floe_flat_put_bytes(buffer, at + 104, value.data, value.len);
 }
 
 static inline void floe_every_type_set_enum_optional(floe_buffer *buffer, size_t at, uint32_t value) {
-  floe_flat_put_u32(buffer, at + 160, 1);
-  floe_flat_put_u32(buffer, at + 168, value);
+  floe_flat_put_u32(buffer, at + 112, 1);
+  floe_flat_put_u32(buffer, at + 120, value);
 }
 
 static inline void floe_every_type_set_uint_list(floe_buffer *buffer, size_t at, const uint64_t *items, size_t count) {
-  floe_flat_put_numbers(buffer, at + 176, items, count);
-}
-
-static inline void floe_every_type_set_int_list(floe_buffer *buffer, size_t at, const int64_t *items, size_t count) {
-  floe_flat_put_numbers(buffer, at + 184, items, count);
+  floe_flat_put_numbers(buffer, at + 128, items, count);
 }
 
 static inline void floe_every_type_set_text_list(floe_buffer *buffer, size_t at, const floe_text *items, size_t count) {
-  floe_flat_put_texts(buffer, at + 192, items, count);
+  floe_flat_put_texts(buffer, at + 136, items, count);
 }
 
 static inline void floe_every_type_set_bytes_list(floe_buffer *buffer, size_t at, const floe_bytes *items, size_t count) {
-  floe_flat_put_byte_strings(buffer, at + 200, items, count);
+  floe_flat_put_byte_strings(buffer, at + 144, items, count);
 }
 
 static inline size_t floe_every_type_set_message_list(floe_buffer *buffer, size_t at, size_t count) {
-  return floe_flat_put_list(buffer, at + 208, count, sizeof(floe_inner));
+  return floe_flat_put_list(buffer, at + 152, count, sizeof(floe_inner));
 }
 
 #ifdef __cplusplus

@@ -5,7 +5,6 @@
 #ifndef FLOE_SHAPES_HPP
 #define FLOE_SHAPES_HPP
 
-#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -281,9 +280,9 @@ constexpr std::string_view name(Amount value) {
 struct EchoRequest {
   std::string message{};
   /// How long to wait, in milliseconds.
-  std::int64_t delay_ms{};
+  std::uint64_t delay_ms{};
 
-  static constexpr std::uint32_t ID = 0xd962ea22;
+  static constexpr std::uint32_t ID = 0x437bbdff;
   static constexpr std::size_t FIXED_LEN = 16;
 
   bool operator==(const EchoRequest &) const = default;
@@ -301,13 +300,13 @@ struct EchoRequest {
 
   void put(detail::Writer &writer, std::size_t at) const {
     writer.text(at, message);
-    writer.number(at + 8, static_cast<std::uint64_t>(delay_ms));
+    writer.number(at + 8, delay_ms);
   }
 
   static EchoRequest take(detail::Reader &reader, std::size_t at) {
     EchoRequest it;
     it.message = reader.text(at);
-    it.delay_ms = static_cast<std::int64_t>(reader.number(at + 8));
+    it.delay_ms = reader.number(at + 8);
     return it;
   }
 };
@@ -352,7 +351,7 @@ struct ComplexRequest {
   std::optional<std::string> note{};
   std::optional<std::uint64_t> retries{};
 
-  static constexpr std::uint32_t ID = 0xf6a7c00e;
+  static constexpr std::uint32_t ID = 0xce23fc47;
   static constexpr std::size_t FIXED_LEN = 40;
 
   bool operator==(const ComplexRequest &) const = default;
@@ -436,9 +435,9 @@ struct BytesPayload {
 struct Inner {
   Amount amount = Amount::none;
   std::string label{};
-  std::vector<std::int64_t> numbers{};
+  std::vector<std::uint64_t> numbers{};
 
-  static constexpr std::uint32_t ID = 0x0f8a88a5;
+  static constexpr std::uint32_t ID = 0x74b4c8b2;
   static constexpr std::size_t FIXED_LEN = 24;
 
   bool operator==(const Inner &) const = default;
@@ -457,8 +456,8 @@ struct Inner {
   void put(detail::Writer &writer, std::size_t at) const {
     writer.number(at, static_cast<std::uint64_t>(amount));
     writer.text(at + 8, label);
-    writer.list(at + 16, numbers, 8, [&](std::size_t place, const std::int64_t &element) {
-      writer.number(place, static_cast<std::uint64_t>(element));
+    writer.list(at + 16, numbers, 8, [&](std::size_t place, const std::uint64_t &element) {
+      writer.number(place, element);
     });
   }
 
@@ -466,8 +465,8 @@ struct Inner {
     Inner it;
     it.amount = reader.value<Amount>(at);
     it.label = reader.text(at + 8);
-    it.numbers = reader.list<std::int64_t>(at + 16, 8, [&](std::size_t place) {
-      return static_cast<std::int64_t>(reader.number(place));
+    it.numbers = reader.list<std::uint64_t>(at + 16, 8, [&](std::size_t place) {
+      return reader.number(place);
     });
     return it;
   }
@@ -477,27 +476,22 @@ struct Inner {
 struct EveryType {
   bool bool_one{};
   std::uint64_t uint_one{};
-  std::int64_t int_one{};
-  double float_one{};
   std::string text_one{};
   Bytes bytes_one{};
   Amount enum_one = Amount::none;
   Inner message_one{};
   std::optional<bool> bool_optional{};
   std::optional<std::uint64_t> uint_optional{};
-  std::optional<std::int64_t> int_optional{};
-  std::optional<double> float_optional{};
   std::optional<std::string> text_optional{};
   std::optional<Bytes> bytes_optional{};
   std::optional<Amount> enum_optional{};
   std::vector<std::uint64_t> uint_list{};
-  std::vector<std::int64_t> int_list{};
   std::vector<std::string> text_list{};
   std::vector<Bytes> bytes_list{};
   std::vector<Inner> message_list{};
 
-  static constexpr std::uint32_t ID = 0x3072a10a;
-  static constexpr std::size_t FIXED_LEN = 216;
+  static constexpr std::uint32_t ID = 0x058e3fb7;
+  static constexpr std::size_t FIXED_LEN = 160;
 
   bool operator==(const EveryType &) const = default;
 
@@ -515,51 +509,38 @@ struct EveryType {
   void put(detail::Writer &writer, std::size_t at) const {
     writer.number(at, bool_one ? 1 : 0);
     writer.number(at + 8, uint_one);
-    writer.number(at + 16, static_cast<std::uint64_t>(int_one));
-    writer.number(at + 24, std::bit_cast<std::uint64_t>(float_one));
-    writer.text(at + 32, text_one);
-    writer.bytes(at + 40, bytes_one);
-    writer.number(at + 48, static_cast<std::uint64_t>(enum_one));
-    message_one.put(writer, at + 56);
+    writer.text(at + 16, text_one);
+    writer.bytes(at + 24, bytes_one);
+    writer.number(at + 32, static_cast<std::uint64_t>(enum_one));
+    message_one.put(writer, at + 40);
     if (bool_optional) {
-      writer.number(at + 80, 1);
-      writer.number(at + 88, *bool_optional ? 1 : 0);
+      writer.number(at + 64, 1);
+      writer.number(at + 72, *bool_optional ? 1 : 0);
     }
     if (uint_optional) {
-      writer.number(at + 96, 1);
-      writer.number(at + 104, *uint_optional);
-    }
-    if (int_optional) {
-      writer.number(at + 112, 1);
-      writer.number(at + 120, static_cast<std::uint64_t>(*int_optional));
-    }
-    if (float_optional) {
-      writer.number(at + 128, 1);
-      writer.number(at + 136, std::bit_cast<std::uint64_t>(*float_optional));
+      writer.number(at + 80, 1);
+      writer.number(at + 88, *uint_optional);
     }
     if (text_optional) {
-      writer.text(at + 144, *text_optional);
+      writer.text(at + 96, *text_optional);
     }
     if (bytes_optional) {
-      writer.bytes(at + 152, *bytes_optional);
+      writer.bytes(at + 104, *bytes_optional);
     }
     if (enum_optional) {
-      writer.number(at + 160, 1);
-      writer.number(at + 168, static_cast<std::uint64_t>(*enum_optional));
+      writer.number(at + 112, 1);
+      writer.number(at + 120, static_cast<std::uint64_t>(*enum_optional));
     }
-    writer.list(at + 176, uint_list, 8, [&](std::size_t place, const std::uint64_t &element) {
+    writer.list(at + 128, uint_list, 8, [&](std::size_t place, const std::uint64_t &element) {
       writer.number(place, element);
     });
-    writer.list(at + 184, int_list, 8, [&](std::size_t place, const std::int64_t &element) {
-      writer.number(place, static_cast<std::uint64_t>(element));
-    });
-    writer.list(at + 192, text_list, 8, [&](std::size_t place, const std::string &element) {
+    writer.list(at + 136, text_list, 8, [&](std::size_t place, const std::string &element) {
       writer.text(place, element);
     });
-    writer.list(at + 200, bytes_list, 8, [&](std::size_t place, const Bytes &element) {
+    writer.list(at + 144, bytes_list, 8, [&](std::size_t place, const Bytes &element) {
       writer.bytes(place, element);
     });
-    writer.list(at + 208, message_list, 24, [&](std::size_t place, const Inner &element) {
+    writer.list(at + 152, message_list, 24, [&](std::size_t place, const Inner &element) {
       element.put(writer, place);
     });
   }
@@ -568,46 +549,35 @@ struct EveryType {
     EveryType it;
     it.bool_one = reader.boolean(at);
     it.uint_one = reader.number(at + 8);
-    it.int_one = static_cast<std::int64_t>(reader.number(at + 16));
-    it.float_one = std::bit_cast<double>(reader.number(at + 24));
-    it.text_one = reader.text(at + 32);
-    it.bytes_one = reader.bytes(at + 40);
-    it.enum_one = reader.value<Amount>(at + 48);
-    it.message_one = Inner::take(reader, at + 56);
-    if (reader.present(at + 80)) {
-      it.bool_optional = reader.boolean(at + 88);
+    it.text_one = reader.text(at + 16);
+    it.bytes_one = reader.bytes(at + 24);
+    it.enum_one = reader.value<Amount>(at + 32);
+    it.message_one = Inner::take(reader, at + 40);
+    if (reader.present(at + 64)) {
+      it.bool_optional = reader.boolean(at + 72);
     }
-    if (reader.present(at + 96)) {
-      it.uint_optional = reader.number(at + 104);
+    if (reader.present(at + 80)) {
+      it.uint_optional = reader.number(at + 88);
+    }
+    if (reader.number(at + 96) != 0) {
+      it.text_optional = reader.text(at + 96);
+    }
+    if (reader.number(at + 104) != 0) {
+      it.bytes_optional = reader.bytes(at + 104);
     }
     if (reader.present(at + 112)) {
-      it.int_optional = static_cast<std::int64_t>(reader.number(at + 120));
+      it.enum_optional = reader.value<Amount>(at + 120);
     }
-    if (reader.present(at + 128)) {
-      it.float_optional = std::bit_cast<double>(reader.number(at + 136));
-    }
-    if (reader.number(at + 144) != 0) {
-      it.text_optional = reader.text(at + 144);
-    }
-    if (reader.number(at + 152) != 0) {
-      it.bytes_optional = reader.bytes(at + 152);
-    }
-    if (reader.present(at + 160)) {
-      it.enum_optional = reader.value<Amount>(at + 168);
-    }
-    it.uint_list = reader.list<std::uint64_t>(at + 176, 8, [&](std::size_t place) {
+    it.uint_list = reader.list<std::uint64_t>(at + 128, 8, [&](std::size_t place) {
       return reader.number(place);
     });
-    it.int_list = reader.list<std::int64_t>(at + 184, 8, [&](std::size_t place) {
-      return static_cast<std::int64_t>(reader.number(place));
-    });
-    it.text_list = reader.list<std::string>(at + 192, 8, [&](std::size_t place) {
+    it.text_list = reader.list<std::string>(at + 136, 8, [&](std::size_t place) {
       return reader.text(place);
     });
-    it.bytes_list = reader.list<Bytes>(at + 200, 8, [&](std::size_t place) {
+    it.bytes_list = reader.list<Bytes>(at + 144, 8, [&](std::size_t place) {
       return reader.bytes(place);
     });
-    it.message_list = reader.list<Inner>(at + 208, 24, [&](std::size_t place) {
+    it.message_list = reader.list<Inner>(at + 152, 24, [&](std::size_t place) {
       return Inner::take(reader, place);
     });
     return it;

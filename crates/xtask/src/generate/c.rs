@@ -138,8 +138,6 @@ fn members(field: &Field) -> String {
     let name = &field.name;
     let value = |it: &Type| match it {
         Type::Uint => format!("  uint64_t {name};\n"),
-        Type::Int => format!("  int64_t {name};\n"),
-        Type::Float => format!("  double {name};\n"),
         Type::Bool | Type::Enum(_) => format!("  uint32_t {name};\n  uint32_t {name}_zero;\n"),
         Type::Text | Type::Bytes => format!("  floe_ref {name};\n"),
         Type::Message(inner) => format!("  {} {name};\n", c_name(inner)),
@@ -178,11 +176,7 @@ fn check(schema: &Schema, message: &Message) -> String {
             Kind::Optional(it) => {
                 let has = format!("message->has_{}", field.name);
                 tests.push(format!("{has} <= 1 && {has}_zero == 0"));
-                // Compared as a number: a float that is absent is zero in each bit.
                 let zero = match it {
-                    Type::Float => {
-                        format!("floe_flat_u32(&{own}, 0) == 0 && floe_flat_u32(&{own}, 4) == 0")
-                    }
                     Type::Bool | Type::Enum(_) => format!("{own} == 0 && {own}_zero == 0"),
                     _ => format!("{own} == 0"),
                 };
@@ -233,7 +227,7 @@ fn check(schema: &Schema, message: &Message) -> String {
 /// What holds of a right value, where not everything is right.
 fn value_test(it: &Type, own: &str) -> Option<String> {
     Some(match it {
-        Type::Uint | Type::Int | Type::Float => return None,
+        Type::Uint => return None,
         Type::Bool => format!("{own} <= 1 && {own}_zero == 0"),
         Type::Enum(name) => format!(
             "floe_{}_text({own}) != NULL && {own}_zero == 0",
@@ -296,8 +290,7 @@ fn readers(message: &Message) -> String {
                         format!("floe_flat_bytes({reference}, data)"),
                     ),
                     Type::Message(inner) => pointer_to(&c_name(inner), &own),
-                    Type::Int => number("int64_t", &own),
-                    _ => number("uint64_t", &own),
+                    _ => number(&own),
                 };
                 (kind, "_at", ", size_t i", body)
             }
@@ -321,9 +314,9 @@ fn pointer_to(inner: &str, own: &str) -> (String, String) {
 }
 
 /// A list stands at a multiple of 8, and the message does.
-fn number(kind: &str, own: &str) -> (String, String) {
+fn number(own: &str) -> (String, String) {
     let element = format!("floe_flat_element({own}, data, i, {SLOT_LEN})");
-    (format!("{kind} "), format!("*(const {kind} *){element}"))
+    ("uint64_t ".into(), format!("*(const uint64_t *){element}"))
 }
 
 fn setters(schema: &Schema, message: &Message) -> String {
@@ -369,11 +362,6 @@ fn set_value(it: &Type, at: &str) -> (&'static str, String, String) {
             "uint32_t",
             format!("floe_flat_put_u32(buffer, {at}, value);"),
         ),
-        Type::Int => (
-            "int64_t",
-            format!("floe_flat_put_i64(buffer, {at}, value);"),
-        ),
-        Type::Float => ("double", format!("floe_flat_put_f64(buffer, {at}, value);")),
         Type::Text => (
             "floe_text",
             format!("floe_flat_put_text(buffer, {at}, value.data, value.len);"),
@@ -399,7 +387,6 @@ fn set_list(it: &Type, at: &str) -> (&'static str, String, String) {
         }
         Type::Text => ("floe_text", "texts"),
         Type::Bytes => ("floe_bytes", "byte_strings"),
-        Type::Int => ("int64_t", "numbers"),
         _ => ("uint64_t", "numbers"),
     };
     let body = format!("floe_flat_put_{function}(buffer, {at}, items, count);");

@@ -58,7 +58,7 @@ fn type_name(it: &Type) -> &str {
     match it {
         Type::Text => "tstr",
         Type::Bytes => "bstr",
-        // The prelude has the others under the same names: bool, uint, int, float.
+        // The prelude has the others under the same names: bool, uint.
         _ => it.name(),
     }
 }

@@ -152,8 +152,6 @@ fn value_type(it: &Type) -> String {
     match it {
         Type::Bool => "bool".into(),
         Type::Uint => "std::uint64_t".into(),
-        Type::Int => "std::int64_t".into(),
-        Type::Float => "double".into(),
         Type::Text => "std::string".into(),
         Type::Bytes => "Bytes".into(),
         Type::Enum(name) | Type::Message(name) => name.clone(),
@@ -204,10 +202,9 @@ fn put_value(it: &Type, at: &str, value: &str) -> String {
     match it {
         Type::Uint => format!("writer.number({at}, {value});"),
         Type::Bool => format!("writer.number({at}, {value} ? 1 : 0);"),
-        Type::Int | Type::Enum(_) => {
+        Type::Enum(_) => {
             format!("writer.number({at}, static_cast<std::uint64_t>({value}));")
         }
-        Type::Float => format!("writer.number({at}, std::bit_cast<std::uint64_t>({value}));"),
         Type::Text => format!("writer.text({at}, {value});"),
         Type::Bytes => format!("writer.bytes({at}, {value});"),
         Type::Message(_) => {
@@ -249,8 +246,6 @@ fn take_value(it: &Type, at: &str) -> String {
     match it {
         Type::Uint => format!("reader.number({at})"),
         Type::Bool => format!("reader.boolean({at})"),
-        Type::Int => format!("static_cast<std::int64_t>(reader.number({at}))"),
-        Type::Float => format!("std::bit_cast<double>(reader.number({at}))"),
         Type::Text => format!("reader.text({at})"),
         Type::Bytes => format!("reader.bytes({at})"),
         Type::Enum(name) => format!("reader.value<{name}>({at})"),

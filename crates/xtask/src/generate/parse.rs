@@ -190,14 +190,14 @@ impl Parser {
             }
             "list" => {
                 let allowed = match &it {
-                    Type::Uint | Type::Int | Type::Text | Type::Bytes => true,
+                    Type::Uint | Type::Text | Type::Bytes => true,
                     // Elements without a byte could be without number.
                     Type::Message(name) => !self.schema.message(name).fields.is_empty(),
                     _ => false,
                 };
                 ensure!(
                     allowed,
-                    "a list has elements of uint, int, text, bytes or a message with fields, \
+                    "a list has elements of uint, text, bytes or a message with fields, \
                      not of `{rest}`"
                 );
                 Ok(Kind::List(it))
@@ -210,8 +210,6 @@ impl Parser {
         Ok(match name {
             "bool" => Type::Bool,
             "uint" => Type::Uint,
-            "int" => Type::Int,
-            "float" => Type::Float,
             "text" => Type::Text,
             "bytes" => Type::Bytes,
             _ if name == message.name => bail!("`{name}` contains itself"),

@@ -31,8 +31,6 @@ pub(super) fn write(schema: &Schema) -> String {
     for (name, meaning) in [
         ("bool", "true or false"),
         ("uint", "a number from 0 to 2^64 - 1"),
-        ("int", "a number from -2^63 to 2^63 - 1"),
-        ("float", "a float of 64 bits"),
         ("text", "UTF-8, which may contain NULs"),
         ("bytes", "any bytes"),
     ] {

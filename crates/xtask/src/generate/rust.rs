@@ -200,8 +200,6 @@ fn field_type(schema: &Schema, kind: &Kind) -> String {
     let inner = match kind.inner() {
         Type::Bool => "bool".into(),
         Type::Uint => "u64".into(),
-        Type::Int => "i64".into(),
-        Type::Float => "f64".into(),
         Type::Text => "&'a str".into(),
         Type::Bytes => "&'a [u8]".into(),
         Type::Enum(name) => name.clone(),

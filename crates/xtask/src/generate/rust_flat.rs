@@ -91,8 +91,6 @@ fn put_fixed(schema: &Schema, at: usize, field: &Field) -> String {
 fn slot_value(it: &Type, value: &str) -> String {
     match it {
         Type::Bool => format!("u64::from({value})"),
-        Type::Int => format!("{value}.cast_unsigned()"),
-        Type::Float => format!("{value}.to_bits()"),
         Type::Text => format!("flat::text_at(end, {value})"),
         Type::Bytes => format!("flat::bytes_at(end, {value})"),
         Type::Enum(_) => format!("u64::from({value}.number())"),
@@ -177,7 +175,7 @@ fn read_field(_schema: &Schema, at: usize, field: &Field) -> String {
 
 fn read_value(it: &Type, at: usize, named: &str) -> String {
     match it {
-        Type::Uint | Type::Int | Type::Float => format!("fixed.{}({at})", it.name()),
+        Type::Uint => format!("fixed.uint({at})"),
         Type::Bool => format!("fixed.bool({at}){named}"),
         Type::Enum(name) => format!("fixed.value({at}, {name}::from_number){named}"),
         Type::Text | Type::Bytes | Type::Message(_) => {

@@ -53,8 +53,6 @@ pub(super) enum Kind {
 pub(super) enum Type {
     Bool,
     Uint,
-    Int,
-    Float,
     Text,
     Bytes,
     Enum(String),
@@ -159,7 +157,6 @@ impl Schema {
 
     fn cbor_value_min(&self, it: &Type) -> usize {
         match it {
-            Type::Float => 3,
             Type::Enum(name) => {
                 let values = &self.enumeration(name).values;
                 let lengths = values.iter().map(|value| 1 + value.name.len());
@@ -241,8 +238,6 @@ impl Type {
         match self {
             Type::Bool => "bool",
             Type::Uint => "uint",
-            Type::Int => "int",
-            Type::Float => "float",
             Type::Text => "text",
             Type::Bytes => "bytes",
             Type::Enum(name) | Type::Message(name) => name,
