@@ -13,7 +13,8 @@ impl HashPart {
     /// Checks a text.
     pub fn parse(text: &str) -> Option<HashPart> {
         let bytes = text.as_bytes().try_into().ok()?;
-        is_hash_part(text).then_some(HashPart(bytes))
+        let is_valid = text.bytes().all(|byte| nix32::is_digit(char::from(byte)));
+        is_valid.then_some(HashPart(bytes))
     }
 
     /// The text.
@@ -22,11 +23,3 @@ impl HashPart {
         std::str::from_utf8(&self.0).unwrap_or_default()
     }
 }
-
-/// Whether the text is the hash part of some store path.
-pub fn is_hash_part(text: &str) -> bool {
-    text.len() == HASH_PART_LEN && text.bytes().all(|byte| nix32::is_digit(char::from(byte)))
-}
-
-/// The same, until all crates say [`HashPart::LEN`].
-pub const HASH_PART_LEN: usize = HashPart::LEN;

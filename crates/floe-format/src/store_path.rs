@@ -3,9 +3,8 @@
 use std::fmt;
 use std::sync::Arc;
 
+use crate::hash_part::HashPart;
 use crate::nix32;
-
-pub use crate::hash_part::{HASH_PART_LEN, is_hash_part};
 
 /// Why a text is not a store path or a store directory.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -139,15 +138,15 @@ pub struct StorePath(Arc<str>);
 impl StorePath {
     /// Parses a base name, such as `7bw2d1cqdpnxi05lr3s6pmcgl5xazl2c-hello-2.12`.
     pub fn parse(base_name: &str) -> Result<StorePath, StorePathError> {
-        if base_name.len() <= HASH_PART_LEN {
+        if base_name.len() <= HashPart::LEN {
             return Err(StorePathError::TooShort(base_name.into()));
         }
-        let (hash_part, name) = base_name
-            .split_at_checked(HASH_PART_LEN)
-            .and_then(|(hash_part, rest)| Some((hash_part, rest.strip_prefix('-')?)))
-            .filter(|(hash_part, _)| is_hash_part(hash_part))
+        let (_, name) = base_name
+            .split_at_checked(HashPart::LEN)
+            .and_then(|(hash_part, rest)| {
+                Some((HashPart::parse(hash_part)?, rest.strip_prefix('-')?))
+            })
             .ok_or_else(|| StorePathError::InvalidHashPart(base_name.into()))?;
-        debug_assert_eq!(hash_part.len(), HASH_PART_LEN);
         check_name(name)?;
         Ok(StorePath(base_name.into()))
     }
@@ -159,12 +158,12 @@ impl StorePath {
 
     /// The 32 characters before the dash, which find the path's narinfo in a binary cache.
     pub fn hash_part(&self) -> &str {
-        self.0.get(..HASH_PART_LEN).unwrap_or_default()
+        self.0.get(..HashPart::LEN).unwrap_or_default()
     }
 
     /// What follows the dash.
     pub fn name(&self) -> &str {
-        self.0.get(HASH_PART_LEN + 1..).unwrap_or_default()
+        self.0.get(HashPart::LEN + 1..).unwrap_or_default()
     }
 
     /// Whether the name ends in `.drv`.

@@ -69,8 +69,8 @@ fn the_hash_part_is_checked() {
             "{text}"
         );
     }
-    assert!(is_hash_part(HASH_PART));
-    assert!(!is_hash_part("7bw2"));
+    assert!(HashPart::parse(HASH_PART).is_some());
+    assert!(HashPart::parse("7bw2").is_none());
 }
 
 #[test]
