@@ -1,29 +1,29 @@
-//! Hexadecimal, the form of hashes in Nix's database and inside store path preimages.
+//! Hexadecimal: the encoding of hashes in Nix's database and in the hashes of store paths.
 
 use data_encoding::{HEXLOWER, HEXLOWER_PERMISSIVE};
 
-/// Why a text is not hexadecimal.
+/// Reason why a text is not valid hexadecimal.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Base16Error {
-    /// A character that is no hexadecimal digit.
-    #[error("cannot decode base-16 text: {character:?} at character {index} is no digit")]
+    /// A character is not a hexadecimal digit.
+    #[error("cannot decode hexadecimal text: invalid character {character:?} at offset {index}")]
     Character {
-        /// The offending character.
+        /// The first invalid character.
         character: char,
         /// Its byte offset in the text.
         index: usize,
     },
-    /// An odd number of digits, which no bytes encode to.
-    #[error("cannot decode base-16 text of {0} digits: the number is odd")]
+    /// The number of digits is odd.
+    #[error("cannot decode hexadecimal text: odd number of digits, {0}")]
     Length(usize),
 }
 
-/// Prints bytes as lower-case hexadecimal.
+/// Encodes bytes as lower-case hexadecimal.
 pub fn encode(bytes: &[u8]) -> String {
     HEXLOWER.encode(bytes)
 }
 
-/// Reads hexadecimal in either case, as Nix does.
+/// Decodes lower-case or upper-case hexadecimal, as Nix does.
 pub fn decode(text: &str) -> Result<Vec<u8>, Base16Error> {
     HEXLOWER_PERMISSIVE.decode(text.as_bytes()).map_err(|_| {
         match text.char_indices().find(|(_, c)| !c.is_ascii_hexdigit()) {
@@ -40,14 +40,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn both_cases_are_read_and_lower_case_is_printed() {
+    fn decode_accepts_both_cases_and_encode_prints_lower_case() {
         assert_eq!(decode("00fFAb").unwrap(), [0x00, 0xff, 0xab]);
         assert_eq!(encode(&[0x00, 0xff, 0xab]), "00ffab");
         assert_eq!(decode("").unwrap(), [] as [u8; 0]);
     }
 
     #[test]
-    fn other_characters_and_odd_lengths_are_errors() {
+    fn decode_of_other_characters_or_odd_length_is_error() {
         assert_eq!(
             decode("0g"),
             Err(Base16Error::Character {
@@ -67,7 +67,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn decoding_undoes_encoding(bytes: Vec<u8>) {
+        fn decode_reverses_encode(bytes: Vec<u8>) {
             prop_assert_eq!(decode(&encode(&bytes)).unwrap(), bytes);
         }
     }

@@ -1,49 +1,49 @@
-//! Base 64 with the leniency of Nix's decoder, the form of keys, signatures and SRI hashes.
+//! Base 64 as Nix decodes it: the encoding of keys, signatures and SRI hashes.
 
 use std::sync::LazyLock;
 
 use data_encoding::{BASE64, BASE64_NOPAD, Encoding};
 
-/// Why a text is not base 64.
+/// Reason why a text is not valid base 64.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Base64Error {
-    /// A character outside the alphabet.
-    #[error("cannot decode base-64 text: {character:?} at character {index} is no digit")]
+    /// A character is not in the alphabet.
+    #[error("cannot decode base64 text: invalid character {character:?} at offset {index}")]
     Character {
-        /// The offending character.
+        /// The first invalid character.
         character: char,
         /// Its byte offset in the text.
         index: usize,
     },
 }
 
-/// Number of characters that so many bytes encode to, padding included.
+/// Returns the length of the encoding of `bytes` bytes, padding included.
 pub const fn encoded_len(bytes: usize) -> usize {
     bytes.div_ceil(3).saturating_mul(4)
 }
 
-/// Prints bytes in the standard alphabet, padded with `=`.
+/// Encodes bytes in the standard alphabet, padded with `=`.
 pub fn encode(bytes: &[u8]) -> String {
     BASE64.encode(bytes)
 }
 
-/// Reads base 64 as leniently as Nix.
+/// Decodes base 64 as leniently as Nix does.
 ///
-/// Newlines are skipped, the first `=` ends the text whatever follows it, padding may be absent,
-/// and bits left over after the last whole byte are dropped. Several texts thus decode to the
-/// same bytes, so a text must never stand for its bytes in a comparison.
+/// The decoder skips newlines, ignores everything from the first `=` on, accepts texts without
+/// padding, and drops the bits after the last whole byte. Several texts therefore decode to the
+/// same bytes: to compare two values, compare the bytes and never the texts.
 pub fn decode(text: &str) -> Result<Vec<u8>, Base64Error> {
     let digits = text.split('=').next().unwrap_or_default();
     let mut digits = digits.replace('\n', "");
     let len = digits.len() * 6 / 8;
-    // A single digit behind the last group holds no whole byte. Alone it is an error for the
-    // decoder, so it gets company, and the byte that they make is dropped.
+    // Nix drops a single digit after the last group of four, because it is less than a byte. The
+    // library rejects it. A second digit completes a byte, which `truncate` removes.
     if digits.len() % 4 == 1 {
         digits.push('A');
     }
     let mut bytes = LENIENT.decode(digits.as_bytes()).map_err(|_| {
         let is_invalid = |c: char| !c.is_ascii_alphanumeric() && !"+/\n".contains(c);
-        // There is one: the decoder finds fault with nothing else.
+        // Only an invalid character makes this encoding fail, so the search finds one.
         let found = text.char_indices().find(|&(_, c)| is_invalid(c));
         let (index, character) = found.unwrap_or_default();
         Base64Error::Character { character, index }
@@ -52,13 +52,13 @@ pub fn decode(text: &str) -> Result<Vec<u8>, Base64Error> {
     Ok(bytes)
 }
 
-/// The standard alphabet, without padding and without a look at bits that are left over.
+/// The standard alphabet without padding, and without the check that the last bits are zero.
 static LENIENT: LazyLock<Encoding> = LazyLock::new(|| {
     let mut specification = BASE64_NOPAD.specification();
     specification.check_trailing_bits = false;
     specification
         .encoding()
-        .expect("a standard encoding, less a check")
+        .expect("a standard encoding without one check is valid")
 });
 
 #[cfg(test)]
@@ -68,7 +68,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_vectors_of_rfc_4648_come_out() {
+    fn rfc_4648_vectors_encode_and_decode() {
         for (bytes, text) in [
             ("", ""),
             ("f", "Zg=="),
@@ -85,20 +85,16 @@ mod tests {
     }
 
     #[test]
-    fn the_leniency_is_that_of_nix() {
-        assert_eq!(decode("Zm8").unwrap(), b"fo", "padding may be absent");
+    fn decode_is_as_lenient_as_nix() {
+        assert_eq!(decode("Zm8").unwrap(), b"fo", "without padding");
         assert_eq!(decode("Zm\n8=\n").unwrap(), b"fo", "newlines are skipped");
-        assert_eq!(
-            decode("Zm8=!rubbish").unwrap(),
-            b"fo",
-            "the first = ends the text"
-        );
-        assert_eq!(decode("Zm9=").unwrap(), b"fo", "left-over bits are dropped");
-        assert_eq!(decode("Z").unwrap(), b"", "a single digit holds no byte");
+        assert_eq!(decode("Zm8=!rubbish").unwrap(), b"fo", "= ends the text");
+        assert_eq!(decode("Zm9=").unwrap(), b"fo", "spare bits are dropped");
+        assert_eq!(decode("Z").unwrap(), b"", "a single digit is no byte");
     }
 
     #[test]
-    fn characters_outside_the_alphabet_are_refused() {
+    fn decode_of_characters_outside_alphabet_is_error() {
         for character in [' ', '-', '_', '\r', 'é', '\0'] {
             let text = format!("Zm{character}8");
             assert_eq!(
@@ -113,7 +109,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn decoding_undoes_encoding(bytes: Vec<u8>) {
+        fn decode_reverses_encode(bytes: Vec<u8>) {
             prop_assert_eq!(decode(&encode(&bytes)).unwrap(), bytes);
         }
     }

@@ -1,44 +1,44 @@
-//! The file `nix-cache-info`, in which a binary cache describes itself.
+//! The file `nix-cache-info`, which describes a binary cache.
 
 use crate::store_path::{StoreDir, StorePathError};
 
-/// Why bytes are not the description of a binary cache.
+/// Reason why bytes are not a valid `nix-cache-info`.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CacheInfoError {
-    /// It is longer than [`CACHE_INFO_LEN_MAX`].
-    #[error(
-        "cannot parse nix-cache-info of {0} bytes: longer than CACHE_INFO_LEN_MAX, \
-         {CACHE_INFO_LEN_MAX} bytes"
-    )]
+    /// The file is longer than [`CACHE_INFO_LEN_MAX`].
+    #[error("cannot parse nix-cache-info: longer than {CACHE_INFO_LEN_MAX} bytes")]
     TooLong(usize),
-    /// A known field is not UTF-8.
+    /// The value of a known field is not UTF-8.
     #[error("cannot parse nix-cache-info: a value is not UTF-8")]
     NotUtf8,
     /// The store directory is not valid.
     #[error("cannot parse nix-cache-info: {0}")]
     StoreDir(#[from] StorePathError),
-    /// The value does not begin with a 32-bit number.
+    /// The priority does not start with a 32-bit number.
     #[error("cannot parse nix-cache-info: priority {0:?} is not a number")]
     Priority(String),
 }
 
-/// What a binary cache says about itself.
+/// The description of a binary cache.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CacheInfo {
-    /// The directory that all its paths stand in.
+    /// The store directory of all paths in the cache.
     pub store_dir: StoreDir,
-    /// Whether it likes to be asked for many paths at once.
+    /// Whether Nix should query the cache for many paths at once.
     pub want_mass_query: bool,
-    /// The lower, the sooner it is asked.
+    /// The priority among several caches: Nix asks the lowest number first.
     pub priority: Option<i32>,
 }
 
 impl CacheInfo {
-    /// Parses the file as leniently as Nix: lines without a colon and unknown fields are skipped,
-    /// the last of several equal fields counts, a priority may have text behind its digits.
+    /// Parses the file as leniently as Nix.
     ///
-    /// An absent `StoreDir` means `/nix/store`; Nix then looks at none. A directory that is not
-    /// normalized is normalized, whereas Nix finds it unequal to its own.
+    /// Lines without a colon and unknown fields are skipped, and the last of several equal fields
+    /// counts. A priority may have text after its digits.
+    ///
+    /// Differences from Nix: an absent `StoreDir` means `/nix/store`, whereas Nix then skips the
+    /// comparison with its own directory. A directory that is not normalized is normalized,
+    /// whereas Nix finds it different from its own.
     pub fn parse(text: &[u8]) -> Result<CacheInfo, CacheInfoError> {
         if text.len() > CACHE_INFO_LEN_MAX {
             return Err(CacheInfoError::TooLong(text.len()));
@@ -63,7 +63,7 @@ impl CacheInfo {
         Ok(info)
     }
 
-    /// The file's text, without the fields that only state a default.
+    /// Returns the text of the file, without fields that have their default value.
     pub fn to_text(&self) -> String {
         let mut text = format!("StoreDir: {}\n", self.store_dir);
         if self.want_mass_query {
@@ -76,7 +76,7 @@ impl CacheInfo {
     }
 }
 
-/// The longest file that is parsed. Real ones have about 60 bytes.
+/// Length of the longest file that parses, in bytes. Real files have about 60 bytes.
 pub const CACHE_INFO_LEN_MAX: usize = 64 * 1024;
 
 fn trimmed(value: &[u8]) -> Result<&str, CacheInfoError> {
@@ -84,9 +84,11 @@ fn trimmed(value: &[u8]) -> Result<&str, CacheInfoError> {
     Ok(value.trim_matches([' ', '\n', '\r', '\t']))
 }
 
-/// The number that a text begins with: white space, a sign, digits, anything.
+/// Parses the number at the start of a text, as C does: white space, a sign, digits.
+///
+/// The text may continue after the digits.
 fn leading_number(text: &str) -> Result<i32, CacheInfoError> {
-    // The space characters of C: char::is_ascii_whitespace lacks the vertical tab.
+    // White space of C; `char::is_ascii_whitespace` lacks the vertical tab.
     let number = text.trim_start_matches([' ', '\t', '\n', '\r', '\x0b', '\x0c']);
     let digits = number.strip_prefix(['+', '-']).unwrap_or(number);
     let end = digits
@@ -108,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn the_file_of_the_official_cache_parses() {
+    fn file_of_cache_nixos_org_parses() {
         let text = "StoreDir: /nix/store\nWantMassQuery: 1\nPriority: 40\n";
         let info = parse(text).unwrap();
         assert_eq!(info.store_dir, StoreDir::default());
@@ -118,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_missing_or_unknown_does_no_harm() {
+    fn missing_and_unknown_fields_are_accepted() {
         let empty = parse("").unwrap();
         assert_eq!(empty.to_text(), "StoreDir: /nix/store\n");
         assert_eq!(parse("no colon\nOther: x\n\n: y").unwrap(), empty);
@@ -132,14 +134,14 @@ mod tests {
     }
 
     #[test]
-    fn spaces_are_trimmed_and_the_last_field_counts() {
+    fn values_are_trimmed_and_last_field_counts() {
         let info = parse("StoreDir:/a\r\nStoreDir: \t/b \r\nPriority:1\nPriority: 2").unwrap();
         assert_eq!(info.store_dir.as_str(), "/b");
         assert_eq!(info.priority, Some(2));
     }
 
     #[test]
-    fn priorities_are_read_like_a_c_number() {
+    fn priority_parses_like_a_number_in_c() {
         let priority = |text: &str| parse(&format!("Priority: {text}")).map(|info| info.priority);
         assert_eq!(priority("+7 or so"), Ok(Some(7)));
         assert_eq!(priority("-3"), Ok(Some(-3)));
@@ -150,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn bad_directories_and_endless_files_are_refused() {
+    fn invalid_directory_and_long_file_are_errors() {
         assert!(matches!(
             parse("StoreDir: nix"),
             Err(CacheInfoError::StoreDir(_))
@@ -169,7 +171,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn parsing_undoes_printing(
+        fn parse_reverses_print(
             dir in "(/[a-z.]{1,5}){1,3}",
             want_mass_query: bool,
             priority: Option<i32>,

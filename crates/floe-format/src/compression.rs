@@ -2,39 +2,40 @@
 
 use std::fmt;
 
-/// Why a text names no compression method.
+/// A name that is no compression method of Nix.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("unknown compression method {0:?}")]
 pub struct CompressionError(pub String);
 
-/// How a NAR file in a binary cache is compressed.
+/// A compression method of NAR files in a binary cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Compression {
-    /// The NAR itself.
+    /// No compression.
     None,
-    /// XZ, what cache.nixos.org used for most of its life.
+    /// XZ, which most NAR files of cache.nixos.org use.
     Xz,
     /// Zstandard.
     Zstd,
-    /// Bzip2, what a narinfo means that says nothing.
+    /// Bzip2, the default of a narinfo without the field.
     Bzip2,
     /// Gzip.
     Gzip,
-    /// Brotli, called `br`.
+    /// Brotli; Nix calls it `br`.
     Brotli,
-    /// The container that preceded XZ.
+    /// The format that preceded XZ.
     Lzma,
     /// LZ4 frames.
     Lz4,
-    /// A method that Nix has a name for and no binary cache is known to use. Such a narinfo
-    /// parses, so that it can be shown and copied, but its NAR cannot be read.
+    /// Another method that Nix has a name for, but that no known binary cache uses.
+    ///
+    /// A narinfo with such a method parses and can be shown, but its NAR file cannot be read.
     Unsupported(&'static str),
 }
 
 impl Compression {
-    /// The method with that name. The empty name means bzip2, as an absent one does.
+    /// Parses a name. The empty name means bzip2, as an absent field does.
     ///
-    /// `brotli` is understood beside Nix's `br`, because caches written by other tools say so.
+    /// Besides Nix's `br`, the name `brotli` is valid, because other tools write it.
     pub fn parse(name: &str) -> Result<Compression, CompressionError> {
         match name {
             "" => Ok(Compression::Bzip2),
@@ -47,7 +48,7 @@ impl Compression {
         }
     }
 
-    /// The name that Nix gives it, such as `br`.
+    /// Returns Nix's name, such as `br`.
     pub fn name(self) -> &'static str {
         match self {
             Compression::None => "none",
@@ -62,8 +63,9 @@ impl Compression {
         }
     }
 
-    /// What Nix appends to `.nar` in the file names of caches it writes. It knows an extension
-    /// for some methods only; the others, gzip among them, get none.
+    /// Returns the extension that Nix appends to `.nar` when it writes a binary cache.
+    ///
+    /// Some methods, such as gzip, have none.
     pub fn file_extension(self) -> &'static str {
         match self {
             Compression::Xz => ".xz",
@@ -101,7 +103,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_method_parses_back_from_its_name() {
+    fn every_method_parses_from_its_name() {
         for compression in SUPPORTED
             .into_iter()
             .chain(UNSUPPORTED.map(Compression::Unsupported))
@@ -112,20 +114,20 @@ mod tests {
     }
 
     #[test]
-    fn the_empty_name_means_bzip2_and_brotli_is_an_alias() {
+    fn empty_name_is_bzip2_and_brotli_is_an_alias() {
         assert_eq!(Compression::parse(""), Ok(Compression::Bzip2));
         assert_eq!(Compression::parse("brotli"), Ok(Compression::Brotli));
     }
 
     #[test]
-    fn unknown_names_are_refused_by_name() {
+    fn unknown_name_is_error_with_name() {
         for name in ["XZ", "zst", "none ", "unknown"] {
             assert_eq!(Compression::parse(name), Err(CompressionError(name.into())));
         }
     }
 
     #[test]
-    fn extensions_are_those_that_nix_writes() {
+    fn file_extensions_are_those_of_nix() {
         let extension = |name| Compression::parse(name).unwrap().file_extension();
         assert_eq!(extension("none"), "");
         assert_eq!(extension("gzip"), "");

@@ -1,4 +1,4 @@
-//! Content addresses: the claim that a store path's name follows from its contents.
+//! Content addresses: the method and the hash from which a store path was computed.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -10,16 +10,16 @@ mod modulo_hasher;
 
 pub use modulo_hasher::{ModuloHasher, ModuloHashes};
 
-/// Why a text is no content address, or a content address implies no store path.
+/// Reason why a text is not a valid content address, or has no store path.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ContentAddressError {
-    /// It starts neither with `text:` nor with `fixed:`.
+    /// The prefix is neither `text:` nor `fixed:`.
     #[error("cannot parse content address {0:?}: it starts neither with text: nor with fixed:")]
     UnknownMethod(String),
-    /// There is no colon between algorithm and digest.
-    #[error("cannot parse content address {0:?}: no algorithm and digest follow the method")]
+    /// The part after the method is not an algorithm, a colon and a digest.
+    #[error("cannot parse content address {0:?}: expected ALGORITHM:DIGEST after the method")]
     Syntax(String),
-    /// The name of the algorithm is unknown.
+    /// The algorithm is unknown.
     #[error("cannot parse content address {text:?}: unknown algorithm {algorithm:?}")]
     UnknownAlgorithm {
         /// The whole content address.
@@ -27,40 +27,40 @@ pub enum ContentAddressError {
         /// The name found.
         algorithm: String,
     },
-    /// The digest is damaged.
+    /// The digest is not valid.
     #[error("cannot parse content address {text:?}: {source}")]
     Hash {
         /// The whole content address.
         text: String,
-        /// What is wrong with it.
+        /// The error in the digest.
         source: HashError,
     },
-    /// The method cannot go with this algorithm.
-    #[error("cannot make a store path of {0}: its method does not go with its algorithm")]
+    /// The method does not allow this algorithm.
+    #[error("cannot compute the store path of {0}: its method does not allow its algorithm")]
     UnsupportedAlgorithm(ContentAddress),
-    /// Only NARs addressed by SHA-256, and texts, may have references.
-    #[error("cannot make a store path of {0}: such a path cannot have these references")]
+    /// Only texts and SHA-256 NARs may have references, and texts none to themselves.
+    #[error("cannot compute the store path of {0}: its method does not allow these references")]
     UnsupportedReferences(ContentAddress),
-    /// The name is not allowed in store paths.
+    /// The name is not valid in store paths.
     #[error(transparent)]
     Name(#[from] StorePathError),
 }
 
-/// What a content address is the hash of.
+/// The kind of data that a content address hashes, as in Nix.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum ContentAddressMethod {
-    /// A text file, which may have references but none to itself. Derivations are such.
+    /// A text file, such as a derivation. It may refer to other paths, but not to itself.
     Text,
     /// The bytes of a single file.
     Flat,
-    /// The NAR of a file or a tree.
+    /// The NAR of a file tree.
     NixArchive,
-    /// The tree as Git hashes it; experimental in Nix and always understood here.
+    /// The Git tree of a file tree. Experimental in Nix, always supported here.
     Git,
 }
 
 impl ContentAddressMethod {
-    /// What stands before the algorithm in a content address, `fixed:` left out.
+    /// Returns the prefix in a content address, without `fixed:`.
     pub fn prefix(self) -> &'static str {
         match self {
             ContentAddressMethod::Text => "text:",
@@ -71,18 +71,19 @@ impl ContentAddressMethod {
     }
 }
 
-/// A method and the hash that it gave.
+/// A content address: a method and the resulting hash.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ContentAddress {
-    /// What was hashed.
+    /// The kind of data that was hashed.
     pub method: ContentAddressMethod,
-    /// The result.
+    /// The hash of the data.
     pub hash: Hash,
 }
 
 impl ContentAddress {
-    /// Parses the form that [`fmt::Display`] prints, with the digest in any encoding of fitting
-    /// length.
+    /// Parses the form that [`fmt::Display`] prints.
+    ///
+    /// The digest may also be hexadecimal or base 64.
     pub fn parse(text: &str) -> Result<ContentAddress, ContentAddressError> {
         let (method, rest) = if let Some(rest) = text.strip_prefix("text:") {
             (ContentAddressMethod::Text, rest)
@@ -115,10 +116,10 @@ impl ContentAddress {
         Ok(ContentAddress { method, hash })
     }
 
-    /// The store path that this content address, a name and references imply.
+    /// Computes the store path of contents with this address, a name and references.
     ///
-    /// `references` must not contain the path itself, whose hash part is not known before:
-    /// `self_reference` says that the contents mention it.
+    /// `references` must not contain the path itself, because the path is the result.
+    /// `self_reference` states whether the contents refer to it.
     pub fn store_path(
         &self,
         dir: &StoreDir,
@@ -152,14 +153,15 @@ impl ContentAddress {
         Ok(dir.make_store_path(&kind, &self.hash.to_base16(), name)?)
     }
 
-    /// The path of everything but texts and SHA-256 NARs, which hashes method and hash once more.
+    /// Computes the path for all but texts and SHA-256 NARs: it hashes the method and the hash.
     fn fixed_output_path(
         &self,
         dir: &StoreDir,
         name: &str,
     ) -> Result<StorePath, ContentAddressError> {
-        let git_may_use = [HashAlgorithm::Sha1, HashAlgorithm::Sha256];
-        if self.method == ContentAddressMethod::Git && !git_may_use.contains(&self.hash.algorithm())
+        let git_algorithms = [HashAlgorithm::Sha1, HashAlgorithm::Sha256];
+        if self.method == ContentAddressMethod::Git
+            && !git_algorithms.contains(&self.hash.algorithm())
         {
             return Err(ContentAddressError::UnsupportedAlgorithm(*self));
         }

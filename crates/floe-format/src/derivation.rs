@@ -1,7 +1,7 @@
-//! Derivations, the recipes that store paths are built from: the `.drv` files of a store.
+//! Derivations: the build instructions in the `.drv` files of a store.
 //!
-//! floe builds nothing. It reads derivations to find the outputs of one, and checks that a
-//! derivation names the output paths that follow from it.
+//! floe does not build. It parses a derivation to find its outputs, and checks that the stated
+//! output paths are those that Nix computes from the derivation.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -20,52 +20,54 @@ pub use error::DerivationError;
 pub use hash_modulo::DerivationHashCache;
 pub use output::{DerivationOutput, output_path_name};
 
-/// A derivation. Strings that the builder gets are bytes, since they need not be UTF-8.
+/// A derivation.
 ///
-/// Attributes that are structured, that is, JSON in the variable `__json`, stay the text that
-/// they were found as.
+/// Strings for the builder are bytes, because they need not be UTF-8. Structured attributes stay
+/// the JSON text of the variable `__json`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Derivation {
-    /// The outputs by name.
+    /// The outputs, by name.
     pub outputs: BTreeMap<String, DerivationOutput>,
-    /// The derivations to be built before, and which of their outputs are used.
+    /// The derivations that must be built first, each with the outputs that are used.
     pub input_derivations: BTreeMap<StorePath, BTreeSet<String>>,
-    /// The paths to be there before that are built from nothing.
+    /// The store paths that must exist first and that no derivation builds.
     pub input_sources: BTreeSet<StorePath>,
-    /// The kind of machine to build on, such as `x86_64-linux`.
+    /// The system to build on, such as `x86_64-linux`.
     pub platform: String,
-    /// The program to run.
+    /// The program that builds the outputs.
     pub builder: Vec<u8>,
-    /// Its arguments.
+    /// The arguments of the builder.
     pub args: Vec<Vec<u8>>,
-    /// Its environment.
+    /// The environment of the builder.
     pub env: BTreeMap<Vec<u8>, Vec<u8>>,
 }
 
 impl Derivation {
-    /// Parses the text of a `.drv` file. `name` is the derivation's name without `.drv`, as
-    /// [`Derivation::name_from_path`] gives it; the paths of fixed outputs are checked with it.
+    /// Parses the text of a `.drv` file.
     ///
-    /// As strict as the newest Nix, and laxer where it is: commas between list items may be
-    /// absent. What is experimental in Nix is understood, except for dynamic derivations. Beyond
-    /// Nix, bytes behind the end are refused, and words printed without escaping that need it.
+    /// `name` is the name without `.drv`, as [`Derivation::name_from_path`] returns it. The parser
+    /// checks the paths of fixed outputs with it.
+    ///
+    /// The parser accepts what the newest Nix accepts, such as lists without commas and outputs
+    /// of experimental features. It does not support dynamic derivations. Stricter than Nix, it
+    /// rejects bytes after the end, and names, paths and hashes that would need escapes.
     pub fn parse(text: &[u8], dir: &StoreDir, name: &str) -> Result<Derivation, DerivationError> {
         parse::parse(text, dir, name)
     }
 
-    /// The text of the `.drv` file; `name` is without `.drv`.
+    /// Returns the text of the `.drv` file. `name` is without `.drv`.
     pub fn to_aterm(&self, dir: &StoreDir, name: &str) -> Result<Vec<u8>, DerivationError> {
         write::aterm(self, dir, name)
     }
 
-    /// The name, without `.drv`, of the derivation at this path.
+    /// Returns the name of the derivation at a path, without `.drv`.
     pub fn name_from_path(path: &StorePath) -> Result<&str, DerivationError> {
         path.name()
             .strip_suffix(DERIVATION_EXTENSION)
             .ok_or_else(|| DerivationError::NotADerivation(path.clone()))
     }
 
-    /// The path at which a store keeps this derivation; `name` is without `.drv`.
+    /// Computes the store path of the derivation itself. `name` is without `.drv`.
     pub fn store_path(&self, dir: &StoreDir, name: &str) -> Result<StorePath, DerivationError> {
         let hash = Hash::sha256(floe_hash::sha256(&self.to_aterm(dir, name)?));
         let inputs = self.input_derivations.keys().chain(&self.input_sources);
@@ -85,8 +87,9 @@ impl Derivation {
         })
     }
 
-    /// The paths of the outputs; `None` where the build or other builds have to come first.
-    /// `drv_name` is without `.drv`.
+    /// Returns the paths of the outputs, by name. `drv_name` is without `.drv`.
+    ///
+    /// The path is `None` if it depends on the contents of this or another output.
     pub fn output_paths(
         &self,
         dir: &StoreDir,
@@ -95,7 +98,7 @@ impl Derivation {
         self.outputs
             .iter()
             .map(|(name, output)| {
-                // It fails only for a fixed output that no parsed derivation can have.
+                // The parser has computed the paths of all fixed outputs, so this does not fail.
                 (
                     name.clone(),
                     output.path(dir, drv_name, name).unwrap_or_default(),
@@ -104,13 +107,16 @@ impl Derivation {
             .collect()
     }
 
-    /// Checks that the outputs' kinds go together and that every stated path is the one that
-    /// follows from the derivation, in the outputs and in the variables named after them.
+    /// Checks that the outputs are consistent, like Nix's `checkInvariants`.
     ///
-    /// `name` is without `.drv`. `read` gets the input derivations, each at most once as long as
-    /// `cache` is kept. An output that is deferred without need is let pass, as in Nix, which
-    /// warns. Nix's experimental feature `builder-rpc-v0`, under which the variables are absent,
-    /// is not known here.
+    /// The kinds of the outputs must be compatible. Every stated path must be the computed one, in
+    /// the outputs and in the environment variables named after them.
+    ///
+    /// `name` is without `.drv`. `read` returns the input derivations. It is called at most once
+    /// for each of them as long as the caller keeps `cache`.
+    ///
+    /// An output that is deferred without need is valid; Nix only warns of it. Nix's experimental
+    /// feature `builder-rpc-v0` omits the variables and is not supported.
     pub fn check_invariants(
         &self,
         dir: &StoreDir,
@@ -122,7 +128,7 @@ impl Derivation {
     }
 }
 
-/// The longest derivation that is parsed. The largest in nixpkgs have a few megabytes.
+/// Length of the longest derivation that parses, in bytes. The largest in nixpkgs have a few MB.
 pub const DERIVATION_LEN_MAX: usize = 64 * 1024 * 1024;
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! A digest together with the function that made it, in all the text forms of Nix.
+//! Hashes: a digest and its algorithm, in all the text forms of Nix.
 
 use std::fmt;
 
@@ -6,51 +6,51 @@ use crate::{base16, base64, nix32};
 
 pub use floe_hash::HashAlgorithm;
 
-/// Why a text or a byte string is not a hash.
+/// Reason why a text or a byte string is not a valid hash.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum HashError {
-    /// The name before the separator is no hash function that Nix knows.
+    /// The prefix names no algorithm that Nix knows.
     #[error("cannot parse hash {text:?}: unknown algorithm {algorithm:?}")]
     UnknownAlgorithm {
         /// The whole hash.
         text: String,
-        /// The name in front of the separator.
+        /// The name before the separator.
         algorithm: String,
     },
-    /// Neither the text nor the caller says which algorithm it is.
-    #[error("cannot parse hash {0:?}: it does not say which algorithm it is of")]
+    /// Neither the text nor the caller names the algorithm.
+    #[error("cannot parse hash {0:?}: it has no algorithm prefix such as sha256:")]
     MissingAlgorithm(String),
-    /// The text names another algorithm than the caller asked for.
-    #[error("cannot parse hash {text:?} as {}: it is of another algorithm", wanted.name())]
+    /// The prefix names another algorithm than the caller expects.
+    #[error("cannot parse hash {text:?}: expected algorithm {}", expected.name())]
     AlgorithmMismatch {
         /// The whole hash.
         text: String,
-        /// The algorithm asked for.
-        wanted: HashAlgorithm,
+        /// The algorithm that the caller expects.
+        expected: HashAlgorithm,
     },
-    /// The length fits none of the encodings of such a hash.
+    /// The length is that of no encoding of a digest of the algorithm.
     #[error("cannot parse hash {text:?}: wrong length for {}", algorithm.name())]
     TextLength {
         /// The hash without its prefix.
         text: String,
-        /// The algorithm it should be of.
+        /// The algorithm of the hash.
         algorithm: HashAlgorithm,
     },
     /// The decoded digest has the wrong length.
-    #[error("cannot make a {} hash from {len} bytes", algorithm.name())]
+    #[error("cannot make a {} hash of {len} bytes: wrong length", algorithm.name())]
     DigestLength {
-        /// The algorithm it should be of.
+        /// The algorithm of the hash.
         algorithm: HashAlgorithm,
         /// The number of bytes found.
         len: usize,
     },
-    /// The hexadecimal form is damaged.
+    /// The digest is not valid hexadecimal.
     #[error("cannot parse hash: {0}")]
     Base16(#[from] base16::Base16Error),
-    /// The base-32 form is damaged.
+    /// The digest is not valid nix32.
     #[error("cannot parse hash: {0}")]
     Nix32(#[from] nix32::Nix32Error),
-    /// The base-64 form is damaged.
+    /// The digest is not valid base 64.
     #[error("cannot parse hash: {0}")]
     Base64(#[from] base64::Base64Error),
 }
@@ -59,12 +59,12 @@ pub enum HashError {
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Hash {
     algorithm: HashAlgorithm,
-    // The digest, then zeros, so that the derived comparisons compare digests.
+    // The digest and then zeros, so that the derived comparisons compare digests.
     bytes: [u8; DIGEST_LEN_MAX],
 }
 
 impl Hash {
-    /// A hash from its digest, which must have the algorithm's length.
+    /// Makes a hash of a digest, whose length must be that of the algorithm.
     pub fn new(algorithm: HashAlgorithm, digest: &[u8]) -> Result<Hash, HashError> {
         let mut bytes = [0; DIGEST_LEN_MAX];
         match bytes.get_mut(..digest.len()) {
@@ -79,46 +79,45 @@ impl Hash {
         Ok(Hash { algorithm, bytes })
     }
 
-    /// The SHA-256 hash with this digest.
+    /// Makes a SHA-256 hash of a digest.
     pub fn sha256(digest: [u8; 32]) -> Hash {
         let mut bytes = [0; DIGEST_LEN_MAX];
-        for (to, from) in bytes.iter_mut().zip(digest) {
-            *to = from;
-        }
+        bytes[..digest.len()].copy_from_slice(&digest);
         Hash {
             algorithm: HashAlgorithm::Sha256,
             bytes,
         }
     }
 
-    /// A hash from a digest and the zeros behind it.
+    /// Makes a hash of a digest that is padded with zeros.
     pub(crate) fn from_padded(algorithm: HashAlgorithm, bytes: [u8; DIGEST_LEN_MAX]) -> Hash {
         Hash { algorithm, bytes }
     }
 
-    /// The function that made it.
+    /// Returns the algorithm.
     pub fn algorithm(&self) -> HashAlgorithm {
         self.algorithm
     }
 
-    /// The digest itself.
+    /// Returns the bytes of the digest.
     pub fn digest(&self) -> &[u8] {
         self.bytes
             .get(..self.algorithm.digest_len())
             .unwrap_or(&self.bytes)
     }
 
-    /// The form of narinfos: `sha256:1abc…`.
+    /// Returns the form in narinfos: `sha256:` and nix32.
     pub fn to_nix32(&self) -> String {
         format!("{}:{}", self.algorithm.name(), self.digest_nix32())
     }
 
-    /// The form of the database and of store path preimages: `sha256:ba78…`.
+    /// Returns the form in the database and in the hashes of store paths: `sha256:` and
+    /// hexadecimal.
     pub fn to_base16(&self) -> String {
         format!("{}:{}", self.algorithm.name(), self.digest_base16())
     }
 
-    /// The form of the web's subresource integrity: `sha256-…=`.
+    /// Returns the SRI form (Subresource Integrity of the W3C): `sha256-` and base 64.
     pub fn to_sri(&self) -> String {
         format!(
             "{}-{}",
@@ -127,27 +126,28 @@ impl Hash {
         )
     }
 
-    /// The digest alone in Nix's base 32.
+    /// Returns the digest in nix32, without the algorithm.
     pub fn digest_nix32(&self) -> String {
         nix32::encode(self.digest())
     }
 
-    /// The digest alone in hexadecimal.
+    /// Returns the digest in hexadecimal, without the algorithm.
     pub fn digest_base16(&self) -> String {
         base16::encode(self.digest())
     }
 
-    /// Parses a hash that names its algorithm, in any form.
+    /// Parses a hash with its algorithm, in any form.
     ///
-    /// After `algorithm:` the length tells hexadecimal, base 32 and base 64 apart. After
-    /// `algorithm-` (SRI) base 64 of any spelling may stand that decodes to the right length.
-    /// BLAKE3 is always understood, whereas Nix wants its experimental feature enabled.
+    /// After `algorithm:`, the length selects hexadecimal, nix32 or base 64. After `algorithm-`
+    /// (SRI), every base 64 text is valid that decodes to the right number of bytes. BLAKE3 is
+    /// always valid, whereas Nix requires an experimental feature for it.
     pub fn parse_prefixed(text: &str) -> Result<Hash, HashError> {
         Hash::parse_any(text, None)
     }
 
-    /// Parses a hash in any form; the text or the caller must name the algorithm, and if both
-    /// do, they must agree.
+    /// Parses a hash in any form, with or without its algorithm.
+    ///
+    /// The text, the caller or both name the algorithm. If both do, they must agree.
     pub fn parse_any(text: &str, algorithm: Option<HashAlgorithm>) -> Result<Hash, HashError> {
         let split = |separator| text.split_once(separator);
         let (name, rest, is_sri) = match (split(':'), split('-')) {
@@ -157,10 +157,10 @@ impl Hash {
         };
         let named = name.map(|name| algorithm_named(text, name)).transpose()?;
         let algorithm = match (named, algorithm) {
-            (Some(named), Some(wanted)) if named != wanted => {
+            (Some(named), Some(expected)) if named != expected => {
                 return Err(HashError::AlgorithmMismatch {
                     text: text.into(),
-                    wanted,
+                    expected,
                 });
             }
             (Some(algorithm), _) | (None, Some(algorithm)) => algorithm,
@@ -173,7 +173,7 @@ impl Hash {
         }
     }
 
-    /// Parses a bare digest in hexadecimal, base 32 or base 64, told apart by the length.
+    /// Parses a digest without its algorithm. The length selects hexadecimal, nix32 or base 64.
     pub fn parse_unprefixed(text: &str, algorithm: HashAlgorithm) -> Result<Hash, HashError> {
         let len = algorithm.digest_len();
         let digest = if text.len() == len * 2 {
@@ -205,7 +205,7 @@ fn algorithm_named(text: &str, name: &str) -> Result<HashAlgorithm, HashError> {
     })
 }
 
-/// The longest digest is that of SHA-512.
+/// Length of the longest digest, which is that of SHA-512.
 const DIGEST_LEN_MAX: usize = 64;
 
 #[cfg(test)]

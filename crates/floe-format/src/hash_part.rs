@@ -1,25 +1,47 @@
-//! The hash part of a store path, by which binary caches and servers look it up.
+//! The hash part of a store path: the key of a path in binary caches and on servers.
 
 use crate::nix32;
 
-/// The hash part of a store path, checked.
+/// A valid hash part: 32 digits of nix32, which encode 160 bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct HashPart([u8; HashPart::LEN]);
 
 impl HashPart {
-    /// Length of the part before the dash: 160 bits in base 32.
+    /// Number of characters in a hash part.
     pub const LEN: usize = 32;
 
-    /// Checks a text.
+    /// Parses a hash part. Returns `None` for another length or for other characters.
     pub fn parse(text: &str) -> Option<HashPart> {
-        let bytes = text.as_bytes().try_into().ok()?;
-        let is_valid = text.bytes().all(|byte| nix32::is_digit(char::from(byte)));
+        let bytes: [u8; HashPart::LEN] = text.as_bytes().try_into().ok()?;
+        let is_valid = bytes.iter().all(|&byte| nix32::is_digit(char::from(byte)));
         is_valid.then_some(HashPart(bytes))
     }
 
-    /// The text.
+    /// Returns the 32 characters.
     pub fn as_str(&self) -> &str {
-        // It was text when it was checked.
+        // The digits are ASCII, so the default is never used.
         std::str::from_utf8(&self.0).unwrap_or_default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TEXT: &str = "7bw2d1cqdpnxi05lr3s6pmcgl5xazl2c";
+
+    #[test]
+    fn hash_part_with_32_digits_parses() {
+        assert_eq!(HashPart::parse(TEXT).unwrap().as_str(), TEXT);
+    }
+
+    #[test]
+    fn hash_part_with_other_length_or_digits_is_rejected() {
+        let upper = TEXT.to_uppercase();
+        let with_e = TEXT.replace('b', "e");
+        for text in ["", "7bw2", &TEXT[1..], &format!("{TEXT}a"), &upper, &with_e] {
+            assert_eq!(HashPart::parse(text), None, "{text}");
+        }
+        assert_eq!(HashPart::parse(&format!("{}é", &TEXT[2..])), None);
     }
 }

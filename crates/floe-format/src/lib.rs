@@ -1,11 +1,11 @@
-//! The formats of Nix stores and binary caches as plain values: parse, print, verify.
+//! The formats of Nix stores and binary caches as plain values.
 //!
-//! Nothing in this crate touches a file, a socket, a clock or the environment, and nothing in it
-//! panics on bytes that come from elsewhere: every parser returns an error that says what was
-//! attempted on what, and every limit is a named constant that the error names.
+//! This crate parses, prints and verifies. It touches no file, socket, clock or environment
+//! variable. A parser never panics on its input: it returns an error with the offending value, and
+//! a named constant limits the length of every input.
 //!
-//! The rules are those of the newest Nix. Where this crate is stricter than Nix, the item's
-//! documentation says so and why.
+//! The rules are those of the newest Nix. Where a rule here is stricter than in Nix, the
+//! documentation of the item states the difference and the reason.
 //!
 //! ```
 //! use floe_format::{NarInfo, StoreDir};

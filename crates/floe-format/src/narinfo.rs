@@ -1,4 +1,4 @@
-//! Narinfos: the small texts in which a binary cache describes a path and where its NAR is.
+//! Narinfos: the texts in a binary cache that describe a store path and its NAR file.
 
 use serde_json::{Value, json};
 
@@ -12,42 +12,45 @@ mod parse;
 
 pub use error::{FieldProblem, NarInfoError};
 
-/// A path's description in a binary cache.
+/// A narinfo: the description of a store path in a binary cache.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NarInfo {
-    /// What any store knows about the path.
+    /// The fields that every store has for a path.
     pub info: PathInfo,
-    /// Where the NAR file is, relative to the cache or absolute.
+    /// The URL of the NAR file, relative to the cache or absolute.
     pub url: String,
-    /// How the NAR file is compressed.
+    /// The compression of the NAR file.
     pub compression: Compression,
-    /// The hash of the NAR file as it lies in the cache.
+    /// The hash of the NAR file as stored in the cache.
     pub file_hash: Option<Hash>,
-    /// The size of the NAR file as it lies in the cache.
+    /// Size of the NAR file as stored in the cache, in bytes.
     pub file_size: Option<u64>,
 }
 
 impl NarInfo {
-    /// Parses a narinfo, accepting what Nix accepts:
+    /// Parses a narinfo by the rules of Nix:
     ///
-    /// - a field is what stands before a colon, its value what stands between the second byte
-    ///   after the colon and the next newline, so `URL:` directly followed by a newline takes
-    ///   the following line for its value;
-    /// - unknown fields are skipped, of equal fields the last counts, except that `Sig` fields
-    ///   add up and that `References` and `CA` must not come again once they held something;
-    /// - `StorePath`, `URL`, `NarHash` and a `NarSize` other than zero must be there;
-    /// - no `Compression`, or an empty one, means bzip2;
-    /// - a `Sig` that is not `name:base64` makes the whole narinfo invalid, as in the newest
-    ///   Nix; older ones carried such a signature along.
+    /// - A field name ends at the first colon. The value starts two bytes later and ends at the
+    ///   next newline. If a newline directly follows `URL:`, the next line is its value.
+    /// - Unknown fields are skipped. The last of several equal fields counts, with two
+    ///   exceptions: all `Sig` fields count, and a second `References` or `CA` is an error if
+    ///   the first one was not empty.
+    /// - `StorePath`, `URL`, `NarHash` and a `NarSize` other than zero are required.
+    /// - An absent or empty `Compression` means bzip2.
+    /// - A `Sig` that is not `NAME:BASE64` makes the narinfo invalid, as in the newest Nix. Older
+    ///   versions keep such a signature.
     ///
-    /// Stricter than Nix: a `NarHash` must be SHA-256, since Nix reads others only to fail later;
-    /// the values must be UTF-8; [`Signature::parse`](crate::Signature::parse) limits key names;
-    /// and the length is limited.
+    /// Stricter than Nix:
+    ///
+    /// - `NarHash` must be SHA-256. Nix parses other algorithms, but fails later.
+    /// - The values must be UTF-8.
+    /// - [`Signature::parse`](crate::Signature::parse) restricts the names of keys.
+    /// - The length is limited.
     pub fn parse(text: &[u8], dir: &StoreDir) -> Result<NarInfo, NarInfoError> {
         parse::parse(text, dir)
     }
 
-    /// The narinfo's text, with the fields in the order of Nix.
+    /// Returns the text of the narinfo, with the fields in the order of Nix.
     pub fn to_text(&self, dir: &StoreDir) -> String {
         let mut text = String::with_capacity(TEXT_LEN_TYPICAL);
         let mut field = |name: &str, value: &str| {
@@ -63,7 +66,7 @@ impl NarInfo {
         if let Some(hash) = &self.file_hash {
             field("FileHash", &hash.to_nix32());
         }
-        // Nix takes a size of zero for an unknown one.
+        // For Nix, a size of zero is an unknown size.
         if let Some(size) = self.file_size.filter(|&size| size != 0) {
             field("FileSize", &size.to_string());
         }
@@ -83,7 +86,7 @@ impl NarInfo {
         text
     }
 
-    /// What `nix path-info --json` says of a path of a binary cache: the value beside the path.
+    /// Returns the value that `nix path-info --json` prints for a path in a binary cache.
     pub fn to_json(&self, dir: &StoreDir) -> Value {
         let mut value = self.info.to_json(dir);
         if let Value::Object(fields) = &mut value {
@@ -100,13 +103,13 @@ impl NarInfo {
     }
 }
 
-/// The longest narinfo that is parsed.
+/// Length of the longest narinfo that parses, in bytes.
 ///
-/// One that refers to 10 000 paths with the longest names has 2.5 MB, and the greatest closures
-/// known have fewer paths in all; a cache that sends more wants to fill memory.
+/// A narinfo with 10 000 references that have the longest names has 2.5 MB, and the largest known
+/// closures have fewer paths. The limit protects the memory against a hostile cache.
 pub const NARINFO_LEN_MAX: usize = 4 * 1024 * 1024;
 
-/// About as long as a narinfo with a few references, so that printing one allocates once.
+/// Length of a typical narinfo, in bytes. Printing a typical narinfo then allocates once.
 const TEXT_LEN_TYPICAL: usize = 1024;
 
 #[cfg(test)]

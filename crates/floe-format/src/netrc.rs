@@ -1,26 +1,28 @@
 //! The file `netrc`: user names and passwords for hosts, as curl and Nix read it.
 //!
-//! Tokens apart by white space: `machine HOST`, `default`, `login NAME`, `password WORD`,
-//! `account WORD`, and `macdef NAME` with a text up to an empty line. Keywords may be written in
-//! capitals; a word that is none, such as a `port` and its number, is passed over. A word in quotes
-//! may hold white space and `\"`, `\\`, `\n`, `\r`, `\t`. A `#` where a line begins, or where a
-//! keyword could stand, makes the rest of the line a comment; in a password it is a character.
-//! Bytes are taken as they are: no encoding is assumed.
+//! The file consists of words separated by white space: `machine HOST`, `default`, `login NAME`,
+//! `password WORD`, `account WORD`, and `macdef NAME` with a macro up to an empty line. Keywords
+//! may be in upper case. Unknown words, such as `port` and its number, are skipped.
+//!
+//! A word in double quotes may contain white space and the escapes `\"`, `\\`, `\n`, `\r`, `\t`. A
+//! `#` at the start of a line, or at the position of a keyword, starts a comment. In a password it
+//! is an ordinary character. The file may have any encoding.
+//!
 //! Source: curl's `docs/internals` and `lib/netrc.c`, and ftp(1).
 
 use std::fmt;
 
-/// Who somebody is for a host, in the bytes of the file.
-#[derive(Clone, PartialEq, Eq)]
+/// A user name and a password in the bytes of the file.
+#[derive(Clone, Default, PartialEq, Eq)]
 pub struct NetrcCredentials {
-    /// The user name; empty where only a password was given.
+    /// The user name. Empty if the entry has none.
     pub user: Vec<u8>,
-    /// The password.
+    /// The password. Empty if the entry has none.
     pub password: Vec<u8>,
 }
 
 impl fmt::Debug for NetrcCredentials {
-    /// Without the password, so that no message can hold it by mistake.
+    /// Omits the password, so that no message can reveal it.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("NetrcCredentials")
             .field("user", &String::from_utf8_lossy(&self.user))
@@ -28,29 +30,30 @@ impl fmt::Debug for NetrcCredentials {
     }
 }
 
-/// Why a text is no netrc. No error repeats a word of the text, which may be a password.
+/// Reason why a text is not a valid netrc. No error contains a word of the text, which may be a
+/// password.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NetrcError {
-    /// It is longer than [`NETRC_LEN_MAX`].
-    #[error("it is longer than {NETRC_LEN_MAX} bytes")]
+    /// The file is longer than [`NETRC_LEN_MAX`].
+    #[error("the file is longer than {NETRC_LEN_MAX} bytes")]
     TooLong,
-    /// A keyword lacks the word that belongs to it.
+    /// No word follows a keyword that needs one.
     #[error("line {line}: nothing follows {keyword}")]
     Incomplete {
-        /// The line, counted from 1.
+        /// The number of the line, counted from 1.
         line: usize,
         /// The keyword.
         keyword: &'static str,
     },
-    /// A quotation does not end on its line.
-    #[error("line {line}: a quotation does not end")]
+    /// A quoted word has no closing quote on its line.
+    #[error("line {line}: quoted word without a closing quote")]
     OpenQuotation {
-        /// The line, counted from 1.
+        /// The number of the line, counted from 1.
         line: usize,
     },
 }
 
-/// The entries of a netrc, in its order.
+/// A parsed netrc: its entries, in the order of the file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Netrc {
     entries: Vec<Entry>,
@@ -58,13 +61,13 @@ pub struct Netrc {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Entry {
-    /// `None`: any host.
+    /// The host. `None` for `default`, which matches every host.
     host: Option<Vec<u8>>,
     credentials: NetrcCredentials,
 }
 
 impl Netrc {
-    /// Parses the file. What stands before the first `machine` is for no host.
+    /// Parses the file. Words before the first `machine` or `default` have no effect.
     pub fn parse(text: &[u8]) -> Result<Netrc, NetrcError> {
         if text.len() > NETRC_LEN_MAX {
             return Err(NetrcError::TooLong);
@@ -99,24 +102,24 @@ impl Netrc {
         Ok(netrc)
     }
 
-    /// What the first entry says that is for a host, and for a user if that is not empty. One that
-    /// names no user is for all.
+    /// Returns the credentials of the first entry that matches a host and a user.
+    ///
+    /// An empty `user` matches every entry. An entry without a user name matches every user.
     pub fn credentials(&self, host: &str, user: &[u8]) -> Option<&NetrcCredentials> {
-        let is_for = |entry: &&Entry| match &entry.host {
-            Some(name) => name.eq_ignore_ascii_case(host.as_bytes()),
-            None => true,
+        let matches = |entry: &&Entry| {
+            let found = &entry.credentials.user;
+            let is_host = |name: &Vec<u8>| name.eq_ignore_ascii_case(host.as_bytes());
+            entry.host.as_ref().is_none_or(is_host)
+                && (user.is_empty() || found.is_empty() || found == user)
         };
-        let mut found = self
-            .entries
+        self.entries
             .iter()
-            .filter(is_for)
-            .map(|entry| &entry.credentials);
-        found.find(|login| user.is_empty() || login.user.is_empty() || login.user == user)
+            .find(matches)
+            .map(|entry| &entry.credentials)
     }
 
     fn begin_entry(&mut self, host: Option<Vec<u8>>) {
-        let (user, password) = (Vec::new(), Vec::new());
-        let credentials = NetrcCredentials { user, password };
+        let credentials = NetrcCredentials::default();
         self.entries.push(Entry { host, credentials });
     }
 
@@ -127,10 +130,10 @@ impl Netrc {
     }
 }
 
-/// The tokens of a text.
+/// The tokenizer.
 struct Tokens<'a> {
     rest: &'a [u8],
-    /// The line of the word that was read last, counted from 1.
+    /// The line of the last word, counted from 1.
     line: usize,
     is_line_start: bool,
 }
@@ -144,7 +147,7 @@ impl<'a> Tokens<'a> {
         }
     }
 
-    /// The next word where a keyword has its place; comments are no words.
+    /// Returns the next word at the position of a keyword, where a comment may start.
     fn keyword(&mut self) -> Result<Option<Vec<u8>>, NetrcError> {
         loop {
             self.skip_white_space();
@@ -155,7 +158,7 @@ impl<'a> Tokens<'a> {
         }
     }
 
-    /// The next word.
+    /// Returns the next word.
     fn next(&mut self) -> Result<Option<Vec<u8>>, NetrcError> {
         self.skip_white_space();
         while self.is_line_start && self.rest.first() == Some(&b'#') {
@@ -175,6 +178,7 @@ impl<'a> Tokens<'a> {
         }
     }
 
+    /// Returns the word after a keyword.
     fn value_of(&mut self, keyword: &'static str) -> Result<Vec<u8>, NetrcError> {
         let line = self.line;
         self.next()?.ok_or(NetrcError::Incomplete { line, keyword })
@@ -192,6 +196,7 @@ impl<'a> Tokens<'a> {
         }
     }
 
+    /// Returns the word in double quotes at the start of the rest.
     fn quoted(&mut self) -> Result<Vec<u8>, NetrcError> {
         let open = NetrcError::OpenQuotation { line: self.line };
         let mut word = Vec::new();
@@ -216,13 +221,13 @@ impl<'a> Tokens<'a> {
         Err(open)
     }
 
-    /// Leaves the end of the line, which counts it.
+    /// Skips the rest of the line but not its newline, which `skip_white_space` counts.
     fn skip_line(&mut self) {
         let end = self.rest.iter().position(|byte| *byte == b'\n');
         self.rest = &self.rest[end.unwrap_or(self.rest.len())..];
     }
 
-    /// A macro ends at the first empty line.
+    /// Skips a macro, which ends at the first empty line.
     fn skip_macro(&mut self) {
         self.skip_line();
         while let Some(rest) = self.rest.strip_prefix(b"\n") {
@@ -238,12 +243,12 @@ impl<'a> Tokens<'a> {
     }
 }
 
-/// All bytes up to the space are, as for curl.
+/// Returns whether a byte separates words. As for curl, all control characters do.
 fn is_white_space(byte: &u8) -> bool {
     *byte <= b' '
 }
 
-/// A thousand times any real one, in bytes.
+/// Length of the longest file that parses, in bytes. Real files are a thousand times shorter.
 pub const NETRC_LEN_MAX: usize = 1024 * 1024;
 
 #[cfg(test)]
@@ -252,27 +257,30 @@ mod tests {
 
     use super::*;
 
-    fn login(text: &str, host: &str) -> Option<(String, String)> {
+    fn credentials(text: &str, host: &str) -> Option<(String, String)> {
         let netrc = Netrc::parse(text.as_bytes()).unwrap();
-        let login = netrc.credentials(host, b"")?;
+        let found = netrc.credentials(host, b"")?;
         let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
-        Some((text(&login.user), text(&login.password)))
+        Some((text(&found.user), text(&found.password)))
     }
 
-    fn of(user: &str, password: &str) -> Option<(String, String)> {
+    fn pair(user: &str, password: &str) -> Option<(String, String)> {
         Some((user.into(), password.into()))
     }
 
     #[test]
-    fn the_first_entry_for_a_host_counts_and_default_is_for_all() {
+    fn first_matching_entry_counts_and_default_matches_all() {
         let text = "machine a.org login u password p\nmachine a.org login v password q\n\
                     default login d password e\nmachine b.org login never password seen\n";
-        assert_eq!(login(text, "a.org"), of("u", "p"));
-        assert_eq!(login(text, "A.ORG"), of("u", "p"));
-        assert_eq!(login(text, "b.org"), of("d", "e"));
-        assert_eq!(login("machine a.org password p", "a.org"), of("", "p"));
-        assert_eq!(login("machine a.org login u", "b.org"), None);
-        assert_eq!(login("", "a.org"), None);
+        assert_eq!(credentials(text, "a.org"), pair("u", "p"));
+        assert_eq!(credentials(text, "A.ORG"), pair("u", "p"));
+        assert_eq!(credentials(text, "b.org"), pair("d", "e"));
+        assert_eq!(
+            credentials("machine a.org password p", "a.org"),
+            pair("", "p")
+        );
+        assert_eq!(credentials("machine a.org login u", "b.org"), None);
+        assert_eq!(credentials("", "a.org"), None);
         let netrc = Netrc::parse(text.as_bytes()).unwrap();
         let password = |user: &[u8]| Some(&*netrc.credentials("a.org", user)?.password);
         assert_eq!(password(b"v"), Some(&b"q"[..]));
@@ -281,17 +289,17 @@ mod tests {
     }
 
     #[test]
-    fn comments_macros_accounts_and_quotations_are_understood() {
+    fn comments_macros_accounts_and_quotes_parse() {
         let text = "# machine no login x\nmachine a\n\tlogin \"us er\"\n  # two\n\
                     password \"p\\\"\\\\ #\\n\"\naccount x\n\
                     macdef init\nlogin not\n\npassword z#z\n";
-        assert_eq!(login(text, "a"), of("us er", "z#z"));
+        assert_eq!(credentials(text, "a"), pair("us er", "z#z"));
         let text = "machine a login u password \"p\\\"\\\\ #\\n\"";
-        assert_eq!(login(text, "a"), of("u", "p\"\\ #\n"));
+        assert_eq!(credentials(text, "a"), pair("u", "p\"\\ #\n"));
     }
 
     #[test]
-    fn what_curl_passes_over_is_passed_over() {
+    fn unknown_words_are_skipped_as_by_curl() {
         for text in [
             "machine a login u password p # comment",
             "machine a # comment\nlogin u password p",
@@ -301,11 +309,11 @@ mod tests {
             "machine a login u password p port 80 oops",
             "login v password q port machine a login u password p",
         ] {
-            assert_eq!(login(text, "a"), of("u", "p"), "{text}");
+            assert_eq!(credentials(text, "a"), pair("u", "p"), "{text}");
         }
-        // Where a word is awaited, this is one.
+        // After a keyword, a word may start with #.
         let text = "machine a login #u password #p # no more";
-        assert_eq!(login(text, "a"), of("#u", "#p"));
+        assert_eq!(credentials(text, "a"), pair("#u", "#p"));
         let text = b"# \xff\nmachine a login \xfc password \xff\xfe\n";
         let netrc = Netrc::parse(text).unwrap();
         let found = netrc.credentials("a", b"").unwrap();
@@ -316,7 +324,7 @@ mod tests {
     }
 
     #[test]
-    fn an_error_names_the_line_and_no_word_of_the_file() {
+    fn error_has_line_and_no_word_of_file() {
         for (text, wanted) in [
             (
                 "machine a\nlogin secret password",
@@ -324,7 +332,7 @@ mod tests {
             ),
             (
                 "machine a\n\nlogin u password \"secret",
-                "line 3: a quotation",
+                "line 3: quoted word",
             ),
         ] {
             let message = Netrc::parse(text.as_bytes()).unwrap_err().to_string();
@@ -337,18 +345,18 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_quoted_is_read_back(host in "[a-z.]{1,9}", user in "\\PC*", password in ".*") {
+        fn quoted_words_parse(host in "[a-z.]{1,9}", user in "\\PC*", password in ".*") {
             let quote = |word: &str| {
                 let word = word.replace('\\', "\\\\").replace('"', "\\\"");
                 format!("\"{}\"", word.replace('\n', "\\n"))
             };
             let (a, b) = (quote(&user), quote(&password));
             let text = format!("machine {host} login {a} password {b}\n");
-            prop_assert_eq!(login(&text, &host), of(&user, &password));
+            prop_assert_eq!(credentials(&text, &host), pair(&user, &password));
         }
 
         #[test]
-        fn any_text_is_read_or_refused(text in prop::collection::vec(any::<u8>(), 0..64)) {
+        fn parsing_any_bytes_does_not_panic(text in prop::collection::vec(any::<u8>(), 0..64)) {
             let _ = Netrc::parse(&text);
         }
     }

@@ -1,49 +1,50 @@
-//! Nix's base 32, the form of hashes in store paths, narinfos and NAR file names.
+//! Nix's base 32: the encoding of hashes in store paths, narinfos and names of NAR files.
 //!
-//! It reads the bytes as one little-endian number and prints its digits most significant first,
-//! in an alphabet of digits and lower-case letters without `e`, `o`, `t` and `u`.
+//! The bytes are one little-endian number, whose digits follow each other from the most
+//! significant to the least. The alphabet has the decimal digits and the lower-case letters
+//! without `e`, `o`, `t` and `u`. Nix calls the encoding nix32.
 
 use std::sync::LazyLock;
 
 use data_encoding::{BitOrder, DecodeKind, Encoding, Specification};
 
-/// Why a text is not base 32.
+/// Reason why a text is not valid nix32.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Nix32Error {
-    /// A character outside the alphabet.
-    #[error("cannot decode base-32 text: {character:?} at character {index} is no digit")]
+    /// A character is not in the alphabet.
+    #[error("cannot decode nix32 text: invalid character {character:?} at offset {index}")]
     Character {
-        /// The offending character.
+        /// The first invalid character.
         character: char,
         /// Its byte offset in the text.
         index: usize,
     },
-    /// A number of digits that no whole number of bytes encodes to.
-    #[error("cannot decode base-32 text of {0} digits: no whole number of bytes has that many")]
+    /// No whole number of bytes has an encoding of this length.
+    #[error("cannot decode nix32 text: no whole number of bytes has {0} digits")]
     Length(usize),
-    /// The first digit has bits beyond the last byte.
-    #[error("cannot decode base-32 text: its first digit has bits beyond the last byte")]
+    /// The first digit has non-zero bits beyond the last byte.
+    #[error("cannot decode nix32 text: the first digit has bits beyond the last byte")]
     SpareBits,
 }
 
-/// Number of digits that so many bytes encode to.
+/// Returns the number of digits that encode `bytes` bytes.
 pub const fn encoded_len(bytes: usize) -> usize {
-    // Not `bytes * 8`, which overflows for lengths that only a hostile header could claim.
+    // `bytes * 8` would overflow for the lengths that a hostile header can claim.
     bytes / 5 * 8 + (bytes % 5 * 8).div_ceil(5)
 }
 
-/// Prints bytes in base 32.
+/// Encodes bytes.
 pub fn encode(bytes: &[u8]) -> String {
     let mut digits = LEAST_SIGNIFICANT_FIRST.encode(bytes).into_bytes();
     digits.reverse();
+    // The digits are ASCII, so the default is never used.
     String::from_utf8(digits).unwrap_or_default()
 }
 
-/// Reads base 32.
+/// Decodes exactly the texts that [`encode`] returns.
 ///
-/// Only the text that [`encode`] prints is read. Nix's own decoder takes texts of any length and
-/// lets the result grow by a byte when the spare bits are set; its callers then refuse the wrong
-/// length, so the hashes that Nix accepts are the same.
+/// Nix's decoder accepts any length and appends a byte if the spare bits are not zero. The
+/// callers in Nix then reject the wrong length, so Nix accepts the same hashes.
 pub fn decode(text: &str) -> Result<Vec<u8>, Nix32Error> {
     let digits: Vec<u8> = text.bytes().rev().collect();
     LEAST_SIGNIFICANT_FIRST.decode(&digits).map_err(|error| {
@@ -55,17 +56,19 @@ pub fn decode(text: &str) -> Result<Vec<u8>, Nix32Error> {
     })
 }
 
-/// Whether the character is a digit of the alphabet.
+/// Returns whether the character is in the alphabet.
 pub fn is_digit(character: char) -> bool {
     matches!(character, '0'..='9' | 'a'..='d' | 'f'..='n' | 'p'..='s' | 'v'..='z')
 }
 
-/// The encoding, but for the order of the digits.
+/// The same encoding with the least significant digit first, which the library can express.
 static LEAST_SIGNIFICANT_FIRST: LazyLock<Encoding> = LazyLock::new(|| {
     let mut specification = Specification::new();
     specification.symbols = "0123456789abcdfghijklmnpqrsvwxyz".into();
     specification.bit_order = BitOrder::LeastSignificantFirst;
-    specification.encoding().expect("32 different symbols")
+    specification
+        .encoding()
+        .expect("32 different ASCII characters are an alphabet")
 });
 
 #[cfg(test)]
@@ -75,7 +78,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_sha256_of_abc_prints_as_nix_hash_prints_it() {
+    fn sha256_of_abc_encodes_as_by_nix_hash() {
         assert_eq!(
             encode(&floe_hash::sha256(b"abc")),
             "1b8m03r63zqhnjf7l5wnldhh7c134ap5vpj0850ymkq1iyzicy5s"
@@ -83,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn lengths_are_those_of_nix() {
+    fn encoded_len_is_that_of_nix() {
         for (bytes, digits) in [(0, 0), (1, 2), (16, 26), (20, 32), (32, 52), (64, 103)] {
             assert_eq!(encoded_len(bytes), digits);
         }
@@ -91,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn letters_outside_the_alphabet_are_refused() {
+    fn decode_of_characters_outside_alphabet_is_error() {
         for character in ['e', 'o', 't', 'u', 'A', '-', 'é'] {
             let text = format!("0{character}");
             assert_eq!(
@@ -105,14 +108,14 @@ mod tests {
     }
 
     #[test]
-    fn lengths_that_no_bytes_encode_to_are_refused() {
+    fn decode_of_impossible_length_is_error() {
         for digits in [1, 3, 6, 9, 51, 54] {
             assert_eq!(decode(&"0".repeat(digits)), Err(Nix32Error::Length(digits)));
         }
     }
 
     #[test]
-    fn spare_bits_must_be_zero() {
+    fn decode_of_nonzero_spare_bits_is_error() {
         assert_eq!(decode("7z").unwrap(), [0xff]);
         assert_eq!(decode("8z"), Err(Nix32Error::SpareBits));
         assert_eq!(decode("zz"), Err(Nix32Error::SpareBits));
@@ -120,12 +123,12 @@ mod tests {
 
     proptest! {
         #[test]
-        fn decoding_undoes_encoding(bytes: Vec<u8>) {
+        fn decode_reverses_encode(bytes: Vec<u8>) {
             prop_assert_eq!(decode(&encode(&bytes)).unwrap(), bytes);
         }
 
         #[test]
-        fn what_decodes_is_what_encodes(text in "[0-9a-z]{0,60}") {
+        fn encode_reverses_decode(text in "[0-9a-z]{0,60}") {
             if let Ok(bytes) = decode(&text) {
                 prop_assert_eq!(encode(&bytes), text);
             }

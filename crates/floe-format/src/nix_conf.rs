@@ -1,75 +1,72 @@
-//! `nix.conf` and its kin: lines that set something or include another file.
+//! Configuration files such as `nix.conf`: lines that set a setting or include another file.
 //!
-//! The grammar is Nix's own and knows no setting: a `#` begins a comment wherever it stands, words
-//! are separated by white space, and there is no quoting. What the names mean, and where included
-//! files are, is for the caller, since this crate reads none.
+//! The grammar is that of Nix. A `#` starts a comment anywhere in a line, white space separates
+//! words, and there are no quotes. This module does not interpret the names of settings and does
+//! not read included files; both are up to the caller.
 
-/// Why bytes are no configuration.
+/// Reason why bytes are not a valid configuration.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NixConfError {
-    /// It is longer than [`NIX_CONF_LEN_MAX`].
-    #[error(
-        "cannot parse a configuration of {0} bytes: longer than NIX_CONF_LEN_MAX, \
-         {NIX_CONF_LEN_MAX} bytes"
-    )]
+    /// The configuration is longer than [`NIX_CONF_LEN_MAX`].
+    #[error("cannot parse configuration: longer than {NIX_CONF_LEN_MAX} bytes")]
     TooLong(usize),
     /// A line is neither a setting nor an include.
     #[error("cannot parse line {number}: {fault}")]
     Line {
-        /// Which line, counted from 1.
+        /// The number of the line, counted from 1.
         number: usize,
-        /// What is wrong with it.
+        /// The reason.
         fault: LineFault,
     },
 }
 
-/// What is wrong with a line. Values are not repeated, for some are secrets.
+/// Reason why a line is not valid. It never contains a value, which may be a secret.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LineFault {
-    /// The first word is not followed by `=` as a word of its own.
+    /// The second word is not `=`.
     #[error("{0:?} is not followed by = between spaces; write NAME = VALUE, or include PATH")]
     NoEquals(String),
-    /// `include` or `!include` has no path, or more than one word.
+    /// `include` or `!include` is not followed by exactly one word.
     #[error("{directive} is followed by {words} words; it takes one path, without spaces")]
     NotOnePath {
         /// `include` or `!include`.
         directive: &'static str,
-        /// How many words follow it.
+        /// The number of words after the directive.
         words: usize,
     },
 }
 
-/// A line that says something.
+/// A line with a statement.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Line<'a> {
-    /// Which line it is, counted from 1.
+    /// The number of the line, counted from 1.
     pub number: usize,
-    /// What it says.
+    /// The statement.
     pub statement: Statement<'a>,
 }
 
-/// What a line says. Names, values and paths are bytes, as they are for Nix.
+/// A statement. As in Nix, names, values and paths are bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Statement<'a> {
-    /// `NAME = VALUE…`; the words of the value are joined by one space.
+    /// `NAME = VALUE…`: sets a setting.
     Set {
         /// The word before `=`.
         name: &'a [u8],
-        /// What follows it; may be empty.
+        /// The words after `=`, separated by single spaces. May be empty.
         value: Vec<u8>,
     },
-    /// `include PATH`, or `!include PATH`, which may be missing.
+    /// `include PATH` or `!include PATH`: includes another file.
     Include {
-        /// Relative to the directory of the file that the line stands in, unless absolute.
+        /// The path of the file, absolute or relative to the directory of the including file.
         path: &'a [u8],
-        /// Whether it may be missing.
+        /// Whether the file may be missing, as after `!include`.
         may_be_missing: bool,
     },
 }
 
-/// The lines that say something, in their order.
+/// Parses a configuration. Returns the lines that have a statement.
 ///
-/// Errors: [`NixConfError`]; as in Nix, one bad line spoils the whole.
+/// As in Nix, one invalid line makes the whole configuration invalid.
 pub fn parse(text: &[u8]) -> Result<Vec<Line<'_>>, NixConfError> {
     if text.len() > NIX_CONF_LEN_MAX {
         return Err(NixConfError::TooLong(text.len()));
@@ -92,7 +89,7 @@ fn parse_line(line: &[u8]) -> Result<Option<Statement<'_>>, LineFault> {
     let Some(first) = words.next() else {
         return Ok(None);
     };
-    let include = [INCLUDE, INCLUDE_IF_THERE]
+    let include = [INCLUDE, INCLUDE_OPTIONAL]
         .into_iter()
         .find(|directive| directive.as_bytes() == first);
     if let Some(directive) = include {
@@ -100,7 +97,7 @@ fn parse_line(line: &[u8]) -> Result<Option<Statement<'_>>, LineFault> {
         return match rest[..] {
             [path] => Ok(Some(Statement::Include {
                 path,
-                may_be_missing: directive == INCLUDE_IF_THERE,
+                may_be_missing: directive == INCLUDE_OPTIONAL,
             })),
             _ => Err(LineFault::NotOnePath {
                 directive,
@@ -113,31 +110,33 @@ fn parse_line(line: &[u8]) -> Result<Option<Statement<'_>>, LineFault> {
             name: first,
             value: words.collect::<Vec<_>>().join(&b' '),
         })),
-        _ => Err(LineFault::NoEquals(shown(first))),
+        _ => Err(LineFault::NoEquals(printable_name(first))),
     }
 }
 
-/// The words that Nix finds in a line or a value. A form feed is no white space to it.
+/// Splits a line or a value into words, as Nix does: a form feed does not separate words.
 pub fn words(text: &[u8]) -> impl Iterator<Item = &[u8]> {
     text.split(|byte| matches!(byte, b' ' | b'\t' | b'\n' | b'\r'))
         .filter(|word| !word.is_empty())
 }
 
-/// As much of a first word as cannot be a secret: `access-tokens=host=secret` has no space.
-fn shown(word: &[u8]) -> String {
+/// Returns the part of a first word that an error may show.
+///
+/// In `access-tokens=host=secret`, the first word contains a secret, so the part ends at `=`.
+fn printable_name(word: &[u8]) -> String {
     let end = word.iter().position(|&byte| byte == b'=');
     let name = String::from_utf8_lossy(&word[..end.unwrap_or(word.len())]);
-    name.chars().take(SHOWN_CHARS_MAX).collect()
+    name.chars().take(PRINTED_CHARS_MAX).collect()
 }
 
-/// The longest configuration that is parsed. Real ones have a few kilobytes.
+/// Length of the longest configuration that parses, in bytes. Real files have a few kilobytes.
 pub const NIX_CONF_LEN_MAX: usize = 1024 * 1024;
 
-/// How much of a word an error repeats: longer than any name of a setting.
-const SHOWN_CHARS_MAX: usize = 64;
+/// Number of characters of a word that an error shows. The names of settings are shorter.
+const PRINTED_CHARS_MAX: usize = 64;
 
 const INCLUDE: &str = "include";
-const INCLUDE_IF_THERE: &str = "!include";
+const INCLUDE_OPTIONAL: &str = "!include";
 
 #[cfg(test)]
 mod tests;

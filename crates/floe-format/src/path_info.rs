@@ -1,4 +1,4 @@
-//! What a store knows about one of its paths.
+//! Path infos: the metadata of a store path in a store.
 
 use std::collections::BTreeSet;
 
@@ -9,31 +9,31 @@ use crate::hash::Hash;
 use crate::signature::{SecretKey, Signature, TrustedKeys};
 use crate::store_path::{StoreDir, StorePath};
 
-/// A store path with its contents' hash and size and its relations to other paths.
+/// The metadata of a valid store path, like Nix's `ValidPathInfo`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PathInfo {
-    /// The path itself.
+    /// The store path.
     pub path: StorePath,
-    /// SHA-256 of its NAR.
+    /// SHA-256 of the NAR.
     pub nar_hash: Hash,
-    /// Size of its NAR. Zero means unknown, since no NAR is empty.
+    /// Size of the NAR, in bytes. Zero means unknown, because no NAR is empty.
     pub nar_size: u64,
-    /// The paths that its contents mention, itself among them if so.
+    /// The paths that the contents refer to, which may include the path itself.
     pub references: BTreeSet<StorePath>,
-    /// The derivation that it was built from.
+    /// The derivation that built the path.
     pub deriver: Option<StorePath>,
     /// Signatures over [`PathInfo::fingerprint`].
     pub signatures: BTreeSet<Signature>,
-    /// The claim that the path follows from its contents.
+    /// The content address, if the path was computed from its contents.
     pub ca: Option<ContentAddress>,
-    /// When the store got it, in seconds since 1970; unknown in a binary cache.
+    /// Time of registration, in seconds since 1970. `None` in a binary cache.
     pub registration_time: Option<u64>,
-    /// Whether this very store built it.
+    /// Whether the path was built in this store.
     pub ultimate: bool,
 }
 
 impl PathInfo {
-    /// The text that signatures sign: path, NAR hash, NAR size and references.
+    /// Returns the text that is signed: the path, the NAR hash, the NAR size and the references.
     pub fn fingerprint(&self, dir: &StoreDir) -> String {
         let references: Vec<String> = self
             .references
@@ -49,31 +49,32 @@ impl PathInfo {
         )
     }
 
-    /// Whether the contents mention the path itself.
+    /// Returns whether the contents refer to the path itself.
     pub fn has_self_reference(&self) -> bool {
         self.references.contains(&self.path)
     }
 
-    /// Whether the content address implies this very path; `None` if there is none.
+    /// Returns whether the path is the one computed from its content address.
     ///
-    /// A path for which it does needs no signature, once its contents are known to have the
-    /// hash that the content address states.
+    /// Returns `None` without a content address. If the result is true and the contents have the
+    /// hash in the content address, the path needs no signature.
     pub fn matches_content_address(&self, dir: &StoreDir) -> Option<bool> {
         let address = self.ca?;
-        let mut others = self.references.clone();
-        let self_reference = others.remove(&self.path);
-        let implied = address.store_path(dir, self.path.name(), &others, self_reference);
-        Some(implied.as_ref() == Ok(&self.path))
+        let mut references = self.references.clone();
+        let self_reference = references.remove(&self.path);
+        let computed = address.store_path(dir, self.path.name(), &references, self_reference);
+        Some(computed.as_ref() == Ok(&self.path))
     }
 
-    /// Adds a signature by this key. It counts only if the NAR size is known.
+    /// Adds a signature by a key. The signature is valid only if the NAR size is known.
     pub fn sign(&mut self, dir: &StoreDir, key: &SecretKey) {
         self.signatures
             .insert(key.sign(self.fingerprint(dir).as_bytes()));
     }
 
-    /// Whether any of the signatures is valid and by a trusted key. An unknown NAR size cannot
-    /// be vouched for, so then none is.
+    /// Returns whether a trusted key made at least one of the signatures.
+    ///
+    /// If the NAR size is unknown, no signature is valid, because the fingerprint contains it.
     pub fn is_signed_by(&self, dir: &StoreDir, keys: &TrustedKeys) -> bool {
         if self.nar_size == 0 || self.signatures.is_empty() {
             return false;
@@ -84,17 +85,16 @@ impl PathInfo {
             .any(|signature| keys.verify(fingerprint.as_bytes(), signature))
     }
 
-    /// What `nix path-info --json` says of a path of a local store: the value beside the path.
+    /// Returns the value that `nix path-info --json` prints for a path in a local store.
     pub fn to_json(&self, dir: &StoreDir) -> Value {
-        let references = self.references.iter().map(|path| dir.full_path(path));
-        let references: Vec<_> = references.collect();
+        let full_path = |path: &StorePath| dir.full_path(path);
         json!({
             "ca": self.ca.map(|ca| ca.to_string()),
-            "deriver": self.deriver.as_ref().map(|path| dir.full_path(path)),
+            "deriver": self.deriver.as_ref().map(full_path),
             "narHash": self.nar_hash.to_sri(),
             "narSize": self.nar_size,
-            "references": references,
-            // Nix treats a registration at the very start of 1970 as unknown.
+            "references": self.references.iter().map(full_path).collect::<Vec<_>>(),
+            // For Nix, a registration time of zero is unknown.
             "registrationTime": self.registration_time.filter(|&time| time != 0),
             "signatures": self.signatures.iter().map(Signature::to_string).collect::<Vec<_>>(),
             "storeDir": dir.as_str(),
@@ -104,7 +104,7 @@ impl PathInfo {
     }
 }
 
-/// The version of Nix's path info JSON that is written, its default when none is asked for.
+/// The version of the JSON format, which is Nix's default.
 const JSON_VERSION: u64 = 1;
 
 #[cfg(test)]
@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn the_fingerprint_lists_full_sorted_references() {
+    fn fingerprint_has_sorted_full_paths_of_references() {
         let nar_hash = Hash::sha256([1; 32]).to_nix32();
         assert_eq!(
             info().fingerprint(&StoreDir::default()),
@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn a_signature_covers_everything_in_the_fingerprint() {
+    fn signature_covers_all_of_fingerprint() {
         let dir = StoreDir::default();
         let key = SecretKey::from_seed("k", [1; 32]).unwrap();
         let keys = TrustedKeys::from_iter([key.public()]);
@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_size_is_never_signed() {
+    fn path_of_unknown_size_is_never_signed() {
         let dir = StoreDir::default();
         let key = SecretKey::from_seed("k", [1; 32]).unwrap();
         let mut info = info();
@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn a_content_address_holds_only_for_the_path_that_it_implies() {
+    fn content_address_matches_only_its_own_path() {
         let dir = StoreDir::default();
         let mut info = info();
         assert_eq!(info.matches_content_address(&dir), None);

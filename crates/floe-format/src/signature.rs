@@ -1,6 +1,6 @@
-//! Signatures over path infos, and the Ed25519 keys that make and check them.
+//! Signatures of path infos, and the Ed25519 keys that make and verify them.
 //!
-//! All of them are written `name:base64`. The name says which key a signature needs.
+//! Their text form is `NAME:BASE64`, where the name identifies the key.
 
 use std::fmt;
 use std::sync::Arc;
@@ -13,50 +13,50 @@ mod trusted_keys;
 pub use keys::{PublicKey, SecretKey};
 pub use trusted_keys::TrustedKeys;
 
-/// Why a text is not a signature or a key. The text of a secret key is never part of it.
+/// Reason why a text is not a valid signature or key. No error contains a secret key.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SignatureError {
-    /// There is no colon, or nothing in front of it or behind it.
-    #[error("cannot parse {kind}: it is not of the form name:base64")]
+    /// The text has no colon, or nothing before or after it.
+    #[error("cannot parse {kind}: expected NAME:BASE64")]
     Syntax {
-        /// What was being parsed.
+        /// The kind of text.
         kind: KeyOrSignature,
     },
     /// The name has white space or control characters.
     #[error("cannot parse {kind}: its name has white space or control characters")]
     InvalidName {
-        /// What was being parsed.
+        /// The kind of text.
         kind: KeyOrSignature,
     },
-    /// The part behind the colon is no base 64.
-    #[error("cannot parse {kind} named {name:?}: {source}")]
+    /// The part after the colon is not valid base 64.
+    #[error("cannot parse {kind} {name:?}: {source}")]
     Base64 {
-        /// What was being parsed.
+        /// The kind of text.
         kind: KeyOrSignature,
-        /// The name in front of the colon.
+        /// The name before the colon.
         name: String,
-        /// What is wrong with it.
+        /// The error in the base 64 text.
         source: base64::Base64Error,
     },
     /// The key has the wrong length.
-    #[error("cannot parse {kind} named {name:?}: {len} bytes instead of {}", kind.key_len())]
+    #[error("cannot parse {kind} {name:?}: it has {len} bytes instead of {}", kind.key_len())]
     KeyLength {
-        /// What was being parsed.
+        /// The kind of text.
         kind: KeyOrSignature,
-        /// The name in front of the colon.
+        /// The name before the colon.
         name: String,
         /// The number of bytes found.
         len: usize,
     },
-    /// The two halves of a secret key do not belong together.
-    #[error("cannot use secret key named {name:?}: its public half does not fit its secret half")]
+    /// The public half of a secret key does not belong to its secret half.
+    #[error("cannot use secret key {name:?}: its public half does not match its secret half")]
     KeyPairMismatch {
-        /// The name in front of the colon.
+        /// The name before the colon.
         name: String,
     },
 }
 
-/// What a [`SignatureError`] is about.
+/// The kind of text that a [`SignatureError`] is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KeyOrSignature {
     /// A [`Signature`].
@@ -87,31 +87,31 @@ impl fmt::Display for KeyOrSignature {
     }
 }
 
-/// A signature and the name of the key that made it.
+/// A signature and the name of its key.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Signature {
-    // In the order by which Nix sorts signatures.
+    // The fields are in the order by which Nix sorts signatures.
     key_name: Arc<str>,
     bytes: Vec<u8>,
 }
 
 impl Signature {
-    /// Parses `name:base64`.
+    /// Parses `NAME:BASE64`.
     ///
-    /// As in Nix, any number of bytes but zero will do here; only 64 ever verify. Beyond what
-    /// Nix refuses, a key name with white space or control characters is refused, because the
-    /// store's database separates signatures by spaces and a narinfo by newlines.
+    /// As in Nix, a signature of any length but zero parses, although only 64 bytes can verify.
+    /// Stricter than Nix, a name must not have white space or control characters. The store's
+    /// database separates signatures by spaces, and a narinfo separates them by newlines.
     pub fn parse(text: &str) -> Result<Signature, SignatureError> {
         let (key_name, bytes) = parse_named(text, KeyOrSignature::Signature)?;
         Ok(Signature { key_name, bytes })
     }
 
-    /// The name of the key that is said to have made it.
+    /// Returns the name of the key. It is a claim until the signature is verified.
     pub fn key_name(&self) -> &str {
         &self.key_name
     }
 
-    /// The signature itself.
+    /// Returns the bytes of the signature.
     pub fn bytes(&self) -> &[u8] {
         &self.bytes
     }
@@ -134,20 +134,20 @@ impl fmt::Debug for Signature {
     }
 }
 
-/// The key of the official binary cache, which Nix trusts by default.
+/// The public key of cache.nixos.org, which Nix trusts by default.
 pub const CACHE_NIXOS_ORG_KEY: &str =
     "cache.nixos.org-1:6NCHdD59X431o0gWypbMrAURkbJ16ZPMQFGspcDShjY=";
 
-/// Length of an Ed25519 signature.
+/// Length of an Ed25519 signature, in bytes.
 pub const SIGNATURE_LEN: usize = 64;
 
-/// Length of an Ed25519 public key.
+/// Length of an Ed25519 public key, in bytes.
 pub const PUBLIC_KEY_LEN: usize = 32;
 
-/// Length of the random half of a secret key.
+/// Length of the secret half of a secret key, in bytes.
 pub const SEED_LEN: usize = 32;
 
-/// Length of a secret key: the seed, then the public key.
+/// Length of a secret key, in bytes: the seed and the public key.
 pub const SECRET_KEY_LEN: usize = SEED_LEN + PUBLIC_KEY_LEN;
 
 fn parse_named(text: &str, kind: KeyOrSignature) -> Result<(Arc<str>, Vec<u8>), SignatureError> {

@@ -1,4 +1,4 @@
-//! Store paths, and the directory that they stand in.
+//! Store paths and store directories.
 
 use std::fmt;
 use std::sync::Arc;
@@ -6,14 +6,14 @@ use std::sync::Arc;
 use crate::hash_part::HashPart;
 use crate::nix32;
 
-/// Why a text is not a store path or a store directory.
+/// Reason why a text is not a valid store path or store directory.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum StorePathError {
-    /// The store directory is not an absolute path, or is the root, or has control characters or
-    /// a space at the end.
-    #[error("cannot use {0:?} as a store directory: it must be an absolute path below the root")]
+    /// The store directory is not an absolute path, is `/`, or has control characters or a space
+    /// at the end.
+    #[error("cannot use {0:?} as a store directory: it must be an absolute path other than /")]
     InvalidStoreDir(String),
-    /// The path does not lie directly in the store directory.
+    /// The path is not a direct child of the store directory.
     #[error("cannot parse store path {path:?}: it is not directly in {dir:?}")]
     NotInStore {
         /// The whole path.
@@ -21,58 +21,61 @@ pub enum StorePathError {
         /// The store directory.
         dir: String,
     },
-    /// There is no room for a hash part, a dash and a name.
+    /// The base name is shorter than a hash part, a dash and a name.
     #[error("cannot parse store path {0:?}: it is too short")]
     TooShort(String),
-    /// The first 32 characters are not a hash part followed by a dash.
+    /// The base name does not start with a hash part and a dash.
     #[error("cannot parse store path {0:?}: it does not start with a hash part and a dash")]
     InvalidHashPart(String),
     /// The name is empty.
-    #[error("cannot name a store path: the name is empty")]
+    #[error("cannot use an empty name for a store path")]
     NameEmpty,
     /// The name is longer than [`NAME_LEN_MAX`].
-    #[error("cannot name a store path {0:?}: longer than NAME_LEN_MAX, {NAME_LEN_MAX} characters")]
+    #[error("cannot use store path name {0:?}: it is longer than {NAME_LEN_MAX} characters")]
     NameTooLong(String),
-    /// The name has a character that Nix does not allow there.
-    #[error("cannot name a store path {name:?}: character {character:?} is not allowed")]
+    /// The name has a character that Nix does not allow.
+    #[error("cannot use store path name {name:?}: character {character:?} is not allowed")]
     NameCharacter {
         /// The whole name.
         name: String,
-        /// The offending character.
+        /// The first invalid character.
         character: char,
     },
-    /// The name is `.` or `..`, or one of these followed by a dash.
-    #[error("cannot name a store path {0:?}: it starts like a relative path")]
+    /// The name is `.` or `..`, or starts with one of them and a dash.
+    #[error("cannot use store path name {0:?}: it starts like a relative path")]
     NameDots(String),
 }
 
-/// The directory that a store's paths stand in, by default `/nix/store`.
+/// A store directory: the parent of all paths of a store, by default `/nix/store`.
 ///
-/// It is part of every store path's hash, so stores with other directories share no paths.
+/// The directory is part of the hash of every store path, so stores with different directories
+/// have no path in common.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, PartialOrd, Ord)]
 pub struct StoreDir(Arc<str>);
 
 impl StoreDir {
-    /// A store directory from an absolute path, which is normalized as Nix does it: repeated
-    /// slashes, `.` and `..` go away, without a look at the file system.
+    /// Makes a store directory of an absolute path.
+    ///
+    /// The path is normalized as Nix does it, without access to the file system: repeated slashes
+    /// and `.` are removed, and `..` removes the component before it.
     pub fn new(text: &str) -> Result<StoreDir, StorePathError> {
         match normalize(text) {
-            Some(path) if is_directory(&path) => Ok(StoreDir(path.into())),
+            Some(path) if is_valid_store_dir(&path) => Ok(StoreDir(path.into())),
             _ => Err(StorePathError::InvalidStoreDir(text.into())),
         }
     }
 
-    /// The directory as text, without a slash at the end.
+    /// Returns the directory, without a slash at the end.
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// The full path of a store path.
+    /// Returns the absolute path of a store path.
     pub fn full_path(&self, path: &StorePath) -> String {
         format!("{}/{path}", self.0)
     }
 
-    /// Parses a full path that is written exactly as [`StoreDir::full_path`] writes it.
+    /// Parses an absolute path in exactly the form of [`StoreDir::full_path`].
     pub fn parse(&self, text: &str) -> Result<StorePath, StorePathError> {
         let base_name = text
             .strip_prefix(self.as_str())
@@ -81,8 +84,7 @@ impl StoreDir {
         StorePath::parse(base_name)
     }
 
-    /// Parses a full path after normalizing it, as Nix does where a person or a narinfo names
-    /// the path.
+    /// Normalizes an absolute path and parses it, as Nix does for user input and narinfos.
     pub fn parse_normalizing(&self, text: &str) -> Result<StorePath, StorePathError> {
         match normalize(text) {
             Some(path) => self.parse(&path),
@@ -90,18 +92,19 @@ impl StoreDir {
         }
     }
 
-    /// The store path for a thing of this kind (`source`, `text`, `output:out`, with references
-    /// appended), with this digest and name.
+    /// Computes a store path, like Nix's `makeStorePath`.
     ///
-    /// The hash part is the SHA-256 of all of them and of the store directory, folded to 160 bits.
+    /// `kind` is `source`, `text` or `output:NAME`, with the references appended. `hash` is
+    /// `sha256:` and a hexadecimal digest. The hash part is the SHA-256 of the arguments and the
+    /// store directory, folded to 160 bits.
     pub fn make_store_path(
         &self,
         kind: &str,
-        digest_base16_prefixed: &str,
+        hash: &str,
         name: &str,
     ) -> Result<StorePath, StorePathError> {
         check_name(name)?;
-        let preimage = format!("{kind}:{digest_base16_prefixed}:{}:{name}", self.0);
+        let preimage = format!("{kind}:{hash}:{}:{name}", self.0);
         let folded = fold(floe_hash::sha256(preimage.as_bytes()));
         Ok(StorePath(
             format!("{}-{name}", nix32::encode(&folded)).into(),
@@ -117,7 +120,7 @@ impl StoreDir {
 }
 
 impl Default for StoreDir {
-    /// `/nix/store`
+    /// Returns `/nix/store`.
     fn default() -> StoreDir {
         StoreDir("/nix/store".into())
     }
@@ -131,7 +134,7 @@ impl fmt::Display for StoreDir {
 
 /// The base name of a store path: a hash part, a dash and a name.
 ///
-/// A clone shares the text.
+/// Clones share the text.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct StorePath(Arc<str>);
 
@@ -151,22 +154,22 @@ impl StorePath {
         Ok(StorePath(base_name.into()))
     }
 
-    /// The whole base name.
+    /// Returns the base name.
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// The 32 characters before the dash, which find the path's narinfo in a binary cache.
+    /// Returns the hash part: the 32 characters before the dash.
     pub fn hash_part(&self) -> &str {
         self.0.get(..HashPart::LEN).unwrap_or_default()
     }
 
-    /// What follows the dash.
+    /// Returns the name: the text after the dash.
     pub fn name(&self) -> &str {
         self.0.get(HashPart::LEN + 1..).unwrap_or_default()
     }
 
-    /// Whether the name ends in `.drv`.
+    /// Returns whether the name ends with `.drv`.
     pub fn is_derivation(&self) -> bool {
         self.name().ends_with(DERIVATION_EXTENSION)
     }
@@ -184,7 +187,6 @@ impl fmt::Debug for StorePath {
     }
 }
 
-/// Checks that a text can be the name of a store path.
 fn check_name(name: &str) -> Result<(), StorePathError> {
     if name.is_empty() {
         return Err(StorePathError::NameEmpty);
@@ -195,8 +197,8 @@ fn check_name(name: &str) -> Result<(), StorePathError> {
     if matches!(name.split('-').next(), Some("." | "..")) {
         return Err(StorePathError::NameDots(name.into()));
     }
-    let allowed = |c: char| c.is_ascii_alphanumeric() || "+-._?=".contains(c);
-    match name.chars().find(|&character| !allowed(character)) {
+    let is_allowed = |c: char| c.is_ascii_alphanumeric() || "+-._?=".contains(c);
+    match name.chars().find(|&character| !is_allowed(character)) {
         Some(character) => Err(StorePathError::NameCharacter {
             name: name.into(),
             character,
@@ -205,15 +207,18 @@ fn check_name(name: &str) -> Result<(), StorePathError> {
     }
 }
 
-/// The longest name. With the hash part and the dash it leaves room for suffixes such as `.lock`
-/// within the 255 bytes that file systems allow.
+/// Length of the longest name, as in Nix.
+///
+/// File systems allow 255 bytes. The hash part and the dash take 33; the rest is for suffixes
+/// that Nix appends, such as `.lock`.
 pub const NAME_LEN_MAX: usize = 211;
 
-/// What the names of derivations end in.
+/// The suffix of the names of derivations.
 pub const DERIVATION_EXTENSION: &str = ".drv";
 
-/// The path without empty and `.` components and with `..` resolved by text alone; `None` for a
-/// relative path.
+/// Normalizes an absolute path without access to the file system.
+///
+/// Returns `None` for a relative path.
 fn normalize(text: &str) -> Option<String> {
     let mut components = Vec::new();
     for component in text.strip_prefix('/')?.split('/') {
@@ -228,13 +233,15 @@ fn normalize(text: &str) -> Option<String> {
     Some(format!("/{}", components.join("/")))
 }
 
-/// Whether stores may have this directory. One with control characters, or a space at the end,
-/// would not survive in `nix-cache-info`, whose lines are trimmed.
-fn is_directory(path: &str) -> bool {
+/// Returns whether a normalized path can be a store directory.
+///
+/// A directory must not have control characters or a space at the end, because the lines of
+/// `nix-cache-info` are trimmed.
+fn is_valid_store_dir(path: &str) -> bool {
     path != "/" && !path.ends_with(' ') && !path.contains(|c: char| c.is_control())
 }
 
-/// Folds a digest to the 20 bytes of a hash part by exclusive or.
+/// Folds a digest to 160 bits: byte `i` is combined with byte `i + 20` by exclusive or.
 fn fold(digest: [u8; 32]) -> [u8; 20] {
     let mut folded = [0; 20];
     for chunk in digest.chunks(folded.len()) {

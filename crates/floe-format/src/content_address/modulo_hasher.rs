@@ -1,33 +1,36 @@
-//! Hashing contents that mention the path that follows from the hash.
+//! Hashing of contents that refer to their own store path.
 
 use floe_hash::Hasher;
 
 use crate::hash::{Hash, HashAlgorithm};
 
-/// Hashes contents as if they did not mention a given hash part.
+/// A hasher that replaces every occurrence of a hash part by zeros, like Nix's `HashModuloSink`.
 ///
-/// Every occurrence counts as that many zero bytes; after the contents, the offset of each
-/// occurrence is hashed as `|OFFSET`, so that contents with the hash part and contents with
-/// zeros in its place differ. This is how the path of self-referential contents can follow from
-/// the contents. Occurrences are found however the contents are cut into updates.
+/// The path of contents with self-references follows from their hash, so the hash must not depend
+/// on the path. After the contents, the hasher adds the offset of each occurrence as `|OFFSET`.
+/// Contents with the hash part and contents with zeros in its place therefore have different
+/// hashes. The result does not depend on how the contents are cut into updates.
 #[derive(Clone, Debug)]
 pub struct ModuloHasher {
     hasher: Hasher,
     algorithm: HashAlgorithm,
     hash_part: Vec<u8>,
-    // How far the window may move on, by the value of its last byte.
+    // The Boyer-Moore-Horspool table: the distance to the next window that can match, by the
+    // value of the last byte in the current window.
     skips: Box<[usize; 256]>,
-    // Bytes not hashed yet. Between updates they are fewer than the hash part's, so that an
-    // occurrence may still begin in them.
+    // Bytes not hashed yet. An occurrence may still start in them. Between updates, they are
+    // fewer than the bytes of the hash part.
     pending: Vec<u8>,
-    // Where `pending` starts in the contents.
+    // The offset of `pending` in the contents.
     offset: u64,
     occurrences: Vec<u64>,
 }
 
 impl ModuloHasher {
-    /// A stream that has seen no bytes. The hash part is the text to be ignored, commonly
-    /// [`StorePath::hash_part`](crate::StorePath::hash_part); an empty one occurs nowhere.
+    /// Makes a hasher for contents that may contain `hash_part`.
+    ///
+    /// The argument is usually [`StorePath::hash_part`](crate::StorePath::hash_part). An empty
+    /// text occurs nowhere.
     pub fn new(algorithm: HashAlgorithm, hash_part: &str) -> ModuloHasher {
         let hash_part = hash_part.as_bytes().to_vec();
         let mut skips = Box::new([hash_part.len(); 256]);
@@ -48,7 +51,7 @@ impl ModuloHasher {
         }
     }
 
-    /// Feeds the next bytes of the contents.
+    /// Adds the next bytes of the contents.
     pub fn update(&mut self, bytes: &[u8]) {
         for piece in bytes.chunks(PIECE_LEN) {
             self.pending.extend_from_slice(piece);
@@ -58,12 +61,12 @@ impl ModuloHasher {
         }
     }
 
-    /// The hash of everything fed so far, offsets included.
+    /// Returns the hash of the contents and of the offsets.
     pub fn finish(self) -> Hash {
         self.finish_both().hash
     }
 
-    /// The hash of everything fed so far, with and without offsets.
+    /// Returns the hash with and without the offsets.
     pub fn finish_both(mut self) -> ModuloHashes {
         self.hash_pending(self.pending.len());
         let without_offsets = finish_hasher(self.algorithm, self.hasher.clone());
@@ -76,14 +79,16 @@ impl ModuloHasher {
         }
     }
 
-    /// Zeroes the occurrences in `pending` and notes where they are, leftmost first.
+    /// Replaces the occurrences in `pending` by zeros and records their offsets.
+    ///
+    /// Of overlapping occurrences, only the first counts.
     fn zero_occurrences(&mut self) {
         let Some(&wanted) = self.hash_part.last() else {
             return;
         };
         let len = self.hash_part.len();
         let mut start = 0;
-        // Most windows are passed over by a look at their last byte.
+        // The last byte of a window usually rules out several windows at once.
         while let Some(&last) = self.pending.get(start + len - 1) {
             match self.pending.get_mut(start..start + len) {
                 Some(window) if last == wanted && window == self.hash_part => {
@@ -105,14 +110,15 @@ impl ModuloHasher {
     }
 }
 
-/// The hashes of contents modulo a hash part.
+/// The two hashes of contents modulo a hash part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ModuloHashes {
-    /// The hash that Nix computes up to 2.16 and again after 2.34.
+    /// The hash of Nix up to 2.16 and after 2.34, which covers the offsets.
     pub hash: Hash,
-    /// The hash that Nix 2.17 to 2.34 computes, which by mistake leave out the offsets. Content
-    /// addresses that they gave to paths with self-references are around. Of the same
-    /// contents with some occurrences replaced by zeros this hash is the same.
+    /// The hash of Nix 2.17 to 2.34, which omit the offsets by mistake.
+    ///
+    /// Binary caches hold content addresses made by these versions. The hash is weaker: it stays
+    /// the same if zeros replace some of the occurrences.
     pub without_offsets: Hash,
 }
 
@@ -124,5 +130,5 @@ fn finish_hasher(algorithm: HashAlgorithm, hasher: Hasher) -> Hash {
     Hash::from_padded(algorithm, bytes)
 }
 
-/// How much is copied, searched and hashed at a time: little enough to stay in the CPU's cache.
+/// Number of bytes that are copied, searched and hashed at a time. They fit into the CPU's cache.
 pub(super) const PIECE_LEN: usize = 64 * 1024;

@@ -1,4 +1,4 @@
-//! Content addresses, and hashing modulo a hash part.
+//! Tests of content addresses and of hashing modulo a hash part.
 
 use proptest::prelude::*;
 
@@ -47,7 +47,7 @@ fn every_method_prints_and_parses() {
 }
 
 #[test]
-fn malformed_content_addresses_are_refused() {
+fn malformed_content_address_is_error() {
     let hash = abc(ContentAddressMethod::Text, HashAlgorithm::Sha256).hash;
     for text in [
         String::new(),
@@ -95,7 +95,7 @@ fn only_texts_and_sha256_nars_may_have_references() {
 }
 
 #[test]
-fn contents_without_the_hash_part_hash_as_ever() {
+fn contents_without_hash_part_have_ordinary_hash() {
     for contents in [&b""[..], b"abc", &[b'7'; 1000], &HASH_PART.as_bytes()[1..]] {
         assert_eq!(
             modulo(contents, &[]),
@@ -108,7 +108,7 @@ fn contents_without_the_hash_part_hash_as_ever() {
 }
 
 #[test]
-fn occurrences_count_as_zeros_and_their_offsets_follow() {
+fn occurrences_hash_as_zeros_followed_by_offsets() {
     let contents = format!("ab{HASH_PART}{HASH_PART}c7bw2{HASH_PART}");
     let mut expected = b"ab".to_vec();
     expected.extend([0; 64]);
@@ -131,7 +131,7 @@ fn occurrences_count_as_zeros_and_their_offsets_follow() {
 }
 
 #[test]
-fn occurrences_across_internal_pieces_are_found() {
+fn occurrence_across_internal_pieces_is_found() {
     let mut contents = vec![b'.'; PIECE_LEN - 5];
     contents.extend(HASH_PART.as_bytes());
     let mut expected = vec![b'.'; PIECE_LEN - 5];
@@ -145,7 +145,7 @@ fn occurrences_across_internal_pieces_are_found() {
 
 proptest! {
     #[test]
-    fn the_cuts_do_not_matter(
+    fn modulo_hash_is_independent_of_cuts(
         pieces in prop::collection::vec(
             prop_oneof![Just(HASH_PART.to_owned()), "[7bw2dc]{0,40}"],
             0..8,

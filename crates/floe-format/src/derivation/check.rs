@@ -1,4 +1,4 @@
-//! Checking that a derivation is consistent with itself and with what it is built from.
+//! Checks that a derivation is consistent with itself and with its inputs.
 
 use crate::derivation::hash_modulo::{ReadDerivation, masked_hash};
 use crate::derivation::output::check_output_kinds;
@@ -7,7 +7,7 @@ use crate::derivation::{
 };
 use crate::store_path::{StoreDir, StorePath};
 
-/// See [`Derivation::check_invariants`].
+/// Implements [`Derivation::check_invariants`].
 pub(super) fn check_invariants(
     derivation: &Derivation,
     dir: &StoreDir,
@@ -16,7 +16,7 @@ pub(super) fn check_invariants(
     read: &mut ReadDerivation<'_>,
 ) -> Result<(), DerivationError> {
     check_output_kinds(&derivation.outputs, name)?;
-    // Found for the first output that needs it.
+    // Computed for the first output that needs it.
     let mut hash = None;
     for (output, value) in &derivation.outputs {
         let output_path = |source| DerivationError::OutputPath {

@@ -1,141 +1,141 @@
-//! What can be wrong with a derivation.
+//! The errors of derivations.
 
 use crate::content_address::ContentAddressError;
 use crate::derivation::DERIVATION_LEN_MAX;
 use crate::hash::HashError;
 use crate::store_path::{StorePath, StorePathError};
 
-/// Why bytes are not a derivation, or a derivation is not consistent.
+/// Reason why bytes are not a valid derivation, or a derivation is not consistent.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DerivationError {
-    /// It is longer than [`DERIVATION_LEN_MAX`].
-    #[error(
-        "cannot parse derivation of {0} bytes: longer than DERIVATION_LEN_MAX, \
-         {DERIVATION_LEN_MAX} bytes"
-    )]
+    /// The derivation is longer than [`DERIVATION_LEN_MAX`].
+    #[error("cannot parse derivation: longer than {DERIVATION_LEN_MAX} bytes")]
     TooLong(usize),
-    /// It is in a format with a version. The only one known is for dynamic derivations, an
-    /// experiment of Nix.
+    /// The derivation has a version, as only experimental dynamic derivations have.
     #[error("cannot parse derivation: DrvWithVersion (dynamic derivations) is not supported")]
     DrvWithVersion,
-    /// Something else is expected.
+    /// The syntax requires another text.
     #[error("cannot parse derivation: expected {expected:?} at byte {offset}")]
     Expected {
-        /// Where it is expected.
+        /// Where the text is expected.
         offset: usize,
-        /// What is expected.
+        /// The expected text.
         expected: &'static str,
     },
-    /// A string does not end.
-    #[error("cannot parse derivation: the string at byte {offset} does not end")]
+    /// A string has no closing quote.
+    #[error("cannot parse derivation: the string at byte {offset} has no closing quote")]
     Unterminated {
-        /// Where the string begins.
+        /// Where the string starts.
         offset: usize,
     },
-    /// A string that stands for a name, a path or a hash is not UTF-8, or has characters that
-    /// are printed with a backslash.
-    #[error("cannot parse derivation: the string at byte {offset} is not a plain word")]
+    /// A name, a path or a hash is not UTF-8, or has characters that need escapes.
+    #[error("cannot parse derivation: the string at byte {offset} has escapes or is not UTF-8")]
     NotUnescaped {
-        /// Where the string begins.
+        /// Where the string starts.
         offset: usize,
     },
-    /// A store path in it is not valid.
+    /// A store path is not valid.
     #[error("cannot parse derivation: {0}")]
     StorePath(#[from] StorePathError),
-    /// A hash in it is not valid.
+    /// The hash of an output is not valid.
     #[error("cannot parse derivation: output {output:?}: {source}")]
     Hash {
-        /// The output with the hash.
+        /// The output.
         output: String,
-        /// What is wrong with it.
+        /// The error in the hash.
         source: HashError,
     },
-    /// A hash algorithm in it is unknown.
-    #[error("cannot parse derivation: output {output:?} has the unknown hash algorithm {name:?}")]
+    /// The hash algorithm of an output is unknown.
+    #[error("cannot parse derivation: output {output:?} has unknown hash algorithm {name:?}")]
     UnknownAlgorithm {
-        /// The output with the algorithm.
+        /// The output.
         output: String,
         /// The name found.
         name: String,
     },
-    /// An output whose path is known only after the build states one.
-    #[error("cannot parse derivation: output {output:?} cannot have a path before it is built")]
+    /// An output states a path that is known only after the build.
+    #[error("cannot parse derivation: output {output:?} must not state a path before the build")]
     UnexpectedPath {
         /// The output.
         output: String,
     },
-    /// An input derivation is listed without any outputs.
-    #[error("cannot parse derivation: no outputs of input derivation {0} are used")]
+    /// An input derivation is listed without outputs.
+    #[error("cannot parse derivation: input derivation {0} has an empty list of outputs")]
     NoOutputsUsed(StorePath),
-    /// The path of a derivation's output cannot be computed.
+    /// The path of an output cannot be computed.
     #[error("cannot compute the path of output {output:?}: {source}")]
     OutputPath {
         /// The output.
         output: String,
-        /// Why not.
+        /// The cause.
         source: ContentAddressError,
     },
-    /// An output has another path than follows from the derivation.
-    #[error("derivation {derivation:?} has output {output:?} at {stated}, not at {computed}")]
+    /// The stated path of an output differs from the computed one.
+    #[error(
+        "derivation {derivation:?} states path {stated} for output {output:?}, but the computed \
+         path is {computed}"
+    )]
     OutputPathMismatch {
-        /// The derivation's name.
+        /// The name of the derivation.
         derivation: String,
         /// The output.
         output: String,
-        /// The path that the derivation states.
+        /// The path in the derivation.
         stated: StorePath,
-        /// The path that follows from the derivation.
+        /// The path that Nix would compute.
         computed: StorePath,
     },
-    /// An output states a path although it depends on outputs that have none before they are
-    /// built.
-    #[error("derivation {derivation:?} has output {output:?} at {stated}, which cannot be known")]
+    /// An output states a path although it depends on inputs without a known path.
+    #[error(
+        "derivation {derivation:?} states path {stated} for output {output:?}, but it depends on \
+         outputs whose paths are not known yet"
+    )]
     ShouldBeDeferred {
-        /// The derivation's name.
+        /// The name of the derivation.
         derivation: String,
         /// The output.
         output: String,
-        /// The path that the derivation states.
+        /// The path in the derivation.
         stated: StorePath,
     },
-    /// The environment variable named after an output is not the output's path.
+    /// The environment variable named after an output is not the path of the output.
     #[error("derivation {derivation:?} does not set variable {output:?} to {computed}")]
     OutputVariableMismatch {
-        /// The derivation's name.
+        /// The name of the derivation.
         derivation: String,
         /// The output.
         output: String,
-        /// The path that follows from the derivation.
+        /// The path that Nix would compute.
         computed: StorePath,
     },
-    /// The outputs are none, or of kinds that cannot go together.
-    #[error("derivation {derivation:?}: {problem}")]
+    /// There are no outputs, or a derivation cannot have outputs of these kinds together.
+    #[error("derivation {derivation:?} has invalid outputs: {problem}")]
     InvalidOutputs {
-        /// The derivation's name.
+        /// The name of the derivation.
         derivation: String,
-        /// What is wrong.
+        /// The broken rule.
         problem: &'static str,
     },
-    /// A derivation uses an output that its input does not have.
-    #[error("no output {output:?} of input derivation {input}")]
+    /// A derivation uses an output that its input derivation does not have.
+    #[error("input derivation {input} has no output {output:?}")]
     NoSuchOutput {
         /// The input derivation.
         input: StorePath,
-        /// The output asked for.
+        /// The missing output.
         output: String,
     },
-    /// The path is not that of a derivation.
+    /// A store path does not end with `.drv`.
     #[error("{0} is not the path of a derivation")]
     NotADerivation(StorePath),
-    /// A derivation is its own input by way of others.
+    /// A derivation is directly or indirectly its own input.
     #[error("derivation {0} depends on itself")]
     Cycle(StorePath),
-    /// A derivation could not be read; to be made by the callback that reads inputs.
+    /// An input derivation cannot be read. The callback that reads inputs returns this error.
     #[error("cannot read the derivation {path}: {reason}")]
     Read {
-        /// The derivation.
+        /// The input derivation.
         path: StorePath,
-        /// What went wrong.
+        /// The cause.
         reason: String,
     },
 }

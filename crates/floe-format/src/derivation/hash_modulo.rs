@@ -1,9 +1,9 @@
-//! The hash of a derivation modulo its fixed outputs, from which its output paths follow.
+//! The hash of a derivation modulo its fixed outputs, like Nix's `hashDerivationModulo`.
 //!
-//! The path of an input-addressed output is a hash of the derivation in which each input
-//! derivation is replaced by a hash of its own, found in the same way. The hash of a derivation
-//! with a fixed output depends on that output only, so that it does not matter to a path how
-//! its sources are fetched.
+//! The path of an input-addressed output is a hash of the derivation. Before hashing, each input
+//! derivation is replaced by its own hash, which is computed in the same way. The hash of a
+//! derivation with fixed outputs depends on these outputs only. A change in how a source is
+//! fetched therefore changes no other path.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -12,36 +12,38 @@ use crate::derivation::{Derivation, DerivationError, DerivationOutput, write};
 use crate::hash::Hash;
 use crate::store_path::{StoreDir, StorePath};
 
-/// The hashes of derivations that were found already, by their paths.
+/// The computed hashes of derivations, by path.
 ///
-/// It is good for one store directory, and for as long as derivations are read from the same
-/// store or are known to hash to their paths.
+/// A cache is valid for one store directory. All derivations must come from the same store, or be
+/// known to match their paths.
 #[derive(Clone, Debug, Default)]
 pub struct DerivationHashCache(HashMap<StorePath, DerivationHash>);
 
 impl DerivationHashCache {
-    /// A cache that knows nothing.
+    /// Makes an empty cache.
     pub fn new() -> DerivationHashCache {
         DerivationHashCache::default()
     }
 }
 
-/// What stands for a derivation in the hash of one that uses it.
+/// The replacement of an input derivation in the hash of a derivation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum DerivationHash {
-    /// A hash for the derivation as a whole.
+    /// The hash of the derivation, for all of its outputs.
     Regular(Hash),
-    /// A hash for its fixed outputs, by name.
+    /// The hashes of the fixed outputs, by name.
     FixedOutputs(BTreeMap<String, Hash>),
-    /// Nothing: the paths of its outputs, or of what they are built from, are not known yet.
+    /// No hash yet: the path of an output, or of one of its inputs, is not known before a build.
     Deferred,
 }
 
-/// Reads the derivation at a path.
+/// A callback that returns the derivation at a path.
 pub(super) type ReadDerivation<'a> =
     dyn FnMut(&StorePath) -> Result<Derivation, DerivationError> + 'a;
 
-/// The hash that the paths of a derivation's own outputs follow from; `None` if deferred.
+/// Computes the hash for the output paths of a derivation.
+///
+/// Returns `None` if an input derivation is deferred.
 pub(super) fn masked_hash(
     derivation: &Derivation,
     dir: &StoreDir,
@@ -55,17 +57,17 @@ pub(super) fn masked_hash(
     Ok(inputs.map(|inputs| sha256(&write::aterm_modulo(derivation, dir, &inputs, true))))
 }
 
-/// Brings the hash of the derivation at this path, and all that it needs, into the cache.
+/// Adds the hash of the derivation at `path` to the cache, and first those of its inputs.
 ///
-/// Chains of derivations can be long, so this keeps its own stack.
+/// The stack is a vector, because chains of derivations can be longer than recursion allows.
 fn add_to_cache(
     path: &StorePath,
     dir: &StoreDir,
     cache: &mut DerivationHashCache,
     read: &mut ReadDerivation<'_>,
 ) -> Result<(), DerivationError> {
-    // The derivations whose inputs are being resolved. Those on the stack but not in here have
-    // not been looked at yet.
+    // The derivations that wait for their inputs. A path on the stack that is not in this map has
+    // not been read yet.
     let mut open: HashMap<StorePath, Derivation> = HashMap::new();
     let mut stack = vec![path.clone()];
     while let Some(path) = stack.last().cloned() {
@@ -102,6 +104,7 @@ fn add_to_cache(
                 });
             } else {
                 open.insert(path.clone(), derivation);
+                // An input that still waits for its own inputs is below on the stack.
                 if let Some(input) = missing.iter().find(|input| open.contains_key(*input)) {
                     return Err(DerivationError::Cycle(input.clone()));
                 }
@@ -116,7 +119,7 @@ fn add_to_cache(
     Ok(())
 }
 
-/// What stands for a derivation, if its outputs alone say so.
+/// Returns the replacement of a derivation if its outputs alone determine it.
 fn hash_from_outputs(
     derivation: &Derivation,
     dir: &StoreDir,
@@ -146,8 +149,9 @@ fn hash_from_outputs(
     Ok(Some(DerivationHash::FixedOutputs(fixed)))
 }
 
-/// What stands for the input derivations, which must all be in the cache: hashes, and the outputs
-/// used. `None` if one of them is deferred.
+/// Returns the hashes of the input derivations in hexadecimal, each with the outputs used.
+///
+/// All input derivations must be in the cache. Returns `None` if one of them is deferred.
 fn input_hashes(
     derivation: &Derivation,
     cache: &DerivationHashCache,

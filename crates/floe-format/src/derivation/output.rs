@@ -1,4 +1,4 @@
-//! The outputs of a derivation.
+//! Outputs of derivations and their paths.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,33 +7,35 @@ use crate::derivation::DerivationError;
 use crate::hash::HashAlgorithm;
 use crate::store_path::{StoreDir, StorePath};
 
-/// What is known of an output's path before the build.
+/// An output of a derivation, by what determines its path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DerivationOutput {
-    /// The path follows from the derivation.
+    /// The path follows from the derivation and is stated in it.
     InputAddressed(StorePath),
-    /// The contents are known, and with them the path.
+    /// The hash of the contents is known, and the path follows from it.
     Fixed(ContentAddress),
-    /// The path will follow from the contents.
+    /// The path follows from the contents, which are known after the build.
     Floating {
-        /// What will be hashed.
+        /// The kind of data to hash.
         method: ContentAddressMethod,
-        /// How it will be hashed.
+        /// The algorithm to hash it with.
         algorithm: HashAlgorithm,
     },
-    /// The path will follow from the derivation, once the paths of its inputs are known.
+    /// The path follows from the derivation, but depends on an input whose path is not known yet.
     Deferred,
-    /// The path will follow from the contents, which are new each time.
+    /// The path follows from the contents, which may differ in every build.
     Impure {
-        /// What will be hashed.
+        /// The kind of data to hash.
         method: ContentAddressMethod,
-        /// How it will be hashed.
+        /// The algorithm to hash it with.
         algorithm: HashAlgorithm,
     },
 }
 
 impl DerivationOutput {
-    /// The path, if it is known; `drv_name` is without `.drv`.
+    /// Returns the path, or `None` if it is not known before the build.
+    ///
+    /// `drv_name` is the name of the derivation without `.drv`.
     pub fn path(
         &self,
         dir: &StoreDir,
@@ -57,8 +59,9 @@ impl DerivationOutput {
     }
 }
 
-/// The name of an output's store path: the derivation's, with the output's appended unless it
-/// is `out`.
+/// Returns the name of an output's store path, like Nix's `outputPathName`.
+///
+/// It is the name of the derivation, followed by a dash and the output unless that is `out`.
 pub fn output_path_name(drv_name: &str, output: &str) -> String {
     match output {
         "out" => drv_name.to_owned(),
@@ -66,7 +69,7 @@ pub fn output_path_name(drv_name: &str, output: &str) -> String {
     }
 }
 
-/// Checks that the kinds of the outputs go together.
+/// Checks that a derivation may have outputs of these kinds together.
 pub(super) fn check_output_kinds(
     outputs: &BTreeMap<String, DerivationOutput>,
     name: &str,
@@ -79,20 +82,20 @@ pub(super) fn check_output_kinds(
     };
     let mut rest = outputs.iter();
     let Some((first_name, first)) = rest.next() else {
-        return problem("it has no outputs");
+        return problem("there are none");
     };
     if matches!(first, DerivationOutput::Fixed(_)) {
         if !outputs
             .values()
             .all(|output| matches!(output, DerivationOutput::Fixed(_)))
         {
-            return problem("its outputs are of several kinds");
+            return problem("outputs of different kinds");
         }
         if rest.next().is_some() {
-            return problem("it has several fixed outputs");
+            return problem("several fixed outputs");
         }
         if first_name != "out" {
-            return problem("its fixed output is not named out");
+            return problem("the fixed output is not named out");
         }
         return Ok(());
     }
@@ -108,10 +111,10 @@ pub(super) fn check_output_kinds(
                 },
             ) => {
                 if one != other {
-                    return problem("its floating outputs have several hash algorithms");
+                    return problem("floating outputs with different hash algorithms");
                 }
             }
-            _ => return problem("its outputs are of several kinds"),
+            _ => return problem("outputs of different kinds"),
         }
     }
     Ok(())

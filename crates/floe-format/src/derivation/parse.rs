@@ -1,4 +1,4 @@
-//! Parsing the text of a derivation, a term in a subset of the ATerm format.
+//! The parser of derivations, whose text is a term in a subset of the ATerm format.
 
 use std::collections::BTreeSet;
 
@@ -7,7 +7,7 @@ use crate::derivation::{DERIVATION_LEN_MAX, Derivation, DerivationError, Derivat
 use crate::hash::{Hash, HashAlgorithm};
 use crate::store_path::{StoreDir, StorePath};
 
-/// See [`Derivation::parse`].
+/// Implements [`Derivation::parse`].
 pub(super) fn parse(
     text: &[u8],
     dir: &StoreDir,
@@ -32,7 +32,7 @@ pub(super) fn parse(
     parser.expect("Derive(")?;
     parser.list(|parser| {
         let (output, value) = parser.output(dir, name)?;
-        // Of several outputs with the same name Nix keeps the first.
+        // Nix keeps the first of several outputs with the same name.
         derivation.outputs.entry(output).or_insert(value);
         Ok(())
     })?;
@@ -109,7 +109,7 @@ impl<'text> Parser<'text> {
         }
     }
 
-    /// Parses a list. A comma before any item may be there or not, as Nix has it.
+    /// Parses a list. As in Nix, the comma before an item is optional.
     fn list(
         &mut self,
         mut item: impl FnMut(&mut Self) -> Result<(), DerivationError>,
@@ -121,7 +121,7 @@ impl<'text> Parser<'text> {
         Ok(())
     }
 
-    /// Parses a string between double quotes and undoes its escapes.
+    /// Parses a string in double quotes and decodes its escapes.
     fn string(&mut self) -> Result<Vec<u8>, DerivationError> {
         let offset = self.offset;
         self.expect("\"")?;
@@ -154,7 +154,7 @@ impl<'text> Parser<'text> {
         }
     }
 
-    /// Parses a string that is printed without escapes.
+    /// Parses a string in double quotes that has no escapes.
     fn unescaped_string(&mut self) -> Result<&'text str, DerivationError> {
         let offset = self.offset;
         self.expect("\"")?;
@@ -223,7 +223,9 @@ impl<'text> Parser<'text> {
     }
 }
 
-/// The output that a path, a method with an algorithm, and a hash stand for, any of them empty.
+/// Makes an output of its three fields, each of which may be empty.
+///
+/// `method` is a content-address method with its algorithm, such as `r:sha256`.
 fn output(
     dir: &StoreDir,
     drv_name: &str,
@@ -287,7 +289,7 @@ fn fixed_output(
     }
 }
 
-/// Splits `r:sha256` into the method and the name of the algorithm.
+/// Splits a field such as `r:sha256` into the method and the name of the algorithm.
 fn split_method(text: &str) -> (ContentAddressMethod, &str) {
     [
         ContentAddressMethod::NixArchive,

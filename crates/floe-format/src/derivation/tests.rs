@@ -1,4 +1,4 @@
-//! Derivations that were made up; those by Nix are among the integration tests.
+//! Tests with hand-written derivations. The integration tests use derivations by Nix.
 
 use proptest::collection::{btree_map, btree_set, vec};
 use proptest::prelude::*;
@@ -18,7 +18,7 @@ fn parse(text: &str) -> Result<Derivation, DerivationError> {
     Derivation::parse(text.as_bytes(), &dir(), "x")
 }
 
-/// A derivation with these outputs, written as the term has them.
+/// Returns the text of a derivation with these outputs.
 fn with_outputs(outputs: &str) -> String {
     format!(r#"Derive([{outputs}],[],[],"p","b",[],[])"#)
 }
@@ -30,7 +30,7 @@ fn path(text: &str) -> StorePath {
 fn cannot_read(path: &StorePath) -> Result<Derivation, DerivationError> {
     Err(DerivationError::Read {
         path: path.clone(),
-        reason: "there are none".into(),
+        reason: "no input can be read".into(),
     })
 }
 
@@ -44,7 +44,7 @@ fn check(derivation: &Derivation, name: &str) -> Result<(), DerivationError> {
 }
 
 #[test]
-fn a_full_term_parses_and_prints() {
+fn full_term_parses_and_prints() {
     let inputs = format!(r#"[("{INPUT}",["dev","out"])],["{PATH}"]"#);
     let builder = r#""x86_64-linux","/bin/sh",["-c","a\"\\\n\r\tb"],[("A",""),("é","\t")]"#;
     let text = format!(r#"Derive([("out","{PATH}","","")],{inputs},{builder})"#);
@@ -59,7 +59,7 @@ fn a_full_term_parses_and_prints() {
 }
 
 #[test]
-fn every_truncation_and_every_addition_is_refused() {
+fn every_truncation_or_addition_is_error() {
     let inputs = format!(r#"[("{INPUT}",["out"])],["{PATH}"]"#);
     let text = format!(r#"Derive([("out","{PATH}","","")],{inputs},"p","b",["\\"],[("A","a")])"#);
     for len in 0..text.len() {
@@ -141,7 +141,7 @@ fn each_kind_of_output_parses() {
 }
 
 #[test]
-fn malformed_terms_are_refused() {
+fn malformed_term_is_error() {
     for text in [
         "",
         "Derive",
@@ -169,13 +169,13 @@ fn malformed_terms_are_refused() {
 }
 
 #[test]
-fn dynamic_derivations_are_refused_by_name() {
+fn dynamic_derivation_is_unsupported() {
     let text = r#"DrvWithVersion("xp-dyn-drv",[],[],[],"p","b",[],[])"#;
     assert_eq!(parse(text), Err(DerivationError::DrvWithVersion));
 }
 
 #[test]
-fn commas_may_be_absent_or_lead_as_in_nix() {
+fn commas_are_optional_as_in_nix() {
     let strict = parse(r#"Derive([],[],[],"p","b",["a","b"],[])"#).unwrap();
     for args in [r#"["a""b"]"#, r#"[,"a","b"]"#] {
         assert_eq!(
@@ -186,7 +186,7 @@ fn commas_may_be_absent_or_lead_as_in_nix() {
 }
 
 #[test]
-fn strings_for_the_builder_may_be_any_bytes() {
+fn builder_strings_may_hold_any_bytes() {
     let text = b"Derive([],[],[],\"p\",\"\xff\",[\"\xfe\"],[(\"\xfd\",\"\x00\")])";
     let derivation = Derivation::parse(text, &dir(), "x").unwrap();
     assert_eq!(derivation.builder, b"\xff");
@@ -199,7 +199,7 @@ fn strings_for_the_builder_may_be_any_bytes() {
 }
 
 #[test]
-fn kinds_of_outputs_must_go_together() {
+fn incompatible_output_kinds_are_errors() {
     let check = |outputs: &str| check(&parse(&with_outputs(outputs)).unwrap(), "x");
     assert!(check(r#"("out","","r:sha256",""),("dev","","sha256","")"#).is_ok());
     assert!(check(r#"("out","","r:sha256","impure"),("dev","","r:sha1","impure")"#).is_ok());
@@ -219,7 +219,7 @@ fn kinds_of_outputs_must_go_together() {
 }
 
 #[test]
-fn a_single_fixed_output_must_be_named_out() {
+fn fixed_output_must_be_single_and_named_out() {
     let hash = Hash::parse_unprefixed(ABC, HashAlgorithm::Sha256).unwrap();
     let fixed = DerivationOutput::Fixed(ContentAddress {
         method: ContentAddressMethod::Flat,
@@ -253,7 +253,7 @@ fn a_single_fixed_output_must_be_named_out() {
 }
 
 #[test]
-fn a_cycle_of_derivations_is_an_error_and_a_long_chain_is_not() {
+fn input_cycle_is_error_and_long_chain_is_not() {
     let name = |index: usize| format!("{index:032}-x{index}.drv").replace('e', "a");
     let chain = |path: &StorePath, len: usize| {
         let index: usize = path.hash_part().parse().unwrap();
@@ -280,7 +280,7 @@ fn a_cycle_of_derivations_is_an_error_and_a_long_chain_is_not() {
 }
 
 #[test]
-fn problems_with_inputs_are_reported() {
+fn invalid_input_derivations_are_errors() {
     let mut derivation = parse(&with_outputs(&format!(r#"("out","{PATH}","","")"#))).unwrap();
     let outputs = BTreeSet::from(["dev".to_owned()]);
     derivation
@@ -322,7 +322,7 @@ fn problems_with_inputs_are_reported() {
 }
 
 #[test]
-fn the_name_comes_from_the_path() {
+fn name_comes_from_path() {
     assert_eq!(Derivation::name_from_path(&path(INPUT)), Ok("y"));
     assert!(Derivation::name_from_path(&path(PATH)).is_err());
     assert_eq!(output_path_name("x", "out"), "x");
@@ -330,7 +330,7 @@ fn the_name_comes_from_the_path() {
 }
 
 #[test]
-fn the_length_is_limited() {
+fn length_is_limited() {
     let long = vec![b' '; DERIVATION_LEN_MAX + 1];
     let error = DerivationError::TooLong(long.len());
     assert_eq!(Derivation::parse(&long, &dir(), "x"), Err(error));
@@ -374,13 +374,13 @@ prop_compose! {
 
 proptest! {
     #[test]
-    fn parsing_undoes_printing(derivation in derivation()) {
+    fn parse_reverses_to_aterm(derivation in derivation()) {
         let text = derivation.to_aterm(&dir(), "x").unwrap();
         prop_assert_eq!(Derivation::parse(&text, &dir(), "x").unwrap(), derivation);
     }
 
     #[test]
-    fn no_damage_makes_parsing_panic(
+    fn parsing_damaged_text_does_not_panic(
         derivation in derivation(),
         at: prop::sample::Index,
         value: u8,

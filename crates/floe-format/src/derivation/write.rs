@@ -1,11 +1,11 @@
-//! Printing the text of a derivation, and the like text whose hash names its outputs.
+//! The writer of derivations, and of the similar text from which output paths are computed.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::derivation::{Derivation, DerivationError, DerivationOutput};
 use crate::store_path::{StoreDir, StorePath};
 
-/// The text of the `.drv` file.
+/// Implements [`Derivation::to_aterm`].
 pub(super) fn aterm(
     derivation: &Derivation,
     dir: &StoreDir,
@@ -22,8 +22,10 @@ pub(super) fn aterm(
     Ok(term(derivation, dir, &outputs, inputs, &derivation.env))
 }
 
-/// The text with each input derivation replaced by a hash, in hexadecimal. If `masked`, the
-/// outputs' paths are left out, as are the values of the variables named after the outputs.
+/// Returns the text with each input derivation replaced by its hash in hexadecimal.
+///
+/// If `masked` is set, the paths of the outputs and the values of the variables named after them
+/// are empty, because they are the result of hashing this text.
 pub(super) fn aterm_modulo(
     derivation: &Derivation,
     dir: &StoreDir,
@@ -46,7 +48,7 @@ pub(super) fn aterm_modulo(
     term(derivation, dir, &outputs, inputs, &env)
 }
 
-/// Name, path, method with algorithm, and hash of an output.
+/// Returns the four fields of an output: name, path, method with algorithm, and hash.
 fn output_fields(
     output: &DerivationOutput,
     dir: &StoreDir,
@@ -144,7 +146,7 @@ fn list<T>(
     out.push(b']');
 }
 
-/// Prints a word without looking for characters to escape, as Nix does for paths and names.
+/// Appends a string without escapes, as Nix does for paths and names.
 fn unescaped(out: &mut Vec<u8>, text: &str) {
     out.push(b'"');
     out.extend_from_slice(text.as_bytes());

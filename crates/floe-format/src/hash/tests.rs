@@ -1,4 +1,4 @@
-//! Hashes in all their forms.
+//! Tests of the text forms of hashes.
 
 use proptest::prelude::*;
 
@@ -9,7 +9,7 @@ fn abc() -> Hash {
 }
 
 #[test]
-fn every_form_parses_to_the_same_hash() {
+fn every_form_parses_to_same_hash() {
     let hash = abc();
     let plain = base64::encode(hash.digest());
     for text in [
@@ -31,7 +31,7 @@ fn every_form_parses_to_the_same_hash() {
 }
 
 #[test]
-fn the_algorithm_comes_from_the_text_or_the_caller_and_must_agree() {
+fn algorithm_of_text_and_caller_must_agree() {
     let bare = abc().digest_nix32();
     assert_eq!(
         Hash::parse_any(&bare, Some(HashAlgorithm::Sha256)),
@@ -46,10 +46,10 @@ fn the_algorithm_comes_from_the_text_or_the_caller_and_must_agree() {
         Err(HashError::MissingAlgorithm(bare.clone()))
     );
     let text = abc().to_nix32();
-    let wanted = HashAlgorithm::Blake3;
+    let expected = HashAlgorithm::Blake3;
     assert_eq!(
-        Hash::parse_any(&text, Some(wanted)),
-        Err(HashError::AlgorithmMismatch { text, wanted })
+        Hash::parse_any(&text, Some(expected)),
+        Err(HashError::AlgorithmMismatch { text, expected })
     );
     assert!(matches!(
         Hash::parse_prefixed(&format!("sha224:{bare}")),
@@ -58,7 +58,7 @@ fn the_algorithm_comes_from_the_text_or_the_caller_and_must_agree() {
 }
 
 #[test]
-fn damaged_digests_are_refused() {
+fn invalid_digest_is_error() {
     let too_long = format!("{}A", abc().to_sri().replace('=', ""));
     for text in [
         "sha256:",
@@ -82,7 +82,7 @@ fn damaged_digests_are_refused() {
 
 proptest! {
     #[test]
-    fn parsing_undoes_printing(which in 0_usize..5, bytes: [u8; 32], more: [u8; 32]) {
+    fn parse_reverses_print(which in 0_usize..5, bytes: [u8; 32], more: [u8; 32]) {
         let algorithm = HashAlgorithm::ALL[which];
         let bytes = [bytes, more].concat();
         let hash = Hash::new(algorithm, &bytes[..algorithm.digest_len()]).unwrap();

@@ -1,53 +1,55 @@
-//! What can be wrong with a NAR.
+//! The errors of NARs.
 
 use crate::nar::DEPTH_MAX;
 
-/// Why bytes are not a NAR. `offset` is where in the NAR the trouble begins.
+/// Reason why bytes are not a valid NAR. `offset` counts bytes from the start of the NAR.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NarError {
-    /// It does not begin with [`crate::nar::MAGIC`].
-    #[error("cannot read NAR: it does not begin like one")]
+    /// The first string is not [`crate::nar::MAGIC`].
+    #[error("cannot read NAR: it does not start with nix-archive-1")]
     Magic,
-    /// A word of the format is expected and something else stands there.
+    /// The format requires another tag.
     #[error("cannot read NAR: expected {expected} at byte {offset}, found {found:?}")]
     Tag {
-        /// Where it stands.
+        /// Where the tag starts.
         offset: u64,
-        /// What is expected.
+        /// The expected tag or tags.
         expected: &'static str,
-        /// What is found.
+        /// The string found.
         found: String,
     },
-    /// A string is longer than the format allows in its place.
-    #[error("cannot read NAR: string of {len} bytes at byte {offset}, more than {limit}, {max}")]
+    /// A string is longer than the format allows at its position.
+    #[error(
+        "cannot read NAR: {kind} at byte {offset} has {len} bytes, more than the limit of {max}"
+    )]
     StringTooLong {
-        /// Where it stands.
+        /// Where the string starts.
         offset: u64,
-        /// The length that it claims.
+        /// The length in front of the string.
         len: u64,
-        /// The name of the limit.
-        limit: &'static str,
-        /// The value of the limit.
+        /// The kind of string, such as a tag or an entry name.
+        kind: &'static str,
+        /// The maximum length of this kind of string.
         max: usize,
     },
-    /// The zeros behind a string or a file are not zeros.
+    /// The padding after a string or after the contents of a file is not zero.
     #[error("cannot read NAR: padding at byte {offset} is not zero")]
     Padding {
-        /// Where the padding begins.
+        /// Where the padding starts.
         offset: u64,
     },
     /// A directory entry has a name that no file can have.
     #[error("cannot read NAR: invalid entry name {name:?} at byte {offset}")]
     Name {
-        /// Where the name stands.
+        /// Where the name starts.
         offset: u64,
         /// The name.
         name: String,
     },
-    /// A directory's entries are not sorted, or two have the same name.
+    /// The entries of a directory are not sorted, or two of them have the same name.
     #[error("cannot read NAR: entry name {name:?} at byte {offset} is out of order")]
     Order {
-        /// Where the later name stands.
+        /// Where the later name starts.
         offset: u64,
         /// The later name.
         name: String,
@@ -55,27 +57,27 @@ pub enum NarError {
     /// A symlink has a target that no symlink can have.
     #[error("cannot read NAR: invalid symlink target {target:?} at byte {offset}")]
     Target {
-        /// Where the target stands.
+        /// Where the target starts.
         offset: u64,
         /// The target.
         target: String,
     },
-    /// Directories are nested too deep.
-    #[error("cannot read NAR: nodes nested deeper than DEPTH_MAX, {DEPTH_MAX}, at byte {offset}")]
+    /// Nodes are nested deeper than [`DEPTH_MAX`].
+    #[error("cannot read NAR: nodes nested deeper than {DEPTH_MAX} levels at byte {offset}")]
     TooDeep {
-        /// Where the node begins that is too deep.
+        /// Where the node starts that is too deep.
         offset: u64,
     },
-    /// Bytes follow the end.
-    #[error("cannot read NAR: bytes follow its end at byte {offset}")]
+    /// There are bytes after the end.
+    #[error("cannot read NAR: extra bytes after its end at byte {offset}")]
     TrailingBytes {
-        /// Where it ended.
+        /// Where the NAR ended.
         offset: u64,
     },
-    /// The bytes ended before the NAR.
-    #[error("cannot read NAR: cut off at byte {offset}")]
+    /// The input ended before the NAR.
+    #[error("cannot read NAR: truncated at byte {offset}")]
     Truncated {
-        /// Where the bytes ended.
+        /// Where the input ended.
         offset: u64,
     },
 }

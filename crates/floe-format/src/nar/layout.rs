@@ -1,40 +1,40 @@
-//! A file tree without its contents, and where in its NAR each file's contents are.
+//! File trees without file contents, and the offsets of the contents in the NAR.
 
 use std::collections::BTreeMap;
 
 use crate::nar::padding_len;
 
-/// A file, a symlink or a directory with all that is in it.
+/// A file, a symlink, or a directory with its entries.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Node {
-    /// A file.
+    /// A regular file.
     File {
-        /// Whether it may be executed.
+        /// Whether the file is executable.
         executable: bool,
-        /// The size of its contents.
+        /// Size of the contents, in bytes.
         size: u64,
     },
     /// A symlink.
     Symlink {
-        /// What it points to.
+        /// The target.
         target: Vec<u8>,
     },
     /// A directory.
     Directory {
-        /// What is in it, by name.
+        /// The entries, by name.
         entries: BTreeMap<Vec<u8>, Node>,
     },
 }
 
 impl Node {
-    /// The size of the NAR of this tree.
+    /// Returns the size of the NAR of this tree, in bytes.
     ///
-    /// Sizes that add up to more than a NAR can have give `u64::MAX`.
+    /// Returns `u64::MAX` if the size does not fit into 64 bits.
     pub fn nar_size(&self) -> u64 {
         self.walk(MAGIC_LEN, &mut |_, _, _| {}, &mut Vec::new())
     }
 
-    /// Where in the NAR of this tree the contents of each file are.
+    /// Returns the size of the NAR of this tree and the extents of its files.
     pub fn layout(&self) -> NarLayout<'_> {
         let mut files = Vec::new();
         let nar_size = self.walk(
@@ -51,8 +51,9 @@ impl Node {
         NarLayout { nar_size, files }
     }
 
-    /// Goes through the tree in the order of its NAR, with the node beginning at `offset`, tells
-    /// `file` of each file, and gives the offset at which the node ends.
+    /// Visits the files of a node that starts at `offset`, in the order of the NAR.
+    ///
+    /// Returns the offset of the end of the node.
     fn walk<'node>(
         &'node self,
         offset: u64,
@@ -87,40 +88,40 @@ impl Node {
     }
 }
 
-/// Where things are in the NAR of a tree.
+/// The size of a NAR and the extents of its files.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NarLayout<'node> {
-    /// The size of the NAR.
+    /// Size of the NAR, in bytes.
     pub nar_size: u64,
-    /// The files, in the order of the NAR.
+    /// The extents of the files, in the order of the NAR.
     pub files: Vec<FileExtent<'node>>,
 }
 
-/// Where in a NAR the contents of a file are.
+/// The position of the contents of a file in a NAR.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FileExtent<'node> {
-    /// The names that lead from the root to the file; none if the root is the file.
+    /// The names from the root to the file. Empty if the root is a file.
     pub path: Vec<&'node [u8]>,
-    /// Where the contents begin.
+    /// Offset of the contents in the NAR, in bytes.
     pub offset: u64,
-    /// How long they are.
+    /// Size of the contents, in bytes.
     pub size: u64,
 }
 
-/// What is told of each file: its path, and the offset and size of its contents.
+/// A callback that gets the path of a file, and the offset and the size of its contents.
 type Visit<'visit, 'node> = dyn FnMut(&[&'node [u8]], u64, u64) + 'visit;
 
-/// The length of contents with their padding.
+/// Returns the length of contents and their padding.
 fn padded(size: u64) -> u64 {
     size.saturating_add(padding_len(size) as u64)
 }
 
-/// The length of a string with its length in front and its padding.
+/// Returns the length of a string, its length field and its padding.
 fn string_len(string: &[u8]) -> u64 {
     padded(string.len() as u64).saturating_add(8)
 }
 
-// The lengths of the parts of a NAR, written as the sums of their strings.
+// The lengths of the fixed parts of a NAR, as the sums of the lengths of their strings.
 const MAGIC_LEN: u64 = 24;
 const CLOSE_LEN: u64 = 16; // ")"
 const FILE_HEADER_LEN: u64 = 16 + 16 + 16 + 16 + 8; // "(" "type" "regular" "contents", size
@@ -137,7 +138,7 @@ mod tests {
     use crate::nar::tests::{node, write_node};
 
     #[test]
-    fn hostile_sizes_do_not_overflow() {
+    fn sizes_near_u64_max_do_not_overflow() {
         let file = Node::File {
             executable: true,
             size: u64::MAX,
@@ -149,13 +150,13 @@ mod tests {
 
     proptest! {
         #[test]
-        fn the_layout_is_that_of_the_written_nar(node in node()) {
+        fn layout_is_that_of_written_nar(node in node()) {
             let nar = write_node(&node);
             let layout = node.layout();
             prop_assert_eq!(layout.nar_size, nar.len() as u64);
             prop_assert_eq!(node.nar_size(), nar.len() as u64);
             for extent in &layout.files {
-                // The contents of each file are its size, over and over.
+                // In these NARs, every byte of a file has the value of the file size.
                 let start = usize::try_from(extent.offset).unwrap();
                 let contents = &nar[start..start + usize::try_from(extent.size).unwrap()];
                 prop_assert!(contents.iter().all(|&byte| u64::from(byte) == extent.size));

@@ -1,6 +1,7 @@
-//! Listings of NARs, the JSON files `.ls` that a binary cache may hold beside its narinfos.
+//! Listings of NARs: the JSON files `.ls` in a binary cache, beside the narinfos.
 //!
-//! They show what is in a path, and where in the NAR, without fetching the NAR.
+//! A listing has the file tree of a store path and the offsets of the files in the NAR. A client
+//! can show it without downloading the NAR.
 
 use std::collections::BTreeMap;
 
@@ -9,58 +10,57 @@ use serde_json::{Map, Value, json};
 use crate::nar::layout::Node;
 use crate::nar::{is_valid_entry_name, is_valid_symlink_target};
 
-/// Why a tree cannot be listed, or bytes are not a listing.
+/// Reason why a tree has no listing, or bytes are not a valid listing.
 #[derive(Debug, thiserror::Error)]
 pub enum ListingError {
-    /// It is longer than [`LISTING_LEN_MAX`].
-    #[error(
-        "cannot parse listing of {0} bytes: longer than LISTING_LEN_MAX, {LISTING_LEN_MAX} bytes"
-    )]
+    /// The listing is longer than [`LISTING_LEN_MAX`].
+    #[error("cannot parse listing: longer than {LISTING_LEN_MAX} bytes")]
     TooLong(usize),
-    /// It is not JSON, or nested too deep.
+    /// The text is not valid JSON, or is nested too deep.
     #[error("cannot parse listing: {0}")]
     Json(#[from] serde_json::Error),
-    /// It is of a version that this crate does not know, or says none.
+    /// The version is absent or not supported.
     #[error("cannot parse listing: version {0} is not {LISTING_VERSION}")]
     Version(Value),
-    /// A field is absent or of the wrong type.
+    /// A field is absent or has the wrong type.
     #[error("cannot parse listing: {path:?} has no valid {field:?}")]
     Field {
-        /// The names that lead to the node, joined by slashes.
+        /// The names from the root to the node, joined by slashes.
         path: String,
-        /// The field.
+        /// The name of the field.
         field: &'static str,
     },
     /// A directory entry has a name that no NAR can have.
     #[error("cannot parse listing: {path:?} has an entry with the invalid name {name:?}")]
     Name {
-        /// The names that lead to the directory, joined by slashes.
+        /// The names from the root to the directory, joined by slashes.
         path: String,
         /// The invalid name.
         name: String,
     },
-    /// A name or a symlink target is not UTF-8, so JSON cannot hold it.
+    /// A name or a symlink target is not UTF-8, which JSON requires.
     #[error("cannot list NAR: {0:?} is not UTF-8")]
     NotUtf8(String),
-    /// Directories are nested deeper than [`LISTING_DEPTH_MAX`].
-    #[error("cannot list NAR: nodes nested deeper than LISTING_DEPTH_MAX, {LISTING_DEPTH_MAX}")]
+    /// Nodes are nested deeper than [`LISTING_DEPTH_MAX`].
+    #[error("cannot list NAR: nodes nested deeper than {LISTING_DEPTH_MAX} levels")]
     TooDeep,
 }
 
-/// A listing as it was found.
+/// A parsed listing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Listing {
-    /// The tree.
+    /// The file tree.
     pub root: Node,
-    /// For each file, in the order of [`Node::layout`], where the listing says that its contents
-    /// are in the NAR.
+    /// The stated offset of each file in the NAR, in the order of [`Node::layout`].
     pub offsets: Vec<Option<u64>>,
 }
 
 impl Listing {
-    /// Parses a listing of version 1. As in Nix, `executable` and `narOffset` may be absent and an
-    /// offset of zero means none. Stricter than Nix: names, targets and sizes must be those of a
-    /// NAR, and the length is limited.
+    /// Parses a listing of version 1.
+    ///
+    /// As in Nix, `executable` and `narOffset` are optional, and an offset of zero means none.
+    /// Stricter than Nix: a NAR must be able to have the names, targets and sizes, and the length
+    /// is limited.
     pub fn parse(text: &[u8]) -> Result<Listing, ListingError> {
         if text.len() > LISTING_LEN_MAX {
             return Err(ListingError::TooLong(text.len()));
@@ -76,10 +76,10 @@ impl Listing {
         Ok(Listing { root, offsets })
     }
 
-    /// Whether every offset that the listing states is the one that the tree implies.
+    /// Returns whether every stated offset is the one that the tree implies.
     ///
-    /// There is only one NAR of a tree, so a listing for which this is false does not describe
-    /// any NAR, and reading at its offsets would give wrong bytes.
+    /// A tree has exactly one NAR. If the result is false, the listing describes no NAR, and the
+    /// bytes at its offsets are not the contents of its files.
     pub fn offsets_match(&self) -> bool {
         let layout = self.root.layout();
         layout.files.len() == self.offsets.len()
@@ -91,29 +91,29 @@ impl Listing {
     }
 }
 
-/// The listing of a tree, byte for byte as Nix 2.34 writes it.
+/// Returns the listing of a tree, byte for byte as Nix 2.34 writes it.
 ///
-/// The development version of Nix also says `"executable":false` where earlier ones are silent.
+/// The development version of Nix also writes `"executable":false`, which earlier versions omit.
 ///
-/// Nix fails to write the listing of a tree with a name or a target that is not UTF-8; here, too,
-/// that is an error.
+/// Errors: as in Nix, a name or a symlink target that is not UTF-8.
 pub fn to_text(root: &Node) -> Result<String, ListingError> {
     let layout = root.layout();
     let mut offsets = layout.files.iter().map(|extent| extent.offset);
     let root = print_node(root, &mut offsets, 0)?;
-    // The names stand in alphabetical order, which Nix writes, even if serde_json keeps them in
-    // the order of insertion.
+    // Nix sorts the fields by name. They are written in this order here, so that the output does
+    // not depend on whether serde_json keeps the order of insertion.
     Ok(json!({ "root": root, "version": LISTING_VERSION }).to_string())
 }
 
-/// The longest listing that is parsed. A tree of 300 000 files has about 30 MB.
+/// Length of the longest listing that parses, in bytes. 300 000 files have about 30 MB.
 pub const LISTING_LEN_MAX: usize = 64 * 1024 * 1024;
 
-/// How many nodes may contain one another in a listing. A NAR may have one level more, but each
-/// takes two of the 127 levels of JSON that are parsed.
+/// Maximum number of nested nodes in a listing.
+///
+/// Each takes two of the 127 levels that serde_json parses. A NAR may have one level more.
 pub const LISTING_DEPTH_MAX: usize = 63;
 
-/// The version of the format.
+/// The supported version of the format.
 const LISTING_VERSION: u64 = 1;
 
 fn print_node(
@@ -151,7 +151,7 @@ fn utf8(bytes: &[u8]) -> Result<&str, ListingError> {
         .map_err(|_| ListingError::NotUtf8(String::from_utf8_lossy(bytes).into_owned()))
 }
 
-/// Takes a node apart. The offsets of its files are appended in the order of the NAR.
+/// Parses a node and appends the offsets of its files, in the order of the NAR.
 fn parse_node(
     node: Value,
     path: &mut Vec<String>,
@@ -206,7 +206,7 @@ fn parse_entries(
     path: &mut Vec<String>,
     offsets: &mut Vec<Option<u64>>,
 ) -> Result<Node, ListingError> {
-    // Sorted here because serde_json may keep the order of the text.
+    // serde_json may keep the order of the text, but the offsets must be in the order of the NAR.
     let sorted: BTreeMap<String, Value> = entries.into_iter().collect();
     let mut entries = BTreeMap::new();
     for (name, node) in sorted {

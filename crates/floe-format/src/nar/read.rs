@@ -1,8 +1,8 @@
-//! A NAR reader that is pushed bytes and hands out events, without IO of its own.
+//! The NAR reader: a parser that gets bytes in pieces and returns events, without I/O.
 //!
-//! Contents of files are never copied: [`NarEvent::Data`] is a piece of the input. Only a name, a
-//! symlink target or a word of the format that straddles two pushes is put together in a buffer
-//! of limited size. After a short warm-up no event allocates.
+//! The reader never copies the contents of files: [`NarEvent::Data`] borrows from the input. It
+//! copies a name, a symlink target or a tag only if the string spans two pieces, and then into a
+//! buffer of limited size. Once its buffers have grown, an event allocates no memory.
 
 use crate::nar::padding_len;
 use crate::nar::read::grammar::ParseState;
@@ -13,42 +13,42 @@ pub use crate::nar::error::NarError;
 mod grammar;
 mod strings;
 
-/// A step through a NAR.
+/// An event of the reader.
 ///
-/// The order is: a node is `Directory (Entry node)* EndDirectory`, or `Symlink`, or
-/// `File Data* EndFile`. After the root node comes one `End`.
+/// The events of a node are `Directory (Entry node)* EndDirectory`, `Symlink`, or
+/// `File Data* EndFile`. One `End` follows the root node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NarEvent<'a> {
-    /// A directory begins.
+    /// Start of a directory.
     Directory,
-    /// An entry of the innermost directory; its node follows. Names come in rising order.
+    /// An entry of the innermost directory. Its node follows. Names are in ascending order.
     Entry {
-        /// The name, which is valid as [`crate::nar::is_valid_entry_name`] has it.
+        /// The name, which [`crate::nar::is_valid_entry_name`] accepts.
         name: &'a [u8],
     },
-    /// The innermost directory ends.
+    /// End of the innermost directory.
     EndDirectory,
-    /// A symlink, whole.
+    /// A symlink.
     Symlink {
-        /// The target, which is valid as [`crate::nar::is_valid_symlink_target`] has it.
+        /// The target, which [`crate::nar::is_valid_symlink_target`] accepts.
         target: &'a [u8],
     },
-    /// A file begins.
+    /// Start of a file.
     File {
-        /// Whether it may be executed.
+        /// Whether the file is executable.
         executable: bool,
-        /// How many bytes of data follow.
+        /// Size of the contents, in bytes.
         size: u64,
     },
-    /// The next piece of the file's contents, never empty.
+    /// The next bytes of the contents. Never empty.
     Data(&'a [u8]),
-    /// The file ends.
+    /// End of a file.
     EndFile,
-    /// The NAR ends.
+    /// End of the NAR.
     End,
 }
 
-/// Reads one NAR, as strictly as the newest Nix does.
+/// A reader of one NAR, as strict as the newest Nix.
 ///
 /// ```
 /// use floe_format::nar::read::{NarEvent, NarReader};
@@ -71,21 +71,22 @@ pub enum NarEvent<'a> {
 #[derive(Clone, Debug)]
 pub struct NarReader {
     state: ParseState,
-    // Where in the NAR the string, size, data or padding begins that is read next.
+    // The offset of the next string, size, data or padding in the NAR.
     position: u64,
-    // The front of a string or size that straddles pushes.
+    // The first bytes of a string or size whose last bytes are in a later piece.
     partial: Vec<u8>,
-    // The string that was last completed from the partial, its length in front.
+    // The last string that was completed in `partial`, with its length in front.
     assembled: Vec<u8>,
-    // The names last seen in the open directories, one after the other, outermost first.
+    // The last name in each open directory, concatenated, the outermost first. The next name must
+    // be greater.
     names: Vec<u8>,
-    // Where in `names` the part of each open directory begins.
+    // For each open directory, the start of its name in `names`.
     directories: Vec<usize>,
     error: Option<NarError>,
 }
 
 impl NarReader {
-    /// A reader that has seen no bytes.
+    /// Makes a reader at the start of a NAR.
     pub fn new() -> NarReader {
         NarReader {
             state: ParseState::Magic,
@@ -98,10 +99,10 @@ impl NarReader {
         }
     }
 
-    /// The next event, read from the front of `input`, which is shortened by what was taken.
+    /// Returns the next event and removes its bytes from the front of `input`.
     ///
-    /// `None` means that the input is used up: push more, or call [`NarReader::finish`]. After an
-    /// error the same error comes again.
+    /// Returns `None` if the input is used up. The caller then passes the next piece, or calls
+    /// [`NarReader::finish`] at the end. After an error, every call returns the same error.
     #[inline]
     pub fn next<'reader, 'input: 'reader>(
         &'reader mut self,
@@ -119,17 +120,17 @@ impl NarReader {
         }
     }
 
-    /// Where in the NAR the next unread byte is.
+    /// Returns the number of bytes read so far.
     pub fn offset(&self) -> u64 {
         self.position + self.partial.len() as u64
     }
 
-    /// Whether [`NarEvent::End`] was handed out.
+    /// Returns whether the reader has returned [`NarEvent::End`].
     pub fn is_finished(&self) -> bool {
         self.state == ParseState::Finished
     }
 
-    /// To be called when the bytes have ended: an error if the NAR has not.
+    /// Checks at the end of the input that the NAR is complete.
     pub fn finish(&self) -> Result<(), NarError> {
         match (&self.error, self.state) {
             (Some(error), _) => Err(error.clone()),
@@ -140,7 +141,7 @@ impl NarReader {
         }
     }
 
-    /// Goes from state to state until there is something to tell or the input is used up.
+    /// Advances the state until there is an event or the input is used up.
     fn step<'input>(&mut self, input: &mut &'input [u8]) -> Result<Option<Step<'input>>, NarError> {
         loop {
             let step = match self.state {
@@ -182,7 +183,7 @@ impl NarReader {
         Step::Plain(NarEvent::File { executable, size })
     }
 
-    /// Hands out as much of the file as the input has.
+    /// Returns as many bytes of the contents as the input has.
     #[inline]
     fn data<'input>(&mut self, input: &mut &'input [u8], size: u64, left: u64) -> Step<'input> {
         let whole = usize::try_from(left).unwrap_or(usize::MAX);
@@ -197,7 +198,7 @@ impl NarReader {
         Step::Plain(NarEvent::Data(piece))
     }
 
-    /// Skips the zeros behind a file.
+    /// Skips the padding after the contents of a file.
     #[inline]
     fn padding(&mut self, input: &mut &[u8], len: usize, seen: usize) -> Result<(), NarError> {
         let (zeros, rest) = input.split_at_checked(len - seen).unwrap_or((input, &[]));
@@ -224,7 +225,7 @@ impl Default for NarReader {
     }
 }
 
-/// An event whose string may still have to be looked up in the reader.
+/// An event whose string may be in the buffer of the reader.
 enum Step<'input> {
     Plain(NarEvent<'input>),
     Entry(StringRef<'input>),

@@ -1,4 +1,4 @@
-//! Trees for the tests of the modules beside this one.
+//! Strategies for file trees, for the tests of the NAR modules.
 
 use proptest::collection::{btree_map, vec};
 use proptest::prelude::*;
@@ -6,7 +6,7 @@ use proptest::prelude::*;
 use crate::nar::layout::Node;
 use crate::nar::{is_valid_entry_name, write};
 
-/// Any tree of a few nodes. File sizes stay below 256 bytes.
+/// Returns a strategy for trees of a few nodes. Files are smaller than 256 bytes.
 pub(crate) fn node() -> impl Strategy<Value = Node> {
     let leaf = prop_oneof![
         (any::<bool>(), 0_u64..256).prop_map(|(executable, size)| Node::File { executable, size }),
@@ -22,7 +22,7 @@ pub(crate) fn node() -> impl Strategy<Value = Node> {
     })
 }
 
-/// Like [`node`], with names and targets that JSON can hold.
+/// Returns a strategy like [`node`], with names and targets in UTF-8 and any file sizes.
 pub(crate) fn utf8_node() -> impl Strategy<Value = Node> {
     let leaf = prop_oneof![
         (any::<bool>(), any::<u64>())
@@ -39,7 +39,7 @@ pub(crate) fn utf8_node() -> impl Strategy<Value = Node> {
     })
 }
 
-/// The NAR of a tree in which each file consists of bytes that equal its size.
+/// Returns the NAR of a tree. Every byte of a file has the value of the file size.
 pub(crate) fn write_node(node: &Node) -> Vec<u8> {
     let mut out = Vec::new();
     write::begin(&mut out);

@@ -1,50 +1,49 @@
-//! The framing of NARs, appended to a buffer; contents of files and IO are the caller's.
+//! The writer of NARs: appends the framing to a buffer. The caller adds the contents of files.
 //!
-//! A caller writes [`begin`] and one node. A node is
+//! A NAR is [`begin`] and one node. A node is one of:
 //!
-//! - [`begin_file`], as many bytes of contents as it announced, [`end_file`]; or
-//! - [`symlink`]; or
-//! - [`begin_directory`], then for each entry, sorted by name, [`begin_entry`], a node and
-//!   [`end_entry`],
-//!   then [`end_directory`].
+//! - [`begin_file`], the announced number of bytes, [`end_file`];
+//! - [`symlink`];
+//! - [`begin_directory`], then for each entry [`begin_entry`], a node and [`end_entry`], then
+//!   [`end_directory`].
 //!
-//! Nothing is checked: names, targets and their order are the caller's duty, with the help of
-//! [`is_valid_entry_name`](crate::nar::is_valid_entry_name) and
+//! The functions check nothing. The caller must sort the entries by name, and check names and
+//! targets with [`is_valid_entry_name`](crate::nar::is_valid_entry_name) and
 //! [`is_valid_symlink_target`](crate::nar::is_valid_symlink_target).
 
 use crate::nar::{MAGIC, padding_len};
 
-/// The start of every NAR.
+/// Appends the start of a NAR.
 pub fn begin(out: &mut Vec<u8>) {
     string(out, MAGIC);
 }
 
-/// The start of a directory.
+/// Appends the start of a directory.
 pub fn begin_directory(out: &mut Vec<u8>) {
     strings(out, &[b"(", b"type", b"directory"]);
 }
 
-/// The start of a directory entry; its node follows.
+/// Appends the start of a directory entry, up to its node.
 pub fn begin_entry(out: &mut Vec<u8>, name: &[u8]) {
     strings(out, &[b"entry", b"(", b"name", name, b"node"]);
 }
 
-/// The end of a directory entry.
+/// Appends the end of a directory entry.
 pub fn end_entry(out: &mut Vec<u8>) {
     string(out, b")");
 }
 
-/// The end of a directory.
+/// Appends the end of a directory.
 pub fn end_directory(out: &mut Vec<u8>) {
     string(out, b")");
 }
 
-/// A symlink, whole.
+/// Appends a symlink.
 pub fn symlink(out: &mut Vec<u8>, target: &[u8]) {
     strings(out, &[b"(", b"type", b"symlink", b"target", target, b")"]);
 }
 
-/// The start of a file, up to its contents.
+/// Appends the start of a file, up to its contents of `size` bytes.
 pub fn begin_file(out: &mut Vec<u8>, executable: bool, size: u64) {
     strings(out, &[b"(", b"type", b"regular"]);
     if executable {
@@ -54,7 +53,7 @@ pub fn begin_file(out: &mut Vec<u8>, executable: bool, size: u64) {
     out.extend_from_slice(&size.to_le_bytes());
 }
 
-/// The end of a file whose contents had this size.
+/// Appends the end of a file with contents of `size` bytes.
 pub fn end_file(out: &mut Vec<u8>, size: u64) {
     pad(out, size);
     string(out, b")");
@@ -82,7 +81,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn strings_are_padded_to_a_multiple_of_eight() {
+    fn strings_are_padded_to_multiple_of_eight() {
         for (len, written) in [(0, 8), (1, 16), (7, 16), (8, 16), (9, 24)] {
             let mut out = Vec::new();
             string(&mut out, &vec![b'x'; len]);
@@ -94,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn the_smallest_file_has_112_bytes() {
+    fn nar_of_empty_file_has_112_bytes() {
         let mut out = Vec::new();
         begin(&mut out);
         begin_file(&mut out, false, 0);

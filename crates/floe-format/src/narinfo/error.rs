@@ -1,4 +1,4 @@
-//! What can be wrong with a narinfo.
+//! The errors of narinfos.
 
 use crate::compression::CompressionError;
 use crate::content_address::ContentAddressError;
@@ -7,74 +7,72 @@ use crate::narinfo::NARINFO_LEN_MAX;
 use crate::signature::SignatureError;
 use crate::store_path::StorePathError;
 
-/// Why bytes are not a narinfo. Lines are counted from one.
+/// Reason why bytes are not a valid narinfo. The first line is line 1.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NarInfoError {
-    /// It is longer than [`NARINFO_LEN_MAX`].
-    #[error(
-        "cannot parse narinfo of {0} bytes: longer than NARINFO_LEN_MAX, {NARINFO_LEN_MAX} bytes"
-    )]
+    /// The narinfo is longer than [`NARINFO_LEN_MAX`].
+    #[error("cannot parse narinfo: longer than {NARINFO_LEN_MAX} bytes")]
     TooLong(usize),
     /// A line has no colon.
     #[error("cannot parse narinfo: line {line} has no colon")]
     NoColon {
-        /// The line.
+        /// The number of the line.
         line: usize,
     },
-    /// The last line does not end in a newline.
+    /// The last line has no newline at its end.
     #[error("cannot parse narinfo: line {line} does not end in a newline")]
     NoNewline {
-        /// The line.
+        /// The number of the line.
         line: usize,
     },
-    /// A field comes twice that may come once only.
-    #[error("cannot parse narinfo: line {line} has {field} once more")]
+    /// A field occurs twice that may occur only once.
+    #[error("cannot parse narinfo: line {line} repeats {field}")]
     Duplicate {
-        /// The line.
+        /// The number of the line.
         line: usize,
-        /// The field's name.
+        /// The name of the field.
         field: &'static str,
     },
-    /// A field is absent, or empty or zero where that means nothing.
+    /// A required field is absent, empty or zero.
     #[error("cannot parse narinfo: {0} is missing")]
     Missing(&'static str),
     /// The value of a field is not valid.
     #[error("cannot parse narinfo: line {line}, field {field}: {problem}")]
     Field {
-        /// The line.
+        /// The number of the line.
         line: usize,
-        /// The field's name.
+        /// The name of the field.
         field: &'static str,
-        /// What is wrong with the value.
+        /// The error in the value.
         problem: FieldProblem,
     },
 }
 
-/// What is wrong with the value of a field of a narinfo.
+/// Reason why the value of a field is not valid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FieldProblem {
-    /// It is not UTF-8.
+    /// The value is not UTF-8.
     #[error("not UTF-8")]
     NotUtf8,
-    /// It is not a number, or one beyond 64 bits.
+    /// The value is not a decimal number of 64 bits.
     #[error("{0:?} is not a number below 2^64")]
     Number(String),
-    /// It is no hash.
+    /// The value is not a valid hash.
     #[error("{0}")]
     Hash(#[from] HashError),
-    /// It is a hash of an algorithm that NARs are not hashed with.
-    #[error("NARs are hashed with sha256, not {}", .0.name())]
+    /// The value is a hash of another algorithm than SHA-256.
+    #[error("expected a sha256 hash, found {}", .0.name())]
     NarHashAlgorithm(HashAlgorithm),
-    /// It is no store path.
+    /// The value is not a valid store path.
     #[error("{0}")]
     StorePath(#[from] StorePathError),
-    /// It names no compression method.
+    /// The value is not the name of a compression method.
     #[error("{0}")]
     Compression(#[from] CompressionError),
-    /// It is no signature.
+    /// The value is not a valid signature.
     #[error("{0}")]
     Signature(#[from] SignatureError),
-    /// It is no content address.
+    /// The value is not a valid content address.
     #[error("{0}")]
     ContentAddress(#[from] ContentAddressError),
 }

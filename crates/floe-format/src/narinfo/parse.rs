@@ -1,4 +1,4 @@
-//! Parsing narinfos.
+//! The parser of narinfos.
 
 use std::collections::BTreeSet;
 
@@ -10,7 +10,7 @@ use crate::path_info::PathInfo;
 use crate::signature::Signature;
 use crate::store_path::{StoreDir, StorePath};
 
-/// See [`NarInfo::parse`].
+/// Implements [`NarInfo::parse`].
 pub(super) fn parse(text: &[u8], dir: &StoreDir) -> Result<NarInfo, NarInfoError> {
     if text.len() > NARINFO_LEN_MAX {
         return Err(NarInfoError::TooLong(text.len()));
@@ -27,13 +27,13 @@ pub(super) fn parse(text: &[u8], dir: &StoreDir) -> Result<NarInfo, NarInfoError
     fields.into_nar_info()
 }
 
-/// A field as it stands in the text.
+/// A field in the text.
 struct Field<'text> {
     name: &'text [u8],
     value: &'text [u8],
 }
 
-/// Splits a text into its first field and what follows the field's newline.
+/// Splits a text into its first field and the text after the newline of the field.
 fn split_field(text: &[u8], line: usize) -> Result<(Field<'_>, &[u8]), NarInfoError> {
     let colon = text
         .iter()
@@ -50,7 +50,7 @@ fn split_field(text: &[u8], line: usize) -> Result<(Field<'_>, &[u8]), NarInfoEr
     }
 }
 
-/// The fields read so far.
+/// The values of the fields that have been read.
 #[derive(Default)]
 struct Fields {
     path: Option<StorePath>,
@@ -156,7 +156,7 @@ fn nar_hash(value: &str) -> Result<Hash, FieldProblem> {
     }
 }
 
-/// Like Nix's numbers: decimal digits that may have a plus in front.
+/// Parses a number as Nix does: decimal digits with an optional plus.
 fn number(value: &str) -> Result<u64, FieldProblem> {
     value
         .parse()
@@ -177,5 +177,5 @@ const FIELDS: [&str; 11] = [
     "CA",
 ];
 
-/// What old builds of Nix wrote in place of a deriver that they did not know.
+/// The value that old versions of Nix write if they do not know the deriver.
 const UNKNOWN_DERIVER: &str = "unknown-deriver";

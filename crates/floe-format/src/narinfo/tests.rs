@@ -1,4 +1,4 @@
-//! What is accepted and refused, each by a narinfo that differs in that one thing.
+//! Tests with narinfos that differ in one field from a valid one.
 
 use proptest::prelude::*;
 
@@ -26,7 +26,7 @@ fn parse(text: &str) -> Result<NarInfo, NarInfoError> {
     NarInfo::parse(text.as_bytes(), &StoreDir::default())
 }
 
-/// The good narinfo with the line of one field replaced by any text.
+/// Returns the valid narinfo with the lines of one field replaced by another text.
 fn with(field: &str, replacement: &str) -> String {
     let start = format!("{field}:");
     let lines = GOOD.split_inclusive('\n');
@@ -60,7 +60,7 @@ fn field_problem(field: &str, replacement: &str) -> FieldProblem {
 }
 
 #[test]
-fn a_full_narinfo_is_printed_as_it_was_parsed() {
+fn full_narinfo_prints_as_parsed() {
     let nar_info = parse(GOOD).unwrap();
     assert_eq!(nar_info.to_text(&StoreDir::default()), GOOD);
     assert_eq!(nar_info.info.references.len(), 2);
@@ -69,7 +69,7 @@ fn a_full_narinfo_is_printed_as_it_was_parsed() {
 }
 
 #[test]
-fn only_four_fields_are_needed() {
+fn only_four_fields_are_required() {
     for field in ["StorePath", "URL", "NarHash", "NarSize"] {
         assert_eq!(parse_with(field, ""), Err(NarInfoError::Missing(field)));
     }
@@ -96,14 +96,14 @@ fn only_four_fields_are_needed() {
 }
 
 #[test]
-fn a_missing_or_empty_compression_means_bzip2() {
+fn missing_or_empty_compression_means_bzip2() {
     for text in ["", "Compression: \n"] {
         assert_eq!(
             parse_with("Compression", text).unwrap().compression,
             Compression::Bzip2
         );
     }
-    // An empty value counts like any other.
+    // An empty value also replaces an earlier one.
     let text = "Compression: xz\nCompression: \n";
     assert_eq!(
         parse_with("Compression", text).unwrap().compression,
@@ -118,11 +118,11 @@ fn a_missing_or_empty_compression_means_bzip2() {
 }
 
 #[test]
-fn a_value_starts_two_bytes_after_the_colon() {
+fn value_starts_two_bytes_after_colon() {
     assert_eq!(
         parse_with("URL", "URL:xabc\n").unwrap().url,
         "abc",
-        "whatever the first byte is"
+        "the first byte is skipped"
     );
     assert_eq!(parse_with("URL", "URL:  abc\n").unwrap().url, " abc");
     assert_eq!(parse_with("URL", "URL: a:b: c\n").unwrap().url, "a:b: c");
@@ -134,7 +134,7 @@ fn a_value_starts_two_bytes_after_the_colon() {
 }
 
 #[test]
-fn every_line_needs_a_colon_and_a_newline() {
+fn line_without_colon_or_newline_is_error() {
     assert_eq!(
         parse(GOOD.trim_end()),
         Err(NarInfoError::NoNewline { line: 12 })
@@ -159,7 +159,7 @@ fn every_line_needs_a_colon_and_a_newline() {
         parse(&format!("{GOOD}no colon\n")),
         Err(NarInfoError::NoColon { line: 13 })
     );
-    // Up to the next colon it is all one field, which is unknown.
+    // The text up to the next colon is the name of one unknown field.
     let skipped = parse_with("URL", "URL: a\nno colon\nURL: b\n").unwrap();
     assert_eq!(skipped.url, "a");
 }
@@ -187,14 +187,14 @@ fn unknown_fields_are_skipped() {
 }
 
 #[test]
-fn of_equal_fields_the_last_counts() {
+fn last_of_equal_fields_counts() {
     let twice = parse_with("URL", "URL: a\nURL: b\n").unwrap();
     assert_eq!(twice.url, "b");
     let twice = parse_with("NarSize", "NarSize: 0\nNarSize: 7\n").unwrap();
     assert_eq!(twice.info.nar_size, 7);
     assert!(
         parse_with("NarSize", "NarSize: x\nNarSize: 7\n").is_err(),
-        "all must be valid"
+        "all values must be valid"
     );
     let twice = parse_with(
         "StorePath",
@@ -205,7 +205,7 @@ fn of_equal_fields_the_last_counts() {
 }
 
 #[test]
-fn references_and_content_address_must_not_come_again() {
+fn repeated_references_or_ca_is_error() {
     let line = "References: 1bw2d1cqdpnxi05lr3s6pmcgl5xazl2c-y\n";
     let duplicate = |field| Err(NarInfoError::Duplicate { line: 9, field });
     assert_eq!(
@@ -234,7 +234,7 @@ fn references_and_content_address_must_not_come_again() {
 }
 
 #[test]
-fn references_are_base_names_between_spaces() {
+fn references_are_base_names_separated_by_spaces() {
     let path = "1bw2d1cqdpnxi05lr3s6pmcgl5xazl2c-y";
     let line = format!("References:   {path}  {path} \n");
     assert_eq!(
@@ -258,10 +258,10 @@ fn references_are_base_names_between_spaces() {
 }
 
 #[test]
-fn an_unknown_deriver_is_none() {
+fn unknown_deriver_is_ignored() {
     let parsed = parse_with("Deriver", "Deriver: unknown-deriver\n").unwrap();
     assert_eq!(parsed.info.deriver, None);
-    // The known one stays.
+    // A known deriver before it is kept.
     let path = "1bw2d1cqdpnxi05lr3s6pmcgl5xazl2c-y.drv";
     let lines = format!("Deriver: {path}\nDeriver: unknown-deriver\n");
     assert!(
@@ -283,7 +283,7 @@ fn an_unknown_deriver_is_none() {
 }
 
 #[test]
-fn numbers_are_decimal_and_fit_64_bits() {
+fn number_must_be_decimal_of_64_bits() {
     for (text, size) in [
         ("1", 1),
         ("+5", 5),
@@ -317,7 +317,7 @@ fn numbers_are_decimal_and_fit_64_bits() {
 }
 
 #[test]
-fn hashes_may_have_any_form_and_the_file_hash_any_algorithm() {
+fn hashes_parse_in_any_form_and_nar_hash_is_sha256() {
     let good = parse(GOOD).unwrap();
     for line in [
         "NarHash: sha256:ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad\n",
@@ -350,7 +350,7 @@ fn hashes_may_have_any_form_and_the_file_hash_any_algorithm() {
 }
 
 #[test]
-fn a_malformed_signature_spoils_the_narinfo() {
+fn malformed_signature_is_error() {
     for value in ["", "a", "a:", ":AAAA", "a:!", "a b:AAAA"] {
         let problem = field_problem("Sig", &format!("Sig: {value}\n"));
         assert!(matches!(problem, FieldProblem::Signature(_)), "{value}");
@@ -367,7 +367,7 @@ fn a_malformed_signature_spoils_the_narinfo() {
 }
 
 #[test]
-fn the_store_path_is_normalized_and_must_be_in_the_store() {
+fn store_path_is_normalized_and_must_be_in_store() {
     let path = "7bw2d1cqdpnxi05lr3s6pmcgl5xazl2c-x";
     let line = format!("StorePath: /nix/./store//{path}/\n");
     assert_eq!(
@@ -386,7 +386,7 @@ fn the_store_path_is_normalized_and_must_be_in_the_store() {
 }
 
 #[test]
-fn values_must_be_utf8_and_the_text_of_limited_length() {
+fn non_utf8_value_or_long_text_is_error() {
     let mut bytes = b"URL: \xff\n".to_vec();
     bytes.extend(GOOD.as_bytes());
     let field = "URL";
@@ -439,7 +439,7 @@ prop_compose! {
 
 proptest! {
     #[test]
-    fn parsing_undoes_printing(
+    fn parse_reverses_to_text(
         info in path_info(),
         url in "[a-zA-Z0-9:/?#&%=. é]{1,40}",
         compression in prop::sample::select(vec!["none", "xz", "zstd", "br", "gzip", "lrzip"]),
@@ -454,7 +454,7 @@ proptest! {
     }
 
     #[test]
-    fn no_damage_makes_parsing_panic(at: prop::sample::Index, bytes: Vec<u8>) {
+    fn parsing_damaged_text_does_not_panic(at: prop::sample::Index, bytes: Vec<u8>) {
         let mut text = GOOD.as_bytes().to_vec();
         let at = at.index(text.len());
         text.splice(at..at + 1, bytes);

@@ -1,4 +1,4 @@
-//! Tests of the grammar; those beside the real Nix are among the tests of floe-cli.
+//! Tests of the grammar. The tests of floe-cli compare it with Nix.
 
 use proptest::prelude::*;
 
@@ -31,7 +31,7 @@ fn fault(text: &str) -> (usize, LineFault) {
 }
 
 #[test]
-fn lines_know_their_numbers_and_comments_and_blank_lines_say_nothing() {
+fn statements_have_line_numbers() {
     let lines = parse(b"# first\n\nhttp2 = false # off\n \t\r\n#\n!include more.conf").unwrap();
     assert_eq!(
         lines,
@@ -50,7 +50,7 @@ fn lines_know_their_numbers_and_comments_and_blank_lines_say_nothing() {
 }
 
 #[test]
-fn words_are_joined_by_one_space_and_a_comment_may_begin_inside_one() {
+fn values_are_joined_words_without_comments() {
     assert_eq!(statements("a =  b\t c\r"), [set("a", "b c")]);
     assert_eq!(statements("a = b#c d"), [set("a", "b")]);
     assert_eq!(statements("a ="), [set("a", "")]);
@@ -60,7 +60,7 @@ fn words_are_joined_by_one_space_and_a_comment_may_begin_inside_one() {
 }
 
 #[test]
-fn an_include_takes_exactly_one_word() {
+fn include_takes_exactly_one_word() {
     assert_eq!(statements("include /a/b"), [include("/a/b", false)]);
     assert_eq!(statements("include ="), [include("=", false)]);
     for (text, directive, words) in [
@@ -77,7 +77,7 @@ fn an_include_takes_exactly_one_word() {
 }
 
 #[test]
-fn an_equals_sign_that_is_no_word_of_its_own_is_an_error() {
+fn missing_or_adjacent_equals_sign_is_error() {
     for text in ["http2", "http2=false", "http2 false", "http2 =false"] {
         let text = format!("a = b\n\n{text} # = x\nc = d");
         assert_eq!(fault(&text), (3, LineFault::NoEquals("http2".into())));
@@ -85,11 +85,11 @@ fn an_equals_sign_that_is_no_word_of_its_own_is_an_error() {
 }
 
 #[test]
-fn an_error_repeats_no_value() {
+fn error_contains_no_value() {
     let error = parse(b"access-tokens=example.org=hunter2").unwrap_err();
     assert!(error.to_string().contains("line 1: \"access-tokens\""));
     assert!(!error.to_string().contains("hunter2"));
-    let long = "x".repeat(SHOWN_CHARS_MAX + 1);
+    let long = "x".repeat(PRINTED_CHARS_MAX + 1);
     assert!(
         !parse(long.as_bytes())
             .unwrap_err()
@@ -99,7 +99,7 @@ fn an_error_repeats_no_value() {
 }
 
 #[test]
-fn an_endless_text_is_refused() {
+fn long_text_is_error() {
     let long = vec![b'#'; NIX_CONF_LEN_MAX + 1];
     assert_eq!(parse(&long), Err(NixConfError::TooLong(long.len())));
     assert_eq!(parse(&long[1..]), Ok(vec![]));
@@ -107,14 +107,14 @@ fn an_endless_text_is_refused() {
 
 proptest! {
     #[test]
-    fn parsing_undoes_printing(
+    fn parse_reverses_print(
         name in "[a-z=-]{1,8}",
         words in prop::collection::vec("[!-\"$-~äß]{1,6}", 0..4),
         path in "[!-\"$-~]{1,9}",
         may_be_missing: bool,
     ) {
         prop_assume!(name != INCLUDE);
-        let directive = if may_be_missing { INCLUDE_IF_THERE } else { INCLUDE };
+        let directive = if may_be_missing { INCLUDE_OPTIONAL } else { INCLUDE };
         let value = words.join(" ");
         let text = format!("{name} = {value}\n{directive} {path}").into_bytes();
         let (set, include) = (set(&name, &value), include(&path, may_be_missing));
@@ -125,7 +125,7 @@ proptest! {
     }
 
     #[test]
-    fn no_bytes_make_it_panic(
+    fn parsing_any_bytes_does_not_panic(
         text in prop::collection::vec(prop::sample::select(&b" \t\n\r#=!inclde\0\xff"[..]), 0..64),
     ) {
         let _: Result<Vec<Line<'_>>, NixConfError> = parse(&text);

@@ -1,4 +1,4 @@
-//! The two halves of a key: one makes signatures, the other checks them.
+//! Public keys, which verify signatures, and secret keys, which make them.
 
 use std::fmt;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use crate::signature::{
     KeyOrSignature, PUBLIC_KEY_LEN, SEED_LEN, Signature, SignatureError, check_name, parse_named,
 };
 
-/// The key that checks signatures.
+/// A public key with its name.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PublicKey {
     name: Arc<str>,
@@ -18,7 +18,7 @@ pub struct PublicKey {
 }
 
 impl PublicKey {
-    /// Parses `name:base64`, as it stands in `trusted-public-keys`.
+    /// Parses `NAME:BASE64`, the form in the setting `trusted-public-keys`.
     pub fn parse(text: &str) -> Result<PublicKey, SignatureError> {
         let kind = KeyOrSignature::PublicKey;
         let (name, bytes) = parse_named(text, kind)?;
@@ -32,12 +32,12 @@ impl PublicKey {
         }
     }
 
-    /// The name that signatures refer to it by.
+    /// Returns the name, which the signatures by this key have.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Whether this key, by this name, signed the message.
+    /// Returns whether the signature has the name of this key and is valid for the message.
     pub fn verify(&self, message: &[u8], signature: &Signature) -> bool {
         signature.key_name == self.name
             && UnparsedPublicKey::new(&ED25519, &self.bytes)
@@ -58,7 +58,7 @@ impl fmt::Debug for PublicKey {
     }
 }
 
-/// The key that makes signatures. A clone shares the key material.
+/// A secret key with its name. Clones share the key pair.
 #[derive(Clone)]
 pub struct SecretKey {
     name: Arc<str>,
@@ -67,10 +67,10 @@ pub struct SecretKey {
 }
 
 impl SecretKey {
-    /// Parses what `nix key generate-secret` writes; a newline at the end does no harm.
+    /// Parses the output of `nix key generate-secret`. A newline at the end is ignored.
     ///
-    /// Nix does not look whether the public half belongs to the secret half. Signing with a pair
-    /// that does not fit gives the secret away, so here it is an error.
+    /// Stricter than Nix, the two halves must match. A signature with mismatched halves would
+    /// reveal the secret half.
     pub fn parse(text: &str) -> Result<SecretKey, SignatureError> {
         let kind = KeyOrSignature::SecretKey;
         let (name, bytes) = parse_named(text, kind)?;
@@ -94,7 +94,7 @@ impl SecretKey {
         })
     }
 
-    /// The key that grows out of 32 random bytes.
+    /// Derives a key from 32 random bytes.
     pub fn from_seed(name: &str, seed: [u8; SEED_LEN]) -> Result<SecretKey, SignatureError> {
         let kind = KeyOrSignature::SecretKey;
         if name.is_empty() || name.contains(':') {
@@ -110,18 +110,18 @@ impl SecretKey {
         })
     }
 
-    /// The text to store, secret included, without a newline.
+    /// Returns the text form, which contains the secret, without a newline.
     pub fn to_text(&self) -> String {
         let bytes = [self.seed.as_slice(), self.pair.public_key().as_ref()].concat();
         format!("{}:{}", self.name, base64::encode(&bytes))
     }
 
-    /// The name that signatures refer to it by.
+    /// Returns the name, which the signatures by this key have.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// The key that checks what this one signs.
+    /// Returns the public key.
     pub fn public(&self) -> PublicKey {
         let mut bytes = [0; PUBLIC_KEY_LEN];
         for (to, from) in bytes.iter_mut().zip(self.pair.public_key().as_ref()) {

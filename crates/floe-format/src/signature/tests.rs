@@ -1,4 +1,4 @@
-//! Signatures and keys, good and bad.
+//! Tests of signatures and keys.
 
 use proptest::prelude::*;
 
@@ -9,7 +9,7 @@ fn key(name: &str) -> SecretKey {
 }
 
 #[test]
-fn a_signature_verifies_only_with_its_key_name_and_message() {
+fn signature_verifies_only_with_key_name_and_message() {
     let signature = key("a").sign(b"message");
     assert!(key("a").public().verify(b"message", &signature));
     assert!(!key("a").public().verify(b"massage", &signature));
@@ -27,7 +27,7 @@ fn a_signature_verifies_only_with_its_key_name_and_message() {
 }
 
 #[test]
-fn a_secret_key_survives_its_text_and_a_newline() {
+fn secret_key_parses_from_its_text_and_newline() {
     let key = key("cache-1");
     let parsed = SecretKey::parse(&format!("{}\n", key.to_text())).unwrap();
     assert_eq!(parsed.to_text(), key.to_text());
@@ -36,7 +36,7 @@ fn a_secret_key_survives_its_text_and_a_newline() {
 }
 
 #[test]
-fn a_secret_key_is_not_shown_by_debug_or_errors() {
+fn secret_key_is_absent_from_debug_and_errors() {
     let key = key("cache-1");
     assert_eq!(format!("{key:?}"), "SecretKey(cache-1:…)");
     let text = key.to_text();
@@ -47,7 +47,7 @@ fn a_secret_key_is_not_shown_by_debug_or_errors() {
 }
 
 #[test]
-fn a_secret_key_whose_halves_do_not_fit_is_refused() {
+fn secret_key_with_mismatched_halves_is_error() {
     let mut bytes = [7; SECRET_KEY_LEN];
     bytes[SEED_LEN..].fill(9);
     let text = format!("a:{}", base64::encode(&bytes));
@@ -58,7 +58,7 @@ fn a_secret_key_whose_halves_do_not_fit_is_refused() {
 }
 
 #[test]
-fn malformed_texts_are_refused() {
+fn malformed_text_is_error() {
     for text in [
         "",
         ":",
@@ -99,7 +99,7 @@ fn malformed_texts_are_refused() {
 }
 
 #[test]
-fn a_key_list_keeps_the_first_key_of_a_name() {
+fn key_list_keeps_first_key_of_name() {
     let first = key("a").public();
     let second = SecretKey::from_seed("a", [8; SEED_LEN]).unwrap().public();
     let list = format!(" {first}\n{second}  {CACHE_NIXOS_ORG_KEY} ");
@@ -119,7 +119,7 @@ fn a_key_list_keeps_the_first_key_of_a_name() {
 
 proptest! {
     #[test]
-    fn parsing_undoes_printing(
+    fn parse_reverses_print(
         name in "[^\\s:\\pC]{1,20}",
         bytes in prop::collection::vec(any::<u8>(), 1..80),
         seed: [u8; 32],

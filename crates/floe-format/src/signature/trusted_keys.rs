@@ -1,4 +1,4 @@
-//! The set of keys whose signatures count.
+//! The set of trusted public keys.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map;
@@ -6,26 +6,26 @@ use std::sync::Arc;
 
 use crate::signature::{PublicKey, Signature, SignatureError};
 
-/// The keys whose signatures count, by name.
+/// A set of trusted public keys, by name.
 ///
-/// As in Nix, the first key of a name stays: a later one of the same name changes nothing.
+/// As in Nix, the first key of a name is kept, and later keys of the same name are ignored.
 #[derive(Clone, Default, Debug, PartialEq, Eq)]
 pub struct TrustedKeys(BTreeMap<Arc<str>, PublicKey>);
 
 impl TrustedKeys {
-    /// No keys: nothing is trusted.
+    /// Makes an empty set.
     pub fn new() -> TrustedKeys {
         TrustedKeys::default()
     }
 
-    /// Parses keys separated by white space, as `trusted-public-keys` has them.
+    /// Parses keys that are separated by white space, as in the setting `trusted-public-keys`.
     pub fn parse_list(text: &str) -> Result<TrustedKeys, SignatureError> {
         text.split_ascii_whitespace()
             .map(PublicKey::parse)
             .collect()
     }
 
-    /// Trusts a key, unless one of its name is trusted already. Says whether it was added.
+    /// Adds a key unless the set has one of the same name. Returns whether the key was added.
     pub fn insert(&mut self, key: PublicKey) -> bool {
         match self.0.entry(key.name().into()) {
             btree_map::Entry::Vacant(entry) => {
@@ -36,25 +36,25 @@ impl TrustedKeys {
         }
     }
 
-    /// The names of the keys, sorted.
+    /// Returns the sorted names of the keys.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.0.keys().map(AsRef::as_ref)
     }
 
-    /// The keys, sorted by name.
+    /// Returns the keys, sorted by name.
     pub fn iter(&self) -> impl Iterator<Item = &PublicKey> {
         self.0.values()
     }
 
-    /// Whether no key is trusted.
+    /// Returns whether the set is empty.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Whether the signature is by one of the keys and over this message.
+    /// Returns whether one of the keys made the signature for this message.
     ///
-    /// A signature of a wrong length is merely not valid here; Nix stops with an error at it if
-    /// it bears a trusted name.
+    /// A signature of the wrong length is not valid. Nix fails with an error instead, if the
+    /// signature has the name of a trusted key.
     pub fn verify(&self, message: &[u8], signature: &Signature) -> bool {
         self.0
             .get(signature.key_name())

@@ -1,4 +1,4 @@
-//! Store paths and directories, good and bad.
+//! Tests of store paths and store directories.
 
 use proptest::prelude::*;
 
@@ -11,7 +11,7 @@ fn named(name: &str) -> Result<StorePath, StorePathError> {
 }
 
 #[test]
-fn a_base_name_has_a_hash_part_and_a_name() {
+fn base_name_splits_into_hash_part_and_name() {
     let path = named("hello-2.12").unwrap();
     assert_eq!(path.hash_part(), HASH_PART);
     assert_eq!(path.name(), "hello-2.12");
@@ -22,7 +22,7 @@ fn a_base_name_has_a_hash_part_and_a_name() {
 }
 
 #[test]
-fn names_are_limited_as_nix_limits_them() {
+fn names_are_limited_as_in_nix() {
     for name in ["a", "...", ".a", "..a-b", "...-a"] {
         assert!(named(name).is_ok(), "{name}");
     }
@@ -46,7 +46,7 @@ fn names_are_limited_as_nix_limits_them() {
 }
 
 #[test]
-fn the_hash_part_is_checked() {
+fn invalid_hash_part_is_error() {
     assert!(matches!(
         StorePath::parse("short"),
         Err(StorePathError::TooShort(_))
@@ -69,12 +69,10 @@ fn the_hash_part_is_checked() {
             "{text}"
         );
     }
-    assert!(HashPart::parse(HASH_PART).is_some());
-    assert!(HashPart::parse("7bw2").is_none());
 }
 
 #[test]
-fn store_directories_are_normalized_and_must_be_absolute() {
+fn store_dir_is_normalized_and_must_be_absolute() {
     assert_eq!(
         StoreDir::new("//nix/./x/../store/").unwrap(),
         StoreDir::default()
@@ -85,7 +83,7 @@ fn store_directories_are_normalized_and_must_be_absolute() {
 }
 
 #[test]
-fn full_paths_are_taken_literally_or_normalized() {
+fn full_path_parses_literally_or_normalized() {
     let dir = StoreDir::default();
     let path = named("x").unwrap();
     assert_eq!(dir.full_path(&path), format!("/nix/store/{path}"));
@@ -107,7 +105,7 @@ fn full_paths_are_taken_literally_or_normalized() {
 
 proptest! {
     #[test]
-    fn made_paths_parse_back(
+    fn made_store_path_parses(
         kind: String,
         digest: String,
         name in "[a-zA-Z0-9+_?=][a-zA-Z0-9+_?=.-]{0,40}",
@@ -119,7 +117,7 @@ proptest! {
     }
 
     #[test]
-    fn no_text_makes_parsing_panic(text: String) {
+    fn parsing_any_text_does_not_panic(text: String) {
         let _ = StorePath::parse(&text);
         let _ = StoreDir::default().parse_normalizing(&text);
         let _ = StoreDir::new(&text);

@@ -1,4 +1,4 @@
-//! Derivations that Nix instantiated.
+//! Tests with derivations that Nix instantiated.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ fn dir() -> StoreDir {
     StoreDir::default()
 }
 
-/// The text of each derivation, by path.
+/// Returns the texts of all derivations, by path.
 fn texts() -> BTreeMap<StorePath, Vec<u8>> {
     vectors_in("derivation", ".drv")
         .into_iter()
@@ -24,7 +24,7 @@ fn parse(path: &StorePath, text: &[u8]) -> Derivation {
     Derivation::parse(text, &dir(), name).expect("Nix wrote it")
 }
 
-/// Reads derivations from the vectors and counts how often it does.
+/// Returns a callback that reads derivations from the vectors and counts its calls.
 fn reader(count: &mut usize) -> impl FnMut(&StorePath) -> Result<Derivation, DerivationError> {
     let texts = texts();
     move |path| {
@@ -33,7 +33,7 @@ fn reader(count: &mut usize) -> impl FnMut(&StorePath) -> Result<Derivation, Der
     }
 }
 
-/// The derivation with this name, and the name.
+/// Returns the derivation with this name.
 fn named(name: &str) -> Derivation {
     let texts = texts();
     let wanted = format!("{name}.drv");
@@ -54,7 +54,7 @@ fn check(derivation: &Derivation, name: &str) -> Result<(), DerivationError> {
 }
 
 #[test]
-fn derivations_are_printed_byte_for_byte_and_hash_to_their_paths() {
+fn derivations_print_and_hash_as_by_nix() {
     for (path, text) in texts() {
         let name = Derivation::name_from_path(&path).unwrap();
         let derivation = parse(&path, &text);
@@ -64,7 +64,7 @@ fn derivations_are_printed_byte_for_byte_and_hash_to_their_paths() {
 }
 
 #[test]
-fn every_output_is_where_nix_says_it_is() {
+fn output_paths_of_nix_pass_the_checks() {
     let mut cache = DerivationHashCache::new();
     let mut count = 0;
     let mut read = reader(&mut count);
@@ -79,12 +79,12 @@ fn every_output_is_where_nix_says_it_is() {
     drop(read);
     assert!(
         count <= texts().len(),
-        "each derivation is read once at most, not {count} times"
+        "{count} reads: each derivation must be read at most once"
     );
 }
 
 #[test]
-fn all_kinds_of_outputs_occur() {
+fn vectors_contain_all_kinds_of_outputs() {
     use DerivationOutput::{Deferred, Fixed, Floating, Impure, InputAddressed};
     assert!(matches!(
         named("many-1.0").outputs["dev"],
@@ -99,7 +99,7 @@ fn all_kinds_of_outputs_occur() {
 }
 
 #[test]
-fn output_paths_are_known_or_not() {
+fn output_paths_are_known_unless_floating_or_deferred() {
     let paths = named("many-1.0").output_paths(&dir(), "many-1.0");
     assert_eq!(paths["out"].as_ref().unwrap().name(), "many-1.0");
     assert_eq!(paths["lib"].as_ref().unwrap().name(), "many-1.0-lib");
@@ -120,7 +120,7 @@ fn output_paths_are_known_or_not() {
 }
 
 #[test]
-fn any_change_moves_the_outputs() {
+fn changed_derivation_has_other_output_paths() {
     let wrong_path = |derivation: &Derivation| {
         matches!(
             check(derivation, "user"),
@@ -148,7 +148,7 @@ fn any_change_moves_the_outputs() {
 }
 
 #[test]
-fn the_variables_of_the_outputs_are_checked() {
+fn variables_named_after_outputs_are_checked() {
     let mut user = named("user");
     user.env.insert(b"bin".to_vec(), b"/elsewhere".to_vec());
     assert!(matches!(
@@ -156,7 +156,7 @@ fn the_variables_of_the_outputs_are_checked() {
         Err(DerivationError::OutputVariableMismatch { .. })
     ));
     user.env.remove(&b"bin"[..]);
-    // The hash covers that the variable is there, so now even the path is another.
+    // The hash covers the names of the variables, so the path changes as well.
     assert!(matches!(
         check(&user, "user"),
         Err(DerivationError::OutputPathMismatch { .. })

@@ -1,11 +1,11 @@
-//! Hashes in the forms that Nix gives them.
+//! Tests with hashes that Nix converted.
 
 use floe_format::{Hash, HashAlgorithm, base64, nix32};
 
 use crate::text_vector;
 
 #[test]
-fn every_form_of_every_digest_is_that_of_nix() {
+fn all_forms_of_hashes_are_those_of_nix() {
     let text = text_vector("hashes.txt");
     let mut seen = 0;
     for line in text.lines().filter(|line| !line.starts_with('#')) {

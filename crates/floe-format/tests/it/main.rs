@@ -1,4 +1,4 @@
-//! floe-format against vectors that real Nix made; see `tests/vectors/README.md`.
+//! Tests of floe-format with vectors that Nix made; see `tests/vectors/README.md`.
 
 mod corpus;
 mod derivations;
@@ -9,26 +9,26 @@ mod nars;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Where the vectors are, or the part of them in a subdirectory.
-fn vectors(subdirectory: &str) -> PathBuf {
+/// Returns the path of a file or directory among the vectors.
+fn vectors(path: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("tests/vectors")
-        .join(subdirectory)
+        .join(path)
 }
 
-/// The contents of a vector.
+/// Returns the contents of a vector.
 fn vector(path: &str) -> Vec<u8> {
     fs::read(vectors(path)).expect("the vectors are part of the repository")
 }
 
-/// The contents of a vector that is text.
+/// Returns the contents of a vector in UTF-8.
 fn text_vector(path: &str) -> String {
-    String::from_utf8(vector(path)).expect("this vector is text")
+    String::from_utf8(vector(path)).expect("this vector is UTF-8")
 }
 
-/// Names and contents of the vectors in a directory whose names end like this, sorted.
-fn vectors_in(subdirectory: &str, ending: &str) -> Vec<(String, Vec<u8>)> {
-    let mut found: Vec<(String, Vec<u8>)> = fs::read_dir(vectors(subdirectory))
+/// Returns the sorted names and contents of the vectors in a directory with this extension.
+fn vectors_in(directory: &str, extension: &str) -> Vec<(String, Vec<u8>)> {
+    let mut found: Vec<(String, Vec<u8>)> = fs::read_dir(vectors(directory))
         .expect("the vectors are part of the repository")
         .map(|entry| {
             let path = entry.expect("the directory can be read").path();
@@ -38,10 +38,10 @@ fn vectors_in(subdirectory: &str, ending: &str) -> Vec<(String, Vec<u8>)> {
                 .to_string_lossy();
             (name.into_owned(), path)
         })
-        .filter(|(name, _)| name.ends_with(ending))
+        .filter(|(name, _)| name.ends_with(extension))
         .map(|(name, path)| (name, fs::read(path).expect("a vector can be read")))
         .collect();
-    assert!(!found.is_empty(), "no vectors *{ending} in {subdirectory}");
+    assert!(!found.is_empty(), "no vectors *{extension} in {directory}");
     found.sort();
     found
 }

@@ -1,4 +1,4 @@
-//! Narinfos, signatures, store paths and JSON that Nix made.
+//! Tests with narinfos, signatures, store paths and JSON that Nix wrote.
 
 use std::collections::BTreeSet;
 
@@ -19,7 +19,7 @@ fn parse(text: &[u8]) -> NarInfo {
     NarInfo::parse(text, &dir()).expect("Nix wrote it")
 }
 
-/// The narinfos of a cache that Nix wrote.
+/// Returns the narinfos of a binary cache that Nix wrote.
 fn cache() -> Vec<NarInfo> {
     vectors_in("narinfo/cache", ".narinfo")
         .iter()
@@ -36,7 +36,7 @@ fn json(file: &str) -> Value {
 }
 
 #[test]
-fn narinfos_are_printed_byte_for_byte_as_nix_prints_them() {
+fn narinfos_print_as_by_nix() {
     let of_cache = vectors_in("narinfo/cache", ".narinfo");
     for (name, text) in of_cache
         .into_iter()
@@ -47,7 +47,7 @@ fn narinfos_are_printed_byte_for_byte_as_nix_prints_them() {
 }
 
 #[test]
-fn nar_files_are_named_as_nix_names_them() {
+fn nar_file_names_are_those_of_nix() {
     for (name, text) in vectors_in("narinfo", ".narinfo") {
         let nar_info = parse(&text);
         let hash = nar_info.file_hash.unwrap().digest_nix32();
@@ -73,7 +73,7 @@ fn signatures_by_nix_verify() {
 }
 
 #[test]
-fn signing_gives_the_very_signature_that_nix_gives() {
+fn sign_makes_same_signature_as_nix() {
     let secret = SecretKey::parse(&text_vector("narinfo/key.sec")).unwrap();
     assert_eq!(secret.to_text(), text_vector("narinfo/key.sec").trim_end());
     assert_eq!(secret.public(), key("key.pub"));
@@ -90,7 +90,7 @@ fn signing_gives_the_very_signature_that_nix_gives() {
 }
 
 #[test]
-fn every_kind_of_content_address_implies_the_path_that_nix_gave() {
+fn content_addresses_match_paths_of_nix() {
     let mut kinds = BTreeSet::new();
     for nar_info in cache() {
         let Some(address) = nar_info.info.ca else {
@@ -126,8 +126,8 @@ fn every_kind_of_content_address_implies_the_path_that_nix_gave() {
 }
 
 #[test]
-fn texts_with_references_have_the_path_that_nix_gave() {
-    // By nix-instantiate: builtins.toFile with the path of another such file in the text.
+fn text_with_references_has_path_of_nix() {
+    // nix-instantiate computed the path of builtins.toFile with a text that refers to another file.
     let text = StorePath::parse("x0ngbys88jnf31vn7mc9ccmr4mrflnzl-text").unwrap();
     let contents = format!("see {}\n", dir().full_path(&text));
     let hash = floe_format::Hash::sha256(floe_hash::sha256(contents.as_bytes()));
@@ -148,7 +148,7 @@ fn texts_with_references_have_the_path_that_nix_gave() {
 }
 
 #[test]
-fn json_of_a_cache_is_that_of_nix() {
+fn json_of_cache_is_that_of_nix() {
     let of_cache = json("cache.json");
     for nar_info in cache() {
         let expected = &of_cache[dir().full_path(&nar_info.info.path)];
@@ -163,7 +163,7 @@ fn json_of_a_cache_is_that_of_nix() {
 }
 
 #[test]
-fn json_of_a_local_store_is_that_of_nix() {
+fn json_of_local_store_is_that_of_nix() {
     let local = json("local.json");
     for nar_info in cache() {
         let mut info = nar_info.info;
@@ -180,7 +180,7 @@ fn json_of_a_local_store_is_that_of_nix() {
 }
 
 #[test]
-fn the_cache_information_of_nix_parses() {
+fn nix_cache_info_of_nix_parses() {
     let text = vector("narinfo/nix-cache-info");
     let info = CacheInfo::parse(&text).unwrap();
     assert_eq!(info.store_dir, dir());

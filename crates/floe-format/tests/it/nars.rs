@@ -1,4 +1,4 @@
-//! NARs and listings that Nix wrote.
+//! Tests with NARs and listings that Nix wrote.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use floe_format::{HashAlgorithm, NarInfo, StoreDir};
 
 use crate::{vector, vectors_in};
 
-/// Reads a NAR into a tree.
+/// Reads the tree of a NAR.
 fn read(nar: &[u8]) -> Node {
     let mut reader = NarReader::new();
     let mut input = nar;
@@ -48,19 +48,19 @@ fn read(nar: &[u8]) -> Node {
             }
         }
     }
-    reader.finish().expect("a whole NAR");
+    reader.finish().expect("a complete NAR");
     root.expect("a NAR has a root")
 }
 
 #[test]
-fn every_nar_is_read_and_its_size_computed() {
+fn nars_of_nix_read_with_their_size() {
     for (name, nar) in vectors_in("nar", ".nar") {
         assert_eq!(read(&nar).nar_size(), nar.len() as u64, "{name}");
     }
 }
 
 #[test]
-fn the_kinds_of_roots_are_told_apart() {
+fn root_nodes_have_their_kind() {
     let root = |name: &str| read(&vector(&format!("nar/{name}.nar")));
     assert_eq!(
         root("file"),
@@ -98,7 +98,7 @@ fn the_kinds_of_roots_are_told_apart() {
 }
 
 #[test]
-fn the_layout_finds_the_contents_of_each_file() {
+fn layout_has_offsets_of_file_contents() {
     let nar = vector("nar/tree.nar");
     let tree = read(&nar);
     let layout = tree.layout();
@@ -118,7 +118,7 @@ fn the_layout_finds_the_contents_of_each_file() {
 }
 
 #[test]
-fn listings_are_printed_byte_for_byte_as_nix_prints_them() {
+fn listings_print_as_by_nix() {
     for (name, expected) in vectors_in("nar", ".ls") {
         let tree = read(&vector(&format!("nar/{}", name.replace(".ls", ".nar"))));
         assert_eq!(
@@ -130,7 +130,7 @@ fn listings_are_printed_byte_for_byte_as_nix_prints_them() {
 }
 
 #[test]
-fn listings_parse_to_the_tree_of_the_nar_and_its_offsets() {
+fn listings_parse_to_tree_and_offsets_of_nar() {
     for (name, text) in vectors_in("nar", ".ls") {
         let listing = Listing::parse(&text).unwrap();
         assert_eq!(
@@ -143,8 +143,8 @@ fn listings_parse_to_the_tree_of_the_nar_and_its_offsets() {
 }
 
 #[test]
-fn the_hash_modulo_of_a_self_referential_path_is_its_content_address() {
-    // By Nix 2.8.0, then by Nix 2.34.8, which leaves the offsets out.
+fn modulo_hash_is_content_address_of_nix() {
+    // Nix 2.8.0 made the first path. Nix 2.34.8, which omits the offsets, made the second.
     for (name, with_offsets) in [
         ("self-reference-with-offsets", true),
         ("self-reference-without-offsets", false),

@@ -408,7 +408,7 @@ fn oversized_derivation_is_refused() {
     let batch = vec![floe_store::StagedPath { info, tree }];
     let outcome = writer.register(batch).unwrap();
     let error = outcome.refused[0].1.to_string();
-    assert!(error.contains("longer than DERIVATION_LEN_MAX"), "{error}");
+    assert!(error.contains("longer than 67108864 bytes"), "{error}");
 }
 
 #[test]

@@ -243,7 +243,7 @@ fn invalid_netrc_is_reported_and_ignored() {
     // Not even root can read a directory as a file.
     let unreadable = scratch.join("directory");
     fs::create_dir(&unreadable).unwrap();
-    for (file, reason) in [(&broken, "line 1: a quotation"), (&unreadable, "directory")] {
+    for (file, reason) in [(&broken, "line 1: quoted word"), (&unreadable, "directory")] {
         let name = file.file_name().unwrap().to_str().unwrap();
         let stderr = install(&cache, &server, file, &format!("store-{name}"));
         assert!(stderr.contains("going on without logins"), "{stderr}");

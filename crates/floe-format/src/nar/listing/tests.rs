@@ -1,4 +1,4 @@
-//! Listings that were made up; those by Nix are among the integration tests.
+//! Tests with hand-written listings. The integration tests use listings by Nix.
 
 use proptest::prelude::*;
 
@@ -13,7 +13,7 @@ fn with_root(root: &str) -> Result<Listing, ListingError> {
     parse(&format!(r#"{{"version":1,"root":{root}}}"#))
 }
 
-/// Directories within one another, so many in all.
+/// Returns `depth` nested directories.
 fn nested(depth: usize) -> Node {
     let mut node = Node::Directory {
         entries: BTreeMap::new(),
@@ -27,7 +27,7 @@ fn nested(depth: usize) -> Node {
 }
 
 #[test]
-fn executable_and_offset_may_be_absent_and_unknown_fields_are_skipped() {
+fn optional_and_unknown_fields_are_accepted() {
     let listing = with_root(r#"{"type":"regular","size":3,"more":[]}"#).unwrap();
     assert_eq!(
         listing.root,
@@ -39,11 +39,7 @@ fn executable_and_offset_may_be_absent_and_unknown_fields_are_skipped() {
     assert_eq!(listing.offsets, [None]);
     assert!(listing.offsets_match());
     let listing = with_root(r#"{"type":"regular","size":3,"narOffset":0}"#).unwrap();
-    assert_eq!(
-        listing.offsets,
-        [None],
-        "no contents begin at the start of a NAR"
-    );
+    assert_eq!(listing.offsets, [None], "an offset of zero means none");
     let listing = with_root(r#"{"type":"regular","size":3,"executable":false}"#).unwrap();
     assert_eq!(
         listing.root,
@@ -55,7 +51,7 @@ fn executable_and_offset_may_be_absent_and_unknown_fields_are_skipped() {
 }
 
 #[test]
-fn wrong_offsets_are_found_out() {
+fn wrong_offsets_do_not_match() {
     let listing = |offset| {
         with_root(&format!(
             r#"{{"type":"regular","size":3,"narOffset":{offset}}}"#
@@ -67,7 +63,7 @@ fn wrong_offsets_are_found_out() {
 }
 
 #[test]
-fn only_version_1_is_parsed() {
+fn other_version_is_error() {
     let root = r#""root":{"type":"regular","size":3}"#;
     assert!(matches!(
         parse(&format!("{{{root}}}")),
@@ -83,7 +79,7 @@ fn only_version_1_is_parsed() {
 }
 
 #[test]
-fn malformed_nodes_are_refused_by_path_and_field() {
+fn malformed_node_is_error_with_path_and_field() {
     for (root, field) in [
         ("[]", "type"),
         ("{}", "type"),
@@ -120,7 +116,7 @@ fn malformed_nodes_are_refused_by_path_and_field() {
 }
 
 #[test]
-fn entry_names_that_no_nar_has_are_refused() {
+fn invalid_entry_name_is_error() {
     for name in ["", ".", "..", "a/b", "\\u0000"] {
         let root = format!(
             r#"{{"type":"directory","entries":{{"{name}":{{"type":"regular","size":1}}}}}}"#
@@ -133,7 +129,7 @@ fn entry_names_that_no_nar_has_are_refused() {
 }
 
 #[test]
-fn what_is_not_utf8_cannot_be_listed() {
+fn tree_with_non_utf8_strings_has_no_listing() {
     let target = Node::Symlink {
         target: b"\xff".to_vec(),
     };
@@ -171,7 +167,7 @@ fn depth_and_length_are_limited() {
 
 proptest! {
     #[test]
-    fn parsing_undoes_printing(node in utf8_node()) {
+    fn parse_reverses_to_text(node in utf8_node()) {
         let listing = Listing::parse(to_text(&node).unwrap().as_bytes()).unwrap();
         prop_assert!(listing.offsets_match());
         prop_assert!(listing.offsets.iter().all(Option::is_some));

@@ -1,4 +1,4 @@
-//! The grammar of NARs: which string may follow which.
+//! The grammar of NARs: the state machine that accepts strings.
 
 use crate::nar::read::strings::StringRef;
 use crate::nar::read::{NarError, NarEvent, NarReader, Step};
@@ -7,7 +7,7 @@ use crate::nar::{
     is_valid_symlink_target, padding_len,
 };
 
-/// What is expected next.
+/// The state of the reader: the string, size or data that the grammar requires next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ParseState {
     Magic,
@@ -35,7 +35,9 @@ pub(super) enum ParseState {
 }
 
 impl ParseState {
-    /// The word that must come here, if there is but one, and what comes after it.
+    /// Returns the only tag that is valid here and the state after it.
+    ///
+    /// Returns `None` if several tags or other strings are valid.
     #[inline]
     fn expected_tag(self) -> Option<(&'static str, ParseState)> {
         match self {
@@ -50,21 +52,21 @@ impl ParseState {
         }
     }
 
-    /// How long a string may be here, and the name of that limit.
+    /// Returns the kind and the maximum length of the string that is valid here.
     #[inline]
     pub(super) fn string_limit(self) -> (&'static str, usize) {
         match self {
-            ParseState::Magic => ("MAGIC", MAGIC.len()),
-            ParseState::Name => ("NAME_LEN_MAX", NAME_LEN_MAX),
-            ParseState::Target => ("TARGET_LEN_MAX", TARGET_LEN_MAX),
-            ParseState::ExecutableMarker => ("the length of an executable marker", 0),
-            _ => ("TAG_LEN_MAX", TAG_LEN_MAX),
+            ParseState::Magic => ("magic string", MAGIC.len()),
+            ParseState::Name => ("entry name", NAME_LEN_MAX),
+            ParseState::Target => ("symlink target", TARGET_LEN_MAX),
+            ParseState::ExecutableMarker => ("executable marker", 0),
+            _ => ("tag", TAG_LEN_MAX),
         }
     }
 }
 
 impl NarReader {
-    /// Acts on a string, which has just been read in the current state.
+    /// Accepts a string and changes the state. Returns the event of the string, if any.
     #[inline]
     pub(super) fn accept<'input>(
         &mut self,
@@ -96,7 +98,7 @@ impl NarReader {
                 b"executable" => self.state = ParseState::ExecutableMarker,
                 _ => return Err(unexpected(bytes, "executable or contents", offset)),
             },
-            // Its length was found to be zero.
+            // Its maximum length is zero, so it is empty.
             ParseState::ExecutableMarker => self.state = ParseState::Contents,
             ParseState::FileClose => {
                 tag(")")?;
@@ -129,8 +131,8 @@ impl NarReader {
             },
             ParseState::Name => {
                 let start = self.directories.last().copied().unwrap_or_default();
-                let before = self.names.get(start..).unwrap_or_default();
-                check_name(bytes, before, offset)?;
+                let previous = self.names.get(start..).unwrap_or_default();
+                check_name(bytes, previous, offset)?;
                 self.names.truncate(start);
                 self.names.extend_from_slice(bytes);
                 self.state = ParseState::NodeTag;
@@ -145,13 +147,13 @@ impl NarReader {
                 }
                 self.state = ParseState::Open;
             }
-            // The other states expect a single word, or read no strings.
+            // The other states have a single valid tag, or read no strings.
             _ => {}
         }
         Ok(None)
     }
 
-    /// What comes after a node: another one in the same directory, or the end.
+    /// Sets the state after a node: the end of its entry, or the end of the NAR.
     fn end_node(&mut self) {
         self.state = if self.directories.is_empty() {
             ParseState::RootDone
@@ -179,15 +181,15 @@ fn unexpected(found: &[u8], expected: &'static str, offset: u64) -> NarError {
     }
 }
 
-fn check_name(name: &[u8], before: &[u8], offset: u64) -> Result<(), NarError> {
+fn check_name(name: &[u8], previous: &[u8], offset: u64) -> Result<(), NarError> {
     if !is_valid_entry_name(name) {
         return Err(NarError::Name {
             offset,
             name: quote(name),
         });
     }
-    // Before the first name stands the empty one, which is less than all others.
-    if name <= before {
+    // Before the first entry, the previous name is empty, which sorts before every valid name.
+    if name <= previous {
         return Err(NarError::Order {
             offset,
             name: quote(name),

@@ -1,10 +1,10 @@
-//! The strings and sizes of a NAR, taken from the input or put together from several pushes.
+//! Strings and sizes of a NAR, which may span several pieces of input.
 
 use crate::nar::padding_len;
 use crate::nar::read::grammar::ParseState;
 use crate::nar::read::{NarError, NarReader};
 
-/// A string, whole in the input or put together by the reader.
+/// A string in the input or in the buffer of the reader.
 #[derive(Clone, Copy)]
 pub(super) enum StringRef<'input> {
     Input(&'input [u8]),
@@ -25,7 +25,7 @@ impl<'input> StringRef<'input> {
 }
 
 impl NarReader {
-    /// Reads the size of a file.
+    /// Reads the size of a file. Returns `None` if the input ends before.
     #[inline]
     pub(super) fn size(&mut self, input: &mut &[u8]) -> Option<u64> {
         let size = match input.split_first_chunk() {
@@ -47,7 +47,7 @@ impl NarReader {
         Some(size)
     }
 
-    /// Reads the next string, as soon as all of it and its padding are there.
+    /// Reads a string and its padding. Returns `None` if the input ends before.
     #[inline]
     pub(super) fn string<'input>(
         &mut self,
@@ -71,7 +71,7 @@ impl NarReader {
         Ok(Some(StringRef::Input(string)))
     }
 
-    /// Like [`NarReader::string`], for one that straddles pushes.
+    /// Reads a string that spans several pieces of input, in the same way.
     #[cold]
     fn assemble_string<'input>(
         &mut self,
@@ -96,7 +96,9 @@ impl NarReader {
         Ok(Some(StringRef::Assembled { len }))
     }
 
-    /// Takes from the input until the partial holds so many bytes; false if it runs out before.
+    /// Moves bytes from the input to `partial` until it has `whole` bytes.
+    ///
+    /// Returns false if the input ends before.
     fn fill_partial(&mut self, input: &mut &[u8], whole: usize) -> bool {
         let missing = whole.saturating_sub(self.partial.len());
         let (taken, rest) = input.split_at_checked(missing).unwrap_or((input, &[]));
@@ -106,14 +108,14 @@ impl NarReader {
     }
 
     fn check_len(&self, len: u64) -> Result<usize, NarError> {
-        let (limit, max) = self.state.string_limit();
+        let (kind, max) = self.state.string_limit();
         match usize::try_from(len) {
             Ok(len) if len <= max => Ok(len),
             _ if self.state == ParseState::Magic => Err(NarError::Magic),
             _ => Err(NarError::StringTooLong {
                 offset: self.position,
                 len,
-                limit,
+                kind,
                 max,
             }),
         }

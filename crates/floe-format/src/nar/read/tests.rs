@@ -1,4 +1,4 @@
-//! Each rule of the reader, and that it does not matter how the bytes are cut.
+//! Tests of the rules of the reader, each with several ways to cut the input into pieces.
 
 use proptest::prelude::*;
 
@@ -19,7 +19,7 @@ enum Owned {
     End,
 }
 
-/// All events of a NAR that comes in pieces, with adjacent data joined.
+/// Returns the events of a NAR in pieces, with adjacent data joined.
 fn read_pieces<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> Result<Vec<Owned>, NarError> {
     let mut reader = NarReader::new();
     let mut events = Vec::new();
@@ -56,7 +56,7 @@ fn read(nar: &[u8]) -> Result<Vec<Owned>, NarError> {
     whole
 }
 
-/// The strings of a NAR, which begin with the magic.
+/// Returns a NAR of these strings after the magic string.
 fn nar(strings: &[&[u8]]) -> Vec<u8> {
     let mut out = Vec::new();
     write::begin(&mut out);
@@ -76,7 +76,7 @@ fn symlink(target: &[u8]) -> Vec<u8> {
     nar(&[b"(", b"type", b"symlink", b"target", target, b")"])
 }
 
-/// A directory whose entries are symlinks with these names.
+/// Returns the NAR of a directory of symlinks with these names.
 fn directory(names: &[&[u8]]) -> Vec<u8> {
     let mut out = Vec::new();
     write::begin(&mut out);
@@ -90,7 +90,7 @@ fn directory(names: &[&[u8]]) -> Vec<u8> {
     out
 }
 
-/// Directories within one another, so many in all.
+/// Returns the NAR of `depth` nested directories.
 fn nested(depth: usize) -> Vec<u8> {
     let mut out = Vec::new();
     write::begin(&mut out);
@@ -112,7 +112,7 @@ fn is_tag_error(nar: &[u8], wanted: &str) -> bool {
 }
 
 #[test]
-fn a_tree_gives_its_events_in_order() {
+fn tree_returns_events_in_order() {
     let nar = [
         nar(&[
             b"(",
@@ -154,7 +154,7 @@ fn a_tree_gives_its_events_in_order() {
 }
 
 #[test]
-fn every_truncation_is_an_error_only_at_the_end() {
+fn truncated_nar_is_error_at_finish() {
     let whole = directory(&[b"a", b"bb"]);
     for len in 0..whole.len() {
         let cut = &whole[..len];
@@ -168,7 +168,7 @@ fn every_truncation_is_an_error_only_at_the_end() {
 }
 
 #[test]
-fn every_changed_byte_is_an_error_or_a_change_of_what_is_read() {
+fn changed_byte_is_error_or_changes_events() {
     let mut entries = std::collections::BTreeMap::new();
     entries.insert(
         b"a".to_vec(),
@@ -201,7 +201,7 @@ fn every_changed_byte_is_an_error_or_a_change_of_what_is_read() {
 }
 
 #[test]
-fn the_magic_is_required() {
+fn magic_is_required() {
     for start in ["nix-archive-2", "nix-archive-", "nix-archive-10", ""] {
         let mut bytes = Vec::new();
         append(&mut bytes, start.as_bytes());
@@ -216,7 +216,7 @@ fn the_magic_is_required() {
 }
 
 #[test]
-fn tags_must_be_the_right_ones_in_order() {
+fn wrong_tag_is_error() {
     assert!(is_tag_error(&nar(&[b"["]), "("));
     assert!(is_tag_error(&nar(&[b"(", b"kind"]), "type"));
     assert!(is_tag_error(
@@ -255,7 +255,7 @@ fn tags_must_be_the_right_ones_in_order() {
 }
 
 #[test]
-fn an_entry_must_be_closed() {
+fn unclosed_entry_is_error() {
     let mut bytes = directory(&[b"a"]);
     bytes.truncate(bytes.len() - 32);
     append(&mut bytes, b"entry");
@@ -263,29 +263,26 @@ fn an_entry_must_be_closed() {
 }
 
 #[test]
-fn strings_are_limited_in_their_place() {
+fn string_length_is_limited_by_kind() {
     let limit = |nar: &[u8]| match read(nar) {
-        Err(NarError::StringTooLong { limit, len, .. }) => (limit, len),
+        Err(NarError::StringTooLong { kind, len, .. }) => (kind, len),
         other => panic!("{other:?}"),
     };
-    assert_eq!(limit(&nar(&[&[b'('; 33]])), ("TAG_LEN_MAX", 33));
+    assert_eq!(limit(&nar(&[&[b'('; 33]])), ("tag", 33));
     assert!(is_tag_error(&nar(&[&[b'('; 32]]), "("));
     assert!(read(&directory(&[&[b'n'; 255]])).is_ok());
-    assert_eq!(limit(&directory(&[&[b'n'; 256]])), ("NAME_LEN_MAX", 256));
+    assert_eq!(limit(&directory(&[&[b'n'; 256]])), ("entry name", 256));
     assert!(read(&symlink(&[b't'; 4095])).is_ok());
-    assert_eq!(limit(&symlink(&[b't'; 4096])), ("TARGET_LEN_MAX", 4096));
+    assert_eq!(limit(&symlink(&[b't'; 4096])), ("symlink target", 4096));
     let executable = nar(&[b"(", b"type", b"regular", b"executable", b"x"]);
-    assert_eq!(
-        limit(&executable),
-        ("the length of an executable marker", 1)
-    );
+    assert_eq!(limit(&executable), ("executable marker", 1));
     let mut endless = nar(&[]);
     endless.extend([255; 8]);
-    assert_eq!(limit(&endless), ("TAG_LEN_MAX", u64::MAX));
+    assert_eq!(limit(&endless), ("tag", u64::MAX));
 }
 
 #[test]
-fn names_must_be_those_of_entries() {
+fn invalid_entry_name_is_error() {
     for name in [&b""[..], b".", b"..", b"a/b", b"/", b"a\0b", b"\0"] {
         assert!(
             matches!(read(&directory(&[name])), Err(NarError::Name { .. })),
@@ -298,7 +295,7 @@ fn names_must_be_those_of_entries() {
 }
 
 #[test]
-fn names_must_rise_by_bytes() {
+fn unsorted_or_equal_entry_names_are_errors() {
     assert!(read(&directory(&[b"A", b"a", b"a.", b"a0", b"b", b"\xff"])).is_ok());
     for names in [[b"a", b"a"], [b"b", b"a"], [b"a", b"A"], [b"\xff", b"a"]] {
         let nar = directory(&names.map(|name| &name[..]));
@@ -314,7 +311,7 @@ fn names_must_rise_by_bytes() {
 }
 
 #[test]
-fn each_directory_has_an_order_of_its_own() {
+fn entry_order_is_checked_per_directory() {
     let mut out = Vec::new();
     write::begin(&mut out);
     write::begin_directory(&mut out);
@@ -341,7 +338,7 @@ fn each_directory_has_an_order_of_its_own() {
 }
 
 #[test]
-fn targets_must_be_those_of_symlinks() {
+fn invalid_symlink_target_is_error() {
     for target in [&b""[..], b"a\0"] {
         assert!(
             matches!(read(&symlink(target)), Err(NarError::Target { .. })),
@@ -352,7 +349,7 @@ fn targets_must_be_those_of_symlinks() {
 }
 
 #[test]
-fn padding_must_be_zero() {
+fn nonzero_padding_is_error() {
     let mut out = symlink(b"t");
     let at = out.len() - 17;
     out[at] = 1;
@@ -379,7 +376,7 @@ fn depth_is_limited() {
 }
 
 #[test]
-fn nothing_may_follow_the_end() {
+fn bytes_after_end_are_error() {
     for end in [0, 1] {
         let mut out = symlink(b"t");
         let offset = out.len() as u64;
@@ -389,7 +386,7 @@ fn nothing_may_follow_the_end() {
 }
 
 #[test]
-fn sizes_near_the_limit_of_64_bits_do_not_overflow() {
+fn file_sizes_near_u64_max_do_not_overflow() {
     for size in [u64::MAX, u64::MAX - 7, 1 << 63] {
         let mut out = Vec::new();
         write::begin(&mut out);
@@ -419,7 +416,7 @@ fn sizes_near_the_limit_of_64_bits_do_not_overflow() {
 }
 
 #[test]
-fn data_is_a_piece_of_the_input() {
+fn data_borrows_from_input() {
     let nar = nar(&[b"(", b"type", b"regular", b"contents", &[7; 1000], b")"]);
     let mut reader = NarReader::new();
     let mut input = nar.as_slice();
@@ -432,7 +429,7 @@ fn data_is_a_piece_of_the_input() {
 }
 
 #[test]
-fn an_error_stays() {
+fn error_is_returned_again() {
     let bytes = nar(&[b"["]);
     let good = symlink(b"t");
     let mut reader = NarReader::new();
@@ -442,7 +439,7 @@ fn an_error_stays() {
     assert!(!reader.is_finished());
 }
 
-/// The tree that the events describe.
+/// Returns the tree that the events describe.
 fn tree(events: &mut impl Iterator<Item = Owned>) -> Node {
     match events.next() {
         Some(Owned::File(executable, size)) => {
@@ -463,13 +460,16 @@ fn tree(events: &mut impl Iterator<Item = Owned>) -> Node {
 
 proptest! {
     #[test]
-    fn reading_undoes_writing(node in node()) {
+    fn read_reverses_write(node in node()) {
         let nar = write_node(&node);
         prop_assert_eq!(tree(&mut read(&nar).unwrap().into_iter()), node);
     }
 
     #[test]
-    fn the_cuts_do_not_matter(node in node(), cuts in prop::collection::vec(0_usize..90, 0..40)) {
+    fn events_are_independent_of_cuts(
+        node in node(),
+        cuts in prop::collection::vec(0_usize..90, 0..40),
+    ) {
         let nar = write_node(&node);
         let mut pieces = Vec::new();
         let mut rest = nar.as_slice();
@@ -483,7 +483,7 @@ proptest! {
     }
 
     #[test]
-    fn damage_gives_the_same_result_however_it_is_cut(
+    fn damaged_nar_result_is_independent_of_cuts(
         node in node(),
         at: prop::sample::Index,
         value: u8,

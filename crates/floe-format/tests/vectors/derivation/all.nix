@@ -1,4 +1,4 @@
-# Small derivations, instantiated by Nix, that together have every kind of output.
+# Small derivations that together have all kinds of outputs.
 let
   base = {
     system = "x86_64-linux";
@@ -12,7 +12,7 @@ let
     outputHashMode = "flat";
     outputHash = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
   });
-  # Another recipe for the same fixed output.
+  # Another derivation with the same fixed output.
   flatToo = derivation (base // {
     name = "fixed-flat";
     outputHashAlgo = "sha256";
