@@ -1,21 +1,21 @@
-//! SHA-256 of many messages at once, a message in each lane of the CPU's widest vectors.
+//! SHA-256 of many messages at once: each lane of the CPU's widest vectors hashes one message.
 //!
-//! One message is a chain: no part of it can be hashed before the part in front of it, which is
-//! why SHA-256 is called the floor of everything that verifies. Sixteen messages are sixteen
-//! chains. Where vectors have 16 lanes, all of them together take three times as long as one of
-//! them alone, if the CPU has no SHA instructions for that one.
+//! A message must be hashed block by block, because each block needs the result of the block
+//! before it. Different messages are independent of each other. With vectors of 16 lanes, 16
+//! messages take three times as long as one message, on a CPU without SHA instructions.
 //!
-//! The function is that of FIPS 180-4; the portable part comes from `sha2`.
+//! The function is that of FIPS 180-4. The portable code is from `sha2`.
 
 #[cfg(target_arch = "x86_64")]
 mod avx512;
 
 use sha2::block_api::compress256;
 
-/// How many messages are hashed at once.
+/// Number of messages that are hashed at once.
 pub const LANES: usize = 16;
 
-/// A single message is left to portable code, which is no slower than 15 empty lanes.
+/// The least number of messages to hash in lanes. A single one takes at most as long in portable
+/// code as together with 15 unused lanes.
 const LANES_MIN: usize = 2;
 
 /// The first 32 bits of the fractional parts of the square roots of the first 8 primes.
@@ -32,12 +32,14 @@ const INITIAL: [u32; 8] = [
 
 type Block = [u8; 64];
 
-/// A message on its way: what has been hashed of it, and the beginning of its next block.
+/// A streaming SHA-256 hasher of one message, for [`update`].
 #[derive(Clone, Debug)]
 pub struct Lane {
     state: [u32; 8],
+    // The first `tail_len` bytes of the next block.
     tail: Block,
     tail_len: usize,
+    // Length of the message so far, in bytes.
     len: u64,
 }
 
@@ -52,8 +54,9 @@ impl Default for Lane {
     }
 }
 
-/// Whether hashing in lanes is worth anything on this CPU: it has vectors of 16 lanes, and no
-/// instructions that make a single message as fast.
+/// Returns whether hashing in lanes is faster on this CPU than hashing one message at a time.
+///
+/// This is the case if the CPU has vectors of 16 lanes and no SHA instructions.
 pub fn are_preferred() -> bool {
     #[cfg(target_arch = "x86_64")]
     {
@@ -66,10 +69,10 @@ pub fn are_preferred() -> bool {
 }
 
 impl Lane {
-    /// The digest of everything fed so far.
+    /// Returns the digest of the message.
     pub fn finish(mut self) -> [u8; 32] {
         let bits = self.len.wrapping_mul(8).to_be_bytes();
-        // A one, zeros up to the last 8 bytes of a block, and the length in bits.
+        // The padding of SHA-256: a one bit, zeros, and the length in bits in the last 8 bytes.
         let mut end = [0; 128];
         let len = if self.tail_len < 56 { 64 } else { 128 };
         end[..self.tail_len].copy_from_slice(&self.tail[..self.tail_len]);
@@ -84,8 +87,10 @@ impl Lane {
         digest
     }
 
-    /// Completes the block that was begun, and keeps the beginning of another one: what lies
-    /// between, in whole blocks.
+    /// Adds bytes to the message and returns the whole blocks that are still to be hashed.
+    ///
+    /// The bytes that complete the block in `tail` are hashed here. The bytes after the last whole
+    /// block become the new `tail`.
     fn take_whole_blocks<'a>(&mut self, mut bytes: &'a [u8]) -> &'a [Block] {
         self.len = self.len.wrapping_add(bytes.len() as u64);
         if self.tail_len > 0 {
@@ -105,8 +110,9 @@ impl Lane {
     }
 }
 
-/// Feeds each message its next bytes. Any number of them may come together; those that are about
-/// as long as each other share the most.
+/// Adds the next bytes to each message.
+///
+/// There may be more messages than lanes. Lanes are used best if the parts are of similar length.
 pub fn update(parts: &mut [(&mut Lane, &[u8])]) {
     let mut work: Vec<(&mut [u32; 8], &[Block])> = parts
         .iter_mut()
@@ -116,7 +122,7 @@ pub fn update(parts: &mut [(&mut Lane, &[u8])]) {
         })
         .collect();
     while are_supported() && work.len() >= LANES_MIN {
-        // The longest first: they must not be left alone at the end.
+        // The longest messages first. Otherwise one of them would be hashed alone at the end.
         work.sort_by_key(|(_, blocks)| std::cmp::Reverse(blocks.len()));
         let width = work.len().min(LANES);
         let count = work[width - 1].1.len();
@@ -128,6 +134,7 @@ pub fn update(parts: &mut [(&mut Lane, &[u8])]) {
     }
 }
 
+/// Returns whether this CPU has vectors of 16 lanes.
 fn are_supported() -> bool {
     #[cfg(target_arch = "x86_64")]
     {
@@ -139,13 +146,13 @@ fn are_supported() -> bool {
     }
 }
 
-/// Takes `count` blocks off each of up to 16 messages.
+/// Hashes `count` blocks of each message, and removes them. There must be 1 to 16 messages.
 #[cfg_attr(not(target_arch = "x86_64"), allow(unused_variables))]
 fn compress_lanes(work: &mut [(&mut [u32; 8], &[Block])], count: usize) {
     #[cfg(target_arch = "x86_64")]
     {
         let mut states = [[0; LANES]; 8];
-        // Empty lanes hash the first message once more, for nobody.
+        // Unused lanes hash the first message again, and their result is ignored.
         let first = work[0].1;
         let blocks: [&[Block]; LANES] =
             std::array::from_fn(|lane| &work.get(lane).map_or(first, |part| part.1)[..count]);
@@ -194,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn every_length_has_the_digest_that_it_has_alone() {
+    fn message_of_every_length_has_sha256_digest() {
         for len in 0..300 {
             let messages: Vec<Vec<u8>> = (0..16).map(|seed| message(len + seed, seed)).collect();
             let expected: Vec<[u8; 32]> = messages.iter().map(|it| sha256(it)).collect();
@@ -203,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn more_messages_than_lanes_share_them() {
+    fn more_messages_than_lanes_have_sha256_digests() {
         let lens = [0, 1, 63, 64, 65, 5000, 100_000, 70_000, 64 * 1000];
         let messages: Vec<Vec<u8>> = (0..41)
             .map(|seed| message(lens[seed % lens.len()] + seed, seed))
@@ -213,13 +220,13 @@ mod tests {
     }
 
     #[test]
-    fn a_cpu_that_is_said_to_be_fast_has_the_vectors() {
+    fn preferred_lanes_are_supported() {
         assert!(!are_preferred() || are_supported());
     }
 
     proptest! {
         #[test]
-        fn however_many_and_however_cut_the_digests_are_right(
+        fn any_messages_and_cut_have_sha256_digests(
             messages in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..2000), 0..24),
             cut in 0_usize..2000,
         ) {

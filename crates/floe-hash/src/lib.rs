@@ -1,35 +1,37 @@
-//! The hash functions that Nix knows, as streams.
+//! The hash functions of Nix, as streaming hashers.
 //!
-//! This crate is the one place in floe that names a hash library, so that the choice can be
-//! changed, measured and, later, replaced by our own SIMD code without touching anything else.
-//! `ring` picks the CPU's SHA instructions at run time and then runs at their limit, as every
-//! good library does (1.3 to 1.8 GB/s per core); on the many machines without them its assembly
-//! for AVX is nearly twice as fast as portable code (0.33 against 0.18 GB/s). There [`lanes`] hash
-//! up to 16 messages at once by our own code, since no well-kept library does. `sha1` and `md-5`
-//! serve old content addresses, and `blake3` is the reference implementation.
+//! Only this crate depends on hash libraries, so that replacing one changes nothing else:
+//!
+//! - `ring` for SHA-256 and SHA-512. It selects the CPU's SHA instructions at run time and reaches
+//!   their limit of 1.3 to 1.8 GB/s per core. On CPUs without them, its AVX assembly is nearly
+//!   twice as fast as portable code (0.33 instead of 0.18 GB/s).
+//! - [`lanes`] for up to 16 SHA-256 messages at once, on CPUs without SHA instructions. No
+//!   well-kept library offers this.
+//! - `sha1` and `md-5` for old content addresses.
+//! - `blake3`, the reference implementation.
 
 pub mod lanes;
 
 use md5::Digest as _;
 use ring::digest;
 
-/// A hash function that may stand in front of a hash in Nix's text forms.
+/// A hash algorithm that Nix supports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum HashAlgorithm {
-    /// MD5, 16 bytes. Broken; only old content addresses use it.
+    /// MD5, 16 bytes. Insecure; only old content addresses use it.
     Md5,
-    /// SHA-1, 20 bytes. Broken; only old content addresses use it.
+    /// SHA-1, 20 bytes. Insecure; only old content addresses use it.
     Sha1,
-    /// SHA-256, 32 bytes. The hash of every NAR and of every store path.
+    /// SHA-256, 32 bytes. The algorithm of all NAR hashes and store paths.
     Sha256,
     /// SHA-512, 64 bytes.
     Sha512,
-    /// BLAKE3 with 32 bytes of output, experimental in Nix.
+    /// BLAKE3, 32 bytes. Experimental in Nix.
     Blake3,
 }
 
 impl HashAlgorithm {
-    /// Every algorithm, in the order in which Nix lists them.
+    /// All algorithms, in the order of Nix.
     pub const ALL: [HashAlgorithm; 5] = [
         HashAlgorithm::Blake3,
         HashAlgorithm::Md5,
@@ -38,7 +40,7 @@ impl HashAlgorithm {
         HashAlgorithm::Sha512,
     ];
 
-    /// The name that Nix gives it in text, such as `sha256`.
+    /// Returns Nix's name, such as `sha256`.
     pub fn name(self) -> &'static str {
         match self {
             HashAlgorithm::Md5 => "md5",
@@ -49,14 +51,14 @@ impl HashAlgorithm {
         }
     }
 
-    /// The algorithm with that name, if Nix knows one.
+    /// Returns the algorithm with Nix's name, if there is one.
     pub fn from_name(name: &str) -> Option<HashAlgorithm> {
         HashAlgorithm::ALL
             .into_iter()
             .find(|algorithm| algorithm.name() == name)
     }
 
-    /// Length of a digest, in bytes.
+    /// Returns the length of a digest, in bytes.
     pub fn digest_len(self) -> usize {
         match self {
             HashAlgorithm::Md5 => 16,
@@ -67,7 +69,7 @@ impl HashAlgorithm {
     }
 }
 
-/// A SHA-256 stream: `new`, any number of `update`s, `finish`.
+/// A streaming SHA-256 hasher.
 #[derive(Clone)]
 pub struct Sha256(digest::Context);
 
@@ -84,35 +86,35 @@ impl Default for Sha256 {
 }
 
 impl Sha256 {
-    /// A stream that has seen no bytes.
+    /// Makes a hasher for an empty message.
     pub fn new() -> Sha256 {
         Sha256::default()
     }
 
-    /// Feeds the next bytes of the message.
+    /// Adds the next bytes of the message.
     pub fn update(&mut self, bytes: &[u8]) {
         self.0.update(bytes);
     }
 
-    /// The digest of everything fed so far.
+    /// Returns the digest of the message.
     pub fn finish(self) -> [u8; 32] {
         array(&self.0.finish())
     }
 }
 
-/// SHA-256 of one message.
+/// Returns the SHA-256 digest of a message.
 pub fn sha256(message: &[u8]) -> [u8; 32] {
     array(&digest::digest(&digest::SHA256, message))
 }
 
-/// The bytes of a digest that is known to be 32 bytes long.
+/// Copies a digest, which must have 32 bytes.
 fn array(digest: &digest::Digest) -> [u8; 32] {
     let mut bytes = [0; 32];
     bytes.copy_from_slice(digest.as_ref());
     bytes
 }
 
-/// A stream for any of the algorithms.
+/// A streaming hasher for any algorithm.
 #[derive(Clone)]
 pub struct Hasher(HasherState);
 
@@ -128,12 +130,12 @@ enum HasherState {
     Sha1(sha1::Sha1),
     /// SHA-256 or SHA-512.
     Sha2(digest::Context),
-    // Its state is 2 KiB; the others are around 100 bytes.
+    // Boxed, because its state has 2 KiB and the others have about 100 bytes.
     Blake3(Box<blake3::Hasher>),
 }
 
 impl Hasher {
-    /// A stream that has seen no bytes.
+    /// Makes a hasher for an empty message.
     pub fn new(algorithm: HashAlgorithm) -> Hasher {
         Hasher(match algorithm {
             HashAlgorithm::Md5 => HasherState::Md5(Default::default()),
@@ -144,7 +146,7 @@ impl Hasher {
         })
     }
 
-    /// Feeds the next bytes of the message.
+    /// Adds the next bytes of the message.
     pub fn update(&mut self, bytes: &[u8]) {
         match &mut self.0 {
             HasherState::Md5(state) => state.update(bytes),
@@ -156,7 +158,7 @@ impl Hasher {
         }
     }
 
-    /// The digest, [`HashAlgorithm::digest_len`] bytes long.
+    /// Returns the digest of the message, of [`HashAlgorithm::digest_len`] bytes.
     pub fn finish(self) -> Vec<u8> {
         match self.0 {
             HasherState::Md5(state) => state.finalize().to_vec(),
@@ -175,7 +177,7 @@ mod tests {
         bytes.iter().map(|byte| format!("{byte:02x}")).collect()
     }
 
-    // The digests of "abc": RFC 1321, FIPS 180-4, and the BLAKE3 paper's reference code.
+    // The digests of "abc" in RFC 1321, in FIPS 180-4 and by the reference code of BLAKE3.
     const ABC: [(HashAlgorithm, &str); 5] = [
         (HashAlgorithm::Md5, "900150983cd24fb0d6963f7d28e17f72"),
         (
@@ -198,7 +200,7 @@ mod tests {
     ];
 
     #[test]
-    fn published_digests_of_abc_come_out_however_the_message_is_cut() {
+    fn digest_of_abc_is_the_published_one_for_every_cut() {
         for (algorithm, expected) in ABC {
             for cut in 0..=3 {
                 let mut hasher = Hasher::new(algorithm);
@@ -220,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn names_and_lengths_agree_with_the_digests() {
+    fn names_and_digest_lengths_match_algorithms() {
         for algorithm in HashAlgorithm::ALL {
             assert_eq!(HashAlgorithm::from_name(algorithm.name()), Some(algorithm));
             assert_eq!(

@@ -1,12 +1,12 @@
-//! The compression function of SHA-256 on 16 messages, in the registers of AVX-512.
+//! The compression function of SHA-256 for 16 messages, with AVX-512.
 //!
-//! 1. 16 blocks are loaded, one from each message, and transposed: vector *t* then has word *t* of
-//!    every message;
-//! 2. 64 rounds as in FIPS 180-4, section 6.2.2, with vectors for words;
-//! 3. the sums go into the states, which are kept in this order from block to block.
+//! 1. Load 16 blocks, one of each message, and transpose them. Vector *t* then has word *t* of
+//!    every message.
+//! 2. Run the 64 rounds of FIPS 180-4, section 6.2.2, with vectors in place of words.
+//! 3. Add the result to the states, which stay transposed from block to block.
 #![expect(
     unsafe_code,
-    reason = "instructions that not every CPU has: each call stands behind a look at the CPU"
+    reason = "instructions that not every CPU has; the CPU is checked before each call"
 )]
 
 use std::arch::x86_64::{
@@ -39,21 +39,22 @@ const ROUND: [u32; 64] = [
     0x90be_fffa, 0xa450_6ceb, 0xbef9_a3f7, 0xc671_78f2,
 ];
 
-/// Whether this CPU has what [`compress`] needs.
+/// Returns whether this CPU has the instructions of [`compress`].
 pub(super) fn is_supported() -> bool {
     std::arch::is_x86_feature_detected!("avx512f")
         && std::arch::is_x86_feature_detected!("avx512bw")
 }
 
-/// Hashes `count` blocks of each message. `states` has a row for each of the eight words, with a
-/// column for each message.
+/// Hashes `count` blocks of each message.
+///
+/// `states` has a row for each of the eight words and a column for each message.
 ///
 /// # Panics
 ///
-/// On a CPU without these instructions, and if a message has fewer blocks.
+/// Panics if the CPU lacks the instructions, or if a message has fewer than `count` blocks.
 pub(super) fn compress(states: &mut [[u32; LANES]; 8], blocks: &[&[Block]; LANES], count: usize) {
     assert!(is_supported(), "this CPU has no AVX-512");
-    // SAFETY: the CPU has the instructions, as was looked at above.
+    // SAFETY: the assertion above has checked that the CPU has the instructions.
     unsafe { compress_all(states, blocks, count) }
 }
 
@@ -68,7 +69,7 @@ fn compress_all(states: &mut [[u32; LANES]; 8], blocks: &[&[Block]; LANES], coun
         }
     }
     for (row, vector) in states.iter_mut().zip(state) {
-        // SAFETY: a row is 64 bytes long, and the store needs no alignment.
+        // SAFETY: a row has 64 bytes, and the store needs no alignment.
         unsafe { _mm512_storeu_si512(row.as_mut_ptr().cast(), vector) };
     }
 }
@@ -76,11 +77,11 @@ fn compress_all(states: &mut [[u32; LANES]; 8], blocks: &[&[Block]; LANES], coun
 #[inline]
 #[target_feature(enable = "avx512f")]
 fn load(row: &[u32; LANES]) -> __m512i {
-    // SAFETY: a row is 64 bytes long, and the load needs no alignment.
+    // SAFETY: a row has 64 bytes, and the load needs no alignment.
     unsafe { _mm512_loadu_si512(row.as_ptr().cast()) }
 }
 
-/// Block `number` of each message, as 16 vectors of big-endian words.
+/// Loads block `number` of each message. Vector *t* has word *t* of every message.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw")]
 fn transpose(blocks: &[&[Block]; LANES], number: usize) -> [__m512i; 16] {
@@ -88,11 +89,11 @@ fn transpose(blocks: &[&[Block]; LANES], number: usize) -> [__m512i; 16] {
     let mut rows = [_mm512_setzero_si512(); 16];
     for (row, message) in rows.iter_mut().zip(blocks) {
         let block: &Block = &message[number];
-        // SAFETY: a block is 64 bytes long, and the load needs no alignment.
+        // SAFETY: a block has 64 bytes, and the load needs no alignment.
         let words = unsafe { _mm512_loadu_si512(block.as_ptr().cast()) };
         *row = _mm512_shuffle_epi8(words, big_endian);
     }
-    // Pairs of words, then fours, within quarters of 128 bits.
+    // Interleave pairs of rows, and then pairs of pairs. Both act within quarters of 128 bits.
     let mut pairs = rows;
     for at in (0..16).step_by(2) {
         pairs[at] = _mm512_unpacklo_epi32(rows[at], rows[at + 1]);
@@ -105,7 +106,8 @@ fn transpose(blocks: &[&[Block]; LANES], number: usize) -> [__m512i; 16] {
         fours[at + 2] = _mm512_unpacklo_epi64(pairs[at + 1], pairs[at + 3]);
         fours[at + 3] = _mm512_unpackhi_epi64(pairs[at + 1], pairs[at + 3]);
     }
-    // Vector 4g + c now has, in quarter q, word 4q + c of messages 4g to 4g + 3.
+    // Quarter q of vector 4g + c now has word 4q + c of the messages 4g to 4g + 3. The shuffles
+    // collect the quarters q of the four groups g in vector 4q + c.
     let mut words = fours;
     for column in 0..4 {
         let (a, b) = (fours[column], fours[4 + column]);
@@ -126,19 +128,22 @@ fn transpose(blocks: &[&[Block]; LANES], number: usize) -> [__m512i; 16] {
     words
 }
 
-/// Quarters 0 and 2 of both operands.
+/// Selects the quarters 0 and 2 of both operands.
 const EVEN: i32 = 0x88;
-/// Quarters 1 and 3 of both operands.
+/// Selects the quarters 1 and 3 of both operands.
 const ODD: i32 = 0xdd;
 
-// The truth tables of three bits a, b, c.
+// Truth tables of functions of three bits a, b and c, for the ternary logic instruction.
 const XOR: i32 = 0x96;
-/// a ? b : c
+/// `a ? b : c`
 const CHOOSE: i32 = 0xca;
 const MAJORITY: i32 = 0xe8;
 
-/// One round, on the eight words under the names that they have in it. The next round calls them
-/// by other names instead of moving them.
+/// One round. The arguments are the variables of the words *a* to *h*, a message word and a round
+/// constant.
+///
+/// A round of SHA-256 ends with a rotation of the eight words. This macro does not move them.
+/// Instead, the next round gets the variables in rotated order.
 macro_rules! round {
     (
         $a:ident $b:ident $c:ident $d:ident $e:ident $f:ident $g:ident $h:ident,
@@ -157,7 +162,7 @@ macro_rules! round {
     };
 }
 
-/// The 64 rounds on one block of each message, without the final sums.
+/// Runs the 64 rounds for one block of each message, without the final addition to the state.
 #[inline]
 #[target_feature(enable = "avx512f")]
 fn rounds(state: [__m512i; 8], mut w: [__m512i; 16]) -> [__m512i; 8] {
@@ -186,15 +191,15 @@ fn rounds(state: [__m512i; 8], mut w: [__m512i; 16]) -> [__m512i; 8] {
     [a, b, c, d, e, f, g, h]
 }
 
-/// The next 16 words of the message schedule.
+/// Returns the next 16 words of the message schedule.
 #[inline]
 #[target_feature(enable = "avx512f")]
 fn next_schedule(mut w: [__m512i; 16]) -> [__m512i; 16] {
     for t in 0..16 {
         let recent = small_sigma::<17, 19, 10>(w[(t + 14) % 16]);
         let old = small_sigma::<7, 18, 3>(w[(t + 1) % 16]);
-        let others = _mm512_add_epi32(w[t], w[(t + 9) % 16]);
-        w[t] = _mm512_add_epi32(_mm512_add_epi32(recent, old), others);
+        let plain = _mm512_add_epi32(w[t], w[(t + 9) % 16]);
+        w[t] = _mm512_add_epi32(_mm512_add_epi32(recent, old), plain);
     }
     w
 }
