@@ -1,4 +1,4 @@
-//! Fuzzes `check_cache_info` of the library beside it.
+//! Fuzzes `check_cache_info` of `src/lib.rs`.
 
 #![no_main]
 

@@ -1,4 +1,4 @@
-//! Fuzzes `check_content_address` of the library beside it.
+//! Fuzzes `check_content_address` of `src/lib.rs`.
 
 #![no_main]
 

@@ -1,4 +1,4 @@
-//! Fuzzes `check_derivation` of the library beside it.
+//! Fuzzes `check_derivation` of `src/lib.rs`.
 
 #![no_main]
 

@@ -1,4 +1,4 @@
-//! Fuzzes `check_hash` of the library beside it.
+//! Fuzzes `check_hash` of `src/lib.rs`.
 
 #![no_main]
 

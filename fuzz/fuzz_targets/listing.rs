@@ -1,4 +1,4 @@
-//! Fuzzes `check_listing` of the library beside it.
+//! Fuzzes `check_listing` of `src/lib.rs`.
 
 #![no_main]
 

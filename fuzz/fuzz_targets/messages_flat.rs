@@ -1,9 +1,9 @@
-//! Fuzzes `check_messages_flat` of the functions for floe-messages.
+//! Fuzzes `check_messages_flat` of `src/messages.rs`.
 
 #![no_main]
 
 #[path = "../src/messages.rs"]
-#[allow(dead_code, reason = "each target calls one of them")]
+#[allow(dead_code, reason = "each target calls one function")]
 mod messages;
 
 libfuzzer_sys::fuzz_target!(|data: &[u8]| messages::check_messages_flat(data));

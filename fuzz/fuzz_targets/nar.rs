@@ -1,4 +1,4 @@
-//! Fuzzes `check_nar` of the library beside it.
+//! Fuzzes `check_nar` of `src/lib.rs`.
 
 #![no_main]
 

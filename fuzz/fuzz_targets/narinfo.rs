@@ -1,4 +1,4 @@
-//! Fuzzes `check_narinfo` of the library beside it.
+//! Fuzzes `check_narinfo` of `src/lib.rs`.
 
 #![no_main]
 

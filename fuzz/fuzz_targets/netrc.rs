@@ -1,4 +1,4 @@
-//! Fuzzes `check_netrc` of the library beside it.
+//! Fuzzes `check_netrc` of `src/lib.rs`.
 
 #![no_main]
 

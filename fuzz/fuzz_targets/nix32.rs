@@ -1,4 +1,4 @@
-//! Fuzzes `check_nix32` of the library beside it.
+//! Fuzzes `check_nix32` of `src/lib.rs`.
 
 #![no_main]
 

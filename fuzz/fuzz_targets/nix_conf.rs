@@ -1,4 +1,4 @@
-//! Fuzzes `check_nix_conf` of the library beside it.
+//! Fuzzes `check_nix_conf` of `src/lib.rs`.
 
 #![no_main]
 

@@ -1,4 +1,4 @@
-//! Fuzzes `check_signature` of the library beside it.
+//! Fuzzes `check_signature` of `src/lib.rs`.
 
 #![no_main]
 

@@ -1,4 +1,4 @@
-//! Fuzzes `check_store_path` of the library beside it.
+//! Fuzzes `check_store_path` of `src/lib.rs`.
 
 #![no_main]
 

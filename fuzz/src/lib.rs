@@ -1,7 +1,8 @@
-//! What must hold for any bytes, one function per fuzz target.
+//! Properties of floe-format that hold for all bytes: one function per fuzz target.
 //!
-//! The fuzz targets call these with bytes that libFuzzer finds. The tests of floe-format include
-//! this file and call them with the committed corpus, so it must build with stable Rust alone.
+//! The fuzz targets call the functions with bytes of libFuzzer. The tests of floe-format include
+//! this file and call them with the committed corpus. The file must therefore build with stable
+//! Rust.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -17,8 +18,8 @@ use floe_format::{
     SecretKey, Signature, StoreDir, StorePath, TrustedKeys, nix32,
 };
 
-/// However a NAR is cut, it gives the same events or the same error; and a valid one is exactly
-/// what is written from its events.
+/// Checks that the result of reading a NAR does not depend on how it is cut into pieces, and that
+/// writing its events again gives the same bytes.
 pub fn check_nar(data: &[u8]) {
     let whole = read_nar([data]);
     assert_eq!(read_nar(data.chunks(1)), whole);
@@ -30,14 +31,14 @@ pub fn check_nar(data: &[u8]) {
         let root = root.expect("a NAR has a root");
         assert_eq!(root.nar_size(), data.len() as u64);
         if let Ok(text) = listing::to_text(&root) {
-            let listing = Listing::parse(text.as_bytes()).expect("a listing that was printed");
+            let listing = Listing::parse(text.as_bytes()).expect("a listing that was written");
             assert_eq!(listing.root, root);
             assert!(listing.offsets_match());
         }
     }
 }
 
-/// A narinfo that parses is printed such that it parses to the same.
+/// Checks that a narinfo that parses equals what its text form parses to.
 pub fn check_narinfo(data: &[u8]) {
     let dir = StoreDir::default();
     let Ok(nar_info) = NarInfo::parse(data, &dir) else {
@@ -53,7 +54,7 @@ pub fn check_narinfo(data: &[u8]) {
     nar_info.info.is_signed_by(&dir, &trusted_keys());
 }
 
-/// A hash that parses parses from all of its forms.
+/// Checks that a hash that parses also parses from all of its text forms.
 pub fn check_hash(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else {
         return;
@@ -73,7 +74,7 @@ pub fn check_hash(data: &[u8]) {
     }
 }
 
-/// Base 32 is one to one between bytes and the texts that decode.
+/// Checks that encoding and decoding of nix32 are inverse to each other.
 pub fn check_nix32(data: &[u8]) {
     let encoded = nix32::encode(data);
     assert_eq!(encoded.len(), nix32::encoded_len(data.len()));
@@ -85,7 +86,7 @@ pub fn check_nix32(data: &[u8]) {
     }
 }
 
-/// Signatures and keys that parse are printed such that they parse to the same.
+/// Checks that signatures and keys that parse equal what their text forms parse to.
 pub fn check_signature(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else {
         return;
@@ -101,7 +102,7 @@ pub fn check_signature(data: &[u8]) {
         assert_eq!(PublicKey::parse(&key.to_string()), Ok(key));
     }
     if let Ok(key) = SecretKey::parse(text) {
-        let again = SecretKey::parse(&key.to_text()).expect("a key that was printed");
+        let again = SecretKey::parse(&key.to_text()).expect("the text of a key");
         assert_eq!(again.to_text(), key.to_text());
         assert!(key.public().verify(data, &again.sign(data)));
     }
@@ -110,7 +111,7 @@ pub fn check_signature(data: &[u8]) {
     }
 }
 
-/// Cache information that parses is printed such that it parses to the same.
+/// Checks that a `nix-cache-info` that parses equals what its text form parses to.
 pub fn check_cache_info(data: &[u8]) {
     let Ok(info) = CacheInfo::parse(data) else {
         return;
@@ -118,7 +119,7 @@ pub fn check_cache_info(data: &[u8]) {
     assert_eq!(CacheInfo::parse(info.to_text().as_bytes()), Ok(info));
 }
 
-/// Logins that parse have one for each host that they name first.
+/// Checks that a netrc that parses has credentials for the host in its first entry.
 pub fn check_netrc(data: &[u8]) {
     let Ok(netrc) = Netrc::parse(data) else {
         return;
@@ -135,7 +136,7 @@ pub fn check_netrc(data: &[u8]) {
     }
 }
 
-/// A configuration that parses is printed, a line each, such that it parses to the same.
+/// Checks that the statements of a configuration parse again from one line each.
 pub fn check_nix_conf(data: &[u8]) {
     let Ok(lines) = nix_conf::parse(data) else {
         return;
@@ -146,7 +147,7 @@ pub fn check_nix_conf(data: &[u8]) {
         assert!(line.number > before);
         append_statement(&mut text, &line.statement);
     }
-    let again = nix_conf::parse(&text).expect("lines that were printed");
+    let again = nix_conf::parse(&text).expect("lines that were written");
     assert_eq!(again.len(), lines.len());
     for (index, (again, line)) in again.iter().zip(&lines).enumerate() {
         assert_eq!(again.number, index + 1);
@@ -171,20 +172,20 @@ fn append_statement(text: &mut Vec<u8>, statement: &Statement<'_>) {
     text.push(b'\n');
 }
 
-/// A listing that parses is printed such that it parses to the same tree.
+/// Checks that a listing that parses has the same tree as what its text form parses to.
 pub fn check_listing(data: &[u8]) {
     let Ok(found) = Listing::parse(data) else {
         return;
     };
-    let text = listing::to_text(&found.root).expect("a tree that was listed");
-    let again = Listing::parse(text.as_bytes()).expect("a listing that was printed");
+    let text = listing::to_text(&found.root).expect("a tree that was parsed from a listing");
+    let again = Listing::parse(text.as_bytes()).expect("a listing that was written");
     assert_eq!(again.root, found.root);
     assert!(again.offsets_match());
     found.offsets_match();
 }
 
-/// A derivation that parses is printed such that it parses to the same, and checking it fails
-/// orderly.
+/// Checks that a derivation that parses equals what its text form parses to, and that its checks
+/// do not panic.
 pub fn check_derivation(data: &[u8]) {
     let dir = StoreDir::default();
     let name = "x";
@@ -202,7 +203,7 @@ pub fn check_derivation(data: &[u8]) {
     let mut cannot_read = |path: &StorePath| {
         Err(DerivationError::Read {
             path: path.clone(),
-            reason: "there are no others".into(),
+            reason: "no other derivation exists".into(),
         })
     };
     let _ = derivation.check_invariants(
@@ -215,7 +216,7 @@ pub fn check_derivation(data: &[u8]) {
     let _ = derivation.check_invariants(&dir, name, &mut DerivationHashCache::new(), &mut itself);
 }
 
-/// Store paths and store directories that parse are printed such that they parse to the same.
+/// Checks that store paths and store directories that parse equal what their texts parse to.
 pub fn check_store_path(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else {
         return;
@@ -240,8 +241,8 @@ pub fn check_store_path(data: &[u8]) {
     }
 }
 
-/// A content address that parses is printed such that it parses to the same, and hashing modulo
-/// a hash part does not depend on how the contents are cut.
+/// Checks that a content address that parses equals what its text form parses to, and that a
+/// modulo hash does not depend on how the contents are cut.
 pub fn check_content_address(data: &[u8]) {
     if let Ok(text) = std::str::from_utf8(data)
         && let Ok(address) = ContentAddress::parse(text)
@@ -272,7 +273,7 @@ fn trusted_keys() -> TrustedKeys {
     TrustedKeys::parse_list(floe_format::signature::CACHE_NIXOS_ORG_KEY).expect("a valid key")
 }
 
-/// Reads a NAR that comes in pieces, writes it anew, and gives both that and its tree.
+/// Reads a NAR in pieces. Returns a NAR written from its events, and its tree.
 fn read_nar<'a>(
     pieces: impl IntoIterator<Item = &'a [u8]>,
 ) -> Result<(Vec<u8>, Option<Node>), NarError> {
@@ -290,7 +291,7 @@ fn read_nar<'a>(
     Ok((rebuilt.nar, rebuilt.root))
 }
 
-/// A NAR and a tree under construction.
+/// A NAR and a tree that are built from events.
 #[derive(Default)]
 struct Rebuilt {
     nar: Vec<u8>,

@@ -1,20 +1,22 @@
-//! What must hold for bytes that claim to be a message of libfloe, one function per fuzz target.
+//! Properties of floe-messages that hold for all bytes: one function per fuzz target.
 //!
-//! As in the library beside it: the fuzz targets call these with bytes that libFuzzer finds, and
-//! the tests of floe-messages with the committed corpus.
+//! The fuzz targets call the functions with bytes of libFuzzer. The tests of floe-messages include
+//! this file and call them with the committed corpus.
 
 use floe_messages::{
     BytesRequest, ClosureReply, Codec, CopyReply, CopyRequest, EchoRequest, Empty, Error,
     Message as _, PathInfo, ResolveReply, ServeReply, VerifyReply,
 };
 
-/// CBOR that is a message is written as one with the same meaning.
+/// Checks that a CBOR message that decodes equals what its encoding decodes to.
 pub fn check_messages_cbor(data: &[u8]) {
     check(Codec::Cbor, data);
 }
 
-/// A flat message is written as one with the same meaning. Its first byte says which message it
-/// is to be, and the header is made right, so that one need not be guessed.
+/// Checks that a flat message that decodes equals what its encoding decodes to.
+///
+/// The first byte selects the message, and a valid header is added, so that the fuzzer need not
+/// find one.
 pub fn check_messages_flat(data: &[u8]) {
     check(Codec::Flat, data);
     let Some((which, rest)) = data.split_first() else {
@@ -37,15 +39,14 @@ pub fn check_messages_flat(data: &[u8]) {
     check(Codec::Flat, &bytes);
 }
 
-/// A macro, because the second message borrows from other bytes than the first and so is another
-/// type.
+/// A macro, because the two messages borrow from different bytes and thus have different types.
 macro_rules! check_as {
     ($codec:expr, $data:expr, $($message:ident)*) => {{$(
         match $codec.decode::<$message>($data) {
             Ok(message) => {
                 let mut bytes = Vec::new();
                 $codec.encode(&message, &mut bytes);
-                let again = $codec.decode::<$message>(&bytes).expect("what was encoded decodes");
+                let again = $codec.decode::<$message>(&bytes).expect("an encoded message decodes");
                 assert_eq!(again, message);
             }
             Err(error) => assert!(error.offset() <= $data.len(), "{error}"),
