@@ -1,7 +1,7 @@
-//! `cargo xtask check`: the rules of the house that a small program can keep.
+//! `cargo xtask check`: the rules of this repository that a small program can check.
 //!
-//! Each rule is a function from text to faults, tried on small strings in its own file. Here the
-//! files are gathered and the faults printed.
+//! Each rule is a function from text to faults, with tests in its own file. This file collects the
+//! sources and prints the faults.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -16,16 +16,16 @@ use crate::Outcome;
 mod circles;
 pub(crate) mod code;
 mod documents;
-mod floors;
+mod layers;
 mod licences;
 pub(crate) mod prose;
 mod sources;
 
-/// A place where a rule is not kept.
+/// A place that breaks a rule.
 #[derive(Debug)]
 pub(crate) struct Fault {
     file: String,
-    /// Counted from 1; 0 when it is about the file as a whole.
+    /// Counted from 1; 0 if the fault concerns the whole file.
     line: usize,
     rule: &'static str,
     why: String,
@@ -70,7 +70,7 @@ pub(crate) fn command(root: &Path, arguments: &[String]) -> Result<Outcome> {
     })
 }
 
-/// Everything that is wrong in the repository.
+/// Returns all faults of the repository.
 pub(crate) fn faults(root: &Path) -> Result<Vec<Fault>> {
     let files = files(root)?;
     let mut faults = Vec::new();
@@ -95,10 +95,10 @@ pub(crate) fn faults(root: &Path) -> Result<Vec<Fault>> {
     document("ARCHITECTURE.md", &|text| {
         documents::architecture_faults(text, &files)
     });
-    // Without the list nothing is allowed, so a lost deny.toml shows in every package.
+    // Without deny.toml no licence is allowed, so every package becomes a fault.
     let deny = std::fs::read_to_string(root.join("deny.toml")).unwrap_or_default();
     let metadata = metadata(root)?;
-    faults.extend(floors::faults(&metadata));
+    faults.extend(layers::faults(&metadata));
     faults.extend(licences::faults(&metadata, &licences::allowed(&deny)));
     Ok(faults)
 }
@@ -112,11 +112,11 @@ fn metadata(root: &Path) -> Result<Value> {
     serde_json::from_slice(&output.stdout).context("reading what cargo metadata printed")
 }
 
-/// The files of the repository, from its top, with slashes: what git tracks, and what it would
-/// track if asked, so that a fault shows before the commit.
+/// Returns the files of the repository: those that git tracks, and those that it would track, so
+/// that a fault shows before the commit.
 pub(crate) fn files(root: &Path) -> Result<BTreeSet<String>> {
     let git = Command::new("git")
-        // Containers check out as one user and test as another.
+        // Containers check out as one user and run tests as another.
         .args(["-c", "safe.directory=*", "ls-files", "-z"])
         .args(["--cached", "--others", "--exclude-standard"])
         .current_dir(root)
@@ -130,7 +130,7 @@ pub(crate) fn files(root: &Path) -> Result<BTreeSet<String>> {
                 .split(|&byte| byte == 0)
                 .filter(|name| !name.is_empty());
             for name in names.map(String::from_utf8_lossy) {
-                // Tracked symlinks and files deleted but not yet from the index are no text.
+                // Symbolic links have no text, and a deleted file may still be in the index.
                 if root
                     .join(&*name)
                     .symlink_metadata()
@@ -140,7 +140,7 @@ pub(crate) fn files(root: &Path) -> Result<BTreeSet<String>> {
                 }
             }
         }
-        // A source archive has no git: everything counts but what cargo made.
+        // A source archive has no git: all files count, except cargo's output.
         _ => walk(root, "", &mut found)?,
     }
     Ok(found)
@@ -172,7 +172,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_fault_says_where_which_and_why() {
+    fn fault_prints_place_rule_and_reason() {
         let fault = Fault::new("a/b.rs", 3, "width", "too wide");
         assert_eq!(fault.to_string(), "a/b.rs:3: width: too wide");
         let fault = Fault::new("a", 0, "blob", "too big");

@@ -3,31 +3,25 @@
 //! The rules about code look at tokens only, so a comment or a string may name what a rule forbids.
 //! The rules about prose look at comments and string literals only.
 
-/// What a rule looks for.
+/// The code that a rule looks for.
 #[derive(Clone, Copy)]
 pub(super) enum Pattern {
-    /// `word`, wherever it stands as a word of its own.
-    Word(&'static str),
-    /// A word that has these letters in it, whatever their case.
+    /// A word that contains these letters, in any case.
     Letters(&'static str),
-    /// `name!`
-    Macro(&'static str),
     /// `#[name` at the head of an attribute.
     Attribute(&'static str),
     /// `parent::child`, also as `parent::{…, child, …}`.
     Path(&'static str, &'static str),
 }
 
-/// The lines on which the pattern occurs.
+/// Returns the lines on which the pattern occurs.
 pub(super) fn lines_with(tokens: &[Piece<'_>], pattern: Pattern) -> Vec<usize> {
     let text = |at: usize| tokens.get(at).map_or("", |token| token.text);
     let matches = |at: usize| match pattern {
-        Pattern::Word(word) => text(at) == word,
         Pattern::Letters(letters) => text(at).to_lowercase().contains(letters),
-        Pattern::Macro(name) => text(at) == name && text(at + 1) == "!" && text(at + 2) != "=",
         Pattern::Attribute(name) => text(at) == "#" && text(at + 1) == "[" && text(at + 2) == name,
         Pattern::Path(parent, child) => {
-            text(at) == parent && text(at + 1) == "::" && leads_to(tokens, at + 2, child)
+            text(at) == parent && text(at + 1) == "::" && is_next(tokens, at + 2, child)
         }
     };
     (0..tokens.len())
@@ -36,8 +30,8 @@ pub(super) fn lines_with(tokens: &[Piece<'_>], pattern: Pattern) -> Vec<usize> {
         .collect()
 }
 
-/// Whether `child` comes next, or is one of a group `{a, child::b, c}` that comes next.
-fn leads_to(tokens: &[Piece<'_>], at: usize, child: &str) -> bool {
+/// Whether `child` comes next, alone or in a group `{a, child::b, c}`.
+fn is_next(tokens: &[Piece<'_>], at: usize, child: &str) -> bool {
     let Some(first) = tokens.get(at) else {
         return false;
     };
@@ -61,7 +55,7 @@ fn leads_to(tokens: &[Piece<'_>], at: usize, child: &str) -> bool {
     false
 }
 
-/// Leaves out each item behind `#[cfg(test)]`, and everything behind `#![cfg(test)]`.
+/// Removes each item behind `#[cfg(test)]`, and everything behind `#![cfg(test)]`.
 pub(crate) fn without_tests<'a>(tokens: &[Piece<'a>]) -> Vec<Piece<'a>> {
     let begins = |at: usize, with: &[&str]| {
         with.iter()
@@ -86,7 +80,7 @@ pub(crate) fn without_tests<'a>(tokens: &[Piece<'a>]) -> Vec<Piece<'a>> {
     kept
 }
 
-/// One behind the item that begins at `at`: behind its `;`, or behind the `}` of its first block.
+/// Returns the index after the item at `at`: after its `;`, or after the `}` of its first block.
 fn end_of_item(tokens: &[Piece<'_>], at: usize) -> usize {
     let mut depth = 0;
     for (i, token) in tokens.iter().enumerate().skip(at) {
@@ -171,7 +165,7 @@ pub(crate) fn pieces(text: &str) -> Vec<Piece<'_>> {
     found
 }
 
-/// Letters beyond ASCII count as well, so that no slice ends within a character.
+/// Bytes beyond ASCII count as word bytes, so that no slice ends within a character.
 fn is_word(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || byte == b'_' || !byte.is_ascii()
 }
@@ -218,12 +212,12 @@ fn end_of_string(bytes: &[u8], at: usize) -> usize {
     (i + 1).min(bytes.len())
 }
 
-/// A character literal as a whole; of a lifetime only its quote, and its name becomes a word.
+/// Returns the end of a character literal. Of a lifetime only the quote belongs to the piece.
 fn end_of_quote(bytes: &[u8], at: usize) -> usize {
     let rest = &bytes[at + 1..];
     match rest.first() {
         Some(b'\\') => {
-            // The escaped character itself may be a quote.
+            // The escaped character may itself be a quote.
             let closing = rest.iter().skip(2).position(|&byte| byte == b'\'');
             closing.map_or(bytes.len(), |length| at + 1 + 2 + length + 1)
         }
@@ -244,7 +238,7 @@ fn end_of_quote(bytes: &[u8], at: usize) -> usize {
     }
 }
 
-/// `r"…"`, `r#"…"#` and their kin: the word `r`, `br` or `cr` and what follows it.
+/// Returns the end of a raw string, if the word at `at` is `r`, `br` or `cr` and a string follows.
 fn end_of_raw_string(bytes: &[u8], at: usize, word_end: usize) -> Option<usize> {
     if !matches!(&bytes[at..word_end], b"r" | b"br" | b"cr") {
         return None;
@@ -286,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_are_counted_through_literals_and_comments() {
+    fn lines_count_through_literals_and_comments() {
         let text = "/*\n*/ \"\n\" a\nb";
         assert_eq!(
             tokens(text)
@@ -298,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn paths_are_seen_alone_and_in_groups() {
+    fn paths_match_alone_and_in_groups() {
         let path = Pattern::Path("std", "fs");
         for text in [
             "std::fs::read",
@@ -318,16 +312,7 @@ mod tests {
     }
 
     #[test]
-    fn a_macro_is_a_name_with_a_bang() {
-        assert_eq!(
-            lines_with(&tokens("\nprintln!()"), Pattern::Macro("println")),
-            [2]
-        );
-        assert!(lines_with(&tokens("println != 1"), Pattern::Macro("println")).is_empty());
-    }
-
-    #[test]
-    fn test_items_are_left_out_and_what_follows_is_kept() {
+    fn test_items_are_removed_and_following_items_stay() {
         let text = "a #[cfg(test)] mod tests { fn b() { c } } d #[cfg(test)] mod e; f \
                     #[cfg(all(test, unix))] fn g(h: [u8; 2]) {} i";
         let kept: Vec<&str> = without_tests(&tokens(text))

@@ -1,14 +1,14 @@
-//! Rules about everything that is not Rust: the map of the house, the change log, stray blobs
-//! and the traces of one developer's machine.
+//! Rules about files of any kind: ARCHITECTURE.md, CHANGELOG.md, large files, and paths of one
+//! developer's machine.
 
 use std::collections::BTreeSet;
 
 use super::Fault;
 
-/// Anything larger is made by a script, not kept in history for ever.
+/// Larger files are made by a script: history keeps every version for ever.
 const BLOB_BYTES_MAX: usize = 200 * 1024;
 
-/// Places that exist on one machine only. Put together here so that this file does not hold them.
+/// Paths that exist on one machine only, in pieces so that this file does not contain them.
 const MACHINE_PATHS: &[&str] = &[
     concat!("/wo", "rk/"),
     concat!("/fa", "rm/"),
@@ -16,7 +16,7 @@ const MACHINE_PATHS: &[&str] = &[
     concat!("../sha", "red"),
 ];
 
-/// Rules for one file of any kind.
+/// Returns the faults of one file of any kind.
 pub(super) fn faults(file: &str, bytes: &[u8]) -> Vec<Fault> {
     let mut faults = Vec::new();
     if bytes.len() > BLOB_BYTES_MAX {
@@ -29,7 +29,7 @@ pub(super) fn faults(file: &str, bytes: &[u8]) -> Vec<Fault> {
     if let Ok(text) = std::str::from_utf8(bytes) {
         for (number, line) in text.lines().enumerate() {
             for path in MACHINE_PATHS.iter().filter(|path| holds_path(line, path)) {
-                let why = format!("`{path}` is a place on one machine");
+                let why = format!("`{path}` is a path of one machine");
                 faults.push(Fault::new(file, number + 1, "machine", &why));
             }
         }
@@ -37,7 +37,7 @@ pub(super) fn faults(file: &str, bytes: &[u8]) -> Vec<Fault> {
     faults
 }
 
-/// Whether the path stands there by itself: `{dir}/root/x` and `https://host/work/` do not count.
+/// Whether the line has the path by itself: `{dir}/root/x` and `https://host/work/` do not count.
 fn holds_path(line: &str, path: &str) -> bool {
     line.match_indices(path).any(|(at, _)| {
         let before = line[..at].chars().next_back();
@@ -46,7 +46,7 @@ fn holds_path(line: &str, path: &str) -> bool {
     })
 }
 
-/// CHANGELOG.md has a place for what is not yet released.
+/// Checks that CHANGELOG.md has a section for unreleased changes.
 pub(super) fn changelog_faults(text: &str) -> Vec<Fault> {
     let unreleased = |line: &str| matches!(line.trim_end(), "## Unreleased" | "## [Unreleased]");
     if text.lines().any(unreleased) {
@@ -60,11 +60,11 @@ pub(super) fn changelog_faults(text: &str) -> Vec<Fault> {
     )]
 }
 
-/// ARCHITECTURE.md names every crate that exists, and no crate or module that does not.
+/// Checks that ARCHITECTURE.md names every crate, and no crate or module that does not exist.
 ///
-/// In backquotes or in a fenced block, `floe-x` is a crate and `floe-x/y` or `floe-x/y/{a,b}` are
-/// modules or files of it. In a paragraph that begins with `**floe-x**`, all that is in backquotes
-/// are modules or files of floe-x.
+/// In backquotes or in a fenced block, `floe-x` is a crate, and `floe-x/y` or `floe-x/y/{a,b}` are
+/// its modules or files. In a paragraph that begins with `**floe-x**`, all words in backquotes are
+/// modules or files of floe-x.
 pub(super) fn architecture_faults(text: &str, files: &BTreeSet<String>) -> Vec<Fault> {
     let mut faults = Vec::new();
     let mut fault = |line, why: String| {
@@ -83,25 +83,25 @@ pub(super) fn architecture_faults(text: &str, files: &BTreeSet<String>) -> Vec<F
             fault(0, format!("does not name crates/{name}"));
         }
     }
-    for (line, name) in named_rooms(text) {
-        let (room, inner) = name.split_once('/').unwrap_or((&name, ""));
-        if !crates.contains(room) {
+    for (line, name) in named_modules(text) {
+        let (package, inner) = name.split_once('/').unwrap_or((&name, ""));
+        if !crates.contains(package) {
             fault(
                 line,
-                format!("names the crate `{room}`, which does not exist"),
+                format!("names the crate `{package}`, which does not exist"),
             );
-        } else if !inner.is_empty() && !exists(files, room, inner) {
+        } else if !inner.is_empty() && !exists(files, package, inner) {
             fault(
                 line,
-                format!("names `{inner}` in crates/{room}, which does not exist"),
+                format!("names `{inner}` in crates/{package}, which does not exist"),
             );
         }
     }
     faults
 }
 
-/// A module by its name under `src/`, or any file or directory of the crate.
-fn exists(files: &BTreeSet<String>, room: &str, inner: &str) -> bool {
+/// Whether a crate has a module below `src/`, or a file or directory, of that name.
+fn exists(files: &BTreeSet<String>, package: &str, inner: &str) -> bool {
     let has = |path: String| {
         let inside = format!("{path}/");
         files.contains(&path)
@@ -111,30 +111,31 @@ fn exists(files: &BTreeSet<String>, room: &str, inner: &str) -> bool {
                 .is_some_and(|file| file.starts_with(&inside))
     };
     [
-        format!("crates/{room}/src/{inner}.rs"),
-        format!("crates/{room}/src/{inner}"),
-        format!("crates/{room}/{inner}"),
+        format!("crates/{package}/src/{inner}.rs"),
+        format!("crates/{package}/src/{inner}"),
+        format!("crates/{package}/{inner}"),
     ]
     .into_iter()
     .any(has)
 }
 
-/// Every crate, module and file that the text speaks of, with its line: `crate` or `crate/inner`.
-fn named_rooms(text: &str) -> Vec<(usize, String)> {
+/// Returns every crate, module and file that the text names, with its line, as `crate` or
+/// `crate/inner`.
+fn named_modules(text: &str) -> Vec<(usize, String)> {
     let mut named = Vec::new();
     let mut fenced = false;
     let mut paragraph = Vec::new();
-    // An empty line at the end closes the last paragraph.
+    // The additional empty line closes the last paragraph.
     for (number, line) in text.lines().chain([""]).enumerate() {
         let fence = line.trim_start().starts_with("```");
         if fenced && !fence {
             named.extend(
                 words(line)
-                    .filter(|word| is_room(word))
+                    .filter(|word| is_crate_path(word))
                     .map(|word| (number + 1, word.to_string())),
             );
         } else if fence || line.trim().is_empty() {
-            named.extend(quoted_rooms(&paragraph));
+            named.extend(quoted_modules(&paragraph));
             paragraph.clear();
             fenced ^= fence;
         } else {
@@ -147,12 +148,12 @@ fn named_rooms(text: &str) -> Vec<(usize, String)> {
         .collect()
 }
 
-/// What stands in backquotes, which may reach over line ends.
-fn quoted_rooms(paragraph: &[(usize, &str)]) -> Vec<(usize, String)> {
+/// Returns the names in backquotes, which may continue on the next line.
+fn quoted_modules(paragraph: &[(usize, &str)]) -> Vec<(usize, String)> {
     let opening = paragraph
         .first()
         .and_then(|(_, line)| line.strip_prefix("**"));
-    let room = opening
+    let package = opening
         .and_then(|rest| rest.split_once("**"))
         .map(|(name, _)| name.trim_matches('`'));
     let mut found = Vec::new();
@@ -161,9 +162,9 @@ fn quoted_rooms(paragraph: &[(usize, &str)]) -> Vec<(usize, String)> {
         for (i, part) in line.split('`').enumerate() {
             quoted ^= i > 0;
             for word in words(part).filter(|_| quoted) {
-                match room.filter(|room| is_room(room)) {
-                    _ if is_room(word) => found.push((*number, word.into())),
-                    Some(room) => found.push((*number, format!("{room}/{word}"))),
+                match package.filter(|package| is_crate_path(package)) {
+                    _ if is_crate_path(word) => found.push((*number, word.into())),
+                    Some(package) => found.push((*number, format!("{package}/{word}"))),
                     None => {}
                 }
             }
@@ -180,7 +181,7 @@ fn words(text: &str) -> impl Iterator<Item = &str> {
         .filter(|word| !word.is_empty())
 }
 
-fn is_room(word: &str) -> bool {
+fn is_crate_path(word: &str) -> bool {
     let name = word.strip_prefix("crates/").unwrap_or(word);
     name.strip_prefix("floe-")
         .is_some_and(|rest| rest.starts_with(|c: char| c.is_alphabetic()))
@@ -211,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn blobs_and_places_of_one_machine_are_refused() {
+    fn blobs_and_machine_paths_are_faults() {
         assert_eq!(rules(faults("a", &vec![0xff; BLOB_BYTES_MAX])), [""; 0]);
         assert_eq!(
             rules(faults("a", &vec![0xff; BLOB_BYTES_MAX + 1])),
@@ -240,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn the_change_log_has_a_place_for_the_unreleased() {
+    fn changelog_needs_an_unreleased_section() {
         assert_eq!(
             rules(changelog_faults("# Changes\n\n## Unreleased\n")),
             [""; 0]
@@ -265,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn the_map_names_every_crate() {
+    fn architecture_names_every_crate() {
         assert_eq!(
             architecture_faults("floe-store and crates/xtask.", &files()).len(),
             0
@@ -278,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn the_map_names_nothing_that_is_not_there() {
+    fn architecture_names_only_existing_modules() {
         let why = |text: &str| -> Vec<String> {
             let whole = format!("floe-store xtask\n\n{text}");
             architecture_faults(&whole, &files())

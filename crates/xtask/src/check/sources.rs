@@ -1,12 +1,14 @@
-//! Rules about Rust sources: what a room may name, and what no file may hold.
+//! Rules about Rust sources: which names a crate may use, and the shape of a file.
+//!
+//! clippy and rustc check printing, exiting, unsafe code and unfinished code; see the lints of the
+//! workspace.
 
 use super::Fault;
-use super::code::Pattern::{Attribute, Letters, Macro, Path, Word};
+use super::code::Pattern::{Attribute, Letters, Path};
 use super::code::{Pattern, lines_with, tokens, without_tests};
 use crate::generate::GENERATED;
 
-/// Code that others call. It gives back values and errors; the doors print, exit and read the
-/// environment.
+/// Crates that must not read the environment. The command line reads it and passes options.
 const LIBRARIES: &[&str] = &[
     "floe-format",
     "floe-hash",
@@ -18,44 +20,41 @@ const LIBRARIES: &[&str] = &[
     "floe-config",
 ];
 
-/// The rooms of SIMD, of a queue that two threads use without a lock, and of the C boundary.
-const UNSAFE_ROOMS: &[&str] = &["floe-ffi", "floe-hash", "floe-queue", "floe-messages"];
-
-/// Longer files are two files.
+/// A longer file has more than one subject.
 const LINES_MAX: usize = 500;
-/// rustfmt's width; it does not break comments and strings, so we look.
+/// The width of rustfmt, which breaks neither comments nor strings.
 const COLUMNS_MAX: usize = 100;
 
-/// Names that say nothing of what a file holds, and so collect everything.
+/// File names that do not describe a content and so collect everything.
 const NAMELESS: &[&str] = &[
     "utils", "util", "helpers", "helper", "common", "types", "misc",
 ];
 
-/// A file, seen from the rules: whose it is and whether a library's callers can reach it.
+/// The place of a file in the repository.
 struct Place<'a> {
-    /// The directory under `crates/`, or nothing for what lies elsewhere.
-    room: &'a str,
-    /// Under `src/`, and not a test.
-    shipped: bool,
+    /// The directory below `crates/`; empty for other files.
+    package: &'a str,
+    /// Below `src/`, and not a test.
+    is_shipped: bool,
 }
 
 impl Place<'_> {
     fn of(file: &str) -> Place<'_> {
-        let (room, inner) = file
+        let (package, inner) = file
             .strip_prefix("crates/")
             .and_then(|rest| rest.split_once('/'))
             .unwrap_or(("", file));
-        let test = inner
+        let is_test = inner
             .split('/')
             .any(|part| part == "tests" || part == "tests.rs");
         Place {
-            room,
-            shipped: inner.starts_with("src/") && !test,
+            package,
+            is_shipped: inner.starts_with("src/") && !is_test,
         }
     }
 }
 
-/// Something that must not be named in some places.
+/// Names that some files must not use.
 struct Ban {
     rule: &'static str,
     applies: fn(&Place<'_>) -> bool,
@@ -66,7 +65,9 @@ struct Ban {
 const BANS: &[Ban] = &[
     Ban {
         rule: "pure",
-        applies: |place| matches!(place.room, "floe-format" | "floe-messages") && place.shipped,
+        applies: |place| {
+            matches!(place.package, "floe-format" | "floe-messages") && place.is_shipped
+        },
         patterns: &[
             Path("std", "fs"),
             Path("std", "net"),
@@ -76,28 +77,11 @@ const BANS: &[Ban] = &[
             Path("time", "SystemTime"),
             Path("time", "Instant"),
         ],
-        why: "formats and messages know no file, socket, thread, clock or environment",
-    },
-    Ban {
-        rule: "silent",
-        applies: |place| LIBRARIES.contains(&place.room) && place.shipped,
-        patterns: &[
-            Macro("println"),
-            Macro("eprintln"),
-            Macro("print"),
-            Macro("eprint"),
-        ],
-        why: "libraries do not print; give the value or the error to the caller",
-    },
-    Ban {
-        rule: "exit",
-        applies: |place| LIBRARIES.contains(&place.room) && place.shipped,
-        patterns: &[Path("process", "exit"), Path("process", "abort")],
-        why: "libraries do not end the process",
+        why: "formats and messages use no file, socket, thread, clock or environment",
     },
     Ban {
         rule: "environment",
-        applies: |place| LIBRARIES.contains(&place.room) && place.shipped,
+        applies: |place| LIBRARIES.contains(&place.package) && place.is_shipped,
         patterns: &[
             Path("env", "var"),
             Path("env", "var_os"),
@@ -108,11 +92,11 @@ const BANS: &[Ban] = &[
             Path("env", "home_dir"),
             Path("env", "temp_dir"),
         ],
-        why: "libraries do not read the environment; the doors pass options in",
+        why: "libraries do not read the environment; the command line passes options",
     },
     Ban {
         rule: "hash",
-        applies: |place| place.room != "floe-hash",
+        applies: |place| place.package != "floe-hash",
         patterns: &[
             Path("ring", "digest"),
             Path("sha2", "Digest"),
@@ -123,48 +107,30 @@ const BANS: &[Ban] = &[
         why: "only floe-hash names a hash library",
     },
     Ban {
-        rule: "layers",
-        applies: |place| place.room == "floe-server",
-        patterns: &[Word("floe_engine")],
-        why: "floe-server never imports floe-engine",
-    },
-    Ban {
         rule: "mmap",
         applies: |_| true,
         patterns: &[Letters("mmap")],
         why: "store files are never mapped: the kernel patches probes into mappings",
     },
     Ban {
-        rule: "unsafe",
-        applies: |place| !UNSAFE_ROOMS.contains(&place.room),
-        patterns: &[Word("unsafe")],
-        why: "only floe-ffi, floe-hash, floe-queue and floe-messages may hold unsafe code",
-    },
-    Ban {
-        rule: "unfinished",
-        applies: |_| true,
-        patterns: &[Macro("todo"), Macro("unimplemented"), Macro("dbg")],
-        why: "what is committed is finished",
-    },
-    Ban {
         rule: "tests",
         applies: |_| true,
         patterns: &[Attribute("ignore"), Attribute("should_panic")],
-        why: "a test runs, and says itself what it expects",
+        why: "every test runs and asserts its own result",
     },
 ];
 
-/// Everything that is wrong with one Rust source.
+/// Returns the faults of one Rust source.
 pub(super) fn faults(file: &str, text: &str) -> Vec<Fault> {
     let mut faults = shape(file, text);
     let place = Place::of(file);
     let all = tokens(text);
     let shipped = without_tests(&all);
     for ban in BANS.iter().filter(|ban| (ban.applies)(&place)) {
-        // A rule for shipped code leaves the tests alone; every other rule is for them too.
+        // A rule for shipped code does not apply to tests; every other rule does.
         let for_shipped_only = !(ban.applies)(&Place {
-            room: place.room,
-            shipped: false,
+            package: place.package,
+            is_shipped: false,
         });
         let code = if for_shipped_only { &shipped } else { &all };
         for pattern in ban.patterns {
@@ -176,9 +142,8 @@ pub(super) fn faults(file: &str, text: &str) -> Vec<Fault> {
     faults
 }
 
-/// Rules about a file as text.
-///
-/// What is generated may be long and wide, and says first that it is generated.
+/// Checks length, width, first line and name of a file. A generated file may be long and wide; its
+/// first line says that it is generated.
 fn shape(file: &str, text: &str) -> Vec<Fault> {
     let mut faults = Vec::new();
     let generated = text
@@ -192,7 +157,7 @@ fn shape(file: &str, text: &str) -> Vec<Fault> {
         fault(
             1,
             "opening",
-            "a source opens with a `//!` sentence on what it is for",
+            "a source opens with a `//!` sentence about its purpose",
         );
     }
     let lines = text.lines().count();
@@ -200,7 +165,7 @@ fn shape(file: &str, text: &str) -> Vec<Fault> {
         fault(
             lines,
             "length",
-            &format!("{lines} lines; at most {LINES_MAX}, else divide it"),
+            &format!("{lines} lines; divide it into files of at most {LINES_MAX}"),
         );
     }
     for (number, line) in text.lines().enumerate() {
@@ -220,7 +185,7 @@ fn shape(file: &str, text: &str) -> Vec<Fault> {
         fault(
             1,
             "name",
-            &format!("`{name}` says nothing; name what is in it"),
+            &format!("`{name}` describes no content; name the file by its content"),
         );
     }
     faults
@@ -243,7 +208,7 @@ mod tests {
     const CLI: &str = "crates/floe-cli/src/main.rs";
 
     #[test]
-    fn floe_format_names_nothing_of_the_outside_world() {
+    fn floe_format_uses_no_system_interface() {
         for code in [
             "use std::fs::File;",
             "use std::{io, net};",
@@ -274,28 +239,21 @@ mod tests {
     }
 
     #[test]
-    fn libraries_neither_print_nor_exit_nor_read_the_environment() {
-        for (code, rule) in [
-            ("println!(\"x\");", "silent"),
-            ("eprint!(\"x\");", "silent"),
-            ("std::process::exit(1);", "exit"),
-            ("use std::process::{Command, exit};", "exit"),
-            ("std::env::var(\"HOME\");", "environment"),
-            ("use std::env; fn f() { env::var_os(NAME); }", "environment"),
+    fn libraries_do_not_read_the_environment() {
+        for code in [
+            "std::env::var(\"HOME\");",
+            "use std::env; fn f() { env::var_os(NAME); }",
         ] {
-            assert_eq!(rules(STORE, code), [rule], "{code}");
+            assert_eq!(rules(STORE, code), ["environment"], "{code}");
             assert_eq!(rules(CLI, code), [""; 0], "{code}");
             let test = format!("#[cfg(test)]\nmod tests {{ fn f() {{ {code} }} }}");
             assert_eq!(rules(STORE, &test), [""; 0], "{code}");
         }
-        assert_eq!(
-            rules(STORE, "/// println!(\"{}\")\nfn f() { env!(\"X\"); }"),
-            [""; 0]
-        );
+        assert_eq!(rules(STORE, "fn f() { env!(\"X\"); }"), [""; 0]);
     }
 
     #[test]
-    fn hash_libraries_are_named_in_one_place() {
+    fn hash_libraries_belong_to_floe_hash() {
         for code in ["use ring::{digest, signature};", "sha2::Sha256::digest(b)"] {
             assert_eq!(rules(STORE, code), ["hash"], "{code}");
             assert_eq!(rules(HASH, code), [""; 0], "{code}");
@@ -304,30 +262,13 @@ mod tests {
     }
 
     #[test]
-    fn the_server_does_not_know_the_engine() {
-        let code = "use floe_engine::copy;";
-        assert_eq!(rules("crates/floe-server/src/lib.rs", code), ["layers"]);
-        assert_eq!(rules(CLI, code), [""; 0]);
-    }
-
-    #[test]
-    fn nothing_is_mapped_and_unsafe_has_its_rooms() {
+    fn mapping_is_forbidden_everywhere() {
         assert_eq!(rules(HASH, "Mmap::map(f)"), ["mmap"]);
         assert_eq!(rules(CLI, "\"PRAGMA mmap_size\""), [""; 0]);
-        assert_eq!(rules(STORE, "unsafe { f() }"), ["unsafe"]);
-        assert_eq!(
-            rules("fuzz/fuzz_targets/nar.rs", "unsafe { f() }"),
-            ["unsafe"]
-        );
-        assert_eq!(rules(STORE, "#![forbid(unsafe_code)]"), [""; 0]);
-        assert_eq!(rules(HASH, "unsafe { f() }"), [""; 0]);
     }
 
     #[test]
-    fn nothing_is_left_unfinished_or_untested_even_in_tests() {
-        for code in ["todo!()", "unimplemented!()", "dbg!(x)"] {
-            assert_eq!(rules(CLI, code), ["unfinished"], "{code}");
-        }
+    fn tests_are_neither_ignored_nor_expected_to_panic() {
         for code in [
             "#[ignore]",
             "#[ignore = \"slow\"]",
@@ -336,14 +277,12 @@ mod tests {
             let test = format!("#[cfg(test)] mod tests {{ #[test] {code} fn f() {{}} }}");
             assert_eq!(rules(CLI, &test), ["tests"], "{code}");
         }
-        assert_eq!(
-            rules(CLI, "fn ignore() { let should_panic = 1; todo(); }"),
-            [""; 0]
-        );
+        let code = "fn ignore() { let should_panic = 1; }";
+        assert_eq!(rules(CLI, code), [""; 0]);
     }
 
     #[test]
-    fn a_file_opens_with_a_sentence_and_has_a_name_of_its_own() {
+    fn file_needs_a_first_sentence_and_a_name() {
         let opening = |text| -> Vec<_> { faults(CLI, text).iter().map(|f| f.rule).collect() };
         assert_eq!(opening("use std::io;\n"), ["opening"]);
         assert_eq!(opening("\n//! A file.\n"), [""; 0]);
@@ -364,7 +303,7 @@ mod tests {
     }
 
     #[test]
-    fn a_generated_file_says_so_and_may_be_long() {
+    fn generated_file_may_be_long_and_wide() {
         let wide = "é".repeat(101);
         let code = |first: &str| {
             format!(
@@ -382,7 +321,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_and_files_have_an_end() {
+    fn lines_and_files_have_a_limit() {
         assert_eq!(rules(CLI, &format!("// {}", "é".repeat(97))), [""; 0]);
         assert_eq!(rules(CLI, &format!("// {}", "é".repeat(98))), ["width"]);
         assert_eq!(rules(CLI, &"\n".repeat(499)), [""; 0]);

@@ -1,7 +1,6 @@
-//! Rules about who may depend on whom.
+//! Rules about dependencies: which crate may use which.
 //!
-//! They are read from `cargo metadata`, so that features, renames and tables for one platform
-//! are seen as cargo sees them.
+//! The rules read `cargo metadata`, so they see features, renames and platform tables like cargo.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,9 +8,22 @@ use serde_json::Value;
 
 use super::Fault;
 
-/// Floor 0: values and grammars. Whoever adds a name here has looked that the crate touches no
-/// file, socket, clock or thread.
-const ALLOWED: &[(&str, &[&str])] = &[
+/// The crates of the workspace, lowest layer first. A crate uses only crates of lower layers.
+const LAYERS: &[&[&str]] = &[
+    &["floe-hash", "floe-messages", "floe-queue", "floe-bench"],
+    &["floe-format"],
+    &["floe-store"],
+    &["floe-engine", "floe-server"],
+    &["floe-config"],
+    &["floe-ffi", "floe-cli"],
+];
+
+/// Crates that other crates use only in tests.
+const TEST_ONLY: &[&str] = &["floe-testkit"];
+
+/// Crates of values and grammars, with all dependencies that they may have. Before you add a name,
+/// check that the new crate opens no file or socket and starts no thread.
+const PURE: &[(&str, &[&str])] = &[
     (
         "floe-format",
         &[
@@ -28,13 +40,12 @@ const ALLOWED: &[(&str, &[&str])] = &[
         "floe-hash",
         &["blake3", "md-5", "ring", "sha1", "sha2", "thiserror"],
     ),
-    // It is nothing but threads; what it must not know is what they carry.
     ("floe-queue", &["libc", "loom"]),
     ("floe-messages", &["thiserror"]),
 ];
 
-/// What must not be in a crate's build at all, not even through others.
-const UNREACHABLE: &[(&str, &[&str], &str)] = &[
+/// Packages that must not be in the build of a crate, also not through other packages.
+const FORBIDDEN: &[(&str, &[&str], &str)] = &[
     (
         "floe-store",
         &[
@@ -45,107 +56,122 @@ const UNREACHABLE: &[(&str, &[&str], &str)] = &[
             "reqwest",
             "ureq",
             "rustls",
-            "floe-engine",
         ],
-        "the store knows no network and no async runtime",
-    ),
-    (
-        "floe-server",
-        &["floe-engine", "floe-config"],
-        "the server never imports the engine, nor reads configuration",
-    ),
-    (
-        "floe-engine",
-        &["floe-config"],
-        "the engine reads no configuration: the doors pass options in",
+        "the store uses no network and no async runtime",
     ),
     (
         "floe-config",
         &["clap", "indicatif", "anyhow"],
-        "a configuration is read for libfloe as well as for the command line",
+        "libfloe reads configuration too, without a command line",
     ),
 ];
-
-/// Crates that other crates use only in tests.
-const TEST_ONLY: &[&str] = &["floe-testkit"];
 
 const HASH_LIBRARIES: &[&str] = &["sha2", "sha1", "md-5", "md5", "blake3", "sha1_smol"];
 const MAPPING_LIBRARIES: &[&str] = &["memmap", "memmap2", "mmap-rs", "fmmap"];
 
-/// A dependency as one manifest of the workspace names it.
-struct Named<'a> {
-    manifest: String,
+/// A dependency that a manifest of the workspace names.
+struct Dependency<'a> {
     package: &'a str,
-    dependency: &'a str,
-    for_tests: bool,
+    name: &'a str,
+    is_for_tests: bool,
 }
 
-/// `metadata` is what `cargo metadata` prints.
+/// Checks what `cargo metadata` prints.
 pub(super) fn faults(metadata: &Value) -> Vec<Fault> {
-    let named = named(metadata);
-    let mut faults = Vec::new();
-    for it in &named {
-        let mut fault = |rule, why: &str| {
-            let why = format!("dependency `{}`: {why}", it.dependency);
-            faults.push(Fault::new(&it.manifest, 0, rule, &why));
-        };
-        let floor = ALLOWED.iter().find(|(package, _)| *package == it.package);
-        if floor.is_some_and(|(_, list)| !it.for_tests && !list.contains(&it.dependency)) {
-            fault(
-                "floors",
-                "not on the list of floor 0 (crates/xtask/src/check/floors.rs)",
-            );
-        }
-        if TEST_ONLY.contains(&it.dependency) && !it.for_tests {
-            fault("floors", "only tests use it, as a dev-dependency");
-        }
-        if it.package != "floe-hash" && HASH_LIBRARIES.contains(&it.dependency) {
-            fault("hash", "only floe-hash names a hash library");
-        }
-        if MAPPING_LIBRARIES.contains(&it.dependency) {
-            fault("mmap", "store files are never mapped");
-        }
-    }
-    faults.extend(unreachable(metadata));
+    let mut faults: Vec<Fault> = dependencies(metadata)
+        .iter()
+        .flat_map(dependency_faults)
+        .collect();
+    faults.extend(forbidden_packages(metadata));
     faults
 }
 
-fn named(metadata: &Value) -> Vec<Named<'_>> {
+fn dependency_faults(dependency: &Dependency<'_>) -> Vec<Fault> {
+    let &Dependency {
+        package,
+        name,
+        is_for_tests,
+    } = dependency;
+    let pure = PURE.iter().find(|(pure, _)| *pure == package);
+    let is_listed = pure.is_none_or(|(_, allowed)| allowed.contains(&name));
+    let is_lower = match (layer(package), layer(name)) {
+        (Some(user), Some(used)) => used < user,
+        _ => true,
+    };
+    let is_tool = layer(package).is_none();
+    let broken = [
+        (
+            !is_for_tests && !is_listed,
+            "layers",
+            "not on the list of pure crates (crates/xtask/src/check/layers.rs)",
+        ),
+        (
+            !is_for_tests && !is_lower,
+            "layers",
+            "a crate uses only crates of lower layers",
+        ),
+        (
+            !is_for_tests && !is_tool && TEST_ONLY.contains(&name),
+            "layers",
+            "only tests use this crate",
+        ),
+        (
+            package != "floe-hash" && HASH_LIBRARIES.contains(&name),
+            "hash",
+            "only floe-hash names a hash library",
+        ),
+        (
+            MAPPING_LIBRARIES.contains(&name),
+            "mmap",
+            "store files are never mapped",
+        ),
+    ];
+    broken
+        .into_iter()
+        .filter(|(is_broken, _, _)| *is_broken)
+        .map(|(_, rule, why)| fault(package, rule, &format!("dependency `{name}`: {why}")))
+        .collect()
+}
+
+fn layer(package: &str) -> Option<usize> {
+    LAYERS.iter().position(|layer| layer.contains(&package))
+}
+
+fn fault(package: &str, rule: &'static str, why: &str) -> Fault {
+    Fault::new(&format!("crates/{package}/Cargo.toml"), 0, rule, why)
+}
+
+fn dependencies(metadata: &Value) -> Vec<Dependency<'_>> {
     let members = members(metadata);
     let mut found = Vec::new();
     for package in packages(metadata).filter(|package| members.contains(text(&package["id"]))) {
-        let name = text(&package["name"]);
         for dependency in package["dependencies"].as_array().into_iter().flatten() {
-            found.push(Named {
-                manifest: format!("crates/{name}/Cargo.toml"),
-                package: name,
-                dependency: text(&dependency["name"]),
-                for_tests: text(&dependency["kind"]) == "dev",
+            found.push(Dependency {
+                package: text(&package["name"]),
+                name: text(&dependency["name"]),
+                is_for_tests: text(&dependency["kind"]) == "dev",
             });
         }
     }
     found
 }
 
-/// Follows what is built into a crate: its normal dependencies and theirs.
-fn unreachable(metadata: &Value) -> Vec<Fault> {
+/// Follows the normal dependencies of each crate in [`FORBIDDEN`].
+fn forbidden_packages(metadata: &Value) -> Vec<Fault> {
     let names: BTreeMap<&str, &str> = packages(metadata)
         .map(|package| (text(&package["id"]), text(&package["name"])))
         .collect();
     let mut faults = Vec::new();
-    for (start, banned, why) in UNREACHABLE {
-        let Some(&root) = members(metadata)
-            .iter()
-            .find(|id| names.get(*id) == Some(start))
-        else {
+    for (package, forbidden, why) in FORBIDDEN {
+        let members = members(metadata);
+        let Some(root) = members.iter().find(|id| names.get(*id) == Some(package)) else {
             continue;
         };
         for id in built_into(metadata, root) {
             let name = names.get(id).copied().unwrap_or_default();
-            if banned.contains(&name) {
-                let why = format!("`{name}` is built into it: {why}");
-                let manifest = format!("crates/{start}/Cargo.toml");
-                faults.push(Fault::new(&manifest, 0, "floors", &why));
+            if forbidden.contains(&name) {
+                let why = format!("its build contains `{name}`: {why}");
+                faults.push(fault(package, "layers", &why));
             }
         }
     }
@@ -205,7 +231,7 @@ mod tests {
 
     use serde_json::json;
 
-    /// A workspace of one crate with one dependency of the given kind.
+    /// Returns the rules that a crate with one dependency of the given kind breaks.
     fn rules(package: &str, dependency: &str, kind: Option<&str>) -> Vec<&'static str> {
         let metadata = json!({
             "workspace_members": ["here"],
@@ -222,56 +248,60 @@ mod tests {
                 { "id": "there", "deps": [] },
             ]},
         });
-        faults(&metadata)
-            .into_iter()
-            .map(|fault| fault.rule)
-            .collect()
+        let faults = faults(&metadata).into_iter();
+        faults.map(|fault| fault.rule).collect()
     }
 
     #[test]
-    fn floor_0_takes_only_what_is_on_its_list() {
+    fn pure_crates_use_only_listed_crates() {
         assert_eq!(rules("floe-format", "ring", None), [""; 0]);
-        assert_eq!(rules("floe-format", "rustix", None), ["floors"]);
-        assert_eq!(rules("floe-format", "rustix", Some("build")), ["floors"]);
+        assert_eq!(rules("floe-format", "rustix", None), ["layers"]);
+        assert_eq!(rules("floe-format", "rustix", Some("build")), ["layers"]);
         assert_eq!(rules("floe-format", "proptest", Some("dev")), [""; 0]);
         assert_eq!(rules("floe-hash", "ring", None), [""; 0]);
-        assert_eq!(rules("floe-hash", "libc", None), ["floors"]);
+        assert_eq!(rules("floe-hash", "libc", None), ["layers"]);
     }
 
     #[test]
-    fn testkit_is_allowed_as_dev_dependency_only() {
-        assert_eq!(rules("floe-store", "floe-testkit", Some("dev")), [""; 0]);
-        assert_eq!(rules("floe-store", "floe-testkit", None), ["floors"]);
-        assert_eq!(rules("xtask", "floe-testkit", Some("build")), ["floors"]);
+    fn crates_use_only_lower_layers() {
+        assert_eq!(rules("floe-engine", "floe-store", None), [""; 0]);
+        assert_eq!(rules("floe-store", "floe-engine", None), ["layers"]);
+        assert_eq!(rules("floe-server", "floe-engine", None), ["layers"]);
+        assert_eq!(rules("floe-server", "floe-engine", Some("dev")), [""; 0]);
+        assert_eq!(rules("xtask", "floe-cli", None), [""; 0]);
     }
 
     #[test]
-    fn only_floe_hash_depends_on_hash_libraries_even_for_tests() {
+    fn testkit_is_for_tests_and_tools() {
+        assert_eq!(rules("floe-cli", "floe-testkit", None), ["layers"]);
+        assert_eq!(rules("floe-cli", "floe-testkit", Some("dev")), [""; 0]);
+        assert_eq!(rules("bench", "floe-testkit", None), [""; 0]);
+    }
+
+    #[test]
+    fn hash_libraries_belong_to_floe_hash_even_in_tests() {
         assert_eq!(rules("floe-engine", "sha2", None), ["hash"]);
         assert_eq!(rules("floe-engine", "blake3", Some("dev")), ["hash"]);
         assert_eq!(rules("floe-hash", "blake3", None), [""; 0]);
     }
 
     #[test]
-    fn nobody_depends_on_a_mapping_library() {
+    fn mapping_libraries_are_forbidden_in_own_manifests() {
         assert_eq!(rules("floe-cli", "memmap2", None), ["mmap"]);
-        // What strangers do is not looked at: the rule is about store files, which they never see.
+        // Other packages may map files: they never see store files.
         assert_eq!(rules("floe-cli", "anyhow", None), [""; 0]);
     }
 
     #[test]
-    fn the_store_has_no_network_and_the_server_no_engine() {
-        assert_eq!(rules("floe-store", "tokio", None), ["floors"]);
+    fn store_has_no_async_runtime_outside_tests() {
+        assert_eq!(rules("floe-store", "tokio", None), ["layers"]);
         assert_eq!(rules("floe-store", "tokio", Some("dev")), [""; 0]);
         assert_eq!(rules("floe-store", "rusqlite", None), [""; 0]);
         assert_eq!(rules("floe-engine", "tokio", None), [""; 0]);
-        assert_eq!(rules("floe-server", "floe-engine", None), ["floors"]);
-        assert_eq!(rules("floe-engine", "floe-config", None), ["floors"]);
-        assert_eq!(rules("floe-config", "clap", None), ["floors"]);
     }
 
     #[test]
-    fn what_others_bring_along_counts_as_well() {
+    fn indirect_dependencies_count() {
         let metadata = json!({
             "workspace_members": ["s"],
             "packages": [
@@ -288,7 +318,7 @@ mod tests {
         let faults = faults(&metadata);
         assert_eq!(faults.len(), 1);
         assert!(
-            faults[0].why.contains("`tokio` is built into it"),
+            faults[0].why.contains("contains `tokio`"),
             "{}",
             faults[0].why
         );
