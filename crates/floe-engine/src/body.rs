@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use bytes::Bytes;
 use floe_format::{Hash, HashAlgorithm};
 use floe_hash::Hasher;
-use floe_store::hash_pool::{Stream, Worker};
+use floe_hash::hash_pool::{Stream, Worker};
 use tokio::sync::{OwnedSemaphorePermit, mpsc};
 
 use crate::error::Error;

@@ -32,7 +32,7 @@ use std::sync::mpsc;
 use std::thread;
 
 use floe_format::{NarInfo, StoreDir, StorePath};
-use floe_store::hash_pool::HashPool;
+use floe_hash::hash_pool::HashPool;
 use floe_store::{StagedPath, StoreWriter, WriteOptions};
 
 use crate::cache::file::read_cache_info;

@@ -10,6 +10,7 @@
 //! - `sha1` and `md-5` for old content addresses.
 //! - `blake3`, the reference implementation.
 
+pub mod hash_pool;
 pub mod lanes;
 
 use md5::Digest as _;

@@ -19,7 +19,6 @@ mod db;
 mod error;
 mod free_space;
 mod gc_roots;
-pub mod hash_pool;
 mod layout;
 mod live;
 mod locks;

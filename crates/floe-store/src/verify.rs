@@ -17,10 +17,10 @@ use std::{slice, thread};
 use floe_format::{Hash, PathInfo, StorePath};
 
 use crate::error::{IoContext, StoreError};
-use crate::hash_pool::{HashPool, Stream, Worker};
 use crate::locks::{GcLock, LockWait};
 use crate::reader::StoreReader;
 use crate::tree::dump_path;
+use floe_hash::hash_pool::{HashPool, Stream, Worker};
 
 pub use problem::VerifyProblem;
 

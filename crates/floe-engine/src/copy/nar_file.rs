@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 use floe_format::nar::layout::Node;
 use floe_format::nar::read::{NarEvent, NarReader};
 use floe_format::{Hash, NarInfo};
+use floe_hash::hash_pool::{Stream, Worker};
 use floe_store::StoreError;
-use floe_store::hash_pool::{Stream, Worker};
 
 use super::cache_writer::{BinaryCacheWriter, create_world_readable};
 use super::receive::NarSink;

@@ -3,7 +3,7 @@
 use floe_format::content_address::{ContentAddressMethod, ModuloHasher};
 use floe_format::nar::read::{NarEvent, NarReader};
 use floe_format::{Hash, HashAlgorithm, NarInfo, PathInfo};
-use floe_store::hash_pool::{Stream, Worker};
+use floe_hash::hash_pool::{Stream, Worker};
 
 use crate::error::Error;
 

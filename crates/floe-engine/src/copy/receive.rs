@@ -12,7 +12,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use floe_format::{Compression, Hash, HashAlgorithm, StorePath};
-use floe_store::hash_pool::{Worker, WorkerTicket};
+use floe_hash::hash_pool::{Worker, WorkerTicket};
 use floe_store::tree::{TemporaryTree, TreeWriter};
 use floe_store::{StagedPath, StoreError, StoreWriter};
 

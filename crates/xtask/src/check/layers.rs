@@ -36,6 +36,7 @@ const PURE: &[(&str, &[&str])] = &[
             "thiserror",
         ],
     ),
+    // Its hash pool starts threads; apart from them it is computation only.
     (
         "floe-hash",
         &["blake3", "md-5", "ring", "sha1", "sha2", "thiserror"],

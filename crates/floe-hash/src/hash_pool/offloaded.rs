@@ -4,7 +4,7 @@ use std::mem;
 use std::sync::mpsc::{self, Receiver, SyncSender};
 use std::thread::{self, JoinHandle};
 
-use floe_hash::Sha256;
+use crate::Sha256;
 
 use super::{BUFFER_LEN, fill_buffers};
 

@@ -46,7 +46,7 @@ fn concurrent_streams_return_their_own_digests() {
                     let worker = ticket.start();
                     for len in [0, 1, 1000, BUFFER_LEN, 3 * BUFFER_LEN + 77, 500_000] {
                         let message = message(len + seed, seed);
-                        let expected = floe_hash::sha256(&message);
+                        let expected = crate::sha256(&message);
                         let mut secondary = worker.secondary_stream(len as u64);
                         secondary.update(&message);
                         let found = digest(worker.stream(len as u64), &message, 90_001 + seed);
@@ -88,7 +88,7 @@ fn waiting_worker_does_not_block_other_workers() {
         });
         scope.spawn(|| {
             let found = digest(working.start().stream(1), &message, 4096);
-            assert_eq!(found, floe_hash::sha256(&message));
+            assert_eq!(found, crate::sha256(&message));
             done.send(()).unwrap();
         });
     });
@@ -142,7 +142,7 @@ fn message_above_core_share_is_offloaded() {
     for len in [0, 1, 64 * 1024, 1_000_005] {
         let message = message(len, 9);
         let found = digest(worker.stream(large), &message, 30_001);
-        assert_eq!(found, floe_hash::sha256(&message), "{len}");
+        assert_eq!(found, crate::sha256(&message), "{len}");
     }
     // One core has nobody to hash aside.
     assert_eq!(suited([large, 1000], 1).offload_above, u64::MAX);

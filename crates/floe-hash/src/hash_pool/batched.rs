@@ -3,7 +3,7 @@
 use std::mem;
 use std::sync::Arc;
 
-use floe_hash::lanes::Lane;
+use crate::lanes::Lane;
 
 use super::fill_buffers;
 use super::scheduler::{LaneScheduler, PendingBuffer};

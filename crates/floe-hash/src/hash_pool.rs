@@ -22,8 +22,8 @@ use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::thread;
 
-use floe_hash::Sha256;
-use floe_hash::lanes;
+use crate::Sha256;
+use crate::lanes;
 
 use batched::BatchedStream;
 use offloaded::OffloadedStream;

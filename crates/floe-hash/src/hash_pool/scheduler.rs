@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::{self, Thread};
 
-use floe_hash::lanes::{self, LANES, Lane};
+use crate::lanes::{self, LANES, Lane};
 
 #[derive(Debug)]
 pub(super) struct LaneScheduler {
