@@ -89,11 +89,6 @@ impl Hash {
         }
     }
 
-    /// Makes a hash of a digest that is padded with zeros.
-    pub(crate) fn from_padded(algorithm: HashAlgorithm, bytes: [u8; DIGEST_LEN_MAX]) -> Hash {
-        Hash { algorithm, bytes }
-    }
-
     /// Returns the algorithm.
     pub fn algorithm(&self) -> HashAlgorithm {
         self.algorithm

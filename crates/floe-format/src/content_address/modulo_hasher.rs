@@ -123,11 +123,7 @@ pub struct ModuloHashes {
 }
 
 fn finish_hasher(algorithm: HashAlgorithm, hasher: Hasher) -> Hash {
-    let mut bytes = [0; 64];
-    for (to, from) in bytes.iter_mut().zip(hasher.finish()) {
-        *to = from;
-    }
-    Hash::from_padded(algorithm, bytes)
+    Hash::new(algorithm, &hasher.finish()).expect("the length is that of the algorithm")
 }
 
 /// Number of bytes that are copied, searched and hashed at a time. They fit into the CPU's cache.

@@ -19,10 +19,6 @@ pub(super) fn check_invariants(
     // Computed for the first output that needs it.
     let mut hash = None;
     for (output, value) in &derivation.outputs {
-        let output_path = |source| DerivationError::OutputPath {
-            output: output.clone(),
-            source,
-        };
         match value {
             DerivationOutput::InputAddressed(stated) => {
                 let hash = match hash {
@@ -52,7 +48,7 @@ pub(super) fn check_invariants(
                 check_variable(derivation, dir, name, output, computed)?;
             }
             DerivationOutput::Fixed(_) => {
-                if let Some(computed) = value.path(dir, name, output).map_err(output_path)? {
+                if let Some(computed) = value.path(dir, name, output)? {
                     check_variable(derivation, dir, name, output, computed)?;
                 }
             }

@@ -75,16 +75,17 @@ fn add_to_cache(
             stack.pop();
             continue;
         }
-        let (derivation, is_new) = match open.remove(&path) {
-            Some(derivation) => (derivation, false),
-            None => (read(&path)?, true),
+        let derivation = match open.remove(&path) {
+            Some(derivation) => derivation,
+            None => {
+                let derivation = read(&path)?;
+                check_output_kinds(&derivation.outputs, Derivation::name_from_path(&path)?)?;
+                derivation
+            }
         };
         let name = Derivation::name_from_path(&path)?;
-        if is_new {
-            check_output_kinds(&derivation.outputs, name)?;
-        }
-        let mut modulo = hash_from_outputs(&derivation, dir, name)?;
-        if modulo.is_none() {
+        let mut hash = hash_from_outputs(&derivation, dir, name)?;
+        if hash.is_none() {
             let missing: Vec<StorePath> = derivation
                 .input_derivations
                 .keys()
@@ -92,14 +93,11 @@ fn add_to_cache(
                 .cloned()
                 .collect();
             if missing.is_empty() {
-                let inputs = input_hashes(&derivation, cache)?;
-                modulo = Some(match inputs {
-                    Some(inputs) => DerivationHash::Regular(sha256(&write::aterm_modulo(
-                        &derivation,
-                        dir,
-                        &inputs,
-                        false,
-                    ))),
+                hash = Some(match input_hashes(&derivation, cache)? {
+                    Some(inputs) => {
+                        let text = write::aterm_modulo(&derivation, dir, &inputs, false);
+                        DerivationHash::Regular(sha256(&text))
+                    }
                     None => DerivationHash::Deferred,
                 });
             } else {
@@ -111,8 +109,8 @@ fn add_to_cache(
                 stack.extend(missing);
             }
         }
-        if let Some(modulo) = modulo {
-            cache.0.insert(path, modulo);
+        if let Some(hash) = hash {
+            cache.0.insert(path, hash);
             stack.pop();
         }
     }
@@ -130,12 +128,7 @@ fn hash_from_outputs(
         match value {
             DerivationOutput::InputAddressed(_) => return Ok(None),
             DerivationOutput::Fixed(address) => {
-                let path = value.path(dir, name, output).map_err(|source| {
-                    DerivationError::OutputPath {
-                        output: output.clone(),
-                        source,
-                    }
-                })?;
+                let path = value.path(dir, name, output)?;
                 let path = path.map(|path| dir.full_path(&path)).unwrap_or_default();
                 let method = address.method.prefix();
                 let text = format!("fixed:out:{method}{}:{path}", address.hash.to_base16());

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::content_address::{ContentAddress, ContentAddressError, ContentAddressMethod};
+use crate::content_address::{ContentAddress, ContentAddressMethod};
 use crate::derivation::DerivationError;
 use crate::hash::HashAlgorithm;
 use crate::store_path::{StoreDir, StorePath};
@@ -41,17 +41,18 @@ impl DerivationOutput {
         dir: &StoreDir,
         drv_name: &str,
         output: &str,
-    ) -> Result<Option<StorePath>, ContentAddressError> {
+    ) -> Result<Option<StorePath>, DerivationError> {
         match self {
             DerivationOutput::InputAddressed(path) => Ok(Some(path.clone())),
-            DerivationOutput::Fixed(address) => address
-                .store_path(
-                    dir,
-                    &output_path_name(drv_name, output),
-                    &BTreeSet::new(),
-                    false,
-                )
-                .map(Some),
+            DerivationOutput::Fixed(address) => {
+                let name = output_path_name(drv_name, output);
+                let path = address.store_path(dir, &name, &BTreeSet::new(), false);
+                path.map(Some)
+                    .map_err(|source| DerivationError::OutputPath {
+                        output: output.into(),
+                        source,
+                    })
+            }
             DerivationOutput::Floating { .. }
             | DerivationOutput::Deferred
             | DerivationOutput::Impure { .. } => Ok(None),

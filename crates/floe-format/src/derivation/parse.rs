@@ -11,7 +11,7 @@ use crate::store_path::{StoreDir, StorePath};
 pub(super) fn parse(
     text: &[u8],
     dir: &StoreDir,
-    name: &str,
+    drv_name: &str,
 ) -> Result<Derivation, DerivationError> {
     if text.len() > DERIVATION_LEN_MAX {
         return Err(DerivationError::TooLong(text.len()));
@@ -19,63 +19,49 @@ pub(super) fn parse(
     if text.starts_with(b"DrvWithVersion(") {
         return Err(DerivationError::DrvWithVersion);
     }
-    let mut parser = Parser { text, offset: 0 };
-    let mut derivation = Derivation {
-        outputs: Default::default(),
-        input_derivations: Default::default(),
-        input_sources: Default::default(),
-        platform: Default::default(),
-        builder: Default::default(),
-        args: Default::default(),
-        env: Default::default(),
+    let mut parser = Parser {
+        text,
+        offset: 0,
+        dir,
+        drv_name,
     };
     parser.expect("Derive(")?;
-    parser.list(|parser| {
-        let (output, value) = parser.output(dir, name)?;
-        // Nix keeps the first of several outputs with the same name.
-        derivation.outputs.entry(output).or_insert(value);
-        Ok(())
-    })?;
+    let outputs: Vec<_> = parser.list(Parser::output)?;
     parser.expect(",")?;
-    parser.list(|parser| {
-        let (path, outputs) = parser.input_derivation(dir)?;
-        derivation.input_derivations.insert(path, outputs);
-        Ok(())
-    })?;
+    let input_derivations = parser.list(Parser::input_derivation)?;
     parser.expect(",")?;
-    parser.list(|parser| {
-        derivation
-            .input_sources
-            .insert(dir.parse(parser.unescaped_string()?)?);
-        Ok(())
-    })?;
+    let input_sources = parser.list(Parser::store_path)?;
     parser.expect(",")?;
-    derivation.platform = parser.unescaped_string()?.into();
+    let platform = parser.unescaped_string()?.into();
     parser.expect(",")?;
-    derivation.builder = parser.string()?;
+    let builder = parser.string()?;
     parser.expect(",")?;
-    parser.list(|parser| {
-        derivation.args.push(parser.string()?);
-        Ok(())
-    })?;
+    let args = parser.list(Parser::string)?;
     parser.expect(",")?;
-    parser.list(|parser| {
-        let (name, value) = parser.variable()?;
-        derivation.env.insert(name, value);
-        Ok(())
-    })?;
+    let env = parser.list(Parser::variable)?;
     parser.expect(")")?;
     parser.expect_end()?;
-    Ok(derivation)
+    Ok(Derivation {
+        // Nix keeps the first of several outputs with the same name.
+        outputs: outputs.into_iter().rev().collect(),
+        input_derivations,
+        input_sources,
+        platform,
+        builder,
+        args,
+        env,
+    })
 }
 
-struct Parser<'text> {
-    text: &'text [u8],
+struct Parser<'a> {
+    text: &'a [u8],
     offset: usize,
+    dir: &'a StoreDir,
+    drv_name: &'a str,
 }
 
-impl<'text> Parser<'text> {
-    fn rest(&self) -> &'text [u8] {
+impl<'a> Parser<'a> {
+    fn rest(&self) -> &'a [u8] {
         self.text.get(self.offset..).unwrap_or_default()
     }
 
@@ -110,15 +96,16 @@ impl<'text> Parser<'text> {
     }
 
     /// Parses a list. As in Nix, the comma before an item is optional.
-    fn list(
+    fn list<T, C: Default + Extend<T>>(
         &mut self,
-        mut item: impl FnMut(&mut Self) -> Result<(), DerivationError>,
-    ) -> Result<(), DerivationError> {
+        mut item: impl FnMut(&mut Self) -> Result<T, DerivationError>,
+    ) -> Result<C, DerivationError> {
+        let mut items = C::default();
         self.expect("[")?;
         while self.consume(",") || !self.consume("]") {
-            item(self)?;
+            items.extend([item(self)?]);
         }
-        Ok(())
+        Ok(items)
     }
 
     /// Parses a string in double quotes and decodes its escapes.
@@ -155,7 +142,7 @@ impl<'text> Parser<'text> {
     }
 
     /// Parses a string in double quotes that has no escapes.
-    fn unescaped_string(&mut self) -> Result<&'text str, DerivationError> {
+    fn unescaped_string(&mut self) -> Result<&'a str, DerivationError> {
         let offset = self.offset;
         self.expect("\"")?;
         let rest = self.rest();
@@ -174,38 +161,92 @@ impl<'text> Parser<'text> {
         Ok(string)
     }
 
-    fn output(
-        &mut self,
-        dir: &StoreDir,
-        drv_name: &str,
-    ) -> Result<(String, DerivationOutput), DerivationError> {
-        self.expect("(")?;
-        let name = self.unescaped_string()?;
-        self.expect(",")?;
-        let path = self.unescaped_string()?;
-        self.expect(",")?;
-        let method = self.unescaped_string()?;
-        self.expect(",")?;
-        let hash = self.unescaped_string()?;
+    /// Parses strings without escapes in parentheses.
+    fn unescaped_strings<const N: usize>(&mut self) -> Result<[&'a str; N], DerivationError> {
+        let mut strings = [""; N];
+        for (index, string) in strings.iter_mut().enumerate() {
+            self.expect(if index == 0 { "(" } else { "," })?;
+            *string = self.unescaped_string()?;
+        }
         self.expect(")")?;
-        Ok((
-            name.into(),
-            output(dir, drv_name, name, path, method, hash)?,
-        ))
+        Ok(strings)
     }
 
-    fn input_derivation(
-        &mut self,
-        dir: &StoreDir,
-    ) -> Result<(StorePath, BTreeSet<String>), DerivationError> {
-        self.expect("(")?;
-        let path = dir.parse(self.unescaped_string()?)?;
-        self.expect(",")?;
-        let mut outputs = BTreeSet::new();
-        self.list(|parser| {
-            outputs.insert(parser.unescaped_string()?.into());
-            Ok(())
+    fn store_path(&mut self) -> Result<StorePath, DerivationError> {
+        Ok(self.dir.parse(self.unescaped_string()?)?)
+    }
+
+    /// Parses an output and its name. The fields for path, method and hash may be empty.
+    fn output(&mut self) -> Result<(String, DerivationOutput), DerivationError> {
+        let [name, path, method, hash] = self.unescaped_strings()?;
+        let output = match (path, method) {
+            ("", "") => DerivationOutput::Deferred,
+            (_, "") => DerivationOutput::InputAddressed(self.dir.parse(path)?),
+            _ => self.content_addressed_output(name, path, method, hash)?,
+        };
+        Ok((name.into(), output))
+    }
+
+    /// Makes an output of its fields. `method` includes the algorithm, as in `r:sha256`.
+    fn content_addressed_output(
+        &self,
+        name: &str,
+        path: &str,
+        method: &str,
+        hash: &str,
+    ) -> Result<DerivationOutput, DerivationError> {
+        let output = || name.to_owned();
+        let (method, algorithm) = split_method(method);
+        let algorithm = HashAlgorithm::from_name(algorithm).ok_or_else(|| {
+            DerivationError::UnknownAlgorithm {
+                output: output(),
+                name: algorithm.into(),
+            }
         })?;
+        match hash {
+            "" | "impure" if !path.is_empty() => {
+                Err(DerivationError::UnexpectedPath { output: output() })
+            }
+            "" => Ok(DerivationOutput::Floating { method, algorithm }),
+            "impure" => Ok(DerivationOutput::Impure { method, algorithm }),
+            _ => {
+                let stated = self.dir.parse(path)?;
+                let hash = Hash::parse_unprefixed(hash, algorithm).map_err(|source| {
+                    DerivationError::Hash {
+                        output: output(),
+                        source,
+                    }
+                })?;
+                self.fixed_output(name, stated, ContentAddress { method, hash })
+            }
+        }
+    }
+
+    fn fixed_output(
+        &self,
+        name: &str,
+        stated: StorePath,
+        address: ContentAddress,
+    ) -> Result<DerivationOutput, DerivationError> {
+        let output = DerivationOutput::Fixed(address);
+        match output.path(self.dir, self.drv_name, name)? {
+            Some(computed) if computed != stated => Err(DerivationError::OutputPathMismatch {
+                derivation: self.drv_name.into(),
+                output: name.into(),
+                stated,
+                computed,
+            }),
+            _ => Ok(output),
+        }
+    }
+
+    /// Parses an input derivation and the names of the outputs that are used.
+    fn input_derivation(&mut self) -> Result<(StorePath, BTreeSet<String>), DerivationError> {
+        self.expect("(")?;
+        let path = self.store_path()?;
+        self.expect(",")?;
+        let outputs: BTreeSet<String> =
+            self.list(|parser| Ok(parser.unescaped_string()?.into()))?;
         self.expect(")")?;
         if outputs.is_empty() {
             return Err(DerivationError::NoOutputsUsed(path));
@@ -213,6 +254,7 @@ impl<'text> Parser<'text> {
         Ok((path, outputs))
     }
 
+    /// Parses the name and the value of an environment variable.
     fn variable(&mut self) -> Result<(Vec<u8>, Vec<u8>), DerivationError> {
         self.expect("(")?;
         let name = self.string()?;
@@ -220,72 +262,6 @@ impl<'text> Parser<'text> {
         let value = self.string()?;
         self.expect(")")?;
         Ok((name, value))
-    }
-}
-
-/// Makes an output of its three fields, each of which may be empty.
-///
-/// `method` is a content-address method with its algorithm, such as `r:sha256`.
-fn output(
-    dir: &StoreDir,
-    drv_name: &str,
-    name: &str,
-    path: &str,
-    method: &str,
-    hash: &str,
-) -> Result<DerivationOutput, DerivationError> {
-    if method.is_empty() {
-        return Ok(match path {
-            "" => DerivationOutput::Deferred,
-            _ => DerivationOutput::InputAddressed(dir.parse(path)?),
-        });
-    }
-    let (method, algorithm) = split_method(method);
-    let algorithm =
-        HashAlgorithm::from_name(algorithm).ok_or_else(|| DerivationError::UnknownAlgorithm {
-            output: name.into(),
-            name: algorithm.into(),
-        })?;
-    match hash {
-        "" | "impure" if !path.is_empty() => Err(DerivationError::UnexpectedPath {
-            output: name.into(),
-        }),
-        "" => Ok(DerivationOutput::Floating { method, algorithm }),
-        "impure" => Ok(DerivationOutput::Impure { method, algorithm }),
-        _ => fixed_output(dir, drv_name, name, path, method, algorithm, hash),
-    }
-}
-
-fn fixed_output(
-    dir: &StoreDir,
-    drv_name: &str,
-    name: &str,
-    path: &str,
-    method: ContentAddressMethod,
-    algorithm: HashAlgorithm,
-    hash: &str,
-) -> Result<DerivationOutput, DerivationError> {
-    let stated = dir.parse(path)?;
-    let hash = Hash::parse_unprefixed(hash, algorithm).map_err(|source| DerivationError::Hash {
-        output: name.into(),
-        source,
-    })?;
-    let output = DerivationOutput::Fixed(ContentAddress { method, hash });
-    let computed =
-        output
-            .path(dir, drv_name, name)
-            .map_err(|source| DerivationError::OutputPath {
-                output: name.into(),
-                source,
-            })?;
-    match computed {
-        Some(computed) if computed != stated => Err(DerivationError::OutputPathMismatch {
-            derivation: drv_name.into(),
-            output: name.into(),
-            stated,
-            computed,
-        }),
-        _ => Ok(output),
     }
 }
 

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::derivation::{Derivation, DerivationError, DerivationOutput};
-use crate::store_path::{StoreDir, StorePath};
+use crate::store_path::StoreDir;
 
 /// Implements [`Derivation::to_aterm`].
 pub(super) fn aterm(
@@ -55,13 +55,8 @@ fn output_fields(
     drv_name: &str,
     name: &str,
 ) -> Result<[String; 4], DerivationError> {
-    let path = output
-        .path(dir, drv_name, name)
-        .map_err(|source| DerivationError::OutputPath {
-            output: name.into(),
-            source,
-        })?
-        .map_or(String::new(), |path: StorePath| dir.full_path(&path));
+    let path = output.path(dir, drv_name, name)?;
+    let path = path.map(|path| dir.full_path(&path)).unwrap_or_default();
     let (method, hash) = match output {
         DerivationOutput::InputAddressed(_) | DerivationOutput::Deferred => Default::default(),
         DerivationOutput::Fixed(address) => {

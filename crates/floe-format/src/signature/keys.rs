@@ -124,9 +124,7 @@ impl SecretKey {
     /// Returns the public key.
     pub fn public(&self) -> PublicKey {
         let mut bytes = [0; PUBLIC_KEY_LEN];
-        for (to, from) in bytes.iter_mut().zip(self.pair.public_key().as_ref()) {
-            *to = *from;
-        }
+        bytes.copy_from_slice(self.pair.public_key().as_ref());
         PublicKey {
             name: self.name.clone(),
             bytes,
