@@ -1,4 +1,6 @@
 //! `cargo xtask bench`: builds and runs the tool in `bench/`.
+//!
+//! The tool is not a dependency of xtask, so that `cargo xtask test` does not wait for its build.
 
 use std::path::Path;
 
@@ -6,13 +8,12 @@ use anyhow::{Context as _, Result};
 
 use crate::{Outcome, cargo};
 
-/// The tool is not a dependency of this one, so that `cargo xtask test` need not build it first.
 pub(crate) fn command(root: &Path, arguments: &[String]) -> Result<Outcome> {
     let run = ["run", "--release", "--package", "bench", "--"];
     let status = cargo(root, &run)
         .args(arguments)
         .status()
-        .context("starting cargo run")?;
+        .context("cannot start cargo")?;
     Ok(match status.success() {
         true => Outcome::Good,
         false => Outcome::Bad,

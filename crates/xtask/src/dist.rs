@@ -1,8 +1,8 @@
-//! `cargo xtask dist`: the one file that is given away.
+//! `cargo xtask dist`: makes the static binary for distribution.
 //!
-//! 1. build the release with the C library inside it;
-//! 2. ask `ldd` whether anything is left that it would load;
-//! 3. lay it into `target/dist` with the notices of all that is in it, and its SHA-256.
+//! 1. build a release with the C library linked statically;
+//! 2. check with `ldd` that the binary loads no library;
+//! 3. copy it to `target/dist` with its SHA-256 and the licences of its dependencies.
 
 use std::collections::BTreeSet;
 use std::env;
@@ -25,46 +25,47 @@ pub(crate) fn command(root: &Path, arguments: &[String]) -> Result<Outcome> {
     Ok(Outcome::Good)
 }
 
-/// Makes `target/dist/floe`, and says where that is.
+/// Makes `target/dist/floe` and returns its path.
 pub(crate) fn make(root: &Path) -> Result<PathBuf> {
     let triple = triple(root)?;
     let built = build(root, &triple)?;
     let directory = target_directory(root).join("dist");
-    fs::create_dir_all(&directory).with_context(|| format!("making {}", directory.display()))?;
+    fs::create_dir_all(&directory)
+        .with_context(|| format!("cannot create {}", directory.display()))?;
     let floe = directory.join("floe");
-    fs::copy(&built, &floe).with_context(|| format!("copying {}", built.display()))?;
+    fs::copy(&built, &floe).with_context(|| format!("cannot copy {}", built.display()))?;
     refuse_dynamic(&floe)?;
-    let bytes = fs::read(&floe).with_context(|| format!("reading {}", floe.display()))?;
+    let bytes = fs::read(&floe).with_context(|| format!("cannot read {}", floe.display()))?;
     let digest: String = floe_hash::sha256(&bytes)
         .iter()
         .map(|byte| format!("{byte:02x}"))
         .collect();
     let write = |name: &str, text: String| {
         let file = directory.join(name);
-        fs::write(&file, text).with_context(|| format!("writing {}", file.display()))
+        fs::write(&file, text).with_context(|| format!("cannot write {}", file.display()))
     };
     write("SHA256SUMS", format!("{digest}  floe\n"))?;
     write("THIRD-PARTY", notices(root, &triple)?)?;
     Ok(floe)
 }
 
-/// The triple of this machine, as its compiler calls it.
+/// The target triple of this machine.
 fn triple(root: &Path) -> Result<String> {
     let rustc = env::var_os("RUSTC").unwrap_or_else(|| "rustc".into());
     let output = Command::new(rustc)
         .arg("-vV")
         .current_dir(root)
         .output()
-        .context("running rustc -vV")?;
+        .context("cannot run rustc -vV")?;
     let text = String::from_utf8_lossy(&output.stdout);
     let host = text.lines().find_map(|line| line.strip_prefix("host: "));
     Ok(host.context("rustc -vV names no host")?.to_owned())
 }
 
-/// Builds the binary; where it lies.
+/// Builds the binary and returns its path.
 fn build(root: &Path, triple: &str) -> Result<PathBuf> {
-    // With a triple the flags are for the binary alone: what cargo runs while it builds, such as
-    // macros, has to be loaded and cannot be static.
+    // With a target, the flags apply to the binary alone. Procedural macros are shared libraries
+    // and cannot be static.
     let arguments = [
         "build",
         "--release",
@@ -83,41 +84,41 @@ fn build(root: &Path, triple: &str) -> Result<PathBuf> {
     let status = cargo(root, &arguments)
         .env("RUSTFLAGS", flags)
         .status()
-        .context("running cargo build")?;
+        .context("cannot run cargo build")?;
     ensure!(status.success(), "cargo build: {status}");
     let built = target_directory(root).join(triple).join("release/floe");
     Ok(built)
 }
 
-/// Asks the system's own loader.
+/// Refuses a binary that loads libraries, by the output of `ldd`.
 fn refuse_dynamic(floe: &Path) -> Result<()> {
     let output = Command::new("ldd")
         .arg(floe)
         .output()
-        .context("running ldd")?;
-    let said = format!(
+        .context("cannot run ldd")?;
+    let output = format!(
         "{}{}",
         String::from_utf8_lossy(&output.stdout),
         String::from_utf8_lossy(&output.stderr)
     );
-    // The two forms in which it says so: with a relocatable binary and with any other.
+    // ldd prints the first text for a position-independent binary, and else the second.
     let is_static = ["statically linked", "not a dynamic executable"]
         .iter()
-        .any(|form| said.contains(form));
-    ensure!(is_static, "{} is not static: {said}", floe.display());
+        .any(|form| output.contains(form));
+    ensure!(is_static, "{} is not static: {output}", floe.display());
     Ok(())
 }
 
-/// The licences of everything in the binary that others have written, with their texts.
+/// The licences of all dependencies in the binary, with their texts.
 fn notices(root: &Path, triple: &str) -> Result<String> {
     let arguments = ["metadata", "--format-version=1", "--locked"];
     let output = cargo(root, &arguments)
         .args(["--filter-platform", triple])
         .output()
-        .context("running cargo metadata")?;
+        .context("cannot run cargo metadata")?;
     ensure!(output.status.success(), "cargo metadata: {}", output.status);
     let metadata: Value =
-        serde_json::from_slice(&output.stdout).context("reading cargo metadata")?;
+        serde_json::from_slice(&output.stdout).context("cannot read cargo metadata")?;
     let linked = linked(&metadata)?;
     let mut text = String::from(INTRODUCTION);
     let mut packages: Vec<&Value> = metadata["packages"]
@@ -125,7 +126,7 @@ fn notices(root: &Path, triple: &str) -> Result<String> {
         .into_iter()
         .flatten()
         .filter(|package| linked.contains(package["id"].as_str().unwrap_or_default()))
-        // Ours have no source.
+        // The packages of this workspace have no source.
         .filter(|package| !package["source"].is_null())
         .collect();
     packages.sort_by_key(|package| package["name"].as_str());
@@ -145,7 +146,8 @@ fn notices(root: &Path, triple: &str) -> Result<String> {
     Ok(text)
 }
 
-/// The packages that end up in the binary: what it depends on, but not for tests and builds.
+/// The ids of the packages in the binary: its normal dependencies, without those of tests and build
+/// scripts.
 fn linked(metadata: &Value) -> Result<BTreeSet<String>> {
     let nodes = metadata["resolve"]["nodes"].as_array();
     let nodes = nodes.context("cargo metadata has no dependency graph")?;
@@ -155,7 +157,7 @@ fn linked(metadata: &Value) -> Result<BTreeSet<String>> {
         .into_iter()
         .find(|package| package["name"] == "floe-cli");
     let Some(first) = first.and_then(|package| package["id"].as_str()) else {
-        bail!("cargo metadata does not know floe-cli");
+        bail!("cargo metadata has no package floe-cli");
     };
     let mut seen = BTreeSet::new();
     let mut waiting = vec![first.to_owned()];
@@ -166,7 +168,7 @@ fn linked(metadata: &Value) -> Result<BTreeSet<String>> {
         let dependencies = node(&id).and_then(|node| node["deps"].as_array());
         for dependency in dependencies.into_iter().flatten() {
             let kinds = dependency["dep_kinds"].as_array().into_iter().flatten();
-            // A dependency of the code itself is of no kind by name.
+            // Normal dependencies have the kind null.
             if kinds.into_iter().any(|kind| kind["kind"].is_null()) {
                 waiting.extend(dependency["pkg"].as_str().map(str::to_owned));
             }
@@ -176,11 +178,11 @@ fn linked(metadata: &Value) -> Result<BTreeSet<String>> {
     Ok(seen)
 }
 
-/// The texts that lie beside a package's manifest.
+/// The licence files beside a package's manifest.
 fn licence_texts(package: &Path) -> Result<Vec<String>> {
     let mut files = Vec::new();
     let entries =
-        fs::read_dir(package).with_context(|| format!("reading {}", package.display()))?;
+        fs::read_dir(package).with_context(|| format!("cannot read {}", package.display()))?;
     for entry in entries {
         let file = entry?.path();
         let name = file.file_name().unwrap_or_default().to_string_lossy();
@@ -198,13 +200,13 @@ fn licence_texts(package: &Path) -> Result<Vec<String>> {
     files.iter().map(read).collect()
 }
 
-/// glibc's own archive instead of its library; musl would be slower in memory and locks. Random
-/// numbers come from the kernel: a static program cannot look whether glibc has a function for
-/// them, and would go on to `/dev/urandom`, which an empty root directory lacks.
+/// Links the static archive of glibc, because the allocator and the locks of musl are slower.
+/// Random numbers come from a system call: a static program cannot look up the function in glibc,
+/// and would fall back to `/dev/urandom`, which an empty root directory lacks.
 const STATIC: &str = "-Ctarget-feature=+crt-static --cfg getrandom_backend=\"linux_getrandom\"";
 
 const INTRODUCTION: &str = "\
-floe is MIT OR Apache-2.0. Its binary also holds the works below, and the GNU C library
-(LGPL-2.1-or-later), whose source is that of the Linux distribution on which it was built; floe's
-own source, with which it can be linked again, is public.
+floe is MIT OR Apache-2.0. Its binary also contains the works below and the GNU C library
+(LGPL-2.1-or-later), whose source is published by the Linux distribution on which the binary was
+built. The source of floe is public, so that the binary can be linked again.
 ";

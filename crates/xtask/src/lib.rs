@@ -1,8 +1,8 @@
-//! What the developer tool and the benchmarks in `bench/` share: the repository, the commands of
-//! the machine, and the corpora.
+//! Code that the developer tool shares with the benchmarks in `bench/`: the repository, the
+//! commands of the machine, and the corpora.
 #![expect(
     clippy::print_stdout,
-    reason = "both are command-line tools, and the corpora take minutes"
+    reason = "making a corpus takes minutes, so the terminal names it"
 )]
 
 pub mod corpora;

@@ -1,11 +1,11 @@
-//! The one developer tool: `cargo xtask COMMAND`.
+//! The developer tool: `cargo xtask COMMAND`.
 //!
-//! What continuous integration does, a developer does with the same words. Results go to stdout,
-//! so that the last line of a run can be read by a program.
+//! Continuous integration and developers run the same commands. Results go to stdout, so that a
+//! program can read the last line of a run.
 #![expect(
     clippy::print_stdout,
     clippy::print_stderr,
-    reason = "a door: it talks to a person"
+    reason = "a command-line tool prints to the terminal"
 )]
 
 use std::env;
@@ -33,42 +33,42 @@ struct Subcommand {
 const COMMANDS: &[Subcommand] = &[
     Subcommand {
         name: "test",
-        about: "[--full]  everything that CI runs; --full adds the slow tests",
+        about: "[--full]  runs everything that CI runs; --full adds the slow tests",
         run: test::command,
     },
     Subcommand {
         name: "check",
-        about: "          the rules of the house that a small program can keep",
+        about: "          checks the rules for sources, documents and dependencies",
         run: check::command,
     },
     Subcommand {
         name: "count",
-        about: "          hand-written lines of code, and words that STYLE.md retires",
+        about: "          counts hand-written lines of code, and words that STYLE.md retires",
         run: count::command,
     },
     Subcommand {
         name: "generate",
-        about: "[--check] writes what is made from definitions, or says what is not current",
+        about: "[--check] writes the generated files, or lists those that are outdated",
         run: generate::command,
     },
     Subcommand {
         name: "dist",
-        about: "          makes target/dist/floe, one static file that needs nothing of a machine",
+        about: "          makes target/dist/floe, a static binary",
         run: dist::command,
     },
     Subcommand {
         name: "sanitize",
-        about: "[WHICH]   unsafe code, watched by address, thread, miri or all; with nightly",
+        about: "[WHICH]   runs unsafe code under address, thread, miri or all; needs nightly",
         run: sanitize::command,
     },
     Subcommand {
         name: "bench",
-        about: "[WHAT …]  measures floe beside its peers; without WHAT, says what there is",
+        about: "[WHAT …]  compares floe with other programs; without WHAT, lists the benchmarks",
         run: bench::command,
     },
 ];
 
-/// How a command ended, when it could do its work at all.
+/// The result of a command that could do its work.
 enum Outcome {
     Good,
     Bad,

@@ -1,7 +1,7 @@
-//! What the tests judge floe by: real Nix, real servers, real closures.
+//! Reference tools, with which the tests compare floe: real Nix, real servers, real closures.
 //!
-//! A reference tool that cannot be had is named, never passed over: a test that compared nothing
-//! must not look like one that found no difference.
+//! A missing reference tool is always reported. A test that compared nothing must not look like a
+//! test that found no difference.
 
 use std::ffi::OsString;
 use std::fs;
@@ -11,51 +11,50 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result};
-
 use xtask::corpora;
 use xtask::system::{find_command, is_root, search_path};
 
-/// Debian's packages, the commands for which they are needed, and what for.
+/// Debian packages and the commands that the tests need from them.
 const TOOLS: &[(&str, &[&str])] = &[
     ("nix-bin", &["nix", "nix-store", "nix-hash", "nix-build"]),
     ("nginx", &["nginx"]),
-    // Makes the certificates of a server behind TLS.
+    // Makes the certificates of TLS servers.
     ("openssl", &["openssl"]),
     ("acl", &["setfacl", "getfacl"]),
     ("attr", &["setfattr", "getfattr"]),
     ("xz-utils", &["xz"]),
     ("zstd", &["zstd"]),
-    // The examples in C and C++ are built.
+    // Builds the examples in C and C++.
     ("g++", &["cc", "c++"]),
     ("binutils", &["nm"]),
     ("pkg-config", &["pkg-config"]),
-    // Judges the manual pages.
+    // Renders the manual pages.
     ("groff-base", &["groff"]),
-    // Between the tests and their servers.
+    // Name server and proxy for the tests of the network.
     ("dnsmasq-base", &["dnsmasq"]),
     ("tinyproxy-bin", &["tinyproxy"]),
-    // make-corpus is written in it.
+    // Runs bench/corpus/make-corpus.
     ("python3", &["python3"]),
 ];
 
-/// What the tests get.
+/// The reference tools as the tests find them.
 pub(crate) struct ReferenceTools {
-    /// Set for `cargo test`.
+    /// Environment variables for `cargo test`.
     pub(crate) variables: Vec<(&'static str, OsString)>,
-    /// `name: why`, for each that could not be had.
+    /// `name: reason` for each missing tool.
     pub(crate) missing: Vec<String>,
-    /// To this file a test that had to do without a reference tool appends a line `name: why`.
+    /// A test that lacks a reference tool appends a line `name: reason` to this file.
     pub(crate) skips_file: PathBuf,
 }
 
-/// Installs and makes what is not there yet, as far as this user can.
+/// Installs the missing tools and makes the missing corpora, as far as this user may.
 pub(crate) fn prepare(root: &Path, full: bool) -> Result<ReferenceTools> {
     let target = crate::target_directory(root);
-    fs::create_dir_all(&target).with_context(|| format!("making {}", target.display()))?;
+    fs::create_dir_all(&target).with_context(|| format!("cannot create {}", target.display()))?;
     let skips_file = target.join("test-skips");
-    fs::write(&skips_file, "").with_context(|| format!("writing {}", skips_file.display()))?;
+    fs::write(&skips_file, "").with_context(|| format!("cannot write {}", skips_file.display()))?;
 
-    let mut missing = tools();
+    let mut missing = install_missing();
     let corpora = corpora::prepare(root, full, &mut missing);
 
     let mut variables = vec![
@@ -76,9 +75,10 @@ pub(crate) fn prepare(root: &Path, full: bool) -> Result<ReferenceTools> {
     })
 }
 
-/// The lines that tests left, each once: several tests may miss the same reference tool.
+/// The distinct lines of the skips file: several tests may lack the same tool.
 pub(crate) fn skips_of_tests(file: &Path) -> Result<Vec<String>> {
-    let text = fs::read_to_string(file).with_context(|| format!("reading {}", file.display()))?;
+    let text =
+        fs::read_to_string(file).with_context(|| format!("cannot read {}", file.display()))?;
     Ok(distinct_lines(&text))
 }
 
@@ -94,69 +94,69 @@ fn distinct_lines(text: &str) -> Vec<String> {
     lines
 }
 
-/// Installs the tools that are absent; what is absent after that, as `package: why`.
-fn tools() -> Vec<String> {
-    let absent = absent_packages();
-    if absent.is_empty() {
+/// Installs the missing packages. Returns those that are still missing, as `package: reason`.
+fn install_missing() -> Vec<String> {
+    let missing = missing_packages();
+    if missing.is_empty() {
         return Vec::new();
     }
-    println!("absent: {}", absent.join(" "));
-    let why = match install(&absent) {
-        Ok(()) => "apt-get did not bring it".to_string(),
+    println!("missing: {}", missing.join(" "));
+    let why = match install(&missing) {
+        Ok(()) => "apt-get did not install it".to_string(),
         Err(why) => why,
     };
-    absent_packages()
+    missing_packages()
         .iter()
         .map(|package| format!("{package}: {why}"))
         .collect()
 }
 
-fn absent_packages() -> Vec<&'static str> {
-    let absent = |commands: &[&str]| {
+fn missing_packages() -> Vec<&'static str> {
+    let is_missing = |commands: &[&str]| {
         commands
             .iter()
             .any(|command| find_command(command).is_none())
     };
     TOOLS
         .iter()
-        .filter(|(_, commands)| absent(commands))
+        .filter(|(_, commands)| is_missing(commands))
         .map(|(package, _)| *package)
         .collect()
 }
 
-/// Asks apt-get, if we may; why not, otherwise.
+/// Installs packages by apt-get. Returns the reason if that is impossible.
 fn install(packages: &[&str]) -> std::result::Result<(), String> {
     if find_command("apt-get").is_none() {
-        return Err("absent, and there is no apt-get to install it with".into());
+        return Err("missing, and there is no apt-get to install it".into());
     }
     if !is_root() {
         return Err(format!(
-            "absent; as root: apt-get install {}",
+            "missing; as root, run apt-get install {}",
             packages.join(" ")
         ));
     }
-    // Unlike that of dpkg, the lock of the lists is not waited for: another program that has it, as
-    // a machine that has just started often does, makes this fail at once.
-    let deadline = Instant::now() + PATIENCE;
+    // apt-get waits for the lock of dpkg, but not for the lock of the package lists. On a machine
+    // that has just started, another program often holds that one, so try again.
+    let deadline = Instant::now() + LISTS_TIMEOUT;
     while !apt_get(&["update"]) {
         if Instant::now() >= deadline {
-            return Err("absent, and apt-get update failed".into());
+            return Err("missing, and apt-get update failed".into());
         }
         thread::sleep(Duration::from_secs(5));
     }
-    let one_go = ["install", "--yes", "--no-install-recommends"];
-    if !apt_get(&[&one_go[..], packages].concat()) {
-        // One that is unknown or whose service does not start must not keep the others away.
-        // Whether a command arrived is looked at afterwards, so the status says nothing more.
+    let options = ["install", "--yes", "--no-install-recommends"];
+    if !apt_get(&[&options[..], packages].concat()) {
+        // A package that is unknown or whose service does not start must not prevent the others.
+        // The caller looks for the commands afterwards, so the status is ignored.
         for package in packages {
-            apt_get(&[&one_go[..], &[package]].concat());
+            apt_get(&[&options[..], &[package]].concat());
         }
     }
     Ok(())
 }
 
-/// As long as apt-get itself waits for the lock of dpkg.
-const PATIENCE: Duration = Duration::from_secs(120);
+/// As long as apt-get waits for the lock of dpkg.
+const LISTS_TIMEOUT: Duration = Duration::from_secs(120);
 
 fn apt_get(arguments: &[&str]) -> bool {
     let status = Command::new("apt-get")
@@ -170,7 +170,7 @@ fn apt_get(arguments: &[&str]) -> bool {
         .args(arguments)
         .env("DEBIAN_FRONTEND", "noninteractive")
         .stdin(Stdio::null())
-        // Its chatter is no result of ours; its complaints go to stderr.
+        // Its progress is not a result; its errors go to stderr.
         .stdout(Stdio::null())
         .status();
     status.is_ok_and(|status| status.success())
@@ -181,8 +181,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_same_skip_counts_once() {
-        let text = "nix: absent\n\nnginx: absent\nnix: absent\n";
-        assert_eq!(distinct_lines(text), ["nginx: absent", "nix: absent"]);
+    fn repeated_skip_counts_once() {
+        let text = "nix: missing\n\nnginx: missing\nnix: missing\n";
+        assert_eq!(distinct_lines(text), ["nginx: missing", "nix: missing"]);
     }
 }

@@ -1,9 +1,8 @@
-//! `cargo xtask sanitize`: the unsafe code, watched while its tests run.
+//! `cargo xtask sanitize`: runs the tests of the crates with unsafe code under sanitizers.
 //!
-//! AddressSanitizer sees memory that is used beside its bounds or after its end, or never given
-//! back; ThreadSanitizer sees accesses that nothing orders; Miri sees what the language forbids
-//! though a processor would do it. All of them take a nightly toolchain and many minutes, so
-//! `cargo xtask test` does not run them.
+//! AddressSanitizer finds accesses out of bounds or after free, and leaks. ThreadSanitizer finds
+//! data races. Miri finds undefined behaviour that a processor would hide. They need a nightly
+//! toolchain and many minutes, so `cargo xtask test` does not run them.
 
 use std::ffi::OsString;
 use std::path::Path;
@@ -32,7 +31,6 @@ pub(crate) fn command(root: &Path, arguments: &[String]) -> Result<Outcome> {
     for sanitizer in &sanitizers {
         require(sanitizer.component)?;
     }
-    // What lacks a reference tool is named as in `cargo xtask test`.
     let reference_tools = reference_tools::prepare(root, false)?;
     let mut tally = Tally::default();
     for missing in &reference_tools.missing {
@@ -51,13 +49,13 @@ pub(crate) fn command(root: &Path, arguments: &[String]) -> Result<Outcome> {
     Ok(tally.end())
 }
 
-/// Variables that tests get.
+/// Environment variables for the tests.
 type Variables = [(&'static str, OsString)];
 
-/// One program that watches.
+/// A sanitizer.
 struct Sanitizer {
     name: &'static str,
-    /// What the nightly toolchain needs besides the compiler.
+    /// The component that the nightly toolchain needs besides the compiler.
     component: Option<&'static str>,
     run: fn(&SanitizerBuild<'_>, &Variables, &mut Tally),
 }
@@ -70,8 +68,8 @@ const SANITIZERS: &[Sanitizer] = &[
     },
     Sanitizer {
         name: "thread",
-        // The standard library has to be watched as well: to accesses that it orders unseen, every
-        // use of a channel or a mutex would look like a race.
+        // The standard library must be built with the sanitizer too. Otherwise every use of a
+        // channel or a mutex looks like a race.
         component: Some("rust-src"),
         run: thread,
     },
@@ -82,14 +80,14 @@ const SANITIZERS: &[Sanitizer] = &[
     },
 ];
 
-/// Where a sanitizer works.
+/// The build of the repository with a sanitizer.
 struct SanitizerBuild<'a> {
     root: &'a Path,
     sanitizer: &'a Sanitizer,
 }
 
 impl SanitizerBuild<'_> {
-    /// A cargo of the nightly toolchain, whose output is kept apart from all other.
+    /// A cargo of the nightly toolchain with a target directory of its own.
     fn cargo(&self, arguments: &[&str]) -> Command {
         let directory = format!("sanitize-{}", self.sanitizer.name);
         let mut command = Command::new("rustup");
@@ -105,14 +103,14 @@ impl SanitizerBuild<'_> {
         command
     }
 
-    /// The same for a sanitizer of rustc's.
+    /// The same with a sanitizer of rustc.
     fn sanitizing_cargo(&self, arguments: &[&str]) -> Command {
         let mut command = self.cargo(arguments);
         command
             .args(["--target", TARGET])
             .env("RUSTFLAGS", format!("-Zsanitizer={}", self.sanitizer.name))
-            // Else the C compiler is told to do the same for SQLite and its like: by other code
-            // than rustc's, and AddressSanitizer took a quarter of an hour for SQLite.
+            // Without this, the cc crate passes the option to the C compiler, whose runtime differs
+            // from rustc's. AddressSanitizer took a quarter of an hour for SQLite.
             .env("CFLAGS", "-fno-sanitize=all");
         command
     }
@@ -140,14 +138,14 @@ fn thread(build: &SanitizerBuild<'_>, variables: &Variables, tally: &mut Tally) 
     };
     for test in LINKED {
         tally.skip_loudly(format!(
-            "{test}: gcc's ThreadSanitizer lacks functions of rustc's"
+            "{test}: the ThreadSanitizer runtime of gcc lacks functions that rustc needs"
         ));
     }
     sanitized(watched, LINKED, variables, tally);
 }
 
-/// The tests but some, and then many threads that submit at once. Programs in C and C++ that the
-/// tests build are watched as well.
+/// Runs the tests except for `skipped`, and then the benchmark of submitting threads as a stress
+/// test. Programs in C and C++ that the tests build run under the sanitizer too.
 fn sanitized(
     watched: impl Fn(&[&str]) -> Command,
     skipped: &[&str],
@@ -161,7 +159,7 @@ fn sanitized(
         tests.args(["--skip", test]);
     });
     tally.tests_of("sanitized tests", &mut tests);
-    // Built as the tests are, which spares a second build; each run asserts its own counts.
+    // The dev profile reuses the build of the tests. Each run asserts its own counts.
     let mut submit = watched(SUBMIT);
     submit.arg("--").args(STRESS);
     tally.step("sanitized submit", &mut submit);
@@ -171,22 +169,22 @@ fn miri(build: &SanitizerBuild<'_>, _: &Variables, tally: &mut Tally) {
     let mut tests = build.cargo(&["miri", "test", "--no-fail-fast"]);
     tests.args(["--package", "floe-queue", "--package", "floe-messages"]);
     tests.args(["--lib", "--tests"]);
-    // Tests look at the time, and read the corpus of the fuzz targets.
+    // Tests read the clock and the corpus of the fuzz targets.
     tests.env("MIRIFLAGS", "-Zmiri-disable-isolation");
     tests.env("PROPTEST_CASES", "8");
     tally.tests_of("tests in miri", &mut tests);
 }
 
-/// Says how to get what is missing, instead of an error of cargo's that does not.
+/// Checks the nightly toolchain, because cargo's own error does not say how to install it.
 fn require(component: Option<&str>) -> Result<()> {
     let mut list = Command::new("rustup");
     list.args(["component", "list", "--installed", "--toolchain", NIGHTLY]);
     let output = list
         .stdin(Stdio::null())
         .output()
-        .context("starting rustup, which chooses the nightly toolchain")?;
+        .context("cannot start rustup, which selects the nightly toolchain")?;
     if !output.status.success() {
-        bail!("there is no nightly toolchain; run: rustup toolchain install {NIGHTLY}");
+        bail!("there is no nightly toolchain; run rustup toolchain install {NIGHTLY}");
     }
     let installed = String::from_utf8_lossy(&output.stdout);
     if let Some(component) = component
@@ -194,7 +192,7 @@ fn require(component: Option<&str>) -> Result<()> {
     {
         bail!(
             "the nightly toolchain has no {component}; \
-             run: rustup component add --toolchain {NIGHTLY} {component}"
+             run rustup component add --toolchain {NIGHTLY} {component}"
         );
     }
     Ok(())
@@ -202,10 +200,11 @@ fn require(component: Option<&str>) -> Result<()> {
 
 const NIGHTLY: &str = "nightly";
 
-/// Named even on such a machine: only then are build scripts and macros of the compiler spared.
+/// Given even on such a machine: with a target, cargo builds build scripts and macros without the
+/// sanitizer.
 const TARGET: &str = "x86_64-unknown-linux-gnu";
 
-/// Those with unsafe code of ours, and the messages that go through it.
+/// The crates with unsafe code.
 const CRATES: &[&str] = &[
     "--package",
     "floe-queue",
@@ -225,7 +224,7 @@ const SUBMIT: &[&str] = &[
     "submit",
 ];
 
-/// Enough to fill lanes and to end them, with several threads for each processor.
+/// Enough to fill and to close queues, with several threads per processor.
 const STRESS: &[&str] = &[
     "--threads",
     "1,2,8",
@@ -236,9 +235,9 @@ const STRESS: &[&str] = &[
     "--no-gate",
 ];
 
-/// Tests of programs that a C compiler links with libfloe, and so with its own runtime. That of
-/// gcc 12 for AddressSanitizer serves what rustc has put into the library; that for
-/// ThreadSanitizer has no `__tsan_memcpy`.
+/// Tests of programs that a C compiler links with libfloe and with its own sanitizer runtime. The
+/// AddressSanitizer runtime of gcc 12 works with the code of rustc. Its ThreadSanitizer runtime
+/// lacks `__tsan_memcpy`.
 const LINKED: &[&str] = &[
     "languages::the_example_in_c_installs_a_closure_that_nix_accepts",
     "languages::the_example_in_c_works_with_the_static_library",
@@ -246,3 +245,20 @@ const LINKED: &[&str] = &[
     "languages::the_example_in_cpp_installs_a_closure_that_nix_accepts",
     "languages::what_the_layer_for_cpp_promises_holds",
 ];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A renamed test would run under ThreadSanitizer and fail.
+    #[test]
+    fn linked_tests_exist() {
+        let root = crate::root().unwrap();
+        let file = root.join("crates/floe-ffi/tests/it/languages.rs");
+        let text = std::fs::read_to_string(file).unwrap();
+        for test in LINKED {
+            let name = test.strip_prefix("languages::").unwrap();
+            assert!(text.contains(&format!("fn {name}()")), "{test}");
+        }
+    }
+}

@@ -1,7 +1,7 @@
 //! `cargo xtask test`: everything that CI runs, in one order, to the end.
 //!
-//! A step that fails stops none of the others, so that one run shows every fault. The last line
-//! on stdout is `floe: N passed, N failed, N skipped`; programs read it.
+//! A failed step does not stop the others, so that one run shows every failure. The last line on
+//! stdout is `floe: N passed, N failed, N skipped`; programs read it.
 
 use std::env;
 use std::ffi::OsString;
@@ -28,7 +28,7 @@ pub(crate) fn command(root: &Path, arguments: &[String]) -> Result<Outcome> {
         ..Tally::default()
     };
 
-    heading("reference_tools");
+    heading("reference tools");
     let mut reference_tools = reference_tools::prepare(root, full)?;
     for skip in &reference_tools.missing {
         println!("SKIPPED REFERENCE TOOL: {skip}");
@@ -70,7 +70,7 @@ pub(crate) fn command(root: &Path, arguments: &[String]) -> Result<Outcome> {
     Ok(tally.end())
 }
 
-/// In CI nothing may be skipped: a green run there means that everything was looked at.
+/// In CI a skip is a failure, so that a green run means that everything was tested.
 fn in_ci() -> bool {
     env::var("CI").is_ok_and(|value| value == "true" || value == "1")
 }
@@ -79,14 +79,14 @@ fn heading(name: &str) {
     println!("\n=== {name}");
 }
 
-/// What was seen so far.
+/// The results so far.
 #[derive(Default)]
 pub(crate) struct Tally {
     passed: usize,
     failed: usize,
     skipped: usize,
-    /// One line for each failure, for the summary.
-    faults: Vec<String>,
+    /// One line per failure, for the summary.
+    failures: Vec<String>,
     /// Whether a skip is a failure as well.
     strict: bool,
 }
@@ -94,7 +94,7 @@ pub(crate) struct Tally {
 impl Tally {
     fn fail(&mut self, what: String) {
         self.failed += 1;
-        self.faults.push(what);
+        self.failures.push(what);
     }
 
     fn skip(&mut self, what: String) {
@@ -104,7 +104,7 @@ impl Tally {
         }
     }
 
-    /// Skips, and says so at once.
+    /// Counts a skip and prints it at once.
     pub(crate) fn skip_loudly(&mut self, what: String) {
         println!("SKIPPED: {what}");
         self.skip(what);
@@ -117,7 +117,7 @@ impl Tally {
         }
     }
 
-    /// A command that says by its exit status whether it is content.
+    /// Runs a command that succeeds or fails as a whole.
     pub(crate) fn step(&mut self, name: &str, command: &mut Command) {
         heading(name);
         let result = match command.status() {
@@ -155,7 +155,7 @@ impl Tally {
         self.count("generate", result);
     }
 
-    /// The static binary, for its tests.
+    /// Makes the static binary, for its tests.
     fn dist(&mut self, root: &Path) -> Option<PathBuf> {
         heading("dist");
         let made = dist::make(root).map_err(|error| format!("{error:#}"));
@@ -164,15 +164,15 @@ impl Tally {
         floe
     }
 
-    /// The tests themselves; each counts for itself.
+    /// Runs the tests of the workspace; each of them counts.
     fn tests(&mut self, root: &Path, variables: &[(&str, OsString)]) {
         let mut command = cargo(root, &["test", "--workspace", "--no-fail-fast"]);
         command.envs(variables.iter().map(|(name, value)| (name, value)));
         self.tests_of("test", &mut command);
     }
 
-    /// The ingress in every order of events, as loom plays them. It is built apart, since its
-    /// atomics are others then.
+    /// Runs the tests of the queue under loom, which tries every order of events. They are built
+    /// apart, with loom's atomics.
     fn models(&mut self, root: &Path) {
         let mut command = cargo(
             root,
@@ -185,7 +185,7 @@ impl Tally {
         self.tests_of("models", &mut command);
     }
 
-    /// A command that runs test programs; each of their tests counts for itself.
+    /// Runs a command that runs test programs; each of their tests counts.
     pub(crate) fn tests_of(&mut self, name: &str, command: &mut Command) {
         heading(name);
         match run_tests(command) {
@@ -199,25 +199,24 @@ impl Tally {
         self.failed += seen.failed;
         self.skipped += seen.ignored;
         let named = seen.names.len();
-        self.faults
+        self.failures
             .extend(seen.names.into_iter().map(|name| format!("test {name}")));
         for _ in named..seen.failed {
-            self.faults
-                .push("test: one that did not tell its name".into());
+            self.failures.push("test: a failure without a name".into());
         }
         for _ in seen.ended..seen.begun {
             self.fail("test: a test program ended without a result".into());
         }
         if !success && seen.failed == 0 && seen.ended >= seen.begun {
-            self.fail("test: cargo test failed before or beside the tests".into());
+            self.fail("test: cargo test failed outside the tests".into());
         }
     }
 
-    /// Says what it came to.
+    /// Prints the failures and the last line.
     pub(crate) fn end(&self) -> Outcome {
-        if !self.faults.is_empty() {
+        if !self.failures.is_empty() {
             println!("\nfailed:");
-            self.faults.iter().for_each(|fault| println!("  {fault}"));
+            self.failures.iter().for_each(|fault| println!("  {fault}"));
         }
         println!("{}", self.last_line());
         match self.failed {
@@ -234,15 +233,16 @@ impl Tally {
     }
 }
 
-/// What the output of test programs said.
+/// Counts in the output of test programs.
 #[derive(Debug, Default, PartialEq)]
 struct TestOutput {
     passed: usize,
     failed: usize,
     ignored: usize,
-    /// Test programs that announced their tests, and those that came to a result.
+    /// Test programs that announced their tests, and those that printed a result.
     begun: usize,
     ended: usize,
+    /// Names of failed tests.
     names: Vec<String>,
 }
 
@@ -276,27 +276,27 @@ impl TestOutput {
     }
 }
 
-/// Runs it, hands its stdout through line by line, and reads along.
+/// Runs a command, copies its stdout line by line, and counts the results in it.
 fn run_tests(command: &mut Command) -> Result<(TestOutput, bool)> {
     let mut child = command
         .stdout(Stdio::piped())
         .spawn()
-        .context("starting cargo test")?;
+        .context("cannot start cargo test")?;
     let pipe = child.stdout.take().context("cargo test has no stdout")?;
     let mut seen = TestOutput::default();
     let mut reader = BufReader::new(pipe);
     let mut line = Vec::new();
     while reader
         .read_until(b'\n', &mut line)
-        .context("reading from cargo test")?
+        .context("cannot read from cargo test")?
         > 0
     {
-        // A closed stdout is no reason to stop the tests: the exit code still tells.
+        // If stdout is closed, go on: the exit code still shows the result.
         let _ = std::io::stdout().write_all(&line);
         seen.line(String::from_utf8_lossy(&line).trim_end());
         line.clear();
     }
-    let status = child.wait().context("waiting for cargo test")?;
+    let status = child.wait().context("cannot wait for cargo test")?;
     Ok((seen, status.success()))
 }
 
@@ -318,22 +318,22 @@ mod tests {
     const CRASHED: &str = "running 3 tests\ntest e ... ok\n";
 
     #[test]
-    fn results_of_all_test_programs_are_added_up() {
+    fn results_of_test_programs_are_summed() {
         let mut tally = Tally::default();
         tally.add(seen(&format!("{GOOD}{BAD}")), false);
         assert_eq!(tally.last_line(), "floe: 1 passed, 1 failed, 1 skipped");
-        assert_eq!(tally.faults, ["test c::d"]);
+        assert_eq!(tally.failures, ["test c::d"]);
     }
 
     #[test]
-    fn a_test_program_that_dies_is_a_failure() {
+    fn crashed_test_program_is_a_failure() {
         let mut tally = Tally::default();
         tally.add(seen(&format!("{CRASHED}{GOOD}")), false);
         assert_eq!(tally.last_line(), "floe: 1 passed, 1 failed, 1 skipped");
     }
 
     #[test]
-    fn a_build_that_fails_is_a_failure_though_no_test_failed() {
+    fn failed_build_without_failed_tests_is_a_failure() {
         let mut tally = Tally::default();
         tally.add(seen(GOOD), false);
         assert_eq!(tally.last_line(), "floe: 1 passed, 1 failed, 1 skipped");
@@ -343,7 +343,7 @@ mod tests {
     }
 
     #[test]
-    fn a_skip_is_a_failure_in_ci_only() {
+    fn skip_is_a_failure_in_ci_only() {
         for (strict, expected) in [
             (false, "floe: 0 passed, 0 failed, 1 skipped"),
             (true, "floe: 0 passed, 1 failed, 1 skipped"),
@@ -352,22 +352,22 @@ mod tests {
                 strict,
                 ..Tally::default()
             };
-            tally.skip("reference tool nginx: absent".into());
+            tally.skip("reference tool nginx: missing".into());
             assert_eq!(tally.last_line(), expected);
         }
     }
 
     #[test]
-    fn a_step_counts_as_one_whether_it_fails_or_cannot_start() {
+    fn step_that_fails_or_cannot_start_is_one_failure() {
         let mut tally = Tally::default();
         tally.step("good", &mut Command::new("true"));
         tally.step("bad", &mut Command::new("false"));
-        tally.step("absent", &mut Command::new("a-command-that-nobody-has"));
+        tally.step("missing", &mut Command::new("no-such-command"));
         assert_eq!(tally.last_line(), "floe: 1 passed, 2 failed, 0 skipped");
         assert!(
-            tally.faults[0].starts_with("bad: exit status: 1"),
+            tally.failures[0].starts_with("bad: exit status: 1"),
             "{:?}",
-            tally.faults
+            tally.failures
         );
     }
 }

@@ -6,19 +6,21 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context as _, Result};
 
-/// The top of the repository: the nearest directory above this package with a `Cargo.lock`.
+/// The top of the repository: the nearest directory above the running package with a `Cargo.lock`.
 ///
-/// Cargo names the package at run time. The directory of the build is only for a binary that is
-/// started by hand.
+/// Cargo passes the package at run time. A binary that is started by hand uses the package of its
+/// build.
 pub fn root() -> Result<PathBuf> {
     let package =
         env::var_os("CARGO_MANIFEST_DIR").unwrap_or_else(|| env!("CARGO_MANIFEST_DIR").into());
     let package = Path::new(&package).canonicalize();
-    let package = package.context("finding the repository")?;
+    let package = package.context("cannot find the repository")?;
     let root = package
         .ancestors()
         .find(|directory| directory.join("Cargo.lock").is_file());
-    Ok(root.context("no Cargo.lock above this package")?.to_owned())
+    Ok(root
+        .context("there is no Cargo.lock above this package")?
+        .to_owned())
 }
 
 /// A cargo of the same toolchain, in the repository and without stdin.
