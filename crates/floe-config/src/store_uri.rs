@@ -15,7 +15,7 @@ use crate::harmonia::HarmoniaSettings;
 ///
 /// `store_dir` is the store directory of a local store whose URI names none.
 ///
-/// Errors: [`Error::StoreUri`].
+/// Errors: [`Error::InvalidStoreUri`].
 pub fn parse_store_uri(
     text: &str,
     store_dir: Option<&StoreDir>,
