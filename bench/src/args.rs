@@ -52,7 +52,7 @@ pub(crate) enum Command {
     },
 }
 
-/// What to run, and what to do with the results.
+/// Options of closures and serve: the rows, the rounds, and the use of the results.
 #[derive(Debug, Default, Args)]
 pub(crate) struct RunArgs {
     /// Fewer rounds, only to check that everything works

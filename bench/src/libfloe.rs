@@ -252,13 +252,13 @@ mod tests {
 
     #[test]
     fn samples_of_every_benchmark_become_costs() {
-        let submit = r#"[{"payload": 16, "threads": 2, "design": "lanes",
+        let submit = r#"[{"payload": 16, "threads": 2, "variant": "queue",
             "submitsPerSecond": [2e6, 4e6, 5e6]}]"#;
         let codec = r#"[{"shape": "Echo", "codec": "flat", "cbor_bytes": 40, "ns": [50.0]}]"#;
-        let call = r#"[{"lane": "sync", "threads": 1, "messagesPerSecond": 1e6, "p50Us": 2.0},
-            {"lane": "sync", "threads": 1, "messagesPerSecond": 2e6, "p50Us": 1.0}]"#;
+        let call = r#"[{"mode": "sync", "threads": 1, "messagesPerSecond": 1e6, "p50Us": 2.0},
+            {"mode": "sync", "threads": 1, "messagesPerSecond": 2e6, "p50Us": 1.0}]"#;
         for (text, row, cost) in [
-            (submit, "lanes, payload 16, threads 2", 0.25e-6),
+            (submit, "queue, payload 16, threads 2", 0.25e-6),
             (codec, "flat, Echo", 50e-9),
             (call, "sync, threads 1", 0.75e-6),
         ] {
@@ -275,8 +275,8 @@ mod tests {
             names.iter().map(|name| ((*name).to_owned(), 1.0)).collect()
         };
         let before = renamed(
-            costs(&["lanes, payload 16", "old"]),
-            &[("lanes".into(), "queue".into())],
+            costs(&["old queue, payload 16", "old"]),
+            &[("old queue".into(), "queue".into())],
         );
         let now = costs(&["queue, payload 16", "new"]);
         let (rows, skipped) = rows(&[before], &[now]);

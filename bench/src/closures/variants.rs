@@ -218,7 +218,7 @@ pub(super) fn add_baseline<'a>(
     Ok(names)
 }
 
-/// What a copy reads.
+/// The source of a copy.
 #[derive(Clone, Copy)]
 pub(super) enum Source<'a> {
     Store,

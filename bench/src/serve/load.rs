@@ -282,7 +282,7 @@ pub(super) fn with_usage<T>(
     let spent = before.zip(after).map(|(before, after)| after - before);
     let memory = processes::memory(&endpoint.pids);
     let sample = Sample {
-        // The CPU time of a child that nobody waited for disappears when it ends.
+        // The CPU time of a child disappears when it ends without a parent that waits for it.
         cpu_seconds: spent.filter(|spent| *spent >= 0.0),
         peak_memory: memory.map(|memory| memory.peak_rss),
         final_memory: memory.map(|memory| memory.pss),

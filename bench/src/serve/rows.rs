@@ -26,7 +26,7 @@ pub(super) enum Work {
     Realise,
 }
 
-/// What is requested.
+/// The requests of a row.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Request {
     Narinfo,

@@ -35,7 +35,7 @@ pub struct Comparison {
     pub median_ratio: Option<f64>,
     /// Test of the difference from the reference.
     pub welch: Option<Welch>,
-    /// What the test shows.
+    /// The result of the test.
     pub verdict: Option<Verdict>,
 }
 

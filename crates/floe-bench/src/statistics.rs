@@ -155,7 +155,7 @@ pub fn paired_ratio(ratios: &[f64]) -> Option<Ratio> {
     Ratio::from_log_error(summary.mean.exp(), error, (summary.len - 1) as f64)
 }
 
-/// What the samples show about two means.
+/// The result of comparing two means.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// The first mean is significantly smaller.
