@@ -3,7 +3,7 @@
 #![no_main]
 
 #[path = "../src/server.rs"]
-#[allow(dead_code, reason = "each target calls one of them")]
+#[expect(dead_code, reason = "each target calls one function")]
 mod server;
 
 libfuzzer_sys::fuzz_target!(|data: &[u8]| server::check_http_range(data));

@@ -3,7 +3,7 @@
 #![no_main]
 
 #[path = "../src/messages.rs"]
-#[allow(dead_code, reason = "each target calls one function")]
+#[expect(dead_code, reason = "each target calls one function")]
 mod messages;
 
 libfuzzer_sys::fuzz_target!(|data: &[u8]| messages::check_messages_flat(data));

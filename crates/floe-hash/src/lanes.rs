@@ -147,7 +147,10 @@ fn are_supported() -> bool {
 }
 
 /// Hashes `count` blocks of each message, and removes them. There must be 1 to 16 messages.
-#[cfg_attr(not(target_arch = "x86_64"), allow(unused_variables))]
+#[cfg_attr(
+    not(target_arch = "x86_64"),
+    expect(unused_variables, reason = "only x86_64 has code for lanes")
+)]
 fn compress_lanes(work: &mut [(&mut [u32; 8], &[Block])], count: usize) {
     #[cfg(target_arch = "x86_64")]
     {

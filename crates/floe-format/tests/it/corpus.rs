@@ -2,7 +2,10 @@
 
 use floe_testkit::fuzz_corpus::check_files;
 
-#[allow(unreachable_pub, reason = "the file is also the root of a library")]
+#[expect(
+    unreachable_pub,
+    reason = "the file is also the root of a library crate"
+)]
 #[path = "../../../../fuzz/src/lib.rs"]
 mod fuzz;
 
