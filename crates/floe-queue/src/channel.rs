@@ -1,4 +1,4 @@
-//! The two ends that callers see.
+//! The sender and the receiver.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -13,22 +13,22 @@ use crate::shards::Shards;
 use crate::spsc::Consumer;
 use crate::thread_queues::ThreadQueues;
 
-/// The submitters' end; clones are the same ingress.
+/// The sending side. Clones send to the same receiver.
 pub struct Sender<T> {
     inner: Arc<Inner<T>>,
 }
 
-/// The receiver's end.
+/// The receiving side.
 pub struct Receiver<T> {
     inner: Arc<Inner<T>>,
     queues: Vec<Consumer<T>>,
-    /// The version of the queues that were seen.
+    /// The version of the thread queues that the receiver knows.
     seen: u32,
-    /// The queue that is looked at first in the next round.
+    /// The queue with which the next round starts.
     first: usize,
-    /// What came from a queue with a lock and was not handed out yet.
+    /// Values taken from a shard and not yet passed to the caller.
     spare: VecDeque<T>,
-    /// The last look, if it is to be left alone for a while.
+    /// The time of the last burst, until the pause after it.
     burst_at: Option<Instant>,
     is_closed: bool,
 }
@@ -39,12 +39,12 @@ struct Inner<T> {
     parker: Parker,
 }
 
-/// What an ingress holds at max.
+/// The bounds of a channel.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// Values of one thread.
+    /// The number of waiting values per thread.
     pub per_thread: usize,
-    /// Threads with a queue of their own; others share queues with a lock.
+    /// The number of threads with a queue of their own. Other threads share the shards.
     pub queues: usize,
 }
 
@@ -79,7 +79,7 @@ impl<T> fmt::Debug for Receiver<T> {
     }
 }
 
-/// A sender and its receiver.
+/// Creates a sender and its receiver.
 pub fn channel<T: Send + 'static>(limits: Limits) -> (Sender<T>, Receiver<T>) {
     let inner = Arc::new(Inner {
         queues: ThreadQueues::new(limits.per_thread as u64, limits.queues),
@@ -99,14 +99,14 @@ pub fn channel<T: Send + 'static>(limits: Limits) -> (Sender<T>, Receiver<T>) {
 }
 
 impl<T: Send + 'static> Sender<T> {
-    /// Hands a value in, without waiting. `Ok`: it will be taken, once, even if the ingress is
-    /// closed meanwhile. `make` is called only if there is room, and once; what it makes is written
-    /// to where it stays until it is taken. It must not submit itself, here or elsewhere.
+    /// Submits a value without waiting. After `Ok`, the receiver will take the value exactly once,
+    /// even if it closes meanwhile. `make` is called at most once, and only if there is room. Its
+    /// result is written directly into the queue. `make` must not submit to any channel.
     ///
-    /// Errors: see [`SubmitError`]; the value was not and will not be taken.
+    /// Errors: see [`SubmitError`]. The receiver will not take the value.
     ///
-    /// Panics, and loses the value, if `make` has submitted, and this thread's queue is not at hand
-    /// or has no room any more.
+    /// Panics and leaks the value if `make` has submitted, and the thread's queue is no longer
+    /// cached or no longer has room.
     #[inline]
     pub fn submit(&self, make: impl FnOnce() -> T) -> Result<(), SubmitError<T>> {
         let inner = &*self.inner;
@@ -120,10 +120,10 @@ impl<T: Send + 'static> Sender<T> {
         }
         let value = make();
         let Some(producer) = inner.queues.cached().filter(|queue| queue.has_room()) else {
-            // To drop the value here would take its address, and then it is made in another place
-            // and copied, each time.
+            // Dropping the value here would take its address. The compiler would then build every
+            // value elsewhere and copy it into the queue.
             mem::forget(value);
-            panic!("a value was submitted while another one was made");
+            panic!("`make` has submitted another value");
         };
         producer.push(value);
         match inner.parker.after_publish() {
@@ -134,15 +134,15 @@ impl<T: Send + 'static> Sender<T> {
         }
     }
 
-    /// Makes the receiver look around, as a value would.
+    /// Wakes the receiver, as a value would.
     pub fn wake(&self) {
         self.inner.parker.wake();
     }
 }
 
-/// Where the next value of a thread goes.
+/// The place for the next value of a thread.
 enum Destination {
-    /// Into its queue, which is at hand and has room.
+    /// Its own queue, which is cached and has room.
     OwnQueue,
     Shards,
     Busy,
@@ -150,7 +150,8 @@ enum Destination {
 }
 
 impl<T: Send + 'static> Inner<T> {
-    /// For a thread whose queue is full, or that has not yet a queue or did not use it last.
+    /// The slow path of a submit: the queue of the thread is full, does not exist, or is not
+    /// cached.
     #[cold]
     #[inline(never)]
     fn slow_destination(&self) -> Destination {
@@ -170,16 +171,16 @@ impl<T: Send + 'static> Inner<T> {
 impl<T> Inner<T> {
     fn submit_to_shards(&self, make: impl FnOnce() -> T) -> Result<(), SubmitError<T>> {
         self.shards.push(make)?;
-        // The queue's own lock has decided already whether the value came in time.
+        // The shard's lock has already decided whether the value came before the close.
         self.parker.after_publish();
         Ok(())
     }
 }
 
 impl<T: Send + 'static> Receiver<T> {
-    /// One round: takes up to 256 values from each queue, and `max` in all. How many there were.
-    /// A round that was cut short is continued by the next one. The round after one that brought
-    /// many begins four microseconds later at the earliest.
+    /// Takes one round of values: at most 256 from each queue, and at most `max` in total. Returns
+    /// their number. If `max` ends a round early, the next round continues where it ended. After a
+    /// burst, the next round starts four microseconds later at the earliest.
     pub fn take(&mut self, max: usize, mut each: impl FnMut(T)) -> usize {
         self.pause_after_burst();
         self.queues
@@ -203,9 +204,9 @@ impl<T: Send + 'static> Receiver<T> {
         count
     }
 
-    /// Lets threads that are submitting get on for a while: who looks at once finds the few values
-    /// that came meanwhile, and for them takes lines of memory away from threads that write there;
-    /// or even the processor that one of them waits for.
+    /// Waits a moment after a burst, so that submitting threads can make progress. Without the
+    /// pause, each round finds few values. It takes cache lines away from the threads that write to
+    /// them, and may take the core that one of them waits for.
     fn pause_after_burst(&mut self) {
         let is_early = |since: &Instant| since.elapsed() < BURST_PAUSE;
         let Some(since) = self.burst_at.take().filter(is_early) else {
@@ -217,7 +218,7 @@ impl<T: Send + 'static> Receiver<T> {
         }
     }
 
-    /// Whether a value waits, by a look at all queues.
+    /// Returns whether a value waits. Checks all queues.
     pub fn has_value(&mut self) -> bool {
         self.queues
             .extend(self.inner.queues.take_new(&mut self.seen));
@@ -227,14 +228,14 @@ impl<T: Send + 'static> Receiver<T> {
             || !self.inner.shards.is_empty()
     }
 
-    /// Looks for so long, every half microsecond, whether there is a value, or whether
-    /// `has_other_work` knows of something else: to parker and be woken may take longer.
+    /// Spins up to `time` until there is a value or `has_other_work` returns true, and checks every
+    /// half microsecond. Sleeping and waking up may take longer.
     pub fn spin_for_value(&mut self, time: Duration, has_other_work: impl Fn() -> bool) -> bool {
         let begin = Instant::now();
         loop {
             for _ in 0..CHECKS_PER_YIELD {
-                // Not without a pause: each look takes the line of a counter away from a thread
-                // that is just submitting, and a value that comes alone is hardly ever the last.
+                // Pause first: each check takes the cache line of a counter away from a thread that
+                // is submitting, and values rarely come alone.
                 (0..PAUSES_PER_CHECK).for_each(|_| std::hint::spin_loop());
                 if has_other_work() || self.has_value() {
                     return true;
@@ -243,14 +244,14 @@ impl<T: Send + 'static> Receiver<T> {
             if begin.elapsed() >= time {
                 return false;
             }
-            // Whoever is about to submit may be waiting for this very core.
+            // A thread that is about to submit may be waiting for this core.
             std::thread::yield_now();
         }
     }
 
-    /// Sleeps until there may be something, somebody calls [`Sender::wake`], or the time is over;
-    /// not at all if `has_other_work` says so, which is asked when a wake cannot be missed any
-    /// more. Values end or prevent the parker only if `for_values`.
+    /// Sleeps until there may be a value, until [`Sender::wake`] is called, or until the timeout.
+    /// Returns at once if `has_other_work` returns true; it is called when no wake-up can be lost
+    /// any more. Values count only if `for_values` is set.
     pub fn wait(
         &mut self,
         timeout: Duration,
@@ -264,7 +265,7 @@ impl<T: Send + 'static> Receiver<T> {
 }
 
 impl<T> Receiver<T> {
-    /// Accepts nothing more. What was accepted is still there to be taken.
+    /// Stops accepting values. Accepted values can still be taken.
     pub fn close(&mut self) {
         if std::mem::replace(&mut self.is_closed, true) {
             return;
@@ -277,34 +278,36 @@ impl<T> Receiver<T> {
 }
 
 impl<T> Drop for Receiver<T> {
-    /// Nobody is told of values that are left; they are dropped.
+    /// Drops the values that were accepted and not taken.
     fn drop(&mut self) {
         self.close();
     }
 }
 
-/// About half a microsecond on a processor where a pause takes 140 cycles, and less on others.
+/// About half a microsecond on a processor where a pause takes 140 cycles; less on others.
 const PAUSES_PER_CHECK: u32 = 10;
 
-/// Between two offers of the core to others: two microseconds.
+/// The thread yields its core every two microseconds.
 const CHECKS_PER_YIELD: u32 = 4;
 
-/// Threads that wait for their answers before they ask again bring fewer than this at a time, and
-/// are not kept waiting.
+/// Threads that wait for each reply before the next request submit fewer values per round. They are
+/// not delayed.
 const BURST_MIN: usize = 8;
 
-/// Time for a thread to write about as many values as a round takes from it. Measured with one
-/// thread: 55 to 95 million submits a second, and 22 without a rest; twice the time gains nothing.
+/// The time in which a thread writes about as many values as a round takes from it. Measured with
+/// one thread: 55 to 95 million submits per second, and 22 million without the pause. Twice the
+/// time gains nothing.
 const BURST_PAUSE: Duration = Duration::from_micros(4);
 
-/// With the 64 bytes of a request, 4 MiB.
+/// 4 MiB for requests of 64 bytes.
 const MAX_PER_THREAD: usize = 64 * 1024;
 
-/// Beyond this many threads the receiver's rounds would take long.
+/// With more queues, the rounds of the receiver would take too long.
 const QUEUES: usize = 1024;
 
 /// Measured with 1 to 100 threads: more shards were not faster.
 const SHARDS: usize = 16;
 
-/// How many values a round takes from one queue, so that a busy thread cannot keep others waiting.
+/// The number of values that a round takes from one queue, so that a busy thread cannot delay the
+/// other threads.
 pub const MAX_PER_ROUND: usize = 256;

@@ -1,10 +1,10 @@
-//! The answer to a submit that was not accepted.
+//! The error of a submit.
 
-/// Why a value was not accepted.
+/// The reason why a value was not accepted.
 #[derive(Debug, PartialEq, Eq)]
 pub enum SubmitError<T> {
-    /// So many values of this thread wait already that it should wait as well. None was made.
+    /// The queue of this thread is full. `make` was not called.
     Busy,
-    /// Nobody takes values any more. Here is the value, if it was made before that was known.
+    /// The receiver has closed. Contains the value if `make` was called before that was known.
     Closed(Option<T>),
 }

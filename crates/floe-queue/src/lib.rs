@@ -1,22 +1,22 @@
-//! A queue from any number of threads to one, without a hot spot.
+//! A bounded queue from any number of threads to one, without a contended lock or counter.
 //!
-//! 1. *submit*: a thread puts a value into a queue of its own: one slot written, one counter
-//!    stored, no lock, no instruction that two processors have to agree on;
-//! 2. *wake*: it looks whether the receiver sleeps, and only then wakes it;
-//! 3. *take*: the receiver goes from queue to queue, and takes a bounded number of values from
-//!    each;
-//! 4. *parker*: it says that it sleeps, looks at all queues once more, and sleeps. That the word is
-//!    seen or the value is seen costs the sleeper a barrier across all processors, so that it costs
-//!    the many submits nothing;
-//! 5. *close*: every queue gets a last number. What has a smaller one was accepted and will be
-//!    taken; what has not is given back.
+//! 1. *submit*: a thread writes the value into a queue of its own. It writes one slot and stores
+//!    one counter, without a lock and without an atomic read-modify-write.
+//! 2. *wake*: the thread checks whether the receiver sleeps, and wakes it only then.
+//! 3. *take*: the receiver visits all queues, and takes a bounded number of values from each.
+//! 4. *park*: the receiver announces that it will sleep, checks all queues once more, and sleeps.
+//!    Either the thread sees the announcement or the receiver sees the value. The receiver pays for
+//!    this with a barrier across all processors, so that the frequent submits pay nothing.
+//! 5. *close*: each queue gets a last number. Values with a smaller number were accepted and will
+//!    be taken. The other values are returned to their threads.
 //!
-//! Order is kept for the values of each thread. Each queue is bounded: who is too far ahead is told
-//! [`SubmitError::Busy`], and has the value back. A thread that has no queue, because there are
-//! many already or it is just ending, uses one of a few queues with a lock.
+//! The values of each thread keep their order. Each queue is bounded: if it is full, the thread
+//! gets [`SubmitError::Busy`], and its value is not created. A thread without a queue uses one of a
+//! few shards, which are queues with a lock. A thread has no queue while it ends, or if too many
+//! threads have one.
 //!
-//! Not guaranteed: an order between the values of two threads, and any time within which a value
-//! is taken.
+//! Not guaranteed: an order between the values of two threads, and a time within which a value is
+//! taken.
 
 mod barrier;
 mod channel;

@@ -1,5 +1,5 @@
-//! Whether the receiver sleeps, and whether the ingress is closed: one word that all submitters
-//! read and that hardly ever changes.
+//! Whether the receiver sleeps and whether it has closed, in one word. All submitters read the
+//! word, and it rarely changes.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -17,12 +17,12 @@ pub(crate) struct Parker {
 const PARKED: u32 = 1;
 const CLOSED: u32 = 2;
 
-/// What a submitter learns after it has published a value.
+/// The state of the channel after a value was published.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Published {
     /// The value will be taken.
     Accepted,
-    /// The ingress was closed about then: the queue knows whether the value will be taken.
+    /// The receiver was closing at that time. The queue knows whether the value will be taken.
     Closed,
 }
 
@@ -40,7 +40,7 @@ impl Parker {
         self.word.0.load(Ordering::Relaxed) & CLOSED != 0
     }
 
-    /// To be called after each value that was published: wakes the receiver if it sleeps.
+    /// Wakes the receiver if it sleeps. Call it after each published value.
     #[inline]
     pub(crate) fn after_publish(&self) -> Published {
         self.barrier.light();
@@ -61,17 +61,18 @@ impl Parker {
         }
     }
 
-    /// Ends the receiver's parker, or keeps it from beginning one.
+    /// Ends the receiver's sleep, or prevents its next one.
     pub(crate) fn wake(&self) {
         if self.word.0.fetch_and(!PARKED, Ordering::AcqRel) & PARKED != 0 {
-            // The receiver either waits already or has not looked at the word under the lock.
+            // Taking the lock ensures that the receiver is either waiting or has not yet checked
+            // the word.
             drop(lock(&self.lock));
             self.woken.notify_one();
         }
     }
 
-    /// Sleeps until somebody wakes the receiver or the time is over, unless `is_there` finds
-    /// something after the parker was announced.
+    /// Sleeps until the receiver is woken or the timeout passes. Returns at once if `is_there`
+    /// returns true after the sleep was announced.
     pub(crate) fn park(&self, timeout: Duration, is_there: impl FnOnce() -> bool) {
         self.word.0.fetch_or(PARKED, Ordering::AcqRel);
         self.barrier.heavy();
@@ -89,8 +90,8 @@ impl Parker {
         }
     }
 
-    /// From here on whoever publishes a value learns that the ingress is closed, or the receiver
-    /// sees the value.
+    /// Marks the channel as closed. For each value published at the same time, either the submitter
+    /// sees the mark or the receiver sees the value.
     pub(crate) fn close(&self) {
         self.word.0.fetch_or(CLOSED, Ordering::AcqRel);
         self.barrier.heavy();

@@ -1,4 +1,4 @@
-//! A few queues with a lock each, for threads without a queue of their own.
+//! A few queues with a lock, for threads without a queue of their own.
 
 use std::collections::VecDeque;
 use std::mem;
@@ -14,7 +14,7 @@ pub(crate) struct Shards<T> {
 }
 
 struct Shard<T> {
-    /// How many values wait, to be seen without the lock.
+    /// The number of waiting values, readable without the lock.
     len: AtomicUsize,
     queue: Mutex<Queue<T>>,
 }
@@ -25,7 +25,7 @@ struct Queue<T> {
 }
 
 impl<T> Shards<T> {
-    /// `count` queues that hold at max `limit` values each.
+    /// Creates `count` shards that hold at most `limit` values each.
     pub(crate) fn new(count: usize, limit: usize) -> Shards<T> {
         let shard = || Shard {
             len: AtomicUsize::new(0),
@@ -40,7 +40,8 @@ impl<T> Shards<T> {
         }
     }
 
-    /// Appends a value to the queue of the calling thread; `make` is called under its lock.
+    /// Appends a value to the shard of the calling thread. Calls `make` under the lock of the
+    /// shard.
     pub(crate) fn push(&self, make: impl FnOnce() -> T) -> Result<(), SubmitError<T>> {
         let shard = &self.shards[own_index() % self.shards.len()].0;
         let mut queue = shard.queue();
@@ -55,8 +56,8 @@ impl<T> Shards<T> {
         Ok(())
     }
 
-    /// Takes up to `max` values, by way of `spare`, into which a whole queue goes at once. How
-    /// many there were.
+    /// Takes up to `max` values and returns their number. The values of a shard are swapped into
+    /// `spare` as a whole; `spare` keeps those that exceed `max`.
     pub(crate) fn take(
         &self,
         max: usize,
@@ -84,7 +85,7 @@ impl<T> Shards<T> {
         shards.all(|shard| shard.0.len.load(Ordering::Acquire) == 0)
     }
 
-    /// Takes nothing more in.
+    /// Stops accepting values.
     pub(crate) fn close(&self) {
         for shard in &self.shards {
             shard.0.queue().is_closed = true;
@@ -93,7 +94,7 @@ impl<T> Shards<T> {
 }
 
 impl<T> Shard<T> {
-    /// Hands over all its values for an empty queue.
+    /// Swaps all values with the empty queue `spare`.
     fn swap_out(&self, spare: &mut VecDeque<T>) {
         let mut queue = self.queue();
         mem::swap(&mut queue.values, spare);
@@ -106,12 +107,12 @@ impl<T> Shard<T> {
     }
 }
 
-/// Threads take turns, so that a few of them never meet.
+/// Assigns shards to threads in turn, so that a few threads never share one.
 fn own_index() -> usize {
     static THREADS: AtomicUsize = AtomicUsize::new(0);
     thread_local! {
         static INDEX: usize = THREADS.fetch_add(1, Ordering::Relaxed);
     }
-    // A thread whose storage is gone already is about to end, and meets others just this once.
+    // The thread is about to end and its storage is gone. It submits at most a few values more.
     INDEX.try_with(|index| *index).unwrap_or(0)
 }

@@ -1,10 +1,10 @@
-//! The queue of one thread: a queue with one producer and one consumer, in chunks.
+//! The queue of one thread: single producer, single consumer, in chunks.
 //!
-//! The producer fills slots and then publishes their number; the consumer takes what is published.
-//! Each side keeps what it alone uses to itself, and reads the other's counter only when its own
-//! copy of it does not say enough. A chunk that the consumer has emptied goes back to the producer,
-//! so a queue that is kept short allocates nothing.
-#![allow(unsafe_code)]
+//! The producer fills slots and then publishes their number. The consumer takes published values.
+//! Each side keeps its own counters private, and reads the other side's counter only if its copy of
+//! it is too old. The consumer returns empty chunks to the producer, so a short queue allocates
+//! nothing.
+#![expect(unsafe_code, reason = "two threads share slots without a lock")]
 
 use std::mem::MaybeUninit;
 use std::ptr;
@@ -12,69 +12,69 @@ use std::sync::atomic::Ordering;
 
 use crate::sync::{Arc, AtomicPtr, AtomicU64, Padded, UnsafeCell, pause};
 
-/// The producer's end. Whoever holds it may be any thread, but only one at a time.
+/// The producing side. Any thread may own it, but only one at a time.
 pub(crate) struct Producer<T> {
     spsc: Arc<Spsc<T>>,
     chunk: *mut Chunk<T>,
     /// The slot of the next value in the chunk.
     at: usize,
-    /// The slot before which something has to be done: the end of the chunk, or of what the queue
-    /// was last known to have room for. So that a push looks at one number only.
+    /// The first slot that cannot be written without more work: the end of the chunk, or the end of
+    /// the known room. A push compares one number only.
     stop: usize,
-    /// How many values have been written.
+    /// The number of values written so far.
     written: u64,
     limit: u64,
 }
 
-/// The consumer's end.
+/// The consuming side.
 pub(crate) struct Consumer<T> {
     spsc: Arc<Spsc<T>>,
     chunk: *mut Chunk<T>,
     /// The slot of the next value in the chunk.
     at: usize,
     taken: u64,
-    /// How many were published when the queue was last looked at.
+    /// The number of published values at the last refresh.
     published: u64,
 }
 
 struct Spsc<T> {
     published: Padded<AtomicU64>,
     taken: Padded<AtomicU64>,
-    /// The number of the first value that is not accepted any more.
+    /// The number of the first value that is not accepted.
     closed_at: AtomicU64,
-    /// A chunk that the consumer does not need any more.
+    /// An empty chunk that the consumer has returned.
     spare: AtomicPtr<Chunk<T>>,
-    /// Where the ends were when they were dropped.
+    /// The chunks of both sides at the time they were dropped.
     producer_chunk: AtomicPtr<Chunk<T>>,
     consumer_chunk: AtomicPtr<Chunk<T>>,
 }
 
-/// The slots come first and begin with a cache line: a value of 64 bytes then is in one line, and
-/// one is all that has to go from the producer's processor to the consumer's.
+/// The slots come first and are aligned to a cache line. A value of 64 bytes then occupies exactly
+/// one line, and only this line moves from the producer's core to the consumer's.
 #[repr(C, align(64))]
 struct Chunk<T> {
     slots: [UnsafeCell<MaybeUninit<T>>; CHUNK_LEN],
     next: AtomicPtr<Chunk<T>>,
 }
 
-/// With 64 bytes for a value and a pointer, 16 KiB. Fewer under a model checker, which looks at
-/// every order of events.
+/// 16 KiB for values of 64 bytes and a pointer. Small under a model checker, which explores every
+/// order of events.
 #[cfg(not(loom))]
 const CHUNK_LEN: usize = 255;
 #[cfg(loom)]
 const CHUNK_LEN: usize = 2;
 
-/// No queue is closed at this number.
+/// The value of `closed_at` while the queue is open.
 const OPEN: u64 = u64::MAX;
 
-// SAFETY: the ends share counters and chunks. A slot is written by the producer before its number
-// is published and read by the consumer afterwards, and never by both; so a value goes from one
+// SAFETY: both sides share counters and chunks. The producer writes a slot before it publishes its
+// number, and the consumer reads it afterwards, never both at once. So a value moves from one
 // thread to another, which `T: Send` allows.
 unsafe impl<T: Send> Send for Producer<T> {}
 // SAFETY: as above.
 unsafe impl<T: Send> Send for Consumer<T> {}
 
-/// An empty queue that holds at max `limit` values.
+/// Creates an empty queue that holds at most `limit` values.
 pub(crate) fn spsc<T>(limit: u64) -> (Producer<T>, Consumer<T>) {
     let chunk = Chunk::allocate();
     let spsc = Arc::new(Spsc {
@@ -113,17 +113,17 @@ impl<T> Chunk<T> {
 }
 
 impl<T> Producer<T> {
-    /// Whether there is room, as far as is known without asking the consumer.
+    /// Returns whether there is room, as far as known without reading the consumer's counter.
     #[inline]
     pub(crate) fn has_room(&self) -> bool {
         self.at != self.stop
     }
 
-    /// Publishes a value. To be called only where there is room.
+    /// Publishes a value. Panics if there is no room.
     #[inline]
     pub(crate) fn push(&mut self, value: T) {
         assert!(self.has_room(), "a push into a full queue");
-        // SAFETY: the consumer does not touch this slot before its number is published, and the
+        // SAFETY: the consumer does not access this slot before its number is published, and the
         // chunk lives until the consumer has left it.
         let chunk = unsafe { &*self.chunk };
         // SAFETY: as above.
@@ -133,8 +133,8 @@ impl<T> Producer<T> {
         self.spsc.published.0.store(self.written, Ordering::Release);
     }
 
-    /// Whether there is room after all: begins the next chunk where this one ends, and asks the
-    /// consumer how much it has taken.
+    /// Returns whether there is room after all. Reads the consumer's counter, and starts the next
+    /// chunk at the end of this one.
     #[cold]
     pub(crate) fn make_room(&mut self) -> bool {
         let waiting = self.written - self.spsc.taken.0.load(Ordering::Acquire);
@@ -154,15 +154,15 @@ impl<T> Producer<T> {
         if next.is_null() {
             next = Chunk::allocate();
         }
-        // SAFETY: the consumer comes to the next chunk only when a value in it is published, which
-        // is after this; until then it stays in this chunk, which therefore lives.
+        // SAFETY: the consumer enters the next chunk only when a value in it is published, which
+        // happens later. Until then it stays in this chunk, so this chunk lives.
         unsafe { (*self.chunk).next.store(next, Ordering::Release) };
         self.chunk = next;
         self.at = 0;
     }
 
-    /// To be called when the ingress is closed, after a push: whether that value was accepted, or
-    /// the value. Waits for the consumer, who is about to say so.
+    /// Decides about the last pushed value after the channel was closed: accepted, or returned to
+    /// the caller. Waits until the consumer has set the last number, which takes a moment.
     #[cold]
     pub(crate) fn confirm_last(&mut self) -> Result<(), T> {
         let last = self.written - 1;
@@ -178,15 +178,16 @@ impl<T> Producer<T> {
         self.written = last;
         self.at -= 1;
         self.spsc.published.0.store(last, Ordering::Release);
-        // SAFETY: the consumer takes nothing from `closed_at` on, so the value is the producer's.
+        // SAFETY: the consumer takes no value from `closed_at` on, so the value belongs to the
+        // producer.
         let chunk = unsafe { &*self.chunk };
-        // SAFETY: as above; the value was written by the push before.
+        // SAFETY: as above; the last push has written the value.
         Err(chunk.slots[self.at].with_mut(|slot| unsafe { (*slot).assume_init_read() }))
     }
 }
 
 impl<T> Consumer<T> {
-    /// Takes up to `max` values; how many there were.
+    /// Takes up to `max` values and returns their number.
     pub(crate) fn take(&mut self, max: usize, mut each: impl FnMut(T)) -> usize {
         if self.published - self.taken < max as u64 {
             self.refresh();
@@ -203,8 +204,8 @@ impl<T> Consumer<T> {
         if self.at == CHUNK_LEN {
             self.leave_chunk();
         }
-        // SAFETY: the number is published, so the slot was written, and the producer does not touch
-        // it again before the chunk comes back to it.
+        // SAFETY: the number is published, so the slot is written. The producer does not access it
+        // again before the chunk is returned.
         let chunk = unsafe { &*self.chunk };
         let slot = &chunk.slots[self.at];
         self.at += 1;
@@ -214,25 +215,26 @@ impl<T> Consumer<T> {
     }
 
     fn leave_chunk(&mut self) {
-        // SAFETY: the producer linked the next chunk before it published the number in it.
+        // SAFETY: the producer linked the next chunk before it published a number in it.
         let next = unsafe { (*self.chunk).next.load(Ordering::Acquire) };
         let old = self.spsc.spare.swap(self.chunk, Ordering::AcqRel);
         if !old.is_null() {
-            // SAFETY: the producer had not taken it back, and now cannot; both have left it.
+            // SAFETY: the producer did not take this chunk back, and cannot do so now. Both sides
+            // have left it.
             drop(unsafe { Box::from_raw(old) });
         }
         self.chunk = next;
         self.at = 0;
     }
 
-    /// Whether there is something, by a look at the producer's counter.
+    /// Reads the producer's counter. Returns whether there is a value.
     pub(crate) fn refresh(&mut self) -> bool {
         let published = self.spsc.published.0.load(Ordering::Acquire);
         self.published = published.min(self.spsc.closed_at.load(Ordering::Relaxed));
         self.published != self.taken
     }
 
-    /// Accepts what is published now and nothing more.
+    /// Accepts the values published so far, and no more.
     pub(crate) fn close(&mut self) {
         let published = self.spsc.published.0.load(Ordering::Acquire);
         self.spsc.closed_at.store(published, Ordering::Release);
@@ -240,7 +242,7 @@ impl<T> Consumer<T> {
 }
 
 impl<T> Drop for Consumer<T> {
-    /// Drops the values that are left. The producer finds the queue closed.
+    /// Drops the remaining values and closes the queue.
     fn drop(&mut self) {
         if self.spsc.closed_at.load(Ordering::Relaxed) == OPEN {
             self.close();
@@ -261,13 +263,13 @@ impl<T> Drop for Producer<T> {
 }
 
 impl<T> Drop for Spsc<T> {
-    /// Both ends are gone: frees the chunks from the consumer's to the producer's, which hold no
-    /// value any more.
+    /// Frees the chunks from the consumer's to the producer's. Both sides are dropped, so the
+    /// chunks contain no values.
     fn drop(&mut self) {
         let last = self.producer_chunk.load(Ordering::Acquire);
         let mut chunk = self.consumer_chunk.load(Ordering::Acquire);
         loop {
-            // SAFETY: nobody else knows these chunks; all were made by `allocate`.
+            // SAFETY: no other reference to these chunks exists; `allocate` created all of them.
             let freed = unsafe { Box::from_raw(chunk) };
             if chunk == last {
                 break;

@@ -1,4 +1,4 @@
-//! What threads share, by the standard library or, under a model checker, by loom.
+//! Synchronization primitives of the standard library, or of loom under the model checker.
 
 #[cfg(not(loom))]
 pub(crate) use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, fence};
@@ -13,12 +13,12 @@ pub(crate) use loom::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::sync::PoisonError;
 use std::time::Duration;
 
-/// Locks; what the lock guards is never left half changed.
+/// Locks a mutex. The data under the lock is never left half changed.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Waits; whether the time is over.
+/// Waits on a condition. Returns whether the timeout has passed.
 pub(crate) fn wait_timeout<'a, T>(
     condvar: &Condvar,
     guard: MutexGuard<'a, T>,
@@ -29,7 +29,7 @@ pub(crate) fn wait_timeout<'a, T>(
     (guard, result.timed_out())
 }
 
-/// Gives way while another thread finishes something short.
+/// Yields while another thread finishes a short operation.
 pub(crate) fn pause() {
     #[cfg(not(loom))]
     std::thread::yield_now();
@@ -40,7 +40,7 @@ pub(crate) fn pause() {
 #[cfg(loom)]
 pub(crate) use loom::cell::UnsafeCell;
 
-/// The standard cell, with loom's way of getting at it.
+/// The cell of the standard library with the interface of loom's.
 #[cfg(not(loom))]
 #[derive(Debug)]
 pub(crate) struct UnsafeCell<T>(std::cell::UnsafeCell<T>);
@@ -56,8 +56,8 @@ impl<T> UnsafeCell<T> {
     }
 }
 
-/// Alone on its cache lines: what one thread writes often must not slow down another one that
-/// reads its neighbour. Two lines, since processors fetch pairs.
+/// Places a value on its own cache lines, so that frequent writes do not slow down readers of its
+/// neighbours. Two lines, because processors fetch pairs of lines.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 pub(crate) struct Padded<T>(pub(crate) T);

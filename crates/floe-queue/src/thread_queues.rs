@@ -1,6 +1,6 @@
-//! Which queue is whose: one for each thread that has submitted, owned in the thread's own storage
-//! and given back when the thread ends.
-#![allow(unsafe_code)]
+//! The owners of queues. Each thread that has submitted owns one queue, in thread-local storage,
+//! and returns it when the thread ends.
+#![expect(unsafe_code, reason = "threads own queues through raw pointers")]
 
 use std::cell::{Cell, RefCell};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -9,14 +9,15 @@ use std::{mem, ptr};
 
 use crate::spsc::{Consumer, Producer, spsc};
 
-/// The queues of one ingress.
+/// The thread queues of one channel.
 pub(crate) struct ThreadQueues<T> {
-    /// Never used twice in a process, so what a thread keeps of an old ingress is never mistaken.
+    /// The number of the channel. A process never uses a number twice, so a thread never confuses
+    /// two channels.
     number: u64,
-    /// How many values a queue holds.
+    /// The capacity of a queue.
     limit: u64,
     queues_max: usize,
-    /// Changes with every new queue.
+    /// Incremented with every new queue.
     version: AtomicU32,
     shared: Mutex<Shared<T>>,
 }
@@ -24,7 +25,7 @@ pub(crate) struct ThreadQueues<T> {
 struct Shared<T> {
     /// The queues of threads that have ended.
     idle: Vec<Producer<T>>,
-    /// The queues that the receiver has not seen.
+    /// The queues that the receiver does not know yet.
     new: Vec<Consumer<T>>,
     made: usize,
     is_closed: bool,
@@ -47,19 +48,22 @@ impl<T: Send + 'static> ThreadQueues<T> {
         })
     }
 
-    /// The queue of the calling thread, if this thread has used it last.
+    /// Returns the queue of the calling thread if the thread has used this channel last.
     #[inline]
-    #[expect(clippy::mut_from_ref, reason = "it is the thread's, not the ingress's")]
+    #[expect(
+        clippy::mut_from_ref,
+        reason = "the producer belongs to the thread, not to `self`"
+    )]
     pub(crate) fn cached(&self) -> Option<&mut Producer<T>> {
         let (number, producer) = CACHED.get();
-        // SAFETY: the number is that of this very ingress, so it is a producer of `T`. It lives
-        // until the thread ends, which takes it out of `CACHED`. Nobody else has a reference to it:
-        // only this thread knows it, and a submit, the only caller, holds none where it calls back.
+        // SAFETY: the number is that of this channel, so the pointer is a producer of `T`. It lives
+        // until the thread ends, which clears `CACHED`. No other reference exists: only this thread
+        // knows the producer, and its only user, `submit`, holds no reference while it calls back.
         (number == self.number).then(|| unsafe { &mut *producer.cast() })
     }
 
-    /// The queue of the calling thread, which from now on is at hand. None if there are as many as
-    /// there may be, the ingress is closed, or the thread is about to end.
+    /// Returns the queue of the calling thread and caches it. Returns `None` if there are too many
+    /// queues, the channel is closed, or the thread is about to end.
     pub(crate) fn find(self: &Arc<Self>) -> Option<&mut Producer<T>> {
         if self.queues_max == 0 {
             return None;
@@ -103,7 +107,7 @@ impl<T: Send + 'static> ThreadQueues<T> {
 }
 
 impl<T> ThreadQueues<T> {
-    /// The queues that were made since `seen`, which is brought up to date.
+    /// Returns the queues created since the version `seen`, and updates `seen`.
     pub(crate) fn take_new(&self, seen: &mut u32) -> Vec<Consumer<T>> {
         let version = self.version.load(Ordering::Acquire);
         match mem::replace(seen, version) == version {
@@ -112,7 +116,7 @@ impl<T> ThreadQueues<T> {
         }
     }
 
-    /// Makes no more queues; the queues that the receiver has not seen.
+    /// Creates no more queues. Returns the queues that the receiver does not know yet.
     pub(crate) fn close(&self) -> Vec<Consumer<T>> {
         let mut shared = self.shared();
         shared.is_closed = true;
@@ -126,27 +130,27 @@ impl<T> ThreadQueues<T> {
 }
 
 thread_local! {
-    /// All queues of this thread. They are given back when it ends.
+    /// All queues of this thread. They are returned when it ends.
     static OWNED: RefCell<Vec<OwnedQueue>> = const { RefCell::new(Vec::new()) };
 
-    /// The queue that was used last, and the number of its ingress. It needs no dropping, so to
-    /// look here costs no more than any other variable.
+    /// The last used queue, with the number of its channel. It needs no destructor, so reading it
+    /// costs no more than reading any other variable.
     static CACHED: Cell<(u64, *mut ())> = const { Cell::new((NO_CHANNEL, ptr::null_mut())) };
 }
 
-/// No ingress has this number.
+/// No channel has this number.
 const NO_CHANNEL: u64 = u64::MAX;
 
 struct OwnedQueue {
     number: u64,
-    /// A `Producer<T>`, with the `T` of the ingress that has this number.
+    /// A `Producer<T>` with the `T` of the channel that has this number.
     producer: *mut (),
-    /// What gives it back.
+    /// Returns the queue when it is dropped.
     lease: Box<dyn Lease>,
 }
 
 trait Lease {
-    /// Whether the ingress is gone.
+    /// Returns whether the channel is gone.
     fn is_over(&self) -> bool;
 }
 
@@ -162,19 +166,20 @@ impl<T> Lease for LeasedQueue<T> {
 }
 
 impl<T> Drop for LeasedQueue<T> {
-    /// The thread ends, or the ingress is gone: the next thread may have the queue, behind what is
-    /// still in it.
+    /// Returns the queue when its thread ends or its channel is gone. The next owner appends behind
+    /// the values that are still in it.
     fn drop(&mut self) {
         if CACHED.get().1 == self.producer.cast() {
             CACHED.set((NO_CHANNEL, ptr::null_mut()));
         }
-        // SAFETY: it came from a box, and `CACHED` and `OWNED` have it no more.
+        // SAFETY: the pointer came from a box, and neither `CACHED` nor `OWNED` contains it any
+        // more.
         let producer = unsafe { Box::from_raw(self.producer) };
         let Some(owner) = self.owner.upgrade() else {
             return;
         };
-        // The child of a fork may find the lock held by a thread that it does not have. Then the
-        // queue is given up, rather than that the child never ends.
+        // In the child of a fork, the lock may be held by a thread that does not exist there.
+        // Leaking the queue is better than never ending the child.
         for _ in 0..LOCK_TRIES {
             if let Ok(mut shared) = owner.shared.try_lock() {
                 shared.idle.push(*producer);
@@ -197,7 +202,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_thread_that_ends_under_a_lock_that_is_never_freed_gives_its_lane_up_and_ends() {
+    fn thread_ending_under_held_lock_leaks_its_queue() {
         let queues = ThreadQueues::<u64>::new(10, 10);
         let (has_queue, is_locked) = (Barrier::new(2), Barrier::new(2));
         thread::scope(|scope| {
@@ -207,14 +212,15 @@ mod tests {
                 is_locked.wait();
             });
             has_queue.wait();
-            // As the child of a fork may find it.
+            // The state that the child of a fork may find.
             let guard = queues.shared();
             is_locked.wait();
-            // Until the thread's own values are dropped as well, which happens at its very end.
+            // Waits until the thread-local values are dropped, which is the last action of a
+            // thread.
             submitter.join().unwrap();
             drop(guard);
         });
-        // What it has submitted is still there; its queue is nobody's.
+        // The submitted value is still there, and the queue is leaked.
         let mut consumers = queues.take_new(&mut 0);
         let mut taken = Vec::new();
         consumers[0].take(10, |value| taken.push(value));

@@ -1,4 +1,4 @@
-//! What submitters and a receiver can rely on, with real threads.
+//! The guarantees for submitters and the receiver, tested with real threads.
 
 use std::collections::HashMap;
 use std::sync::Barrier;
@@ -8,8 +8,7 @@ use std::time::{Duration, Instant};
 
 use floe_queue::{Limits, Receiver, Sender, SubmitError, channel};
 
-/// How many threads have a queue of their own: as many as by default, and none, so that all share
-/// the queues with a lock.
+/// The numbers of thread queues to test: the default, and none, so that all threads use the shards.
 fn thread_queues() -> [usize; 2] {
     [Limits::default().queues, 0]
 }
@@ -21,7 +20,7 @@ fn limits(queues: usize) -> Limits {
     }
 }
 
-/// Nothing here takes this long.
+/// More than any test here takes.
 const DEADLINE: Duration = Duration::from_secs(300);
 
 fn submit_when_possible<T: Copy + Send + 'static>(sender: &Sender<T>, value: T) -> bool {
@@ -34,7 +33,7 @@ fn submit_when_possible<T: Copy + Send + 'static>(sender: &Sender<T>, value: T) 
     }
 }
 
-/// Takes `count` values, sleeping between.
+/// Takes `count` values, and sleeps in between.
 fn take_all<T: Send + 'static>(receiver: &mut Receiver<T>, count: u64, mut each: impl FnMut(T)) {
     let (mut taken, begun) = (0, Instant::now());
     while taken < count {
@@ -48,7 +47,7 @@ fn take_all<T: Send + 'static>(receiver: &mut Receiver<T>, count: u64, mut each:
 }
 
 #[test]
-fn the_values_of_each_thread_come_in_order_and_none_is_lost() {
+fn values_of_each_thread_arrive_once_in_order() {
     const EACH: u64 = if cfg!(miri) { 300 } else { 20_000 };
     let numbers: &[u64] = if cfg!(miri) { &[1, 3] } else { &[1, 2, 7, 40] };
     for queues in thread_queues() {
@@ -76,7 +75,7 @@ fn the_values_of_each_thread_come_in_order_and_none_is_lost() {
 }
 
 #[test]
-fn a_sleeping_receiver_is_woken_by_every_first_value() {
+fn value_wakes_sleeping_receiver() {
     const COUNT: u64 = if cfg!(miri) { 100 } else { 2000 };
     for queues in thread_queues() {
         let (sender, mut receiver) = channel(limits(queues));
@@ -92,7 +91,7 @@ fn a_sleeping_receiver_is_woken_by_every_first_value() {
                 }
             });
             let begun = Instant::now();
-            // A wake that was lost would show as a parker of a minute.
+            // A lost wake-up would show as a sleep of a minute.
             take_all(&mut receiver, COUNT, |number| {
                 answers.store(number, Ordering::Release)
             });
@@ -102,7 +101,7 @@ fn a_sleeping_receiver_is_woken_by_every_first_value() {
 }
 
 #[test]
-fn a_thread_that_is_too_far_ahead_is_told_so_and_others_are_not() {
+fn full_queue_is_busy_only_for_its_thread() {
     for queues in thread_queues() {
         let (sender, mut receiver) = channel(Limits {
             per_thread: 100,
@@ -125,7 +124,7 @@ fn a_thread_that_is_too_far_ahead_is_told_so_and_others_are_not() {
 }
 
 #[test]
-fn threads_beyond_the_lanes_use_queues_with_a_lock() {
+fn threads_beyond_limit_use_shards() {
     let limits = Limits {
         queues: 2,
         ..Limits::default()
@@ -137,7 +136,7 @@ fn threads_beyond_the_lanes_use_queues_with_a_lock() {
             let (sender, all_there) = (&sender, &all_there);
             scope.spawn(move || {
                 sender.submit(|| thread).unwrap();
-                // So that no queue is given back before all have asked for one.
+                // No queue is returned before all threads have asked for one.
                 all_there.wait();
                 sender.submit(|| thread).unwrap();
             });
@@ -149,13 +148,13 @@ fn threads_beyond_the_lanes_use_queues_with_a_lock() {
 }
 
 #[test]
-fn short_threads_reuse_the_lanes_of_those_that_ended() {
+fn short_threads_reuse_queues() {
     let threads = match (cfg!(miri), cfg!(debug_assertions)) {
         (true, _) => 200,
         (_, true) => 2000,
         _ => 100_000,
     };
-    // With more queues than this the limit would send them to the queues with a lock.
+    // If a queue were not reused, the limit would send its values to the shards.
     let limits = Limits {
         queues: 1,
         ..Limits::default()
@@ -176,7 +175,7 @@ fn short_threads_reuse_the_lanes_of_those_that_ended() {
 }
 
 #[test]
-fn what_is_accepted_while_the_receiver_closes_is_taken_and_nothing_else() {
+fn close_takes_exactly_the_accepted_values() {
     let tries = match (cfg!(miri), cfg!(debug_assertions)) {
         (true, _) => 20,
         (_, true) => 500,
@@ -201,7 +200,7 @@ fn what_is_accepted_while_the_receiver_closes_is_taken_and_nothing_else() {
                 };
                 let submitters: Vec<_> = (0..2).map(submits).collect();
                 ready.wait();
-                // Closes when it has seen so many; the submitters go on until they are refused.
+                // Closes after this many values. The submitters continue until they are refused.
                 while taken < before {
                     taken += receiver.take(usize::MAX, drop) as u64;
                     thread::yield_now();
@@ -215,22 +214,22 @@ fn what_is_accepted_while_the_receiver_closes_is_taken_and_nothing_else() {
             assert_eq!(sender.submit(|| 1), Err(SubmitError::Closed(None)));
             met += u64::from(accepted > before);
         }
-        // Else this has shown nothing.
+        // Otherwise the test has proved nothing.
         assert!(
             met > 0,
-            "{queues} queues: nothing was accepted after the close had begun"
+            "{queues} queues: no value was accepted during the close"
         );
     }
 }
 
 #[test]
-fn a_receiver_that_is_gone_refuses_and_drops_what_was_left() {
+fn dropped_receiver_refuses_and_drops_values() {
     for queues in thread_queues() {
         let (sender, receiver) = channel(limits(queues));
         let value = std::sync::Arc::new(());
         sender.submit(|| value.clone()).unwrap();
         drop(receiver);
-        // A thread with a queue at hand has made the value before it learns of the end.
+        // A thread with a cached queue creates its value before it learns of the close.
         let given_back = (queues > 0).then(|| value.clone());
         let refused = sender.submit(|| value.clone());
         assert_eq!(
@@ -244,7 +243,7 @@ fn a_receiver_that_is_gone_refuses_and_drops_what_was_left() {
 }
 
 #[test]
-fn one_thread_uses_many_ingresses_at_once() {
+fn one_thread_uses_many_channels() {
     let mut all: Vec<_> = (0..20_u64).map(|_| channel(Limits::default())).collect();
     for round in 0..10 {
         for (number, (sender, _)) in all.iter().enumerate() {
@@ -260,7 +259,7 @@ fn one_thread_uses_many_ingresses_at_once() {
 }
 
 #[test]
-fn a_submit_while_a_thread_ends_is_accepted_or_refused_and_not_lost() {
+fn submit_while_thread_ends_is_not_lost() {
     struct SubmitsAtTheEnd(Sender<u64>);
     impl Drop for SubmitsAtTheEnd {
         fn drop(&mut self) {
@@ -275,7 +274,7 @@ fn a_submit_while_a_thread_ends_is_accepted_or_refused_and_not_lost() {
         let (sender, mut receiver) = channel(Limits::default());
         let given = sender.clone();
         thread::spawn(move || {
-            // Whichever of the two thread-local values is dropped first.
+            // Tests both drop orders of the two thread-local values.
             if first {
                 given.submit(|| 1).unwrap();
             }
@@ -293,7 +292,7 @@ fn a_submit_while_a_thread_ends_is_accepted_or_refused_and_not_lost() {
 }
 
 #[test]
-fn a_value_is_made_only_where_there_is_room() {
+fn value_is_made_only_if_there_is_room() {
     for queues in thread_queues() {
         let (sender, mut receiver) = channel(Limits {
             per_thread: 1,
@@ -312,7 +311,7 @@ fn a_value_is_made_only_where_there_is_room() {
 }
 
 #[test]
-fn to_submit_while_a_value_is_made_loses_nothing() {
+fn nested_submit_loses_no_value() {
     let limits = Limits {
         per_thread: 2,
         ..Limits::default()
@@ -327,7 +326,7 @@ fn to_submit_while_a_value_is_made_loses_nothing() {
     let mut taken = Vec::new();
     receiver.take(usize::MAX, |value| taken.push(value));
     assert_eq!(taken, [1, 2]);
-    // Now the inner one takes the last room.
+    // The inner submit takes the last room.
     sender.submit(|| 3).unwrap();
     let outer = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| sender.submit(inside)));
     assert!(outer.is_err());

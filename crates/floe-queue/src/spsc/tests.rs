@@ -1,9 +1,10 @@
-//! One producer, one consumer: by hand, with two threads, and in every order of events under loom.
+//! One producer and one consumer: in one thread, in two threads, and in every order of events under
+//! loom.
 
 use super::*;
 
 impl<T> Producer<T> {
-    /// As a submit does it.
+    /// Pushes like `submit`: makes room first.
     fn try_push(&mut self, value: T) -> Result<(), T> {
         if !self.has_room() && !self.make_room() {
             return Err(value);
@@ -27,7 +28,7 @@ mod threads {
     }
 
     #[test]
-    fn values_come_in_order_and_once_over_the_ends_of_chunks() {
+    fn values_arrive_once_in_order_across_chunks() {
         let (mut producer, mut consumer) = spsc(10_000);
         let (mut next, mut expected) = (0, 0);
         for step in [1, 254, 255, 256, 700, 3] {
@@ -45,7 +46,7 @@ mod threads {
     }
 
     #[test]
-    fn a_full_lane_gives_values_back_until_some_were_taken() {
+    fn full_queue_returns_values_until_some_are_taken() {
         let (mut producer, mut consumer) = spsc(3);
         for value in 0..3 {
             producer.try_push(value).unwrap();
@@ -59,9 +60,9 @@ mod threads {
     }
 
     #[test]
-    fn what_is_published_before_the_close_is_taken_and_what_comes_after_is_given_back() {
+    fn close_takes_earlier_and_returns_later_values() {
         let (mut producer, mut consumer) = spsc(1000);
-        // The value that is given back is the first one of a chunk.
+        // The returned value is then the first one of a chunk.
         let before = CHUNK_LEN as u64;
         for value in 0..before {
             producer.try_push(value).unwrap();
@@ -82,7 +83,7 @@ mod threads {
         }
     }
 
-    /// Counts how many of it are alive.
+    /// Counts its live instances.
     struct Counted<'a>(&'a AtomicUsize);
 
     impl<'a> Counted<'a> {
@@ -99,7 +100,7 @@ mod threads {
     }
 
     #[test]
-    fn every_value_is_dropped_once_whichever_end_goes_first() {
+    fn values_are_dropped_once_in_any_drop_order() {
         for writer_first in [false, true] {
             let alive = AtomicUsize::new(0);
             let (mut producer, mut consumer) = spsc(10_000);
@@ -117,7 +118,7 @@ mod threads {
     }
 
     #[test]
-    fn two_threads_lose_nothing_and_keep_the_order() {
+    fn two_threads_lose_nothing_and_keep_order() {
         const COUNT: u64 = if cfg!(miri) { 2000 } else { 1_000_000 };
         let (mut producer, mut consumer) = spsc(4096);
         thread::scope(|scope| {
@@ -153,7 +154,7 @@ mod models {
     use crate::parker::{Parker, Published};
 
     #[test]
-    fn values_pass_through_chunks_that_go_round() {
+    fn values_pass_through_recycled_chunks() {
         loom::model(|| {
             let (mut producer, mut consumer) = spsc(3);
             let writes = thread::spawn(move || {
@@ -184,7 +185,7 @@ mod models {
     }
 
     #[test]
-    fn a_sleeper_is_woken_by_a_value_that_it_did_not_see() {
+    fn unseen_value_wakes_sleeper() {
         loom::model(|| {
             let parker = Arc::new(Parker::new(Barrier::new()));
             let (mut producer, mut consumer) = spsc(9);
@@ -195,7 +196,7 @@ mod models {
                     assert_eq!(parker.after_publish(), Published::Accepted);
                 })
             };
-            // Loom ends a model in which a thread waits for ever.
+            // Loom fails a model in which a thread waits forever.
             while consumer.take(1, drop) == 0 {
                 parker.park(Duration::MAX, || consumer.refresh());
             }
@@ -204,7 +205,7 @@ mod models {
     }
 
     #[test]
-    fn a_value_that_meets_the_close_is_taken_or_given_back_and_never_both() {
+    fn value_racing_close_is_taken_or_returned() {
         loom::model(|| {
             let parker = Arc::new(Parker::new(Barrier::new()));
             let (mut producer, mut consumer) = spsc(9);
