@@ -1,22 +1,20 @@
-//! Properties of floe-messages that hold for all bytes: one function per fuzz target.
+//! Properties of decoding a message of libfloe, with one function per fuzz target.
 //!
-//! The fuzz targets call the functions with bytes of libFuzzer. The tests of floe-messages include
-//! this file and call them with the committed corpus.
+//! The fuzz targets call these functions with bytes from libFuzzer. The tests of floe-messages call
+//! them with the committed corpus.
 
 use floe_messages::{
     BytesRequest, ClosureReply, Codec, CopyReply, CopyRequest, EchoRequest, Empty, Error,
     Message as _, PathInfo, ResolveReply, ServeReply, VerifyReply,
 };
 
-/// Checks that a CBOR message that decodes equals what its encoding decodes to.
+/// Checks that a valid CBOR message keeps its meaning when it is encoded again.
 pub fn check_messages_cbor(data: &[u8]) {
     check(Codec::Cbor, data);
 }
 
-/// Checks that a flat message that decodes equals what its encoding decodes to.
-///
-/// The first byte selects the message, and a valid header is added, so that the fuzzer need not
-/// find one.
+/// Checks that a valid flat message keeps its meaning when it is encoded again. The first byte
+/// selects a message, and the header is filled in, so that the fuzzer need not guess it.
 pub fn check_messages_flat(data: &[u8]) {
     check(Codec::Flat, data);
     let Some((which, rest)) = data.split_first() else {
@@ -39,14 +37,14 @@ pub fn check_messages_flat(data: &[u8]) {
     check(Codec::Flat, &bytes);
 }
 
-/// A macro, because the two messages borrow from different bytes and thus have different types.
+/// A macro, because the second message borrows from other bytes and therefore has another type.
 macro_rules! check_as {
     ($codec:expr, $data:expr, $($message:ident)*) => {{$(
         match $codec.decode::<$message>($data) {
             Ok(message) => {
                 let mut bytes = Vec::new();
                 $codec.encode(&message, &mut bytes);
-                let again = $codec.decode::<$message>(&bytes).expect("an encoded message decodes");
+                let again = $codec.decode::<$message>(&bytes).expect("encoded bytes decode");
                 assert_eq!(again, message);
             }
             Err(error) => assert!(error.offset() <= $data.len(), "{error}"),

@@ -1,13 +1,13 @@
-//! Round trips of the codecs beside general CBOR libraries: `cargo bench -p floe-messages`.
+//! Round trips of the codecs and of general CBOR libraries: `cargo bench -p floe-messages`.
 //!
-//! Everybody encodes the same message into a buffer that is used again, decodes what is there, and
-//! looks at each element of each list. What came back is compared before anything counts. All take
-//! turns in each round, and the medians over the rounds are what is told.
+//! All variants encode the same message into a reused buffer, decode it, and read each element of
+//! each list. The results are compared before the measurement. The variants take turns in each
+//! round, and the benchmark prints the medians of the rounds.
 //!
-//! `--iters N` rounds, 5 without it; `--include-1mib`; `--json FILE` for the samples; `--no-gate`
-//! for no opinion about the result; `--only TEXT` for what has it in its name.
+//! Options: `--iters N` rounds (5); `--include-1mib`; `--json FILE` for the samples; `--no-gate` to
+//! ignore missed gates; `--only TEXT` to select by name.
 
-#![expect(clippy::print_stdout, reason = "a benchmark tells its results")]
+#![expect(clippy::print_stdout, reason = "a benchmark prints its results")]
 
 use std::env;
 use std::fs;
@@ -28,14 +28,15 @@ use shapes::{BytesPayload, ComplexRequest, EchoRequest, EchoResponse};
 #[path = "../tests/shapes/mod.rs"]
 mod shapes;
 
-/// What a sample takes, long beside the resolution of clocks and short beside what disturbs.
+/// The duration of a sample: long compared with the clock resolution, short compared with
+/// disturbances.
 const SAMPLE_NS: f64 = 10e6;
 
-/// What CBOR has to be faster by than the best general library, on small shapes.
+/// The minimum speed of our CBOR relative to the fastest general library, on small shapes.
 const CBOR_GATE: f64 = 1.2;
-/// What flat has to be faster by than our CBOR, on small shapes.
+/// The minimum speed of flat relative to our CBOR, on small shapes.
 const FLAT_GATE: f64 = 2.0;
-/// What part of the speed of one copy both have to reach on blobs from this size.
+/// The minimum speed of both codecs relative to one copy, on blobs of at least this length.
 const BLOB_GATE: f64 = 0.9;
 const BLOB_GATE_LEN: usize = 10 << 10;
 
@@ -43,19 +44,19 @@ const FLAT: &str = "flat";
 const CBOR: &str = "cbor";
 const MEMCPY: &str = "memcpy";
 
-/// One shape, and all who take it around.
-struct Race<'p> {
+/// One shape with all its variants.
+struct Comparison<'p> {
     shape: String,
-    /// The length of the payload in CBOR, from which MiB/s are computed for all alike.
+    /// The length of the payload in CBOR. All MiB/s are computed from it.
     len: usize,
-    runners: Vec<Runner<'p>>,
+    variants: Vec<Variant<'p>>,
 }
 
-struct Runner<'p> {
+struct Variant<'p> {
     name: &'static str,
-    /// So many round trips.
+    /// Runs this many round trips.
     run: Box<dyn FnMut(usize) + 'p>,
-    /// Nanoseconds for a round trip, one for each round.
+    /// Nanoseconds per round trip, one sample per round.
     samples: Vec<f64>,
 }
 
@@ -90,7 +91,7 @@ struct SerdeBytes<'a> {
     data: &'a [u8],
 }
 
-/// As ciborium has them, which cannot borrow.
+/// The owned types for ciborium, which cannot borrow.
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
 struct OwnedRequest {
     #[serde(rename = "delayMs")]
@@ -120,9 +121,9 @@ struct OwnedBytes {
     data: Vec<u8>,
 }
 
-/// A runner: how to encode `$message` into the buffer, how to decode bytes, and what to look at.
-/// A macro, because what is decoded borrows from a buffer that each runner has of its own.
-macro_rules! runner {
+/// Creates a variant from three expressions: encode `$message` into the buffer, decode the bytes,
+/// and read the result. It is a macro because the result borrows from the buffer of its variant.
+macro_rules! variant {
     ($name:expr, $message:expr, $wire:expr, |$from:ident, $out:ident| $encode:expr,
      |$bytes:ident| $decode:expr, |$seen:ident| $look:expr) => {{
         let message = $message;
@@ -135,7 +136,7 @@ macro_rules! runner {
             let wire: Option<&[u8]> = $wire;
             assert!(
                 wire.is_none_or(|wire| wire == buffer),
-                "{} writes otherwise",
+                "{} writes other bytes",
                 $name
             );
         }
@@ -150,7 +151,7 @@ macro_rules! runner {
                 black_box(&$seen);
             }
         };
-        Runner {
+        Variant {
             name: $name,
             run: Box::new(run),
             samples: Vec::new(),
@@ -158,41 +159,42 @@ macro_rules! runner {
     }};
 }
 
-/// The race of one shape, between ours and the general libraries.
-macro_rules! race {
+/// Creates all variants of one shape.
+macro_rules! comparison {
     ($shape:expr, $ours:ident: $our:expr, $serde:ident: $borrowed:expr, $owned:ident: $own:expr,
      |$seen:ident| $look:expr, |$theirs:ident| $their_look:expr) => {{
         let mut wire = Vec::new();
         $our.encode_cbor(&mut wire);
-        let runners = vec![
-            runner!(
+        let variants = vec![
+            variant!(
                 FLAT,
                 $our,
                 None,
                 |message, out| message.encode_flat(out),
-                |bytes| $ours::decode_flat(bytes).expect("what was encoded"),
+                |bytes| $ours::decode_flat(bytes).expect("encoded bytes decode"),
                 |$seen| $look
             ),
-            runner!(
+            variant!(
                 CBOR,
                 $our,
                 Some(&wire),
                 |message, out| message.encode_cbor(out),
-                |bytes| $ours::decode_cbor(bytes).expect("what was encoded"),
+                |bytes| $ours::decode_cbor(bytes).expect("encoded bytes decode"),
                 |$seen| $look
             ),
-            runner!(
+            variant!(
                 "cbor4ii",
                 $borrowed,
                 Some(&wire),
                 |message, out| {
                     let taken = std::mem::take(out);
-                    *out = cbor4ii::serde::to_vec(taken, message).expect("memory takes all")
+                    *out =
+                        cbor4ii::serde::to_vec(taken, message).expect("a vector accepts all bytes")
                 },
-                |bytes| cbor4ii::serde::from_slice::<$serde>(bytes).expect("what was encoded"),
+                |bytes| cbor4ii::serde::from_slice::<$serde>(bytes).expect("encoded bytes decode"),
                 |$theirs| $their_look
             ),
-            runner!(
+            variant!(
                 "minicbor",
                 $borrowed,
                 Some(&wire),
@@ -200,30 +202,31 @@ macro_rules! race {
                     let mut serializer = minicbor_serde::Serializer::new(out);
                     message
                         .serialize(&mut serializer)
-                        .expect("memory takes all")
+                        .expect("a vector accepts all bytes")
                 },
-                |bytes| minicbor_serde::from_slice::<$serde>(bytes).expect("what was encoded"),
+                |bytes| minicbor_serde::from_slice::<$serde>(bytes).expect("encoded bytes decode"),
                 |$theirs| $their_look
             ),
-            runner!(
+            variant!(
                 "ciborium",
                 $own,
                 Some(&wire),
-                |message, out| ciborium::into_writer(message, out).expect("memory takes all"),
-                |bytes| ciborium::from_reader::<$owned, _>(bytes).expect("what was encoded"),
+                |message, out| ciborium::into_writer(message, out)
+                    .expect("a vector accepts all bytes"),
+                |bytes| ciborium::from_reader::<$owned, _>(bytes).expect("encoded bytes decode"),
                 |$theirs| $their_look
             ),
         ];
-        Race {
+        Comparison {
             shape: $shape.into(),
             len: wire.len(),
-            runners,
+            variants,
         }
     }};
 }
 
-fn small_races() -> Vec<Race<'static>> {
-    let request = race!(
+fn small_comparisons() -> Vec<Comparison<'static>> {
+    let request = comparison!(
         "EchoRequest",
         EchoRequest: EchoRequest { message: MESSAGE, delay_ms: 150 },
         SerdeRequest: SerdeRequest { delay_ms: 150, message: MESSAGE },
@@ -231,7 +234,7 @@ fn small_races() -> Vec<Race<'static>> {
         |seen| seen.message.len(),
         |seen| seen.message.len()
     );
-    let response = race!(
+    let response = comparison!(
         "EchoResponse",
         EchoResponse: EchoResponse { echoed: MESSAGE, timer: TIMER },
         SerdeResponse: SerdeResponse { timer: TIMER, echoed: MESSAGE },
@@ -240,7 +243,7 @@ fn small_races() -> Vec<Race<'static>> {
         |seen| seen.echoed.len()
     );
     let delays = [0, 20, 3000];
-    let complex = race!(
+    let complex = comparison!(
         "ComplexRequest",
         ComplexRequest: ComplexRequest {
             messages: delays.map(|delay_ms| EchoRequest { message: MESSAGE, delay_ms })
@@ -276,8 +279,8 @@ fn small_races() -> Vec<Race<'static>> {
     vec![request, response, complex]
 }
 
-fn blob_race(data: &[u8]) -> Race<'_> {
-    let mut race = race!(
+fn blob_comparison(data: &[u8]) -> Comparison<'_> {
+    let mut comparison = comparison!(
         format!("bytes {}", size(data.len())),
         BytesPayload: BytesPayload { data },
         SerdeBytes: SerdeBytes { data },
@@ -285,7 +288,7 @@ fn blob_race(data: &[u8]) -> Race<'_> {
         |seen| seen.data.len(),
         |seen| seen.data.len()
     );
-    race.runners.push(runner!(
+    comparison.variants.push(variant!(
         MEMCPY,
         data,
         None,
@@ -293,7 +296,7 @@ fn blob_race(data: &[u8]) -> Race<'_> {
         |bytes| bytes,
         |seen| seen.len()
     ));
-    race
+    comparison
 }
 
 const MESSAGE: &str = "hello from the other side";
@@ -314,42 +317,42 @@ fn main() -> ExitCode {
         lens.push(1 << 20);
     }
     let blobs: Vec<Vec<u8>> = lens.iter().map(|len| blob(*len)).collect();
-    let mut races = small_races();
-    races.extend(blobs.iter().map(|data| blob_race(data)));
+    let mut comparisons = small_comparisons();
+    comparisons.extend(blobs.iter().map(|data| blob_comparison(data)));
     if let Some(only) = &options.only {
-        for race in &mut races {
-            let shape = &race.shape;
-            race.runners
-                .retain(|runner| format!("{shape} {}", runner.name).contains(only));
+        for comparison in &mut comparisons {
+            let shape = &comparison.shape;
+            comparison
+                .variants
+                .retain(|variant| format!("{shape} {}", variant.name).contains(only));
         }
     }
     println!(
         "{:<16} {:<9} {:>12} {:>12}",
         "shape", "codec", "ns", "MiB/s"
     );
-    for race in &mut races {
-        measure(race, options.rounds);
-        for runner in &race.runners {
-            let ns = median(&runner.samples);
-            let speed = race.len as f64 / ns * 1e9 / f64::from(1 << 20);
+    for comparison in &mut comparisons {
+        measure(comparison, options.rounds);
+        for variant in &comparison.variants {
+            let ns = median(&variant.samples);
+            let speed = comparison.len as f64 / ns * 1e9 / f64::from(1 << 20);
             println!(
                 "{:<16} {:<9} {ns:>12.1} {speed:>12.0}",
-                race.shape, runner.name
+                comparison.shape, variant.name
             );
         }
     }
     if let Some(file) = &options.json
-        && let Err(error) = fs::write(file, json(&races))
+        && let Err(error) = fs::write(file, json(&comparisons))
     {
         println!("codec: cannot write {file}: {error}");
         return ExitCode::FAILURE;
     }
-    let missed: Vec<String> = races.iter().flat_map(missed).collect();
+    let missed: Vec<String> = comparisons.iter().flat_map(missed).collect();
     missed.iter().for_each(|gate| println!("missed: {gate}"));
-    if missed.is_empty() || !options.gate {
-        ExitCode::SUCCESS
-    } else {
-        ExitCode::FAILURE
+    match missed.is_empty() || !options.gate {
+        true => ExitCode::SUCCESS,
+        false => ExitCode::FAILURE,
     }
 }
 
@@ -371,16 +374,16 @@ fn options(mut arguments: impl Iterator<Item = String>) -> Result<Options, Strin
     };
     while let Some(argument) = arguments.next() {
         match argument.as_str() {
-            // Cargo says so to every benchmark.
+            // cargo adds this flag.
             "--bench" => {}
             "--include-1mib" => options.one_mib = true,
             "--no-gate" => options.gate = false,
-            "--json" => options.json = Some(arguments.next().ok_or("--json wants a file")?),
-            "--only" => options.only = Some(arguments.next().ok_or("--only wants a text")?),
+            "--json" => options.json = Some(arguments.next().ok_or("missing the file of --json")?),
+            "--only" => options.only = Some(arguments.next().ok_or("missing the text of --only")?),
             "--iters" => {
                 let number = arguments.next().and_then(|number| number.parse().ok());
                 let rounds = number.filter(|rounds| *rounds > 0);
-                options.rounds = rounds.ok_or("--iters wants a number")?;
+                options.rounds = rounds.ok_or("missing the number of --iters")?;
             }
             _ => return Err(format!("unknown option {argument}")),
         }
@@ -388,7 +391,7 @@ fn options(mut arguments: impl Iterator<Item = String>) -> Result<Options, Strin
     Ok(options)
 }
 
-/// Bytes without a pattern, though nobody here looks for one.
+/// Returns bytes without a pattern.
 fn blob(len: usize) -> Vec<u8> {
     let mut state = 1u32;
     let next = || {
@@ -398,24 +401,24 @@ fn blob(len: usize) -> Vec<u8> {
     std::iter::repeat_with(next).take(len).collect()
 }
 
-fn measure(race: &mut Race<'_>, rounds: usize) {
-    let counts: Vec<usize> = race.runners.iter_mut().map(calibrate).collect();
+fn measure(comparison: &mut Comparison<'_>, rounds: usize) {
+    let counts: Vec<usize> = comparison.variants.iter_mut().map(calibrate).collect();
     for round in 0..rounds {
-        // Each round begins with another one, so that nobody always follows the same.
+        // Each round begins with another variant, so that no variant always follows the same one.
         for turn in 0..counts.len() {
             let i = (round + turn) % counts.len();
-            let runner = &mut race.runners[i];
-            let sample = time(runner, counts[i]);
-            runner.samples.push(sample);
+            let variant = &mut comparison.variants[i];
+            let sample = time(variant, counts[i]);
+            variant.samples.push(sample);
         }
     }
 }
 
-/// How many round trips a sample takes; finding out warms up as well.
-fn calibrate(runner: &mut Runner<'_>) -> usize {
+/// Returns the number of round trips per sample, and warms up.
+fn calibrate(variant: &mut Variant<'_>) -> usize {
     let mut count = 1;
     loop {
-        let total = time(runner, count) * count as f64;
+        let total = time(variant, count) * count as f64;
         if total > SAMPLE_NS / 4.0 {
             return ((count as f64 * SAMPLE_NS / total) as usize).max(1);
         }
@@ -423,10 +426,10 @@ fn calibrate(runner: &mut Runner<'_>) -> usize {
     }
 }
 
-/// Nanoseconds for one round trip.
-fn time(runner: &mut Runner<'_>, count: usize) -> f64 {
+/// Returns the nanoseconds per round trip.
+fn time(variant: &mut Variant<'_>, count: usize) -> f64 {
     let begin = Instant::now();
-    (runner.run)(count);
+    (variant.run)(count);
     begin.elapsed().as_nanos() as f64 / count as f64
 }
 
@@ -436,11 +439,14 @@ fn median(samples: &[f64]) -> f64 {
     sorted[sorted.len() / 2]
 }
 
-/// What does not hold that should.
-fn missed(race: &Race<'_>) -> Vec<String> {
+/// Returns the gates that the shape misses.
+fn missed(comparison: &Comparison<'_>) -> Vec<String> {
     let ns = |name: &str| {
-        let runner = race.runners.iter().find(|runner| runner.name == name);
-        runner.map(|runner| median(&runner.samples))
+        let variant = comparison
+            .variants
+            .iter()
+            .find(|variant| variant.name == name);
+        variant.map(|variant| median(&variant.samples))
     };
     let (Some(flat), Some(cbor)) = (ns(FLAT), ns(CBOR)) else {
         return Vec::new();
@@ -452,32 +458,33 @@ fn missed(race: &Race<'_>) -> Vec<String> {
     let gates = match ns(MEMCPY) {
         None => vec![
             (
-                "cbor against the best general library",
+                "cbor against the fastest general library",
                 best / cbor,
                 CBOR_GATE,
             ),
             ("flat against cbor", cbor / flat, FLAT_GATE),
         ],
-        Some(memcpy) if race.len >= BLOB_GATE_LEN => vec![
+        Some(memcpy) if comparison.len >= BLOB_GATE_LEN => vec![
             ("cbor against one copy", memcpy / cbor, BLOB_GATE),
             ("flat against one copy", memcpy / flat, BLOB_GATE),
         ],
         Some(_) => Vec::new(),
     };
     let missed = gates.into_iter().filter(|(_, ratio, gate)| ratio < gate);
-    let line = |(what, ratio, gate)| format!("{}: {what} {ratio:.2}x, wanted {gate}x", race.shape);
+    let line =
+        |(what, ratio, gate)| format!("{}: {what} {ratio:.2}x, minimum {gate}x", comparison.shape);
     missed.map(line).collect()
 }
 
-fn json(races: &[Race<'_>]) -> String {
+fn json(comparisons: &[Comparison<'_>]) -> String {
     let mut text = String::from("[");
-    for race in races {
-        for runner in &race.runners {
+    for comparison in comparisons {
+        for variant in &comparison.variants {
             let comma = if text.len() > 1 { "," } else { "" };
             text += &format!(
                 "{comma}\n  {{\"shape\": \"{}\", \"codec\": \"{}\", \"cbor_bytes\": {}, \
                  \"ns\": {:?}}}",
-                race.shape, runner.name, race.len, runner.samples
+                comparison.shape, variant.name, comparison.len, variant.samples
             );
         }
     }

@@ -1,7 +1,7 @@
-//! CBOR, as much of it as messages need: deterministic, with nothing to choose.
+//! Deterministic CBOR, as far as messages need it.
 //!
-//! The writers append; the reader takes from the front and borrows. Both are meant for generated
-//! code, which knows all keys beforehand and compares them as bytes, heads included.
+//! The writers append to a buffer. The reader takes values from the front and borrows them. Both
+//! serve generated code, which knows all keys and compares them as bytes, including their heads.
 
 mod read;
 mod write;

@@ -1,4 +1,4 @@
-//! What a list can hold besides messages.
+//! The elements of lists besides messages.
 
 use crate::cbor;
 use crate::flat::{self, SLOT_LEN};

@@ -1,12 +1,13 @@
-//! What can be wrong with the bytes of a message.
+//! Decoding errors.
 
 use std::fmt;
 
-/// Why bytes are not a message: what was being read, where, and what is wrong there.
+/// The reason why bytes are not a valid message: the message, its field, the offset and the
+/// problem.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{details}")]
 pub struct DecodeError {
-    /// Boxed, so that a result fits into two registers; only what fails pays for it.
+    /// Boxed, so that a result fits into two registers and only failures pay for the details.
     details: Box<Details>,
 }
 
@@ -18,98 +19,98 @@ struct Details {
     problem: Problem,
 }
 
-/// What is wrong, in CBOR or in flat.
+/// A problem of a CBOR or flat message.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Problem {
-    /// The value is not all there.
-    #[error("the bytes end before the value does")]
+    /// The value is incomplete.
+    #[error("the value is incomplete")]
     Ends,
-    /// A length or a count is larger than what can follow.
-    #[error("its length is {length}, more than the {left} bytes that are left can hold")]
+    /// A length or a count exceeds the remaining bytes.
+    #[error("the length {length} exceeds the {left} remaining bytes")]
     TooLong {
-        /// What the bytes say.
+        /// The length in the message.
         length: u64,
-        /// What there is.
+        /// The number of remaining bytes.
         left: usize,
     },
-    /// A value of another kind.
-    #[error("expected {expected}, found one that begins with the byte {found:#04x}")]
+    /// The value has another type.
+    #[error("expected {expected}, found a value that begins with the byte {found:#04x}")]
     Type {
-        /// What the field takes.
+        /// The type of the field.
         expected: &'static str,
-        /// What a value here begins with.
+        /// The first byte of the value.
         found: u8,
     },
-    /// Lengths are definite in deterministic CBOR.
-    #[error("its length is indefinite, which deterministic CBOR does not allow")]
+    /// Deterministic CBOR allows only definite lengths.
+    #[error("the length is indefinite, which deterministic CBOR does not allow")]
     Indefinite,
-    /// Numbers and lengths take the shortest form that holds them.
-    #[error("a number is not in its shortest form, as deterministic CBOR demands")]
+    /// Deterministic CBOR requires the shortest form of numbers and lengths.
+    #[error("a number is not in its shortest form, which deterministic CBOR requires")]
     NotShortest,
-    /// Text that is none.
+    /// The text is not UTF-8.
     #[error("the text is not UTF-8")]
     Encoding,
-    /// A key that the message does not have.
+    /// The message has no such field.
     #[error("the message has no field of this name")]
     UnknownKey,
-    /// A key for the second time.
-    #[error("the field is there twice")]
+    /// The field occurs twice.
+    #[error("the field occurs twice")]
     DuplicateKey,
     /// A required field is absent.
     #[error("the field is missing")]
     Missing,
-    /// A value that the enum does not have.
-    #[error("the value is none of those of its enum")]
+    /// The enum has no such value.
+    #[error("the enum has no such value")]
     UnknownValue,
-    /// Something behind the message.
+    /// Bytes follow the message.
     #[error("{0} bytes follow the message")]
     Trailing(usize),
-    /// Flat begins with `FLO1`.
+    /// A flat message begins with `FLO1`.
     #[error("the bytes do not begin with the header of a flat message")]
     Header,
-    /// The header says another length.
-    #[error("the header says {said} bytes and there are {found}")]
+    /// The length in the header differs from the number of bytes.
+    #[error("the header gives a length of {claimed} bytes, but there are {found}")]
     Length {
-        /// What the header says.
-        said: u32,
-        /// What there is.
+        /// The length in the header.
+        claimed: u32,
+        /// The number of bytes.
         found: usize,
     },
-    /// Another message, or the same one of another version.
-    #[error("the header says message {found:#010x}, expected {expected:#010x}")]
+    /// The ID in the header belongs to another message, or to another version of the message.
+    #[error("the header gives the message ID {found:#010x}, expected {expected:#010x}")]
     WrongMessage {
-        /// The one that was to be read.
+        /// The ID of the expected message.
         expected: u32,
-        /// The one that the header names.
+        /// The ID in the header.
         found: u32,
     },
-    /// A reference that leaves the contents.
-    #[error("{length} bytes at offset {offset} are not within the contents of the message")]
+    /// A reference points outside of the contents.
+    #[error("{length} bytes at offset {offset} are outside of the contents of the message")]
     Outside {
-        /// Where the reference leads.
+        /// The offset of the reference.
         offset: u64,
-        /// How many bytes it spans.
+        /// The length of the reference in bytes.
         length: u64,
     },
-    /// The elements of a list stand at a multiple of 8.
+    /// The elements of a list are not aligned to 8 bytes.
     #[error("the elements of a list at offset {0} are not aligned to 8 bytes")]
     Misaligned(u64),
-    /// Text is followed by a NUL.
+    /// The text does not end with a NUL.
     #[error("no NUL follows the text")]
     NoNul,
-    /// What has to be zero is not.
+    /// An unused part is not zero.
     #[error("an unused part is not zero")]
     NotZero,
-    /// Neither 0 nor 1.
+    /// The value of a bool is neither 0 nor 1.
     #[error("the number {0} is not a bool")]
     NotBool(u64),
-    /// References share contents, so that little could stand for much.
-    #[error("what the references span together is more than the whole message")]
+    /// The references overlap, so that a small message could expand to a large one.
+    #[error("the references together span more than the whole message")]
     Overlap,
 }
 
 impl DecodeError {
-    /// Out of line, so that the way without errors stays short.
+    /// Out of line, so that the path without errors stays short.
     #[cold]
     #[inline(never)]
     pub(crate) fn new(offset: usize, problem: Problem) -> DecodeError {
@@ -124,7 +125,7 @@ impl DecodeError {
         }
     }
 
-    /// Says what was being read; the innermost name stays.
+    /// Adds the message and the field. Names that are already set stay.
     #[cold]
     #[inline(never)]
     #[doc(hidden)]
@@ -136,22 +137,22 @@ impl DecodeError {
         self
     }
 
-    /// The message that was being read.
+    /// Returns the name of the message.
     pub fn message(&self) -> &'static str {
         self.details.message
     }
 
-    /// Its field, or nothing where the fault is in none.
+    /// Returns the name of the field, or an empty text if the problem is in no field.
     pub fn field(&self) -> &'static str {
         self.details.field
     }
 
-    /// Where, in bytes from the start.
+    /// Returns the offset in bytes.
     pub fn offset(&self) -> usize {
         self.details.offset
     }
 
-    /// What is wrong.
+    /// Returns the problem.
     pub fn problem(&self) -> &Problem {
         &self.details.problem
     }

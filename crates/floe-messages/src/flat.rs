@@ -1,23 +1,23 @@
-//! Flat: a message as C has it in memory, little-endian.
+//! The flat encoding: the little-endian layout of a C struct.
 //!
-//! A header of 16 bytes (the letters `FLO1`, the whole length, the ID of the message, zero; four
-//! bytes each) is followed by the fixed part, and that by the contents. The fixed part has 8 bytes
-//! for each field, in the order of the definition:
+//! A header of 16 bytes comes first: the letters `FLO1`, the length of the message, the ID of the
+//! message, and zero, with four bytes each. The fixed part follows, and then the contents. The
+//! fixed part has 8 bytes for each field, in the order of the schema:
 //!
-//! - `uint`: the 8 bytes of the number;
-//! - `bool`, an enum: a number of 4 bytes, and 4 that are zero;
-//! - `text`, `bytes`: 4 bytes of offset from the start of the header, 4 of length. Text is followed
-//!   by a NUL that does not count. Where the offset is 0, there is none: empty, or absent if the
-//!   field is optional;
-//! - `list`: 4 bytes of offset, 4 of count. The elements stand there one after the other at a
-//!   multiple of 8: numbers, references to text or bytes, the fixed parts of messages;
-//! - an optional number, bool or enum has 8 bytes before it: 1 if it is there, else 0, and then its
-//!   own 8 are zero too;
-//! - a message has its own fixed part, inline.
+//! - `uint`: the 8 bytes of the number.
+//! - `bool` and enums: a number of 4 bytes, and 4 zero bytes.
+//! - `text` and `bytes`: 4 bytes of offset from the start of the header, and 4 of length. A NUL
+//!   follows a text; the length does not count it. Offset 0 means empty, or absent if the field is
+//!   optional.
+//! - `list`: 4 bytes of offset, and 4 of count. The elements follow each other at a multiple of 8:
+//!   numbers, references to texts or bytes, or the fixed parts of messages.
+//! - An optional number, bool or enum has 8 bytes before it: 1 if it is present, otherwise 0. If it
+//!   is absent, its own 8 bytes are zero too.
+//! - A message: its fixed part, inline.
 //!
-//! Decoding checks everything once and then borrows. References may go anywhere behind the header,
-//! but all together they span no more bytes than the message has, so that checking never takes
-//! longer than reading it.
+//! Decoding checks everything once and then borrows. References may point anywhere behind the
+//! header, but in total they span at most as many bytes as the message has. Checking a message
+//! therefore never takes longer than reading it.
 
 mod read;
 mod write;
@@ -32,5 +32,5 @@ pub const HEADER_LEN: usize = 16;
 /// The length of a field in the fixed part.
 pub const SLOT_LEN: usize = 8;
 
-/// `FLO1`: the letters, and the version of the layout.
+/// `FLO1`: a name and the version of the layout.
 pub const MAGIC: [u8; 4] = *b"FLO1";

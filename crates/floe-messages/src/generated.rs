@@ -3,10 +3,10 @@
 
 use crate::{DecodeError, Encode, List, Message, Problem, cbor, flat};
 
-/// Differs when anything in the definition does, and is in the headers for C too.
+/// The hash of the schema, which the C headers contain too.
 pub const SCHEMA_HASH: u64 = 0x9d324083e3d721d5;
 
-/// What can be asked for, as a request → its reply.
+/// The methods, each with its request and reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u32)]
 pub enum Method {
@@ -37,7 +37,7 @@ pub enum Method {
 }
 
 impl Method {
-    /// All of them, in the order of the definition.
+    /// All values, in the order of the schema.
     pub const ALL: &'static [Method] = &[
         Method::Echo,
         Method::Bytes,
@@ -53,12 +53,12 @@ impl Method {
         Method::Ping,
     ];
 
-    /// Its number.
+    /// Returns the number of the value.
     pub const fn number(self) -> u32 {
         self as u32
     }
 
-    /// The one of that number.
+    /// Returns the value with this number.
     pub const fn from_number(number: u32) -> Option<Method> {
         match number {
             1 => Some(Method::Echo),
@@ -77,7 +77,7 @@ impl Method {
         }
     }
 
-    /// Its name, as in the definition.
+    /// Returns the name of the value, as in the schema.
     pub const fn name(self) -> &'static str {
         match self {
             Method::Echo => "echo",
@@ -95,7 +95,7 @@ impl Method {
         }
     }
 
-    /// The one of that name.
+    /// Returns the value with this name.
     pub fn from_name(name: &str) -> Option<Method> {
         match name {
             "echo" => Some(Method::Echo),
@@ -115,7 +115,7 @@ impl Method {
     }
 }
 
-/// What may be told without having been asked for.
+/// The events, each with its message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u32)]
 pub enum EventKind {
@@ -128,15 +128,15 @@ pub enum EventKind {
 }
 
 impl EventKind {
-    /// All of them, in the order of the definition.
+    /// All values, in the order of the schema.
     pub const ALL: &'static [EventKind] = &[EventKind::Echoed, EventKind::Slow, EventKind::Lost];
 
-    /// Its number.
+    /// Returns the number of the value.
     pub const fn number(self) -> u32 {
         self as u32
     }
 
-    /// The one of that number.
+    /// Returns the value with this number.
     pub const fn from_number(number: u32) -> Option<EventKind> {
         match number {
             1 => Some(EventKind::Echoed),
@@ -146,7 +146,7 @@ impl EventKind {
         }
     }
 
-    /// Its name, as in the definition.
+    /// Returns the name of the value, as in the schema.
     pub const fn name(self) -> &'static str {
         match self {
             EventKind::Echoed => "echoed",
@@ -155,7 +155,7 @@ impl EventKind {
         }
     }
 
-    /// The one of that name.
+    /// Returns the value with this name.
     pub fn from_name(name: &str) -> Option<EventKind> {
         match name {
             "echoed" => Some(EventKind::Echoed),
@@ -166,31 +166,31 @@ impl EventKind {
     }
 }
 
-/// Why a request failed.
+/// The reason why a request failed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u32)]
 pub enum ErrorKind {
-    /// Something else; the message says what.
+    /// Any other reason; see the message.
     #[default]
     Failed = 1,
-    /// The request itself makes no sense.
+    /// The request is invalid.
     Usage = 2,
-    /// What arrived is not what was signed, or nobody trusted has signed it.
+    /// The data does not match its signature or hash, or no trusted key has signed it.
     Untrusted = 3,
-    /// The network or a server.
+    /// The network or a server failed.
     Network = 4,
     /// The disk is full.
     NoSpace = 5,
-    /// A handle that is not, or not any more, of this engine.
+    /// The handle does not belong to this engine, or is no longer valid.
     BadHandle = 6,
     /// The deadline has passed.
     Deadline = 7,
-    /// An error in libfloe itself.
+    /// A bug in libfloe.
     Internal = 8,
 }
 
 impl ErrorKind {
-    /// All of them, in the order of the definition.
+    /// All values, in the order of the schema.
     pub const ALL: &'static [ErrorKind] = &[
         ErrorKind::Failed,
         ErrorKind::Usage,
@@ -202,12 +202,12 @@ impl ErrorKind {
         ErrorKind::Internal,
     ];
 
-    /// Its number.
+    /// Returns the number of the value.
     pub const fn number(self) -> u32 {
         self as u32
     }
 
-    /// The one of that number.
+    /// Returns the value with this number.
     pub const fn from_number(number: u32) -> Option<ErrorKind> {
         match number {
             1 => Some(ErrorKind::Failed),
@@ -222,7 +222,7 @@ impl ErrorKind {
         }
     }
 
-    /// Its text, as in the definition.
+    /// Returns the text of the value, as in the schema.
     pub const fn as_text(self) -> &'static str {
         match self {
             ErrorKind::Failed => "failed",
@@ -236,7 +236,7 @@ impl ErrorKind {
         }
     }
 
-    /// The one of that text.
+    /// Returns the value with this text.
     pub fn from_text(text: &str) -> Option<ErrorKind> {
         match text {
             "failed" => Some(ErrorKind::Failed),
@@ -252,7 +252,7 @@ impl ErrorKind {
     }
 }
 
-/// How the file of a path in a cache is compressed.
+/// The compression of a NAR file in a binary cache.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u32)]
 pub enum Compression {
@@ -274,7 +274,7 @@ pub enum Compression {
 }
 
 impl Compression {
-    /// All of them, in the order of the definition.
+    /// All values, in the order of the schema.
     pub const ALL: &'static [Compression] = &[
         Compression::None,
         Compression::Xz,
@@ -285,12 +285,12 @@ impl Compression {
         Compression::Lz4,
     ];
 
-    /// Its number.
+    /// Returns the number of the value.
     pub const fn number(self) -> u32 {
         self as u32
     }
 
-    /// The one of that number.
+    /// Returns the value with this number.
     pub const fn from_number(number: u32) -> Option<Compression> {
         match number {
             0 => Some(Compression::None),
@@ -304,7 +304,7 @@ impl Compression {
         }
     }
 
-    /// Its text, as in the definition.
+    /// Returns the text of the value, as in the schema.
     pub const fn as_text(self) -> &'static str {
         match self {
             Compression::None => "none",
@@ -317,7 +317,7 @@ impl Compression {
         }
     }
 
-    /// The one of that text.
+    /// Returns the value with this text.
     pub fn from_text(text: &str) -> Option<Compression> {
         match text {
             "none" => Some(Compression::None),
@@ -332,29 +332,29 @@ impl Compression {
     }
 }
 
-/// What the files of a path become that another store of the machine has.
+/// How files of a reused path get into the target store.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u32)]
 pub enum ReuseBy {
-    /// Clones that share blocks with the originals, or copies where the file system has no clones.
+    /// As clones that share blocks with the originals; copies if the file system cannot clone.
     #[default]
     Reflink = 1,
-    /// The originals themselves, where they are as a store has them, else clones or copies.
+    /// As hard links to the originals if their metadata is correct; otherwise clones or copies.
     Hardlink = 2,
     /// `copy`.
     Copy = 3,
 }
 
 impl ReuseBy {
-    /// All of them, in the order of the definition.
+    /// All values, in the order of the schema.
     pub const ALL: &'static [ReuseBy] = &[ReuseBy::Reflink, ReuseBy::Hardlink, ReuseBy::Copy];
 
-    /// Its number.
+    /// Returns the number of the value.
     pub const fn number(self) -> u32 {
         self as u32
     }
 
-    /// The one of that number.
+    /// Returns the value with this number.
     pub const fn from_number(number: u32) -> Option<ReuseBy> {
         match number {
             1 => Some(ReuseBy::Reflink),
@@ -364,7 +364,7 @@ impl ReuseBy {
         }
     }
 
-    /// Its text, as in the definition.
+    /// Returns the text of the value, as in the schema.
     pub const fn as_text(self) -> &'static str {
         match self {
             ReuseBy::Reflink => "reflink",
@@ -373,7 +373,7 @@ impl ReuseBy {
         }
     }
 
-    /// The one of that text.
+    /// Returns the value with this text.
     pub fn from_text(text: &str) -> Option<ReuseBy> {
         match text {
             "reflink" => Some(ReuseBy::Reflink),
@@ -384,27 +384,27 @@ impl ReuseBy {
     }
 }
 
-/// What is wrong with a path of a store.
+/// The kind of a problem that verification found.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u32)]
 pub enum ProblemKind {
-    /// It was asked for and is not valid.
+    /// The request names the path, but it is not valid.
     #[default]
     NotValid = 1,
-    /// It is valid, and the disk does not have it.
+    /// The path is valid, but does not exist on disk.
     Disappeared = 2,
-    /// Its contents are not those that were registered.
+    /// The contents differ from the registered hash.
     Modified = 3,
-    /// It has another size than was registered.
+    /// The size differs from the registered size.
     WrongSize = 4,
-    /// It could not be read.
+    /// The path cannot be read.
     Unreadable = 5,
-    /// A link of the optimiser has other contents than its name says.
+    /// The contents of a file in `.links` differ from the hash in its name.
     ModifiedLink = 6,
 }
 
 impl ProblemKind {
-    /// All of them, in the order of the definition.
+    /// All values, in the order of the schema.
     pub const ALL: &'static [ProblemKind] = &[
         ProblemKind::NotValid,
         ProblemKind::Disappeared,
@@ -414,12 +414,12 @@ impl ProblemKind {
         ProblemKind::ModifiedLink,
     ];
 
-    /// Its number.
+    /// Returns the number of the value.
     pub const fn number(self) -> u32 {
         self as u32
     }
 
-    /// The one of that number.
+    /// Returns the value with this number.
     pub const fn from_number(number: u32) -> Option<ProblemKind> {
         match number {
             1 => Some(ProblemKind::NotValid),
@@ -432,7 +432,7 @@ impl ProblemKind {
         }
     }
 
-    /// Its text, as in the definition.
+    /// Returns the text of the value, as in the schema.
     pub const fn as_text(self) -> &'static str {
         match self {
             ProblemKind::NotValid => "not_valid",
@@ -444,7 +444,7 @@ impl ProblemKind {
         }
     }
 
-    /// The one of that text.
+    /// Returns the value with this text.
     pub fn from_text(text: &str) -> Option<ProblemKind> {
         match text {
             "not_valid" => Some(ProblemKind::NotValid),
@@ -458,14 +458,14 @@ impl ProblemKind {
     }
 }
 
-/// The payload of every completion that says "failed".
+/// The payload of every completion of kind "failed".
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Error<'a> {
-    /// `kind`, a field of type `ErrorKind`.
+    /// The field `kind` of type `ErrorKind`.
     pub kind: ErrorKind,
-    /// For people: what was attempted, on what, and what to do.
+    /// A text for people: the operation, its object, the cause and a fix.
     pub message: &'a str,
-    /// What failed in particular, causes before consequences.
+    /// The individual failures, causes before consequences.
     pub causes: List<'a, &'a str>,
 }
 
@@ -589,7 +589,7 @@ impl<'a> Error<'a> {
     }
 }
 
-/// Nothing. Where it is a request, no payload at all will do.
+/// A message without fields. A request of this type may have an empty payload.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Empty {}
 
@@ -622,14 +622,14 @@ impl<'a> Encode<'a> for Empty {
     }
 }
 
-/// Comes back as it is; to try a binding, and to measure.
+/// Asks for its own text. Use it to test a binding or to measure.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct EchoRequest<'a> {
-    /// `message`, a field of type `text`.
+    /// The field `message` of type `text`.
     pub message: &'a str,
-    /// How long a worker waits before it answers, in milliseconds; 0: the engine answers at once.
+    /// How long a worker waits before it replies, in milliseconds. 0: the engine thread replies at once.
     pub delay_ms: u64,
-    /// Also sends the event `echoed` to all who have subscribed.
+    /// Also sends the event `echoed` to all subscribers.
     pub event: bool,
 }
 
@@ -752,7 +752,7 @@ impl<'a> EchoRequest<'a> {
 /// The message `EchoReply`.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct EchoReply<'a> {
-    /// `message`, a field of type `text`.
+    /// The field `message` of type `text`.
     pub message: &'a str,
 }
 
@@ -840,10 +840,10 @@ impl<'a> EchoReply<'a> {
     }
 }
 
-/// Comes back as it is; to measure.
+/// Asks for its own bytes. Use it to measure.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct BytesRequest<'a> {
-    /// `data`, a field of type `bytes`.
+    /// The field `data` of type `bytes`.
     pub data: &'a [u8],
 }
 
@@ -930,7 +930,7 @@ impl<'a> BytesRequest<'a> {
 /// The message `BytesReply`.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct BytesReply<'a> {
-    /// `data`, a field of type `bytes`.
+    /// The field `data` of type `bytes`.
     pub data: &'a [u8],
 }
 
@@ -1014,12 +1014,12 @@ impl<'a> BytesReply<'a> {
     }
 }
 
-/// Asks a store or a cache for one path.
+/// Queries one path in a store or a binary cache.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct PathInfoRequest<'a> {
-    /// A store, as `floe info --from` takes it: a directory, `local?root=DIR`, or the URL of a cache.
+    /// The store URI, as for `floe info --from`: a directory, `local?root=DIR`, or the URL of a cache.
     pub store: &'a str,
-    /// The store directory, where it is not /nix/store.
+    /// The store directory, if it is not /nix/store.
     pub store_dir: Option<&'a str>,
     /// A store path, its base name, or its hash part.
     pub path: &'a str,
@@ -1161,28 +1161,28 @@ impl<'a> PathInfoRequest<'a> {
     }
 }
 
-/// What a store or a cache knows of a path.
+/// The metadata of a path in a store or a binary cache.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct PathInfo<'a> {
-    /// `path`, a field of type `text`.
+    /// The field `path` of type `text`.
     pub path: &'a str,
-    /// As `sha256:` and base 32.
+    /// `sha256:` and base 32.
     pub nar_hash: &'a str,
     /// In bytes.
     pub nar_size: u64,
     /// Store paths.
     pub references: List<'a, &'a str>,
-    /// `deriver`, a field of type `optional text`.
+    /// The field `deriver` of type `optional text`.
     pub deriver: Option<&'a str>,
-    /// As `name:base64`.
+    /// `name:base64`.
     pub signatures: List<'a, &'a str>,
-    /// `content_address`, a field of type `optional text`.
+    /// The field `content_address` of type `optional text`.
     pub content_address: Option<&'a str>,
-    /// Where the file is, relative to the cache; only of a cache.
+    /// The URL of the NAR file, relative to the cache. Only caches have it.
     pub url: Option<&'a str>,
-    /// `compression`, a field of type `optional Compression`.
+    /// The field `compression` of type `optional Compression`.
     pub compression: Option<Compression>,
-    /// `file_hash`, a field of type `optional text`.
+    /// The field `file_hash` of type `optional text`.
     pub file_hash: Option<&'a str>,
     /// In bytes.
     pub file_size: Option<u64>,
@@ -1567,14 +1567,14 @@ impl<'a> PathInfo<'a> {
     }
 }
 
-/// Asks a store or a cache for paths and all that they need.
+/// Queries the closure of paths in a store or a binary cache.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ClosureRequest<'a> {
-    /// `store`, a field of type `text`.
+    /// The field `store` of type `text`.
     pub store: &'a str,
-    /// `store_dir`, a field of type `optional text`.
+    /// The field `store_dir` of type `optional text`.
     pub store_dir: Option<&'a str>,
-    /// `paths`, a field of type `list text`.
+    /// The field `paths` of type `list text`.
     pub paths: List<'a, &'a str>,
 }
 
@@ -1720,7 +1720,7 @@ impl<'a> ClosureRequest<'a> {
 /// The message `ClosureReply`.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ClosureReply<'a> {
-    /// In the order of their paths.
+    /// Sorted by path.
     pub infos: List<'a, PathInfo<'a>>,
 }
 
@@ -1794,31 +1794,31 @@ impl<'a> ClosureReply<'a> {
     }
 }
 
-/// Moves closures into a store or a cache.
+/// Copies closures into a store or a binary cache.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct CopyRequest<'a> {
-    /// Stores or URLs of caches; where two have a path, the first one wins.
+    /// Store URIs. If several have a path, the first one is used.
     pub from: List<'a, &'a str>,
-    /// A store, or a `file://` cache where paths are copied.
+    /// A store; for the request `copy` also a `file://` cache.
     pub to: &'a str,
-    /// `store_dir`, a field of type `optional text`.
+    /// The field `store_dir` of type `optional text`.
     pub store_dir: Option<&'a str>,
     /// Store paths, base names or hash parts.
     pub paths: List<'a, &'a str>,
-    /// As `name:base64`.
+    /// `name:base64`.
     pub trusted_public_keys: List<'a, &'a str>,
-    /// Takes what nobody trusted has signed.
+    /// Accepts paths without a trusted signature.
     pub no_check_sigs: bool,
-    /// How many paths are under way at once; absent: what suits the machine.
+    /// How many paths are copied at once. Absent: chosen for the machine.
     pub jobs: Option<u64>,
-    /// Makes equal files one, by the links of `nix-store --optimise`; the target is a store.
+    /// Replaces equal files by hard links, like `nix-store --optimise`. The target must be a store.
     pub optimise: bool,
-    /// Stores of this machine, with a database or without, whose paths are taken and not fetched
-    /// where their bytes are right; the target is a store.
+    /// Local stores, with or without a database, whose paths are reused instead of fetched if their
+    /// hashes match. The target must be a store.
     pub reuse: List<'a, &'a str>,
     /// Absent: reflink.
     pub reuse_by: Option<ReuseBy>,
-    /// Begins even if the target's file system has too little room.
+    /// Starts even if the target file system has too little free space.
     pub no_check_space: bool,
 }
 
@@ -2144,14 +2144,14 @@ impl<'a> CopyRequest<'a> {
     }
 }
 
-/// A path that a move would move.
+/// A path that a copy would copy.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct PlannedPath<'a> {
-    /// `path`, a field of type `text`.
+    /// The field `path` of type `text`.
     pub path: &'a str,
     /// In bytes.
     pub nar_size: u64,
-    /// In bytes, where the source says so.
+    /// In bytes. Absent if the source does not know it.
     pub download_size: Option<u64>,
 }
 
@@ -2295,15 +2295,15 @@ impl<'a> PlannedPath<'a> {
 /// The message `ResolveReply`.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ResolveReply<'a> {
-    /// What is missing in the target, the largest first.
+    /// The paths that are missing in the target, largest first.
     pub planned: List<'a, PlannedPath<'a>>,
-    /// How much room their contents take there, in bytes; an estimate, absent if nothing is missing.
+    /// The estimated space that their contents need, in bytes. Absent if no path is missing.
     pub write_bytes: Option<u64>,
-    /// How many files, directories and links would be made; an estimate.
+    /// The estimated number of new files, directories and links.
     pub write_inodes: Option<u64>,
-    /// What is free on the target's file system, in bytes, where it says so.
+    /// The free space on the target file system, in bytes. Absent if it is unknown.
     pub free_bytes: Option<u64>,
-    /// `free_inodes`, a field of type `optional uint`.
+    /// The field `free_inodes` of type `optional uint`.
     pub free_inodes: Option<u64>,
 }
 
@@ -2531,17 +2531,17 @@ impl<'a> ResolveReply<'a> {
 /// The message `CopyReply`.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct CopyReply<'a> {
-    /// What was asked for, as store paths.
+    /// The requested paths, as store paths.
     pub paths: List<'a, &'a str>,
-    /// How many paths were moved.
+    /// The number of copied paths.
     pub copied: u64,
-    /// `download_bytes`, a field of type `uint`.
+    /// The field `download_bytes` of type `uint`.
     pub download_bytes: u64,
-    /// `nar_bytes`, a field of type `uint`.
+    /// The field `nar_bytes` of type `uint`.
     pub nar_bytes: u64,
-    /// How many of them were taken from the stores of `reuse`, or from what a move had left that ended early.
+    /// The number of copied paths that came from the stores in `reuse` or from an interrupted copy.
     pub reused: u64,
-    /// The bytes of their NARs.
+    /// The size of their NARs, in bytes.
     pub reused_nar_bytes: u64,
 }
 
@@ -2705,13 +2705,13 @@ impl<'a> CopyReply<'a> {
 /// Hashes paths of a local store and compares them with its database.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct VerifyRequest<'a> {
-    /// `store`, a field of type `text`.
+    /// The field `store` of type `text`.
     pub store: &'a str,
-    /// `store_dir`, a field of type `optional text`.
+    /// The field `store_dir` of type `optional text`.
     pub store_dir: Option<&'a str>,
-    /// Empty: all paths, and the links of the optimiser.
+    /// Empty: all paths, and the files in `.links`.
     pub paths: List<'a, &'a str>,
-    /// `jobs`, a field of type `optional uint`.
+    /// The field `jobs` of type `optional uint`.
     pub jobs: Option<u64>,
 }
 
@@ -2891,11 +2891,11 @@ impl<'a> VerifyRequest<'a> {
 /// The message `VerifyProblem`.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct VerifyProblem<'a> {
-    /// `kind`, a field of type `ProblemKind`.
+    /// The field `kind` of type `ProblemKind`.
     pub kind: ProblemKind,
-    /// The path, or the link below the store directory.
+    /// The store path, or the file in `.links` relative to the store directory.
     pub subject: &'a str,
-    /// For people.
+    /// A text for people.
     pub message: &'a str,
 }
 
@@ -3027,13 +3027,13 @@ impl<'a> VerifyProblem<'a> {
 /// The message `VerifyReply`.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct VerifyReply<'a> {
-    /// `paths`, a field of type `uint`.
+    /// The field `paths` of type `uint`.
     pub paths: u64,
-    /// `nar_bytes`, a field of type `uint`.
+    /// The field `nar_bytes` of type `uint`.
     pub nar_bytes: u64,
-    /// `links`, a field of type `uint`.
+    /// The field `links` of type `uint`.
     pub links: u64,
-    /// `problems`, a field of type `list VerifyProblem`.
+    /// The field `problems` of type `list VerifyProblem`.
     pub problems: List<'a, VerifyProblem<'a>>,
 }
 
@@ -3162,14 +3162,14 @@ impl<'a> VerifyReply<'a> {
     }
 }
 
-/// Writes the NAR of a path of a local store to the sink of the request.
+/// Writes the NAR of a path in a local store to the sink or descriptor of the request.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct NarRequest<'a> {
-    /// `store`, a field of type `text`.
+    /// The field `store` of type `text`.
     pub store: &'a str,
-    /// `store_dir`, a field of type `optional text`.
+    /// The field `store_dir` of type `optional text`.
     pub store_dir: Option<&'a str>,
-    /// `path`, a field of type `text`.
+    /// The field `path` of type `text`.
     pub path: &'a str,
 }
 
@@ -3392,13 +3392,13 @@ impl NarReply {
 /// Serves a local store as a binary cache.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ServeRequest<'a> {
-    /// `store`, a field of type `text`.
+    /// The field `store` of type `text`.
     pub store: &'a str,
-    /// `store_dir`, a field of type `optional text`.
+    /// The field `store_dir` of type `optional text`.
     pub store_dir: Option<&'a str>,
-    /// As `127.0.0.1:8080`; port 0 chooses one.
+    /// Addresses such as `127.0.0.1:8080`. Port 0 chooses a free port.
     pub listen: List<'a, &'a str>,
-    /// As `name:base64`; sign what is served.
+    /// Keys in the form `name:base64` that sign the served narinfos.
     pub secret_keys: List<'a, &'a str>,
 }
 
@@ -3561,9 +3561,9 @@ impl<'a> ServeRequest<'a> {
 /// The message `ServeReply`.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ServeReply<'a> {
-    /// The handle by which the server is stopped.
+    /// The handle of the server, for the request `stop`.
     pub server: u64,
-    /// Where it listens.
+    /// The addresses on which the server listens.
     pub addresses: List<'a, &'a str>,
 }
 
@@ -3663,7 +3663,7 @@ impl<'a> ServeReply<'a> {
 /// The message `StopRequest`.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct StopRequest {
-    /// `server`, a field of type `uint`.
+    /// The field `server` of type `uint`.
     pub server: u64,
 }
 
@@ -3736,20 +3736,20 @@ impl StopRequest {
     }
 }
 
-/// How far a request is.
+/// The progress of a request.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Progress {
-    /// Since the request began, in milliseconds.
+    /// The time since the request began, in milliseconds.
     pub elapsed_ms: u64,
-    /// Paths that are valid, or were verified.
+    /// The number of paths that were registered or verified.
     pub paths_done: u64,
-    /// `paths_total`, a field of type `uint`.
+    /// The field `paths_total` of type `uint`.
     pub paths_total: u64,
-    /// Bytes of NARs that were unpacked, packed or hashed.
+    /// The number of NAR bytes that were unpacked, packed or hashed.
     pub nar_bytes_done: u64,
-    /// `nar_bytes_total`, a field of type `uint`.
+    /// The field `nar_bytes_total` of type `uint`.
     pub nar_bytes_total: u64,
-    /// Bytes that are to be fetched, as far as the source says.
+    /// The number of bytes to download, as far as the sources know it.
     pub download_bytes: u64,
 }
 
@@ -3911,14 +3911,14 @@ impl Progress {
     }
 }
 
-/// A request has been at work for long. It goes on.
+/// A request has been running for long. It keeps running.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Slow {
-    /// `request`, a field of type `uint`.
+    /// The field `request` of type `uint`.
     pub request: u64,
-    /// `method`, a field of type `uint`.
+    /// The field `method` of type `uint`.
     pub method: u64,
-    /// `elapsed_ms`, a field of type `uint`.
+    /// The field `elapsed_ms` of type `uint`.
     pub elapsed_ms: u64,
 }
 
@@ -4027,10 +4027,10 @@ impl Slow {
     }
 }
 
-/// So many events were lost, because nobody took them.
+/// Events were dropped because the queue was full.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Lost {
-    /// `count`, a field of type `uint`.
+    /// The field `count` of type `uint`.
     pub count: u64,
 }
 

@@ -1,15 +1,14 @@
 //! The messages of libfloe: requests, replies and events as plain structs, in two encodings.
 //!
-//! `schema/floe.messages` defines them; `cargo xtask generate` writes the structs. They borrow
-//! text and bytes from what was decoded and from what is to be encoded, so that a message is
-//! neither copied nor freed on its way.
+//! `schema/floe.messages` defines them, and `cargo xtask generate` writes the structs. They borrow
+//! texts and bytes, so that encoding and decoding neither copy nor free them.
 //!
-//! *CBOR* is for all who have a library for it and no header of ours: deterministic (RFC 8949,
-//! 4.2.1), a map for each message, described by `floe.cddl`. *Flat* is for C and its kin: the
-//! layout of a C struct, little-endian, with texts and lists behind it; see [`flat`].
+//! *CBOR* is for hosts with a CBOR library: deterministic (RFC 8949, section 4.2.1), one map per
+//! message, described by `floe.cddl`. *Flat* is for C and C++: the little-endian layout of a C
+//! struct, followed by texts and lists; see [`flat`].
 //!
-//! Bytes from elsewhere give errors and never panics, and what decoding takes in time and memory
-//! is in proportion to their length.
+//! Invalid bytes give errors and never panics. Decoding takes time and memory in proportion to
+//! their length.
 //!
 //! ```
 //! use floe_messages::{EchoRequest, Message as _};

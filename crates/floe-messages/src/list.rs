@@ -1,4 +1,4 @@
-//! Lists, as they come from a caller, from CBOR, or as they lie in a flat message.
+//! Lists from a caller, from CBOR, or inside a flat message.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -10,18 +10,18 @@ use crate::{DecodeError, Encode};
 
 /// A list in a message.
 ///
-/// Two lists are equal if their elements are, wherever they lie.
+/// Two lists are equal if their elements are equal, wherever they are stored.
 pub enum List<'a, T> {
-    /// Belongs to whoever made the message.
+    /// Borrowed from the creator of the message.
     Borrowed(&'a [T]),
-    /// Belongs to the message.
+    /// Owned by the message.
     Owned(Vec<T>),
-    /// Lies in the bytes of a flat message, and was checked there.
+    /// Inside the bytes of a flat message, and already checked.
     Flat(FlatList<'a, T>),
 }
 
 impl<'a, T: Encode<'a>> List<'a, T> {
-    /// The number of elements.
+    /// Returns the number of elements.
     #[inline]
     pub fn len(&self) -> usize {
         match self {
@@ -31,13 +31,13 @@ impl<'a, T: Encode<'a>> List<'a, T> {
         }
     }
 
-    /// Whether there are none.
+    /// Returns whether the list is empty.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// The elements, each by value: they borrow from what the list borrows from.
+    /// Returns the elements by value. They borrow from the same data as the list.
     #[inline]
     pub fn iter(&self) -> Iter<'_, 'a, T> {
         match self {
@@ -47,7 +47,7 @@ impl<'a, T: Encode<'a>> List<'a, T> {
         }
     }
 
-    /// Calls with each element, without cloning those that are there already.
+    /// Calls `call` with each element. Does not clone elements that are in memory.
     #[inline]
     fn visit(&self, mut call: impl FnMut(&T)) {
         match self {
@@ -58,16 +58,16 @@ impl<'a, T: Encode<'a>> List<'a, T> {
     }
 }
 
-/// How lists are read and written. The code that calls it is generated.
+/// Reading and writing of lists, called by generated code.
 impl<'a, T: Encode<'a>> List<'a, T> {
-    /// Appends it as CBOR.
+    /// Appends the list as CBOR.
     #[inline]
     pub fn write_cbor(&self, out: &mut Vec<u8>) {
         cbor::array(out, self.len() as u64);
         self.visit(|element| element.write_cbor(out));
     }
 
-    /// Takes a list from the front.
+    /// Reads a list.
     #[inline]
     pub fn read_cbor(reader: &mut cbor::Reader<'a>) -> Result<List<'a, T>, DecodeError> {
         let count = reader.array(T::CBOR_MIN)?;
@@ -81,8 +81,8 @@ impl<'a, T: Encode<'a>> List<'a, T> {
         Ok(List::Owned(list))
     }
 
-    /// Appends it and refers to it at the position `at` in `out`, where there are zeros. The
-    /// message begins at `start`.
+    /// Appends the list, and writes its reference to position `at` in `out`, where there are zeros.
+    /// The message begins at `start`.
     pub fn append_flat(&self, out: &mut Vec<u8>, start: usize, at: usize) {
         if self.is_empty() {
             return;
@@ -100,7 +100,7 @@ impl<'a, T: Encode<'a>> List<'a, T> {
         });
     }
 
-    /// Checks all elements of a list in a flat message, and keeps none.
+    /// Checks all elements of a list in a flat message. Keeps none of them.
     #[inline]
     pub fn read_flat<const N: usize>(
         reader: &mut flat::Reader<'a>,
@@ -130,7 +130,7 @@ impl<'a, T: Encode<'a>> List<'a, T> {
     }
 }
 
-/// A list that lies in the bytes of a flat message. Elements are read on the way.
+/// A list inside the bytes of a flat message. Iterating decodes its elements.
 pub struct FlatList<'a, T> {
     bytes: &'a [u8],
     offset: u32,
@@ -139,24 +139,24 @@ pub struct FlatList<'a, T> {
 }
 
 impl<'a, T: Encode<'a>> FlatList<'a, T> {
-    /// The number of elements.
+    /// Returns the number of elements.
     #[inline]
     pub fn len(&self) -> usize {
         self.count as usize
     }
 
-    /// Whether there are none.
+    /// Returns whether the list is empty.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.count == 0
     }
 }
 
-/// The elements of a list, by value.
+/// An iterator over the elements of a list, by value.
 pub enum Iter<'l, 'a, T> {
-    /// Of elements that are there already.
+    /// Elements in memory.
     Slice(slice::Iter<'l, T>),
-    /// Of those that are read on the way; the list is what is left.
+    /// Elements that are decoded on the way. The list contains the remaining ones.
     Flat(FlatList<'a, T>),
 }
 
@@ -172,8 +172,8 @@ impl<'a, T: Encode<'a>> Iterator for Iter<'_, 'a, T> {
                 let mut reader = flat::Reader::again(list.bytes);
                 let element = T::read_flat(&mut reader, list.offset as usize);
                 list.offset += T::FLAT_LEN as u32;
-                // The same bytes were read without an error when the message was decoded, so the
-                // default is never taken. It is there because nothing else could be said here.
+                // The same bytes were decoded without an error before, so the default is never
+                // used. The iterator has no other way to report an error.
                 Some(element.unwrap_or_default())
             }
         }
@@ -266,6 +266,6 @@ impl<'a, T: Encode<'a> + fmt::Debug> fmt::Debug for FlatList<'a, T> {
     }
 }
 
-/// How many elements a list has room for before the first has been read. A count is only a claim,
-/// and an element in memory is larger than in CBOR.
+/// The capacity of a list before its first element is read. The count in the message is only a
+/// claim, and an element needs more space in memory than in CBOR.
 const ROOM_MAX: usize = 1024;

@@ -1,21 +1,21 @@
-//! What all messages can do.
+//! The traits of messages, and the choice of a codec.
 
 use crate::{DecodeError, cbor, flat};
 
-/// The largest payload that libfloe takes or gives, in bytes: 64 MiB, room for the closure of a
-/// whole system with its references.
+/// The maximum length of a payload in bytes. 64 MiB are enough for the closure of a whole system
+/// with its references.
 ///
-/// The codecs themselves do not look at it: whoever takes a payload compares first. Below it, none
-/// of the 32-bit offsets of flat can overflow.
+/// The codecs do not check it; the caller does. Below it, the 32-bit offsets of a flat message
+/// cannot overflow.
 pub const PAYLOAD_MAX: usize = 64 << 20;
 
-/// A request, a reply, an event, or a part of one that has a name.
+/// A request, a reply, an event, or a named part of one.
 pub trait Message<'a>: Encode<'a> {
-    /// As in the definition.
+    /// The name in the schema.
     const NAME: &'static str;
-    /// FNV-1a of the definition: differs when a message's fields differ.
+    /// FNV-1a hash of the fields. It changes if the fields change.
     const ID: u32;
-    /// A flat message without contents: the header and zeros.
+    /// An empty flat message: the header and zeros.
     #[doc(hidden)]
     const FLAT_BLANK: &'static [u8];
 
@@ -25,7 +25,7 @@ pub trait Message<'a>: Encode<'a> {
         self.write_cbor(out);
     }
 
-    /// Reads a message that is all there is in `bytes`.
+    /// Decodes a message. `bytes` must contain nothing else.
     #[inline]
     fn decode_cbor(bytes: &'a [u8]) -> Result<Self, DecodeError> {
         let mut reader = cbor::Reader::new(bytes);
@@ -36,8 +36,8 @@ pub trait Message<'a>: Encode<'a> {
         }
     }
 
-    /// Appends the message in flat. Offsets count from where it begins; whoever hands it to C
-    /// begins at a multiple of 8, most simply in an empty buffer.
+    /// Appends the message in the flat layout. Offsets count from its start. For C, the message
+    /// must start at a multiple of 8, for example in an empty buffer.
     #[inline]
     fn encode_flat(&self, out: &mut Vec<u8>) {
         let start = out.len();
@@ -51,7 +51,7 @@ pub trait Message<'a>: Encode<'a> {
         flat::put_len(out, start);
     }
 
-    /// Checks a message that is all there is in `bytes`, and borrows from it.
+    /// Checks a flat message and borrows from it. `bytes` must contain nothing else.
     #[inline]
     fn decode_flat(bytes: &'a [u8]) -> Result<Self, DecodeError> {
         let opened = flat::Reader::open(bytes, Self::ID);
@@ -62,49 +62,49 @@ pub trait Message<'a>: Encode<'a> {
     }
 }
 
-/// What messages and the other elements of lists have in common. The code behind it is generated,
-/// and nobody else has a reason to call it.
+/// The common interface of messages and other list elements. Generated code implements and calls
+/// it.
 pub trait Encode<'a>: Sized + Clone + Default {
-    /// The fewest bytes that one takes in CBOR, so that a count can be compared with what is left.
+    /// The minimum length in CBOR. Used to reject counts that exceed the remaining bytes.
     const CBOR_MIN: usize;
-    /// The length of the fixed part in flat.
+    /// The length of the fixed part in the flat layout.
     const FLAT_LEN: usize;
 
-    /// Appends it as CBOR.
+    /// Appends the value as CBOR.
     fn write_cbor(&self, out: &mut Vec<u8>);
 
-    /// Takes it from the front.
+    /// Reads the value.
     fn read_cbor(reader: &mut cbor::Reader<'a>) -> Result<Self, DecodeError>;
 
-    /// How many bytes of text and bytes it has, as a hint for room.
+    /// Returns the number of bytes in texts and byte strings, as a capacity hint.
     #[inline]
     fn content_len(&self) -> usize {
         0
     }
 
-    /// Fills in the fixed part. Texts will begin at the offset `end`, which is moved on.
+    /// Writes the fixed part. Texts will begin at the offset `end`, which advances.
     #[inline]
     fn put_fixed(&self, fixed: &mut [u8], end: &mut usize) {
         let _ = (fixed, end);
     }
 
-    /// Appends its texts and bytes, in the order of `put_fixed`.
+    /// Appends the texts and byte strings, in the order of `put_fixed`.
     #[inline]
     fn append_contents(&self, out: &mut Vec<u8>) {
         let _ = out;
     }
 
-    /// Appends its lists. The message begins at `start` in `out`, this part of it at `fixed`.
+    /// Appends the lists. The message begins at `start` in `out`, and this part of it at `fixed`.
     #[inline]
     fn append_lists(&self, out: &mut Vec<u8>, start: usize, fixed: usize) {
         let _ = (out, start, fixed);
     }
 
-    /// Checks it and all that it refers to; its fixed part begins at `at`.
+    /// Checks the value whose fixed part begins at `at`, with everything that it refers to.
     fn read_flat(reader: &mut flat::Reader<'a>, at: usize) -> Result<Self, DecodeError>;
 }
 
-/// How a message is written down.
+/// The encoding of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u32)]
 pub enum Codec {
@@ -115,7 +115,7 @@ pub enum Codec {
 }
 
 impl Codec {
-    /// The codec of that number.
+    /// Returns the codec with this number.
     pub const fn from_number(number: u32) -> Option<Codec> {
         match number {
             1 => Some(Codec::Cbor),
@@ -124,7 +124,7 @@ impl Codec {
         }
     }
 
-    /// Its number.
+    /// Returns the number of the codec.
     pub const fn number(self) -> u32 {
         self as u32
     }
@@ -138,7 +138,7 @@ impl Codec {
         }
     }
 
-    /// Reads a message that is all there is in `bytes`.
+    /// Decodes a message. `bytes` must contain nothing else.
     #[inline]
     pub fn decode<'a, M: Message<'a>>(self, bytes: &'a [u8]) -> Result<M, DecodeError> {
         match self {

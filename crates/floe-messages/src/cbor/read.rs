@@ -1,9 +1,9 @@
-//! Takes CBOR from the front of bytes, and refuses what is not deterministic.
+//! A reader of deterministic CBOR.
 
 use super::{ARRAY, BYTES, FALSE, MAP, NULL, TEXT, TRUE, UINT};
 use crate::{DecodeError, Problem, text};
 
-/// The bytes of a message and how far they were read.
+/// The bytes of a message, and the position of the reader.
 #[derive(Clone, Debug)]
 pub struct Reader<'a> {
     rest: &'a [u8],
@@ -11,7 +11,7 @@ pub struct Reader<'a> {
 }
 
 impl<'a> Reader<'a> {
-    /// At the first byte.
+    /// Creates a reader at the first byte.
     #[inline]
     pub fn new(bytes: &'a [u8]) -> Reader<'a> {
         Reader {
@@ -20,7 +20,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Nothing is left.
+    /// Returns an error if bytes remain.
     #[inline]
     pub fn end(&self) -> Result<(), DecodeError> {
         if self.rest.is_empty() {
@@ -30,7 +30,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Goes past these bytes if they come next: a key with its head.
+    /// Skips these bytes if they come next: a key with its head.
     #[inline]
     pub fn key<const N: usize>(&mut self, key: &[u8; N]) -> bool {
         match self.rest.split_first_chunk() {
@@ -42,19 +42,19 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Goes past a null if one comes next.
+    /// Skips a null if it comes next.
     #[inline]
     pub fn null(&mut self) -> bool {
         self.key(&[NULL])
     }
 
-    /// Takes a number.
+    /// Reads a number.
     #[inline]
     pub fn uint(&mut self) -> Result<u64, DecodeError> {
         self.head(UINT)
     }
 
-    /// Takes true or false.
+    /// Reads a bool.
     #[inline]
     pub fn bool(&mut self) -> Result<bool, DecodeError> {
         match self.rest.split_first() {
@@ -62,31 +62,31 @@ impl<'a> Reader<'a> {
                 self.rest = rest;
                 Ok(first == TRUE)
             }
-            _ => Err(self.other("true or false")),
+            _ => Err(self.other("a bool")),
         }
     }
 
-    /// Takes text, which is borrowed.
+    /// Reads a text and borrows it.
     #[inline]
     pub fn text(&mut self) -> Result<&'a str, DecodeError> {
         let bytes = self.string(TEXT)?;
         text::check(bytes).map_err(|valid| self.not_text(bytes, valid))
     }
 
-    /// Takes bytes, which are borrowed.
+    /// Reads bytes and borrows them.
     #[inline]
     pub fn bytes(&mut self) -> Result<&'a [u8], DecodeError> {
         self.string(BYTES)
     }
 
-    /// Takes the text of a value that `from_text` knows.
+    /// Reads the text of an enum value, and converts it with `from_text`.
     #[inline]
     pub fn value<T>(&mut self, from_text: impl Fn(&str) -> Option<T>) -> Result<T, DecodeError> {
         let before = self.clone();
         from_text(self.text()?).ok_or_else(|| before.fault(Problem::UnknownValue))
     }
 
-    /// The key that comes next was not seen before.
+    /// Returns an error if the next key was already seen.
     #[inline]
     pub fn once(&self, seen: bool) -> Result<(), DecodeError> {
         if seen {
@@ -95,7 +95,7 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
-    /// Takes the head of a list and says how many elements follow, each of which has at least
+    /// Reads the head of a list. Returns the number of elements, each of which has at least
     /// `element_min` bytes.
     #[inline]
     pub fn array(&mut self, element_min: usize) -> Result<usize, DecodeError> {
@@ -108,13 +108,13 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Takes the head of a map and says how many fields follow.
+    /// Reads the head of a map. Returns the number of fields.
     #[inline]
     pub fn map(&mut self) -> Result<u64, DecodeError> {
         self.head(MAP)
     }
 
-    /// An error about what comes next.
+    /// Creates an error at the current position.
     #[cold]
     pub fn fault(&self, problem: Problem) -> DecodeError {
         DecodeError::new(self.len - self.rest.len(), problem)
@@ -134,7 +134,7 @@ impl<'a> Reader<'a> {
         DecodeError::new(begin + valid, Problem::Encoding)
     }
 
-    /// Text or bytes, as bytes.
+    /// Reads a text or byte string as bytes.
     #[inline]
     fn string(&mut self, major: u8) -> Result<&'a [u8], DecodeError> {
         let before = self.clone();
@@ -154,7 +154,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// The number in a head of this major type.
+    /// Reads a head of this major type. Returns its number.
     #[inline]
     fn head(&mut self, major: u8) -> Result<u64, DecodeError> {
         match self.rest {
@@ -170,7 +170,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Rare in small messages, and so out of line.
+    /// Out of line, because it is rare in small messages.
     #[inline(never)]
     fn long_head(&mut self, major: u8) -> Result<u64, DecodeError> {
         let before = self.clone();
@@ -205,10 +205,10 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// What a head of this major type begins, for people.
+/// Returns the name of a major type for error messages.
 fn name(major: u8) -> &'static str {
     match major {
-        UINT => "a number that is not negative",
+        UINT => "a number",
         BYTES => "bytes",
         TEXT => "text",
         ARRAY => "a list",

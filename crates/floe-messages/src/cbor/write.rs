@@ -1,4 +1,4 @@
-//! Appends CBOR.
+//! Writers of deterministic CBOR.
 
 use super::{ARRAY, BYTES, FALSE, MAP, TEXT, TRUE, UINT};
 
@@ -8,13 +8,13 @@ pub fn uint(out: &mut Vec<u8>, value: u64) {
     head(out, UINT, value);
 }
 
-/// Appends true or false.
+/// Appends a bool.
 #[inline]
 pub fn bool(out: &mut Vec<u8>, value: bool) {
     out.push(if value { TRUE } else { FALSE });
 }
 
-/// Appends text.
+/// Appends a text.
 #[inline]
 pub fn text(out: &mut Vec<u8>, value: &str) {
     head(out, TEXT, value.len() as u64);
@@ -28,13 +28,13 @@ pub fn bytes(out: &mut Vec<u8>, value: &[u8]) {
     out.extend_from_slice(value);
 }
 
-/// Begins a map of so many fields.
+/// Appends the head of a map with `count` fields.
 #[inline]
 pub fn map(out: &mut Vec<u8>, count: u64) {
     head(out, MAP, count);
 }
 
-/// Begins a list of so many elements.
+/// Appends the head of a list with `count` elements.
 #[inline]
 pub fn array(out: &mut Vec<u8>, count: u64) {
     head(out, ARRAY, count);
@@ -49,7 +49,7 @@ fn head(out: &mut Vec<u8>, major: u8, number: u64) {
     }
 }
 
-/// Rare in small messages, and so out of line.
+/// Out of line, because it is rare in small messages.
 #[inline(never)]
 fn long_head(out: &mut Vec<u8>, major: u8, number: u64) {
     if let Ok(number) = u16::try_from(number) {

@@ -1,16 +1,16 @@
-//! Checks flat messages and borrows from them.
+//! A reader of flat messages, which checks and borrows.
 
 use super::{HEADER_LEN, MAGIC, SLOT_LEN};
 use crate::{DecodeError, Problem, text};
 
-/// The bytes of a message, and how much of them references may still span.
+/// The bytes of a message, and the number of bytes that references may still span.
 #[derive(Debug)]
 pub struct Reader<'a> {
     bytes: &'a [u8],
     budget: u64,
 }
 
-/// A fixed part.
+/// The fixed part of a message.
 #[derive(Debug)]
 pub struct Fixed<'a, const N: usize> {
     bytes: &'a [u8; N],
@@ -21,7 +21,7 @@ impl<'a> Reader<'a> {
     /// Checks the header.
     #[inline]
     pub fn open(bytes: &'a [u8], id: u32) -> Result<Reader<'a>, DecodeError> {
-        let [magic, said, found, zero] = match bytes.first_chunk::<HEADER_LEN>() {
+        let [magic, claimed, found, zero] = match bytes.first_chunk::<HEADER_LEN>() {
             Some(header) => words(header),
             None => return Err(DecodeError::new(0, Problem::Header)),
         };
@@ -29,8 +29,14 @@ impl<'a> Reader<'a> {
         if magic != u32::from_le_bytes(MAGIC) {
             return Err(DecodeError::new(0, Problem::Header));
         }
-        if u64::from(said) != len as u64 {
-            return Err(DecodeError::new(4, Problem::Length { said, found: len }));
+        if u64::from(claimed) != len as u64 {
+            return Err(DecodeError::new(
+                4,
+                Problem::Length {
+                    claimed,
+                    found: len,
+                },
+            ));
         }
         if found != id {
             let expected = id;
@@ -45,7 +51,7 @@ impl<'a> Reader<'a> {
         Ok(Reader::again(bytes))
     }
 
-    /// For bytes that were decoded before.
+    /// Creates a reader for bytes that were already checked.
     #[inline]
     pub(crate) fn again(bytes: &'a [u8]) -> Reader<'a> {
         Reader {
@@ -54,7 +60,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// The fixed part that begins at `at`.
+    /// Returns the fixed part that begins at `at`.
     #[inline]
     pub fn fixed<const N: usize>(&self, at: usize) -> Result<Fixed<'a, N>, DecodeError> {
         match self.bytes.get(at..).and_then(<[u8]>::first_chunk) {
@@ -63,7 +69,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// A text. One at the offset 0 is empty.
+    /// Reads a text. Offset 0 means empty.
     #[inline]
     pub fn text<const N: usize>(
         &mut self,
@@ -83,7 +89,7 @@ impl<'a> Reader<'a> {
             .map_err(|valid| DecodeError::new(offset as usize + valid, Problem::Encoding))
     }
 
-    /// A text that may be absent.
+    /// Reads an optional text.
     #[inline]
     pub fn optional_text<const N: usize>(
         &mut self,
@@ -96,7 +102,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Bytes. Those at the offset 0 are empty.
+    /// Reads bytes. Offset 0 means empty.
     #[inline]
     pub fn bytes<const N: usize>(
         &mut self,
@@ -111,7 +117,7 @@ impl<'a> Reader<'a> {
         self.span(fixed.at + slot, offset, length)
     }
 
-    /// Bytes that may be absent.
+    /// Reads optional bytes.
     #[inline]
     pub fn optional_bytes<const N: usize>(
         &mut self,
@@ -124,8 +130,8 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Where the elements of a list are, each of which has `element_len` bytes, and how many there
-    /// are; nothing for an empty list. The elements themselves are not looked at.
+    /// Returns the offset and the number of the elements of a list, each of which has `element_len`
+    /// bytes. Returns `None` for an empty list. Does not check the elements.
     #[inline]
     pub fn elements<const N: usize>(
         &mut self,
@@ -158,14 +164,14 @@ impl<'a> Reader<'a> {
         Ok((offset as u32, count as u32))
     }
 
-    /// All bytes of the message.
+    /// Returns all bytes of the message.
     #[inline]
     pub(crate) fn bytes_of_message(&self) -> &'a [u8] {
         self.bytes
     }
 
-    /// What a reference at `at` spans. Neither sum can overflow: offsets and counts have 32 bits,
-    /// and no fixed part is anywhere near as long.
+    /// Returns the bytes of the reference at `at`. The sums cannot overflow: offsets and counts
+    /// have 32 bits, and fixed parts are short.
     #[inline]
     fn span(&mut self, at: usize, offset: u64, length: u64) -> Result<&'a [u8], DecodeError> {
         let end = offset + length;
@@ -176,20 +182,20 @@ impl<'a> Reader<'a> {
             Some(left) => self.budget = left,
             None => return Err(DecodeError::new(at, Problem::Overlap)),
         }
-        // Both are at most the length of bytes in memory.
+        // Both are at most the length of `bytes`.
         Ok(&self.bytes[offset as usize..end as usize])
     }
 }
 
 impl<const N: usize> Fixed<'_, N> {
-    /// The 8 bytes of a field. Generated code asks only for fields that there are.
+    /// Returns the 8 bytes of a field. Generated code asks only for existing fields.
     #[inline]
     pub fn uint(&self, slot: usize) -> u64 {
         let field = self.bytes.get(slot..).and_then(<[u8]>::first_chunk);
         field.map_or(0, |bytes| u64::from_le_bytes(*bytes))
     }
 
-    /// True or false.
+    /// Reads a bool.
     #[inline]
     pub fn bool(&self, slot: usize) -> Result<bool, DecodeError> {
         match self.uint(slot) {
@@ -199,7 +205,7 @@ impl<const N: usize> Fixed<'_, N> {
         }
     }
 
-    /// The value of an enum, which `from_number` knows.
+    /// Reads the value of an enum, and converts it with `from_number`.
     #[inline]
     pub fn value<T>(
         &self,
@@ -210,7 +216,8 @@ impl<const N: usize> Fixed<'_, N> {
         known.ok_or_else(|| DecodeError::new(self.at + slot, Problem::UnknownValue))
     }
 
-    /// Whether an optional number is there: this field says so, and the next one is its value.
+    /// Returns whether an optional number is present. This field tells it, and the next field is
+    /// the value.
     #[inline]
     pub fn present(&self, slot: usize) -> Result<bool, DecodeError> {
         let present = self.bool(slot)?;
@@ -224,7 +231,7 @@ impl<const N: usize> Fixed<'_, N> {
     }
 }
 
-/// Offset, and length or count.
+/// Splits a reference into its offset and its length or count.
 #[inline]
 fn split(reference: u64) -> (u64, u64) {
     (reference & u64::from(u32::MAX), reference >> 32)

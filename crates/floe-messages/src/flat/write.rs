@@ -1,8 +1,8 @@
-//! Appends flat messages.
+//! Writers of flat messages.
 
 use super::{MAGIC, SLOT_LEN};
 
-/// The header and the fixed part of a message in which everything is zero, empty or absent.
+/// Returns the header and the fixed part of a message in which everything is zero, empty or absent.
 pub const fn blank<const N: usize>(id: u32) -> [u8; N] {
     let mut blank = [0; N];
     let id = id.to_le_bytes();
@@ -15,21 +15,21 @@ pub const fn blank<const N: usize>(id: u32) -> [u8; N] {
     blank
 }
 
-/// Fills in the length of a message that begins at `start` and ends with `out`.
+/// Writes the length of a message that begins at `start` and ends with `out`.
 #[inline]
 pub(crate) fn put_len(out: &mut [u8], start: usize) {
     let len = out.len() - start;
-    debug_assert!(u32::try_from(len).is_ok(), "a message of {len} bytes");
+    debug_assert!(u32::try_from(len).is_ok(), "the message has {len} bytes");
     out[start + MAGIC.len()..start + SLOT_LEN].copy_from_slice(&(len as u32).to_le_bytes());
 }
 
-/// Fills in a field.
+/// Writes a field.
 #[inline]
 pub fn put(fixed: &mut [u8], at: usize, value: u64) {
     fixed[at..at + SLOT_LEN].copy_from_slice(&value.to_le_bytes());
 }
 
-/// The reference to a text that will be appended at the offset `end`.
+/// Returns the reference of a text that will be appended at the offset `end`.
 #[inline]
 pub fn text_at(end: &mut usize, text: &str) -> u64 {
     let offset = *end;
@@ -37,7 +37,7 @@ pub fn text_at(end: &mut usize, text: &str) -> u64 {
     reference(offset, text.len())
 }
 
-/// The reference to bytes that will be appended at the offset `end`.
+/// Returns the reference of bytes that will be appended at the offset `end`.
 #[inline]
 pub fn bytes_at(end: &mut usize, bytes: &[u8]) -> u64 {
     let offset = *end;
@@ -52,7 +52,7 @@ pub fn append_text(out: &mut Vec<u8>, text: &str) {
     out.push(0);
 }
 
-/// Offset and length or count, as the fixed part has them. Both fit while the whole message does.
+/// Combines an offset and a length or count. Both fit as long as the message does.
 #[inline]
 pub(crate) fn reference(offset: usize, count: usize) -> u64 {
     offset as u64 | (count as u64) << 32

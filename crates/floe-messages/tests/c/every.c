@@ -1,14 +1,14 @@
-/* Reads messages `EveryType` from stdin, each behind its length, and writes for each whether it is
- * right, and if so, the same message built anew behind its length. */
+/* Reads `EveryType` messages from stdin, each after its length. For each message, writes whether it
+ * is valid. If it is, builds the same message again and writes it after its length. */
 #include <stdio.h>
 
 #include "../shapes/shapes.h"
 
-/* More than any list of the test has. */
+/* More than the length of any list of the test. */
 #define MANY 4096
 
 static void put_inner(floe_buffer *buffer, size_t at, const floe_inner *inner, const void *data) {
-  /* Numbers stand in the message as they would in an array. */
+  /* The numbers of a list are stored like an array. */
   const uint64_t *numbers = (const uint64_t *)floe_flat_element(inner->numbers, data, 0, 8);
   floe_inner_set_amount(buffer, at, inner->amount);
   floe_inner_set_label(buffer, at, floe_inner_label(inner, data));

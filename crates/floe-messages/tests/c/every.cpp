@@ -1,4 +1,4 @@
-// As every.c beside it, with the structs for C++.
+// The same program as every.c, with the C++ structs.
 #include <cstdio>
 
 #include "../shapes/shapes.hpp"

@@ -1,4 +1,4 @@
-/* The headers of libfloe: builds a request and reads it back. Also compiled as C++. */
+/* Builds a request with the C header and reads it back. Also compiled as C++. */
 #include "floe_messages.h"
 
 int main(void) {

@@ -1,4 +1,4 @@
-// The header of libfloe for C++: builds a reply and reads it back.
+// Builds a reply with the C++ header and reads it back.
 #include "floe/messages.hpp"
 
 int main() {

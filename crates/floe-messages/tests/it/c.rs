@@ -1,4 +1,4 @@
-//! The headers for C and C++, compiled and asked about the same bytes as Rust.
+//! The C and C++ headers, compiled and run on the same bytes as the Rust code.
 
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
@@ -15,7 +15,7 @@ const C: (&str, &[&str]) = ("cc", &["-std=c99", "-xc"]);
 const C_AS_CPP: (&str, &[&str]) = ("c++", &["-std=c++20", "-xc++"]);
 const CPP: (&str, &[&str]) = ("c++", &["-std=c++20"]);
 
-/// Compiles a program of `tests/c`; nothing if there is no compiler, which is a skip.
+/// Compiles a program of `tests/c`. Without a compiler, reports a skip and returns `None`.
 fn compiled(test: &str, source: &str, (compiler, flags): (&str, &[&str])) -> Option<PathBuf> {
     let crate_root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join(test);
@@ -23,7 +23,7 @@ fn compiled(test: &str, source: &str, (compiler, flags): (&str, &[&str])) -> Opt
     let mut command = Command::new(compiler);
     command
         .args(flags)
-        // `cargo xtask sanitize` watches these programs as well.
+        // Flags of `cargo xtask sanitize`.
         .args(more.split_whitespace())
         .args(["-O1", "-Wall", "-Wextra", "-Wpedantic", "-Werror", "-o"])
         .arg(&program)
@@ -34,22 +34,19 @@ fn compiled(test: &str, source: &str, (compiler, flags): (&str, &[&str])) -> Opt
         .arg(crate_root.join("tests/c").join(source));
     match command.output() {
         Ok(output) => {
-            let said = String::from_utf8_lossy(&output.stderr);
-            assert!(output.status.success(), "{source}: {said}");
+            let errors = String::from_utf8_lossy(&output.stderr);
+            assert!(output.status.success(), "{source}: {errors}");
             Some(program)
         }
         Err(error) => {
-            skip(test, &format!("{compiler} does not start: {error}"));
+            skip(test, &format!("cannot start {compiler}: {error}"));
             None
         }
     }
 }
 
-/// The test could not look.
-#[expect(
-    clippy::print_stderr,
-    reason = "where nobody gathers the skips, they are still seen"
-)]
+/// Reports a skipped test.
+#[expect(clippy::print_stderr, reason = "without a list of skips, print them")]
 fn skip(test: &str, why: &str) {
     eprintln!("SKIPPED {test}: {why}");
     if let Some(file) = std::env::var_os("FLOE_TEST_SKIPS") {
@@ -57,12 +54,12 @@ fn skip(test: &str, why: &str) {
             .append(true)
             .create(true)
             .open(file);
-        let mut file = opened.expect("the list of skips can be opened");
-        writeln!(file, "{test}: {why}").expect("the list of skips can be written");
+        let mut file = opened.expect("cannot open the list of skips");
+        writeln!(file, "{test}: {why}").expect("cannot write the list of skips");
     }
 }
 
-/// Messages as Rust encodes them, each followed by some that were changed on the way.
+/// Returns messages encoded by Rust, each preceded by modified copies.
 fn messages() -> Vec<Vec<u8>> {
     let mut runner = TestRunner::deterministic();
     let mut random = 1u32;
@@ -74,13 +71,13 @@ fn messages() -> Vec<Vec<u8>> {
     for _ in 0..100 {
         let every = every()
             .new_tree(&mut runner)
-            .expect("any message")
+            .expect("the strategy generates a message")
             .current();
         let mut right = Vec::new();
         every.message().encode_flat(&mut right);
         for _ in 0..40 {
             let mut changed = right.clone();
-            // Most of what matters is in the header and the fixed part.
+            // The header and the fixed part matter most.
             let most = [changed.len(), changed.len().min(300)][next(2)];
             let at = next(most);
             changed[at] = [changed[at] ^ 1 << next(8), next(256) as u8][next(2)];
@@ -96,7 +93,7 @@ fn messages() -> Vec<Vec<u8>> {
     messages
 }
 
-/// Hands all messages to a program and compares what it says of each.
+/// Sends all messages to a program and compares its results with those of Rust.
 fn agrees(program: &Path) {
     let messages = messages();
     let mut input = Vec::new();
@@ -110,7 +107,7 @@ fn agrees(program: &Path) {
         .spawn()
         .expect("the program starts");
     let mut pipe = child.stdin.take().expect("its stdin is a pipe");
-    // It answers while it reads, so somebody else has to write.
+    // The program replies while it reads, so another thread must write.
     let writer = std::thread::spawn(move || pipe.write_all(&input));
     let output = child.wait_with_output().expect("the program ends");
     assert!(
@@ -122,7 +119,7 @@ fn agrees(program: &Path) {
     writer
         .join()
         .expect("no panic")
-        .expect("the program reads everything");
+        .expect("the program reads all input");
 
     let mut answers = &output.stdout[..];
     let mut take = |len: usize| {
@@ -140,20 +137,21 @@ fn agrees(program: &Path) {
         };
         right += 1;
         let len = u32::from_ne_bytes(take(4).try_into().expect("4 bytes"));
-        let again = EveryType::decode_flat(take(len as usize)).expect("it was built rightly");
+        let again =
+            EveryType::decode_flat(take(len as usize)).expect("the rebuilt message decodes");
         assert_eq!(again, ours);
     }
-    assert!(answers.is_empty(), "it answers for each message once");
+    assert!(answers.is_empty(), "the program wrote extra bytes");
     assert!(
         (200..messages.len() - 200).contains(&right),
-        "{right} right ones"
+        "{right} valid messages"
     );
 }
 
 #[test]
 #[cfg_attr(miri, ignore = "Miri starts no compiler")]
-fn c_accepts_what_rust_accepts_and_builds_it_anew() {
-    let test = "c_accepts_what_rust_accepts_and_builds_it_anew";
+fn c_accepts_and_rebuilds_same_messages_as_rust() {
+    let test = "c_accepts_and_rebuilds_same_messages_as_rust";
     if let Some(program) = compiled(test, "every.c", C) {
         agrees(&program);
     }
@@ -161,8 +159,8 @@ fn c_accepts_what_rust_accepts_and_builds_it_anew() {
 
 #[test]
 #[cfg_attr(miri, ignore = "Miri starts no compiler")]
-fn cpp_accepts_what_rust_accepts_and_builds_it_anew() {
-    let test = "cpp_accepts_what_rust_accepts_and_builds_it_anew";
+fn cpp_accepts_and_rebuilds_same_messages_as_rust() {
+    let test = "cpp_accepts_and_rebuilds_same_messages_as_rust";
     if let Some(program) = compiled(test, "every.cpp", CPP) {
         agrees(&program);
     }
@@ -170,11 +168,11 @@ fn cpp_accepts_what_rust_accepts_and_builds_it_anew() {
 
 #[test]
 #[cfg_attr(miri, ignore = "Miri starts no compiler")]
-fn the_headers_of_libfloe_compile_and_work() {
+fn libfloe_headers_compile_and_work() {
     for (name, source, compiler) in [
-        ("the_header_for_c", "headers.c", C),
-        ("the_header_for_c_in_cpp", "headers.c", C_AS_CPP),
-        ("the_header_for_cpp", "headers.cpp", CPP),
+        ("c_header", "headers.c", C),
+        ("c_header_in_cpp", "headers.c", C_AS_CPP),
+        ("cpp_header", "headers.cpp", CPP),
     ] {
         if let Some(program) = compiled(name, source, compiler) {
             let status = Command::new(&program).status().expect("the program starts");

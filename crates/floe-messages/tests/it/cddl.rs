@@ -1,4 +1,4 @@
-//! The CDDL, as another implementation reads it.
+//! The CDDL, validated by another implementation.
 
 use cddl_cat::validate_cbor_bytes;
 use floe_messages::{
@@ -19,7 +19,7 @@ fn is_valid(name: &str, bytes: &[u8]) -> bool {
 }
 
 #[test]
-fn what_is_encoded_is_what_the_cddl_describes() {
+fn encoded_messages_match_cddl() {
     let info = PathInfo {
         path: "/nix/store/x",
         references: List::from(&["/nix/store/y", "/nix/store/z"]),
@@ -60,7 +60,7 @@ fn what_is_encoded_is_what_the_cddl_describes() {
 }
 
 #[test]
-fn what_decoding_refuses_is_not_what_the_cddl_describes() {
+fn invalid_messages_fail_cddl_and_decoding() {
     let right = encoded(&Error {
         kind: ErrorKind::BadHandle,
         ..Error::default()
@@ -68,7 +68,7 @@ fn what_decoding_refuses_is_not_what_the_cddl_describes() {
     assert!(is_valid("Error", &right));
     let replaced = |old: &[u8], new: &[u8]| {
         let at = right.windows(old.len()).position(|bytes| bytes == old);
-        let at = at.expect("the message has this");
+        let at = at.expect("the message contains the old bytes");
         [&right[..at], new, &right[at + old.len()..]].concat()
     };
     for (what, bytes) in [

@@ -1,4 +1,4 @@
-//! The fuzz targets' properties, checked for the committed corpus.
+//! Checks the properties of the fuzz targets with the committed corpus.
 
 use floe_testkit::fuzz_corpus::check_files;
 

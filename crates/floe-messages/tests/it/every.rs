@@ -1,4 +1,4 @@
-//! Any `EveryType`, and what it is as a map of another CBOR library.
+//! Arbitrary `EveryType` messages, and their values in another CBOR library.
 
 use ciborium::Value;
 use floe_messages::List;
@@ -8,7 +8,7 @@ use proptest::prelude::*;
 
 use crate::shapes::{Amount, EveryType, Inner};
 
-/// Owns what an `EveryType` borrows.
+/// The owned data of an `EveryType`.
 #[derive(Clone, Debug)]
 pub(crate) struct Every {
     one: (bool, u64, String, Vec<u8>, Amount, OwnedInner),
@@ -90,8 +90,9 @@ impl Every {
         }
     }
 
-    /// The same by somebody else: a map, its keys sorted by their encoding.
-    pub(crate) fn oracle(&self) -> Value {
+    /// Returns the same message as a map of another library, with its keys sorted by their
+    /// encoding.
+    pub(crate) fn reference_value(&self) -> Value {
         let (one, optional, lists) = (&self.one, &self.optional, &self.lists);
         let mut fields: Vec<(&str, Option<Value>)> = vec![
             ("boolOne", Some(one.0.into())),
@@ -159,6 +160,6 @@ fn map(fields: Vec<(&str, Value)>) -> Value {
 
 pub(crate) fn encoded(value: &Value) -> Vec<u8> {
     let mut bytes = Vec::new();
-    ciborium::into_writer(value, &mut bytes).expect("memory takes everything");
+    ciborium::into_writer(value, &mut bytes).expect("a vector accepts all bytes");
     bytes
 }

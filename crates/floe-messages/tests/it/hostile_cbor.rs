@@ -1,16 +1,16 @@
-//! CBOR that is not a message, case by case.
+//! Invalid CBOR messages, case by case.
 
 use floe_messages::{DecodeError, Message, Problem};
 
 use crate::shapes::{BytesPayload, ComplexRequest, EchoRequest};
 
-/// `EchoRequest` with these bytes as its values.
+/// Encodes an `EchoRequest` with these bytes as its values.
 fn echo(delay: &[u8], message: &[u8]) -> Vec<u8> {
     [b"\xa2\x67delayMs", delay, b"\x67message", message].concat()
 }
 
 fn error<'a, M: Message<'a> + std::fmt::Debug>(bytes: &'a [u8]) -> DecodeError {
-    M::decode_cbor(bytes).expect_err("this is no message")
+    M::decode_cbor(bytes).expect_err("the message is invalid")
 }
 
 fn echo_problem(bytes: &[u8]) -> Problem {
@@ -18,7 +18,7 @@ fn echo_problem(bytes: &[u8]) -> Problem {
 }
 
 #[test]
-fn a_right_one_is_right() {
+fn valid_message_round_trips() {
     let bytes = echo(b"\x05", b"\x62hi");
     let request = EchoRequest {
         message: "hi",
@@ -31,7 +31,7 @@ fn a_right_one_is_right() {
 }
 
 #[test]
-fn keys_may_come_in_any_order_and_null_is_absent() {
+fn keys_in_any_order_and_null_are_accepted() {
     let bytes = b"\xa2\x67message\x62hi\x67delayMs\x05";
     let request = EchoRequest {
         message: "hi",
@@ -56,7 +56,7 @@ fn keys_may_come_in_any_order_and_null_is_absent() {
 }
 
 #[test]
-fn an_error_says_what_was_read_where_and_what_is_wrong() {
+fn decode_error_names_field_offset_and_problem() {
     let bytes = echo(b"\x05", b"\x62h\xff");
     let found = error::<EchoRequest>(&bytes);
     assert_eq!(
@@ -76,7 +76,7 @@ fn an_error_says_what_was_read_where_and_what_is_wrong() {
 }
 
 #[test]
-fn a_length_larger_than_what_is_left_is_an_error() {
+fn length_beyond_the_end_fails() {
     // 2^40 elements, 2^60 bytes.
     let list = b"\xa2\x64tags\x9b\0\0\x01\0\0\0\0\0\x68messages\x80";
     let problem = Problem::TooLong {
@@ -98,20 +98,20 @@ fn a_length_larger_than_what_is_left_is_an_error() {
         left: 0,
     };
     assert_eq!(error::<BytesPayload>(bytes).problem(), &problem);
-    // A message takes its keys at least, so that 3 bytes are no room for 2 messages.
+    // A message contains at least its keys, so 3 bytes cannot hold 2 messages.
     let messages = b"\xa2\x64tags\x80\x68messages\x82abc";
     let problem = Problem::TooLong { length: 2, left: 3 };
     assert_eq!(error::<ComplexRequest>(messages).problem(), &problem);
 }
 
 #[test]
-fn a_map_of_more_fields_than_there_are_ends_at_the_first_stranger() {
+fn map_longer_than_its_fields_fails() {
     let bytes = b"\xbb\xff\xff\xff\xff\xff\xff\xff\xff\x67message\x60\x67delayMs\x00";
     assert_eq!(echo_problem(bytes), Problem::Ends);
 }
 
 #[test]
-fn a_deep_nest_of_arrays_does_not_overflow_the_stack() {
+fn deeply_nested_arrays_do_not_overflow_stack() {
     let nest = vec![0x81; 200_000];
     for bytes in [nest.clone(), echo(b"\x00", &nest)] {
         assert!(matches!(
@@ -130,7 +130,7 @@ fn a_deep_nest_of_arrays_does_not_overflow_the_stack() {
 }
 
 #[test]
-fn a_duplicate_key_is_an_error_also_for_null() {
+fn duplicate_key_fails_even_with_null() {
     let bytes = b"\xa3\x67delayMs\x00\x67message\x60\x67delayMs\x00";
     let found = error::<EchoRequest>(bytes);
     assert_eq!(
@@ -145,7 +145,7 @@ fn a_duplicate_key_is_an_error_also_for_null() {
 }
 
 #[test]
-fn an_unknown_key_and_a_missing_one_are_errors() {
+fn unknown_and_missing_keys_fail() {
     let bytes = b"\xa3\x67delayMs\x00\x67message\x60\x61x\x00";
     assert_eq!(echo_problem(bytes), Problem::UnknownKey);
     let found = error::<EchoRequest>(b"\xa1\x67delayMs\x00");
@@ -154,7 +154,7 @@ fn an_unknown_key_and_a_missing_one_are_errors() {
         (&Problem::Missing, "message")
     );
     assert_eq!(echo_problem(b"\xa0"), Problem::Missing);
-    // Null is for what may be absent.
+    // Null is allowed only for optional fields.
     assert!(matches!(
         echo_problem(&echo(b"\xf6", b"\x60")),
         Problem::Type { .. }
@@ -162,7 +162,7 @@ fn an_unknown_key_and_a_missing_one_are_errors() {
 }
 
 #[test]
-fn indefinite_lengths_are_errors() {
+fn indefinite_lengths_fail() {
     for bytes in [
         b"\xbf\x67delayMs\x00\x67message\x60\xff".to_vec(),
         echo(b"\x00", b"\x7f\x61a\xff"),
@@ -181,7 +181,7 @@ fn indefinite_lengths_are_errors() {
 }
 
 #[test]
-fn what_is_not_in_its_shortest_form_is_an_error() {
+fn longer_forms_than_needed_fail() {
     for delay in [
         &b"\x18\x17"[..],
         b"\x19\x00\xff",
@@ -209,7 +209,7 @@ fn what_is_not_in_its_shortest_form_is_an_error() {
 }
 
 #[test]
-fn a_negative_number_is_an_error() {
+fn negative_number_fails() {
     let negative = b"\xa3\x64tags\x80\x67retries\x20\x68messages\x80";
     assert!(matches!(
         error::<ComplexRequest>(negative).problem(),
@@ -221,7 +221,7 @@ fn a_negative_number_is_an_error() {
 }
 
 #[test]
-fn trailing_bytes_and_missing_ones_are_errors() {
+fn trailing_and_missing_bytes_fail() {
     let whole = echo(b"\x18\x20", b"\x63abc");
     let longer = [&*whole, b"\x00"].concat();
     assert_eq!(echo_problem(&longer), Problem::Trailing(1));
@@ -232,7 +232,7 @@ fn trailing_bytes_and_missing_ones_are_errors() {
 }
 
 #[test]
-fn tags_simple_values_and_reserved_heads_are_errors() {
+fn tags_simple_values_and_reserved_heads_fail() {
     for delay in [
         &b"\xc1\x00"[..],
         b"\xf7",
@@ -251,7 +251,7 @@ fn tags_simple_values_and_reserved_heads_are_errors() {
 }
 
 #[test]
-fn an_unknown_value_of_an_enum_is_an_error() {
+fn unknown_enum_value_fails() {
     let bytes = b"\xa3\x65label\x60\x66amount\x64many\x67numbers\x80";
     let found = error::<crate::shapes::Inner>(bytes);
     assert_eq!(

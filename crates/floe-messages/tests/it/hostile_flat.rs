@@ -1,10 +1,10 @@
-//! Flat messages that are none, case by case.
+//! Invalid flat messages, case by case.
 
 use floe_messages::{DecodeError, Message, Problem};
 
 use crate::shapes::{Amount, BytesPayload, ComplexRequest, EchoRequest, EveryType, Inner};
 
-/// Where the fixed part begins, and so the first field.
+/// The offset of the fixed part, and of its first field.
 const FIXED: usize = 16;
 
 fn flat<'a>(message: &impl Message<'a>) -> Vec<u8> {
@@ -25,7 +25,7 @@ fn set(bytes: &mut [u8], at: usize, word: u32) {
     bytes[at..at + 4].copy_from_slice(&word.to_le_bytes());
 }
 
-/// Appends and corrects the length in the header.
+/// Appends bytes and corrects the length in the header.
 fn extend(bytes: &mut Vec<u8>, more: &[u8]) {
     bytes.extend_from_slice(more);
     let len = bytes.len() as u32;
@@ -33,14 +33,14 @@ fn extend(bytes: &mut Vec<u8>, more: &[u8]) {
 }
 
 fn error<'a, M: Message<'a> + std::fmt::Debug>(bytes: &'a [u8]) -> DecodeError {
-    M::decode_flat(bytes).expect_err("this is no message")
+    M::decode_flat(bytes).expect_err("the message is invalid")
 }
 
 fn problem_with<'a, M: Message<'a> + std::fmt::Debug>(bytes: &'a [u8]) -> Problem {
     error::<M>(bytes).problem().clone()
 }
 
-/// What is wrong with a message after a change.
+/// Returns the problem of a message after a change.
 fn changed(change: impl Fn(&mut Vec<u8>)) -> Problem {
     let mut bytes = echo();
     change(&mut bytes);
@@ -48,7 +48,7 @@ fn changed(change: impl Fn(&mut Vec<u8>)) -> Problem {
 }
 
 #[test]
-fn a_message_lies_in_memory_as_it_is_documented() {
+fn layout_matches_documentation() {
     let mut expected = b"FLO1".to_vec();
     expected.extend_from_slice(&36u32.to_le_bytes());
     expected.extend_from_slice(&EchoRequest::ID.to_le_bytes());
@@ -59,7 +59,7 @@ fn a_message_lies_in_memory_as_it_is_documented() {
 }
 
 #[test]
-fn an_error_says_what_was_read_where_and_what_is_wrong() {
+fn decode_error_names_field_offset_and_problem() {
     let mut bytes = echo();
     bytes[33] = 0xff;
     let found = error::<EchoRequest>(&bytes);
@@ -70,20 +70,20 @@ fn an_error_says_what_was_read_where_and_what_is_wrong() {
 }
 
 #[test]
-fn a_header_that_is_not_right_is_an_error() {
+fn invalid_header_fails() {
     assert_eq!(changed(|bytes| bytes[3] = b'2'), Problem::Header);
     assert_eq!(changed(|bytes| bytes.truncate(15)), Problem::Header);
     assert_eq!(
         changed(|bytes| bytes.truncate(35)),
         Problem::Length {
-            said: 36,
+            claimed: 36,
             found: 35
         }
     );
     assert_eq!(
         changed(|bytes| bytes.push(0)),
         Problem::Length {
-            said: 36,
+            claimed: 36,
             found: 37
         }
     );
@@ -101,7 +101,7 @@ fn a_header_that_is_not_right_is_an_error() {
 }
 
 #[test]
-fn a_reference_that_leaves_the_contents_is_an_error() {
+fn reference_outside_contents_fails() {
     for (offset, length) in [
         (12, 3),
         (0, 3),
@@ -124,13 +124,13 @@ fn a_reference_that_leaves_the_contents_is_an_error() {
 }
 
 #[test]
-fn text_without_a_nul_behind_it_is_an_error() {
+fn text_without_nul_fails() {
     assert_eq!(changed(|bytes| bytes[35] = b'd'), Problem::NoNul);
     assert_eq!(changed(|bytes| set(bytes, FIXED + 4, 2)), Problem::NoNul);
 }
 
 #[test]
-fn text_may_contain_nuls_and_be_empty() {
+fn text_with_nuls_and_empty_text_round_trip() {
     for message in ["", "\0", "a\0b", "\0\0\0"] {
         let request = EchoRequest {
             message,
@@ -142,7 +142,7 @@ fn text_may_contain_nuls_and_be_empty() {
         request.encode_cbor(&mut cbor);
         assert_eq!(EchoRequest::decode_cbor(&cbor), Ok(request));
     }
-    // Nobody has to point at an empty text.
+    // An empty text needs no reference.
     let mut bytes = echo();
     set(&mut bytes, FIXED, 0);
     set(&mut bytes, FIXED + 4, 0);
@@ -153,7 +153,7 @@ fn text_may_contain_nuls_and_be_empty() {
 }
 
 #[test]
-fn empty_and_absent_are_two_things() {
+fn empty_and_absent_fields_differ() {
     let message = EveryType {
         text_optional: Some(""),
         bytes_optional: Some(&[]),
@@ -171,7 +171,7 @@ fn empty_and_absent_are_two_things() {
     );
 }
 
-/// A message with two tags, and where their references begin.
+/// Returns a message with two tags, and the offset of their references.
 fn tagged() -> (Vec<u8>, usize) {
     let bytes = flat(&ComplexRequest {
         tags: ["one", "two"].into_iter().collect(),
@@ -181,7 +181,7 @@ fn tagged() -> (Vec<u8>, usize) {
 }
 
 #[test]
-fn a_list_longer_than_the_buffer_is_an_error() {
+fn list_longer_than_buffer_fails() {
     let (mut bytes, _) = tagged();
     for count in [100, 1 << 28, u32::MAX] {
         set(&mut bytes, FIXED + 12, count);
@@ -191,7 +191,7 @@ fn a_list_longer_than_the_buffer_is_an_error() {
 }
 
 #[test]
-fn a_misaligned_list_is_an_error() {
+fn misaligned_list_fails() {
     let (mut bytes, begin) = tagged();
     for offset in [begin + 4, begin + 1, begin - 7] {
         set(&mut bytes, FIXED + 8, offset as u32);
@@ -201,7 +201,7 @@ fn a_misaligned_list_is_an_error() {
 }
 
 #[test]
-fn a_list_of_no_elements_is_nowhere() {
+fn empty_list_with_reference_fails() {
     let (mut bytes, _) = tagged();
     set(&mut bytes, FIXED + 12, 0);
     assert_eq!(problem_with::<ComplexRequest>(&bytes), Problem::NotZero);
@@ -214,8 +214,8 @@ fn a_list_of_no_elements_is_nowhere() {
 }
 
 #[test]
-fn references_that_share_contents_do_not_make_much_of_little() {
-    // 1000 tags, all of which are the same long text: 8 kB and 64 kB that would be 64 MB.
+fn references_that_share_contents_fail() {
+    // 1000 tags that share one long text: 72 kB would expand to 64 MB.
     let tags = vec![""; 1000];
     let mut bytes = flat(&ComplexRequest {
         tags: tags.into(),
@@ -234,12 +234,12 @@ fn references_that_share_contents_do_not_make_much_of_little() {
         (found.problem(), found.field()),
         (&Problem::Overlap, "tags")
     );
-    // The first tag is fine, the second is one too many.
+    // The first tag is valid, the second one exceeds the budget.
     assert_eq!(found.offset(), list + 8);
 }
 
 #[test]
-fn lists_that_share_their_lists_do_not_make_much_of_little() {
+fn lists_that_share_lists_fail() {
     let mut inners = vec![Inner::default(); 40];
     inners[0].numbers = vec![1; 500].into();
     let mut bytes = flat(&EveryType {
@@ -262,7 +262,7 @@ fn lists_that_share_their_lists_do_not_make_much_of_little() {
 }
 
 trait Slots {
-    /// Where the last field of `EveryType`, the list of messages, is in the fixed part.
+    /// The offset of the last field of `EveryType`, the list of messages, in the fixed part.
     const LIST_SLOT: usize;
 }
 
@@ -271,7 +271,7 @@ impl Slots for EveryType<'_> {
 }
 
 #[test]
-fn what_is_no_bool_no_enum_and_not_zero_is_an_error() {
+fn invalid_bool_enum_and_padding_fail() {
     let right = flat(&EveryType {
         enum_one: Amount::All,
         ..EveryType::default()
@@ -286,7 +286,7 @@ fn what_is_no_bool_no_enum_and_not_zero_is_an_error() {
     assert_eq!(with(4, 1), ("bool_one", Problem::NotBool(1 << 32)));
     assert_eq!(with(32, 3), ("enum_one", Problem::UnknownValue));
     assert_eq!(with(36, 1), ("enum_one", Problem::UnknownValue));
-    // message_one takes 24 bytes, then come the optional ones.
+    // message_one takes 24 bytes, and the optional fields follow.
     assert_eq!(with(64, 2), ("bool_optional", Problem::NotBool(2)));
     assert_eq!(with(72, 1), ("bool_optional", Problem::NotZero));
     assert_eq!(with(88, 1), ("uint_optional", Problem::NotZero));
@@ -298,7 +298,7 @@ fn what_is_no_bool_no_enum_and_not_zero_is_an_error() {
 }
 
 #[test]
-fn no_cut_of_a_message_is_one() {
+fn truncated_message_fails() {
     let whole = flat(&EveryType {
         text_one: "text",
         uint_list: vec![1, 2, 3].into(),
@@ -310,6 +310,6 @@ fn no_cut_of_a_message_is_one() {
         assert!(EveryType::decode_flat(&bytes).is_err(), "{len}");
     }
     let mut longer = whole.clone();
-    extend(&mut longer, b"nobody refers to this");
+    extend(&mut longer, b"bytes without a reference");
     assert!(EveryType::decode_flat(&longer).is_ok());
 }

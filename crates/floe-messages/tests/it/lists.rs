@@ -1,11 +1,11 @@
-//! Lists are the same wherever they lie.
+//! Lists with different storage.
 
 use floe_messages::{List, Message as _};
 
 use crate::shapes::{ComplexRequest, EchoRequest};
 
 #[test]
-fn lists_are_equal_when_their_elements_are() {
+fn lists_with_equal_elements_are_equal() {
     let requests = [1, 2, 3].map(|delay_ms| EchoRequest {
         message: "again",
         delay_ms,

@@ -1,4 +1,4 @@
-//! floe-messages, tried on messages of every shape and on bytes that are none.
+//! Tests of floe-messages with valid and invalid messages of every shape.
 
 mod c;
 mod cddl;

@@ -1,4 +1,4 @@
-//! What holds for every message and for any bytes.
+//! Properties of every message and of arbitrary bytes.
 
 use floe_messages::{
     ClosureReply, Compression, CopyRequest, Empty, Error, ErrorKind, Message as _, PathInfo,
@@ -12,8 +12,8 @@ use proptest::sample::Index;
 use crate::every::{encoded, every};
 use crate::shapes::{BytesPayload, ComplexRequest, EchoRequest, EveryType};
 
-/// Each codec gives back what it was given, also behind other bytes in the buffer.
-macro_rules! comes_back {
+/// Checks that each codec round-trips a message, also behind other bytes in the buffer.
+macro_rules! round_trips {
     ($type:ident, $message:expr) => {{
         let message: $type = $message;
         let mut cbor = Vec::new();
@@ -24,7 +24,7 @@ macro_rules! comes_back {
         prop_assert_eq!(&flat[..6], b"before");
         let again = $type::decode_flat(&flat[6..]).unwrap();
         prop_assert_eq!(&again, &message);
-        // What was decoded is itself a message that can be encoded.
+        // A decoded message can be encoded again.
         let mut second = Vec::new();
         again.encode_flat(&mut second);
         prop_assert_eq!(&second[..], &flat[6..]);
@@ -34,8 +34,8 @@ macro_rules! comes_back {
     }};
 }
 
-/// What decoding accepts is a message like any other: it means the same after another round.
-macro_rules! means_the_same_again {
+/// Checks that a decoded message keeps its meaning after another round trip.
+macro_rules! keeps_its_meaning {
     ($type:ident, $decode:ident, $encode:ident, $bytes:expr) => {{
         let bytes: &[u8] = $bytes;
         if let Ok(message) = $type::$decode(bytes) {
@@ -50,30 +50,30 @@ macro_rules! means_the_same_again {
 macro_rules! harmless {
     ($bytes:expr, $($type:ident)*) => {{
         $(
-            means_the_same_again!($type, decode_cbor, encode_cbor, $bytes);
-            means_the_same_again!($type, decode_flat, encode_flat, $bytes);
+            keeps_its_meaning!($type, decode_cbor, encode_cbor, $bytes);
+            keeps_its_meaning!($type, decode_flat, encode_flat, $bytes);
         )*
     }};
 }
 
 proptest! {
     #[test]
-    fn a_message_of_every_type_comes_back(every in every()) {
-        comes_back!(EveryType, every.message());
+    fn every_type_round_trips(every in every()) {
+        round_trips!(EveryType, every.message());
     }
 
     #[test]
-    fn another_cbor_library_writes_the_same_and_reads_ours(every in every()) {
+    fn cbor_agrees_with_another_library(every in every()) {
         let mut ours = Vec::new();
         every.message().encode_cbor(&mut ours);
-        let oracle = every.oracle();
-        prop_assert_eq!(&ours, &encoded(&oracle));
+        let expected = every.reference_value();
+        prop_assert_eq!(&ours, &encoded(&expected));
         let read: ciborium::Value = ciborium::from_reader(&*ours).unwrap();
-        prop_assert_eq!(read, oracle);
+        prop_assert_eq!(read, expected);
     }
 
     #[test]
-    fn small_shapes_come_back(
+    fn small_messages_round_trip(
         texts in vec("\\PC{0,20}", 0..5),
         delay_ms: u64,
         note in option::of(".{0,3}"),
@@ -81,18 +81,18 @@ proptest! {
         data: Vec<u8>,
     ) {
         let requests = texts.iter().map(|text| EchoRequest { message: text, delay_ms });
-        comes_back!(ComplexRequest, ComplexRequest {
+        round_trips!(ComplexRequest, ComplexRequest {
             messages: requests.collect(),
             tags: texts.iter().map(String::as_str).collect(),
             note: note.as_deref(),
             retries,
         });
-        comes_back!(BytesPayload, BytesPayload { data: &data });
-        comes_back!(Empty, Empty {});
+        round_trips!(BytesPayload, BytesPayload { data: &data });
+        round_trips!(Empty, Empty {});
     }
 
     #[test]
-    fn the_messages_of_libfloe_come_back(
+    fn libfloe_messages_round_trip(
         texts in vec("\\PC{0,20}", 6),
         lists in vec(vec("[ -~]{0,20}", 0..4), 3),
         optional in vec(option::of("\\PC{0,9}"), 6),
@@ -103,12 +103,12 @@ proptest! {
         let list = |i: usize| lists[i].iter().map(String::as_str).collect();
         let text = |i: usize| &*texts[i];
         let optional = |i: usize| optional[i].as_deref();
-        comes_back!(Error, Error {
+        round_trips!(Error, Error {
             kind: ErrorKind::ALL[value],
             message: text(0),
             causes: list(0),
         });
-        comes_back!(CopyRequest, CopyRequest {
+        round_trips!(CopyRequest, CopyRequest {
             from: list(0),
             to: text(0),
             store_dir: optional(0),
@@ -121,7 +121,7 @@ proptest! {
             reuse_by: flag.then_some(ReuseBy::ALL[value % ReuseBy::ALL.len()]),
             no_check_space: flag,
         });
-        comes_back!(PathInfoRequest, PathInfoRequest {
+        round_trips!(PathInfoRequest, PathInfoRequest {
             store: text(0),
             store_dir: optional(0),
             path: text(1),
@@ -139,19 +139,19 @@ proptest! {
             file_hash: optional(i + 3),
             file_size: flag.then_some(numbers[i + 1]),
         };
-        comes_back!(ClosureReply, ClosureReply { infos: (0..3).map(info).collect() });
+        round_trips!(ClosureReply, ClosureReply { infos: (0..3).map(info).collect() });
         let fault = |i: usize| VerifyProblem {
             kind: ProblemKind::ALL[value],
             subject: text(i),
             message: text(i + 1),
         };
-        comes_back!(VerifyReply, VerifyReply {
+        round_trips!(VerifyReply, VerifyReply {
             paths: numbers[0],
             nar_bytes: numbers[1],
             links: numbers[2],
             problems: (0..3).map(fault).collect(),
         });
-        comes_back!(Progress, Progress {
+        round_trips!(Progress, Progress {
             elapsed_ms: numbers[0],
             paths_done: numbers[1],
             paths_total: numbers[2],
@@ -162,12 +162,12 @@ proptest! {
     }
 
     #[test]
-    fn random_bytes_do_no_harm(bytes in vec(any::<u8>(), 0..200)) {
+    fn random_bytes_never_panic(bytes in vec(any::<u8>(), 0..200)) {
         harmless!(&bytes, EveryType EchoRequest ComplexRequest BytesPayload Empty Error PathInfo);
     }
 
     #[test]
-    fn what_was_changed_on_the_way_does_no_harm(
+    fn changed_messages_never_panic(
         every in every(),
         changes in vec((any::<Index>(), any::<u8>()), 1..4),
         len in option::of(any::<Index>()),
@@ -184,7 +184,7 @@ proptest! {
                 bytes.truncate(len.index(bytes.len()));
             }
             bytes.extend_from_slice(&more);
-            // The header of flat says the length, and would refuse most of it else.
+            // Corrects the length in the header, because a wrong one would reject most messages.
             if bytes.starts_with(b"FLO1") && bytes.len() >= 16 {
                 let len = bytes.len() as u32;
                 bytes[4..8].copy_from_slice(&len.to_le_bytes());

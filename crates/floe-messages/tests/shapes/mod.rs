@@ -3,7 +3,7 @@
 
 use floe_messages::{DecodeError, Encode, List, Message, Problem, cbor, flat};
 
-/// How much.
+/// An amount.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u32)]
 pub enum Amount {
@@ -12,20 +12,20 @@ pub enum Amount {
     None = 0,
     /// `some`.
     Some = 1,
-    /// Not the number that would follow.
+    /// Skips some numbers.
     All = 7,
 }
 
 impl Amount {
-    /// All of them, in the order of the definition.
+    /// All values, in the order of the schema.
     pub const ALL: &'static [Amount] = &[Amount::None, Amount::Some, Amount::All];
 
-    /// Its number.
+    /// Returns the number of the value.
     pub const fn number(self) -> u32 {
         self as u32
     }
 
-    /// The one of that number.
+    /// Returns the value with this number.
     pub const fn from_number(number: u32) -> Option<Amount> {
         match number {
             0 => Some(Amount::None),
@@ -35,7 +35,7 @@ impl Amount {
         }
     }
 
-    /// Its text, as in the definition.
+    /// Returns the text of the value, as in the schema.
     pub const fn as_text(self) -> &'static str {
         match self {
             Amount::None => "none",
@@ -44,7 +44,7 @@ impl Amount {
         }
     }
 
-    /// The one of that text.
+    /// Returns the value with this text.
     pub fn from_text(text: &str) -> Option<Amount> {
         match text {
             "none" => Some(Amount::None),
@@ -55,12 +55,12 @@ impl Amount {
     }
 }
 
-/// A question of one line.
+/// A request with a short text.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct EchoRequest<'a> {
-    /// `message`, a field of type `text`.
+    /// The field `message` of type `text`.
     pub message: &'a str,
-    /// How long to wait, in milliseconds.
+    /// The delay of the reply, in milliseconds.
     pub delay_ms: u64,
 }
 
@@ -168,9 +168,9 @@ impl<'a> EchoRequest<'a> {
 /// The message `EchoResponse`.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct EchoResponse<'a> {
-    /// `echoed`, a field of type `text`.
+    /// The field `echoed` of type `text`.
     pub echoed: &'a str,
-    /// What the waiting was called.
+    /// The name of the timer.
     pub timer: &'a str,
 }
 
@@ -275,13 +275,13 @@ impl<'a> EchoResponse<'a> {
 /// The message `ComplexRequest`.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ComplexRequest<'a> {
-    /// `messages`, a field of type `list EchoRequest`.
+    /// The field `messages` of type `list EchoRequest`.
     pub messages: List<'a, EchoRequest<'a>>,
-    /// `tags`, a field of type `list text`.
+    /// The field `tags` of type `list text`.
     pub tags: List<'a, &'a str>,
-    /// `note`, a field of type `optional text`.
+    /// The field `note` of type `optional text`.
     pub note: Option<&'a str>,
-    /// `retries`, a field of type `optional uint`.
+    /// The field `retries` of type `optional uint`.
     pub retries: Option<u64>,
 }
 
@@ -460,7 +460,7 @@ impl<'a> ComplexRequest<'a> {
 /// The message `BytesPayload`.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct BytesPayload<'a> {
-    /// `data`, a field of type `bytes`.
+    /// The field `data` of type `bytes`.
     pub data: &'a [u8],
 }
 
@@ -544,14 +544,14 @@ impl<'a> BytesPayload<'a> {
     }
 }
 
-/// A part of another message, with a list of its own.
+/// A message inside another one, with a list of its own.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Inner<'a> {
-    /// `amount`, a field of type `Amount`.
+    /// The field `amount` of type `Amount`.
     pub amount: Amount,
-    /// `label`, a field of type `text`.
+    /// The field `label` of type `text`.
     pub label: &'a str,
-    /// `numbers`, a field of type `list uint`.
+    /// The field `numbers` of type `list uint`.
     pub numbers: List<'a, u64>,
 }
 
@@ -675,38 +675,38 @@ impl<'a> Inner<'a> {
     }
 }
 
-/// Every type that there is.
+/// A message with every type.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct EveryType<'a> {
-    /// `bool_one`, a field of type `bool`.
+    /// The field `bool_one` of type `bool`.
     pub bool_one: bool,
-    /// `uint_one`, a field of type `uint`.
+    /// The field `uint_one` of type `uint`.
     pub uint_one: u64,
-    /// `text_one`, a field of type `text`.
+    /// The field `text_one` of type `text`.
     pub text_one: &'a str,
-    /// `bytes_one`, a field of type `bytes`.
+    /// The field `bytes_one` of type `bytes`.
     pub bytes_one: &'a [u8],
-    /// `enum_one`, a field of type `Amount`.
+    /// The field `enum_one` of type `Amount`.
     pub enum_one: Amount,
-    /// `message_one`, a field of type `Inner`.
+    /// The field `message_one` of type `Inner`.
     pub message_one: Inner<'a>,
-    /// `bool_optional`, a field of type `optional bool`.
+    /// The field `bool_optional` of type `optional bool`.
     pub bool_optional: Option<bool>,
-    /// `uint_optional`, a field of type `optional uint`.
+    /// The field `uint_optional` of type `optional uint`.
     pub uint_optional: Option<u64>,
-    /// `text_optional`, a field of type `optional text`.
+    /// The field `text_optional` of type `optional text`.
     pub text_optional: Option<&'a str>,
-    /// `bytes_optional`, a field of type `optional bytes`.
+    /// The field `bytes_optional` of type `optional bytes`.
     pub bytes_optional: Option<&'a [u8]>,
-    /// `enum_optional`, a field of type `optional Amount`.
+    /// The field `enum_optional` of type `optional Amount`.
     pub enum_optional: Option<Amount>,
-    /// `uint_list`, a field of type `list uint`.
+    /// The field `uint_list` of type `list uint`.
     pub uint_list: List<'a, u64>,
-    /// `text_list`, a field of type `list text`.
+    /// The field `text_list` of type `list text`.
     pub text_list: List<'a, &'a str>,
-    /// `bytes_list`, a field of type `list bytes`.
+    /// The field `bytes_list` of type `list bytes`.
     pub bytes_list: List<'a, &'a [u8]>,
-    /// `message_list`, a field of type `list Inner`.
+    /// The field `message_list` of type `list Inner`.
     pub message_list: List<'a, Inner<'a>>,
 }
 

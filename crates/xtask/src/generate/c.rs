@@ -1,11 +1,12 @@
-//! Writes the header for C: structs as the fixed parts are, and inline functions that check, read
-//! and build. What does not depend on the definition is `flat.h` beside this file.
+//! Writes the C header: structs with the layout of the fixed parts, and inline functions that
+//! check, read and build messages. `flat.h` beside this file has the part that does not depend on
+//! the schema.
 
 use super::GENERATED;
 use super::names::snake;
 use super::schema::{Enum, Field, Kind, Message, SLOT_LEN, Schema, Type};
 
-/// `guard` is the name that keeps the header from being read twice.
+/// Writes the header with the include guard `guard`.
 pub(super) fn write(schema: &Schema, guard: &str) -> String {
     let mut text = format!(
         "/* {GENERATED}{}; do not edit.\n *\n{}#ifndef {guard}\n#define {guard}\n\n{}\n",
@@ -29,21 +30,22 @@ pub(super) fn write(schema: &Schema, guard: &str) -> String {
 }
 
 const OPENING: &str = "\
- * Messages of libfloe in flat, for C99 and later.
+ * Messages of libfloe in the flat encoding, for C99 and later.
  *
- * To read one, floe_X_view(data, len) checks everything and gives the struct X, or NULL; data is
- * aligned to 8 bytes, as from malloc. Numbers are read from the struct; texts, bytes and elements
- * of lists by floe_X_FIELD(message, data), where data is what was given to the view.
+ * To read a message, call floe_X_view(data, len). It checks everything and returns the struct X,
+ * or NULL. data must be aligned to 8 bytes, like memory from malloc. Read numbers from the struct.
+ * Read texts, bytes and list elements with floe_X_FIELD(message, data) and the same data.
  *
- * To build one: floe_X_begin(&buffer), floe_X_set_FIELD(&buffer, at, ...) with what begin gave as
- * at, and floe_flat_finish(&buffer), which says whether all went well. Set each field once. Setting
- * a list of messages gives the place of the first one; the next is sizeof its struct further.
+ * To build a message, call floe_X_begin(&buffer), then floe_X_set_FIELD(&buffer, at, ...) once per
+ * field with the result of begin as at, and then floe_flat_finish(&buffer), which returns 0 on
+ * success. Setting a list of messages returns the position of the first one. The next one follows
+ * after sizeof its struct.
  */
 ";
 
 fn numbers(schema: &Schema) -> String {
     let mut text = format!(
-        "/* Differs when the definition does; as floe_schema_hash() gives it. */\n\
+        "/* The hash of the schema. Compare it with floe_schema_hash(). */\n\
          #define FLOE_SCHEMA_HASH ((uint64_t){:#018x})\n\n\
          /* The numbers of requests. */\nenum {{\n",
         schema.hash()
@@ -93,7 +95,7 @@ fn enumeration(it: &Enum) -> String {
         )
     });
     text += &format!(
-        "/* The name of a value, or NULL if there is none such. */\n\
+        "/* Returns the name of a value, or NULL if it is unknown. */\n\
          static inline const char *floe_{name}_text(uint32_t value) {{\n  switch (value) {{\n\
          {}  default:\n    return NULL;\n  }}\n}}\n\n",
         arms.collect::<String>()
@@ -116,7 +118,7 @@ fn structure(schema: &Schema, message: &Message) -> String {
             text += &members(field);
         }
         text += &format!("}} {name};\n\n");
-        // C99 has no static assertion; an array cannot have a negative length.
+        // C99 has no static assertion, but an array cannot have a negative length.
         let mut holds = vec![format!("sizeof({name}) == {len}")];
         for (at, field) in schema.layout(message) {
             let optional = matches!(&field.kind, Kind::Optional(it) if !it.has_contents());
@@ -160,7 +162,7 @@ fn check(schema: &Schema, message: &Message) -> String {
     let len = schema.fixed_len(message);
     if len == 0 {
         return format!(
-            "/* NULL if it is not this message. */\n\
+            "/* Returns NULL if the bytes are not this message. */\n\
              static inline const void *{name}_view(const void *data, size_t len) {{\n  \
              floe_flat_check check;\n  \
              return floe_flat_open(&check, data, len, {id}, {len});\n}}\n\n"
@@ -196,7 +198,7 @@ fn check(schema: &Schema, message: &Message) -> String {
     } else {
         "  size_t i;\n"
     };
-    // A message of numbers has nothing to check, and its parameters no use.
+    // A message of numbers needs no check, and its parameters would be unused.
     let unused = match (
         tests.is_empty(),
         tests.iter().any(|it| it.contains("check,")),
@@ -216,7 +218,7 @@ fn check(schema: &Schema, message: &Message) -> String {
     format!(
         "static inline int {name}_check(floe_flat_check *check, const {name} *message) {{\n\
          {declared}{unused}{tested}{loops}  return 1;\n}}\n\n\
-         /* NULL if it is not this message, or anything in it is wrong. */\n\
+         /* Returns NULL if the bytes are not a valid message of this type. */\n\
          static inline const {name} *{name}_view(const void *data, size_t len) {{\n  \
          floe_flat_check check;\n  const {name} *message = (const {name} *)\n      \
          floe_flat_open(&check, data, len, {id}, {len});\n  \
@@ -224,7 +226,7 @@ fn check(schema: &Schema, message: &Message) -> String {
     )
 }
 
-/// What holds of a right value, where not everything is right.
+/// Returns the condition of a valid value, or `None` if every value is valid.
 fn value_test(it: &Type, own: &str) -> Option<String> {
     Some(match it {
         Type::Uint => return None,
@@ -313,7 +315,7 @@ fn pointer_to(inner: &str, own: &str) -> (String, String) {
     )
 }
 
-/// A list stands at a multiple of 8, and the message does.
+/// The cast is aligned, because lists are aligned to 8 bytes within the message.
 fn number(own: &str) -> (String, String) {
     let element = format!("floe_flat_element({own}, data, i, {SLOT_LEN})");
     ("uint64_t ".into(), format!("*(const uint64_t *){element}"))
@@ -351,7 +353,7 @@ fn setters(schema: &Schema, message: &Message) -> String {
     text
 }
 
-/// The result, the parameter with a comma before it, and the body.
+/// Returns the result type, the parameters with a leading comma, and the body.
 fn set_value(it: &Type, at: &str) -> (&'static str, String, String) {
     let (parameter, body) = match it {
         Type::Bool => (
@@ -393,7 +395,7 @@ fn set_list(it: &Type, at: &str) -> (&'static str, String, String) {
     ("void", format!(", const {kind} *items, size_t count"), body)
 }
 
-/// Of a message.
+/// Returns the name of a message in C.
 fn c_name(name: &str) -> String {
     format!("floe_{}", snake(name))
 }

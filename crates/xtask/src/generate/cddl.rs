@@ -1,4 +1,4 @@
-//! Writes the CDDL of a definition (RFC 8610): a rule for each message, and one for each enum.
+//! Writes the CDDL of a schema (RFC 8610): one rule per message and per enum.
 
 use super::GENERATED;
 use super::names::camel;
@@ -7,8 +7,8 @@ use super::schema::{Kind, Schema, Type, cbor_order};
 pub(super) fn write(schema: &Schema) -> String {
     let mut text = format!(
         "; {GENERATED}{}; do not edit.\n;\n\
-         ; The encoding is deterministic as in RFC 8949, 4.2.1. A reader takes the keys in any\n\
-         ; order, and null for an optional field that is absent.\n;\n",
+         ; The encoding is deterministic (RFC 8949, section 4.2.1). A reader accepts keys in any\n\
+         ; order, and null for an absent optional field.\n;\n",
         schema.path
     );
     for it in &schema.requests {
@@ -58,7 +58,7 @@ fn type_name(it: &Type) -> &str {
     match it {
         Type::Text => "tstr",
         Type::Bytes => "bstr",
-        // The prelude has the others under the same names: bool, uint.
+        // bool and uint have the same names in the CDDL prelude.
         _ => it.name(),
     }
 }

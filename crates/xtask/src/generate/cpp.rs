@@ -1,15 +1,15 @@
-//! Writes the header for C++: structs that own what they hold, and their codec in flat. What does
-//! not depend on the definition is `flat.hpp` beside this file.
+//! Writes the C++ header: structs that own their data, and their flat codec. `flat.hpp` beside this
+//! file has the part that does not depend on the schema.
 
 use super::GENERATED;
 use super::schema::{Enum, Field, Kind, Message, SLOT_LEN, Schema, Type};
 
-/// `guard` is the name that keeps the header from being read twice.
+/// Writes the header with the include guard `guard`.
 pub(super) fn write(schema: &Schema, guard: &str) -> String {
     let mut text = format!(
         "// {GENERATED}{}; do not edit.\n//\n\
-         // Messages of libfloe as structs, for C++20. X::encode() gives the bytes in flat,\n\
-         // X::decode(bytes) checks and copies, and throws floe::DecodeError.\n\
+         // Messages of libfloe as structs, for C++20. X::encode() returns the flat encoding.\n\
+         // X::decode(bytes) checks and copies the fields, and throws floe::DecodeError.\n\
          #ifndef {guard}\n#define {guard}\n\n{}",
         schema.path,
         include_str!("flat.hpp")
@@ -41,11 +41,11 @@ fn numbers(schema: &Schema) -> String {
         .iter()
         .map(|it| format!("  /// {}\n  {} = {},\n", it.message, it.name, it.number));
     format!(
-        "/// Differs when the definition does; as floe_schema_hash() gives it.\n\
+        "/// The hash of the schema. Compare it with floe_schema_hash().\n\
          inline constexpr std::uint64_t schema_hash = {:#018x};\n\n\
-         /// What can be asked for, as a request -> its reply.\n\
+         /// The methods, each with its request and reply.\n\
          enum class Method : std::uint32_t {{\n{}}};\n\n\
-         /// What may be told without having been asked for.\n\
+         /// The events, each with its message.\n\
          enum class Event : std::uint32_t {{\n{}}};\n\n",
         schema.hash(),
         requests.collect::<String>(),
@@ -53,7 +53,7 @@ fn numbers(schema: &Schema) -> String {
     )
 }
 
-/// The types of each method, for templates over methods.
+/// Writes the types of each method, for templates over methods.
 fn calls(schema: &Schema) -> String {
     let calls = schema.requests.iter().map(|it| {
         format!(
@@ -63,7 +63,7 @@ fn calls(schema: &Schema) -> String {
         )
     });
     format!(
-        "/// The request and the reply of a method.\ntemplate <Method>\nstruct Calls;\n\n{}",
+        "/// The request and the reply type of a method.\ntemplate <Method>\nstruct Calls;\n\n{}",
         calls.collect::<String>()
     )
 }
@@ -85,7 +85,7 @@ fn enumeration(it: &Enum) -> String {
         .map(|value| format!("    case {name}::{0}:\n      return \"{0}\";\n", value.name));
     format!(
         "{}enum class {name} : std::uint32_t {{\n{}}};\n\n\
-         /// The name of a value; empty if there is none such.\n\
+         /// Returns the name of a value; empty if it is unknown.\n\
          constexpr std::string_view name({name} value) {{\n  switch (value) {{\n{}  }}\n  \
          return {{}};\n}}\n\n",
         doc("", &it.doc),
@@ -158,7 +158,7 @@ fn value_type(it: &Type) -> String {
     }
 }
 
-/// Enums begin as their first value, and everything else as zero, empty or absent.
+/// Enums begin with their first value. All other fields begin as zero, empty or absent.
 fn initial(schema: &Schema, field: &Field) -> String {
     match &field.kind {
         Kind::One(Type::Enum(name)) => {

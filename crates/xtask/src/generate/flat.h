@@ -4,34 +4,34 @@
 #include <string.h>
 
 #if defined(__BYTE_ORDER__) && __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
-#error "flat messages are little-endian, and so are the structs below"
+#error "flat messages and these structs are little-endian"
 #endif
 
 #ifdef __cplusplus
 extern "C" {
 #endif
 
-/* Where something is, from the start of the message, and its length: bytes of a text without its
- * NUL, or elements of a list. Offset 0: nothing there. */
+/* A reference: an offset from the start of the message, and a length. The length counts the bytes
+ * of a text without its NUL, or the elements of a list. Offset 0 means empty or absent. */
 typedef struct floe_ref {
   uint32_t offset;
   uint32_t length;
 } floe_ref;
 
-/* UTF-8. What is read from a message has a NUL behind it that does not count. Absent: NULL. */
+/* A UTF-8 text. A text inside a message ends with a NUL that len does not count. Absent: NULL. */
 typedef struct floe_text {
   const char *data;
   size_t len;
 } floe_text;
 
-/* Any bytes. Absent: NULL. */
+/* A byte string. Absent: NULL. */
 typedef struct floe_bytes {
   const uint8_t *data;
   size_t len;
 } floe_bytes;
 
-/* Where a message is built. Begins as zeros, may be used again and again, and is given back with
- * floe_buffer_free. */
+/* The buffer in which a message is built. Initialize it with zeros. It can be reused for several
+ * messages. Free it with floe_buffer_free. */
 typedef struct floe_buffer {
   uint8_t *data;
   size_t len;
@@ -39,14 +39,14 @@ typedef struct floe_buffer {
   int failed;
 } floe_buffer;
 
-/* A message while it is checked: its bytes, and how many more of them references may span. */
+/* The state of a check: the bytes, and the number of bytes that references may still span. */
 typedef struct floe_flat_check {
   const uint8_t *data;
   size_t len;
   uint64_t budget;
 } floe_flat_check;
 
-/* The header of a message: FLO1, its length, its ID, and zero. */
+/* The header of a message: FLO1, the length, the ID, and zero. */
 #define FLOE_FLAT_HEADER_LEN ((size_t)16)
 #define FLOE_FLAT_MAGIC ((uint32_t)0x314f4c46)
 
@@ -62,8 +62,8 @@ static inline void floe_buffer_free(floe_buffer *buffer) {
   memset(buffer, 0, sizeof *buffer);
 }
 
-/* Appends zeros and returns where they begin; 0 when there is no memory, which fails the whole
- * message. */
+/* Appends zeros and returns their position. Without memory, returns 0 and marks the message as
+ * failed. */
 static inline size_t floe_flat_append(floe_buffer *buffer, size_t len) {
   size_t begin = buffer->len;
   if (buffer->failed) {
@@ -107,8 +107,8 @@ static inline void floe_flat_put_ref(floe_buffer *buffer, size_t at, size_t offs
   floe_flat_put_u32(buffer, at + 4, (uint32_t)length);
 }
 
-/* Begins a message whose fixed part has this length, and returns where that begins; 0 when there
- * is no memory. What is not set is zero, empty or absent. */
+/* Begins a message and returns the position of its fixed part, or 0 if there is no memory. Fields
+ * that are not set are zero, empty or absent. */
 static inline size_t floe_flat_begin(floe_buffer *buffer, uint32_t id, size_t fixed_len) {
   buffer->len = 0;
   buffer->failed = 0;
@@ -118,14 +118,14 @@ static inline size_t floe_flat_begin(floe_buffer *buffer, uint32_t id, size_t fi
   return buffer->failed ? 0 : FLOE_FLAT_HEADER_LEN;
 }
 
-/* Ends a message: buffer->data and buffer->len are its bytes. Returns 0, or -1 if something went
- * wrong since it was begun: no memory, or more than 4 GiB. */
+/* Ends a message, which is then in buffer->data and buffer->len. Returns 0, or -1 if there was no
+ * memory or the message exceeds 4 GiB. */
 static inline int floe_flat_finish(floe_buffer *buffer) {
   floe_flat_put_u32(buffer, 4, (uint32_t)buffer->len);
   return buffer->failed ? -1 : 0;
 }
 
-/* Sets the text of the field at this place. A NULL leaves it empty or absent. */
+/* Sets the text of the field at this position. NULL leaves it empty or absent. */
 static inline void floe_flat_put_text(floe_buffer *buffer, size_t at, const char *data, size_t len) {
   size_t begin;
   if (!data) {
@@ -142,7 +142,7 @@ static inline void floe_flat_put_text(floe_buffer *buffer, size_t at, const char
   }
 }
 
-/* Sets the bytes of the field at this place. A NULL leaves them empty or absent. */
+/* Sets the bytes of the field at this position. NULL leaves them empty or absent. */
 static inline void floe_flat_put_bytes(floe_buffer *buffer, size_t at, const void *data,
                                        size_t len) {
   size_t begin;
@@ -158,8 +158,8 @@ static inline void floe_flat_put_bytes(floe_buffer *buffer, size_t at, const voi
   }
 }
 
-/* Sets the list of the field at this place, and returns where its first element begins; the others
- * follow. 0 if there are none, or there is no memory. */
+/* Sets the list of the field at this position. Returns the position of its first element, or 0 if
+ * the list is empty or there is no memory. */
 static inline size_t floe_flat_put_list(floe_buffer *buffer, size_t at, size_t count,
                                         size_t element_len) {
   size_t begin;
@@ -209,7 +209,7 @@ static inline uint32_t floe_flat_u32(const void *data, size_t at) {
   return value;
 }
 
-/* Checks the header and where the fixed part is, which it returns; NULL if something is wrong. */
+/* Checks the header. Returns the fixed part, or NULL if the header is invalid. */
 static inline const void *floe_flat_open(floe_flat_check *check, const void *data, size_t len,
                                          uint32_t id, size_t fixed_len) {
   if (!data || ((uintptr_t)data & 7) != 0 || len < FLOE_FLAT_HEADER_LEN + fixed_len) {
@@ -225,8 +225,8 @@ static inline const void *floe_flat_open(floe_flat_check *check, const void *dat
   return check->data + FLOE_FLAT_HEADER_LEN;
 }
 
-/* All references together may span as much as the message is long, so that checking it takes no
- * longer than reading it. */
+/* All references together may span at most the length of the message, so that checking it never
+ * takes longer than reading it. */
 static inline int floe_flat_check_span(floe_flat_check *check, uint64_t offset, uint64_t length) {
   if (offset < FLOE_FLAT_HEADER_LEN || offset + length > check->len || length > check->budget) {
     return 0;
@@ -248,7 +248,7 @@ static inline int floe_flat_is_utf8(const uint8_t *data, size_t len) {
       return 0;
     }
     more = first < 0xe0 ? 1 : first < 0xf0 ? 2 : 3;
-    /* No longer forms than needed, no surrogates, nothing above U+10FFFF. */
+    /* Rejects overlong forms, surrogates, and code points above U+10FFFF. */
     if (first == 0xe0) {
       least = 0xa0;
     } else if (first == 0xed) {
@@ -294,7 +294,7 @@ static inline int floe_flat_check_list(floe_flat_check *check, floe_ref ref, siz
          floe_flat_check_span(check, ref.offset, (uint64_t)ref.length * element_len);
 }
 
-/* Below, `data` is always the start of the message, as it was given to the view. */
+/* In the functions below, `data` is the start of the message, as passed to the view. */
 
 static inline floe_text floe_flat_text(floe_ref ref, const void *data) {
   floe_text text;

@@ -14,7 +14,7 @@ namespace floe {
 
 using Bytes = std::vector<std::byte>;
 
-/// Bytes that are not the message that was expected. What was decoded so far is given up.
+/// Thrown if bytes are not a valid message of the expected type.
 class DecodeError : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
@@ -27,7 +27,7 @@ inline constexpr std::size_t slot_len = 8;
 inline constexpr std::uint32_t magic = 0x314f4c46;  // FLO1
 inline constexpr std::uint64_t low_half = 0xffffffff;
 
-/// Builds a flat message. Whatever the machine is, bytes are written in their order.
+/// Builds a flat message, which is little-endian on every machine.
 class Writer {
  public:
   Writer(std::uint32_t id, std::size_t fixed_len) : out_(header_len + fixed_len) {
@@ -53,7 +53,7 @@ class Writer {
     append(bytes.data(), bytes.size());
   }
 
-  /// A list; `put` puts an element at a place.
+  /// Writes a list. `put` writes one element at a position.
   template <typename T, typename Put>
   void list(std::size_t at, const std::vector<T> &list, std::size_t element_len, Put put) {
     if (list.empty()) {
@@ -67,10 +67,10 @@ class Writer {
     }
   }
 
-  /// The whole message, which is given away.
+  /// Returns the whole message. The writer is empty afterwards.
   Bytes finish() {
     if (out_.size() > low_half) {
-      throw std::length_error("a message of more than 4 GiB");
+      throw std::length_error("the message exceeds 4 GiB");
     }
     for (std::size_t i = 0; i < 4; ++i) {
       out_[4 + i] = static_cast<std::byte>(out_.size() >> (8 * i));
@@ -88,8 +88,8 @@ class Writer {
     out_.insert(out_.end(), bytes, bytes + len);
   }
 
-  /// So that a text and its NUL move the message once at most; doubled, so that many texts move it
-  /// seldom.
+  /// Reserves room for a text and its NUL, so that appending them reallocates at most once. Doubles
+  /// the capacity, so that many texts rarely reallocate.
   void room_for(std::size_t len) {
     const std::size_t needed = out_.size() + len;
     if (needed > out_.capacity()) {
@@ -100,7 +100,7 @@ class Writer {
   Bytes out_;
 };
 
-/// Checks a flat message and takes values from it.
+/// Checks a flat message and reads values from it.
 class Reader {
  public:
   Reader(std::span<const std::byte> data, std::uint32_t id, std::size_t fixed_len)
@@ -109,10 +109,10 @@ class Reader {
       throw DecodeError("the bytes do not begin with the header of a flat message");
     }
     if (number(0) >> 32 != data.size()) {
-      throw DecodeError("the header says another length");
+      throw DecodeError("the length in the header is wrong");
     }
     if (number(slot_len) != id) {
-      throw DecodeError("the header says another message");
+      throw DecodeError("the ID in the header belongs to another message");
     }
   }
 
@@ -132,7 +132,7 @@ class Reader {
     return value == 1;
   }
 
-  /// Whether an optional number is there; its value is in the next slot.
+  /// Returns whether an optional number is present. Its value is in the next slot.
   bool present(std::size_t at) const {
     const bool present = boolean(at);
     if (!present && number(at + slot_len) != 0) {
@@ -146,7 +146,7 @@ class Reader {
     const std::uint64_t number = this->number(at);
     const E value = static_cast<E>(number);
     if (number > low_half || name(value).empty()) {
-      throw DecodeError("a value is none of those of its enum");
+      throw DecodeError("an enum has no such value");
     }
     return value;
   }
@@ -177,7 +177,7 @@ class Reader {
     return Bytes(span.begin(), span.end());
   }
 
-  /// A list; `take` takes the element at a place.
+  /// Reads a list. `take` reads the element at a position.
   template <typename T, typename Take>
   std::vector<T> list(std::size_t at, std::size_t element_len, Take take) {
     std::vector<T> list;
@@ -188,7 +188,7 @@ class Reader {
     const std::uint64_t offset = reference & low_half;
     const std::uint64_t count = reference >> 32;
     if (count == 0 || offset % slot_len != 0) {
-      throw DecodeError("a list is not aligned, or has no elements");
+      throw DecodeError("a list is not aligned or has no elements");
     }
     span(offset, count * element_len);
     list.reserve(count);
@@ -199,14 +199,14 @@ class Reader {
   }
 
  private:
-  /// All references together may span as much as the message is long, so that little does not
-  /// become much.
+  /// All references together may span at most the length of the message, so that a small message
+  /// cannot expand to a large one.
   std::span<const std::byte> span(std::uint64_t offset, std::uint64_t length) {
     if (offset < header_len || offset + length > data_.size()) {
-      throw DecodeError("a reference leaves the contents of the message");
+      throw DecodeError("a reference points outside of the contents of the message");
     }
     if (length > budget_) {
-      throw DecodeError("references span more than the whole message");
+      throw DecodeError("the references together span more than the whole message");
     }
     budget_ -= length;
     return data_.subspan(offset, length);
@@ -226,7 +226,7 @@ class Reader {
       if (text.size() - i < more) {
         return false;
       }
-      // No longer forms than needed, no surrogates, nothing above U+10FFFF.
+      // Rejects overlong forms, surrogates, and code points above U+10FFFF.
       const unsigned char least = first == 0xe0 ? 0xa0 : first == 0xf0 ? 0x90 : 0x80;
       const unsigned char most = first == 0xed ? 0x9f : first == 0xf4 ? 0x8f : 0xbf;
       const auto second = static_cast<unsigned char>(text[i]);

@@ -1,6 +1,6 @@
-//! Names of the definition as the languages spell them.
+//! The spelling of schema names in each language.
 
-/// `nar_size` as Nix's JSON has it, `narSize`.
+/// Converts `nar_size` to `narSize`, as in Nix's JSON.
 pub(super) fn camel(name: &str) -> String {
     let pascal = pascal(name);
     let mut letters = pascal.chars();
@@ -10,7 +10,7 @@ pub(super) fn camel(name: &str) -> String {
     }
 }
 
-/// `nar_size` as a type or a variant, `NarSize`.
+/// Converts `nar_size` to `NarSize`, for types and variants.
 pub(super) fn pascal(name: &str) -> String {
     let mut pascal = String::new();
     for word in name.split('_') {
@@ -21,7 +21,7 @@ pub(super) fn pascal(name: &str) -> String {
     pascal
 }
 
-/// `NarSize` as C has it, `nar_size`.
+/// Converts `NarSize` to `nar_size`, for C.
 pub(super) fn snake(name: &str) -> String {
     let mut snake = String::new();
     for letter in name.chars() {
@@ -38,7 +38,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_are_spelled_as_each_language_does() {
+    fn names_follow_the_style_of_each_language() {
         assert_eq!(camel("nar_size"), "narSize");
         assert_eq!(camel("url"), "url");
         assert_eq!(pascal("no_check_sigs"), "NoCheckSigs");

@@ -1,13 +1,13 @@
-//! Reads `*.messages`.
+//! Parses `*.messages`.
 //!
-//! Each thing stands on its own line. What is used was declared above, so no message can contain
-//! itself. An error names the file, the line, and what is wrong there.
+//! Each declaration and each field has its own line. A type must be declared before its use, so no
+//! message can contain itself. An error names the file, the line and the problem.
 
 use anyhow::{Result, anyhow, bail, ensure};
 
 use super::schema::{Enum, Event, Field, Kind, Message, Request, Schema, Type, Value};
 
-/// Reads a definition; `path` is for errors and for the files that are made from it.
+/// Parses a schema. `path` appears in errors and in the generated files.
 pub(super) fn parse(path: &str, text: &str) -> Result<Schema> {
     let mut parser = Parser {
         schema: Schema::new(path),
@@ -26,12 +26,12 @@ pub(super) fn parse(path: &str, text: &str) -> Result<Schema> {
 
 struct Parser {
     schema: Schema,
-    /// The `///` lines since the last thing.
+    /// The `///` lines since the last declaration.
     doc: Vec<String>,
     open: Open,
 }
 
-/// What the next line belongs to.
+/// The block to which the next line belongs.
 enum Open {
     Nothing,
     Enum(Enum),
@@ -75,7 +75,7 @@ impl Parser {
         match self.open {
             Open::Nothing => Ok(self.schema),
             Open::Enum(Enum { name, .. }) | Open::Message(Message { name, .. }) => {
-                bail!("`{name}` has no closing `}}`")
+                bail!("missing the closing `}}` of `{name}`")
             }
         }
     }
@@ -133,7 +133,11 @@ impl Parser {
 
     fn end_enum(&mut self, it: Enum) -> Result<()> {
         self.no_doc()?;
-        ensure!(!it.values.is_empty(), "the enum `{}` has no value", it.name);
+        ensure!(
+            !it.values.is_empty(),
+            "missing values in the enum `{}`",
+            it.name
+        );
         self.schema.enums.push(it);
         Ok(())
     }
@@ -159,11 +163,11 @@ impl Parser {
         let name = snake_case(name)?;
         ensure!(
             !RESERVED.contains(&&*name),
-            "`{name}` is a word of Rust, C or C++; choose another name"
+            "cannot use `{name}`: it is a keyword of Rust, C or C++; use another name"
         );
         ensure!(
             message.fields.iter().all(|field| field.name != name),
-            "`{}` has two fields `{name}`",
+            "duplicate field `{name}` in `{}`",
             message.name
         );
         ensure!(
@@ -184,21 +188,21 @@ impl Parser {
             "optional" => {
                 ensure!(
                     !matches!(it, Type::Message(_)),
-                    "a message cannot be optional; `{rest}` is one"
+                    "cannot use the message `{rest}` as an optional field"
                 );
                 Ok(Kind::Optional(it))
             }
             "list" => {
                 let allowed = match &it {
                     Type::Uint | Type::Text | Type::Bytes => true,
-                    // Elements without a byte could be without number.
+                    // Elements of zero bytes could occur in any number.
                     Type::Message(name) => !self.schema.message(name).fields.is_empty(),
                     _ => false,
                 };
                 ensure!(
                     allowed,
-                    "a list has elements of uint, text, bytes or a message with fields, \
-                     not of `{rest}`"
+                    "cannot use `{rest}` as a list element; use uint, text, bytes or a message \
+                     with fields"
                 );
                 Ok(Kind::List(it))
             }
@@ -218,12 +222,12 @@ impl Parser {
         })
     }
 
-    /// The name of a message that is there.
+    /// Returns the name of a declared message.
     fn message(&self, name: &str) -> Result<String> {
         let name = name.trim();
         ensure!(
             self.schema.messages.iter().any(|it| it.name == name),
-            "unknown type `{name}`; types stand above their use"
+            "unknown type `{name}`; declare it above its use"
         );
         Ok(name.to_owned())
     }
@@ -231,30 +235,36 @@ impl Parser {
     fn new_type(&self, name: &str) -> Result<()> {
         let pascal_case = name.starts_with(|c: char| c.is_ascii_uppercase())
             && name.chars().all(|c| c.is_ascii_alphanumeric());
-        ensure!(pascal_case, "`{name}` is not a name as `PathInfo` is");
+        ensure!(
+            pascal_case,
+            "invalid name `{name}`; use a name like `PathInfo`"
+        );
         ensure!(
             !RESERVED_TYPES.contains(&name),
-            "`{name}` is a name of the crate that has the messages; choose another one"
+            "cannot use `{name}`: the generated code imports it; use another name"
         );
         let enums = self.schema.enums.iter().map(|it| &it.name);
         let messages = self.schema.messages.iter().map(|it| &it.name);
         ensure!(
             enums.chain(messages).all(|it| it != name),
-            "there are two types `{name}`"
+            "duplicate type `{name}`"
         );
         Ok(())
     }
 
     fn no_doc(&self) -> Result<()> {
-        ensure!(self.doc.is_empty(), "the `///` above documents nothing");
+        ensure!(
+            self.doc.is_empty(),
+            "the `///` comment above documents nothing"
+        );
         Ok(())
     }
 }
 
-/// Heads of up to 255 are all that the generator writes, and all of this are far too many.
+/// The generated CBOR heads support up to 255 fields. A message with this many fields is a mistake.
 const FIELDS_MAX: usize = 100;
 
-/// Names of fields become names of fields in three languages, beside the functions of a message.
+/// Field names become names in three languages, where messages also have functions.
 const RESERVED: &[&str] = &[
     "as",
     "async",
@@ -343,7 +353,7 @@ const RESERVED: &[&str] = &[
     "yield",
 ];
 
-/// What the generated code imports.
+/// Names that the generated code imports.
 const RESERVED_TYPES: &[&str] = &[
     "Codec",
     "DecodeError",
@@ -365,7 +375,7 @@ const RESERVED_TYPES: &[&str] = &[
     "Vec",
 ];
 
-/// `NAME = NUMBER: rest`
+/// Parses `NAME = NUMBER: rest`.
 fn numbered(text: &str) -> Result<(String, u32, &str)> {
     let parts = text
         .split_once('=')
@@ -378,7 +388,7 @@ fn numbered(text: &str) -> Result<(String, u32, &str)> {
 
 fn parse_number(text: &str) -> Result<u32> {
     let number = text.trim().parse();
-    number.map_err(|_| anyhow!("`{}` is not a number of 32 bits", text.trim()))
+    number.map_err(|_| anyhow!("`{}` is not a 32-bit number", text.trim()))
 }
 
 fn snake_case(name: &str) -> Result<String> {
@@ -391,7 +401,7 @@ fn snake_case(name: &str) -> Result<String> {
     };
     ensure!(
         name.starts_with(|c: char| c.is_ascii_lowercase()) && name.split('_').all(word),
-        "`{name}` is not a name as `nar_size` is"
+        "invalid name `{name}`; use a name like `nar_size`"
     );
     Ok(name.to_owned())
 }
@@ -402,8 +412,8 @@ fn unused<'a>(
     number: u32,
 ) -> Result<()> {
     match taken.find(|(other, n)| *other == name || *n == number) {
-        Some((other, _)) if other == name => bail!("there are two `{name}`"),
-        Some((other, _)) => bail!("`{other}` has the number {number} already"),
+        Some((other, _)) if other == name => bail!("duplicate name `{name}`"),
+        Some((other, _)) => bail!("`{other}` already has the number {number}"),
         None => Ok(()),
     }
 }

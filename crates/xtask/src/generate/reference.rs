@@ -1,4 +1,4 @@
-//! Writes the reference of a definition, for people.
+//! Writes the reference documentation of a schema.
 
 use super::GENERATED;
 use super::schema::{Enum, Field, Kind, Message, Schema, Type};
@@ -6,11 +6,11 @@ use super::schema::{Enum, Field, Kind, Message, Schema, Type};
 pub(super) fn write(schema: &Schema) -> String {
     let mut text = format!(
         "<!-- {GENERATED}{}; do not edit. -->\n\n# Messages of libfloe\n\n\
-         Every request has a number, a request message and a reply message; a request that fails\n\
-         is answered with [Error](#error) instead. Messages are written as CBOR, described by\n\
-         [floe.cddl](../crates/floe-messages/floe.cddl), or flat, as C has them in memory.\n\n\
-         Names are those of Rust, C and C++. As a key in CBOR, `nar_size` is `narSize`. An\n\
-         optional field may be absent; all others are there, and a list may be empty.\n\n",
+         Every request has a number, a request message and a reply message. If a request fails,\n\
+         the reply is [Error](#error) instead. Messages are encoded as CBOR, described by\n\
+         [floe.cddl](../crates/floe-messages/floe.cddl), or flat, like a C struct.\n\n\
+         Names are spelled as in Rust, C and C++. The CBOR key of `nar_size` is `narSize`. An\n\
+         optional field may be absent. All other fields are present, and a list may be empty.\n\n",
         schema.path
     );
     text += "## Requests\n\n| number | request | message | reply |\n|---|---|---|---|\n";
@@ -31,7 +31,7 @@ pub(super) fn write(schema: &Schema) -> String {
     for (name, meaning) in [
         ("bool", "true or false"),
         ("uint", "a number from 0 to 2^64 - 1"),
-        ("text", "UTF-8, which may contain NULs"),
+        ("text", "UTF-8, which may contain NUL bytes"),
         ("bytes", "any bytes"),
     ] {
         text += &format!("- `{name}`: {meaning}\n");
@@ -88,7 +88,7 @@ fn enumeration(it: &Enum) -> String {
     text
 }
 
-/// A heading of this page.
+/// Links to a heading of the page.
 fn link(name: &str) -> String {
     format!("[{name}](#{})", name.to_lowercase())
 }

@@ -1,10 +1,10 @@
-//! Writes the Rust of a definition: structs that borrow, enums, and their codecs.
+//! Writes the Rust source of a schema: structs that borrow, enums, and their codecs.
 
 use super::names::pascal;
 use super::schema::{Enum, Event, Field, HEADER_LEN, Kind, Message, Request, Schema, Type, Value};
 use super::{GENERATED, rust_cbor, rust_flat};
 
-/// `krate` is where the traits are: `crate` or `floe_messages`.
+/// Writes the source. `krate` is the path of the traits: `crate` or `floe_messages`.
 pub(super) fn write(schema: &Schema, krate: &str) -> String {
     let mut text = format!(
         "// {GENERATED}{}; do not edit.\n\
@@ -15,7 +15,7 @@ pub(super) fn write(schema: &Schema, krate: &str) -> String {
     );
     if !schema.requests.is_empty() {
         text += &format!(
-            "/// Differs when anything in the definition does, and is in the headers for C too.\n\
+            "/// The hash of the schema, which the C headers contain too.\n\
              pub const SCHEMA_HASH: u64 = {:#018x};\n\n",
             schema.hash()
         );
@@ -44,7 +44,7 @@ fn methods(requests: &[Request]) -> Enum {
     };
     Enum {
         name: "Method".into(),
-        doc: vec!["What can be asked for, as a request → its reply.".into()],
+        doc: vec!["The methods, each with its request and reply.".into()],
         values: requests.iter().map(value).collect(),
     }
 }
@@ -61,17 +61,17 @@ fn events(events: &[Event]) -> Enum {
     };
     Enum {
         name: "EventKind".into(),
-        doc: vec!["What may be told without having been asked for.".into()],
+        doc: vec!["The events, each with its message.".into()],
         values: events.iter().map(value).collect(),
     }
 }
 
-/// `word` is what the values have in the definition: a text or a name.
+/// Writes an enum. `word` is the kind of its names in the schema: `text` or `name`.
 fn enumeration(it: &Enum, word: &str) -> String {
     let name = &it.name;
     let as_word = if word == "text" { "as_text" } else { word };
     let mut text = doc(&it.doc, &format!("The enum `{name}`."));
-    // A method or an event that nobody named is no sensible default.
+    // Methods and events have no sensible default.
     let default = if word == "text" { "Default, " } else { "" };
     text += &format!(
         "#[derive(Clone, Copy, Debug, {default}PartialEq, Eq, PartialOrd, Ord, Hash)]\n\
@@ -92,16 +92,16 @@ fn enumeration(it: &Enum, word: &str) -> String {
     };
     text += &format!(
         "}}\n\nimpl {name} {{\n\
-         /// All of them, in the order of the definition.\n\
+         /// All values, in the order of the schema.\n\
          pub const ALL: &'static [{name}] = &[{}];\n\n\
-         /// Its number.\n\
+         /// Returns the number of the value.\n\
          pub const fn number(self) -> u32 {{ self as u32 }}\n\n\
-         /// The one of that number.\n\
+         /// Returns the value with this number.\n\
          pub const fn from_number(number: u32) -> Option<{name}> {{ match number {{\n{}\
          _ => None,\n}} }}\n\n\
-         /// Its {word}, as in the definition.\n\
+         /// Returns the {word} of the value, as in the schema.\n\
          pub const fn {as_word}(self) -> &'static str {{ match self {{\n{}}} }}\n\n\
-         /// The one of that {word}.\n\
+         /// Returns the value with this {word}.\n\
          pub fn from_{word}({word}: &str) -> Option<{name}> {{ match {word} {{\n{}\
          _ => None,\n}} }}\n}}\n\n",
         each(&|_, variant| format!("{name}::{variant}, ")),
@@ -122,7 +122,11 @@ fn structure(schema: &Schema, message: &Message) -> String {
     text += &format!("#[derive(Clone, {copy}Debug, Default, PartialEq)]\n");
     text += &format!("pub struct {} {{\n", type_name(schema, &message.name, "'a"));
     for field in &message.fields {
-        let default = format!("`{}`, a field of type `{}`.", field.name, field.kind.text());
+        let default = format!(
+            "The field `{}` of type `{}`.",
+            field.name,
+            field.kind.text()
+        );
         text += &doc(&field.doc, &default);
         text += &format!("pub {}: {},\n", field.name, field_type(schema, &field.kind));
     }
@@ -153,7 +157,7 @@ fn part(schema: &Schema, message: &Message) -> String {
     text
 }
 
-/// The fields' values in braces, when locals have them.
+/// Returns the struct expression that takes each field from its local variable.
 pub(super) fn all_fields(message: &Message) -> String {
     let fields = message.fields.iter();
     let fields: Vec<String> = fields
@@ -162,12 +166,12 @@ pub(super) fn all_fields(message: &Message) -> String {
     format!("Self {{ {} }}", fields.join(", "))
 }
 
-/// The local variable for a field, which has no name that the generated code uses itself.
+/// Returns the local variable of a field. The prefix avoids clashes with generated names.
 pub(super) fn local(field: &str) -> String {
     format!("its_{field}")
 }
 
-/// What `body` needs to name the field in an error, and the body.
+/// Returns `body`, preceded by the closure `named` if `body` uses it.
 pub(super) fn naming(message: &Message, body: &str) -> String {
     if !body.contains("named(") {
         return body.to_owned();
@@ -178,12 +182,12 @@ pub(super) fn naming(message: &Message, body: &str) -> String {
     )
 }
 
-/// `.map_err(…)?` with the field's name.
+/// Returns `.map_err(…)?` with the name of the field.
 pub(super) fn or_named(field: &Field) -> String {
     format!(".map_err(named(\"{}\"))?", field.name)
 }
 
-/// A message as a type; not all of them borrow.
+/// Returns the type of a message, which has a lifetime only if it borrows.
 pub(super) fn type_name(schema: &Schema, name: &str, lifetime: &str) -> String {
     let borrows = |kind: &Kind| match kind {
         Kind::List(_) => true,
@@ -212,7 +216,7 @@ fn field_type(schema: &Schema, kind: &Kind) -> String {
     }
 }
 
-/// Documentation, or something to say where the definition has none.
+/// Returns documentation lines, or `default` if the schema has none.
 fn doc(lines: &[String], default: &str) -> String {
     if lines.is_empty() {
         return format!("/// {default}\n");

@@ -1,12 +1,12 @@
-//! Writes what reads and writes a message as CBOR.
+//! Writes the functions that encode and decode a message as CBOR.
 //!
-//! Readers expect the fields in their order and compare keys as bytes; where that fails, a second
-//! reader begins anew and takes them in any order.
+//! The decoder expects the fields in their order and compares keys as bytes. If that fails, a
+//! second decoder starts again and accepts any order.
 
 use super::rust::{all_fields, local, naming, or_named};
 use super::schema::{Field, Kind, Message, Schema, Type, cbor_head, cbor_key, cbor_order};
 
-/// For `impl Encode`: `write_cbor` and `read_cbor`.
+/// Writes `write_cbor` and `read_cbor` for `impl Encode`.
 pub(super) fn functions(schema: &Schema, message: &Message) -> String {
     format!(
         "#[inline]\nfn write_cbor(&self, out: &mut Vec<u8>) {{\n{}}}\n\n\
@@ -23,7 +23,7 @@ fn writer(message: &Message) -> String {
     let optional = order.iter().filter(|field| is_optional(field));
     let mut head = cbor_head(0xa0, order.len());
     room += head.len();
-    // The longest head of each field: a byte, and a number of 8.
+    // The longest head of a field: one byte, and a number of 8 bytes.
     room += 9 * order.len();
     let mut text = format!("out.reserve({room} + self.content_len());\n");
     if optional.clone().next().is_some() {
@@ -39,7 +39,7 @@ fn writer(message: &Message) -> String {
         return format!("out.push({:#04x});\n", head[0]);
     }
     for field in order {
-        // The head of the map and the first key are one piece.
+        // The head of the map and the first key are written together.
         let mut key = std::mem::take(&mut head);
         key.extend(cbor_key(&field.name));
         let key = format!("out.extend_from_slice({});\n", literal(&key));
@@ -80,7 +80,7 @@ fn reader(schema: &Schema, message: &Message) -> String {
         text += &format!("let mut seen = {required};\n");
         head.clear();
     }
-    // Without a required field there is nothing that has to be in its place.
+    // Without a required field, no key can break the order.
     text += if required > 0 { "'ordered: {\n" } else { "{\n" };
     for field in order {
         let mut key = std::mem::take(&mut head);
@@ -106,7 +106,7 @@ fn reader(schema: &Schema, message: &Message) -> String {
     text + "}\n*reader = begin;\nSelf::read_cbor_in_any_order(reader)\n"
 }
 
-/// The reader for those who have their own order, and for errors.
+/// Writes the decoder for fields in any order, which also reports errors.
 pub(super) fn in_any_order(schema: &Schema, message: &Message, name: &str) -> String {
     if message.fields.is_empty() {
         return String::new();
@@ -172,7 +172,7 @@ pub(super) fn is_optional(field: &Field) -> bool {
     matches!(field.kind, Kind::Optional(_))
 }
 
-/// Bytes as Rust has them: heads as numbers, and the letters behind them.
+/// Returns a byte string literal: heads as numbers, names as letters.
 fn literal(bytes: &[u8]) -> String {
     let byte = |&byte: &u8| {
         if byte.is_ascii_alphanumeric() {
@@ -181,7 +181,7 @@ fn literal(bytes: &[u8]) -> String {
             format!("\\x{byte:02x}")
         }
     };
-    // The head of a text looks like a letter itself, which is no pleasure to read.
+    // Written as a number, because the head of a text looks like a letter.
     let keys_begin = bytes.iter().position(|byte| *byte & 0xe0 == 0x60);
     let (heads, name) = bytes.split_at(keys_begin.map_or(0, |at| at + 1));
     let heads = heads.iter().map(|head| format!("\\x{head:02x}"));

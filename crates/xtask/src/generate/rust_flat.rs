@@ -1,9 +1,9 @@
-//! Writes what reads and writes a message in flat.
+//! Writes the functions that encode and decode a flat message.
 
 use super::rust::{naming, or_named};
 use super::schema::{Field, Kind, Message, SLOT_LEN, Schema, Type};
 
-/// For `impl Encode`: everything about flat, but for what an empty message has no use.
+/// Writes the flat functions for `impl Encode`. Skips those whose default is correct.
 pub(super) fn functions(schema: &Schema, message: &Message) -> String {
     let has_contents = schema.any(message, &|kind| match kind {
         Kind::One(it) | Kind::Optional(it) => it.has_contents(),

@@ -1,11 +1,11 @@
-//! What a definition says, and what follows from it: layouts, sizes and IDs.
+//! The schema, and the values derived from it: layouts, sizes and IDs.
 
 use super::names::camel;
 
-/// A definition, in its order.
+/// A schema, in the order of its file.
 #[derive(Debug)]
 pub(super) struct Schema {
-    /// The file, as its place in the repository.
+    /// The path of the file in the repository.
     pub(super) path: String,
     pub(super) enums: Vec<Enum>,
     pub(super) messages: Vec<Message>,
@@ -41,7 +41,7 @@ pub(super) struct Field {
     pub(super) kind: Kind,
 }
 
-/// How often a field has a value.
+/// The multiplicity of a field.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Kind {
     One(Type),
@@ -76,9 +76,9 @@ pub(super) struct Event {
     pub(super) message: String,
 }
 
-/// A field of the fixed part in flat has 8 bytes.
+/// The length of a field in the fixed part.
 pub(super) const SLOT_LEN: usize = 8;
-/// The header of a flat message, before the fixed part.
+/// The length of the header, before the fixed part.
 pub(super) const HEADER_LEN: usize = 16;
 
 impl Schema {
@@ -92,19 +92,19 @@ impl Schema {
         }
     }
 
-    /// One of its messages. The parser lets only names through that are there.
+    /// Returns a message. The parser accepts only names that exist.
     pub(super) fn message(&self, name: &str) -> &Message {
         let found = self.messages.iter().find(|message| message.name == name);
-        found.expect("the parser has looked that the message is there")
+        found.expect("the parser checked that the message exists")
     }
 
-    /// One of its enums, likewise.
+    /// Returns an enum. The parser accepts only names that exist.
     pub(super) fn enumeration(&self, name: &str) -> &Enum {
         let found = self.enums.iter().find(|it| it.name == name);
-        found.expect("the parser has looked that the enum is there")
+        found.expect("the parser checked that the enum exists")
     }
 
-    /// Whether a field of the message, or of one inside it, is such.
+    /// Returns whether `is` holds for a field of the message or of a message inside it.
     pub(super) fn any(&self, message: &Message, is: &dyn Fn(&Kind) -> bool) -> bool {
         message.fields.iter().any(|field| {
             is(&field.kind)
@@ -113,7 +113,7 @@ impl Schema {
         })
     }
 
-    /// Its fields with their offsets in the fixed part.
+    /// Returns the fields with their offsets in the fixed part.
     pub(super) fn layout<'s>(&self, message: &'s Message) -> Vec<(usize, &'s Field)> {
         let mut offset = 0;
         let place = |field| {
@@ -124,7 +124,7 @@ impl Schema {
         message.fields.iter().map(place).collect()
     }
 
-    /// The length of the fixed part.
+    /// Returns the length of the fixed part.
     pub(super) fn fixed_len(&self, message: &Message) -> usize {
         message
             .fields
@@ -141,7 +141,7 @@ impl Schema {
         }
     }
 
-    /// The fewest bytes that the message takes in CBOR.
+    /// Returns the minimum length of the message in CBOR.
     pub(super) fn cbor_min(&self, message: &Message) -> usize {
         let required = |field: &Field| {
             let value = match &field.kind {
@@ -167,14 +167,14 @@ impl Schema {
         }
     }
 
-    /// FNV-1a of the fields with their types, also of messages inside. Values of enums are not
-    /// part of it: new ones leave the layout as it is, and a reader refuses those that it does
-    /// not know.
+    /// Returns the FNV-1a hash of the fields and their types, including messages inside. It does
+    /// not cover the values of enums: a new value does not change the layout, and readers reject
+    /// unknown values.
     pub(super) fn id(&self, message: &Message) -> u32 {
         fnv_1a(&self.fields_text(message))
     }
 
-    /// FNV-1a of the whole definition, 64 bits.
+    /// Returns the FNV-1a hash of the whole schema, with 64 bits.
     pub(super) fn hash(&self) -> u64 {
         let mut text = String::new();
         for it in &self.enums {
@@ -222,7 +222,7 @@ impl Kind {
         }
     }
 
-    /// As in the definition.
+    /// Returns the type as in the schema.
     pub(super) fn text(&self) -> String {
         match self {
             Kind::One(it) => it.name().to_owned(),
@@ -233,7 +233,7 @@ impl Kind {
 }
 
 impl Type {
-    /// As in the definition.
+    /// Returns the name as in the schema.
     pub(super) fn name(&self) -> &str {
         match self {
             Type::Bool => "bool",
@@ -244,13 +244,13 @@ impl Type {
         }
     }
 
-    /// Text and bytes stand behind the fixed part.
+    /// Returns whether the value is stored behind the fixed part.
     pub(super) fn has_contents(&self) -> bool {
         matches!(self, Type::Text | Type::Bytes)
     }
 }
 
-/// A key as CBOR has it, with its head.
+/// Returns a key in CBOR, with its head.
 pub(super) fn cbor_key(name: &str) -> Vec<u8> {
     let name = camel(name);
     let mut key = cbor_head(0x60, name.len());
@@ -258,23 +258,23 @@ pub(super) fn cbor_key(name: &str) -> Vec<u8> {
     key
 }
 
-/// The head of a short text or map.
+/// Returns the head of a short text or map.
 pub(super) fn cbor_head(major: u8, len: usize) -> Vec<u8> {
     match u8::try_from(len) {
         Ok(len @ 0..24) => vec![major | len],
         Ok(len) => vec![major | 24, len],
-        Err(_) => unreachable!("the parser refuses names and messages of this length"),
+        Err(_) => unreachable!("the parser rejects names and messages of this length"),
     }
 }
 
-/// The fields in the order of deterministic CBOR: by their keys as bytes.
+/// Returns the fields in the order of deterministic CBOR: sorted by their encoded keys.
 pub(super) fn cbor_order(message: &Message) -> Vec<&Field> {
     let mut fields: Vec<&Field> = message.fields.iter().collect();
     fields.sort_by_key(|field| cbor_key(&field.name));
     fields
 }
 
-/// Short, known everywhere, and there is nobody to defend it against.
+/// A short and well-known hash. No attacker chooses the input.
 fn fnv_1a(text: &str) -> u32 {
     let step = |hash: u32, byte: u8| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193);
     text.bytes().fold(0x811c_9dc5, step)

@@ -1,4 +1,4 @@
-//! The definition language, by small definitions, and what is made from the real ones.
+//! Tests of the schema language with small schemas, and of the generated files.
 
 use super::parse::parse;
 use super::schema::{Kind, Type, cbor_order};
@@ -19,7 +19,7 @@ const SMALL: &str = "# A comment.\n/// Why.\nenum Cause {\n  none = 0\n  /// Muc
     /// Asks.\nrequest ask = 3: Outer -> Inner\nevent told = 1: Inner\n";
 
 #[test]
-fn a_definition_is_read_with_its_documentation() {
+fn parse_reads_declarations_with_documentation() {
     let schema = schema(SMALL);
     let cause = schema.enumeration("Cause");
     assert_eq!(cause.doc, ["Why."]);
@@ -47,7 +47,7 @@ fn a_definition_is_read_with_its_documentation() {
 }
 
 #[test]
-fn fields_have_their_place_in_flat_and_their_order_in_cbor() {
+fn schema_gives_flat_offsets_and_cbor_order() {
     let schema = schema(SMALL);
     let outer = schema.message("Outer");
     let offsets: Vec<usize> = schema.layout(outer).iter().map(|(at, _)| *at).collect();
@@ -55,12 +55,12 @@ fn fields_have_their_place_in_flat_and_their_order_in_cbor() {
     assert_eq!(schema.fixed_len(outer), 56);
     let names: Vec<&str> = cbor_order(outer).iter().map(|f| &*f.name).collect();
     assert_eq!(names, ["x", "cause", "inner", "inners"]);
-    // The head; `label` and an empty text.
+    // The head of the map, `label`, and an empty text.
     assert_eq!(schema.cbor_min(schema.message("Inner")), 1 + 6 + 1);
 }
 
 #[test]
-fn an_id_differs_when_fields_do_and_only_then() {
+fn id_changes_only_with_fields() {
     let id = |text: &str| {
         let schema = schema(text);
         schema.id(schema.message("Outer"))
@@ -78,7 +78,7 @@ fn an_id_differs_when_fields_do_and_only_then() {
 }
 
 #[test]
-fn an_error_says_file_and_line_and_what_is_wrong() {
+fn parse_error_names_file_line_and_problem() {
     let message = |fields: &str| format!("message M {{\n{fields}\n}}\n");
     for (text, wanted) in [
         (message("a: texts"), "a.messages:2: unknown type `texts`"),
@@ -89,14 +89,17 @@ fn an_error_says_file_and_line_and_what_is_wrong() {
         ),
         (
             message("a: text\na: text"),
-            "a.messages:3: `M` has two fields `a`",
+            "a.messages:3: duplicate field `a` in `M`",
         ),
         (
             message("Name: text"),
-            "a.messages:2: `Name` is not a name as `nar_size` is",
+            "a.messages:2: invalid name `Name`; use a name like `nar_size`",
         ),
-        (message("a__b: text"), "a.messages:2: `a__b` is not"),
-        (message("union: text"), "a.messages:2: `union` is a word of"),
+        (message("a__b: text"), "a.messages:2: invalid name `a__b`"),
+        (
+            message("union: text"),
+            "a.messages:2: cannot use `union`: it is a keyword",
+        ),
         (message("a text"), "a.messages:2: expected `name: TYPE`"),
         (
             message("a: many text"),
@@ -104,7 +107,7 @@ fn an_error_says_file_and_line_and_what_is_wrong() {
         ),
         (
             message("a: list bool"),
-            "a.messages:2: a list has elements of",
+            "a.messages:2: cannot use `bool` as a list element",
         ),
         (message("a: float"), "a.messages:2: unknown type `float`"),
         (
@@ -113,44 +116,47 @@ fn an_error_says_file_and_line_and_what_is_wrong() {
         ),
         (
             message("/// x"),
-            "a.messages:3: the `///` above documents nothing",
+            "a.messages:3: the `///` comment above documents nothing",
         ),
         (
             "message M {\n}\nmessage N {\na: list M\n}".into(),
-            "a.messages:4: a list has",
+            "a.messages:4: cannot use `M` as a list element",
         ),
         (
             "message M {\n}\nmessage N {\na: optional M\n}".into(),
-            "a.messages:4: a message cannot",
+            "a.messages:4: cannot use the message `M`",
         ),
         (
             "message M {\n}\nenum M {\n".into(),
-            "a.messages:3: there are two types `M`",
+            "a.messages:3: duplicate type `M`",
         ),
         (
             "message m {\n}\n".into(),
-            "a.messages:1: `m` is not a name as `PathInfo` is",
+            "a.messages:1: invalid name `m`; use a name like `PathInfo`",
         ),
         (
             "message List {\n}\n".into(),
-            "a.messages:1: `List` is a name of the crate",
+            "a.messages:1: cannot use `List`: the generated code",
         ),
         (
             "message M\n".into(),
             "a.messages:1: expected `message NAME {`",
         ),
-        ("message M {\n".into(), "a.messages:1: `M` has no closing"),
+        (
+            "message M {\n".into(),
+            "a.messages:1: missing the closing `}` of `M`",
+        ),
         (
             "enum E {\n}\n".into(),
-            "a.messages:2: the enum `E` has no value",
+            "a.messages:2: missing values in the enum `E`",
         ),
         (
             "enum E {\na = 1\nb = 1\n}\n".into(),
-            "a.messages:3: `a` has the number 1 already",
+            "a.messages:3: `a` already has the number 1",
         ),
         (
             "enum E {\na = 1\na = 2\n}\n".into(),
-            "a.messages:3: there are two `a`",
+            "a.messages:3: duplicate name `a`",
         ),
         (
             "enum E {\na = -1\n}\n".into(),
@@ -178,7 +184,7 @@ fn an_error_says_file_and_line_and_what_is_wrong() {
         ),
         (
             "message A {\n}\nevent e = 1: A\nevent f = 1: A".into(),
-            "a.messages:4: `e` has the number 1 already",
+            "a.messages:4: `e` already has the number 1",
         ),
     ] {
         let found = error(&text);
@@ -187,7 +193,7 @@ fn an_error_says_file_and_line_and_what_is_wrong() {
 }
 
 #[test]
-fn the_generated_files_are_current() {
+fn generated_files_are_up_to_date() {
     let root = crate::root().unwrap();
     let old: Vec<&str> = outdated(&root)
         .unwrap()
