@@ -1,4 +1,4 @@
-/* Installs a closure, and shows how far it is.
+/* Installs a closure and shows its progress.
  *
  *   install CACHE ROOT KEY PATH...
  *
@@ -10,7 +10,7 @@
 #include "floe.h"
 #include "floe_messages.h"
 
-static int refused(const char *what) {
+static int report_error(const char *what) {
   char text[500];
   floe_last_error(text, sizeof text);
   fprintf(stderr, "%s: %s\n", what, text);
@@ -27,7 +27,7 @@ static void show(const floe_completion *completion) {
   }
 }
 
-/* Prints the reply; the exit code. */
+/* Prints the reply and returns the exit code. */
 static int finish(const floe_completion *completion) {
   const void *data = completion->payload;
   uint32_t i;
@@ -54,11 +54,11 @@ static int finish(const floe_completion *completion) {
     }
     return error->kind == FLOE_ERROR_KIND_UNTRUSTED ? 3 : 1;
   }
-  fprintf(stderr, "the request did not end\n");
+  fprintf(stderr, "the request was cancelled\n");
   return 1;
 }
 
-/* Submits the request, and takes completions from the queue until its end. */
+/* Submits the request and takes completions from the queue until it is completed. */
 static int install(floe_engine engine, const floe_buffer *message) {
   floe_request request;
   floe_completion completion;
@@ -72,12 +72,12 @@ static int install(floe_engine engine, const floe_buffer *message) {
   request.payload_len = message->len;
   request.flags = FLOE_WANTS_PROGRESS;
   if (floe_submit(engine, &request, &id) != FLOE_OK) {
-    return refused("submitting the request");
+    return report_error("cannot submit the request");
   }
   while (code < 0) {
     if (floe_queue_wait(engine, -1) != FLOE_OK ||
         floe_queue_take(engine, &completion, sizeof completion, 1, &count) != FLOE_OK) {
-      return refused("waiting for the reply");
+      return report_error("cannot wait for the reply");
     }
     if (count == 1) {
       if (completion.kind == FLOE_PROGRESS) {
@@ -103,7 +103,7 @@ int main(int count, char **words) {
     return 2;
   }
   if (floe_schema_hash() != FLOE_SCHEMA_HASH) {
-    fprintf(stderr, "libfloe %s is another one than the header is for\n", floe_version());
+    fprintf(stderr, "libfloe %s does not match the header; rebuild this program\n", floe_version());
     return 1;
   }
   from = floe_text_of(words[1]);
@@ -119,13 +119,13 @@ int main(int count, char **words) {
   floe_copy_request_set_trusted_public_keys(&message, at, &key, 1);
   floe_copy_request_set_paths(&message, at, paths, path_count);
   if (floe_flat_finish(&message) != 0) {
-    fprintf(stderr, "no memory for the request\n");
+    fprintf(stderr, "cannot build the request: out of memory\n");
     return 1;
   }
   memset(&options, 0, sizeof options);
   options.struct_size = sizeof options;
   if (floe_engine_open(&options, &engine) != FLOE_OK) {
-    return refused("opening an engine");
+    return report_error("cannot open an engine");
   }
   code = install(engine, &message);
   floe_buffer_free(&message);

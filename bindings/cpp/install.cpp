@@ -1,4 +1,4 @@
-// Installs a closure, and shows how far it is.
+// Installs a closure and shows its progress.
 //
 //   install CACHE ROOT KEY PATH...
 //

@@ -1,8 +1,8 @@
-//! How the shared library is linked.
+//! Linker options of the shared library.
 
 fn main() {
-    // Threads of the host keep lanes that are given back when they end, by code of the library: it
-    // must stay loaded.
+    // Threads of the host own queues. When such a thread ends, code of the library returns its
+    // queue, so the library must stay loaded.
     println!("cargo:rustc-cdylib-link-arg=-Wl,-z,nodelete");
     // The number is the major version of the ABI.
     println!("cargo:rustc-cdylib-link-arg=-Wl,-soname,libfloe.so.1");

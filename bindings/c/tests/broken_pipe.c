@@ -1,6 +1,6 @@
-/* A reader that goes away ends a request or a connection, and never the host.
+/* A closed reader ends a request or a connection, but never the host.
  *
- *   broken_pipe STORE PATH SOCKET      a local store, a large path in it, where to listen
+ *   broken_pipe STORE PATH SOCKET      a local store, a large path in it, a socket to listen on
  */
 #define _GNU_SOURCE
 #include <signal.h>
@@ -17,12 +17,12 @@
 
 enum { CLIENTS = 20 };
 
-/* Asks, waits, and returns how it ended. */
+/* Makes a call and returns the kind of its completion. */
 static uint32_t ask(floe_engine engine, uint32_t method, floe_buffer *message, int descriptor) {
   floe_request request;
   floe_completion completion;
   uint32_t kind;
-  require(floe_flat_finish(message) == 0, "there is memory for a request");
+  require(floe_flat_finish(message) == 0, "the request can be built");
   memset(&request, 0, sizeof request);
   memset(&completion, 0, sizeof completion);
   completion.struct_size = sizeof completion;
@@ -34,17 +34,17 @@ static uint32_t ask(floe_engine engine, uint32_t method, floe_buffer *message, i
     request.flags = FLOE_HAS_DESCRIPTOR;
     request.descriptor = descriptor;
   }
-  require(floe_call(engine, &request, &completion) == FLOE_OK, "it is taken");
+  require(floe_call(engine, &request, &completion) == FLOE_OK, "the call is accepted");
   kind = completion.kind;
   floe_completion_release(&completion);
   return kind;
 }
 
-static void a_pipe_without_a_reader_fails_the_request(floe_engine engine, char **words) {
+static void pipe_without_reader_fails_the_request(floe_engine engine, char **words) {
   floe_buffer message;
   size_t at;
   int ends[2];
-  require(pipe(ends) == 0, "there are pipes");
+  require(pipe(ends) == 0, "a pipe can be created");
   close(ends[0]);
   memset(&message, 0, sizeof message);
   at = floe_nar_request_begin(&message);
@@ -55,7 +55,7 @@ static void a_pipe_without_a_reader_fails_the_request(floe_engine engine, char *
   floe_buffer_free(&message);
 }
 
-/* Sends a request, and returns the connection. */
+/* Sends a request and returns the connection. */
 static int get(const char *socket_path, const char *target) {
   struct sockaddr_un address;
   char request[600];
@@ -63,14 +63,14 @@ static int get(const char *socket_path, const char *target) {
   memset(&address, 0, sizeof address);
   address.sun_family = AF_UNIX;
   snprintf(address.sun_path, sizeof address.sun_path, "%s", socket_path);
-  require(connect(connection, (struct sockaddr *)&address, sizeof address) == 0, "it listens");
+  require(connect(connection, (struct sockaddr *)&address, sizeof address) == 0, "it connects");
   len = snprintf(request, sizeof request,
                  "GET /%s HTTP/1.1\r\nHost: floe\r\nConnection: close\r\n\r\n", target);
-  require(write(connection, request, (size_t)len) == len, "it takes a request");
+  require(write(connection, request, (size_t)len) == len, "the server accepts a request");
   return connection;
 }
 
-/* The answer to a request, as far as it fits. */
+/* Reads the response to a request, cut to size. */
 static void fetch(const char *socket_path, const char *target, char *answer, size_t size) {
   int connection = get(socket_path, target);
   size_t len = 0;
@@ -82,7 +82,7 @@ static void fetch(const char *socket_path, const char *target, char *answer, siz
   close(connection);
 }
 
-static void clients_that_go_away_leave_the_server_alone(floe_engine engine, char **words) {
+static void disconnecting_clients_do_not_stop_the_server(floe_engine engine, char **words) {
   static char answer[64 * 1024];
   char listen[200], target[200], byte;
   const char *url, *name = strrchr(words[2], '/');
@@ -108,10 +108,10 @@ static void clients_that_go_away_leave_the_server_alone(floe_engine engine, char
     require(read(connection, &byte, 1) == 1, "the NAR begins");
     close(connection);
   }
-  /* The last of them may not have been noticed yet; this one is answered after it. */
+  /* The server may not have noticed the last disconnect yet. */
   usleep(300 * 1000);
   fetch(words[3], "nix-cache-info", answer, sizeof answer);
-  require(strstr(answer, "StoreDir: ") != NULL, "the server still answers");
+  require(strstr(answer, "StoreDir: ") != NULL, "the server still responds");
 }
 
 int main(int count, char **words) {
@@ -121,13 +121,13 @@ int main(int count, char **words) {
     fprintf(stderr, "usage: broken_pipe STORE PATH SOCKET\n");
     return 2;
   }
-  require(signal(SIGPIPE, SIG_DFL) != SIG_ERR, "a broken pipe would end the process");
+  require(signal(SIGPIPE, SIG_DFL) != SIG_ERR, "the default action of SIGPIPE is set");
   memset(&options, 0, sizeof options);
   options.struct_size = sizeof options;
-  require(floe_engine_open(&options, &engine) == FLOE_OK, "an engine opens");
-  a_pipe_without_a_reader_fails_the_request(engine, words);
-  clients_that_go_away_leave_the_server_alone(engine, words);
-  require(floe_engine_free(engine) == FLOE_OK, "the engine ends");
-  printf("all of it holds\n");
+  require(floe_engine_open(&options, &engine) == FLOE_OK, "an engine can be opened");
+  pipe_without_reader_fails_the_request(engine, words);
+  disconnecting_clients_do_not_stop_the_server(engine, words);
+  require(floe_engine_free(engine) == FLOE_OK, "the engine can be freed");
+  printf("all checks passed\n");
   return 0;
 }

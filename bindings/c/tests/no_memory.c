@@ -1,4 +1,4 @@
-/* What libfloe does where the system refuses memory: nothing is lost, and the host goes on. */
+/* libfloe without memory: no request is lost, and the host continues. */
 #define _GNU_SOURCE
 #include <malloc.h>
 #include <pthread.h>
@@ -12,7 +12,7 @@
 #include "floe_messages.h"
 #include "require.h"
 
-enum { LARGE = 48 << 20, MIDDLING = 24 << 20, SPARE = 32 << 20, TRIES = 100 };
+enum { LARGE = 48 << 20, MEDIUM = 24 << 20, SPARE = 32 << 20, TRIES = 100 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t arrived = PTHREAD_COND_INITIALIZER;
@@ -30,7 +30,7 @@ static void count(void *context, const floe_completion *completion) {
   pthread_mutex_unlock(&lock);
 }
 
-/* Waits until so many requests have ended. */
+/* Waits until this many requests are completed. */
 static void wait_for(int ends) {
   pthread_mutex_lock(&lock);
   while (done + failed < ends) {
@@ -39,16 +39,16 @@ static void wait_for(int ends) {
   pthread_mutex_unlock(&lock);
 }
 
-/* Lets the process have so many bytes more than it has; everything if there are none. */
+/* Limits the memory of the process to its current size plus spare bytes; 0 removes the limit. */
 static void limit_memory(size_t spare) {
   struct rlimit limit;
   unsigned long pages = 0;
   FILE *statm = fopen("/proc/self/statm", "r");
-  require(statm && fscanf(statm, "%lu", &pages) == 1, "the kernel tells how much memory there is");
+  require(statm && fscanf(statm, "%lu", &pages) == 1, "the kernel reports the memory in use");
   fclose(statm);
-  require(getrlimit(RLIMIT_AS, &limit) == 0, "there is a limit to be asked for");
+  require(getrlimit(RLIMIT_AS, &limit) == 0, "the limit can be read");
   limit.rlim_cur = spare ? pages * (size_t)sysconf(_SC_PAGESIZE) + spare : limit.rlim_max;
-  require(setrlimit(RLIMIT_AS, &limit) == 0, "a limit can be set");
+  require(setrlimit(RLIMIT_AS, &limit) == 0, "the limit can be set");
 }
 
 static int submit(uint64_t engine, uint32_t method, const void *payload, size_t len) {
@@ -68,13 +68,13 @@ int main(void) {
   floe_buffer bytes;
   int i;
 
-  /* An arena of another thread begins with 64 MiB of addresses, which no limit takes back. */
-  require(mallopt(M_ARENA_MAX, 1) == 1, "there can be one arena for all threads");
+  /* The arena of another thread reserves 64 MiB of addresses, which would exceed the limit. */
+  require(mallopt(M_ARENA_MAX, 1) == 1, "all threads can share one arena");
 
   memset(&bytes, 0, sizeof bytes);
   floe_bytes_request_begin(&bytes);
-  floe_flat_put_bytes(&bytes, FLOE_FLAT_HEADER_LEN, large, MIDDLING);
-  require(large && floe_flat_finish(&bytes) == 0, "there is memory at first");
+  floe_flat_put_bytes(&bytes, FLOE_FLAT_HEADER_LEN, large, MEDIUM);
+  require(large && floe_flat_finish(&bytes) == 0, "there is memory without a limit");
 
   memset(&options, 0, sizeof options);
   options.struct_size = sizeof options;
@@ -83,32 +83,32 @@ int main(void) {
   require(submit(engine, FLOE_METHOD_PING, NULL, 0) == FLOE_OK, "a request is accepted");
   wait_for(1);
 
-  /* More often than the budget for payloads would bear, were it not given back. */
+  /* More often than the budget for payloads allows if it were not released. */
   limit_memory(SPARE);
   for (i = 0; i < TRIES; i++) {
     require(submit(engine, FLOE_METHOD_PING, large, LARGE) == FLOE_NO_MEMORY,
-            "a payload for which there is no memory is refused");
+            "a payload without memory is refused");
   }
-  require(floe_last_error(text, sizeof text) > 0, "with words");
-  require(submit(engine, FLOE_METHOD_PING, NULL, 0) == FLOE_OK, "a small one is accepted");
+  require(floe_last_error(text, sizeof text) > 0, "the error has a text");
+  require(submit(engine, FLOE_METHOD_PING, NULL, 0) == FLOE_OK, "a small request is accepted");
   wait_for(2);
 
-  /* There is room for the request, and none for the reply. */
+  /* There is memory for the request, but not for the reply. */
   require(submit(engine, FLOE_METHOD_BYTES, bytes.data, bytes.len) == FLOE_OK,
-          "a middling payload is accepted");
+          "a medium payload is accepted");
   wait_for(3);
-  require(failed == 1, "a reply for which there is no memory is a failure");
+  require(failed == 1, "a reply without memory is a failure");
 
   limit_memory(0);
   require(submit(engine, FLOE_METHOD_PING, large, LARGE) == FLOE_OK,
-          "the large payload is accepted once there is memory");
+          "the large payload is accepted with memory");
   require(submit(engine, FLOE_METHOD_BYTES, bytes.data, bytes.len) == FLOE_OK,
-          "and so is the middling one");
+          "the medium payload is accepted with memory");
   wait_for(5);
   require(floe_engine_free(engine) == FLOE_OK, "the engine can be freed");
-  require(done == 4 && failed == 1, "each accepted request has ended once");
+  require(done == 4 && failed == 1, "each accepted request is completed once");
   floe_buffer_free(&bytes);
   free(large);
-  printf("all of it holds\n");
+  printf("all checks passed\n");
   return 0;
 }

@@ -1,4 +1,4 @@
-/* How a test in C says what must hold. */
+/* Assertions of the tests in C. */
 #ifndef FLOE_TESTS_REQUIRE_H
 #define FLOE_TESTS_REQUIRE_H
 
@@ -11,7 +11,7 @@ static void require(int holds, const char *claim) {
   char text[500];
   if (!holds) {
     floe_last_error(text, sizeof text);
-    fprintf(stderr, "not so: %s (last error: %s)\n", claim, text);
+    fprintf(stderr, "failed: %s (last error: %s)\n", claim, text);
     exit(1);
   }
 }

@@ -1,14 +1,15 @@
-// libfloe for C++20: an engine that is freed by itself, replies as values, failures as exceptions.
+// libfloe for C++20: an engine that frees itself, replies as values, failures as exceptions.
 //
 //   floe::Engine engine;
-//   floe::CopyReply reply = engine.call<floe::Method::install>(request);            // waits
-//   auto future = engine.submit<floe::Method::install>(request, {.progress = show}); // does not
+//   floe::CopyReply reply = engine.call<floe::Method::install>(request);             // waits
+//   auto future = engine.submit<floe::Method::install>(request, {.progress = show}); // returns
 //   reply = future.get();                                                            // or co_await
 //
-// Header only, over floe.h. There is no thread for each call: a future is completed by the engine
-// thread. A coroutine that awaits one goes on there as well, and must be quick or go elsewhere.
-// docs/embedding.md has the contracts. What waits (call, get, wait, ~Engine, ~Subscription) must
-// not be used inside a callback, a progress function or a coroutine that runs on the engine thread.
+// This layer is header only and uses floe.h. It starts no thread per call: the engine thread
+// completes futures. It also resumes a coroutine that awaits one, which must then be quick or move
+// to another thread. docs/embedding.md describes the contracts. Functions that wait (call, get,
+// wait, ~Engine, ~Subscription) must not be used on the engine thread: not inside a callback, a
+// progress function, or a coroutine that it has resumed.
 
 #ifndef FLOE_FLOE_HPP
 #define FLOE_FLOE_HPP
@@ -35,12 +36,13 @@
 
 namespace floe {
 
-// A call that libfloe refused: nothing was begun.
+// A call that libfloe did not accept. It has no effect.
 class CallError : public std::runtime_error {
  public:
-  CallError(floe_status status, const std::string &text) : std::runtime_error(text), status_(status) {}
+  CallError(floe_status status, const std::string &text)
+      : std::runtime_error(text), status_(status) {}
 
-  // FLOE_BUSY and so on.
+  // Returns the status: FLOE_BUSY and so on.
   floe_status status() const noexcept { return status_; }
 
  private:
@@ -65,13 +67,13 @@ class Cancelled : public std::runtime_error {
   Cancelled() : std::runtime_error("the request was cancelled") {}
 };
 
-// A request that the end of its engine has ended.
+// A request that ended because its engine was closed.
 class ShutDown : public std::runtime_error {
  public:
   ShutDown() : std::runtime_error("the engine was closed before the request was done") {}
 };
 
-// CallOptions an engine is opened; what is zero has its default.
+// The options of an engine. A zero selects the default.
 struct Options {
   std::uint32_t query_workers{};
   std::uint32_t copy_workers{};
@@ -82,21 +84,21 @@ struct Options {
   std::chrono::milliseconds slow_after{};
 };
 
-// CallOptions a request is made.
+// The options of a request.
 struct CallOptions {
-  // Fails if it takes longer; zero: it may take any time; less: it has passed already.
+  // The request fails if it takes longer. Zero: no deadline. Negative: it fails at once.
   std::chrono::milliseconds deadline{};
-  // Called on the engine thread. What it throws cancels the request, and comes out of its future.
+  // Called on the engine thread. An exception cancels the request, and its future rethrows it.
   std::function<void(const Progress &)> progress{};
-  // Where a NAR goes; duplicated.
+  // Receives the NAR. The library duplicates the descriptor.
   std::optional<int> descriptor{};
-  // Where a NAR goes, on a worker, piece by piece. What it throws fails the request.
+  // Receives the NAR in chunks, on a worker. An exception fails the request.
   std::function<void(std::span<const std::byte>)> sink{};
 };
 
 namespace detail {
 
-// Throws what a status says.
+// Throws the exception of a status.
 inline void check(floe_status status) {
   if (status == FLOE_OK) {
     return;
@@ -113,7 +115,7 @@ inline std::span<const std::byte> payload(const floe_completion &completion) {
   return {static_cast<const std::byte *>(completion.payload), completion.payload_len};
 }
 
-// The reply of a completion, or the exception that it means.
+// Returns the reply of a completion, or throws its exception.
 template <typename Reply>
 Reply reply_of(const floe_completion &completion) {
   switch (completion.kind) {
@@ -132,7 +134,7 @@ Reply reply_of(const floe_completion &completion) {
   }
 }
 
-// A request under way. The future and the engine hold it.
+// A pending request, owned by its future and by the engine.
 class Pending {
  public:
   Pending(const Pending &) = delete;
@@ -145,8 +147,8 @@ class Pending {
     }
   }
 
-  // The engine has something to say about it; the last time it gives its hold up.
-  void hear(floe_engine engine, const floe_completion &completion) noexcept {
+  // Receives a completion. The terminal one ends the ownership of the engine.
+  void receive(floe_engine engine, const floe_completion &completion) noexcept {
     if (completion.kind == FLOE_PROGRESS) {
       advance(engine, completion);
       return;
@@ -176,7 +178,7 @@ class Pending {
     }
   }
 
-  // Whether the coroutine is to sleep, and will be resumed.
+  // Returns whether the coroutine must suspend. It is resumed later.
   bool await(std::coroutine_handle<> waiter) noexcept {
     waiter_ = waiter;
     std::uint32_t expected = EMPTY;
@@ -189,7 +191,7 @@ class Pending {
     }
   }
 
-  CallOptions how;
+  CallOptions options;
 
  protected:
   Pending() = default;
@@ -202,7 +204,7 @@ class Pending {
       return;
     }
     try {
-      how.progress(Progress::decode(payload(completion)));
+      options.progress(Progress::decode(payload(completion)));
     } catch (...) {
       error_ = std::current_exception();
       floe_cancel(engine, completion.request);
@@ -238,34 +240,35 @@ inline std::int32_t write_to_sink(void *context, const void *data, std::size_t l
   }
 }
 
-// The request of C; it borrows from all its arguments.
-inline floe_request request_of(Method method, const Bytes &payload, CallOptions &how) {
+// Returns the C request, which borrows from all arguments.
+inline floe_request request_of(Method method, const Bytes &payload, CallOptions &options) {
   floe_request request{};
   request.struct_size = sizeof request;
   request.method = static_cast<std::uint32_t>(method);
   request.codec = FLOE_FLAT;
   request.payload = payload.data();
   request.payload_len = payload.size();
-  // One that has passed already must not mean that there is none.
-  request.deadline_ms = how.deadline.count() < 0 ? 1 : static_cast<std::uint64_t>(how.deadline.count());
-  if (how.progress) {
+  // A deadline in the past must not become 0, which means no deadline.
+  const auto deadline = options.deadline.count();
+  request.deadline_ms = deadline < 0 ? 1 : static_cast<std::uint64_t>(deadline);
+  if (options.progress) {
     request.flags |= FLOE_WANTS_PROGRESS;
   }
-  if (how.descriptor) {
+  if (options.descriptor) {
     request.flags |= FLOE_HAS_DESCRIPTOR;
-    request.descriptor = *how.descriptor;
+    request.descriptor = *options.descriptor;
   }
-  if (how.sink) {
+  if (options.sink) {
     request.sink = write_to_sink;
-    request.sink_context = &how.sink;
+    request.sink_context = &options.sink;
   }
   return request;
 }
 
 }  // namespace detail
 
-// The reply of a request that is under way. To drop it does not end the request. One that was moved
-// from is not valid, and nothing but that may be asked of it.
+// The future reply of a pending request. Dropping it does not end the request. A moved-from future
+// is not valid, and only valid() may be called on it.
 template <typename Reply>
 class [[nodiscard]] Future {
  public:
@@ -291,16 +294,16 @@ class [[nodiscard]] Future {
 
   void wait() const noexcept { pending_->wait(); }
 
-  // Waits for the reply, which can be had once. Throws Failed, Cancelled or ShutDown.
+  // Waits for the reply and returns it; call it once. Throws Failed, Cancelled or ShutDown.
   Reply get() {
     pending_->wait();
     return take();
   }
 
-  // Asks for the end of the request.
+  // Asks the request to end.
   void cancel() const noexcept { floe_cancel(engine_, id_); }
 
-  // The number of the request, as events have it.
+  // Returns the number of the request, which events contain.
   std::uint64_t id() const noexcept { return id_; }
 
   auto operator co_await() noexcept {
@@ -331,13 +334,15 @@ class [[nodiscard]] Future {
   detail::PendingReply<Reply> *pending_;
 };
 
-// Hears of events until it is dropped.
+// A subscription to events. Dropping it ends the subscription.
 class [[nodiscard]] Subscription {
  public:
   using EventHandler = std::function<void(Event, std::span<const std::byte>)>;
 
   Subscription(Subscription &&other) noexcept
-      : engine_(other.engine_), id_(std::exchange(other.id_, 0)), handler_(std::move(other.handler_)) {}
+      : engine_(other.engine_),
+        id_(std::exchange(other.id_, 0)),
+        handler_(std::move(other.handler_)) {}
   Subscription &operator=(Subscription &&) = delete;
 
   ~Subscription() {
@@ -349,14 +354,14 @@ class [[nodiscard]] Subscription {
  private:
   friend class Engine;
 
-  Subscription(floe_engine engine, std::uint64_t mask, EventHandler hear)
-      : engine_(engine), id_(0), handler_(std::make_unique<EventHandler>(std::move(hear))) {
+  Subscription(floe_engine engine, std::uint64_t mask, EventHandler handler)
+      : engine_(engine), id_(0), handler_(std::make_unique<EventHandler>(std::move(handler))) {
     detail::check(floe_subscribe(engine, mask, receive, handler_.get(), &id_));
   }
 
   static void receive(void *context, const floe_completion *completion) noexcept {
     (*static_cast<EventHandler *>(context))(static_cast<Event>(completion->method),
-                                    detail::payload(*completion));
+                                            detail::payload(*completion));
   }
 
   floe_engine engine_;
@@ -364,13 +369,13 @@ class [[nodiscard]] Subscription {
   std::unique_ptr<EventHandler> handler_;
 };
 
-// An engine. Its end completes everything that it had accepted.
+// An engine. Destroying it completes all accepted requests.
 class Engine {
  public:
   explicit Engine(const Options &options = {}) {
     if (floe_abi_version() >> 16 != FLOE_ABI_VERSION >> 16 || floe_schema_hash() != schema_hash) {
       throw CallError(FLOE_INVALID, std::string("libfloe ") + floe_version() +
-                                      " is another one than these headers are for");
+                                      " does not match these headers; rebuild this program");
     }
     floe_engine_options it{};
     it.struct_size = sizeof it;
@@ -390,20 +395,21 @@ class Engine {
   Engine &operator=(const Engine &) = delete;
 
   ~Engine() {
-    // Inside one of its own callbacks it cannot be freed, and would leave them without an engine.
+    // An engine cannot be freed inside its own callback, which would then use a destroyed engine.
     if (floe_engine_free(handle_) == FLOE_WOULD_DEADLOCK) {
       std::abort();
     }
   }
 
-  // Asks, and waits for the reply on this thread.
+  // Makes a call and waits for the reply on this thread.
   template <Method M>
-  typename Calls<M>::Reply call(const typename Calls<M>::Request &message, CallOptions how = {}) {
-    if (how.progress) {
-      return submit<M>(message, std::move(how)).get();
+  typename Calls<M>::Reply call(const typename Calls<M>::Request &message,
+                                CallOptions options = {}) {
+    if (options.progress) {
+      return submit<M>(message, std::move(options)).get();
     }
     const Bytes payload = message.encode();
-    const floe_request request = detail::request_of(M, payload, how);
+    const floe_request request = detail::request_of(M, payload, options);
     floe_completion completion{};
     completion.struct_size = sizeof completion;
     detail::check(floe_call(handle_, &request, &completion));
@@ -414,30 +420,31 @@ class Engine {
     return detail::reply_of<typename Calls<M>::Reply>(completion);
   }
 
-  // Asks, without waiting. Throws CallError, with FLOE_BUSY where it is to be tried again later.
+  // Submits a request without waiting. Throws CallError; with FLOE_BUSY, try again later.
   template <Method M>
-  Future<typename Calls<M>::Reply> submit(const typename Calls<M>::Request &message, CallOptions how = {}) {
+  Future<typename Calls<M>::Reply> submit(const typename Calls<M>::Request &message,
+                                          CallOptions options = {}) {
     using Reply = typename Calls<M>::Reply;
     const Bytes payload = message.encode();
     auto pending = std::make_unique<detail::PendingReply<Reply>>();
-    pending->how = std::move(how);
-    floe_request request = detail::request_of(M, payload, pending->how);
+    pending->options = std::move(options);
+    floe_request request = detail::request_of(M, payload, pending->options);
     request.tag = reinterpret_cast<std::uintptr_t>(static_cast<detail::Pending *>(pending.get()));
     std::uint64_t id = 0;
     detail::check(floe_submit(handle_, &request, &id));
     return Future<Reply>(handle_, id, pending.release());
   }
 
-  // Hears of these events, on the engine thread. What `hear` throws ends the process.
-  Subscription subscribe(std::initializer_list<Event> events, Subscription::EventHandler hear) {
+  // Subscribes to these events. `handler` runs on the engine thread; an exception ends the process.
+  Subscription subscribe(std::initializer_list<Event> events, Subscription::EventHandler handler) {
     std::uint64_t mask = 0;
     for (Event event : events) {
       mask |= std::uint64_t{1} << static_cast<std::uint32_t>(event);
     }
-    return Subscription(handle_, mask, std::move(hear));
+    return Subscription(handle_, mask, std::move(handler));
   }
 
-  // The handle, for the functions of floe.h.
+  // Returns the handle, for the functions of floe.h.
   floe_engine handle() const noexcept { return handle_; }
 
  private:
@@ -445,11 +452,11 @@ class Engine {
     if (completion->kind == FLOE_EVENT || completion->tag == 0) {
       return;
     }
-    // Written before the first submit, which is before the first completion.
+    // The handle is written before the first submit, and therefore before the first completion.
     const floe_engine engine = *static_cast<const floe_engine *>(context);
     auto *pending = reinterpret_cast<detail::Pending *>(
         static_cast<std::uintptr_t>(completion->tag));
-    pending->hear(engine, *completion);
+    pending->receive(engine, *completion);
   }
 
   floe_engine handle_{};

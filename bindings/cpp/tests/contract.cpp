@@ -1,6 +1,6 @@
-// What the layer for C++ promises: replies, exceptions, futures, coroutines, events.
+// The contract of the C++ layer: replies, exceptions, futures, coroutines, events.
 //
-//   contract STORE PATH        a local store, and a path in it
+//   contract STORE PATH        a local store and a path in it
 
 #include <unistd.h>
 
@@ -23,7 +23,7 @@ using namespace std::chrono_literals;
 
 void require(bool holds, const char *claim) {
   if (!holds) {
-    std::fprintf(stderr, "not so: %s\n", claim);
+    std::fprintf(stderr, "failed: %s\n", claim);
     std::exit(1);
   }
 }
@@ -35,7 +35,7 @@ void require_throws(F &&f, const char *claim) {
   } catch (const Exception &) {
     return;
   } catch (const std::exception &other) {
-    std::fprintf(stderr, "another exception: %s\n", other.what());
+    std::fprintf(stderr, "unexpected exception: %s\n", other.what());
   }
   require(false, claim);
 }
@@ -47,7 +47,7 @@ floe::EchoRequest echo(std::string message, std::uint64_t delay_ms = 0) {
   return request;
 }
 
-// A coroutine that nobody waits for; what it does is seen by its side effects.
+// A coroutine without a caller that waits; the test observes its side effects.
 struct Detached {
   struct promise_type {
     Detached get_return_object() const { return {}; }
@@ -58,18 +58,18 @@ struct Detached {
   };
 };
 
-Detached ask_twice(floe::Engine &engine, std::atomic<int> &step, std::string &answers) {
+Detached ask_twice(floe::Engine &engine, std::atomic<int> &step, std::string &replies) {
   for (int round = 0; round < 2; ++round) {
     auto reply = co_await engine.submit<floe::Method::echo>(echo("answer", round == 0 ? 20 : 0));
-    answers += reply.message + ";";
+    replies += reply.message + ";";
   }
   step = 2;
   step.notify_all();
 }
 
-void replies_are_values_and_texts_may_hold_nul(floe::Engine &engine) {
+void replies_are_values_and_texts_may_contain_nul(floe::Engine &engine) {
   const std::string text("a\0b", 3);
-  require(engine.call<floe::Method::echo>(echo(text)).message == text, "NUL survives");
+  require(engine.call<floe::Method::echo>(echo(text)).message == text, "NUL round-trips");
   std::vector<floe::Future<floe::EchoReply>> futures;
   for (int number = 0; number < 100; ++number) {
     futures.push_back(engine.submit<floe::Method::echo>(echo(std::to_string(number))));
@@ -86,47 +86,47 @@ void failures_are_exceptions(floe::Engine &engine) {
   stop.server = 7;
   try {
     engine.call<floe::Method::stop>(stop);
-    require(false, "a server that is not there is an error");
+    require(false, "an unknown server is an error");
   } catch (const floe::Failed &failed) {
-    require(failed.kind() == floe::ErrorKind::bad_handle, "the error is `stale`");
+    require(failed.kind() == floe::ErrorKind::bad_handle, "the error is `bad_handle`");
     require(std::string(failed.what()).find('7') != std::string::npos, "it names the handle");
   }
   auto late = engine.submit<floe::Method::echo>(echo("late", 60'000), {.deadline = 30ms});
   require_throws<floe::Failed>([&] { late.get(); }, "a deadline fails the request");
   auto over = engine.submit<floe::Method::echo>(echo("late", 60'000), {.deadline = -30ms});
-  require_throws<floe::Failed>([&] { over.get(); }, "one that has passed does as well");
+  require_throws<floe::Failed>([&] { over.get(); }, "a deadline in the past fails the request");
   auto cancelled = engine.submit<floe::Method::echo>(echo("never", 60'000));
   cancelled.cancel();
   require_throws<floe::Cancelled>([&] { cancelled.get(); }, "cancel ends the request");
   auto moved = std::move(cancelled);
-  require(moved.valid() && !cancelled.valid(), "a future that was moved from is not valid");
+  require(moved.valid() && !cancelled.valid(), "a moved-from future is not valid");
 }
 
-void a_dropped_future_does_not_end_its_request(floe::Engine &engine) {
-  std::atomic<int> heard{0};
+void dropped_future_does_not_end_its_request(floe::Engine &engine) {
+  std::atomic<int> received{0};
   auto subscription = engine.subscribe(
       {floe::Event::echoed}, [&](floe::Event event, std::span<const std::byte> payload) {
-        require(event == floe::Event::echoed, "only what was asked for");
+        require(event == floe::Event::echoed, "only subscribed events arrive");
         require(floe::EchoReply::decode(payload).message == "loud", "the event has its message");
-        ++heard;
-        heard.notify_all();
+        ++received;
+        received.notify_all();
       });
   auto request = echo("loud");
   request.event = true;
   { auto dropped = engine.submit<floe::Method::echo>(request); }
-  heard.wait(0);
-  require(heard == 1, "the event came once");
+  received.wait(0);
+  require(received == 1, "the event arrives once");
 }
 
-void coroutines_go_on_with_the_reply(floe::Engine &engine) {
+void coroutines_resume_with_the_reply(floe::Engine &engine) {
   std::atomic<int> step{0};
-  std::string answers;
-  ask_twice(engine, step, answers);
+  std::string replies;
+  ask_twice(engine, step, replies);
   step.wait(0);
-  require(answers == "answer;answer;", "both answers came, in their order");
+  require(replies == "answer;answer;", "both replies arrive in order");
 }
 
-void what_a_progress_function_throws_ends_the_request(floe::Engine &engine,
+void throwing_progress_function_ends_the_request(floe::Engine &engine,
                                                       const std::string &store) {
   floe::VerifyRequest request;
   request.store = store;
@@ -143,10 +143,10 @@ void what_a_progress_function_throws_ends_the_request(floe::Engine &engine,
   } catch (const Enough &) {
     is_thrown = true;
   }
-  require(is_thrown && calls == 1, "the exception comes out of the future");
+  require(is_thrown && calls == 1, "the future rethrows the exception");
 }
 
-void a_nar_goes_to_a_sink_and_what_it_throws_fails_the_request(floe::Engine &engine,
+void sink_receives_nar_and_throwing_sink_fails_the_request(floe::Engine &engine,
                                                                const std::string &store,
                                                                const std::string &path) {
   floe::NarRequest request;
@@ -155,7 +155,7 @@ void a_nar_goes_to_a_sink_and_what_it_throws_fails_the_request(floe::Engine &eng
   std::size_t bytes = 0;
   auto count = [&](std::span<const std::byte> piece) { bytes += piece.size(); };
   const floe::NarReply reply = engine.call<floe::Method::nar>(request, {.sink = count});
-  require(bytes > 0 && bytes == reply.nar_size, "the sink got all of it");
+  require(bytes > 0 && bytes == reply.nar_size, "the sink receives the whole NAR");
   auto refuse = [](std::span<const std::byte>) { throw std::runtime_error("full"); };
   require_throws<floe::Failed>([&] { engine.call<floe::Method::nar>(request, {.sink = refuse}); },
                                "a sink that throws fails the request");
@@ -173,42 +173,42 @@ void many_futures_need_no_thread_each() {
     futures.push_back(engine.submit<floe::Method::echo>(echo("asleep", 60'000)));
   }
   engine.call<floe::Method::ping>({});
-  // This one, the engine's, and two workers.
-  require(threads_of_this_process() <= 4, "200 futures that wait have no threads");
+  // This thread, the engine thread, and two workers.
+  require(threads_of_this_process() <= 4, "200 waiting futures need no threads");
   for (auto &future : futures) {
     future.cancel();
   }
   for (auto &future : futures) {
-    require_throws<floe::Cancelled>([&] { future.get(); }, "each of them ends");
+    require_throws<floe::Cancelled>([&] { future.get(); }, "each future ends");
   }
 }
 
-void the_end_of_an_engine_ends_its_requests() {
+void destroyed_engine_ends_its_requests() {
   auto engine = std::make_unique<floe::Engine>(floe::Options{.query_workers = 1});
   auto first = engine->submit<floe::Method::echo>(echo("never", 60'000));
   auto second = engine->submit<floe::Method::echo>(echo("never", 60'000));
   engine.reset();
-  require_throws<floe::ShutDown>([&] { first.get(); }, "what was at work is shut down");
-  require_throws<floe::ShutDown>([&] { second.get(); }, "what waited is shut down");
+  require_throws<floe::ShutDown>([&] { first.get(); }, "a running request is shut down");
+  require_throws<floe::ShutDown>([&] { second.get(); }, "a waiting request is shut down");
 }
 
 }  // namespace
 
 int main(int count, char **words) {
   require(count == 3, "usage: contract STORE PATH");
-  // Nothing here takes this long.
+  // More than the whole program takes.
   alarm(120);
   {
     floe::Engine engine(floe::Options{.progress_interval = 1ms});
-    replies_are_values_and_texts_may_hold_nul(engine);
+    replies_are_values_and_texts_may_contain_nul(engine);
     failures_are_exceptions(engine);
-    a_dropped_future_does_not_end_its_request(engine);
-    coroutines_go_on_with_the_reply(engine);
-    what_a_progress_function_throws_ends_the_request(engine, words[1]);
-    a_nar_goes_to_a_sink_and_what_it_throws_fails_the_request(engine, words[1], words[2]);
+    dropped_future_does_not_end_its_request(engine);
+    coroutines_resume_with_the_reply(engine);
+    throwing_progress_function_ends_the_request(engine, words[1]);
+    sink_receives_nar_and_throwing_sink_fails_the_request(engine, words[1], words[2]);
   }
   many_futures_need_no_thread_each();
-  the_end_of_an_engine_ends_its_requests();
-  std::printf("all of it holds\n");
+  destroyed_engine_ends_its_requests();
+  std::printf("all checks passed\n");
   return 0;
 }

@@ -1,25 +1,25 @@
-//! How fast whole calls are for a host in C++: from a request as a struct to its reply as one.
+//! The speed of whole calls from a C++ host: from a request struct to its reply struct.
 //!
-//! 1. `call/call.cpp` is compiled against the shared library, as a host would; it does all that is
-//!    timed, and checks each reply and each event;
-//! 2. for each case, K threads wait at a gate and then ask the same number of times each; the time
-//!    runs from the gate to the last reply (or event). Single times run from before the request is
-//!    encoded until its reply is decoded and in hand;
-//! 3. each round is a process of its own, and begins with another case; the median of the rounds
-//!    counts.
+//! 1. `call/call.cpp` is compiled against the shared library, like a host. It measures the times,
+//!    and checks each reply and each event.
+//! 2. For each case, K threads wait at a gate, then each makes the same number of calls. The time
+//!    runs from the gate until the last reply or event. Single times run from before the request
+//!    is encoded until its reply is decoded.
+//! 3. Each round is a process of its own, and begins with another case. The result is the median of
+//!    the rounds.
 //!
 //! Gates are ratios to nim-ffi, which was measured on another day: see `call/nim_ffi.rs`.
 
 #![expect(
     clippy::print_stdout,
     clippy::print_stderr,
-    reason = "a benchmark prints what it has measured"
+    reason = "a benchmark prints its results"
 )]
 
 #[path = "call/nim_ffi.rs"]
 mod nim_ffi;
 #[path = "harness/options.rs"]
-#[expect(dead_code, reason = "the benchmark `submit` has more options")]
+#[expect(dead_code, reason = "the benchmark `submit` uses more options")]
 mod options;
 #[path = "call/program.rs"]
 mod program;
@@ -67,7 +67,7 @@ fn main() -> ExitCode {
         let lines: Vec<String> = samples.iter().map(json).collect();
         let text = format!("[\n{}\n]\n", lines.join(",\n"));
         if let Err(error) = std::fs::write(file, text) {
-            failures.push(format!("writing {}: {error}", file.display()));
+            failures.push(format!("cannot write {}: {error}", file.display()));
         }
     }
     for failure in &failures {
@@ -81,10 +81,10 @@ fn main() -> ExitCode {
 
 fn read_options() -> Result<Options, String> {
     let mut options = Options::read("CALL", &nim_ffi::THREADS)?;
-    // The options do not tell their own default from what somebody has asked for.
-    let is_asked_for = std::env::var_os("FLOE_CALL_ITERS").is_some()
+    // `Options` does not distinguish its default from an explicit value.
+    let is_explicit = std::env::var_os("FLOE_CALL_ITERS").is_some()
         || std::env::args().any(|word| word == "--iters");
-    if !is_asked_for {
+    if !is_explicit {
         options.iters = ITERS;
     }
     Ok(options)
@@ -94,12 +94,12 @@ fn each(options: &Options) -> u64 {
     options.each.unwrap_or(PER_THREAD)
 }
 
-/// All rows of all rounds.
+/// Returns all rows of all rounds.
 fn measure(program: &Program, options: &Options) -> Result<Vec<Row>, String> {
     let mut samples = Vec::new();
     for round in 0..options.iters {
         let mut cases = CASES.each_ref().map(|case| case.name);
-        // Rounds begin as far from each other as they can.
+        // Rotates the cases, so that rounds begin with different ones.
         cases.rotate_left(round * CASES.len() / options.iters);
         samples.extend(program.run(each(options), &options.threads, &cases)?);
     }
@@ -140,18 +140,18 @@ fn cells(case: &Case, row: &Row) -> Vec<String> {
     ]
 }
 
-/// How a case has missed its aim.
+/// Returns the failure of a case that misses its aim.
 fn check(case: &Case, row: &Row) -> Option<String> {
     let (what, ratio, min) = match case.aim {
         Aim::None => return None,
         Aim::Rate(min) => ("as many messages", row.rate / case.rate(row.threads)?, min),
         Aim::P50(min) => ("as short a p50", case.p50(row.threads)? / row.p50, min),
     };
-    // A NaN, of no samples, misses it as well.
+    // NaN, the ratio without samples, misses the aim too.
     let is_met = ratio >= min;
     (!is_met).then(|| {
         format!(
-            "{}, {} threads: {ratio:.2} times {what} as nim-ffi, and should have {min} \
+            "{}, {} threads: {ratio:.2} times {what} as nim-ffi; the minimum is {min} \
              (--no-gate only reports)",
             row.case, row.threads
         )
@@ -184,10 +184,10 @@ const HEAD: [&str; 10] = [
 ];
 
 const ORIGIN: &str = "nim-ffi was measured on another day, on a machine of the same kind: its \
-                      figures orient and prove nothing.";
+                      figures give an orientation and prove nothing.";
 
-/// A tenth of a second for small messages, and two thirds of one for the longest.
+/// A tenth of a second for small messages, and two thirds of a second for the longest.
 const PER_THREAD: u64 = 2_000;
 
-/// The least that has a median which one bad round does not move.
+/// The smallest number whose median survives one bad round.
 const ITERS: usize = 3;

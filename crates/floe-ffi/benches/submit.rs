@@ -9,11 +9,11 @@
 //! Gate: with 2 or more threads, floe-queue is at least 2.0 times as fast as the fastest unbounded
 //! channel.
 
-#![allow(unsafe_code, reason = "libfloe is called as C calls it")]
+#![allow(unsafe_code, reason = "the benchmark calls libfloe like C")]
 #![allow(
     clippy::print_stdout,
     clippy::print_stderr,
-    reason = "a benchmark prints what it has measured"
+    reason = "a benchmark prints its results"
 )]
 
 #[path = "submit/library.rs"]
@@ -56,7 +56,7 @@ fn main() -> ExitCode {
     if let Some(file) = &options.json {
         let text = format!("[\n{}\n]\n", json.join(",\n"));
         if let Err(error) = std::fs::write(file, text) {
-            failures.push(format!("writing {}: {error}", file.display()));
+            failures.push(format!("cannot write {}: {error}", file.display()));
         }
     }
     for failure in &failures {
@@ -68,10 +68,10 @@ fn main() -> ExitCode {
     }
 }
 
-/// Submits a second: by number of threads, then by variant, then by round.
+/// Submits per second: by number of threads, then by variant, then by round.
 type Rates = Vec<Vec<Vec<f64>>>;
 
-/// The rates, and how often each variant said that it was busy.
+/// Returns the rates, and how often each variant was busy.
 fn measure(variants: &[Variant], options: &Options) -> (Rates, Vec<u64>) {
     let mut busy = vec![0; variants.len()];
     let of_threads = |&threads: &usize| {

@@ -1,9 +1,9 @@
-//! The boundary to C: pointers are checked and copied here, panics end here.
+//! The boundary to C: checks and copies pointers, and catches panics.
 //!
-//! include/floe.h is written by hand and says what each function promises; a test compares it with
-//! this file. `structs` has the structs and numbers of the header, `options`, `request` and
-//! `completion` their meaning, `sink` where a NAR goes, `pointer` all reading of foreign memory.
-#![allow(unsafe_code)]
+//! include/floe.h is written by hand and describes each function; a test compares it with this
+//! file. `structs` has the structs and numbers of the header. `options`, `request` and `completion`
+//! convert them. `sink` receives NARs, and `pointer` reads and writes foreign memory.
+#![expect(unsafe_code, reason = "C passes pointers")]
 
 mod completion;
 mod options;
@@ -31,33 +31,33 @@ pub use structs::{
 
 use status::{Fail, fail, guard};
 
-/// The version of this ABI: major in the upper 16 bits, minor in the lower. A host refuses another
-/// major version.
+/// Returns the version of this ABI: major in the upper 16 bits, minor in the lower. A host must
+/// reject another major version.
 #[unsafe(no_mangle)]
 pub extern "C" fn floe_abi_version() -> u32 {
     ABI_VERSION
 }
 
-/// The version of floe, as text that is never freed.
+/// Returns the version of floe as a text that is never freed.
 #[unsafe(no_mangle)]
 pub extern "C" fn floe_version() -> *const c_char {
     concat!(env!("CARGO_PKG_VERSION"), "\0").as_ptr().cast()
 }
 
-/// A number that differs when the definition of the messages does.
+/// Returns the hash of the message schema.
 #[unsafe(no_mangle)]
 pub extern "C" fn floe_schema_hash() -> u64 {
     floe_messages::SCHEMA_HASH
 }
 
-/// A status in words, as text that is never freed.
+/// Returns the description of a status as a text that is never freed.
 #[unsafe(no_mangle)]
 pub extern "C" fn floe_status_text(status: i32) -> *const c_char {
     status::text(status).as_ptr()
 }
 
-/// Copies why the last call of this thread was refused, NUL-terminated and cut to `capacity`; the
-/// length of the whole text without the NUL.
+/// Copies the error text of this thread's last failed call, NUL-terminated and cut to `capacity`.
+/// Returns the length of the whole text without the NUL.
 ///
 /// # Safety
 ///
@@ -65,7 +65,7 @@ pub extern "C" fn floe_status_text(status: i32) -> *const c_char {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn floe_last_error(out: *mut c_char, capacity: usize) -> usize {
     status::with_last_error(|text| {
-        // SAFETY: the caller promises it.
+        // SAFETY: guaranteed by the caller.
         unsafe { pointer::write_text(text, out, capacity) };
         text.len()
     })
@@ -75,17 +75,17 @@ pub unsafe extern "C" fn floe_last_error(out: *mut c_char, capacity: usize) -> u
 ///
 /// # Safety
 ///
-/// `options` is NULL or points to as many bytes as its `struct_size` says; `out` points to a
-/// writable `u64`. The callback and its context stay good until the engine is closed.
+/// `options` is NULL or points to as many bytes as its `struct_size` says. `out` points to a
+/// writable `u64`. The callback and its context stay valid until the engine is closed.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn floe_engine_open(options: *const FloeEngineOptions, out: *mut u64) -> i32 {
     guard(|| {
         if fork::is_child() {
             return Err(Fail::status(Status::Forked));
         }
-        // SAFETY: the caller promises it.
+        // SAFETY: guaranteed by the caller.
         let options = unsafe { pointer::read_struct(options, "floe_engine_options")? };
-        // Before there is an engine that nobody could free.
+        // Checked before the engine exists: without a handle, the host could not free it.
         // SAFETY: as above.
         unsafe { pointer::write(out, 0, "out")? };
         fork::watch();
@@ -101,13 +101,13 @@ pub unsafe extern "C" fn floe_engine_open(options: *const FloeEngineOptions, out
                 };
                 fail(status, error.to_string())
             })?;
-        // SAFETY: the caller promises it.
+        // SAFETY: guaranteed by the caller.
         unsafe { pointer::write(out, handle, "out")? };
         Ok(Status::Ok)
     })
 }
 
-/// Accepts nothing more and completes what was accepted, without waiting for it.
+/// Stops accepting requests and ends the accepted ones, without waiting for them.
 #[unsafe(no_mangle)]
 pub extern "C" fn floe_engine_shut_down(engine: u64) -> i32 {
     with_engine(engine, |engine| {
@@ -116,7 +116,7 @@ pub extern "C" fn floe_engine_shut_down(engine: u64) -> i32 {
     })
 }
 
-/// Accepts nothing more, and returns when everything that was accepted is completed.
+/// Stops accepting requests, and returns when all accepted requests are completed.
 #[unsafe(no_mangle)]
 pub extern "C" fn floe_engine_close(engine: u64) -> i32 {
     with_engine(engine, |engine| {
@@ -125,7 +125,7 @@ pub extern "C" fn floe_engine_close(engine: u64) -> i32 {
     })
 }
 
-/// Closes the engine and gives its handle up, and with it the completions that nobody has taken.
+/// Closes the engine and invalidates its handle. Drops the completions that were not taken.
 #[unsafe(no_mangle)]
 pub extern "C" fn floe_engine_free(engine: u64) -> i32 {
     with_engine(engine, |shared| {
@@ -137,12 +137,12 @@ pub extern "C" fn floe_engine_free(engine: u64) -> i32 {
     })
 }
 
-/// Hands a request in, without waiting.
+/// Submits a request without waiting.
 ///
 /// # Safety
 ///
-/// `request` points to as many bytes as its `struct_size` says, and its payload to as many as
-/// `payload_len` says, until this function returns. `out` is NULL or points to a writable `u64`.
+/// Until this function returns, `request` points to as many bytes as its `struct_size` says, and
+/// its payload to `payload_len` bytes. `out` is NULL or points to a writable `u64`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn floe_submit(
     engine: u64,
@@ -150,12 +150,13 @@ pub unsafe extern "C" fn floe_submit(
     out: *mut u64,
 ) -> i32 {
     with_engine(engine, |engine| {
-        // SAFETY: the caller promises it.
+        // SAFETY: guaranteed by the caller.
         let parsed = unsafe { request::read(engine, request)? };
         let id = new_id();
         if !out.is_null() {
-            // Before the engine can see the request: its completion may come before the return.
-            // SAFETY: the caller promises it.
+            // Written before the engine sees the request, because the completion may come before
+            // the return.
+            // SAFETY: guaranteed by the caller.
             unsafe { pointer::write(out, id, "out")? };
         }
         engine.submit(|| parsed.into_request(id, None))?;
@@ -163,7 +164,7 @@ pub unsafe extern "C" fn floe_submit(
     })
 }
 
-/// Hands a request in and waits for its terminal completion, which the caller releases.
+/// Submits a request and waits for its terminal completion, which the caller releases.
 ///
 /// # Safety
 ///
@@ -175,9 +176,9 @@ pub unsafe extern "C" fn floe_call(
     out: *mut FloeCompletion,
 ) -> i32 {
     with_engine(engine, |engine| {
-        // SAFETY: the caller promises it.
+        // SAFETY: guaranteed by the caller.
         let size = unsafe { pointer::struct_size(out, "floe_completion")? };
-        // SAFETY: the caller promises it.
+        // SAFETY: guaranteed by the caller.
         let parsed = unsafe { request::read(engine, request)? };
         let waiter = Arc::new(Waiter::default());
         let make = || parsed.into_request(new_id(), Some(waiter.clone()));
@@ -188,7 +189,7 @@ pub unsafe extern "C" fn floe_call(
     })
 }
 
-/// Asks for the end of a request. One that has ended already is left as it is.
+/// Asks a request to end. Has no effect on a completed request.
 #[unsafe(no_mangle)]
 pub extern "C" fn floe_cancel(engine: u64, request: u64) -> i32 {
     with_engine(engine, |engine| {
@@ -197,7 +198,7 @@ pub extern "C" fn floe_cancel(engine: u64, request: u64) -> i32 {
     })
 }
 
-/// A descriptor that is readable while completions wait. It belongs to the engine.
+/// Writes a descriptor that is readable while completions wait. The engine owns it.
 ///
 /// # Safety
 ///
@@ -206,13 +207,13 @@ pub extern "C" fn floe_cancel(engine: u64, request: u64) -> i32 {
 pub unsafe extern "C" fn floe_queue_descriptor(engine: u64, out: *mut i32) -> i32 {
     with_engine(engine, |engine| {
         let descriptor = queue_of(engine)?.descriptor().as_raw_fd();
-        // SAFETY: the caller promises it.
+        // SAFETY: guaranteed by the caller.
         unsafe { pointer::write(out, descriptor, "out")? };
         Ok(Status::Ok)
     })
 }
 
-/// Takes up to `capacity` completions, without waiting; the caller releases each.
+/// Takes up to `capacity` completions without waiting. The caller releases each of them.
 ///
 /// # Safety
 ///
@@ -228,12 +229,12 @@ pub unsafe extern "C" fn floe_queue_take(
 ) -> i32 {
     with_engine(engine, |engine| {
         pointer::check_array::<FloeCompletion>(out, struct_size, capacity)?;
-        // SAFETY: the caller promises it.
+        // SAFETY: guaranteed by the caller.
         unsafe { pointer::write(count, 0, "count")? };
         let queue = queue_of(engine)?;
         let mut written = 0;
         let taken = queue.take(capacity, |completion| {
-            // SAFETY: `out` has `capacity` elements of this size, and the queue gives no more.
+            // SAFETY: `out` has `capacity` elements of this size, and the queue passes no more.
             unsafe {
                 let element = out.byte_add(written * struct_size);
                 pointer::write_struct(element, struct_size, FloeCompletion::owned(completion));
@@ -250,8 +251,8 @@ pub unsafe extern "C" fn floe_queue_take(
     })
 }
 
-/// Waits until a completion is there, or the engine is closed and its queue empty, or the time is
-/// over (`FLOE_TIMED_OUT`). A negative time does not end.
+/// Waits until a completion waits, until the engine is closed and its queue is empty, or until the
+/// timeout (`FLOE_TIMED_OUT`). A negative timeout waits forever.
 #[unsafe(no_mangle)]
 pub extern "C" fn floe_queue_wait(engine: u64, timeout_ms: i64) -> i32 {
     with_engine(engine, |engine| {
@@ -266,8 +267,8 @@ pub extern "C" fn floe_queue_wait(engine: u64, timeout_ms: i64) -> i32 {
     })
 }
 
-/// Gives the payload of a completion back that was taken or came from a call. Does nothing the
-/// second time.
+/// Frees the payload of a completion that was taken or came from a call. Does nothing the second
+/// time.
 ///
 /// # Safety
 ///
@@ -277,7 +278,7 @@ pub unsafe extern "C" fn floe_completion_release(completion: *mut FloeCompletion
     if fork::is_child() {
         return;
     }
-    // SAFETY: the caller promises it.
+    // SAFETY: guaranteed by the caller.
     if let Some(completion) = unsafe { completion.as_mut() } {
         completion.release();
     }
@@ -287,7 +288,7 @@ pub unsafe extern "C" fn floe_completion_release(completion: *mut FloeCompletion
 ///
 /// # Safety
 ///
-/// `out` points to a writable `u64`. The callback and its context stay good until
+/// `out` points to a writable `u64`. The callback and its context stay valid until
 /// [`floe_unsubscribe`] has returned or the engine is closed.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn floe_subscribe(
@@ -300,15 +301,15 @@ pub unsafe extern "C" fn floe_subscribe(
     with_engine(engine, |engine| {
         let callback = callback.map(|function| Callback::new(function, context));
         let id = new_id();
-        // SAFETY: the caller promises it.
+        // SAFETY: guaranteed by the caller.
         unsafe { pointer::write(out, id, "out")? };
         engine.subscriptions.add(id, mask, callback);
         Ok(Status::Ok)
     })
 }
 
-/// Ends a subscription. No call to its callback is made after the return; called from inside a
-/// callback of this engine, none is made after that one.
+/// Ends a subscription. Its callback is not called after the return. If a callback of this engine
+/// calls this function, the subscription ends when that callback returns.
 #[unsafe(no_mangle)]
 pub extern "C" fn floe_unsubscribe(engine: u64, subscription: u64) -> i32 {
     with_engine(engine, |engine| {
@@ -332,7 +333,8 @@ fn queue_of(engine: &Shared) -> Result<&crate::queue::CompletionQueue, Fail> {
         Delivery::Queue(queue) => Ok(queue),
         Delivery::Callback(_) => Err(fail(
             Status::Invalid,
-            "this engine has a callback and no queue: open one without a callback".into(),
+            "cannot use the queue of an engine with a callback; open an engine without a callback"
+                .into(),
         )),
     }
 }

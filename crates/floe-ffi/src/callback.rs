@@ -1,29 +1,30 @@
-//! The function of a host that receives completions, and the record that it is given.
-#![allow(unsafe_code)]
+//! The function of a host that receives completions, and the record that it gets.
+#![expect(unsafe_code, reason = "the library calls a C function")]
 
 use std::ffi::c_void;
 
 use crate::completion::Completion;
 
-/// Called by the engine with a completion; both are good until it returns.
+/// Receives a completion from the engine. The completion and its payload are valid until it
+/// returns.
 pub type FloeCallback =
     unsafe extern "C" fn(context: *mut c_void, completion: *const FloeCompletion);
 
-/// What becomes of a request, or an event.
+/// A completion of a request, or an event.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct FloeCompletion {
-    /// The size of this struct as its writer knows it.
+    /// The size of this struct in the version of its writer.
     pub struct_size: usize,
     /// The number of the request.
     pub request: u64,
     /// The tag of the request.
     pub tag: u64,
-    /// What it says: see `floe_kind` in the header.
+    /// The kind: `FLOE_DONE` and so on.
     pub kind: u32,
     /// The number of the method, or of the event.
     pub method: u32,
-    /// In which the payload is encoded.
+    /// The encoding of the payload.
     pub codec: u32,
     /// Zero.
     pub reserved: u32,
@@ -31,19 +32,19 @@ pub struct FloeCompletion {
     pub payload: *mut c_void,
     /// Its length in bytes.
     pub payload_len: usize,
-    /// The library's own.
+    /// Private to the library.
     pub capacity: usize,
 }
 
-/// A function of the host and what it wants to be given.
+/// A function of the host, with its context.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Callback {
     function: FloeCallback,
     context: *mut c_void,
 }
 
-// SAFETY: the header says that the callback is called on a thread of the engine; the library itself
-// never looks at what the context points to.
+// SAFETY: the header documents that the callback runs on the engine thread. The library never
+// dereferences the context.
 unsafe impl Send for Callback {}
 // SAFETY: as above.
 unsafe impl Sync for Callback {}
@@ -53,17 +54,17 @@ impl Callback {
         Callback { function, context }
     }
 
-    /// Calls it. An exception that would leave it ends the process.
+    /// Calls the function. An exception that leaves it ends the process.
     #[inline]
     pub(crate) fn call(&self, completion: &Completion) {
         let lent = FloeCompletion::lent(completion);
-        // SAFETY: the host promised that both stay good as long as the engine may call.
+        // SAFETY: the host guarantees that both stay valid as long as the engine may call.
         unsafe { (self.function)(self.context, &lent) };
     }
 }
 
 impl FloeCompletion {
-    /// One whose payload stays good while `completion` lives.
+    /// Returns a record whose payload is valid as long as `completion` lives.
     pub(crate) fn lent(completion: &Completion) -> FloeCompletion {
         FloeCompletion {
             struct_size: size_of::<FloeCompletion>(),

@@ -1,4 +1,4 @@
-//! What a host receives for a request, and the thread that waits for one.
+//! Completions, and the wait for one.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
@@ -6,25 +6,25 @@ use std::time::{Duration, Instant};
 
 use floe_messages::{Codec, ErrorKind, Message};
 
-/// What a completion says.
+/// The kind of a completion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub(crate) enum Kind {
-    /// Terminal: the reply is in the payload.
+    /// Terminal: the payload is the reply.
     Done = 1,
-    /// Terminal: an `Error` is in the payload.
+    /// Terminal: the payload is an `Error`.
     Failed = 2,
     /// Terminal: the request was cancelled. No payload.
     Cancelled = 3,
     /// Terminal: the engine was closed. No payload.
     ShutDown = 4,
-    /// Not terminal: a `Progress` is in the payload.
+    /// Not terminal: the payload is a `Progress`.
     Progress = 16,
     /// An event that belongs to no request; `method` is its number.
     Event = 17,
 }
 
-/// One record for the host.
+/// A completion or an event for the host.
 #[derive(Clone, Debug)]
 pub(crate) struct Completion {
     pub(crate) request: u64,
@@ -42,17 +42,17 @@ impl Completion {
     }
 }
 
-/// How the work on a request ended.
+/// The outcome of a job.
 #[derive(Debug)]
 pub(crate) enum JobOutcome {
-    /// The reply, encoded.
+    /// The encoded reply.
     Done(Vec<u8>),
     Failed(Failure),
-    /// The work saw that it was to end.
+    /// The handler noticed that the request was to end.
     Cancelled,
 }
 
-/// Why a request failed.
+/// The error of a failed request.
 #[derive(Debug)]
 pub(crate) struct Failure {
     pub(crate) kind: ErrorKind,
@@ -81,14 +81,14 @@ impl Failure {
     }
 }
 
-/// Encodes into a buffer of its own.
+/// Encodes a message into a new buffer.
 pub(crate) fn encode<'a>(codec: Codec, message: &impl Message<'a>) -> Vec<u8> {
     let mut out = Vec::new();
     codec.encode(message, &mut out);
     out
 }
 
-/// The thread that waits in `floe_call`.
+/// The wait of a thread in `floe_call`.
 #[derive(Debug, Default)]
 pub(crate) struct Waiter {
     is_there: AtomicBool,
@@ -103,7 +103,7 @@ impl Waiter {
         self.arrived.notify_one();
     }
 
-    /// Turns until the completion is there, or the time is over.
+    /// Spins until the completion has arrived or `time` has passed.
     pub(crate) fn spin(&self, time: Duration) {
         let begin = Instant::now();
         while begin.elapsed() < time {
@@ -117,7 +117,7 @@ impl Waiter {
         }
     }
 
-    /// Sleeps until the terminal completion is there, which comes for certain.
+    /// Sleeps until the terminal completion has arrived. Every accepted request gets one.
     pub(crate) fn wait(&self) -> Completion {
         let mut guard = self.completion();
         loop {
@@ -140,6 +140,6 @@ impl Waiter {
     }
 }
 
-/// Between two offers of the core to others, which take longer than a pause: two microseconds on a
-/// processor where a pause takes 140 cycles, and less on others.
+/// The number of pauses between two yields. Yielding takes longer than pausing: two microseconds on
+/// a processor where a pause takes 140 cycles; less on others.
 const PAUSES: u32 = 40;

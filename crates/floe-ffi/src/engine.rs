@@ -1,4 +1,4 @@
-//! An engine: what its threads share, and what a host can do with it from any thread.
+//! An engine: the state that its threads share, and its operations, which any thread may call.
 
 mod active_request;
 mod cancel;
@@ -34,36 +34,36 @@ use crate::request::{Budget, Request};
 use crate::spin::{AdaptiveSpin, SpinLimiter};
 use inbox::{Flag, Inbox};
 
-/// What all threads of one engine see.
+/// The state that all threads of an engine share.
 pub(crate) struct Shared {
     handle: u64,
     requests: Sender<Request>,
     pub(crate) limits: Limits,
     pub(crate) budget: Arc<Budget>,
     pub(crate) delivery: Delivery,
-    /// In which events are encoded.
+    /// The encoding of events.
     pub(crate) codec: Codec,
     handler: HandlerFn,
     opened: Instant,
     pub(crate) subscriptions: Subscriptions,
     inbox: Mutex<Inbox>,
     has_inbox_items: AtomicBool,
-    /// The engine takes no requests before the host has taken completions.
+    /// Set while the engine takes no requests because the host has not taken completions.
     is_stalled: AtomicBool,
     is_free: AtomicBool,
-    /// Empty once somebody has waited for its end.
+    /// Empty after a thread has joined it.
     thread: Mutex<Option<JoinHandle<()>>>,
     pub(crate) servers: Mutex<HashMap<u64, RunningServer>>,
-    /// Of all moves of this engine.
+    /// The temp roots of all copies of this engine.
     pub(crate) roots: TempRoots,
     spin_limiter: SpinLimiter,
-    /// Of the engine thread, for requests.
+    /// How long the engine thread spins for requests.
     engine_spin: AdaptiveSpin,
-    /// Of threads in [`Shared::call`], for completions.
+    /// How long threads in [`Shared::call`] spin for completions.
     caller_spin: AdaptiveSpin,
 }
 
-/// Where completions go that nobody waits for.
+/// The destination of completions for which no thread waits.
 pub(crate) enum Delivery {
     Callback(Callback),
     Queue(CompletionQueue),
@@ -75,26 +75,26 @@ pub(crate) struct RunningServer {
     pub(crate) thread: JoinHandle<()>,
 }
 
-/// What a worker does with a request.
+/// The function that handles requests on workers.
 pub(crate) type HandlerFn = fn(Job, &Shared) -> JobOutcome;
 
-/// Why a call has to be refused.
+/// The reason why a call was not accepted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum CallError {
     Busy,
     Closed,
-    /// It would wait for the very thread that makes it.
+    /// The call would wait for its own thread.
     WouldDeadlock,
-    /// There is nothing with this handle.
+    /// The handle is not valid.
     BadHandle,
 }
 
-/// Why an engine cannot be opened.
+/// The reason why an engine cannot be opened.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum OpenError {
-    #[error("opening an engine: there are 1024 already; free those that are not needed")]
+    #[error("cannot open an engine: 1024 engines are open; free those that you do not need")]
     TooMany,
-    #[error("opening an engine: the system refuses {what}: {source}")]
+    #[error("cannot open an engine: the system refuses {what}: {source}")]
     System {
         what: &'static str,
         source: std::io::Error,
@@ -106,12 +106,12 @@ static ENGINES: Handles<Shared> = Handles::new(ENGINES_MAX);
 thread_local! {
     static LAST: Last<Shared> = const { RefCell::new(None) };
 
-    /// The engine whose thread this is.
+    /// The handle of the engine to which this thread belongs.
     static INSIDE: Cell<u64> = const { Cell::new(0) };
     static IS_ENGINE_THREAD: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Opens an engine; its handle.
+/// Opens an engine and returns its handle.
 pub(crate) fn open(
     limits: Limits,
     codec: Codec,
@@ -171,17 +171,18 @@ pub(crate) fn open(
     }
 }
 
-/// Lends the engine of a handle.
+/// Runs `f` with the engine of a handle.
 #[inline]
 pub(crate) fn with<R>(handle: u64, f: impl FnOnce(&Arc<Shared>) -> R) -> Option<R> {
     ENGINES.with(&LAST, handle, f)
 }
 
-/// Gives an engine's handle up, after everything it had accepted is completed.
+/// Invalidates the handle of an engine. All accepted requests must be completed.
 pub(crate) fn free(handle: u64) -> Option<()> {
     let engine = ENGINES.remove(handle)?;
     engine.is_free.store(true, Ordering::Release);
-    // Threads that used this engine last, and have not ended or used another one, still keep it.
+    // A thread that used this engine last keeps it alive until it ends or uses another engine. Free
+    // the completions now.
     if let Delivery::Queue(queue) = &engine.delivery {
         queue.clear();
     }
@@ -189,16 +190,16 @@ pub(crate) fn free(handle: u64) -> Option<()> {
 }
 
 impl Shared {
-    /// Hands a request in, which is made only if there is room for it; never waits.
+    /// Submits a request without waiting. Calls `make` only if there is room.
     #[inline]
     pub(crate) fn submit(&self, make: impl FnOnce() -> Request) -> Result<(), CallError> {
-        self.requests.submit(make).map_err(|refused| match refused {
+        self.requests.submit(make).map_err(|error| match error {
             SubmitError::Busy => CallError::Busy,
             SubmitError::Closed(_) => CallError::Closed,
         })
     }
 
-    /// Hands a request in and waits for its end.
+    /// Submits a request and waits for its terminal completion.
     pub(crate) fn call(
         &self,
         make: impl FnOnce() -> Request,
@@ -215,36 +216,38 @@ impl Shared {
         Ok(completion)
     }
 
-    /// Asks for the end of a request. It may have ended already.
+    /// Asks a request to end. Has no effect on a completed request.
     pub(crate) fn cancel(&self, request: u64) {
         self.post(|inbox| {
-            // Who cancels more than this between two looks at the inbox cancels at random.
+            // Bounds the inbox. A host that cancels more requests than that between two rounds
+            // cancels at random.
             if !inbox.is_over && inbox.cancelled.len() < CANCELS_MAX {
                 inbox.cancelled.push(request);
             }
         });
     }
 
-    /// Nothing more is accepted from here on; does not wait.
+    /// Stops accepting requests, without waiting.
     pub(crate) fn shut_down(&self) {
         self.post(|inbox| inbox.closes = true);
     }
 
-    /// Accepts nothing more, and waits until everything is completed.
+    /// Stops accepting requests, and waits until all requests are completed.
     pub(crate) fn close(&self) -> Result<(), CallError> {
         if self.is_inside() {
             return Err(CallError::WouldDeadlock);
         }
         self.shut_down();
-        // Who comes second waits at the lock for the one who waits for the thread.
+        // A second caller waits here for the lock, while the first one waits for the thread.
         if let Some(thread) = lock(&self.thread).take() {
-            // The engine thread aborts the process rather than unwind.
+            // The engine thread never unwinds: it aborts the process instead.
             let _: std::thread::Result<()> = thread.join();
         }
         Ok(())
     }
 
-    /// From the return on no call to the subscriber is made; inside a callback, none after it.
+    /// Ends a subscription. Its callback is not called after the return; inside a callback, it is
+    /// not called after that callback.
     pub(crate) fn unsubscribe(&self, id: u64) -> Result<(), CallError> {
         if !self.subscriptions.remove(id) {
             return Err(CallError::BadHandle);
@@ -260,35 +263,36 @@ impl Shared {
         Ok(())
     }
 
-    /// The host has taken completions: there may be room again.
+    /// Wakes an engine that waits for the host to take completions.
     pub(crate) fn resume_if_stalled(&self) {
         if self.is_stalled.swap(false, Ordering::AcqRel) {
             self.post(|_| {});
         }
     }
 
-    /// Whether the calling thread is one of this engine's, which must not wait for it.
+    /// Returns whether the calling thread belongs to this engine and therefore must not wait for
+    /// it.
     pub(crate) fn is_inside(&self) -> bool {
         INSIDE.get() == self.handle
     }
 
-    /// Whether callbacks are called by the calling thread.
+    /// Returns whether the calling thread is the engine thread, which calls the callbacks.
     fn is_engine_thread(&self) -> bool {
         self.is_inside() && IS_ENGINE_THREAD.get()
     }
 
-    /// The calling thread is a worker of this engine.
+    /// Marks the calling thread as a worker of this engine.
     fn enter(&self) {
         INSIDE.set(self.handle);
     }
 
-    /// The calling thread is the engine thread.
+    /// Marks the calling thread as the engine thread.
     fn enter_as_engine(&self) {
         self.enter();
         IS_ENGINE_THREAD.set(true);
     }
 
-    /// The time since the engine was opened, in milliseconds.
+    /// Returns the time since the engine was opened, in milliseconds.
     pub(crate) fn now(&self) -> u64 {
         self.opened.elapsed().as_millis() as u64
     }
@@ -310,7 +314,7 @@ impl Shared {
         Some(read)
     }
 
-    /// Nobody reads inbox any more.
+    /// Marks the inbox as closed: the engine thread has ended.
     fn close_inbox(&self) {
         let mut inbox = lock(&self.inbox);
         inbox.is_over = true;
@@ -336,10 +340,10 @@ impl Freed for Shared {
     }
 }
 
-/// A number that no request, subscription or server of this process has had.
+/// Returns a number that no request, subscription or server of this process has had.
 pub(crate) fn new_id() -> u64 {
     thread_local! {
-        /// The numbers that this thread may still give away.
+        /// The range of numbers reserved for this thread.
         static BLOCK: Cell<(u64, u64)> = const { Cell::new((0, 0)) };
     }
     static BLOCKS: AtomicU64 = AtomicU64::new(1);
@@ -357,16 +361,16 @@ pub(crate) fn new_id() -> u64 {
         .unwrap_or_else(|_| fresh())
 }
 
-/// Locks; every change under the locks of an engine is complete in itself.
+/// Locks a mutex. Every change under the locks of an engine is complete in itself.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A program that has so many has forgotten to free them.
+/// A host with more engines has forgotten to free them.
 const ENGINES_MAX: usize = 1024;
 
-/// As many requests as may be in flight by default.
+/// The default number of requests in flight.
 pub(crate) const CANCELS_MAX: usize = 64 * 1024;
 
-/// So that threads meet at the common counter once in a thousand requests.
+/// Threads access the shared counter once per thousand requests.
 const BLOCK_LEN: u64 = 1024;

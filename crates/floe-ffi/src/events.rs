@@ -1,7 +1,8 @@
-//! Events: what happens in an engine and belongs to nobody's request.
+//! Subscriptions to events, which belong to no request.
 //!
-//! In the mode with callbacks each subscriber is called on the engine thread. In the mode with a
-//! queue they wait there with the completions, up to a bound; how many were lost is an event too.
+//! In an engine with a callback, the engine thread calls each subscriber. In an engine with a
+//! queue, events wait there with the completions, up to a bound. An event reports how many were
+//! lost.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -10,22 +11,22 @@ use floe_messages::EventKind;
 
 use crate::callback::Callback;
 
-/// One who wants to know.
+/// A subscription.
 #[derive(Debug)]
 pub(crate) struct Subscription {
     pub(crate) id: u64,
-    /// A bit for each kind: bit n for the event with the number n.
+    /// The subscribed kinds: bit n for the event with number n.
     mask: u64,
-    /// `None`: the queue.
+    /// `None`: events go to the engine's callback or queue.
     pub(crate) callback: Option<Callback>,
     is_alive: AtomicBool,
 }
 
-/// All who want to know.
+/// All subscriptions of an engine.
 #[derive(Debug, Default)]
 pub(crate) struct Subscriptions {
     list: Mutex<Vec<Arc<Subscription>>>,
-    /// What anybody wants, to be seen without the lock.
+    /// The union of all subscription masks, readable without the lock.
     mask: AtomicU64,
 }
 
@@ -41,7 +42,8 @@ impl Subscriptions {
         self.summarise(&list);
     }
 
-    /// From here on no call begins; one may be under way. `false` if there is no such subscription.
+    /// Removes a subscription. No new call of its callback begins, but one may be running. Returns
+    /// `false` if there is no such subscription.
     pub(crate) fn remove(&self, id: u64) -> bool {
         let mut list = self.list();
         let Some(index) = list.iter().position(|it| it.id == id) else {
@@ -52,8 +54,8 @@ impl Subscriptions {
         true
     }
 
-    /// Who wants this kind. Each of them is asked again before it is called, since one callback
-    /// may remove another.
+    /// Returns the subscriptions to this kind. Check `is_alive` before each call, because one
+    /// callback may remove another subscription.
     pub(crate) fn of(&self, kind: EventKind) -> Vec<Arc<Subscription>> {
         let bit = 1 << kind as u32;
         match self.mask.load(Ordering::Acquire) & bit {

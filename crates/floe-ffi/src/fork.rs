@@ -1,8 +1,9 @@
-//! A fork leaves the child with the memory of the engines and none of their threads.
+//! Detection of a fork, which leaves the child with the memory of the engines but none of their
+//! threads.
 //!
-//! In the child every call is refused, so that it neither waits for threads that are not there nor
-//! touches what they were about to change.
-#![allow(unsafe_code)]
+//! In the child, every call returns an error. It therefore neither waits for missing threads nor
+//! changes data that they were about to change.
+#![expect(unsafe_code, reason = "pthread_atfork is a C function")]
 
 use std::sync::Once;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -10,16 +11,16 @@ use std::sync::atomic::{AtomicBool, Ordering};
 static IS_CHILD: AtomicBool = AtomicBool::new(false);
 static WATCH: Once = Once::new();
 
-/// From now on a fork is noticed. Called before the first engine is opened.
+/// Registers the fork handler. Called before the first engine is opened.
 pub(crate) fn watch() {
     WATCH.call_once(|| {
-        // SAFETY: the handler is a function that lives as long as the library, which is linked
-        // so that it is never unloaded; it only stores a flag.
+        // SAFETY: the handler only stores a flag. It lives as long as the library, which is linked
+        // so that it is never unloaded.
         unsafe { libc::pthread_atfork(None, None, Some(in_child)) };
     });
 }
 
-/// Whether this process is the child of one that had engines.
+/// Returns whether this process is the child of a process that had engines.
 #[inline]
 pub(crate) fn is_child() -> bool {
     IS_CHILD.load(Ordering::Relaxed)

@@ -1,4 +1,4 @@
-//! What each request does, on a worker.
+//! The handlers of requests, which run on workers.
 
 mod copy;
 mod descriptor;
@@ -17,7 +17,7 @@ use crate::completion::{Failure, JobOutcome, encode};
 use crate::engine::Shared;
 use crate::pool::Job;
 
-/// Does the work of a request.
+/// Handles a request.
 pub(crate) fn run(mut job: Job, engine: &Shared) -> JobOutcome {
     let sink = job
         .request
@@ -40,7 +40,7 @@ pub(crate) fn run(mut job: Job, engine: &Shared) -> JobOutcome {
         Method::Nar => work.nar(sink),
         Method::Serve => work.serve(),
         Method::Stop => work.stop(),
-        // The engine answers these itself.
+        // The engine thread answers these requests.
         Method::Ping | Method::Bytes => Ok(Vec::new()),
     };
     match done {
@@ -50,7 +50,7 @@ pub(crate) fn run(mut job: Job, engine: &Shared) -> JobOutcome {
     }
 }
 
-/// A request at work.
+/// The context of a request that is being handled.
 struct HandlerContext<'a> {
     codec: Codec,
     payload: &'a [u8],
@@ -58,10 +58,10 @@ struct HandlerContext<'a> {
     engine: &'a Shared,
 }
 
-/// The encoded reply, or why there is none.
+/// The encoded reply, or the reason why there is none.
 type HandlerResult = Result<Vec<u8>, WorkError>;
 
-/// Why the work ended without a reply.
+/// The reason why a request has no reply.
 enum WorkError {
     Cancelled,
     Failed(Failure),
@@ -99,27 +99,28 @@ impl<'a> HandlerContext<'a> {
     }
 }
 
-/// The store directory that a request names.
+/// Parses the store directory of a request.
 fn store_dir(text: Option<&str>) -> Result<Option<StoreDir>, WorkError> {
     text.map(StoreDir::new).transpose().map_err(|error| {
         usage(format!(
-            "the store directory {:?}: {error}",
+            "invalid store directory {:?}: {error}",
             text.unwrap_or("")
         ))
     })
 }
 
-/// A store or a cache. `auto` finds no home: a library looks at no environment.
+/// Parses a store URI. `auto` ignores the home directory, because libraries do not read the
+/// environment.
 fn location(text: &str, dir: Option<&StoreDir>) -> Result<StoreUri, WorkError> {
     Ok(StoreUri::parse(text, dir, None)?)
 }
 
-/// A store on this machine.
+/// Parses the URI of a local store.
 fn local_store(text: &str, dir: Option<&StoreDir>) -> Result<floe_store::StoreLayout, WorkError> {
     match location(text, dir)? {
         StoreUri::Local(store) => Ok(store.layout),
         StoreUri::Http(_) | StoreUri::File(_) => Err(usage(format!(
-            "{text:?} is a binary cache; this request is for local stores"
+            "cannot use {text:?}: it is a binary cache; use the path of a local store"
         ))),
     }
 }
@@ -130,7 +131,7 @@ fn usage(message: String) -> WorkError {
 
 impl From<DecodeError> for WorkError {
     fn from(error: DecodeError) -> WorkError {
-        usage(format!("the request cannot be read: {error}"))
+        usage(format!("invalid request: {error}"))
     }
 }
 
@@ -159,5 +160,5 @@ fn translate(kind: Kind) -> ErrorKind {
     }
 }
 
-/// How soon a delayed echo notices that it is to end.
+/// How often a delayed echo checks whether it is cancelled.
 const POLL_INTERVAL: Duration = Duration::from_millis(10);

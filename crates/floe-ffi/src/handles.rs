@@ -1,14 +1,13 @@
-//! Handles: numbers that a host can keep too long without harm.
+//! Handles: numbers that a host can use too long without harm.
 //!
-//! A handle is the place of a thing in a table and the number of the thing that has this place. The
-//! place of one that is gone is used again, with the next number, so an old handle fits nothing any
-//! more.
+//! A handle consists of the index of a slot in a table and the generation of the slot. When a slot
+//! is used again, its generation increases, so an old handle no longer matches.
 
 use std::cell::RefCell;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::LocalKey;
 
-/// All things of one kind that have a handle.
+/// The table of all objects that have a handle.
 pub(crate) struct Handles<T> {
     places: Mutex<Vec<Place<T>>>,
     most: usize,
@@ -19,17 +18,17 @@ struct Place<T> {
     thing: Option<Arc<T>>,
 }
 
-/// What a thread has used last, so that to use it again takes no lock.
+/// The last object that a thread used. Using it again takes no lock.
 pub(crate) type Last<T> = RefCell<Option<(u64, Arc<T>)>>;
 
-/// A thing whose handle can be given up while threads still keep it.
+/// An object whose handle can be invalidated while threads still keep the object.
 pub(crate) trait Freed {
-    /// Whether its handle was given up.
+    /// Returns whether the handle was invalidated.
     fn is_free(&self) -> bool;
 }
 
 impl<T: Freed> Handles<T> {
-    /// An empty table with so many places.
+    /// Creates an empty table with at most `most` slots.
     pub(crate) const fn new(most: usize) -> Handles<T> {
         Handles {
             places: Mutex::new(Vec::new()),
@@ -37,7 +36,8 @@ impl<T: Freed> Handles<T> {
         }
     }
 
-    /// A place for what `make` gives, and its handle, which is never zero. `None`: all are taken.
+    /// Inserts the result of `make` and returns its handle, which is never zero. Returns `None` if
+    /// all slots are used.
     pub(crate) fn insert(&self, make: impl FnOnce(u64) -> Arc<T>) -> Option<(u64, Arc<T>)> {
         let mut places = self.places();
         let index = match places.iter().position(|place| place.thing.is_none()) {
@@ -52,7 +52,7 @@ impl<T: Freed> Handles<T> {
             None => return None,
         };
         let place = &mut places[index];
-        // Only after four billion things in one place would an old handle fit again.
+        // An old handle would match again only after four billion objects in one slot.
         place.generation = place.generation.wrapping_add(1).max(1);
         let handle = u64::from(place.generation) << 32 | index as u64;
         let thing = make(handle);
@@ -60,7 +60,7 @@ impl<T: Freed> Handles<T> {
         Some((handle, thing))
     }
 
-    /// Lends what a handle stands for, if the handle is still good.
+    /// Runs `f` with the object of a handle. Returns `None` if the handle is not valid.
     #[inline]
     pub(crate) fn with<R>(
         &self,
@@ -70,7 +70,8 @@ impl<T: Freed> Handles<T> {
     ) -> Option<R> {
         let mut f = Some(f);
         let found = last.try_with(|last| {
-            // Taken out meanwhile: `f` may run a callback of the host, which may come here again.
+            // Taken out for the duration of `f`, which may run a callback of the host that enters
+            // this function again.
             let kept = last.borrow_mut().take();
             let kept = match kept {
                 Some((known, thing)) if known == handle && !thing.is_free() => (known, thing),
@@ -84,12 +85,12 @@ impl<T: Freed> Handles<T> {
         });
         match found {
             Ok(result) => result,
-            // The thread is about to end and has no storage any more.
+            // The thread is about to end, and its storage is gone.
             Err(_) => f.take().and_then(|f| Some(f(&self.look_up(handle)?))),
         }
     }
 
-    /// Gives the place up. `None` if somebody else was faster.
+    /// Removes an object. Returns `None` if another thread has removed it.
     pub(crate) fn remove(&self, handle: u64) -> Option<Arc<T>> {
         let mut places = self.places();
         let place = places.get_mut(index_of(handle))?;

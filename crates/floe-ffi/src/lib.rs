@@ -1,22 +1,22 @@
-//! libfloe: the engine of floe inside other programs.
+//! libfloe: floe inside other programs, behind a C ABI.
 //!
 //! ```text
-//! caller's threads ─ floe_submit ─ ingress ─ engine thread ─┬─ answers at once ─┬─ delivery
-//!                                                           └─ workers ─────────┘
+//! host threads ─ floe_submit ─ thread queues ─ engine thread ─┬─ answered at once ─┬─ delivery
+//!                                                             └─ workers ──────────┘
 //! ```
 //!
-//! 1. *submit*: any thread hands a request in; it is accepted or refused, and never waits;
-//! 2. *dispatch*: the engine thread takes requests in batches. What needs no work it answers. The
-//!    rest waits in two lines, of questions and of moves, so that an install does not hold up a
-//!    question;
-//! 3. *work*: a worker does one request at a time, and hands the outcome back;
-//! 4. *deliver*: each accepted request gets one terminal completion, by a callback on the engine
-//!    thread, or in a queue that the host drains, or to the thread that waits in `floe_call`;
-//! 5. *close*: nothing more is accepted, what has not begun is completed as "shut down", what is at
-//!    work is told to end.
+//! 1. *submit*: any thread submits a request. It is accepted or refused, without waiting.
+//! 2. *dispatch*: the engine thread takes requests in batches, and answers those that need no work.
+//!    The others wait in two work queues, for queries and for copies, so that an install does not
+//!    delay a query.
+//! 3. *work*: a worker handles one request at a time, and returns its result to the engine thread.
+//! 4. *deliver*: each accepted request gets one terminal completion. It goes to a callback on the
+//!    engine thread, to a queue that the host drains, or to the thread that waits in `floe_call`.
+//! 5. *close*: no request is accepted any more. Requests that were not started are completed as
+//!    shut down, and running requests are cancelled.
 //!
-//! `abi` and `callback` are the only rooms that handle pointers of a host; everything behind them
-//! is safe Rust. docs/embedding.md has the contracts.
+//! Only `abi` and `callback` handle pointers of the host; all other modules are safe Rust.
+//! docs/embedding.md describes the contracts.
 
 mod abi;
 mod callback;

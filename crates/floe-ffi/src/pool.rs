@@ -1,7 +1,7 @@
-//! Threads that do the work of requests, one request at a time each.
+//! Worker threads, each of which handles one request at a time.
 //!
-//! The engine thread keeps what waits and gives a job only to a worker that is idle; so a job that
-//! was not begun can be taken back by the engine alone.
+//! The engine thread keeps the waiting jobs and passes a job only to an idle worker. Only the
+//! engine thread can therefore cancel a job that was not started.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -15,29 +15,29 @@ use crate::completion::{Failure, JobOutcome};
 use crate::progress::ProgressCell;
 use crate::request::Request;
 
-/// One request, ready to be done.
+/// A request that is ready to be handled.
 pub(crate) struct Job {
     pub(crate) request: Request,
     pub(crate) cancel: Cancel,
     pub(crate) progress: Arc<ProgressCell>,
 }
 
-/// What a worker hands back.
+/// The result of a job.
 pub(crate) struct JobResult {
     pub(crate) request: u64,
     pub(crate) outcome: JobOutcome,
 }
 
-/// What the threads of a pool call.
+/// The functions that workers call.
 pub(crate) trait JobHandler: Send + Sync + 'static {
-    /// Does a job.
+    /// Handles a job.
     fn handle(&self, job: Job) -> JobOutcome;
 
-    /// Takes what came of it.
+    /// Passes the result to the engine thread.
     fn return_result(&self, finished: JobResult);
 }
 
-/// Some threads with the same kind of work.
+/// A pool of workers for one kind of work.
 pub(crate) struct Pool {
     name: &'static str,
     most: usize,
@@ -49,7 +49,7 @@ pub(crate) struct Pool {
 }
 
 impl Pool {
-    /// A pool without threads; they begin when there is work for them.
+    /// Creates a pool without threads. They start when there is work for them.
     pub(crate) fn new(name: &'static str, most: usize) -> Pool {
         let (jobs, taken) = channel();
         Pool {
@@ -62,12 +62,13 @@ impl Pool {
         }
     }
 
-    /// Whether a job would be begun at once.
+    /// Returns whether a job would start at once.
     pub(crate) fn has_room(&self) -> bool {
         self.idle > 0 || self.threads.len() < self.most
     }
 
-    /// Gives a job to a worker, or back if the system refuses a thread and there is none at all.
+    /// Passes a job to a worker. Returns the job if the pool has no thread and the system refuses
+    /// one.
     pub(crate) fn begin(
         &mut self,
         job: Box<Job>,
@@ -76,7 +77,7 @@ impl Pool {
         match self.idle {
             0 => match self.spawn(handler.clone()) {
                 Ok(thread) => self.threads.push(thread),
-                // The workers that there are do it later.
+                // One of the existing workers takes the job later.
                 Err(_) if !self.threads.is_empty() => {}
                 Err(_) => return Err(job),
             },
@@ -85,7 +86,7 @@ impl Pool {
         self.jobs.send(job).map_err(|unsent| unsent.0)
     }
 
-    /// A worker has handed back what it did, and is idle.
+    /// Marks a worker as idle after it has returned a result.
     pub(crate) fn release(&mut self) {
         self.idle += 1;
     }
@@ -104,11 +105,11 @@ impl Pool {
         })
     }
 
-    /// Waits for all threads. Their work has ended already.
+    /// Joins all threads. Their jobs must have ended.
     pub(crate) fn end(self) {
         drop(self.jobs);
         for thread in self.threads {
-            // A worker catches the panics of its work; nothing else in it can panic.
+            // A worker catches the panics of handlers, and nothing else in it can panic.
             let _: std::thread::Result<()> = thread.join();
         }
     }
@@ -123,7 +124,7 @@ fn run(job: Job, handler: &impl JobHandler) {
     });
 }
 
-/// A panic ends its request, and neither the worker nor the host.
+/// Turns a panic into a failure of the request, so that the worker and the host continue.
 fn guarded(work: impl FnOnce() -> JobOutcome) -> JobOutcome {
     catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|panic| {
         let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
@@ -131,7 +132,7 @@ fn guarded(work: impl FnOnce() -> JobOutcome) -> JobOutcome {
         JobOutcome::Failed(Failure::new(
             ErrorKind::Internal,
             format!(
-                "a fault in libfloe ended this request: {}",
+                "a bug in libfloe ended this request: {}",
                 text.unwrap_or_default()
             ),
         ))
@@ -143,15 +144,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_panic_ends_its_request_with_its_words() {
+    fn guarded_with_panic_returns_its_message() {
         let number = 7;
         let works: [fn(i32) -> JobOutcome; 2] = [|_| panic!("as text"), |n| panic!("with {n}")];
-        for (work, words) in works.into_iter().zip(["as text", "with 7"]) {
+        for (work, text) in works.into_iter().zip(["as text", "with 7"]) {
             let JobOutcome::Failed(failure) = guarded(|| work(number)) else {
-                panic!("{words}: no failure");
+                panic!("{text}: no failure");
             };
             assert_eq!(failure.kind, ErrorKind::Internal);
-            assert!(failure.message.contains(words), "{}", failure.message);
+            assert!(failure.message.contains(text), "{}", failure.message);
         }
     }
 }

@@ -1,4 +1,4 @@
-//! How far a request is: written by its workers, read by the engine now and then.
+//! The progress of a request: written by its worker, read by the engine thread from time to time.
 
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::time::Instant;
@@ -6,14 +6,14 @@ use std::time::Instant;
 use floe_engine::{Event, EventSink};
 use floe_messages::Progress;
 
-/// The latest state of one request. States in between are lost, which is what is wanted.
+/// The latest progress of a request. Earlier states are overwritten.
 #[derive(Debug)]
 pub(crate) struct ProgressCell {
     begun: Instant,
     is_new: AtomicBool,
     paths_done: AtomicU64,
     paths_total: AtomicU64,
-    /// Goes down where a transfer begins again.
+    /// Decreases if a transfer restarts.
     nar_bytes_done: AtomicI64,
     nar_bytes_total: AtomicU64,
     download_bytes: AtomicU64,
@@ -32,7 +32,7 @@ impl ProgressCell {
         }
     }
 
-    /// The work is known: paths, bytes of NARs, bytes to be fetched.
+    /// Sets the totals: paths, bytes of NARs, bytes to download.
     pub(crate) fn plan(&self, paths: u64, nar_bytes: u64, download_bytes: u64) {
         self.paths_total.store(paths, Ordering::Relaxed);
         self.nar_bytes_total.store(nar_bytes, Ordering::Relaxed);
@@ -40,7 +40,7 @@ impl ProgressCell {
         self.touch();
     }
 
-    /// One path more is done, with all its bytes.
+    /// Adds one path with all its bytes.
     pub(crate) fn path_done(&self, nar_bytes: u64) {
         self.paths_done.fetch_add(1, Ordering::Relaxed);
         self.bytes_done(nar_bytes.try_into().unwrap_or(i64::MAX));
@@ -55,7 +55,7 @@ impl ProgressCell {
         self.is_new.store(true, Ordering::Release);
     }
 
-    /// The state, if it has changed since it was last asked for.
+    /// Returns the progress if it has changed since the last call.
     pub(crate) fn take_update(&self) -> Option<Progress> {
         if !self.is_new.swap(false, Ordering::Acquire) {
             return None;
@@ -96,17 +96,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_a_change_is_news_and_only_the_latest_state() {
+    fn take_update_returns_only_the_latest_change() {
         let cell = ProgressCell::new();
         assert!(cell.take_update().is_none());
         cell.plan(7, 1000, 300);
         cell.bytes_done(400);
         cell.bytes_done(-150);
         cell.event(Event::Registered { paths: 2 });
-        let news = cell.take_update().unwrap();
-        let found = (news.paths_done, news.paths_total, news.nar_bytes_done);
+        let update = cell.take_update().unwrap();
+        let found = (update.paths_done, update.paths_total, update.nar_bytes_done);
         assert_eq!(found, (2, 7, 250));
-        assert_eq!((news.nar_bytes_total, news.download_bytes), (1000, 300));
+        assert_eq!((update.nar_bytes_total, update.download_bytes), (1000, 300));
         assert!(cell.take_update().is_none());
     }
 }

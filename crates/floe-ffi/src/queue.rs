@@ -1,6 +1,6 @@
-//! Completions that wait until the host takes them, on a thread of its own.
+//! Completions that wait until the host takes them on a thread of its own.
 //!
-//! A descriptor is readable as long as something waits, for hosts that poll.
+//! A descriptor is readable as long as completions wait, for hosts that poll.
 
 use std::collections::VecDeque;
 use std::io;
@@ -13,7 +13,7 @@ use rustix::io::{Errno, read, write};
 
 use crate::completion::Completion;
 
-/// The completions of one engine.
+/// The waiting completions of one engine.
 #[derive(Debug)]
 pub(crate) struct CompletionQueue {
     waiting: Mutex<Pending>,
@@ -24,11 +24,11 @@ pub(crate) struct CompletionQueue {
 #[derive(Debug, Default)]
 struct Pending {
     completions: VecDeque<Completion>,
-    /// How many of them are events.
+    /// The number of events among them.
     events: usize,
-    /// Threads in `wait`.
+    /// The number of threads in `wait`.
     sleepers: usize,
-    /// Nothing more comes.
+    /// The queue has ended: no more completions follow.
     is_over: bool,
 }
 
@@ -41,7 +41,7 @@ impl CompletionQueue {
         })
     }
 
-    /// Adds what a round has brought; `batch` is empty afterwards.
+    /// Appends the completions of a round and empties `batch`.
     pub(crate) fn add(&self, batch: &mut Vec<Completion>) {
         let mut waiting = self.waiting();
         let was_empty = waiting.completions.is_empty();
@@ -50,7 +50,7 @@ impl CompletionQueue {
         self.notify(waiting, was_empty);
     }
 
-    /// Says that nothing more comes.
+    /// Ends the queue.
     pub(crate) fn end(&self) {
         let mut waiting = self.waiting();
         waiting.is_over = true;
@@ -59,8 +59,8 @@ impl CompletionQueue {
 
     fn notify(&self, waiting: MutexGuard<'_, Pending>, is_new: bool) {
         if is_new {
-            // Before the lock is left: else a taker might empty the queue in between, and the
-            // descriptor would be readable without anything there.
+            // Done under the lock. Otherwise a taker could empty the queue first, and the
+            // descriptor would be readable without any completion.
             make_readable(&self.readable);
         }
         let sleepers = waiting.sleepers;
@@ -70,7 +70,7 @@ impl CompletionQueue {
         }
     }
 
-    /// Takes up to `most` completions, without waiting.
+    /// Takes up to `most` completions without waiting.
     pub(crate) fn take(&self, most: usize, each: impl FnMut(Completion)) -> Taken {
         let mut waiting = self.waiting();
         let count = waiting.completions.len().min(most);
@@ -87,14 +87,14 @@ impl CompletionQueue {
         }
     }
 
-    /// Drops all that nobody has taken, and the memory for it.
+    /// Drops all waiting completions and frees their memory.
     pub(crate) fn clear(&self) {
         let mut waiting = self.waiting();
         waiting.completions = VecDeque::new();
         waiting.events = 0;
     }
 
-    /// Waits until something is there, nothing more comes, or the time is over.
+    /// Waits until there is a completion, the queue has ended, or the timeout has passed.
     pub(crate) fn wait(&self, timeout: Duration) -> bool {
         let end = Instant::now().checked_add(timeout);
         let mut waiting = self.waiting();
@@ -107,7 +107,7 @@ impl CompletionQueue {
             if left.is_zero() {
                 break;
             }
-            // The condition variable of some systems takes no time this long.
+            // The condition variables of some systems reject a longer timeout.
             let left = left.min(Duration::from_secs(3600));
             let woken = self.arrived.wait_timeout(waiting, left);
             waiting = woken.unwrap_or_else(PoisonError::into_inner).0;
@@ -120,7 +120,7 @@ impl CompletionQueue {
         self.waiting().completions.len()
     }
 
-    /// How many events wait.
+    /// Returns the number of waiting events.
     pub(crate) fn events(&self) -> usize {
         self.waiting().events
     }
@@ -135,25 +135,25 @@ impl CompletionQueue {
     }
 }
 
-/// What was taken.
+/// The result of a take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Taken {
     pub(crate) count: usize,
-    /// Nothing is left and nothing more comes.
+    /// The queue is empty and has ended.
     pub(crate) is_over: bool,
 }
 
 /// Makes the descriptor readable.
 fn make_readable(fd: &OwnedFd) {
-    // The counter can only be full if it is readable already.
-    let rung = write(fd, &1_u64.to_ne_bytes());
-    debug_assert!(rung.is_ok() || rung == Err(Errno::AGAIN));
+    // The counter can be full only if the descriptor is already readable.
+    let written = write(fd, &1_u64.to_ne_bytes());
+    debug_assert!(written.is_ok() || written == Err(Errno::AGAIN));
 }
 
 fn make_unreadable(fd: &OwnedFd) {
     let mut count = [0; 8];
-    let silenced = read(fd, &mut count);
-    debug_assert!(silenced.is_ok() || silenced == Err(Errno::AGAIN));
+    let cleared = read(fd, &mut count);
+    debug_assert!(cleared.is_ok() || cleared == Err(Errno::AGAIN));
 }
 
 #[cfg(test)]
@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn the_descriptor_is_readable_exactly_while_something_waits() {
+    fn descriptor_is_readable_while_completions_wait() {
         let queue = CompletionQueue::new().unwrap();
         assert!(!is_readable(&queue));
         queue.add(&mut completions(0..3));
@@ -207,14 +207,11 @@ mod tests {
         queue.end();
         assert!(is_readable(&queue));
         assert!(queue.take(1, drop).is_over);
-        assert!(
-            is_readable(&queue),
-            "a host that polls must learn of the end"
-        );
+        assert!(is_readable(&queue), "a polling host must notice the end");
     }
 
     #[test]
-    fn a_waiting_thread_is_woken_by_a_completion_and_by_the_end_and_by_time() {
+    fn wait_ends_with_completion_end_or_timeout() {
         let queue = CompletionQueue::new().unwrap();
         assert!(!queue.wait(Duration::from_millis(1)));
         for last in [false, true] {

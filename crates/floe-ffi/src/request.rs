@@ -1,4 +1,4 @@
-//! A request on its way from a thread of the host to the engine.
+//! A request on its way from a thread of the host to the engine thread.
 
 use std::fs::File;
 use std::num::NonZeroU64;
@@ -9,12 +9,12 @@ use floe_messages::{Codec, Method};
 
 use crate::completion::Waiter;
 
-/// What was asked, by whom, and where the answer goes.
+/// A request of the host.
 pub(crate) struct Request {
     pub(crate) id: u64,
-    /// The host's own word for it, which comes back with each completion.
+    /// A value chosen by the host, returned with each completion.
     pub(crate) tag: u64,
-    /// When it has to be done, in milliseconds since the engine was opened.
+    /// The deadline, in milliseconds since the engine was opened.
     pub(crate) deadline: Option<NonZeroU64>,
     pub(crate) extra: Option<Box<Extra>>,
     pub(crate) method: Method,
@@ -23,31 +23,31 @@ pub(crate) struct Request {
     pub(crate) payload: Payload,
 }
 
-/// What only few requests have.
+/// The fields that few requests need.
 #[derive(Default)]
 pub(crate) struct Extra {
     pub(crate) sink: Option<Sink>,
     pub(crate) waiter: Option<Arc<Waiter>>,
 }
 
-/// Where the bytes of a NAR go, from a worker.
+/// The destination of a NAR, used by a worker.
 pub(crate) enum Sink {
-    /// A function of the host. An error text ends the request.
+    /// A function of the host. An error ends the request.
     Function(SinkFn),
     Descriptor(File),
 }
 
-/// Takes the next bytes, or says why not.
+/// Receives the next bytes, or returns an error text.
 pub(crate) type SinkFn = Box<dyn FnMut(&[u8]) -> Result<(), String> + Send>;
 
-/// The bytes of a request.
+/// The payload of a request.
 pub(crate) enum Payload {
-    /// Short ones lie in the request itself, so that a small request costs no allocation.
+    /// A short payload is stored in the request itself, without an allocation.
     Inline(u8, [u8; INLINE_LEN]),
     Heap(Counted),
 }
 
-/// With it a request has 128 bytes: two lines of a processor's cache.
+/// Makes a request 128 bytes long: two cache lines.
 pub(crate) const INLINE_LEN: usize = 71;
 
 /// Bytes that count against the budget of an engine as long as they live.
@@ -56,30 +56,31 @@ pub(crate) struct Counted {
     budget: Arc<Budget>,
 }
 
-/// How many bytes of payloads wait.
+/// The number of waiting payload bytes, and its bound.
 #[derive(Debug)]
 pub(crate) struct Budget {
     used: AtomicUsize,
     most: usize,
 }
 
-/// Why a payload is not accepted.
+/// The reason why a payload is not accepted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum PayloadError {
-    /// So much waits already.
+    /// Too many payload bytes are waiting.
     Budget,
     /// The system has no memory.
     Memory,
 }
 
-/// The bytes of a caller that is still waiting: short ones where it has them, long ones copied.
+/// The payload of a caller that is still in its call. A short payload is borrowed, a long one is
+/// copied.
 pub(crate) enum PayloadRef<'a> {
     Short(&'a [u8]),
     Long(Counted),
 }
 
 impl<'a> PayloadRef<'a> {
-    /// Takes what may fail, so that [`PayloadRef::into_payload`] cannot.
+    /// Does everything that can fail, so that [`PayloadRef::into_payload`] cannot fail.
     pub(crate) fn acquire(
         bytes: &'a [u8],
         budget: &Arc<Budget>,
@@ -93,7 +94,7 @@ impl<'a> PayloadRef<'a> {
             budget: budget.clone(),
         };
         if counted.bytes.try_reserve_exact(bytes.len()).is_err() {
-            // Nothing was stored, so dropping `counted` would give nothing back.
+            // No bytes are stored yet, so dropping `counted` would release none.
             budget.release(bytes.len());
             return Err(PayloadError::Memory);
         }
@@ -154,12 +155,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_request_has_128_bytes() {
+    fn request_has_128_bytes() {
         assert_eq!(size_of::<Request>(), 128);
     }
 
     #[test]
-    fn payloads_count_only_while_they_live_and_only_long_ones() {
+    fn budget_counts_only_live_long_payloads() {
         let budget = Budget::new(1000);
         let copy = |bytes: &[u8]| PayloadRef::acquire(bytes, &budget).map(PayloadRef::into_payload);
         let short = copy(&[7; INLINE_LEN]).unwrap();

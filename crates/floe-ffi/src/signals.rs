@@ -1,18 +1,18 @@
-//! What a host has set for signals stays as it is, and its process alive.
+//! Signals: libfloe keeps the settings of its host, and keeps its process alive.
 //!
-//! Whoever writes to a pipe or socket whose reader has gone is told so by an error, and before that
-//! by SIGPIPE, which ends the process where nobody has said otherwise. Programs in Rust have said
-//! so at their start; a host in C mostly has not, and may not want to.
+//! If the reader of a pipe or socket is gone, a write fails and also raises SIGPIPE, which ends the
+//! process by default. Rust programs ignore SIGPIPE from the start. Most C programs do not, and may
+//! not want to.
 
-#![allow(unsafe_code)]
+#![expect(unsafe_code, reason = "the functions for signal sets are C functions")]
 
 use std::mem::MaybeUninit;
 
-/// Lets a broken pipe be an error and nothing else for the calling thread and those that it starts.
-/// The signal is sent to the thread that writes, so that no other thread misses one.
+/// Blocks SIGPIPE for the calling thread and the threads that it starts. A broken pipe is then only
+/// an error. The signal is sent to the writing thread, so no other thread misses one.
 pub(crate) fn block_sigpipe() {
     let mut pipe = MaybeUninit::<libc::sigset_t>::uninit();
-    // SAFETY: sigemptyset makes the set, which lives on the stack of this call, and the others read
+    // SAFETY: sigemptyset initializes the set, which lives on the stack, and the other calls read
     // it. None of them can fail with these arguments.
     unsafe {
         libc::sigemptyset(pipe.as_mut_ptr());

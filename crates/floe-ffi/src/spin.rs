@@ -1,14 +1,15 @@
-//! How long a thread turns for what it waits for before it sleeps.
+//! How long a thread spins before it sleeps.
 //!
-//! To sleep and be woken costs both sides: several microseconds, and tens of them where a core has
-//! to be woken with the thread. Turning is cheaper while answers come soon, and a waste otherwise;
-//! which it is, the last wait tells. Who turns offers its core to others now and then, as one of
-//! them may be who it waits for.
+//! Sleeping and waking up costs both threads several microseconds, and tens of them if a core must
+//! wake up too. Spinning is cheaper if the answer comes soon, and a waste otherwise. The last wait
+//! predicts the next one. A spinning thread yields its core from time to time, because the thread
+//! that it waits for may need it.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-/// The spin_limiter that spin. One core is left to the engine, which they wait for.
+/// Limits the number of spinning callers. One core stays free for the engine thread, for which they
+/// wait.
 #[derive(Debug)]
 pub(crate) struct SpinLimiter {
     spinning: AtomicUsize,
@@ -21,7 +22,7 @@ impl SpinLimiter {
         SpinLimiter { spinning, most }
     }
 
-    /// Calls `spin` unless as many spin_limiter spin already as may.
+    /// Calls `spin` unless too many callers are spinning.
     pub(crate) fn spin(&self, spin: impl FnOnce()) {
         if self.spinning.fetch_add(1, Ordering::Relaxed) < self.most {
             spin();
@@ -30,14 +31,14 @@ impl SpinLimiter {
     }
 }
 
-/// What waits of one kind have been like.
+/// A spin time that adapts to the last wait.
 #[derive(Debug, Default)]
 pub(crate) struct AdaptiveSpin {
     was_short: AtomicBool,
 }
 
 impl AdaptiveSpin {
-    /// How long the next wait may spin.
+    /// Returns the spin time of the next wait.
     pub(crate) fn duration(&self) -> Duration {
         match self.was_short.load(Ordering::Relaxed) {
             true => LONG,
@@ -45,7 +46,7 @@ impl AdaptiveSpin {
         }
     }
 
-    /// To be told of each wait when it is over, whether it slept or not.
+    /// Records a wait that began at `begin` and has ended, with or without sleep.
     pub(crate) fn record_wait(&self, begin: Instant) {
         let is_short = begin.elapsed() < LONG;
         if self.was_short.load(Ordering::Relaxed) != is_short {
@@ -54,12 +55,12 @@ impl AdaptiveSpin {
     }
 }
 
-/// Half of what sleeping and being woken costs on a machine that is awake: what a thread loses by
-/// spinning in vain, it has won in the next wait that is short.
+/// Half the cost of sleeping and waking up on an active machine. A thread that spins in vain loses
+/// no more than a short wait gains.
 const SHORT: Duration = Duration::from_micros(5);
 
-/// More than two wakes of idle cores of a virtual machine took where that was measured (16 to 29
-/// microseconds for both), so that who asks again after each answer is found to be worth it.
+/// More than two wake-ups of idle cores of a virtual machine, measured at 16 to 29 microseconds for
+/// both. Callers that submit again after each reply therefore keep spinning.
 const LONG: Duration = Duration::from_micros(50);
 
 #[cfg(test)]
@@ -69,10 +70,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn patience_is_long_only_after_a_short_wait() {
+    fn adaptive_spin_is_long_only_after_short_wait() {
         let spin = AdaptiveSpin::default();
         assert_eq!(spin.duration(), SHORT);
-        // A wait that ended before it began cannot have been long.
+        // A wait that ended before it began counts as short.
         spin.record_wait(Instant::now() + Duration::from_secs(60));
         assert_eq!(spin.duration(), LONG);
         let begin = Instant::now();
@@ -82,8 +83,8 @@ mod tests {
     }
 
     #[test]
-    fn callers_leave_one_core_alone() {
-        let turned = |cores| {
+    fn spin_limiter_leaves_one_core_free() {
+        let spun = |cores| {
             let (spin_limiter, count) = (SpinLimiter::new(cores), Cell::new(0));
             let count_one = || count.set(count.get() + 1);
             spin_limiter.spin(|| {
@@ -96,6 +97,6 @@ mod tests {
             });
             count.get()
         };
-        assert_eq!([turned(1), turned(2), turned(3)], [0, 1, 3]);
+        assert_eq!([spun(1), spun(2), spun(3)], [0, 1, 3]);
     }
 }

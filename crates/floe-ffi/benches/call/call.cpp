@@ -1,10 +1,10 @@
-// What the benchmark `call` measures: whole calls through floe.hpp, as a host in C++ makes them.
+// The C++ part of the benchmark `call`: whole calls through floe.hpp.
 //
-//   call EACH THREADS,THREADS... LANE...
+//   call EACH THREADS,THREADS... CASE...
 //
-// It prints a line `case,threads,messages a second,p50,p99,busy` for each number of threads and
-// each case, times in microseconds. A reply or an event that is wrong, missing or too much ends it
-// with code 2, since a fast wrong answer is not worth a figure.
+// It prints a line `case,threads,messages per second,p50,p99,busy` for each number of threads and
+// each case, with times in microseconds. If a reply or an event is wrong, missing or duplicated, it
+// exits with code 2.
 
 #include <unistd.h>
 
@@ -24,14 +24,14 @@
 
 namespace {
 
-// Requests of one thread that wait for their replies in asynchronous cases: enough that the engine
-// does not wait for the thread, few enough that it is no measure of how much can be queued.
+// The number of pending requests of one thread in asynchronous cases: enough to keep the engine
+// busy, and few enough not to measure the capacity of its queues.
 constexpr std::uint64_t WINDOW = 64;
 
 // Calls of each thread before the gate, so that cases, workers and allocators are there.
 constexpr std::uint64_t WARM_UP = 100;
 
-// A row that lasts longer hangs: the slowest one has thousands of messages a second, not 100.
+// A row that takes longer hangs: the slowest one has thousands of messages per second, not 100.
 constexpr unsigned SECONDS_MIN = 60;
 constexpr std::uint64_t RATE_MIN = 100;
 
@@ -43,15 +43,15 @@ constexpr Case CASES[] = {
     {"async 64 KiB", true, false, false, 65536},  {"event 512 B", true, true, true, 512},
 };
 
-// What a thread has seen.
+// The results of a thread.
 struct Seen {
-  // Of each message, in nanoseconds, from before its request until its reply was in hand.
+  // The time of each message in nanoseconds, from before its request until its reply was decoded.
   std::vector<std::uint64_t> times;
   std::uint64_t busy = 0;
   Clock::time_point end;
 };
 
-// One thread that asks.
+// A thread that sends requests.
 template <typename Messages>
 class Asker {
  public:
@@ -100,7 +100,7 @@ class Asker {
     return {begun, until_taken([&] { return engine_.submit<Messages::METHOD>(request); })};
   }
 
-  // Tries again while there is too much to do; the alarm of the row bounds it.
+  // Retries on FLOE_BUSY. The alarm of the row bounds the time.
   template <typename Ask>
   std::invoke_result_t<Ask> until_taken(Ask ask) {
     for (;;) {
@@ -120,7 +120,7 @@ class Asker {
     const std::chrono::nanoseconds time = Clock::now() - begun;
     seen_.times.push_back(static_cast<std::uint64_t>(time.count()));
     if (!messages_.is_answer(number, reply)) {
-      fail(case_, "message " + std::to_string(number) + " of a thread has got a wrong reply");
+      fail(case_, "message " + std::to_string(number) + " of a thread got a wrong reply");
     }
   }
 
@@ -134,12 +134,12 @@ template <typename Messages>
 void measure(const Case &case, std::uint64_t threads, std::uint64_t each) {
   floe::Engine engine;
   Events events(case, case.has_events ? threads * each : 0);
-  // Too many events would fail as events of no request, or as ones that came twice.
+  // An extra event fails as an event of no request, or as a duplicate.
   std::optional<floe::Subscription> subscription;
   if (case.has_events) {
     subscription.emplace(engine.subscribe(
         {floe::Event::echoed},
-        [&](floe::Event, std::span<const std::byte> payload) { events.hear(payload); }));
+        [&](floe::Event, std::span<const std::byte> payload) { events.receive(payload); }));
   }
   Clock::time_point begun;
   std::barrier gate(static_cast<std::ptrdiff_t>(threads), [&]() noexcept { begun = Clock::now(); });
@@ -193,7 +193,7 @@ bool number_of(std::string_view text, std::uint64_t &number) {
 }
 
 int usage() {
-  std::fprintf(stderr, "usage: call EACH THREADS,THREADS... LANE...; cases are:\n");
+  std::fprintf(stderr, "usage: call EACH THREADS,THREADS... CASE...; cases are:\n");
   for (const Case &case : CASES) {
     std::fprintf(stderr, "  %s\n", std::string(case.name).c_str());
   }

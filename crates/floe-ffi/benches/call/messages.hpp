@@ -1,4 +1,4 @@
-// The messages of the benchmark `call`, and how it sees that what comes back is right.
+// The messages of the benchmark `call`, and the checks of its replies.
 
 #ifndef FLOE_BENCH_CALL_MESSAGES_HPP
 #define FLOE_BENCH_CALL_MESSAGES_HPP
@@ -18,7 +18,7 @@
 
 using Clock = std::chrono::steady_clock;
 
-// CallOptions long events may be later than the last reply. They go the same way, so it is only a bound.
+// An upper bound for the delay of events after the last reply. They use the same path.
 inline constexpr std::chrono::seconds EVENTS_LATE_MAX{10};
 
 struct Case {
@@ -26,17 +26,17 @@ struct Case {
   bool is_async;
   bool is_text;
   bool has_events;
-  // Of a message, in bytes; 0: as long as its number.
+  // The length of a message in bytes. 0: the length of its number.
   std::size_t size;
 };
 
-// Ends the process at once, from any thread: the others would go on as if nothing were wrong.
+// Exits at once, from any thread, because the other threads would continue.
 [[noreturn]] inline void fail(const Case &case, const std::string &text) {
   std::fprintf(stderr, "%s: %s\n", std::string(case.name).c_str(), text.c_str());
   std::_Exit(2);
 }
 
-// The message with this number.
+// Returns the message with this number.
 inline std::string text_of(std::uint64_t number, std::size_t size) {
   std::string text = std::to_string(number);
   text.resize(std::max(size, text.size()), '.');
@@ -67,8 +67,8 @@ class Texts {
   floe::EchoRequest request_;
 };
 
-// Requests of `bytes`. Only the ends differ and are compared, so that what is measured is floe and
-// not the making of its messages.
+// Requests of `bytes`. Only the first and last byte differ and are compared, so that the benchmark
+// measures floe and not the creation of messages.
 class Blobs {
  public:
   static constexpr floe::Method METHOD = floe::Method::bytes;
@@ -89,7 +89,7 @@ class Blobs {
   }
 
  private:
-  // The two lowest bytes of the number: together they tell 65536 messages from each other.
+  // The two lowest bytes of the number, which distinguish 65536 messages.
   std::byte front(std::uint64_t number) const { return static_cast<std::byte>(first_ + number); }
   std::byte back(std::uint64_t number) const {
     return static_cast<std::byte>((first_ + number) >> 8);
@@ -99,12 +99,12 @@ class Blobs {
   floe::BytesRequest request_;
 };
 
-// Events as the engine thread hears them: each message once.
+// The events that the engine thread receives: each message once.
 class Events {
  public:
-  Events(const Case &case, std::uint64_t total) : case_(case), heard_(total) {}
+  Events(const Case &case, std::uint64_t total) : case_(case), received_(total) {}
 
-  void hear(std::span<const std::byte> payload) {
+  void receive(std::span<const std::byte> payload) {
     std::string text;
     try {
       text = floe::EchoReply::decode(payload).message;
@@ -113,23 +113,23 @@ class Events {
     }
     std::uint64_t number = 0;
     std::from_chars(text.data(), text.data() + text.size(), number);
-    if (number >= heard_.size() || text != text_of(number, case_.size)) {
-      fail(case_, "an event is of no request: " + text.substr(0, 40));
+    if (number >= received_.size() || text != text_of(number, case_.size)) {
+      fail(case_, "an event belongs to no request: " + text.substr(0, 40));
     }
-    if (heard_[number]) {
-      fail(case_, "message " + std::to_string(number) + " came twice as an event");
+    if (received_[number]) {
+      fail(case_, "message " + std::to_string(number) + " arrived twice as an event");
     }
-    heard_[number] = true;
+    received_[number] = true;
     last_ = Clock::now();
     count_.fetch_add(1, std::memory_order_release);
   }
 
-  // When the last one came.
+  // Returns the time of the last event.
   Clock::time_point wait() const {
     const auto deadline = Clock::now() + EVENTS_LATE_MAX;
-    while (count_.load(std::memory_order_acquire) < heard_.size()) {
+    while (count_.load(std::memory_order_acquire) < received_.size()) {
       if (Clock::now() > deadline) {
-        fail(case_, std::to_string(heard_.size() - count_.load()) + " events are missing");
+        fail(case_, std::to_string(received_.size() - count_.load()) + " events are missing");
       }
       std::this_thread::yield();
     }
@@ -138,7 +138,7 @@ class Events {
 
  private:
   const Case &case_;
-  std::vector<bool> heard_;
+  std::vector<bool> received_;
   Clock::time_point last_;
   std::atomic<std::uint64_t> count_{0};
 };

@@ -1,38 +1,38 @@
-//! What nim-ffi reached, case by case, and what is asked of libfloe because of it.
+//! The results of nim-ffi, case by case, and the aims of libfloe derived from them.
 //!
-//! It was measured on another day, on a machine of the same kind as floe's (2 cores). So the
-//! figures orient and prove nothing: a comparison would have to run both side by side.
+//! nim-ffi was measured on another day, on a machine of the same kind (2 cores). The figures
+//! therefore give an orientation and prove nothing. A proof would need both in one run.
 
-/// A case of the benchmark, by its name in `call.cpp`, beside the same case of nim-ffi.
+/// A case of the benchmark, named as in `call.cpp`, with the results of nim-ffi.
 #[derive(Debug)]
 pub(crate) struct Case {
     pub(crate) name: &'static str,
-    /// Messages a second, with as many threads as [`THREADS`] says.
+    /// Messages per second, by number of threads as in [`THREADS`].
     rates: [f64; THREADS.len()],
-    /// Half of the calls of one thread took at most so many µs, where that is known.
+    /// The median time of a call with one thread in µs, if known.
     p50: Option<f64>,
     pub(crate) aim: Aim,
 }
 
-/// What a case has to reach.
+/// The aim of a case.
 #[derive(Debug)]
 pub(crate) enum Aim {
-    /// It is only shown.
+    /// No aim; the case is only shown.
     None,
-    /// So many times as many messages a second, at every number of threads.
+    /// A multiple of nim-ffi's messages per second, at every number of threads.
     Rate(f64),
-    /// The p50 of one thread, so many times as short.
+    /// A fraction of nim-ffi's p50 with one thread, as its inverse.
     P50(f64),
 }
 
 impl Case {
-    /// Messages a second of nim-ffi, where they were measured.
+    /// Returns nim-ffi's messages per second, if measured.
     pub(crate) fn rate(&self, threads: usize) -> Option<f64> {
         let index = THREADS.iter().position(|known| *known == threads)?;
         Some(self.rates[index])
     }
 
-    /// In µs, where it was measured.
+    /// Returns nim-ffi's p50 in µs, if measured.
     pub(crate) fn p50(&self, threads: usize) -> Option<f64> {
         self.p50.filter(|_| threads == 1)
     }
@@ -56,7 +56,7 @@ impl Case {
     }
 }
 
-/// In the order in which they are shown.
+/// All cases, in the order of the table.
 pub(crate) const CASES: [Case; 10] = [
     Case::sync(
         "sync scalar",
@@ -88,12 +88,12 @@ pub(crate) const CASES: [Case; 10] = [
     Case::other("event 512 B", [42936.0, 63230.0, 106319.0], Aim::None),
 ];
 
-/// Numbers of threads with which nim-ffi was measured.
+/// The numbers of threads with which nim-ffi was measured.
 pub(crate) const THREADS: [usize; 3] = [1, 2, 8];
 
-/// Small asynchronous messages are what a case without locks and futures without threads are for.
-/// It is far enough above 1 to be no accident of the day.
+/// Small asynchronous messages profit most from queues without locks and from futures without
+/// threads. Far enough above 1 to exclude chance.
 const ASYNC_MIN: f64 = 5.0;
 
-/// A single call is two wake-ups of a thread in both, so there is less to win.
+/// Both need two wake-ups of a thread per synchronous call, so there is less to gain.
 const SYNC_MIN: f64 = 1.5;

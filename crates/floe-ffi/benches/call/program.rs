@@ -1,40 +1,40 @@
-//! The program in C++: what it needs to be built, and what it says.
+//! The C++ program: its build and its output.
 
 use std::env;
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// The program, in a directory that goes with it.
+/// The program, in a temporary directory.
 #[derive(Debug)]
 pub(crate) struct Program {
     directory: tempfile::TempDir,
 }
 
-/// What one case with one number of threads has shown.
+/// The result of one case with one number of threads.
 #[derive(Clone, Debug)]
 pub(crate) struct Row {
     pub(crate) case: String,
     pub(crate) threads: usize,
-    /// Messages a second.
+    /// Messages per second.
     pub(crate) rate: f64,
-    /// In µs, of single calls.
+    /// The median time of single calls in µs.
     pub(crate) p50: f64,
     pub(crate) p99: f64,
-    /// CallOptions often a thread was told to try again.
+    /// How often a thread got `FLOE_BUSY`.
     pub(crate) busy: f64,
 }
 
 impl Program {
-    /// Builds the library if need be, and the program against it.
+    /// Builds the library if necessary, and the program against it.
     pub(crate) fn build() -> Result<Program, String> {
         let library = library()?;
         let directory =
-            tempfile::tempdir().map_err(|error| format!("making a directory: {error}"))?;
-        // The program looks for the soname, and cargo gives the library no such name.
+            tempfile::tempdir().map_err(|error| format!("cannot create a directory: {error}"))?;
+        // The program looks for the soname, but cargo names the library differently.
         let soname = directory.path().join("libfloe.so.1");
         std::os::unix::fs::symlink(&library, &soname)
-            .map_err(|error| format!("linking {}: {error}", soname.display()))?;
+            .map_err(|error| format!("cannot link {}: {error}", soname.display()))?;
         let here = Path::new(env!("CARGO_MANIFEST_DIR"));
         let mut compiler = Command::new("c++");
         compiler
@@ -67,12 +67,12 @@ impl Program {
             .args(cases)
             .stderr(Stdio::inherit())
             .output()
-            .map_err(|error| format!("starting call.cpp: {error}"))?;
+            .map_err(|error| format!("cannot start call.cpp: {error}"))?;
         if !output.status.success() {
             return Err(match output.status.code() {
                 Some(2) => "call.cpp: a reply is wrong or missing".into(),
                 _ => format!(
-                    "call.cpp ended with {}; signal 14 says that it hung",
+                    "call.cpp ended with {}; signal 14 means that it hung",
                     output.status
                 ),
             });
@@ -81,14 +81,12 @@ impl Program {
         let rows: Option<Vec<Row>> = text.lines().map(row).collect();
         match rows {
             Some(rows) if rows.len() == threads.len() * cases.len() => Ok(rows),
-            _ => Err(format!(
-                "call.cpp printed other rows than asked for:\n{text}"
-            )),
+            _ => Err(format!("call.cpp printed unexpected rows:\n{text}")),
         }
     }
 }
 
-/// `case,threads,rate,p50,p99,busy`.
+/// Parses `case,threads,rate,p50,p99,busy`.
 fn row(line: &str) -> Option<Row> {
     let mut fields = line.split(',');
     let row = Row {
@@ -102,12 +100,14 @@ fn row(line: &str) -> Option<Row> {
     fields.next().is_none().then_some(row)
 }
 
-/// The shared library that belongs to this executable.
+/// Returns the shared library that belongs to this executable.
 ///
-/// `cargo bench` links the executable after the crate it measures, but leaves the shared library
-/// where `cargo build` had put it, or nowhere. One that is newer than the executable is current.
+/// `cargo bench` links this executable after the crate that it measures. It leaves the shared
+/// library where `cargo build` last put it, or nowhere. A library that is newer than the executable
+/// is up to date.
 fn library() -> Result<PathBuf, String> {
-    let own = env::current_exe().map_err(|error| format!("looking for itself: {error}"))?;
+    let own =
+        env::current_exe().map_err(|error| format!("cannot find this executable: {error}"))?;
     let deps = own
         .parent()
         .filter(|it| it.file_name() == Some(OsStr::new("deps")));
@@ -116,7 +116,7 @@ fn library() -> Result<PathBuf, String> {
         .filter(|it| it.file_name() == Some(OsStr::new("release")));
     let Some(release) = release else {
         return Err(format!(
-            "{} is not in release/deps: run `cargo bench -p floe-ffi --bench call`",
+            "{} is not in release/deps; run `cargo bench -p floe-ffi --bench call`",
             own.display()
         ));
     };
@@ -137,34 +137,34 @@ fn library() -> Result<PathBuf, String> {
         .arg(concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml"))
         .arg("--target-dir")
         .arg(release.parent().unwrap_or(release));
-    // What cargo tells this benchmark of itself is not for another cargo: the build script of ring
-    // asks for it, and with other answers most of the workspace would be built again, both here
-    // and by the next who calls cargo.
+    // Variables that cargo sets for this benchmark must not reach another cargo. The build script
+    // of ring reads them, and with other values most of the workspace would be rebuilt, here and by
+    // the next call of cargo.
     for (name, _) in env::vars_os() {
         let text = name.to_string_lossy();
         if CARGOS_OWN.iter().any(|own| text.starts_with(own)) {
             cargo.env_remove(&name);
         }
     }
-    run(&mut cargo, "build it by hand to see more")?;
+    run(&mut cargo, "build it manually to see the error")?;
     match library.exists() {
         true => Ok(library),
-        false => Err(format!("cargo has not made {}", library.display())),
+        false => Err(format!("cargo did not build {}", library.display())),
     }
 }
 
-/// Runs a command whose output the reader is to see.
+/// Runs a command whose output the user should see.
 fn run(command: &mut Command, advice: &str) -> Result<(), String> {
     let name = command.get_program().to_string_lossy().into_owned();
     match command.status() {
         Ok(status) if status.success() => Ok(()),
         Ok(status) => Err(format!("{name} ended with {status}; {advice}")),
-        Err(error) => Err(format!("starting {name}: {error}; {advice}")),
+        Err(error) => Err(format!("cannot start {name}: {error}; {advice}")),
     }
 }
 
-/// Beginnings of the variables that cargo sets for what it runs. Others with `CARGO_` are settings
-/// of its user, and have to stay.
+/// Prefixes of the variables that cargo sets for its children. Other `CARGO_` variables are
+/// settings of the user and stay.
 const CARGOS_OWN: [&str; 6] = [
     "CARGO_BIN_",
     "CARGO_CRATE_NAME",

@@ -1,27 +1,28 @@
-//! The options that the benchmarks of this crate share, from flags and the environment.
+//! The options of the benchmarks, from flags and the environment.
 
 use std::path::PathBuf;
 use std::str::FromStr;
 
-/// What to measure.
+/// The options of a benchmark.
 #[derive(Debug)]
 pub(crate) struct Options {
-    /// Numbers of threads, one after the other.
+    /// The numbers of threads, measured one after the other.
     pub(crate) threads: Vec<usize>,
-    /// Requests of each thread, where it is said.
+    /// The number of requests per thread, if set.
     pub(crate) each: Option<u64>,
-    /// Rounds that count.
+    /// The number of measured rounds.
     pub(crate) iters: usize,
     /// Whether a missed aim is a failure.
     pub(crate) gate: bool,
-    /// A part of the names of what is measured; empty for everything, and then no gate is one.
+    /// A part of the names to measure. Empty: all names. If set, gates do not count.
     pub(crate) only: String,
-    /// Where raw samples go.
+    /// The file for raw samples.
     pub(crate) json: Option<PathBuf>,
 }
 
 impl Options {
-    /// Flags go over `FLOE_<name>_THREADS`, `FLOE_<name>_PER_THREAD` and `FLOE_<name>_ITERS`.
+    /// Reads the options. Flags override `FLOE_<name>_THREADS`, `FLOE_<name>_PER_THREAD` and
+    /// `FLOE_<name>_ITERS`.
     pub(crate) fn read(name: &str, threads: &[usize]) -> Result<Options, String> {
         let variable = |end: &str| std::env::var(format!("FLOE_{name}_{end}")).ok();
         let mut options = Options {
@@ -44,7 +45,7 @@ impl Options {
         let mut words = std::env::args().skip(1);
         while let Some(flag) = words.next() {
             match flag.as_str() {
-                // cargo adds it.
+                // cargo adds this flag.
                 "--bench" => {}
                 "--no-gate" => options.gate = false,
                 _ => options.set(&flag, words.next())?,
@@ -69,15 +70,16 @@ impl Options {
             "--json" => self.json = Some(value.into()),
             _ => {
                 return Err(format!(
-                    "unknown option {flag}; there are --threads 1,2,4, --per-thread N, --iters N, \
-                     --only NAME, --no-gate and --json FILE"
+                    "unknown option {flag}; use --threads 1,2,4, --per-thread N, --iters N, \
+                     --only NAME, --no-gate or --json FILE"
                 ));
             }
         }
         Ok(())
     }
 
-    /// Requests of each of so many threads: few threads get more to do, so that a run lasts.
+    /// Returns the number of requests per thread. Few threads submit more requests each, so that a
+    /// run is long enough.
     pub(crate) fn per_thread(&self, threads: usize) -> u64 {
         let enough = TOTAL_MIN / threads as u64;
         self.each.unwrap_or(PER_THREAD.max(enough))
@@ -90,12 +92,12 @@ fn number<T: FromStr + PartialOrd + From<u8>>(flag: &str, text: &str) -> Result<
         .parse()
         .ok()
         .filter(|number| *number >= T::from(1));
-    number.ok_or_else(|| format!("{flag} {text:?}: give a number above 0"))
+    number.ok_or_else(|| format!("invalid value {text:?} of {flag}; use a number above 0"))
 }
 
 /// A few milliseconds for the fastest queue.
 const PER_THREAD: u64 = 20_000;
 
-/// Enough for several turns of the system's scheduler, so that who had the processor first does not
-/// decide.
+/// Enough for several time slices of the scheduler, so that the first running thread does not
+/// decide the result.
 const TOTAL_MIN: u64 = 400_000;

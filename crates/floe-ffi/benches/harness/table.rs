@@ -1,6 +1,6 @@
 //! Medians, and tables in Markdown.
 
-/// The median of some samples; NaN of none.
+/// Returns the median of the samples; NaN if there are none.
 pub(crate) fn median(samples: &[f64]) -> f64 {
     let mut sorted = samples.to_vec();
     sorted.sort_by(f64::total_cmp);
@@ -11,7 +11,6 @@ pub(crate) fn median(samples: &[f64]) -> f64 {
     }
 }
 
-/// Prints a table.
 pub(crate) fn print(head: &[String], rows: &[Vec<String>]) {
     println!("| {} |", head.join(" | "));
     println!("|{}", "---|".repeat(head.len()));

@@ -1,4 +1,4 @@
-//! The whole way through libfloe: `floe_submit` from many threads, completions by a callback.
+//! libfloe as a whole: `floe_submit` from many threads, completions by a callback.
 
 use std::ffi::c_void;
 use std::sync::Barrier;
@@ -11,7 +11,7 @@ use floe_messages::Method;
 
 use super::one_run::Run;
 
-/// What the callback counts.
+/// The counters of the callback.
 #[derive(Default)]
 struct Counts {
     done: AtomicU64,
@@ -20,8 +20,8 @@ struct Counts {
 }
 
 unsafe extern "C" fn count(context: *mut c_void, completion: *const FloeCompletion) {
-    // SAFETY: `run` gave a pointer to its counts, which live until the engine is closed; the engine
-    // gives a completion that is good during the call.
+    // SAFETY: `run` passed a pointer to its counters, which live until the engine is closed. The
+    // completion is valid during the call.
     let (counts, completion) = unsafe { (&*context.cast::<Counts>(), &*completion) };
     match completion.kind {
         DONE => counts.done.fetch_add(1, Ordering::Relaxed),
@@ -30,8 +30,8 @@ unsafe extern "C" fn count(context: *mut c_void, completion: *const FloeCompleti
     counts.sum.fetch_add(completion.tag, Ordering::Relaxed);
 }
 
-/// One run with a payload of `N` words; the first two are the tag and a pointer in other variants,
-/// so that 2 words are a request without a payload.
+/// Runs libfloe with a payload of `N - 2` words. In the other variants, the first two words stand
+/// for the tag and a pointer, so 2 words are a request without a payload.
 pub(crate) fn run<const N: usize>(threads: usize, each: u64) -> Run {
     let counts = Counts::default();
     let options = FloeEngineOptions {
@@ -40,7 +40,7 @@ pub(crate) fn run<const N: usize>(threads: usize, each: u64) -> Run {
         ..zeroed()
     };
     let mut engine = 0;
-    // SAFETY: both pointers are good, and the counts outlive the engine.
+    // SAFETY: both pointers are valid, and the counters outlive the engine.
     assert_eq!(unsafe { floe::floe_engine_open(&options, &mut engine) }, OK);
     let (ready, go) = (Barrier::new(threads + 1), AtomicBool::new(false));
     let total = threads as u64 * each;
@@ -79,13 +79,13 @@ pub(crate) fn run<const N: usize>(threads: usize, each: u64) -> Run {
         thread::sleep(Duration::from_millis(1));
     }
     assert_eq!(floe::floe_engine_free(engine), OK);
-    // Nothing is called any more, so the counts are final.
-    assert_eq!(counts.done.into_inner(), total, "completions and submits");
-    assert_eq!(counts.other.into_inner(), 0, "requests that were not done");
+    // The engine is freed, so the counters are final.
+    assert_eq!(counts.done.into_inner(), total, "completions");
+    assert_eq!(counts.other.into_inner(), 0, "failed requests");
     assert_eq!(
         counts.sum.into_inner(),
         (0..total).sum::<u64>(),
-        "their tags"
+        "the sum of tags"
     );
     run
 }
@@ -101,7 +101,7 @@ fn submit<const N: usize>(engine: u64, tag: u64) -> u64 {
     };
     let mut busy = 0;
     loop {
-        // SAFETY: the request and its payload are good during the call.
+        // SAFETY: the request and its payload are valid during the call.
         match unsafe { floe::floe_submit(engine, &request, std::ptr::null_mut()) } {
             OK => return busy,
             BUSY => {

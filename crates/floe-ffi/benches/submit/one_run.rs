@@ -1,4 +1,4 @@
-//! One run of a queue: a volume of requests from some threads, all of which have to arrive.
+//! One run of a queue: several threads submit requests, all of which must arrive.
 
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -6,16 +6,16 @@ use std::time::{Duration, Instant};
 
 use super::variants::Queue;
 
-/// What one run has shown.
+/// The result of one run.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Run {
-    /// From the gate to the return of the last thread.
+    /// The time from the gate until the last thread has submitted.
     pub(crate) time: Duration,
-    /// How often a thread was told to try again.
+    /// How often a thread found the queue busy.
     pub(crate) busy: u64,
 }
 
-/// Runs one queue: threads that submit, and the calling thread that takes.
+/// Runs one queue. Several threads submit, and the calling thread takes.
 pub(crate) fn run<Q: Queue>(threads: usize, each: u64) -> Run {
     let (sender, mut receiver) = Q::new();
     let (ready, go) = (Barrier::new(threads + 1), AtomicBool::new(false));
@@ -46,9 +46,9 @@ pub(crate) fn run<Q: Queue>(threads: usize, each: u64) -> Run {
             end = end.max(its_end);
             busy += its_busy;
         }
-        assert_eq!(count, total, "{}: taken and submitted", Q::NAME);
-        assert_eq!(sum, (0..total).sum::<u64>(), "{}: what was taken", Q::NAME);
-        assert_eq!(Q::left(&mut receiver), 0, "{}: taken twice", Q::NAME);
+        assert_eq!(count, total, "{}: number of values", Q::NAME);
+        assert_eq!(sum, (0..total).sum::<u64>(), "{}: sum of values", Q::NAME);
+        assert_eq!(Q::left(&mut receiver), 0, "{}: extra values", Q::NAME);
         Run {
             time: end - begun,
             busy,

@@ -1,10 +1,10 @@
-//! Completions whose payload belongs to the host until it releases it.
+//! Completions whose payload the host owns until it releases it.
 
 use super::structs::FloeCompletion;
 use crate::completion::Completion;
 
 impl FloeCompletion {
-    /// One whose payload the host will release.
+    /// Creates a completion whose payload the host will release.
     pub(super) fn owned(completion: Completion) -> FloeCompletion {
         let mut lent = FloeCompletion::lent(&completion);
         let mut payload = std::mem::ManuallyDrop::new(completion.payload);
@@ -21,8 +21,8 @@ impl FloeCompletion {
         let (len, capacity) = (self.payload_len, self.capacity);
         (self.payload_len, self.capacity) = (0, 0);
         if !payload.is_null() && capacity > 0 {
-            // SAFETY: `owned` made it of a vector with this length and capacity, and the host
-            // promises that it gives back what it got.
+            // SAFETY: `owned` created it from a vector with this length and capacity, and the host
+            // guarantees that it passes the same values back.
             drop(unsafe { Vec::from_raw_parts(payload.cast::<u8>(), len, capacity) });
         }
     }

@@ -1,4 +1,4 @@
-//! How an engine is opened.
+//! The options of an engine.
 
 use std::time::Duration;
 
@@ -10,13 +10,13 @@ use crate::limits::Limits;
 
 pub(super) fn codec(number: u32) -> Result<Codec, Fail> {
     match number {
-        // What was left zero.
+        // The host did not set it.
         0 => Ok(Codec::Flat),
         number if number == Codec::Flat as u32 => Ok(Codec::Flat),
         number if number == Codec::Cbor as u32 => Ok(Codec::Cbor),
         number => Err(fail(
             Status::Invalid,
-            format!("there is no codec with the number {number}"),
+            format!("unknown codec number {number}; use FLOE_CBOR or FLOE_FLAT"),
         )),
     }
 }

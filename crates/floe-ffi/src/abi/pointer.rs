@@ -1,4 +1,4 @@
-//! Foreign memory, read and written.
+//! Access to foreign memory.
 
 use std::ffi::{c_char, c_void};
 use std::ptr;
@@ -10,13 +10,13 @@ use super::structs::{FloeCompletion, FloeEngineOptions, FloeRequest};
 ///
 /// # Safety
 ///
-/// All zero bytes are a value of it, and its first field is `struct_size: usize`.
+/// All zero bytes are a valid value, and the first field is `struct_size: usize`.
 pub(super) unsafe trait Versioned: Copy {
     /// Its size in the first version of the ABI.
     const LEAST: usize;
 }
 
-// SAFETY: pointers, options of functions and numbers are all good as zero.
+// SAFETY: null pointers, absent functions and zeros are valid.
 unsafe impl Versioned for FloeEngineOptions {
     const LEAST: usize = 64;
 }
@@ -33,7 +33,7 @@ fn null(name: &str) -> Fail {
     fail(Status::Invalid, format!("{name} is NULL"))
 }
 
-/// The size that a struct says it has.
+/// Returns the size that a struct claims.
 ///
 /// # Safety
 ///
@@ -42,7 +42,7 @@ pub(super) unsafe fn struct_size<T: Versioned>(from: *const T, name: &str) -> Re
     if from.is_null() {
         return Err(null(name));
     }
-    // SAFETY: it is not NULL, and the caller promises the rest.
+    // SAFETY: it is not NULL, and the caller guarantees the rest.
     let size = unsafe { from.cast::<usize>().read_unaligned() };
     check_size::<T>(size, name)?;
     Ok(size)
@@ -51,7 +51,7 @@ pub(super) unsafe fn struct_size<T: Versioned>(from: *const T, name: &str) -> Re
 fn check_size<T: Versioned>(size: usize, name: &str) -> Result<(), Fail> {
     if size < T::LEAST || size > SIZE_MAX {
         let text = format!(
-            "the struct_size of {name} is {size}: set it to sizeof({name}), which is at least {}",
+            "invalid struct_size {size} of {name}; set it to sizeof({name}), which is at least {}",
             T::LEAST
         );
         return Err(fail(Status::Invalid, text));
@@ -59,46 +59,46 @@ fn check_size<T: Versioned>(size: usize, name: &str) -> Result<(), Fail> {
     Ok(())
 }
 
-/// Copies a struct whose host may be older or newer than this library.
+/// Copies a struct of a host that may be older or newer than this library.
 ///
 /// # Safety
 ///
 /// `from` is NULL or points to as many bytes as its first field says.
 #[inline]
 pub(super) unsafe fn read_struct<T: Versioned>(from: *const T, name: &str) -> Result<T, Fail> {
-    // SAFETY: the caller promises it.
+    // SAFETY: guaranteed by the caller.
     let size = unsafe { struct_size(from, name)? };
     if size == size_of::<T>() {
         // SAFETY: as above; every field is plain data.
         return Ok(unsafe { from.read_unaligned() });
     }
-    // SAFETY: zero bytes are a value, as the trait promises.
+    // SAFETY: zero bytes are a valid value, as the trait guarantees.
     let mut value: T = unsafe { std::mem::zeroed() };
     let known = size.min(size_of::<T>());
-    // SAFETY: both have as many bytes.
+    // SAFETY: both have at least that many bytes.
     unsafe { ptr::copy_nonoverlapping(from.cast::<u8>(), (&raw mut value).cast(), known) };
     for at in known..size {
-        // SAFETY: the caller promises `size` bytes.
+        // SAFETY: the caller guarantees `size` bytes.
         if unsafe { from.cast::<u8>().add(at).read() } != 0 {
-            let text = format!("{name} asks for something that this version of libfloe has not");
+            let text = format!("{name} has a field that this version of libfloe does not support");
             return Err(fail(Status::Invalid, text));
         }
     }
     Ok(value)
 }
 
-/// Writes as much of a struct as there is room for.
+/// Writes the fields of a struct that fit into `size` bytes.
 ///
 /// # Safety
 ///
-/// `to` points to `size` writable bytes, and `size` is at least the least size.
+/// `to` points to `size` writable bytes, and `size` is at least `T::LEAST`.
 pub(super) unsafe fn write_struct<T: Versioned>(to: *mut c_void, size: usize, value: T) {
     let known = size.min(size_of::<T>());
-    // SAFETY: both have as many bytes.
+    // SAFETY: both have at least that many bytes.
     unsafe { ptr::copy_nonoverlapping((&raw const value).cast::<u8>(), to.cast(), known) };
 }
 
-/// Whether an array can be one.
+/// Checks the arguments of an array of structs.
 pub(super) fn check_array<T: Versioned>(
     to: *mut c_void,
     struct_size: usize,
@@ -120,27 +120,27 @@ pub(super) unsafe fn write<T>(to: *mut T, value: T, name: &str) -> Result<(), Fa
     if to.is_null() {
         return Err(null(name));
     }
-    // SAFETY: it is not NULL, and the caller promises the rest.
+    // SAFETY: it is not NULL, and the caller guarantees the rest.
     unsafe { to.write_unaligned(value) };
     Ok(())
 }
 
-/// The bytes that a host lends until the call returns.
+/// Borrows bytes from the host until the call returns.
 ///
 /// # Safety
 ///
-/// `from` points to `len` bytes, or is NULL where `len` is 0.
+/// `from` points to `len` bytes, or is NULL if `len` is 0.
 #[inline]
 pub(super) unsafe fn bytes<'a>(from: *const c_void, len: usize) -> Result<&'a [u8], Fail> {
     match (from.is_null(), len) {
         (_, 0) => Ok(&[]),
         (true, _) => Err(null("payload")),
-        // SAFETY: the caller promises it.
+        // SAFETY: guaranteed by the caller.
         (false, _) => Ok(unsafe { std::slice::from_raw_parts(from.cast(), len) }),
     }
 }
 
-/// Writes a text with a NUL behind it, as much of it as there is room for.
+/// Writes a text with a NUL, cut to `capacity`.
 ///
 /// # Safety
 ///
@@ -160,7 +160,7 @@ pub(super) unsafe fn write_text(text: &str, to: *mut c_char, capacity: usize) {
     }
 }
 
-/// No struct will ever be so large: such a size was never set.
+/// No struct will ever be that large, so such a size was never set.
 const SIZE_MAX: usize = 4096;
 
 #[cfg(test)]
@@ -168,7 +168,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn no_struct_is_smaller_than_in_the_first_version() {
+    fn structs_never_shrink_below_first_version() {
         assert!(size_of::<FloeEngineOptions>() >= FloeEngineOptions::LEAST);
         assert!(size_of::<FloeRequest>() >= FloeRequest::LEAST);
         assert!(size_of::<FloeCompletion>() >= FloeCompletion::LEAST);

@@ -1,4 +1,4 @@
-//! A request as a host gives it.
+//! The conversion of a request.
 
 use std::num::NonZeroU64;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use crate::completion::Waiter;
 use crate::engine::Shared;
 use crate::request::{Extra, PayloadError, PayloadRef, Request, Sink};
 
-/// What a host has parsed for, checked, while its memory is still good.
+/// A checked request whose payload may still be in the host's memory.
 pub(super) struct ParsedRequest<'a> {
     method: Method,
     codec: Codec,
@@ -24,7 +24,7 @@ pub(super) struct ParsedRequest<'a> {
 }
 
 impl ParsedRequest<'_> {
-    /// Everything that can fail has been done, since here a place waits for the request.
+    /// Cannot fail: the slot in the queue already waits for the request.
     #[inline]
     pub(super) fn into_request(self, id: u64, waiter: Option<Arc<Waiter>>) -> Request {
         let sink = self.sink;
@@ -44,29 +44,31 @@ impl ParsedRequest<'_> {
     }
 }
 
+/// Reads and checks a request.
+///
 /// # Safety
 ///
-/// As for [`super::floe_submit`]; the memory stays good for `'a`.
+/// As for [`super::floe_submit`]; the memory stays valid for `'a`.
 #[inline]
 pub(super) unsafe fn read<'a>(
     engine: &Shared,
     request: *const FloeRequest,
 ) -> Result<ParsedRequest<'a>, Fail> {
-    // SAFETY: the caller promises it.
+    // SAFETY: guaranteed by the caller.
     let request = unsafe { pointer::read_struct(request, "floe_request")? };
     let method = Method::from_number(request.method).ok_or_else(|| {
-        let text = format!("there is no method with the number {}", request.method);
+        let text = format!("unknown method number {}", request.method);
         fail(Status::Invalid, text)
     })?;
     if request.payload_len > PAYLOAD_MAX {
-        let text = format!("a payload has at most {PAYLOAD_MAX} bytes");
+        let text = format!("cannot accept a payload of more than {PAYLOAD_MAX} bytes");
         return Err(fail(Status::Invalid, text));
     }
     let codec = options::codec(request.codec)?;
     let sink = sink::sink(&request)?;
-    // SAFETY: the caller promises it.
+    // SAFETY: guaranteed by the caller.
     let bytes = unsafe { pointer::bytes(request.payload, request.payload_len)? };
-    // Last, since only here something is copied.
+    // Last, because only this step copies data.
     let payload = PayloadRef::acquire(bytes, &engine.budget).map_err(|why| match why {
         PayloadError::Budget => Fail::status(Status::Busy),
         PayloadError::Memory => Fail::status(Status::NoMemory),

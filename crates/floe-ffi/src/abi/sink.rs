@@ -1,4 +1,4 @@
-//! Where the NAR of a request goes: a function of the host, or a descriptor.
+//! The destination of a NAR: a function of the host, or a descriptor.
 
 use std::ffi::c_void;
 use std::fs::File;
@@ -13,13 +13,13 @@ struct HostSink {
     context: *mut c_void,
 }
 
-// SAFETY: the header says that the sink is called on a worker; the library itself never looks at
-// what the context points to.
+// SAFETY: the header documents that the sink runs on a worker. The library never dereferences the
+// context.
 unsafe impl Send for HostSink {}
 
 impl HostSink {
     fn take(&self, data: &[u8]) -> Result<(), String> {
-        // SAFETY: the host promised that both stay good until the request is completed.
+        // SAFETY: the host guarantees that both stay valid until the request is completed.
         match unsafe { (self.function)(self.context, data.as_ptr().cast(), data.len()) } {
             0 => Ok(()),
             status => Err(format!("the sink returned {status}")),
@@ -27,13 +27,13 @@ impl HostSink {
     }
 }
 
-/// Where the NAR of a request goes. A descriptor is duplicated, so that the host may close its own.
+/// Returns the sink of a request. A descriptor is duplicated, so that the host may close its own.
 pub(super) fn sink(request: &FloeRequest) -> Result<Option<Sink>, Fail> {
     match (request.sink, request.flags & HAS_DESCRIPTOR != 0) {
         (None, false) => Ok(None),
         (Some(_), true) => Err(fail(
             Status::Invalid,
-            "a request has a sink or a descriptor, and not both".into(),
+            "cannot use both a sink and a descriptor; set one of them".into(),
         )),
         (Some(function), false) => {
             let context = request.sink_context;
@@ -42,7 +42,10 @@ pub(super) fn sink(request: &FloeRequest) -> Result<Option<Sink>, Fail> {
         }
         (None, true) => {
             let file = duplicate(request.descriptor).map_err(|error| {
-                let text = format!("duplicating the descriptor {}: {error}", request.descriptor);
+                let text = format!(
+                    "cannot duplicate the descriptor {}: {error}",
+                    request.descriptor
+                );
                 fail(Status::Invalid, text)
             })?;
             Ok(Some(Sink::Descriptor(file)))
@@ -54,8 +57,8 @@ fn duplicate(descriptor: i32) -> std::io::Result<File> {
     if descriptor < 0 {
         return Err(std::io::ErrorKind::InvalidInput.into());
     }
-    // SAFETY: it is used for this call only; a number that is no open descriptor is an error of
-    // the system and nothing worse.
+    // SAFETY: it is used only for this call. If the number is not an open descriptor, the call
+    // fails.
     let borrowed = unsafe { BorrowedFd::borrow_raw(descriptor) };
     Ok(File::from(borrowed.try_clone_to_owned()?))
 }

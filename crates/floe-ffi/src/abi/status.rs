@@ -1,4 +1,4 @@
-//! What a call returns, and why.
+//! The results of calls, with their error texts.
 
 use std::cell::RefCell;
 use std::ffi::CStr;
@@ -6,48 +6,48 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use crate::engine::CallError;
 
-/// What a call returns.
+/// The result of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(i32)]
 pub enum Status {
-    /// Done, or accepted.
+    /// The call is done, or the request is accepted.
     Ok = 0,
-    /// An argument is wrong; `floe_last_error` says how.
+    /// An argument is invalid; see `floe_last_error`.
     Invalid = -1,
-    /// So much waits already: try again later.
+    /// Too many requests are waiting; try again later.
     Busy = -2,
     /// The engine is closed.
     Closed = -3,
-    /// There is nothing with this handle, or not any more.
+    /// The handle is not valid, or no longer valid.
     BadHandle = -4,
-    /// The call would wait for the thread that makes it.
+    /// The call would wait for its own thread.
     WouldDeadlock = -5,
     /// The system has no memory.
     NoMemory = -6,
-    /// The system refused something; `floe_last_error` says what.
+    /// A system call failed; see `floe_last_error`.
     System = -7,
-    /// This process is the child of one that had engines.
+    /// This process is the child of a process that had engines.
     Forked = -8,
-    /// A fault in libfloe.
+    /// A bug in libfloe.
     Internal = -9,
-    /// The time is over.
+    /// The timeout has passed.
     TimedOut = -10,
 }
 
-/// A refusal, on its way out.
+/// An error of a call.
 pub(super) struct Fail {
     status: Status,
     text: Option<String>,
 }
 
 impl Fail {
-    /// One that its status explains.
+    /// Creates an error that its status explains.
     pub(super) fn status(status: Status) -> Fail {
         Fail { status, text: None }
     }
 }
 
-/// A refusal in words.
+/// Creates an error with a text of its own.
 pub(super) fn fail(status: Status, text: String) -> Fail {
     Fail {
         status,
@@ -56,8 +56,8 @@ pub(super) fn fail(status: Status, text: String) -> Fail {
 }
 
 impl From<CallError> for Fail {
-    fn from(refusal: CallError) -> Fail {
-        Fail::status(match refusal {
+    fn from(error: CallError) -> Fail {
+        Fail::status(match error {
             CallError::Busy => Status::Busy,
             CallError::Closed => Status::Closed,
             CallError::WouldDeadlock => Status::WouldDeadlock,
@@ -70,52 +70,52 @@ thread_local! {
     static LAST: RefCell<String> = const { RefCell::new(String::new()) };
 }
 
-/// Runs the body of a function that C calls: no panic gets out, and a refusal is remembered.
+/// Runs the body of a C function: catches panics and stores the error text.
 #[inline]
 pub(super) fn guard(body: impl FnOnce() -> Result<Status, Fail>) -> i32 {
     match catch_unwind(AssertUnwindSafe(body)) {
         Ok(Ok(status)) => status as i32,
-        // To be told "busy" must cost nothing: who is told tries again at once.
+        // FLOE_BUSY must be cheap, because the host tries again at once.
         Ok(Err(Fail {
             status: Status::Busy,
             text: None,
         })) => Status::Busy as i32,
-        Ok(Err(fail)) => remember(fail),
-        Err(_) => remember(Fail::status(Status::Internal)),
+        Ok(Err(fail)) => store_error(fail),
+        Err(_) => store_error(Fail::status(Status::Internal)),
     }
 }
 
 #[cold]
-fn remember(fail: Fail) -> i32 {
+fn store_error(fail: Fail) -> i32 {
     let text = fail.text.unwrap_or_else(|| {
         let text = text(fail.status as i32).to_str();
         text.unwrap_or_default().to_owned()
     });
-    // A thread that is about to end has nobody left who would ask.
+    // If the thread is about to end, no code can ask for the text any more.
     let _: Result<(), _> = LAST.try_with(|last| *last.borrow_mut() = text);
     fail.status as i32
 }
 
-/// Lends the last refusal's words.
+/// Runs `f` with the last error text of this thread.
 pub(super) fn with_last_error<R: Default>(f: impl FnOnce(&str) -> R) -> R {
     LAST.try_with(|last| f(&last.borrow())).unwrap_or_default()
 }
 
-/// A status in words.
+/// Returns the description of a status.
 pub(super) fn text(status: i32) -> &'static CStr {
     match status {
         0 => c"done",
-        -1 => c"an argument is wrong",
-        -2 => c"the engine has too much to do already; try again later",
+        -1 => c"an argument is invalid",
+        -2 => c"too many requests are waiting; try again later",
         -3 => c"the engine is closed",
-        -4 => c"the handle is not, or not any more, that of anything",
-        -5 => c"the call would wait for the very thread that makes it",
+        -4 => c"the handle is not valid, or no longer valid",
+        -5 => c"the call would wait for its own thread",
         -6 => c"the system has no memory",
-        -7 => c"the system refused something",
-        -8 => c"libfloe cannot be used in the child of a process that had engines",
-        -9 => c"a fault in libfloe",
-        -10 => c"the time is over",
-        _ => c"no status of libfloe",
+        -7 => c"a system call failed",
+        -8 => c"cannot use libfloe in the child of a process that had engines",
+        -9 => c"a bug in libfloe",
+        -10 => c"the timeout has passed",
+        _ => c"unknown status",
     }
 }
 
@@ -124,7 +124,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_panic_is_a_status_for_c() {
+    fn guard_with_panic_returns_internal() {
         let status = guard(|| panic!("not for C"));
         assert_eq!(status, Status::Internal as i32);
         with_last_error(|text| assert!(!text.is_empty()));

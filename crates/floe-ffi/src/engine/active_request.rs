@@ -1,4 +1,4 @@
-//! A request that the engine has taken and not completed.
+//! A request that the engine thread has taken and not completed.
 
 use std::num::NonZeroU64;
 use std::sync::Arc;
@@ -10,26 +10,26 @@ use crate::completion::{Completion, Kind, Waiter};
 use crate::progress::ProgressCell;
 use crate::request::Request;
 
-/// A request that a worker does, or will.
+/// A request that a worker handles or will handle.
 pub(super) struct ActiveRequest {
     pub(super) id: u64,
     pub(super) tag: u64,
     pub(super) method: Method,
     pub(super) codec: Codec,
     pub(super) waiter: Option<Arc<Waiter>>,
-    /// Both are there once it waits for a worker.
+    /// Set when the request starts to wait for a worker.
     pub(super) work: Option<(Cancel, Arc<ProgressCell>)>,
-    /// Why it is to end early.
+    /// The reason for which it should end early.
     pub(super) reason: Option<Reason>,
     pub(super) deadline: Option<u64>,
     pub(super) wants_progress: bool,
-    /// When a worker got it, in milliseconds since the engine was opened.
+    /// The time at which a worker took it, in milliseconds since the engine was opened.
     pub(super) begun: Option<u64>,
-    /// How often it was reported as slow.
+    /// The number of reports about it as a slow request.
     pub(super) slow: u64,
 }
 
-/// Why a request is to end before it is done.
+/// The reason for which a request should end early.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Reason {
     Cancelled,
@@ -38,7 +38,7 @@ pub(super) enum Reason {
 }
 
 impl ActiveRequest {
-    /// One that is not kept, since it is answered at once.
+    /// Creates the entry of a request that has just been taken.
     pub(super) fn at_once(request: &mut Request) -> ActiveRequest {
         ActiveRequest {
             id: request.id,

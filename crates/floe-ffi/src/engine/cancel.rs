@@ -9,14 +9,14 @@ use super::work_queue::WorkKind;
 use crate::completion::{Failure, Kind};
 
 impl Engine {
-    /// The request is to end. Nothing happens to one that has ended; one that was not taken yet is
-    /// remembered.
+    /// Asks a request to end. Has no effect on a completed request. A request that has not been
+    /// taken yet is remembered.
     pub(super) fn cancel(&mut self, id: u64) {
         match self.active.contains_key(&id) {
             true => self.end_early(id, Reason::Cancelled),
-            // The thread that cancels may be ahead of the one that submitted, in another lane.
+            // The request may still be in the queue of another thread.
             false => {
-                // In so many rounds all is taken that a lane can hold.
+                // After that many rounds, a full thread queue has been emptied.
                 let rounds = self.shared.limits.per_thread / floe_queue::MAX_PER_ROUND + 2;
                 if self.cancelled_early.len() < CANCELS_MAX {
                     self.cancelled_early.insert(id, rounds);
@@ -25,8 +25,8 @@ impl Engine {
         }
     }
 
-    /// Forgets cancellations of requests that cannot come any more.
-    /// `taken` is what a round over all lanes has brought.
+    /// Forgets cancellations of requests that can no longer arrive. `taken` is the number of
+    /// requests of a round over all thread queues.
     pub(super) fn expire_early_cancels(&mut self, taken: usize) {
         self.cancelled_early.retain(|_, rounds| {
             *rounds -= 1;
@@ -45,7 +45,7 @@ impl Engine {
         let Some(active) = self.active.get_mut(&id) else {
             return;
         };
-        // The first reason counts.
+        // The first reason is kept.
         active.reason.get_or_insert(reason);
         if let Some((cancel, _)) = &active.work {
             cancel.raise();
@@ -60,7 +60,7 @@ impl Engine {
         }
     }
 
-    /// The terminal completion of a request that was told to end, and did.
+    /// Completes a request that has ended early.
     pub(super) fn complete_ended(&mut self, active: &ActiveRequest) {
         match active.reason {
             Some(Reason::Deadline) => self.fail(active, &deadline_failure()),
@@ -75,6 +75,6 @@ impl Engine {
 pub(super) fn deadline_failure() -> Failure {
     Failure::new(
         ErrorKind::Deadline,
-        "its deadline has passed before it was done",
+        "the deadline has passed before the request was done",
     )
 }

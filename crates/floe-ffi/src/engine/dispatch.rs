@@ -1,4 +1,4 @@
-//! From a request to its completion, or to the workers.
+//! Dispatch of requests, and their completion.
 
 use std::mem;
 
@@ -13,7 +13,7 @@ use crate::completion::{Completion, Failure, Kind, encode};
 use crate::request::Request;
 
 impl Engine {
-    /// Takes a request in: it gets its one terminal completion here, or later.
+    /// Answers a request, or queues it for a worker. Either way it gets one terminal completion.
     pub(super) fn dispatch(&mut self, mut request: Request) {
         let active = ActiveRequest::at_once(&mut request);
         if self.is_closing {
@@ -40,7 +40,7 @@ impl Engine {
         }
     }
 
-    /// Answers what takes no time; `false` if it takes some.
+    /// Answers requests that take no time. Returns `false` for all others.
     fn answer(&mut self, request: &Request, reply: &mut Vec<u8>) -> Result<bool, Failure> {
         let (codec, bytes) = (request.codec, request.payload.bytes());
         match request.method {
@@ -69,14 +69,14 @@ impl Engine {
         }
     }
 
-    /// The terminal completion of a request that failed.
+    /// Completes a request as failed.
     pub(super) fn fail(&mut self, active: &ActiveRequest, failure: &Failure) {
         let mut payload = Vec::new();
         failure.encode(active.codec, &mut payload);
         self.complete(active, Kind::Failed, payload);
     }
 
-    /// The terminal completion of a request. It is nowhere else any more.
+    /// Completes a request, which must not be in any table any more.
     pub(super) fn complete(&mut self, active: &ActiveRequest, kind: Kind, payload: Vec<u8>) {
         let completion = active.notice(kind, payload);
         match &active.waiter {
@@ -85,12 +85,12 @@ impl Engine {
         }
     }
 
-    /// Gives a completion to the callback or to the queue.
+    /// Passes a completion to the callback or the queue.
     pub(super) fn send(&mut self, completion: Completion) {
         match &self.shared.delivery {
             Delivery::Callback(callback) => {
                 callback.call(&completion);
-                // The next reply is encoded where this one was.
+                // The next reply reuses this buffer.
                 self.buffer = completion.payload;
             }
             Delivery::Queue(_) => self.batch.push(completion),
@@ -98,11 +98,11 @@ impl Engine {
     }
 }
 
-/// For a reply that is as long as its request may be: what a host asks for must not end it where
-/// memory is short.
+/// Reserves memory for a reply that is as long as its request. A large request must not abort the
+/// process when memory is short.
 fn make_room(reply: &mut Vec<u8>, content_len: usize) -> Result<(), Failure> {
     reply.try_reserve(content_len + FRAME_MAX).map_err(|_| {
-        let text = "the system has no memory for the reply; free some, or ask for less at a time";
+        let text = "cannot allocate the reply: out of memory; send shorter requests";
         Failure::new(ErrorKind::Failed, text)
     })
 }
@@ -113,5 +113,5 @@ impl From<DecodeError> for Failure {
     }
 }
 
-/// More than any codec puts around one text or byte string.
+/// More than any codec adds to one text or byte string.
 const FRAME_MAX: usize = 64;

@@ -1,4 +1,4 @@
-//! Events on their way to those who have subscribed.
+//! The delivery of events to subscribers.
 
 use std::mem;
 
@@ -11,12 +11,12 @@ use crate::limits::EVENTS_MAX;
 use crate::queue::CompletionQueue;
 
 impl Engine {
-    /// Tells all who have subscribed.
+    /// Passes an event to all its subscribers.
     pub(super) fn emit(&mut self, kind: EventKind, payload: Vec<u8>) {
         let shared = self.shared.clone();
         let event = event(kind, shared.codec, payload);
         for subscription in shared.subscriptions.of(kind) {
-            // An earlier callback of this event may have removed it.
+            // An earlier callback may have removed the subscription.
             if !subscription.is_alive() {
                 continue;
             }

@@ -1,23 +1,23 @@
-//! What other threads hand to the engine thread beside requests.
+//! The inbox of the engine thread.
 
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 
 use super::lock;
 use crate::pool::JobResult;
 
-/// What comes to the engine thread beside requests.
+/// Everything that other threads pass to the engine thread, except requests.
 #[derive(Default)]
 pub(super) struct Inbox {
     pub(super) cancelled: Vec<u64>,
     pub(super) finished: Vec<JobResult>,
-    /// Raised when the engine thread has read all inbox up to here.
+    /// Raised when the engine thread has processed the inbox.
     pub(super) acknowledge: Vec<Arc<Flag>>,
     pub(super) closes: bool,
     /// The engine thread has ended.
     pub(super) is_over: bool,
 }
 
-/// One thread tells another that something has happened.
+/// A flag that one thread raises and another one waits for.
 #[derive(Default)]
 pub(super) struct Flag {
     is_up: Mutex<bool>,

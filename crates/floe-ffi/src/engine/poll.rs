@@ -1,4 +1,4 @@
-//! What the engine thread does as time goes on: deadlines, progress, slow requests.
+//! Periodic work of the engine thread: deadlines, progress, slow requests.
 
 use floe_messages::{EventKind, Slow};
 
@@ -11,7 +11,7 @@ impl Engine {
         self.next_poll = self.next_poll.min(time);
     }
 
-    /// Deadlines, progress and slow requests.
+    /// Checks deadlines, reports progress, and reports slow requests.
     pub(super) fn poll_active(&mut self) {
         if self.next_poll == u64::MAX || self.shared.now() < self.next_poll {
             return;

@@ -1,4 +1,4 @@
-//! From the engine thread to the workers.
+//! The start of requests on workers.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use crate::progress::ProgressCell;
 use crate::request::Request;
 
 impl Engine {
-    /// Queues a request for the workers.
+    /// Queues a request for a worker.
     pub(super) fn enqueue(&mut self, request: Request, mut active: ActiveRequest) {
         self.schedule_poll(active.deadline.unwrap_or(u64::MAX));
         let cancel = Cancel::default();
@@ -33,7 +33,7 @@ impl Engine {
             .push_back(job);
     }
 
-    /// Gives what waits to workers that are idle.
+    /// Passes waiting jobs to idle workers.
     pub(super) fn start_waiting(&mut self) {
         if self.work_queues.are_empty() {
             return;
@@ -52,7 +52,8 @@ impl Engine {
                 match queue.pool.begin(job, &shared) {
                     Ok(()) => self.mark_started(id),
                     Err(job) => {
-                        let text = "the system gives no thread to work on it; try again later";
+                        let text =
+                            "cannot start a worker thread: the system refuses it; try again later";
                         self.fail_unstarted(job.request.id, ErrorKind::Failed, text);
                     }
                 }
@@ -64,14 +65,14 @@ impl Engine {
         let now = self.shared.now();
         let slow = now + self.shared.limits.slow_after.as_millis() as u64;
         let soon = now + self.shared.limits.progress_interval.as_millis() as u64;
-        let mut look = slow;
+        let mut poll = slow;
         if let Some(active) = self.active.get_mut(&id) {
             active.begun = Some(now);
             if active.wants_progress {
-                look = soon;
+                poll = soon;
             }
         }
-        self.schedule_poll(look);
+        self.schedule_poll(poll);
     }
 
     fn fail_unstarted(&mut self, id: u64, kind: ErrorKind, message: &str) {

@@ -1,4 +1,4 @@
-//! The engine thread: its loop.
+//! The engine thread and its loop.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -16,30 +16,31 @@ use crate::pool::JobResult;
 use crate::request::Request;
 use crate::signals;
 
-/// What the engine thread alone knows.
+/// The state of the engine thread.
 pub(super) struct Engine {
     pub(super) shared: Arc<Shared>,
-    /// Accepted and given to workers, or waiting for one.
+    /// Requests that a worker handles, or that wait for one.
     pub(super) active: HashMap<u64, ActiveRequest>,
     pub(super) work_queues: WorkQueues,
-    /// Completions for the queue that this round has brought.
+    /// The completions of this round for the queue.
     pub(super) batch: Vec<Completion>,
-    /// Where replies are encoded that only a callback sees.
+    /// The buffer for replies that only a callback reads.
     pub(super) buffer: Vec<u8>,
-    /// Cancelled before they were taken, and for how many rounds they are looked for.
+    /// Requests cancelled before they were taken, with the number of rounds for which they are
+    /// remembered.
     pub(super) cancelled_early: HashMap<u64, usize>,
     pub(super) lost_events: u64,
-    /// When something has to be looked at, in milliseconds since the engine was opened.
+    /// The time of the next poll, in milliseconds since the engine was opened.
     pub(super) next_poll: u64,
     pub(super) is_closing: bool,
 }
 
-/// Runs until the engine is closed and everything is completed.
+/// Runs until the engine is closed and all requests are completed.
 pub(super) fn run(shared: Arc<Shared>, receiver: Receiver<Request>) {
     shared.enter_as_engine();
-    // Workers, servers and what they start have it from here.
+    // Workers, servers and their threads inherit the signal mask.
     signals::block_sigpipe();
-    // A panic here would leave hosts waiting for completions that never come.
+    // After a panic, hosts would wait forever for their completions.
     let bomb = AbortOnPanic;
     let mut engine = Engine::new(shared);
     engine.work(receiver);
@@ -71,7 +72,7 @@ impl Engine {
     }
 
     fn work(&mut self, mut receiver: Receiver<Request>) {
-        // Whether there was something since the last sleep: then more is likely to come soon.
+        // Set if there was work since the last sleep. More work is then likely to come soon.
         let mut is_warm = false;
         loop {
             let inbox = self.shared.take_inbox();
@@ -107,14 +108,14 @@ impl Engine {
         if inbox.closes && !self.is_closing {
             self.is_closing = true;
             receiver.close();
-            // What was accepted up to now is completed by `dispatch`, as shut down.
+            // `dispatch` completes the requests accepted so far as shut down.
             while receiver.take(usize::MAX, |request| self.dispatch(request)) > 0 {}
             self.cancel_all();
         }
         inbox.acknowledge.iter().for_each(|flag| flag.raise());
     }
 
-    /// How many requests may be taken, so that those in flight stay below their limit.
+    /// Returns how many requests may be taken without exceeding the limit of requests in flight.
     fn room(&self) -> usize {
         let limit = self.shared.limits.in_flight;
         let own = self.active.len() + self.batch.len();
@@ -124,22 +125,22 @@ impl Engine {
         match limit.saturating_sub(own + queue.len()) {
             0 => {
                 self.shared.is_stalled.store(true, Ordering::Release);
-                // The host may have taken everything just before it could see that.
+                // The host may have taken all completions just before the flag was set.
                 limit.saturating_sub(own + queue.len())
             }
             room => room,
         }
     }
 
-    /// Waits for requests, inbox, or the next time to look after what is active. An engine that had
-    /// something to do a moment ago turns for a while before it sleeps.
+    /// Waits for requests, for the inbox, or until the next poll. Spins before it sleeps if there
+    /// was work a moment ago.
     fn wait(&self, receiver: &mut Receiver<Request>, room: usize, is_warm: bool) {
         let time = match self.next_poll {
             u64::MAX => SLEEP_MAX,
             next => Duration::from_millis(next.saturating_sub(self.shared.now()).max(1)),
         };
         let has_inbox_items = || self.shared.has_inbox_items.load(Ordering::Acquire);
-        // Without room, what waits in the ingress is no reason to stay awake.
+        // Without room, waiting requests are no reason to stay awake.
         let has_room = room > 0;
         let (begin, spin) = (Instant::now(), &self.shared.engine_spin);
         let came = is_warm && has_room && receiver.spin_for_value(spin.duration(), has_inbox_items);
@@ -157,11 +158,12 @@ impl Engine {
         }
     }
 
-    /// Everything is completed: ends the threads, and says so.
+    /// Ends all threads after all requests are completed.
     fn end(mut self) {
         let servers = std::mem::take(&mut *lock(&self.shared.servers));
         for server in servers.into_values() {
-            // Twice: who closes an engine does not wait for slow clients of its servers.
+            // A second stop cuts connections, so that closing an engine does not wait for slow
+            // clients.
             server.shutdown.shutdown();
             server.shutdown.shutdown();
             let _: std::thread::Result<()> = server.thread.join();
@@ -174,7 +176,7 @@ impl Engine {
         }
     }
 
-    /// A worker has handed something back.
+    /// Completes a request with the result of its worker.
     fn finish(&mut self, finished: JobResult) {
         let Some(active) = self.active.remove(&finished.request) else {
             return;
@@ -191,5 +193,5 @@ impl Engine {
     }
 }
 
-/// Nothing depends on it: an engine without requests sleeps until somebody wakes it.
+/// An arbitrary bound: an idle engine sleeps until it is woken.
 const SLEEP_MAX: Duration = Duration::from_secs(3600);

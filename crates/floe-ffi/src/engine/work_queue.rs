@@ -7,16 +7,16 @@ use floe_messages::Method;
 use crate::limits::Limits;
 use crate::pool::{Job, Pool};
 
-/// Requests of one kind: those that wait for a worker, and the workers.
+/// The waiting requests of one kind, and their workers.
 pub(super) struct WorkQueue {
     pub(super) pool: Pool,
     pub(super) waiting: VecDeque<Box<Job>>,
 }
 
-/// The work_queues of an engine.
+/// The work queues of an engine.
 pub(super) struct WorkQueues([WorkQueue; WorkKind::ALL.len()]);
 
-/// What the requests of a queue have in common.
+/// The kind of work of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum WorkKind {
     Queries,
@@ -26,7 +26,7 @@ pub(super) enum WorkKind {
 impl WorkKind {
     pub(super) const ALL: [WorkKind; 2] = [WorkKind::Queries, WorkKind::Copies];
 
-    /// The kind of a request.
+    /// Returns the kind of work of a method.
     pub(super) fn of(method: Method) -> WorkKind {
         match method {
             Method::Resolve
@@ -56,12 +56,12 @@ impl WorkQueues {
         &mut self.0[kind as usize]
     }
 
-    /// Whether no request waits for a worker.
+    /// Returns whether no request waits for a worker.
     pub(super) fn are_empty(&self) -> bool {
         self.0.iter().all(|queue| queue.waiting.is_empty())
     }
 
-    /// Ends all workers. Their work has ended already.
+    /// Ends all workers. Their jobs must have ended.
     pub(super) fn end(self) {
         self.0.into_iter().for_each(|queue| queue.pool.end());
     }

@@ -1,4 +1,4 @@
-//! Installs, copies, and what they would do.
+//! The requests `install`, `copy` and `resolve`.
 
 use std::num::NonZeroUsize;
 
@@ -6,14 +6,14 @@ use floe_engine::{
     ClosureCopy, CopyOptions, CopySummary, ErrorKind, NetworkOptions, PathSpec, Reuse, ReuseBy,
     SourceOrder, Sources, StoreUri, Target, reuse_directory,
 };
-use floe_messages::{CopyReply, CopyRequest, PlannedPath, ResolveReply, ReuseBy as AskedBy};
+use floe_messages::{CopyReply, CopyRequest, PlannedPath, ResolveReply, ReuseBy as RequestedReuse};
 use floe_store::{LockWait, WriteOptions};
 
 use super::{HandlerContext, HandlerResult, WorkError, location, store_dir, translate, usage};
 use crate::completion::Failure;
 
 impl HandlerContext<'_> {
-    /// Install and copy: where paths come from and go to makes the difference.
+    /// Handles `install` and `copy`, which differ only in their source and target.
     pub(super) fn copy_paths(&self) -> HandlerResult {
         let (outcome, target) = self.run_copy(false)?;
         let dir = target.store_dir();
@@ -60,13 +60,15 @@ impl HandlerContext<'_> {
 
     fn run_copy(&self, dry_run: bool) -> Result<(CopySummary, Target), WorkError> {
         let request: CopyRequest<'_> = self.request()?;
-        let asked_dir = store_dir(request.store_dir)?;
-        let at = |text| location(text, asked_dir.as_ref());
+        let requested_dir = store_dir(request.store_dir)?;
+        let at = |text| location(text, requested_dir.as_ref());
         let from: Vec<StoreUri> = request.from.iter().map(at).collect::<Result<_, _>>()?;
         let to = at(request.to)?;
         if !matches!(to, StoreUri::Local(_)) && (request.optimise || !request.reuse.is_empty()) {
-            let what = "optimise and reuse are for the files of a local store";
-            return Err(usage(format!("{what}, and `{to}` is a cache")));
+            let what = "cannot use optimise or reuse";
+            return Err(usage(format!(
+                "{what}: `{to}` is a cache, not a local store"
+            )));
         }
         let options = self.options(&request, dry_run)?;
         let sources = Sources::open(
@@ -75,12 +77,12 @@ impl HandlerContext<'_> {
             &NetworkOptions::default(),
             self.cancel(),
         )?;
-        // A new cache takes over the store directory of what is copied into it.
+        // A new cache gets the store directory of its first source.
         let first = sources
             .iter()
             .next()
             .map(|source| source.store_dir().clone());
-        let dir = asked_dir.clone().or(first);
+        let dir = requested_dir.clone().or(first);
         let target = match dry_run {
             true => Target::open_read_only(&to, dir.as_ref())?,
             false => Target::open(&to, dir.as_ref(), &self.write_options())?,
@@ -108,7 +110,7 @@ impl HandlerContext<'_> {
     fn write_options(&self) -> WriteOptions {
         WriteOptions {
             temp_roots: self.engine.roots.clone(),
-            // Nobody is told: a host that waits too long cancels.
+            // The host gets no message about a lock wait; it can cancel the request.
             lock_wait: LockWait::new(self.cancel().flag(), |_| {}),
             ..WriteOptions::default()
         }
@@ -123,7 +125,7 @@ impl HandlerContext<'_> {
                     .and_then(NonZeroUsize::new)
                     .ok_or_else(|| {
                         usage(format!(
-                            "{jobs} paths at once are not possible; leave jobs out or say 1"
+                            "invalid number of jobs: {jobs}; leave jobs out or use 1"
                         ))
                     })?,
             ),
@@ -148,9 +150,9 @@ fn reuse(request: &CopyRequest<'_>) -> Result<Reuse, WorkError> {
     Ok(Reuse {
         directories: directories.collect::<Result<_, _>>()?,
         by: match request.reuse_by {
-            None | Some(AskedBy::Reflink) => ReuseBy::Reflink,
-            Some(AskedBy::Hardlink) => ReuseBy::HardLink,
-            Some(AskedBy::Copy) => ReuseBy::Copy,
+            None | Some(RequestedReuse::Reflink) => ReuseBy::Reflink,
+            Some(RequestedReuse::Hardlink) => ReuseBy::HardLink,
+            Some(RequestedReuse::Copy) => ReuseBy::Copy,
         },
     })
 }
@@ -166,7 +168,7 @@ fn failed(outcome: &CopySummary) -> WorkError {
     let first = causes.first().cloned().unwrap_or_default();
     WorkError::Failed(Failure {
         kind: translate(kind),
-        message: format!("{unmoved} {things} could not be moved: {first}"),
+        message: format!("failed to copy {unmoved} {things}: {first}"),
         causes,
     })
 }

@@ -1,4 +1,4 @@
-//! Bytes for a descriptor of the host, which may be a pipe that nobody empties.
+//! Writes to a descriptor of the host, which may be a pipe without an active reader.
 
 use std::fs::File;
 use std::os::fd::AsFd as _;
@@ -8,15 +8,15 @@ use floe_engine::Cancel;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::{Errno, write};
 
-/// Why not everything was written.
+/// The reason why a write is incomplete.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum WriteError {
     Cancelled,
     System(Errno),
 }
 
-/// Writes everything, whether the descriptor waits by itself or not, and looks at `cancel` as long
-/// as the other side takes nothing.
+/// Writes everything to a blocking or non-blocking descriptor. Checks `cancel` as long as the
+/// reader takes nothing.
 pub(super) fn write_all(file: &File, mut data: &[u8], cancel: &Cancel) -> Result<(), WriteError> {
     let piece_len = piece_len(file);
     while !data.is_empty() {
@@ -38,8 +38,8 @@ pub(super) fn write_all(file: &File, mut data: &[u8], cancel: &Cancel) -> Result
     Ok(())
 }
 
-/// How much may be written at once after the descriptor was said to have room. A file never makes
-/// its writer wait for somebody else, so there it is everything.
+/// Returns how much one write may contain after poll(2) reported room. Writes to a file never wait
+/// for another process, so they have no limit.
 fn piece_len(file: &File) -> usize {
     let kind = file.metadata().map(|metadata| metadata.file_type());
     match kind {
@@ -48,7 +48,7 @@ fn piece_len(file: &File) -> usize {
     }
 }
 
-/// A pipe that has room has room for this much (`PIPE_BUF` of Linux), a socket for more.
+/// The room that poll(2) guarantees for a pipe (`PIPE_BUF` of Linux). Sockets have more.
 const PIECE_LEN: usize = 4096;
 
 /// How soon a cancellation is noticed.

@@ -1,4 +1,4 @@
-//! Questions about paths: one, or a closure.
+//! The requests `path_info` and `closure`.
 
 use floe_engine::{NetworkOptions, PathSpec, Source, SourceOrder, Sources};
 use floe_format::{Compression, NarInfo, StoreDir};
@@ -45,7 +45,7 @@ impl HandlerContext<'_> {
         recursive: bool,
     ) -> Result<Found, WorkError> {
         let Some(source) = sources.iter().next() else {
-            return Err(usage("no store was named".into()));
+            return Err(usage("the request names no store".into()));
         };
         let dir = source.store_dir();
         let roots: Result<Vec<PathSpec>, _> =
@@ -78,7 +78,7 @@ struct Texts {
     file: Option<File>,
 }
 
-/// What only a cache knows.
+/// The fields that only a cache has.
 struct File {
     url: String,
     compression: Option<messages::Compression>,
@@ -133,7 +133,7 @@ fn list(texts: &[String]) -> List<'_, &str> {
     texts.iter().map(String::as_str).collect::<Vec<_>>().into()
 }
 
-/// A method that no message has a word for is left out.
+/// Returns `None` for a compression that the schema does not have.
 fn translate(compression: &Compression) -> Option<messages::Compression> {
     Some(match compression {
         Compression::None => messages::Compression::None,

@@ -1,4 +1,4 @@
-//! The NAR of a path, to the sink of the host.
+//! The request `nar`.
 
 use std::fmt::Display;
 
@@ -11,7 +11,7 @@ use super::{HandlerContext, HandlerResult, WorkError, local_store, store_dir, us
 use crate::completion::Failure;
 use crate::request::Sink;
 
-/// What may end a dump.
+/// The reason why a dump ended early.
 enum DumpError {
     Store(StoreError),
     Ended(WorkError),
@@ -27,7 +27,8 @@ impl HandlerContext<'_> {
     pub(super) fn nar(&self, sink: Option<Sink>) -> HandlerResult {
         let request: NarRequest<'_> = self.request()?;
         let Some(mut sink) = sink else {
-            let text = "the NAR needs somewhere to go: give the request a sink or a descriptor";
+            let text =
+                "cannot write the NAR: the request has no destination; set a sink or a descriptor";
             return Err(usage(text.into()));
         };
         let dir = store_dir(request.store_dir)?;
@@ -47,13 +48,13 @@ impl HandlerContext<'_> {
             nar_size += chunk.len() as u64;
             self.job.progress.bytes_done(chunk.len() as i64);
             let failed = |to: &str, reason: &dyn Display| {
-                let text = format!("writing the NAR of {path} to its {to}: {reason}");
+                let text = format!("cannot write the NAR of {path} to its {to}: {reason}");
                 DumpError::Ended(WorkError::Failed(Failure::new(ErrorKind::Failed, text)))
             };
             match &mut sink {
-                Sink::Function(take) => take(chunk).map_err(|reason| failed("sink", &reason)),
+                Sink::Function(write) => write(chunk).map_err(|reason| failed("sink", &reason)),
                 Sink::Descriptor(file) => {
-                    write_all(file, chunk, self.cancel()).map_err(|why| match why {
+                    write_all(file, chunk, self.cancel()).map_err(|error| match error {
                         WriteError::Cancelled => DumpError::Ended(WorkError::Cancelled),
                         WriteError::System(error) => failed("descriptor", &error),
                     })

@@ -1,4 +1,4 @@
-//! Servers that requests start and stop.
+//! The requests `serve` and `stop`.
 
 use floe_format::SecretKey;
 use floe_messages::{Empty, ErrorKind, ServeReply, ServeRequest, StopRequest};
@@ -15,7 +15,7 @@ impl HandlerContext<'_> {
         let dir = store_dir(request.store_dir)?;
         let store = local_store(request.store, dir.as_ref())?;
         let listen: Result<_, _> = request.listen.iter().map(address::parse).collect();
-        // The error of a key never has its text.
+        // The error never contains the key.
         let keys: Result<Vec<SecretKey>, _> =
             request.secret_keys.iter().map(SecretKey::parse).collect();
         let config = Config::builder(store, listen?)
@@ -28,11 +28,11 @@ impl HandlerContext<'_> {
         let thread = std::thread::Builder::new()
             .name("floe-serve".into())
             .spawn(move || {
-                // It was prepared, so nothing is left that the system could refuse but threads;
-                // then the server ends, and `stop` finds it ended.
+                // The server is prepared, so only threads can be refused. The server then ends, and
+                // `stop` finds it ended.
                 let _: Result<(), ServeError> = server.run();
             })
-            .map_err(|error| failed(format!("starting a thread for a server: {error}")))?;
+            .map_err(|error| failed(format!("cannot start a server thread: {error}")))?;
         let id = new_id();
         lock(&self.engine.servers).insert(id, RunningServer { shutdown, thread });
         let addresses: Vec<&str> = addresses.iter().map(String::as_str).collect();
@@ -42,13 +42,13 @@ impl HandlerContext<'_> {
         })
     }
 
-    /// Answers that are under way get ten seconds.
+    /// Stops a server. Running responses get ten seconds.
     pub(super) fn stop(&self) -> HandlerResult {
         let request: StopRequest = self.request()?;
         let server = lock(&self.engine.servers).remove(&request.server);
         let Some(server) = server else {
             let text = format!(
-                "no server with the handle {} runs in this engine",
+                "cannot stop the server {}: this engine has no server with that handle",
                 request.server
             );
             return Err(WorkError::Failed(Failure::new(ErrorKind::BadHandle, text)));
@@ -56,7 +56,9 @@ impl HandlerContext<'_> {
         server.shutdown.shutdown();
         match server.thread.join() {
             Ok(()) => self.reply(&Empty {}),
-            Err(_) => Err(failed("the server had ended by a fault in libfloe".into())),
+            Err(_) => Err(failed(
+                "the server has ended because of a bug in libfloe".into(),
+            )),
         }
     }
 }

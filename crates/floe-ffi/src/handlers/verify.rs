@@ -1,4 +1,4 @@
-//! Verification of a local store.
+//! The request `verify`.
 
 use std::num::NonZeroUsize;
 

@@ -1,4 +1,4 @@
-//! The end of an engine, of threads, and of processes.
+//! The end of engines, threads and processes.
 
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -10,7 +10,7 @@ use floe_messages::{Empty, Method};
 use crate::host::*;
 
 #[test]
-fn closing_completes_everything_that_was_accepted() {
+fn close_completes_all_accepted_requests() {
     let mut options = options();
     options.query_workers = 1;
     let host = Host::with(options, None);
@@ -33,7 +33,8 @@ fn closing_completes_everything_that_was_accepted() {
     assert_eq!(floe::floe_engine_shut_down(host.engine), OK);
 }
 
-/// Threads submit while another one closes: the number of tries whose close came in the middle.
+/// Closes an engine while threads submit. Returns the number of tries in which some submits were
+/// accepted and some refused.
 fn race(tries: u64) -> u64 {
     let mut in_the_middle = 0;
     for attempt in 0..tries {
@@ -69,19 +70,19 @@ fn race(tries: u64) -> u64 {
 }
 
 #[test]
-fn a_submit_that_races_a_close_ends_once_or_is_refused() {
-    // A million submits race in full runs.
+fn submit_racing_close_ends_once_or_is_refused() {
+    // A million submits in full runs.
     let is_full = std::env::var_os("FLOE_TEST_FULL").is_some();
     let tries = if is_full { 10_000 } else { 500 };
     let in_the_middle = race(tries);
     assert!(
         in_the_middle > tries / 100,
-        "only {in_the_middle} closes came in between"
+        "only {in_the_middle} closes raced with submits"
     );
 }
 
 #[test]
-fn two_threads_that_close_both_wait_for_the_end() {
+fn close_from_two_threads_waits_in_both() {
     let host = Host::new();
     host.sleep(60_000);
     thread::scope(|scope| {
@@ -99,10 +100,10 @@ fn two_threads_that_close_both_wait_for_the_end() {
 }
 
 #[test]
-fn a_stale_handle_never_reaches_the_next_engine() {
+fn old_handle_never_reaches_next_engine() {
     let old = open(&options());
     assert_eq!(floe::floe_engine_free(old), OK);
-    // One that takes the same place, for which other tests of this process may be faster.
+    // Another test of this process may take the slot first, so try several engines.
     let mut engines = (0..1000).map(|_| Host::new());
     let takes_the_place = |host: &Host| host.engine & 0xffff_ffff == old & 0xffff_ffff;
     let host = engines.find(takes_the_place).unwrap();
@@ -122,10 +123,10 @@ fn a_stale_handle_never_reaches_the_next_engine() {
 }
 
 #[test]
-fn two_engines_in_one_process_know_nothing_of_each_other() {
+fn two_engines_do_not_share_requests() {
     let (first, second) = (Host::new(), Host::new());
     let asleep = first.sleep(60_000);
-    // A number of the one means nothing to the other.
+    // An engine ignores the request numbers of another one.
     assert_eq!(floe::floe_cancel(second.engine, asleep), OK);
     assert_eq!(second.ask(Method::Ping, &Empty {}).kind, DONE);
     assert!(first.got.try_recv().is_err());
@@ -135,7 +136,7 @@ fn two_engines_in_one_process_know_nothing_of_each_other() {
 }
 
 #[test]
-fn many_engines_come_and_go() {
+fn engines_can_be_opened_and_freed_repeatedly() {
     for _ in 0..200 {
         let host = Host::new();
         assert_eq!(host.ask(Method::Ping, &Empty {}).kind, DONE);
@@ -143,7 +144,7 @@ fn many_engines_come_and_go() {
 }
 
 #[test]
-fn threads_that_end_at_once_lose_nothing() {
+fn short_threads_lose_no_request() {
     let is_full = std::env::var_os("FLOE_TEST_FULL").is_some();
     let threads = if is_full { 100_000 } else { 3000 };
     let host = Host::new();
@@ -155,7 +156,7 @@ fn threads_that_end_at_once_lose_nothing() {
                 scope.spawn(|| {
                     let ping = TestRequest::new(Method::Ping, &Empty {});
                     while let Err(status) = ping.submit(engine) {
-                        // The lanes of threads that ended are used again, with what is in them.
+                        // New threads reuse the queues of ended threads, which may be full.
                         assert_eq!(status, BUSY, "{}", last_error());
                         thread::yield_now();
                     }
@@ -168,22 +169,22 @@ fn threads_that_end_at_once_lose_nothing() {
     assert_eq!(floe::floe_engine_close(engine), OK);
     let ends: Vec<Received> = host.got.try_iter().collect();
     assert_eq!(ends.len() as u64, threads);
-    // The last ones may be in their lanes yet when the engine is told to close.
+    // The last requests may still be in their queues when the engine closes.
     assert!(ends.iter().all(|got| [DONE, SHUT_DOWN].contains(&got.kind)));
     assert!(ends.iter().any(|got| got.kind == DONE));
 }
 
 #[test]
-fn the_child_of_a_fork_is_refused_and_the_parent_goes_on() {
+fn fork_child_is_refused_and_parent_continues() {
     let host = Host::new();
     assert_eq!(host.ask(Method::Ping, &Empty {}).kind, DONE);
     let ping = TestRequest::new(Method::Ping, &Empty {});
-    // SAFETY: the child calls only functions of the library that return at once, and then ends
-    // without running anything of the parent's.
+    // SAFETY: the child calls only library functions that return at once, and then exits without
+    // running code of the parent.
     let child = unsafe { libc::fork() };
     if child == 0 {
         let mut engine = 0;
-        // SAFETY: both pointers are good.
+        // SAFETY: both pointers are valid.
         let opened = unsafe { floe::floe_engine_open(&options(), &mut engine) };
         let statuses = [
             ping.submit(host.engine)
@@ -194,11 +195,11 @@ fn the_child_of_a_fork_is_refused_and_the_parent_goes_on() {
             opened,
         ];
         let is_refused = statuses.iter().all(|&status| status == FORKED);
-        // SAFETY: ends the child at once.
+        // SAFETY: exits the child at once.
         unsafe { libc::_exit(if is_refused { 42 } else { 1 }) };
     }
     let mut status = 0;
-    // SAFETY: the child is ours, and the pointer is good.
+    // SAFETY: the child belongs to this process, and the pointer is valid.
     assert_eq!(unsafe { libc::waitpid(child, &mut status, 0) }, child);
     assert!(libc::WIFEXITED(status));
     assert_eq!(libc::WEXITSTATUS(status), 42);

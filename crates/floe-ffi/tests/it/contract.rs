@@ -1,4 +1,4 @@
-//! What was accepted ends exactly once, and what was refused never does.
+//! The contract of requests: accepted ones complete exactly once, refused ones never.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -14,7 +14,7 @@ use floe_messages::{
 use crate::host::*;
 
 #[test]
-fn every_accepted_request_of_many_threads_ends_once_and_the_tags_come_back() {
+fn requests_of_many_threads_complete_once_with_tags() {
     const THREADS: u64 = 8;
     const EACH: u64 = 5000;
     let host = Host::new();
@@ -24,7 +24,7 @@ fn every_accepted_request_of_many_threads_ends_once_and_the_tags_come_back() {
             scope.spawn(move || {
                 for number in 0..EACH {
                     let tag = thread * EACH + number;
-                    // Every tenth one through a worker.
+                    // Some of them need a worker.
                     let delay = u64::from(number % 500 == 0);
                     let ask = TestRequest::new(Method::Echo, &echo("x", delay)).tag(tag);
                     while ask.submit(engine) == Err(BUSY) {
@@ -42,11 +42,14 @@ fn every_accepted_request_of_many_threads_ends_once_and_the_tags_come_back() {
         assert!(ends.iter().all(|&count| count == 1));
     });
     assert_eq!(floe::floe_engine_close(host.engine), OK);
-    assert!(host.got.try_recv().is_err(), "more ends than requests");
+    assert!(
+        host.got.try_recv().is_err(),
+        "more completions than requests"
+    );
 }
 
 #[test]
-fn both_codecs_bring_back_what_was_sent_and_texts_may_hold_nul() {
+fn codecs_round_trip_bytes_and_texts_with_nul() {
     let host = Host::new();
     for codec in [Codec::Cbor, Codec::Flat] {
         for len in [0, 1, 71, 72, 100_000] {
@@ -63,7 +66,7 @@ fn both_codecs_bring_back_what_was_sent_and_texts_may_hold_nul() {
 }
 
 #[test]
-fn a_payload_that_is_none_fails_with_words_and_the_engine_goes_on() {
+fn invalid_payload_fails_and_engine_continues() {
     let host = Host::new();
     for codec in [1, 2] {
         for method in 1..=11 {
@@ -86,7 +89,7 @@ fn a_payload_that_is_none_fails_with_words_and_the_engine_goes_on() {
 }
 
 #[test]
-fn what_is_refused_has_no_completion() {
+fn refused_request_gets_no_completion() {
     let host = Host::new();
     for (codec, method) in [(0, 0), (0, 13), (0, u32::MAX), (3, 12), (u32::MAX, 12)] {
         let ask = TestRequest::raw(codec, method, Vec::new());
@@ -97,7 +100,7 @@ fn what_is_refused_has_no_completion() {
     ask.request.struct_size = 8;
     assert_eq!(ask.submit(host.engine), Err(INVALID));
     assert!(last_error().contains("struct_size"), "{}", last_error());
-    // SAFETY: no pointer is one that is followed.
+    // SAFETY: no pointer is dereferenced.
     let status = unsafe { floe::floe_submit(host.engine, std::ptr::null(), std::ptr::null_mut()) };
     assert_eq!(status, INVALID);
     // SAFETY: as above.
@@ -108,37 +111,37 @@ fn what_is_refused_has_no_completion() {
 }
 
 #[test]
-fn an_older_and_a_newer_host_are_understood_and_an_unknown_wish_is_refused() {
+fn newer_struct_is_accepted_unless_unknown_field_is_set() {
     #[repr(C)]
     struct Newer {
         request: floe::FloeRequest,
-        wish: u64,
+        unknown: u64,
     }
     let host = Host::new();
     let mut newer = Newer {
         request: TestRequest::raw(0, Method::Ping as u32, Vec::new()).request,
-        wish: 0,
+        unknown: 0,
     };
     newer.request.struct_size = size_of::<Newer>();
     let submit = |newer: &Newer| {
-        // SAFETY: it has as many bytes as it says.
+        // SAFETY: it has as many bytes as its size says.
         unsafe { floe::floe_submit(host.engine, &raw const newer.request, std::ptr::null_mut()) }
     };
     assert_eq!(submit(&newer), OK);
     assert_eq!(host.next().kind, DONE);
-    newer.wish = 1;
+    newer.unknown = 1;
     assert_eq!(submit(&newer), INVALID);
-    assert!(last_error().contains("has not"), "{}", last_error());
+    assert!(last_error().contains("not support"), "{}", last_error());
 }
 
 #[test]
-fn a_request_that_waits_and_one_at_work_can_be_cancelled_and_twice_is_once() {
+fn cancel_ends_waiting_and_running_requests_once() {
     let mut options = options();
     options.query_workers = 1;
     let host = Host::with(options, None);
     let at_work = host.sleep(60_000);
     let waiting = host.sleep(60_000);
-    // The first one has begun as soon as a later question has been answered by the engine.
+    // When the ping is answered, the first request has started.
     assert_eq!(host.ask(Method::Ping, &Empty {}).kind, DONE);
     let begun = Instant::now();
     for _ in 0..2 {
@@ -153,19 +156,19 @@ fn a_request_that_waits_and_one_at_work_can_be_cancelled_and_twice_is_once() {
     );
     assert_eq!((ends[0].request, ends[1].request), (at_work, waiting));
     assert!(begun.elapsed() < Duration::from_secs(30));
-    // One that ended, one that never was.
+    // A completed request, and an unknown number.
     assert_eq!(floe::floe_cancel(host.engine, at_work), OK);
     assert_eq!(floe::floe_cancel(host.engine, u64::MAX), OK);
     assert_eq!(host.ask(Method::Ping, &Empty {}).kind, DONE);
 }
 
 #[test]
-fn a_cancellation_that_overtakes_its_request_is_not_lost() {
+fn cancel_before_request_arrives_is_kept() {
     let host = Host::new();
     for _ in 0..300 {
         let id = host.sleep(20_000);
         let engine = host.engine;
-        // From another thread, whose lane may be looked at before this one's.
+        // The queue of the cancelling thread may be visited before the queue of this thread.
         thread::spawn(move || assert_eq!(floe::floe_cancel(engine, id), OK));
         let begun = Instant::now();
         assert_eq!(host.end().kind, CANCELLED);
@@ -174,7 +177,7 @@ fn a_cancellation_that_overtakes_its_request_is_not_lost() {
 }
 
 #[test]
-fn a_deadline_ends_what_waits_and_what_is_at_work_and_nothing_else() {
+fn deadline_ends_only_late_requests() {
     let mut options = options();
     options.query_workers = 1;
     let host = Host::with(options, None);
@@ -193,12 +196,12 @@ fn a_deadline_ends_what_waits_and_what_is_at_work_and_nothing_else() {
 }
 
 #[test]
-fn a_slow_request_is_reported_and_goes_on() {
+fn slow_request_is_reported_and_continues() {
     let mut options = options();
     options.slow_after_ms = 30;
     let host = Host::with(options, None);
     let mut subscription = 0;
-    // SAFETY: the pointer is good.
+    // SAFETY: the pointer is valid.
     let status = unsafe {
         let mask = 1 << EventKind::Slow as u32;
         floe::floe_subscribe(
@@ -210,7 +213,7 @@ fn a_slow_request_is_reported_and_goes_on() {
         )
     };
     assert_eq!(status, OK);
-    // A machine that stands still for a while leaves no time for two reports of the same request.
+    // A busy machine may pause between two reports of the same request, so try longer ones.
     let is_reported_twice = |milliseconds| {
         let id = host.sleep(milliseconds);
         let mut reports = 0;
@@ -228,11 +231,14 @@ fn a_slow_request_is_reported_and_goes_on() {
         }
     };
     let times = [200, 2_000, 20_000];
-    assert!(times.into_iter().any(is_reported_twice), "never twice");
+    assert!(
+        times.into_iter().any(is_reported_twice),
+        "no request was reported twice"
+    );
 }
 
 #[test]
-fn a_call_waits_for_its_own_reply_among_many_threads() {
+fn call_among_many_threads_returns_its_own_reply() {
     let host = Host::new();
     let engine = host.engine;
     thread::scope(|scope| {
@@ -250,12 +256,12 @@ fn a_call_waits_for_its_own_reply_among_many_threads() {
     });
     assert!(
         host.got.try_recv().is_err(),
-        "a reply went to the callback as well"
+        "a reply also went to the callback"
     );
 }
 
 #[test]
-fn inside_a_callback_one_may_submit_and_cancel_and_may_not_wait() {
+fn callback_may_submit_and_cancel_but_not_wait() {
     let statuses = Arc::new(Mutex::new(Vec::new()));
     let inside = statuses.clone();
     let host = Host::with(
@@ -280,7 +286,7 @@ fn inside_a_callback_one_may_submit_and_cancel_and_may_not_wait() {
     let first = TestRequest::new(Method::Echo, &echo("first", 0)).tag(1);
     first.submit(host.engine).unwrap();
     let tags = [host.end().tag, host.end().tag];
-    // The callback remembers its completion after it has submitted the second one.
+    // The callback stores its completion after it has submitted the second request.
     assert_eq!(tags, [1, 2]);
     assert_eq!(
         *statuses.lock().unwrap(),
@@ -289,10 +295,10 @@ fn inside_a_callback_one_may_submit_and_cancel_and_may_not_wait() {
 }
 
 #[test]
-fn a_subscriber_may_leave_inside_its_own_callback_and_hears_nothing_after() {
-    let heard = Arc::new(AtomicU64::new(0));
+fn unsubscribe_in_own_callback_stops_events() {
+    let received = Arc::new(AtomicU64::new(0));
     let handle = Arc::new(AtomicU64::new(0));
-    let (counts, own) = (heard.clone(), handle.clone());
+    let (counts, own) = (received.clone(), handle.clone());
     let host = Host::with(
         options(),
         Some(Box::new(move |engine, got| {
@@ -304,7 +310,7 @@ fn a_subscriber_may_leave_inside_its_own_callback_and_hears_nothing_after() {
         })),
     );
     let mut subscription = 0;
-    // SAFETY: the pointer is good.
+    // SAFETY: the pointer is valid.
     let status = unsafe {
         let mask = 1 << EventKind::Echoed as u32;
         floe::floe_subscribe(
@@ -325,7 +331,7 @@ fn a_subscriber_may_leave_inside_its_own_callback_and_hears_nothing_after() {
         let id = host.submit(Method::Echo, &loud);
         assert_eq!(host.end().request, id);
     }
-    assert_eq!(heard.load(Ordering::SeqCst), 1);
+    assert_eq!(received.load(Ordering::SeqCst), 1);
     assert_eq!(
         floe::floe_unsubscribe(host.engine, subscription),
         BAD_HANDLE
@@ -333,8 +339,11 @@ fn a_subscriber_may_leave_inside_its_own_callback_and_hears_nothing_after() {
 }
 
 #[test]
-fn after_unsubscribe_has_returned_no_callback_runs() {
-    unsafe extern "C" fn hear(context: *mut std::ffi::c_void, _: *const floe::FloeCompletion) {
+fn unsubscribe_returns_after_last_callback() {
+    unsafe extern "C" fn count_event(
+        context: *mut std::ffi::c_void,
+        _: *const floe::FloeCompletion,
+    ) {
         // SAFETY: the test keeps it until it has unsubscribed.
         let state = unsafe { &*context.cast::<AtomicU64>() };
         assert_ne!(
@@ -352,15 +361,15 @@ fn after_unsubscribe_has_returned_no_callback_runs() {
         event: true,
         ..echo("loud", 0)
     };
-    let mut heard = 0;
+    let mut received = 0;
     for _ in 0..50 {
         let state = Box::new(AtomicU64::new(0));
         let mut subscription = 0;
-        // SAFETY: the state lives until it has unsubscribed.
+        // SAFETY: the state lives until the test has unsubscribed.
         let status = unsafe {
             let context = (&raw const *state).cast_mut().cast();
             let mask = 1 << EventKind::Echoed as u32;
-            floe::floe_subscribe(engine, mask, Some(hear), context, &mut subscription)
+            floe::floe_subscribe(engine, mask, Some(count_event), context, &mut subscription)
         };
         assert_eq!(status, OK);
         for _ in 0..5 {
@@ -368,16 +377,16 @@ fn after_unsubscribe_has_returned_no_callback_runs() {
         }
         thread::sleep(Duration::from_micros(300));
         assert_eq!(floe::floe_unsubscribe(engine, subscription), OK);
-        heard += state.swap(GONE, Ordering::SeqCst);
+        received += state.swap(GONE, Ordering::SeqCst);
         for _ in 0..5 {
             assert_eq!(host.end().kind, DONE);
         }
     }
-    assert!(heard > 0, "no event came while somebody listened");
+    assert!(received > 0, "no event arrived during a subscription");
 }
 
 #[test]
-fn progress_comes_before_the_end_and_only_to_who_asked() {
+fn progress_precedes_end_and_needs_its_flag() {
     let Some(corpus) = floe_testkit::corpus("curl") else {
         return;
     };
@@ -389,8 +398,8 @@ fn progress_comes_before_the_end_and_only_to_who_asked() {
         store: &store,
         ..Default::default()
     };
-    // An engine that stands still meanwhile says little, and nothing wrong.
-    let is_told_twice = |_| {
+    // A busy machine may report less, but never anything wrong.
+    let is_reported_twice = |_| {
         let mut seen: HashMap<u64, Vec<Received>> = HashMap::new();
         let asks = [
             TestRequest::new(Method::Verify, &request).watched(),
@@ -401,7 +410,10 @@ fn progress_comes_before_the_end_and_only_to_who_asked() {
         while ended < 2 {
             let got = host.next();
             let before = seen.entry(got.request).or_default();
-            assert!(before.iter().all(|it| !it.is_terminal()), "after the end");
+            assert!(
+                before.iter().all(|it| !it.is_terminal()),
+                "a completion followed the terminal one"
+            );
             ended += u64::from(got.is_terminal());
             before.push(got);
         }
@@ -418,11 +430,14 @@ fn progress_comes_before_the_end_and_only_to_who_asked() {
         assert_eq!(seen[&ids[1]].len(), 1);
         progress.len() >= 2
     };
-    assert!((0..20).any(is_told_twice), "nobody was told");
+    assert!(
+        (0..20).any(is_reported_twice),
+        "progress was never reported twice"
+    );
 }
 
 #[test]
-fn a_question_is_answered_while_every_worker_for_moves_is_busy() {
+fn query_is_answered_while_copy_workers_are_busy() {
     unsafe extern "C" fn block(
         context: *mut std::ffi::c_void,
         _: *const std::ffi::c_void,
@@ -455,17 +470,17 @@ fn a_question_is_answered_while_every_worker_for_moves_is_busy() {
         ask.submit(host.engine).unwrap();
         ask
     });
-    let question = PathInfoRequest {
+    let query = PathInfoRequest {
         store: &store,
         path: &corpus.root,
         ..Default::default()
     };
-    let got = TestRequest::new(Method::PathInfo, &question)
+    let got = TestRequest::new(Method::PathInfo, &query)
         .call(host.engine)
         .unwrap();
     let info: floe_messages::PathInfo<'_> = got.reply();
     assert_eq!(info.path, corpus.root);
-    assert!(host.got.try_recv().is_err(), "a move had ended already");
+    assert!(host.got.try_recv().is_err(), "a copy has already ended");
     drop(held);
     for _ in copies {
         assert_eq!(host.end().kind, DONE);
@@ -473,7 +488,7 @@ fn a_question_is_answered_while_every_worker_for_moves_is_busy() {
 }
 
 #[test]
-fn a_stale_server_handle_is_an_error() {
+fn stop_with_bad_server_handle_fails() {
     let host = Host::new();
     let got = host.ask(Method::Stop, &StopRequest { server: 7 });
     assert_eq!(got.message::<Error<'_>>().kind, ErrorKind::BadHandle);

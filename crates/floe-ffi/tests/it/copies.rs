@@ -1,5 +1,4 @@
-//! What a host chooses of a move: other stores to take paths from, equal files that become one,
-//! and whether the target's room is looked at before.
+//! The options of a copy: reuse of other stores, optimisation, and the check of free space.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;
@@ -10,7 +9,7 @@ use floe_testkit::{Corpus, Scratch, corpus, nginx, nixes, scratch};
 
 use crate::host::*;
 
-/// Where a closure comes from and goes to, kept for as long as requests borrow it.
+/// The source and the target of a copy. Requests borrow from it.
 struct CopySetup<'a> {
     corpus: &'a Corpus,
     from: [&'a str; 1],
@@ -45,7 +44,7 @@ impl<'a> CopySetup<'a> {
     }
 }
 
-/// How many links of the optimiser have taken another file's place.
+/// Returns the number of links in `.links` that replace several files.
 fn shared_links(root: &Path) -> usize {
     let links = fs::read_dir(root.join("nix/store/.links")).unwrap();
     let counts = links.map(|link| link.unwrap().metadata().unwrap().nlink());
@@ -53,7 +52,7 @@ fn shared_links(root: &Path) -> usize {
 }
 
 #[test]
-fn what_another_store_has_is_taken_from_there_and_equal_files_become_one() {
+fn install_reuses_other_store_and_optimises() {
     let Some(corpus) = corpus("curl") else { return };
     let Some(server) = nginx(&corpus.dir, "") else {
         return;
@@ -86,7 +85,7 @@ fn what_another_store_has_is_taken_from_there_and_equal_files_become_one() {
         assert_eq!(reply.reused, corpus.paths.len() as u64, "{by:?}");
         assert_eq!(reply.reused_nar_bytes, first_reply.nar_bytes, "{by:?}");
         assert_eq!(reply.download_bytes, 0, "{by:?}");
-        assert!(shared_links(&root) > 0, "{by:?}: no two files are equal");
+        assert!(shared_links(&root) > 0, "{by:?}: no file was linked");
         for nix in nixes() {
             nix.verify(&root, corpus.paths.len());
         }
@@ -96,38 +95,38 @@ fn what_another_store_has_is_taken_from_there_and_equal_files_become_one() {
 }
 
 #[test]
-fn a_cache_has_no_files_to_be_shared_and_no_cache_can_be_reused() {
+fn optimise_and_reuse_reject_caches() {
     let Some(corpus) = corpus("jq") else { return };
     let scratch = scratch();
     let (url, host) = (corpus.file_url("zstd"), Host::new());
     let cache = format!("file://{}", scratch.join("cache").display());
-    let into_a_cache = CopySetup {
+    let into_cache = CopySetup {
         to: cache,
         ..CopySetup::new(&corpus, &url, scratch.path())
     };
-    let mut from_a_cache = CopySetup::new(&corpus, &url, &scratch.join("root"));
-    from_a_cache.reuse.push(&url);
-    for (request, said) in [
+    let mut from_cache = CopySetup::new(&corpus, &url, &scratch.join("root"));
+    from_cache.reuse.push(&url);
+    for (request, expected) in [
         (
             CopyRequest {
                 optimise: true,
-                ..into_a_cache.request()
+                ..into_cache.request()
             },
             "a local store",
         ),
-        (from_a_cache.request(), "name it"),
+        (from_cache.request(), "name it"),
     ] {
         let got = host.ask(Method::Copy, &request);
         assert_eq!(got.kind, FAILED);
         let error: Error<'_> = got.message();
         assert_eq!(error.kind, ErrorKind::Usage, "{}", error.message);
-        assert!(error.message.contains(said), "{}", error.message);
+        assert!(error.message.contains(expected), "{}", error.message);
     }
     assert!(!scratch.join("cache").exists() && !scratch.join("root").exists());
 }
 
-/// A cache whose narinfo of the root says that it is larger than any disk.
-fn with_a_gigantic_root(corpus: &Corpus, scratch: &Scratch) -> String {
+/// Creates a cache whose narinfo claims that the root is larger than any disk.
+fn cache_with_gigantic_root(corpus: &Corpus, scratch: &Scratch) -> String {
     let cache = scratch.join("gigantic");
     fs::create_dir(&cache).unwrap();
     for entry in fs::read_dir(corpus.cache("none")).unwrap() {
@@ -149,12 +148,12 @@ fn with_a_gigantic_root(corpus: &Corpus, scratch: &Scratch) -> String {
 }
 
 #[test]
-fn what_does_not_fit_is_refused_unless_the_host_does_not_want_it_checked() {
+fn install_without_space_fails_unless_unchecked() {
     let Some(corpus) = corpus("jq") else { return };
     let scratch = scratch();
     let host = Host::new();
-    let url = with_a_gigantic_root(&corpus, &scratch);
-    // Of some file systems nobody knows what fits.
+    let url = cache_with_gigantic_root(&corpus, &scratch);
+    // The free space of some file systems is unknown; tmpfs reports it.
     let memory = tempfile::tempdir_in("/dev/shm").unwrap();
     let root = memory.path().join("root");
     let all = CopySetup::new(&corpus, &url, &root);
@@ -173,12 +172,12 @@ fn what_does_not_fit_is_refused_unless_the_host_does_not_want_it_checked() {
     assert_eq!(got.kind, FAILED);
     let error: Error<'_> = got.message();
     assert_eq!(error.kind, ErrorKind::NoSpace, "{}", error.message);
-    // What the cache said is not true, which only who has fetched it knows.
+    // The claim of the cache is wrong, which only a download shows.
     let got = host.ask(Method::Install, &request(true));
     assert_eq!(got.kind, FAILED);
     let error: Error<'_> = got.message();
     assert_eq!(error.kind, ErrorKind::Untrusted, "{}", error.message);
 }
 
-/// More bytes than machines have as memory, and fewer than a NAR may have.
+/// More than the memory of any machine, and less than the maximum size of a NAR.
 const GIGANTIC: u64 = 1 << 39;

@@ -1,4 +1,4 @@
-//! What the benchmark of submits compares, run for its counts alone: no time is looked at here.
+//! The variants of the benchmark `submit`, run only for their counts, not for time.
 
 #[path = "../../benches/submit/library.rs"]
 mod library;
@@ -10,7 +10,7 @@ mod variants;
 use one_run::Run;
 use variants::Variant;
 
-/// As many from each thread; the run itself fails if one is lost or comes twice.
+/// Runs all variants. A run fails if a request is lost or arrives twice.
 fn run_all(variants: &[Variant], threads: &[usize], each: u64) {
     assert!(
         variants
@@ -31,7 +31,7 @@ fn run_all(variants: &[Variant], threads: &[usize], each: u64) {
 }
 
 #[test]
-fn every_queue_of_the_benchmark_takes_each_request_once() {
+fn benchmark_variants_take_each_request_once() {
     run_all(&variants::all::<2>(), &[1, 100], 100);
     run_all(&variants::all::<8>(), &[1, 2, 8], 1000);
 }

@@ -1,27 +1,27 @@
-//! Defects that nim-ffi has, a library with the same purpose; libfloe must not have them.
+//! Defects of nim-ffi, a library with the same purpose, that libfloe must not have.
 //!
-//! - a constructor that fails keeps its place, and 32 of them are the end:
-//!   `openings_that_fail_take_no_place`;
-//! - the report of a slow call frees what the reply needs:
-//!   `contract::a_slow_request_is_reported_and_goes_on`;
-//! - an old handle reaches the next owner of its place:
-//!   `closing::a_stale_handle_never_reaches_the_next_engine`;
-//! - to add or remove a listener inside a listener locks up:
-//!   `a_listener_may_add_and_remove_listeners`;
-//! - what a shutdown refuses leaks what it refers to:
-//!   `payloads_of_requests_that_are_shut_down_are_freed`;
-//! - one event too many ends all service:
-//!   `queues::events_beyond_the_bound_are_counted_and_the_engine_goes_on`;
-//! - nothing holds back who submits too fast:
-//!   `queues::a_host_that_takes_nothing_is_told_busy_and_can_go_on_later`;
-//! - listeners and destructors follow any pointer:
-//!   `no_function_follows_a_handle_that_is_none`;
-//! - text ends at its first NUL:
-//!   `contract::both_codecs_bring_back_what_was_sent_and_texts_may_hold_nul`;
-//! - each asynchronous call of C++ is a thread:
-//!   `many_futures_need_no_thread_each` in bindings/cpp/tests;
-//! - handles of objects outlive their engine:
-//!   `contract::a_stale_server_handle_is_an_error`.
+//! - A constructor that fails keeps its slot, and 32 failures use all slots:
+//!   `failed_open_uses_no_slot`.
+//! - The report of a slow call frees data that the reply needs:
+//!   `contract::slow_request_is_reported_and_continues`.
+//! - An old handle reaches the next owner of its slot:
+//!   `closing::old_handle_never_reaches_next_engine`.
+//! - Adding or removing a listener inside a listener deadlocks:
+//!   `subscriber_may_subscribe_and_unsubscribe`.
+//! - Requests that a shutdown refuses leak their payloads:
+//!   `payloads_of_shut_down_requests_are_freed`.
+//! - One event too many ends all service:
+//!   `queues::excess_events_are_counted_as_lost`.
+//! - A host may submit without any limit:
+//!   `queues::full_queue_returns_busy_until_taken`.
+//! - Listeners and destructors dereference any pointer:
+//!   `functions_reject_invalid_handles`.
+//! - A text ends at its first NUL:
+//!   `contract::codecs_round_trip_bytes_and_texts_with_nul`.
+//! - Each asynchronous call of the C++ layer starts a thread:
+//!   `many_futures_need_no_thread_each` in bindings/cpp/tests.
+//! - Handles of objects outlive their engine:
+//!   `contract::stop_with_bad_server_handle_fails`.
 
 use std::ffi::c_void;
 use std::ptr;
@@ -33,13 +33,13 @@ use floe_messages::{EchoRequest, Empty, EventKind, Method};
 use crate::host::*;
 
 #[test]
-fn openings_that_fail_take_no_place() {
+fn failed_open_uses_no_slot() {
     let mut wrong = options();
     wrong.codec = 99;
     let mut engine = 0;
-    // Twice as many as there are places.
+    // Twice as many as there are slots.
     for _ in 0..2048 {
-        // SAFETY: both pointers are good.
+        // SAFETY: both pointers are valid.
         let status = unsafe { floe::floe_engine_open(&wrong, &mut engine) };
         assert_eq!((status, engine), (INVALID, 0));
     }
@@ -49,7 +49,7 @@ fn openings_that_fail_take_no_place() {
 
 fn subscribe(engine: u64) -> Result<u64, i32> {
     let (mask, mut id) = (1 << EventKind::Echoed as u32, 0);
-    // SAFETY: the pointer is good.
+    // SAFETY: the pointer is valid.
     match unsafe { floe::floe_subscribe(engine, mask, None, ptr::null_mut(), &mut id) } {
         OK => Ok(id),
         status => Err(status),
@@ -57,10 +57,10 @@ fn subscribe(engine: u64) -> Result<u64, i32> {
 }
 
 #[test]
-fn a_listener_may_add_and_remove_listeners() {
-    let (heard, newest) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
-    let (counts, current) = (heard.clone(), newest.clone());
-    // Each event replaces the one who hears of it.
+fn subscriber_may_subscribe_and_unsubscribe() {
+    let (received, newest) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
+    let (counts, current) = (received.clone(), newest.clone());
+    // Each event replaces its subscriber.
     let replace = move |engine, got: &Received| {
         if got.kind == EVENT {
             counts.fetch_add(1, Ordering::SeqCst);
@@ -77,21 +77,21 @@ fn a_listener_may_add_and_remove_listeners() {
     };
     for round in 1..=3 {
         assert_eq!(host.ask(Method::Echo, &loud).kind, DONE);
-        assert_eq!(heard.load(Ordering::SeqCst), round);
+        assert_eq!(received.load(Ordering::SeqCst), round);
     }
     let newest = newest.load(Ordering::SeqCst);
     assert_eq!(floe::floe_unsubscribe(host.engine, newest), OK);
 }
 
 #[test]
-fn payloads_of_requests_that_are_shut_down_are_freed() {
+fn payloads_of_shut_down_requests_are_freed() {
     const LEN: usize = 1 << 20;
     let mut options = options();
     (options.query_workers, options.payload_bytes) = (1, 20 * LEN as u64);
     let text = "x".repeat(LEN);
     let asleep = TestRequest::new(Method::Echo, &echo(&text, 60_000));
-    // What is lost here would be found by LeakSanitizer (`cargo xtask sanitize address`), and what
-    // still counts by the engine itself: its budget is for 19 of these.
+    // LeakSanitizer finds leaked payloads (`cargo xtask sanitize address`). The engine finds
+    // payloads that still count, because its budget suffices for 19 of them.
     for _ in 0..3 {
         let host = Host::with(options, None);
         for _ in 0..19 {
@@ -106,7 +106,7 @@ fn payloads_of_requests_that_are_shut_down_are_freed() {
 }
 
 #[test]
-fn no_function_follows_a_handle_that_is_none() {
+fn functions_reject_invalid_handles() {
     let ping = TestRequest::new(Method::Ping, &Empty {});
     let host = Host::new();
     let address = &raw const host as u64;
@@ -120,7 +120,7 @@ fn no_function_follows_a_handle_that_is_none() {
         let (mut descriptor, mut count) = (-1, 1);
         let mut completion = empty();
         let out: *mut c_void = (&raw mut completion).cast();
-        // SAFETY: all pointers are good.
+        // SAFETY: all pointers are valid.
         unsafe {
             assert_eq!(
                 floe::floe_queue_descriptor(handle, &mut descriptor),
@@ -137,7 +137,7 @@ fn no_function_follows_a_handle_that_is_none() {
         assert_eq!(floe::floe_engine_close(handle), BAD_HANDLE);
         assert_eq!(floe::floe_engine_free(handle), BAD_HANDLE);
     }
-    // A subscription that is none, on an engine that is one.
+    // An invalid subscription of a valid engine.
     assert_eq!(floe::floe_unsubscribe(host.engine, 12345), BAD_HANDLE);
     assert_eq!(host.ask(Method::Ping, &Empty {}).kind, DONE);
 }

@@ -1,4 +1,4 @@
-//! NARs into descriptors whose other side is slow, or does nothing.
+//! NARs written to descriptors whose reader is slow or inactive.
 
 use std::io::Read as _;
 use std::os::fd::{AsRawFd as _, OwnedFd};
@@ -10,7 +10,7 @@ use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 
 use crate::host::*;
 
-/// A pipe of which the host gives one end to the library, and the request that does so.
+/// A pipe whose writing end the host passes to the library, and the request for it.
 struct Dump {
     reader: std::io::PipeReader,
     writer: OwnedFd,
@@ -46,7 +46,7 @@ impl Dump {
         ask.submit(host.engine).unwrap()
     }
 
-    /// Waits until the pipe has what it can hold.
+    /// Waits until the pipe is full.
     fn fill(&self) {
         let begun = Instant::now();
         let mut before = 0;
@@ -57,13 +57,13 @@ impl Dump {
                 return;
             }
             before = held;
-            assert!(begun.elapsed() < DEADLINE, "the pipe does not fill up");
+            assert!(begun.elapsed() < DEADLINE, "the pipe never fills");
         }
     }
 }
 
 #[test]
-fn a_pipe_that_nobody_empties_holds_up_neither_cancel_nor_deadline_nor_close() {
+fn full_pipe_delays_no_cancel_deadline_or_close() {
     let Some(corpus) = corpus("curl") else { return };
     let host = Host::new();
     let dump = Dump::new(&corpus);
@@ -86,7 +86,7 @@ fn a_pipe_that_nobody_empties_holds_up_neither_cancel_nor_deadline_nor_close() {
 }
 
 #[test]
-fn a_pipe_that_does_not_wait_gets_the_same_nar_as_its_reader_takes_it() {
+fn nonblocking_pipe_gets_whole_nar() {
     let Some(corpus) = corpus("curl") else { return };
     let host = Host::new();
     let mut dump = Dump::new(&corpus);

@@ -1,4 +1,4 @@
-//! A host program: an engine, and what its callback was given.
+//! A host program: an engine, and the completions that its callback received.
 
 use std::ffi::c_void;
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -7,7 +7,7 @@ use std::time::Duration;
 use floe::{FloeCompletion, FloeEngineOptions, FloeRequest, FloeSink, Status};
 use floe_messages::{Codec, Message, Method};
 
-/// What a callback was given, copied.
+/// A copy of a completion that a callback received.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Received {
     pub(crate) request: u64,
@@ -25,7 +25,7 @@ pub(crate) const SHUT_DOWN: u32 = 4;
 pub(crate) const PROGRESS: u32 = 16;
 pub(crate) const EVENT: u32 = 17;
 
-/// Nothing in these tests takes this long.
+/// More than any test here takes.
 pub(crate) const DEADLINE: Duration = Duration::from_secs(300);
 
 impl Received {
@@ -33,7 +33,7 @@ impl Received {
         self.kind < PROGRESS
     }
 
-    /// The message of its payload.
+    /// Decodes the payload.
     #[track_caller]
     pub(crate) fn message<'a, M: Message<'a>>(&'a self) -> M {
         let codec = match self.codec {
@@ -46,7 +46,7 @@ impl Received {
         }
     }
 
-    /// The reply of a request that was done.
+    /// Decodes the reply of a successful request.
     #[track_caller]
     pub(crate) fn reply<'a, M: Message<'a>>(&'a self) -> M {
         if self.kind == FAILED {
@@ -56,12 +56,12 @@ impl Received {
         self.message()
     }
 
-    /// Reads one that the library wrote.
+    /// Copies a completion of the library.
     pub(crate) fn copy(completion: &FloeCompletion) -> Received {
         let mut payload = Vec::new();
         if completion.payload_len > 0 {
             let (data, len) = (completion.payload.cast::<u8>(), completion.payload_len);
-            // SAFETY: the library promises so many bytes.
+            // SAFETY: the library guarantees that many bytes.
             payload.extend_from_slice(unsafe { std::slice::from_raw_parts(data, len) });
         }
         Received {
@@ -75,7 +75,7 @@ impl Received {
     }
 }
 
-/// What the callback does besides remembering.
+/// Additional code of the callback.
 type Also = Box<dyn Fn(u64, &Received) + Send + Sync>;
 
 struct Context {
@@ -91,14 +91,14 @@ pub(crate) struct Host {
     context: *mut Context,
 }
 
-// SAFETY: the context is only used by the engine and by the drop.
+// SAFETY: only the engine and `drop` use the context.
 unsafe impl Sync for Host {}
 // SAFETY: as above.
 unsafe impl Send for Host {}
 
 unsafe extern "C" fn receive(context: *mut c_void, completion: *const FloeCompletion) {
-    // SAFETY: the host keeps the context until the engine is freed; the engine gives a completion
-    // that is good during the call.
+    // SAFETY: the host keeps the context until the engine is freed. The completion is valid during
+    // the call.
     let (context, completion) = unsafe { (&*context.cast::<Context>(), &*completion) };
     let got = Received::copy(completion);
     if let Some(also) = &context.also {
@@ -110,7 +110,7 @@ unsafe extern "C" fn receive(context: *mut c_void, completion: *const FloeComple
     let _: Result<(), _> = context.sender.send(got);
 }
 
-/// Options that choose nothing.
+/// Returns options that select all defaults.
 pub(crate) fn options() -> FloeEngineOptions {
     FloeEngineOptions {
         struct_size: size_of::<FloeEngineOptions>(),
@@ -131,7 +131,7 @@ pub(crate) fn options() -> FloeEngineOptions {
 #[track_caller]
 pub(crate) fn open(options: &FloeEngineOptions) -> u64 {
     let mut engine = 0;
-    // SAFETY: both pointers are good.
+    // SAFETY: both pointers are valid.
     let status = unsafe { floe::floe_engine_open(options, &mut engine) };
     assert_eq!(status, OK, "{}", last_error());
     assert_ne!(engine, 0);
@@ -153,7 +153,7 @@ impl Host {
         options.callback = Some(receive);
         options.context = context.cast();
         let engine = open(&options);
-        // SAFETY: it was just made, and nobody has a reference to it that could move it.
+        // SAFETY: it was just created, and no other reference to it is mutable.
         unsafe { &*context }
             .engine
             .store(engine, std::sync::atomic::Ordering::Release);
@@ -164,13 +164,13 @@ impl Host {
         }
     }
 
-    /// The next completion.
+    /// Returns the next completion.
     #[track_caller]
     pub(crate) fn next(&self) -> Received {
         self.got.recv_timeout(DEADLINE).unwrap()
     }
 
-    /// The next terminal completion.
+    /// Returns the next terminal completion.
     #[track_caller]
     pub(crate) fn end(&self) -> Received {
         loop {
@@ -181,20 +181,20 @@ impl Host {
         }
     }
 
-    /// Submits a message in the flat codec and expects success; the number of the request.
+    /// Submits a flat message and expects success. Returns the number of the request.
     #[track_caller]
     pub(crate) fn submit<'m>(&self, method: Method, message: &impl Message<'m>) -> u64 {
         let ask = TestRequest::new(method, message);
         ask.submit(self.engine).unwrap()
     }
 
-    /// An echo that takes some milliseconds.
+    /// Submits an echo with a delay in milliseconds.
     #[track_caller]
     pub(crate) fn sleep(&self, delay_ms: u64) -> u64 {
         self.submit(Method::Echo, &echo("asleep", delay_ms))
     }
 
-    /// Submits, and waits for the end.
+    /// Submits a message and waits for its terminal completion.
     #[track_caller]
     pub(crate) fn ask<'m>(&self, method: Method, message: &impl Message<'m>) -> Received {
         let id = self.submit(method, message);
@@ -207,12 +207,11 @@ impl Host {
 impl Drop for Host {
     fn drop(&mut self) {
         floe::floe_engine_free(self.engine);
-        // SAFETY: no callback runs any more.
+        // SAFETY: the engine is freed, so no callback runs.
         drop(unsafe { Box::from_raw(self.context) });
     }
 }
 
-/// An echo request.
 pub(crate) fn echo(message: &str, delay_ms: u64) -> floe_messages::EchoRequest<'_> {
     floe_messages::EchoRequest {
         message,
@@ -221,7 +220,7 @@ pub(crate) fn echo(message: &str, delay_ms: u64) -> floe_messages::EchoRequest<'
     }
 }
 
-/// A request, with its payload.
+/// A request with its payload.
 pub(crate) struct TestRequest {
     pub(crate) request: FloeRequest,
     payload: Vec<u8>,
@@ -280,28 +279,28 @@ impl TestRequest {
         self
     }
 
-    /// Submits; the number of the request, or the status.
+    /// Submits the request. Returns its number, or the status.
     pub(crate) fn submit(&self, engine: u64) -> Result<u64, i32> {
         assert_eq!(self.request.payload_len, self.payload.len());
         let mut id = 0;
-        // SAFETY: the request and its payload are good during the call.
+        // SAFETY: the request and its payload are valid during the call.
         match unsafe { floe::floe_submit(engine, &self.request, &mut id) } {
             OK => Ok(id),
             status => Err(status),
         }
     }
 
-    /// Waits in the call itself.
+    /// Submits the request with `floe_call`.
     pub(crate) fn call(&self, engine: u64) -> Result<Received, i32> {
         let mut completion = empty();
-        // SAFETY: the request and its payload are good during the call, and so is the completion.
+        // SAFETY: the request, its payload and the completion are valid during the call.
         match unsafe { floe::floe_call(engine, &self.request, &mut completion) } {
             OK => {
                 let got = Received::copy(&completion);
                 // SAFETY: the call wrote it.
                 unsafe { floe::floe_completion_release(&mut completion) };
                 assert!(completion.payload.is_null());
-                // SAFETY: as above; the second time does nothing.
+                // SAFETY: as above; the second release does nothing.
                 unsafe { floe::floe_completion_release(&mut completion) };
                 Ok(got)
             }
@@ -310,7 +309,7 @@ impl TestRequest {
     }
 }
 
-/// A completion to be written to.
+/// Returns a completion for the library to write to.
 pub(crate) fn empty() -> FloeCompletion {
     FloeCompletion {
         struct_size: size_of::<FloeCompletion>(),
@@ -326,10 +325,10 @@ pub(crate) fn empty() -> FloeCompletion {
     }
 }
 
-/// Why the last call of this thread was refused.
+/// Returns the error text of this thread's last failed call.
 pub(crate) fn last_error() -> String {
     let mut text = vec![0_u8; 500];
-    // SAFETY: the vector has as many bytes.
+    // SAFETY: the vector has that many bytes.
     let len = unsafe { floe::floe_last_error(text.as_mut_ptr().cast(), text.len()) };
     text.truncate(len.min(499));
     String::from_utf8(text).unwrap()

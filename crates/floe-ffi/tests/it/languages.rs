@@ -1,4 +1,4 @@
-//! The library as C and C++ see it: its header, its symbols, and whole programs.
+//! The library in C and C++: its header, its symbols, and whole programs.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -16,7 +16,7 @@ fn bindings() -> PathBuf {
     crate_dir().join("../../bindings")
 }
 
-/// Where cargo has put the library, beside this very program.
+/// Returns the directory of the library, which is that of this program.
 fn library_dir() -> PathBuf {
     let program = std::env::current_exe().unwrap();
     let dir = program.parent().unwrap().to_owned();
@@ -28,7 +28,7 @@ fn library_dir() -> PathBuf {
     dir
 }
 
-/// A compiler; `None`, and a note among the skips, if there is none.
+/// Returns a compiler. Without one, reports a skip and returns `None`.
 fn compiler(name: &'static str) -> Option<Command> {
     let mut command = Command::new(name);
     if command.arg("--version").output().is_err() {
@@ -44,13 +44,13 @@ fn compiler(name: &'static str) -> Option<Command> {
         "-std=c++20"
     });
     command.arg("-I").arg(bindings().join("cpp"));
-    // What the library was built for, programs have to be as well: see `cargo xtask sanitize`.
+    // Programs need the same flags as the library; see `cargo xtask sanitize`.
     let more = std::env::var("FLOE_TEST_CFLAGS").unwrap_or_default();
     command.args(more.split_whitespace());
     Some(command)
 }
 
-/// The names that the header declares as functions.
+/// Returns the names of the functions that the header declares.
 fn declared() -> BTreeSet<String> {
     let header = fs::read_to_string(crate_dir().join("include/floe.h")).unwrap();
     let outside_comments: String = header
@@ -67,7 +67,7 @@ fn declared() -> BTreeSet<String> {
 }
 
 #[test]
-fn the_library_exports_what_the_header_declares_and_nothing_else() {
+fn library_exports_exactly_the_declared_functions() {
     let library = library_dir().join("libfloe.so");
     let mut nm = Command::new("nm");
     let Ok(output) = nm.args(["-D", "--defined-only"]).arg(library).output() else {
@@ -84,7 +84,7 @@ fn the_library_exports_what_the_header_declares_and_nothing_else() {
 }
 
 #[test]
-fn the_header_has_the_structs_and_numbers_of_the_code() {
+fn header_structs_and_numbers_match_code() {
     let Some(mut cc) = compiler("cc") else { return };
     let scratch = scratch();
     let fields = |name: &str, fields: &[&str]| {
@@ -175,7 +175,7 @@ const COMPLETION: [&str; 10] = [
     "capacity",
 ];
 
-/// What the code says of the same.
+/// Returns the layout and numbers of the Rust code.
 fn expected() -> Vec<String> {
     macro_rules! structure {
         ($lines:ident, $name:literal, $type:ty, $($field:ident)*) => {
@@ -226,7 +226,7 @@ fn expected() -> Vec<String> {
     lines
 }
 
-/// Builds a program against the library, which is put beside it.
+/// Builds a program against the library, which is copied beside it.
 fn build(mut compiler: Command, source: &Path, dir: &Path, is_static: bool) -> PathBuf {
     let program = dir.join("program");
     compiler.arg(source).arg("-o").arg(&program);
@@ -237,7 +237,7 @@ fn build(mut compiler: Command, source: &Path, dir: &Path, is_static: bool) -> P
             .args(["-lpthread", "-ldl", "-lm"]),
         false => {
             let rpath = format!("-Wl,-rpath,{}", dir.display());
-            // Under the name that it says it has.
+            // The loader looks for the soname.
             fs::copy(library.join("libfloe.so"), dir.join("libfloe.so.1")).unwrap();
             compiler.arg(dir.join("libfloe.so.1")).arg(rpath)
         }
@@ -246,7 +246,8 @@ fn build(mut compiler: Command, source: &Path, dir: &Path, is_static: bool) -> P
     program
 }
 
-/// Builds a program and lets it install a corpus, which Nix then verifies; then without the key.
+/// Builds a program and installs a corpus with it, which Nix then verifies. Then installs without
+/// the right key.
 fn installs_with(compiler: Command, source: &Path, is_static: bool) {
     let Some(corpus) = corpus("jq") else { return };
     let Some(server) = nginx(&corpus.dir, "") else {
@@ -262,8 +263,8 @@ fn installs_with(compiler: Command, source: &Path, is_static: bool) {
     };
     let ran = install(&corpus.key).expect(0);
     assert_eq!(ran.stdout, format!("{}\n", corpus.root));
-    let told = format!("{} paths installed", corpus.paths.len());
-    let ran = ran.stderr_contains(&told);
+    let summary = format!("{} paths installed", corpus.paths.len());
+    let ran = ran.stderr_contains(&summary);
     assert!(
         ran.stderr.contains(" paths, "),
         "no progress: {}",
@@ -278,25 +279,25 @@ fn installs_with(compiler: Command, source: &Path, is_static: bool) {
 }
 
 #[test]
-fn the_example_in_c_installs_a_closure_that_nix_accepts() {
+fn c_example_installs_closure_valid_for_nix() {
     let Some(cc) = compiler("cc") else { return };
     installs_with(cc, &bindings().join("c/install.c"), false);
 }
 
 #[test]
-fn the_example_in_c_works_with_the_static_library() {
+fn c_example_works_with_static_library() {
     let Some(cc) = compiler("cc") else { return };
     installs_with(cc, &bindings().join("c/install.c"), true);
 }
 
 #[test]
-fn the_example_in_cpp_installs_a_closure_that_nix_accepts() {
+fn cpp_example_installs_closure_valid_for_nix() {
     let Some(cpp) = compiler("c++") else { return };
     installs_with(cpp, &bindings().join("cpp/install.cpp"), false);
 }
 
 #[test]
-fn what_the_layer_for_cpp_promises_holds() {
+fn cpp_layer_keeps_its_contract() {
     let Some(cpp) = compiler("c++") else { return };
     let Some(corpus) = corpus("curl") else { return };
     let scratch = scratch();
@@ -308,15 +309,15 @@ fn what_the_layer_for_cpp_promises_holds() {
     );
     let mut command = Command::new(program);
     let ran = run(command.arg(corpus.store()).arg(&corpus.root)).expect(0);
-    assert_eq!(ran.stdout, "all of it holds\n");
+    assert_eq!(ran.stdout, "all checks passed\n");
 }
 
 #[test]
-fn a_host_in_c_outlives_a_system_without_memory() {
+fn c_host_survives_out_of_memory() {
     if std::env::var_os("FLOE_TEST_CFLAGS").is_some() {
         return skip(
             "no_memory.c",
-            "a sanitizer needs more addresses than its limit",
+            "a sanitizer needs more address space than the limit",
         );
     }
     let Some(cc) = compiler("cc") else { return };
@@ -324,11 +325,11 @@ fn a_host_in_c_outlives_a_system_without_memory() {
     let source = bindings().join("c/tests/no_memory.c");
     let program = build(cc, &source, scratch.path(), false);
     let ran = run(&mut Command::new(program)).expect(0);
-    assert_eq!(ran.stdout, "all of it holds\n");
+    assert_eq!(ran.stdout, "all checks passed\n");
 }
 
 #[test]
-fn a_host_in_c_outlives_readers_that_go_away() {
+fn c_host_survives_broken_pipes() {
     let Some(cc) = compiler("cc") else { return };
     let Some(corpus) = corpus("curl") else { return };
     let scratch = scratch();
@@ -338,13 +339,13 @@ fn a_host_in_c_outlives_readers_that_go_away() {
     let mut command = Command::new(program);
     command.arg(corpus.store()).arg(libc.unwrap());
     let ran = run(command.arg(scratch.join("socket"))).expect(0);
-    assert_eq!(ran.stdout, "all of it holds\n");
+    assert_eq!(ran.stdout, "all checks passed\n");
 }
 
 #[test]
-fn pkg_config_knows_how_to_build_against_the_library() {
+fn pkg_config_flags_build_a_program() {
     let mut ask = Command::new("pkg-config");
-    // The library of this very build, not that of a release.
+    // The library of this build, not of a release build.
     let library = format!("--define-variable=libdir={}", library_dir().display());
     let Ok(output) = ask
         .args([&library, "--cflags", "--libs", "floe"])
@@ -375,7 +376,7 @@ fn pkg_config_knows_how_to_build_against_the_library() {
     )
     .unwrap();
     let mut program = Command::new(program);
-    // Without arguments it says how it is used, by which it has found its library.
+    // Without arguments the program prints its usage, which shows that it has found its library.
     let ran = run(program.env("LD_LIBRARY_PATH", scratch.path()));
     assert!(ran.stderr.contains("install CACHE"), "{}", ran.stderr);
 

@@ -1,10 +1,7 @@
-//! libfloe as a host meets it: through its C ABI.
+//! libfloe through its C ABI, as a host uses it.
 
-#![allow(unsafe_code, reason = "a host calls C functions")]
-#![allow(
-    clippy::unwrap_used,
-    reason = "a test that cannot go on fails, wherever it stands"
-)]
+#![allow(unsafe_code, reason = "the tests call C functions")]
+#![allow(clippy::unwrap_used, reason = "an unwrap in a test is an assertion")]
 
 mod closing;
 mod contract;

@@ -20,11 +20,11 @@ impl Drop for Queue {
 }
 
 impl Queue {
-    /// Takes what is there, up to `most`.
+    /// Takes the waiting completions, up to `most`.
     fn take(&self, most: usize) -> Result<Vec<Received>, i32> {
         let mut completions = vec![empty(); most];
         let mut count = usize::MAX;
-        // SAFETY: there are as many elements, of this size.
+        // SAFETY: there are that many elements of this size.
         let status = unsafe {
             let out = completions.as_mut_ptr().cast();
             floe::floe_queue_take(self.0, out, size_of::<FloeCompletion>(), most, &mut count)
@@ -42,7 +42,7 @@ impl Queue {
         Ok(got)
     }
 
-    /// Takes so many, waiting for them.
+    /// Takes `count` completions, and waits for them.
     fn take_all(&self, count: usize) -> Vec<Received> {
         let (mut got, begun) = (Vec::new(), Instant::now());
         while got.len() < count {
@@ -59,7 +59,7 @@ fn echo_of(text: &str, tag: u64) -> TestRequest {
 }
 
 #[test]
-fn what_is_taken_outlives_the_engine_and_comes_in_the_order_of_one_thread() {
+fn taken_completions_keep_submit_order() {
     let queue = Queue(open(&options()));
     for tag in 0..1000 {
         echo_of(&"text ".repeat(tag as usize % 50), tag)
@@ -75,7 +75,7 @@ fn what_is_taken_outlives_the_engine_and_comes_in_the_order_of_one_thread() {
 }
 
 #[test]
-fn a_host_that_takes_nothing_is_told_busy_and_can_go_on_later() {
+fn full_queue_returns_busy_until_taken() {
     let mut options = options();
     options.in_flight = 100;
     options.per_thread = 50;
@@ -89,7 +89,7 @@ fn a_host_that_takes_nothing_is_told_busy_and_can_go_on_later() {
             Err(BUSY) => thread::yield_now(),
             Err(status) => panic!("{status}"),
         }
-        assert!(accepted <= 150, "more than the limits allow");
+        assert!(accepted <= 150, "accepted more than the limits allow");
         assert!(begun.elapsed() < DEADLINE);
     }
     assert_eq!(queue.take_all(150).len(), 150);
@@ -98,7 +98,7 @@ fn a_host_that_takes_nothing_is_told_busy_and_can_go_on_later() {
 }
 
 #[test]
-fn a_host_at_the_limit_that_takes_all_the_time_is_never_forgotten() {
+fn take_at_limit_always_resumes_engine() {
     let mut options = options();
     options.in_flight = 2;
     options.per_thread = 4;
@@ -109,17 +109,17 @@ fn a_host_at_the_limit_that_takes_all_the_time_is_never_forgotten() {
         if submitted < 100_000 && ping.submit(queue.0).is_ok() {
             submitted += 1;
         }
-        // An engine that had missed the taking would sleep for ever.
+        // An engine that missed the take would sleep forever.
         taken += queue.take(8).unwrap().len();
         assert!(begun.elapsed() < DEADLINE, "{taken} of {submitted}");
     }
 }
 
 #[test]
-fn the_descriptor_tells_a_poller_of_completions_and_of_the_end() {
+fn descriptor_is_readable_for_completions_and_end() {
     let queue = Queue(open(&options()));
     let mut descriptor = -1;
-    // SAFETY: the pointer is good.
+    // SAFETY: the pointer is valid.
     let status = unsafe { floe::floe_queue_descriptor(queue.0, &mut descriptor) };
     assert_eq!(status, OK);
     let poll = |milliseconds| {
@@ -128,7 +128,7 @@ fn the_descriptor_tells_a_poller_of_completions_and_of_the_end() {
             events: libc::POLLIN,
             revents: 0,
         };
-        // SAFETY: it is one descriptor, which is open as long as the engine is there.
+        // SAFETY: it is one descriptor, which stays open as long as the engine.
         unsafe { libc::poll(&mut fd, 1, milliseconds) == 1 }
     };
     assert!(!poll(0));
@@ -141,12 +141,12 @@ fn the_descriptor_tells_a_poller_of_completions_and_of_the_end() {
     assert!(poll(0));
     assert_eq!(queue.take(8).unwrap().len(), 1);
     assert_eq!(queue.take(8), Err(CLOSED));
-    assert!(poll(0), "the end stays readable");
+    assert!(poll(0), "the descriptor stays readable at the end");
     assert_eq!(floe::floe_queue_wait(queue.0, -1), OK);
 }
 
 #[test]
-fn waiting_ends_with_the_time_and_with_a_completion() {
+fn queue_wait_ends_with_timeout_or_completion() {
     let queue = Queue(open(&options()));
     assert_eq!(
         floe::floe_queue_wait(queue.0, 1),
@@ -161,10 +161,10 @@ fn waiting_ends_with_the_time_and_with_a_completion() {
 }
 
 #[test]
-fn events_beyond_the_bound_are_counted_and_the_engine_goes_on() {
+fn excess_events_are_counted_as_lost() {
     let queue = Queue(open(&options()));
     let mut subscription = 0;
-    // SAFETY: the pointer is good.
+    // SAFETY: the pointer is valid.
     let status = unsafe {
         let mask = 1 << EventKind::Echoed as u32 | 1 << EventKind::Lost as u32;
         floe::floe_subscribe(queue.0, mask, None, std::ptr::null_mut(), &mut subscription)
@@ -179,7 +179,7 @@ fn events_beyond_the_bound_are_counted_and_the_engine_goes_on() {
         for _ in 0..count {
             ask.submit(queue.0).unwrap();
         }
-        // What was submitted before has been answered when this is.
+        // When the ping is answered, all earlier requests are answered.
         TestRequest::new(Method::Ping, &Empty {})
             .call(queue.0)
             .unwrap();
@@ -200,16 +200,16 @@ fn events_beyond_the_bound_are_counted_and_the_engine_goes_on() {
 }
 
 #[test]
-fn a_host_with_a_callback_has_no_queue() {
+fn engine_with_callback_has_no_queue() {
     let host = Host::new();
     assert_eq!(floe::floe_queue_wait(host.engine, 0), INVALID);
     assert!(last_error().contains("callback"), "{}", last_error());
 }
 
-/// In a process of its own, since the memory is that of all threads.
+/// Runs in a process of its own, because other tests use memory too.
 #[test]
-fn completions_that_nobody_takes_are_dropped_with_the_engine() {
-    let name = "queues::completions_that_nobody_takes_are_dropped_with_the_engine";
+fn untaken_completions_are_freed_with_engine() {
+    let name = "queues::untaken_completions_are_freed_with_engine";
     if std::env::var_os(ALONE).is_none() {
         let mut alone = Command::new(std::env::current_exe().unwrap());
         let ran = run(alone.args([name, "--exact"]).env(ALONE, "1")).expect(0);
@@ -221,7 +221,7 @@ fn completions_that_nobody_takes_are_dropped_with_the_engine() {
     std::thread::scope(|scope| {
         let (freed, is_freed) = std::sync::mpsc::channel();
         let (submitted, is_submitted) = std::sync::mpsc::channel();
-        // It used this engine last, and goes on to live.
+        // The thread used this engine last, and keeps running.
         scope.spawn(move || {
             for tag in 0..100 {
                 let text = "long ".repeat(200 * 1024);
@@ -235,20 +235,26 @@ fn completions_that_nobody_takes_are_dropped_with_the_engine() {
         });
         is_submitted.recv().unwrap();
         let with_replies = resident();
-        assert!(with_replies > before + REPLIES, "they were not there");
+        assert!(
+            with_replies > before + REPLIES,
+            "the replies use too little memory"
+        );
         assert_eq!(floe::floe_engine_free(engine), OK);
-        assert!(resident() + REPLIES / 2 < with_replies, "they still are");
+        assert!(
+            resident() + REPLIES / 2 < with_replies,
+            "the replies were not freed"
+        );
         freed.send(()).unwrap();
     });
 }
 
-/// Says to this program that it runs one test alone.
+/// Tells this program to run one test alone.
 const ALONE: &str = "FLOE_TEST_ALONE";
 
 /// Most of the bytes of a hundred long replies.
 const REPLIES: u64 = 90 << 20;
 
-/// How much memory this process has, in bytes.
+/// Returns the resident memory of this process in bytes.
 fn resident() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));

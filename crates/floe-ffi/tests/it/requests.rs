@@ -1,4 +1,4 @@
-//! The work itself, with a real closure, and the real Nix as the judge.
+//! Requests on real closures, compared with real Nix.
 
 use std::collections::BTreeSet;
 use std::ffi::c_void;
@@ -34,16 +34,16 @@ fn copy_request<'a>(
     }
 }
 
-/// How many files of temporary roots a store has.
+/// Returns the number of temp root files of a store.
 fn temp_roots(root: &std::path::Path) -> usize {
     let files = fs::read_dir(root.join("nix/var/nix/temproots"));
     files.map_or(0, Iterator::count)
 }
 
 #[test]
-fn moves_of_one_engine_share_their_temporary_roots_and_engines_do_not() {
+fn copies_of_one_engine_share_temp_roots() {
     let Some(corpus) = corpus("jq") else { return };
-    // So slow that all are at work at the same time.
+    // Slow enough that all copies run at the same time.
     let Some(server) = nginx(&corpus.dir, "limit_rate 200k;") else {
         return;
     };
@@ -70,11 +70,11 @@ fn moves_of_one_engine_share_their_temporary_roots_and_engines_do_not() {
     let mut most = 0;
     while most < 2 {
         most = most.max(temp_roots(&root));
-        assert!(begun.elapsed() < DEADLINE, "{most} engines have begun");
+        assert!(begun.elapsed() < DEADLINE, "{most} engines have started");
     }
-    // Time for a third file, which must not come.
+    // Time for a third file, which must not appear.
     std::thread::sleep(std::time::Duration::from_millis(300));
-    assert_eq!(temp_roots(&root), 2, "for three copies of two engines");
+    assert_eq!(temp_roots(&root), 2, "temp root files of two engines");
     for (host, id) in copies {
         assert_eq!(floe::floe_cancel(host.engine, id), OK);
     }
@@ -85,7 +85,7 @@ fn moves_of_one_engine_share_their_temporary_roots_and_engines_do_not() {
 }
 
 #[test]
-fn an_install_over_http_makes_a_store_that_nix_accepts_and_a_second_one_moves_nothing() {
+fn http_install_is_valid_for_nix_and_idempotent() {
     let nixes = nixes();
     let mut compared = 0;
     for corpus in corpora() {
@@ -110,7 +110,7 @@ fn an_install_over_http_makes_a_store_that_nix_accepts_and_a_second_one_moves_no
             got.reply::<ResolveReply<'_>>().planned.len(),
             corpus.paths.len()
         );
-        assert!(!root.exists(), "resolving has written");
+        assert!(!root.exists(), "resolve created the target");
         for expected in [corpus.paths.len() as u64, 0] {
             let got = host.ask(Method::Install, &request);
             let reply: CopyReply<'_> = got.reply();
@@ -126,7 +126,7 @@ fn an_install_over_http_makes_a_store_that_nix_accepts_and_a_second_one_moves_no
 }
 
 #[test]
-fn an_untrusted_closure_is_refused_with_its_causes_and_nothing_is_installed() {
+fn untrusted_closure_fails_and_installs_nothing() {
     let Some(corpus) = corpus("jq") else { return };
     let scratch = floe_testkit::scratch();
     let to = scratch.join("root").display().to_string();
@@ -140,7 +140,7 @@ fn an_untrusted_closure_is_refused_with_its_causes_and_nothing_is_installed() {
     assert_eq!(got.kind, FAILED);
     let error: Error<'_> = got.message();
     assert_eq!(error.kind, ErrorKind::Untrusted);
-    assert_eq!(error.causes.len(), 1, "the root alone is looked at");
+    assert_eq!(error.causes.len(), 1, "only the root is checked");
     assert!(error.message.contains("signed by"), "{}", error.message);
     let got = host.ask(
         Method::Verify,
@@ -153,7 +153,7 @@ fn an_untrusted_closure_is_refused_with_its_causes_and_nothing_is_installed() {
 }
 
 #[test]
-fn a_copy_into_a_cache_can_be_cancelled_and_done_again() {
+fn cancelled_copy_into_cache_can_be_repeated() {
     let Some(corpus) = corpus("curl") else { return };
     let scratch = floe_testkit::scratch();
     let store = corpus.store().display().to_string();
@@ -163,7 +163,7 @@ fn a_copy_into_a_cache_can_be_cancelled_and_done_again() {
     let host = Host::new();
     let ask = TestRequest::new(Method::Copy, &request).watched();
     let id = ask.submit(host.engine).unwrap();
-    // It has begun when it tells of progress; xz takes seconds.
+    // A progress report shows that the copy has started; xz takes seconds.
     assert_eq!(host.next().kind, PROGRESS);
     assert_eq!(floe::floe_cancel(host.engine, id), OK);
     assert_eq!(host.end().kind, CANCELLED);
@@ -177,7 +177,7 @@ fn a_copy_into_a_cache_can_be_cancelled_and_done_again() {
 }
 
 #[test]
-fn infos_and_closures_are_those_of_nix() {
+fn path_infos_and_closures_match_nix() {
     let Some(corpus) = corpus("jq") else { return };
     let host = Host::new();
     let store = corpus.store().display().to_string();
@@ -227,7 +227,7 @@ fn infos_and_closures_are_those_of_nix() {
 }
 
 #[test]
-fn a_broken_path_is_found_by_verify() {
+fn verify_finds_modified_path() {
     let Some(corpus) = corpus("jq") else { return };
     let scratch = floe_testkit::scratch();
     let root = scratch.join("root");
@@ -244,7 +244,7 @@ fn a_broken_path_is_found_by_verify() {
         &copy_request(&corpus, &from, &to, &paths, &keys),
     );
     assert_eq!(got.kind, DONE);
-    fs::write(root.join(&corpus.root[1..]).join("intruder"), "x").unwrap();
+    fs::write(root.join(&corpus.root[1..]).join("extra"), "x").unwrap();
     let got = host.ask(
         Method::Verify,
         &VerifyRequest {
@@ -262,7 +262,8 @@ fn a_broken_path_is_found_by_verify() {
 }
 
 unsafe extern "C" fn gather(context: *mut c_void, data: *const c_void, len: usize) -> i32 {
-    // SAFETY: the test keeps the vector until the request has ended; the library gives `len` bytes.
+    // SAFETY: the test keeps the vector until the request has ended. The library passes `len`
+    // bytes.
     unsafe {
         let nar = &mut *context.cast::<Vec<u8>>();
         nar.extend_from_slice(std::slice::from_raw_parts(data.cast(), len));
@@ -275,7 +276,7 @@ unsafe extern "C" fn refuse(_: *mut c_void, _: *const c_void, _: usize) -> i32 {
 }
 
 #[test]
-fn a_nar_is_that_of_nix_through_a_sink_and_through_a_descriptor() {
+fn nar_through_sink_and_descriptor_matches_nix() {
     let Some(corpus) = corpus("jq") else { return };
     let host = Host::new();
     let store = corpus.store().display().to_string();
@@ -294,7 +295,7 @@ fn a_nar_is_that_of_nix_through_a_sink_and_through_a_descriptor() {
     ask.request.flags = floe::HAS_DESCRIPTOR;
     ask.request.descriptor = file.as_raw_fd();
     ask.submit(host.engine).unwrap();
-    // The library has one of its own.
+    // The library has duplicated the descriptor.
     drop(file);
     assert_eq!(host.end().kind, DONE);
     assert!(fs::read(scratch.join("nar")).unwrap() == nar);
@@ -318,7 +319,7 @@ fn a_nar_is_that_of_nix_through_a_sink_and_through_a_descriptor() {
 }
 
 #[test]
-fn a_server_that_was_started_serves_nix_until_it_is_stopped() {
+fn server_serves_nix_until_stopped() {
     let Some(corpus) = corpus("jq") else { return };
     let host = Host::new();
     let store = corpus.store().display().to_string();
@@ -346,7 +347,7 @@ fn a_server_that_was_started_serves_nix_until_it_is_stopped() {
     until_refused(address);
     let got = host.ask(Method::Stop, &stop);
     assert_eq!(got.message::<Error<'_>>().kind, ErrorKind::BadHandle);
-    // One that nobody stops ends with the engine.
+    // A running server ends with its engine.
     let got = host.ask(Method::Serve, &request);
     let address = got
         .reply::<ServeReply<'_>>()
@@ -360,13 +361,13 @@ fn a_server_that_was_started_serves_nix_until_it_is_stopped() {
     until_refused(&address);
 }
 
-/// Connects until nobody listens any more: a child that another test has just started holds the
-/// socket until it runs its program.
+/// Connects until the connection is refused. A child process of another test may briefly hold the
+/// socket, until it starts its program.
 #[track_caller]
 fn until_refused(address: &str) {
     let deadline = Instant::now() + Duration::from_secs(60);
     while TcpStream::connect(address).is_ok() {
-        assert!(Instant::now() < deadline, "somebody still listens");
+        assert!(Instant::now() < deadline, "the server still listens");
         thread::sleep(Duration::from_millis(10));
     }
 }

@@ -1,4 +1,4 @@
-//! Engines of one process that write to the same store at the same time, beside a collector.
+//! Engines of one process that write to the same store at the same time as a collector.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -9,7 +9,7 @@ use floe_testkit::{Corpus, Nix, corpus, nixes, run, scratch};
 
 use crate::host::*;
 
-/// Installs the closures of some corpora, one after the other, so often.
+/// Installs the closures of some corpora one after the other, `times` times.
 fn install(corpora: &[&Corpus], to: &str, times: usize) {
     let host = Host::new();
     for corpus in corpora.iter().cycle().take(times * corpora.len()) {
@@ -32,18 +32,21 @@ fn install(corpora: &[&Corpus], to: &str, times: usize) {
     }
 }
 
-/// Every file of temporary roots: whole paths, each ended by NUL; how many there were.
+/// Checks every temp root file: whole paths, each ending with a NUL. Returns the number of paths.
 fn check_temp_roots(root: &Path) -> usize {
     let Ok(files) = fs::read_dir(root.join("nix/var/nix/temproots")) else {
         return 0;
     };
     let mut paths = 0;
     for file in files {
-        // Its engine may have ended since.
+        // Its engine may have ended.
         let Ok(text) = fs::read_to_string(file.unwrap().path()) else {
             continue;
         };
-        assert!(text.is_empty() || text.ends_with('\0'), "torn: {text:?}");
+        assert!(
+            text.is_empty() || text.ends_with('\0'),
+            "incomplete path: {text:?}"
+        );
         for path in text.split_terminator('\0') {
             let name = path.strip_prefix("/nix/store/").unwrap();
             assert!(floe_format::StorePath::parse(name).is_ok(), "{path:?}");
@@ -57,19 +60,22 @@ fn collect(nix: &Nix, root: &Path) {
     if root.join("nix/var/nix/db/schema").exists() {
         let mut command = nix.command("nix-store", ["--gc", "--store"]);
         let ran = run(command.arg(root));
-        // Nix before 2.36 stops where a path that it had found to be garbage got a referrer.
+        // Nix before 2.36 stops if a path that it had found to be garbage got a referrer.
         let is_known = ran.stderr.contains("because it is in use by");
         assert!(ran.code == Some(0) || is_known, "{}", ran.stderr);
     }
 }
 
 #[test]
-fn two_engines_fill_one_store_at_once_and_neither_loses_what_the_other_brought() {
+fn two_engines_fill_one_store_without_losing_paths() {
     let (Some(jq), Some(curl)) = (corpus("jq"), corpus("curl")) else {
         return;
     };
     let all: BTreeSet<&String> = jq.paths.iter().chain(&curl.paths).collect();
-    assert!(all.len() < jq.paths.len() + curl.paths.len(), "no overlap");
+    assert!(
+        all.len() < jq.paths.len() + curl.paths.len(),
+        "the corpora do not overlap"
+    );
     for nix in nixes() {
         let scratch = scratch();
         let root = scratch.join("root");
@@ -89,14 +95,14 @@ fn two_engines_fill_one_store_at_once_and_neither_loses_what_the_other_brought()
                 .for_each(|engine| engine.join().unwrap());
             seen
         });
-        assert!(seen > 0, "no temporary roots were seen");
+        assert!(seen > 0, "no temp root was found");
         assert_eq!(
             fs::read_dir(root.join("nix/var/nix/temproots"))
                 .unwrap()
                 .count(),
             0
         );
-        // What a collection took since is brought back; then all is there.
+        // Installs again what a collection has deleted meanwhile.
         install(&[&jq, &curl], &to, 1);
         nix.verify(&root, curl.paths.len());
     }
