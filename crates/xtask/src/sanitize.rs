@@ -239,11 +239,11 @@ const STRESS: &[&str] = &[
 /// AddressSanitizer runtime of gcc 12 works with the code of rustc. Its ThreadSanitizer runtime
 /// lacks `__tsan_memcpy`.
 const LINKED: &[&str] = &[
-    "languages::the_example_in_c_installs_a_closure_that_nix_accepts",
-    "languages::the_example_in_c_works_with_the_static_library",
-    "languages::pkg_config_knows_how_to_build_against_the_library",
-    "languages::the_example_in_cpp_installs_a_closure_that_nix_accepts",
-    "languages::what_the_layer_for_cpp_promises_holds",
+    "languages::c_example_installs_closure_valid_for_nix",
+    "languages::c_example_works_with_static_library",
+    "languages::pkg_config_flags_build_a_program",
+    "languages::cpp_example_installs_closure_valid_for_nix",
+    "languages::cpp_layer_keeps_its_contract",
 ];
 
 #[cfg(test)]
