@@ -91,7 +91,7 @@ pub(crate) fn encode<'a>(codec: Codec, message: &impl Message<'a>) -> Vec<u8> {
 /// The wait of a thread in `floe_call`.
 #[derive(Debug, Default)]
 pub(crate) struct Waiter {
-    is_there: AtomicBool,
+    has_arrived: AtomicBool,
     completion: Mutex<Option<Completion>>,
     arrived: Condvar,
 }
@@ -99,7 +99,7 @@ pub(crate) struct Waiter {
 impl Waiter {
     pub(crate) fn complete(&self, completion: Completion) {
         *self.completion() = Some(completion);
-        self.is_there.store(true, Ordering::Release);
+        self.has_arrived.store(true, Ordering::Release);
         self.arrived.notify_one();
     }
 
@@ -108,7 +108,7 @@ impl Waiter {
         let begin = Instant::now();
         while begin.elapsed() < time {
             for _ in 0..PAUSES {
-                if self.is_there.load(Ordering::Acquire) {
+                if self.has_arrived.load(Ordering::Acquire) {
                     return;
                 }
                 std::hint::spin_loop();

@@ -9,13 +9,13 @@ use std::thread::LocalKey;
 
 /// The table of all objects that have a handle.
 pub(crate) struct Handles<T> {
-    places: Mutex<Vec<Place<T>>>,
+    slots: Mutex<Vec<Slot<T>>>,
     most: usize,
 }
 
-struct Place<T> {
+struct Slot<T> {
     generation: u32,
-    thing: Option<Arc<T>>,
+    object: Option<Arc<T>>,
 }
 
 /// The last object that a thread used. Using it again takes no lock.
@@ -31,7 +31,7 @@ impl<T: Freed> Handles<T> {
     /// Creates an empty table with at most `most` slots.
     pub(crate) const fn new(most: usize) -> Handles<T> {
         Handles {
-            places: Mutex::new(Vec::new()),
+            slots: Mutex::new(Vec::new()),
             most,
         }
     }
@@ -39,25 +39,25 @@ impl<T: Freed> Handles<T> {
     /// Inserts the result of `make` and returns its handle, which is never zero. Returns `None` if
     /// all slots are used.
     pub(crate) fn insert(&self, make: impl FnOnce(u64) -> Arc<T>) -> Option<(u64, Arc<T>)> {
-        let mut places = self.places();
-        let index = match places.iter().position(|place| place.thing.is_none()) {
+        let mut slots = self.slots();
+        let index = match slots.iter().position(|slot| slot.object.is_none()) {
             Some(index) => index,
-            None if places.len() < self.most => {
-                places.push(Place {
+            None if slots.len() < self.most => {
+                slots.push(Slot {
                     generation: 0,
-                    thing: None,
+                    object: None,
                 });
-                places.len() - 1
+                slots.len() - 1
             }
             None => return None,
         };
-        let place = &mut places[index];
+        let slot = &mut slots[index];
         // An old handle would match again only after four billion objects in one slot.
-        place.generation = place.generation.wrapping_add(1).max(1);
-        let handle = u64::from(place.generation) << 32 | index as u64;
-        let thing = make(handle);
-        place.thing = Some(thing.clone());
-        Some((handle, thing))
+        slot.generation = slot.generation.wrapping_add(1).max(1);
+        let handle = u64::from(slot.generation) << 32 | index as u64;
+        let object = make(handle);
+        slot.object = Some(object.clone());
+        Some((handle, object))
     }
 
     /// Runs `f` with the object of a handle. Returns `None` if the handle is not valid.
@@ -72,47 +72,47 @@ impl<T: Freed> Handles<T> {
         let found = last.try_with(|last| {
             // Taken out for the duration of `f`, which may run a callback of the host that enters
             // this function again.
-            let kept = last.borrow_mut().take();
-            let kept = match kept {
-                Some((known, thing)) if known == handle && !thing.is_free() => (known, thing),
-                _ => (handle, self.look_up(handle)?),
+            let last_used = last.borrow_mut().take();
+            let last_used = match last_used {
+                Some((known, object)) if known == handle && !object.is_free() => (known, object),
+                _ => (handle, self.find(handle)?),
             };
-            let result = f.take().map(|f| f(&kept.1));
-            if !kept.1.is_free() {
-                *last.borrow_mut() = Some(kept);
+            let result = f.take().map(|f| f(&last_used.1));
+            if !last_used.1.is_free() {
+                *last.borrow_mut() = Some(last_used);
             }
             result
         });
         match found {
             Ok(result) => result,
             // The thread is about to end, and its storage is gone.
-            Err(_) => f.take().and_then(|f| Some(f(&self.look_up(handle)?))),
+            Err(_) => f.take().and_then(|f| Some(f(&self.find(handle)?))),
         }
     }
 
     /// Removes an object. Returns `None` if another thread has removed it.
     pub(crate) fn remove(&self, handle: u64) -> Option<Arc<T>> {
-        let mut places = self.places();
-        let place = places.get_mut(index_of(handle))?;
-        match place.generation == generation_of(handle) {
-            true => place.thing.take(),
+        let mut slots = self.slots();
+        let slot = slots.get_mut(index_of(handle))?;
+        match slot.generation == generation_of(handle) {
+            true => slot.object.take(),
             false => None,
         }
     }
 
     #[cold]
-    fn look_up(&self, handle: u64) -> Option<Arc<T>> {
-        let places = self.places();
-        let place = places.get(index_of(handle))?;
-        match place.generation == generation_of(handle) {
-            true => place.thing.clone(),
+    fn find(&self, handle: u64) -> Option<Arc<T>> {
+        let slots = self.slots();
+        let slot = slots.get(index_of(handle))?;
+        match slot.generation == generation_of(handle) {
+            true => slot.object.clone(),
             false => None,
         }
     }
 
-    fn places(&self) -> MutexGuard<'_, Vec<Place<T>>> {
+    fn slots(&self) -> MutexGuard<'_, Vec<Slot<T>>> {
         // Every change under the lock is complete in itself.
-        self.places.lock().unwrap_or_else(PoisonError::into_inner)
+        self.slots.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

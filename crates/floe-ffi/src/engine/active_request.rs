@@ -39,7 +39,7 @@ pub(super) enum Reason {
 
 impl ActiveRequest {
     /// Creates the entry of a request that has just been taken.
-    pub(super) fn at_once(request: &mut Request) -> ActiveRequest {
+    pub(super) fn new(request: &mut Request) -> ActiveRequest {
         ActiveRequest {
             id: request.id,
             tag: request.tag,
@@ -55,7 +55,7 @@ impl ActiveRequest {
         }
     }
 
-    pub(super) fn notice(&self, kind: Kind, payload: Vec<u8>) -> Completion {
+    pub(super) fn completion(&self, kind: Kind, payload: Vec<u8>) -> Completion {
         Completion {
             request: self.id,
             tag: self.tag,

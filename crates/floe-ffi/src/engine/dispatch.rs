@@ -15,7 +15,7 @@ use crate::request::Request;
 impl Engine {
     /// Answers a request, or queues it for a worker. Either way it gets one terminal completion.
     pub(super) fn dispatch(&mut self, mut request: Request) {
-        let active = ActiveRequest::at_once(&mut request);
+        let active = ActiveRequest::new(&mut request);
         if self.is_closing {
             return self.complete(&active, Kind::ShutDown, Vec::new());
         }
@@ -78,7 +78,7 @@ impl Engine {
 
     /// Completes a request, which must not be in any table any more.
     pub(super) fn complete(&mut self, active: &ActiveRequest, kind: Kind, payload: Vec<u8>) {
-        let completion = active.notice(kind, payload);
+        let completion = active.completion(kind, payload);
         match &active.waiter {
             Some(waiter) => waiter.complete(completion),
             None => self.send(completion),

@@ -35,7 +35,7 @@ impl Engine {
                 let work = active.work.as_ref();
                 if let Some(progress) = work.and_then(|(_, progress)| progress.take_update()) {
                     let payload = encode(active.codec, &progress);
-                    updates.push(active.notice(Kind::Progress, payload));
+                    updates.push(active.completion(Kind::Progress, payload));
                 }
             }
             if now >= begun + slow_after * (active.slow + 1) {
@@ -51,7 +51,9 @@ impl Engine {
         self.next_poll = next;
         late.into_iter()
             .for_each(|id| self.end_early(id, Reason::Deadline));
-        updates.into_iter().for_each(|notice| self.send(notice));
+        updates
+            .into_iter()
+            .for_each(|completion| self.send(completion));
         for event in slow {
             let payload = encode(self.shared.codec, &event);
             self.emit(EventKind::Slow, payload);

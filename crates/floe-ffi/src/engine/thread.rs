@@ -41,11 +41,11 @@ pub(super) fn run(shared: Arc<Shared>, receiver: Receiver<Request>) {
     // Workers, servers and their threads inherit the signal mask.
     signals::block_sigpipe();
     // After a panic, hosts would wait forever for their completions.
-    let bomb = AbortOnPanic;
+    let abort_on_panic = AbortOnPanic;
     let mut engine = Engine::new(shared);
     engine.work(receiver);
     engine.end();
-    std::mem::forget(bomb);
+    std::mem::forget(abort_on_panic);
 }
 
 struct AbortOnPanic;
