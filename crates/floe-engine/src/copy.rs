@@ -36,12 +36,13 @@ use floe_hash::hash_pool::HashPool;
 use floe_store::{StagedPath, StoreWriter, WriteOptions};
 
 use crate::cache::file::read_cache_info;
-use crate::cache::{Source, Sources};
 use crate::codec;
 use crate::error::Error;
 use crate::events::{Event, EventSink};
 use crate::options::CopyOptions;
 use crate::path_spec::PathSpec;
+use crate::source::Source;
+use crate::sources::Sources;
 use crate::store_uri::{HttpCacheUri, StoreUri};
 use crate::url::redact_credentials;
 use cache_writer::BinaryCacheWriter;
@@ -294,7 +295,7 @@ impl ClosureCopy<'_> {
         }
     }
 
-    fn store_dir_mismatch(&self, source: &Source) -> Error {
+    fn store_dir_mismatch(&self, source: &dyn Source) -> Error {
         Error::StoreDirMismatch {
             source_name: source.name(),
             found: source.store_dir().as_str().into(),
@@ -423,8 +424,8 @@ impl ClosureCopy<'_> {
         }
     }
 
-    pub(crate) fn source_of(&self, item: &PlannedPath) -> &Source {
-        &self.sources.list[item.source]
+    pub(crate) fn source_of(&self, item: &PlannedPath) -> &dyn Source {
+        &*self.sources.list[item.source]
     }
 
     pub(crate) fn check_cancelled(&self) -> Result<(), Error> {

@@ -3,7 +3,6 @@
 //! Its public functions block; what network they need runs on a thread of their own. A move is
 //! made by a [`ClosureCopy`]: see `copy.rs` for its stages.
 
-mod body;
 mod cache;
 mod cancel;
 mod codec;
@@ -11,24 +10,34 @@ mod copy;
 mod disk_space;
 mod error;
 mod events;
+mod local;
+mod nar_stream;
 mod options;
 mod path_spec;
 mod proxies;
+mod registry;
+mod retry;
+mod source;
+mod sources;
 mod store_uri;
 mod url;
 
 pub use cache::http::auth::unusable_netrc_files;
-pub use cache::{Source, SourceOrder, Sources};
 pub use cancel::Cancel;
 pub use copy::{ClosureCopy, CopySummary, Space, Target, reuse_directory};
 pub use disk_space::{Resource, Shortage};
 pub use error::{Error, ErrorKind};
 pub use events::{Event, EventSink, NetworkEvents};
+pub use nar_stream::{Body, Chunk, NarDump, NarStream, PrefetchPermit, WriteChunk};
 pub use options::{
     CopyOptions, NarInfoDiskCacheOptions, NetworkOptions, Reuse, ReuseBy, parse_public_keys,
     trusted_keys,
 };
 pub use path_spec::PathSpec;
 pub use proxies::{Proxies, ProxyVar};
+pub use source::{
+    Buffering, CachePolicy, NarInfoCallback, NarInfoReply, NarInfoResult, SMALL_LEN_MAX, Source,
+};
+pub use sources::{SourceOrder, Sources};
 pub use store_uri::{FileCacheUri, HttpCacheUri, LocalStoreUri, StoreUri};
 pub use url::redact_credentials;

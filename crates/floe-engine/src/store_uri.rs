@@ -86,15 +86,6 @@ impl fmt::Display for StoreUri {
 }
 
 impl StoreUri {
-    /// Whether its paths need no signature: whoever has written the address says so.
-    pub(crate) fn is_trusted(&self) -> bool {
-        match self {
-            StoreUri::Local(store) => store.trusted,
-            StoreUri::Http(http) => http.trusted,
-            StoreUri::File(file) => file.trusted,
-        }
-    }
-
     /// Parses `auto`, `local`, `local?root=…`, a directory (a store under that root), `file://…`
     /// or `http(s)://…`. `data_home` is where a user's own data lies, for `auto`; `store_dir` is
     /// the store directory of a local store whose address does not name one.
@@ -318,6 +309,14 @@ mod tests {
         StoreUri::parse(text, None, None)
     }
 
+    fn is_trusted(uri: &StoreUri) -> bool {
+        match uri {
+            StoreUri::Local(store) => store.trusted,
+            StoreUri::Http(http) => http.trusted,
+            StoreUri::File(file) => file.trusted,
+        }
+    }
+
     #[test]
     fn directory_and_root_parameter_name_same_store() {
         let store = StoreUri::from(StoreLayout::in_root(Path::new("/mnt"), StoreDir::default()));
@@ -353,7 +352,7 @@ mod tests {
             cache(Some(-10), Some(false), false)
         );
         let address = format!("{address}&trusted=1");
-        assert!(parse(&address).unwrap().is_trusted());
+        assert!(is_trusted(&parse(&address).unwrap()));
     }
 
     #[test]

@@ -49,12 +49,12 @@ pub(crate) fn run(args: InfoArgs) -> anyhow::Result<()> {
 }
 
 /// A path in a store has no file that could be fetched.
-fn to_text(source: &Source, narinfo: &NarInfo) -> String {
+fn to_text(source: &dyn Source, narinfo: &NarInfo) -> String {
     let text = narinfo.to_text(source.store_dir());
     let is_about_file = |line: &&str| line.starts_with("URL:") || line.starts_with("Compression:");
-    match source.as_store() {
-        None => text,
-        Some(_) => text
+    match source.has_nar_files() {
+        true => text,
+        false => text
             .lines()
             .filter(|line| !is_about_file(line))
             .collect::<Vec<_>>()
@@ -63,12 +63,12 @@ fn to_text(source: &Source, narinfo: &NarInfo) -> String {
 }
 
 /// A store knows less of files and more of registration than a cache.
-fn to_json(source: &Source, narinfo: &NarInfo) -> Result<Value, Error> {
+fn to_json(source: &dyn Source, narinfo: &NarInfo) -> Result<Value, Error> {
     let dir = source.store_dir();
-    match source.as_store() {
-        None => Ok(narinfo.to_json(dir)),
-        Some(store) => {
-            let info = store.path_info(&narinfo.info.path)?;
+    match source.has_nar_files() {
+        true => Ok(narinfo.to_json(dir)),
+        false => {
+            let info = source.query_registration(&narinfo.info.path)?;
             Ok(info.map_or(Value::Null, |info| info.to_json(dir)))
         }
     }

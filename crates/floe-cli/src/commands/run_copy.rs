@@ -220,7 +220,7 @@ fn path_specs(
     }
     let mut roots = Vec::new();
     for source in sources.iter() {
-        match source.all_paths()? {
+        match source.query_all_valid_paths()? {
             Some(paths) => roots.extend(paths.into_iter().map(PathSpec::Path)),
             None => {
                 let name = source.name();

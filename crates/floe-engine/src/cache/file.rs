@@ -8,9 +8,11 @@ use floe_format::HashPart;
 use floe_format::narinfo::NARINFO_LEN_MAX;
 use floe_format::{CacheInfo, NarInfo, StoreDir, StorePath};
 
-use super::{DEFAULT_PRIORITY, NarInfoResult};
-use crate::body::Body;
 use crate::error::Error;
+use crate::nar_stream::{Body, NarStream};
+use crate::source::{
+    Buffering, CachePolicy, DEFAULT_PRIORITY, NarInfoCallback, NarInfoResult, Source,
+};
 use crate::store_uri::FileCacheUri;
 
 /// A directory with `nix-cache-info`, narinfos and NARs.
@@ -19,6 +21,7 @@ pub(crate) struct FileCache {
     directory: PathBuf,
     store_dir: StoreDir,
     priority: i32,
+    is_trusted: bool,
 }
 
 impl FileCache {
@@ -33,6 +36,7 @@ impl FileCache {
                     .priority
                     .or(info.priority)
                     .unwrap_or(DEFAULT_PRIORITY),
+                is_trusted: location.trusted,
             }),
             None => Err(Error::NotACache {
                 url: format!("file://{}", directory.display()),
@@ -41,21 +45,8 @@ impl FileCache {
         }
     }
 
-    pub(crate) fn directory(&self) -> &Path {
-        &self.directory
-    }
-
-    pub(crate) fn store_dir(&self) -> &StoreDir {
-        &self.store_dir
-    }
-
-    /// The lower, the sooner it is asked, as its address says or else the cache itself.
-    pub(crate) fn priority(&self) -> i32 {
-        self.priority
-    }
-
     /// Reads the narinfo of a hash part.
-    pub(crate) fn narinfo(&self, hash_part: &str) -> NarInfoResult {
+    fn narinfo(&self, hash_part: &str) -> NarInfoResult {
         let path = self.directory.join(format!("{hash_part}.narinfo"));
         match read_bounded(&path)? {
             None => Ok(None),
@@ -69,7 +60,7 @@ impl FileCache {
     }
 
     /// Opens the NAR that a narinfo's URL names.
-    pub(crate) fn open_nar(&self, url: &str) -> Result<Body, Error> {
+    fn open_nar_file(&self, url: &str) -> Result<Body, Error> {
         let relative = url.strip_prefix("file://").unwrap_or(url);
         let path = self.directory.join(relative);
         // A narinfo may name a NAR of its cache; it has no business anywhere else.
@@ -97,7 +88,7 @@ impl FileCache {
     }
 
     /// Every path that has a narinfo.
-    pub(crate) fn all_paths(&self) -> Result<Vec<StorePath>, Error> {
+    fn all_paths(&self) -> Result<Vec<StorePath>, Error> {
         let listing = |source| Error::File {
             action: "listing the cache",
             path: self.directory.clone(),
@@ -113,6 +104,36 @@ impl FileCache {
         }
         paths.sort_unstable();
         Ok(paths)
+    }
+}
+
+impl Source for FileCache {
+    fn name(&self) -> String {
+        format!("file://{}", self.directory.display())
+    }
+
+    fn store_dir(&self) -> &StoreDir {
+        &self.store_dir
+    }
+
+    fn query(&self, hash_part: &str, _: CachePolicy, reply: NarInfoCallback) {
+        reply(self.narinfo(hash_part));
+    }
+
+    fn open_nar(&self, narinfo: &NarInfo, _: Buffering) -> Result<NarStream, Error> {
+        self.open_nar_file(&narinfo.url).map(NarStream::Body)
+    }
+
+    fn priority(&self) -> i32 {
+        self.priority
+    }
+
+    fn is_trusted(&self) -> bool {
+        self.is_trusted
+    }
+
+    fn query_all_valid_paths(&self) -> Result<Option<Vec<StorePath>>, Error> {
+        self.all_paths().map(Some)
     }
 }
 

@@ -23,9 +23,11 @@ use reqwest::{StatusCode, Url, Version};
 use tokio::sync::{Semaphore, mpsc as channel, watch};
 
 use super::narinfo_disk_cache::NarInfoDiskCache;
-use super::{CachePolicy, DEFAULT_PRIORITY, NarInfoReply, NarInfoResult};
-use crate::body::{Body, Chunk, PrefetchPermit};
 use crate::error::Error;
+use crate::nar_stream::{Body, Chunk, NarStream, PrefetchPermit};
+use crate::source::{
+    Buffering, CachePolicy, DEFAULT_PRIORITY, NarInfoCallback, NarInfoReply, NarInfoResult, Source,
+};
 use crate::store_uri::HttpCacheUri;
 use crate::url::{parse_url, redact, redact_credentials};
 use limiter::{ConnectionLimiter, RequestPermit};
@@ -41,6 +43,8 @@ pub(crate) struct HttpCache {
     shared: Arc<HttpCacheShared>,
     /// What stands for the store directory until the cache has said which it is.
     default_dir: StoreDir,
+    /// The thread of all requests. Dropped last: the drop of its last owner ends the thread.
+    network: Arc<Network>,
 }
 
 /// What tasks of the network share.
@@ -79,7 +83,7 @@ impl HttpCache {
     /// Errors: [`Error::InvalidStoreUri`] if the address is no URL.
     pub(crate) fn start_opening(
         location: &HttpCacheUri,
-        network: &Network,
+        network: &Arc<Network>,
         disk_cache: Option<Arc<NarInfoDiskCache>>,
         opened_signal: mpsc::Sender<()>,
     ) -> Result<HttpCache, Error> {
@@ -109,73 +113,8 @@ impl HttpCache {
         Ok(HttpCache {
             shared,
             default_dir: StoreDir::default(),
+            network: network.clone(),
         })
-    }
-
-    pub(crate) fn name(&self) -> String {
-        redact(&self.shared.base)
-    }
-
-    /// `None`: the cache has not answered yet.
-    pub(crate) fn open_result(&self) -> Option<Result<&CacheInfo, Arc<Error>>> {
-        let metadata = self.shared.metadata.get()?;
-        Some(match metadata {
-            Ok(metadata) => Ok(&metadata.info),
-            Err(error) => Err(error.clone()),
-        })
-    }
-
-    pub(crate) fn store_dir(&self) -> &StoreDir {
-        match self.shared.metadata.get() {
-            Some(Ok(metadata)) => &metadata.info.store_dir,
-            _ => &self.default_dir,
-        }
-    }
-
-    /// The lower, the sooner it is asked, as its address says or else the cache itself.
-    pub(crate) fn priority(&self) -> i32 {
-        let own = || self.open_result()?.ok()?.priority;
-        self.shared
-            .location
-            .priority
-            .or_else(own)
-            .unwrap_or(DEFAULT_PRIORITY)
-    }
-
-    /// Asks for a narinfo; the answer goes to `answers`.
-    pub(crate) fn query<T: Send + 'static>(
-        &self,
-        hash_part: &str,
-        policy: CachePolicy,
-        tag: T,
-        answers: &mpsc::Sender<(T, NarInfoResult)>,
-    ) {
-        let (shared, answers) = (self.shared.clone(), answers.clone());
-        let part = hash_part.to_owned();
-        let reply = ReplyGuard::new(move |answer| {
-            let _: Result<(), _> = answers.send((tag, answer));
-        });
-        self.shared.context.spawn(async move {
-            reply.send(shared.query_narinfo(&part, policy).await);
-        });
-    }
-
-    /// Begins to fetch a NAR, for a worker that waits for it. The URL of a narinfo is absolute or
-    /// relative to the cache.
-    pub(crate) fn fetch(&self, url: &str, small: bool) -> Result<Body, Error> {
-        let target = self.nar_target(url)?;
-        Ok(self.start_fetch(target, small, None))
-    }
-
-    /// Begins to stream a NAR to a worker that comes later; `None` if that would take a connection
-    /// which others may need before.
-    pub(crate) fn prefetch(&self, url: &str) -> Option<Result<Body, Error>> {
-        let target = match self.nar_target(url) {
-            Ok(target) => target,
-            Err(error) => return Some(Err(error)),
-        };
-        let permits = self.shared.limiter.try_acquire_prefetch(&target.url)?;
-        Some(Ok(self.start_fetch(target, false, Some(permits))))
     }
 
     fn nar_target(&self, url: &str) -> Result<RequestTarget, Error> {
@@ -190,12 +129,15 @@ impl HttpCache {
     fn start_fetch(
         &self,
         target: RequestTarget,
-        small: bool,
+        buffering: Buffering,
         permits: Option<(RequestPermit, PrefetchPermit)>,
     ) -> Body {
         let shared = self.shared.clone();
         let shown = redact(&target.url);
-        let (sender, chunks) = channel::channel(if small { 2 } else { CHUNK_QUEUE_LEN });
+        let (sender, chunks) = channel::channel(match buffering {
+            Buffering::Whole => 2,
+            Buffering::Stream => CHUNK_QUEUE_LEN,
+        });
         let (permit, prefetch_permit) = permits.unzip();
         self.shared.context.spawn(async move {
             let transfer = async {
@@ -205,12 +147,12 @@ impl HttpCache {
                     Some(permit) => permit,
                     None => shared.limiter.acquire(&target.url).await,
                 };
-                match small {
-                    true => {
+                match buffering {
+                    Buffering::Whole => {
                         download::send_small_body(&shared.context, &shared.limiter, target, &sender)
                             .await
                     }
-                    false => {
+                    Buffering::Stream => {
                         download::stream_body(&shared.context, &shared.limiter, target, &sender)
                             .await
                     }
@@ -227,6 +169,65 @@ impl HttpCache {
             url: shown,
             prefetch_permit,
         }
+    }
+}
+
+impl Source for HttpCache {
+    fn name(&self) -> String {
+        redact(&self.shared.base)
+    }
+
+    fn store_dir(&self) -> &StoreDir {
+        match self.shared.metadata.get() {
+            Some(Ok(metadata)) => &metadata.info.store_dir,
+            _ => &self.default_dir,
+        }
+    }
+
+    fn query(&self, hash_part: &str, policy: CachePolicy, reply: NarInfoCallback) {
+        let (shared, part) = (self.shared.clone(), hash_part.to_owned());
+        let reply = ReplyGuard::new(reply);
+        self.shared.context.spawn(async move {
+            reply.send(shared.query_narinfo(&part, policy).await);
+        });
+    }
+
+    /// The URL of the narinfo is absolute or relative to the cache.
+    fn open_nar(&self, narinfo: &NarInfo, buffering: Buffering) -> Result<NarStream, Error> {
+        let target = self.nar_target(&narinfo.url)?;
+        Ok(NarStream::Body(self.start_fetch(target, buffering, None)))
+    }
+
+    fn prefetch_nar(&self, narinfo: &NarInfo) -> Option<Result<NarStream, Error>> {
+        let target = match self.nar_target(&narinfo.url) {
+            Ok(target) => target,
+            Err(error) => return Some(Err(error)),
+        };
+        let permits = self.shared.limiter.try_acquire_prefetch(&target.url)?;
+        let body = self.start_fetch(target, Buffering::Stream, Some(permits));
+        Some(Ok(NarStream::Body(body)))
+    }
+
+    fn priority(&self) -> i32 {
+        let own = || self.shared.metadata.get()?.as_ref().ok()?.info.priority;
+        self.shared
+            .location
+            .priority
+            .or_else(own)
+            .unwrap_or(DEFAULT_PRIORITY)
+    }
+
+    fn is_trusted(&self) -> bool {
+        self.shared.location.trusted
+    }
+
+    fn open_result(&self) -> Option<Result<(), Arc<Error>>> {
+        let metadata = self.shared.metadata.get()?;
+        Some(metadata.as_ref().map(|_| ()).map_err(Arc::clone))
+    }
+
+    fn abort(&self) {
+        self.network.abort();
     }
 }
 
@@ -371,15 +372,9 @@ fn missing_info_reason(status: StatusCode) -> String {
     }
 }
 
-/// Bodies up to this size, in bytes, are fetched ahead and whole.
-pub(crate) const SMALL_LEN_MAX: usize = 1024 * 1024;
-
 /// Chunks of a large body that may wait for the worker; the client makes none larger than
 /// about 400 KiB.
 const CHUNK_QUEUE_LEN: usize = 8;
-
-/// Small bodies that are fetched ahead, whatever the number of connections: 32 MiB at most.
-pub(crate) const SMALL_PREFETCH_MAX: usize = 32;
 
 /// Requests in flight on HTTP/2. Servers commonly allow 128 streams.
 const STREAMS_MAX: usize = 100;

@@ -16,11 +16,11 @@ use std::time::{Duration, Instant};
 use floe_format::StorePath;
 
 use super::PlannedPath;
-use crate::body::Body;
-use crate::cache::Sources;
-use crate::cache::http::{SMALL_LEN_MAX, SMALL_PREFETCH_MAX};
 use crate::codec::DecoderBudget;
 use crate::error::Error;
+use crate::nar_stream::NarStream;
+use crate::source::{Buffering, SMALL_LEN_MAX};
+use crate::sources::Sources;
 
 /// Items in the order of the plan, handed out one by one from its ends.
 pub(crate) struct Queue<'a> {
@@ -59,8 +59,9 @@ impl QueueEnd {
 /// One path's turn.
 pub(crate) struct Job<'a> {
     pub(crate) item: &'a PlannedPath,
-    pub(crate) body: Result<Option<Body>, Error>,
-    /// The body was asked for long ahead, and its server may have lost patience.
+    /// `None` for a path that is looked for on this machine first.
+    pub(crate) nar: Option<Result<NarStream, Error>>,
+    /// The body was requested long ago, and its server may have closed the connection.
     pub(crate) may_be_stale: bool,
 }
 
@@ -69,7 +70,7 @@ struct QueueState {
     /// The items that nobody has taken.
     remaining: Range<usize>,
     /// Bodies that were asked for ahead of their turn.
-    prefetched: HashMap<usize, (Instant, Result<Option<Body>, Error>)>,
+    prefetched: HashMap<usize, (Instant, Result<NarStream, Error>)>,
     small: VecDeque<usize>,
     large: VecDeque<usize>,
     small_prefetched: usize,
@@ -106,8 +107,7 @@ impl<'a> Queue<'a> {
         self.items
     }
 
-    /// The next item and its body; `None` when there are no more. A body may be absent: then
-    /// the source is a local store, or the path is to be looked for in other stores first.
+    /// The next item and its NAR; `None` when there are no more.
     pub(crate) fn next(&self, end: QueueEnd) -> Option<Job<'a>> {
         let mut state = self.state();
         loop {
@@ -126,23 +126,27 @@ impl<'a> Queue<'a> {
             if state.skipped.contains(&item.narinfo.info.path) {
                 continue;
             }
-            let (may_be_stale, body) = match prefetched {
-                Some((asked, body)) => (!is_small(item) && asked.elapsed() > STALE_AFTER, body),
-                None if item.is_local() => (false, Ok(None)),
-                None => (false, self.open(item)),
+            let (may_be_stale, nar) = match prefetched {
+                Some((since, nar)) => (!is_small(item) && since.elapsed() > STALE_AFTER, Some(nar)),
+                None if item.is_local() => (false, None),
+                None => (false, Some(self.open(item))),
             };
             self.prefetch(&mut state, end);
             return Some(Job {
                 item,
-                body,
+                nar,
                 may_be_stale,
             });
         }
     }
 
-    /// Begins to fetch an item's body, once more if need be.
-    pub(crate) fn open(&self, item: &PlannedPath) -> Result<Option<Body>, Error> {
-        self.sources.list[item.source].fetch(&item.narinfo, is_small(item))
+    /// Opens an item's NAR at its source, again if need be.
+    pub(crate) fn open(&self, item: &PlannedPath) -> Result<NarStream, Error> {
+        let buffering = match is_small(item) {
+            true => Buffering::Whole,
+            false => Buffering::Stream,
+        };
+        self.sources.list[item.source].open_nar(&item.narinfo, buffering)
     }
 
     /// Leaves out paths that nobody has taken yet; for those that somebody has, no attempt is
@@ -175,7 +179,7 @@ impl<'a> Queue<'a> {
                 let item = &self.items[index];
                 let source = &self.sources.list[item.source];
                 // What is not asked for ahead is asked for when its turn comes.
-                let Some(body) = source.prefetch(&item.narinfo) else {
+                let Some(body) = source.prefetch_nar(&item.narinfo) else {
                     break;
                 };
                 state.prefetched.insert(index, (Instant::now(), body));
@@ -213,6 +217,9 @@ fn is_small(item: &PlannedPath) -> bool {
         .is_some_and(|size| size <= SMALL_LEN_MAX as u64)
 }
 
+/// How many small bodies are fetched ahead, whatever the number of connections: 32 MiB at most.
+const SMALL_PREFETCH_MAX: usize = 32;
+
 /// What decoders may remember together in large windows, in bytes: as much as one may alone.
 const DECODER_BUDGET_LEN: u64 = crate::codec::WINDOW_LEN_MAX;
 
@@ -226,9 +233,9 @@ mod tests {
     use floe_format::{NarInfo, StoreDir};
 
     use super::*;
-    use crate::cache::SourceOrder;
     use crate::cancel::Cancel;
     use crate::options::NetworkOptions;
+    use crate::sources::SourceOrder;
     use crate::store_uri::StoreUri;
 
     /// An item of `len` bytes, the `number`th of a plan, from a cache whose NARs are empty.
@@ -280,7 +287,7 @@ mod tests {
                 false => (QueueEnd::Smallest, &mut smallest),
             };
             let Some(job) = queue.next(end) else { break };
-            assert!(matches!(job.body, Ok(Some(_))));
+            assert!(matches!(job.nar, Some(Ok(_))));
             let name = job.item.narinfo.info.path.name();
             taken.push(name.parse::<usize>().unwrap());
         }

@@ -19,13 +19,12 @@ use floe_store::{StagedPath, StoreError, StoreWriter};
 use super::fetch::{Job, Queue, QueueEnd};
 use super::nar_verifier::{NarVerifier, check_file};
 use super::{ClosureCopy, PlannedPath, StagedObject, TargetKind, failover, nar_file};
-use crate::body::{Body, BodyReader};
-use crate::cache::Kind;
-use crate::cache::http::request::backoff_delay;
 use crate::cancel::CANCEL_POLL;
 use crate::codec::{self, DecoderBudget};
 use crate::error::Error;
 use crate::events::Event;
+use crate::nar_stream::{Body, BodyReader, NarStream, WriteChunk};
+use crate::retry::backoff_delay;
 
 /// What a worker says of a path: what became of it.
 pub(crate) struct WorkerResult {
@@ -46,9 +45,6 @@ pub(crate) struct ReceivedPath {
 pub(crate) trait NarSink {
     fn write(&mut self, nar: &[u8]) -> Result<(), Error>;
 }
-
-/// Takes the chunks of a NAR, one after the other.
-pub(super) type WriteChunk<'p> = dyn FnMut(&[u8]) -> Result<(), Error> + 'p;
 
 impl NarSink for TreeWriter {
     fn write(&mut self, nar: &[u8]) -> Result<(), Error> {
@@ -96,7 +92,7 @@ pub(crate) fn run_worker(
 fn receive_with_failover(
     copy: &ClosureCopy<'_>,
     queue: &Queue<'_>,
-    mut job: Job<'_>,
+    job: Job<'_>,
     (worker, scratch): (&Worker, &mut [u8]),
 ) -> Result<ReceivedPath, Error> {
     let item = job.item;
@@ -110,7 +106,6 @@ fn receive_with_failover(
             });
         }
         copy.check_cancelled()?;
-        job.body = queue.open(item);
     }
     let first = match receive_with_retries(copy, queue, job, (worker, &mut *scratch)) {
         Err(error) if failover::is_source_fault(&error) => error,
@@ -126,7 +121,7 @@ fn receive_with_failover(
             error: &first,
         });
         let job = Job {
-            body: queue.open(&other),
+            nar: Some(queue.open(&other)),
             item: &other,
             may_be_stale: false,
         };
@@ -146,16 +141,14 @@ fn receive_with_retries(
 ) -> Result<ReceivedPath, Error> {
     let Job {
         item,
-        mut body,
+        nar,
         mut may_be_stale,
     } = job;
+    let mut nar = nar.unwrap_or_else(|| queue.open(item));
     let mut attempt = 1;
     loop {
         let mut transfer = Transfer::new(copy, queue, item, (worker, &mut *scratch));
-        let result = match body {
-            Ok(body) => transfer.receive_nar(body),
-            Err(error) => Err(error),
-        };
+        let result = nar.and_then(|nar| transfer.receive_nar(nar));
         match result {
             Ok(staged) => {
                 return Ok(ReceivedPath {
@@ -178,7 +171,7 @@ fn receive_with_retries(
                     attempt += 1;
                 }
                 copy.check_cancelled()?;
-                body = queue.open(item);
+                nar = queue.open(item);
             }
             Err(error) => {
                 // Whoever tries elsewhere begins again.
@@ -240,11 +233,11 @@ impl<'a> Transfer<'a> {
         }
     }
 
-    fn receive_nar(&mut self, body: Option<Body>) -> Result<StagedObject, Error> {
+    fn receive_nar(&mut self, nar: NarStream) -> Result<StagedObject, Error> {
         match &self.copy.target.0 {
             TargetKind::Store(store) => {
                 let mut writer = self.tree_writer(store)?;
-                self.receive(body, &mut writer)?;
+                self.receive(nar, &mut writer)?;
                 Ok(self.staged(writer.finish()?))
             }
             // Nothing is transferred on a dry run.
@@ -252,7 +245,7 @@ impl<'a> Transfer<'a> {
             TargetKind::Cache(cache) => {
                 let narinfo = &self.item.narinfo;
                 let worker = self.worker;
-                nar_file::write_nar_file(cache, narinfo, worker, |sink| self.receive(body, sink))
+                nar_file::write_nar_file(cache, narinfo, worker, |sink| self.receive(nar, sink))
                     .map(StagedObject::Nar)
             }
         }
@@ -301,19 +294,16 @@ impl<'a> Transfer<'a> {
     }
 
     /// Brings the NAR to `sink`. Returns only if every byte was right.
-    fn receive(&mut self, body: Option<Body>, sink: &mut dyn NarSink) -> Result<(), Error> {
+    fn receive(&mut self, nar: NarStream, sink: &mut dyn NarSink) -> Result<(), Error> {
         let narinfo = &self.item.narinfo;
         let url = self.url();
         let mut verifier = NarVerifier::new(&narinfo.info, &url, self.worker);
         let mut file_check = None;
-        match (body, &self.copy.source_of(self.item).kind) {
-            (Some(body), _) => file_check = Some(self.decode(body, &mut verifier, sink)?),
-            (None, Kind::Store(store, _)) => {
-                store.dump(&narinfo.info.path, &mut |chunk| {
-                    self.write_chunk(chunk, &mut verifier, sink)
-                })?;
+        match nar {
+            NarStream::Body(body) => file_check = Some(self.decode(body, &mut verifier, sink)?),
+            NarStream::Dump(dump) => {
+                dump.run(&mut |chunk| self.write_chunk(chunk, &mut verifier, sink))?;
             }
-            (None, _) => return Err(Error::Cancelled),
         }
         let nar_hash = verifier.finish()?;
         match file_check {
@@ -437,11 +427,7 @@ impl<'a> Transfer<'a> {
 
     /// Where the NAR comes from, in full.
     fn url(&self) -> String {
-        let url = &self.item.narinfo.url;
-        match self.copy.source_of(self.item) {
-            source if source.as_store().is_some() || url.contains("://") => url.clone(),
-            source => format!("{}/{url}", source.name().trim_end_matches('/')),
-        }
+        self.copy.source_of(self.item).nar_url(&self.item.narinfo)
     }
 
     fn decode_error(&self, reason: impl ToString) -> Error {

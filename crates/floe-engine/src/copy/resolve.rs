@@ -15,11 +15,11 @@ use floe_format::StorePath;
 
 use super::trust::check_trust;
 use super::{ClosureCopy, PlannedPath, TargetKind};
-use crate::cache::{CachePolicy, NarInfoResult};
 use crate::cancel::CANCEL_POLL;
 use crate::error::Error;
 use crate::events::Event;
 use crate::path_spec::{CLOSURE_MAX, PathSpec};
+use crate::source::{CachePolicy, NarInfoResult};
 
 /// What is to be moved.
 #[derive(Debug, Default)]
@@ -246,7 +246,12 @@ impl Resolver<'_> {
         }
         health.unanswered += 1;
         let part = query.spec.hash_part();
-        self.copy.sources.list[source].query(part, policy, (id, source), &self.sender);
+        let (tag, sender) = ((id, source), self.sender.clone());
+        let reply = Box::new(move |result| {
+            // The receiver is gone only when the copy has failed.
+            let _: Result<(), _> = sender.send((tag, result));
+        });
+        self.copy.sources.list[source].query(part, policy, reply);
     }
 
     fn fail_query(&mut self, id: usize) {

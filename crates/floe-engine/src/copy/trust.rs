@@ -15,7 +15,7 @@ pub(super) fn check_trust(
     wanted: &PathSpec,
     narinfo: NarInfo,
 ) -> Result<PlannedPath, Error> {
-    let offering_source = &copy.sources.list[source];
+    let offering_source = &*copy.sources.list[source];
     let dir = copy.target.store_dir();
     let info = &narinfo.info;
     // A cache that has answered late was not looked at when the move began.
@@ -54,7 +54,7 @@ pub(super) fn check_trust(
         }
         (_, holds) => holds == Some(true),
     };
-    let is_trusted_unsigned = is_content_addressed || offering_source.is_trusted;
+    let is_trusted_unsigned = is_content_addressed || offering_source.is_trusted();
     let needs_signature =
         copy.options.check_signatures && !copy.target.is_cache() && !is_trusted_unsigned;
     let keys = &copy.options.trusted_keys;

@@ -1,6 +1,6 @@
 //! The requests `path_info` and `closure`.
 
-use floe_engine::{NetworkOptions, PathSpec, Source, SourceOrder, Sources};
+use floe_engine::{NetworkOptions, PathSpec, SourceOrder, Sources};
 use floe_format::{Compression, NarInfo, StoreDir};
 use floe_messages::{
     self as messages, ClosureReply, ClosureRequest, List, PathInfo, PathInfoRequest,
@@ -51,15 +51,11 @@ impl HandlerContext<'_> {
         let roots: Result<Vec<PathSpec>, _> =
             paths.map(|text| PathSpec::parse(text, dir)).collect();
         let found = source.query_closure(&roots?, recursive, self.cancel())?;
-        let of = |narinfo| Texts::of(narinfo, dir, is_cache(source));
+        let of = |narinfo| Texts::of(narinfo, dir, source.has_nar_files());
         Ok(Found {
             infos: found.values().map(of).collect(),
         })
     }
-}
-
-fn is_cache(source: &Source) -> bool {
-    source.as_store().is_none()
 }
 
 struct Found {

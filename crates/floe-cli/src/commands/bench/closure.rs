@@ -54,7 +54,7 @@ impl Closure {
         Ok(Closure {
             roots: found.map(|path| store_dir.full_path(path)).collect(),
             narinfos,
-            is_cached: source.as_store().is_none(),
+            is_cached: source.has_nar_files(),
             store_dir,
         })
     }

@@ -16,13 +16,14 @@ use reqwest::{Response, StatusCode};
 use tokio::sync::mpsc::Sender;
 use tokio::time::sleep;
 
-use super::SMALL_LEN_MAX;
 use super::limiter::ConnectionLimiter;
 use super::network::HttpContext;
 use super::redirect::RequestTarget;
-use super::request::{backoff_delay, get, next_bytes};
-use crate::body::Chunk;
+use super::request::{get, next_bytes};
 use crate::error::Error;
+use crate::nar_stream::Chunk;
+use crate::retry::backoff_delay;
+use crate::source::SMALL_LEN_MAX;
 use crate::url::redact;
 
 /// Goes on with a transfer as long as somebody wants its chunks; `None` if nobody does any more,

@@ -11,7 +11,7 @@ use std::sync::{Arc, OnceLock};
 use reqwest::{Response, Url, Version};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use crate::body::PrefetchPermit;
+use crate::nar_stream::PrefetchPermit;
 
 /// The connections to one cache.
 #[derive(Debug)]

@@ -10,7 +10,7 @@ use crate::cancel::{CANCEL_POLL, Cancel};
 use crate::error::Error;
 use crate::path_spec::{CLOSURE_MAX, PathSpec};
 
-impl Source {
+impl dyn Source + '_ {
     /// The narinfos of `roots` and, if asked for, of their closures, in the order of their paths.
     /// As many questions are under way as the connection takes. What was remembered of the roots
     /// does not count: whoever names a path wants to know what is so now.
@@ -54,7 +54,7 @@ impl Source {
 }
 
 struct ClosureQuery<'a> {
-    source: &'a Source,
+    source: &'a dyn Source,
     sender: Sender<(PathSpec, NarInfoResult)>,
     /// The hash parts that were asked for.
     seen: HashSet<String>,
@@ -71,7 +71,12 @@ impl ClosureQuery<'_> {
             return Err(Error::ClosureTooLarge { limit: CLOSURE_MAX });
         }
         self.pending += 1;
-        self.source.query(&part, policy, spec, &self.sender);
+        let sender = self.sender.clone();
+        let reply = Box::new(move |result| {
+            // The receiver is gone only after an error.
+            let _: Result<(), _> = sender.send((spec, result));
+        });
+        self.source.query(&part, policy, reply);
         Ok(())
     }
 

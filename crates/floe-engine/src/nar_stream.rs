@@ -1,5 +1,6 @@
-//! Where the asynchronous network meets the blocking workers: a body, read chunk by chunk.
+//! A NAR on its way from a source: a body that is read chunk by chunk, or a tree that is dumped.
 
+use std::fmt;
 use std::fs::File;
 use std::io::{self, BufRead, Read};
 use std::path::PathBuf;
@@ -12,9 +13,47 @@ use tokio::sync::{OwnedSemaphorePermit, mpsc};
 
 use crate::error::Error;
 
+/// A NAR that a source has opened.
+///
+/// The choice is made once for each NAR: no chunk of a body passes through dynamic dispatch.
+#[derive(Debug)]
+pub enum NarStream {
+    /// The file of a binary cache, compressed as its narinfo says.
+    Body(Body),
+    /// An uncompressed NAR that the source writes itself.
+    Dump(NarDump),
+}
+
+/// Receives the chunks of a NAR in order.
+pub type WriteChunk<'w> = dyn FnMut(&[u8]) -> Result<(), Error> + 'w;
+
+/// A function that writes one NAR, chunk by chunk, on the thread of its caller.
+pub struct NarDump(Box<DumpFn>);
+
+type DumpFn = dyn FnOnce(&mut WriteChunk<'_>) -> Result<(), Error> + Send;
+
+impl NarDump {
+    /// Wraps a function that passes a NAR to its argument and stops at the first error.
+    pub fn new(
+        dump: impl FnOnce(&mut WriteChunk<'_>) -> Result<(), Error> + Send + 'static,
+    ) -> NarDump {
+        NarDump(Box::new(dump))
+    }
+
+    pub(crate) fn run(self, write: &mut WriteChunk<'_>) -> Result<(), Error> {
+        (self.0)(write)
+    }
+}
+
+impl fmt::Debug for NarDump {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("NarDump")
+    }
+}
+
 /// A piece of a body on its way from the network.
 #[derive(Debug)]
-pub(crate) enum Chunk {
+pub enum Chunk {
     /// The next bytes.
     Bytes(Bytes),
     /// There are no more; without this mark a body was broken off.
@@ -25,21 +64,28 @@ pub(crate) enum Chunk {
 
 /// A compressed NAR that is about to arrive.
 #[derive(Debug)]
-pub(crate) enum Body {
+pub enum Body {
     /// Over a bounded channel from a task of the network.
     Network {
+        /// The chunks of the body, then [`Chunk::End`] or [`Chunk::Failed`].
         chunks: mpsc::Receiver<Chunk>,
+        /// The URL without credentials, for messages.
         url: String,
-        /// Present if it was asked for before somebody had time to read it.
+        /// Present if the body was requested before a worker was free to read it.
         prefetch_permit: Option<PrefetchPermit>,
     },
     /// From a file.
-    File { file: File, path: PathBuf },
+    File {
+        /// The open file.
+        file: File,
+        /// Its path, for messages.
+        path: PathBuf,
+    },
 }
 
 /// Leave to stand still meanwhile, until a worker begins to read.
 #[derive(Debug)]
-pub(crate) struct PrefetchPermit {
+pub struct PrefetchPermit {
     _permit: Option<OwnedSemaphorePermit>,
 }
 

@@ -1,0 +1,3 @@
+//! The local store: an adapter over floe-store.
+
+pub(crate) mod source;
