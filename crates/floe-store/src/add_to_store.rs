@@ -1,4 +1,4 @@
-//! Trees from outside a store, added as content-addressed paths.
+//! Adds trees from outside a store as content-addressed paths.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -13,13 +13,13 @@ use crate::tree::dump_path;
 use crate::writer::StoreWriter;
 
 impl StoreWriter {
-    /// Adds the tree at `source` under `name`, as `nix-store --add` would but for the
-    /// references, which are the caller's word: the path follows from contents, name and
-    /// references. References must be valid. Adding what is there already is no error.
+    /// Adds the tree at `source` under `name`, as `nix-store --add` does, but with references. The
+    /// caller states the references, which must be valid. The store path follows from contents,
+    /// name and references. If the path is valid already, nothing is written.
     ///
-    /// Errors: [`StoreError::ContentAddress`] for a name that store paths may not have,
-    /// [`StoreError::MissingReferences`], [`StoreError::FileChanged`] where the tree changes
-    /// meanwhile, or what the system says.
+    /// Errors: [`StoreError::ContentAddress`] if store paths may not have the name,
+    /// [`StoreError::MissingReferences`], [`StoreError::FileChanged`] if the tree changes
+    /// meanwhile, and those of the system.
     pub fn add_to_store(
         &self,
         source: &Path,
@@ -99,5 +99,5 @@ impl StoreWriter {
     }
 }
 
-/// Long beside a registration, short beside a person's patience.
+/// Long beside a registration, short enough that a user does not notice it.
 const BUSY_POLL: std::time::Duration = std::time::Duration::from_millis(50);

@@ -1,20 +1,22 @@
-//! What runs have left that were killed.
+//! Recovery after runs that were killed.
 //!
-//! Whoever writes into a store holds a lock on a file of temporary roots, and its unfinished trees
-//! bear the name of that file. A file that nobody holds locked belongs to a dead run:
+//! Each writer of a store holds a lock on its file of temporary roots. Its unfinished trees have
+//! the name of that file in their own names. If a floe roots file is not locked, its run is dead:
 //!
-//! 1. its trees are removed, but for sealed ones of a path that its roots name: they become this
-//!    run's, which may have a use for them, see `recovered_trees`;
-//! 2. its roots are what it was about to add: each that lies at its place without a row, or has a
-//!    lock that nobody holds, is removed under that lock;
-//! 3. the file is removed at last, so that a recovery that is killed itself is taken up again.
+//! 1. Recovery removes the trees of the dead run. It claims a tree instead if the tree is sealed
+//!    and belongs to a path in the roots file: this run may reuse it, see `recovered_trees`.
+//! 2. The roots are the paths that the run was about to add. Recovery removes each one that is on
+//!    disk without a row, and each lock file that no process holds. It holds the path lock
+//!    meanwhile.
+//! 3. The roots file is removed last, so that a later run continues a recovery that was killed
+//!    itself.
 //!
-//! What cannot be removed, such as another user's, does not save the rest. The file stays with it:
-//! nothing else says what the run was at, and somebody with more rights may be the next to look.
-//! That each start looks again costs one listing of the store.
+//! If a file cannot be removed, for example because another user owns it, recovery continues with
+//! the rest and keeps the roots file. No other record names the paths of the run, and the next run
+//! may have more rights. The price is one listing of the store at each start.
 //!
-//! Not guaranteed: that anything is cleared. What stays is taken by the next collection of garbage,
-//! and so is the file.
+//! Not guaranteed: that everything is removed. The next garbage collection deletes the rest, and
+//! the roots file.
 
 use std::collections::HashMap;
 use std::ffi::OsStr;
@@ -36,10 +38,10 @@ use crate::recovered_trees::is_sealed;
 use crate::temp_roots::is_floe_roots_file;
 use crate::tree::remove_tree;
 
-/// Moves a sealed tree of a dead run from the place given into the ownership of this run.
+/// Moves a sealed tree of a dead run into the ownership of this run.
 pub(crate) type ClaimTree<'a> = &'a dyn Fn(&StorePath, PathBuf) -> Result<(), StoreError>;
 
-/// Clears up after the dead.
+/// Recovers from all dead runs.
 pub(crate) fn recover(layout: &StoreLayout, database: &Database, claim: ClaimTree<'_>) {
     let directory = layout.state_dir.join("temproots");
     let Ok(entries) = fs::read_dir(directory) else {
@@ -73,7 +75,7 @@ impl Recovery<'_> {
         let opened = OpenOptions::new().read(true).write(true).open(file);
         let mut roots = opened.io_context("opening", file)?;
         let is_dead = try_lock(&roots, file, FlockOperation::NonBlockingLockExclusive)?;
-        // Somebody else may have cleared up between the opening and the lock.
+        // Another process may have finished the recovery between the opening and the lock.
         if !is_dead || roots.metadata().io_context("examining", file)?.nlink() == 0 {
             return Ok(());
         }
@@ -88,7 +90,7 @@ impl Recovery<'_> {
         }
     }
 
-    /// Full paths, each ended by a NUL; the last one may have been cut off.
+    /// Reads the full paths, each of which ends with a NUL. The last one may be incomplete.
     fn read_roots(&self, roots: &mut File, file: &Path) -> Result<Vec<StorePath>, StoreError> {
         let mut text = Vec::new();
         roots.read_to_end(&mut text).io_context("reading", file)?;
@@ -98,7 +100,7 @@ impl Recovery<'_> {
         Ok(paths.collect())
     }
 
-    /// Whether none of them bears the name of the dead any more.
+    /// Removes or claims the trees of a dead run. Returns whether none of them remains.
     fn remove_trees(&self, name: &str, paths: &[StorePath]) -> Result<bool, StoreError> {
         let by_hash_part: HashMap<&str, &StorePath> =
             paths.iter().map(|path| (path.hash_part(), path)).collect();
@@ -123,7 +125,7 @@ impl Recovery<'_> {
         Ok(is_complete)
     }
 
-    /// Removes what lies at the place of a path that is not valid, unless somebody is at it.
+    /// Removes the files of a path that is not valid, unless another process holds its lock.
     fn remove_unregistered(&self, path: &StorePath) -> Result<(), StoreError> {
         let layout = self.layout;
         let place = layout.real_path(path);
@@ -133,7 +135,7 @@ impl Recovery<'_> {
         if !is_there(&lock) && (!is_there(&place) || is_valid()?) {
             return Ok(());
         }
-        // Letting go of the lock removes its file.
+        // Dropping the lock removes its file.
         let Some(_lock) = PathLock::try_acquire(layout, path)? else {
             return Ok(());
         };
@@ -144,8 +146,8 @@ impl Recovery<'_> {
     }
 }
 
-/// Whether it is done. An error that all others would meet too, such as a locked database, which is
-/// waited for each time, stays one.
+/// Returns `false` for an error that concerns one file only. Other errors, such as a locked
+/// database, would occur for every path again, each time after a wait, so they end the recovery.
 fn tolerate_file_error(done: Result<(), StoreError>) -> Result<bool, StoreError> {
     match done {
         Ok(()) => Ok(true),
@@ -154,7 +156,8 @@ fn tolerate_file_error(done: Result<(), StoreError>) -> Result<bool, StoreError>
     }
 }
 
-/// `<hash part>-<name>-<number>`, perhaps with more behind it.
+/// Returns the hash part if the entry has the name `<hash part>-<name>-<number>`, perhaps with a
+/// suffix.
 fn hash_part_of_tree<'a>(name: &str, entry: &'a [u8]) -> Option<&'a str> {
     let (hash_part, rest) = entry.split_at_checked(HashPart::LEN)?;
     let number = rest.strip_prefix(b"-")?.strip_prefix(name.as_bytes())?;
@@ -162,7 +165,7 @@ fn hash_part_of_tree<'a>(name: &str, entry: &'a [u8]) -> Option<&'a str> {
     (HashPart::parse(hash_part).is_some() && number.starts_with(b"-")).then_some(hash_part)
 }
 
-/// Whether it is a tree's name, and not that of a link which was to replace one of its files.
+/// Whether the name is that of a tree. A temporary name for a link has a suffix.
 fn is_tree_name(entry: &OsStr) -> bool {
     entry.as_bytes().last().is_some_and(u8::is_ascii_digit)
 }
@@ -193,7 +196,7 @@ mod tests {
         let (store, roots) = (&layout.real_store_dir, layout.state_dir.join("temproots"));
         let touch = |name: &str| fs::write(store.join(name), "").unwrap();
         let (dead, theirs) = (format!("{HASH}-dead"), format!("{HASH}-theirs"));
-        // Of a run that is dead: a sealed tree, one without a row, a lock; and a valid path.
+        // Files of a dead run: a sealed tree, a path without a row, a lock; and a valid path.
         let sealed = store.join(format!("{HASH}-77-floe-0-3"));
         fs::create_dir_all(sealed.join("deep")).unwrap();
         fs::set_permissions(&sealed, std::os::unix::fs::PermissionsExt::from_mode(0o555)).unwrap();
@@ -204,7 +207,8 @@ mod tests {
             text.push_str(&format!("/nix/store/{path}\0"));
         }
         fs::write(roots.join("77-floe-0"), text).unwrap();
-        // Of others: a tree of a run that lives, a path that somebody is adding, roots of Nix.
+        // Files of others: a tree of a live run, a path that another process is adding, roots of
+        // Nix.
         let own = fs::read_dir(&roots).unwrap().flatten();
         let own = own.map(|entry| entry.file_name().into_string().unwrap());
         let mut own = own.filter(|name| name != "77-floe-0");
@@ -251,7 +255,7 @@ mod tests {
         let create = |tree| File::create(tree).unwrap();
         let files: Vec<File> = trees.iter().map(create).collect();
         let immutable = &files[7];
-        // Where the file system knows no such files this one goes with the others.
+        // On a file system without immutable files, this file is removed with the others.
         let _: Result<(), _> = ioctl_setflags(immutable, IFlags::IMMUTABLE);
         fs::create_dir(store.join(&second)).unwrap();
         fs::write(store.join(format!("{second}.lock")), "").unwrap();
@@ -264,7 +268,7 @@ mod tests {
         }
         assert!(!there(&store.join(format!("{second}.lock"))));
         assert_eq!(fs::read(&obstacle).unwrap(), b"somebody's");
-        // Who comes when the obstacles are gone clears the rest.
+        // Without the obstacles, the next run removes the rest.
         assert!(there(&roots));
         fs::remove_file(&obstacle).unwrap();
         fs::write(store.join(&first), "").unwrap();
@@ -299,7 +303,7 @@ mod tests {
         assert_eq!(unseen, 0, "of {BEGINNINGS}");
     }
 
-    /// So many that some meet the recovery between the making of a file and its lock.
+    /// High enough that some creations meet the recovery between `create` and `lock`.
     const BEGINNINGS: usize = 3000;
 
     #[test]

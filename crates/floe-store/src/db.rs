@@ -1,8 +1,9 @@
 //! The Nix database: one SQLite file per store, shared with every Nix that uses the store.
 //!
-//! Opened and created as the newest Nix does it (local-store.cc of Nix 2.36): schema 10,
-//! write-ahead log kept on close, foreign keys on. What differs between Nix versions (more or
-//! fewer tables, an index) is accepted and left as it is.
+//! Opens and creates databases as the newest Nix does (local-store.cc of Nix 2.36): schema 10, a
+//! write-ahead log that stays after the last connection closes, foreign keys on. Nix versions
+//! differ in some tables and in an index. floe accepts these differences and leaves them as they
+//! are.
 
 mod open;
 mod read;
@@ -39,8 +40,8 @@ pub(crate) struct Database {
 }
 
 impl Database {
-    /// Opens the database for writing; makes it where there is none. The state directory must
-    /// exist and the caller must hold `db/big-lock` shared.
+    /// Opens the database for writing and creates it if it does not exist. The state directory must
+    /// exist, and the caller must hold `db/big-lock` shared.
     pub(crate) fn open_writable(
         layout: &StoreLayout,
         options: &WriteOptions,
@@ -49,7 +50,7 @@ impl Database {
         let is_new = !check_schema(&schema_file)?;
         let file = layout.database_dir().join("db.sqlite");
         if is_new {
-            // SQLite would leave it to the umask who may read the file and its log.
+            // SQLite would let the umask decide which users may read the database and its log.
             create_world_readable(&file)?;
         }
         let mut connection = open::for_writing(&file, is_new, options.use_sqlite_wal)
@@ -57,8 +58,9 @@ impl Database {
         prepare_with_retry(&mut connection, is_new, options)
             .map_err(|source| database_error("preparing", &file, source))?;
         if is_new {
-            // Whole or not at all: who finds an empty one knows no schema. Others may make the same
-            // store at the same time, in this process too.
+            // The rename makes the schema file appear complete. A process that finds an empty file
+            // would not know the schema. Several writers may create the same store at once, also
+            // within this process, so each uses a temporary name of its own.
             let number = SERIAL.fetch_add(1, Ordering::Relaxed);
             let name = format!("schema-{}-{number}", std::process::id());
             let temporary = schema_file.with_file_name(name);
@@ -73,8 +75,8 @@ impl Database {
         })
     }
 
-    /// Opens an existing database for reading; also how it is read. Where this user may not even
-    /// make the side files of the write-ahead log, the file is read as it stands.
+    /// Opens an existing database for reading, and returns the way in which it is read. If this
+    /// user may not create the side files of the write-ahead log, the file is read without locks.
     pub(crate) fn open_for_reading(
         layout: &StoreLayout,
         policy: BusyPolicy,
@@ -97,13 +99,13 @@ impl Database {
         Ok((database, access))
     }
 
-    /// How long a question waits for those who lock the database.
+    /// Sets how long a query waits while another process has locked the database.
     pub(crate) fn set_busy_timeout(&self, busy_timeout: Duration) -> Result<(), StoreError> {
         open::set_busy_timeout(&self.connection, busy_timeout)
             .map_err(self.database_error("preparing"))
     }
 
-    /// Another number whenever another connection has changed the database.
+    /// Returns a number that changes whenever another connection has changed the database.
     pub(crate) fn data_version(&self) -> Result<i64, StoreError> {
         self.connection
             .prepare_cached("pragma data_version")
@@ -116,7 +118,8 @@ impl Database {
     }
 }
 
-/// A database for one thread, which waits for others as patiently as whoever has opened it.
+/// A locked database for one thread. Its queries wait for other processes as the owner's
+/// [`LockWait`] says.
 pub(crate) struct LockedDatabase<'a> {
     database: MutexGuard<'a, Database>,
     _scope: LockWaitScope,
@@ -129,7 +132,7 @@ impl LockedDatabase<'_> {
     ) -> LockedDatabase<'a> {
         LockedDatabase {
             _scope: lock_wait.enter_scope(),
-            // A transaction that a panic interrupted has been rolled back.
+            // SQLite has rolled back a transaction that a panic interrupted, so the state is valid.
             database: database.lock().unwrap_or_else(PoisonError::into_inner),
         }
     }
@@ -152,7 +155,7 @@ impl DerefMut for LockedDatabase<'_> {
 /// Distinguishes the temporary names of one process.
 static SERIAL: AtomicU64 = AtomicU64::new(0);
 
-/// Makes an empty file that all may read, whatever the umask, where there is none.
+/// Creates an empty file that all users may read, whatever the umask, unless the file exists.
 fn create_world_readable(file: &Path) -> Result<(), StoreError> {
     match File::create_new(file) {
         Ok(made) => made
@@ -163,11 +166,11 @@ fn create_world_readable(file: &Path) -> Result<(), StoreError> {
     }
 }
 
-/// Whether the schema file is there and says 10.
+/// Whether the schema file exists. Errors: its contents are not `10`.
 fn check_schema(schema_file: &Path) -> Result<bool, StoreError> {
     match fs::read_to_string(schema_file) {
         Ok(text) if text.trim() == "10" => Ok(true),
-        // The rest of a disk that was full when the store was made.
+        // An empty file remains if the disk was full when the store was created.
         Ok(text) if text.is_empty() => Ok(false),
         Ok(text) => Err(StoreError::Schema {
             path: schema_file.to_path_buf(),
@@ -178,9 +181,11 @@ fn check_schema(schema_file: &Path) -> Result<bool, StoreError> {
     }
 }
 
-/// The settings that Nix makes on each connection, and the tables of a new store.
-/// Two who make the same database get in each other's way when they switch it to a log, and SQLite
-/// tells one of them so at once, however patient it was told to be.
+/// Applies Nix's settings of a connection and creates the tables of a new store.
+///
+/// Two processes that create the same database disturb each other when they switch it to a
+/// write-ahead log. SQLite then fails one of them at once and does not call the busy handler, so
+/// this function repeats the preparation.
 fn prepare_with_retry(
     connection: &mut Connection,
     is_new: bool,
@@ -211,8 +216,8 @@ fn prepare(
 ) -> rusqlite::Result<()> {
     connection.busy_handler(Some(wait_for_database))?;
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_FKEY, true)?;
-    // Without a sync per commit a crash of the system may lose the newest rows, never the file;
-    // without any it may lose all.
+    // With `normal`, a crash of the system may lose the newest rows but never the file. With `off`,
+    // it may lose the whole database.
     let synchronous = match options.fsync_metadata {
         true => "normal",
         false => "off",
@@ -220,8 +225,8 @@ fn prepare(
     connection.pragma_update(None, "synchronous", synchronous)?;
     let use_wal = match is_new {
         true => options.use_sqlite_wal,
-        // A store made by a Nix with use-sqlite-wal = false stays in its mode: changing it needs
-        // everybody else to be out, and both modes serve.
+        // A store that a Nix with use-sqlite-wal = false made stays in its mode: a change needs
+        // exclusive access, and both modes work.
         false => open::journal_mode(connection)? == "wal",
     };
     if !use_wal {
@@ -230,7 +235,8 @@ fn prepare(
         connection.pragma_update(None, "journal_mode", "wal")?;
         connection.pragma_update(None, "journal_size_limit", WAL_SIZE_LIMIT)?;
         connection.pragma_update(None, "wal_autocheckpoint", WAL_CHECKPOINT_PAGES)?;
-        // The log's files stay, so that a user who may only read can open the database later.
+        // The files of the log stay, so that a user with read permission only can open the database
+        // later.
         let mut keep = 1;
         connection.file_control(DEFAULT_NAME, FileControl::PersistWal(&mut keep))?;
     }
@@ -253,16 +259,17 @@ fn database_error(action: &'static str, file: &Path, source: rusqlite::Error) ->
 
 const SCHEMA: &str = include_str!("db/schema.sql");
 
-/// Making a database takes milliseconds, and on a slow disk a second.
+/// The longest time for retries. Creating a database takes milliseconds, or a second on a slow
+/// disk.
 const CREATE_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// How often it is tried again.
+/// The pause between two attempts to create a database.
 const CREATE_RETRY_INTERVAL: Duration = Duration::from_millis(10);
 
-/// As Nix sets it: the log is cut back to nothing on close, and may grow to a tebibyte before.
+/// Nix's value: SQLite truncates the log on close and lets it grow up to a tebibyte before.
 const WAL_SIZE_LIMIT: i64 = 1 << 40;
 
-/// As Nix sets it, so that registering a whole system needs one sync.
+/// Nix's value, so that registering a whole system needs one sync.
 const WAL_CHECKPOINT_PAGES: i64 = 40_000;
 
 #[cfg(test)]
@@ -275,7 +282,7 @@ mod tests {
     use super::*;
     use crate::locks::LockWait;
 
-    /// An empty store, and choices of somebody who has interrupted.
+    /// An empty store, and options whose cancel flag is already set.
     fn interrupted() -> (tempfile::TempDir, StoreLayout, WriteOptions) {
         let root = tempfile::tempdir().unwrap();
         let layout = StoreLayout::in_root(root.path(), StoreDir::default());
@@ -289,11 +296,11 @@ mod tests {
         (root, layout, options)
     }
 
-    /// By another that makes the same, and takes its time.
+    /// The lock directory stands for another process that creates the same database slowly.
     #[test]
     fn interrupt_ends_wait_for_database_creation() {
         let (_root, layout, options) = interrupted();
-        // As SQLite locks by a directory.
+        // SQLite's VFS with lock directories locks by creating this directory.
         fs::write(layout.database_dir().join("db.sqlite"), "").unwrap();
         fs::create_dir(layout.database_dir().join("db.sqlite.lock")).unwrap();
         let began = Instant::now();

@@ -1,4 +1,4 @@
-//! What is free on the file system of a directory, for whoever is about to fill it.
+//! The free space of the file system of a directory.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;
@@ -8,33 +8,33 @@ use rustix::fs::{StatVfs, statfs, statvfs};
 
 use crate::error::{IoContext as _, StoreError};
 
-/// A file system, and what this user may still put there.
+/// A file system, and the free space for this user.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FileSystem {
-    /// Its highest directory that leads to the one that was asked about: where it is mounted.
+    /// The mount point: the highest parent of the directory on the same device.
     pub mount_point: PathBuf,
-    /// What it is, where that is one that floe knows.
+    /// The name of the file system type, if floe knows it.
     pub kind: Option<&'static str>,
     /// Bytes that this user may still write; `None` if the file system does not count.
     pub free_bytes: Option<u64>,
-    /// Files, directories and links that this user may still make; `None` if the file system does
-    /// not count them, since it makes room for them as it goes, such as btrfs.
+    /// The number of files, directories and links that this user may still create. `None` if the
+    /// file system does not limit them, such as btrfs.
     pub free_inodes: Option<u64>,
-    /// Whether every byte that is written takes up one. Where nobody knows, it is false: the file
-    /// system may compress, share what is equal, or keep its files on another one that does.
+    /// Whether each written byte occupies a byte of free space. False for unknown file systems:
+    /// they may compress, share equal blocks, or store their files on a file system that does.
     pub allocates_every_byte: bool,
 }
 
 impl FileSystem {
-    /// The file system of a directory, or where there is none yet, of the one in which it would be
-    /// made.
+    /// Returns the file system of a directory. If the directory does not exist, returns the file
+    /// system on which it would be created.
     ///
-    /// Errors: what the system says.
+    /// Errors: those of the system.
     pub fn of(directory: &Path) -> Result<FileSystem, StoreError> {
         let existing = lowest_existing(directory)?;
         let counts = statvfs(&existing).io_context("asking for free space at", &existing)?;
         let magic = statfs(&existing).io_context("asking for the file system of", &existing)?;
-        // The type of the number differs between machines; the number has 32 bits on all.
+        // The type of this field differs between machines. The value has 32 bits on all of them.
         let (kind, allocates_every_byte) = file_system_kind(magic.f_type as u32);
         let free = free(&counts, rustix::process::geteuid().is_root());
         Ok(FileSystem {
@@ -47,7 +47,7 @@ impl FileSystem {
     }
 }
 
-/// The directory itself, or the lowest of its parents that is there, by its real name.
+/// The canonical path of the directory or of its lowest existing parent.
 fn lowest_existing(directory: &Path) -> Result<PathBuf, StoreError> {
     let absolute = std::path::absolute(directory).io_context("resolving", directory)?;
     let there = absolute.ancestors().find(|path| path.exists());
@@ -55,7 +55,7 @@ fn lowest_existing(directory: &Path) -> Result<PathBuf, StoreError> {
     fs::canonicalize(there).io_context("resolving", there)
 }
 
-/// The highest directory above that lies on the same device.
+/// The highest parent on the same device.
 fn mount_point(existing: &Path) -> Result<PathBuf, StoreError> {
     let device = |path: &Path| fs::metadata(path).map(|metadata| metadata.dev());
     let own = device(existing).io_context("examining", existing)?;
@@ -65,15 +65,15 @@ fn mount_point(existing: &Path) -> Result<PathBuf, StoreError> {
     Ok(same.last().unwrap_or(existing).to_path_buf())
 }
 
-/// What is left.
+/// The free blocks and inodes.
 #[derive(Debug, PartialEq, Eq)]
 struct FreeCounts {
     bytes: Option<u64>,
     inodes: Option<u64>,
 }
 
-/// Part of a file system is commonly kept for root. One that has none at all of something does not
-/// count it.
+/// Most file systems reserve space for root. A total of zero means that the file system does not
+/// count.
 fn free(counts: &StatVfs, is_root: bool) -> FreeCounts {
     let (blocks, inodes) = match is_root {
         true => (counts.f_bfree, counts.f_ffree),
@@ -86,13 +86,13 @@ fn free(counts: &StatVfs, is_root: bool) -> FreeCounts {
     }
 }
 
-/// The name of a file system, and whether every byte that is written takes up one.
+/// Returns the name of a file system type, and whether each written byte occupies a byte.
 fn file_system_kind(magic: u32) -> (Option<&'static str>, bool) {
     let found = FILE_SYSTEMS.iter().find(|(number, ..)| *number == magic);
     found.map_or((None, false), |(_, name, keeps)| (Some(*name), *keeps))
 }
 
-/// By the numbers in Linux's `magic.h`, and for zfs, xfs and ntfs3 those of their own sources.
+/// The numbers are from Linux's `magic.h`; those of zfs, xfs and ntfs3 are from their sources.
 const FILE_SYSTEMS: [(u32, &str, bool); 14] = [
     (0xef53, "ext4", true),
     (0x5846_5342, "xfs", true),

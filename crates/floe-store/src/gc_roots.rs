@@ -1,8 +1,9 @@
-//! Permanent roots: links outside the store that keep paths from being collected.
+//! GC roots: links outside the store that protect paths from garbage collection.
 //!
-//! A root is a symbolic link that anybody may put anywhere and remove again. The store knows it by
-//! a second link, `gcroots/auto/HASH`, which leads to the first and goes away with it. Both are as
-//! Nix makes them (`addPermRoot`), so its collectors honour them and clean them up.
+//! An indirect root is a symbolic link anywhere on the disk, which any user may create and remove.
+//! The store finds it through a second link, `gcroots/auto/HASH`, which points to the first. floe
+//! makes both as Nix does (`addPermRoot`), so Nix's collectors honour them and remove a link that
+//! points to nothing.
 
 use std::ffi::OsString;
 use std::fs;
@@ -20,17 +21,18 @@ use crate::error::{IoContext, StoreError};
 use crate::layout::StoreLayout;
 use crate::writer::{StoreWriter, create_directory};
 
-/// A place for a root, which was free when it was looked at.
+/// A place for a root that passed [`IndirectGcRoot::check`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct IndirectGcRoot {
     path: PathBuf,
 }
 
 impl IndirectGcRoot {
-    /// Looks whether a root may be made at `path`, and changes nothing.
+    /// Checks whether a root can be created at `path`. Changes nothing.
     ///
-    /// Errors: [`StoreError::RootInStore`]; [`StoreError::NotARoot`] for what is there and no link
-    /// into the store; [`StoreError::CannotCreateRoot`] where this user can make no link.
+    /// Errors: [`StoreError::RootInStore`]; [`StoreError::NotARoot`] if `path` exists and is not a
+    /// link into the store; [`StoreError::CannotCreateRoot`] if this user cannot create a link
+    /// there.
     pub fn check(layout: &StoreLayout, path: &Path) -> Result<IndirectGcRoot, StoreError> {
         let link = IndirectGcRoot {
             path: absolute_path(path)?,
@@ -40,7 +42,7 @@ impl IndirectGcRoot {
         Ok(link)
     }
 
-    /// The link's own place: absolute, without `.` and `..`.
+    /// The absolute path of the link, without `.` and `..`.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -54,7 +56,7 @@ impl IndirectGcRoot {
             Ok(target) if is_in_store(layout, &target) => Ok(()),
             Ok(_) => Err(StoreError::NotARoot { path: path() }),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-            // It is there, and no link at all.
+            // The path exists and is not a symbolic link.
             Err(error) if error.kind() == io::ErrorKind::InvalidInput => {
                 Err(StoreError::NotARoot { path: path() })
             }
@@ -64,13 +66,14 @@ impl IndirectGcRoot {
 }
 
 impl StoreWriter {
-    /// Makes `link` a symbolic link to a path, by the name that the path has in the store
-    /// directory, and a root. What stood there before is replaced in one step.
+    /// Makes `link` a symbolic link to the logical store path and registers it as a root. Replaces
+    /// an existing link atomically.
     ///
-    /// Errors: those of [`IndirectGcRoot::check`], since another process may have been faster, and
-    /// errors of the system.
+    /// Errors: those of [`IndirectGcRoot::check`], because another process may have used the place
+    /// meanwhile, and those of the system.
     pub fn add_gc_root(&self, link: &IndirectGcRoot, path: &StorePath) -> Result<(), StoreError> {
-        // A collector that runs already has read the permanent roots and will not do so again.
+        // A running collector has already read the permanent roots. A temporary root still protects
+        // the path.
         self.add_temp_roots([path].into_iter())?;
         link.recheck(self.layout())?;
         create_parent(&link.path)?;
@@ -79,13 +82,13 @@ impl StoreWriter {
         let auto = self.layout().state_dir.join("gcroots/auto");
         create_directory(&auto)?;
         replace_link(&link.path, &auto.join(auto_root_name(&link.path)))?;
-        // One that began after the first time may have read the permanent roots before the link
-        // was there, and would read the temporary ones when this process has ended.
+        // A collector that began after the first call may have read the permanent roots before the
+        // link existed. The second call makes sure that it knows the temporary root.
         self.add_temp_roots([path].into_iter())
     }
 }
 
-/// The name by which Nix registers a link: the SHA-1 of its place.
+/// Returns the name under which Nix registers a link: the SHA-1 of its path.
 fn auto_root_name(link: &Path) -> String {
     let mut hasher = Hasher::new(HashAlgorithm::Sha1);
     hasher.update(link.as_os_str().as_bytes());
@@ -98,8 +101,8 @@ pub(crate) fn is_in_store(layout: &StoreLayout, path: &Path) -> bool {
         .is_ok_and(|rest| rest.components().next().is_some())
 }
 
-/// The path without `.` and `..`, which takes the name before it away, even where that is a
-/// symbolic link: Nix's own way, without a look at the disk.
+/// Returns the path without `.` and `..`. A `..` removes the name before it, even if that name is a
+/// symbolic link. Nix does the same, without access to the disk.
 pub fn canon_path(path: &Path) -> PathBuf {
     let mut plain = PathBuf::new();
     for component in path.components() {
@@ -114,13 +117,13 @@ pub fn canon_path(path: &Path) -> PathBuf {
     plain
 }
 
-/// A path in Nix's own form. The hash of the result is the root's name, so it has to be the same.
+/// Returns a path in Nix's form. The name of the root is a hash of it, so it must match Nix's.
 pub(crate) fn absolute_path(path: &Path) -> Result<PathBuf, StoreError> {
     let path = std::path::absolute(path).io_context("resolving", path)?;
     Ok(canon_path(&path))
 }
 
-/// Whether a link can be made there at all is better known before a long download than after it.
+/// Checks whether a link can be created, so that a command fails before a long download.
 pub(crate) fn check_can_create_link(link: &Path) -> Result<(), StoreError> {
     let existing = link.ancestors().skip(1).find(|path| path.exists());
     let Some(directory) = existing else {
@@ -137,7 +140,7 @@ pub(crate) fn check_can_create_link(link: &Path) -> Result<(), StoreError> {
     })
 }
 
-/// Makes the directory of a link, with the modes that the user's umask leaves.
+/// Creates the directory of a link, with the modes that the user's umask allows.
 pub(crate) fn create_parent(link: &Path) -> Result<(), StoreError> {
     match link.parent() {
         Some(parent) => fs::create_dir_all(parent).io_context("creating the directory", parent),
@@ -145,13 +148,13 @@ pub(crate) fn create_parent(link: &Path) -> Result<(), StoreError> {
     }
 }
 
-/// Puts a symbolic link in place, whatever was there.
+/// Creates a symbolic link and replaces an existing file atomically.
 pub(crate) fn replace_link(target: &Path, link: &Path) -> Result<(), StoreError> {
     let mut temporary = OsString::from(link);
     let number = SERIAL.fetch_add(1, Ordering::Relaxed);
     temporary.push(format!(".tmp-{}-{number}", std::process::id()));
     let temporary = PathBuf::from(temporary);
-    // Whoever had this process number before is no more.
+    // A file of this name belongs to a dead process with the same number.
     let _: io::Result<()> = fs::remove_file(&temporary);
     symlink(target, &temporary).io_context("creating the link", &temporary)?;
     fs::rename(&temporary, link)
@@ -170,7 +173,7 @@ mod tests {
 
     #[test]
     fn auto_root_name_is_sha1_of_link_path() {
-        // Reckoned by sha1sum; that Nix looks for that name is what the tests with it show.
+        // `sha1sum` printed this value. The tests with real Nix show that it looks for this name.
         assert_eq!(auto_root_name(Path::new("/a/b")).len(), 32);
         let known = nix32::decode(&auto_root_name(Path::new("/a/b"))).unwrap();
         let known: String = known.iter().map(|byte| format!("{byte:02x}")).collect();

@@ -1,32 +1,32 @@
-//! Where a store's parts are: the store directory that paths name, the directory that holds
-//! them, and the state directory.
+//! The directories of a store: the store directory that paths name, the directory that holds the
+//! files, and the state directory.
 //!
-//! The rules are Nix's: with a root, the files lie in `ROOT/nix/store` and the state in
-//! `ROOT/nix/var/nix`, whatever store directory the paths name; without one, the files lie
-//! where the paths say.
+//! The rules are Nix's. With a root directory, the files are in `ROOT/nix/store` and the state is
+//! in `ROOT/nix/var/nix`, whatever store directory the paths name. Without one, the files are at
+//! the places that the paths name.
 
 use std::path::{Path, PathBuf};
 
 use floe_format::{StoreDir, StorePath};
 
-/// The places of one store.
+/// The directories of one store.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoreLayout {
     /// The store directory that store paths name, such as `/nix/store`.
     pub store_dir: StoreDir,
-    /// The directory in which the paths lie.
+    /// The directory that holds the files.
     pub real_store_dir: PathBuf,
-    /// The directory of database, roots and locks, such as `/nix/var/nix`.
+    /// The directory of database, GC roots and locks, such as `/nix/var/nix`.
     pub state_dir: PathBuf,
 }
 
 impl StoreLayout {
-    /// `/nix/store` with `/nix/var/nix`.
+    /// The layout of the system's store: `/nix/store` with `/nix/var/nix`.
     pub fn system() -> StoreLayout {
         StoreLayout::without_root(StoreDir::default())
     }
 
-    /// A store below another root directory.
+    /// The layout of a store below another root directory.
     pub fn in_root(root: &Path, store_dir: StoreDir) -> StoreLayout {
         StoreLayout {
             store_dir,
@@ -35,8 +35,8 @@ impl StoreLayout {
         }
     }
 
-    /// A store whose paths lie where their names say. The state directory stands to it as
-    /// `/nix/var/nix` stands to `/nix/store`.
+    /// The layout of a store whose files are in its store directory. The state directory is
+    /// `var/nix` beside that directory, as `/nix/var/nix` is for `/nix/store`.
     pub fn without_root(store_dir: StoreDir) -> StoreLayout {
         let real_store_dir = PathBuf::from(store_dir.as_str());
         let prefix = real_store_dir.parent().unwrap_or(Path::new("/"));
@@ -47,8 +47,9 @@ impl StoreLayout {
         }
     }
 
-    /// The store that Nix would choose by itself (its `auto`): the system's, or, for a user on a
-    /// machine without Nix, one below `data_home` (`$XDG_DATA_HOME`, commonly `~/.local/share`).
+    /// The store that Nix selects by default (its `auto`): the store of the system, or, for a user
+    /// on a machine without Nix, a store below `data_home` (`$XDG_DATA_HOME`, commonly
+    /// `~/.local/share`).
     pub fn auto(data_home: Option<&Path>) -> StoreLayout {
         let system = StoreLayout::system();
         match data_home {
@@ -59,7 +60,7 @@ impl StoreLayout {
         }
     }
 
-    /// Where a path lies on disk.
+    /// The place of a path on disk.
     pub fn real_path(&self, path: &StorePath) -> PathBuf {
         self.real_store_dir.join(path.as_str())
     }
@@ -69,7 +70,7 @@ impl StoreLayout {
         self.state_dir.join("db")
     }
 
-    /// The directory of the build logs that belong to the store by its place.
+    /// The directory of the build logs of this store.
     pub fn log_dir(&self) -> PathBuf {
         let prefix = self.real_store_dir.parent().unwrap_or(Path::new("/"));
         prefix.join("var/log/nix")

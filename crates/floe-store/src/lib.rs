@@ -1,17 +1,17 @@
-//! The local Nix store on disk. Blocking; no network, no async runtime. The only code of floe
-//! that writes under a store.
+//! The local Nix store on disk. It blocks, and uses no network and no async runtime. It is the only
+//! code of floe that writes below a store.
 //!
-//! A safe addition, beside any number of Nix processes and other floes:
+//! These steps add a path safely while any number of Nix and floe processes use the store:
 //!
-//! 1. [`StoreWriter::add_temp_roots`] makes temporary roots for everything that is about to matter;
-//! 2. [`StoreWriter::query_missing`] asks the database what is missing;
-//! 3. [`StoreWriter::tree_writer`] unpacks each missing path beside its place;
-//! 4. the caller compares the hash of what went through with what was promised;
-//! 5. [`StoreWriter::register`] takes the path's lock, asks again, renames the tree into
-//!    place and writes the row, references before referrers, many paths in one transaction.
+//! 1. [`StoreWriter::add_temp_roots`] makes temporary roots for all paths of the operation.
+//! 2. [`StoreWriter::query_missing`] asks the database which of them are missing.
+//! 3. [`StoreWriter::tree_writer`] unpacks each missing path beside its final place.
+//! 4. The caller compares the hash of the NAR with the expected one.
+//! 5. [`StoreWriter::register`] acquires the path locks, queries the database again, renames the
+//!    trees into place and writes the rows in one transaction.
 //!
-//! Not guaranteed: durability. A crash of the system may lose paths whose rows survived, as
-//! with Nix in its default settings; `floe verify` finds them.
+//! Not guaranteed: durability. After a crash of the system, the contents of registered paths may be
+//! lost, as with Nix in its default settings. `floe verify` finds such paths.
 
 mod add_to_store;
 mod crash_recovery;

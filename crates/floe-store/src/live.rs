@@ -1,10 +1,10 @@
-//! A store that others write to while it is served.
+//! A store that is read while other processes write to it.
 //!
-//! A [`LiveStore`] answers from the newest commit at every question, says cheaply whether
-//! anything may have changed, and finds out when the database file itself becomes another one.
+//! A [`LiveStore`] reads the newest commit at each query. It reports at low cost whether the
+//! database may have changed, and notices when another file replaces the database file.
 //!
-//! Nothing here may open the database file but through SQLite: a process that closes any
-//! descriptor of a file loses all locks that it has on it.
+//! Nothing here may open the database file except through SQLite: a process that closes any
+//! descriptor of a file loses all its POSIX locks on that file.
 
 mod file_watch;
 mod hash_part_index;
@@ -23,33 +23,36 @@ use crate::error::StoreError;
 use crate::layout::StoreLayout;
 use file_watch::{Change, FileIdentity, FileWatch};
 
-/// A store that is read beside those who write to it. One for each thread; never writes.
+/// A store that is read while other processes write to it. Never writes. Each thread needs one of
+/// its own.
 #[derive(Debug)]
 pub struct LiveStore {
     layout: StoreLayout,
     busy_timeout: Duration,
-    /// Empty after a failure to open the database again, until that succeeds.
+    /// `None` after the database could not be opened again, until a later attempt succeeds.
     open: RefCell<Option<OpenDatabase>>,
     generation: Cell<u64>,
 }
 
-/// An open database, and what it was like then.
+/// An open database and its state at the last check.
 #[derive(Debug)]
 struct OpenDatabase {
     database: Database,
     access: AccessMode,
     watch: FileWatch,
     data_version: i64,
-    /// When the file system was asked.
+    /// The time of the last check of the file system.
     polled_at: Option<Instant>,
 }
 
 impl LiveStore {
-    /// Opens an existing store. `busy_timeout` is how long a question waits for a writer that locks
-    /// the whole database, and may be zero; then the question fails with an error for which
-    /// [`StoreError::is_busy`] holds. Without a write-ahead log readers lock out each other too.
+    /// Opens an existing store. `busy_timeout` is the time that a query waits while a writer has
+    /// locked the whole database. It may be zero; the query then fails with an error for which
+    /// [`StoreError::is_busy`] returns true. Without a write-ahead log, readers lock out each other
+    /// as well.
     ///
-    /// Errors: [`StoreError::NoStore`], [`StoreError::Schema`], or what the system and SQLite say.
+    /// Errors: [`StoreError::NoStore`], [`StoreError::Schema`], and those of the system and of
+    /// SQLite.
     pub fn open(layout: StoreLayout, busy_timeout: Duration) -> Result<LiveStore, StoreError> {
         let open = OpenDatabase::new(&layout, busy_timeout)?;
         Ok(LiveStore {
@@ -60,9 +63,9 @@ impl LiveStore {
         })
     }
 
-    /// Changes how long questions wait.
+    /// Sets the time that a query waits.
     ///
-    /// Errors: SQLite refuses.
+    /// Errors: those of SQLite.
     pub fn set_busy_timeout(&mut self, busy_timeout: Duration) -> Result<(), StoreError> {
         self.busy_timeout = busy_timeout;
         match self.open.get_mut() {
@@ -71,18 +74,19 @@ impl LiveStore {
         }
     }
 
-    /// Where the store's parts are.
+    /// The directories of the store.
     pub fn layout(&self) -> &StoreLayout {
         &self.layout
     }
 
-    /// A number that has gone up whenever the database may have changed since the last call.
+    /// Returns the generation: a number that increases whenever the database may have changed since
+    /// the last call.
     ///
-    /// Ask for it before the questions whose answers are to be kept: an answer is at least as new
-    /// as the generation before it. Changes of a database that this user may only read as it
-    /// stands, and a database file that was replaced, are noticed within a tenth of a second.
+    /// A caller that keeps the results of queries asks for the generation first: a result is at
+    /// least as new as the generation before it. Two changes are noticed within 100 ms: changes of
+    /// a database that is read without locks, and a replaced database file.
     ///
-    /// Errors: the database could not be read, or opened again; the next call tries again.
+    /// Errors: the database could not be read or opened again. The next call tries again.
     pub fn generation(&mut self) -> Result<u64, StoreError> {
         let generation = &self.generation;
         let slot = self.open.get_mut();
@@ -94,7 +98,7 @@ impl LiveStore {
                     return Ok(generation.get());
                 }
                 Err(error) if error.is_busy() => return Err(error),
-                // What cannot be read any more is opened again, which says what is wrong.
+                // Opening the database again either succeeds or reports the error.
                 Ok(Change::File) | Err(_) => *slot = None,
             }
         }
@@ -103,26 +107,27 @@ impl LiveStore {
         Ok(generation.get())
     }
 
-    /// Makes the next [`LiveStore::generation`] ask the file system whether the database is still
-    /// the same file, however short ago it did: for when another thread has seen a change.
+    /// Makes the next [`LiveStore::generation`] check the file system, even if the last check is
+    /// recent. For use after another thread has noticed a change.
     pub fn force_recheck(&mut self) {
         if let Some(open) = self.open.get_mut() {
             open.polled_at = None;
         }
     }
 
-    /// What the database knows of the path with that hash part; `None` if none is valid.
+    /// Returns the registered information about the path with this hash part, or `None` if no such
+    /// path is valid.
     pub fn path_info_from_hash_part(&self, part: &str) -> Result<Option<PathInfo>, StoreError> {
         self.query(|database| database.path_info_from_hash_part(part))
     }
 
-    /// What the database knows of a path; `None` if it is not valid.
+    /// Returns the registered information about a path, or `None` if the path is not valid.
     pub fn path_info(&self, path: &StorePath) -> Result<Option<PathInfo>, StoreError> {
         self.query(|database| database.path_info(path))
     }
 
-    /// What the output of a content-addressed derivation became, by the hash of the derivation,
-    /// `sha256:…` in base 16. Written by Nix up to 2.34, with `ca-derivations` enabled.
+    /// Returns the realisation of a content-addressed derivation, by the hash of the derivation:
+    /// `sha256:…` in base 16. Nix up to 2.34 writes it if `ca-derivations` is enabled.
     pub fn realisation(
         &self,
         drv_hash: &str,
@@ -131,8 +136,8 @@ impl LiveStore {
         self.query(|database| database.realisation(drv_hash, output))
     }
 
-    /// What the output of a content-addressed derivation became, by the path of the derivation.
-    /// Written by the newest Nix, with `ca-derivations` enabled.
+    /// Returns the build trace of a content-addressed derivation, by the path of the derivation.
+    /// The newest Nix writes it if `ca-derivations` is enabled.
     pub fn build_trace(
         &self,
         drv: &StorePath,
@@ -141,13 +146,14 @@ impl LiveStore {
         self.query(|database| database.build_trace(drv, output))
     }
 
-    /// Which file is read.
+    /// The identity of the database file.
     fn identity(&self) -> Result<FileIdentity, StoreError> {
         Ok(self.open_database()?.watch.identity().clone())
     }
 
-    /// Asks a question. What was read without locks counts only if nobody has written meanwhile,
-    /// and what SQLite fails at only if it still does so after the file was opened again.
+    /// Runs a query. If the database is read without locks, a result counts only if no process
+    /// wrote meanwhile. After an error of SQLite, the query runs again on a newly opened file,
+    /// because the file may have been replaced.
     fn query<T>(
         &self,
         mut query: impl FnMut(&Database) -> Result<T, StoreError>,
@@ -183,7 +189,7 @@ impl LiveStore {
         }
     }
 
-    /// The open database, which is opened again if it had to be closed.
+    /// Returns the open database, and opens it again if it was closed.
     fn open_database(&self) -> Result<RefMut<'_, OpenDatabase>, StoreError> {
         let mut slot = self.open.borrow_mut();
         if slot.is_none() {
@@ -199,7 +205,8 @@ impl LiveStore {
 impl OpenDatabase {
     fn new(layout: &StoreLayout, busy_timeout: Duration) -> Result<OpenDatabase, StoreError> {
         let file = layout.database_dir().join("db.sqlite");
-        // What is replaced while it is being opened is opened once too often, never not at all.
+        // The versions are read before the opening. If the file is replaced in between, the next
+        // check opens it once more. The other order could miss the replacement.
         let before = FileWatch::before_open(&file)?;
         let (database, access) =
             Database::open_for_reading(layout, BusyPolicy::Timeout(busy_timeout))?;
@@ -217,8 +224,8 @@ impl OpenDatabase {
     }
 
     fn changed(&mut self) -> Result<Change, StoreError> {
-        // With a lock directory, asking SQLite means to make and remove it, and to be refused
-        // while anybody else has it; the times of the file say as much.
+        // With a lock directory, a query of `data_version` would create and remove that directory,
+        // and would fail while another process holds it. The file times give the same information.
         let always = self.access == AccessMode::LockDirectory;
         let is_due = self
             .polled_at
@@ -241,10 +248,10 @@ impl OpenDatabase {
     }
 }
 
-/// How often the file system is asked whether the database is still the same file: often enough
-/// that nobody waits for what was installed, and rarely enough to cost nothing.
+/// The interval between two checks whether the database file was replaced. It is short enough that
+/// a client sees a newly installed path at once, and long enough that the checks cost nothing.
 const FILE_POLL_INTERVAL: Duration = Duration::from_millis(100);
 
-/// Between looks at a database that cannot be locked and is being written to. Short beside what a
-/// commit takes.
+/// The pause before a query on a database without locks runs again. Short beside the time of a
+/// commit.
 const RETRY_INTERVAL: Duration = Duration::from_millis(5);

@@ -32,7 +32,7 @@ pub(crate) fn open_lock_file(path: &Path) -> Result<File, StoreError> {
         .io_context("opening the lock file", path)
 }
 
-/// Tries to take a lock; `false` if somebody else holds it.
+/// Tries to acquire a lock. Returns `false` if another process or file descriptor holds it.
 pub(crate) fn try_lock(
     file: &File,
     path: &Path,
@@ -48,7 +48,7 @@ pub(crate) fn try_lock(
     }
 }
 
-/// Takes a shared lock, patiently; `what` says whose lock it is.
+/// Acquires a shared lock and waits as `lock_wait` says. `what` names the holder in messages.
 pub(crate) fn lock_shared(
     file: &File,
     path: &Path,

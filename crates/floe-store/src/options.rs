@@ -1,29 +1,29 @@
-//! How a store is opened for writing: what nix.conf says of it, and how others are waited for.
+//! Options for opening a store for writing: settings of nix.conf and the way to wait for locks.
 
 use crate::locks::LockWait;
 use crate::temp_roots::TempRoots;
 
-/// Choices of whoever writes a store.
+/// The options of a store writer.
 #[derive(Clone, Debug)]
 pub struct WriteOptions {
     /// The temporary roots, which several writers may share.
     pub temp_roots: TempRoots,
-    /// The group that builders belong to (`build-users-group`), by its number. The store directory
-    /// of root's stores then belongs to it, as Nix wants it.
+    /// The number of the group of builders (`build-users-group`). If it is set, root's stores give
+    /// their store directory to this group, as in Nix.
     pub build_users_group: Option<u32>,
-    /// Whether the store directory may be or lie below a symbolic link (`allow-symlinked-store`).
+    /// Whether the store directory or one of its parents may be a symbolic link
+    /// (`allow-symlinked-store`).
     pub allow_symlinked_store: bool,
-    /// Whether a database keeps a write-ahead log (`use-sqlite-wal`).
+    /// Whether a new database keeps a write-ahead log (`use-sqlite-wal`).
     pub use_sqlite_wal: bool,
-    /// Whether the database is written so that a crash of the system leaves it whole
-    /// (`fsync-metadata`).
+    /// Whether the database survives a crash of the system (`fsync-metadata`).
     pub fsync_metadata: bool,
-    /// How others are waited for.
+    /// How to wait for locks of other processes.
     pub lock_wait: LockWait,
 }
 
 impl Default for WriteOptions {
-    /// Nix's own defaults, but for the group: whoever has one says so.
+    /// Nix's defaults. The group has none here, because its number depends on the system.
     fn default() -> WriteOptions {
         WriteOptions {
             temp_roots: TempRoots::default(),

@@ -1,7 +1,7 @@
-//! Profiles: a link `P` to the current generation, `P-N-link`, which is a root for a path.
+//! Profiles: a link `P` to the current generation `P-N-link`, which is a GC root.
 //!
-//! Numbers, names and the lock are Nix's, so that `nix-env -p P` lists, switches and deletes what
-//! was made here.
+//! Numbers, names and the lock are Nix's, so that `nix-env -p P` lists, switches and deletes the
+//! generations that floe makes.
 
 use std::fs;
 use std::io;
@@ -17,37 +17,38 @@ use crate::layout::StoreLayout;
 use crate::locks::PathLock;
 use crate::writer::StoreWriter;
 
-/// A place for a profile, which was free or a profile when it was looked at.
+/// A place for a profile that passed [`Profile::check`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Profile {
     path: PathBuf,
 }
 
 impl Profile {
-    /// Looks whether a generation may be added to the profile at `path`, and changes nothing.
+    /// Checks whether a generation can be added to the profile at `path`. Changes nothing.
     ///
-    /// Nix would replace a link that leads elsewhere, which cuts off the profile behind it.
+    /// Nix would replace a link that points to another place, and thereby cut off the profile
+    /// behind it. floe refuses such a link.
     ///
-    /// Errors: [`StoreError::RootInStore`]; [`StoreError::NotAProfile`] for what is there and
-    /// links neither to a generation beside it nor into the store; [`StoreError::CannotCreateRoot`]
-    /// where this user can make no link.
+    /// Errors: [`StoreError::RootInStore`]; [`StoreError::NotAProfile`] if `path` exists and points
+    /// neither to a generation in the same directory nor into the store;
+    /// [`StoreError::CannotCreateRoot`] if this user cannot create a link there.
     pub fn check(layout: &StoreLayout, path: &Path) -> Result<Profile, StoreError> {
         let profile = Profile {
             path: absolute_path(path)?,
         };
-        // Generations lie beside the profile, so one of them stands for all.
+        // All generations are in the directory of the profile, so one check is enough.
         IndirectGcRoot::check(layout, &profile.generation_link(1))?;
         profile.recheck(layout)?;
         check_can_create_link(&profile.path)?;
         Ok(profile)
     }
 
-    /// The place of the link to the current generation, absolute.
+    /// The absolute path of the link to the current generation.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// The place of a generation's link.
+    /// The path of the link of a generation.
     pub fn generation_link(&self, number: u64) -> PathBuf {
         let mut name = self.path.clone().into_os_string();
         name.push(format!("-{number}-link"));
@@ -81,7 +82,7 @@ impl Profile {
         self.path.parent()
     }
 
-    /// The number in the name of a generation of this profile.
+    /// Parses the number from the name of a generation of this profile.
     fn generation_number(&self, generation: &Path) -> Option<u64> {
         let name = generation.file_name()?.to_str()?;
         let rest = name.strip_prefix(self.path.file_name()?.to_str()?)?;
@@ -89,7 +90,7 @@ impl Profile {
         number.parse().ok()
     }
 
-    /// The latest generation.
+    /// Returns the highest generation number.
     fn latest_generation(&self) -> Result<Option<u64>, StoreError> {
         let Some(directory) = self.directory() else {
             return Ok(None);
@@ -104,10 +105,10 @@ impl Profile {
 }
 
 impl StoreWriter {
-    /// Makes a path the newest generation of a profile and switches to it; its number. A path that
-    /// the newest generation is already gets no further one.
+    /// Makes a path the newest generation of a profile and switches to it. Returns the number of
+    /// the generation. If the newest generation already is this path, no further one is made.
     ///
-    /// Errors: those of [`Profile::check`], [`StoreError::LockTimeout`], and what the system says.
+    /// Errors: those of [`Profile::check`], [`StoreError::LockTimeout`], and those of the system.
     pub fn set_profile(&self, profile: &Profile, path: &StorePath) -> Result<u64, StoreError> {
         self.add_temp_roots([path].into_iter())?;
         create_parent(&profile.path)?;
@@ -127,7 +128,7 @@ impl StoreWriter {
                 number
             }
         };
-        // By its name alone, so that a directory of profiles can be moved.
+        // The target is a bare name, so that a directory of profiles can be moved.
         let generation = profile.generation_link(number);
         let name = generation.file_name().unwrap_or(generation.as_os_str());
         replace_link(Path::new(name), &profile.path)?;
@@ -147,7 +148,7 @@ mod tests {
         let number = |name: &str| profile.generation_number(Path::new(name));
         assert_eq!(number("system-7-link"), Some(7));
         assert_eq!(number("/elsewhere/system-12-link"), Some(12));
-        // What a crash left behind of the seventh must not be taken for nothing.
+        // A crash leaves such a file; counting it keeps its number from being used twice.
         assert_eq!(number("system-7-link.tmp-1-2"), Some(7));
         for other in [
             "system",

@@ -1,4 +1,4 @@
-//! A store as a source: questions to its database, and the NARs of its paths.
+//! A store as a source: queries to its database, and the NARs of its paths.
 
 use std::path::PathBuf;
 use std::sync::Mutex;
@@ -11,7 +11,7 @@ use crate::layout::StoreLayout;
 use crate::locks::LockWait;
 use crate::tree;
 
-/// A store that is only read. May be shared between threads.
+/// A store opened for reading. Several threads may share it.
 #[derive(Debug)]
 pub struct StoreReader {
     layout: StoreLayout,
@@ -22,12 +22,13 @@ pub struct StoreReader {
 impl StoreReader {
     /// Opens an existing store.
     ///
-    /// Errors: [`StoreError::NoStore`], [`StoreError::Schema`], or what the system and SQLite say.
+    /// Errors: [`StoreError::NoStore`], [`StoreError::Schema`], and those of the system and of
+    /// SQLite.
     pub fn open(layout: StoreLayout) -> Result<StoreReader, StoreError> {
         StoreReader::open_with(layout, LockWait::default())
     }
 
-    /// The same, with a way of one's own to wait for those who lock the database.
+    /// Opens an existing store. Queries wait for a locked database as `lock_wait` says.
     ///
     /// Errors: also [`StoreError::Interrupted`].
     pub fn open_with(layout: StoreLayout, lock_wait: LockWait) -> Result<StoreReader, StoreError> {
@@ -41,17 +42,17 @@ impl StoreReader {
         })
     }
 
-    /// Where the store's parts are.
+    /// The directories of the store.
     pub fn layout(&self) -> &StoreLayout {
         &self.layout
     }
 
-    /// What the database knows of a path; `None` if it is not valid.
+    /// Returns the registered information about a path, or `None` if the path is not valid.
     pub fn path_info(&self, path: &StorePath) -> Result<Option<PathInfo>, StoreError> {
         self.database().path_info(path)
     }
 
-    /// The valid path with that hash part.
+    /// Returns the valid path with this hash part.
     pub fn query_path_from_hash_part(
         &self,
         hash_part: &str,
@@ -59,23 +60,23 @@ impl StoreReader {
         self.database().query_path_from_hash_part(hash_part)
     }
 
-    /// Every valid path, in the order of their names.
+    /// Returns all valid paths, sorted by name.
     pub fn valid_paths(&self) -> Result<Vec<StorePath>, StoreError> {
         self.database().valid_paths()
     }
 
-    /// The closure of some valid paths: they, what they refer to, and so on, in the order of
-    /// their names. A path that is not valid is left out.
+    /// Returns the closure of some paths, sorted by name: the paths, their references, and so on.
+    /// Paths that are not valid are left out.
     pub fn closure(&self, roots: &[StorePath]) -> Result<Vec<PathInfo>, StoreError> {
         self.database().closure(roots)
     }
 
-    /// The valid paths that refer to a path.
+    /// Returns the valid paths that refer to a path.
     pub fn referrers(&self, path: &StorePath) -> Result<Vec<StorePath>, StoreError> {
         self.database().referrers(path)
     }
 
-    /// Where a path lies on disk.
+    /// The place of a path on disk.
     pub fn real_path(&self, path: &StorePath) -> PathBuf {
         self.layout.real_path(path)
     }

@@ -1,18 +1,18 @@
-//! Trees that a run has left which ended early: sealed, and never registered.
+//! Sealed trees that an earlier run unpacked and did not register.
 //!
-//! 1. [`crash_recovery`](crate::crash_recovery) keeps trees of a dead run that look sealed, under
-//!    names of its own run, and adds their paths to its own temporary roots;
-//! 2. whoever wants such a path takes the tree, hashes it, and fetches the path only if it is not
-//!    what it should be;
-//! 3. what nobody wants is removed: by a move that knows all that it wants, and at the end of one
-//!    that has ended well;
-//! 4. what is there when the file of temporary roots is given up stays, and so does the file, as
-//!    if its process had been killed.
+//! 1. [`crash_recovery`](crate::crash_recovery) keeps the sealed trees of a dead run. It renames
+//!    them to names of its own run and adds their paths to its own temporary roots.
+//! 2. A copy that needs such a path claims the tree and hashes it. It fetches the path only if the
+//!    hash differs.
+//! 3. A copy removes trees that it does not need as soon as it knows its whole plan, and all trees
+//!    after success.
+//! 4. If trees remain when the writer closes, they stay on disk together with the roots file, as
+//!    after a crash.
 //!
-//! Writers that share their temporary roots share this too: a move that has failed in a process is
-//! taken up again in it while others go on.
+//! Writers that share their temporary roots share the recovered trees. A process can therefore
+//! resume a failed copy while other copies run.
 //!
-//! Not guaranteed: anything about the contents. The machine may have lost its power meanwhile.
+//! Not guaranteed: anything about the contents. A power failure may have damaged them.
 
 use std::collections::HashMap;
 use std::fs;
@@ -24,7 +24,7 @@ use floe_format::StorePath;
 
 use crate::tree::TemporaryTree;
 
-/// Sealed trees of runs that ended early, by what they are meant to become.
+/// Sealed trees of earlier runs, by store path.
 #[derive(Debug, Default)]
 pub(crate) struct RecoveredTrees(Mutex<HashMap<StorePath, Vec<TemporaryTree>>>);
 
@@ -63,7 +63,7 @@ impl RecoveredTrees {
         drop(unwanted);
     }
 
-    /// Lets all of them lie where they are; whether there is any.
+    /// Leaves all trees on disk. Returns whether there is any.
     pub(crate) fn detach_all(&self) -> bool {
         let trees = std::mem::take(&mut *self.trees());
         let is_any = !trees.is_empty();
@@ -73,7 +73,7 @@ impl RecoveredTrees {
     }
 }
 
-/// Whether a tree looks like one that was written to its end: the root is sealed last.
+/// Whether a tree looks complete: the root is sealed last.
 pub(crate) fn is_sealed(tree: &Path) -> bool {
     let Ok(found) = fs::symlink_metadata(tree) else {
         return false;

@@ -1,14 +1,15 @@
-//! The last step of an addition: trees into their places, rows into the database.
+//! Registration, the last step of adding a path: moves trees into place and writes their rows.
 //!
-//! 1. take each path's lock without waiting; who finds one taken comes back later;
-//! 2. under the lock ask again: somebody else may have added the path meanwhile;
-//! 3. look at the rows of the references again: an older collector may have taken one away;
-//! 4. remove what lies at the place without a row, rename the tree there;
-//! 5. write all rows in one transaction, in which each reference is looked up for the last time;
-//!    then let the locks go.
+//! 1. Acquire each path lock without waiting. A path with a busy lock returns to the caller, which
+//!    tries again later.
+//! 2. Query the database again under the lock, because another process may have added the path.
+//! 3. Check the rows of the references again, because an older collector may have deleted one.
+//! 4. Remove a tree at the final place that has no row, and rename the new tree there.
+//! 5. Write all rows in one transaction, which checks each reference a last time. Then release the
+//!    locks.
 //!
-//! Locks are held for this step alone, so that two movers with overlapping closures never wait
-//! for each other while either waits for the network.
+//! The locks are held only during this step. Two copies with overlapping closures therefore never
+//! wait for each other's downloads.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::fs::File;
@@ -30,36 +31,36 @@ use crate::locks::PathLock;
 use crate::tree::{TemporaryTree, remove_tree};
 use crate::writer::StoreWriter;
 
-/// A path that is complete but for its registration: a tree whose bytes matched `info`.
+/// A path that is complete on disk and not registered yet. The NAR of the tree matched `info`.
 #[derive(Debug)]
 pub struct StagedPath {
-    /// What is to be registered.
+    /// The information to register.
     pub info: PathInfo,
-    /// Its tree.
+    /// The complete tree under its temporary name.
     pub tree: TemporaryTree,
 }
 
-/// What became of the paths of one batch.
+/// The outcome for each path of one batch.
 #[derive(Debug, Default)]
 pub struct RegisterOutcome {
-    /// Valid now, whether by this call or by somebody else's work.
+    /// Paths that are valid now, registered by this call or by another process.
     pub valid: Vec<StorePath>,
-    /// Locked by another process at the moment, in the way of a collector, or more than this
-    /// process can lock at once; to be tried again.
+    /// Paths to try again: another process holds the lock, a collector may still delete the old
+    /// tree, or this process has too many locks open.
     pub busy: Vec<StagedPath>,
-    /// Their references are not all valid (any more), with those that are missing.
+    /// Paths whose references are not all valid, with the missing references.
     pub missing_references: Vec<(StagedPath, BTreeSet<StorePath>)>,
-    /// Derivations whose contents contradict their names, and paths whose places or locks are
-    /// taken by what cannot be taken away.
+    /// Derivations whose contents contradict their names, and paths whose place or lock is blocked
+    /// by a file that floe cannot remove.
     pub refused: Vec<(StorePath, StoreError)>,
 }
 
 impl StoreWriter {
-    /// Registers a batch of paths. References must be valid or in the batch.
+    /// Registers a batch of paths. Each reference must be valid or in the batch.
     ///
-    /// Errors: what SQLite says, and what the system says that concerns all paths, such as a full
-    /// disk; then nothing of the batch is registered. Where the disk is not full, what of it could
-    /// be registered is left, as by [`StoreWriter::keep_for_resume`].
+    /// Errors: those of SQLite, and those of the system that concern all paths, such as a full
+    /// disk. After an error, no path of the batch is registered. Unless the disk is full, the trees
+    /// that could have been registered stay on disk, as after [`StoreWriter::keep_for_resume`].
     pub fn register(&self, batch: Vec<StagedPath>) -> Result<RegisterOutcome, StoreError> {
         let (mut outcome, mut renamed) = (RegisterOutcome::default(), Vec::new());
         let registered = self.register_batch(batch, &mut outcome, &mut renamed);
@@ -67,7 +68,7 @@ impl StoreWriter {
             return Ok(outcome);
         };
         if !error.is_out_of_space() {
-            // A tree that cannot be taken back is removed.
+            // A tree whose rollback fails is removed.
             let renamed = renamed.into_iter().filter_map(|path| path.rollback().ok());
             let incomplete = outcome
                 .missing_references
@@ -88,11 +89,11 @@ impl StoreWriter {
         let mut database = self.database();
         let batch = self.lock_batch(&database, batch, outcome)?;
         let batch = retain_with_valid_references(&database, batch, outcome)?;
-        // Who refers to those that are refused already has stayed behind as well.
+        // `outcome.refused` already holds paths whose referrers `lock_batch` left out.
         let refused_before = outcome.refused.len();
         for (staged, lock) in batch {
             let path = staged.info.path.clone();
-            // Should anything fail from here on, dropping `renamed` removes the trees again.
+            // If a later step fails, dropping `renamed` removes the trees again.
             match RenamedTree::rename(self, staged, lock) {
                 Ok(tree) => renamed.push(tree),
                 Err(error) => outcome
@@ -122,8 +123,8 @@ impl StoreWriter {
             return Ok(());
         }
         drop(registrations);
-        // Rare: the others of a batch with one that is refused come back once more, alone, and so
-        // do all when a reference has vanished since it was looked at.
+        // Rare: a path was refused, or a reference vanished after the check. The caller tries the
+        // other paths again without it.
         let refused: HashSet<StorePath> = outcome
             .refused
             .iter()
@@ -137,7 +138,8 @@ impl StoreWriter {
         Ok(())
     }
 
-    /// Takes the locks, in the order of the paths, and sorts out what is valid already.
+    /// Acquires the locks in the order of the paths, and separates the paths that are valid
+    /// already.
     fn lock_batch(
         &self,
         database: &Database,
@@ -153,8 +155,9 @@ impl StoreWriter {
                 Ok(LockOutcome::Valid) => outcome.valid.push(path.clone()),
                 Ok(LockOutcome::Busy) => outcome.busy.push(staged),
                 Ok(LockOutcome::Acquired(lock)) => locked.push((staged, lock)),
-                // So many are locked already that no descriptor or no inode is left: the others
-                // come next, and the last ones with them, for what is still to be opened.
+                // This process has no file descriptor or inode left for another lock. The rest
+                // waits for the next call. So do a few paths that are locked already, because later
+                // steps open files as well.
                 Err(error) if error.is_resource_exhaustion() && !locked.is_empty() => {
                     let spare = SPARE_LOCKS.min(locked.len() / 2);
                     let given_back = locked.drain(locked.len() - spare..);
@@ -175,8 +178,7 @@ impl StoreWriter {
         let lock = match PathLock::try_acquire(self.layout(), path) {
             Ok(None) => return Ok(LockOutcome::Busy),
             Ok(Some(lock)) => lock,
-            // Whoever holds the lock that cannot be opened, such as another user, may have added
-            // the path before this process could.
+            // The process that holds the lock may run as another user and may have added the path.
             Err(_) if database.is_valid(path)? => return Ok(LockOutcome::Valid),
             Err(error) => return Err(error),
         };
@@ -189,7 +191,8 @@ impl StoreWriter {
         }
     }
 
-    /// For a derivation: its outputs, after a check that their paths follow from its contents.
+    /// Returns the outputs of a derivation after a check that their paths follow from its contents.
+    /// Returns none for other paths.
     fn derivation_outputs(&self, info: &PathInfo) -> Result<Vec<(String, StorePath)>, StoreError> {
         if !info.path.is_derivation() {
             return Ok(Vec::new());
@@ -217,7 +220,7 @@ impl StoreWriter {
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
         if let Err(error) = derivation.check_invariants(dir, name, &mut cache, read) {
-            // What it remembers of a liar is worth nothing.
+            // The cache may hold hashes that follow from an invalid derivation.
             *cache = DerivationHashCache::new();
             return Err(error);
         }
@@ -225,7 +228,8 @@ impl StoreWriter {
         Ok(outputs.filter_map(|(id, path)| Some((id, path?))).collect())
     }
 
-    /// `global_error` becomes the error if it does not concern the derivation alone.
+    /// Reads and parses a derivation. Stores an error that concerns more than this file in
+    /// `global_error`.
     fn read_derivation(
         &self,
         path: &StorePath,
@@ -248,22 +252,22 @@ impl StoreWriter {
     }
 }
 
-/// What came of the attempt to lock a path.
+/// The result of an attempt to lock a path.
 enum LockOutcome {
     Acquired(PathLock),
-    /// Somebody else has it, or is about to remove it.
+    /// Another process holds the lock, or a collector is about to remove the tree.
     Busy,
     Valid,
 }
 
-/// Reads a file of a tree that a stranger may have made: it is not followed where it leads
-/// elsewhere, and no more of it is read than shows that it is too long.
+/// Reads a file of an untrusted tree. Follows no symbolic link, and reads at most one byte more
+/// than a derivation may have.
 fn read_plain_file(path: &Path) -> io::Result<Vec<u8>> {
     let not_plain = || io::Error::new(io::ErrorKind::InvalidData, "it is not a regular file");
-    // Not to wait for the other end of a pipe.
+    // Without this flag, opening a named pipe would wait for a writer.
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let file = match openat(CWD, path, flags, Mode::empty()) {
-        // What the system says of a symbolic link that is not to be followed.
+        // The system reports a symbolic link in this way because of `NOFOLLOW`.
         Err(Errno::LOOP) => return Err(not_plain()),
         opened => opened?,
     };
@@ -276,14 +280,14 @@ fn read_plain_file(path: &Path) -> io::Result<Vec<u8>> {
     Ok(text)
 }
 
-/// What a derivation calls itself, and its outputs after.
+/// The name that a derivation and its outputs use.
 fn derivation_name(path: &StorePath) -> &str {
     path.name()
         .strip_suffix(DERIVATION_EXTENSION)
         .unwrap_or(path.name())
 }
 
-/// Keeps the paths whose references are valid or kept themselves.
+/// Keeps the paths whose references are all valid or kept as well.
 fn retain_with_valid_references(
     database: &Database,
     batch: Vec<(StagedPath, PathLock)>,
@@ -309,7 +313,7 @@ fn retain_with_valid_references(
         if incomplete.is_empty() {
             return Ok(kept.into_values().collect());
         }
-        // Who refers to one that stays behind stays behind too: look again.
+        // A path that is left out may be a reference of other paths, so the check repeats.
         for (path, missing) in incomplete {
             if let Some((staged, _)) = kept.remove(&path) {
                 outcome.missing_references.push((staged, missing));
@@ -318,7 +322,7 @@ fn retain_with_valid_references(
     }
 }
 
-/// A tree at its place whose row is not written yet. Dropping it removes the tree.
+/// A tree at its final place whose row is not written yet. Dropping it removes the tree.
 struct RenamedTree {
     info: PathInfo,
     tree: Option<TemporaryTree>,
@@ -333,7 +337,7 @@ impl RenamedTree {
         lock: PathLock,
     ) -> Result<RenamedTree, StoreError> {
         let real_path = writer.layout().real_path(&path.info.path);
-        // A tree without a row is the rest of somebody's accident; its contents are unknown.
+        // A tree without a row remains from an interrupted process. Its contents are unknown.
         remove_tree(&real_path)?;
         path.tree
             .rename_to(&real_path)
@@ -351,10 +355,10 @@ impl RenamedTree {
         self.info.path.clone()
     }
 
-    /// Back beside its place.
+    /// Moves the tree back to its temporary name.
     fn rollback(mut self) -> Result<StagedPath, StoreError> {
         let info = self.info.clone();
-        // Where that fails it is still in its place, from which dropping this removes it.
+        // If the move fails, the tree is still at its final place, and dropping `self` removes it.
         if let Some(tree) = &mut self.tree {
             tree.rename_from(&self.real_path)
                 .io_context("moving back from its place", &self.real_path)?;
@@ -368,13 +372,13 @@ impl RenamedTree {
 
 impl Drop for RenamedTree {
     fn drop(&mut self) {
-        // The transaction failed, so the path is not valid and nobody else may use it.
+        // The transaction failed, so the path is not valid and no other process may use the tree.
         if let Some(tree) = self.tree.take() {
             tree.remove_renamed(&self.real_path);
         }
     }
 }
 
-/// How many locks are given back where they have used up what there is: a derivation is read
-/// through one descriptor, a directory that is in the way emptied through one for each level.
+/// The number of locks to release when descriptors or inodes run out. Reading a derivation needs
+/// one descriptor, and removing an old directory needs one for each level.
 const SPARE_LOCKS: usize = 4;

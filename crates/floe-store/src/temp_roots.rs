@@ -1,13 +1,13 @@
-//! Temporary roots: what this process is about to use, so that no collector takes it away.
+//! Temporary roots: paths that this process will use and that no collector may delete.
 //!
-//! The order is Nix's (gc.cc): root first, ask the database afterwards. A collector that is
-//! already running does not look at the files again; it is told over its socket, and answers
-//! when it has understood.
+//! The order is Nix's (gc.cc): add the root first, query the database afterwards. A collector that
+//! is already running does not read the files again. floe sends it new roots over its socket and
+//! waits for its reply.
 //!
-//! Not guaranteed: that a path which was valid when a collector answered stays so. Those before
-//! Nix 2.36 do not look at their roots again between the search for garbage and its deletion. So
-//! whoever registers a path looks at its references again, and whoever relies on anything else
-//! waits for the end of the collector ([`TempRootsFile::wait_for_gc`]).
+//! Not guaranteed: that a path which was valid when a collector replied stays valid. Collectors
+//! before Nix 2.36 do not read their roots again between the search for garbage and the deletion.
+//! Registration therefore checks the references of a path again. A caller that relies on any other
+//! path waits for the end of the collection ([`TempRootsFile::wait_for_gc`]).
 
 mod gc_socket;
 
@@ -28,13 +28,13 @@ use crate::locks::{GcLock, LockWait, try_lock};
 use crate::recovered_trees::RecoveredTrees;
 use gc_socket::GcSocket;
 
-/// The temporary roots of all writers that are opened with it: one file for each store, for as long
-/// as one of them writes there. For two users in one process, one each; clones are the same.
+/// The temporary roots that several writers share: one file for each store while a writer is open.
+/// Clones share the same files. Two independent users in one process create one value each.
 #[derive(Clone, Debug, Default)]
 pub struct TempRoots(Arc<Mutex<HashMap<PathBuf, Weak<SharedTempRoots>>>>);
 
 impl TempRoots {
-    /// The file for a store, which is made if there is none.
+    /// Opens the file for a store and creates it if there is none.
     pub(crate) fn open(&self, layout: &StoreLayout) -> Result<Arc<SharedTempRoots>, StoreError> {
         let mut stores = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(roots) = stores.get(&layout.state_dir).and_then(Weak::upgrade) {
@@ -54,13 +54,13 @@ impl TempRoots {
 #[derive(Debug)]
 pub(crate) struct SharedTempRoots {
     file: Mutex<TempRootsFile>,
-    /// Sealed trees that runs have left which ended early.
+    /// Sealed trees that earlier runs left behind.
     pub(crate) recovered: RecoveredTrees,
 }
 
 impl SharedTempRoots {
-    /// Locks the file. A panic while it was locked is harmless: the file then lists at most more
-    /// roots than are needed.
+    /// Locks the file. A panic of another thread that held the lock is harmless: the file then
+    /// lists at most more roots than necessary.
     pub(crate) fn lock(&self) -> MutexGuard<'_, TempRootsFile> {
         self.file.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -68,37 +68,37 @@ impl SharedTempRoots {
 
 impl Drop for SharedTempRoots {
     fn drop(&mut self) {
-        // The file names the paths of the trees, so it has to stay as long as they do.
+        // The file names the paths of the trees, so it must stay as long as the trees.
         if self.recovered.detach_all() {
             self.lock().is_kept = true;
         }
     }
 }
 
-/// Whether a file of temporary roots is floe's, by its name: `<pid>-floe-<n>`.
+/// Whether the name of a temporary roots file shows that floe made it: `<pid>-floe-<n>`.
 pub(crate) fn is_floe_roots_file(name: &str) -> bool {
     let is_number = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
     name.split_once("-floe-")
         .is_some_and(|(process, number)| is_number(process) && is_number(number))
 }
 
-/// A file of temporary roots. Dropping it gives them up, unless the file is to be kept.
+/// A file of temporary roots. Dropping it releases the roots, unless the file must be kept.
 #[derive(Debug)]
 pub(crate) struct TempRootsFile {
     file: File,
     path: PathBuf,
     gc_lock: GcLock,
     gc_socket: GcSocket,
-    /// Whether a collector was told of roots that has not been seen to have ended.
+    /// Whether floe sent roots to a collector and has not yet seen the end of that collection.
     gc_notified: bool,
     is_kept: bool,
     layout: StoreLayout,
 }
 
 impl TempRootsFile {
-    /// Makes the file `temproots/<pid>-floe-<n>`. Nix takes a file named by the bare process
-    /// number for a stale one of its own and removes it; it reads the number off the front of
-    /// any other name just as well.
+    /// Creates the file `temproots/<pid>-floe-<n>`. Nix removes a file named by the bare process
+    /// number as a stale file of its own. It reads the process number from the front of any other
+    /// name, so this name works as well.
     pub(crate) fn create(layout: &StoreLayout) -> Result<TempRootsFile, StoreError> {
         let gc_lock = GcLock::open(layout)?;
         loop {
@@ -116,9 +116,10 @@ impl TempRootsFile {
             if !try_lock(&file, &path, FlockOperation::NonBlockingLockExclusive)? {
                 continue;
             }
-            // A dead process has left it, whose leftovers it still names. Or somebody came between
-            // opening and locking, took it for such a one and unlinked it: a collector marks it,
-            // and whoever clears up after the dead may have let go of it again.
+            // Two cases lead to a file that this process must not use. A dead process left the
+            // file, which still names trees for recovery. Or another process found the file before
+            // it was locked and took it for a stale file: a collector then writes a mark into it,
+            // and a recovering process unlinks it.
             let found = file.metadata().io_context("examining", &path)?;
             if found.size() == 0 && found.nlink() > 0 {
                 let layout = layout.clone();
@@ -135,26 +136,26 @@ impl TempRootsFile {
         }
     }
 
-    /// The file's name, which no other process that lives has for one of its own.
+    /// The name of the file. No other live process uses it.
     pub(crate) fn name(&self) -> String {
         let name = self.path.file_name().unwrap_or_default();
         name.to_string_lossy().into_owned()
     }
 
-    /// Writes down a path for those who come later: collectors, and who clears up after this run.
+    /// Appends a path for later readers: collectors, and the run that recovers after a crash.
     pub(crate) fn append(&mut self, path: &StorePath) -> Result<(), StoreError> {
         self.write_paths(std::iter::once(path))
     }
 
-    /// Protects paths from garbage collection until this value is dropped. Returns when any
-    /// collector, running or to come, knows of them.
+    /// Protects paths from garbage collection until this value is dropped. Returns when a running
+    /// collector, if any, has acknowledged them. A later collector reads them from the file.
     pub(crate) fn add<'a>(
         &mut self,
         paths: impl Iterator<Item = &'a StorePath> + Clone,
         lock_wait: &LockWait,
     ) -> Result<(), StoreError> {
-        // Before anybody is told: one collector may end and the next one read the files between
-        // its answer and a later line.
+        // The file comes before the socket. Otherwise one collector could end, and the next one
+        // could read the files, between the reply of the first and the write.
         self.write_paths(paths.clone())?;
         let TempRootsFile {
             gc_lock,
@@ -176,9 +177,9 @@ impl TempRootsFile {
         })
     }
 
-    /// Waits for the end of a collector that was told of roots. What is valid then stays valid. One
-    /// that takes longer than any wait has long begun with other garbage than what it had found to
-    /// be such when it answered.
+    /// Waits for the end of the collection to which floe sent roots. Paths that are valid
+    /// afterwards stay valid. If the wait times out, the collector is in practice past the garbage
+    /// that it had found before its reply.
     pub(crate) fn wait_for_gc(&mut self, lock_wait: &LockWait) -> Result<(), StoreError> {
         if !self.gc_notified {
             return Ok(());
@@ -205,7 +206,7 @@ impl TempRootsFile {
             let end = self.file.seek(SeekFrom::End(0))?;
             let written = self.file.write_all(&text);
             if written.is_err() {
-                // Every collector would stumble over half a path, and miss the one after it.
+                // A collector would fail to parse half a path and miss the path after it.
                 self.file.set_len(end)?;
             }
             written

@@ -1,9 +1,10 @@
-//! What `nix-store --verify --check-contents` would find, and nothing changed.
+//! Verification: finds the problems that `nix-store --verify --check-contents` would find, and
+//! changes nothing.
 //!
-//! 1. under the collector's lock, shared, so that nothing vanishes meanwhile;
-//! 2. every row has a tree, or is said to have lost it;
-//! 3. every link that `--optimise` made has the contents that its name says;
-//! 4. every tree has the hash and the size of its row, all cores at once.
+//! 1. It holds the collector's lock shared, so that no path vanishes meanwhile.
+//! 2. Each row must have a tree on disk.
+//! 3. Each link that `--optimise` made must have the contents that its name states.
+//! 4. Each tree must have the hash and size of its row. All cores hash at once.
 
 mod problem;
 
@@ -24,40 +25,40 @@ use floe_hash::hash_pool::{HashPool, Stream, Worker};
 
 pub use problem::VerifyProblem;
 
-/// What a verification found.
+/// The result of a verification.
 #[derive(Debug, Default)]
 pub struct Verification {
-    /// How many paths were hashed.
+    /// The number of hashed paths.
     pub paths: u64,
-    /// How many bytes their NARs have.
+    /// The total size of their NARs, in bytes.
     pub nar_bytes: u64,
-    /// How many links in `.links` were hashed.
+    /// The number of hashed links in `.links`.
     pub links: u64,
-    /// What is wrong, in the order of the paths; links last.
+    /// The problems, sorted by path, with the links last.
     pub problems: Vec<VerifyProblem>,
 }
 
-/// Watches a verification, and may end it.
+/// Receives the progress of a verification, and can stop it.
 pub trait VerifyObserver: Sync {
-    /// So many paths and bytes of NARs are to be hashed.
+    /// Called once with the number of paths and the size of their NARs, before the first path.
     fn started(&self, _paths: u64, _nar_bytes: u64) {}
 
-    /// A path was hashed.
+    /// Called after each path.
     fn path_done(&self, _info: &PathInfo) {}
 
-    /// Asked before each path.
+    /// Called before each path. `false` stops the verification.
     fn should_continue(&self) -> bool {
         true
     }
 }
 
-/// Nobody watches.
+/// An observer that ignores the progress.
 impl VerifyObserver for () {}
 
 impl StoreReader {
-    /// Verifies `paths`, or the whole store and its links where none are given. `observer` is told
-    /// what is done, from several threads. So many paths are read at once as `jobs` says, else as
-    /// suits the machine.
+    /// Verifies `paths`, or the whole store with its links if `paths` is `None`. Calls `observer`
+    /// from several threads. `jobs` limits the number of paths that are read at once; without it,
+    /// the number suits the machine.
     ///
     /// Errors: those of the database, and [`StoreError::Interrupted`].
     pub fn verify(
@@ -91,7 +92,8 @@ impl StoreReader {
         Ok(verification)
     }
 
-    /// Who may not write the lock cannot keep a collector away, and verifies all the same.
+    /// Acquires the collector's lock. A user who may not write the lock file cannot keep a
+    /// collector away; the verification then runs without the lock.
     fn hold_gc_lock(&self, observer: &dyn VerifyObserver) -> Result<Option<GcLock>, StoreError> {
         let Some(lock) = GcLock::open_existing(self.layout())? else {
             return Ok(None);
@@ -103,7 +105,7 @@ impl StoreReader {
         Ok(Some(lock))
     }
 
-    /// The rows to be checked; what has no row or no tree goes to the problems.
+    /// Returns the rows to check. Adds paths without a row or a tree to the problems.
     fn existing_paths(
         &self,
         paths: &[StorePath],
@@ -147,7 +149,7 @@ impl StoreReader {
                 actual,
             });
         }
-        // Rows of very old Nix have no size, which reads as 0.
+        // Rows of very old Nix versions have no size, which reads as 0.
         if info.nar_size != 0 && info.nar_size != size {
             return Some(VerifyProblem::WrongSize {
                 path,
@@ -174,7 +176,7 @@ fn len_of_link(link: &DirEntry) -> u64 {
     link.metadata().map_or(0, |metadata| metadata.len())
 }
 
-/// A link's name is the hash of the NAR of its contents.
+/// Compares the name of a link with the hash of the NAR of its contents.
 fn check_link(link: &DirEntry, worker: &Worker) -> Option<VerifyProblem> {
     let name = link.file_name().to_string_lossy().into_owned();
     let actual = match hash_tree(&link.path(), worker.stream(len_of_link(link))) {
@@ -185,7 +187,7 @@ fn check_link(link: &DirEntry, worker: &Worker) -> Option<VerifyProblem> {
     Some(VerifyProblem::ModifiedLink { name, actual })
 }
 
-/// Hash and size of the NAR of a tree.
+/// Returns hash and size of the NAR of a tree.
 fn hash_tree(path: &std::path::Path, mut hasher: Stream) -> Result<(Hash, u64), StoreError> {
     let mut size = 0;
     dump_path(path, &mut |chunk| {
@@ -196,8 +198,8 @@ fn hash_tree(path: &std::path::Path, mut hasher: Stream) -> Result<(Hash, u64), 
     Ok((Hash::sha256(hasher.finish()), size))
 }
 
-/// Runs `check` over all items on several threads, the largest and the smallest first, and gathers
-/// what it found.
+/// Runs `check` on all items with several threads and collects the problems. Most threads begin
+/// with the largest items, and the slots of the hash pool begin with the smallest.
 fn check_all<T: Sync>(
     mut items: Vec<T>,
     jobs: Option<NonZeroUsize>,

@@ -1,4 +1,4 @@
-//! A store as a target: opened or created, with this process's roots in it.
+//! A store as a target: opened or created, with the temporary roots of this process.
 
 use std::collections::HashMap;
 use std::fs::{self, File, OpenOptions};
@@ -24,7 +24,7 @@ use crate::temp_roots::SharedTempRoots;
 use crate::tree::links::LinksDir;
 use crate::tree::{TemporaryTree, TreeWriter};
 
-/// A store that may be written. May be shared between threads.
+/// A store opened for writing. Several threads may share it.
 #[derive(Debug)]
 pub struct StoreWriter {
     layout: StoreLayout,
@@ -32,27 +32,27 @@ pub struct StoreWriter {
     database: Mutex<Database>,
     temp_roots: Arc<SharedTempRoots>,
     serial: AtomicU64,
-    /// Opened when it is needed: one descriptor, however many trees wait for their registration.
+    /// Opened at first use. All trees share this one descriptor.
     links: OnceLock<LinksDir>,
-    /// What is known of derivations that were registered, so that each is read once.
+    /// Hashes of registered derivations, so that each derivation is read once.
     pub(crate) modulo_cache: Mutex<DerivationHashCache>,
     lock_wait: LockWait,
-    /// Since when trees without a row were seen while a collector was at work.
+    /// For trees without a row that were seen during a collection: the time of the first sight.
     unregistered_since: Mutex<HashMap<StorePath, Instant>>,
-    /// Held shared for as long as the store is open, so that nobody migrates the database.
+    /// Held shared while the store is open, so that no process migrates the database.
     _big_lock: File,
 }
 
 impl StoreWriter {
-    /// Opens a store; makes an empty one where there is none.
+    /// Opens a store and creates an empty one if there is none.
     ///
-    /// Errors: [`StoreError::SymlinkedStore`], [`StoreError::Schema`], or what the system and
-    /// SQLite say.
+    /// Errors: [`StoreError::SymlinkedStore`], [`StoreError::Schema`], and those of the system and
+    /// of SQLite.
     pub fn open(layout: StoreLayout) -> Result<StoreWriter, StoreError> {
         StoreWriter::open_with(layout, &WriteOptions::default())
     }
 
-    /// The same, with choices of one's own.
+    /// Opens a store with the given options.
     ///
     /// Errors: also [`StoreError::Interrupted`] and [`StoreError::LockTimeout`].
     pub fn open_with(
@@ -95,17 +95,17 @@ impl StoreWriter {
         Ok(writer)
     }
 
-    /// Clears up after runs that were killed.
+    /// Removes or claims the files of runs that were killed.
     pub(crate) fn recover_crashed_runs(&self) {
         crash_recovery::recover(&self.layout, &self.database(), &|path, place| {
             self.claim(path, place)
         });
     }
 
-    /// Takes over a sealed tree of a killed run.
+    /// Takes ownership of a sealed tree of a killed run.
     fn claim(&self, path: &StorePath, place: PathBuf) -> Result<(), StoreError> {
-        // The root comes first: if this run is killed too, the next one needs it to know to which
-        // path the tree belongs.
+        // The root comes first. If this run is killed as well, the next run needs the root to find
+        // the path of the tree.
         self.temp_roots.lock().append(path)?;
         let mut tree = self.tree_writer(path).into_empty_tree();
         tree.rename_from(&place).io_context("renaming", &place)?;
@@ -113,39 +113,39 @@ impl StoreWriter {
         Ok(())
     }
 
-    /// Whether a run that ended early has left a tree for that path, whole or not.
+    /// Whether a recovered tree exists for a path. It may be incomplete.
     pub fn has_recovered(&self, path: &StorePath) -> bool {
         self.temp_roots.recovered.contains(path)
     }
 
-    /// One of these trees, with nothing known of its contents. It is removed when it is dropped.
+    /// Takes one of the recovered trees of a path. Its contents are unverified. Dropping the tree
+    /// removes it.
     pub fn take_recovered(&self, path: &StorePath) -> Option<TemporaryTree> {
         self.temp_roots.recovered.pop(path)
     }
 
-    /// Leaves sealed trees to the next writer, which finds them as it finds what a killed run has
-    /// left. They are garbage to every collector once nobody has these temporary roots.
+    /// Keeps sealed trees for the next writer, which recovers them as after a crash. A collector
+    /// deletes them once no process holds these temporary roots.
     pub fn keep_for_resume(&self, trees: impl IntoIterator<Item = TemporaryTree>) {
         let recovered = &self.temp_roots.recovered;
         trees.into_iter().for_each(|tree| recovered.insert(tree));
     }
 
-    /// Removes those that nobody has taken and nobody wants. What other writers want that are at
-    /// work with the same temporary roots is not known here; then all stay.
+    /// Deletes recovered trees that this copy does not need. If other writers share the temporary
+    /// roots, all trees stay, because those writers may need them.
     pub fn discard_recovered(&self, is_wanted: impl Fn(&StorePath) -> bool) {
         if Arc::strong_count(&self.temp_roots) == 1 {
             self.temp_roots.recovered.remove_unless(is_wanted);
         }
     }
 
-    /// Where the store's parts are.
+    /// The directories of the store.
     pub fn layout(&self) -> &StoreLayout {
         &self.layout
     }
 
-    /// Keeps paths, and all that they refer to, from being collected until this writer is
-    /// dropped, and all others that share its roots. To be called before the question whether they
-    /// are valid.
+    /// Protects paths and their closures from garbage collection until all writers that share the
+    /// temporary roots are dropped. Call it before the query whether the paths are valid.
     pub fn add_temp_roots<'a>(
         &self,
         paths: impl Iterator<Item = &'a StorePath> + Clone,
@@ -153,17 +153,17 @@ impl StoreWriter {
         self.temp_roots.lock().add(paths, &self.lock_wait)
     }
 
-    /// Waits for the end of a collector that was running when paths were protected. Those that are
-    /// valid then stay so; before, an older collector may still delete what it had found to be
-    /// garbage, unless it is what another valid path refers to.
+    /// Waits for the end of a collection that was running when paths were protected. Paths that are
+    /// valid afterwards stay valid. Before that, an older collector may still delete a path that it
+    /// has found to be garbage, unless a valid path refers to it.
     pub fn wait_for_gc(&self) -> Result<(), StoreError> {
         self.temp_roots.lock().wait_for_gc(&self.lock_wait)
     }
 
-    /// Whether a collector may be about to remove what lies at the place of a path that is not
-    /// valid: it deletes the row first and the tree afterwards, without the path's lock, and what
-    /// comes into that place meanwhile goes with it. What still lies there after some seconds has
-    /// another history.
+    /// Whether a collector may still remove the tree of a path that is not valid. The collector
+    /// deletes the row first and the tree afterwards, without the path lock. A new tree that
+    /// arrives in between would be removed as well. A tree that is still there after the grace
+    /// period has another origin.
     pub(crate) fn is_being_removed(&self, path: &StorePath) -> Result<bool, StoreError> {
         if fs::symlink_metadata(self.layout.real_path(path)).is_err() {
             return Ok(false);
@@ -185,7 +185,7 @@ impl StoreWriter {
         &self.lock_wait
     }
 
-    /// Those of `paths` that are not valid, in their order.
+    /// Returns the paths that are not valid, in the order of `paths`.
     pub fn query_missing(&self, paths: &[StorePath]) -> Result<Vec<StorePath>, StoreError> {
         let database = self.database();
         let mut missing = Vec::new();
@@ -197,12 +197,12 @@ impl StoreWriter {
         Ok(missing)
     }
 
-    /// What the database knows of a path; `None` if it is not valid.
+    /// Returns the registered information about a path, or `None` if the path is not valid.
     pub fn path_info(&self, path: &StorePath) -> Result<Option<PathInfo>, StoreError> {
         self.database().path_info(path)
     }
 
-    /// The valid path with that hash part.
+    /// Returns the valid path with this hash part.
     pub fn query_path_from_hash_part(
         &self,
         hash_part: &str,
@@ -210,12 +210,12 @@ impl StoreWriter {
         self.database().query_path_from_hash_part(hash_part)
     }
 
-    /// How many paths the closure of some valid paths has.
+    /// Returns the number of paths in the closure of some valid paths.
     pub fn closure_len(&self, roots: &[StorePath]) -> Result<u64, StoreError> {
         Ok(self.database().closure(roots)?.len() as u64)
     }
 
-    /// Begins to unpack a path beside its place. The path must be protected.
+    /// Returns a writer that unpacks a path beside its final place. The path must be protected.
     pub fn tree_writer(&self, path: &StorePath) -> TreeWriter {
         let number = self.serial.fetch_add(1, Ordering::Relaxed);
         TreeWriter::new(
@@ -227,15 +227,16 @@ impl StoreWriter {
         )
     }
 
-    /// The same for a tree whose files are to be one with equal files of the store, by links in
-    /// `.links` as `nix-store --optimise` makes them.
+    /// Returns a tree writer that replaces equal files by hard links through `.links`, as
+    /// `nix-store --optimise` does.
     pub fn optimising_tree_writer(&self, path: &StorePath) -> Result<TreeWriter, StoreError> {
         let links = match self.links.get() {
             Some(links) => links,
             None => {
                 let directory = self.layout.links_dir();
                 let links = LinksDir::open(&directory).io_context("opening", &directory)?;
-                // Another thread may have been faster, and its descriptor is as good.
+                // Another thread may have opened the directory meanwhile. Its descriptor is as
+                // good.
                 self.links.get_or_init(|| links)
             }
         };
@@ -247,7 +248,7 @@ impl StoreWriter {
     }
 }
 
-/// Makes the directories that Nix makes, with the modes that it gives them under its own umask.
+/// Creates Nix's directories with Nix's modes, whatever the umask.
 fn create_directories(layout: &StoreLayout) -> Result<(), StoreError> {
     create_directory(&layout.real_store_dir)?;
     create_directory(&layout.links_dir())?;
@@ -257,8 +258,8 @@ fn create_directories(layout: &StoreLayout) -> Result<(), StoreError> {
     Ok(())
 }
 
-/// Nix lets builders, who are other users, make paths in the store directory, and nobody remove
-/// those of others. Only root can give a directory away.
+/// Gives the store directory to the group of builders, with the sticky bit: builders may create
+/// paths and may not remove paths of other users, as in Nix. Only root can change the group.
 fn chown_to_build_users_group(store: &Path, group: u32) -> Result<(), StoreError> {
     let found = fs::metadata(store).io_context("examining", store)?;
     let is_given = (found.uid(), found.gid()) == (0, group);
@@ -270,7 +271,7 @@ fn chown_to_build_users_group(store: &Path, group: u32) -> Result<(), StoreError
         .io_context("changing the mode of", store)
 }
 
-/// Makes a directory and its parents, each 0755 whatever the umask.
+/// Creates a directory and its parents, each with mode 0755, whatever the umask.
 pub(crate) fn create_directory(path: &Path) -> Result<(), StoreError> {
     match create_one_directory(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
@@ -278,14 +279,14 @@ pub(crate) fn create_directory(path: &Path) -> Result<(), StoreError> {
                 return Err(error).io_context("creating the directory", path);
             };
             create_directory(parent)?;
-            // Once more and no further: where a parent can be made and this cannot, it is so.
+            // One more attempt only. If it fails although the parent exists, the error is real.
             create_one_directory(path).io_context("creating the directory", path)
         }
         made => made.io_context("creating the directory", path),
     }
 }
 
-/// Makes one directory, or finds it there.
+/// Creates one directory unless it exists.
 fn create_one_directory(path: &Path) -> io::Result<()> {
     match fs::create_dir(path) {
         Ok(()) => fs::set_permissions(path, fs::Permissions::from_mode(0o755)),
@@ -294,7 +295,7 @@ fn create_one_directory(path: &Path) -> io::Result<()> {
     }
 }
 
-/// Where a daemon serves a store that this user may not write, the daemon is the only way in.
+/// Refuses a store that this user may not write and that belongs to a Nix daemon.
 fn refuse_daemon_owned(layout: &StoreLayout) -> Result<(), StoreError> {
     let may_write = access(&layout.state_dir, Access::READ_OK | Access::WRITE_OK).is_ok();
     if !may_write && layout.state_dir.join("daemon-socket/socket").exists() {
@@ -305,12 +306,12 @@ fn refuse_daemon_owned(layout: &StoreLayout) -> Result<(), StoreError> {
     Ok(())
 }
 
-/// Where nothing can be written, nothing needs to be fetched first.
+/// Refuses a store that this user may not write, so that the copy fails before the first download.
 fn refuse_unwritable(store: &Path) -> Result<(), StoreError> {
     access(store, Access::WRITE_OK | Access::EXEC_OK).io_context("writing to", store)
 }
 
-/// Nix refuses a store that is, or lies below, a symbolic link, unless it is told not to.
+/// Refuses a store that is or lies below a symbolic link, as Nix does unless a setting allows it.
 fn refuse_symlinks(store: &Path) -> Result<(), StoreError> {
     let absolute = std::path::absolute(store).io_context("resolving", store)?;
     for path in absolute.ancestors() {
@@ -323,8 +324,8 @@ fn refuse_symlinks(store: &Path) -> Result<(), StoreError> {
     Ok(())
 }
 
-/// A file that Nix's collector deletes when the disk is so full that SQLite could not work.
-/// As in Nix, a failure to make it is no failure.
+/// Creates the file that Nix's collector deletes when the disk is full, so that SQLite can work. As
+/// in Nix, a failure is ignored.
 fn reserve_space(path: &Path) {
     if fs::metadata(path).is_ok_and(|metadata| metadata.len() == RESERVED_LEN) {
         return;
@@ -341,7 +342,7 @@ fn reserve_space(path: &Path) {
     }
 }
 
-/// How long a collector may take between the deletion of a row and that of the tree.
+/// The longest time between a collector's deletion of a row and the removal of its tree.
 const REMOVAL_GRACE_PERIOD: Duration = Duration::from_secs(10);
 
 /// The mode of a store directory that builders write to.

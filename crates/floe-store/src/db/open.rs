@@ -1,8 +1,9 @@
-//! Opening the database file with the kind of locks that its writers use.
+//! Opens the database file with the kind of locks that its writers use.
 //!
-//! A Nix with `use-sqlite-wal = false` locks by a directory beside the database, because its
-//! kind of file system may know no other locks. Such a lock and the usual ones do not see each
-//! other, so whoever took the wrong kind would read, or roll back, what is being written.
+//! A Nix with `use-sqlite-wal = false` locks with a directory beside the database, because its file
+//! system may support no other locks. SQLite's usual locks and this directory do not see each
+//! other. A process that uses the wrong kind would read, or roll back, data that another process is
+//! writing.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -13,28 +14,31 @@ use rusqlite::{Connection, OpenFlags};
 
 use crate::locks::wait_for_database;
 
-/// How an open database is read.
+/// The way in which an open database is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum AccessMode {
     /// With a write-ahead log: readers and writers never wait for each other.
     Wal,
     /// With a lock directory, which one process holds at a time.
     LockDirectory,
-    /// Without any locks, as a file that does not change: this user may make none.
+    /// Without any locks, as a file that does not change, because this user may not create lock
+    /// files.
     Immutable,
 }
 
-/// How those who lock a database are waited for.
+/// How long a query waits for a process that has locked the database.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum BusyPolicy {
-    /// For so long, in silence.
+    /// At most this long, without a notification.
     Timeout(Duration),
-    /// As whoever governs the thread wants it.
+    /// As the [`LockWait`](crate::locks::LockWait) of the current thread says.
     CurrentScope,
 }
 
-/// Opens a database for writing; makes the file if it is new. `use_wal` says how a new one is
-/// written; one that is there keeps its way, but for a log that nobody wants and nobody uses.
+/// Opens a database for writing and creates the file if `is_new` is set.
+///
+/// `use_wal` selects the mode of a new database. An existing database keeps its mode, with one
+/// exception: a write-ahead log ends if `use_wal` is false and no other process uses the log.
 pub(super) fn for_writing(
     file: &Path,
     is_new: bool,
@@ -50,8 +54,8 @@ pub(super) fn for_writing(
             false => with_lock_directory(flags),
         };
     }
-    // Asked by a connection that cannot write: with the wrong kind of locks, one that can would
-    // take the journal of a living writer for a dead one's and roll it back.
+    // A read-only connection finds out the kind of locks. With the wrong kind of locks, a writable
+    // connection would roll back the journal of a running writer as if that writer were dead.
     let probe = Connection::open_with_flags(file, READ_FLAGS)?;
     if uses_lock_directory(&probe, file) {
         return with_lock_directory(flags);
@@ -65,8 +69,8 @@ pub(super) fn for_writing(
     Ok(connection)
 }
 
-/// Ends the use of a write-ahead log, without which a Nix with `use-sqlite-wal = false` cannot open
-/// the database; `false` where somebody else has it open.
+/// Ends the use of a write-ahead log, because a Nix with `use-sqlite-wal = false` cannot open a
+/// database with one. Returns `false` if another process has the database open.
 fn disable_wal(connection: &Connection) -> bool {
     let _: rusqlite::Result<()> = connection.busy_timeout(Duration::ZERO);
     let asked = connection.pragma_update(None, "journal_mode", "truncate");
@@ -90,11 +94,11 @@ pub(super) fn for_reading(
 
 fn open_with_locks(file: &Path, policy: BusyPolicy) -> rusqlite::Result<(Connection, AccessMode)> {
     let mut connection = Connection::open_with_flags(file, READ_FLAGS)?;
-    // Otherwise it would be as patient as rusqlite thinks best.
+    // Without a policy, rusqlite applies its own default timeout.
     set_busy_policy(&mut connection, policy)?;
     if !uses_lock_directory(&connection, file) {
         let connection = verify_readable(connection, policy)?;
-        // Asked again: the first time somebody may have been at work.
+        // The mode may have changed between the first check and the opening.
         if !uses_lock_directory(&connection, file) {
             return Ok((connection, AccessMode::Wal));
         }
@@ -102,8 +106,8 @@ fn open_with_locks(file: &Path, policy: BusyPolicy) -> rusqlite::Result<(Connect
         drop(connection);
     }
     if !may_create_side_files(file) {
-        // SQLite would take the lock that cannot be made for one that somebody else holds, and
-        // wait for it in vain.
+        // SQLite reports a lock that cannot be created as held by another process, and would wait
+        // in vain.
         let code = match wait_for_writer(file, policy) {
             true => rusqlite::ffi::SQLITE_PERM,
             false => rusqlite::ffi::SQLITE_BUSY,
@@ -121,7 +125,7 @@ fn open_with_locks(file: &Path, policy: BusyPolicy) -> rusqlite::Result<(Connect
 fn uses_lock_directory(connection: &Connection, file: &Path) -> bool {
     match journal_mode(connection) {
         Ok(mode) => mode != "wal",
-        // A journal that would have to be rolled back; a write-ahead log needs none.
+        // A journal that is not empty needs a rollback. A write-ahead log needs none.
         Err(_) => !is_empty(&side_file(file, "-journal")),
     }
 }
@@ -141,7 +145,7 @@ fn set_busy_policy(connection: &mut Connection, policy: BusyPolicy) -> rusqlite:
     }
 }
 
-/// A database file whose log cannot be opened fails only at the first question.
+/// Runs a query, because a database whose log cannot be opened fails only at the first query.
 fn verify_readable(mut connection: Connection, policy: BusyPolicy) -> rusqlite::Result<Connection> {
     set_busy_policy(&mut connection, policy)?;
     connection.query_row(
@@ -152,8 +156,8 @@ fn verify_readable(mut connection: Connection, policy: BusyPolicy) -> rusqlite::
     Ok(connection)
 }
 
-/// Whether a database that cannot be opened in the ordinary way may be read as an unchanging
-/// file: only this user's rights are in the way, and nothing waits in its log or journal.
+/// Whether a database that cannot be opened normally may be read as a file that does not change:
+/// only missing permissions prevent the opening, and log and journal are empty.
 fn may_open_immutable(error: &rusqlite::Error, file: &Path) -> bool {
     use rusqlite::ErrorCode::{CannotOpen, PermissionDenied, ReadOnly, SystemIoFailure};
     let code = error.sqlite_error_code();
@@ -165,12 +169,12 @@ fn may_open_immutable(error: &rusqlite::Error, file: &Path) -> bool {
         )
 }
 
-/// Whether a writer with a lock directory is at work, or was when it ended.
+/// Whether a writer that uses a lock directory is running or has crashed.
 fn is_being_written(file: &Path) -> bool {
     !is_empty(&side_file(file, "-journal")) || side_file(file, ".lock").exists()
 }
 
-/// Whether no writer with a lock directory is at work, or it ends in time.
+/// Waits until no writer holds the lock directory. Returns `false` if the wait timed out.
 fn wait_for_writer(file: &Path, policy: BusyPolicy) -> bool {
     let start = Instant::now();
     let mut times = 0;
@@ -190,7 +194,7 @@ fn wait_for_writer(file: &Path, policy: BusyPolicy) -> bool {
     true
 }
 
-/// Whether this user may make a lock directory.
+/// Whether this user may create a lock directory.
 fn may_create_side_files(file: &Path) -> bool {
     use rustix::fs::{Access, AtFlags, CWD, accessat};
     file.parent().is_some_and(|directory| {
@@ -210,7 +214,7 @@ fn is_empty(file: &Path) -> bool {
 }
 
 fn immutable_uri(file: &Path) -> String {
-    // With an empty host, for a path may begin with two slashes.
+    // The host is empty, because a path may begin with two slashes.
     let mut uri = String::from(match file.is_absolute() {
         true => "file://",
         false => "file:",
@@ -229,13 +233,13 @@ fn immutable_uri(file: &Path) -> String {
 const READ_FLAGS: OpenFlags =
     OpenFlags::SQLITE_OPEN_READ_ONLY.union(OpenFlags::SQLITE_OPEN_NO_MUTEX);
 
-/// The kind of locks that Nix asks of SQLite without a write-ahead log.
+/// SQLite's VFS with lock directories, which Nix selects when it does without a write-ahead log.
 const LOCK_DIRECTORY_VFS: &std::ffi::CStr = c"unix-dotfile";
 
-/// Between looks at a writer that locks by a directory. Short beside what a commit takes.
+/// The interval between two checks for a lock directory. It is short beside the time of a commit.
 const WRITER_POLL_INTERVAL: Duration = Duration::from_millis(5);
 
-/// SQLite counts milliseconds in 31 bits; a day is forever for a reader.
+/// SQLite counts milliseconds in 31 bits. No reader waits for a day.
 const BUSY_TIMEOUT_MAX: Duration = Duration::from_secs(24 * 60 * 60);
 
 #[cfg(test)]
@@ -248,7 +252,7 @@ mod tests {
         let file = directory.path().join("db.sqlite");
         let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE;
         let writer = Connection::open_with_flags_and_vfs(&file, flags, LOCK_DIRECTORY_VFS).unwrap();
-        // So small a cache that pages are written before the commit.
+        // The cache is so small that SQLite writes pages before the commit.
         let begin = "pragma journal_mode = truncate; pragma cache_size = 1; \
              create table ValidPaths (id integer primary key, path text); begin exclusive; \
              with recursive n(i) as (select 1 union all select i + 1 from n where i < 5000) \

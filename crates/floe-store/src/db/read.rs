@@ -1,4 +1,4 @@
-//! The questions, one function each.
+//! The queries, one function each.
 
 use std::collections::BTreeSet;
 
@@ -26,7 +26,7 @@ impl Database {
             .map_err(self.database_error("looking up a path"))
     }
 
-    /// Everything that the database knows of a path; `None` if it is not valid.
+    /// Returns the row of a path with its references, or `None` if the path is not valid.
     pub(crate) fn path_info(&self, path: &StorePath) -> Result<Option<PathInfo>, StoreError> {
         let text = self.layout.store_dir.full_path(path);
         self.row_with_references(PATH_INFO, &text)?
@@ -34,7 +34,7 @@ impl Database {
             .transpose()
     }
 
-    /// The same of the path with that hash part.
+    /// Returns the row of the path with this hash part.
     pub(crate) fn path_info_from_hash_part(
         &self,
         part: &str,
@@ -46,7 +46,7 @@ impl Database {
             .transpose()
     }
 
-    /// The valid path with that hash part.
+    /// Returns the valid path with this hash part.
     pub(crate) fn query_path_from_hash_part(
         &self,
         part: &str,
@@ -63,7 +63,7 @@ impl Database {
         }
     }
 
-    /// Every valid path, in the order of their names.
+    /// Returns all valid paths, sorted by name.
     pub(crate) fn valid_paths(&self) -> Result<Vec<StorePath>, StoreError> {
         let texts = self
             .connection
@@ -73,7 +73,8 @@ impl Database {
         self.parse_paths(texts)
     }
 
-    /// The valid paths that refer to a path, itself included if it does.
+    /// Returns the valid paths that refer to a path, including the path itself if it refers to
+    /// itself.
     pub(crate) fn referrers(&self, path: &StorePath) -> Result<Vec<StorePath>, StoreError> {
         let texts = self
             .connection
@@ -89,7 +90,7 @@ impl Database {
         self.parse_paths(texts)
     }
 
-    /// The closure of some paths, in the order of their names; what is not valid is left out.
+    /// Returns the closure of some paths, sorted by name. Paths that are not valid are left out.
     pub(crate) fn closure(&self, roots: &[StorePath]) -> Result<Vec<PathInfo>, StoreError> {
         let mut seen: BTreeSet<StorePath> = roots.iter().cloned().collect();
         let mut todo: Vec<StorePath> = seen.iter().cloned().collect();
@@ -110,13 +111,13 @@ impl Database {
         Ok(closure)
     }
 
-    /// What was registered after the row of that number, in any order: number and full path.
+    /// Calls `visit` with row number and full path of each row after `id`, in any order.
     pub(crate) fn for_each_path_after(
         &self,
         id: Option<i64>,
         visit: &mut dyn FnMut(i64, &[u8]),
     ) -> Result<(), StoreError> {
-        // Without a condition SQLite reads the index of paths alone, a fraction of the table.
+        // Without a condition SQLite reads only the index of paths, a fraction of the table.
         let (text, after) = match id {
             None => ("select id, path from ValidPaths", None),
             Some(id) => ("select id, path from ValidPaths where id > ?1", Some(id)),
@@ -133,7 +134,7 @@ impl Database {
             .map_err(self.database_error("listing the valid paths"))
     }
 
-    /// One statement for the row and its references, so that no writer comes between them.
+    /// One statement reads the row and its references, so that no write happens between them.
     fn row_with_references(&self, text: &str, key: &str) -> Result<Option<PathRow>, StoreError> {
         self.connection
             .prepare_cached(text)
@@ -213,7 +214,7 @@ impl Database {
     }
 }
 
-/// One row of ValidPaths and its references, still as text.
+/// One row of ValidPaths with its references, still as text.
 struct PathRow {
     path: String,
     hash: String,
@@ -227,7 +228,8 @@ struct PathRow {
 }
 
 impl PathRow {
-    /// Absent values read as Nix reads them: no size is 0, no signatures and no address are "".
+    /// Reads absent values as Nix does: a missing size is 0, missing signatures and addresses are
+    /// "".
     fn read(row: &Row<'_>) -> rusqlite::Result<PathRow> {
         Ok(PathRow {
             path: row.get(0)?,
@@ -243,13 +245,13 @@ impl PathRow {
     }
 }
 
-/// A row for each reference, or one without; the columns of the path come with each.
+/// Returns one row per reference, or one row if there is none. Each has the columns of the path.
 const PATH_INFO: &str = "select v.path, v.hash, v.registrationTime, v.deriver, v.narSize, \
      v.ultimate, v.sigs, v.ca, t.path from ValidPaths v \
      left join Refs r on r.referrer = v.id left join ValidPaths t on t.id = r.reference \
      where v.path = ?1";
 
-/// The same of the first path that is not less.
+/// The same for the first path that is not less than the key.
 const PATH_INFO_OF_PREFIX: &str = "select v.path, v.hash, v.registrationTime, v.deriver, \
      v.narSize, v.ultimate, v.sigs, v.ca, t.path from ValidPaths v \
      left join Refs r on r.referrer = v.id left join ValidPaths t on t.id = r.reference \

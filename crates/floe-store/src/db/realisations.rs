@@ -1,8 +1,9 @@
-//! What content-addressed derivations became: two generations of tables, which exist only where
-//! the experimental feature `ca-derivations` was used.
+//! The outputs of content-addressed derivations. There are two generations of tables, which exist
+//! only where the experimental feature `ca-derivations` was used.
 //!
-//! Up to Nix 2.34 an output is known by a hash of its derivation (`Realisations`). The newest
-//! Nix knows it by the path of its derivation (`BuildTraceV3`). Neither reads the other's table.
+//! Up to Nix 2.34, the key of an output is a hash of its derivation (`Realisations`). In the newest
+//! Nix, the key is the path of its derivation (`BuildTraceV3`). Neither version reads the other's
+//! table.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,28 +14,28 @@ use serde_json::{Value, json};
 use super::Database;
 use crate::error::StoreError;
 
-/// What an output of a derivation became, as Nix up to 2.34 tells it.
+/// The output of a derivation, as Nix up to 2.34 records it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Realisation {
     /// The hash of the derivation and the name of the output: `sha256:HASH!out`.
     pub id: String,
     /// The output.
     pub out_path: StorePath,
-    /// Who vouches for it.
+    /// The signatures of the realisation.
     pub signatures: BTreeSet<Signature>,
     /// The outputs that it was built from, by their identifiers.
     pub dependent_realisations: BTreeMap<String, StorePath>,
 }
 
 impl Realisation {
-    /// What such a Nix puts into `realisations/ID.doi` of a binary cache.
+    /// Returns the contents of `realisations/ID.doi` in a binary cache of Nix up to 2.34.
     pub fn to_json(&self) -> Value {
         let dependencies: BTreeMap<&str, &str> = self
             .dependent_realisations
             .iter()
             .map(|(id, path)| (id.as_str(), path.as_str()))
             .collect();
-        // In the order of the texts, as that Nix keeps them.
+        // Nix up to 2.34 sorts signatures as text.
         let signatures: BTreeSet<String> =
             self.signatures.iter().map(ToString::to_string).collect();
         json!({
@@ -46,7 +47,7 @@ impl Realisation {
     }
 }
 
-/// What an output of a derivation became, as the newest Nix tells it.
+/// The output of a derivation, as the newest Nix records it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BuildTrace {
     /// The derivation.
@@ -55,12 +56,12 @@ pub struct BuildTrace {
     pub output_name: String,
     /// The output.
     pub out_path: StorePath,
-    /// Who vouches for it.
+    /// The signatures of the build trace.
     pub signatures: BTreeSet<Signature>,
 }
 
 impl BuildTrace {
-    /// What the newest Nix puts into `build-trace-v2/DRV/OUTPUT.doi` of a binary cache.
+    /// Returns the contents of `build-trace-v2/DRV/OUTPUT.doi` in a binary cache of the newest Nix.
     pub fn to_json(&self) -> Value {
         let signature = |signature: &Signature| {
             json!({
@@ -76,7 +77,7 @@ impl BuildTrace {
 }
 
 impl Database {
-    /// What an output became, by the hash of its derivation.
+    /// Returns the realisation of an output, by the hash of its derivation.
     pub(crate) fn realisation(
         &self,
         drv_hash: &str,
@@ -85,7 +86,7 @@ impl Database {
         if !self.has_tables(&["Realisations", "RealisationsRefs"])? {
             return Ok(None);
         }
-        // One statement, so that no writer comes between a realisation and its dependencies.
+        // One statement, so that no write happens between a realisation and its dependencies.
         let rows: Vec<RealisationRow> = self
             .connection
             .prepare_cached(
@@ -107,7 +108,7 @@ impl Database {
         };
         let dependencies = rows
             .iter()
-            // Nix too takes the first, should there be several.
+            // If there are several realisations, Nix uses the first as well.
             .take_while(|row| row.id == first.id)
             .filter_map(|row| row.dependency.as_ref())
             .map(|(id, path)| Ok((id.clone(), self.parse_path(path)?)))
@@ -121,7 +122,7 @@ impl Database {
         }))
     }
 
-    /// What an output became, by its derivation.
+    /// Returns the build trace of an output, by the path of its derivation.
     pub(crate) fn build_trace(
         &self,
         drv: &StorePath,
@@ -173,7 +174,7 @@ struct RealisationRow {
     id: i64,
     out_path: String,
     signatures: String,
-    /// Identifier and output, where there is a dependency.
+    /// Identifier and output of a dependency.
     dependency: Option<(String, String)>,
 }
 

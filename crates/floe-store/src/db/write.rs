@@ -1,4 +1,4 @@
-//! The one change floe makes to a database: registering paths.
+//! The only change that floe makes to a database: registering paths.
 
 use std::collections::HashMap;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -10,12 +10,13 @@ use super::Database;
 use crate::error::StoreError;
 
 impl Database {
-    /// Registers paths in one transaction. Every reference must be valid already or be among
-    /// them; a derivation comes with the paths of its outputs. `false`, and nothing is registered,
-    /// if a reference is not valid any more: it cannot vanish once this returns `true`, for a
-    /// collector looks in a transaction of its own whether anything refers to what it deletes.
+    /// Registers paths in one transaction. Each reference must be valid or among `paths`.
     ///
-    /// Errors leave the database as it was.
+    /// Returns `false` and registers nothing if a reference is no longer valid. After `true`, no
+    /// collector can delete a reference: it checks for referrers in a transaction of its own before
+    /// each deletion.
+    ///
+    /// Errors leave the database unchanged.
     pub(crate) fn register(&mut self, paths: &[Registration<'_>]) -> Result<bool, StoreError> {
         let store_dir = self.layout.store_dir.clone();
         let file = self.file.clone();
@@ -52,7 +53,7 @@ impl Database {
     }
 }
 
-/// A path to be registered.
+/// A path to register.
 pub(crate) struct Registration<'a> {
     pub(crate) info: &'a PathInfo,
     /// For a derivation: the identifiers and paths of its outputs.
@@ -111,7 +112,7 @@ fn insert_reference(
     Ok(())
 }
 
-/// Seconds since 1970, as Nix stamps a registration.
+/// Seconds since 1970, the unit of Nix's registration time.
 fn now() -> u64 {
     SystemTime::now()
         .duration_since(UNIX_EPOCH)

@@ -1,4 +1,4 @@
-//! Whether the database is still the file that was opened, by what the file system says.
+//! Detects from file metadata whether the database is still the file that was opened.
 
 use std::fs::{self, Metadata};
 use std::io::ErrorKind;
@@ -9,27 +9,27 @@ use std::time::{Duration, SystemTime};
 use crate::db::{AccessMode, side_file};
 use crate::error::{IoContext as _, StoreError};
 
-/// What may have become of a database since it was last looked at.
+/// The change of a database since the last check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Change {
-    /// Nothing.
+    /// No change.
     None,
-    /// It was written to.
+    /// A process wrote to the file.
     Contents,
-    /// It must be opened again.
+    /// Another file has replaced it, so it must be opened again.
     File,
 }
 
-/// One file among all that ever had its name.
+/// The identity of one file among all files that ever had its name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct FileIdentity {
     device: u64,
     inode: u64,
-    /// Numbers of inodes are given again, so the time of birth is looked at too where there is one.
+    /// Inode numbers are reused, so the creation time counts as well if the file system has one.
     created: Option<SystemTime>,
 }
 
-/// Which contents a file has.
+/// The version of a file's contents.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct FileVersion {
     identity: FileIdentity,
@@ -37,27 +37,27 @@ struct FileVersion {
     modified: Option<SystemTime>,
 }
 
-/// A database before it is opened.
+/// The state of a database before it is opened.
 pub(super) struct BeforeOpen {
     file: PathBuf,
     version: FileVersion,
     side_files: Vec<Option<FileVersion>>,
 }
 
-/// An open database file and those beside it.
+/// The state of an open database file and its side files.
 #[derive(Debug)]
 pub(super) struct FileWatch {
     file: PathBuf,
     access: AccessMode,
     version: FileVersion,
-    /// Those beside it, as far as they matter for this kind of access.
+    /// The side files that matter for this kind of access.
     side_files: Vec<Option<FileVersion>>,
-    /// The database file and its log, where SQLite tells of changes that there were none.
+    /// The versions of database and log. Present if SQLite reports changes that did not happen.
     unreliable_log: Option<[Option<FileVersion>; 2]>,
 }
 
 impl FileWatch {
-    /// Looks at a database that is about to be opened.
+    /// Records the state of a database that is about to be opened.
     pub(super) fn before_open(file: &Path) -> Result<BeforeOpen, StoreError> {
         Ok(BeforeOpen {
             version: file_version(file)?.unwrap_or_else(FileVersion::none),
@@ -66,12 +66,12 @@ impl FileWatch {
         })
     }
 
-    /// The file that was opened.
+    /// The identity of the file that was opened.
     pub(super) fn identity(&self) -> &FileIdentity {
         &self.version.identity
     }
 
-    /// What has happened since the last look.
+    /// Returns the change since the last check.
     pub(super) fn poll(&mut self) -> Result<Change, StoreError> {
         let Some(now) = file_version(&self.file)? else {
             return Ok(Change::File);
@@ -82,7 +82,7 @@ impl FileWatch {
         }
         let written = now != self.version;
         match self.access {
-            // The log tells of every commit by itself.
+            // The log reports every commit by itself.
             AccessMode::Wal => Ok(Change::None),
             AccessMode::Immutable if written || now.is_recent() => Ok(Change::File),
             AccessMode::LockDirectory if written || now.is_recent() || now.is_in_future() => {
@@ -93,10 +93,10 @@ impl FileWatch {
         }
     }
 
-    /// Whether a change that SQLite tells of was one.
+    /// Checks whether a change that SQLite reports is a real one.
     ///
-    /// Who may not write to the log's index, and is alone, reads the log anew for each question
-    /// (`walBeginShmUnreliable` of SQLite), and is told each time that it has changed.
+    /// A process that may not write the index of the log, and that is alone, reads the log again
+    /// for each query (`walBeginShmUnreliable` in SQLite). SQLite then reports a change each time.
     pub(super) fn confirm_change(&mut self) -> Result<Change, StoreError> {
         let Some(before) = &mut self.unreliable_log else {
             return Ok(Change::Contents);
@@ -112,11 +112,11 @@ impl FileWatch {
 }
 
 impl BeforeOpen {
-    /// The watch over it once it is open.
+    /// Returns the watch for the database, which is open now.
     pub(super) fn opened(self, access: AccessMode) -> Result<FileWatch, StoreError> {
         let side_files = match access {
             AccessMode::Immutable => self.side_files,
-            // The first question may have made them.
+            // The first query may have created the side files.
             AccessMode::Wal | AccessMode::LockDirectory => side_file_versions(&self.file, access)?,
         };
         let index = crate::db::side_file(&self.file, WAL_INDEX_SUFFIX);
@@ -125,7 +125,7 @@ impl BeforeOpen {
             access,
             version: self.version,
             side_files,
-            // Nothing is known yet of what the first question will have seen.
+            // The versions that the first query saw are not known.
             unreliable_log: (!may_write).then_some([None, None]),
             file: self.file,
         })
@@ -133,7 +133,7 @@ impl BeforeOpen {
 }
 
 impl FileVersion {
-    /// Of a file that is not there: opening it says so.
+    /// The version of a missing file. Opening the file reports the error.
     fn none() -> FileVersion {
         FileVersion {
             identity: FileIdentity {
@@ -158,7 +158,7 @@ impl FileVersion {
         }
     }
 
-    /// Whether another write could leave the same time behind.
+    /// Whether another write could leave the same modification time.
     fn is_recent(&self) -> bool {
         let distance = match self.modified.map(|time| time.elapsed()) {
             Some(Ok(age)) => age,
@@ -168,12 +168,13 @@ impl FileVersion {
         distance <= TIMESTAMP_GRANULARITY
     }
 
-    /// Whether it may have been written to after its time was read.
+    /// Whether a write may have happened after the time was read.
     fn is_unreliable(&self) -> bool {
         self.is_recent() || self.is_in_future()
     }
 
-    /// Whether the time is one of a clock that is ahead, and so says nothing about recency.
+    /// Whether the time lies in the future. Such a time comes from another clock and does not show
+    /// how recent the write is.
     fn is_in_future(&self) -> bool {
         self.modified.is_some_and(|time| time.elapsed().is_err())
     }
@@ -187,7 +188,7 @@ fn file_version(file: &Path) -> Result<Option<FileVersion>, StoreError> {
     }
 }
 
-/// The database file and its log.
+/// The versions of the database file and its log.
 fn database_and_log_versions(file: &Path) -> Result<[Option<FileVersion>; 2], StoreError> {
     Ok([file_version(file)?, file_version(&side_file(file, "-wal"))?])
 }
@@ -202,10 +203,11 @@ fn side_file_versions(
     access: AccessMode,
 ) -> Result<Vec<Option<FileVersion>>, StoreError> {
     let suffixes: &[&str] = match access {
-        // Another one means that somebody took this reader for gone, and the log with it.
+        // A new index means that another process deleted the log because it did not notice this
+        // reader.
         AccessMode::Wal => &[WAL_INDEX_SUFFIX],
         AccessMode::LockDirectory => &[],
-        // Their coming means that somebody writes.
+        // If one of these files appears, a process writes to the database.
         AccessMode::Immutable => &["-wal", "-shm", "-journal"],
     };
     suffixes
@@ -213,7 +215,7 @@ fn side_file_versions(
         .map(|suffix| {
             let mut found = file_version(&side_file(file, suffix))?;
             if let (AccessMode::Wal, Some(found)) = (access, &mut found) {
-                // Its contents change with every commit.
+                // Size and time of the index change with each commit.
                 (found.size, found.modified) = (0, None);
             }
             Ok(found)
@@ -221,9 +223,9 @@ fn side_file_versions(
         .collect()
 }
 
-/// The index of the log, which readers lock.
+/// The suffix of the index of the log, which readers lock.
 const WAL_INDEX_SUFFIX: &str = "-shm";
 
-/// Two writes closer than this may leave the same time at a file: kernels count it in ticks of up
-/// to 10 ms, and FAT, the coarsest, is no home for a store.
+/// Two writes within this time may leave the same modification time. Kernels count file times in
+/// ticks of up to 10 ms. FAT is coarser, but cannot hold a store.
 const TIMESTAMP_GRANULARITY: Duration = Duration::from_millis(20);

@@ -1,4 +1,4 @@
-//! Which hash parts may be valid, in memory.
+//! The index of valid hash parts, in memory.
 
 use std::sync::LazyLock;
 
@@ -9,22 +9,26 @@ use super::file_watch::FileIdentity;
 use super::key_set::SortedKeySet;
 use crate::error::StoreError;
 
-/// Which hash parts may be valid: a superset of the valid paths in eight bytes each, so that a path
-/// that is not there costs no question to the database.
+/// An index of the hash parts that may be valid. It holds a superset of the valid paths in eight
+/// bytes each, so that a request for a missing path needs no query.
+///
+/// Each applied change increments `version`. A change that was read from the database knows the
+/// version it started from, so that an old reload cannot overwrite a newer one.
 #[derive(Clone, Debug)]
 pub struct HashPartIndex {
     keys: SortedKeySet,
-    /// The highest row that was taken in. A database never gives a number twice.
+    /// The highest row in the index. A database never uses a row number twice.
     last_row: Row,
     identity: FileIdentity,
-    /// How many news were taken.
+    /// The number of applied changes.
     version: u64,
 }
 
 impl HashPartIndex {
-    /// Takes in all valid paths.
+    /// Builds an index of all valid paths.
     pub fn load(store: &LiveStore) -> Result<HashPartIndex, StoreError> {
-        // Asked before the rows: a file that comes between is then noticed at the refresh.
+        // The identity is read before the rows. If the file is replaced in between, the next
+        // refresh notices it.
         let identity = store.identity()?;
         let rows = read_rows(store, None)?;
         Ok(HashPartIndex {
@@ -35,7 +39,7 @@ impl HashPartIndex {
         })
     }
 
-    /// Up to where this index knows the database: what [`IndexCursor::delta`] begins at.
+    /// Returns the state from which [`IndexCursor::delta`] continues.
     pub fn cursor(&self) -> IndexCursor {
         IndexCursor {
             last_row: self.last_row,
@@ -44,12 +48,12 @@ impl HashPartIndex {
         }
     }
 
-    /// Takes in what was registered since a mark. What was deleted stays, until all is loaded
-    /// again: when the last row was among it, or the database file is another one or an older state
-    /// of it.
+    /// Applies a change. Deleted paths stay in the index until a full reload. A reload happens if
+    /// the last row was deleted, or if the database file was replaced or restored to an older
+    /// state.
     ///
-    /// False if these news may be older than what the index has meanwhile: then they change
-    /// nothing, and others have to be read since a new mark.
+    /// Returns `false` and changes nothing if the index has changed since the cursor of the reload
+    /// was made. The caller then needs a new delta from a new cursor.
     pub fn apply(&mut self, delta: IndexDelta) -> bool {
         match delta.0 {
             Delta::Reloaded { since, .. } if since.version != self.version => return false,
@@ -57,7 +61,8 @@ impl HashPartIndex {
                 let version = self.version;
                 *self = HashPartIndex { version, ..index };
             }
-            // Somebody has loaded another file, or an older state, since the mark was made.
+            // The index was reloaded from another file or an older state after the cursor was made,
+            // so these rows do not fit.
             Delta::Appended { since, .. }
                 if since.identity != self.identity || since.last_row > self.last_row => {}
             Delta::Appended { rows, .. } => {
@@ -69,37 +74,38 @@ impl HashPartIndex {
         true
     }
 
-    /// Learns what was registered since the last time: [`IndexCursor::delta`] and
-    /// [`HashPartIndex::apply`] in one, for an index that nobody else reads.
+    /// Reads and applies the changes since the last refresh: [`IndexCursor::delta`] and
+    /// [`HashPartIndex::apply`] in one step, for an index with a single user.
     pub fn refresh(&mut self, store: &LiveStore) -> Result<(), StoreError> {
         let delta = self.cursor().delta(store)?;
-        // Nobody else can have taken any since.
+        // This call has exclusive access, so the version is still that of the cursor.
         self.apply(delta);
         Ok(())
     }
 
-    /// Whether this index is about the database file that a store reads.
+    /// Whether this index describes the database file that `store` reads.
     pub fn matches_database_of(&self, store: &LiveStore) -> Result<bool, StoreError> {
         Ok(store.identity()? == self.identity)
     }
 
-    /// Whether a path with this hash part may be valid; if not, then none was at the last refresh.
+    /// Whether a path with this hash part may be valid. If not, no such path was valid at the last
+    /// refresh.
     pub fn may_contain(&self, hash_part: &str) -> bool {
         key_of(hash_part.as_bytes()).is_some_and(|key| self.keys.contains(key))
     }
 
-    /// How many hash parts may be valid.
+    /// The number of hash parts in the index.
     pub fn len(&self) -> usize {
         self.keys.len()
     }
 
-    /// Whether none is valid.
+    /// Whether the index is empty.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 }
 
-/// Up to where an index knows a database: which file, and which was the last row.
+/// The state of an index: the database file, the last row and the version.
 #[derive(Clone, Debug)]
 pub struct IndexCursor {
     last_row: Row,
@@ -107,14 +113,14 @@ pub struct IndexCursor {
     version: u64,
 }
 
-/// The number of a row, and the key of its path if it has one.
+/// A row number, and the key of its path if the path has one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 struct Row {
     id: i64,
     key: Option<u64>,
 }
 
-/// Some rows: their keys, and those of the lowest and highest numbers.
+/// The keys of some rows, with the first and the last row.
 #[derive(Clone, Debug, Default)]
 struct Rows {
     keys: Vec<u64>,
@@ -122,15 +128,15 @@ struct Rows {
     last: Option<Row>,
 }
 
-/// What an index has to learn.
+/// A change for an index.
 #[derive(Clone, Debug)]
 pub struct IndexDelta(Delta);
 
 #[derive(Clone, Debug)]
 enum Delta {
-    /// The rows since a mark.
+    /// The rows after the cursor.
     Appended { rows: Rows, since: IndexCursor },
-    /// Everything anew.
+    /// A new index of all rows.
     Reloaded {
         index: HashPartIndex,
         since: IndexCursor,
@@ -138,14 +144,14 @@ enum Delta {
 }
 
 impl IndexCursor {
-    /// Reads what was registered since. It may wait for the database, so nobody who holds the
-    /// index calls it.
+    /// Reads the changes since this cursor. It may wait for the database, so the caller must not
+    /// hold a lock on the index.
     ///
-    /// Call it when [`LiveStore::generation`] has gone up.
+    /// Call it after [`LiveStore::generation`] has increased.
     pub fn delta(&self, store: &LiveStore) -> Result<IndexDelta, StoreError> {
         let rows = read_rows(store, Some(self.last_row.id.saturating_sub(1)))?;
-        // The last row is read again: where it is another one or gone, the file may have been given
-        // older contents, from which other rows got the same numbers since.
+        // The last known row is read again. If it differs or is missing, the file may have been
+        // restored to older contents, and other rows may have reused the same numbers since.
         let same_row = self.last_row == Row::default() || rows.first == Some(self.last_row);
         if store.identity()? != self.identity || !same_row {
             let (index, since) = (HashPartIndex::load(store)?, self.clone());
@@ -158,13 +164,13 @@ impl IndexCursor {
     }
 }
 
-/// The rows of higher numbers than that one.
+/// Reads the rows with numbers greater than `after`.
 fn read_rows(store: &LiveStore, after: Option<i64>) -> Result<Rows, StoreError> {
     let start = store.layout().store_dir.as_str().len() + 1;
     store.query(|database| {
         let mut rows = Rows::default();
         database.for_each_path_after(after, &mut |id, path| {
-            // A row that is no store path is none that can be asked for.
+            // A row that is not a store path has no key, because no request can name it.
             let key = path.get(start..).and_then(key_of);
             rows.keys.extend(key);
             let row = Row { id, key };
@@ -175,7 +181,8 @@ fn read_rows(store: &LiveStore, after: Option<i64>) -> Result<Rows, StoreError> 
     })
 }
 
-/// The first 64 bits of a hash part: twelve digits and most of another. In the order of the texts.
+/// Returns the first 64 bits of a hash part: twelve digits and most of the next. The order of keys
+/// is the order of the texts.
 fn key_of(hash_part: &[u8]) -> Option<u64> {
     let digits = hash_part.get(..DIGITS)?;
     let mut key: u128 = 0;
@@ -189,12 +196,12 @@ fn key_of(hash_part: &[u8]) -> Option<u64> {
     Some((key >> (DIGITS * 5 - 64)) as u64)
 }
 
-/// As many digits of five bits as 64 bits need.
+/// The number of five-bit digits that 64 bits need.
 const DIGITS: usize = 13;
 
 const INVALID_DIGIT: u8 = u8::MAX;
 
-/// The value of each digit: the alphabet is in the order of its characters.
+/// The value of each digit. The digits of the alphabet are sorted by character.
 static DIGIT_VALUES: LazyLock<[u8; 256]> = LazyLock::new(|| {
     let mut values = [INVALID_DIGIT; 256];
     let digits = (0..=u8::MAX).filter(|byte| nix32::is_digit(char::from(*byte)));

@@ -1,16 +1,16 @@
-//! A set of many numbers in eight bytes each, to which a few are added from time to time.
+//! A set of many numbers in eight bytes each, to which small batches are added.
 
-/// A set of numbers that are spread evenly, as hashes are.
+/// A set of evenly distributed numbers, such as hashes.
 #[derive(Clone, Debug, Default)]
 pub(super) struct SortedKeySet {
-    /// Sorted, without repetitions.
+    /// Sorted, without duplicates.
     main: Vec<u64>,
-    /// The same, of those that came since; none is in both.
+    /// Recent additions, sorted, without duplicates and disjoint from `main`.
     recent: Vec<u64>,
 }
 
 impl SortedKeySet {
-    /// A set of those numbers; fastest when they are in order.
+    /// Builds a set of `keys`. Sorted keys are the fastest.
     pub(super) fn new(mut keys: Vec<u64>) -> SortedKeySet {
         keys.sort_unstable();
         keys.dedup();
@@ -21,7 +21,7 @@ impl SortedKeySet {
         }
     }
 
-    /// Adds numbers.
+    /// Adds keys to the set.
     pub(super) fn extend(&mut self, mut keys: Vec<u64>) {
         keys.retain(|key| !contains(&self.main, *key));
         self.recent.append(&mut keys);
@@ -40,8 +40,7 @@ impl SortedKeySet {
         self.main.len() + self.recent.len()
     }
 
-    /// Moves the recent ones to their places among the others, from the end on, so that nothing is
-    /// held twice.
+    /// Merges `recent` into `main` from the end, so that no second copy of `main` is needed.
     fn merge(&mut self) {
         let mut left = self.main.len();
         self.main.reserve_exact(self.recent.len());
@@ -62,8 +61,9 @@ impl SortedKeySet {
 }
 
 fn contains(keys: &[u64], key: u64) -> bool {
-    // Among evenly spread numbers a key lies near its share of the way, and then near its share of
-    // what is left: four lines of memory are touched, where halving touches many more.
+    // Interpolation search: the position of an evenly distributed key follows from its value. Each
+    // refinement repeats this for the remaining distance. This touches about four cache lines; a
+    // binary search touches many more.
     let share = |distance: u64| ((u128::from(distance) * keys.len() as u128) >> 64) as usize;
     let mut guess = share(key);
     for _ in 0..REFINEMENTS {
@@ -74,7 +74,7 @@ fn contains(keys: &[u64], key: u64) -> bool {
         }
     }
     let guess = guess.min(keys.len().saturating_sub(1));
-    // From there the search widens until it has the key between its ends.
+    // Then the range grows in doubling steps until it contains the key.
     let (mut low, mut high, mut step) = (guess, guess, FIRST_STEP);
     while low > 0 && keys[low] > key {
         low = low.saturating_sub(step);
@@ -89,14 +89,15 @@ fn contains(keys: &[u64], key: u64) -> bool {
     keys[low.min(end)..end].binary_search(&key).is_ok()
 }
 
-/// Moving thousands of numbers along costs microseconds, merging a million a millisecond.
+/// Sorting thousands of recent keys takes microseconds. Merging them into a million takes a
+/// millisecond.
 const RECENT_MAX: usize = 4096;
 
-/// Of a million keys the first guess is off by some hundreds, the second by some twenty, the third
-/// by a few.
+/// In a million keys, the first guess is wrong by some hundreds, the second by about twenty, the
+/// third by a few.
 const REFINEMENTS: usize = 2;
 
-/// A line of the cache.
+/// The number of keys in a cache line.
 const FIRST_STEP: usize = 8;
 
 #[cfg(test)]
@@ -107,7 +108,7 @@ mod tests {
 
     use super::*;
 
-    /// Numbers that lie anywhere, close together, or at the ends.
+    /// Numbers anywhere, close together, or at the ends.
     fn key() -> impl Strategy<Value = u64> {
         prop_oneof![any::<u64>(), 0..200u64, (u64::MAX - 200)..=u64::MAX]
     }

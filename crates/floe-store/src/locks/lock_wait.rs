@@ -1,5 +1,5 @@
-//! Waiting for locks that others hold, such as the collector of garbage: not for ever, not beyond
-//! an interrupt, and not without a word.
+//! Waiting for locks that other processes hold, such as the lock of the garbage collector. Each
+//! wait has a time limit, ends on an interrupt, and notifies the user after a second.
 
 use std::cell::RefCell;
 use std::fmt;
@@ -12,19 +12,20 @@ use std::time::{Duration, Instant};
 
 use crate::error::StoreError;
 
-/// Waits for locks that others hold: until a flag is raised, and telling somebody.
+/// The way to wait for locks of other processes: a cancel flag and a callback that notifies the
+/// user.
 #[derive(Clone, Default)]
 pub struct LockWait {
     cancel: Arc<AtomicBool>,
     notify: Option<Notify>,
 }
 
-/// Hears for what is waited.
+/// Receives the name of the holder for which a thread waits.
 type Notify = Arc<dyn Fn(&str) + Send + Sync>;
 
 impl LockWait {
-    /// Waits until `cancel` is raised, and says through `notify` for what, such as `the garbage
-    /// collector`, when it has waited for a second.
+    /// Creates a wait that ends when `cancel` becomes true. After a wait of one second it calls
+    /// `notify` with the name of the holder, such as `the garbage collector`.
     pub fn new(cancel: Arc<AtomicBool>, notify: impl Fn(&str) + Send + Sync + 'static) -> LockWait {
         let notify: Notify = Arc::new(notify);
         LockWait {
@@ -33,8 +34,8 @@ impl LockWait {
         }
     }
 
-    /// Retries for at most [`LOCK_TIMEOUT`] until there is a value. `what` is waited for, `path`
-    /// is its lock.
+    /// Repeats `attempt` until it returns a value, for at most [`LOCK_TIMEOUT`]. `what` names the
+    /// holder of the lock, `path` is the lock file.
     ///
     /// Errors: [`StoreError::LockTimeout`], [`StoreError::Interrupted`], and those of `attempt`.
     pub(crate) fn wait<T>(
@@ -63,7 +64,7 @@ impl LockWait {
         }
     }
 
-    /// An error when the flag is up.
+    /// Returns [`StoreError::Interrupted`] if the cancel flag is set.
     pub(crate) fn check_cancelled(&self) -> Result<(), StoreError> {
         match self.cancel.load(Ordering::Relaxed) {
             true => Err(StoreError::Interrupted),
@@ -71,7 +72,7 @@ impl LockWait {
         }
     }
 
-    /// Lets the calling thread wait for a locked database so, for as long as the value lives.
+    /// Makes queries of the calling thread wait in this way while the returned value lives.
     pub(crate) fn enter_scope(&self) -> LockWaitScope {
         LockWaitScope {
             outer: CURRENT.replace(self.clone()),
@@ -94,11 +95,12 @@ impl fmt::Debug for LockWait {
     }
 }
 
-/// A thread that waits for a locked database in somebody's way. Threads serve one after another:
-/// what comes next must not end with the interrupt of what was before.
+/// A scope in which the current thread waits for a locked database in a certain way. A thread
+/// serves one caller after another, so the end of the scope restores the previous way. Otherwise
+/// the interrupt of one caller would end the wait of the next.
 pub(crate) struct LockWaitScope {
     outer: LockWait,
-    /// It is dropped in the thread that it was made in.
+    /// The scope ends on the thread that began it, because the state is thread-local.
     _not_send: PhantomData<*const ()>,
 }
 
@@ -109,18 +111,20 @@ impl Drop for LockWaitScope {
 }
 
 thread_local! {
-    /// SQLite asks a function without any state whether to go on waiting, in the thread that waits.
+    /// SQLite's busy handler is a plain function without state and runs on the waiting thread, so
+    /// the state is thread-local.
     static CURRENT: RefCell<LockWait> = RefCell::default();
 }
 
-/// Waits a little for a database that somebody has locked, for the `times`th time in a row; `false`
-/// if that is to end.
+/// Waits for a short time while the database is locked; `times` counts the calls of one wait.
+/// Returns `false` if the wait is over.
 pub(crate) fn wait_for_database(times: i32) -> bool {
     let times = u32::try_from(times).unwrap_or(0);
-    // All the short pauses together are as long as one more.
+    // The short pauses together last as long as one poll interval.
     let waited = LOCK_POLL_INTERVAL.saturating_mul(times.saturating_sub(SHORT_PAUSES - 1));
     let lock_wait = CURRENT.with_borrow(LockWait::clone);
-    // What is complete is registered after an interrupt too, if nobody is long at it.
+    // The short pauses ignore an interrupt, so that complete paths are still registered if the
+    // database is locked only for one transaction.
     let is_over = times >= SHORT_PAUSES && lock_wait.check_cancelled().is_err();
     if is_over || waited >= LOCK_TIMEOUT {
         return false;
@@ -135,20 +139,21 @@ pub(crate) fn wait_for_database(times: i32) -> bool {
     true
 }
 
-/// Whether a wait of this thread for a database was ended by an interrupt.
+/// Whether an interrupt ended the wait of this thread for a database.
 pub(crate) fn is_interrupted() -> bool {
     CURRENT.with_borrow(|lock_wait| lock_wait.check_cancelled().is_err())
 }
 
-/// A collection of garbage in a large store takes minutes.
+/// A garbage collection in a large store takes minutes.
 pub(crate) const LOCK_TIMEOUT: Duration = Duration::from_secs(600);
 
-/// Short beside anything that is waited for, long beside the system call.
+/// Short beside the usual waits, long beside a system call.
 pub(crate) const LOCK_POLL_INTERVAL: Duration = Duration::from_millis(50);
 
-/// A database is mostly locked for one transaction of some milliseconds: the pauses begin with one
-/// and double until they are [`LOCK_POLL_INTERVAL`].
+/// The number of short pauses. A database is mostly locked for one transaction of some
+/// milliseconds, so the pauses begin with one millisecond and double until they reach
+/// [`LOCK_POLL_INTERVAL`].
 const SHORT_PAUSES: u32 = 6;
 
-/// Nobody asks why in a shorter time than this.
+/// A user does not notice shorter waits.
 pub(crate) const NOTIFY_AFTER: Duration = Duration::from_secs(1);

@@ -13,21 +13,24 @@ use super::{open_lock_file, try_lock};
 use crate::error::{IoContext, StoreError};
 use crate::layout::StoreLayout;
 
-/// The lock on one path, `<path>.lock`: a store path, which whoever creates or deletes it holds, or
-/// a profile.
-/// Dropping it releases the lock and removes the file, unless that may be a user's own.
+/// The lock on one path, `<path>.lock`. A process that creates or deletes a store path holds it,
+/// and so does a process that changes a profile. Dropping the value releases the lock. It also
+/// removes the file, unless the file may belong to a user.
 #[derive(Debug)]
 pub(crate) struct PathLock {
     file: File,
     path: PathBuf,
-    /// Outside of a store the name may be that of anything, such as `flake.lock`.
+    /// True outside of the store, where the name may be that of a user's file, such as
+    /// `flake.lock`.
     keep_file: bool,
 }
 
 impl PathLock {
-    /// Takes the lock on a path; `None` if somebody else holds it, or has just let go.
+    /// Tries to acquire the lock on a store path. Returns `None` if another process holds the lock
+    /// or has just released it.
     ///
-    /// Errors: what the system says, and a file there with contents, which no lock has.
+    /// Errors: those of the system, and a lock file that is not empty, because lock files have no
+    /// contents.
     pub(crate) fn try_acquire(
         layout: &StoreLayout,
         path: &StorePath,
@@ -36,7 +39,7 @@ impl PathLock {
         let Some(mut lock) = PathLock::try_lock_file(&lock_path)? else {
             return Ok(None);
         };
-        // Nix takes it for the lock of somebody who has let go, and looks again for ever.
+        // Nix would take it for a lock that was just released, and retry without end.
         if lock.metadata()?.size() != 0 {
             let source = io::Error::new(io::ErrorKind::InvalidData, NOT_EMPTY);
             return Err(source).io_context("taking the lock", &lock_path);
@@ -45,8 +48,9 @@ impl PathLock {
         Ok(Some(lock))
     }
 
-    /// The lock on any other place that Nix locks so, such as a profile: `<place>.lock`. Waits
-    /// patiently. A file that was there before serves as the lock whatever is in it, and stays.
+    /// Acquires the lock on a path outside of the store that Nix locks in the same way, such as a
+    /// profile: `<place>.lock`. Waits as `lock_wait` says. A file that existed before serves as the
+    /// lock, whatever its contents, and stays.
     pub(crate) fn acquire(place: &Path, lock_wait: &LockWait) -> Result<PathLock, StoreError> {
         let mut lock_path = place.as_os_str().to_owned();
         lock_path.push(".lock");
@@ -61,7 +65,8 @@ impl PathLock {
         Ok(lock)
     }
 
-    /// The lock at a place, of which nothing is known yet, and which therefore stays.
+    /// Tries to lock a file. The lock keeps its file until the caller knows that the file is its
+    /// own.
     fn try_lock_file(lock_path: &Path) -> Result<Option<PathLock>, StoreError> {
         let file = open_lock_file(lock_path)?;
         if !try_lock(&file, lock_path, FlockOperation::NonBlockingLockExclusive)? {
@@ -72,8 +77,8 @@ impl PathLock {
             path: lock_path.to_path_buf(),
             keep_file: true,
         };
-        // A holder that lets go has unlinked it: what was locked here is then no longer the file
-        // of that name, and excludes nobody.
+        // The previous holder unlinks the file before it releases the lock. This process may then
+        // have locked a file that no longer has a name, which excludes no other process.
         let own = lock.metadata()?;
         let is_named = match fs::metadata(lock_path) {
             Ok(named) => (named.dev(), named.ino()) == (own.dev(), own.ino()),
@@ -94,14 +99,14 @@ impl Drop for PathLock {
         if self.keep_file {
             return;
         }
-        // Best effort, as in Nix: a lock file that stays behind is untidy, not wrong. The byte is
-        // for a Nix that has opened it.
+        // Best effort, as in Nix: a lock file that stays behind is harmless. A Nix that has the
+        // file open reads the byte as a sign that the file is stale.
         let _: io::Result<()> = fs::remove_file(&self.path);
         let _: io::Result<()> = self.file.write_all(b"d");
     }
 }
 
-/// What is wrong with such a file, in the place of what the system would say.
+/// The reason in the error about a lock file that is not empty.
 const NOT_EMPTY: &str = "it has contents, which no lock has";
 
 #[cfg(test)]
@@ -138,13 +143,13 @@ mod tests {
         assert!(error.contains(NOT_EMPTY), "{error}");
         assert!(error.contains(&file.display().to_string()), "{error}");
         assert_eq!(fs::read(&file).unwrap(), b"somebody's");
-        // An empty one is the rest of somebody who was killed.
+        // A killed process leaves an empty lock file.
         fs::write(&file, "").unwrap();
         drop(PathLock::try_acquire(&layout, &path).unwrap().unwrap());
         assert!(!file.exists());
     }
 
-    /// Profiles lie where users have their own files, such as `flake.lock` beside `flake`.
+    /// Profiles lie among a user's own files, such as `flake.lock` beside `flake`.
     #[test]
     fn profile_lock_keeps_existing_user_file() {
         let directory = tempfile::tempdir().unwrap();
@@ -157,7 +162,7 @@ mod tests {
             drop(lock);
             assert_eq!(fs::read_to_string(&file).unwrap(), contents);
         }
-        // One's own goes away.
+        // A lock file that this process created is removed.
         fs::remove_file(&file).unwrap();
         let lock = PathLock::acquire(&profile, &LockWait::default()).unwrap();
         assert!(file.exists());
@@ -173,7 +178,7 @@ mod tests {
         let path = StorePath::parse("00000000000000000000000000000000-a").unwrap();
         let waiting = open_lock_file(&layout.real_store_dir.join(format!("{path}.lock"))).unwrap();
         drop(PathLock::try_acquire(&layout, &path).unwrap().unwrap());
-        // The file that was opened before is locked with ease, and is no longer the lock.
+        // Locking the file that was opened before succeeds, but the file no longer has the name.
         let operation = FlockOperation::NonBlockingLockExclusive;
         assert!(try_lock(&waiting, root.path(), operation).unwrap());
         assert_ne!(waiting.metadata().unwrap().size(), 0);

@@ -1,7 +1,7 @@
-//! The socket on which a running garbage collector is told of new temporary roots.
+//! The socket over which floe sends new temporary roots to a running garbage collector.
 //!
-//! The protocol is Nix's (gc.cc): one line with a full path for each root, to which the collector
-//! answers with the byte `1`.
+//! The protocol is Nix's (gc.cc): one line with a full path for each root. The collector replies to
+//! each line with the byte `1`.
 
 use std::io::{self, Read as _, Write as _};
 use std::os::fd::AsRawFd as _;
@@ -16,7 +16,7 @@ use crate::error::{IoContext, StoreError};
 use crate::layout::StoreLayout;
 use crate::locks::{COLLECTOR, LOCK_POLL_INTERVAL, LOCK_TIMEOUT, LockWait, NOTIFY_AFTER};
 
-/// The connection to a collector, which stays open between two calls.
+/// The connection to a collector. It stays open between two calls.
 #[derive(Debug)]
 pub(super) struct GcSocket {
     path: PathBuf,
@@ -31,7 +31,8 @@ impl GcSocket {
         }
     }
 
-    /// Tells the running collector; `false` if it is gone or not yet listening.
+    /// Sends roots to the running collector. Returns `false` if it has ended or does not listen
+    /// yet.
     pub(super) fn send_roots<'a>(
         &mut self,
         store_dir: &StoreDir,
@@ -83,7 +84,7 @@ fn connect(socket: &Path) -> Result<Option<UnixStream>, StoreError> {
     }
 }
 
-/// Connects to a socket however long its path is. Nix binds a long one from inside its directory.
+/// Connects to a socket with a path of any length. Nix binds a long path from inside its directory.
 fn connect_long_path(socket: &Path) -> io::Result<UnixStream> {
     let (Some(directory), Some(name)) = (socket.parent(), socket.file_name()) else {
         return UnixStream::connect(socket);
@@ -91,15 +92,16 @@ fn connect_long_path(socket: &Path) -> io::Result<UnixStream> {
     if socket.as_os_str().len() <= SOCKET_PATH_LEN_MAX {
         return UnixStream::connect(socket);
     }
-    // The working directory belongs to the whole process; a descriptor has a short path as well.
+    // A path through a directory descriptor is short. Changing the working directory would affect
+    // the whole process.
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let directory = openat(CWD, directory, flags, Mode::empty())?;
     let number = directory.as_raw_fd().to_string();
     UnixStream::connect(Path::new("/proc/self/fd").join(number).join(name))
 }
 
-/// The byte with which a collector answers, between two deletions: one of those may be a large
-/// tree.
+/// Reads the reply of the collector. It replies between two deletions, and one of them may be a
+/// large tree.
 fn read_reply(stream: &mut UnixStream, lock_wait: &LockWait) -> io::Result<u8> {
     let began = Instant::now();
     let mut is_notified = false;
@@ -120,7 +122,7 @@ fn read_reply(stream: &mut UnixStream, lock_wait: &LockWait) -> io::Result<u8> {
     }
 }
 
-/// Whether nothing has arrived within the time that a read waits.
+/// Whether a read timed out.
 fn is_timeout(error: &io::Error) -> bool {
     matches!(
         error.kind(),
@@ -139,5 +141,5 @@ fn is_disconnected(error: &io::Error) -> bool {
     )
 }
 
-/// What the system takes as the address of a socket: 108 bytes, the last of which is NUL.
+/// The longest socket address: 108 bytes, of which the last is NUL.
 const SOCKET_PATH_LEN_MAX: usize = 107;

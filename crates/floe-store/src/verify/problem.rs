@@ -1,58 +1,58 @@
-//! What can be wrong in a store.
+//! The problems that a verification can find.
 
 use floe_format::{Hash, StoreDir, StorePath};
 
 use crate::error::StoreError;
 
-/// One thing that is wrong in a store.
+/// One problem in a store.
 #[derive(Debug)]
 pub enum VerifyProblem {
-    /// It was asked for, and the database does not have it.
+    /// The caller named the path, and the database does not have it.
     NotValid(StorePath),
-    /// The database has it, the disk does not. `referrers` are valid paths that need it; Nix
-    /// drops the row where there are none.
+    /// The database has the path, and the disk does not. Nix deletes the row if no valid path
+    /// refers to it.
     Disappeared {
         /// The path.
         path: StorePath,
         /// Valid paths that refer to it.
         referrers: Vec<StorePath>,
     },
-    /// Its contents are not those that were registered.
+    /// The contents are not those that were registered.
     Modified {
         /// The path.
         path: StorePath,
         /// The hash of its row.
         expected: Hash,
-        /// The hash of its contents.
+        /// The hash of the contents.
         actual: Hash,
     },
-    /// Its NAR has another size than its row says, although the hash is right.
+    /// The NAR has another size than the row states, although the hash is right.
     WrongSize {
         /// The path.
         path: StorePath,
         /// The size of its row, in bytes.
         expected: u64,
-        /// The size of its NAR, in bytes.
+        /// The size of the NAR, in bytes.
         actual: u64,
     },
-    /// It could not be read.
+    /// The path could not be read.
     Unreadable {
         /// The path.
         path: StorePath,
-        /// Why not.
+        /// The reason.
         error: StoreError,
     },
-    /// A link in `.links` has other contents than its name says.
+    /// The contents of a link in `.links` do not match its name.
     ModifiedLink {
-        /// Its file name: the hash that it should have.
+        /// The file name: the expected hash.
         name: String,
-        /// The hash that it has, or why it has none.
+        /// The actual hash, or the reason why there is none.
         actual: String,
     },
 }
 
 impl VerifyProblem {
-    /// What problems are sorted by.
+    /// The sort key.
     pub(super) fn path(&self) -> Option<&StorePath> {
         match self {
             VerifyProblem::NotValid(path)
@@ -64,7 +64,7 @@ impl VerifyProblem {
         }
     }
 
-    /// In words, with paths below `dir`.
+    /// Describes the problem, with full paths below `dir`.
     pub fn describe(&self, dir: &StoreDir) -> String {
         let print = |path: &StorePath| dir.full_path(path);
         match self {
@@ -105,7 +105,7 @@ impl VerifyProblem {
         }
     }
 
-    /// What it is about: a path below `dir`, or a link below the store directory.
+    /// The affected file: a path below `dir`, or a link below the store directory.
     pub fn subject(&self, dir: &StoreDir) -> String {
         match self {
             VerifyProblem::ModifiedLink { name, .. } => format!(".links/{name}"),
