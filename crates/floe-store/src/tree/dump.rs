@@ -1,11 +1,11 @@
-//! A tree on disk → its NAR, chunk by chunk.
+//! Writes the NAR of a tree on disk, in chunks.
 //!
-//! 1. entries of a directory in the order of their bytes;
-//! 2. framing and small files gather in one buffer, which goes to the sink when it is full;
-//! 3. a large file is read straight into that buffer, piece by piece.
+//! 1. The entries of a directory are sorted by their bytes.
+//! 2. Framing and small files gather in one buffer. A full buffer goes to the sink.
+//! 3. The contents of a large file are read in pieces directly into that buffer.
 //!
-//! Not guaranteed: a consistent picture of a tree that changes meanwhile. A file that changes
-//! its size is an error; for anything else the hash tells.
+//! Not guaranteed: a consistent view of a tree that changes meanwhile. If a file changes its size,
+//! the dump fails. The hash of the NAR reveals other changes.
 
 use std::ffi::CStr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -37,7 +37,7 @@ pub fn dump_path<E: From<StoreError>>(
     dumper.flush()
 }
 
-/// The shape of the tree at `path`: kinds, names and sizes, without any contents.
+/// Returns the listing of the tree at `path`: kinds, names and sizes, without contents.
 pub fn list_tree(path: &Path) -> Result<Node, StoreError> {
     list_node(
         &mut PathBuf::from(path),
@@ -50,7 +50,7 @@ pub fn list_tree(path: &Path) -> Result<Node, StoreError> {
 struct Dumper<'s, E> {
     sink: &'s mut dyn FnMut(&[u8]) -> Result<(), E>,
     buffer: Vec<u8>,
-    /// Where the walk is, for the words of an error.
+    /// The current position, for error messages.
     path: PathBuf,
 }
 
@@ -113,7 +113,8 @@ impl<E: From<StoreError>> Dumper<'_, E> {
         write::begin_file(&mut self.buffer, stat.st_mode & 0o100 != 0, size);
         let mut left = size;
         while left > 0 {
-            // Room for the rest of a small file, or for a good piece of a large one.
+            // The flush makes room for the rest of a small file, or for a large piece of a large
+            // one.
             if self.buffer.capacity() - self.buffer.len() < left.min(PIECE_LEN_MIN) as usize {
                 self.flush()?;
             }
@@ -135,7 +136,7 @@ impl<E: From<StoreError>> Dumper<'_, E> {
         let before = self.buffer.len();
         loop {
             match rustix::io::read(file, spare_capacity(&mut self.buffer)) {
-                // More than the file had when it was opened: it has grown since.
+                // The file has grown since it was opened.
                 Ok(read) if read as u64 > left => {
                     self.buffer.truncate(before);
                     return Err(StoreError::FileChanged {
@@ -197,7 +198,7 @@ pub(super) struct ListedEntry {
 }
 
 impl ListedEntry {
-    /// Some file systems do not tell the kind while listing.
+    /// Some file systems do not report the kind in a directory listing.
     pub(super) fn kind(
         &self,
         directory: BorrowedFd<'_>,

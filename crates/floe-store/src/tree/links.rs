@@ -1,17 +1,20 @@
-//! Equal files that are one: hard links through `.links`, as `nix-store --optimise` makes them.
+//! Hard links between equal files through `.links`, as `nix-store --optimise` makes them.
 //!
-//! 1. while a file is written, the hash of its own NAR is computed beside that of the whole;
-//! 2. when it is complete and stamped, it becomes `.links/HASH`, if nothing has that name;
-//! 3. else what has it takes the file's place, after a comparison byte by byte.
+//! 1. While a file is written, a hasher computes the hash of the file's own NAR beside the hash of
+//!    the whole NAR.
+//! 2. A complete file with final mode and time is linked to `.links/HASH` if that name is free.
+//! 3. If the name exists, floe compares both files byte by byte. If they are equal, the existing
+//!    file replaces the new one.
 //!
-//! Nix trusts the name in step 3 and looks at sizes alone. A file that was damaged after it had
-//! got its name would then become part of a path whose NAR was never hashed with it. To compare is
-//! cheap beside hashing, and what differs is replaced by the good file.
+//! Nix trusts the name in step 3 and compares only sizes. A file that was damaged after it got its
+//! name would then become part of a path whose NAR was never hashed with it. A comparison is cheap
+//! beside hashing. If the files differ, the new file replaces the damaged link.
 //!
-//! A collector takes away links that nothing else uses, at any moment: then the file becomes the
-//! link again. What has just been linked to it cannot take away, since the file itself stays.
+//! A collector may remove links without other users at any time. The new file then becomes the link
+//! again. Once a file is linked, its contents stay, because the file itself is a second name.
 //!
-//! Not guaranteed: that equal files are one. What the file system refuses stays as it was written.
+//! Not guaranteed: that equal files are linked. If the file system refuses a link, the file stays
+//! as it was written.
 
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::path::Path;
@@ -30,18 +33,18 @@ use rustix::io::Errno;
 #[derive(Clone, Debug)]
 pub(crate) struct LinksDir(Arc<OwnedFd>);
 
-/// The links that one tree has brought, for as long as it may still be given up.
+/// The links that a tree added to `.links`, kept until the tree is registered.
 #[derive(Debug)]
 pub(crate) struct TreeLinks {
     links: LinksDir,
-    /// Their names.
+    /// The names of added links.
     made: Vec<String>,
-    /// The names of those that were damaged, and were replaced.
+    /// The names of damaged links that were replaced.
     damaged: Vec<String>,
 }
 
-/// The hash of a file's own NAR, of which its mode is a part: so a program is never linked to the
-/// same bytes that are none.
+/// Computes the hash of a file's own NAR. The NAR contains the executable bit, so an executable
+/// file is never linked to equal bytes that are not executable.
 #[derive(Debug)]
 pub(super) struct FileHasher {
     hasher: Sha256,
@@ -49,32 +52,34 @@ pub(super) struct FileHasher {
     framing: Vec<u8>,
 }
 
-/// A file or symbolic link in a tree that is being written, complete but for its directory.
+/// A file or symbolic link of a tree that is being written. The entry is complete, its directory is
+/// not yet sealed.
 #[derive(Clone, Copy)]
 pub(super) struct LinkCandidate<'a> {
-    /// The directory that it is in, which is still writable.
+    /// The directory of the entry, which is still writable.
     pub(super) parent: BorrowedFd<'a>,
     pub(super) name: &'a [u8],
-    /// The directory of the store, and a name there that nobody else uses.
+    /// The store directory, and a name in it that no other writer uses.
     pub(super) store: BorrowedFd<'a>,
     pub(super) temporary: &'a str,
 }
 
-/// What lies in `.links` under the name of a hash.
+/// The state of the name of a hash in `.links`.
 enum LinkState {
-    /// The file itself, which came with a name there: one of another store, linked into this one.
+    /// The link is the file itself. This happens for a file of another store that was hard-linked
+    /// into this one.
     SameInode,
-    /// The same as the file, so that it can take its place.
+    /// The link has the same contents and metadata, so it can replace the file.
     EqualContents,
-    /// Equal or not, it has another mode, owner or time: it stays, and so does the file.
+    /// The link has another mode, owner or time, or is not readable. Link and file both stay.
     Incompatible,
     Damaged,
-    /// A collector was faster.
+    /// A collector has removed the link.
     Gone,
 }
 
 impl LinksDir {
-    /// Opens `.links`, which is there in every store.
+    /// Opens `.links`, which exists in every store.
     pub(crate) fn open(directory: &Path) -> Result<LinksDir, Errno> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let directory = openat(CWD, directory, flags, Mode::empty())?;
@@ -91,12 +96,12 @@ impl TreeLinks {
         }
     }
 
-    /// The names of links that were not what they say, and were replaced.
+    /// The names of damaged links that were replaced.
     pub(super) fn damaged(&self) -> &[String] {
         &self.damaged
     }
 
-    /// Makes an entry one with what has the same hash already, or the first that has it.
+    /// Replaces an entry by the link with the same hash, or makes the entry that link.
     pub(super) fn optimise(&mut self, entry: LinkCandidate<'_>, hash: &str) -> Result<(), Errno> {
         for _ in 0..ATTEMPTS_MAX {
             if self.create_link(entry, hash)? {
@@ -115,11 +120,11 @@ impl TreeLinks {
                 },
             }
         }
-        // Somebody removes the link as often as it is made: the file stays as it is.
+        // Another process removes the link after each attempt, so the file stays as it is.
         Ok(())
     }
 
-    /// Lets the entry be the link; `false` if there is one already.
+    /// Links the entry to its name in `.links`. Returns `false` if the name exists.
     fn create_link(&mut self, entry: LinkCandidate<'_>, hash: &str) -> Result<bool, Errno> {
         let linked = linkat(
             entry.parent,
@@ -139,18 +144,18 @@ impl TreeLinks {
         }
     }
 
-    /// Puts the link into the place of the entry.
+    /// Replaces the entry by the link.
     fn replace_with_link(&self, entry: LinkCandidate<'_>, hash: &str) -> Result<(), Errno> {
         let (store, temporary) = (entry.store, entry.temporary);
         match linkat(&self.links.0, hash, store, temporary, AtFlags::empty()) {
-            // The name is that of somebody in another process namespace, or of one who died there.
+            // The temporary name belongs to a process of another PID namespace, or to a dead one.
             Err(Errno::EXIST) => return Ok(()),
             Err(error) if cannot_link(error) => return Ok(()),
             linked => linked?,
         }
         let renamed = renameat(store, temporary, entry.parent, entry.name);
-        // A success may leave the name too: of two names of one file none is moved, and another
-        // process may just have made the link from this very file.
+        // The rename does nothing if both names already belong to the same file. Another process
+        // may have made the link from this very file, so the temporary name is removed here.
         ignore_not_found(unlinkat(store, temporary, AtFlags::empty()))?;
         match renamed {
             Err(error) if !cannot_link(error) => Err(error),
@@ -186,17 +191,17 @@ impl TreeLinks {
             Ok(true) => Ok(LinkState::EqualContents),
             Ok(false) => Ok(LinkState::Damaged),
             Err(Errno::NOENT) => Ok(LinkState::Gone),
-            // A link that cannot be read is a reason not to use it, and none to fail.
+            // A link that cannot be read cannot be used. This does not make the tree invalid.
             Err(_) => Ok(LinkState::Incompatible),
         }
     }
 
-    /// Removes the links that nobody else has come to use, of a tree that was removed.
+    /// Removes the added links that no other file uses, after the removal of the tree.
     pub(super) fn remove_unused(&mut self) {
         for name in self.made.drain(..) {
             let stat = statat(&self.links.0, &name, AtFlags::SYMLINK_NOFOLLOW);
             if stat.is_ok_and(|stat| stat.st_nlink == 1) {
-                // What is left here the next collection takes, which does the same.
+                // After a failure, the next collection removes the link.
                 let _: Result<(), Errno> = unlinkat(&self.links.0, &name, AtFlags::empty());
             }
         }
@@ -221,7 +226,7 @@ impl FileHasher {
         self.hasher.update(contents);
     }
 
-    /// The name that the file has in `.links`.
+    /// Returns the name of the file in `.links`.
     pub(super) fn finish(mut self) -> String {
         self.framing.clear();
         write::end_file(&mut self.framing, self.size);
@@ -230,7 +235,7 @@ impl FileHasher {
     }
 }
 
-/// The name that a symbolic link has in `.links`.
+/// Returns the name of a symbolic link in `.links`.
 pub(super) fn symlink_hash(target: &[u8]) -> String {
     let mut nar = Vec::new();
     write::begin(&mut nar);
@@ -238,7 +243,7 @@ pub(super) fn symlink_hash(target: &[u8]) -> String {
     Hash::sha256(floe_hash::sha256(&nar)).digest_nix32()
 }
 
-/// All that would change with the file that takes another's place.
+/// The metadata that would change if one file replaced the other.
 fn comparable_metadata(stat: &Stat) -> impl PartialEq + use<> {
     let time = (stat.st_mtime, stat.st_mtime_nsec);
     (stat.st_mode, stat.st_uid, stat.st_gid, time)
@@ -254,7 +259,7 @@ fn same_contents(
     links: BorrowedFd<'_>,
     hash: &str,
 ) -> Result<bool, Errno> {
-    // Not to wait for the other end of what has turned into a pipe.
+    // Without `NONBLOCK`, opening a named pipe would wait for a writer.
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let own = openat(entry.parent, entry.name, flags, Mode::empty())?;
     let link = openat(links, hash, flags, Mode::empty())?;
@@ -284,8 +289,8 @@ fn read_full(file: &OwnedFd, buffer: &mut [u8]) -> Result<usize, Errno> {
     Ok(len)
 }
 
-/// Whether the file system, or the user's rights in it, allow no (further) link. A full directory
-/// index is `NOSPC` on ext4; a disk that is really full is found out by the next file.
+/// Whether the file system or this user's rights allow no further link. ext4 reports a full
+/// directory index as `NOSPC`. If the disk is really full, the next file fails.
 fn cannot_link(error: Errno) -> bool {
     matches!(
         error,
@@ -300,11 +305,11 @@ fn ignore_not_found(result: Result<(), Errno>) -> Result<(), Errno> {
     }
 }
 
-/// A collector removes a link once in a collection; more often is not chance.
+/// A collector removes a link once in a collection. More removals are not chance.
 const ATTEMPTS_MAX: usize = 8;
 
-/// Both pieces stay in the second-level cache.
+/// Two pieces fit into the second-level cache.
 const PIECE_LEN: usize = 64 * 1024;
 
-/// The longest framing in front of contents, that of a program.
+/// The longest framing before contents: that of an executable file.
 const FRAMING_LEN: usize = 144;

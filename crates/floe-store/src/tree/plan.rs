@@ -1,14 +1,14 @@
-//! A tree on disk → a plan of its NAR: all of it but the contents of files.
+//! The plan of a NAR: all bytes except the contents of files.
 //!
-//! 1. one walk writes the framing and remembers where the contents of each file belong;
-//! 2. the size of the NAR is known from then on, and any range of it can be sent without what
-//!    stands before, file by file, from the disk's own cache.
+//! 1. One walk over the tree writes the framing and records the place of each file's contents.
+//! 2. The size of the NAR is then known. A server can send any range of it without reading the
+//!    bytes before the range, file by file from the page cache.
 //!
 //! A plan holds names and framing, about 300 bytes a file, and no descriptors.
 //!
-//! A packed plan has in addition the contents of all small files, between their framing, in a
-//! file that exists in memory only. What is sent again and again then costs no opening of
-//! thousands of files, and still goes to the socket without a copy.
+//! A packed plan also has the contents of all small files, in a memory file between their framing.
+//! A server that sends a tree often then avoids opening thousands of files, and still sends from
+//! the page cache without a copy.
 
 use std::cmp::Ordering;
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
@@ -26,7 +26,7 @@ use crate::error::{IoContext, StoreError};
 mod build;
 mod pack;
 
-/// The NAR of a tree, but for the contents of its files.
+/// The NAR of a tree, without the contents of the files.
 #[derive(Debug)]
 pub struct NarPlan {
     framing: Framing,
@@ -35,7 +35,7 @@ pub struct NarPlan {
     nar_size: u64,
 }
 
-/// All of the NAR that does not come from the files of the plan, end to end.
+/// All bytes of the NAR that do not come from the files of the plan, concatenated.
 #[derive(Debug)]
 enum Framing {
     Memory(Vec<u8>),
@@ -44,37 +44,37 @@ enum Framing {
 
 #[derive(Debug)]
 struct PlannedFile {
-    /// Where in the NAR the contents begin.
+    /// The offset of the contents in the NAR.
     offset: u64,
     size: u64,
-    /// How much framing stands before the contents, all in all.
+    /// The total framing before the contents, in bytes.
     framing: u64,
-    /// Where the path ends in the names; it begins where the one before ended.
+    /// The end of the path in `names`. It begins at the end of the previous path.
     names: usize,
     executable: bool,
 }
 
-/// What stands at some offset of a NAR.
+/// The bytes at some offset of a NAR, up to the end of one piece.
 #[derive(Debug)]
 pub enum PlanPart<'plan> {
-    /// Framing: these very bytes.
+    /// Framing, as bytes.
     Framing(&'plan [u8]),
-    /// Bytes of the packed file.
+    /// A range of the packed file.
     Packed {
-        /// The file.
+        /// The packed file.
         file: BorrowedFd<'plan>,
-        /// Where in it.
+        /// The start of the range.
         offset: u64,
-        /// How much from there; never zero.
+        /// The length of the range; never zero.
         len: u64,
     },
-    /// Contents of the file with this number.
+    /// A range of one of the files.
     Contents {
         /// The number of the file, for [`NarPlan::open`].
         file: usize,
-        /// Where in the file.
+        /// The start of the range.
         offset: u64,
-        /// How much from there to the end of the file; never zero.
+        /// The length up to the end of the file; never zero.
         len: u64,
     },
 }
@@ -85,12 +85,12 @@ impl NarPlan {
         self.nar_size
     }
 
-    /// How many files there are.
+    /// The number of files.
     pub fn file_count(&self) -> usize {
         self.files.len()
     }
 
-    /// How much memory the plan takes, in bytes, the packed file not included.
+    /// The memory of the plan in bytes, without the packed file.
     pub fn memory(&self) -> usize {
         size_of::<NarPlan>()
             + match &self.framing {
@@ -101,12 +101,12 @@ impl NarPlan {
             + self.files.len() * size_of::<PlannedFile>()
     }
 
-    /// What stands at an offset, up to the end of that part; `None` at the end of the NAR.
+    /// Returns the part at an offset, or `None` at the end of the NAR.
     pub fn part(&self, offset: u64) -> Option<PlanPart<'_>> {
         if offset >= self.nar_size {
             return None;
         }
-        // The last file whose contents begin at the offset or before; empty ones hold no byte.
+        // The last file that begins at the offset or before it. Empty files contain no byte.
         let after = self.files.partition_point(|file| file.offset <= offset);
         let before = after.checked_sub(1).and_then(|index| self.files.get(index));
         let (framing_start, nar_start) = match before {
@@ -131,7 +131,7 @@ impl NarPlan {
                 offset: start,
                 len: framing_end - start,
             }),
-            // What is in memory has a length that fits.
+            // The framing is in memory, so its length fits into `usize`.
             Framing::Memory(bytes) => {
                 let bytes = bytes.get(start as usize..framing_end as usize)?;
                 Some(PlanPart::Framing(bytes))
@@ -168,11 +168,11 @@ impl NarPlan {
         }
     }
 
-    /// Appends the contents of a whole file to a buffer. Meant for small ones: three calls of the
-    /// system, where [`NarPlan::open`] and reading take four.
+    /// Appends the contents of a whole file to a buffer. For small files: this needs three system
+    /// calls, while [`NarPlan::open`] and a read need four.
     ///
-    /// Errors: those of the system, and [`StoreError::FileChanged`] if it has another size than it
-    /// had. Then the buffer is as it was.
+    /// Errors: those of the system, and [`StoreError::FileChanged`] if the size differs from the
+    /// planned one. The buffer is then unchanged.
     pub fn read(
         &self,
         root: &mut TreeRoot,
@@ -183,8 +183,8 @@ impl NarPlan {
         let opened = root.open(name)?;
         let before = buffer.len();
         let size = usize::try_from(planned.size).map_err(|_| root.changed(name))?;
-        // One byte more than it should have, to see that it has no more. Filling that with zeros
-        // first would take as long as reading.
+        // One more byte than planned shows whether the file has grown. The reserved bytes are not
+        // initialised, because that would take as long as the read.
         buffer.reserve(size + 1);
         let result = loop {
             match rustix::io::read(&opened, spare_capacity(buffer)) {
@@ -193,8 +193,7 @@ impl NarPlan {
                 Ok(_) | Err(Errno::INTR) => {}
                 Err(error) => break Err(error).io_context("reading", root.join(name)),
             }
-            // The end is where it should be, unless the file has grown: a short read of a regular
-            // file is its end.
+            // A short read of a regular file means the end of the file.
             match buffer.len().cmp(&(before + size)) {
                 Ordering::Less => {}
                 Ordering::Equal => break Ok(()),
@@ -217,19 +216,19 @@ impl NarPlan {
     }
 }
 
-/// The root of a tree, held open while files of it are opened.
+/// The root of a tree, open while its files are opened.
 #[derive(Debug)]
 pub struct TreeRoot {
-    /// `None` where the root itself is a file.
+    /// `None` if the root is a file.
     directory: Option<OwnedFd>,
     path: PathBuf,
-    /// The directory, below the root, of the file that was opened last.
+    /// The directory of the last opened file, relative to the root.
     last: Vec<u8>,
-    /// The same, opened, once a second file of it was asked for.
+    /// That directory, opened when a second file in it is opened.
     last_opened: Option<OwnedFd>,
 }
 
-/// Opens the root of the tree at `path`. An error means that it is not there any more.
+/// Opens the root of the tree at `path`. An error means that the tree no longer exists.
 pub fn open_tree_root(path: &Path) -> Result<TreeRoot, StoreError> {
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let directory = match openat(CWD, path, flags, Mode::empty()) {
@@ -248,12 +247,12 @@ pub fn open_tree_root(path: &Path) -> Result<TreeRoot, StoreError> {
     })
 }
 
-/// Opens what lies below a directory, without following any symlink.
+/// Opens a file below a directory and follows no symbolic link.
 fn open_below(directory: &OwnedFd, name: &[u8], flags: OFlags) -> Result<OwnedFd, Errno> {
     let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS;
     match openat2(directory, name, flags, Mode::empty(), resolve) {
-        // Some sandboxes know no openat2; a directory that somebody has replaced by a symlink
-        // then shows in the size of the file, if at all.
+        // Some sandboxes do not support openat2. A directory that was replaced by a symbolic link
+        // is then noticed at most by the size of the file.
         Err(Errno::NOSYS | Errno::PERM) => {
             openat(directory, name, flags | OFlags::NOFOLLOW, Mode::empty())
         }
@@ -262,10 +261,10 @@ fn open_below(directory: &OwnedFd, name: &[u8], flags: OFlags) -> Result<OwnedFd
 }
 
 impl TreeRoot {
-    /// Opens a file by its path below the root; no part of the path may be a symlink.
+    /// Opens a file by its path below the root. No part of the path may be a symbolic link.
     ///
-    /// Files come in the order of the tree, so the directory of the last one is likely to be that
-    /// of the next: it is opened once for all of them.
+    /// Files come in the order of the tree, so the next file is often in the same directory. That
+    /// directory is opened once for all of them.
     fn open(&mut self, name: &[u8]) -> Result<OwnedFd, StoreError> {
         let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
         let slash = name.iter().rposition(|&byte| byte == b'/');

@@ -1,4 +1,4 @@
-//! A sealed tree → nothing.
+//! Removes a sealed tree.
 
 use std::fs;
 use std::io;
@@ -6,7 +6,7 @@ use std::path::Path;
 
 use crate::error::{IoContext, StoreError};
 
-/// Removes a sealed tree, or nothing if there is none. Others may be removing it at the same time.
+/// Removes a sealed tree if it exists. Other processes may remove it at the same time.
 pub fn remove_tree(path: &Path) -> Result<(), StoreError> {
     match ignore_not_found(fs::symlink_metadata(path)).io_context("examining", path)? {
         None => return Ok(()),
@@ -25,7 +25,7 @@ pub fn remove_tree(path: &Path) -> Result<(), StoreError> {
         .map(drop)
 }
 
-/// `None` for what another process has removed meanwhile.
+/// Returns `None` if another process has removed the file.
 fn ignore_not_found<T>(result: io::Result<T>) -> io::Result<Option<T>> {
     match result {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
@@ -33,8 +33,7 @@ fn ignore_not_found<T>(result: io::Result<T>) -> io::Result<Option<T>> {
     }
 }
 
-/// Makes the directories of a sealed tree writable again, without which only root may empty
-/// them.
+/// Makes the directories of a sealed tree writable. Without this, only root could empty them.
 fn unseal(directory: &Path) -> Result<(), StoreError> {
     use std::os::unix::fs::PermissionsExt as _;
     let unsealed = fs::set_permissions(directory, fs::Permissions::from_mode(0o755));
@@ -68,7 +67,7 @@ mod tests {
             }
             thread::scope(|scope| {
                 for _ in 0..4 {
-                    // As an ordinary user does it.
+                    // An ordinary user needs to unseal the tree first.
                     scope.spawn(|| unseal(&tree).and_then(|()| remove_tree(&tree)).unwrap());
                 }
             });
@@ -76,6 +75,6 @@ mod tests {
         }
     }
 
-    /// So many that some meet what another has just removed.
+    /// High enough that some calls meet a file that another thread has just removed.
     const ROUNDS: usize = 50;
 }

@@ -1,14 +1,14 @@
-//! A tree that lies elsewhere on this machine → the same tree beside its place, without its bytes
-//! going through this process: its files are clones of those there, or those very files.
+//! Copies a tree from another place on this machine by clones or hard links, without reading its
+//! bytes.
 //!
-//! 1. names, targets and execute bits are taken from there, and nothing else: directories, symbolic
-//!    links and clones are new, with the modes and times of a store;
-//! 2. a file is linked only if it is, to the last attribute, as it would have been written here;
-//! 3. a file that cannot be linked is cloned or copied by itself; where the file system can do
-//!    neither links nor clones at all, nothing is made, and whoever asked copies the tree instead.
+//! 1. Names, link targets and executable bits come from the original. Directories, symbolic links
+//!    and clones are new, with the modes and times of a store.
+//! 2. A file is hard-linked only if all its attributes are as a store would have them.
+//! 3. A file that cannot be linked is cloned or copied. If the file system supports neither links
+//!    nor clones between the two places, nothing is created, and the caller copies the tree.
 //!
-//! Not guaranteed: anything about the contents. Nobody has looked at them, and whoever wants to
-//! know what has been made reads that, not what it was made from, which may have changed since.
+//! Not guaranteed: anything about the contents. The caller must hash the new tree, because the
+//! original may have changed since it was hashed.
 
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
@@ -27,22 +27,21 @@ use super::temporary_tree::TemporaryTree;
 use super::unpack::{TreeWriter, UnpackState};
 use crate::error::{IoContext, StoreError};
 
-/// What the files of a tree become.
+/// The way to reuse the files of a tree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReuseMethod {
-    /// Clones, which share blocks on the disk with the originals until either is written to.
+    /// Clones, which share disk blocks with the originals until one of them is written.
     Reflink,
-    /// The originals, under one more name.
+    /// Hard links to the originals.
     HardLink,
 }
 
 impl TreeWriter {
-    /// Makes the tree at `source` anew instead of being given a NAR. `None` where files cannot be
-    /// shared between the two places; then nothing is left, and the tree can be copied.
+    /// Creates the tree from the tree at `source` instead of a NAR. Returns `None` if the two
+    /// places cannot share files; the writer is then empty, and the caller can copy the tree.
     ///
-    /// Errors: [`StoreError::FileChanged`] for a tree whose files have more than `nar_size` bytes
-    /// or which changes meanwhile, those of [`dump_path`](super::dump::dump_path), and those of the
-    /// system.
+    /// Errors: [`StoreError::FileChanged`] if the files have more than `nar_size` bytes or change
+    /// meanwhile, those of [`dump_path`](super::dump::dump_path), and those of the system.
     pub fn reuse(
         self,
         source: &Path,
@@ -75,7 +74,7 @@ enum CanShare {
     No,
 }
 
-/// A file that is to be had here too.
+/// A file to reuse.
 struct OriginalFile<'a> {
     file: &'a OwnedFd,
     executable: bool,
@@ -86,9 +85,9 @@ struct TreeCloner {
     state: UnpackState,
     tree: TemporaryTree,
     method: ReuseMethod,
-    /// How many bytes of contents there may still be.
+    /// The number of bytes that the contents may still have.
     bytes_left: u64,
-    /// Where the walk is, for the words of an error.
+    /// The current position, for error messages.
     path: PathBuf,
 }
 
@@ -140,7 +139,7 @@ impl TreeCloner {
     }
 
     fn file(&mut self, parent: BorrowedFd<'_>, name: &[u8]) -> Result<CanShare, StoreError> {
-        // Not to wait for the other end of what has turned into a pipe.
+        // Without `NONBLOCK`, opening a named pipe would wait for a writer.
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
         let file = openat(parent, name, flags, Mode::empty()).io_context("opening", &self.path)?;
         let stat = fstat(&file).io_context("examining", &self.path)?;
@@ -161,7 +160,8 @@ impl TreeCloner {
             match self.state.link_existing(parent, name, &mut self.tree) {
                 Ok(()) => return self.check_link(&original, &stat),
                 Err(Errno::XDEV) => return Ok(CanShare::No),
-                // As many names as the file can have, or not one's own: the next best thing.
+                // The file has too many links, or belongs to another user. A clone or a copy
+                // replaces the link.
                 Err(Errno::MLINK | Errno::PERM | Errno::ACCESS | Errno::OPNOTSUPP) => {}
                 Err(error) => return Err(error).io_context("linking", &self.path),
             }
@@ -169,7 +169,7 @@ impl TreeCloner {
         self.clone_or_copy(&original)
     }
 
-    /// Looks whether the file that was linked is the one that was looked at.
+    /// Checks that the linked file is the one that was examined.
     fn check_link(
         &mut self,
         original: &OriginalFile<'_>,
@@ -224,7 +224,7 @@ impl TreeCloner {
         Ok(CanShare::Yes)
     }
 
-    /// Reads a file from its beginning to its end, wherever its own position is.
+    /// Reads a file from start to end and ignores its file position.
     fn read(
         &mut self,
         file: &OwnedFd,
@@ -260,8 +260,8 @@ impl TreeCloner {
     }
 }
 
-/// Whether a file is what it would be if it had been written here: whoever links it takes over all
-/// of that.
+/// Whether a file has the metadata of a store file. A hard link shares all metadata with the
+/// original.
 fn is_canonical_file(file: &OwnedFd, stat: &Stat) -> bool {
     let owner = (geteuid().as_raw(), getegid().as_raw());
     matches!(stat.st_mode & 0o7777, 0o444 | 0o555)
@@ -270,7 +270,7 @@ fn is_canonical_file(file: &OwnedFd, stat: &Stat) -> bool {
         && has_no_attributes(file)
 }
 
-/// Whether a file has no extended attributes but those that Nix leaves alone.
+/// Whether a file has no extended attributes except those that Nix ignores.
 fn has_no_attributes(file: &OwnedFd) -> bool {
     let mut names = [0_u8; ATTRIBUTES_LEN];
     match flistxattr(file, &mut names) {
@@ -281,7 +281,7 @@ fn has_no_attributes(file: &OwnedFd) -> bool {
     }
 }
 
-/// Whether a file system knows no clones, or none between these two places.
+/// Whether the file system has no clones, or none between these two places.
 fn cannot_clone(error: Errno) -> bool {
     matches!(
         error,
@@ -289,8 +289,8 @@ fn cannot_clone(error: Errno) -> bool {
     )
 }
 
-/// Nix's own `ignored-acls`.
+/// Nix's setting `ignored-acls`.
 const IGNORED_ATTRIBUTES: [&[u8]; 3] = [b"security.csm", b"security.selinux", b"system.nfs4_acl"];
 
-/// Room for far more names than those three; a file that has more is not as it was written.
+/// Far more than the ignored names need. A file with longer lists has other attributes.
 const ATTRIBUTES_LEN: usize = 256;

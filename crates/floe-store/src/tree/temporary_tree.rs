@@ -1,4 +1,4 @@
-//! A complete tree under its temporary name, beside its place in the store.
+//! A complete tree under its temporary name, beside its final place in the store.
 
 use std::fs;
 use std::io;
@@ -12,58 +12,58 @@ use super::links::TreeLinks;
 use super::remove::remove_tree;
 use crate::error::StoreError;
 
-/// A complete tree under its temporary name. Dropping it removes it.
+/// A complete tree under its temporary name. Dropping the value removes the tree.
 #[derive(Debug)]
 pub struct TemporaryTree {
     pub(super) location: PathBuf,
     pub(super) name: String,
     pub(super) path: StorePath,
-    /// Whether anything of it is there. Until then the name may be somebody else's: process
-    /// numbers are unique in one namespace only.
+    /// Whether this writer has created the tree. Before that, the name may belong to another
+    /// process, because process numbers are unique only within a PID namespace.
     pub(super) exists: bool,
-    /// Present where equal files are to be one.
+    /// The added links, if equal files are linked.
     pub(super) links: Option<TreeLinks>,
 }
 
 impl TemporaryTree {
-    /// The store path that the tree is meant to become.
+    /// The final store path of the tree.
     pub fn path(&self) -> &StorePath {
         &self.path
     }
 
-    /// Where the tree lies now.
+    /// The current location of the tree.
     pub fn location(&self) -> &Path {
         &self.location
     }
 
-    /// Whether equal files are to be one.
+    /// Whether equal files are linked.
     pub(super) fn is_optimising(&self) -> bool {
         self.links.is_some()
     }
 
-    /// The names of links in `.links` that were damaged, and were replaced: other paths may have
-    /// the same damage.
+    /// The names of damaged links in `.links` that were replaced. Other paths may have the same
+    /// damage.
     pub fn damaged_links(&self) -> &[String] {
         self.links.as_ref().map_or(&[], TreeLinks::damaged)
     }
 }
 
 impl TemporaryTree {
-    /// Moves the tree to its place. Its old name is anybody's from then on.
+    /// Moves the tree to its final place. Afterwards another writer may use the temporary name.
     pub(crate) fn rename_to(&mut self, place: &Path) -> io::Result<()> {
         fs::rename(&self.location, place)?;
         self.exists = false;
         Ok(())
     }
 
-    /// Moves a tree beside its place, or back there.
+    /// Moves a tree to a temporary name.
     pub(crate) fn rename_from(&mut self, place: &Path) -> io::Result<()> {
         loop {
             self.choose_free_name();
             match renameat_with(CWD, place, CWD, &self.location, RenameFlags::NOREPLACE) {
-                // Another writer of this process has taken the name since.
+                // Another writer of this process uses the name.
                 Err(Errno::EXIST) => {}
-                // Not every file system knows that flag.
+                // Some file systems do not support `RENAME_NOREPLACE`.
                 Err(Errno::INVAL | Errno::NOSYS) => break fs::rename(place, &self.location)?,
                 renamed => break renamed?,
             }
@@ -72,26 +72,26 @@ impl TemporaryTree {
         Ok(())
     }
 
-    /// Removes the tree from its place, to which it was moved, and the links that only it uses.
+    /// Removes a tree that was moved to its final place, and the links that only it uses.
     pub(crate) fn remove_renamed(mut self, place: &Path) {
         self.exists = false;
         self.remove(place);
     }
 
-    /// Lets the tree lie where it is.
+    /// Leaves the tree on disk.
     pub(crate) fn detach(mut self) {
         self.exists = false;
     }
 
     fn remove(&mut self, location: &Path) {
-        // A failure leaves garbage that the next collection takes; there is nobody to tell.
+        // After a failure, the next collection removes the tree. `drop` cannot report an error.
         let _: Result<(), StoreError> = remove_tree(location);
         if let Some(links) = &mut self.links {
             links.remove_unused();
         }
     }
 
-    /// Passes over names that the dead, or the living of another process namespace, have left.
+    /// Skips names that exist: those of dead processes and of processes in another PID namespace.
     pub(super) fn choose_free_name(&mut self) {
         let first = self.name.clone();
         for number in 0_u32.. {
@@ -132,7 +132,7 @@ mod tests {
             links: None,
         };
         tree.rename_to(&place).unwrap();
-        // Another process of the same number, in a container of its own, takes the name.
+        // Another process with the same number, in its own PID namespace, uses the name.
         fs::write(&location, "theirs").unwrap();
         tree.rename_from(&place).unwrap();
         assert_ne!(tree.location(), location);

@@ -1,14 +1,14 @@
-//! A NAR → a tree on disk, as Nix would have left it.
+//! Unpacks a NAR into a tree on disk, as Nix would do it.
 //!
-//! 1. bytes go through the strict NAR reader, which refuses what Nix refuses;
-//! 2. each file is created with its final mode, written, stamped and closed;
-//! 3. where equal files are to be one, it becomes one with those that are there, see `links`;
-//! 4. a directory is sealed when its last entry is in;
-//! 5. the whole lies beside its place, under a name that no collector takes for garbage,
-//!    until [`crate::StoreWriter::register`] renames it.
+//! 1. The strict NAR reader refuses each NAR that Nix refuses.
+//! 2. Each file is created with its final mode, written, given its final time and closed.
+//! 3. With `--optimise`, each file is linked with an equal file of the store, see `links`.
+//! 4. A directory is sealed after its last entry.
+//! 5. The tree stays beside its final place, under a name that collectors spare, until
+//!    [`crate::StoreWriter::register`] renames it.
 //!
-//! Not guaranteed: that anything has reached the disk. Like Nix in its default settings, floe
-//! leaves that to the system.
+//! Not guaranteed: that the data is on the disk. Like Nix in its default settings, floe does not
+//! sync.
 
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
@@ -25,8 +25,8 @@ use super::links::{FileHasher, LinkCandidate, LinksDir, TreeLinks, symlink_hash}
 use super::temporary_tree::TemporaryTree;
 use crate::error::{IoContext, StoreError};
 
-/// Writes one path's tree under a temporary name. What it has made is removed unless
-/// [`TreeWriter::finish`] is reached.
+/// Writes the tree of one path under a temporary name. The tree is removed unless
+/// [`TreeWriter::finish`] succeeds.
 #[derive(Debug)]
 pub struct TreeWriter {
     reader: NarReader,
@@ -42,9 +42,9 @@ impl TreeWriter {
         owner: &str,
         n: u64,
     ) -> Self {
-        // The hash part in front makes every collector that knows the temporary root of the
-        // path spare this name too. It is itself a valid base name, as they require. The file of
-        // temporary roots behind it says whether its writer still lives.
+        // The name begins with the hash part, so a collector that knows the temporary root of the
+        // path spares it. It is also a valid base name, which collectors require. The name of the
+        // roots file shows whether the writer is alive.
         let name = format!("{}-{owner}-{n}", path.hash_part());
         let location = store_path.join(&name);
         let tree = TemporaryTree {
@@ -68,25 +68,25 @@ impl TreeWriter {
         }
     }
 
-    /// Lets the files of the tree be one with equal files of the store.
+    /// Links equal files of the tree and of the store.
     pub(crate) fn with_optimise(mut self, links: LinksDir) -> TreeWriter {
         self.tree.links = Some(TreeLinks::new(links));
         self
     }
 
-    /// The name of a tree, with nothing of that name yet.
+    /// Returns the name for a tree of which nothing exists yet.
     pub(crate) fn into_empty_tree(self) -> TemporaryTree {
         self.tree
     }
 
-    /// For a tree that is made from something else than a NAR.
+    /// Returns the parts for a tree that is not made from a NAR.
     pub(super) fn into_parts(self) -> (UnpackState, TemporaryTree) {
         (self.state, self.tree)
     }
 
-    /// Takes the next bytes of the NAR.
+    /// Writes the next bytes of the NAR.
     ///
-    /// Errors: [`StoreError::Nar`] for bytes that Nix would refuse, or what the system says.
+    /// Errors: [`StoreError::Nar`] for bytes that Nix would refuse, and those of the system.
     pub fn write(&mut self, mut bytes: &[u8]) -> Result<(), StoreError> {
         let TreeWriter {
             reader,
@@ -107,7 +107,7 @@ impl TreeWriter {
         }
     }
 
-    /// To be called after the last byte: the finished, sealed tree.
+    /// Returns the complete, sealed tree. Call it after the last byte.
     ///
     /// Errors: [`StoreError::Nar`] if the NAR is not complete.
     pub fn finish(self) -> Result<TemporaryTree, StoreError> {
@@ -121,16 +121,16 @@ impl TreeWriter {
     }
 }
 
-/// What is open while a tree is being written.
+/// The open files and directories of a tree that is being written.
 #[derive(Debug)]
 pub(super) struct UnpackState {
     store: Arc<OwnedFd>,
-    /// The directories from the root of the tree to where the writing is.
+    /// The directories from the root of the tree to the current position.
     directories: Vec<OwnedFd>,
     file: Option<OwnedFd>,
-    /// Of the open file, where equal files are to be one.
+    /// The hasher of the open file, if equal files are linked.
     hasher: Option<FileHasher>,
-    /// The name of the entry whose node comes next.
+    /// The name of the next entry.
     entry: Vec<u8>,
 }
 
@@ -190,7 +190,7 @@ impl UnpackState {
         }
     }
 
-    /// Lets the next node be a file that is elsewhere, under one more name.
+    /// Creates the next node as a hard link to an existing file.
     pub(super) fn link_existing(
         &self,
         parent: BorrowedFd<'_>,
@@ -206,13 +206,13 @@ impl UnpackState {
         Ok(())
     }
 
-    /// What the node is that was made last.
+    /// Returns the metadata of the last node.
     pub(super) fn stat_last(&self, tree: &TemporaryTree) -> Result<Stat, rustix::io::Errno> {
         let (parent, name) = self.parent_and_name(tree);
         statat(parent, name, AtFlags::SYMLINK_NOFOLLOW)
     }
 
-    /// The file that is being written, to be put back.
+    /// Removes and returns the open file. The caller puts it back.
     pub(super) fn take_file(&mut self) -> Option<OwnedFd> {
         self.file.take()
     }
@@ -221,14 +221,14 @@ impl UnpackState {
         self.file = Some(file);
     }
 
-    /// Hashes contents that came into the file by another way than through here.
+    /// Hashes contents that were cloned into the file instead of written.
     pub(super) fn hash_contents(&mut self, contents: &[u8]) {
         if let Some(hasher) = &mut self.hasher {
             hasher.update(contents);
         }
     }
 
-    /// The directory that the next node belongs into, and its name there.
+    /// Returns the directory of the next node, and the name of the node.
     fn parent_and_name<'a>(&'a self, tree: &'a TemporaryTree) -> (BorrowedFd<'a>, &'a [u8]) {
         match self.directories.last() {
             Some(directory) => (directory.as_fd(), &self.entry),
@@ -236,13 +236,14 @@ impl UnpackState {
         }
     }
 
-    /// Where the next node belongs, for the words of an error.
+    /// The place of the next node, for error messages.
     fn location(&self, tree: &TemporaryTree) -> PathBuf {
         use std::os::unix::ffi::OsStrExt as _;
         match self.directories.len() {
             0 => tree.location.clone(),
             1 => tree.location.join(std::ffi::OsStr::from_bytes(&self.entry)),
-            // The names between are not kept: an error this deep says the tree and the name.
+            // The names of the inner directories are not stored, so the error names only tree and
+            // entry.
             _ => tree
                 .location
                 .join("…")
@@ -259,8 +260,8 @@ impl UnpackState {
         if self.directories.is_empty() {
             strip_acls(&file);
         }
-        // The process's umask and an ACL of the parent may have taken bits away. A library
-        // must not touch the umask, which all threads share.
+        // The umask or an ACL of the parent may have cleared bits. A library must not change the
+        // umask, because it belongs to all threads.
         let got = fstat(&file)
             .io_context("examining", self.location(tree))?
             .st_mode
@@ -289,7 +290,7 @@ impl UnpackState {
         Ok(())
     }
 
-    /// Makes the file or symbolic link that was just completed one with its equals.
+    /// Links the last file or symbolic link with an equal one of the store.
     pub(super) fn optimise_entry(
         &mut self,
         hash: &str,
@@ -322,10 +323,10 @@ impl UnpackState {
         };
         let directory = open().io_context("creating the directory", self.location(tree))?;
         if self.directories.is_empty() {
-            // Whatever a default ACL of the store directory would hand down ends here.
+            // The directory must not pass on a default ACL of the store directory.
             strip_acls(&directory);
         }
-        // A umask such as 0277 would forbid what is to come.
+        // With a umask such as 0277, this process could not create entries in the directory.
         let got = fstat(&directory)
             .io_context("examining", self.location(tree))?
             .st_mode
@@ -348,7 +349,7 @@ impl UnpackState {
     }
 }
 
-/// Gives a finished directory its final mode and time.
+/// Gives a complete directory its final mode and time.
 fn seal_directory(directory: &OwnedFd, tree: &Path) -> Result<(), StoreError> {
     let seal = || {
         fchmod(directory, Mode::from_raw_mode(0o555))?;
@@ -361,15 +362,16 @@ fn set_canonical_times(file: &OwnedFd) -> Result<(), rustix::io::Errno> {
     futimens(file, &CANONICAL_TIMES)
 }
 
-/// Removes the ACLs that a new file takes over from its directory. A file system without ACLs
-/// has none to remove.
+/// Removes the ACLs that a new file inherits from its directory. Fails without harm on file systems
+/// without ACLs.
 fn strip_acls(file: &OwnedFd) {
     for name in ["system.posix_acl_default", "system.posix_acl_access"] {
         let _: Result<(), rustix::io::Errno> = fremovexattr(file, name);
     }
 }
 
-/// Nix sets every modification time to one second after the epoch and leaves access times.
+/// The times of store files: Nix sets each modification time to one second after the epoch and
+/// leaves access times unchanged.
 const CANONICAL_TIMES: Timestamps = Timestamps {
     last_access: Timespec {
         tv_sec: 0,

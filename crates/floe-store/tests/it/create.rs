@@ -113,7 +113,7 @@ fn store_without_wal_keeps_mode_and_lock_directory() {
     writer.register(vec![stage(&writer, &a, &[])]).unwrap();
     drop(writer);
     assert_ne!(mode(&rusqlite::Connection::open(&file).unwrap()), "wal");
-    // While Nix's kind of lock is held, reading waits; afterwards it answers.
+    // While another connection holds the lock directory, a read waits.
     let flags = rusqlite::OpenFlags::SQLITE_OPEN_READ_WRITE;
     let nix = rusqlite::Connection::open_with_flags_and_vfs(&file, flags, c"unix-dotfile").unwrap();
     nix.execute_batch("begin exclusive").unwrap();

@@ -1,5 +1,5 @@
-//! A running garbage collector is told of every root, and waited for: not beyond an interrupt, and
-//! not without a word.
+//! Writers and a running garbage collector: the collector gets every new root, and each wait ends
+//! on an interrupt and notifies the user.
 
 use std::fs::{self, File};
 use std::io::{BufRead as _, BufReader, Write as _};
@@ -15,7 +15,7 @@ use floe_store::{LockWait, StoreError, StoreLayout, StoreWriter, WriteOptions};
 
 use crate::support::{Scratch, names, path, stage};
 
-/// What a collector does: holds gc.lock, listens, acknowledges each root.
+/// A thread acts as the collector: it holds gc.lock, listens, and acknowledges each root.
 #[test]
 fn temp_roots_wait_for_acknowledgement_of_running_gc() {
     let scratch = Scratch::new();
@@ -46,7 +46,7 @@ fn temp_roots_wait_for_acknowledgement_of_running_gc() {
     drop(lock);
 }
 
-/// The address of a socket has at most 107 bytes, a path may have more.
+/// A socket address has at most 107 bytes, and a path may be longer.
 #[test]
 fn gc_socket_with_long_path_is_reachable() {
     let scratch = Scratch::new();
@@ -56,7 +56,7 @@ fn gc_socket_with_long_path_is_reachable() {
     let lock = locked(&layout.state_dir.join("gc.lock"));
     let directory = layout.state_dir.join("gc-socket");
     fs::create_dir_all(&directory).unwrap();
-    // Bound where its path is short, and brought to its place.
+    // The socket is bound at a short path and then renamed.
     let short = scratch.path().join("socket");
     let listener = UnixListener::bind(&short).unwrap();
     fs::rename(&short, directory.join("socket")).unwrap();
@@ -74,7 +74,7 @@ fn gc_socket_with_long_path_is_reachable() {
     drop(lock);
 }
 
-/// A collector that holds the lock and does not listen (yet) is waited for.
+/// The collector holds the lock and does not listen yet.
 #[test]
 fn temp_roots_succeed_when_gc_ends() {
     let scratch = Scratch::new();
@@ -89,7 +89,7 @@ fn temp_roots_succeed_when_gc_ends() {
     let a = path('1', "a");
     thread::scope(|scope| {
         let waiting = scope.spawn(|| writer.add_temp_roots([&a].into_iter()));
-        // It cannot have finished: the lock is held and nobody listens.
+        // The writer cannot have finished: the lock is held and no process listens.
         assert!(!waiting.is_finished());
         lock.unlock().unwrap();
         waiting.join().unwrap().unwrap();
@@ -130,7 +130,7 @@ fn invalid_gc_reply_is_an_error() {
     collector.join().unwrap();
 }
 
-/// The next collection may begin between the answer and whatever comes after it.
+/// The next collection may begin right after the reply.
 #[test]
 fn temp_root_is_written_before_gc_is_notified() {
     let scratch = Scratch::new();
@@ -165,7 +165,7 @@ fn wait_for_gc_waits_only_for_notified_gc() {
     let a = path('1', "a");
     writer.add_temp_roots([&a].into_iter()).unwrap();
     let lock = locked(&state.join("gc.lock"));
-    // It began later, and has read the file.
+    // This collection began later and has read the file.
     writer.wait_for_gc().unwrap();
     fs::create_dir_all(state.join("gc-socket")).unwrap();
     let listener = UnixListener::bind(state.join("gc-socket/socket")).unwrap();
@@ -220,7 +220,7 @@ fn interrupt_ends_every_wait_after_notification() {
         let lock_wait = LockWait::new(cancel, move |what| {
             assert!(what.contains(&whom), "{what}");
             count.fetch_add(1, Ordering::SeqCst);
-            // A person who reads this has had enough.
+            // The user interrupts after the notification.
             raise.store(true, Ordering::SeqCst);
         });
         let options = WriteOptions {
@@ -237,7 +237,7 @@ fn interrupt_ends_every_wait_after_notification() {
     }
 }
 
-/// By a Nix that registers a large closure, or a vacuum.
+/// The lock holder stands for a Nix that registers a large closure, or for a vacuum.
 #[test]
 fn locked_database_is_waited_for_until_interrupt() {
     let scratch = Scratch::new();
@@ -265,7 +265,7 @@ fn locked_database_is_waited_for_until_interrupt() {
     let error = receiver.recv_timeout(SURELY_STUCK).unwrap().unwrap_err();
     assert!(matches!(error, StoreError::Interrupted), "{error}");
     assert_eq!(said.load(Ordering::SeqCst), 1);
-    // It is left beside its place, and who waits for less than that has what was wanted.
+    // The tree is kept for the next run.
     assert!(writer.take_recovered(&a).is_some() && names(&scratch.layout()).is_empty());
     other.execute_batch("rollback").unwrap();
     let again = scratch.writer();
@@ -273,10 +273,10 @@ fn locked_database_is_waited_for_until_interrupt() {
     assert_eq!(outcome.valid, [a]);
 }
 
-/// Many times the second after which a word is said.
+/// Many times the second after which the user is notified.
 const SURELY_STUCK: Duration = Duration::from_secs(30);
 
-/// The lock of that name, which this test holds alone.
+/// The lock file of that name, locked exclusively by this test.
 fn locked(path: &Path) -> File {
     let mut options = File::options();
     let options = options.read(true).write(true).create(true).truncate(false);

@@ -1,4 +1,4 @@
-//! A store that is read while others write to it.
+//! A store that is read while other processes write to it.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -25,7 +25,7 @@ fn register(scratch: &Scratch, path: &StorePath, references: &[&StorePath]) {
     writer.register(vec![staged]).unwrap();
 }
 
-/// A connection with the locks of a Nix that has `use-sqlite-wal = false`.
+/// A connection that locks like a Nix with `use-sqlite-wal = false`.
 fn with_lock_directory(file: &Path) -> Connection {
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE;
     Connection::open_with_flags_and_vfs(file, flags, c"unix-dotfile").unwrap()
@@ -139,7 +139,7 @@ fn half_written_database_is_busy() {
     assert_eq!(HashPartIndex::load(&store).unwrap().len(), 1);
 }
 
-/// Begins a transaction that has to write pages before it is committed.
+/// Begins a transaction that writes pages before its commit.
 fn fill_beyond_the_cache(writer: &Connection) {
     writer
         .execute_batch(
@@ -243,7 +243,7 @@ fn index_reloads_after_database_rollback() {
     let mut index = HashPartIndex::load(&store).unwrap();
     let has = |index: &HashPartIndex| [&a, &b, &c].map(|path| index.may_contain(path.hash_part()));
     assert_eq!(has(&index), [true, true, false]);
-    // Without the last row nobody can tell whether the numbers are the same ones: all is loaded.
+    // Without the last row, the index cannot tell whether row numbers were reused, so it reloads.
     let writer = Connection::open(database(&scratch)).unwrap();
     writer
         .execute_batch("delete from ValidPaths where path like '%-b'")
@@ -338,11 +338,11 @@ fn delta_from_before_reload_is_rejected() {
     let mut index = HashPartIndex::load(&early).unwrap();
     register(&scratch, &paths[2], &[]);
     let late = index.cursor().delta(&early).unwrap();
-    // Meanwhile somebody has put the old state back.
+    // Meanwhile another user of the index has applied the old state.
     index = old;
     assert!(index.apply(late));
     assert!(!index.may_contain(paths[2].hash_part()));
-    // Nothing is left out when the same numbers are given again.
+    // The index stays complete when row numbers are reused.
     index.refresh(&early).unwrap();
     assert!(paths.iter().all(|path| index.may_contain(path.hash_part())));
     assert!(index.matches_database_of(&early).unwrap());
@@ -361,8 +361,8 @@ fn database_restored_in_place_is_reloaded() {
     let store = live(&scratch);
     let mut index = HashPartIndex::load(&store).unwrap();
     assert!(index.may_contain(paths[1].hash_part()));
-    // As `.restore` of SQLite's shell does it: the same file, with what it was before. The next
-    // path gets the number of one that the index has.
+    // SQLite's shell does `.restore` in this way: it writes the older contents into the same file.
+    // The next path gets a row number that the index already has.
     let restore = format!(
         "attach '{text}' as old; begin; delete from ValidPaths; delete from sqlite_sequence; \
          insert into ValidPaths select * from old.ValidPaths; \

@@ -1,4 +1,4 @@
-//! The store through its public face, on real file systems.
+//! Tests of the public interface of floe-store, on real file systems.
 
 #![allow(
     clippy::unwrap_used,

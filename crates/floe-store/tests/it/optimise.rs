@@ -1,4 +1,4 @@
-//! Equal files become one through `.links`, and never at the price of a wrong one.
+//! Tests of `.links`: equal files are linked, and wrong contents never are.
 
 use std::collections::BTreeSet;
 use std::fs::{self, Permissions};
@@ -26,12 +26,12 @@ fn unpack_optimised(writer: &StoreWriter, digit: char, nar: &[u8]) -> TemporaryT
     tree.finish().unwrap()
 }
 
-/// The name in `.links` of what lies there: the hash of its NAR.
+/// The name of a file in `.links`: the hash of its NAR.
 fn link_name(at: &Path) -> String {
     Hash::sha256(sha256(&nar(at))).digest_nix32()
 }
 
-/// Everything below a place that is no directory.
+/// All files and symbolic links below a path.
 fn leaves(at: &Path) -> Vec<PathBuf> {
     if !fs::symlink_metadata(at).unwrap().is_dir() {
         return vec![at.to_path_buf()];
@@ -87,12 +87,12 @@ fn dropped_tree_removes_its_unused_links() {
     drop(unpack_optimised(&writer, '2', &shared));
     drop(unpack_optimised(&writer, '3', &own));
     assert_eq!(links(&scratch), BTreeSet::from([name.clone()]));
-    // The first one has made the link, and the last one that uses it is another.
+    // The first tree made the link. Another tree is the last that uses it.
     let keeps_too = unpack_optimised(&writer, '4', &shared);
     drop(keeps);
     assert_eq!(links(&scratch), BTreeSet::from([name]));
     assert_eq!(nar(keeps_too.location()), shared);
-    // What is not finished is given up as well.
+    // An incomplete tree removes its links as well.
     let mut unfinished = writer.optimising_tree_writer(&path('5', "tree")).unwrap();
     unfinished.write(&own[..own.len() - 1]).unwrap();
     drop(unfinished);
@@ -231,7 +231,7 @@ fn concurrent_link_removal_keeps_every_tree_correct() {
             while !done.load(Ordering::Relaxed) {
                 for entry in fs::read_dir(scratch.layout().links_dir()).unwrap() {
                     let link = entry.unwrap().path();
-                    // What Nix does with links that nothing else uses, and at times with others.
+                    // A collector removes links that no other file uses, and sometimes others.
                     let stat = fs::symlink_metadata(&link);
                     let is_unused = stat.is_ok_and(|stat| stat.nlink() == 1 || collected < 50);
                     collected += u32::from(is_unused && fs::remove_file(&link).is_ok());
@@ -253,7 +253,8 @@ fn concurrent_link_removal_keeps_every_tree_correct() {
                 })
             })
             .collect();
-        // Not before the collector has ended: it would go on for ever.
+        // The collector thread must be stopped before any assertion fails, because it loops until
+        // then.
         let ended: Vec<_> = workers.into_iter().map(|worker| worker.join()).collect();
         done.store(true, Ordering::Relaxed);
         let collected = collector.join().unwrap();
@@ -303,5 +304,5 @@ fn links_are_not_created_by_default() {
     assert!(links(&scratch).is_empty());
 }
 
-/// Beyond the limits of ext4 (65000) and btrfs (65535).
+/// Above the limits of ext4 (65000) and btrfs (65535).
 const LINKS_TRIED_MAX: u32 = 70_000;

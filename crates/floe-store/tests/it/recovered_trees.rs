@@ -1,4 +1,4 @@
-//! What a run that ended early has left for the next one.
+//! Trees that an earlier run left for the next one.
 
 use std::fs::{self, File};
 use std::os::unix::fs::PermissionsExt as _;
@@ -49,7 +49,7 @@ fn kept_tree_stays_until_taken_or_discarded() {
     let tree = writer.take_recovered(&wanted).unwrap();
     assert!(!writer.has_recovered(&wanted) && writer.take_recovered(&wanted).is_none());
     drop((tree, writer));
-    // Until somebody says that it is not wanted, what nobody has taken stays.
+    // A tree stays until it is taken or discarded.
     assert_eq!(names(&scratch.layout()).len(), 1);
     let writer = scratch.writer();
     assert!(writer.has_recovered(&other));
@@ -87,8 +87,8 @@ fn incomplete_tree_is_not_recovered() {
         layout.real_store_dir.join(name)
     };
     let sealed = UNIX_EPOCH + Duration::from_secs(1);
-    // Sealed, but for its time; sealed, but for its mode; of a path that the roots do not name; the
-    // right one; and what was to replace a file of it.
+    // Trees that are not recovered: one with another time, one with another mode, one whose path is
+    // not in the roots file, and a temporary link. The last tree is valid.
     let others = path('3', "others");
     let foreign = format!("{}-77-floe-0-3", others.hash_part());
     let link = format!("{}-link", tree(4).display());
@@ -134,7 +134,7 @@ fn writers_with_shared_roots_share_recovered_trees() {
     let staged = stage(&first, &wanted, &[]);
     first.keep_for_resume([staged.tree]);
     drop(first);
-    // As a move that was tried again while another one went on.
+    // A second copy in the same process, while the first one runs.
     let again = open();
     again.discard_recovered(|_| false);
     let tree = again.take_recovered(&wanted).unwrap();
@@ -157,7 +157,7 @@ fn batch_that_fails_to_register_is_kept() {
     let writer = StoreWriter::open_with(scratch.layout(), &options).unwrap();
     let (one, other) = (path('1', "one"), path('2', "other"));
     let batch = vec![stage(&writer, &one, &[]), stage(&writer, &other, &[&one])];
-    // Somebody writes for longer than anybody waits after an interrupt.
+    // Another process holds a write lock for longer than a wait lasts after an interrupt.
     let database = scratch.layout().state_dir.join("db/db.sqlite");
     let held = rusqlite::Connection::open(database).unwrap();
     held.execute_batch("begin immediate").unwrap();

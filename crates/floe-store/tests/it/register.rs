@@ -1,4 +1,4 @@
-//! Registration: references first, locks respected, all or nothing.
+//! Registration: references before referrers, locks, all or nothing.
 
 use std::fs::{self, File};
 use std::os::unix::fs::PermissionsExt as _;
@@ -115,7 +115,7 @@ fn unregistered_tree_is_replaced_and_valid_path_is_not() {
     assert_eq!(fs::read(&place).unwrap(), b"a");
     let inode = |path| std::os::unix::fs::MetadataExt::ino(&fs::metadata(path).unwrap());
     let before = inode(&place);
-    // Another process's view: its own writer, its own tree.
+    // The second writer stands for another process.
     let other = StoreWriter::open(scratch.layout()).unwrap();
     let outcome = other.register(vec![stage(&other, &a, &[])]).unwrap();
     assert_eq!(outcome.valid, std::slice::from_ref(&a));
@@ -128,7 +128,7 @@ fn failed_transaction_leaves_no_rows_and_no_trees() {
     let scratch = Scratch::new();
     let writer = scratch.writer();
     let (a, b) = (path('1', "a"), path('2', "b"));
-    // The database refuses the second row.
+    // The trigger makes the database refuse the second row.
     let database = scratch.layout().database_dir().join("db.sqlite");
     let trigger = format!(
         "create trigger refuse before insert on ValidPaths when new.path like '%{b}' \
@@ -149,7 +149,7 @@ fn failed_transaction_leaves_no_rows_and_no_trees() {
     assert_eq!(writer.query_missing(&[a.clone(), b]).unwrap().len(), 2);
 }
 
-/// Between the look at the references and the transaction a collector deletes one of them.
+/// A collector deletes a reference between the check and the transaction.
 #[test]
 fn reference_deleted_during_register_rolls_back() {
     let scratch = Scratch::new();
@@ -173,7 +173,7 @@ fn reference_deleted_during_register_rolls_back() {
     assert_eq!(outcome.busy.len(), 2, "they are to come back");
     let there = |path| fs::symlink_metadata(scratch.layout().real_path(path)).is_ok();
     assert!(there(&reference) && !there(&a) && !there(&b));
-    // The next time it is seen to be gone before anything is done.
+    // In the next attempt, the first check finds that the reference is missing.
     database.execute_batch("drop trigger collector").unwrap();
     database.execute_batch(&vanish).unwrap();
     let outcome = writer.register(outcome.busy).unwrap();
@@ -211,7 +211,7 @@ fn unlockable_path_blocks_only_its_referrers() {
     assert_eq!(missing, [(&b, &[a.clone()].into())]);
 }
 
-/// Such as that of another user, who has added the path since it was asked for.
+/// The lock belongs to another user, who has meanwhile added the path.
 #[test]
 fn valid_path_with_unopenable_lock_is_valid() {
     let scratch = Scratch::new();
@@ -226,7 +226,7 @@ fn valid_path_with_unopenable_lock_is_valid() {
     assert!(outcome.refused.is_empty());
 }
 
-/// A tree without a row that may not be removed, even by root.
+/// An immutable tree without a row, which not even root may remove.
 #[test]
 fn obstructed_path_blocks_only_its_referrers() {
     let scratch = Scratch::new();
@@ -252,7 +252,7 @@ fn obstructed_path_blocks_only_its_referrers() {
     let error = outcome.refused[0].1.to_string();
     let said = [a.as_str(), "belongs to another user, or is immutable"];
     assert!(said.iter().all(|said| error.contains(said)), "{error}");
-    // The others come back, and are registered when it is known that one is refused.
+    // The other paths are busy, and the next call registers them.
     let outcome = writer.register(outcome.busy).unwrap();
     assert_eq!(outcome.valid, std::slice::from_ref(&c));
     assert_eq!(outcome.missing_references[0].0.info.path, b);
@@ -260,7 +260,7 @@ fn obstructed_path_blocks_only_its_referrers() {
     assert_eq!(names(&scratch.layout()), [a.as_str(), c.as_str()]);
 }
 
-/// A collector deletes a row, and then takes its time for the tree.
+/// A collector deletes a row, and the tree some time later.
 #[test]
 fn path_being_deleted_by_gc_is_busy() {
     let scratch = Scratch::new();
@@ -305,7 +305,7 @@ fn derivation_with_wrong_output_path_is_refused() {
     assert_eq!(names(&scratch.layout()), [other.as_str()]);
 }
 
-/// In a process of its own, since the limit is that of all threads.
+/// Runs in a process of its own, because the limit applies to all threads.
 #[test]
 fn batch_at_descriptor_limit_still_reads_derivations() {
     let name = "register::batch_at_descriptor_limit_still_reads_derivations";
@@ -319,7 +319,7 @@ fn batch_at_descriptor_limit_still_reads_derivations() {
     }
     let scratch = Scratch::new();
     let writer = scratch.writer();
-    // Its output's path is not known before it is built.
+    // The path of this output is not known before the build.
     let derivation = r#"Derive([("out","","r:sha256","")],[],[],"x","/bin/sh",[],[("out","")])"#;
     let nar = nar_of(derivation.as_bytes());
     let staged = |digit: char| {
@@ -332,7 +332,7 @@ fn batch_at_descriptor_limit_still_reads_derivations() {
     };
     let mut batch: Vec<_> = "0123456789abcdfghijk".chars().map(staged).collect();
     let all = batch.len();
-    // Of one path not even half can be given back: nothing can be done, and it is nobody's fault.
+    // With a single path there is no lock to release, so the registration fails.
     let one = vec![batch.pop().unwrap()];
     allow_descriptors(1);
     let error = writer.register(one).unwrap_err();
@@ -349,7 +349,7 @@ fn batch_at_descriptor_limit_still_reads_derivations() {
     assert_eq!(valid, all - 1);
 }
 
-/// Lets this process open so many files more.
+/// Limits this process to `count` more open files.
 fn allow_descriptors(count: usize) {
     let is_free = |number: &u64| !Path::new(&format!("/proc/self/fd/{number}")).exists();
     let last = (0..).filter(is_free).nth(count - 1).unwrap();
@@ -358,10 +358,10 @@ fn allow_descriptors(count: usize) {
     setrlimit(Resource::Nofile, Rlimit { current, ..limit }).unwrap();
 }
 
-/// Says to this program that it runs one test alone.
+/// Tells this program that it runs a single test.
 const ALONE: &str = "FLOE_TEST_ALONE";
 
-/// What a cache may claim to be a derivation, with a content address and nobody's signature.
+/// A cache may send such a file as a derivation, with a content address and no signature.
 #[test]
 fn derivation_that_is_not_a_regular_file_is_refused() {
     let scratch = Scratch::new();
@@ -382,7 +382,7 @@ fn derivation_that_is_not_a_regular_file_is_refused() {
         };
         let (sender, receiver) = mpsc::channel();
         let registering = writer.clone();
-        // In a thread of its own: whoever opens the pipe waits for ever.
+        // In a thread of its own, because opening the pipe may block forever.
         thread::spawn(move || sender.send(registering.register(vec![staged])));
         let outcome = receiver.recv_timeout(SURELY_STUCK).unwrap().unwrap();
         assert!(outcome.valid.is_empty() && outcome.busy.is_empty());
@@ -400,7 +400,7 @@ fn oversized_derivation_is_refused() {
     let drv = path('1', "long.drv");
     writer.add_temp_roots([&drv].into_iter()).unwrap();
     let tree = unpack(&writer, &drv, &nar_of(b"long"));
-    // So long that nothing could hold it.
+    // The file is too long to fit into memory.
     fs::set_permissions(tree.location(), fs::Permissions::from_mode(0o644)).unwrap();
     let file = fs::File::options().write(true).open(tree.location());
     file.unwrap().set_len(1 << 40).unwrap();
@@ -441,5 +441,5 @@ fn add_to_store_is_content_addressed_and_idempotent() {
     assert!(writer.add_to_store(&tree, ".", Default::default()).is_err());
 }
 
-/// Many times what it takes on a machine that is busy.
+/// Many times the usual duration on a busy machine.
 const SURELY_STUCK: Duration = Duration::from_secs(60);

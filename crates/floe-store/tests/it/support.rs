@@ -33,7 +33,7 @@ impl Scratch {
     }
 }
 
-/// A store path whose hash part is a digit repeated.
+/// A store path whose hash part repeats one digit.
 pub(crate) fn path(digit: char, name: &str) -> StorePath {
     let part: String = std::iter::repeat_n(digit, 32).collect();
     StorePath::parse(&format!("{part}-{name}")).unwrap()
@@ -56,7 +56,7 @@ pub(crate) fn info(path: &StorePath, nar: &[u8], references: &[&StorePath]) -> P
     }
 }
 
-/// A finished tree with a row to be.
+/// A complete tree with the information to register.
 pub(crate) fn stage(
     writer: &StoreWriter,
     path: &StorePath,
@@ -76,7 +76,7 @@ pub(crate) fn unpack(writer: &StoreWriter, path: &StorePath, nar: &[u8]) -> Temp
     tree.finish().unwrap()
 }
 
-/// The names in a store directory, but for Nix's own.
+/// The names in a store directory, without those that Nix reserves.
 pub(crate) fn names(layout: &StoreLayout) -> Vec<String> {
     let mut names: Vec<String> = fs::read_dir(&layout.real_store_dir)
         .unwrap()

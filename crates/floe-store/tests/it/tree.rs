@@ -1,4 +1,4 @@
-//! Trees and their NARs: what is written is what was read, and nothing else.
+//! Trees and their NARs: unpacking a NAR and dumping the tree gives the same NAR.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -22,7 +22,7 @@ pub(crate) fn nar(path: &Path) -> Vec<u8> {
     nar
 }
 
-/// A tree to be made: contents for files, targets for links.
+/// A tree to create: contents for files, targets for links.
 #[derive(Clone, Debug)]
 pub(crate) enum Tree {
     File { executable: bool, contents: Vec<u8> },
@@ -33,7 +33,7 @@ pub(crate) enum Tree {
 pub(crate) fn trees() -> impl Strategy<Value = Tree> {
     let contents = prop_oneof![
         proptest::collection::vec(any::<u8>(), 0..40),
-        // Around and beyond the size of a chunk.
+        // Sizes around and above the size of a chunk.
         (0..3_usize, 0..20_usize).prop_map(|(chunks, rest)| vec![7; chunks * 262_144 + rest]),
     ];
     let leaf = prop_oneof![
@@ -117,7 +117,7 @@ fn dropped_tree_is_removed() {
     assert_eq!(names(&scratch.layout()).len(), 1);
     drop(tree);
     assert!(names(&scratch.layout()).is_empty());
-    // Nor does one that was never finished.
+    // An unfinished tree is removed as well.
     let nar = nar_of(b"contents");
     let mut unfinished = writer.tree_writer(&path('1', "tree"));
     unfinished.write(&nar[..nar.len() - 1]).unwrap();
@@ -174,7 +174,7 @@ fn existing_tree_of_other_process_is_untouched() {
     let scratch = Scratch::new();
     let writer = scratch.writer();
     let path = path('1', "tree");
-    // What another process with this number, in a container of its own, would be writing.
+    // The name that a process with the same number in another PID namespace would use.
     let name = format!("{}-floe-{}-0", path.hash_part(), std::process::id());
     let foreign = scratch.layout().real_store_dir.join(name);
     fs::create_dir(&foreign).unwrap();

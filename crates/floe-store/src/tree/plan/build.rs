@@ -1,4 +1,4 @@
-//! The walk that makes a plan.
+//! Builds a plan by a walk over the tree.
 
 use std::os::fd::{AsFd, BorrowedFd};
 use std::path::{Path, PathBuf};
@@ -12,7 +12,7 @@ use crate::error::{IoContext as _, StoreError};
 use crate::tree::dump::{ListedEntry, as_path, check_depth, open_directory};
 
 impl NarPlan {
-    /// Walks the tree at `path`.
+    /// Walks over the tree at `path`.
     ///
     /// Errors: those of the system, [`StoreError::UnsupportedFile`], [`StoreError::TooDeep`].
     pub fn new(path: &Path) -> Result<NarPlan, StoreError> {
@@ -48,10 +48,10 @@ struct PlanBuilder {
     framing: Vec<u8>,
     files: Vec<PlannedFile>,
     names: Vec<u8>,
-    /// The bytes of all contents so far.
+    /// The total size of the contents so far.
     contents: u64,
     path: PathBuf,
-    /// The length of the root's path and a slash.
+    /// The length of the path of the root, including a slash.
     root_len: usize,
 }
 
@@ -118,7 +118,7 @@ impl PlanBuilder {
                 self.entry(directory, entry, None, depth)?;
             }
         } else {
-            // Examining takes most of the time, and can be done by two.
+            // The `stat` calls take most of the time, so a second thread does half of them.
             let (first, second) = entries.split_at(entries.len() / 2);
             thread::scope(|scope| {
                 let examining = scope.spawn(|| -> Vec<_> {
@@ -128,7 +128,7 @@ impl PlanBuilder {
                 for entry in first {
                     self.entry(directory, entry, None, depth)?;
                 }
-                // Where the thread has failed, this one examines them.
+                // If the second thread failed, this thread makes the calls itself.
                 let mut stats = examining.join().unwrap_or_default().into_iter();
                 for entry in second {
                     self.entry(directory, entry, stats.next().flatten(), depth)?;
@@ -156,7 +156,7 @@ impl PlanBuilder {
     }
 }
 
-/// What a listing does not tell: it has the kind of an entry but never the size.
+/// Returns the metadata that a directory listing lacks. Only files need it, for their size.
 fn examine(parent: impl AsFd, name: &[u8], kind: FileType) -> Option<rustix::io::Result<Stat>> {
     match kind {
         FileType::Directory | FileType::Symlink => None,
@@ -164,5 +164,5 @@ fn examine(parent: impl AsFd, name: &[u8], kind: FileType) -> Option<rustix::io:
     }
 }
 
-/// With so many entries a second thread, which costs as much as examining fifty, is worth it.
+/// The start of a thread takes as long as fifty `stat` calls, so a second thread pays from here on.
 const SHARED_MIN: usize = 400;

@@ -1,4 +1,4 @@
-//! Packing: the small files of a plan into one file.
+//! Packs the small files of a plan into one memory file.
 
 use std::fs::File;
 use std::io::{self, Write as _};
@@ -10,7 +10,8 @@ use crate::error::{IoContext as _, StoreError};
 use crate::tree::CHUNK_LEN;
 
 impl NarPlan {
-    /// How many files are smaller than `limit`, and how long the packed file with them would be.
+    /// Returns the number of files smaller than `limit`, and the length of the packed file with
+    /// them.
     pub fn small_files(&self, limit: u64) -> (usize, u64) {
         let small = self.files.iter().filter(|file| file.size < limit);
         small.fold((0, self.framing_len()), |(count, len), file| {
@@ -18,7 +19,7 @@ impl NarPlan {
         })
     }
 
-    /// The same plan with the contents of all files smaller than `limit` packed.
+    /// Returns the same plan, with the contents of all files smaller than `limit` packed.
     ///
     /// Errors: those of [`NarPlan::open`] and of the system.
     pub fn pack(&self, root: &mut TreeRoot, limit: u64) -> Result<NarPlan, StoreError> {
@@ -73,7 +74,7 @@ impl NarPlan {
 struct PackedFileWriter {
     file: File,
     buffer: Vec<u8>,
-    /// How much there is, all in all.
+    /// The total length, including the buffer.
     len: u64,
 }
 

@@ -1,4 +1,4 @@
-//! Plans against the NARs that [`dump_path`] writes.
+//! Compares plans with the NARs that [`dump_path`] writes.
 
 use std::fs;
 use std::io::Read as _;
@@ -29,7 +29,7 @@ fn dumped(path: &Path) -> Vec<u8> {
     nar
 }
 
-/// The NAR from `start`, put together from the parts of the plan.
+/// Assembles the NAR from `start` from the parts of the plan.
 fn planned(plan: &NarPlan, path: &Path, start: u64) -> Vec<u8> {
     let mut root = open_tree_root(path).unwrap();
     let mut nar = Vec::new();
@@ -92,7 +92,7 @@ fn plan_of_large_directory_equals_nar() {
     let path = dir.path().join("root");
     let plan = NarPlan::new(&path).unwrap();
     assert!(planned(&plan, &path, 0) == dumped(&path));
-    // What cannot be in a NAR is found in the second half too.
+    // The second thread also finds a file that a NAR cannot contain.
     let socket = std::os::unix::net::UnixListener::bind(many.join("zzz")).unwrap();
     let error = NarPlan::new(&path).unwrap_err();
     assert!(error.to_string().contains("many/zzz"), "{error}");
