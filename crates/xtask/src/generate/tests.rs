@@ -160,7 +160,7 @@ fn parse_error_names_file_line_and_problem() {
         ),
         (
             "enum E {\na = -1\n}\n".into(),
-            "a.messages:2: `-1` is not a number",
+            "a.messages:2: `-1` is not a 32-bit number",
         ),
         (
             "enum E {\na\n}\n".into(),
