@@ -11,177 +11,48 @@
 //!
 //! Not guaranteed: the order in which paths become valid, beyond references first.
 
-mod cache_writer;
 mod commit;
-mod dry_run;
 mod failover;
 mod fetch;
-mod nar_file;
-mod nar_verifier;
 mod receive;
 mod resolve;
-mod reuse;
-mod space;
 mod summary;
 mod trust;
 
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
-use std::path::PathBuf;
 use std::sync::mpsc;
 use std::thread;
 
-use floe_format::{NarInfo, StoreDir, StorePath};
+use floe_format::StorePath;
 use floe_hash::hash_pool::HashPool;
-use floe_store::{StagedPath, StoreWriter, WriteOptions};
 
-use crate::cache::file::read_cache_info;
 use crate::codec;
 use crate::error::Error;
 use crate::events::{Event, EventSink};
 use crate::options::CopyOptions;
 use crate::path_spec::PathSpec;
+use crate::planned_path::PlannedPath;
 use crate::source::Source;
 use crate::sources::Sources;
-use crate::store_uri::{HttpCacheUri, StoreUri};
-use crate::url::redact_credentials;
-use cache_writer::BinaryCacheWriter;
-use commit::Commit;
-use dry_run::ReadOnlyTarget;
+use crate::space::Space;
+use crate::target::Target;
+use commit::{Commit, WaitingPath};
 use fetch::Queue;
-use nar_file::StagedNar;
 use resolve::Resolved;
 
-pub use reuse::reuse_directory;
-pub use space::Space;
 pub use summary::CopySummary;
-
-/// Where paths go.
-#[derive(Debug)]
-pub struct Target(pub(crate) TargetKind);
-
-#[derive(Debug)]
-pub(crate) enum TargetKind {
-    Store(Box<StoreWriter>),
-    Cache(BinaryCacheWriter),
-    ReadOnly(ReadOnlyTarget),
-}
 
 /// Moves closures from sources into a target.
 pub struct ClosureCopy<'a> {
     /// Where paths come from.
     pub sources: &'a Sources,
     /// Where they go.
-    pub target: &'a Target,
+    pub target: &'a dyn Target,
     /// How.
     pub options: &'a CopyOptions,
     /// Who watches.
     pub events: &'a dyn EventSink,
-}
-
-/// A path to be moved.
-#[derive(Debug)]
-pub(crate) struct PlannedPath {
-    pub(crate) narinfo: NarInfo,
-    /// Which of the sources has it.
-    pub(crate) source: usize,
-    /// Where it lies in other stores of this machine.
-    pub(crate) local_copies: Vec<PathBuf>,
-    /// A run that ended early has left it in the target.
-    pub(crate) is_recovered: bool,
-}
-
-impl PlannedPath {
-    /// Whether it is looked for on this machine first; then it is not fetched ahead.
-    pub(crate) fn is_local(&self) -> bool {
-        self.is_recovered || !self.local_copies.is_empty()
-    }
-}
-
-/// A path that has arrived whole and right.
-#[derive(Debug)]
-pub(crate) enum StagedObject {
-    Tree(StagedPath),
-    Nar(StagedNar),
-}
-
-impl Target {
-    /// Opens a target, and makes it where there is none.
-    ///
-    /// Errors: an HTTP cache cannot be written to; otherwise those of the store or the disk.
-    pub fn open(
-        location: &StoreUri,
-        store_dir: Option<&StoreDir>,
-        options: &WriteOptions,
-    ) -> Result<Target, Error> {
-        Ok(Target(match location {
-            StoreUri::Local(store) => {
-                let layout = store.layout.clone();
-                TargetKind::Store(Box::new(StoreWriter::open_with(layout, options)?))
-            }
-            StoreUri::File(file) => {
-                let dir = store_dir.cloned().unwrap_or_default();
-                TargetKind::Cache(BinaryCacheWriter::open(file.clone(), dir)?)
-            }
-            StoreUri::Http(http) => return Err(read_only(http)),
-        }))
-    }
-
-    /// Looks at a target without making or changing anything, for dry runs.
-    pub fn open_read_only(
-        location: &StoreUri,
-        store_dir: Option<&StoreDir>,
-    ) -> Result<Target, Error> {
-        Ok(Target(TargetKind::ReadOnly(match location {
-            StoreUri::Local(store) => ReadOnlyTarget::open_store(store.layout.clone())?,
-            StoreUri::File(file) => {
-                let found = read_cache_info(&file.directory)?.map(|info| info.store_dir);
-                let dir = found.or(store_dir.cloned()).unwrap_or_default();
-                ReadOnlyTarget::Cache(file.clone(), dir)
-            }
-            StoreUri::Http(http) => return Err(read_only(http)),
-        })))
-    }
-
-    /// The store directory that its paths name.
-    pub fn store_dir(&self) -> &StoreDir {
-        match &self.0 {
-            TargetKind::ReadOnly(target) => target.store_dir(),
-            TargetKind::Store(store) => &store.layout().store_dir,
-            TargetKind::Cache(cache) => cache.store_dir(),
-        }
-    }
-
-    /// A cache takes what nobody has signed: whoever installs from it checks.
-    pub(crate) fn is_cache(&self) -> bool {
-        matches!(
-            &self.0,
-            TargetKind::Cache(_) | TargetKind::ReadOnly(ReadOnlyTarget::Cache(..))
-        )
-    }
-
-    /// The local store, if it is one.
-    pub fn as_store(&self) -> Option<&StoreWriter> {
-        match &self.0 {
-            TargetKind::Store(store) => Some(store),
-            TargetKind::Cache(_) | TargetKind::ReadOnly(_) => None,
-        }
-    }
-
-    /// Keeps paths from being collected and says which of them are missing.
-    pub(crate) fn add_temp_roots_and_query_missing(
-        &self,
-        paths: &[StorePath],
-    ) -> Result<Vec<StorePath>, Error> {
-        match &self.0 {
-            TargetKind::Store(store) => {
-                store.add_temp_roots(paths.iter())?;
-                Ok(store.query_missing(paths)?)
-            }
-            TargetKind::Cache(cache) => Ok(cache.query_missing(paths)),
-            TargetKind::ReadOnly(target) => target.query_missing(paths),
-        }
-    }
 }
 
 impl ClosureCopy<'_> {
@@ -189,11 +60,24 @@ impl ClosureCopy<'_> {
     /// where nothing could be begun, or the target itself fails, or the move is cancelled.
     pub fn run(&self, specs: &[PathSpec]) -> Result<CopySummary, Error> {
         self.check_store_dirs()?;
+        let mut waiting = Vec::new();
+        let result = self.run_rounds(specs, &mut waiting);
+        if result.is_err() {
+            let waiting: Vec<StorePath> = waiting.into_iter().map(|waiting| waiting.path).collect();
+            self.target.discard(&waiting);
+        }
+        result
+    }
+
+    fn run_rounds(
+        &self,
+        specs: &[PathSpec],
+        waiting: &mut Vec<WaitingPath>,
+    ) -> Result<CopySummary, Error> {
         let mut summary = CopySummary::default();
         let mut resolved = resolve::resolve(self, specs)?;
         self.discard_unneeded_trees(&resolved);
         let requested_paths = std::mem::take(&mut resolved.requested_paths);
-        let mut waiting = Vec::new();
         let mut all_unavailable = BTreeSet::new();
         for _ in 0..ROUNDS_MAX {
             let unavailable = std::mem::take(&mut resolved.unavailable);
@@ -204,7 +88,7 @@ impl ClosureCopy<'_> {
             if self.options.dry_run {
                 return Ok(summary);
             }
-            let mut vanished = self.transfer(items, &unavailable, &mut waiting, &mut summary)?;
+            let mut vanished = self.transfer(items, &unavailable, waiting, &mut summary)?;
             all_unavailable.extend(unavailable);
             if vanished.is_empty() {
                 vanished = self.vanished_requests(&requested_paths, &summary, &all_unavailable)?;
@@ -214,19 +98,14 @@ impl ClosureCopy<'_> {
             }
             // An older collector took away what it had promised to spare: fetch it again. Until it
             // has ended, it may take away more of what it had looked at before.
-            if let Some(store) = self.target.as_store() {
-                store.wait_for_gc()?;
-            }
+            self.target.wait_for_gc()?;
             let again: Vec<PathSpec> = vanished.into_iter().map(PathSpec::Path).collect();
             resolved = resolve::resolve(self, &again)?;
         }
-        for staged in waiting {
-            let path = staged.path().clone();
-            let missing = staged.references().clone();
+        for WaitingPath { path, references } in waiting.drain(..) {
+            self.target.keep_for_resume(std::slice::from_ref(&path));
+            let missing = references;
             summary.fail(self.events, Error::MissingReferences { path, missing });
-            if let (Some(store), StagedObject::Tree(staged)) = (self.target.as_store(), staged) {
-                store.keep_for_resume([staged.tree]);
-            }
         }
         let missing: BTreeSet<StorePath> = self
             .target
@@ -238,8 +117,8 @@ impl ClosureCopy<'_> {
                 summary.fail(self.events, Error::Vanished { path });
             }
         }
-        if let (Some(store), []) = (self.target.as_store(), summary.failures.as_slice()) {
-            store.discard_recovered(|_| false);
+        if summary.failures.is_empty() {
+            self.target.discard_recovered(&|_| false);
         }
         summary.requested_paths = requested_paths
             .into_iter()
@@ -252,10 +131,10 @@ impl ClosureCopy<'_> {
     /// ask for all that it wants does not know what that is.
     fn discard_unneeded_trees(&self, resolved: &Resolved) {
         let is_known = resolved.failures.is_empty() && resolved.unavailable.is_empty();
-        if let (Some(store), true) = (self.target.as_store(), is_known) {
+        if is_known {
             let paths = resolved.items.iter().map(|item| &item.narinfo.info.path);
             let wanted: BTreeSet<&StorePath> = paths.collect();
-            store.discard_recovered(|path| wanted.contains(path));
+            self.target.discard_recovered(&|path| wanted.contains(path));
         }
     }
 
@@ -267,9 +146,6 @@ impl ClosureCopy<'_> {
         summary: &CopySummary,
         all_unavailable: &BTreeSet<StorePath>,
     ) -> Result<BTreeSet<StorePath>, Error> {
-        let Some(store) = self.target.as_store() else {
-            return Ok(BTreeSet::new());
-        };
         let planned: BTreeSet<&StorePath> = summary.planned.iter().map(|plan| &plan.0).collect();
         let untouched: Vec<StorePath> = requested_paths
             .iter()
@@ -279,8 +155,8 @@ impl ClosureCopy<'_> {
         if untouched.is_empty() {
             return Ok(BTreeSet::new());
         }
-        store.wait_for_gc()?;
-        Ok(store.query_missing(&untouched)?.into_iter().collect())
+        let vanished = self.target.query_vanished(&untouched)?;
+        Ok(vanished.into_iter().collect())
     }
 
     /// At least one source has to be for the target's store directory; the others are not asked.
@@ -312,11 +188,8 @@ impl ClosureCopy<'_> {
         let mut items = resolved.items;
         for item in &mut items {
             let path = &item.narinfo.info.path;
-            item.local_copies = reuse::local_copies(&self.options.reuse, path);
-            item.is_recovered = self
-                .target
-                .as_store()
-                .is_some_and(|store| store.has_recovered(path));
+            item.local_copies = self.options.reuse.local_copies(path);
+            item.is_recovered = self.target.has_recovered(path);
         }
         items.sort_by_key(|item| Reverse(item.narinfo.info.nar_size));
         let planned = items.iter().map(|item| {
@@ -353,7 +226,10 @@ impl ClosureCopy<'_> {
         }
         let reuses = items.iter().any(|item| !item.local_copies.is_empty());
         let may_share_files = self.options.optimise || reuses;
-        let space = Space::estimate(self.target, items)?.with_shared_files(may_share_files);
+        let Some(space) = self.target.estimate_space(items)? else {
+            return Ok(None);
+        };
+        let space = space.with_shared_files(may_share_files);
         for shortage in space.shortages().into_iter().filter(|_| check) {
             if shortage.is_certain && !dry_run {
                 return Err(Error::NoSpace(Box::new(shortage)));
@@ -370,7 +246,7 @@ impl ClosureCopy<'_> {
         &self,
         items: Vec<PlannedPath>,
         unavailable: &BTreeSet<StorePath>,
-        waiting: &mut Vec<StagedObject>,
+        waiting: &mut Vec<WaitingPath>,
         summary: &mut CopySummary,
     ) -> Result<BTreeSet<StorePath>, Error> {
         let hash_pool = self.hash_pool(&items);
@@ -408,19 +284,14 @@ impl ClosureCopy<'_> {
     /// encoder or a decoder; where that is much, hashing is little beside encoding or decoding.
     fn hash_pool(&self, items: &[PlannedPath]) -> HashPool {
         let jobs = self.options.jobs;
-        match &self.target.0 {
-            TargetKind::Cache(cache) if codec::needs_core(cache.location().compression) => {
-                HashPool::sequential(items.len(), jobs)
-            }
-            _ => {
-                let hash_pool =
-                    HashPool::for_messages(items.iter().map(|i| i.narinfo.info.nar_size), jobs);
-                let mut compressions = items.iter().map(|item| &item.narinfo.compression);
-                match compressions.any(codec::has_large_window) {
-                    true => hash_pool.with_half_the_slots(),
-                    false => hash_pool,
-                }
-            }
+        if self.target.needs_core_per_worker() {
+            return HashPool::sequential(items.len(), jobs);
+        }
+        let hash_pool = HashPool::for_messages(items.iter().map(|i| i.narinfo.info.nar_size), jobs);
+        let mut compressions = items.iter().map(|item| &item.narinfo.compression);
+        match compressions.any(codec::has_large_window) {
+            true => hash_pool.with_half_the_slots(),
+            false => hash_pool,
         }
     }
 
@@ -432,30 +303,6 @@ impl ClosureCopy<'_> {
         match self.options.cancel.is_raised() {
             true => Err(Error::Cancelled),
             false => Ok(()),
-        }
-    }
-}
-
-/// An HTTP cache cannot be a target.
-fn read_only(cache: &HttpCacheUri) -> Error {
-    Error::InvalidStoreUri {
-        text: redact_credentials(&cache.url),
-        reason: "floe does not upload over HTTP yet; copy to file://DIR".into(),
-    }
-}
-
-impl StagedObject {
-    pub(crate) fn path(&self) -> &StorePath {
-        match self {
-            StagedObject::Tree(staged) => &staged.info.path,
-            StagedObject::Nar(nar) => &nar.narinfo.info.path,
-        }
-    }
-
-    pub(crate) fn references(&self) -> &BTreeSet<StorePath> {
-        match self {
-            StagedObject::Tree(staged) => &staged.info.references,
-            StagedObject::Nar(nar) => &nar.narinfo.info.references,
         }
     }
 }

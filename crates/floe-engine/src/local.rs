@@ -1,3 +1,6 @@
 //! The local store: an adapter over floe-store.
 
+pub(crate) mod dry_run;
+pub(crate) mod reuse;
 pub(crate) mod source;
+pub(crate) mod target;

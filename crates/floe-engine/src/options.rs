@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use floe_format::signature::CACHE_NIXOS_ORG_KEY;
-use floe_format::{PublicKey, TrustedKeys};
+use floe_format::{PublicKey, StorePath, TrustedKeys};
 
 use crate::cancel::Cancel;
 use crate::error::Error;
@@ -57,6 +57,16 @@ pub struct Reuse {
     pub directories: Vec<PathBuf>,
     /// What files become.
     pub by: ReuseBy,
+}
+
+impl Reuse {
+    /// Returns where a path lies in the other stores.
+    pub(crate) fn local_copies(&self, path: &StorePath) -> Vec<PathBuf> {
+        let copies = self.directories.iter().map(|dir| dir.join(path.as_str()));
+        copies
+            .filter(|place| place.symlink_metadata().is_ok())
+            .collect()
+    }
 }
 
 /// What the files of a path become that is taken from another store.

@@ -1,21 +1,28 @@
-//! The implementations of [`Source`], by the kind of their store URI.
+//! The implementations of [`Source`] and [`Target`], by the kind of their store URI.
 //!
 //! This is the only file that names them. A new backend adds one line to a `match` below.
 
 use std::sync::{Arc, mpsc};
 
-use floe_store::LockWait;
+use floe_format::StoreDir;
+use floe_store::{LockWait, WriteOptions};
 
+use crate::cache::dry_run::ReadOnlyCache;
 use crate::cache::file::FileCache;
 use crate::cache::http::{HttpCache, Network};
 use crate::cache::narinfo_disk_cache::NarInfoDiskCache;
+use crate::cache::writer::BinaryCacheWriter;
 use crate::cancel::Cancel;
 use crate::error::Error;
+use crate::local::dry_run::ReadOnlyStore;
 use crate::local::source::LocalSource;
+use crate::local::target::LocalTarget;
 use crate::options::NetworkOptions;
 use crate::source::Source;
 use crate::sources::{SourceOrder, Sources};
-use crate::store_uri::StoreUri;
+use crate::store_uri::{HttpCacheUri, StoreUri};
+use crate::target::Target;
+use crate::url::redact_credentials;
 
 impl Sources {
     /// Opens sources. A source that cannot be opened is left out: see [`Sources::unavailable`].
@@ -91,5 +98,44 @@ impl SourceOpener<'_> {
     fn lock_wait(&self) -> LockWait {
         let events = self.options.events.clone();
         LockWait::new(self.cancel.flag(), move |what| events.waiting_for(what))
+    }
+}
+
+/// Opens a target. Creates it if it does not exist. `store_dir` is the store directory of a new
+/// binary cache.
+///
+/// Errors: a cache behind HTTP cannot be written to; otherwise those of the store or the disk.
+pub fn open_target(
+    uri: &StoreUri,
+    store_dir: Option<&StoreDir>,
+    options: &WriteOptions,
+) -> Result<Arc<dyn Target>, Error> {
+    Ok(match uri {
+        StoreUri::Local(store) => Arc::new(LocalTarget::open(store.layout.clone(), options)?),
+        StoreUri::File(file) => {
+            let dir = store_dir.cloned().unwrap_or_default();
+            Arc::new(BinaryCacheWriter::open(file.clone(), dir)?)
+        }
+        StoreUri::Http(http) => return Err(read_only(http)),
+    })
+}
+
+/// Opens a target for a dry run: creates and changes nothing.
+pub fn open_read_only_target(
+    uri: &StoreUri,
+    store_dir: Option<&StoreDir>,
+) -> Result<Arc<dyn Target>, Error> {
+    Ok(match uri {
+        StoreUri::Local(store) => Arc::new(ReadOnlyStore::open(store.layout.clone())?),
+        StoreUri::File(file) => Arc::new(ReadOnlyCache::open(file, store_dir)?),
+        StoreUri::Http(http) => return Err(read_only(http)),
+    })
+}
+
+/// An HTTP cache cannot be a target.
+fn read_only(cache: &HttpCacheUri) -> Error {
+    Error::InvalidStoreUri {
+        text: redact_credentials(&cache.url),
+        reason: "floe does not upload over HTTP yet; copy to file://DIR".into(),
     }
 }

@@ -17,7 +17,7 @@ use std::time::Instant;
 use anyhow::{Context as _, bail, ensure};
 use floe_engine::{
     Cancel, ClosureCopy, CopyOptions, CopySummary, ErrorKind, FileCacheUri, NetworkOptions,
-    PathSpec, SourceOrder, Sources, StoreUri, Target,
+    PathSpec, SourceOrder, Sources, StoreUri, Target, open_target,
 };
 use floe_format::{Compression, PathInfo, SecretKey, StoreDir, StorePath, TrustedKeys};
 use floe_store::tree::remove_tree;
@@ -227,8 +227,8 @@ impl Demo {
             fs::set_permissions(file, fs::Permissions::from_mode(0o600))?;
         }
         let sources = open_source(self.layout("source").into())?;
-        let target = Target::open(&StoreUri::File(cache), None, &WriteOptions::default())?;
-        let outcome = self.copy_closure(&sources, &target, &key, root)?;
+        let target = open_target(&StoreUri::File(cache), None, &WriteOptions::default())?;
+        let outcome = self.copy_closure(&sources, &*target, &key, root)?;
         match outcome.failures.into_iter().next() {
             Some(error) => Err(error.into()),
             None => Ok(key),
@@ -242,14 +242,14 @@ impl Demo {
         root: &StorePath,
     ) -> anyhow::Result<CopySummary> {
         let sources = open_source(StoreUri::File(self.cache()))?;
-        let target = Target::open(&self.layout(name).into(), None, &WriteOptions::default())?;
-        self.copy_closure(&sources, &target, key, root)
+        let target = open_target(&self.layout(name).into(), None, &WriteOptions::default())?;
+        self.copy_closure(&sources, &*target, key, root)
     }
 
     fn copy_closure(
         &self,
         sources: &Sources,
-        target: &Target,
+        target: &dyn Target,
         key: &SecretKey,
         root: &StorePath,
     ) -> anyhow::Result<CopySummary> {

@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use floe_engine::{
     ClosureCopy, CopyOptions, CopySummary, Event, EventSink, NetworkEvents, NetworkOptions,
-    PathSpec, SourceOrder, Sources, StoreUri, Target,
+    PathSpec, SourceOrder, Sources, StoreUri, Target, open_read_only_target, open_target,
 };
 use floe_format::StoreDir;
 use floe_store::WriteOptions;
@@ -82,8 +82,8 @@ pub(crate) fn run_copy(request: CopyRequest) -> anyhow::Result<()> {
     // A new cache takes over the store directory of what is copied into it.
     let dir = request.store_dir.clone().or(first_dir);
     let target = match request.options.dry_run {
-        true => Target::open_read_only(&request.target, dir.as_ref())?,
-        false => Target::open(&request.target, dir.as_ref(), &request.write)?,
+        true => open_read_only_target(&request.target, dir.as_ref())?,
+        false => open_target(&request.target, dir.as_ref(), &request.write)?,
     };
     let roots = path_specs(&request, &sources, target.store_dir())?;
     if path_count.is_none() {
@@ -96,7 +96,7 @@ pub(crate) fn run_copy(request: CopyRequest) -> anyhow::Result<()> {
     relay.attach(Some(observers.clone()));
     let copy = ClosureCopy {
         sources: &sources,
-        target: &target,
+        target: &*target,
         options: &request.options,
         events: &*observers,
     };
@@ -108,11 +108,11 @@ pub(crate) fn run_copy(request: CopyRequest) -> anyhow::Result<()> {
     if outcome.reused > 0 || !request.store_files.reuse.is_empty() && !request.options.dry_run {
         eprint_line(reuse_summary(&outcome));
     }
-    if let (Some(store), []) = (target.as_store(), outcome.failures.as_slice()) {
+    if let (Some(store), []) = (target.as_local_store(), outcome.failures.as_slice()) {
         gc_roots.create(store, &outcome.requested_paths)?;
     }
     if request.json {
-        print_json(&outcome, &target, request.options.dry_run, began)?;
+        print_json(&outcome, &*target, request.options.dry_run, began)?;
     } else if request.options.dry_run {
         print_plan(&outcome, target.store_dir())?;
     } else {
@@ -248,12 +248,12 @@ fn print_plan(outcome: &CopySummary, dir: &StoreDir) -> anyhow::Result<()> {
 
 fn print_json(
     outcome: &CopySummary,
-    target: &Target,
+    target: &dyn Target,
     dry_run: bool,
     began: Instant,
 ) -> anyhow::Result<()> {
     let dir = target.store_dir();
-    let already_valid = match target.as_store() {
+    let already_valid = match target.as_local_store() {
         Some(store) => {
             let closure = store.closure_len(&outcome.requested_paths)?;
             closure.saturating_sub(outcome.copied)

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use floe_engine::{
     ClosureCopy, CopyOptions, Event, EventSink, NetworkOptions, PathSpec, SourceOrder, Sources,
-    StoreUri, Target,
+    StoreUri, open_target,
 };
 use floe_testkit::synthetic_cache::{self, path};
 use floe_testkit::{run, scratch};
@@ -152,7 +152,7 @@ fn reference_deleted_during_copy_is_fetched_again() {
         &options.cancel,
     )
     .unwrap();
-    let target = Target::open(
+    let target = open_target(
         &location(&root.display().to_string()),
         None,
         &floe_store::WriteOptions::default(),
@@ -162,7 +162,7 @@ fn reference_deleted_during_copy_is_fetched_again() {
     let collector = DeletingCollector { root: &root, taken };
     let copy = ClosureCopy {
         sources: &sources,
-        target: &target,
+        target: &*target,
         options: &options,
         events: &collector,
     };

@@ -14,16 +14,20 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use floe_format::StorePath;
-use floe_store::tree::TemporaryTree;
-use floe_store::{RegisterOutcome, StagedPath, StoreWriter};
 
-use super::cache_writer::BinaryCacheWriter;
 use super::fetch::Queue;
 use super::receive::WorkerResult;
-use super::{ClosureCopy, CopySummary, PlannedPath, StagedObject, TargetKind};
+use super::{ClosureCopy, CopySummary};
 use crate::cancel::CANCEL_POLL;
 use crate::error::{Error, ErrorKind};
 use crate::events::Event;
+use crate::planned_path::PlannedPath;
+
+/// A staged path whose references have vanished from the target.
+pub(crate) struct WaitingPath {
+    pub(crate) path: StorePath,
+    pub(crate) references: BTreeSet<StorePath>,
+}
 
 pub(crate) struct Commit<'a> {
     copy: &'a ClosureCopy<'a>,
@@ -33,9 +37,11 @@ pub(crate) struct Commit<'a> {
     pending_references: HashMap<StorePath, usize>,
     /// For each path: which others wait for it.
     referrers: HashMap<StorePath, Vec<StorePath>>,
-    /// Arrived and not ready.
-    blocked: HashMap<StorePath, StagedObject>,
-    ready: Vec<StagedObject>,
+    /// The references of paths of earlier rounds.
+    earlier_references: HashMap<StorePath, BTreeSet<StorePath>>,
+    /// Staged and not ready.
+    blocked: HashSet<StorePath>,
+    ready: Vec<StorePath>,
     ready_since: Option<Instant>,
     failed: HashSet<StorePath>,
     /// From other stores of this machine.
@@ -45,7 +51,7 @@ pub(crate) struct Commit<'a> {
     nar_sizes: HashMap<StorePath, u64>,
     out_of_space: bool,
     /// Arrived, and of no more use to this run.
-    kept_for_resume: Vec<TemporaryTree>,
+    kept_for_resume: Vec<StorePath>,
 }
 
 impl<'a> Commit<'a> {
@@ -78,7 +84,8 @@ impl<'a> Commit<'a> {
             summary,
             pending_references,
             referrers,
-            blocked: HashMap::new(),
+            earlier_references: HashMap::new(),
+            blocked: HashSet::new(),
             ready: Vec::new(),
             ready_since: None,
             failed: HashSet::new(),
@@ -95,7 +102,7 @@ impl<'a> Commit<'a> {
     pub(crate) fn run(
         &mut self,
         results: &Receiver<WorkerResult>,
-        waiting: &mut Vec<StagedObject>,
+        waiting: &mut Vec<WaitingPath>,
     ) -> Result<BTreeSet<StorePath>, Error> {
         loop {
             if let Err(cancelled) = self.copy.check_cancelled() {
@@ -121,16 +128,20 @@ impl<'a> Commit<'a> {
             // One late reference may have made many ready at once.
             while self.ready.len() >= BATCH_LEN && self.commit_ready(waiting)? > 0 {}
         }
-        for (path, staged) in std::mem::take(&mut self.blocked) {
-            // After a full disk much is left over. Otherwise it is references in a circle: Nix
-            // has none, a liar may.
+        for path in std::mem::take(&mut self.blocked) {
+            self.copy.target.discard(std::slice::from_ref(&path));
+            // After a full disk many paths are blocked. Otherwise their references form a circle,
+            // which only a wrong narinfo can claim.
             if !self.out_of_space {
-                let missing = staged.references().clone();
+                let missing = self.references(&path);
                 self.summary
                     .fail(self.copy.events, Error::MissingReferences { path, missing });
             }
         }
-        self.ready.append(waiting);
+        for WaitingPath { path, references } in waiting.drain(..) {
+            self.earlier_references.insert(path.clone(), references);
+            self.ready.push(path);
+        }
         self.commit_rest(waiting)?;
         Ok(std::mem::take(&mut self.vanished))
     }
@@ -151,19 +162,18 @@ impl<'a> Commit<'a> {
         let WorkerResult { path, result } = done;
         match result {
             Ok(received) => {
-                let staged = received.staged;
                 self.summary.download_bytes += received.fetched;
                 if received.is_reused {
                     self.reused.insert(path.clone());
                 }
                 if self.failed.contains(&path) {
-                    self.keep_for_resume(staged);
+                    self.keep_for_resume(path);
                     return;
                 }
                 match self.pending_references.get(&path) {
-                    Some(0) | None => self.mark_ready(staged),
+                    Some(0) | None => self.mark_ready(path),
                     Some(_) => {
-                        self.blocked.insert(path, staged);
+                        self.blocked.insert(path);
                     }
                 }
             }
@@ -173,7 +183,8 @@ impl<'a> Commit<'a> {
             Err(error) if error.kind() == ErrorKind::NoSpace => {
                 // Every other path would fail for the same reason. What is finished stays.
                 if !std::mem::replace(&mut self.out_of_space, true) {
-                    self.kept_for_resume.clear();
+                    let kept = std::mem::take(&mut self.kept_for_resume);
+                    self.copy.target.discard(&kept);
                     self.queue.close();
                     self.summary.fail(self.copy.events, error);
                 }
@@ -188,56 +199,67 @@ impl<'a> Commit<'a> {
 
     /// What has arrived is of no more use to this run. The next one may find mended what has
     /// failed; but a full disk needs the room.
-    fn keep_for_resume(&mut self, staged: StagedObject) {
-        if let (StagedObject::Tree(staged), false) = (staged, self.out_of_space) {
-            self.kept_for_resume.push(staged.tree);
+    fn keep_for_resume(&mut self, path: StorePath) {
+        match self.out_of_space {
+            true => self.copy.target.discard(&[path]),
+            false => self.kept_for_resume.push(path),
         }
+    }
+
+    /// Returns the references of a path of this round or of an earlier one.
+    fn references(&self, path: &StorePath) -> BTreeSet<StorePath> {
+        let mut infos = self.queue.items().iter().map(|item| &item.narinfo.info);
+        let planned = infos.find(|info| info.path == *path);
+        let planned = planned.map(|info| &info.references);
+        let references = planned.or_else(|| self.earlier_references.get(path));
+        references.cloned().unwrap_or_default()
     }
 
     /// To be called at last, with what ended the move, if it was not its end, and when nobody waits
     /// any more for what `results` still brings: leaves to the next run what has come and did not
     /// become valid.
     pub(crate) fn finish(&mut self, results: Receiver<WorkerResult>, end: Option<&Error>) {
-        let late = results.into_iter().filter_map(|done| done.result.ok());
-        let late: Vec<StagedObject> = late.map(|received| received.staged).collect();
+        let late = results.into_iter().filter(|done| done.result.is_ok());
+        let late: Vec<StorePath> = late.map(|done| done.path).collect();
         if let Some(error) = end {
             self.out_of_space |= error.kind() == ErrorKind::NoSpace;
-            let blocked = std::mem::take(&mut self.blocked).into_values();
+            let blocked = std::mem::take(&mut self.blocked).into_iter();
             let ready = std::mem::take(&mut self.ready);
-            for staged in blocked.chain(ready).chain(late) {
-                self.keep_for_resume(staged);
+            for path in blocked.chain(ready).chain(late) {
+                self.keep_for_resume(path);
             }
+        } else {
+            self.copy.target.discard(&late);
         }
         let kept_for_resume = std::mem::take(&mut self.kept_for_resume);
-        let Some(store) = self.copy.target.as_store() else {
-            return;
-        };
         if self.out_of_space {
-            store.discard_recovered(|_| false);
-        } else if !kept_for_resume.is_empty() {
-            let paths = kept_for_resume.len();
+            self.copy.target.discard(&kept_for_resume);
+            self.copy.target.discard_recovered(&|_| false);
+            return;
+        }
+        let paths = self.copy.target.keep_for_resume(&kept_for_resume);
+        if paths > 0 {
             self.copy.events.event(Event::KeptForResume { paths });
-            store.keep_for_resume(kept_for_resume);
         }
     }
 
     /// Marks a path ready, and with it those that waited for it alone.
-    fn mark_ready(&mut self, staged: StagedObject) {
-        let mut todo = vec![staged];
+    fn mark_ready(&mut self, path: StorePath) {
+        let mut todo = vec![path];
         self.ready_since.get_or_insert_with(Instant::now);
-        while let Some(staged) = todo.pop() {
+        while let Some(path) = todo.pop() {
             // They stay known: should the store refuse the path at last, they fail with it.
-            let referrers = self.referrers.get(staged.path()).cloned();
+            let referrers = self.referrers.get(&path).cloned();
             for referrer in referrers.unwrap_or_default() {
                 let Some(count) = self.pending_references.get_mut(&referrer) else {
                     continue;
                 };
                 *count -= 1;
                 if *count == 0 {
-                    todo.extend(self.blocked.remove(&referrer));
+                    todo.extend(self.blocked.take(&referrer));
                 }
             }
-            self.ready.push(staged);
+            self.ready.push(path);
         }
     }
 
@@ -263,8 +285,8 @@ impl<'a> Commit<'a> {
     fn fail_one(&mut self, path: &StorePath, missing: BTreeSet<StorePath>) -> bool {
         let is_new = self.failed.insert(path.clone());
         if is_new {
-            if let Some(staged) = self.blocked.remove(path) {
-                self.keep_for_resume(staged);
+            if let Some(path) = self.blocked.take(path) {
+                self.keep_for_resume(path);
             }
             self.queue.skip([path.clone()]);
             let path = path.clone();
@@ -276,21 +298,16 @@ impl<'a> Commit<'a> {
 
     /// Commits a batch of what is ready; what has to be tried again stays ready. How many of the
     /// batch are settled.
-    fn commit_ready(&mut self, waiting: &mut Vec<StagedObject>) -> Result<usize, Error> {
+    fn commit_ready(&mut self, waiting: &mut Vec<WaitingPath>) -> Result<usize, Error> {
         self.ready_since = None;
-        let batch: Vec<StagedObject> = self
+        let batch: Vec<StorePath> = self
             .ready
             .drain(..self.ready.len().min(BATCH_LEN))
             .collect();
-        for path in batch.iter().map(StagedObject::path) {
+        for path in &batch {
             self.copy.events.event(Event::Committing { path });
         }
-        let committed = match &self.copy.target.0 {
-            TargetKind::Store(store) => register(store, batch)?,
-            TargetKind::Cache(cache) => publish(cache, batch)?,
-            // Nothing is transferred on a dry run.
-            TargetKind::ReadOnly(_) => Committed::default(),
-        };
+        let committed = self.copy.target.commit(&batch)?;
         let progress = committed.valid.len() + committed.refused.len();
         for path in &committed.valid {
             self.copy.events.event(Event::Valid { path });
@@ -321,22 +338,13 @@ impl<'a> Commit<'a> {
     /// fails; otherwise the reference has vanished from the target.
     fn sort_missing_references(
         &mut self,
-        missing_references: Vec<(StagedObject, BTreeSet<StorePath>)>,
-        waiting: &mut Vec<StagedObject>,
+        missing_references: Vec<(StorePath, BTreeSet<StorePath>)>,
+        waiting: &mut Vec<WaitingPath>,
     ) {
-        let mut late: HashSet<StorePath> = self
-            .ready
-            .iter()
-            .map(|staged| staged.path().clone())
-            .collect();
-        late.extend(
-            missing_references
-                .iter()
-                .map(|(staged, _)| staged.path().clone()),
-        );
+        let mut late: HashSet<StorePath> = self.ready.iter().cloned().collect();
+        late.extend(missing_references.iter().map(|(path, _)| path.clone()));
 
-        for (staged, missing) in missing_references {
-            let path = staged.path().clone();
+        for (path, missing) in missing_references {
             let failed: BTreeSet<_> = missing
                 .iter()
                 .filter(|m| self.failed.contains(*m))
@@ -349,21 +357,22 @@ impl<'a> Commit<'a> {
                 .collect();
             if !failed.is_empty() {
                 self.fail_with_referrers(&path, failed);
-                self.keep_for_resume(staged);
+                self.keep_for_resume(path);
             } else if gone.is_empty() {
-                self.ready.push(staged);
+                self.ready.push(path);
             } else {
                 // What waits itself has not vanished; who refers to it waits with it.
-                let waits = |path: &StorePath| waiting.iter().any(|w| w.path() == path);
+                let waits = |path: &StorePath| waiting.iter().any(|w| w.path == *path);
                 self.vanished
                     .extend(gone.into_iter().filter(|path| !waits(path)));
-                waiting.push(staged);
+                let references = self.references(&path);
+                waiting.push(WaitingPath { path, references });
             }
         }
     }
 
     /// Commits what is left, waiting for other processes where they are in the way.
-    fn commit_rest(&mut self, waiting: &mut Vec<StagedObject>) -> Result<(), Error> {
+    fn commit_rest(&mut self, waiting: &mut Vec<WaitingPath>) -> Result<(), Error> {
         let mut last_progress = Instant::now();
         let mut is_notified = false;
         while !self.ready.is_empty() {
@@ -372,15 +381,18 @@ impl<'a> Commit<'a> {
                 last_progress = Instant::now();
             } else if last_progress.elapsed() > NOTIFY_AFTER && !is_notified {
                 is_notified = true;
-                if let Some(path) = self.ready.first().map(StagedObject::path) {
+                if let Some(path) = self.ready.first() {
                     self.copy.events.event(Event::WaitingForLock { path });
                 }
             } else if last_progress.elapsed() > BUSY_TIMEOUT {
-                for staged in std::mem::take(&mut self.ready) {
-                    let (path, seconds) = (staged.path().clone(), BUSY_TIMEOUT.as_secs());
-                    self.summary
-                        .fail(self.copy.events, Error::Busy { path, seconds });
-                    self.keep_for_resume(staged);
+                for path in std::mem::take(&mut self.ready) {
+                    let seconds = BUSY_TIMEOUT.as_secs();
+                    let error = Error::Busy {
+                        path: path.clone(),
+                        seconds,
+                    };
+                    self.summary.fail(self.copy.events, error);
+                    self.keep_for_resume(path);
                 }
             } else {
                 thread::sleep(BUSY_POLL);
@@ -388,63 +400,6 @@ impl<'a> Commit<'a> {
         }
         Ok(())
     }
-}
-
-/// What became of a batch.
-#[derive(Default)]
-struct Committed {
-    valid: Vec<StorePath>,
-    busy: Vec<StagedObject>,
-    missing_references: Vec<(StagedObject, BTreeSet<StorePath>)>,
-    refused: Vec<(StorePath, Error)>,
-}
-
-fn register(store: &StoreWriter, batch: Vec<StagedObject>) -> Result<Committed, Error> {
-    let staged: Vec<StagedPath> = batch
-        .into_iter()
-        .filter_map(|staged| match staged {
-            StagedObject::Tree(tree) => Some(tree),
-            StagedObject::Nar(_) => None,
-        })
-        .collect();
-    let RegisterOutcome {
-        valid,
-        busy,
-        missing_references,
-        refused,
-    } = store.register(staged)?;
-    Ok(Committed {
-        valid,
-        busy: busy.into_iter().map(StagedObject::Tree).collect(),
-        missing_references: missing_references
-            .into_iter()
-            .map(|(s, missing)| (StagedObject::Tree(s), missing))
-            .collect(),
-        refused: refused
-            .into_iter()
-            .map(|(path, error)| (path, error.into()))
-            .collect(),
-    })
-}
-
-/// A batch is in the order in which paths became ready: references first.
-fn publish(cache: &BinaryCacheWriter, batch: Vec<StagedObject>) -> Result<Committed, Error> {
-    let mut committed = Committed::default();
-    for staged in batch {
-        let StagedObject::Nar(nar) = staged else {
-            continue;
-        };
-        let mut missing = cache.missing_references(&nar.narinfo.info.references);
-        missing.remove(&nar.narinfo.info.path);
-        if missing.is_empty() {
-            committed.valid.push(cache.publish(nar)?);
-        } else {
-            committed
-                .missing_references
-                .push((StagedObject::Nar(nar), missing));
-        }
-    }
-    Ok(committed)
 }
 
 /// Paths in one transaction; more gains nothing and would hold more locks.

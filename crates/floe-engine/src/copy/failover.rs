@@ -1,9 +1,10 @@
 //! Other places for a path whose source has failed or lied.
 
+use super::ClosureCopy;
 use super::trust::check_trust;
-use super::{ClosureCopy, PlannedPath};
 use crate::error::{Error, ErrorKind};
 use crate::path_spec::PathSpec;
+use crate::planned_path::PlannedPath;
 
 /// Whether a failure is one of the source, so that another one may do better.
 pub(super) fn is_source_fault(error: &Error) -> bool {

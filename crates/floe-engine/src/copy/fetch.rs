@@ -15,10 +15,10 @@ use std::time::{Duration, Instant};
 
 use floe_format::StorePath;
 
-use super::PlannedPath;
 use crate::codec::DecoderBudget;
 use crate::error::Error;
 use crate::nar_stream::NarStream;
+use crate::planned_path::PlannedPath;
 use crate::source::{Buffering, SMALL_LEN_MAX};
 use crate::sources::Sources;
 

@@ -13,12 +13,13 @@ use std::time::{Duration, Instant};
 
 use floe_format::StorePath;
 
+use super::ClosureCopy;
 use super::trust::check_trust;
-use super::{ClosureCopy, PlannedPath, TargetKind};
 use crate::cancel::CANCEL_POLL;
 use crate::error::Error;
 use crate::events::Event;
 use crate::path_spec::{CLOSURE_MAX, PathSpec};
+use crate::planned_path::PlannedPath;
 use crate::source::{CachePolicy, NarInfoResult};
 
 /// What is to be moved.
@@ -128,15 +129,9 @@ pub(crate) fn resolve(copy: &ClosureCopy<'_>, specs: &[PathSpec]) -> Result<Reso
 impl Resolver<'_> {
     fn add_specs(&mut self, specs: &[PathSpec]) -> Result<(), Error> {
         for (spec_index, spec) in specs.iter().enumerate() {
-            let known = match (spec, &self.copy.target.0) {
-                (PathSpec::Path(path), _) => Some(path.clone()),
-                (PathSpec::HashPart(part), TargetKind::Store(store)) => {
-                    store.query_path_from_hash_part(part)?
-                }
-                (PathSpec::HashPart(part), TargetKind::ReadOnly(target)) => {
-                    target.query_path_from_hash_part(part)?
-                }
-                (PathSpec::HashPart(_), TargetKind::Cache(_)) => None,
+            let known = match spec {
+                PathSpec::Path(path) => Some(path.clone()),
+                PathSpec::HashPart(part) => self.copy.target.query_path_from_hash_part(part)?,
             };
             match known {
                 Some(path) => {

@@ -2,9 +2,9 @@
 
 use floe_format::StorePath;
 
-use super::Space;
 use crate::error::{Error, ErrorKind};
 use crate::events::{Event, EventSink};
+use crate::space::Space;
 
 /// What a move has done.
 #[derive(Debug, Default)]

@@ -4,9 +4,10 @@
 use floe_format::content_address::ContentAddressMethod;
 use floe_format::{Compression, NarInfo};
 
-use super::{ClosureCopy, PlannedPath};
+use super::ClosureCopy;
 use crate::error::Error;
 use crate::path_spec::PathSpec;
+use crate::planned_path::PlannedPath;
 
 /// Checks what a source says of a path.
 pub(super) fn check_trust(
@@ -56,7 +57,7 @@ pub(super) fn check_trust(
     };
     let is_trusted_unsigned = is_content_addressed || offering_source.is_trusted();
     let needs_signature =
-        copy.options.check_signatures && !copy.target.is_cache() && !is_trusted_unsigned;
+        copy.options.check_signatures && copy.target.requires_trust() && !is_trusted_unsigned;
     let keys = &copy.options.trusted_keys;
     if needs_signature && !info.is_signed_by(dir, keys) {
         let signers = info.signatures.iter();

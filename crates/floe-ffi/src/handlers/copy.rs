@@ -1,10 +1,11 @@
 //! The requests `install`, `copy` and `resolve`.
 
 use std::num::NonZeroUsize;
+use std::sync::Arc;
 
 use floe_engine::{
     ClosureCopy, CopyOptions, CopySummary, ErrorKind, NetworkOptions, PathSpec, Reuse, ReuseBy,
-    SourceOrder, Sources, StoreUri, Target, reuse_directory,
+    SourceOrder, Sources, StoreUri, Target, open_read_only_target, open_target, reuse_directory,
 };
 use floe_messages::{CopyReply, CopyRequest, PlannedPath, ResolveReply, ReuseBy as RequestedReuse};
 use floe_store::{LockWait, WriteOptions};
@@ -58,7 +59,7 @@ impl HandlerContext<'_> {
         })
     }
 
-    fn run_copy(&self, dry_run: bool) -> Result<(CopySummary, Target), WorkError> {
+    fn run_copy(&self, dry_run: bool) -> Result<(CopySummary, Arc<dyn Target>), WorkError> {
         let request: CopyRequest<'_> = self.request()?;
         let requested_dir = store_dir(request.store_dir)?;
         let at = |text| location(text, requested_dir.as_ref());
@@ -84,8 +85,8 @@ impl HandlerContext<'_> {
             .map(|source| source.store_dir().clone());
         let dir = requested_dir.clone().or(first);
         let target = match dry_run {
-            true => Target::open_read_only(&to, dir.as_ref())?,
-            false => Target::open(&to, dir.as_ref(), &self.write_options())?,
+            true => open_read_only_target(&to, dir.as_ref())?,
+            false => open_target(&to, dir.as_ref(), &self.write_options())?,
         };
         let mut roots: Vec<PathSpec> = Vec::new();
         for text in request.paths.iter() {
@@ -96,7 +97,7 @@ impl HandlerContext<'_> {
         }
         let copy = ClosureCopy {
             sources: &sources,
-            target: &target,
+            target: &*target,
             options: &options,
             events: &*self.job.progress,
         };

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Barrier;
 use std::thread;
 
-use floe_engine::{ClosureCopy, CopySummary, PathSpec, Target};
+use floe_engine::{ClosureCopy, CopySummary, PathSpec, open_target};
 use floe_format::StoreDir;
 use floe_store::{TempRoots, WriteOptions};
 use floe_testkit::{Corpus, corpus, scratch};
@@ -20,10 +20,10 @@ fn copy_closure(corpus: &Corpus, root: &Path, roots: &TempRoots, start: &Barrier
         ..WriteOptions::default()
     };
     start.wait();
-    let target = Target::open(&store_in(root), None, &write).unwrap();
+    let target = open_target(&store_in(root), None, &write).unwrap();
     let copy = ClosureCopy {
         sources: &sources,
-        target: &target,
+        target: &*target,
         options: &options,
         events: &(),
     };

@@ -9,7 +9,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
-use floe_engine::{ClosureCopy, Event, EventSink, PathSpec, Target};
+use floe_engine::{ClosureCopy, Event, EventSink, PathSpec, open_target};
 use floe_format::StoreDir;
 use floe_store::tree::remove_tree;
 use floe_testkit::{corpus, nixes, run, scratch};
@@ -84,12 +84,11 @@ fn path_deleted_by_old_collector_is_fetched_again() {
     let root = scratch.join("root");
     run(&mut super::install(&corpus, &root)).expect(0);
     let (options, sources) = (options_without_signatures(), source_of(&corpus));
-    let target =
-        Target::open(&store_in(&root), None, &floe_store::WriteOptions::default()).unwrap();
+    let target = open_target(&store_in(&root), None, &floe_store::WriteOptions::default()).unwrap();
     let collector = Collector::begin(&root);
     let copy = ClosureCopy {
         sources: &sources,
-        target: &target,
+        target: &*target,
         options: &options,
         events: &collector,
     };

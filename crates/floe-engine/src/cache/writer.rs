@@ -5,20 +5,26 @@
 //! 3. a narinfo appears, whole, after those of its references, so that whoever finds a path
 //!    finds its closure.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 use std::fs::{self, File};
 use std::io::{self, Write as _};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use floe_format::{CacheInfo, Compression, Hash, SecretKey, StoreDir, StorePath};
+use floe_format::{CacheInfo, Compression, Hash, NarInfo, SecretKey, StoreDir, StorePath};
 
-use super::nar_file::StagedNar;
-use crate::cache::file::read_cache_info;
+use super::file::read_cache_info;
+use super::nar_file::{StagedNar, write_nar_file};
+use crate::codec;
 use crate::error::Error;
+use crate::incoming_nar::IncomingNar;
+use crate::planned_path::PlannedPath;
+use crate::space::{Space, cache_needs};
 use crate::store_uri::FileCacheUri;
+use crate::target::{CommitOutcome, Target};
 
 /// A cache that may be written.
 #[derive(Debug)]
@@ -27,6 +33,8 @@ pub(crate) struct BinaryCacheWriter {
     store_dir: StoreDir,
     keys: Vec<SecretKey>,
     serial: AtomicU64,
+    /// NARs that lie in the cache, until their narinfos are published.
+    staged: Mutex<HashMap<StorePath, StagedNar>>,
 }
 
 impl BinaryCacheWriter {
@@ -51,6 +59,7 @@ impl BinaryCacheWriter {
             store_dir,
             keys,
             serial: AtomicU64::new(0),
+            staged: Mutex::default(),
         };
         match read_cache_info(&cache.location.directory)? {
             Some(info) => cache.store_dir = info.store_dir,
@@ -71,21 +80,8 @@ impl BinaryCacheWriter {
         &self.location
     }
 
-    pub(crate) fn store_dir(&self) -> &StoreDir {
-        &self.store_dir
-    }
-
-    /// Those of `paths` that have no narinfo yet.
-    pub(crate) fn query_missing(&self, paths: &[StorePath]) -> Vec<StorePath> {
-        paths
-            .iter()
-            .filter(|path| !self.has_narinfo(path))
-            .cloned()
-            .collect()
-    }
-
     /// Makes a path findable. Its references must have been published.
-    pub(crate) fn publish(&self, staged: StagedNar) -> Result<StorePath, Error> {
+    fn publish(&self, staged: StagedNar) -> Result<StorePath, Error> {
         let StagedNar { mut narinfo, tree } = staged;
         let path = narinfo.info.path.clone();
         let part = path.hash_part();
@@ -106,16 +102,8 @@ impl BinaryCacheWriter {
         Ok(path)
     }
 
-    /// Those of `references` that are not in the cache.
-    pub(crate) fn missing_references(
-        &self,
-        references: &BTreeSet<StorePath>,
-    ) -> BTreeSet<StorePath> {
-        references
-            .iter()
-            .filter(|path| !self.has_narinfo(path))
-            .cloned()
-            .collect()
+    fn staged(&self) -> MutexGuard<'_, HashMap<StorePath, StagedNar>> {
+        self.staged.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The URL of a NAR, relative to the cache, as Nix forms it.
@@ -160,6 +148,69 @@ impl BinaryCacheWriter {
                 source,
             }
         })
+    }
+}
+
+impl Target for BinaryCacheWriter {
+    fn store_dir(&self) -> &StoreDir {
+        &self.store_dir
+    }
+
+    fn add_temp_roots_and_query_missing(
+        &self,
+        paths: &[StorePath],
+    ) -> Result<Vec<StorePath>, Error> {
+        let is_missing = |path: &&StorePath| !self.has_narinfo(path);
+        Ok(paths.iter().filter(is_missing).cloned().collect())
+    }
+
+    fn receive(&self, nar: &mut IncomingNar<'_>) -> Result<(), Error> {
+        let staged = write_nar_file(self, nar)?;
+        self.staged().insert(nar.path().clone(), staged);
+        Ok(())
+    }
+
+    /// Publishes the narinfos in the order of the batch: references first.
+    fn commit(&self, batch: &[StorePath]) -> Result<CommitOutcome, Error> {
+        let mut outcome = CommitOutcome::default();
+        for path in batch {
+            let Some(nar) = self.staged().remove(path) else {
+                continue;
+            };
+            let references = nar.narinfo.info.references.iter();
+            let missing: BTreeSet<StorePath> = references
+                .filter(|reference| *reference != path && !self.has_narinfo(reference))
+                .cloned()
+                .collect();
+            if missing.is_empty() {
+                outcome.valid.push(self.publish(nar)?);
+            } else {
+                self.staged().insert(path.clone(), nar);
+                outcome.missing_references.push((path.clone(), missing));
+            }
+        }
+        Ok(outcome)
+    }
+
+    fn requires_trust(&self) -> bool {
+        false
+    }
+
+    fn needs_core_per_worker(&self) -> bool {
+        codec::needs_core(self.location.compression)
+    }
+
+    fn estimate_space(&self, items: &[PlannedPath]) -> Result<Option<Space>, Error> {
+        let directory = self.location.directory.join("nar");
+        let needs = |narinfo: &NarInfo| cache_needs(narinfo, &self.location);
+        Space::estimate(&directory, items, needs).map(Some)
+    }
+
+    fn discard(&self, paths: &[StorePath]) {
+        let mut staged = self.staged();
+        for path in paths {
+            staged.remove(path);
+        }
     }
 }
 

@@ -5,15 +5,14 @@
 //! is not known exactly before the NARs are there: a NAR says how long it is, not how many files it
 //! holds, and a disk rounds each of them up.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use floe_format::{Compression, NarInfo};
 use floe_store::FileSystem;
 
-use super::dry_run::ReadOnlyTarget;
-use super::{PlannedPath, Target, TargetKind};
 use crate::disk_space::{Resource, Shortage};
 use crate::error::Error;
+use crate::planned_path::PlannedPath;
 use crate::store_uri::FileCacheUri;
 
 /// What a move writes, and what is free where it does.
@@ -36,32 +35,28 @@ pub struct Space {
 }
 
 impl Space {
-    /// What the items will take in the target.
-    pub(super) fn estimate(target: &Target, items: &[PlannedPath]) -> Result<Space, Error> {
-        // What was left in the target has its room already.
+    /// Estimates what paths take in a directory, and looks up what is free there.
+    pub(crate) fn estimate(
+        directory: &Path,
+        items: &[PlannedPath],
+        needs: impl Fn(&NarInfo) -> Needs,
+    ) -> Result<Space, Error> {
+        // A recovered tree has its space already.
         let written = || items.iter().filter(|item| !item.is_recovered);
-        let narinfos = || written().map(|item| &item.narinfo);
-        let needs = match target.destination() {
-            Destination::Store(_) => sum(narinfos().map(store_needs)),
-            Destination::Cache(cache) => sum(narinfos().map(|narinfo| cache_needs(narinfo, cache))),
-        };
-        let directory = match target.destination() {
-            Destination::Store(directory) => directory.clone(),
-            Destination::Cache(cache) => cache.directory.join("nar"),
-        };
+        let sum = sum(written().map(|item| needs(&item.narinfo)));
         Ok(Space {
-            file_system: FileSystem::of(&directory)?,
-            directory,
+            file_system: FileSystem::of(directory)?,
+            directory: directory.to_path_buf(),
             paths: written().count() as u64,
-            write_bytes: needs.bytes,
-            write_inodes: needs.inodes,
-            min_bytes: needs.min_bytes,
+            write_bytes: sum.bytes,
+            write_inodes: sum.inodes,
+            min_bytes: sum.min_bytes,
             may_share_files: false,
         })
     }
 
     /// The same where files may become one with others, so that no shortage is certain.
-    pub(super) fn with_shared_files(self, may_share_files: bool) -> Space {
+    pub(crate) fn with_shared_files(self, may_share_files: bool) -> Space {
         Space {
             may_share_files,
             ..self
@@ -109,28 +104,9 @@ impl Space {
     }
 }
 
-/// Where a target keeps what it receives.
-enum Destination<'a> {
-    Store(&'a PathBuf),
-    Cache(&'a FileCacheUri),
-}
-
-impl Target {
-    fn destination(&self) -> Destination<'_> {
-        match &self.0 {
-            TargetKind::Store(store) => Destination::Store(&store.layout().real_store_dir),
-            TargetKind::Cache(cache) => Destination::Cache(cache.location()),
-            TargetKind::ReadOnly(ReadOnlyTarget::Store(_, layout)) => {
-                Destination::Store(&layout.real_store_dir)
-            }
-            TargetKind::ReadOnly(ReadOnlyTarget::Cache(cache, _)) => Destination::Cache(cache),
-        }
-    }
-}
-
 /// What one path takes, or several together.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Needs {
+pub(crate) struct Needs {
     bytes: u64,
     inodes: u64,
     min_bytes: u64,
@@ -145,7 +121,7 @@ fn sum(needs: impl Iterator<Item = Needs>) -> Needs {
 }
 
 /// What a path takes as a tree.
-fn store_needs(narinfo: &NarInfo) -> Needs {
+pub(crate) fn store_needs(narinfo: &NarInfo) -> Needs {
     let nar_size = plausible_size(narinfo.info.nar_size);
     let inodes = 1 + nar_size / NAR_BYTES_PER_INODE;
     Needs {
@@ -156,7 +132,7 @@ fn store_needs(narinfo: &NarInfo) -> Needs {
 }
 
 /// What a path takes as a NAR with its narinfo and, where it is wanted, its listing.
-fn cache_needs(narinfo: &NarInfo, cache: &FileCacheUri) -> Needs {
+pub(crate) fn cache_needs(narinfo: &NarInfo, cache: &FileCacheUri) -> Needs {
     let nar_size = plausible_size(narinfo.info.nar_size);
     let (nar, min_bytes) = match cache.compression {
         Compression::None => (nar_size, min_content_bytes(nar_size)),

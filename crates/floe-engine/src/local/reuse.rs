@@ -14,17 +14,14 @@
 
 use std::path::{Path, PathBuf};
 
-use floe_format::{StoreDir, StorePath};
-use floe_store::StoreWriter;
-use floe_store::tree::ReuseMethod;
-use floe_store::tree::TemporaryTree;
-use floe_store::tree::dump_path;
+use floe_format::StoreDir;
+use floe_store::tree::{ReuseMethod, TemporaryTree, dump_path};
 
-use super::receive::{NarSink, Transfer};
-use super::{StagedObject, TargetKind};
+use super::target::LocalTarget;
 use crate::error::{Error, ErrorKind};
 use crate::events::Event;
-use crate::options::{Reuse, ReuseBy};
+use crate::incoming_nar::{IncomingNar, NarSink};
+use crate::options::ReuseBy;
 use crate::store_uri::StoreUri;
 use crate::url::redact_credentials;
 
@@ -55,15 +52,7 @@ pub fn reuse_directory(
     }
 }
 
-/// Where a path lies in those stores.
-pub(super) fn local_copies(reuse: &Reuse, path: &StorePath) -> Vec<PathBuf> {
-    let copies = reuse.directories.iter().map(|dir| dir.join(path.as_str()));
-    copies
-        .filter(|place| place.symlink_metadata().is_ok())
-        .collect()
-}
-
-/// Nobody has to write down what was written already.
+/// Drops a NAR that is only hashed: its files are in place already.
 struct NullSink;
 
 impl NarSink for NullSink {
@@ -72,81 +61,74 @@ impl NarSink for NullSink {
     }
 }
 
-impl Transfer<'_> {
-    /// The path from the first place that has it whole and right; `None` if none has.
+impl LocalTarget {
+    /// Returns the path's tree from the first place that has it complete and right, or `None`.
     ///
-    /// Errors: those that fetching it would not help against.
-    pub(super) fn reuse_local_copy(&mut self) -> Result<Option<StagedObject>, Error> {
-        let item = self.item;
-        let path = &item.narinfo.info.path;
-        let TargetKind::Store(store) = &self.copy.target.0 else {
-            return Ok(None);
-        };
-        while let Some(recovered) = store.take_recovered(path) {
-            // Its files become those of the new tree, before it is removed itself.
-            match self.try_reuse(store, recovered.location(), ReuseBy::HardLink) {
-                Ok(Some(staged)) => return Ok(Some(staged)),
+    /// Errors: those that also fetching the path would meet.
+    pub(super) fn reuse(&self, nar: &mut IncomingNar<'_>) -> Result<Option<TemporaryTree>, Error> {
+        while let Some(recovered) = self.store.take_recovered(nar.path()) {
+            // The new tree gets the files of the recovered one, which is removed afterwards.
+            match self.try_reuse(nar, recovered.location(), ReuseBy::HardLink) {
+                Ok(Some(tree)) => return Ok(Some(tree)),
                 Ok(None) => {}
                 Err(error) => {
                     if error.kind() == ErrorKind::Interrupted {
-                        store.keep_for_resume([recovered]);
+                        self.store.keep_for_resume([recovered]);
                     }
                     return Err(error);
                 }
             }
         }
-        for place in &item.local_copies {
-            let by = self.copy.options.reuse.by;
-            if let Some(staged) = self.try_reuse(store, place, by)? {
-                return Ok(Some(staged));
+        for place in &nar.planned().local_copies {
+            let by = nar.options().reuse.by;
+            if let Some(tree) = self.try_reuse(nar, place, by)? {
+                return Ok(Some(tree));
             }
         }
         Ok(None)
     }
 
     fn try_reuse(
-        &mut self,
-        store: &StoreWriter,
+        &self,
+        nar: &mut IncomingNar<'_>,
         place: &Path,
         by: ReuseBy,
-    ) -> Result<Option<StagedObject>, Error> {
-        match self.reuse_from(store, place, by) {
-            Ok(tree) => Ok(Some(self.staged(tree))),
+    ) -> Result<Option<TemporaryTree>, Error> {
+        match self.reuse_from(nar, place, by) {
+            Ok(tree) => Ok(Some(tree)),
             Err(error) if is_final(&error) => Err(error),
             Err(error) => {
-                let (error, path) = (&error, &self.item.narinfo.info.path);
-                self.reset_progress();
-                let events = self.copy.events;
-                events.event(Event::NotReused { path, place, error });
+                nar.reset_progress();
+                let (error, path) = (&error, nar.path());
+                nar.events().event(Event::NotReused { path, place, error });
                 Ok(None)
             }
         }
     }
 
     fn reuse_from(
-        &mut self,
-        store: &StoreWriter,
+        &self,
+        nar: &mut IncomingNar<'_>,
         place: &Path,
         by: ReuseBy,
     ) -> Result<TemporaryTree, Error> {
-        let nar_size = self.item.narinfo.info.nar_size;
-        let name = place.display().to_string();
-        let how = match by {
+        let nar_size = nar.narinfo().info.nar_size;
+        let method = match by {
             ReuseBy::Reflink => Some(ReuseMethod::Reflink),
             ReuseBy::HardLink => Some(ReuseMethod::HardLink),
             ReuseBy::Copy => None,
         };
-        if let Some(how) = how {
-            let made = self.tree_writer(store)?.reuse(place, nar_size, how)?;
-            if let Some(tree) = made {
-                self.copy_local_nar(&name, &mut NullSink, |write| {
+        if let Some(method) = method {
+            let reused = self.tree_writer(nar)?.reuse(place, nar_size, method)?;
+            if let Some(tree) = reused {
+                nar.write_local(place, &mut NullSink, |write| {
                     dump_path(tree.location(), write)
                 })?;
                 return Ok(tree);
             }
         }
-        let mut writer = self.tree_writer(store)?;
-        self.copy_local_nar(&name, &mut writer, |write| dump_path(place, write))?;
+        let mut writer = self.tree_writer(nar)?;
+        nar.write_local(place, &mut writer, |write| dump_path(place, write))?;
         Ok(writer.finish()?)
     }
 }

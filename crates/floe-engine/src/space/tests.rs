@@ -5,6 +5,7 @@ use std::path::Path;
 use floe_format::StoreDir;
 
 use super::*;
+use crate::registry::open_read_only_target;
 use crate::store_uri::StoreUri;
 
 /// What a cache says of a path whose NAR has this size, and its file that.
@@ -143,19 +144,19 @@ fn implausible_sizes_are_ignored_and_sums_saturate() {
 #[test]
 fn space_is_measured_in_directory_of_contents() {
     let location = StoreUri::parse("/mnt/root", None, None).unwrap();
-    let target = Target::open_read_only(&location, None).unwrap();
-    let space = Space::estimate(&target, &[]).unwrap();
+    let target = open_read_only_target(&location, None).unwrap();
+    let space = target.estimate_space(&[]).unwrap().unwrap();
     assert_eq!(space.directory, Path::new("/mnt/root/nix/store"));
     let location = StoreUri::parse("file:///mnt/cache", None, None).unwrap();
-    let target = Target::open_read_only(&location, None).unwrap();
-    let space = Space::estimate(&target, &[]).unwrap();
+    let target = open_read_only_target(&location, None).unwrap();
+    let space = target.estimate_space(&[]).unwrap().unwrap();
     assert_eq!(space.directory, Path::new("/mnt/cache/nar"));
 }
 
 #[test]
 fn recovered_trees_need_no_space() {
     let location = StoreUri::parse("/mnt/root", None, None).unwrap();
-    let target = Target::open_read_only(&location, None).unwrap();
+    let target = open_read_only_target(&location, None).unwrap();
     let item = |is_recovered| PlannedPath {
         narinfo: narinfo(6 * MIB, "none", None),
         source: 0,
@@ -163,7 +164,7 @@ fn recovered_trees_need_no_space() {
         is_recovered,
     };
     let of = |items: &[PlannedPath]| {
-        let space = Space::estimate(&target, items).unwrap();
+        let space = target.estimate_space(items).unwrap().unwrap();
         (space.paths, space.write_bytes)
     };
     let (paths, bytes) = of(&[item(false)]);

@@ -8,13 +8,13 @@ use std::path::{Path, PathBuf};
 use floe_format::nar::layout::Node;
 use floe_format::nar::read::{NarEvent, NarReader};
 use floe_format::{Hash, NarInfo};
-use floe_hash::hash_pool::{Stream, Worker};
+use floe_hash::hash_pool::Stream;
 use floe_store::StoreError;
 
-use super::cache_writer::{BinaryCacheWriter, create_world_readable};
-use super::receive::NarSink;
+use super::writer::{BinaryCacheWriter, create_world_readable};
 use crate::codec::{self, Encoder};
 use crate::error::Error;
+use crate::incoming_nar::{IncomingNar, NarSink};
 
 /// A NAR that is in the cache, while its narinfo is not yet.
 #[derive(Debug)]
@@ -24,17 +24,16 @@ pub(crate) struct StagedNar {
     pub(crate) tree: Option<Node>,
 }
 
-/// Packs the NAR that `receive` brings to the sink it is given.
+/// Writes a NAR into a file of the cache.
 pub(crate) fn write_nar_file(
     cache: &BinaryCacheWriter,
-    narinfo: &NarInfo,
-    worker: &Worker,
-    receive: impl FnOnce(&mut dyn NarSink) -> Result<(), Error>,
+    nar: &mut IncomingNar<'_>,
 ) -> Result<StagedNar, Error> {
+    let (narinfo, worker) = (nar.narinfo(), nar.worker());
     let location = cache.location();
     let hasher = worker.secondary_stream(narinfo.info.nar_size);
     let mut output = NarFile::create(cache.temporary_file("nar"), hasher)?;
-    let listing = compress(cache, narinfo, &mut output, receive)?;
+    let listing = compress(cache, nar, &mut output)?;
     let (file_size, file_hash) = output.finish(cache)?;
     let mut narinfo = narinfo.clone();
     narinfo.url = BinaryCacheWriter::nar_url(&file_hash, location.compression);
@@ -47,13 +46,13 @@ pub(crate) fn write_nar_file(
     })
 }
 
-/// Brings the NAR into `output`; its shape, where a listing is wanted.
+/// Writes the NAR into `output`. Returns the shape of its tree if a listing is wanted.
 fn compress(
     cache: &BinaryCacheWriter,
-    narinfo: &NarInfo,
+    nar: &mut IncomingNar<'_>,
     output: &mut NarFile,
-    receive: impl FnOnce(&mut dyn NarSink) -> Result<(), Error>,
 ) -> Result<Option<ListingBuilder>, Error> {
+    let narinfo = nar.narinfo();
     let location = cache.location();
     let file = output.path.clone();
     let failed = |source| Error::File {
@@ -76,7 +75,7 @@ fn compress(
         reader: NarReader::new(),
         listing,
     };
-    receive(&mut writer)?;
+    nar.write_to(&mut writer)?;
     writer.encoder.finish().map_err(failed)?;
     writer
         .reader
