@@ -248,7 +248,7 @@ mod tests {
         fs::write(&roots, format!("/nix/store/{first}\0/nix/store/{second}\0")).unwrap();
         // Two obstacles: a lock with contents, and a tree that not even root may remove.
         let obstacle = store.join(format!("{first}.lock"));
-        fs::write(&obstacle, "somebody's").unwrap();
+        fs::write(&obstacle, "contents").unwrap();
         let trees: Vec<_> = (0..8)
             .map(|n| store.join(format!("{HASH}-77-floe-0-{n}")))
             .collect();
@@ -267,7 +267,7 @@ mod tests {
             assert!(!there(gone), "{}", gone.display());
         }
         assert!(!there(&store.join(format!("{second}.lock"))));
-        assert_eq!(fs::read(&obstacle).unwrap(), b"somebody's");
+        assert_eq!(fs::read(&obstacle).unwrap(), b"contents");
         // Without the obstacles, the next run removes the rest.
         assert!(there(&roots));
         fs::remove_file(&obstacle).unwrap();

@@ -1,4 +1,4 @@
-//! What can go wrong in a store, with the path at fault as data.
+//! The errors of this crate, with the affected path as data.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -15,11 +15,11 @@ pub enum StoreError {
     /// A system call failed.
     #[error("{action} {}: {source}{}", path.display(), advice(source))]
     Io {
-        /// What was attempted, such as `creating directory`.
+        /// The attempted action, such as `creating directory`.
         action: &'static str,
-        /// The file or directory it was attempted on.
+        /// The file or directory of the action.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the system.
         source: io::Error,
     },
     /// SQLite refused.
@@ -28,11 +28,11 @@ pub enum StoreError {
         path.display(), advice_on_database(source)
     )]
     Database {
-        /// What was attempted, such as `registering paths`.
+        /// The attempted action, such as `registering paths`.
         action: &'static str,
         /// The database file.
         path: PathBuf,
-        /// What SQLite said.
+        /// The error of SQLite.
         source: rusqlite::Error,
     },
     /// There is no store at that place.
@@ -66,23 +66,23 @@ pub enum StoreError {
         /// The symbolic link.
         path: PathBuf,
     },
-    /// A root inside the store would keep paths alive that nobody can give up.
+    /// A root inside the store would protect paths for ever, because no user could remove it.
     #[error("{} lies in the store, where no root can be; name a place outside", path.display())]
     RootInStore {
         /// The place of the root.
         path: PathBuf,
     },
-    /// No link can be made where a root was to be.
+    /// This user cannot create a link at the place of a root.
     #[error("no link can be made at {}: {}: {source}", path.display(), directory.display())]
     CannotCreateRoot {
         /// The place of the root.
         path: PathBuf,
-        /// The directory, or what is there instead, in which it cannot be made.
+        /// The directory, or the file in its place, that prevents the link.
         directory: PathBuf,
-        /// What the system said.
+        /// The error of the system.
         source: io::Error,
     },
-    /// There is something where a root was to be made.
+    /// A file that is not a root exists at the place of a root.
     #[error(
         "{} exists and is not a link into the store, so it stays as it is; \
          name another place, or move it away", path.display()
@@ -91,13 +91,13 @@ pub enum StoreError {
         /// The place of the root.
         path: PathBuf,
     },
-    /// There is something where a profile was to be.
+    /// A file that is not a profile exists at the place of a profile.
     #[error("{} is not a profile, so it stays as it is: {}", path.display(),
         describe_non_profile(target))]
     NotAProfile {
         /// The place of the profile.
         path: PathBuf,
-        /// Where it leads, if it is a symbolic link.
+        /// The target, if the file is a symbolic link.
         target: Option<PathBuf>,
     },
     /// Only the Nix daemon may write this store.
@@ -118,15 +118,15 @@ pub enum StoreError {
         /// How long this process waited.
         seconds: u64,
     },
-    /// Whoever watched has ended it.
+    /// The user interrupted the operation.
     #[error("interrupted")]
     Interrupted,
     /// The garbage collector did not acknowledge a temporary root.
     #[error("the running garbage collector at {} did not accept a root: {reason}", path.display())]
     CollectorRefused {
-        /// Its socket.
+        /// The socket of the collector.
         path: PathBuf,
-        /// What happened.
+        /// The reason.
         reason: String,
     },
     /// The bytes are not a NAR.
@@ -134,7 +134,7 @@ pub enum StoreError {
     Nar {
         /// The store path that was being unpacked.
         path: StorePath,
-        /// What is wrong with the bytes.
+        /// The error of the NAR reader.
         source: NarError,
     },
     /// A file in a store is neither a regular file nor a directory nor a symbolic link.
@@ -176,7 +176,7 @@ pub enum StoreError {
         path: PathBuf,
         /// The path whose row it is.
         store_path: String,
-        /// What is wrong with it.
+        /// The reason.
         reason: String,
     },
     /// A derivation that was to be registered is broken.
@@ -184,10 +184,10 @@ pub enum StoreError {
     Derivation {
         /// The `.drv` path.
         path: StorePath,
-        /// What is wrong with it.
+        /// The error in the derivation.
         source: DerivationError,
     },
-    /// What lies in the place of a path, or of its lock, can be neither used nor taken away.
+    /// The place of a path or its lock is blocked by a file that floe can neither use nor remove.
     #[error(
         "{store_path} cannot be put into its place: {action} {}: {source}{}",
         path.display(), advice_on_obstacle(store_path, path, source)
@@ -195,11 +195,11 @@ pub enum StoreError {
     PathObstructed {
         /// The path that was to be added.
         store_path: StorePath,
-        /// What was attempted, such as `removing`.
+        /// The attempted action, such as `removing`.
         action: &'static str,
-        /// The file or directory it was attempted on.
+        /// The file or directory of the action.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the system.
         source: io::Error,
     },
     /// A path was to be registered before what it refers to.
@@ -213,7 +213,7 @@ pub enum StoreError {
         /// The references that are not valid.
         missing: BTreeSet<StorePath>,
     },
-    /// No store path follows from a content address.
+    /// A content address does not yield a store path.
     #[error("adding {} to the store: {source}", path.display())]
     ContentAddress {
         /// The tree that was to be added.
@@ -235,7 +235,7 @@ impl StoreError {
         }
     }
 
-    /// Whether somebody else has the database, so that the same question may be answered later.
+    /// Whether another process has locked the database, so that the query may succeed later.
     pub fn is_busy(&self) -> bool {
         use rusqlite::ErrorCode::{DatabaseBusy, DatabaseLocked};
         match self {
@@ -252,8 +252,8 @@ impl StoreError {
 }
 
 impl StoreError {
-    /// Whether there may be enough when the locks are let go that this process has taken: of
-    /// descriptors, or of inodes.
+    /// Whether the error may vanish when this process releases some locks, because descriptors or
+    /// inodes ran out.
     pub(crate) fn is_resource_exhaustion(&self) -> bool {
         let emfile = rustix::io::Errno::MFILE.raw_os_error();
         let is_exhausted =
@@ -261,15 +261,14 @@ impl StoreError {
         matches!(self, StoreError::Io { source, .. } if is_exhausted(source))
     }
 
-    /// Whether the system refused one file, and may well grant another.
+    /// Whether the error concerns one file only, so that other files may succeed.
     pub(crate) fn is_file_specific(&self) -> bool {
         matches!(self, StoreError::Io { source, .. } if !is_system_wide(source))
     }
 
-    /// The error as one that concerns nothing but `store_path`, since others may well get into
-    /// their places.
+    /// Turns the error into one that concerns only `store_path`.
     ///
-    /// Errors: it comes back as it is where every other path would meet the same.
+    /// Errors: returns the error unchanged if every other path would meet it as well.
     pub(crate) fn into_path_obstructed(
         self,
         store_path: &StorePath,
@@ -290,7 +289,8 @@ impl StoreError {
     }
 }
 
-/// Whether the disk, the file system or this process is at its end, and not one file in the way.
+/// Whether the error concerns the disk, the file system or this process as a whole instead of one
+/// file.
 pub(crate) fn is_system_wide(error: &io::Error) -> bool {
     use rustix::io::Errno;
     let system_wide = [
@@ -304,7 +304,7 @@ pub(crate) fn is_system_wide(error: &io::Error) -> bool {
     is_out_of_space(error) || system_wide.into_iter().any(is)
 }
 
-/// Whether an error of the system means that no more can be written.
+/// Whether an error of the system means that there is no space left.
 pub fn is_out_of_space(error: &io::Error) -> bool {
     matches!(
         error.kind(),
@@ -312,7 +312,7 @@ pub fn is_out_of_space(error: &io::Error) -> bool {
     )
 }
 
-/// Puts the action and the path onto errors of the system.
+/// Adds the action and the path to an error of the system.
 pub(crate) trait IoContext<T> {
     fn io_context(self, action: &'static str, path: impl AsRef<Path>) -> Result<T, StoreError>;
 }
@@ -335,7 +335,7 @@ fn join_paths(paths: &BTreeSet<StorePath>) -> String {
         .join(", ")
 }
 
-/// What is in a profile's place, and what to do about it.
+/// Describes the file at the place of a profile, and the fix.
 fn describe_non_profile(target: &Option<PathBuf>) -> String {
     match target {
         Some(target) => {
@@ -346,7 +346,7 @@ fn describe_non_profile(target: &Option<PathBuf>) -> String {
     }
 }
 
-/// The next step, where the system's words alone leave a user guessing.
+/// The fix for an error of the system whose own message does not suggest one.
 fn advice(error: &io::Error) -> &'static str {
     match error.kind() {
         io::ErrorKind::StorageFull => OUT_OF_SPACE,
@@ -359,14 +359,14 @@ fn advice(error: &io::Error) -> &'static str {
     }
 }
 
-/// The same for what is in a path's way.
+/// The fix for a file that blocks the place or the lock of a path.
 fn advice_on_obstacle(store_path: &StorePath, path: &Path, error: &io::Error) -> &'static str {
     use io::ErrorKind;
     use rustix::io::Errno;
     let is_lock = path.file_name() == Some(format!("{store_path}.lock").as_ref());
     let is = |errno: Errno| error.raw_os_error() == Some(errno.raw_os_error());
     match error.kind() {
-        // What Nix locks for root nobody else may open.
+        // Nix creates lock files that only their owner may open, and root is often the owner.
         ErrorKind::PermissionDenied if is_lock && is(Errno::ACCESS) => {
             " (somebody else may be adding it: run again; \
              remove it only while neither Nix nor floe is at work)"
@@ -374,7 +374,7 @@ fn advice_on_obstacle(store_path: &StorePath, path: &Path, error: &io::Error) ->
         ErrorKind::PermissionDenied => {
             " (it belongs to another user, or is immutable: remove it as that user or as root)"
         }
-        // Something else than what may be there; a lock with contents is invalid data.
+        // A file of an unexpected kind. A lock file with contents is reported as invalid data.
         ErrorKind::IsADirectory
         | ErrorKind::NotADirectory
         | ErrorKind::DirectoryNotEmpty
@@ -386,7 +386,7 @@ fn advice_on_obstacle(store_path: &StorePath, path: &Path, error: &io::Error) ->
     }
 }
 
-/// The same for SQLite.
+/// The fix for an error of SQLite.
 fn advice_on_database(error: &rusqlite::Error) -> &'static str {
     match error.sqlite_error_code() {
         Some(rusqlite::ErrorCode::DiskFull) => OUT_OF_SPACE,
@@ -394,7 +394,8 @@ fn advice_on_database(error: &rusqlite::Error) -> &'static str {
     }
 }
 
-/// The system has the same words for both, and people look at the first alone.
+/// The system uses the same message for missing blocks and missing inodes, and `df -h` shows only
+/// the blocks.
 const OUT_OF_SPACE: &str =
     " (out of blocks or inodes: see `df -h` and `df -i`, make room and run again)";
 

@@ -1,7 +1,8 @@
 //! Trees of files and their NARs.
 //!
-//! Both directions go relative to directory descriptors and never follow a symbolic link, so
-//! that nothing a NAR contains, and nobody who changes a tree meanwhile, can lead outside.
+//! Reading and writing both use paths relative to directory descriptors and never follow a symbolic
+//! link. Neither the contents of a NAR nor another process that changes the tree can therefore lead
+//! outside the tree.
 
 pub(crate) mod dump;
 pub(crate) mod links;

@@ -13,9 +13,9 @@ use super::{open_lock_file, try_lock};
 use crate::error::{IoContext, StoreError};
 use crate::layout::StoreLayout;
 
-/// The lock on one path, `<path>.lock`. A process that creates or deletes a store path holds it,
-/// and so does a process that changes a profile. Dropping the value releases the lock. It also
-/// removes the file, unless the file may belong to a user.
+/// The lock on one path, `<path>.lock`. A process holds it while it creates or deletes
+/// a store path or changes a profile. Dropping the value releases the lock. It also removes the
+/// file, unless the file may belong to a user.
 #[derive(Debug)]
 pub(crate) struct PathLock {
     file: File,
@@ -137,12 +137,12 @@ mod tests {
         fs::create_dir_all(&layout.real_store_dir).unwrap();
         let path = StorePath::parse("00000000000000000000000000000000-a").unwrap();
         let file = layout.real_store_dir.join(format!("{path}.lock"));
-        fs::write(&file, "somebody's").unwrap();
+        fs::write(&file, "contents").unwrap();
         let error = PathLock::try_acquire(&layout, &path).unwrap_err();
         let error = error.to_string();
         assert!(error.contains(NOT_EMPTY), "{error}");
         assert!(error.contains(&file.display().to_string()), "{error}");
-        assert_eq!(fs::read(&file).unwrap(), b"somebody's");
+        assert_eq!(fs::read(&file).unwrap(), b"contents");
         // A killed process leaves an empty lock file.
         fs::write(&file, "").unwrap();
         drop(PathLock::try_acquire(&layout, &path).unwrap().unwrap());

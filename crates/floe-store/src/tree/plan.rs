@@ -224,7 +224,7 @@ pub struct TreeRoot {
     path: PathBuf,
     /// The directory of the last opened file, relative to the root.
     last: Vec<u8>,
-    /// That directory, opened when a second file in it is opened.
+    /// The open directory, present after a second file in it was opened.
     last_opened: Option<OwnedFd>,
 }
 
