@@ -48,8 +48,8 @@ pub enum StoreError {
     },
     /// The database has a schema that this crate does not know.
     #[error(
-        "the Nix store at {} has schema {found}, floe knows schema 10 only; \
-         open it once with a current Nix to upgrade it", path.display()
+        "cannot open the Nix store at {}: it has schema {found}, and floe supports only \
+         schema 10; try opening it once with a current Nix, which upgrades it", path.display()
     )]
     Schema {
         /// The schema file.
@@ -59,8 +59,9 @@ pub enum StoreError {
     },
     /// Nix refuses a store below a symbolic link, so floe does not make one.
     #[error(
-        "{} is a symbolic link, which Nix does not allow for a store directory or its parents; \
-         give the path that it points to, or set allow-symlinked-store", path.display()
+        "cannot use the store: {} is a symbolic link, which Nix does not allow for a store \
+         directory or its parents; try the path that it points to, or set \
+         allow-symlinked-store", path.display()
     )]
     SymlinkedStore {
         /// The symbolic link.
@@ -73,7 +74,7 @@ pub enum StoreError {
         path: PathBuf,
     },
     /// This user cannot create a link at the place of a root.
-    #[error("no link can be made at {}: {}: {source}", path.display(), directory.display())]
+    #[error("cannot create a link at {}: {}: {source}", path.display(), directory.display())]
     CannotCreateRoot {
         /// The place of the root.
         path: PathBuf,
@@ -84,15 +85,15 @@ pub enum StoreError {
     },
     /// A file that is not a root exists at the place of a root.
     #[error(
-        "{} exists and is not a link into the store, so it stays as it is; \
-         name another place, or move it away", path.display()
+        "cannot replace {}: it is not a link into the store; \
+         try another place, or move it away", path.display()
     )]
     NotARoot {
         /// The place of the root.
         path: PathBuf,
     },
     /// A file that is not a profile exists at the place of a profile.
-    #[error("{} is not a profile, so it stays as it is: {}", path.display(),
+    #[error("cannot replace {}: {}", path.display(),
         describe_non_profile(target))]
     NotAProfile {
         /// The place of the profile.
@@ -111,7 +112,10 @@ pub enum StoreError {
         path: PathBuf,
     },
     /// Another process has held a lock for too long.
-    #[error("{} has been locked by somebody else for {seconds} seconds; giving up", path.display())]
+    #[error(
+        "cannot lock {}: another process has held the lock for {seconds} seconds",
+        path.display()
+    )]
     LockTimeout {
         /// The lock file.
         path: PathBuf,
@@ -130,7 +134,7 @@ pub enum StoreError {
         reason: String,
     },
     /// The bytes are not a NAR.
-    #[error("unpacking {path}: {source}")]
+    #[error("cannot unpack {path}: {source}")]
     Nar {
         /// The store path that was being unpacked.
         path: StorePath,
@@ -139,7 +143,7 @@ pub enum StoreError {
     },
     /// A file in a store is neither a regular file nor a directory nor a symbolic link.
     #[error(
-        "{} is not a file, directory or symbolic link; Nix stores hold nothing else",
+        "cannot read {}: it is not a file, directory or symbolic link",
         path.display()
     )]
     UnsupportedFile {
@@ -148,7 +152,7 @@ pub enum StoreError {
     },
     /// A tree is nested more deeply than any NAR may be.
     #[error(
-        "{} is nested more than {limit} directories deep, which is the limit of NARs",
+        "cannot read {}: it is more than {limit} directories deep, which is the limit of NARs",
         path.display()
     )]
     TooDeep {
@@ -158,19 +162,22 @@ pub enum StoreError {
         limit: usize,
     },
     /// A file changed while it was being read.
-    #[error("{} changed its size while it was being read", path.display())]
+    #[error("cannot read {}: its size changed during the read", path.display())]
     FileChanged {
         /// The file.
         path: PathBuf,
     },
     /// A database that this user cannot lock was written to, again and again, while being read.
-    #[error("the Nix database {} was being changed while it was read; ask again", path.display())]
+    #[error(
+        "cannot read the Nix database {}: another process is changing it; try again",
+        path.display()
+    )]
     DatabaseChanged {
         /// The database file.
         path: PathBuf,
     },
     /// A row of the database does not parse.
-    #[error("the Nix database {} has a broken row for {store_path}: {reason}", path.display())]
+    #[error("cannot read the row of {store_path} in the Nix database {}: {reason}", path.display())]
     InvalidRow {
         /// The database file.
         path: PathBuf,
@@ -180,7 +187,7 @@ pub enum StoreError {
         reason: String,
     },
     /// A derivation that was to be registered is broken.
-    #[error("registering the derivation {path}: {source}")]
+    #[error("cannot register the derivation {path}: {source}")]
     Derivation {
         /// The `.drv` path.
         path: StorePath,
@@ -189,7 +196,7 @@ pub enum StoreError {
     },
     /// The place of a path or its lock is blocked by a file that floe can neither use nor remove.
     #[error(
-        "{store_path} cannot be put into its place: {action} {}: {source}{}",
+        "cannot move {store_path} into place: {action} {}: {source}{}",
         path.display(), advice_on_obstacle(store_path, path, source)
     )]
     PathObstructed {
@@ -214,7 +221,7 @@ pub enum StoreError {
         missing: BTreeSet<StorePath>,
     },
     /// A content address does not yield a store path.
-    #[error("adding {} to the store: {source}", path.display())]
+    #[error("cannot add {} to the store: {source}", path.display())]
     ContentAddress {
         /// The tree that was to be added.
         path: PathBuf,
@@ -340,9 +347,11 @@ fn describe_non_profile(target: &Option<PathBuf>) -> String {
     match target {
         Some(target) => {
             let target = target.display();
-            format!("it is a link to {target}; if that is the profile you mean, name it instead")
+            format!(
+                "it is a link to {target} and not a profile; try {target} if that is the profile"
+            )
         }
-        None => "it is no symbolic link; name another place, or move it away".into(),
+        None => "it is not a symbolic link; try another place, or move it away".into(),
     }
 }
 
@@ -368,8 +377,8 @@ fn advice_on_obstacle(store_path: &StorePath, path: &Path, error: &io::Error) ->
     match error.kind() {
         // Nix creates lock files that only their owner may open, and root is often the owner.
         ErrorKind::PermissionDenied if is_lock && is(Errno::ACCESS) => {
-            " (somebody else may be adding it: run again; \
-             remove it only while neither Nix nor floe is at work)"
+            " (another process may be adding the path: run again; \
+             remove it only while neither Nix nor floe runs)"
         }
         ErrorKind::PermissionDenied => {
             " (it belongs to another user, or is immutable: remove it as that user or as root)"

@@ -148,7 +148,7 @@ fn foreign_file_at_link_name_is_rejected_before_fetching() {
                 .arg(&link)
                 .arg(&corpus.root))
             .expect(1)
-            .stderr_contains("stays as it is");
+            .stderr_contains("cannot replace");
             assert_eq!(server.requests().len(), 0, "{option}, {name}");
             assert!(!root.exists(), "{option}, {name}");
             let after = fs::symlink_metadata(&link).unwrap();
@@ -162,7 +162,7 @@ fn foreign_file_at_link_name_is_rejected_before_fetching() {
     let paths = [corpus.paths[0].as_str(), &corpus.paths[1]];
     run(install(&corpus, &root, &paths).arg("--out-link").arg(&link))
         .expect(1)
-        .stderr_contains("result-1 exists");
+        .stderr_contains("result-1: it is not a link into the store");
     assert!(!root.exists() && !link.exists());
 }
 

@@ -132,7 +132,7 @@ fn lock_wait_is_reported_and_ends_at_interrupt() {
         (state.join("db/big-lock"), "waiting for the big lock"),
         (
             scratch.join("profile.lock"),
-            "waiting for whoever has locked",
+            "waiting for the process that has locked",
         ),
         (
             root.join(format!("nix/{path}.lock")),

@@ -55,7 +55,7 @@ impl PathLock {
         let mut lock_path = place.as_os_str().to_owned();
         lock_path.push(".lock");
         let lock_path = PathBuf::from(lock_path);
-        let what = format!("whoever has locked {}", place.display());
+        let what = format!("the process that has locked {}", place.display());
         let mut is_created_here = false;
         let mut lock = lock_wait.wait(&what, &lock_path, || {
             is_created_here |= fs::symlink_metadata(&lock_path).is_err();
@@ -107,7 +107,7 @@ impl Drop for PathLock {
 }
 
 /// The reason in the error about a lock file that is not empty.
-const NOT_EMPTY: &str = "it has contents, which no lock has";
+const NOT_EMPTY: &str = "the file is not empty, so it is not a lock";
 
 #[cfg(test)]
 mod tests {

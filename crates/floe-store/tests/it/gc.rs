@@ -211,7 +211,7 @@ fn interrupt_ends_every_wait_after_notification() {
             nothing,
             "the big lock of the store",
         ),
-        (profile_lock, set, "whoever has locked"),
+        (profile_lock, set, "the process that has locked"),
     ] {
         let held = locked(&lock);
         let cancel = Arc::new(AtomicBool::new(false));
