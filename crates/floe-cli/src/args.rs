@@ -1,4 +1,4 @@
-//! The command line, as types. docs/interface.md is its reference.
+//! The command line. docs/interface.md describes it.
 
 mod access_log;
 mod bench;
@@ -23,7 +23,7 @@ pub(crate) use serve::{CompressMode, ServeArgs};
 pub(crate) use store_files::StoreFileArgs;
 pub(crate) use timeout::{parse_seconds, parse_timeout};
 
-/// Moves Nix closures, fast and safely, without needing Nix.
+/// Copies Nix closures between stores and binary caches, without needing Nix
 #[derive(Debug, Parser)]
 #[command(name = "floe", version, max_term_width = 100)]
 pub(crate) struct Cli {
@@ -35,39 +35,41 @@ pub(crate) struct Cli {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Install the closures of store paths from binary caches
+    /// Install closures of store paths from binary caches
     Install(InstallArgs),
     /// Copy closures between stores and binary caches
     Copy(CopyArgs),
-    /// Check a store: contents against hashes, database against disk
+    /// Check a store: contents against hashes, and the database against the disk
     Verify(VerifyArgs),
-    /// Show what a store or cache knows of paths
+    /// Show the metadata of paths in a store or binary cache
     Info(InfoArgs),
-    /// Show the settings of nix.conf that floe knows, and where their values come from
+    /// Show the settings of nix.conf that floe uses, and where their values come from
     Config(ConfigArgs),
     /// Serve a live store as a binary cache over HTTP
     Serve(Box<ServeArgs>),
-    /// Make and convert the keys that sign binary caches
+    /// Make and convert keys that sign binary caches
     Key {
         #[command(subcommand)]
         command: KeyCommand,
     },
-    /// Time programs side by side
+    /// Time programs and compare them
     Bench {
         #[command(subcommand)]
         command: BenchCommand,
     },
-    /// Print a script that completes the command line in a shell
+    /// Print a completion script for a shell
     Completions(CompletionsArgs),
-    /// Print the manual page, or write those of all commands into a directory
+    /// Print the manual page, or write the pages of all commands into a directory
     Man(ManArgs),
-    /// Publish floe itself, install it elsewhere, verify it and run it: everything in one go
+    /// Show floe at work: copy it into a cache, install it from there, verify and run it
     Demo(DemoArgs),
 }
 
 impl Cli {
-    /// How stderr looks. `floe serve` gives its own option of that name, for requests, so there it
-    /// stands before the command.
+    /// Returns the format of stderr.
+    ///
+    /// `floe serve` has an option of the same name for its access log. There, this option must
+    /// stand before the command.
     pub(crate) fn log_format(&self) -> LogFormat {
         let log = match &self.command {
             Command::Install(args) => args.log,
@@ -83,7 +85,7 @@ impl Cli {
 
 #[derive(Debug, Args)]
 pub(crate) struct InstallArgs {
-    /// A binary cache or store to fetch from; repeat for several, asked in this order
+    /// Fetch from this binary cache or store; may be repeated, and is tried in this order
     /// [default: the substituters of nix.conf, else https://cache.nixos.org]
     #[arg(long, value_name = "URL")]
     pub(crate) from: Vec<String>,
@@ -93,7 +95,7 @@ pub(crate) struct InstallArgs {
     /// Install into this store: a directory, local?root=DIR, or auto
     #[arg(long, value_name = "STORE")]
     pub(crate) to: Option<String>,
-    /// The store directory that the paths name, for caches built for another prefix
+    /// The store directory in the paths, for caches of another prefix than /nix/store
     #[arg(long, value_name = "DIR")]
     pub(crate) store_dir: Option<String>,
     #[command(flatten)]
@@ -117,7 +119,7 @@ pub(crate) struct InstallArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct CopyArgs {
-    /// The store or cache to copy from
+    /// Copy from this store or binary cache
     #[arg(
         long,
         value_name = "STORE|URL",
@@ -125,10 +127,10 @@ pub(crate) struct CopyArgs {
         default_value = "auto"
     )]
     pub(crate) from: String,
-    /// The store or cache to copy to, such as file:///srv/cache?compression=zstd&secret-key=FILE
+    /// Copy to this store or cache, such as file:///srv/cache?compression=zstd&secret-key=FILE
     #[arg(long, value_name = "STORE|URL", default_value = "auto")]
     pub(crate) to: String,
-    /// The store directory that the paths name
+    /// The store directory in the paths
     #[arg(long, value_name = "DIR")]
     pub(crate) store_dir: Option<String>,
     #[command(flatten)]
@@ -145,7 +147,7 @@ pub(crate) struct CopyArgs {
     pub(crate) log: LogArgs,
     #[command(flatten)]
     pub(crate) transfer: TransferArgs,
-    /// Copy every path of the source
+    /// Copy all paths of the source
     #[arg(long, conflicts_with = "paths")]
     pub(crate) all: bool,
     /// Full store paths, base names or hash parts
@@ -153,7 +155,7 @@ pub(crate) struct CopyArgs {
     pub(crate) paths: Vec<String>,
 }
 
-/// Whose signatures count.
+/// The keys whose signatures are trusted.
 #[derive(Debug, Args)]
 pub(crate) struct TrustArgs {
     /// Trust these keys instead of the configured ones, separated by spaces
@@ -162,24 +164,24 @@ pub(crate) struct TrustArgs {
     /// Trust this key instead of the configured ones; may be repeated
     #[arg(long, value_name = "NAME:KEY")]
     pub(crate) trusted_public_key: Vec<String>,
-    /// Trust these keys besides the others, separated by spaces
+    /// Trust these keys in addition, separated by spaces
     #[arg(long, value_name = "NAME:KEY …")]
     pub(crate) extra_trusted_public_keys: Vec<String>,
-    /// Accept paths that nobody trusted has signed
+    /// Accept paths without a trusted signature
     #[arg(long)]
     pub(crate) no_check_sigs: bool,
 }
 
-/// Settings on the command line.
+/// Settings of nix.conf on the command line.
 #[derive(Debug, Args)]
 pub(crate) struct OptionArgs {
-    /// Set what nix.conf calls NAME, over all files and the environment; may be repeated
+    /// Set the setting NAME of nix.conf, which overrides files and environment; may be repeated
     #[arg(long, num_args = 2, value_names = ["NAME", "VALUE"])]
     option: Vec<String>,
 }
 
 impl OptionArgs {
-    /// Names and values, in the order in which they were given.
+    /// Returns names and values in their order on the command line.
     pub(crate) fn pairs(&self) -> Vec<(&str, &str)> {
         let (pairs, _) = self.option.as_chunks();
         pairs
@@ -189,16 +191,16 @@ impl OptionArgs {
     }
 }
 
-/// How the work is done and shown.
+/// How a copy is done and shown.
 #[derive(Debug, Args)]
 pub(crate) struct TransferArgs {
-    /// How many paths are unpacked at once [default: what suits the processor]
+    /// Unpack at most this many paths at once [default: chosen for the processor]
     #[arg(long, value_name = "N")]
     pub(crate) jobs: Option<NonZeroUsize>,
-    /// Show what would be fetched, and fetch nothing
+    /// Show what would be copied, and copy nothing
     #[arg(long)]
     pub(crate) dry_run: bool,
-    /// Begin even where the target's file system has no room for all of it
+    /// Start even if the target's file system lacks space for everything
     #[arg(long)]
     pub(crate) no_check_space: bool,
     /// Print the result as one JSON object
@@ -208,16 +210,16 @@ pub(crate) struct TransferArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct VerifyArgs {
-    /// The store below this directory
+    /// Check the store below this directory (DIR/nix/store)
     #[arg(long, value_name = "DIR", conflicts_with = "store")]
     pub(crate) root: Option<PathBuf>,
-    /// The store: a directory, local?root=DIR, or auto
+    /// Check this store: a directory, local?root=DIR, or auto
     #[arg(long, value_name = "STORE")]
     pub(crate) store: Option<String>,
-    /// The store directory that the paths name
+    /// The store directory in the paths
     #[arg(long, value_name = "DIR")]
     pub(crate) store_dir: Option<String>,
-    /// How many paths are hashed at once [default: what suits the processor]
+    /// Hash at most this many paths at once [default: chosen for the processor]
     #[arg(long, value_name = "N")]
     pub(crate) jobs: Option<NonZeroUsize>,
     /// Print the result as one JSON object
@@ -225,25 +227,25 @@ pub(crate) struct VerifyArgs {
     pub(crate) json: bool,
     #[command(flatten)]
     pub(crate) log: LogArgs,
-    /// Check these paths only
+    /// Check only these paths
     #[arg(value_name = "PATH")]
     pub(crate) paths: Vec<String>,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct InfoArgs {
-    /// The store or cache to ask
+    /// Query this store or binary cache
     #[arg(long, value_name = "URL|STORE", default_value = "auto")]
     pub(crate) from: String,
-    /// The store directory that the paths name
+    /// The store directory in the paths
     #[arg(long, value_name = "DIR")]
     pub(crate) store_dir: Option<String>,
     #[command(flatten)]
     pub(crate) options: OptionArgs,
-    /// Show the whole closures
+    /// Show whole closures
     #[arg(short, long)]
     pub(crate) recursive: bool,
-    /// Print what `nix path-info --json` would
+    /// Print one JSON object, as `nix path-info --json` does
     #[arg(long)]
     pub(crate) json: bool,
     #[command(flatten)]
@@ -260,25 +262,25 @@ pub(crate) struct ConfigArgs {
     /// Print the result as one JSON object
     #[arg(long)]
     pub(crate) json: bool,
-    /// Show these settings only
+    /// Show only these settings
     #[arg(value_name = "NAME")]
     pub(crate) names: Vec<String>,
 }
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum KeyCommand {
-    /// Print a new secret key; keep it in a file that only its owner may read
+    /// Print a new secret key; store it in a file that only its owner can read
     Generate {
         /// The name of the key, such as cache.example.org-1
         name: String,
     },
-    /// Read a secret key from stdin and print the public key that belongs to it
+    /// Read a secret key from stdin, and print its public key
     Public,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct DemoArgs {
-    /// Keep everything in this directory, which must not exist yet
+    /// Keep all files in this directory, which must not exist yet
     #[arg(long, value_name = "DIR")]
     pub(crate) keep: Option<PathBuf>,
 }

@@ -1,4 +1,4 @@
-//! One file for each command: arguments → engine → output.
+//! One module for each command: from arguments over the libraries to output.
 
 pub(crate) mod bench;
 pub(crate) mod config;
@@ -20,12 +20,16 @@ use std::io::{self, Write as _};
 
 use anyhow::Context as _;
 
-/// Prints a line of the result on stdout. A reader that has gone away, as `head` does, is no
-/// failure: the exit code still tells what became of the work.
+use crate::messages;
+
+/// Prints a line of the result on stdout.
+///
+/// A reader that closes the pipe early, such as `head`, is no failure: the exit code still reports
+/// the outcome of the work.
 pub(crate) fn print(line: impl std::fmt::Display) -> anyhow::Result<()> {
     match writeln!(io::stdout(), "{line}") {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
-            Err(error).context("writing the result to stdout")
+            Err(error).context(messages::STDOUT)
         }
         _ => Ok(()),
     }

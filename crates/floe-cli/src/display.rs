@@ -1,4 +1,4 @@
-//! How a command shows its work. All of it on stderr.
+//! Progress, warnings and errors on stderr.
 
 mod bars;
 mod json;
@@ -16,7 +16,7 @@ pub(crate) use json::{error_fields, error_kind};
 use lines::Lines;
 pub(crate) use stderr::{Level, eprint_line, is_json, set_json, warn, write_event};
 
-/// The display that fits stderr.
+/// Returns the display of progress that fits stderr: bars on a terminal, else lines.
 pub(crate) fn progress_display() -> Box<dyn EventSink> {
     let is_dumb = std::env::var_os("TERM").is_some_and(|term| term == "dumb");
     match io::stderr().is_terminal() && !is_dumb && !is_json() {
@@ -25,7 +25,7 @@ pub(crate) fn progress_display() -> Box<dyn EventSink> {
     }
 }
 
-/// The display that goes with other lines.
+/// Returns a display that prints lines, which other lines do not disturb.
 pub(crate) fn line_display() -> Box<dyn EventSink> {
     match is_json() {
         true => Box::new(JsonLines::new()),

@@ -1,4 +1,4 @@
-//! From an error to its words on stderr and an exit code.
+//! Reports errors on stderr, and chooses exit codes.
 
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -12,12 +12,12 @@ use serde_json::json;
 
 use crate::display::{self, Level, eprint_line};
 
-/// A command has done what it could, has said what failed, and ends with this code.
+/// The failure of a command that has reported it already; its exit code.
 #[derive(Debug, thiserror::Error)]
 #[error("failed with exit code {0}")]
 pub(crate) struct AlreadyReported(pub(crate) u8);
 
-/// The command line makes no sense, in these words.
+/// A command line that cannot be used; the message says why.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub(crate) struct UsageError(pub(crate) String);
@@ -28,22 +28,12 @@ impl From<AddressError> for UsageError {
     }
 }
 
-/// Prints the error and its causes; the code to exit with.
+/// Prints an error with its causes, and returns the exit code.
 pub(crate) fn report(error: &anyhow::Error) -> ExitCode {
     if let Some(AlreadyReported(code)) = error.downcast_ref() {
         return ExitCode::from(*code);
     }
-    let kind = kind(error);
-    // The errors of floe's libraries say their causes themselves.
-    let is_whole = error.is::<Error>()
-        || error.is::<StoreError>()
-        || error.is::<ServeError>()
-        || error.is::<ConfigError>()
-        || error.is::<UsageError>();
-    let message = match is_whole {
-        true => error.to_string(),
-        false => format!("{error:#}"),
-    };
+    let (kind, message) = (kind(error), message(error));
     match display::is_json() {
         true => {
             let mut fields = match error.downcast_ref::<Error>() {
@@ -58,7 +48,21 @@ pub(crate) fn report(error: &anyhow::Error) -> ExitCode {
     ExitCode::from(code(kind))
 }
 
-/// The kind of an error of any of floe's crates.
+/// Returns an error with its causes in one line.
+pub(crate) fn message(error: &anyhow::Error) -> String {
+    // The errors of floe's libraries contain their causes.
+    let is_whole = error.is::<Error>()
+        || error.is::<StoreError>()
+        || error.is::<ServeError>()
+        || error.is::<ConfigError>()
+        || error.is::<UsageError>();
+    match is_whole {
+        true => error.to_string(),
+        false => format!("{error:#}"),
+    }
+}
+
+/// Returns the kind of an error of any of floe's crates.
 fn kind(error: &anyhow::Error) -> ErrorKind {
     if let Some(error) = error.downcast_ref::<Error>() {
         return error.kind();
@@ -74,10 +78,14 @@ fn kind(error: &anyhow::Error) -> ErrorKind {
     }
 }
 
-/// Prints what clap says of a command line that it does not take, help and version among it. Nobody
-/// could have told by then how stderr is to look, so the words are looked at once more.
-pub(crate) fn report_usage(error: &clap::Error, line: impl Iterator<Item = OsString>) -> ExitCode {
-    if error.use_stderr() && requests_json(line) {
+/// Prints clap's message about a command line that it cannot parse, or help and version.
+///
+/// Parsing has failed, so `--log-format json` is looked for in the arguments themselves.
+pub(crate) fn report_usage(
+    error: &clap::Error,
+    arguments: impl Iterator<Item = OsString>,
+) -> ExitCode {
+    if error.use_stderr() && requests_json(arguments) {
         let (kind, message) = (ErrorKind::Usage, error.render().to_string());
         let fields = json!({
             "message": message.trim_end(),
@@ -86,19 +94,20 @@ pub(crate) fn report_usage(error: &clap::Error, line: impl Iterator<Item = OsStr
         });
         display::write_event(Level::Error, "error", fields);
     } else {
-        // Nothing can be done about a closed stdout or stderr.
+        // A closed stdout or stderr is ignored.
         let _: std::io::Result<()> = error.print();
     }
     ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(code(ErrorKind::Usage)))
 }
 
-fn requests_json(line: impl Iterator<Item = OsString>) -> bool {
-    let words: Vec<OsString> = line.collect();
+fn requests_json(arguments: impl Iterator<Item = OsString>) -> bool {
+    let arguments: Vec<OsString> = arguments.collect();
     let pair = [OsString::from("--log-format"), OsString::from("json")];
-    words.contains(&OsString::from("--log-format=json")) || words.windows(2).any(|two| two == pair)
+    arguments.contains(&OsString::from("--log-format=json"))
+        || arguments.windows(2).any(|two| two == pair)
 }
 
-/// The exit code for several failures: that of the gravest cause.
+/// Returns the exit code of the most severe of several failures.
 pub(crate) fn most_severe_code(failures: &[Error]) -> u8 {
     code(ErrorKind::most_severe(failures))
 }

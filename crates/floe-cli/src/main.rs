@@ -1,4 +1,4 @@
-//! The `floe` binary: flags in, the engine's answers out, and an exit code.
+//! The `floe` binary: from flags and environment to output and an exit code.
 
 mod args;
 mod commands;

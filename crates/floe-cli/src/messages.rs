@@ -1,78 +1,81 @@
-//! What is said of a move, in words for people.
+//! The texts that users read, together in one place.
+//!
+//! Errors have the form `cannot VERB OBJECT: cause; try FIX`. Warnings begin with a verb. The texts
+//! of the libraries' errors stand with their error types.
 
+pub(crate) mod arguments;
+pub(crate) mod bench;
+pub(crate) mod copy;
+pub(crate) mod serve;
+
+use std::fmt::Display;
 use std::path::Path;
 
-use floe_engine::{CopySummary, Error, Shortage};
-use floe_format::StorePath;
 use indicatif::HumanBytes;
 
-/// What came of `--reuse`, and of what a run had left that ended early.
-pub(crate) fn reuse_summary(outcome: &CopySummary) -> String {
-    let things = if outcome.reused == 1 { "path" } else { "paths" };
-    format!(
-        "{} {things} taken from this machine, {} unpacked, instead of being fetched",
-        outcome.reused,
-        HumanBytes(outcome.reused_nar_bytes)
-    )
-}
-
-/// What an interrupted move has not fetched in vain.
-pub(crate) fn kept_for_resume(paths: usize) -> String {
-    let (things, them) = match paths {
-        1 => ("path has", "it"),
-        _ => ("paths have", "them"),
-    };
-    format!(
-        "{paths} {things} come and cannot be valid yet: the next run that wants {them} takes {them}"
-    )
-}
-
-/// Why a path is not taken from a store that has it.
-pub(crate) fn not_reused(path: &StorePath, place: &Path, error: &Error) -> String {
-    let place = place.display();
-    format!("{path} is not taken from {place}, but brought from elsewhere: {error}")
-}
-
-/// What a user should know of damage that this move has found.
-pub(crate) fn damaged_link(path: &StorePath, link: &str) -> String {
-    format!(
-        "a file of {path} is whole, but .links/{link} was not and was replaced; \
-         `floe verify` finds the paths that have the same damage"
-    )
-}
-
-/// What is said of too little room, where the work goes on.
-pub(crate) fn low_space(shortage: &Shortage) -> String {
-    match shortage.is_certain {
-        true => format!("{shortage}; it cannot fit"),
-        false => format!("{shortage}; it may not fit"),
+/// `1 path`, `2 paths`.
+pub(crate) fn paths(count: usize) -> String {
+    match count {
+        1 => "1 path".to_owned(),
+        _ => format!("{count} paths"),
     }
 }
 
-pub(crate) fn retrying(path: Option<&StorePath>, error: &Error) -> String {
-    match path {
-        Some(path) => format!("retrying {path}: {error}"),
-        None => format!("retrying: {error}"),
-    }
+pub(crate) const STDOUT: &str = "cannot write the result to stdout";
+
+pub(crate) fn waiting_for_resource(resource: &str) -> String {
+    format!("floe: waiting for {resource}")
 }
 
-/// For what this process waits that another one has.
-pub(crate) fn waiting_for_resource(what: &str) -> String {
-    format!("floe: waiting for {what}")
+// floe config
+
+pub(crate) fn unknown_option(name: &str) -> String {
+    format!("ignoring --option {name}: unknown setting; floe config lists the known ones")
 }
 
-pub(crate) fn waiting_for_lock(path: &StorePath) -> String {
-    format!("waiting for whoever has locked {path}")
+pub(crate) fn unreadable_conf_file(file_and_cause: &str) -> String {
+    format!("floe: ignoring the configuration file {file_and_cause}")
 }
 
-pub(crate) fn plan(paths: usize, nar_bytes: u64, download_bytes: u64) -> String {
-    let unpacked = HumanBytes(nar_bytes);
-    let things = if paths == 1 { "path" } else { "paths" };
-    match download_bytes {
-        0 => format!("moving {paths} {things}, {unpacked} unpacked"),
-        bytes => format!(
-            "moving {paths} {things}: {} to fetch, {unpacked} unpacked",
-            HumanBytes(bytes)
-        ),
-    }
+// floe verify
+
+pub(crate) fn cache_not_verifiable(cache: impl Display) -> String {
+    format!("cannot verify {cache}: it is a binary cache, and floe verifies local stores only")
 }
+
+pub(crate) fn verified(paths: u64, nar_bytes: u64, links: u64, problems: usize) -> String {
+    let bytes = HumanBytes(nar_bytes);
+    format!("verified {paths} paths ({bytes}) and {links} links: {problems} problems")
+}
+
+// floe key
+
+pub(crate) const SECRET_KEY_ON_STDIN: &str = "cannot read a secret key from stdin";
+pub(crate) const NO_RANDOMNESS: &str = "cannot generate a key: the system provides no random bytes";
+
+pub(crate) fn invalid_key_name(name: &str, cause: impl Display) -> String {
+    format!("cannot name a key {name:?}: {cause}")
+}
+
+// floe man
+
+pub(crate) fn manual_pages(dir: &Path) -> String {
+    format!("cannot write manual pages into {}", dir.display())
+}
+
+// floe demo
+
+pub(crate) fn demo_directory(directory: &Path) -> String {
+    format!("cannot create the directory {}", directory.display())
+}
+
+pub(crate) fn demo_program(program: &Path) -> String {
+    format!("cannot copy {}", program.display())
+}
+
+pub(crate) fn demo_run(program: &Path) -> String {
+    format!("cannot run {}", program.display())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,4 +1,4 @@
-//! From flags and the environment to the engine's plain options.
+//! From flags, files and environment to the options of the libraries.
 
 use std::env;
 
@@ -13,46 +13,44 @@ use floe_store::{LockWait, WriteOptions};
 use crate::args::{OptionArgs, StoreFileArgs, TransferArgs, TrustArgs};
 use crate::display::{eprint_line, warn};
 use crate::exit::UsageError;
-use crate::messages::waiting_for_resource;
+use crate::messages::{self, arguments, copy};
 
-/// The environment of this process. Nothing else in floe reads variables for its configuration.
+/// Returns the environment of this process. No other code reads variables for the configuration.
 pub(crate) fn environment() -> Environment {
     Environment::new(env::vars_os(), ProcessUser::current())
 }
 
-/// What files, the environment and `--option` say.
+/// Loads the settings of files, environment and `--option`, and warns of unknown names.
 pub(crate) fn load_config(
     options: &OptionArgs,
     environment: &Environment,
 ) -> anyhow::Result<Config> {
     let config = Config::load(environment, &options.pairs())?;
     for name in &config.unknown_options {
-        warn(format_args!(
-            "--option {name}: floe has no such setting, and passes over it"
-        ));
+        warn(messages::unknown_option(name));
     }
     Ok(config)
 }
 
-/// The options of a move.
+/// Returns the options of a copy.
 pub(crate) fn copy_options(
     (config, environment): (&Config, &Environment),
     store_dir: Option<&StoreDir>,
-    (trust, files, work): (&TrustArgs, &StoreFileArgs, &TransferArgs),
+    (trust, files, transfer): (&TrustArgs, &StoreFileArgs, &TransferArgs),
 ) -> anyhow::Result<CopyOptions> {
     Ok(CopyOptions {
         trusted_keys: trusted_keys(config, trust)?,
         check_signatures: *config.require_sigs.get() && !trust.no_check_sigs,
-        jobs: work.jobs,
+        jobs: transfer.jobs,
         reuse: reuse(files, store_dir, environment)?,
         optimise: files.optimise || *config.auto_optimise_store.get(),
-        dry_run: work.dry_run,
-        check_space: !work.no_check_space,
+        dry_run: transfer.dry_run,
+        check_space: !transfer.no_check_space,
         cancel: Cancel::default(),
     })
 }
 
-/// The stores of `--reuse`, which need not be those of a Nix that lives.
+/// Returns the stores of `--reuse`. A directory of store paths without a database counts as one.
 fn reuse(
     files: &StoreFileArgs,
     store_dir: Option<&StoreDir>,
@@ -63,23 +61,23 @@ fn reuse(
     let directories = files.reuse.iter().map(directory);
     Ok(Reuse {
         directories: directories.collect::<Result<_, _>>()?,
-        by: files.reuse_by.unwrap_or_default().into(),
+        by: files.reuse_by.unwrap_or_default(),
     })
 }
 
-/// How a store is written, by what is configured.
+/// Returns the options for writing to a local store, and warns where the settings do not fit.
 pub(crate) fn write_options(config: &Config, cancel: &Cancel) -> anyhow::Result<WriteOptions> {
     let (options, warning) = config.write_options()?;
     warning.into_iter().for_each(warn);
     Ok(WriteOptions {
         lock_wait: LockWait::new(cancel.flag(), |what| {
-            eprint_line(waiting_for_resource(what));
+            eprint_line(messages::waiting_for_resource(what));
         }),
         ..options
     })
 }
 
-/// What the flags say, one of which holds several keys; without one, what is configured.
+/// Returns the keys of the flags, else the configured ones, and in both cases the extra keys.
 fn trusted_keys(config: &Config, trust: &TrustArgs) -> Result<TrustedKeys, Error> {
     let several = trust.trusted_public_keys.as_deref();
     let single = trust.trusted_public_key.iter().map(String::as_str);
@@ -94,15 +92,16 @@ fn trusted_keys(config: &Config, trust: &TrustArgs) -> Result<TrustedKeys, Error
     Ok(keys)
 }
 
-/// The store directory that was asked for, if any.
+/// Parses `--store-dir`.
 pub(crate) fn store_dir(text: Option<&str>) -> anyhow::Result<Option<StoreDir>> {
-    text.map(StoreDir::new).transpose().map_err(|error| {
-        UsageError(format!("--store-dir {}: {error}", text.unwrap_or_default())).into()
-    })
+    let store_dir = text.map(StoreDir::new).transpose();
+    store_dir.map_err(|error| UsageError(arguments::not_a_store_dir(error)).into())
 }
 
-/// The sources that were named, else the substituters that are configured. One of those that floe
-/// cannot use is passed over with a warning, as by Nix, with which floe shares its configuration.
+/// Returns the sources of `--from`, else the configured substituters.
+///
+/// A substituter that floe cannot use is ignored with a warning: Nix, which shares the
+/// configuration, may be able to use it.
 pub(crate) fn sources(
     named: &[String],
     (config, environment): (&Config, &Environment),
@@ -114,30 +113,27 @@ pub(crate) fn sources(
     }
     let (sources, errors) = config.substituters(store_dir, environment);
     for error in errors {
-        warn(format_args!("substituter passed over: {error}"));
+        warn(copy::ignored_substituter(&error));
     }
     match sources.is_empty() {
-        true => Err(UsageError(
-            "no substituter is configured that floe can use; name one with --from".into(),
-        )
-        .into()),
+        true => Err(UsageError(copy::NO_SUBSTITUTER.into()).into()),
         false => Ok(sources),
     }
 }
 
-/// Says which files of logins are gone without, where a cache may ask for a login.
+/// Warns of netrc files that cannot be used, if a source is a cache that may require a login.
 pub(crate) fn warn_unusable_credentials(sources: &[StoreUri], network: &NetworkOptions) {
     if sources
         .iter()
         .any(|source| matches!(source, StoreUri::Http(_)))
     {
         for error in unusable_netrc_files(network) {
-            warn(format_args!("going on without logins: {error}"));
+            warn(copy::ignored_netrc_file(&error));
         }
     }
 }
 
-/// Ends the move soon on the first SIGINT or SIGTERM, and the process on the second.
+/// Makes the first SIGINT or SIGTERM cancel the work, and the second one end the process.
 pub(crate) fn cancel_on_signals(cancel: &Cancel) -> anyhow::Result<()> {
     use signal_hook::consts::{SIGINT, SIGTERM};
     for signal in [SIGINT, SIGTERM] {

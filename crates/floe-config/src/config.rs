@@ -187,7 +187,7 @@ impl Config {
         };
         let is_missing = group.is_none() && !name.is_empty() && !setting.is_default();
         let warning =
-            is_missing.then(|| format!("there is no group {name}, which build-users-group names"));
+            is_missing.then(|| format!("ignoring build-users-group: there is no group {name}"));
         let options = WriteOptions {
             build_users_group: group.map(Gid::as_raw),
             allow_symlinked_store: *self.allow_symlinked_store.get(),

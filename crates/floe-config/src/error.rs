@@ -29,7 +29,7 @@ pub enum ConfigError {
     },
     /// An `include` of a file that does not exist.
     #[error(
-        "{at}: the included {} does not exist; write !include for a file that may be missing",
+        "{at}: cannot include {}: it does not exist; write !include for a file that may be missing",
         path.display()
     )]
     Missing {
@@ -39,7 +39,10 @@ pub enum ConfigError {
         path: PathBuf,
     },
     /// A relative `include` in a variable, which has no directory.
-    #[error("{at}: the included {} is not an absolute path", path.display())]
+    #[error(
+        "{at}: cannot include {}: NIX_CONFIG has no directory; write an absolute path",
+        path.display()
+    )]
     Relative {
         /// The line of the `include`.
         at: Origin,
@@ -48,8 +51,8 @@ pub enum ConfigError {
     },
     /// Files that include each other too deep, or without end.
     #[error(
-        "{at}: files include each other more than INCLUDE_DEPTH_MAX, {max}, deep; does one \
-         include itself?"
+        "{at}: cannot include files more than {max} deep (INCLUDE_DEPTH_MAX); check whether a file \
+         includes itself"
     )]
     TooDeep {
         /// The line of the `include`.
@@ -58,7 +61,7 @@ pub enum ConfigError {
         max: usize,
     },
     /// Too many included files.
-    #[error("{at}: more than INCLUDES_MAX, {max}, files are included")]
+    #[error("{at}: cannot include more than {max} files (INCLUDES_MAX)")]
     TooMany {
         /// The line of the `include`.
         at: Origin,
@@ -66,7 +69,7 @@ pub enum ConfigError {
         max: usize,
     },
     /// A value that a setting does not take.
-    #[error("{at}: {name} cannot be {value:?}; it takes {allowed}")]
+    #[error("{at}: cannot set {name} to {value:?}: it takes {allowed}")]
     Value {
         /// Where the value stands.
         at: Origin,
@@ -78,21 +81,21 @@ pub enum ConfigError {
         allowed: String,
     },
     /// A name that is no setting of floe.
-    #[error("{0} is no setting that floe knows; floe config lists them all")]
+    #[error("cannot show {0}: unknown setting; floe config lists the known ones")]
     Unknown(String),
     /// An environment variable that must be text, and is not UTF-8.
-    #[error("{variable}={value}: it is not UTF-8")]
+    #[error("cannot use {variable}={value}: it is not UTF-8")]
     NotUtf8 {
         /// The variable.
         variable: &'static str,
         /// Its value, with replacement characters.
         value: String,
     },
-    /// A store directory that cannot be one. `given` names the flag or the variable too.
+    /// A flag or a variable that holds no store directory.
     #[error("{given}: {reason}")]
     StoreDir {
-        /// The flag or the variable, with its value.
-        given: String,
+        /// The name of the flag or the variable.
+        given: &'static str,
         /// What is wrong with it.
         reason: String,
     },
@@ -100,7 +103,7 @@ pub enum ConfigError {
     #[error(transparent)]
     StoreUri(#[from] Error),
     /// The configured store, which `auto` stands for, has a URI that does not parse.
-    #[error("{error} ({origin} says so; name another store)")]
+    #[error("cannot use the configured store ({origin}): {error}; name another store")]
     ConfiguredStore {
         /// What is wrong with it.
         error: Box<Error>,
@@ -109,8 +112,7 @@ pub enum ConfigError {
     },
     /// A store that floe cannot serve.
     #[error(
-        "cannot serve {uri}: floe serves a store of this machine: a directory, local, \
-         local?root=DIR or auto"
+        "cannot serve {uri}: it is no local store; give a directory, local, local?root=DIR or auto"
     )]
     NotServable {
         /// The store URI as given.
@@ -118,23 +120,27 @@ pub enum ConfigError {
     },
     /// The socket of a daemon whose store cannot be told from its path.
     #[error(
-        "cannot tell which store is behind the daemon at {socket}: give its directory with --store"
+        "cannot find the store of the daemon at {socket}: the path of the socket does not name it; \
+         give its directory with --store"
     )]
     UnknownSocket {
         /// The path of the socket.
         socket: String,
     },
     /// A directory of logs with percent signs.
-    #[error("the parameter log={value}: floe reads no percent signs here; set NIX_LOG_DIR instead")]
+    #[error(
+        "cannot use the parameter log={value}: percent signs are not supported; set NIX_LOG_DIR \
+         instead"
+    )]
     LogParameter {
         /// The value of the parameter.
         value: String,
     },
     /// The directory below which a store lies cannot be made absolute.
-    #[error("{0}")]
-    PathSpec(io::Error),
+    #[error("cannot make the path of --root absolute: {0}")]
+    RootDir(io::Error),
     /// Settings of harmonia that cannot be used.
-    #[error("{}: {reason}", file.display())]
+    #[error("cannot use the settings in {}: {reason}", file.display())]
     Harmonia {
         /// Their file.
         file: PathBuf,
@@ -142,7 +148,7 @@ pub enum ConfigError {
         reason: String,
     },
     /// Settings of harmonia that cannot be read.
-    #[error("reading the settings in {}: {source}", file.display())]
+    #[error("cannot read the settings in {}: {source}", file.display())]
     HarmoniaFile {
         /// Their file.
         file: PathBuf,
@@ -150,7 +156,7 @@ pub enum ConfigError {
         source: io::Error,
     },
     /// A file of a secret key that cannot be read.
-    #[error("reading the secret key in {}: {source}", file.display())]
+    #[error("cannot read the secret key in {}: {source}", file.display())]
     SecretKeyFile {
         /// The file.
         file: PathBuf,
@@ -160,8 +166,8 @@ pub enum ConfigError {
     /// A file that holds no secret key. The error repeats nothing of the file, which may hold a
     /// part of a secret.
     #[error(
-        "reading the secret key in {}: it is not one key of the form NAME:BASE64; floe key \
-         generate NAME makes one",
+        "cannot read the secret key in {}: it is not one key of the form NAME:BASE64; make one \
+         with floe key generate NAME",
         file.display()
     )]
     NotASecretKey {
@@ -169,7 +175,7 @@ pub enum ConfigError {
         file: PathBuf,
     },
     /// A group that the system cannot look up.
-    #[error("looking up the group {name}: {source}")]
+    #[error("cannot look up the group {name}: {source}")]
     Account {
         /// The name of the group.
         name: String,
@@ -183,7 +189,7 @@ impl ConfigError {
     pub fn kind(&self) -> ErrorKind {
         match self {
             ConfigError::StoreUri(error) => error.kind(),
-            ConfigError::PathSpec(_)
+            ConfigError::RootDir(_)
             | ConfigError::HarmoniaFile { .. }
             | ConfigError::SecretKeyFile { .. }
             | ConfigError::NotASecretKey { .. }

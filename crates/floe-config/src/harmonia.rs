@@ -69,7 +69,7 @@ impl HarmoniaSettings {
             }
         }
         if settings.workers == Some(0) {
-            return Err(invalid("workers must be greater than 0".into()));
+            return Err(invalid("workers must be at least 1".into()));
         }
         // Report invalid values even if a flag will replace them.
         settings.listen()?;
@@ -78,25 +78,23 @@ impl HarmoniaSettings {
     }
 
     /// Returns warnings about settings without effect, and about deprecated ones.
-    pub fn notes(&self) -> Vec<&'static str> {
-        [
-            (
-                self.max_connection_rate.is_some(),
-                "max_connection_rate has no effect: connections are taken as fast as they come, \
-                 up to max_connections",
-            ),
-            (
-                self.zstd.is_some(),
-                "[zstd] has no effect: floe chooses the level by itself",
-            ),
-            (
-                self.sign_key_path.is_some(),
-                "sign_key_path is deprecated: write sign_key_paths = [\"FILE\"]",
-            ),
-        ]
-        .into_iter()
-        .filter_map(|(applies, note)| applies.then_some(note))
-        .collect()
+    pub fn warnings(&self) -> Vec<String> {
+        let file = self.file.display();
+        let ignored = |name, cause| format!("ignoring {name} in {file}: {cause}");
+        let mut warnings = Vec::new();
+        if self.max_connection_rate.is_some() {
+            let cause = "floe accepts connections at any rate, up to max_connections";
+            warnings.push(ignored("max_connection_rate", cause));
+        }
+        if self.zstd.is_some() {
+            warnings.push(ignored("[zstd]", "floe chooses the level by itself"));
+        }
+        if self.sign_key_path.is_some() {
+            warnings.push(format!(
+                "reading the deprecated sign_key_path in {file}; write sign_key_paths = [\"FILE\"]"
+            ));
+        }
+        warnings
     }
 
     /// The address to listen on (`bind`). In harmonia, `[::]` accepts IPv4 as well.
@@ -185,8 +183,8 @@ fn state_dir_of_database(database: &Path) -> Result<PathBuf, String> {
     match path.parent().and_then(Path::parent) {
         Some(state) if path.ends_with("db/db.sqlite") => Ok(state.to_owned()),
         _ => Err(format!(
-            "nix_db_path {}: floe opens the database as Nix does, as STATE/db/db.sqlite; give a \
-             path that ends so, or the whole store with --store",
+            "nix_db_path {} does not end in db/db.sqlite, as Nix's databases do; give such a path, \
+             or the store with --store",
             database.display()
         )),
     }
@@ -233,7 +231,7 @@ mod tests {
         assert_eq!(settings.priority, Some(50));
         let keys: Vec<_> = settings.secret_key_files().collect();
         assert_eq!(keys, [Path::new("/a"), Path::new("/b"), Path::new("/c")]);
-        assert_eq!(settings.notes().len(), 3);
+        assert_eq!(settings.warnings().len(), 3);
         let layout = settings.store(None).unwrap().unwrap();
         assert_eq!(
             layout,
@@ -247,7 +245,7 @@ mod tests {
         assert_eq!(settings, HarmoniaSettings::default());
         assert_eq!(settings.listen().unwrap(), None);
         assert_eq!(settings.store(Some("/gnu/store")).unwrap(), None);
-        assert_eq!(settings.notes(), [""; 0]);
+        assert_eq!(settings.warnings(), [""; 0]);
     }
 
     #[test]

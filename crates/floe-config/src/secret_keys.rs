@@ -63,8 +63,8 @@ fn permission_warning(file: &Path, credentials: Option<&Path>) -> Option<String>
     let mode = fs::metadata(file).ok()?.permissions().mode() & 0o777;
     (!is_credential && mode & GROUP_OR_WORLD_READABLE != 0).then(|| {
         format!(
-            "the secret key {} can be read by others than its owner (mode {mode:04o}); \
-             chmod 600 would close it",
+            "using the secret key {}, which other users can read (mode {mode:04o}); close it with \
+             chmod 600",
             file.display()
         )
     })

@@ -26,9 +26,9 @@ pub fn parse_store_uri(
 
 /// Returns the local store below a root directory.
 ///
-/// Errors: [`ConfigError::PathSpec`].
+/// Errors: [`ConfigError::RootDir`].
 pub fn store_in_root(root: &Path, store_dir: Option<&StoreDir>) -> Result<StoreUri, ConfigError> {
-    let root = std::path::absolute(root).map_err(ConfigError::PathSpec)?;
+    let root = std::path::absolute(root).map_err(ConfigError::RootDir)?;
     let dir = store_dir.cloned().unwrap_or_default();
     Ok(StoreLayout::in_root(&root, dir).into())
 }
@@ -164,14 +164,14 @@ fn store_dir(
     environment: &Environment,
 ) -> Result<Option<StoreDir>, ConfigError> {
     let (name, text) = match (flags.store_dir, environment.store_dir()?) {
-        (Some(text), _) => ("--store-dir ", text),
-        (None, Some(text)) => ("NIX_STORE_DIR=", text),
+        (Some(text), _) => ("--store-dir", text),
+        (None, Some(text)) => ("NIX_STORE_DIR", text),
         (None, None) => return Ok(None),
     };
     StoreDir::new(text)
         .map(Some)
         .map_err(|error| ConfigError::StoreDir {
-            given: format!("{name}{text}"),
+            given: name,
             reason: error.to_string(),
         })
 }

@@ -1,9 +1,9 @@
-//! The forms of the access log, by their names.
+//! The formats of the access log.
 
 use clap::ValueEnum;
 
-/// The names that nix-serve-ng has. Its help says `normal` where its parser wants `default`, so
-/// both are known.
+/// The formats of nix-serve-ng. Its help names `normal` and its parser accepts `default`, so floe
+/// knows both.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum AccessLogFormat {
     /// No lines at all
@@ -12,7 +12,7 @@ pub(crate) enum AccessLogFormat {
     Default,
     /// The same as default
     Normal,
-    /// Apache's format with the address that a proxy gives
+    /// Apache's format with the client address from a proxy's header
     RealIp,
     /// Method, target, status, bytes and time taken
     Verbose,

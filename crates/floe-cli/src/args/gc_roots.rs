@@ -1,14 +1,14 @@
-//! What an install or copy leaves behind besides paths: links to them.
+//! The arguments for links to copied paths.
 
 use std::path::PathBuf;
 
 use clap::Args;
 
-/// Links that keep what was moved from being collected.
+/// Links that keep copied paths from being garbage-collected.
 #[derive(Debug, Default, Args)]
 pub(crate) struct GcRootArgs {
-    /// Make this a link to the path and a garbage-collector root; of several paths, the second has
-    /// LINK-1, and so on
+    /// Make LINK a link to the path and a GC root; the second of several paths gets LINK-1, and so
+    /// on
     #[arg(long, short, value_name = "LINK")]
     pub(crate) out_link: Option<PathBuf>,
     /// Make the path the newest generation of this profile

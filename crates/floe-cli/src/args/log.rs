@@ -1,13 +1,13 @@
-//! What a command tells while it works.
+//! The arguments for the output of a command at work.
 
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 
-/// How a command's words on stderr look.
+/// The format of stderr.
 #[derive(Clone, Copy, Debug, Default, Args)]
 pub(crate) struct LogArgs {
-    /// What stderr holds [default: text]
+    /// The format of stderr [default: text]
     #[arg(long, value_name = "FORMAT")]
     pub(crate) log_format: Option<LogFormat>,
 }
@@ -15,13 +15,13 @@ pub(crate) struct LogArgs {
 /// `--log-format`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum LogFormat {
-    /// Bars on a terminal, lines elsewhere
+    /// Bars on a terminal, else lines
     Text,
-    /// One JSON object a line
+    /// One JSON object per line
     Json,
 }
 
-/// Where a move is drawn.
+/// The trace of a copy.
 #[derive(Debug, Default, Args)]
 pub(crate) struct TraceArgs {
     /// Write a timeline of every path to this file, for ui.perfetto.dev or chrome://tracing

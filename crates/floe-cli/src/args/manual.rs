@@ -7,12 +7,13 @@ use clap_complete::Shell;
 
 #[derive(Debug, Args)]
 pub(crate) struct CompletionsArgs {
-    /// The shell
+    /// The shell that will run the script
     pub(crate) shell: Shell,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct ManArgs {
-    /// Write floe.1, floe-install.1 and so on here, such as ~/.local/share/man/man1
+    /// Write floe.1, floe-install.1 and so on into this directory, such as
+    /// ~/.local/share/man/man1
     pub(crate) dir: Option<PathBuf>,
 }

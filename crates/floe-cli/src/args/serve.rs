@@ -9,6 +9,7 @@ use floe_server::Listen;
 
 use super::{AccessLogFormat, parse_timeout};
 use crate::exit::UsageError;
+use crate::messages::arguments;
 
 #[derive(Debug, Args)]
 pub(crate) struct ServeArgs {
@@ -25,14 +26,14 @@ pub(crate) struct ServeArgs {
     /// Listen on a Unix socket
     #[arg(long, value_name = "PATH")]
     pub(crate) socket: Option<PathBuf>,
-    /// The store to serve: auto, local, a directory, local?root=DIR; daemon means the store
-    /// behind it
+    /// Serve this store: auto, local, a directory, local?root=DIR; daemon means the store behind
+    /// it
     #[arg(long, value_name = "STORE")]
     pub(crate) store: Option<String>,
-    /// The store below this directory (DIR/nix/store)
+    /// Serve the store below this directory (DIR/nix/store)
     #[arg(long, value_name = "DIR", conflicts_with = "store")]
     pub(crate) root: Option<PathBuf>,
-    /// The store directory that the paths name
+    /// The store directory in the paths
     #[arg(long, value_name = "DIR")]
     pub(crate) store_dir: Option<String>,
     /// Sign with the key in this file; may be repeated
@@ -41,42 +42,42 @@ pub(crate) struct ServeArgs {
     /// Clients ask the cache with the lowest priority first [default: 30]
     #[arg(long, value_name = "N", allow_negative_numbers = true)]
     pub(crate) priority: Option<i32>,
-    /// Whether NARs go out compressed to clients that accept it [default: cached with
-    /// --side-cache, else off]
+    /// When to compress NARs for clients that accept it [default: cached with --side-cache, else
+    /// off]
     #[arg(long, value_name = "WHEN")]
     pub(crate) compress: Option<CompressMode>,
-    /// Keep compressed NARs in this directory, which belongs to floe
+    /// Keep compressed NARs in this directory, which only floe may use
     #[arg(long, value_name = "DIR")]
     pub(crate) side_cache: Option<PathBuf>,
-    /// How many bytes the side cache may hold, as in 500M or 20G [default: 10G]
+    /// The largest size of the side cache, such as 500M or 20G [default: 10G]
     #[arg(long, value_name = "BYTES", value_parser = parse_bytes, requires = "side_cache")]
     pub(crate) side_cache_size: Option<u64>,
     /// Write a line for each request to this file, or to stdout with -
     #[arg(long, value_name = "FILE")]
     pub(crate) access_log: Option<PathBuf>,
-    /// The form of these lines, on stdout unless --access-log names a file
+    /// The format of these lines, which go to stdout without --access-log
     #[arg(long, value_name = "FORMAT")]
     pub(crate) log_format: Option<AccessLogFormat>,
-    /// How many threads answer requests [default: as many as there are cores]
+    /// The number of threads that answer requests [default: the number of cores]
     #[arg(long, value_name = "N")]
     pub(crate) threads: Option<NonZeroUsize>,
-    /// How many connections may be open at once; more of them wait [default: 8192, or what the
-    /// limit of open files allows]
+    /// The number of connections at once; more connections wait [default: 8192, or what the limit
+    /// of open files allows]
     #[arg(long, value_name = "N")]
     pub(crate) max_connections: Option<NonZeroUsize>,
-    /// How long a connection may idle between two requests [default: 120]
+    /// The longest idle time of a connection between requests [default: 120]
     #[arg(long, value_name = "SECONDS", value_parser = parse_timeout)]
     pub(crate) keepalive_timeout: Option<Duration>,
-    /// How long a client may take to send the head of a request [default: 30]
+    /// The longest time to receive the head of a request [default: 30]
     #[arg(long, value_name = "SECONDS", value_parser = parse_timeout)]
     pub(crate) read_timeout: Option<Duration>,
-    /// How long a client may leave an answer unread [default: 600]
+    /// The longest time that a client may leave a response unread [default: 600]
     #[arg(long, value_name = "SECONDS", value_parser = parse_timeout)]
     pub(crate) timeout: Option<Duration>,
-    /// Settings of harmonia, in TOML; flags and the environment win over them
+    /// Read harmonia's settings from this TOML file; flags and environment override them
     #[arg(long, value_name = "FILE", env = "CONFIG_FILE")]
     pub(crate) config: Option<PathBuf>,
-    /// Do everything but serve: open the store, read the keys, listen; say what would be served
+    /// Open the store, read the keys, listen, print what would be served, and end
     #[arg(long)]
     pub(crate) check: bool,
 }
@@ -86,19 +87,15 @@ pub(crate) struct ServeArgs {
 pub(crate) enum CompressMode {
     /// Never
     Off,
-    /// When a compressed copy is ready in the side cache; else one is made for the next time
+    /// If a compressed copy is in the side cache; else make one for later requests
     Cached,
-    /// Always, if need be while it is sent
+    /// Always, also while sending
     Always,
 }
 
-/// A number of bytes; K, M, G and T are powers of 1024.
+/// Parses a number of bytes. K, M, G and T are powers of 1024.
 fn parse_bytes(text: &str) -> Result<u64, UsageError> {
-    let wrong = || {
-        UsageError(format!(
-            "{text:?} is not a number of bytes, as in 500M or 20G"
-        ))
-    };
+    let wrong = || UsageError(arguments::not_bytes(text));
     let power = |letter| UNITS.iter().position(|unit| *unit == letter);
     let (digits, unit) = match text.char_indices().next_back() {
         Some((at, last)) if !last.is_ascii_digit() => {
@@ -114,7 +111,7 @@ fn parse_bytes(text: &str) -> Result<u64, UsageError> {
     number.checked_mul(unit).ok_or_else(wrong)
 }
 
-/// Each is 1024 times the one before it.
+/// Units of bytes. Each is 1024 times the one before it.
 const UNITS: [char; 4] = ['K', 'M', 'G', 'T'];
 
 #[cfg(test)]
@@ -138,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn options_may_be_repeated_where_several_make_sense() {
+    fn listen_and_secret_key_file_may_be_repeated() {
         let args = parse(&[
             "--listen",
             ":80",
@@ -154,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wrong_value_is_named_with_its_option() {
+    fn wrong_value_is_named_with_its_option() {
         for (args, part) in [
             (&["--listen", "5000"], "--listen"),
             (&["--listen", ":1:ssl"], "proxy"),
@@ -171,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn sizes_have_letters_for_powers_of_1024() {
+    fn size_letters_are_powers_of_1024() {
         assert_eq!(parse_bytes("10").unwrap(), 10);
         assert_eq!(parse_bytes("2k").unwrap(), 2048);
         assert_eq!(parse_bytes("3G").unwrap(), 3 << 30);
@@ -182,7 +179,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_printed_size_is_read_back(number in 0_u64..1 << 20, unit in 0_usize..4) {
+        fn printed_size_is_parsed_back(number in 0_u64..1 << 20, unit in 0_usize..4) {
             let text = format!("{number}{}", UNITS[unit]);
             prop_assert_eq!(parse_bytes(&text).unwrap(), number << (10 * (unit + 1)));
         }

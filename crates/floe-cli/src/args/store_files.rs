@@ -1,42 +1,46 @@
-//! How the files of a move get onto the disk.
+//! The arguments for the files of a store.
 
-use clap::{Args, ValueEnum};
+use clap::Args;
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use floe_engine::ReuseBy;
 
-/// What a store's files are made of.
+/// How the files of a store are made.
 #[derive(Debug, Default, Args)]
 pub(crate) struct StoreFileArgs {
-    /// Take paths that this store, or directory of store paths, has already, after hashing them;
-    /// may be repeated
+    /// Reuse paths of this store, or directory of store paths, after checking their hashes; may be
+    /// repeated
     #[arg(long, value_name = "STORE")]
     pub(crate) reuse: Vec<String>,
-    /// How their files are taken [default: reflink]
-    #[arg(long, value_name = "WAY", requires = "reuse")]
-    pub(crate) reuse_by: Option<ReuseMode>,
-    /// Make equal files of the store one, as nix-store --optimise does
+    /// How to reuse their files [default: reflink]
+    #[arg(long, value_name = "MODE", requires = "reuse", value_parser = reuse_modes())]
+    pub(crate) reuse_by: Option<ReuseBy>,
+    /// Replace equal files of the store by hard links, as nix-store --optimise does
     /// [default: auto-optimise-store of nix.conf]
     #[arg(long)]
     pub(crate) optimise: bool,
 }
 
-/// `--reuse-by`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-pub(crate) enum ReuseMode {
-    /// As clones, where the file system has them, else as copies
-    #[default]
-    Reflink,
-    /// As the same files: who writes to one of them in that store changes it here too
-    Hardlink,
-    /// As copies
-    Copy,
+/// Returns the parser of `--reuse-by`.
+fn reuse_modes() -> impl TypedValueParser<Value = ReuseBy> {
+    let mode = |name, help| PossibleValue::new(name).help(help);
+    PossibleValuesParser::new([
+        mode(
+            REFLINK,
+            "As clones, if the file system supports them, else as copies",
+        ),
+        mode(
+            HARD_LINK,
+            "As hard links: a later write to a file in one of the stores changes both stores",
+        ),
+        mode(COPY, "As copies"),
+    ])
+    .map(|name| match &*name {
+        HARD_LINK => ReuseBy::HardLink,
+        COPY => ReuseBy::Copy,
+        _ => ReuseBy::Reflink,
+    })
 }
 
-impl From<ReuseMode> for ReuseBy {
-    fn from(way: ReuseMode) -> ReuseBy {
-        match way {
-            ReuseMode::Reflink => ReuseBy::Reflink,
-            ReuseMode::Hardlink => ReuseBy::HardLink,
-            ReuseMode::Copy => ReuseBy::Copy,
-        }
-    }
-}
+const REFLINK: &str = "reflink";
+const HARD_LINK: &str = "hardlink";
+const COPY: &str = "copy";

@@ -1,34 +1,28 @@
-//! Times on the command line.
+//! Timeouts on the command line.
 
 use std::time::Duration;
 
 use crate::exit::UsageError;
+use crate::messages::arguments;
 
-/// A number of seconds, with or without a fraction.
+/// Parses a number of seconds, with or without a fraction.
 pub(crate) fn parse_seconds(text: &str) -> Result<Duration, UsageError> {
     let number = text.parse().ok().filter(|seconds: &f64| *seconds >= 0.0);
     number
         .and_then(|seconds| Duration::try_from_secs_f64(seconds).ok())
         .filter(|time| *time <= TIMEOUT_MAX)
-        .ok_or_else(|| {
-            UsageError(format!(
-                "{text:?} is not a number of seconds up to {}",
-                TIMEOUT_MAX.as_secs()
-            ))
-        })
+        .ok_or_else(|| UsageError(arguments::not_seconds(text, TIMEOUT_MAX)))
 }
 
-/// As [`seconds`], but not zero: nothing could be done in no time.
+/// Parses a timeout: a number of seconds above 0.
 pub(crate) fn parse_timeout(text: &str) -> Result<Duration, UsageError> {
     match parse_seconds(text)? {
-        Duration::ZERO => Err(UsageError(
-            "a time to wait must be more than 0 seconds".into(),
-        )),
+        Duration::ZERO => Err(UsageError(arguments::ZERO_SECONDS.into())),
         time => Ok(time),
     }
 }
 
-/// A year. What is longer was meant otherwise.
+/// The longest timeout, a year. Larger values are surely mistakes.
 const TIMEOUT_MAX: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 
 #[cfg(test)]
@@ -36,7 +30,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn seconds_may_have_a_fraction_and_are_never_negative() {
+    fn seconds_may_have_a_fraction_but_no_sign() {
         assert_eq!(parse_seconds("2.5").unwrap(), Duration::from_millis(2500));
         assert_eq!(parse_seconds("0").unwrap(), Duration::ZERO);
         for text in ["-1", "x", "", "NaN", "inf", "1e300"] {

@@ -1,9 +1,9 @@
-//! `floe bench copy`: programs that copy a closure, timed side by side.
+//! `floe bench copy`: times programs that copy a closure.
 //!
-//! 1. the variants become commands, the scenarios sources and places;
-//! 2. the closure is looked up where it comes from, so that results can be checked;
-//! 3. scenario by scenario, the variants take turns, each with an empty store and an empty home;
-//! 4. the figures go to stdout as a table, and to files as asked.
+//! 1. Parse the variants and the scenarios.
+//! 2. Query the closure at its source, so that results can be checked.
+//! 3. For each scenario, run the variants in turn, each with an empty store and an empty home.
+//! 4. Print the results as a table, and write them to the requested files.
 
 mod closure;
 mod perf;
@@ -24,6 +24,7 @@ use super::print;
 use crate::args::{BenchCommand, BenchCopyArgs};
 use crate::display::eprint_line;
 use crate::exit::{AlreadyReported, UsageError};
+use crate::messages::bench as messages;
 use crate::options;
 use closure::Closure;
 use scenario::ScenarioRun;
@@ -37,7 +38,7 @@ pub(crate) fn run(command: &BenchCommand) -> anyhow::Result<()> {
 
 fn copy(args: &BenchCopyArgs) -> anyhow::Result<()> {
     if args.iters == 0 {
-        return Err(UsageError("--iters 0: nothing would be measured".into()).into());
+        return Err(UsageError(messages::NO_ITERATIONS.into()).into());
     }
     let variants = variant::parse(&args.variant, args.trusted_public_keys.as_deref())?;
     let scenarios = scenario::parse(&args.scenario)?;
@@ -65,7 +66,7 @@ fn copy(args: &BenchCopyArgs) -> anyhow::Result<()> {
     publish(args, &report)?;
     print(report.table().trim_end())?;
     if report.interrupted {
-        eprint_line("floe: interrupted; what was measured before that was kept");
+        eprint_line(messages::INTERRUPTED);
         return Err(AlreadyReported(INTERRUPTED_EXIT_CODE).into());
     }
     match report.is_complete() {
@@ -74,16 +75,16 @@ fn copy(args: &BenchCopyArgs) -> anyhow::Result<()> {
     }
 }
 
-/// What somebody who reads the figures must know.
+/// Returns the remarks that readers of the results need.
 fn notes(args: &BenchCopyArgs, variants: &[VariantSpec]) -> Vec<String> {
     let mut notes = vec![
         format!(
-            "{} runs of each variant after {} for warming up, taking turns; each with an empty \
-             store and an empty home, and with its result checked.",
+            "{} runs of each variant after {} for warming up, in turns. Each run has an empty \
+             store and an empty home, and its result is checked.",
             args.iters, args.warmup
         ),
         format!(
-            "Ratios are of means, over {}, with their 95 % interval; p is that of Welch's t-test.",
+            "Ratios are ratios of means to {}, with 95 % intervals; p is from Welch's t-test.",
             variants.first().map_or("", |variant| &variant.name)
         ),
         match variants.iter().all(|variant| variant.checks_signatures()) {
@@ -99,7 +100,7 @@ fn notes(args: &BenchCopyArgs, variants: &[VariantSpec]) -> Vec<String> {
     notes
 }
 
-/// One row of the report. It is there from the first round on, so that an interruption keeps it.
+/// Measures one row of the report. The row is complete after each round, so an interrupt keeps it.
 fn measure(
     args: &BenchCopyArgs,
     run: &ScenarioRun,
@@ -141,7 +142,7 @@ fn measure(
         &mut |round, measurements| {
             report.rows[at].measurements = named(measurements);
             eprint_line(progress(&report.rows[at], round, plan, &mut reported));
-            // Whatever ends this process leaves the rounds so far.
+            // Written after each round, so that a killed process leaves its results.
             failure = publish(args, report).err();
             if failure.is_some() {
                 cancel.flag().store(true, Ordering::Relaxed);
@@ -152,7 +153,7 @@ fn measure(
     failure.map_or(Ok(()), Err)
 }
 
-/// A line about the last round. `reported` are the variants whose failure was shown before.
+/// Returns a line about the last round. `reported` holds the variants whose failure was shown.
 fn progress(row: &Row, round: usize, plan: Repetitions, reported: &mut BTreeSet<String>) -> String {
     let last = row.measurements.iter().map(|(name, cell)| match cell {
         Measurement::Failed(why) if reported.insert(name.clone()) => {
@@ -173,7 +174,7 @@ fn progress(row: &Row, round: usize, plan: Repetitions, reported: &mut BTreeSet<
     )
 }
 
-/// Writes the files that were asked for.
+/// Writes the requested files.
 fn publish(args: &BenchCopyArgs, report: &Report) -> anyhow::Result<()> {
     if let Some(file) = &args.json {
         let text = serde_json::to_string_pretty(&report.json())?;
@@ -188,7 +189,7 @@ fn publish(args: &BenchCopyArgs, report: &Report) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Replaces a file as a whole, so that an interruption does not leave half of it.
+/// Replaces a file atomically, so that an interrupt does not leave half of it.
 fn write(file: &Path, text: &str) -> anyhow::Result<()> {
     let directory = match file.parent() {
         Some(parent) if !parent.as_os_str().is_empty() => parent,
@@ -202,8 +203,8 @@ fn write(file: &Path, text: &str) -> anyhow::Result<()> {
         new.persist(file)?;
         Ok(())
     };
-    written().with_context(|| format!("writing {}", file.display()))
+    written().with_context(|| messages::report_file(file))
 }
 
-/// As after every SIGINT.
+/// The exit code after an interrupt.
 const INTERRUPTED_EXIT_CODE: u8 = 130;

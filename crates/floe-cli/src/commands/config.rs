@@ -1,4 +1,4 @@
-//! `floe config`: the settings that floe knows, and where their values come from.
+//! `floe config`: shows the settings and the origins of their values.
 
 use floe_config::{ConfigError, SettingEntry, setting_note};
 use floe_engine::{Proxies, ProxyVar};
@@ -7,12 +7,13 @@ use serde_json::{Map, Value, json};
 use super::print;
 use crate::args::ConfigArgs;
 use crate::display::eprint_line;
+use crate::messages;
 use crate::options;
 
 pub(crate) fn run(args: &ConfigArgs) -> anyhow::Result<()> {
     let mut config = options::load_config(&args.options, &options::environment())?;
     for file in &config.unreadable_files {
-        eprint_line(format_args!("floe: passed over, as by Nix: {file}"));
+        eprint_line(messages::unreadable_conf_file(file));
     }
     let network = config.network();
     let proxies = config.proxies.clone();
@@ -51,7 +52,7 @@ pub(crate) fn run(args: &ConfigArgs) -> anyhow::Result<()> {
             entry.setting.origin()
         ))?;
     }
-    // A nix.conf cannot say these, so that they are comments as a whole.
+    // A nix.conf cannot set proxies, so these lines are comments as a whole.
     for (name, variable) in named_proxies(&proxies, &args.names) {
         let line = format!("# {name}: {}", variable.redacted());
         print(format_args!(
@@ -62,7 +63,7 @@ pub(crate) fn run(args: &ConfigArgs) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The proxies that the environment names, unless settings alone are asked for.
+/// Returns the proxies of the environment, or none if `names` selects settings.
 fn named_proxies<'a>(
     proxies: &'a Proxies,
     names: &[String],
@@ -78,7 +79,7 @@ fn named_proxies<'a>(
         .filter_map(|(name, variable)| Some((name, variable.as_ref()?)))
 }
 
-/// As of a setting.
+/// Returns a proxy in the form of a setting.
 fn proxy_json(variable: &ProxyVar) -> Value {
     json!({
         "value": variable.redacted(),
@@ -87,6 +88,6 @@ fn proxy_json(variable: &ProxyVar) -> Value {
     })
 }
 
-/// How far to the right comments are aligned. A list of keys is longer than a screen is wide, and
-/// shall not move the comments of all others out of sight.
+/// The rightmost column at which comments are aligned. A list of keys is wider than a screen, and
+/// must not move the other comments out of sight.
 const ALIGNED_MAX: usize = 48;

@@ -1,4 +1,4 @@
-//! `floe copy`: closures between any store or cache and any other.
+//! `floe copy`: copies closures between stores and binary caches.
 
 use floe_engine::SourceOrder;
 

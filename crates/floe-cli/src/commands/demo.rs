@@ -1,10 +1,10 @@
-//! `floe demo`: the whole of floe on one machine, without Nix and without a network.
+//! `floe demo`: a tour of floe on one machine, without Nix and without a network.
 //!
-//! 1. make a store with floe itself and a few small trees that refer to each other;
-//! 2. publish that closure into a signed binary cache;
-//! 3. install it from the cache into a fresh store, trusting that one key;
-//! 4. verify the store, and run the installed floe;
-//! 5. change one byte in the cache and see that nobody installs it any more.
+//! 1. Make a store with floe itself and a few small trees that refer to each other.
+//! 2. Copy that closure into a signed binary cache.
+//! 3. Install it from the cache into a new store that trusts only this key.
+//! 4. Verify the store, and run the installed floe.
+//! 5. Change one byte in the cache, and show that an install refuses it.
 
 use std::collections::BTreeSet;
 use std::fs::{self, File};
@@ -26,12 +26,12 @@ use indicatif::HumanBytes;
 
 use super::{key, print};
 use crate::args::DemoArgs;
+use crate::messages;
 
 pub(crate) fn run(args: DemoArgs) -> anyhow::Result<()> {
     let kept = match &args.keep {
         Some(directory) => {
-            fs::create_dir(directory)
-                .with_context(|| format!("making the directory {}", directory.display()))?;
+            fs::create_dir(directory).with_context(|| messages::demo_directory(directory))?;
             Some(fs::canonicalize(directory)?)
         }
         None => None,
@@ -46,7 +46,7 @@ pub(crate) fn run(args: DemoArgs) -> anyhow::Result<()> {
     });
     match kept {
         Some(directory) => print(format_args!("kept everything in {}", directory.display()))?,
-        // The stores are sealed: only this knows how to remove them.
+        // The stores are read-only, so a plain removal would fail.
         None => remove_tree(&directory)?,
     }
     result
@@ -59,7 +59,11 @@ struct Demo {
 fn run_steps(demo: &Demo) -> anyhow::Result<()> {
     let began = Instant::now();
     let source = demo.make_store()?;
-    let root = source.last().context("the demo made no path")?.path.clone();
+    let root = source
+        .last()
+        .context("the demo store is empty")?
+        .path
+        .clone();
     let bytes: u64 = source.iter().map(|info| info.nar_size).sum();
     step(
         began,
@@ -101,7 +105,7 @@ fn run_steps(demo: &Demo) -> anyhow::Result<()> {
     let found = store.verify(&[], None, &())?;
     ensure!(
         found.problems.is_empty(),
-        "the installed store has faults: {:?}",
+        "the installed store has problems: {:?}",
         found.problems
     );
     ensure!(
@@ -110,29 +114,32 @@ fn run_steps(demo: &Demo) -> anyhow::Result<()> {
     );
     step(
         began,
-        format_args!("verified the store: {} paths hashed, no fault", found.paths),
+        format_args!(
+            "verified the store: {} paths hashed, no problem",
+            found.paths
+        ),
     )?;
 
     let began = Instant::now();
     let version = run_installed(&store.real_path(&root).join("bin/floe"))?;
     step(
         began,
-        format_args!("ran the installed floe: it says {version:?}"),
+        format_args!("ran the installed floe: its version is {version:?}"),
     )?;
 
     let began = Instant::now();
     demo.corrupt_cache(&root)?;
     let refused = demo.install("refused", &key, &root)?;
     let Some(error) = refused.failures.first() else {
-        bail!("a changed cache was installed from");
+        bail!("a corrupt cache was not refused");
     };
     ensure!(
         error.kind() == ErrorKind::Untrusted,
-        "a changed cache failed otherwise: {error}"
+        "a corrupt cache was refused for another reason: {error}"
     );
     ensure!(
         refused.requested_paths.is_empty(),
-        "a changed cache was installed from"
+        "a corrupt cache was not refused"
     );
     step(
         began,
@@ -142,7 +149,7 @@ fn run_steps(demo: &Demo) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// One line of the story: how long it took, and what it was.
+/// Prints a finished step and its duration.
 fn step(began: Instant, what: std::fmt::Arguments<'_>) -> anyhow::Result<()> {
     print(format_args!(
         "{:6.0} ms  {what}",
@@ -167,7 +174,7 @@ impl Demo {
         }
     }
 
-    /// A store with a closure whose root, the last path, holds this very program.
+    /// Makes a store with a closure. Its last path refers to all others, and holds this program.
     fn make_store(&self) -> anyhow::Result<Vec<PathInfo>> {
         let store = StoreWriter::open(self.layout("source"))?;
         let trees = self.directory.join("trees");
@@ -183,7 +190,7 @@ impl Demo {
         };
 
         let greeting = trees.join("greeting");
-        fs::write(&greeting, "Closures should move fast.\n")?;
+        fs::write(&greeting, "Closures should be copied fast.\n")?;
         add(&greeting, "demo-greeting", &[])?;
 
         let empty = trees.join("empty");
@@ -211,9 +218,9 @@ impl Demo {
 
         let floe = trees.join("floe");
         fs::create_dir_all(floe.join("bin"))?;
-        let program = std::env::current_exe().context("finding floe's own executable")?;
+        let program = std::env::current_exe().context("cannot find the executable of floe")?;
         fs::copy(&program, floe.join("bin/floe"))
-            .with_context(|| format!("copying {}", program.display()))?;
+            .with_context(|| messages::demo_program(&program))?;
         let name = concat!("floe-", env!("CARGO_PKG_VERSION"));
         add(&floe, name, &[0, 1, 2, 3])?;
         Ok(made)
@@ -271,10 +278,13 @@ impl Demo {
     /// Flips one bit in the middle of the NAR of `root`.
     fn corrupt_cache(&self, root: &StorePath) -> anyhow::Result<()> {
         let sources = open_source(StoreUri::File(self.cache()))?;
-        let source = sources.iter().next().context("the cache is gone")?;
+        let source = sources
+            .iter()
+            .next()
+            .context("the demo cache cannot be opened")?;
         let narinfo = source
             .query_path_info(root.hash_part(), &Cancel::default())?
-            .context("the cache lost its root")?;
+            .context("the demo cache lacks its path")?;
         let file = self.cache().directory.join(&narinfo.url);
         let mut file = File::options().read(true).write(true).open(file)?;
         let middle = SeekFrom::Start(file.metadata()?.len() / 2);
@@ -301,7 +311,7 @@ fn run_installed(program: &Path) -> anyhow::Result<String> {
     let output = Command::new(program)
         .arg("--version")
         .output()
-        .with_context(|| format!("running {}", program.display()))?;
+        .with_context(|| messages::demo_run(program))?;
     ensure!(
         output.status.success(),
         "{} ended with {}",

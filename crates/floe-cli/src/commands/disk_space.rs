@@ -1,29 +1,17 @@
-//! What a dry run says of room: how much would be written, and how much is free where.
+//! The space that a dry run reports: how much a copy would write, and how much is free.
 
 use floe_engine::Space;
-use indicatif::HumanBytes;
 use serde_json::{Value, json};
 
 use crate::display::eprint_line;
+use crate::messages::copy;
 
-/// Says it on stderr; stdout has the plan.
+/// Prints it on stderr; stdout has the plan.
 pub(super) fn print_space(space: &Space) {
-    let (bytes, inodes) = (HumanBytes(space.write_bytes), space.write_inodes);
-    let file_system = &space.file_system;
-    let free = match (file_system.free_bytes, file_system.free_inodes) {
-        (None, _) => "which does not say what is free".to_owned(),
-        (Some(bytes), None) => format!("{} free", HumanBytes(bytes)),
-        (Some(bytes), Some(inodes)) => format!("{} and {inodes} inodes free", HumanBytes(bytes)),
-    };
-    let kind = file_system.kind.map(|kind| format!(" ({kind})"));
-    eprint_line(format_args!(
-        "to write: about {bytes} and {inodes} inodes, to {}{}: {free}",
-        file_system.mount_point.display(),
-        kind.unwrap_or_default(),
-    ));
+    eprint_line(copy::space(space));
 }
 
-/// Adds it to the JSON object. Without a plan nothing is written, wherever that is.
+/// Adds it to the JSON object. An empty plan writes nothing and has no file system.
 pub(super) fn insert_space(object: &mut Value, space: Option<&Space>) {
     object["writeBytes"] = json!(space.map_or(0, |space| space.write_bytes));
     object["writeInodesEstimate"] = json!(space.map_or(0, |space| space.write_inodes));
@@ -32,7 +20,7 @@ pub(super) fn insert_space(object: &mut Value, space: Option<&Space>) {
     object["freeBytes"] = json!(file_system.free_bytes);
     object["freeInodes"] = json!(file_system.free_inodes);
     object["fileSystem"] = json!({
-        "directory": file_system.mount_point.display().to_string(),
+        "mountPoint": file_system.mount_point.display().to_string(),
         "kind": file_system.kind,
     });
 }

@@ -1,7 +1,7 @@
-//! Links that keep what was moved: `--out-link` and `--profile`.
+//! Links that keep copied paths from being collected: `--out-link` and `--profile`.
 //!
-//! Where they are to be is looked at before anything is fetched, and they are made when all has
-//! arrived.
+//! Their places are checked before anything is fetched. The links are made after all paths are
+//! valid.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -12,8 +12,9 @@ use floe_store::{IndirectGcRoot, Profile, StoreLayout, StoreWriter};
 
 use crate::args::GcRootArgs;
 use crate::exit::UsageError;
+use crate::messages::copy;
 
-/// The links to be, each in a place that was free.
+/// The links to make. The place of each was free, or held a link that it may replace.
 #[derive(Debug, Default)]
 pub(crate) struct GcRootLinks {
     links: Vec<IndirectGcRoot>,
@@ -21,37 +22,39 @@ pub(crate) struct GcRootLinks {
 }
 
 impl GcRootLinks {
-    /// Looks at the places of links for so many roots.
+    /// Checks the places of the links for a number of paths.
+    ///
+    /// Errors: a place that is taken, a target without garbage collection.
     pub(crate) fn check(
         args: &GcRootArgs,
         target: &StoreUri,
-        roots: usize,
+        paths: usize,
     ) -> anyhow::Result<GcRootLinks> {
         let layout = match target {
             StoreUri::Local(store) => &store.layout,
             _ if args.out_link.is_none() && args.profile.is_none() => {
                 return Ok(GcRootLinks::default());
             }
-            _ => return Err(UsageError(NOT_FOR_CACHES.into()).into()),
+            _ => return Err(UsageError(copy::NO_LINKS_TO_CACHES.into()).into()),
         };
         let places = args.out_link.iter().flat_map(|link| {
             let place = |number| numbered_link(link, number);
-            (0..roots).map(place)
+            (0..paths).map(place)
         });
         let links = places.map(|place| IndirectGcRoot::check(layout, &place));
         Ok(GcRootLinks {
             links: links.collect::<Result<_, _>>()?,
-            profile: profile(args, layout, roots)?,
+            profile: profile(args, layout, paths)?,
         })
     }
 
-    /// Makes the links, in the order in which the roots were named.
-    pub(crate) fn create(&self, store: &StoreWriter, roots: &[StorePath]) -> anyhow::Result<()> {
-        for (link, root) in self.links.iter().zip(roots) {
-            store.add_gc_root(link, root)?;
+    /// Makes the links, in the order in which the paths were requested.
+    pub(crate) fn create(&self, store: &StoreWriter, paths: &[StorePath]) -> anyhow::Result<()> {
+        for (link, path) in self.links.iter().zip(paths) {
+            store.add_gc_root(link, path)?;
         }
-        if let (Some(profile), [root]) = (&self.profile, roots) {
-            store.set_profile(profile, root)?;
+        if let (Some(profile), [path]) = (&self.profile, paths) {
+            store.set_profile(profile, path)?;
         }
         Ok(())
     }
@@ -60,19 +63,16 @@ impl GcRootLinks {
 fn profile(
     args: &GcRootArgs,
     layout: &StoreLayout,
-    roots: usize,
+    paths: usize,
 ) -> anyhow::Result<Option<Profile>> {
-    match (&args.profile, roots) {
+    match (&args.profile, paths) {
         (None, _) => Ok(None),
         (Some(place), 1) => Ok(Some(Profile::check(layout, place)?)),
-        (Some(_), _) => Err(UsageError(format!(
-            "a profile has one path, and {roots} were named; merge them into one, or use --out-link"
-        ))
-        .into()),
+        (Some(_), _) => Err(UsageError(copy::several_paths_for_profile(paths)).into()),
     }
 }
 
-/// Nix's names: the first link has no number.
+/// Returns the name of a link as Nix chooses it: the first one has no number.
 fn numbered_link(link: &Path, number: usize) -> PathBuf {
     if number == 0 {
         return link.to_path_buf();
@@ -81,7 +81,3 @@ fn numbered_link(link: &Path, number: usize) -> PathBuf {
     name.push(format!("-{number}"));
     name.into()
 }
-
-/// Caches have no collector, and so no roots.
-const NOT_FOR_CACHES: &str = "--out-link and --profile link to paths in a local store, and the \
-                              target is a binary cache";

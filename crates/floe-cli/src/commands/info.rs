@@ -1,4 +1,4 @@
-//! `floe info`: what a store or cache knows of paths.
+//! `floe info`: shows the metadata of paths in a store or cache.
 
 use std::sync::Arc;
 
@@ -48,7 +48,7 @@ pub(crate) fn run(args: InfoArgs) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// A path in a store has no file that could be fetched.
+/// Returns the narinfo, for a store without the fields about a file to fetch.
 fn to_text(source: &dyn Source, narinfo: &NarInfo) -> String {
     let text = narinfo.to_text(source.store_dir());
     let is_about_file = |line: &&str| line.starts_with("URL:") || line.starts_with("Compression:");
@@ -62,7 +62,7 @@ fn to_text(source: &dyn Source, narinfo: &NarInfo) -> String {
     }
 }
 
-/// A store knows less of files and more of registration than a cache.
+/// Returns the JSON of `nix path-info`, for a store with the fields about its registration.
 fn to_json(source: &dyn Source, narinfo: &NarInfo) -> Result<Value, Error> {
     let dir = source.store_dir();
     match source.has_nar_files() {

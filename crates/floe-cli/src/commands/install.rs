@@ -1,4 +1,4 @@
-//! `floe install`: closures from binary caches into a store.
+//! `floe install`: copies closures from binary caches into a store.
 
 use floe_engine::SourceOrder;
 
@@ -17,7 +17,7 @@ pub(crate) fn run(args: InstallArgs) -> anyhow::Result<()> {
             config.resolve_store_uri(named, store_dir.as_ref(), &environment)?
         }
     };
-    // Whoever names caches has put them in order.
+    // Caches given with `--from` are tried in the given order.
     let order = match args.from.is_empty() {
         true => SourceOrder::ByPriority,
         false => SourceOrder::AsListed,

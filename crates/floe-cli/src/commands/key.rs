@@ -1,4 +1,4 @@
-//! `floe key`: the keys that sign binary caches, in Nix's text form.
+//! `floe key`: makes and converts the keys that sign binary caches, in Nix's text form.
 
 use std::io::Read as _;
 
@@ -10,6 +10,7 @@ use ring::rand::{SecureRandom as _, SystemRandom};
 use super::print;
 use crate::args::KeyCommand;
 use crate::exit::UsageError;
+use crate::messages;
 
 pub(crate) fn run(command: KeyCommand) -> anyhow::Result<()> {
     match command {
@@ -19,23 +20,25 @@ pub(crate) fn run(command: KeyCommand) -> anyhow::Result<()> {
             std::io::stdin()
                 .take(KEY_LEN_MAX)
                 .read_to_string(&mut text)
-                .context("reading a secret key from stdin")?;
-            let key = SecretKey::parse(text.trim()).context("reading a secret key from stdin")?;
+                .context(messages::SECRET_KEY_ON_STDIN)?;
+            let key = SecretKey::parse(text.trim()).context(messages::SECRET_KEY_ON_STDIN)?;
             print(key.public())?;
         }
     }
     Ok(())
 }
 
-/// A new key from the system's randomness.
+/// Makes a new key from random bytes of the system.
+///
+/// Errors: the name cannot be that of a key.
 pub(crate) fn generate(name: &str) -> anyhow::Result<SecretKey> {
     let mut seed = [0; SEED_LEN];
     SystemRandom::new()
         .fill(&mut seed)
-        .map_err(|_| anyhow!("the system gave no randomness for a key"))?;
+        .map_err(|_| anyhow!(messages::NO_RANDOMNESS))?;
     SecretKey::from_seed(name, seed)
-        .map_err(|error| UsageError(format!("no key can be named {name:?}: {error}")).into())
+        .map_err(|error| UsageError(messages::invalid_key_name(name, error)).into())
 }
 
-/// Far beyond any key with any sensible name.
+/// The limit for the text of a key, far beyond any key with a sensible name.
 const KEY_LEN_MAX: u64 = 64 * 1024;

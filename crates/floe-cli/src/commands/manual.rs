@@ -1,5 +1,7 @@
-//! `floe completions` and `floe man`: made from the definition of the command line whenever they
-//! are asked for, so that none of them is older than the program.
+//! `floe completions` and `floe man`.
+//!
+//! Both are made from the definition of the command line at run time, so they always fit the
+//! program.
 
 use std::fs;
 use std::path::Path;
@@ -10,30 +12,31 @@ use clap_mangen::Man;
 
 use super::print;
 use crate::args::{Cli, CompletionsArgs, ManArgs};
+use crate::messages;
 
-/// Prints a script.
+/// Prints a completion script.
 pub(crate) fn completions(args: &CompletionsArgs) -> anyhow::Result<()> {
     let mut script = Vec::new();
     clap_complete::generate(args.shell, &mut Cli::command(), NAME, &mut script);
     print(String::from_utf8(script)?.trim_end())
 }
 
-/// Prints the page of floe, or writes all pages.
+/// Prints the manual page of floe, or writes the pages of all commands into a directory.
 pub(crate) fn man(args: &ManArgs) -> anyhow::Result<()> {
-    // Pages about `floe help` would only say what each page says.
+    // A page about `floe help` would only repeat the other pages.
     let mut command = Cli::command().disable_help_subcommand(true);
-    // Gives each command its full name.
+    // Gives each command its full name, such as `floe-install`.
     command.build();
     match &args.dir {
         None => print(page(command)?.trim_end()),
         Some(dir) => fs::create_dir_all(dir)
             .map_err(anyhow::Error::from)
             .and_then(|()| write(&command, dir))
-            .with_context(|| format!("writing manual pages into {}", dir.display())),
+            .with_context(|| messages::manual_pages(dir)),
     }
 }
 
-/// Writes the pages of a command and of all below it.
+/// Writes the pages of a command and of all its subcommands.
 fn write(command: &Command, dir: &Path) -> anyhow::Result<()> {
     for below in command
         .get_subcommands()
@@ -46,7 +49,7 @@ fn write(command: &Command, dir: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// A page in ASCII, which every troff reads without being told of an encoding.
+/// Renders a page in ASCII, which every troff reads without a declared encoding.
 fn page(command: Command) -> anyhow::Result<String> {
     let mut page = Vec::new();
     Man::new(command).render(&mut page)?;

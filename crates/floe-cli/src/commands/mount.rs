@@ -1,19 +1,25 @@
-//! A store directory that is mounted read-only, as NixOS has it: root writes to it all the same, as
-//! with Nix, in a private view of the mounts. For everybody else it stays as it is.
+//! Store directories on a read-only mount, as on NixOS.
+//!
+//! As root, floe makes such a mount writable in a mount namespace of its own. All other processes
+//! keep seeing a read-only mount. Nix does the same.
 
 use std::path::Path;
 
-use anyhow::{Context as _, Result};
+use anyhow::{Result, anyhow, bail};
 use nix::sched::{CloneFlags, unshare};
 use rustix::fs::{StatVfsMountFlags, statvfs};
 use rustix::io::Errno;
 use rustix::mount::{MountFlags, mount_remount};
 use rustix::process::geteuid;
 
-/// Makes a store directory writable for this thread and those that it starts, where a read-only
-/// mount is in the way and this is root. A store that is not there yet needs nothing.
+use crate::messages::copy;
+
+/// Makes a store directory writable for this thread and the threads that it starts, if the
+/// directory is on a read-only mount and the process runs as root.
 ///
-/// Errors: what the system says, with what can be done instead.
+/// A directory that does not exist yet needs nothing.
+///
+/// Errors: the process does not run as root, or the system refuses.
 pub(crate) fn make_writable(store: &Path) -> Result<()> {
     let Ok(mounted) = statvfs(store) else {
         return Ok(());
@@ -21,36 +27,28 @@ pub(crate) fn make_writable(store: &Path) -> Result<()> {
     if !mounted.f_flag.contains(StatVfsMountFlags::RDONLY) {
         return Ok(());
     }
-    let shown = store.display();
     if !geteuid().is_root() {
-        anyhow::bail!(
-            "the store directory {shown} is mounted read-only; run floe as root (sudo floe …), \
-             which makes it writable for itself alone, or use a store of your own with --root DIR"
-        );
+        bail!(copy::read_only_mount(store));
     }
     unshare(CloneFlags::CLONE_NEWNS)
-        .with_context(|| format!("leaving the mounts of others alone, to write to {shown}"))
-        .context(ADVICE)?;
+        .map_err(|error| anyhow!(copy::no_mount_namespace(store, error)))?;
     match mount_remount(store, writable_flags(mounted.f_flag), "") {
-        // No mount of its own, but a directory on what is read-only as a whole: whoever opens the
-        // store says so, as of all that cannot be written.
+        // The directory is no mount point: it lies on a file system that is mounted read-only as a
+        // whole. Opening the store reports that.
         Err(Errno::INVAL) => return Ok(()),
-        remounted => remounted
-            .with_context(|| {
-                format!("making the read-only mount of {shown} writable for floe alone")
-            })
-            .context(ADVICE)?,
+        remounted => remounted.map_err(|error| anyhow!(copy::remount_failed(store, error)))?,
     }
     match statvfs(store) {
         Ok(mounted) if mounted.f_flag.contains(StatVfsMountFlags::RDONLY) => {
-            anyhow::bail!("the file system of {shown} itself is read-only; {ADVICE}")
+            bail!(copy::read_only_file_system(store))
         }
         _ => Ok(()),
     }
 }
 
-/// Those of the mount as it is, without `ro`. What is left out would be taken away, which a user
-/// namespace does not allow.
+/// Returns the flags of a mount without `ro`.
+///
+/// A remount clears every flag that it does not name, and a user namespace forbids that.
 fn writable_flags(mounted: StatVfsMountFlags) -> MountFlags {
     let kept = [
         (StatVfsMountFlags::NODEV, MountFlags::NODEV),
@@ -65,15 +63,12 @@ fn writable_flags(mounted: StatVfsMountFlags) -> MountFlags {
     kept.fold(MountFlags::BIND, |all, (_, flag)| all | flag)
 }
 
-/// What is left to do where the system does not allow it.
-const ADVICE: &str = "mount the store writable first, or use another one with --root DIR";
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn all_flags_of_a_mount_are_kept_but_that_it_is_read_only() {
+    fn remount_keeps_all_flags_except_read_only() {
         use StatVfsMountFlags as Mounted;
         let mounted = Mounted::RDONLY | Mounted::NODEV | Mounted::NOSUID | Mounted::RELATIME;
         let kept = MountFlags::NODEV | MountFlags::NOSUID | MountFlags::RELATIME;

@@ -1,5 +1,5 @@
-//! The program under the name `nix-serve`: a place-taker for nix-serve and nix-serve-ng, with the
-//! options of both. docs/moving-from-nix-serve.md is its reference.
+//! floe under the name `nix-serve`: a replacement for nix-serve and nix-serve-ng with the options
+//! of both. docs/moving-from-nix-serve.md describes it.
 
 mod command_line;
 mod daemon;
@@ -19,18 +19,18 @@ use super::serve::{access_log, limits};
 use crate::options;
 use command_line::{Options, Request};
 
-/// What follows the name, if the program was called `nix-serve`, or `floe nix-serve`.
-pub(crate) fn arguments(line: impl Iterator<Item = OsString>) -> Option<Vec<OsString>> {
-    let mut line = line.peekable();
-    let program = line.next()?;
+/// Returns the arguments, if the program was called as `nix-serve` or `floe nix-serve`.
+pub(crate) fn arguments(command_line: impl Iterator<Item = OsString>) -> Option<Vec<OsString>> {
+    let mut words = command_line.peekable();
+    let program = words.next()?;
     if Path::new(&program).file_name() == Some(OsStr::new(NAME)) {
-        return Some(line.collect());
+        return Some(words.collect());
     }
-    line.next_if(|first| first == NAME)?;
-    Some(line.collect())
+    words.next_if(|first| first == NAME)?;
+    Some(words.collect())
 }
 
-/// Serves, or prints what was asked for.
+/// Serves, or prints help or version.
 pub(crate) fn run(args: &[OsString]) -> anyhow::Result<()> {
     let (is_daemon, args) = daemon::is_child(args);
     let options = match command_line::parse(args)? {
@@ -83,7 +83,7 @@ fn config(options: Options) -> anyhow::Result<Config> {
     Ok(config.build()?)
 }
 
-/// The name that makes floe behave so.
+/// The name of the program that selects this mode.
 const NAME: &str = "nix-serve";
 
 const VERSION: &str = env!("CARGO_PKG_VERSION");
@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn the_name_of_the_program_decides_and_not_where_it_lies() {
+    fn program_name_selects_nix_serve_in_any_directory() {
         let port = Some(vec![OsString::from("-p"), OsString::from("1")]);
         assert_eq!(called(&["/usr/bin/nix-serve", "-p", "1"]), port);
         assert_eq!(called(&["nix-serve", "-p", "1"]), port);

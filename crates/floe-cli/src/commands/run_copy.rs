@@ -1,4 +1,5 @@
-//! What install and copy have in common: open both ends, move, say what became of it.
+//! The common part of `floe install` and `floe copy`: opens sources and target, copies, and
+//! reports the outcome.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
@@ -17,13 +18,12 @@ use super::mount;
 use super::print;
 use crate::args::{GcRootArgs, StoreFileArgs, TraceArgs};
 use crate::display::trace::Trace;
-use crate::display::{self, Level, eprint_line, warn};
-use crate::display::{line_display, progress_display};
+use crate::display::{self, Level, eprint_line, line_display, progress_display, warn};
 use crate::exit::{AlreadyReported, UsageError, most_severe_code};
-use crate::messages::reuse_summary;
+use crate::messages::copy;
 use crate::options;
 
-/// A move that a user asked for.
+/// A copy as the command line requests it.
 pub(crate) struct CopyRequest {
     pub(crate) sources: Vec<StoreUri>,
     pub(crate) order: SourceOrder,
@@ -36,21 +36,21 @@ pub(crate) struct CopyRequest {
     pub(crate) store_files: StoreFileArgs,
     pub(crate) gc_roots: GcRootArgs,
     pub(crate) trace: TraceArgs,
-    /// Of the command.
+    /// The name of the command.
     pub(crate) name: &'static str,
-    /// `None`: everything.
+    /// `None` means all paths of the source.
     pub(crate) paths: Option<Vec<String>>,
 }
 
-/// Moves, and prints the roots or the JSON object.
+/// Copies, and prints the requested paths or the JSON object.
 pub(crate) fn run_copy(request: CopyRequest) -> anyhow::Result<()> {
     let began = Instant::now();
     options::cancel_on_signals(&request.options.cancel)?;
     if let (StoreUri::Local(store), false) = (&request.target, request.options.dry_run) {
-        // Before any other thread begins, which would stay where the mount is read-only.
+        // Must come before any other thread starts: such a thread would keep the read-only mount.
         mount::make_writable(&store.layout.real_store_dir)?;
     }
-    // What can be known to fail is not fetched first.
+    // Fail early: validate before any download.
     let path_count = requested_path_count(&request)?;
     check_store_file_options(&request)?;
     let mut gc_roots =
@@ -73,13 +73,13 @@ pub(crate) fn run_copy(request: CopyRequest) -> anyhow::Result<()> {
         &request.options.cancel,
     )?;
     for (name, error) in sources.unavailable() {
-        warn(format_args!("going on without {name}: {error}"));
+        warn(copy::skipped_source(name, error));
     }
     let first_dir = sources
         .iter()
         .next()
         .map(|source| source.store_dir().clone());
-    // A new cache takes over the store directory of what is copied into it.
+    // A new cache gets the store directory of the first source.
     let dir = request.store_dir.clone().or(first_dir);
     let target = match request.options.dry_run {
         true => open_read_only_target(&request.target, dir.as_ref())?,
@@ -102,11 +102,11 @@ pub(crate) fn run_copy(request: CopyRequest) -> anyhow::Result<()> {
     };
     let outcome = copy.run(&roots);
     relay.attach(None);
-    // Whatever is said from here on stands below the bars.
+    // Removes the bars, so that later lines appear below the last line of progress.
     drop(observers);
     let outcome = outcome?;
     if outcome.reused > 0 || !request.store_files.reuse.is_empty() && !request.options.dry_run {
-        eprint_line(reuse_summary(&outcome));
+        eprint_line(copy::reuse_summary(&outcome));
     }
     if let (Some(store), []) = (target.as_local_store(), outcome.failures.as_slice()) {
         gc_roots.create(store, &outcome.requested_paths)?;
@@ -123,8 +123,7 @@ pub(crate) fn run_copy(request: CopyRequest) -> anyhow::Result<()> {
     match outcome.failed_paths() {
         0 => Ok(()),
         unmoved => {
-            let things = if unmoved == 1 { "path" } else { "paths" };
-            let line = format!("{unmoved} {things} could not be moved");
+            let line = copy::failed(unmoved);
             let code = most_severe_code(&outcome.failures);
             match display::is_json() {
                 true => {
@@ -138,7 +137,7 @@ pub(crate) fn run_copy(request: CopyRequest) -> anyhow::Result<()> {
     }
 }
 
-/// Who hears of a move.
+/// The recipients of a copy's events.
 struct CopyObservers {
     display: Box<dyn EventSink>,
     trace: Option<Trace>,
@@ -153,7 +152,7 @@ impl EventSink for CopyObservers {
     }
 }
 
-/// Hears of the network also while nothing is shown of the move: before it has begun.
+/// Forwards network events, also before the display of the copy exists and after it has ended.
 #[derive(Default)]
 struct Relay(Mutex<Option<Arc<CopyObservers>>>);
 
@@ -162,7 +161,7 @@ impl Relay {
         *self.observers() = observers;
     }
 
-    /// Held while something is told, so that the last one to let go is who has made them.
+    /// Holds the lock during an event, so that the caller drops the last reference.
     fn observers(&self) -> MutexGuard<'_, Option<Arc<CopyObservers>>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -177,7 +176,8 @@ impl EventSink for Relay {
     }
 }
 
-/// How many roots a store is to get, where they are named.
+/// Returns the number of requested paths, without duplicates if the target is a store. `None` means
+/// all paths.
 fn requested_path_count(request: &CopyRequest) -> anyhow::Result<Option<usize>> {
     match (&request.target, &request.paths) {
         (StoreUri::Local(store), Some(paths)) => Ok(Some(
@@ -187,18 +187,18 @@ fn requested_path_count(request: &CopyRequest) -> anyhow::Result<Option<usize>> 
     }
 }
 
-/// What concerns the files of a store makes no sense for a cache.
+/// Refuses options about the files of a store if the target is a cache.
 fn check_store_file_options(request: &CopyRequest) -> anyhow::Result<()> {
     match request.target {
         StoreUri::Local(_) => Ok(()),
         _ if request.store_files.optimise || !request.store_files.reuse.is_empty() => {
-            Err(UsageError(NOT_FOR_CACHES.into()).into())
+            Err(UsageError(copy::NO_STORE_FILES_IN_CACHES.into()).into())
         }
         _ => Ok(()),
     }
 }
 
-/// Each of them once, in whatever words it is named.
+/// Parses the requested paths, and removes duplicates in any spelling.
 fn parse_path_specs(paths: &[String], dir: &StoreDir) -> anyhow::Result<Vec<PathSpec>> {
     let mut roots = Vec::new();
     for text in paths {
@@ -223,11 +223,7 @@ fn path_specs(
         match source.query_all_valid_paths()? {
             Some(paths) => roots.extend(paths.into_iter().map(PathSpec::Path)),
             None => {
-                let name = source.name();
-                return Err(UsageError(format!(
-                    "{name} cannot list its paths; name the ones to copy"
-                ))
-                .into());
+                return Err(UsageError(copy::unlistable_source(source.name())).into());
             }
         }
     }
@@ -280,7 +276,3 @@ fn print_json(
     print(object)?;
     Ok(())
 }
-
-/// A cache holds NARs, and no files that could be one or come from elsewhere.
-const NOT_FOR_CACHES: &str = "--optimise and --reuse are for the files of a local store, and the \
-                              target is a binary cache";

@@ -1,4 +1,4 @@
-//! `floe serve`: a live store as a binary cache over HTTP.
+//! `floe serve`: serves a live store as a binary cache over HTTP.
 
 pub(super) mod access_log;
 pub(super) mod identity;
@@ -15,6 +15,7 @@ use floe_server::{Compress, CompressedCacheOptions, Config, Listen, Server};
 use super::print;
 use crate::args::{AccessLogFormat, CompressMode, ServeArgs};
 use crate::exit::UsageError;
+use crate::messages::serve as messages;
 use crate::options;
 use process::ProcessOptions;
 
@@ -26,10 +27,10 @@ pub(crate) fn run(args: &ServeArgs) -> anyhow::Result<()> {
     }
 }
 
-/// From flags, then the environment, then the file.
+/// Returns the configuration: flags override the environment, and both override harmonia's file.
 fn config(args: &ServeArgs) -> anyhow::Result<Config> {
     let file = match &args.config {
-        // As every empty variable, CONFIG_FILE= says nothing.
+        // An empty CONFIG_FILE counts as unset.
         Some(file) if !file.as_os_str().is_empty() => read_harmonia_settings(file)?,
         _ => HarmoniaSettings::default(),
     };
@@ -69,16 +70,16 @@ fn config(args: &ServeArgs) -> anyhow::Result<Config> {
     Ok(config.build()?)
 }
 
-/// harmonia's settings, with warnings about those that do nothing here.
+/// Reads harmonia's settings, and warns of those without effect.
 fn read_harmonia_settings(file: &Path) -> anyhow::Result<HarmoniaSettings> {
     let settings = HarmoniaSettings::read(file)?;
-    for note in settings.notes() {
-        process::warn(&format!("{}: {note}", file.display()));
+    for warning in settings.warnings() {
+        process::warn(&warning);
     }
     Ok(settings)
 }
 
-/// All that flags name, else what the file names, else every address.
+/// Returns the addresses of the flags, else that of the file, else port 5000 of all addresses.
 fn addresses(args: &ServeArgs, file: &HarmoniaSettings) -> Result<Vec<Listen>, ConfigError> {
     let mut addresses = args.listen.clone();
     addresses.extend(args.socket.clone().map(Listen::Unix));
@@ -95,7 +96,8 @@ fn addresses(args: &ServeArgs, file: &HarmoniaSettings) -> Result<Vec<Listen>, C
     Ok(addresses)
 }
 
-/// Those that flags name, else those of the environment and the file together, as in harmonia.
+/// Returns the key files of the flags, else those of the environment and the file together, as in
+/// harmonia.
 fn key_files(
     args: &ServeArgs,
     file: &HarmoniaSettings,
@@ -110,32 +112,32 @@ fn key_files(
     Ok(files)
 }
 
-/// harmonia compresses anew for each client; floe does so only when it is told to by name.
+/// Decides about compression.
+///
+/// harmonia's `enable_compression` compresses anew for each client. floe does so only for an
+/// explicit `--compress always`.
 fn compress(
-    asked: Option<CompressMode>,
+    flag: Option<CompressMode>,
     in_file: Option<bool>,
     has_side_cache: bool,
 ) -> Result<Compress, UsageError> {
-    match (asked, in_file) {
+    match (flag, in_file) {
         (Some(CompressMode::Off), _) | (None, Some(false)) => Ok(Compress::Off),
         (Some(CompressMode::Always), _) => Ok(Compress::Always),
-        (Some(CompressMode::Cached), _) if !has_side_cache => Err(UsageError(
-            "--compress cached needs a place for compressed NARs: add --side-cache DIR".into(),
-        )),
+        (Some(CompressMode::Cached), _) if !has_side_cache => {
+            Err(UsageError(messages::CACHED_WITHOUT_SIDE_CACHE.into()))
+        }
         (Some(CompressMode::Cached), _) => Ok(Compress::Cached),
         (None, _) if has_side_cache => Ok(Compress::Cached),
         (None, Some(true)) => {
-            process::warn(
-                "enable_compression has no effect without --side-cache DIR; --compress always \
-                 compresses anew for each client",
-            );
+            process::warn(messages::COMPRESSION_WITHOUT_SIDE_CACHE);
             Ok(Compress::Off)
         }
         (None, None) => Ok(Compress::Off),
     }
 }
 
-/// Prints what would be served.
+/// Binds the server, and prints what it would serve.
 fn check(config: Config) -> anyhow::Result<()> {
     let mut lines = vec![
         format!("store {}", config.store.store_dir.as_str()),
@@ -169,7 +171,7 @@ fn check(config: Config) -> anyhow::Result<()> {
     lines.iter().try_for_each(print)
 }
 
-/// Half a dozen desktops, compressed; little beside the store itself.
+/// The default size of the side cache: about six compressed desktop systems.
 const SIDE_CACHE_BYTES: u64 = 10 << 30;
 
 #[cfg(test)]
@@ -177,8 +179,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn compression_is_off_unless_a_flag_or_a_side_cache_asks_for_it() {
-        for (asked, in_file, has_side_cache, expected) in [
+    fn compression_is_off_without_flag_and_side_cache() {
+        for (flag, in_file, has_side_cache, expected) in [
             (None, None, false, Compress::Off),
             (None, None, true, Compress::Cached),
             (None, Some(true), false, Compress::Off),
@@ -192,8 +194,8 @@ mod tests {
             ),
             (Some(CompressMode::Off), Some(true), true, Compress::Off),
         ] {
-            let found = compress(asked, in_file, has_side_cache).unwrap();
-            assert_eq!(found, expected, "{asked:?} {in_file:?} {has_side_cache}");
+            let found = compress(flag, in_file, has_side_cache).unwrap();
+            assert_eq!(found, expected, "{flag:?} {in_file:?} {has_side_cache}");
         }
         let message = compress(Some(CompressMode::Cached), None, false).unwrap_err();
         assert!(message.0.contains("--side-cache"));

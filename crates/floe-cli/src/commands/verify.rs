@@ -1,4 +1,4 @@
-//! `floe verify`: what `nix-store --verify --check-contents` would find, without repairing it.
+//! `floe verify`: finds what `nix-store --verify --check-contents` finds, and repairs nothing.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -14,7 +14,7 @@ use super::print;
 use crate::args::VerifyArgs;
 use crate::display::{self, Level, eprint_line};
 use crate::exit::AlreadyReported;
-use crate::messages::waiting_for_resource;
+use crate::messages;
 use crate::options;
 
 pub(crate) fn run(args: VerifyArgs) -> anyhow::Result<()> {
@@ -30,10 +30,10 @@ pub(crate) fn run(args: VerifyArgs) -> anyhow::Result<()> {
         (None, named) => parse_store_uri(named, store_dir.as_ref(), &environment)?,
     };
     let StoreUri::Local(place) = location else {
-        bail!("{location} is a binary cache; floe verifies local stores");
+        bail!(messages::cache_not_verifiable(location));
     };
     let lock_wait = LockWait::new(Arc::default(), |what| {
-        eprint_line(waiting_for_resource(what))
+        eprint_line(messages::waiting_for_resource(what))
     });
     let store = StoreReader::open_with(place.layout, lock_wait)?;
     let paths = args
@@ -57,23 +57,18 @@ pub(crate) fn run(args: VerifyArgs) -> anyhow::Result<()> {
         }
     }
     let failed = found.problems.len();
-    let line = format!(
-        "verified {} paths ({}) and {} links: {failed} faults",
-        found.paths,
-        indicatif::HumanBytes(found.nar_bytes),
-        found.links,
-    );
+    let line = messages::verified(found.paths, found.nar_bytes, found.links, failed);
     match (failed, display::is_json()) {
         (0, _) | (_, false) => eprint_line(&line),
         (_, true) => {
-            let code = FAULTS_EXIT_CODE;
+            let code = PROBLEMS_EXIT_CODE;
             let fields = json!({ "message": line, "failed": failed, "exitCode": code });
             display::write_event(Level::Error, "error", fields);
         }
     }
     match failed {
         0 => Ok(()),
-        _ => Err(AlreadyReported(FAULTS_EXIT_CODE).into()),
+        _ => Err(AlreadyReported(PROBLEMS_EXIT_CODE).into()),
     }
 }
 
@@ -90,4 +85,4 @@ fn to_json(problem: &VerifyProblem, dir: &StoreDir) -> Value {
 }
 
 /// "Untrusted or corrupt" in docs/interface.md.
-const FAULTS_EXIT_CODE: u8 = 3;
+const PROBLEMS_EXIT_CODE: u8 = 3;

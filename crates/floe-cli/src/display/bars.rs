@@ -1,4 +1,4 @@
-//! A move as bars on a terminal.
+//! The progress of a copy as bars on a terminal.
 
 use std::collections::HashMap;
 use std::io;
@@ -10,12 +10,12 @@ use floe_format::StorePath;
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 
 use super::stderr::printable;
-use crate::messages::{
+use crate::messages::copy::{
     damaged_link, kept_for_resume, low_space, not_reused, plan, retrying, waiting_for_lock,
-    waiting_for_resource,
 };
+use crate::messages::waiting_for_resource;
 
-/// An overall bar, and one for each path in flight.
+/// An overall bar, and a bar for each path that is being received.
 pub(super) struct Bars {
     screen: MultiProgress,
     overall: ProgressBar,
@@ -123,13 +123,13 @@ impl EventSink for Bars {
 
 impl Drop for Bars {
     fn drop(&mut self) {
-        // A failure leaves no half-drawn bars behind its words.
+        // An error message must not follow half-drawn bars.
         let _: io::Result<()> = self.screen.clear();
     }
 }
 
 fn style(template: &str) -> ProgressStyle {
-    // The templates are constants, tried by the test below.
+    // A test checks the constant templates.
     ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar())
 }
 
@@ -138,7 +138,7 @@ const OVERALL: &str =
     "{wide_bar} {bytes}/{total_bytes} {msg} {bytes_per_sec} {elapsed} ({eta} left)";
 const PATH: &str = "  {bytes:>10}/{total_bytes:10} {wide_msg}";
 
-/// Often enough to look alive.
+/// The interval of the spinner, short enough to show that the process is alive.
 const TICK: std::time::Duration = std::time::Duration::from_millis(100);
 
 #[cfg(test)]
@@ -146,7 +146,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_templates_are_templates() {
+    fn bar_templates_are_valid() {
         for template in [RESOLVING, OVERALL, PATH] {
             assert!(ProgressStyle::with_template(template).is_ok(), "{template}");
         }

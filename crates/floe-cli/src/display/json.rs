@@ -1,6 +1,4 @@
-//! `--log-format json`: what stderr says, one JSON object a line.
-//!
-//! Every line has `level`, `event` and `time`. docs/interface.md lists the events and their fields.
+//! The events of a copy with `--log-format json`. docs/interface.md lists them with their fields.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -9,9 +7,10 @@ use floe_engine::{Error, ErrorKind, Event, EventSink};
 use serde_json::{Value, json};
 
 use super::stderr::{Level, eprint_line, warn, write_event};
-use crate::messages::{damaged_link, low_space, not_reused, waiting_for_resource};
+use crate::messages::copy::{damaged_link, low_space, not_reused};
+use crate::messages::waiting_for_resource;
 
-/// What is known of an error.
+/// Returns the fields about an error. Fields without a value are null.
 pub(crate) fn error_fields(error: &Error) -> Value {
     json!({
         "message": error.to_string(),
@@ -21,7 +20,7 @@ pub(crate) fn error_fields(error: &Error) -> Value {
     })
 }
 
-/// The names of docs/interface.md.
+/// Returns the name of a kind of error in docs/interface.md.
 pub(crate) fn error_kind(kind: ErrorKind) -> &'static str {
     match kind {
         ErrorKind::Failed => "failed",
@@ -33,7 +32,7 @@ pub(crate) fn error_kind(kind: ErrorKind) -> &'static str {
     }
 }
 
-/// The events of a move.
+/// Writes the events of a copy as JSON lines.
 #[derive(Debug)]
 pub(crate) struct JsonLines(Mutex<Counts>);
 
@@ -48,7 +47,6 @@ struct Counts {
 }
 
 impl JsonLines {
-    /// Nothing has happened yet.
     pub(crate) fn new() -> JsonLines {
         JsonLines(Mutex::new(Counts {
             paths: 0,
@@ -130,5 +128,5 @@ impl Counts {
     }
 }
 
-/// Often enough for whoever draws a bar from it, seldom enough for who keeps the lines.
+/// The interval of progress events: short enough to draw a bar from, long enough for log files.
 const PROGRESS_INTERVAL: Duration = Duration::from_secs(1);

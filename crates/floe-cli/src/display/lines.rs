@@ -1,16 +1,16 @@
-//! A move as plain lines.
+//! The progress of a copy as plain lines.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use floe_engine::{Event, EventSink};
 
 use super::stderr::{eprint_line, warn};
-use crate::messages::{
+use crate::messages::copy::{
     damaged_link, kept_for_resume, low_space, not_reused, plan, retrying, waiting_for_lock,
-    waiting_for_resource,
 };
+use crate::messages::waiting_for_resource;
 
-/// A line for each path and each failure.
+/// Prints a line for each path and each failure.
 #[derive(Debug, Default)]
 pub(super) struct Lines {
     planned: AtomicUsize,

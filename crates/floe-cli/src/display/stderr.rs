@@ -1,4 +1,6 @@
-//! Lines on stderr: text, or with `--log-format json` an object each.
+//! Lines on stderr: text, or with `--log-format json` one JSON object a line.
+//!
+//! Every object has `level`, `event` and `time`.
 
 mod time;
 
@@ -8,17 +10,17 @@ use std::time::SystemTime;
 
 use serde_json::{Map, Value, json};
 
-/// From now on stderr holds JSON.
+/// Switches stderr to JSON lines.
 pub(crate) fn set_json() {
     IS_JSON.store(true, Ordering::Relaxed);
 }
 
-/// Whether stderr holds JSON.
+/// Whether stderr holds JSON lines.
 pub(crate) fn is_json() -> bool {
     IS_JSON.load(Ordering::Relaxed)
 }
 
-/// How much a line matters.
+/// The severity of a line.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Level {
     Info,
@@ -26,7 +28,7 @@ pub(crate) enum Level {
     Error,
 }
 
-/// Writes a line. `fields` is an object.
+/// Writes a JSON line. `fields` is an object, and its null fields are left out.
 pub(crate) fn write_event(level: Level, event: &str, fields: Value) {
     let level = match level {
         Level::Info => "info",
@@ -40,8 +42,7 @@ pub(crate) fn write_event(level: Level, event: &str, fields: Value) {
     if let Value::Object(fields) = fields {
         line.extend(fields.into_iter().filter(|(_, value)| !value.is_null()));
     }
-    // One call for each line, so that those of several threads do not mix. Nothing can be done
-    // about a closed stderr.
+    // One call for each line keeps the lines of several threads apart. A closed stderr is ignored.
     let text = format!("{}\n", Value::Object(line));
     let _: io::Result<()> = io::stderr().write_all(text.as_bytes());
 }
@@ -55,11 +56,11 @@ pub(crate) fn eprint_line(line: impl std::fmt::Display) {
             json!({ "message": line.to_string() }),
         );
     }
-    // Nothing can be done about a closed stderr.
+    // A closed stderr is ignored.
     let _: io::Result<()> = writeln!(io::stderr(), "{}", printable(&line.to_string()));
 }
 
-/// Says what is not as it should be, though the work goes on.
+/// Prints a warning.
 pub(crate) fn warn(warning: impl std::fmt::Display) {
     match is_json() {
         true => write_event(
@@ -71,7 +72,7 @@ pub(crate) fn warn(warning: impl std::fmt::Display) {
     }
 }
 
-/// Errors repeat what a cache has sent, and that must not steer the terminal.
+/// Replaces control characters: errors repeat text of caches, which must not control the terminal.
 pub(crate) fn printable(line: &str) -> String {
     line.replace(|c: char| c.is_control() && c != '\n', "\u{fffd}")
 }
@@ -83,7 +84,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn control_characters_do_not_reach_the_terminal() {
+    fn control_characters_are_replaced() {
         assert_eq!(printable("a\u{1b}[2Jb\nc"), "a\u{fffd}[2Jb\nc");
     }
 }

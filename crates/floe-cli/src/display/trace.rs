@@ -1,8 +1,8 @@
-//! `--trace`: the timeline of a move, as the trace events of Chrome, which Perfetto opens.
+//! `--trace`: the timeline of a copy as Chrome trace events, which Perfetto opens.
 //!
-//! Each thread has a row: what the main thread resolves and commits, what each worker receives.
-//! Each path has a row of its own with its stages, which overlap those of other paths. What has
-//! ended is written at once; what is kept is the stage of each path that is not valid yet.
+//! Each thread has a row. The row of the main thread shows resolving and commits, and the row of a
+//! worker shows the paths that it receives. Each path has a row with its stages, which overlap the
+//! stages of other paths. Spans are written when they end. Only the open stages are kept in memory.
 
 mod file;
 
@@ -20,7 +20,7 @@ use serde_json::{Value, json};
 use super::stderr::warn;
 use file::TraceFile;
 
-/// Writes a trace for as long as it lives.
+/// A trace, written until it is dropped.
 pub(crate) struct Trace {
     began: Instant,
     state: Mutex<State>,
@@ -28,38 +28,44 @@ pub(crate) struct Trace {
 
 struct State {
     file: TraceFile,
-    /// The rows of threads, by their names.
+    /// The rows of threads by name.
     threads: HashMap<String, u64>,
-    /// By hash part: all that is known of a path at first.
+    /// The rows of paths by hash part, since more is not known of every path.
     paths: HashMap<String, Track>,
-    /// Since when the main thread resolves, or commits so many paths.
+    /// The start of resolving.
     resolving: Option<Micros>,
+    /// The start of the commit in progress, and its number of paths so far.
     committing: Option<(Micros, u64)>,
+    /// The number of tracks so far.
     tracks: u64,
+    /// Downloaded bytes.
     fetched: u64,
+    /// Bytes of unpacked NARs.
     unpacked: i64,
     counters_written_at: Option<Micros>,
 }
 
-/// A path on its way.
+/// The row of a path that is not valid yet.
 struct Track {
-    /// Which row it has.
+    /// The number of the row.
     id: u64,
     name: String,
     stage: &'static str,
     since: Micros,
     nar_size: Option<u64>,
-    /// What has arrived for it in this attempt.
+    /// Bytes downloaded in this attempt.
     fetched: u64,
-    /// The row of the thread that receives it.
+    /// The row of the thread that receives the path.
     thread: Option<u64>,
 }
 
-/// Since the trace began, the unit of trace events.
+/// Microseconds since the trace began, the unit of trace events.
 type Micros = u64;
 
 impl Trace {
-    /// Begins a trace in a new file. `what` names the whole.
+    /// Begins a trace in a new file.
+    ///
+    /// Errors: the file cannot be created.
     pub(crate) fn create(path: &Path, command: &str) -> anyhow::Result<Trace> {
         let mut file = TraceFile::create(path)?;
         file.write(&json!({
@@ -81,10 +87,10 @@ impl Trace {
         })
     }
 
-    /// Something happened.
+    /// Adds an event to the trace.
     pub(crate) fn event(&self, event: &Event<'_>) {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        // Under the lock, so that what is written first has not happened later.
+        // The time is taken under the lock, so that times increase in the file.
         let now = self.now();
         state.event(event, now);
     }
@@ -100,7 +106,7 @@ impl Drop for Trace {
         let state = self.state.get_mut().unwrap_or_else(PoisonError::into_inner);
         state.finish(now);
         if let Err(error) = state.file.finish() {
-            warn(format_args!("{error:#}"));
+            warn(format_args!("ending the trace early: {error:#}"));
         }
     }
 }
@@ -170,10 +176,10 @@ impl State {
         }
     }
 
-    /// A path is heard of.
+    /// Starts the row of a path, in the stage `resolve`.
     fn start_track(&mut self, requested: &str, now: Micros) {
         let part = requested.get(..HashPart::LEN).unwrap_or(requested);
-        self.end_track(part, "asked for again", now);
+        self.end_track(part, "queried again", now);
         self.tracks += 1;
         let track = Track {
             id: self.tracks,
@@ -189,7 +195,7 @@ impl State {
         self.paths.insert(part.to_owned(), track);
     }
 
-    /// A path goes from one stage into the next.
+    /// Ends the stage of a path, and starts the next one.
     fn enter_stage(&mut self, path: &StorePath, stage: &'static str, now: Micros) {
         if let Some(track) = self.paths.get_mut(path.hash_part()) {
             for event in track.stage_events(now) {
@@ -200,7 +206,7 @@ impl State {
         }
     }
 
-    /// A path's row ends.
+    /// Ends the row of a path.
     fn end_track(&mut self, part: &str, outcome: &str, now: Micros) {
         if let Some(track) = self.paths.remove(part) {
             for event in track.stage_events(now) {
@@ -211,7 +217,7 @@ impl State {
         }
     }
 
-    /// A worker has nothing more to do with a path.
+    /// Ends the span of the worker that has received a path.
     fn end_receive(&mut self, path: &StorePath, outcome: &str, now: Micros) {
         let Some(track) = self.paths.get(path.hash_part()) else {
             return;
@@ -238,7 +244,7 @@ impl State {
         }
     }
 
-    /// The row of this thread.
+    /// Returns the row of the current thread.
     fn thread_row(&mut self) -> u64 {
         let thread = thread::current();
         let name = thread.name().unwrap_or("unnamed");
@@ -253,7 +259,7 @@ impl State {
         id
     }
 
-    /// Something happened at a moment.
+    /// Adds an event without a duration to the row of the current thread.
     fn instant_event(&mut self, name: &str, message: &str, now: Micros) {
         let tid = self.thread_row();
         self.file.write(&json!({
@@ -262,7 +268,7 @@ impl State {
         }));
     }
 
-    /// The counters, unless they were written a moment ago.
+    /// Writes the counters, unless they were written less than `pause` ago.
     fn write_counters(&mut self, now: Micros, pause: Duration) {
         let pause = u64::try_from(pause.as_micros()).unwrap_or(u64::MAX);
         let is_due = |last| now >= pause.saturating_add(last);
@@ -279,7 +285,7 @@ impl State {
         }
     }
 
-    /// Ends all that an error or an interrupt has left open.
+    /// Ends everything that an error or an interrupt has left open.
     fn finish(&mut self, now: Micros) {
         self.end_resolving(now);
         self.end_committing(now);
@@ -299,7 +305,7 @@ impl State {
 }
 
 impl Track {
-    /// An event in the row of this path.
+    /// Returns an event in the row of this path.
     fn event(&self, phase: &str, name: &str, at: Micros, args: Value) -> Value {
         json!({
             "ph": phase, "cat": "path", "id": format!("{:#x}", self.id), "pid": PID, "ts": at,
@@ -307,7 +313,7 @@ impl Track {
         })
     }
 
-    /// The stage that ends now.
+    /// Returns the events of the stage that ends now.
     fn stage_events(&self, now: Micros) -> [Value; 2] {
         let args = json!({ "path": self.name });
         [
@@ -316,7 +322,7 @@ impl Track {
         ]
     }
 
-    /// The span of the worker that has received this path.
+    /// Returns the span of the worker that has received this path.
     fn receive_span(&self, thread: u64, outcome: &str, now: Micros) -> Value {
         let args = json!({
             "path": self.name, "narSize": self.nar_size, "downloadBytes": self.fetched,
@@ -327,7 +333,7 @@ impl Track {
     }
 }
 
-/// Something that a thread did from one moment to another.
+/// Returns the span of a thread from one time to another.
 fn span(thread: u64, name: &str, (since, now): (Micros, Micros), args: Value) -> Value {
     json!({
         "ph": "X", "pid": PID, "tid": thread, "ts": since, "dur": now.saturating_sub(since),
@@ -335,8 +341,8 @@ fn span(thread: u64, name: &str, (since, now): (Micros, Micros), args: Value) ->
     })
 }
 
-/// There is one process in a trace; its real number would only make traces differ.
+/// The process of all events. Its real number would only make traces differ.
 const PID: u64 = 1;
 
-/// A hundred points a second draw a smooth line, and are little beside the spans.
+/// The interval of counters: enough points for a smooth line, and few compared with the spans.
 const COUNTER_INTERVAL: Duration = Duration::from_millis(10);

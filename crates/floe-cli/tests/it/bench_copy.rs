@@ -189,7 +189,7 @@ fn variant_without_correct_result_has_no_samples() {
                 "{copy} $3 && chmod -R u+w $2 && find $2/nix/store -type f \
           -name \"*.so*\" -exec sh -c \"echo >> {{}}\" \\;"
             ),
-            "faults",
+            "problems",
         ),
     ];
     for (name, script, why) in cases {

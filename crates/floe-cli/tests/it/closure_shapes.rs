@@ -36,7 +36,7 @@ fn failed_leaf_of_deep_closure_is_reported_without_crash() {
         .arg(path(depth - 1).as_str()))
     .expect(1)
     .stderr_contains("nar/0.nar");
-    let message = format!("{depth} paths could not be moved");
+    let message = format!("failed to copy {depth} paths");
     assert!(
         ran.stderr.contains(&message),
         "{}",

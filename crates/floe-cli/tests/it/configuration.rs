@@ -162,7 +162,7 @@ fn settings_that_nix_rejects_are_rejected_with_location() {
     machine
         .floe(&["config", "--option", "http2", "maybe"])
         .expect(2)
-        .stderr_contains("--option: http2 cannot be \"maybe\"");
+        .stderr_contains("--option: cannot set http2 to \"maybe\"");
     machine
         .floe(&["config", "--option", "no-such-thing", "x", "http2"])
         .expect(0)

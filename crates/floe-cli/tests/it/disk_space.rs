@@ -99,7 +99,7 @@ fn too_few_inodes_are_rejected_and_scarce_ones_cause_warning() {
     mount.remount(&format!("nr_inodes={}", used + 420));
     let ran = mount.run(&install(&cache, &server.url(), &root)).expect(0);
     ran.stderr_contains("floe: warning: about 436 inodes are to be written")
-        .stderr_contains("it may not fit");
+        .stderr_contains("the copy may not fit");
     assert_eq!(mount.assert_store_valid().len() as u64, paths);
 }
 
@@ -127,7 +127,7 @@ fn dry_run_prints_needed_and_free_space() {
         .map(|path| path["narSize"].as_u64().unwrap())
         .sum();
     let place = mount.mount_point().display().to_string();
-    assert_eq!(object["fileSystem"]["directory"], *place);
+    assert_eq!(object["fileSystem"]["mountPoint"], *place);
     assert_eq!(object["fileSystem"]["kind"], "tmpfs");
     assert_eq!(object["freeBytes"], blocks * 4096);
     assert_eq!(object["freeInodes"], inodes);
@@ -141,10 +141,10 @@ fn dry_run_prints_needed_and_free_space() {
     let ran = dry_run(&[]).expect(0);
     assert_eq!(ran.stdout.lines().count(), cache.corpus.paths.len());
     assert!(ran.stdout.lines().all(|line| line.split(' ').count() == 3));
-    ran.stderr_contains("to write: about 14.4")
-        .stderr_contains(&format!("{estimate} inodes, to {place} (tmpfs)"))
+    ran.stderr_contains("would write about 14.4")
+        .stderr_contains(&format!("{estimate} inodes to {place} (tmpfs)"))
         .stderr_contains(&format!("{inodes} inodes free"))
-        .stderr_contains("it cannot fit");
+        .stderr_contains("the copy cannot fit");
     let ran = dry_run(&["--no-check-space"]).expect(0);
     assert!(!ran.stderr.contains("cannot fit"), "{}", ran.stderr);
     assert_eq!(nar_request_count(&server), 0, "{:?}", server.requests());
@@ -188,7 +188,7 @@ fn cache_without_space_is_rejected_or_causes_warning() {
     assert_eq!(nar_request_count(&server), 0, "{:?}", server.requests());
     copy("compression=zstd")
         .expect(5)
-        .stderr_contains("it may not fit");
+        .stderr_contains("the copy may not fit");
     assert!(nar_request_count(&server) > 0);
     mount.remount("size=16m");
     let ran = copy("compression=zstd").expect(0);

@@ -242,7 +242,7 @@ fn unprivileged_user_installs_into_own_store() {
     );
     as_user(&["verify", "--root", &named])
         .expect(0)
-        .stderr_contains("0 faults");
+        .stderr_contains("0 problems");
     for nix in nixes() {
         nix.verify(&root, corpus.paths.len());
     }
@@ -252,7 +252,7 @@ fn unprivileged_user_installs_into_own_store() {
     let roots = roots.display().to_string();
     as_user(&["verify", "--root", &roots])
         .expect(0)
-        .stderr_contains("0 faults");
+        .stderr_contains("0 problems");
     as_user(&["install", "--from", &from, "--root", &roots, &corpus.root])
         .expect(1)
         .stderr_contains("Permission denied");

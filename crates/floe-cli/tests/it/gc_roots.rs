@@ -353,7 +353,7 @@ fn profile_takes_exactly_one_path() {
         .arg("--profile")
         .arg(&profile))
     .expect(2)
-    .stderr_contains("a profile has one path, and 2 were named");
+    .stderr_contains("cannot set a profile to 2 paths: it takes one");
     assert!(!root.exists() && !profile.exists());
     // Two names of the same path count as one.
     let base = corpus.root.strip_prefix("/nix/store/").unwrap();
@@ -368,5 +368,5 @@ fn profile_takes_exactly_one_path() {
         .arg("--profile")
         .arg(scratch.join("other-profile")))
     .expect(2)
-    .stderr_contains("a profile has one path");
+    .stderr_contains("it takes one");
 }

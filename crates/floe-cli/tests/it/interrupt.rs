@@ -55,7 +55,8 @@ fn interrupted_install_exits_with_130_and_is_resumable() {
         "the stalled NAR was not requested exactly once"
     );
     run(std::process::Command::new("kill").args(["-INT", &child.id().to_string()])).expect(0);
-    let reported = lines.any(|line| line.is_ok_and(|line| line.contains("cannot be valid yet")));
+    let reported =
+        lines.any(|line| line.is_ok_and(|line| line.contains("could not be registered yet")));
     assert!(reported, "no message about kept paths");
     assert_eq!(child.wait().unwrap().code(), Some(130));
     // Referrers of the stalled path have arrived but cannot be registered. They are kept for
@@ -136,7 +137,7 @@ fn lock_wait_is_reported_and_ends_at_interrupt() {
         ),
         (
             root.join(format!("nix/{path}.lock")),
-            "waiting for whoever has locked",
+            "waiting for a lock on",
         ),
     ] {
         let mut options = File::options();

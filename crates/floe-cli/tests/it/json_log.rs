@@ -307,7 +307,7 @@ fn skipped_sources_and_settings_are_warning_events() {
         &server.url(),
     ]));
     assert_eq!(said.len(), 1, "{said:?}");
-    assert!(said[0].starts_with(&format!("going on without {}", closed.url())));
+    assert!(said[0].starts_with(&format!("skipping source {}", closed.url())));
 
     let substituters = format!("s3://bucket {}", server.url());
     let option = ["--option", "substituters", &substituters];
@@ -315,5 +315,5 @@ fn skipped_sources_and_settings_are_warning_events() {
     let said = warned(&mut configured);
     assert_eq!(said.len(), 2, "{said:?}");
     assert!(said[0].contains("no-such-setting"), "{said:?}");
-    assert!(said[1].starts_with("substituter passed over"), "{said:?}");
+    assert!(said[1].starts_with("ignoring substituter"), "{said:?}");
 }

@@ -46,7 +46,7 @@ fn generated_keys_differ_and_colon_in_name_is_rejected() {
     );
     generate("a:b")
         .expect(2)
-        .stderr_contains("no key can be named");
+        .stderr_contains("cannot name a key");
     run(floe(["key", "public"]).stdin(Stdio::null()))
         .expect(1)
         .stderr_contains("secret key");

@@ -84,7 +84,7 @@ fn paths_fetched_by_killed_runs_are_reused() {
     let since = server.requests().len();
     let mut last = install(&corpus, &server.url(), &root);
     let ran = run(last.arg("--optimise")).expect(0);
-    let ran = ran.stderr_contains(&format!("{} is not taken from", changed.info.path));
+    let ran = ran.stderr_contains(&format!("cannot reuse {} from", changed.info.path));
     let json = ran.json();
     assert_eq!(json["alreadyValid"], valid);
     assert_eq!(json["reusedPaths"], all as u64 - valid - 2);
@@ -116,7 +116,7 @@ fn failed_install() -> Option<FailedInstall> {
     let late = Fault::DelayedStatus(404, FAILURE_DELAY);
     server.fail(&faulty.narinfo(&libc).url, late);
     let ran = faulty.install(&server.url()).expect(4);
-    ran.stderr_contains("cannot be valid yet");
+    ran.stderr_contains("could not be registered yet");
     let valid = faulty.paths_without(&[&libc]);
     let kept = faulty.assert_valid_paths(&valid);
     assert!(!kept.is_empty(), "no tree was kept");

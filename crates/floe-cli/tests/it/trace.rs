@@ -324,7 +324,7 @@ fn unwritable_trace_file_is_rejected_before_any_request() {
         .arg(scratch.join("no/such/trace.json"))
         .arg(&corpus.root))
     .expect(1)
-    .stderr_contains("creating the trace file");
+    .stderr_contains("cannot create the trace file");
     assert_eq!(server.requests().len(), 0);
     assert!(!scratch.join("root").exists());
 }
@@ -345,7 +345,9 @@ fn full_disk_ends_the_trace_but_not_the_install() {
             ]),
     )
     .expect(0)
-    .stderr_contains("floe: warning: writing the trace file /dev/full");
+    .stderr_contains(
+        "floe: warning: ending the trace early: cannot write the trace file /dev/full",
+    );
 }
 
 /// The stages of every path.

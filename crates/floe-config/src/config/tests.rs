@@ -155,15 +155,15 @@ fn error_names_the_place_and_the_allowed_values() {
     for (line, parts) in [
         (
             "http2 = maybe",
-            ["http2 cannot be \"maybe\"", "true or false"],
+            ["cannot set http2 to \"maybe\"", "true or false"],
         ),
-        ("http2 =", ["http2 cannot be \"\"", "true or false"]),
+        ("http2 =", ["cannot set http2 to \"\"", "true or false"]),
         ("connect-timeout = 5s", ["\"5s\"", "a whole number from 0"]),
         ("download-attempts = 4G", ["\"4G\"", "to 4294967295"]),
         ("netrc-file = ~/.netrc", ["\"~/.netrc\"", "absolute paths"]),
         (
             "extra-netrc-file = a",
-            ["extra-netrc-file cannot be", "absolute paths"],
+            ["cannot set extra-netrc-file to", "absolute paths"],
         ),
         (
             "ssl-cert-file = a",
@@ -178,7 +178,7 @@ fn error_names_the_place_and_the_allowed_values() {
             "include a b",
             ["include is followed by 2 words", "one path"],
         ),
-        ("include absent", ["absent does not exist", "!include"]),
+        ("include absent", ["absent: it does not exist", "!include"]),
     ] {
         let error = refusal(line);
         assert!(error.starts_with("nix.conf:2: "), "{error}");
@@ -196,7 +196,7 @@ fn error_names_the_place_and_the_allowed_values() {
     assert!(
         error
             .to_string()
-            .starts_with("--option: http-connections cannot be \"many\"")
+            .starts_with("--option: cannot set http-connections to \"many\"")
     );
 }
 
@@ -230,7 +230,7 @@ fn includes_are_relative_to_their_file_and_read_in_place() {
 fn recursive_or_too_many_includes_are_an_error() {
     let error = machine("include nix.conf\n", "").refusal();
     assert!(
-        error.starts_with("nix.conf:1: ") && error.contains("INCLUDE_DEPTH_MAX, 16"),
+        error.starts_with("nix.conf:1: ") && error.contains("16 deep (INCLUDE_DEPTH_MAX)"),
         "{error}"
     );
     let many = machine("include 1\n", "");
@@ -241,7 +241,7 @@ fn recursive_or_too_many_includes_are_an_error() {
         );
     }
     many.write("16", "");
-    assert!(many.refusal().contains("INCLUDES_MAX, 256"));
+    assert!(many.refusal().contains("256 files (INCLUDES_MAX)"));
     let few = machine("include 1\n", "");
     for depth in 1..=15 {
         few.write(&depth.to_string(), &format!("include {}\n", depth + 1));

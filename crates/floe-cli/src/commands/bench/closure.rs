@@ -1,4 +1,4 @@
-//! What is copied, and whether a store has it.
+//! The closure to copy, and the check of a copied store.
 
 use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -10,22 +10,23 @@ use floe_engine::{Cancel, PathSpec, SourceOrder, Sources};
 use floe_format::{NarInfo, StoreDir, StorePath};
 use floe_store::{StoreLayout, StoreReader};
 
+use crate::messages::bench as messages;
 use crate::options;
 
-/// The closure of what is copied, as its source describes it.
+/// The closure to copy, as its source describes it.
 #[derive(Debug)]
 pub(crate) struct Closure {
     narinfos: BTreeMap<StorePath, NarInfo>,
     roots: Vec<String>,
     store_dir: StoreDir,
-    /// Whether it comes from a binary cache, whose files are compressed.
+    /// Whether the source is a binary cache, whose files are compressed.
     is_cached: bool,
 }
 
 impl Closure {
-    /// Asks the source for the closures of some paths.
+    /// Queries the source for the closures of some paths.
     ///
-    /// Errors: those of the source; a path that it does not have.
+    /// Errors: the source fails or lacks a path.
     pub(crate) fn query(from: &str, paths: &[String], cancel: &Cancel) -> anyhow::Result<Closure> {
         let environment = options::environment();
         let location = parse_store_uri(from, None, &environment)?;
@@ -36,7 +37,7 @@ impl Closure {
             cancel,
         )?;
         let source = sources.iter().next();
-        let source = source.ok_or_else(|| anyhow::anyhow!("{from} could not be opened"))?;
+        let source = source.ok_or_else(|| anyhow::anyhow!(messages::source(from)))?;
         let store_dir = source.store_dir().clone();
         let roots: Result<Vec<PathSpec>, _> = paths
             .iter()
@@ -59,7 +60,7 @@ impl Closure {
         })
     }
 
-    /// The paths that were asked for, in full.
+    /// Returns the requested paths in full.
     pub(crate) fn roots(&self) -> &[String] {
         &self.roots
     }
@@ -73,7 +74,7 @@ impl Closure {
         sizes.fold(0, u64::saturating_add)
     }
 
-    /// The compressions of its files, such as "zstd"; `None` where they are not in files.
+    /// Returns the compressions of its files, such as "zstd"; `None` if the source is a store.
     pub(crate) fn compressions(&self) -> Option<String> {
         let names: BTreeSet<&str> = self
             .narinfos
@@ -84,8 +85,8 @@ impl Closure {
         self.is_cached.then(|| names.join(" and "))
     }
 
-    /// A check of the store below a directory: every path of the closure is valid, with the right
-    /// hash, and on disk. The first time, the contents are hashed as well.
+    /// Returns a check of the store below a directory: all paths of the closure are valid, have the
+    /// right NAR hash, and are on disk. The first call also hashes their contents.
     pub(crate) fn check(&self, root: PathBuf) -> impl Fn() -> Result<(), BenchError> + '_ {
         let has_hashed = Cell::new(false);
         move || {
@@ -101,7 +102,7 @@ impl Closure {
                     .map_err(|error| wrong(error.to_string()))?;
                 if !found.problems.is_empty() {
                     let count = found.problems.len();
-                    return Err(wrong(format!("floe verify finds {count} faults in it")));
+                    return Err(wrong(messages::problems(count)));
                 }
             }
             Ok(())
@@ -115,15 +116,13 @@ impl Closure {
             .path_info(path)
             .map_err(|error| BenchError::Result(error.to_string()))?;
         let Some(info) = info else {
-            return Err(BenchError::Result(format!("{shown} is not valid")));
+            return Err(BenchError::Result(messages::not_valid(&shown)));
         };
         if (info.nar_hash, info.nar_size) != (narinfo.info.nar_hash, narinfo.info.nar_size) {
-            return Err(BenchError::Result(format!(
-                "{shown} has another NAR hash or size"
-            )));
+            return Err(BenchError::Result(messages::other_nar(&shown)));
         }
         if std::fs::symlink_metadata(store.real_path(path)).is_err() {
-            return Err(BenchError::Result(format!("{shown} is not on disk")));
+            return Err(BenchError::Result(messages::not_on_file_system(&shown)));
         }
         Ok(())
     }

@@ -1,4 +1,4 @@
-//! One more run of each variant under perf, for those who want to know where the time goes.
+//! Profiles: one more run of each variant under perf.
 
 use std::fs;
 use std::path::Path;
@@ -12,9 +12,10 @@ use super::closure::Closure;
 use super::scenario::ScenarioRun;
 use super::variant::VariantSpec;
 use crate::display::eprint_line;
+use crate::messages::bench as messages;
 
-/// Keeps a table of counters and a profile of each variant in `directory`. Where perf does not
-/// work, the report says so.
+/// Writes a table of counters and a profile of each variant into `directory`. If perf does not
+/// work, adds a note to the report.
 pub(crate) fn profile(
     directory: &Path,
     run: &ScenarioRun,
@@ -22,7 +23,7 @@ pub(crate) fn profile(
     (variants, cancel): (&[VariantSpec], &Cancel),
     report: &mut Report,
 ) -> anyhow::Result<()> {
-    fs::create_dir_all(directory).with_context(|| format!("making {}", directory.display()))?;
+    fs::create_dir_all(directory).with_context(|| messages::directory(directory))?;
     let row = file_name(&run.name(closure));
     for variant in variants {
         let words = run.words(variant, closure);
@@ -46,18 +47,18 @@ pub(crate) fn profile(
                 &mut |_, _| {},
             );
             if let Some(Measurement::Failed(why)) = measurements.first() {
-                eprint_line(format_args!("floe: perf gives nothing here: {why}"));
+                eprint_line(messages::skipped_perf(why));
                 let why: Vec<&str> = why.split_whitespace().collect();
                 report
                     .notes
-                    .push(format!("perf gives nothing here: {}", why.join(" ")));
+                    .push(format!("perf was skipped: {}", why.join(" ")));
                 return Ok(());
             }
         }
     }
     let shown = directory.display();
     let note = format!(
-        "perf: counters and profiles of one more run each are in {shown}; perf report -i shows a \
+        "perf: counters and profiles of one more run each are in {shown}. perf report -i shows a \
          profile."
     );
     if !report.notes.contains(&note) {
@@ -66,14 +67,14 @@ pub(crate) fn profile(
     Ok(())
 }
 
-/// Letters and digits, with single dashes for all else.
+/// Returns a plain file name: letters and digits, and single dashes for other characters.
 fn file_name(text: &str) -> String {
     let words = text.split(|c: char| !c.is_ascii_alphanumeric());
     let words: Vec<&str> = words.filter(|word| !word.is_empty()).collect();
     words.join("-")
 }
 
-/// perf makes a run slower, but not endless.
+/// The deadline of a run, which perf makes slower.
 const DEADLINE: Duration = Duration::from_secs(3600);
 
 #[cfg(test)]
@@ -81,7 +82,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_file_name_is_plain() {
+    fn file_name_has_letters_digits_and_dashes() {
         assert_eq!(file_name("cache (xz, HTTP) → tmpfs"), "cache-xz-HTTP-tmpfs");
     }
 }

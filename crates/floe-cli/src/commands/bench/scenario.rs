@@ -1,4 +1,4 @@
-//! From where and to where.
+//! Scenarios: the source and the target of a measurement.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -13,15 +13,16 @@ use super::variant::VariantSpec;
 use crate::args::BenchCopyArgs;
 use crate::display::eprint_line;
 use crate::exit::{AlreadyReported, UsageError};
+use crate::messages::bench as messages;
 
-/// Where a scenario writes.
+/// The storage that a scenario writes to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Medium {
     Tmpfs,
     Disk,
 }
 
-/// What is timed.
+/// A scenario: a source, and the storage of the target.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Scenario {
     pub(crate) from: String,
@@ -44,10 +45,7 @@ fn parse_one(text: &str) -> Result<Scenario, UsageError> {
         ("cache-tmpfs", Some(url)) => (Medium::Tmpfs, url),
         ("cache-disk", Some(url)) => (Medium::Disk, url),
         _ => {
-            return Err(UsageError(format!(
-                "--scenario {text}: write local-tmpfs, local-disk, cache-tmpfs=URL or \
-                 cache-disk=URL; local ones may name a store, as in local-disk=STORE"
-            )));
+            return Err(UsageError(messages::invalid_scenario(text)));
         }
     };
     Ok(Scenario {
@@ -56,20 +54,20 @@ fn parse_one(text: &str) -> Result<Scenario, UsageError> {
     })
 }
 
-/// A scenario with its directories, which are removed with it.
+/// A scenario with its directories, which are removed when it is dropped.
 pub(crate) struct ScenarioRun {
     from: String,
     medium: Medium,
     file_system: FileSystem,
     directory: tempfile::TempDir,
-    /// For homes and messages, which are no part of what is timed.
+    /// The directory of homes and messages, which are not part of the measurement.
     aside: tempfile::TempDir,
 }
 
 impl ScenarioRun {
-    /// Makes the directories of a scenario.
+    /// Creates the directories of a scenario.
     ///
-    /// Errors: a place that is not what it should be, or has no room for the closure.
+    /// Errors: a directory is on the wrong storage, or has no space for the closure.
     pub(crate) fn create(
         scenario: &Scenario,
         args: &BenchCopyArgs,
@@ -82,7 +80,7 @@ impl ScenarioRun {
                 ("--scratch", args.scratch.clone().unwrap_or_else(default))
             }
         };
-        fs::create_dir_all(&parent).with_context(|| format!("making {}", parent.display()))?;
+        fs::create_dir_all(&parent).with_context(|| messages::directory(&parent))?;
         let file_system = FileSystem::of(&parent)?;
         check_medium(scenario.medium, option, &parent, &file_system)?;
         check_free_space(&parent, closure)?;
@@ -90,7 +88,7 @@ impl ScenarioRun {
             tempfile::Builder::new()
                 .prefix("floe-bench-")
                 .tempdir_in(parent)
-                .with_context(|| format!("making a directory in {}", parent.display()))
+                .with_context(|| messages::directory_in(parent))
         };
         Ok(ScenarioRun {
             from: scenario.from.clone(),
@@ -109,7 +107,7 @@ impl ScenarioRun {
         &self.file_system
     }
 
-    /// The scenario in a few words, such as "cache (xz, HTTP) → tmpfs".
+    /// Returns the name of the scenario, such as "cache (xz, HTTP) → tmpfs".
     pub(crate) fn name(&self, closure: &Closure) -> String {
         let from = match closure.compressions() {
             None => "local".to_owned(),
@@ -129,7 +127,7 @@ impl ScenarioRun {
         format!("{from} → {to}")
     }
 
-    /// Where variants write: the root of a store that does not exist.
+    /// Returns the root directory of the target store, which does not exist before a run.
     pub(crate) fn destination(&self) -> PathBuf {
         self.directory.path().join("root")
     }
@@ -138,7 +136,7 @@ impl ScenarioRun {
         self.aside.path().join("home")
     }
 
-    /// The words of a variant's command.
+    /// Returns the arguments of a variant's command.
     pub(crate) fn words(&self, variant: &VariantSpec, closure: &Closure) -> Vec<String> {
         variant.template.fill(&Placeholders {
             from: &self.from,
@@ -147,7 +145,7 @@ impl ScenarioRun {
         })
     }
 
-    /// A variant, ready for its turns.
+    /// Returns a variant that is ready to be timed.
     pub(crate) fn timed_variant<'a>(
         &'a self,
         variant: &VariantSpec,
@@ -171,7 +169,7 @@ impl ScenarioRun {
                     path: home.clone(),
                     source,
                 })?;
-                // What the runs before have written must not be written out during this one.
+                // Data of earlier runs must not be written to disk during this run.
                 match self.medium {
                     Medium::Disk => file_system::sync(self.directory.path()),
                     Medium::Tmpfs => Ok(()),
@@ -182,7 +180,7 @@ impl ScenarioRun {
     }
 }
 
-/// A home of its own for every run: no cache remembers the run before.
+/// Returns variables for a home of its own, so that no cache holds results of an earlier run.
 fn environment(home: &Path) -> Vec<(String, Option<String>)> {
     let within = |name: &str| Some(home.join(name).display().to_string());
     vec![
@@ -203,22 +201,13 @@ fn check_medium(
     let shown = format!("{} ({option})", directory.display());
     match (medium, found.durability) {
         (Medium::Tmpfs, Durability::Memory) | (Medium::Disk, Durability::Journal) => Ok(()),
-        (Medium::Tmpfs, _) => bail!(
-            "{shown} is on {}; give a directory in memory",
-            found.describe()
-        ),
-        (Medium::Disk, Durability::Memory) => bail!(
-            "{shown} is on {}; give a directory on a disk",
-            found.describe()
-        ),
-        (Medium::Disk, Durability::Plain) => bail!(
-            "{shown} is on {}, where writing after a removal costs many times what it costs \
-             with a journal; give a directory elsewhere, such as on an image made with mkfs.ext4 \
-             and mounted with -o loop",
-            found.describe()
-        ),
+        (Medium::Tmpfs, _) => bail!(messages::not_in_memory(&shown, found.describe())),
+        (Medium::Disk, Durability::Memory) => {
+            bail!(messages::not_on_disk(&shown, found.describe()))
+        }
+        (Medium::Disk, Durability::Plain) => bail!(messages::no_journal(&shown, found.describe())),
         (Medium::Disk, Durability::Unknown) => {
-            eprint_line(format_args!("floe: {shown} is on {}", found.describe()));
+            eprint_line(messages::unknown_medium(&shown, found.describe()));
             Ok(())
         }
     }
@@ -228,19 +217,16 @@ fn check_free_space(directory: &Path, closure: &Closure) -> anyhow::Result<()> {
     let needed = closure.nar_bytes().saturating_add(SLACK_LEN);
     let free = file_system::free_bytes(directory)?;
     if free < needed {
-        eprint_line(format_args!(
-            "floe: {} has room for {free} bytes, and the closure needs about {needed}",
-            directory.display()
-        ));
+        eprint_line(messages::low_space(directory, free, needed));
         return Err(AlreadyReported(NO_SPACE_EXIT_CODE).into());
     }
     Ok(())
 }
 
-/// For the database, logs, and the ends of blocks.
+/// Space for the database, for logs and for partly filled blocks.
 const SLACK_LEN: u64 = 16 * 1024 * 1024;
 
-/// As for every command that lacks room.
+/// The exit code of commands without space.
 const NO_SPACE_EXIT_CODE: u8 = 5;
 
 #[cfg(test)]
@@ -248,7 +234,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn scenarios_say_from_where_and_to_where() {
+    fn scenario_names_source_and_storage() {
         let parsed = |text: &str| parse_one(text).map(|it| (it.from, it.medium));
         let auto = ("auto".to_owned(), Medium::Tmpfs);
         assert_eq!(parsed("local-tmpfs").unwrap(), auto);
@@ -266,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn a_place_that_would_mislead_is_refused() {
+    fn unsuitable_storage_is_refused() {
         let on = |durability| FileSystem {
             kind: "ext4".into(),
             source: "/dev/x".into(),

@@ -1,4 +1,4 @@
-//! The programs that are timed.
+//! Variants: the programs to time.
 
 use std::path::Path;
 use std::process::Command;
@@ -6,26 +6,28 @@ use std::process::Command;
 use floe_bench::{Template, machine};
 
 use crate::exit::UsageError;
+use crate::messages::bench as messages;
 
-/// A program and how it is told to copy.
+/// A program, and its command for a copy.
 #[derive(Debug)]
 pub(crate) struct VariantSpec {
     pub(crate) name: String,
     pub(crate) template: Template,
 }
 
-/// Reads `--variant` options: a ready-made one by its name, NAME=PROGRAM for a ready-made one with
-/// another program, or NAME=COMMAND.
+/// Parses `--variant` options: the name of a built-in variant, NAME=PROGRAM for a built-in variant
+/// with another program, or NAME=COMMAND.
 ///
-/// Errors: names that are not there or twice, commands that make no sense, and variants of which
-/// some check signatures and others do not: their times would say nothing about each other.
+/// Errors: missing and duplicate names, invalid commands, and variants of which only some check
+/// signatures, because their times could not be compared.
 pub(crate) fn parse(texts: &[String], keys: Option<&str>) -> Result<Vec<VariantSpec>, UsageError> {
     let mut variants: Vec<VariantSpec> = Vec::new();
     for text in texts {
         let variant = parse_one(text, keys)?;
         if variants.iter().any(|known| known.name == variant.name) {
-            return Err(UsageError(format!(
-                "--variant {text}: that name is there already"
+            return Err(UsageError(messages::invalid_variant(
+                text,
+                messages::NAME_TAKEN,
             )));
         }
         variants.push(variant);
@@ -34,27 +36,26 @@ pub(crate) fn parse(texts: &[String], keys: Option<&str>) -> Result<Vec<VariantS
         .iter()
         .partition(|variant| variant.checks_signatures());
     if let (Some(checking), Some(trusting)) = (checking.first(), trusting.first()) {
-        return Err(UsageError(format!(
-            "`{}` checks signatures and `{}` does not: give both the same setting \
-             (--no-check-sigs, or trusted keys for all)",
-            checking.name, trusting.name
+        let (checking, trusting) = (&checking.name, &trusting.name);
+        return Err(UsageError(messages::mixed_signature_checks(
+            checking, trusting,
         )));
     }
     Ok(variants)
 }
 
 fn parse_one(text: &str, keys: Option<&str>) -> Result<VariantSpec, UsageError> {
-    let fault = |reason: &str| UsageError(format!("--variant {text}: {reason}"));
+    let fault = |reason: &str| UsageError(messages::invalid_variant(text, reason));
     let Some((name, command)) = text.split_once('=') else {
         let template = builtin(text, text, keys);
-        let template = template.ok_or_else(|| fault("write NAME='COMMAND …', `nix` or `floe`"))?;
+        let template = template.ok_or_else(|| fault(messages::NOT_A_VARIANT))?;
         return Ok(VariantSpec {
             name: text.into(),
             template,
         });
     };
     if name.is_empty() {
-        return Err(fault("it has no name"));
+        return Err(fault(messages::NO_NAME));
     }
     let is_program = !command.contains(char::is_whitespace);
     let file_name = Path::new(command)
@@ -73,7 +74,7 @@ fn parse_one(text: &str, keys: Option<&str>) -> Result<VariantSpec, UsageError> 
     })
 }
 
-/// The command of a program that floe knows.
+/// Returns the command of a program that floe knows.
 fn builtin(kind: &str, program: &str, keys: Option<&str>) -> Option<Template> {
     let mut words = match kind {
         "nix" => vec![
@@ -95,7 +96,7 @@ fn builtin(kind: &str, program: &str, keys: Option<&str>) -> Option<Template> {
 }
 
 impl VariantSpec {
-    /// Whether signatures count for this command: unless it says otherwise, as with Nix and floe.
+    /// Whether the command checks signatures. Nix and floe do so by default.
     pub(crate) fn checks_signatures(&self) -> bool {
         let words: Vec<&str> = self
             .template
@@ -110,7 +111,7 @@ impl VariantSpec {
         !has("--no-check-sigs") && !has("--no-require-sigs") && !is_off
     }
 
-    /// What the program says of itself.
+    /// Returns the version that the program reports.
     pub(crate) fn version(&self) -> Option<String> {
         machine::first_line(Command::new(self.template.program()).arg("--version"))
     }
@@ -130,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn ready_made_variants_have_the_same_settings() {
+    fn built_in_variants_have_the_same_settings() {
         for keys in [None, Some("a:b c:d")] {
             let variants = parsed(&["nix", "floe", "old=/opt/old/bin/nix"], keys).unwrap();
             assert_eq!(variants[2].template.program(), "/opt/old/bin/nix");
@@ -146,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn variants_that_differ_in_what_they_check_are_refused() {
+    fn variants_with_different_checks_are_refused() {
         let mixed = fault(&["nix", "mine=floe copy --from {from} --to {dest} {path}"]);
         assert!(
             mixed.contains("`mine` checks signatures and `nix` does not"),
@@ -157,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn what_makes_no_command_is_refused_with_its_text() {
+    fn invalid_variant_is_refused_with_its_text() {
         for (text, reason) in [
             ("cp", "NAME="),
             ("=cp {from} {dest} {path}", "no name"),
@@ -166,6 +167,6 @@ mod tests {
             let fault = fault(&[text]);
             assert!(fault.contains(reason) && fault.contains(text), "{fault}");
         }
-        assert!(fault(&["floe", "floe"]).contains("there already"));
+        assert!(fault(&["floe", "floe"]).contains("another variant has this name"));
     }
 }

@@ -1,4 +1,4 @@
-//! What a command line of nix-serve or nix-serve-ng asks for.
+//! The command line of nix-serve and nix-serve-ng.
 
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
@@ -13,8 +13,9 @@ use super::table::OptionKind;
 use crate::args::{AccessLogFormat, parse_seconds, parse_timeout};
 use crate::commands::serve::process;
 use crate::exit::UsageError;
+use crate::messages::serve as messages;
 
-/// What to do.
+/// The request of a command line.
 #[derive(Debug)]
 pub(super) enum Request {
     Help,
@@ -22,14 +23,14 @@ pub(super) enum Request {
     Serve(Box<Options>),
 }
 
-/// Everything that options say, with the defaults where they say nothing.
+/// The values of all options, with defaults.
 #[derive(Debug)]
 pub(super) struct Options {
     pub(super) listen: Vec<Listen>,
     pub(super) backlog: u16,
     pub(super) store: Option<String>,
     pub(super) priority: i32,
-    /// Without a slash at its end, so empty for the root.
+    /// The path before every route, without a slash at its end; empty for none.
     pub(super) path: String,
     pub(super) timeouts: Timeouts,
     pub(super) keep_alive: bool,
@@ -40,11 +41,11 @@ pub(super) struct Options {
     pub(super) pid: Option<PathBuf>,
     pub(super) user: Option<String>,
     pub(super) group: Option<String>,
-    /// What has no effect, and why.
+    /// Warnings about options without effect.
     pub(super) warnings: Vec<String>,
 }
 
-/// How long a client may take. nix-serve-ng has one time for everything, starman two of its own.
+/// The timeouts of clients. nix-serve-ng has one timeout for all, and starman two of its own.
 #[derive(Debug, Default)]
 pub(super) struct Timeouts {
     all: Option<Duration>,
@@ -58,7 +59,7 @@ impl Timeouts {
         asked.unwrap_or(process::KEEP_ALIVE_TIMEOUT)
     }
 
-    /// starman waits no time for the next request, and then closes.
+    /// Whether connections stay open. With a timeout of 0, starman closes them after a response.
     pub(super) fn keeps_alive(&self) -> bool {
         self.keep_alive != Some(Duration::ZERO)
     }
@@ -72,7 +73,7 @@ impl Timeouts {
     }
 }
 
-/// The ways to say where to listen, before it is known which of them counts.
+/// The options about addresses. Only one kind of them has an effect.
 #[derive(Debug, Default)]
 struct ListenOptions {
     listen: Vec<Listen>,
@@ -81,7 +82,9 @@ struct ListenOptions {
     port: Option<u16>,
 }
 
-/// Reads the command line.
+/// Parses the command line.
+///
+/// Errors: unknown options, invalid values, options that need TLS.
 pub(super) fn parse(args: &[OsString]) -> Result<Request, UsageError> {
     let mut options = Options {
         listen: Vec::new(),
@@ -109,7 +112,7 @@ pub(super) fn parse(args: &[OsString]) -> Result<Request, UsageError> {
                 value,
             } => (entry, written, value.unwrap_or_default()),
             Argument::HaskellRuntime => {
-                options.ignore("+RTS", "there is no Haskell runtime to set");
+                options.ignore("+RTS", "floe has no Haskell runtime");
                 continue;
             }
             Argument::Positional(word) => {
@@ -127,7 +130,8 @@ pub(super) fn parse(args: &[OsString]) -> Result<Request, UsageError> {
                     Ok(false) => options.apply(kind, &value),
                     applied => applied.map(|_| ()),
                 };
-                applied.map_err(|error| UsageError(format!("{written}: {}", error.0)))?;
+                applied
+                    .map_err(|error| UsageError(messages::invalid_option(&written, &error.0)))?;
             }
         }
     }
@@ -136,7 +140,7 @@ pub(super) fn parse(args: &[OsString]) -> Result<Request, UsageError> {
 }
 
 impl ListenOptions {
-    /// Whether the option is about where to listen.
+    /// Applies an option about addresses, and returns whether it is one.
     fn apply(&mut self, kind: OptionKind, value: &OsStr) -> Result<bool, UsageError> {
         match kind {
             OptionKind::Listen => self.listen.push(address::parse_starman(text(value)?)?),
@@ -148,7 +152,8 @@ impl ListenOptions {
         Ok(true)
     }
 
-    /// As Plack: `--listen` before `--socket` before `--host` and `--port`.
+    /// Chooses the addresses as Plack does: `--listen` wins over `--socket`, and both win over
+    /// `--host` and `--port`.
     fn resolve(self, options: &mut Options) {
         let by_parts = self.host.is_some() || self.port.is_some();
         let winner = match (self.listen.is_empty(), &self.socket) {
@@ -162,7 +167,7 @@ impl ListenOptions {
                 ("--host or --port", by_parts),
             ];
             for (loser, _) in losers.iter().filter(|(_, given)| *given) {
-                options.ignore(loser, &format!("{winner} says where to listen"));
+                options.ignore(loser, &messages::listens_elsewhere(winner));
             }
         }
         options.listen = match (self.listen, self.socket) {
@@ -179,7 +184,7 @@ impl ListenOptions {
 impl Options {
     fn apply(&mut self, kind: OptionKind, value: &OsStr) -> Result<(), UsageError> {
         match kind {
-            // The system allows fewer than this in any case.
+            // Larger values are capped: the system allows fewer than this.
             OptionKind::Backlog => {
                 self.backlog = number::<u32>(value)?.try_into().unwrap_or(u16::MAX);
             }
@@ -201,7 +206,7 @@ impl Options {
             OptionKind::Pid => self.pid = Some(path(value)?),
             OptionKind::User => self.user = Some(text(value)?.to_owned()),
             OptionKind::Group => self.group = Some(text(value)?.to_owned()),
-            // These are about where to listen, or were dealt with before.
+            // ListenOptions or `parse` handles these.
             OptionKind::Listen
             | OptionKind::Host
             | OptionKind::Port
@@ -214,22 +219,20 @@ impl Options {
         Ok(())
     }
 
-    /// The wrapper of nix-serve names its application.
+    /// Ignores the application that nix-serve's wrapper names, and refuses other arguments.
     fn apply_positional(&mut self, word: &OsStr) -> Result<(), UsageError> {
         match Path::new(word).extension() {
             Some(extension) if extension == "psgi" => {
-                self.ignore(&word.to_string_lossy(), "there is no application to load");
+                self.ignore(&word.to_string_lossy(), "floe loads no application");
                 Ok(())
             }
-            _ => Err(UsageError(format!(
-                "unexpected argument {word:?}; nix-serve --help lists the options"
-            ))),
+            _ => Err(UsageError(messages::unexpected_argument(word))),
         }
     }
 
-    /// One warning for each option, however often it comes.
+    /// Adds a warning about an option, once for all its occurrences.
     fn ignore(&mut self, written: &str, why: &str) {
-        let warning = format!("{written} has no effect: {why}");
+        let warning = messages::ignored_option(written, why);
         if !self.warnings.contains(&warning) {
             self.warnings.push(warning);
         }
@@ -239,12 +242,12 @@ impl Options {
 fn text(value: &OsStr) -> Result<&str, UsageError> {
     value
         .to_str()
-        .ok_or_else(|| UsageError(format!("{value:?} is not UTF-8")))
+        .ok_or_else(|| UsageError(messages::not_utf8(value)))
 }
 
 fn path(value: &OsStr) -> Result<PathBuf, UsageError> {
     match value.is_empty() {
-        true => Err(UsageError("an empty path names nothing".into())),
+        true => Err(UsageError(messages::EMPTY_PATH.into())),
         false => Ok(PathBuf::from(value)),
     }
 }
@@ -252,22 +255,18 @@ fn path(value: &OsStr) -> Result<PathBuf, UsageError> {
 fn number<T: FromStr>(value: &OsStr) -> Result<T, UsageError> {
     let text = text(value)?;
     text.parse()
-        .map_err(|_| UsageError(format!("{text:?} is not a number that makes sense here")))
+        .map_err(|_| UsageError(messages::not_a_number(text)))
 }
 
 fn log_name(text: &str) -> Result<AccessLogFormat, UsageError> {
-    AccessLogFormat::from_str(text, false).map_err(|_| {
-        UsageError(format!(
-            "{text:?} is none of quiet, default, normal, real-ip, verbose and debug"
-        ))
-    })
+    AccessLogFormat::from_str(text, false).map_err(|_| UsageError(messages::not_a_log_format(text)))
 }
 
-/// The path in front of every route.
+/// Parses the path before every route.
 fn prefix(text: &str) -> Result<String, UsageError> {
     match text.starts_with('/') {
         true => Ok(text.trim_end_matches('/').to_owned()),
-        false => Err(UsageError(format!("{text:?} does not begin with a slash"))),
+        false => Err(UsageError(messages::no_leading_slash(text))),
     }
 }
 

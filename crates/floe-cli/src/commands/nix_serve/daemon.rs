@@ -1,7 +1,7 @@
-//! `--daemonize`: the server as a process of its own, away from the terminal.
+//! `--daemonize`: the server as a background process without a terminal.
 //!
-//! A program cannot fork itself in safe code, but it can start itself again: the first process
-//! starts a second one with the same words, waits until that listens, and ends.
+//! Safe code cannot fork, but it can start the program again. The first process starts a second one
+//! with the same arguments, waits until the second one listens, and ends.
 
 use std::env;
 use std::ffi::OsString;
@@ -14,8 +14,9 @@ use anyhow::Context as _;
 use super::NAME;
 use crate::commands::serve::process::READY;
 use crate::exit::AlreadyReported;
+use crate::messages::serve as messages;
 
-/// Whether these are the words for a daemon, and the user's own words among them.
+/// Returns whether this is the background process, and the user's own arguments.
 pub(super) fn is_child(args: &[OsString]) -> (bool, &[OsString]) {
     match args.split_first() {
         Some((first, rest)) if first == CHILD_FLAG => (true, rest),
@@ -23,10 +24,12 @@ pub(super) fn is_child(args: &[OsString]) -> (bool, &[OsString]) {
     }
 }
 
-/// Starts the daemon, and waits until it listens. If it fails, it has said why on the stderr that
-/// it shares with this process, and its exit code is passed on.
+/// Starts the background process, and waits until it listens.
+///
+/// Errors: the process cannot be started. If the process itself fails, it reports the cause on the
+/// shared stderr, and the error only carries its exit code.
 pub(super) fn start(args: &[OsString]) -> anyhow::Result<()> {
-    let attempt = "starting the server in the background";
+    let attempt = messages::DAEMON;
     let mut child = Command::new(env::current_exe().context(attempt)?)
         .arg0(NAME)
         .arg(CHILD_FLAG)
@@ -49,11 +52,11 @@ pub(super) fn start(args: &[OsString]) -> anyhow::Result<()> {
     Err(AlreadyReported(code.filter(|code| *code != 0).unwrap_or(1)).into())
 }
 
-/// The daemon leaves the session of the terminal, which would otherwise end it.
+/// Leaves the session of the terminal, whose end would end the background process.
 pub(super) fn leave_session() -> anyhow::Result<()> {
-    rustix::process::setsid().context("leaving the session of the terminal")?;
+    rustix::process::setsid().context(messages::SESSION)?;
     Ok(())
 }
 
-/// No word of a user's looks like this.
+/// The argument that marks the background process. No user needs an argument like this.
 const CHILD_FLAG: &str = "--floe-daemon-child";

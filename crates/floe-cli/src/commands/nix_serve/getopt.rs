@@ -1,16 +1,18 @@
-//! From the words of a command line to options with their values, by the rules of Perl's
-//! Getopt::Long, with what nix-serve-ng's parser allows besides.
+//! Splits a command line into options with their values.
+//!
+//! The rules are those of Perl's Getopt::Long, extended by what nix-serve-ng's parser accepts.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt as _;
 
 use super::table::{self, OptionEntry};
 use crate::exit::UsageError;
+use crate::messages::serve::{TAKES_NO_VALUE, invalid_option, needs_value, unknown_option};
 
-/// A word, or an option with its value.
+/// An argument, or an option with its value.
 #[derive(Debug)]
 pub(super) enum Argument {
-    /// An option as it was written, and its value if it takes one.
+    /// An option as the user wrote it, and its value if it takes one.
     Option {
         entry: &'static OptionEntry,
         written: String,
@@ -18,11 +20,13 @@ pub(super) enum Argument {
     },
     /// `+RTS … -RTS`.
     HaskellRuntime,
-    /// Anything else.
+    /// An argument that is no option.
     Positional(OsString),
 }
 
-/// Reads all words.
+/// Reads all arguments.
+///
+/// Errors: unknown options, options without a required value or with a needless one.
 pub(super) fn read(args: &[OsString]) -> Result<Vec<Argument>, UsageError> {
     let mut words = Vec::new();
     let mut rest = args.iter();
@@ -31,7 +35,7 @@ pub(super) fn read(args: &[OsString]) -> Result<Vec<Argument>, UsageError> {
         if arg == "--" {
             words.extend(rest.by_ref().cloned().map(Argument::Positional));
         } else if arg == "+RTS" {
-            // Without an end, all that follows is meant for the runtime.
+            // Without -RTS, all further arguments are for the runtime.
             rest.by_ref().find(|arg| *arg == "-RTS");
             words.push(Argument::HaskellRuntime);
         } else if bytes.len() < 2 || bytes[0] != b'-' {
@@ -40,9 +44,11 @@ pub(super) fn read(args: &[OsString]) -> Result<Vec<Argument>, UsageError> {
             let (entry, written, mut value) = option(arg)?;
             match (entry.value, &value) {
                 (Some(_), Some(_)) | (None, None) => {}
-                (None, Some(_)) => return Err(UsageError(format!("{written} takes no value"))),
+                (None, Some(_)) => {
+                    return Err(UsageError(invalid_option(&written, TAKES_NO_VALUE)));
+                }
                 (Some(what), None) => {
-                    let missing = || UsageError(format!("{written} needs a value: {what}"));
+                    let missing = || UsageError(invalid_option(&written, &needs_value(what)));
                     value = Some(rest.next().ok_or_else(missing)?.clone());
                 }
             }
@@ -56,9 +62,9 @@ pub(super) fn read(args: &[OsString]) -> Result<Vec<Argument>, UsageError> {
     Ok(words)
 }
 
-/// The option that a word names, how it was written, and the value that the word itself holds.
+/// Returns the option of an argument, how the user wrote it, and the value in the same argument.
 ///
-/// One dash does for long names too, and a value may follow a single letter without a space.
+/// Long names may have one dash. A value may follow a single letter directly.
 fn option(arg: &OsStr) -> Result<(&'static OptionEntry, String, Option<OsString>), UsageError> {
     let bytes = arg.as_bytes();
     let dashes = if bytes.starts_with(b"--") { 2 } else { 1 };
@@ -76,9 +82,7 @@ fn option(arg: &OsStr) -> Result<(&'static OptionEntry, String, Option<OsString>
     {
         return Ok((entry, format!("-{letter}"), value(2)));
     }
-    Err(UsageError(format!(
-        "unknown option {written}; nix-serve --help lists those that there are"
-    )))
+    Err(UsageError(unknown_option(&written)))
 }
 
 #[cfg(test)]
@@ -101,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn every_spelling_of_getopt_means_the_same() {
+    fn all_spellings_of_getopt_are_equal() {
         for spelling in [
             &["--port", "80"][..],
             &["--port=80"],
@@ -121,19 +125,19 @@ mod tests {
     }
 
     #[test]
-    fn letters_of_either_case_are_different_options() {
+    fn single_letters_are_case_sensitive() {
         let words = split(&["-r", "-R", "lib", "-E", "x", "-e", "y"]).unwrap();
         assert_eq!(words, ["reload=", "Reload=lib", "env=x", "e=y"]);
     }
 
     #[test]
-    fn a_value_may_look_like_an_option_and_may_be_empty() {
+    fn value_may_look_like_an_option_or_be_empty() {
         assert_eq!(split(&["--priority", "-5"]).unwrap(), ["priority=-5"]);
         assert_eq!(split(&["--host="]).unwrap(), ["host="]);
     }
 
     #[test]
-    fn what_is_for_haskell_ends_at_its_end() {
+    fn haskell_runtime_options_end_at_rts() {
         let words = split(&["+RTS", "-N2", "-RTS", "--quiet"]).unwrap();
         assert_eq!(words, ["RTS", "quiet="]);
         assert_eq!(split(&["+RTS", "--quiet"]).unwrap(), ["RTS"]);
@@ -146,14 +150,14 @@ mod tests {
     }
 
     #[test]
-    fn unknown_missing_and_needless_are_named() {
+    fn unknown_option_and_wrong_value_are_named() {
         for (args, part) in [
             (&["--wrokers", "5"][..], "--wrokers"),
             (&["--port=1", "-x"], "-x"),
             (&["-q"], "-q"),
             (&["--secret=1"], "unknown option --secret;"),
-            (&["--port"], "--port needs a value: PORT"),
-            (&["--quiet=1"], "--quiet takes no value"),
+            (&["--port"], "--port: it needs a value PORT"),
+            (&["--quiet=1"], "--quiet: it takes no value"),
             (&["-Dx"], "-Dx"),
             (&["-é"], "unknown option -é"),
         ] {
@@ -164,7 +168,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_value_may_be_joined_or_follow(
+        fn value_may_be_joined_or_follow(
             index in 0..table::ENTRIES.len(),
             value in "[ -~]{1,12}",
         ) {
@@ -177,7 +181,7 @@ mod tests {
         }
 
         #[test]
-        fn no_words_make_it_panic(args in proptest::collection::vec("[-+=a-zA-Zé]{0,6}", 0..5)) {
+        fn arguments_never_panic(args in proptest::collection::vec("[-+=a-zA-Zé]{0,6}", 0..5)) {
             let args: Vec<&str> = args.iter().map(String::as_str).collect();
             let _: Result<Vec<String>, String> = split(&args);
         }

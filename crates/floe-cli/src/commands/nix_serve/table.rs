@@ -1,20 +1,19 @@
-//! Every option of nix-serve (starman and Plack) and of nix-serve-ng: its names, its kind, its
-//! words in `--help`.
+//! All options of nix-serve (starman and Plack) and of nix-serve-ng: names, effect and help.
 
-/// An option.
+/// An option of nix-serve.
 #[derive(Debug)]
 pub(super) struct OptionEntry {
-    /// All its names: long ones first, single letters after them.
+    /// Its names: long ones first, then single letters.
     pub(super) names: &'static [&'static str],
-    /// What its value is called, if it takes one.
+    /// The name of its value, if it takes one.
     pub(super) value: Option<&'static str>,
-    /// What it does.
+    /// Its effect.
     pub(super) kind: OptionKind,
-    /// For those without effect the reason, for the others what it does.
+    /// The text for `--help`; for options without effect the reason.
     pub(super) help: &'static str,
 }
 
-/// What an option does.
+/// The effect of an option.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum OptionKind {
     Listen,
@@ -40,22 +39,22 @@ pub(super) enum OptionKind {
     Path,
     Help,
     Version,
-    /// It needs TLS, which floe does not speak.
+    /// The option needs TLS, which floe does not support.
     Tls,
-    /// It is about something that floe does not have; there is a warning.
+    /// The option concerns a thing that floe does not have. It gives a warning.
     NoEffect,
 }
 
-/// The option of that name.
+/// Returns the option with a name.
 pub(super) fn find(name: &str) -> Option<&'static OptionEntry> {
-    // Plack turns every dash of a name into an underscore, and so takes both.
+    // Plack accepts underscores for dashes.
     let name = name.replace('_', "-");
     ENTRIES
         .iter()
         .find(|entry| entry.names.contains(&name.as_str()))
 }
 
-/// What `--help` prints.
+/// Returns the text of `--help`.
 pub(super) fn help() -> String {
     let mut text = String::from(
         "Serves a Nix store as a binary cache: floe under the name nix-serve.\n\n\
@@ -71,8 +70,8 @@ pub(super) fn help() -> String {
     });
     text.push_str("\nAccepted without effect, with a warning:\n");
     lines(&mut text, |kind| kind == OptionKind::NoEffect);
-    text.push_str("  +RTS ... -RTS\n      there is no Haskell runtime to set\n");
-    text.push_str("\nRefused, for floe does not speak TLS itself yet (use a proxy):\n");
+    text.push_str("  +RTS ... -RTS\n      floe has no Haskell runtime\n");
+    text.push_str("\nRefused, because floe does not support TLS yet (use a proxy):\n");
     lines(&mut text, |kind| kind == OptionKind::Tls);
     text.push_str(
         "\nEnvironment: NIX_SECRET_KEY_FILE, NIX_REMOTE, NIX_STORE_DIR, NIX_STATE_DIR, \
@@ -81,7 +80,7 @@ pub(super) fn help() -> String {
     text
 }
 
-/// `-l, --listen HOST:PORT`.
+/// Returns names and value, as in `-l, --listen HOST:PORT`.
 fn spelling(entry: &OptionEntry) -> String {
     let (short, long): (Vec<&str>, Vec<&str>) =
         entry.names.iter().partition(|name| name.len() == 1);
@@ -117,13 +116,13 @@ const fn flag(names: &'static [&'static str], kind: OptionKind, help: &'static s
     }
 }
 
-/// In the order of `--help`.
+/// All options, in the order of `--help`.
 pub(super) const ENTRIES: &[OptionEntry] = &[
     with(
         &["listen", "l"],
         "HOST:PORT|:PORT|[IPV6]:PORT|SOCKET",
         OptionKind::Listen,
-        "listen there; may be repeated [default: *:5000]",
+        "listen on this address; may be repeated [default: *:5000]",
     ),
     with(
         &["host", "o"],
@@ -147,7 +146,7 @@ pub(super) const ENTRIES: &[OptionEntry] = &[
         &["backlog"],
         "N",
         OptionKind::Backlog,
-        "how many connections may wait to be accepted [default: 1024]",
+        "the number of connections that may wait to be accepted [default: 1024]",
     ),
     with(
         &["store"],
@@ -165,41 +164,41 @@ pub(super) const ENTRIES: &[OptionEntry] = &[
         &["path"],
         "PATH",
         OptionKind::Path,
-        "serve below this path, as in /cache",
+        "serve below this path, such as /cache",
     ),
     with(
         &["timeout"],
         "SECONDS",
         OptionKind::Timeout,
-        "how long a client may do nothing, where no other option says it [default: 600]",
+        "the default of all timeouts of clients [default: 600]",
     ),
     with(
         &["keepalive-timeout"],
         "SECONDS",
         OptionKind::KeepAliveTimeout,
-        "how long a connection may idle between two requests [default: 120]",
+        "the longest idle time of a connection between requests [default: 120]",
     ),
     with(
         &["read-timeout"],
         "SECONDS",
         OptionKind::ReadTimeout,
-        "how long a client may take to send the head of a request [default: 30]",
+        "the longest time to receive the head of a request [default: 30]",
     ),
     flag(
         &["disable-keepalive"],
         OptionKind::KeepAlive(false),
-        "one request for each connection",
+        "close connections after one request",
     ),
     flag(
         &["enable-keepalive"],
         OptionKind::KeepAlive(true),
-        "many requests for each connection, which is the default",
+        "keep connections open for more requests (the default)",
     ),
     with(
         &["access-log"],
         "FILE",
         OptionKind::AccessLog,
-        "write the access log there instead of to stdout",
+        "write the access log to this file instead of stdout",
     ),
     with(
         &["log-format"],
@@ -213,57 +212,57 @@ pub(super) const ENTRIES: &[OptionEntry] = &[
         &["error-log"],
         "FILE",
         OptionKind::ErrorLog,
-        "write errors there, once the server listens",
+        "write errors to this file once the server listens",
     ),
     flag(
         &["daemonize", "D"],
         OptionKind::Daemonize,
-        "serve in the background; ends when the server listens",
+        "serve in the background; the command ends once the server listens",
     ),
     with(
         &["pid"],
         "FILE",
         OptionKind::Pid,
-        "hold the number of the process there while it serves",
+        "write the process ID to this file while serving",
     ),
     with(
         &["user"],
         "USER",
         OptionKind::User,
-        "become this user once the server listens",
+        "switch to this user once the server listens",
     ),
     with(
         &["group"],
         "GROUP",
         OptionKind::Group,
-        "become this group once the server listens [default: that of the user]",
+        "switch to this group once the server listens [default: the user's]",
     ),
     flag(&["help", "h"], OptionKind::Help, "print this"),
     flag(&["version", "v"], OptionKind::Version, "print the version"),
     with(&["ssl-cert"], "FILE", OptionKind::Tls, "the certificate"),
     with(&["ssl-key"], "FILE", OptionKind::Tls, "its key"),
-    flag(&["enable-ssl"], OptionKind::Tls, "TLS on every TCP socket"),
+    flag(&["enable-ssl"], OptionKind::Tls, "use TLS on TCP sockets"),
     with(
         &["workers"],
         "N",
         OptionKind::NoEffect,
-        "there are no worker processes: every connection is served at once",
+        "floe has no worker processes and serves all connections at once",
     ),
     with(
         &["max-requests"],
         "N",
         OptionKind::NoEffect,
-        "there are no worker processes to replace",
+        "floe has no worker processes to replace",
     ),
     flag(
         &["preload-app"],
         OptionKind::NoEffect,
-        "there is no application to load",
+        "floe loads no application",
     ),
     flag(
         &["disable-proctitle", "enable-proctitle"],
         OptionKind::NoEffect,
-        "the title of the process is never changed",
+        "floe never changes the title of its process",
     ),
     with(&["env", "E"], "NAME", OptionKind::NoEffect, NO_PLACK),
     with(&["I"], "DIR", OptionKind::NoEffect, NO_PERL),
@@ -273,7 +272,7 @@ pub(super) const ENTRIES: &[OptionEntry] = &[
         &["app", "a"],
         "FILE",
         OptionKind::NoEffect,
-        "there is no application to load",
+        "floe loads no application",
     ),
     with(&["server", "s"], "NAME", OptionKind::NoEffect, NO_PLACK),
     with(&["loader", "L"], "NAME", OptionKind::NoEffect, NO_PLACK),
@@ -290,16 +289,16 @@ pub(super) const ENTRIES: &[OptionEntry] = &[
     ),
 ];
 
-const NO_PERL: &str = "there is no Perl that could run it";
-const NO_PLACK: &str = "there is no Plack behind floe";
-const NO_RELOAD: &str = "there is no application that could change";
+const NO_PERL: &str = "floe runs no Perl code";
+const NO_PLACK: &str = "floe does not use Plack";
+const NO_RELOAD: &str = "floe has no application to reload";
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn no_two_options_have_a_name_in_common() {
+    fn option_names_are_unique() {
         let mut names: Vec<&str> = ENTRIES
             .iter()
             .flat_map(|entry| entry.names)
@@ -312,7 +311,7 @@ mod tests {
     }
 
     #[test]
-    fn every_option_stands_in_the_help_and_in_the_guide_for_those_who_move() {
+    fn help_and_guide_contain_every_option() {
         let guide = include_str!("../../../../../docs/moving-from-nix-serve.md");
         let help = help();
         for entry in ENTRIES {
@@ -326,7 +325,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_of_the_help_fit_on_a_terminal() {
+    fn help_lines_fit_on_a_terminal() {
         for line in help().lines() {
             assert!(line.chars().count() <= 100, "{line}");
         }

@@ -1,4 +1,4 @@
-//! The access log: its forms by their names, and where it goes.
+//! Opens the access log.
 
 use std::fs::OpenOptions;
 use std::io::{self, Write};
@@ -9,16 +9,19 @@ use anyhow::Context as _;
 use floe_server::LogFormat;
 
 use crate::args::AccessLogFormat;
+use crate::messages::serve::log_file;
 
-/// Where lines can be written from any thread.
+/// A writer for lines of all threads.
 pub(crate) type LogSink = Arc<Mutex<dyn Write + Send>>;
 
-/// The log of that form in `file`, which `-` and nothing make stdout.
+/// Opens the log in `file`. No file and `-` mean stdout. Returns `None` for the format `quiet`.
+///
+/// Errors: the file cannot be opened.
 pub(crate) fn open(
-    name: AccessLogFormat,
+    format: AccessLogFormat,
     file: Option<&Path>,
 ) -> anyhow::Result<Option<(LogFormat, LogSink)>> {
-    let format = match name {
+    let format = match format {
         AccessLogFormat::Quiet => return Ok(None),
         AccessLogFormat::Default | AccessLogFormat::Normal => LogFormat::Apache,
         AccessLogFormat::RealIp => LogFormat::RealIp,
@@ -26,16 +29,16 @@ pub(crate) fn open(
     };
     let sink: LogSink = match file.filter(|file| *file != Path::new("-")) {
         None => Arc::new(Mutex::new(io::stdout())),
-        Some(file) => Arc::new(Mutex::new(append_to(file, "opening the access log")?)),
+        Some(file) => Arc::new(Mutex::new(append_to(file, "access log")?)),
     };
     Ok(Some((format, sink)))
 }
 
-/// A file that others may rotate by copying and cutting it: every line goes to its end.
-pub(crate) fn append_to(file: &Path, attempt: &str) -> anyhow::Result<std::fs::File> {
+/// Opens a log file for appending. Log rotation may copy and truncate it.
+pub(crate) fn append_to(file: &Path, log: &str) -> anyhow::Result<std::fs::File> {
     OpenOptions::new()
         .append(true)
         .create(true)
         .open(file)
-        .with_context(|| format!("{attempt} {}", file.display()))
+        .with_context(|| log_file(log, file))
 }

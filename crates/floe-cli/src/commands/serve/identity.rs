@@ -1,4 +1,4 @@
-//! The user and group that a server becomes when it holds its sockets and keys.
+//! The user and group to which a server switches after it has opened its sockets and keys.
 
 use std::ffi::CString;
 
@@ -7,6 +7,7 @@ use floe_config::accounts::{self, Account};
 use nix::unistd::{self, Gid, Uid};
 
 use crate::exit::UsageError;
+use crate::messages::serve as messages;
 
 /// A user, a group, or both.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -16,7 +17,9 @@ pub(crate) struct Identity {
 }
 
 impl Identity {
-    /// By names or numbers. A user brings its own group, unless another is named.
+    /// Finds a user and a group by name or number. The default of the group is the user's own.
+    ///
+    /// Errors: there is no such user or group, or the system cannot look them up.
     pub(crate) fn find(
         user: Option<&str>,
         group: Option<&str>,
@@ -33,13 +36,16 @@ impl Identity {
         }))
     }
 
-    /// Becomes it, for good and in every thread. Who is it already has nothing to do.
+    /// Switches all threads of the process for good. Does nothing if the process has this user and
+    /// group already.
+    ///
+    /// Errors: the system refuses, or the process could switch back to root.
     pub(crate) fn switch(&self) -> anyhow::Result<()> {
         if self.is_current() {
             return Ok(());
         }
         if let Some(group) = self.group {
-            let attempt = || format!("changing to group {group}");
+            let attempt = || messages::group_change(group);
             match &self.user {
                 Some((name, _)) => {
                     let name = CString::new(name.as_str()).with_context(attempt)?;
@@ -50,9 +56,9 @@ impl Identity {
             unistd::setgid(group).with_context(attempt)?;
         }
         if let Some((name, uid)) = &self.user {
-            unistd::setuid(*uid).with_context(|| format!("changing to user {name}"))?;
+            unistd::setuid(*uid).with_context(|| messages::user_change(name))?;
             if !uid.is_root() && unistd::setuid(Uid::from_raw(0)).is_ok() {
-                bail!("changing to user {name}: the process could still become root again");
+                bail!(messages::user_change_is_reversible(name));
             }
         }
         Ok(())
@@ -65,9 +71,9 @@ impl Identity {
     }
 }
 
-/// A number need not belong to any account.
+/// Finds a user. A number need not belong to any account.
 fn find_user(text: &str) -> anyhow::Result<Account> {
-    let attempt = || format!("looking for user {text}");
+    let attempt = || messages::user_lookup(text);
     let number = text.parse().ok().map(Uid::from_raw);
     let found = match number {
         Some(uid) => accounts::user_by_uid(uid).with_context(attempt)?,
@@ -81,7 +87,7 @@ fn find_user(text: &str) -> anyhow::Result<Account> {
             gid: Gid::from_raw(uid.as_raw()),
             home: "/".into(),
         }),
-        (None, None) => Err(UsageError(format!("--user {text}: there is no such user")).into()),
+        (None, None) => Err(UsageError(messages::no_such_user(text)).into()),
     }
 }
 
@@ -89,11 +95,10 @@ fn find_group(text: &str) -> anyhow::Result<Gid> {
     if let Ok(number) = text.parse() {
         return Ok(Gid::from_raw(number));
     }
-    let found =
-        accounts::group_by_name(text).with_context(|| format!("looking for group {text}"))?;
+    let found = accounts::group_by_name(text).with_context(|| messages::group_lookup(text))?;
     match found {
         Some(group) => Ok(group),
-        None => Err(UsageError(format!("--group {text}: there is no such group")).into()),
+        None => Err(UsageError(messages::no_such_group(text)).into()),
     }
 }
 
@@ -102,7 +107,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_and_numbers_find_the_same_user_and_its_group() {
+    fn names_and_numbers_find_the_same_user_and_group() {
         let by_name = Identity::find(Some("root"), None).unwrap();
         assert_eq!(by_name, Identity::find(Some("0"), None).unwrap());
         assert_eq!(by_name.unwrap().group, Some(Gid::from_raw(0)));
@@ -112,14 +117,14 @@ mod tests {
     }
 
     #[test]
-    fn who_is_not_there_is_named() {
+    fn missing_user_or_group_is_named() {
         let message = |user, group| Identity::find(user, group).unwrap_err().to_string();
         assert!(message(Some("no-such-user"), None).contains("no-such-user"));
         assert!(message(None, Some("no-such-group")).contains("no-such-group"));
     }
 
     #[test]
-    fn becoming_who_one_is_already_needs_no_right() {
+    fn switch_to_the_present_user_needs_no_rights() {
         let user = unistd::getuid().to_string();
         let group = unistd::getgid().to_string();
         let identity = Identity::find(Some(&user), Some(&group)).unwrap();

@@ -1,10 +1,12 @@
-//! How many files this process may have open, and so how many connections.
+//! The limits of open files and of connections.
 
 use floe_server::config::CONNECTIONS_MAX;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-/// Raises the soft limit of open files to the hard one, and gives the limit that then holds;
-/// `None` is no limit. A server that selects no descriptor sets needs no low limit.
+/// Raises the soft limit of open files to the hard limit, and returns the new limit. `None` means
+/// no limit.
+///
+/// The low default of the soft limit exists for programs that use select(2), which floe does not.
 pub(crate) fn raise_open_files() -> Option<u64> {
     let limit = getrlimit(Resource::Nofile);
     let raised = Rlimit {
@@ -17,21 +19,21 @@ pub(crate) fn raise_open_files() -> Option<u64> {
     }
 }
 
-/// How many connections fit under a limit of open files.
-pub(crate) fn connections(asked: Option<usize>, open_files: Option<u64>) -> usize {
+/// Returns the requested number of connections, limited by the number of open files.
+pub(crate) fn connections(requested: Option<usize>, open_files: Option<u64>) -> usize {
     let fit = open_files.map_or(usize::MAX, |files| {
         let own = FILES_OF_THE_SERVER.min(files / 2);
         let free = files.saturating_sub(own) / FILES_PER_CONNECTION;
         usize::try_from(free).unwrap_or(usize::MAX).max(1)
     });
-    asked.unwrap_or(CONNECTIONS_MAX).min(fit)
+    requested.unwrap_or(CONNECTIONS_MAX).min(fit)
 }
 
-/// A connection has its socket, and the root, the directory and the file that it sends.
+/// The files of a connection: its socket, and the path, the directory and the file that it sends.
 const FILES_PER_CONNECTION: u64 = 4;
 
-/// Packed NARs (256 at most), the database with its companions on each thread, standard streams,
-/// logs, listening sockets.
+/// The other files of the server: up to 256 packed NARs, the database and its side files on each
+/// thread, standard streams, logs and listening sockets.
 const FILES_OF_THE_SERVER: u64 = 512;
 
 #[cfg(test)]
@@ -39,7 +41,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn connections_never_exceed_what_the_open_files_allow() {
+    fn connections_fit_into_the_limit_of_open_files() {
         assert_eq!(connections(None, Some(1024)), 128);
         assert_eq!(connections(Some(10_000), Some(1024)), 128);
         assert_eq!(connections(Some(10), Some(1024)), 10);

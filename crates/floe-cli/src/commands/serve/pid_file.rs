@@ -1,4 +1,4 @@
-//! The file that tells others the number of this process.
+//! The PID file of a server.
 
 use std::fs::{self, File};
 use std::io::{self, Write as _};
@@ -9,33 +9,39 @@ use anyhow::{Context as _, bail};
 use rustix::process::{Pid, test_kill_process};
 
 use super::process::warn;
+use crate::messages::serve as messages;
 
-/// The file, for as long as this lives.
+/// A PID file, removed when it is dropped.
 #[derive(Debug)]
 pub(crate) struct PidFile {
     path: PathBuf,
-    /// Open, so that it can be emptied by a user who may not remove it.
+    /// The open file. The user of the server may have no right to remove it, but can empty it.
     file: File,
 }
 
 impl PidFile {
-    /// Writes it. One that a dead process left behind is replaced.
+    /// Writes the file, and replaces that of a process that has ended.
+    ///
+    /// Errors: the process of an existing file runs, or the file cannot be written.
     pub(crate) fn write(path: &Path) -> anyhow::Result<PidFile> {
-        let attempt = || format!("writing the process number to {}", path.display());
-        // The directory may be changed by the time that it is to be removed again.
-        let path = std::path::absolute(path).with_context(attempt)?;
-        match fs::read_to_string(&path) {
+        let attempt = || messages::pid_file(path);
+        // The working directory may change before the file is removed.
+        let path = &std::path::absolute(path).with_context(attempt)?;
+        match fs::read_to_string(path) {
             Ok(text) => {
                 if let Some(other) = running(&text) {
-                    bail!("{}: process {other} is running already", attempt());
+                    bail!(messages::pid_file_in_use(path, other));
                 }
             }
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             Err(error) => return Err(error).with_context(attempt),
         }
-        let mut file = File::create(&path).with_context(attempt)?;
+        let mut file = File::create(path).with_context(attempt)?;
         writeln!(file, "{}", process::id()).with_context(attempt)?;
-        Ok(PidFile { path, file })
+        Ok(PidFile {
+            path: path.clone(),
+            file,
+        })
     }
 }
 
@@ -46,18 +52,18 @@ impl Drop for PidFile {
             _ => Err(error),
         });
         if let Err(error) = removed {
-            warn(&format!("removing {}: {error}", self.path.display()));
+            warn(&messages::pid_file_left(&self.path, error));
         }
     }
 }
 
-/// The process of that number, if there is one besides this one.
+/// Returns the process in a PID file, if another process with this number runs.
 fn running(text: &str) -> Option<u32> {
     let number: u32 = text.trim().parse().ok()?;
     let pid = Pid::from_raw(i32::try_from(number).ok()?)?;
     let is_there = match test_kill_process(pid) {
         Ok(()) => true,
-        // It belongs to somebody else.
+        // The process runs as another user.
         Err(error) => error == rustix::io::Errno::PERM,
     };
     (is_there && number != process::id()).then_some(number)
@@ -68,10 +74,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_file_holds_the_number_and_is_gone_in_the_end() {
+    fn file_holds_the_number_and_is_removed_on_drop() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("pid");
-        // No process has the number that the kernel never gives.
+        // The kernel never uses this number.
         fs::write(&path, "2147483647\n").unwrap();
         let file = PidFile::write(&path).unwrap();
         let number = process::id().to_string();
@@ -81,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn a_process_that_runs_keeps_its_file() {
+    fn file_of_a_running_process_is_kept() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("pid");
         fs::write(&path, "1\n").unwrap();

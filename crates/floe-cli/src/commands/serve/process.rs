@@ -1,4 +1,4 @@
-//! What `floe serve` and `nix-serve` share: from settings that were chosen to a server that runs.
+//! Runs a server: the common part of `floe serve` and `nix-serve`.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write as _};
@@ -17,25 +17,26 @@ use super::identity::Identity;
 use super::pid_file::PidFile;
 use super::{access_log, signals};
 use crate::display::eprint_line;
+use crate::messages::serve as messages;
 
-/// What the process does around its server. `floe serve` does nothing of it.
+/// The tasks of the process besides serving. `floe serve` has none of them.
 #[derive(Debug, Default)]
 pub(crate) struct ProcessOptions {
-    /// Whom to become once it listens.
+    /// The user and group to switch to once the server listens.
     pub(crate) identity: Option<Identity>,
-    /// The file that holds the number of the process while it serves.
+    /// The PID file.
     pub(crate) pid_file: Option<PathBuf>,
-    /// Where stderr goes once it listens.
+    /// The file that replaces stderr once the server listens.
     pub(crate) error_log: Option<PathBuf>,
-    /// It was started by one that waits until it listens.
+    /// Whether a parent process waits until the server listens.
     pub(crate) is_daemon: bool,
-    /// Signals mean what they mean to starman.
+    /// Whether signals have the same effect as with starman.
     pub(crate) starman_signals: bool,
 }
 
-/// Listens, says so on stderr, and serves until a signal ends it.
+/// Listens, announces the addresses on stderr, and serves until a signal ends it.
 pub(crate) fn run(config: Config, process: &ProcessOptions) -> anyhow::Result<()> {
-    let log = |file: &PathBuf| access_log::append_to(file, "opening the error log");
+    let log = |file: &PathBuf| access_log::append_to(file, "error log");
     let error_log = process.error_log.as_ref().map(log).transpose()?;
     let mut server = Server::bind(config)?;
     signals::stop_on_signals(server.shutdown_handle(), process.starman_signals)?;
@@ -47,11 +48,11 @@ pub(crate) fn run(config: Config, process: &ProcessOptions) -> anyhow::Result<()
     if let Some(identity) = &process.identity {
         identity.switch()?;
     }
-    // Nobody is told that it is there before this user could open the store.
+    // The store must be open before the addresses are announced, as the user that will serve.
     server.prepare()?;
     announce(server.addresses());
     if let Some(file) = &error_log {
-        rustix::stdio::dup2_stderr(file).context("turning stderr to the error log")?;
+        rustix::stdio::dup2_stderr(file).context(messages::STDERR)?;
         announce(server.addresses());
     }
     if process.is_daemon {
@@ -61,17 +62,17 @@ pub(crate) fn run(config: Config, process: &ProcessOptions) -> anyhow::Result<()
     Ok(())
 }
 
-/// What a waiting parent reads on the stdout of its child.
+/// The line that a waiting parent process reads from the stdout of its child.
 pub(crate) const READY: &str = "ready\n";
 
-/// Tells the parent that all is well, and holds on to nothing of the terminal.
+/// Tells the parent process that the server listens, and closes all streams of the terminal.
 fn detach_from_terminal(has_error_log: bool) -> anyhow::Result<()> {
     let null = OpenOptions::new()
         .read(true)
         .write(true)
         .open("/dev/null")
-        .context("opening /dev/null")?;
-    let attempt = "leaving the terminal";
+        .context(messages::DEV_NULL)?;
+    let attempt = messages::TERMINAL;
     io::stdout().write_all(READY.as_bytes()).context(attempt)?;
     let turn = |null: &File| {
         rustix::stdio::dup2_stdout(null)?;
@@ -85,11 +86,11 @@ fn detach_from_terminal(has_error_log: bool) -> anyhow::Result<()> {
 
 fn announce(addresses: &[Listen]) {
     for address in addresses {
-        eprint_line(format_args!("listening on {}", url(address)));
+        eprint_line(messages::listening(url(address)));
     }
 }
 
-/// An address as a client would write it.
+/// Returns an address as clients write it.
 pub(crate) fn url(address: &Listen) -> String {
     match address {
         Listen::Tcp { .. } => format!("http://{address}"),
@@ -97,17 +98,17 @@ pub(crate) fn url(address: &Listen) -> String {
     }
 }
 
-/// What the operator should know, on stderr.
+/// Prints a warning for the operator on stderr.
 pub(crate) fn warn(warning: &str) {
     crate::display::warn(warning);
 }
 
-/// [`Config::warn`] of every server.
+/// Returns the [`Config::warn`] of every server.
 pub(crate) fn warning_sink() -> Arc<dyn Fn(&str) + Send + Sync> {
     Arc::new(warn)
 }
 
-/// Reads keys, and passes their warnings on.
+/// Reads secret keys, and prints their warnings.
 pub(crate) fn secret_keys(
     files: &[PathBuf],
     environment: &Environment,
@@ -119,7 +120,7 @@ pub(crate) fn secret_keys(
     Ok(keys)
 }
 
-/// The port of every peer.
+/// The default port, as of nix-serve and harmonia.
 pub(crate) const PORT: u16 = 5000;
 
 #[cfg(test)]
@@ -127,7 +128,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_socket_and_an_ipv6_address_are_announced_as_clients_write_them() {
+    fn addresses_are_announced_as_clients_write_them() {
         let tcp = Listen::Tcp {
             host: "::1".into(),
             port: 80,

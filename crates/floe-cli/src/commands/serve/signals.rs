@@ -1,4 +1,4 @@
-//! Signals end a server in order.
+//! Signals that end a server.
 
 use std::io::Read as _;
 use std::os::unix::net::UnixStream;
@@ -11,20 +11,26 @@ use floe_server::ShutdownHandle;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGTTIN, SIGTTOU};
 use signal_hook::low_level::{emulate_default_handler, pipe};
 
-/// The first SIGINT or SIGTERM stops the server, the second does not wait for answers under way,
-/// and the third kills. Must come before any other thread starts to serve.
+use crate::messages::serve as messages;
+
+/// Makes the first SIGINT or SIGTERM stop the server, the second one drop unfinished responses, and
+/// the third one kill the process.
+///
+/// Must be called before any thread starts to serve.
+///
+/// Errors: the system refuses a handler or the thread.
 pub(crate) fn stop_on_signals(server: ShutdownHandle, starman_signals: bool) -> anyhow::Result<()> {
-    let attempt = "preparing for signals";
+    let attempt = messages::SIGNAL_HANDLERS;
     let (mut receiver, sender) = UnixStream::pair().context(attempt)?;
     let mut ending = vec![SIGINT, SIGTERM];
     if starman_signals {
-        // What starman's QUIT does, floe does anyway: it finishes the answers under way.
+        // starman finishes unfinished responses at SIGQUIT. floe does so at each of these signals.
         ending.push(SIGQUIT);
-        // There they restart and count workers. floe has none, and the defaults of the system
-        // would kill or suspend it.
+        // starman restarts and counts its workers at these signals. floe has no workers, and the
+        // default actions would end or suspend the process.
         for signal in [SIGHUP, SIGTTIN, SIGTTOU] {
-            let unread = Arc::new(AtomicBool::new(false));
-            signal_hook::flag::register(signal, unread).context(attempt)?;
+            let ignored = Arc::new(AtomicBool::new(false));
+            signal_hook::flag::register(signal, ignored).context(attempt)?;
         }
     }
     for signal in ending {
@@ -42,7 +48,7 @@ pub(crate) fn stop_on_signals(server: ShutdownHandle, starman_signals: bool) -> 
                 server.shutdown();
             }
             if receiver.read_exact(&mut byte).is_ok() {
-                // Should even this fail, SIGKILL is left.
+                // If this fails too, only SIGKILL ends the process.
                 let _: std::io::Result<()> = emulate_default_handler(SIGTERM);
             }
         })

@@ -1,8 +1,8 @@
-//! A moment as RFC 3339 writes it, in UTC: what programs that gather logs expect.
+//! Times in UTC in the form of RFC 3339, which log collectors expect.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// Such as `2026-11-22T14:33:36.120Z`.
+/// Formats a time, as in `2026-11-22T14:33:36.120Z`.
 pub(super) fn utc(time: SystemTime) -> String {
     let since = time.duration_since(UNIX_EPOCH).unwrap_or_default();
     let (days, second) = (since.as_secs() / 86400, since.as_secs() % 86400);
@@ -12,15 +12,15 @@ pub(super) fn utc(time: SystemTime) -> String {
     format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{millis:03}Z")
 }
 
-/// Year, month and day of a number of days since 1970.
+/// Returns year, month and day of a number of days since 1970-01-01.
 fn date(days: u64) -> (u64, u64, u64) {
-    // Years that begin in March have their leap day at the end, and 400 of them have always as
-    // many days; 1970 began 719,468 days after the first of March of the year 0.
+    // Years that begin in March end with their leap day, and 400 of them always have the same
+    // number of days. 1970-01-01 is 719,468 days after the first of March of the year 0.
     let days = days + 719_468;
     let (era, day) = (days / 146_097, days % 146_097);
     let year = (day - day / 1460 + day / 36_524 - day / 146_096) / 365;
     let day = day - (365 * year + year / 4 - year / 100);
-    // Five months of 153 days follow each other from March on.
+    // From March on, every five months have 153 days.
     let month = (5 * day + 2) / 153;
     let day_of_month = day - (153 * month + 2) / 5 + 1;
     let (month, next) = if month < 10 {
@@ -38,8 +38,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn dates_are_those_of_the_calendar() {
-        // Reckoned by `date -u -d @N`.
+    fn times_match_those_of_date() {
+        // Computed by `date -u -d @N`.
         for (seconds, expected) in [
             (0, "1970-01-01T00:00:00.000Z"),
             (951_782_400, "2000-02-29T00:00:00.000Z"),

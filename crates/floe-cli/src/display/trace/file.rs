@@ -1,4 +1,4 @@
-//! The file of a trace: a JSON array that grows, of which each line is an element.
+//! The file of a trace: a JSON array with one element a line.
 
 use std::fs::File;
 use std::io::{self, BufWriter, Write as _};
@@ -7,20 +7,23 @@ use std::path::{Path, PathBuf};
 use anyhow::Context as _;
 use serde_json::Value;
 
-/// An array under way. Without its closing bracket the viewers take it just as well.
+use crate::messages::copy::trace_file;
+
+/// A trace file. Viewers also open one without the closing bracket, as after a crash.
 pub(super) struct TraceFile {
     out: BufWriter<File>,
     path: PathBuf,
     is_empty: bool,
-    /// The first failure, after which nothing more is written: a move is worth more than its trace.
+    /// The first failure. Nothing is written after it, and the copy continues.
     failure: Option<io::Error>,
 }
 
 impl TraceFile {
-    /// Makes the file, or empties it.
+    /// Creates or truncates the file.
+    ///
+    /// Errors: the file cannot be created.
     pub(super) fn create(path: &Path) -> anyhow::Result<TraceFile> {
-        let file = File::create(path)
-            .with_context(|| format!("creating the trace file {}", path.display()))?;
+        let file = File::create(path).with_context(|| trace_file("create", path))?;
         Ok(TraceFile {
             out: BufWriter::new(file),
             path: path.to_path_buf(),
@@ -29,7 +32,7 @@ impl TraceFile {
         })
     }
 
-    /// Adds an element.
+    /// Adds an element, unless an earlier one has failed.
     pub(super) fn write(&mut self, event: &Value) {
         let before = match std::mem::take(&mut self.is_empty) {
             true => "[\n",
@@ -41,11 +44,13 @@ impl TraceFile {
     }
 
     /// Closes the array.
+    ///
+    /// Errors: the first failure to write.
     pub(super) fn finish(&mut self) -> anyhow::Result<()> {
         let ended = match self.failure.take() {
             Some(error) => Err(error),
             None => self.out.write_all(b"\n]\n").and_then(|()| self.out.flush()),
         };
-        ended.with_context(|| format!("writing the trace file {}", self.path.display()))
+        ended.with_context(|| trace_file("write", &self.path))
     }
 }

@@ -257,22 +257,25 @@ pub(super) const INVALID_CASES: &[(Case, &str)] = &[
         invalid_conf("#\n!include a b"),
         "etc/nix.conf:2: !include is followed by 2 words",
     ),
-    (invalid_conf("include absent"), "etc/absent does not exist"),
+    (
+        invalid_conf("include absent"),
+        "etc/absent: it does not exist",
+    ),
     (
         invalid_conf("\n\nhttp2 = maybe"),
-        "etc/nix.conf:3: http2 cannot be \"maybe\"; it takes true",
+        "etc/nix.conf:3: cannot set http2 to \"maybe\": it takes true",
     ),
     (
         invalid_conf("http2 = maybe\nhttp2 = true"),
-        "etc/nix.conf:1: http2 cannot be \"maybe\"",
+        "etc/nix.conf:1: cannot set http2 to \"maybe\"",
     ),
     (
         invalid_conf("require-sigs ="),
-        "etc/nix.conf:1: require-sigs cannot be \"\"",
+        "etc/nix.conf:1: cannot set require-sigs to \"\"",
     ),
     (
         invalid_conf("connect-timeout = -1"),
-        "connect-timeout cannot be \"-1\"; it takes a whole",
+        "cannot set connect-timeout to \"-1\": it takes a whole",
     ),
     (
         invalid_conf("download-attempts = 4294967296"),
@@ -280,21 +283,21 @@ pub(super) const INVALID_CASES: &[(Case, &str)] = &[
     ),
     (
         invalid_conf("binary-caches-parallel-connections = x"),
-        "connections cannot be \"x\"",
+        "cannot set binary-caches-parallel-connections to \"x\"",
     ),
     (
         Case {
             variables: &[("NIX_CONFIG", "http2 = true\nhttp2 = 2")],
             ..EMPTY
         },
-        "NIX_CONFIG:2: http2 cannot be \"2\"",
+        "NIX_CONFIG:2: cannot set http2 to \"2\"",
     ),
     (
         Case {
             variables: &[("NIX_CONFIG", "include relative")],
             ..EMPTY
         },
-        "NIX_CONFIG:1: the included relative is not an absolute path",
+        "NIX_CONFIG:1: cannot include relative: NIX_CONFIG has no directory",
     ),
     (
         Case {

@@ -85,7 +85,9 @@ fn default_store_comes_from_nix_conf_or_nix_remote() {
             run(machine.configure(&mut query)).expect(0);
         }
         let refused = machine.floe(&["install", "--option", "store", "s3://x", &corpus.root]);
-        refused.expect(2).stderr_contains("--option says so");
+        refused
+            .expect(2)
+            .stderr_contains("configured store (--option)");
     };
     check(
         Case {

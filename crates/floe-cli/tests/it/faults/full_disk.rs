@@ -112,7 +112,7 @@ impl Fixture {
         let ends = ["in the Nix database", "the lock file", "moving into place"];
         if !ends.iter().any(|end| ran.stderr.contains(end)) {
             let left = self.corpus.paths.len() - self.assert_store_valid().len();
-            ran.stderr_contains(&format!("{left} paths could not be moved"));
+            ran.stderr_contains(&format!("failed to copy {left} paths"));
         }
     }
 }

@@ -246,7 +246,7 @@ fn invalid_netrc_is_reported_and_ignored() {
     for (file, reason) in [(&broken, "line 1: quoted word"), (&unreadable, "directory")] {
         let name = file.file_name().unwrap().to_str().unwrap();
         let stderr = install(&cache, &server, file, &format!("store-{name}"));
-        assert!(stderr.contains("going on without logins"), "{stderr}");
+        assert!(stderr.contains("ignoring netrc file"), "{stderr}");
         assert!(stderr.contains(&*file.display().to_string()), "{stderr}");
         assert!(stderr.contains(reason), "{stderr}");
         assert!(!stderr.contains("secret"), "{stderr}");

@@ -1,4 +1,4 @@
-//! Claims about the command line of nix-serve.
+//! Tests of the command line of nix-serve.
 
 use super::super::table::ENTRIES;
 use super::*;
@@ -27,7 +27,7 @@ fn tcp(host: &str, port: u16) -> Listen {
 }
 
 #[test]
-fn without_options_the_defaults_are_those_of_the_peers() {
+fn defaults_are_those_of_nix_serve() {
     let options = options("");
     assert_eq!(options.listen, [tcp("*", 5000)]);
     assert_eq!((options.backlog, options.priority), (1024, 30));
@@ -39,7 +39,7 @@ fn without_options_the_defaults_are_those_of_the_peers() {
 }
 
 #[test]
-fn listening_may_be_asked_for_several_times_and_in_every_form() {
+fn listen_may_be_repeated_in_every_form() {
     let listen = options("-l 127.0.0.1:1 --listen :2 --listen=[::1]:3 -l /run/socket").listen;
     let socket = Listen::Unix("/run/socket".into());
     assert_eq!(
@@ -49,25 +49,25 @@ fn listening_may_be_asked_for_several_times_and_in_every_form() {
 }
 
 #[test]
-fn host_port_and_socket_are_other_ways_to_say_it() {
+fn host_port_and_socket_set_the_address() {
     assert_eq!(options("--host ::1 --port 0").listen, [tcp("::1", 0)]);
     assert_eq!(options("-o !4 -p 80").listen, [tcp("*4", 80)]);
     assert_eq!(options("-S /s").listen, [Listen::Unix("/s".into())]);
 }
 
 #[test]
-fn listen_wins_over_socket_and_that_over_host_and_port_with_a_warning() {
+fn listen_wins_over_socket_over_host_and_port() {
     let all = options("--port 1 --socket /s --listen :2");
     assert_eq!(all.listen, [tcp("*", 2)]);
     assert_eq!(all.warnings.len(), 2);
     assert!(all.warnings.iter().all(|text| text.contains("--listen")));
     let two = options("--port 1 --socket /s");
     assert_eq!(two.listen, [Listen::Unix("/s".into())]);
-    assert!(two.warnings[0].starts_with("--host or --port has no effect"));
+    assert!(two.warnings[0].starts_with("ignoring --host or --port: "));
 }
 
 #[test]
-fn every_option_with_an_effect_reaches_its_place() {
+fn options_with_an_effect_are_applied() {
     let options = options(
         "--backlog 5 --store local?root=/x --priority -3 --path /cache/ --user u --group g \
          --pid /p --error-log /e --access-log /a -D --disable-keepalive",
@@ -85,7 +85,7 @@ fn every_option_with_an_effect_reaches_its_place() {
 }
 
 #[test]
-fn the_time_for_everything_counts_where_no_other_is_given() {
+fn timeout_is_the_default_of_other_timeouts() {
     let timeouts = options("--timeout 7 --read-timeout 2").timeouts;
     let seconds = Duration::from_secs;
     assert_eq!(timeouts.write(), seconds(7));
@@ -96,13 +96,13 @@ fn the_time_for_everything_counts_where_no_other_is_given() {
         seconds(1)
     );
     assert!(!options("--keepalive-timeout 0").timeouts.keeps_alive());
-    // The last one counts.
+    // The last occurrence wins.
     let last = options("--keepalive-timeout 0 --keepalive-timeout 5");
     assert!(last.timeouts.keeps_alive());
 }
 
 #[test]
-fn both_names_of_the_normal_log_are_known_and_the_last_option_wins() {
+fn last_log_option_wins_and_normal_is_an_alias() {
     for (line, log) in [
         ("--log-format default", AccessLogFormat::Default),
         ("--log-format=normal", AccessLogFormat::Normal),
@@ -116,30 +116,30 @@ fn both_names_of_the_normal_log_are_known_and_the_last_option_wins() {
 }
 
 #[test]
-fn options_about_processes_and_loaders_give_one_warning_each() {
+fn options_without_effect_give_one_warning_each() {
     for entry in ENTRIES.iter().filter(|it| it.kind == OptionKind::NoEffect) {
         for name in entry.names {
             let dashes = if name.len() == 1 { "-" } else { "--" };
             let value = entry.value.map_or("", |_| " 5");
             let once = format!("{dashes}{name}{value}");
             let options = options(&format!("{once} {once}"));
-            let warning = format!("{dashes}{name} has no effect: {}", entry.help);
+            let warning = format!("ignoring {dashes}{name}: {}", entry.help);
             assert_eq!(options.warnings, [warning]);
         }
     }
 }
 
 #[test]
-fn what_the_wrapper_and_the_haskell_runtime_add_gives_a_warning() {
+fn wrapper_and_haskell_arguments_give_warnings() {
     let options = options("--preload-app /share/nix-serve.psgi +RTS -N2 -RTS --quiet");
     assert_eq!(options.log, AccessLogFormat::Quiet);
     assert_eq!(options.warnings.len(), 3);
-    assert!(options.warnings[1].starts_with("/share/nix-serve.psgi"));
-    assert!(options.warnings[2].starts_with("+RTS"));
+    assert!(options.warnings[1].starts_with("ignoring /share/nix-serve.psgi"));
+    assert!(options.warnings[2].starts_with("ignoring +RTS"));
 }
 
 #[test]
-fn everything_about_tls_is_refused_with_what_to_do_instead() {
+fn tls_options_are_refused_with_advice() {
     for line in [
         "--listen :443:ssl",
         "--enable-ssl",
@@ -152,7 +152,7 @@ fn everything_about_tls_is_refused_with_what_to_do_instead() {
 }
 
 #[test]
-fn what_makes_no_sense_is_named() {
+fn invalid_values_are_named() {
     for (line, part) in [
         ("--port x", "--port"),
         ("--port 70000", "70000"),
@@ -171,7 +171,7 @@ fn what_makes_no_sense_is_named() {
 }
 
 #[test]
-fn help_and_version_need_nothing_else() {
+fn help_and_version_win_over_other_options() {
     assert!(matches!(request("--help"), Ok(Request::Help)));
     assert!(matches!(request("-p 1 -v"), Ok(Request::Version)));
 }

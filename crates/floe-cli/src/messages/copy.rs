@@ -1,0 +1,160 @@
+//! The texts of `floe install` and `floe copy`.
+
+use std::fmt::Display;
+use std::path::Path;
+
+use floe_engine::{CopySummary, Error, Shortage, Space};
+use floe_format::StorePath;
+use indicatif::HumanBytes;
+
+use super::paths;
+
+// Before the copy
+
+pub(crate) const NO_SUBSTITUTER: &str = "cannot fetch anything: no usable substituter is \
+                                         configured; name a cache with --from";
+
+pub(crate) const NO_STORE_FILES_IN_CACHES: &str =
+    "cannot use --optimise or --reuse: the target is a binary cache; they need a local store";
+
+pub(crate) const NO_LINKS_TO_CACHES: &str =
+    "cannot use --out-link or --profile: the target is a binary cache; they need a local store";
+
+pub(crate) fn ignored_substituter(error: &Error) -> String {
+    format!("ignoring substituter: {error}")
+}
+
+pub(crate) fn ignored_netrc_file(error: &Error) -> String {
+    format!("ignoring netrc file: {error}")
+}
+
+pub(crate) fn skipped_source(name: impl Display, error: &Error) -> String {
+    format!("skipping source {name}: {error}")
+}
+
+pub(crate) fn unlistable_source(name: impl Display) -> String {
+    format!("cannot copy --all from {name}: it offers no list of its paths; name the paths to copy")
+}
+
+pub(crate) fn several_paths_for_profile(count: usize) -> String {
+    format!(
+        "cannot set a profile to {count} paths: it takes one; merge them into one path, or use \
+         --out-link"
+    )
+}
+
+// A store directory on a read-only mount
+
+pub(crate) fn read_only_mount(store: &Path) -> String {
+    format!(
+        "cannot write to the store directory {}: it is mounted read-only; run floe as root \
+         (sudo floe …), which makes it writable for floe only, or use another store with --root \
+         DIR",
+        store.display()
+    )
+}
+
+pub(crate) fn no_mount_namespace(store: &Path, cause: impl Display) -> String {
+    cannot_remount(store, format!("floe gets no mounts of its own ({cause})"))
+}
+
+pub(crate) fn remount_failed(store: &Path, cause: impl Display) -> String {
+    cannot_remount(store, format!("the mount stays read-only ({cause})"))
+}
+
+pub(crate) fn read_only_file_system(store: &Path) -> String {
+    cannot_remount(store, "its file system is read-only")
+}
+
+fn cannot_remount(store: &Path, cause: impl Display) -> String {
+    format!(
+        "cannot make the store directory {} writable: {cause}; mount it writable first, or use \
+         another store with --root DIR",
+        store.display()
+    )
+}
+
+// During the copy
+
+pub(crate) fn plan(count: usize, nar_bytes: u64, download_bytes: u64) -> String {
+    let (paths, unpacked) = (paths(count), HumanBytes(nar_bytes));
+    match download_bytes {
+        0 => format!("copying {paths}, {unpacked} unpacked"),
+        bytes => format!(
+            "copying {paths}: {} to fetch, {unpacked} unpacked",
+            HumanBytes(bytes)
+        ),
+    }
+}
+
+pub(crate) fn low_space(shortage: &Shortage) -> String {
+    match shortage.is_certain {
+        true => format!("{shortage}; the copy cannot fit"),
+        false => format!("{shortage}; the copy may not fit"),
+    }
+}
+
+pub(crate) fn retrying(path: Option<&StorePath>, error: &Error) -> String {
+    match path {
+        Some(path) => format!("retrying {path}: {error}"),
+        None => format!("retrying: {error}"),
+    }
+}
+
+pub(crate) fn waiting_for_lock(path: &StorePath) -> String {
+    format!("waiting for a lock on {path}")
+}
+
+pub(crate) fn not_reused(path: &StorePath, place: &Path, error: &Error) -> String {
+    let place = place.display();
+    format!("cannot reuse {path} from {place}, fetching it instead: {error}")
+}
+
+pub(crate) fn damaged_link(path: &StorePath, link: &str) -> String {
+    format!(
+        "replacing the damaged file .links/{link} by an intact one of {path}; floe verify finds \
+         other paths with the same damage"
+    )
+}
+
+// After the copy
+
+pub(crate) fn reuse_summary(outcome: &CopySummary) -> String {
+    let unpacked = HumanBytes(outcome.reused_nar_bytes);
+    let paths = paths(usize::try_from(outcome.reused).unwrap_or(usize::MAX));
+    format!("reused {paths} of this machine ({unpacked} unpacked) instead of fetching them")
+}
+
+pub(crate) fn kept_for_resume(count: usize) -> String {
+    let paths = match count {
+        1 => "1 downloaded path".to_owned(),
+        _ => format!("{count} downloaded paths"),
+    };
+    format!("kept {paths} that could not be registered yet; the next run will reuse them")
+}
+
+pub(crate) fn failed(count: usize) -> String {
+    format!("failed to copy {}", paths(count))
+}
+
+pub(crate) fn space(space: &Space) -> String {
+    let (bytes, inodes) = (HumanBytes(space.write_bytes), space.write_inodes);
+    let file_system = &space.file_system;
+    let free = match (file_system.free_bytes, file_system.free_inodes) {
+        (None, _) => "free space unknown".to_owned(),
+        (Some(bytes), None) => format!("{} free", HumanBytes(bytes)),
+        (Some(bytes), Some(inodes)) => format!("{} and {inodes} inodes free", HumanBytes(bytes)),
+    };
+    let kind = file_system.kind.map(|kind| format!(" ({kind})"));
+    format!(
+        "would write about {bytes} and {inodes} inodes to {}{}: {free}",
+        file_system.mount_point.display(),
+        kind.unwrap_or_default(),
+    )
+}
+
+// --trace
+
+pub(crate) fn trace_file(action: &str, path: &Path) -> String {
+    format!("cannot {action} the trace file {}", path.display())
+}

@@ -1,0 +1,119 @@
+//! The texts of `floe serve` and `nix-serve`.
+
+use std::ffi::OsStr;
+use std::fmt::Display;
+use std::path::Path;
+
+// Settings
+
+pub(crate) const CACHED_WITHOUT_SIDE_CACHE: &str =
+    "cannot use --compress cached: there is no side cache; add --side-cache DIR";
+
+pub(crate) const COMPRESSION_WITHOUT_SIDE_CACHE: &str =
+    "ignoring enable_compression: there is no side cache; add --side-cache DIR";
+
+// Process
+
+pub(crate) fn listening(url: impl Display) -> String {
+    format!("listening on {url}")
+}
+
+pub(crate) const DEV_NULL: &str = "cannot open /dev/null";
+pub(crate) const TERMINAL: &str = "cannot detach from the terminal";
+pub(crate) const SIGNAL_HANDLERS: &str = "cannot install signal handlers";
+pub(crate) const STDERR: &str = "cannot redirect stderr to the error log";
+
+pub(crate) fn log_file(log: &str, file: &Path) -> String {
+    format!("cannot open the {log} {}", file.display())
+}
+
+pub(crate) fn pid_file(path: &Path) -> String {
+    format!("cannot write the PID file {}", path.display())
+}
+
+pub(crate) fn pid_file_in_use(path: &Path, pid: u32) -> String {
+    format!("{}: process {pid} is running already", pid_file(path))
+}
+
+pub(crate) fn pid_file_left(path: &Path, cause: impl Display) -> String {
+    format!("leaving the PID file {} behind: {cause}", path.display())
+}
+
+// --user and --group
+
+pub(crate) fn user_lookup(user: &str) -> String {
+    format!("cannot look up the user {user}")
+}
+
+pub(crate) fn group_lookup(group: &str) -> String {
+    format!("cannot look up the group {group}")
+}
+
+pub(crate) fn no_such_user(user: &str) -> String {
+    format!("cannot use --user {user}: there is no such user")
+}
+
+pub(crate) fn no_such_group(group: &str) -> String {
+    format!("cannot use --group {group}: there is no such group")
+}
+
+pub(crate) fn user_change(user: &str) -> String {
+    format!("cannot change to the user {user}")
+}
+
+pub(crate) fn group_change(group: impl Display) -> String {
+    format!("cannot change to the group {group}")
+}
+
+pub(crate) fn user_change_is_reversible(user: &str) -> String {
+    format!("{}: the process could still become root", user_change(user))
+}
+
+// nix-serve
+
+pub(crate) const DAEMON: &str = "cannot start the server in the background";
+pub(crate) const SESSION: &str = "cannot leave the session of the terminal";
+
+pub(crate) fn ignored_option(option: &str, cause: &str) -> String {
+    format!("ignoring {option}: {cause}")
+}
+
+pub(crate) fn listens_elsewhere(option: &str) -> String {
+    format!("{option} says where to listen")
+}
+
+pub(crate) fn invalid_option(option: &str, cause: &str) -> String {
+    format!("cannot use {option}: {cause}")
+}
+
+pub(crate) fn unknown_option(option: &str) -> String {
+    format!("unknown option {option}; nix-serve --help lists all options")
+}
+
+pub(crate) fn unexpected_argument(argument: &OsStr) -> String {
+    format!("unexpected argument {argument:?}; nix-serve --help lists all options")
+}
+
+pub(crate) const TAKES_NO_VALUE: &str = "it takes no value";
+
+pub(crate) fn needs_value(value: &str) -> String {
+    format!("it needs a value {value}")
+}
+
+pub(crate) fn not_utf8(value: &OsStr) -> String {
+    format!("{value:?} is not UTF-8")
+}
+
+pub(crate) const EMPTY_PATH: &str = "the path is empty";
+
+pub(crate) fn not_a_number(text: &str) -> String {
+    format!("{text:?} is not a number in its range")
+}
+
+pub(crate) fn not_a_log_format(text: &str) -> String {
+    format!("{text:?} is none of quiet, default, normal, real-ip, verbose and debug")
+}
+
+pub(crate) fn no_leading_slash(text: &str) -> String {
+    format!("{text:?} does not begin with a slash")
+}

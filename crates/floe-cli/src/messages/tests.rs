@@ -1,0 +1,450 @@
+//! Snapshots of the most common messages, as users see them.
+//!
+//! `UPDATE_EXPECT=1 cargo test -p floe-cli --bins messages` writes changed messages into this file.
+
+use std::io;
+use std::path::Path;
+
+use anyhow::Context as _;
+use expect_test::{Expect, expect};
+use floe_config::{Config, Environment, HarmoniaSettings, ProcessUser, StoreFlags, served_store};
+use floe_engine::{Error, PathSpec, Resource, Shortage, StoreUri};
+use floe_format::{NarInfo, StoreDir, StorePath};
+use floe_server::{ServeError, address};
+use floe_store::{StoreError, StoreLayout, StoreReader};
+
+use super::*;
+use crate::exit::{self, UsageError};
+
+/// Compares an error with its snapshot.
+#[track_caller]
+fn check(error: impl Into<anyhow::Error>, expected: &Expect) {
+    expected.assert_eq(&exit::message(&error.into()));
+}
+
+/// Compares another text with its snapshot.
+#[track_caller]
+fn check_text(text: impl Display, expected: &Expect) {
+    expected.assert_eq(&text.to_string());
+}
+
+fn path(name: &str) -> StorePath {
+    StorePath::parse(&format!("{}-{name}", "0".repeat(32))).unwrap()
+}
+
+fn os_error(number: i32) -> io::Error {
+    io::Error::from_raw_os_error(number)
+}
+
+fn environment(variables: &[(&str, &str)]) -> Environment {
+    let variables = variables.iter();
+    let variables = variables.map(|(name, value)| (name.into(), value.into()));
+    Environment::new(variables, ProcessUser::current())
+}
+
+/// The error of a configuration that `NIX_CONFIG` holds.
+fn config_error(text: &str) -> anyhow::Error {
+    let variables = [
+        ("NIX_CONF_DIR", "/nonexistent"),
+        ("NIX_USER_CONF_FILES", ""),
+        ("NIX_CONFIG", text),
+    ];
+    Config::load(&environment(&variables), &[])
+        .unwrap_err()
+        .into()
+}
+
+fn uri_error(uri: &str) -> Error {
+    StoreUri::parse(uri, None, None).unwrap_err()
+}
+
+fn shortage(is_certain: bool) -> Shortage {
+    Shortage {
+        directory: "/mnt/nix/store".into(),
+        mount_point: "/mnt".into(),
+        kind: Some("ext4"),
+        resource: Resource::Bytes,
+        wanted: 20 << 30,
+        free: 5 << 30,
+        is_certain,
+    }
+}
+
+const ACCESS: i32 = 13;
+const NO_SPACE: i32 = 28;
+const READ_ONLY: i32 = 30;
+const NO_FILE: i32 = 2;
+const IN_USE: i32 = 98;
+
+fn serve_error(uri: &str) -> anyhow::Error {
+    let flags = StoreFlags {
+        store: Some(uri),
+        ..StoreFlags::default()
+    };
+    let served = served_store(&flags, &HarmoniaSettings::default(), &environment(&[]));
+    served.unwrap_err().into()
+}
+
+fn io_failure() -> io::Result<()> {
+    Err(os_error(NO_FILE))
+}
+
+#[test]
+fn argument_errors_name_the_fix() {
+    check(
+        UsageError(arguments::not_a_store_dir(
+            StoreDir::new("nix").unwrap_err(),
+        )),
+        &expect![[
+            r#"--store-dir: cannot use "nix" as a store directory: it must be an absolute path other than /"#
+        ]],
+    );
+    check(
+        PathSpec::parse("hello", &StoreDir::default()).unwrap_err(),
+        &expect![[
+            r#""hello" is not a store path: cannot parse store path "hello": it is too short; give /nix/store/HASH-NAME, HASH-NAME or HASH"#
+        ]],
+    );
+    check(
+        floe_engine::trusted_keys(["cache-1"]).unwrap_err(),
+        &expect![[
+            r#"the text that begins with "cache-1" is not a public key; one looks like NAME:BASE64 (floe key public makes it from a secret key)"#
+        ]],
+    );
+    check(
+        uri_error("s3://bucket"),
+        &expect![[
+            r#""s3://bucket" is no store or cache that floe knows: floe knows http://, https:// and file://"#
+        ]],
+    );
+    check(
+        uri_error("file:///srv/cache?compression=rar"),
+        &expect![[
+            r#""file:///srv/cache?compression=rar" is no store or cache that floe knows: unknown compression method "rar""#
+        ]],
+    );
+    check(
+        UsageError(copy::NO_SUBSTITUTER.into()),
+        &expect![
+            "cannot fetch anything: no usable substituter is configured; name a cache with --from"
+        ],
+    );
+    check(
+        UsageError(copy::NO_LINKS_TO_CACHES.into()),
+        &expect![
+            "cannot use --out-link or --profile: the target is a binary cache; they need a local store"
+        ],
+    );
+    check(
+        UsageError(copy::several_paths_for_profile(2)),
+        &expect![
+            "cannot set a profile to 2 paths: it takes one; merge them into one path, or use --out-link"
+        ],
+    );
+}
+
+#[test]
+fn configuration_messages_name_the_place() {
+    check(
+        config_error("http2 = maybe"),
+        &expect![[
+            r#"NIX_CONFIG:1: cannot set http2 to "maybe": it takes true or false, which may also be written yes and no or 1 and 0"#
+        ]],
+    );
+    check(
+        config_error("http2 true"),
+        &expect![[
+            r#"NIX_CONFIG:1: "http2" is not followed by = between spaces; write NAME = VALUE, or include PATH"#
+        ]],
+    );
+    check(
+        config_error("include /absent.conf"),
+        &expect![
+            "NIX_CONFIG:1: cannot include /absent.conf: it does not exist; write !include for a file that may be missing"
+        ],
+    );
+    check_text(
+        unknown_option("max-jobs"),
+        &expect!["ignoring --option max-jobs: unknown setting; floe config lists the known ones"],
+    );
+    check_text(
+        copy::ignored_substituter(&uri_error("s3://bucket")),
+        &expect![[
+            r#"ignoring substituter: "s3://bucket" is no store or cache that floe knows: floe knows http://, https:// and file://"#
+        ]],
+    );
+}
+
+#[test]
+fn progress_messages() {
+    check_text(
+        copy::plan(12, 40 << 20, 9 << 20),
+        &expect!["copying 12 paths: 9.00 MiB to fetch, 40.00 MiB unpacked"],
+    );
+    check_text(
+        copy::plan(1, 1000, 0),
+        &expect!["copying 1 path, 1000 B unpacked"],
+    );
+    check_text(
+        copy::waiting_for_lock(&path("hello-2.12")),
+        &expect!["waiting for a lock on 00000000000000000000000000000000-hello-2.12"],
+    );
+    check_text(
+        waiting_for_resource("the garbage collector"),
+        &expect!["floe: waiting for the garbage collector"],
+    );
+    check_text(
+        copy::low_space(&shortage(false)),
+        &expect![
+            "about 20.0 GiB are to be written to /mnt/nix/store, and /mnt (ext4), where that lies, has 5.0 GiB free; the copy may not fit"
+        ],
+    );
+    check_text(
+        copy::kept_for_resume(12),
+        &expect![
+            "kept 12 downloaded paths that could not be registered yet; the next run will reuse them"
+        ],
+    );
+    check_text(copy::failed(3), &expect!["failed to copy 3 paths"]);
+}
+
+#[test]
+fn source_errors() {
+    check(
+        Error::Fetch {
+            url: "https://cache.example.org/0.narinfo".into(),
+            reason: "the server answered 503".into(),
+            transient: true,
+            retry_after: None,
+        },
+        &expect!["fetching https://cache.example.org/0.narinfo: the server answered 503"],
+    );
+    check(
+        Error::NotACache {
+            url: "https://example.org".into(),
+            reason: "a web page came instead".into(),
+        },
+        &expect![
+            "https://example.org is not a binary cache: it has no nix-cache-info (a web page came instead)"
+        ],
+    );
+    check_text(
+        copy::skipped_source(
+            "https://cache.example.org",
+            &Error::Fetch {
+                url: "https://cache.example.org/nix-cache-info".into(),
+                reason: "connection refused".into(),
+                transient: false,
+                retry_after: None,
+            },
+        ),
+        &expect![
+            "skipping source https://cache.example.org: fetching https://cache.example.org/nix-cache-info: connection refused"
+        ],
+    );
+    check(
+        Error::NotFound {
+            path: path("hello-2.12").to_string(),
+            sources: vec!["https://a.example".into(), "https://b.example".into()],
+        },
+        &expect![
+            "00000000000000000000000000000000-hello-2.12 is not in https://a.example, https://b.example"
+        ],
+    );
+    check(
+        Error::NarInfo {
+            url: "https://cache.example.org/0.narinfo".into(),
+            source: Box::new(NarInfo::parse(b"<html>", &StoreDir::default()).unwrap_err()),
+        },
+        &expect![
+            "the narinfo https://cache.example.org/0.narinfo is corrupt: cannot parse narinfo: line 1 has no colon"
+        ],
+    );
+}
+
+#[test]
+fn trust_errors() {
+    check(
+        Error::Untrusted {
+            path: path("hello-2.12"),
+            source_name: "https://cache.example.org".into(),
+            signed_by: Vec::new(),
+            trusted: vec!["cache.nixos.org-1".into()],
+        },
+        &expect![
+            "00000000000000000000000000000000-hello-2.12 from https://cache.example.org is not signed by a trusted key: it has no signature, the trusted keys are cache.nixos.org-1; if you trust its maker, add the key with --extra-trusted-public-keys NAME:KEY, or for good in nix.conf: extra-trusted-public-keys = NAME:KEY"
+        ],
+    );
+    check(
+        Error::Untrusted {
+            path: path("hello-2.12"),
+            source_name: "https://cache.example.org".into(),
+            signed_by: vec!["other-1".into()],
+            trusted: vec!["cache.nixos.org-1".into()],
+        },
+        &expect![
+            "00000000000000000000000000000000-hello-2.12 from https://cache.example.org is not signed by a trusted key: it is signed by other-1, the trusted keys are cache.nixos.org-1; if you trust its maker, add the key with --extra-trusted-public-keys NAME:KEY, or for good in nix.conf: extra-trusted-public-keys = NAME:KEY"
+        ],
+    );
+    check(
+        Error::Mismatch {
+            path: path("hello-2.12"),
+            url: "https://cache.example.org/nar/0.nar".into(),
+            what: "NAR hash",
+            expected: "sha256:a".into(),
+            actual: "sha256:b".into(),
+        },
+        &expect![
+            "00000000000000000000000000000000-hello-2.12 from https://cache.example.org/nar/0.nar: the NAR hash is sha256:b, but sha256:a was promised; refusing it"
+        ],
+    );
+}
+
+#[test]
+fn copy_errors() {
+    check(
+        Error::MissingReferences {
+            path: path("hello-2.12"),
+            missing: [path("glibc-2.40")].into(),
+        },
+        &expect![
+            "00000000000000000000000000000000-hello-2.12 was left out because it refers to 00000000000000000000000000000000-glibc-2.40"
+        ],
+    );
+    check(
+        Error::NoSpace(Box::new(shortage(true))),
+        &expect![
+            "about 20.0 GiB are to be written to /mnt/nix/store, and /mnt (ext4), where that lies, has 5.0 GiB free; nothing was fetched: make room, choose another target, or try all the same with --no-check-space"
+        ],
+    );
+    check(
+        Error::Cancelled,
+        &expect!["interrupted; what was registered stays, and another run fetches the rest"],
+    );
+    check_text(
+        copy::not_reused(
+            &path("hello-2.12"),
+            Path::new("/old/nix/store"),
+            &Error::Mismatch {
+                path: path("hello-2.12"),
+                url: "/old/nix/store".into(),
+                what: "NAR hash",
+                expected: "sha256:a".into(),
+                actual: "sha256:b".into(),
+            },
+        ),
+        &expect![
+            "cannot reuse 00000000000000000000000000000000-hello-2.12 from /old/nix/store, fetching it instead: 00000000000000000000000000000000-hello-2.12 from /old/nix/store: the NAR hash is sha256:b, but sha256:a was promised; refusing it"
+        ],
+    );
+}
+
+#[test]
+fn store_errors() {
+    check(
+        StoreReader::open(StoreLayout::in_root(
+            Path::new("/absent"),
+            StoreDir::default(),
+        ))
+        .map(drop)
+        .unwrap_err(),
+        &expect![
+            "there is no Nix store at /absent/nix/store: /absent/nix/var/nix/db/db.sqlite does not exist; give the directory that holds nix/store"
+        ],
+    );
+    check(
+        StoreError::Io {
+            action: "creating directory",
+            path: "/nix/store/x".into(),
+            source: os_error(ACCESS),
+        },
+        &expect![
+            "creating directory /nix/store/x: Permission denied (os error 13) (run as the owner of the store, or use a store of your own with --root DIR)"
+        ],
+    );
+    check(
+        StoreError::Io {
+            action: "writing",
+            path: "/nix/store/x".into(),
+            source: os_error(NO_SPACE),
+        },
+        &expect![
+            "writing /nix/store/x: No space left on device (os error 28) (out of blocks or inodes: see `df -h` and `df -i`, make room and run again)"
+        ],
+    );
+    check(
+        StoreError::Io {
+            action: "writing",
+            path: "/nix/store/x".into(),
+            source: os_error(READ_ONLY),
+        },
+        &expect![
+            "writing /nix/store/x: Read-only file system (os error 30) (choose a writable store with --root DIR)"
+        ],
+    );
+    check(
+        StoreError::DaemonOwned {
+            path: "/nix/var/nix".into(),
+        },
+        &expect![
+            "the store at /nix/var/nix belongs to the Nix daemon and this user may not write to it; run floe as root (sudo floe …), or install into a store of your own with --root DIR"
+        ],
+    );
+    check(
+        anyhow::anyhow!(copy::read_only_mount(Path::new("/nix/store"))),
+        &expect![
+            "cannot write to the store directory /nix/store: it is mounted read-only; run floe as root (sudo floe …), which makes it writable for floe only, or use another store with --root DIR"
+        ],
+    );
+    check_text(
+        verified(12, 40 << 20, 0, 1),
+        &expect!["verified 12 paths (40.00 MiB) and 0 links: 1 problems"],
+    );
+}
+
+#[test]
+fn server_messages() {
+    check(
+        UsageError(address::parse("5000").unwrap_err().0),
+        &expect![[
+            r#"cannot listen on "5000": not an address; try HOST:PORT, :PORT, [IPV6]:PORT, or the path of a Unix socket with a slash in it"#
+        ]],
+    );
+    check(
+        UsageError(address::parse(":443:ssl").unwrap_err().0),
+        &expect![
+            "cannot listen on :443:ssl: floe does not support TLS yet; try a proxy that does, such as nginx, and let floe listen on 127.0.0.1:PORT or on a Unix socket"
+        ],
+    );
+    check(
+        ServeError::Listen {
+            address: "*:5000".into(),
+            source: os_error(IN_USE),
+        },
+        &expect!["cannot listen on *:5000: Address already in use (os error 98)"],
+    );
+    check(
+        serve_error("https://cache.example.org"),
+        &expect![
+            "cannot serve https://cache.example.org: it is no local store; give a directory, local, local?root=DIR or auto"
+        ],
+    );
+    check(
+        floe_config::read_secret_keys(&["/absent".into()], &environment(&[])).unwrap_err(),
+        &expect!["cannot read the secret key in /absent: No such file or directory (os error 2)"],
+    );
+    check_text(
+        serve::ignored_option("--workers", "floe has no worker processes"),
+        &expect!["ignoring --workers: floe has no worker processes"],
+    );
+    check(
+        UsageError(serve::unknown_option("--wrokers")),
+        &expect!["unknown option --wrokers; nix-serve --help lists all options"],
+    );
+    check(
+        io_failure()
+            .context(serve::log_file("access log", Path::new("/absent/log")))
+            .unwrap_err(),
+        &expect!["cannot open the access log /absent/log: No such file or directory (os error 2)"],
+    );
+}
