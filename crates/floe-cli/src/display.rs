@@ -8,7 +8,7 @@ pub(crate) mod trace;
 
 use std::io::{self, IsTerminal as _};
 
-use floe_engine::EventSink;
+use floe_transfer::EventSink;
 
 use bars::Bars;
 use json::JsonLines;

@@ -4,10 +4,10 @@ use std::ffi::OsString;
 use std::process::ExitCode;
 
 use floe_config::ConfigError;
-use floe_engine::{Error, ErrorKind};
 use floe_server::ServeError;
 use floe_server::address::AddressError;
 use floe_store::StoreError;
+use floe_transfer::{Error, ErrorKind};
 use serde_json::json;
 
 use crate::display::{self, Level, eprint_line};

@@ -2,13 +2,12 @@
 
 use std::env;
 
+use floe_cache::{NetworkOptions, unusable_netrc_files};
 use floe_config::{Config, Environment, ProcessUser, parse_store_uri};
-use floe_engine::{
-    Cancel, CopyOptions, Error, NetworkOptions, Reuse, StoreUri, parse_public_keys,
-    reuse_directory, unusable_netrc_files,
-};
+use floe_copy::reuse_directory;
 use floe_format::{StoreDir, TrustedKeys};
 use floe_store::{LockWait, WriteOptions};
+use floe_transfer::{Cancel, CopyOptions, Error, Reuse, StoreUri, parse_public_keys};
 
 use crate::args::{OptionArgs, StoreFileArgs, TransferArgs, TrustArgs};
 use crate::display::{eprint_line, warn};

@@ -5,7 +5,7 @@
 
 use std::path::PathBuf;
 
-use floe_engine::Proxies;
+use floe_cache::Proxies;
 use floe_format::signature::CACHE_NIXOS_ORG_KEY;
 use floe_format::{PublicKey, TrustedKeys};
 use floe_store::WriteOptions;

@@ -7,7 +7,7 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
-use floe_engine::{NetworkOptions, Proxies};
+use floe_cache::{NetworkOptions, Proxies};
 use floe_store::canon_path;
 use nix::unistd::Uid;
 

@@ -3,8 +3,8 @@
 use std::io;
 use std::path::PathBuf;
 
-use floe_engine::{Error, ErrorKind};
 use floe_format::nix_conf::{LineFault, NixConfError};
+use floe_transfer::{Error, ErrorKind};
 
 use crate::setting::Origin;
 

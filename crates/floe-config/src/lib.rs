@@ -1,8 +1,7 @@
 //! The configuration of floe's front ends, as plain options.
 //!
-//! Nix's configuration files, the environment, and harmonia's settings go in. Options of
-//! floe-engine, floe-store and floe-server come out, and each setting knows where its value comes
-//! from.
+//! Nix's configuration files, the environment, and harmonia's settings go in. Options of the crates
+//! below come out, and each setting knows where its value comes from.
 //!
 //! The crate reads files. It does not read the environment: the caller captures the variables in
 //! an [`Environment`]. It does not print either: warnings are part of what a function returns.

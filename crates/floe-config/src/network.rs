@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use floe_engine::{NarInfoDiskCacheOptions, NetworkEvents, NetworkOptions};
+use floe_cache::{NarInfoDiskCacheOptions, NetworkOptions};
+use floe_transfer::NetworkEvents;
 
 use crate::config::Config;
 

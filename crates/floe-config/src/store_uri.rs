@@ -2,9 +2,9 @@
 
 use std::path::{Path, PathBuf};
 
-use floe_engine::{Error, LocalStoreUri, StoreUri};
 use floe_format::StoreDir;
 use floe_store::StoreLayout;
+use floe_transfer::{Error, LocalStoreUri, StoreUri};
 
 use crate::config::Config;
 use crate::environment::Environment;

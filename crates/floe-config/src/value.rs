@@ -5,9 +5,9 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
-use floe_engine::redact_credentials;
 use floe_format::{PublicKey, nix_conf};
 use floe_store::canon_path;
+use floe_transfer::redact_credentials;
 use serde_json::{Value as Json, json};
 
 /// The value of a setting.

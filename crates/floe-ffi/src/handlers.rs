@@ -9,9 +9,9 @@ mod verify;
 
 use std::time::{Duration, Instant};
 
-use floe_engine::{Cancel, Error, ErrorKind as Kind, StoreUri};
 use floe_format::StoreDir;
 use floe_messages::{Codec, DecodeError, EchoReply, EchoRequest, ErrorKind, Message, Method};
+use floe_transfer::{Cancel, Error, ErrorKind as Kind, StoreUri};
 
 use crate::completion::{Failure, JobOutcome, encode};
 use crate::engine::Shared;

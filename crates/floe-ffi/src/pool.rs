@@ -8,8 +8,8 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{Builder, JoinHandle};
 
-use floe_engine::Cancel;
 use floe_messages::ErrorKind;
+use floe_transfer::Cancel;
 
 use crate::completion::{Failure, JobOutcome};
 use crate::progress::ProgressCell;

@@ -3,8 +3,8 @@
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::time::Instant;
 
-use floe_engine::{Event, EventSink};
 use floe_messages::Progress;
+use floe_transfer::{Event, EventSink};
 
 /// The latest progress of a request. Earlier states are overwritten.
 #[derive(Debug)]

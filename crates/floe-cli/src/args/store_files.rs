@@ -2,7 +2,7 @@
 
 use clap::Args;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
-use floe_engine::ReuseBy;
+use floe_transfer::ReuseBy;
 
 /// How the files of a store are made.
 #[derive(Debug, Default, Args)]

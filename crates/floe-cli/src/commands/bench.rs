@@ -17,7 +17,7 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use floe_bench::{Measurement, Repetitions, Report, Row, Unit, machine, rounds};
-use floe_engine::Cancel;
+use floe_transfer::Cancel;
 use serde_json::json;
 
 use super::print;

@@ -1,7 +1,7 @@
 //! `floe config`: shows the settings and the origins of their values.
 
+use floe_cache::{Proxies, ProxyVar};
 use floe_config::{ConfigError, SettingEntry, setting_note};
-use floe_engine::{Proxies, ProxyVar};
 use serde_json::{Map, Value, json};
 
 use super::print;

@@ -1,6 +1,6 @@
 //! `floe copy`: copies closures between stores and binary caches.
 
-use floe_engine::SourceOrder;
+use floe_copy::SourceOrder;
 
 use super::run_copy::{CopyRequest, run_copy};
 use crate::args::CopyArgs;

@@ -15,13 +15,12 @@ use std::process::Command;
 use std::time::Instant;
 
 use anyhow::{Context as _, bail, ensure};
-use floe_engine::{
-    Cancel, ClosureCopy, CopyOptions, CopySummary, ErrorKind, FileCacheUri, NetworkOptions,
-    PathSpec, SourceOrder, Sources, StoreUri, Target, open_target,
-};
+use floe_cache::NetworkOptions;
+use floe_copy::{ClosureCopy, CopySummary, SourceOrder, Sources, open_target};
 use floe_format::{Compression, PathInfo, SecretKey, StoreDir, StorePath, TrustedKeys};
 use floe_store::tree::remove_tree;
 use floe_store::{StoreLayout, StoreReader, StoreWriter, WriteOptions};
+use floe_transfer::{Cancel, CopyOptions, ErrorKind, FileCacheUri, PathSpec, StoreUri, Target};
 use indicatif::HumanBytes;
 
 use super::{key, print};

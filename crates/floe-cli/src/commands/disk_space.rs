@@ -1,6 +1,6 @@
 //! The space that a dry run reports: how much a copy would write, and how much is free.
 
-use floe_engine::Space;
+use floe_transfer::Space;
 use serde_json::{Value, json};
 
 use crate::display::eprint_line;

@@ -6,9 +6,9 @@
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-use floe_engine::StoreUri;
 use floe_format::StorePath;
 use floe_store::{IndirectGcRoot, Profile, StoreLayout, StoreWriter};
+use floe_transfer::StoreUri;
 
 use crate::args::GcRootArgs;
 use crate::exit::UsageError;

@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 
-use floe_engine::{Cancel, Error, NetworkEvents, PathSpec, Source, SourceOrder, Sources};
+use floe_copy::{SourceOrder, Sources};
 use floe_format::NarInfo;
+use floe_transfer::{Cancel, Error, NetworkEvents, PathSpec, Source};
 use serde_json::{Map, Value};
 
 use super::print;

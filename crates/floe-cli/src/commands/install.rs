@@ -1,6 +1,6 @@
 //! `floe install`: copies closures from binary caches into a store.
 
-use floe_engine::SourceOrder;
+use floe_copy::SourceOrder;
 
 use super::run_copy::{CopyRequest, run_copy};
 use crate::args::InstallArgs;

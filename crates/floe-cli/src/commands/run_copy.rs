@@ -4,12 +4,13 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
-use floe_engine::{
-    ClosureCopy, CopyOptions, CopySummary, Event, EventSink, NetworkEvents, NetworkOptions,
-    PathSpec, SourceOrder, Sources, StoreUri, Target, open_read_only_target, open_target,
+use floe_cache::NetworkOptions;
+use floe_copy::{
+    ClosureCopy, CopySummary, SourceOrder, Sources, open_read_only_target, open_target,
 };
 use floe_format::StoreDir;
 use floe_store::WriteOptions;
+use floe_transfer::{CopyOptions, Event, EventSink, NetworkEvents, PathSpec, StoreUri, Target};
 use serde_json::json;
 
 use super::disk_space::{insert_space, print_space};

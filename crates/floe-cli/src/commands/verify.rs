@@ -5,9 +5,9 @@ use std::time::Instant;
 
 use anyhow::bail;
 use floe_config::{Config, parse_store_uri, store_in_root};
-use floe_engine::{PathSpec, StoreUri};
 use floe_format::StoreDir;
 use floe_store::{LockWait, StoreReader, VerifyProblem};
+use floe_transfer::{PathSpec, StoreUri};
 use serde_json::{Value, json};
 
 use super::print;

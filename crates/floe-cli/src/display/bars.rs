@@ -5,8 +5,8 @@ use std::io;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use floe_engine::{Event, EventSink};
 use floe_format::StorePath;
+use floe_transfer::{Event, EventSink};
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 
 use super::stderr::printable;

@@ -3,7 +3,7 @@
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use floe_engine::{Error, ErrorKind, Event, EventSink};
+use floe_transfer::{Error, ErrorKind, Event, EventSink};
 use serde_json::{Value, json};
 
 use super::stderr::{Level, eprint_line, warn, write_event};

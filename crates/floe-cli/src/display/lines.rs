@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use floe_engine::{Event, EventSink};
+use floe_transfer::{Event, EventSink};
 
 use super::stderr::{eprint_line, warn};
 use crate::messages::copy::{

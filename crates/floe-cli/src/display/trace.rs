@@ -12,9 +12,9 @@ use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use floe_engine::Event;
 use floe_format::HashPart;
 use floe_format::StorePath;
+use floe_transfer::Event;
 use serde_json::{Value, json};
 
 use super::stderr::warn;

@@ -3,8 +3,9 @@
 use std::fmt::Display;
 use std::path::Path;
 
-use floe_engine::{CopySummary, Error, Shortage, Space};
+use floe_copy::CopySummary;
 use floe_format::StorePath;
+use floe_transfer::{Error, Shortage, Space};
 use indicatif::HumanBytes;
 
 use super::paths;

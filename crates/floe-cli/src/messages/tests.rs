@@ -8,10 +8,10 @@ use std::path::Path;
 use anyhow::Context as _;
 use expect_test::{Expect, expect};
 use floe_config::{Config, Environment, HarmoniaSettings, ProcessUser, StoreFlags, served_store};
-use floe_engine::{Error, PathSpec, Resource, Shortage, StoreUri};
 use floe_format::{NarInfo, StoreDir, StorePath};
 use floe_server::{ServeError, address};
 use floe_store::{StoreError, StoreLayout, StoreReader};
+use floe_transfer::{Error, PathSpec, Resource, Shortage, StoreUri};
 
 use super::*;
 use crate::exit::{self, UsageError};
@@ -106,7 +106,7 @@ fn argument_errors_name_the_fix() {
         ]],
     );
     check(
-        floe_engine::trusted_keys(["cache-1"]).unwrap_err(),
+        floe_transfer::trusted_keys(["cache-1"]).unwrap_err(),
         &expect![[
             r#"the text that begins with "cache-1" is not a public key; one looks like NAME:BASE64 (floe key public makes it from a secret key)"#
         ]],

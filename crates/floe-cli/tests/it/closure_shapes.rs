@@ -6,12 +6,11 @@ use std::path::Path;
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use floe_engine::{
-    ClosureCopy, CopyOptions, Event, EventSink, NetworkOptions, PathSpec, SourceOrder, Sources,
-    StoreUri, open_target,
-};
+use floe_cache::NetworkOptions;
+use floe_copy::{ClosureCopy, SourceOrder, Sources, open_target};
 use floe_testkit::synthetic_cache::{self, path};
 use floe_testkit::{run, scratch};
+use floe_transfer::{CopyOptions, Event, EventSink, PathSpec, StoreUri};
 
 use crate::faulty_cache::assert_verified;
 use crate::support::floe;

@@ -12,8 +12,10 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Condvar, Mutex};
 use std::thread;
 
-use floe_engine::{Cancel, CopyOptions, NetworkOptions, SourceOrder, Sources, StoreUri};
+use floe_cache::NetworkOptions;
+use floe_copy::{SourceOrder, Sources};
 use floe_testkit::{CommandOutput, Corpus, Nix, corpus, nixes, run, scratch};
+use floe_transfer::{Cancel, CopyOptions, StoreUri};
 
 use crate::support::floe;
 

@@ -4,7 +4,8 @@ use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
-use floe_engine::{NarInfoDiskCacheOptions, NetworkEvents, NetworkOptions};
+use floe_cache::{NarInfoDiskCacheOptions, NetworkOptions};
+use floe_transfer::NetworkEvents;
 
 use super::*;
 use crate::environment::SYSTEM_CERTIFICATES;

@@ -3,8 +3,8 @@
 use std::num::NonZeroU64;
 use std::sync::Arc;
 
-use floe_engine::Cancel;
 use floe_messages::{Codec, Method};
+use floe_transfer::Cancel;
 
 use crate::completion::{Completion, Kind, Waiter};
 use crate::progress::ProgressCell;

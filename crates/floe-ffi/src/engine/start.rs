@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use floe_engine::Cancel;
 use floe_messages::ErrorKind;
+use floe_transfer::Cancel;
 
 use super::active_request::ActiveRequest;
 use super::thread::Engine;

@@ -3,12 +3,14 @@
 use std::num::NonZeroUsize;
 use std::sync::Arc;
 
-use floe_engine::{
-    ClosureCopy, CopyOptions, CopySummary, ErrorKind, NetworkOptions, PathSpec, Reuse, ReuseBy,
-    SourceOrder, Sources, StoreUri, Target, open_read_only_target, open_target, reuse_directory,
+use floe_cache::NetworkOptions;
+use floe_copy::{
+    ClosureCopy, CopySummary, SourceOrder, Sources, open_read_only_target, open_target,
+    reuse_directory,
 };
 use floe_messages::{CopyReply, CopyRequest, PlannedPath, ResolveReply, ReuseBy as RequestedReuse};
 use floe_store::{LockWait, WriteOptions};
+use floe_transfer::{CopyOptions, ErrorKind, PathSpec, Reuse, ReuseBy, StoreUri, Target};
 
 use super::{HandlerContext, HandlerResult, WorkError, location, store_dir, translate, usage};
 use crate::completion::Failure;
@@ -132,7 +134,7 @@ impl HandlerContext<'_> {
             ),
         };
         Ok(CopyOptions {
-            trusted_keys: floe_engine::trusted_keys(request.trusted_public_keys.iter())?,
+            trusted_keys: floe_transfer::trusted_keys(request.trusted_public_keys.iter())?,
             check_signatures: !request.no_check_sigs,
             jobs,
             optimise: request.optimise,

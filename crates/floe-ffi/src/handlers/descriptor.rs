@@ -4,7 +4,7 @@ use std::fs::File;
 use std::os::fd::AsFd as _;
 use std::os::unix::fs::FileTypeExt as _;
 
-use floe_engine::Cancel;
+use floe_transfer::Cancel;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::{Errno, write};
 

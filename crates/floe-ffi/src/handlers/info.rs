@@ -1,10 +1,12 @@
 //! The requests `path_info` and `closure`.
 
-use floe_engine::{NetworkOptions, PathSpec, SourceOrder, Sources};
+use floe_cache::NetworkOptions;
+use floe_copy::{SourceOrder, Sources};
 use floe_format::{Compression, NarInfo, StoreDir};
 use floe_messages::{
     self as messages, ClosureReply, ClosureRequest, List, PathInfo, PathInfoRequest,
 };
+use floe_transfer::PathSpec;
 
 use super::{HandlerContext, HandlerResult, WorkError, location, store_dir, usage};
 

@@ -2,9 +2,9 @@
 
 use std::fmt::Display;
 
-use floe_engine::{Error, PathSpec};
 use floe_messages::{ErrorKind, NarReply, NarRequest};
 use floe_store::{StoreError, StoreReader};
+use floe_transfer::{Error, PathSpec};
 
 use super::descriptor::{WriteError, write_all};
 use super::{HandlerContext, HandlerResult, WorkError, local_store, store_dir, usage};

@@ -2,10 +2,10 @@
 
 use std::num::NonZeroUsize;
 
-use floe_engine::{Cancel, PathSpec};
 use floe_format::{PathInfo, StorePath};
 use floe_messages::{ProblemKind, VerifyProblem, VerifyReply, VerifyRequest};
 use floe_store::{StoreReader, VerifyObserver, VerifyProblem as Problem};
+use floe_transfer::{Cancel, PathSpec};
 
 use super::{HandlerContext, HandlerResult, local_store, store_dir};
 use crate::progress::ProgressCell;

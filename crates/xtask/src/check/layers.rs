@@ -13,7 +13,9 @@ const LAYERS: &[&[&str]] = &[
     &["floe-hash", "floe-messages", "floe-queue", "floe-bench"],
     &["floe-format"],
     &["floe-store"],
-    &["floe-engine", "floe-server"],
+    &["floe-transfer", "floe-server"],
+    &["floe-cache"],
+    &["floe-copy"],
     &["floe-config"],
     &["floe-ffi", "floe-cli"],
 ];
@@ -265,10 +267,10 @@ mod tests {
 
     #[test]
     fn crates_use_only_lower_layers() {
-        assert_eq!(rules("floe-engine", "floe-store", None), [""; 0]);
-        assert_eq!(rules("floe-store", "floe-engine", None), ["layers"]);
-        assert_eq!(rules("floe-server", "floe-engine", None), ["layers"]);
-        assert_eq!(rules("floe-server", "floe-engine", Some("dev")), [""; 0]);
+        assert_eq!(rules("floe-transfer", "floe-store", None), [""; 0]);
+        assert_eq!(rules("floe-store", "floe-transfer", None), ["layers"]);
+        assert_eq!(rules("floe-server", "floe-copy", None), ["layers"]);
+        assert_eq!(rules("floe-server", "floe-copy", Some("dev")), [""; 0]);
         assert_eq!(rules("xtask", "floe-cli", None), [""; 0]);
     }
 
@@ -281,8 +283,8 @@ mod tests {
 
     #[test]
     fn hash_libraries_belong_to_floe_hash_even_in_tests() {
-        assert_eq!(rules("floe-engine", "sha2", None), ["hash"]);
-        assert_eq!(rules("floe-engine", "blake3", Some("dev")), ["hash"]);
+        assert_eq!(rules("floe-cache", "sha2", None), ["hash"]);
+        assert_eq!(rules("floe-cache", "blake3", Some("dev")), ["hash"]);
         assert_eq!(rules("floe-hash", "blake3", None), [""; 0]);
     }
 
@@ -298,7 +300,7 @@ mod tests {
         assert_eq!(rules("floe-store", "tokio", None), ["layers"]);
         assert_eq!(rules("floe-store", "tokio", Some("dev")), [""; 0]);
         assert_eq!(rules("floe-store", "rusqlite", None), [""; 0]);
-        assert_eq!(rules("floe-engine", "tokio", None), [""; 0]);
+        assert_eq!(rules("floe-cache", "tokio", None), [""; 0]);
     }
 
     #[test]

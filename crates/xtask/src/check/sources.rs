@@ -15,7 +15,9 @@ const LIBRARIES: &[&str] = &[
     "floe-queue",
     "floe-messages",
     "floe-store",
-    "floe-engine",
+    "floe-transfer",
+    "floe-cache",
+    "floe-copy",
     "floe-server",
     "floe-config",
 ];

@@ -6,9 +6,10 @@ use std::path::PathBuf;
 
 use floe_bench::BenchError;
 use floe_config::parse_store_uri;
-use floe_engine::{Cancel, PathSpec, SourceOrder, Sources};
+use floe_copy::{SourceOrder, Sources};
 use floe_format::{NarInfo, StoreDir, StorePath};
 use floe_store::{StoreLayout, StoreReader};
+use floe_transfer::{Cancel, PathSpec};
 
 use crate::messages::bench as messages;
 use crate::options;

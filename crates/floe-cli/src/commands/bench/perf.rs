@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use floe_bench::{Measurement, Repetitions, Report, perf, rounds};
-use floe_engine::Cancel;
+use floe_transfer::Cancel;
 
 use super::closure::Closure;
 use super::scenario::ScenarioRun;

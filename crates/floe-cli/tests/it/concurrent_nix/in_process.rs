@@ -5,10 +5,11 @@ use std::path::Path;
 use std::sync::Barrier;
 use std::thread;
 
-use floe_engine::{ClosureCopy, CopySummary, PathSpec, open_target};
+use floe_copy::{ClosureCopy, CopySummary, open_target};
 use floe_format::StoreDir;
 use floe_store::{TempRoots, WriteOptions};
 use floe_testkit::{Corpus, corpus, scratch};
+use floe_transfer::PathSpec;
 
 use super::{options_without_signatures, source_of, store_in};
 use crate::faulty_cache::assert_store_contains_exactly;

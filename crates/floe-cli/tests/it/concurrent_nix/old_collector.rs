@@ -9,10 +9,11 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
-use floe_engine::{ClosureCopy, Event, EventSink, PathSpec, open_target};
+use floe_copy::{ClosureCopy, open_target};
 use floe_format::StoreDir;
 use floe_store::tree::remove_tree;
 use floe_testkit::{corpus, nixes, run, scratch};
+use floe_transfer::{Event, EventSink, PathSpec};
 
 use super::{options_without_signatures, source_of, store_in};
 use crate::faulty_cache::assert_verified;

@@ -3,9 +3,11 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use floe_engine::{Cancel, Error, NetworkOptions, SourceOrder, Sources, StoreUri};
+use floe_cache::NetworkOptions;
+use floe_copy::{SourceOrder, Sources};
 use floe_testkit::fault_server::{Fault, FaultServer, RecordedRequest};
 use floe_testkit::{Scratch, nginx, run, scratch};
+use floe_transfer::{Cancel, Error, StoreUri};
 
 use crate::environment::find_tool;
 use crate::environment::tls::create_certificates;

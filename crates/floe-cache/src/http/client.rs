@@ -1,0 +1,58 @@
+//! The client: TLS, time limits and windows.
+
+use std::sync::Arc;
+
+use floe_transfer::Error;
+use reqwest::{Client, redirect};
+
+use super::dns::{self, HostsAndDnsResolver};
+use super::tls::TrustAnchors;
+use crate::options::NetworkOptions;
+
+/// The client, and why it believes no certificate where the file of those cannot be used: plain
+/// HTTP needs none.
+pub(super) fn client(options: &NetworkOptions) -> Result<(Client, Option<String>), Error> {
+    let failed = |reason: String| Error::fetch("(setting up TLS)", reason, false);
+    let (anchors, certificate_error) = match TrustAnchors::load(options.certificates.as_deref()) {
+        Ok(anchors) => (anchors, None),
+        Err(reason) => (TrustAnchors::empty(), Some(reason)),
+    };
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let tls = rustls::ClientConfig::builder_with_provider(provider.clone())
+        .with_safe_default_protocol_versions()
+        .map_err(|error| failed(error.to_string()))?;
+    let mut tls = anchors.into_client_config(tls, &provider);
+    tls.alpn_protocols = vec![b"http/1.1".to_vec()];
+    if options.http2 {
+        tls.alpn_protocols.insert(0, b"h2".to_vec());
+    }
+    let name = concat!("floe/", env!("CARGO_PKG_VERSION"));
+    let suffix = options.user_agent_suffix.trim();
+    let space = if suffix.is_empty() { "" } else { " " };
+    let mut client = Client::builder()
+        .tls_backend_preconfigured(tls)
+        .user_agent(format!("{name}{space}{suffix}"))
+        .redirect(redirect::Policy::none())
+        .http2_initial_stream_window_size(STREAM_WINDOW_LEN)
+        .http2_initial_connection_window_size(CONNECTION_WINDOW_LEN);
+    client = options.proxies.configure(client)?;
+    if let Some(timeout) = options.connect_timeout {
+        client = client.connect_timeout(timeout);
+    }
+    if dns::IS_NEEDED {
+        client = client.dns_resolver(Arc::new(HostsAndDnsResolver::default()));
+    }
+    let client = client.build().map_err(|error| failed(error.to_string()))?;
+    Ok((client, certificate_error))
+}
+
+/// What the library says, among other things, of a server whose certificate it does not believe.
+pub(super) const INVALID_CERT_TEXT: &str = "invalid peer certificate";
+
+/// How much of a body an HTTP/2 server may send before the worker has taken any.
+const STREAM_WINDOW_LEN: u32 = 1024 * 1024;
+
+/// The same for all bodies of a connection together. A body that waits for its worker keeps its
+/// part of this, so it must be more than all that can wait at once: otherwise the one that is
+/// being read starves, and with it all. Small bodies, and large ones for 200 workers, are within.
+const CONNECTION_WINDOW_LEN: u32 = 512 * 1024 * 1024;

@@ -1,0 +1,333 @@
+//! Bodies on their way to a worker.
+//!
+//! A body that breaks off is gone on with where it stopped, if the server says by a validator that
+//! what it has is still the same; the worker then notices nothing. Else the worker learns that the
+//! transfer has failed and begins again. RFC 9110, section 14, and 13.1.5 for `If-Range`.
+
+use std::future::poll_fn;
+use std::pin::pin;
+use std::task::Poll;
+use std::time::Duration;
+
+use bytes::BytesMut;
+use floe_transfer::url::redact;
+use floe_transfer::{Chunk, Error, SMALL_LEN_MAX, backoff_delay};
+use reqwest::header::{ACCEPT_ENCODING, ACCEPT_RANGES, CONTENT_LENGTH, CONTENT_RANGE, DATE, ETAG};
+use reqwest::header::{HeaderMap, IF_RANGE, LAST_MODIFIED, RANGE};
+use reqwest::{Response, StatusCode};
+use tokio::sync::mpsc::Sender;
+use tokio::time::sleep;
+
+use super::limiter::ConnectionLimiter;
+use super::network::HttpContext;
+use super::redirect::RequestTarget;
+use super::request::{get, next_bytes};
+
+/// Goes on with a transfer as long as somebody wants its chunks; `None` if nobody does any more,
+/// who then need not wait until the server says something.
+pub(super) async fn until_closed<T>(
+    chunks: &Sender<Chunk>,
+    transfer: impl Future<Output = T>,
+) -> Option<T> {
+    let (mut transfer, mut closed) = (pin!(transfer), pin!(chunks.closed()));
+    poll_fn(|context| match transfer.as_mut().poll(context) {
+        Poll::Ready(ended) => Poll::Ready(Some(ended)),
+        Poll::Pending => closed.as_mut().poll(context).map(|()| None),
+    })
+    .await
+}
+
+/// Streams a body, as fast as the worker takes it.
+pub(super) async fn stream_body(
+    context: &HttpContext,
+    limiter: &ConnectionLimiter,
+    target: RequestTarget,
+    chunks: &Sender<Chunk>,
+) -> Result<(), Error> {
+    let mut progress = BodyProgress {
+        len: 0,
+        validator: None,
+        limiter,
+    };
+    let mut attempt = 1;
+    loop {
+        let before = progress.len;
+        let error = match progress.send_rest(context, &target, chunks).await {
+            Ok(()) => return Ok(()),
+            Err(error) => error,
+        };
+        // A line that breaks again and again still brings a large body to its end.
+        let is_progress = progress.len - before >= PROGRESS_LEN_MIN;
+        if is_progress {
+            attempt = 1;
+        }
+        if progress.validator.is_none() || !error.is_transient() {
+            return Err(error);
+        }
+        if attempt >= context.options.attempts {
+            // The worker would make as many attempts again.
+            return Err(error.into_permanent());
+        }
+        // What goes on well is nothing to speak of.
+        if !is_progress {
+            context.options.events.retrying(&error);
+        }
+        sleep(backoff_delay(attempt, &error)).await;
+        attempt += 1;
+    }
+}
+
+/// What the worker has of a body.
+struct BodyProgress<'a> {
+    /// In bytes.
+    len: u64,
+    /// Present if the server can go on in the middle.
+    validator: Option<String>,
+    /// Told of what the cache speaks.
+    limiter: &'a ConnectionLimiter,
+}
+
+impl BodyProgress<'_> {
+    /// Sends what is left of the body, in as many pieces as the server likes to send it.
+    async fn send_rest(
+        &mut self,
+        context: &HttpContext,
+        target: &RequestTarget,
+        chunks: &Sender<Chunk>,
+    ) -> Result<(), Error> {
+        loop {
+            let before = self.len;
+            let Some(len) = self.send_response(context, target, chunks).await? else {
+                return Ok(());
+            };
+            // Small ones cost more than they bring, and count as transfers that break off.
+            if self.validator.is_none() || self.len - before < PROGRESS_LEN_MIN {
+                let reason = format!("the server sent {} bytes of {len} and no more", self.len);
+                return Err(Error::fetch(&redact(&target.url), reason, true));
+            }
+        }
+    }
+
+    /// Sends what the server sends now; the length of the whole if it is more than that.
+    async fn send_response(
+        &mut self,
+        context: &HttpContext,
+        target: &RequestTarget,
+        chunks: &Sender<Chunk>,
+    ) -> Result<Option<u64>, Error> {
+        let shown = redact(&target.url);
+        let mut response = match &self.validator {
+            Some(validator) if self.len > 0 => {
+                match self.request_rest(context, target, validator).await? {
+                    Some(response) => response,
+                    None => {
+                        // The worker has to begin again: nothing is left to go on with.
+                        self.validator = None;
+                        let reason =
+                            "the transfer broke off, and the server has something else now";
+                        return Err(Error::fetch(&shown, reason, true));
+                    }
+                }
+            }
+            _ => expect_response(context, target).await?,
+        };
+        self.limiter.observe(&response);
+        if self.len == 0 {
+            self.validator = validator(response.headers());
+        }
+        let is_piece = response.status() == StatusCode::PARTIAL_CONTENT;
+        let whole_len = is_piece.then(|| whole_len(response.headers())).flatten();
+        while let Some(bytes) = next_bytes(context, &mut response, &shown).await? {
+            self.len += bytes.len() as u64;
+            if chunks.send(Chunk::Bytes(bytes)).await.is_err() {
+                // The worker has given up on this body and says why itself.
+                return Ok(None);
+            }
+        }
+        Ok(whole_len.filter(|len| self.len < *len))
+    }
+
+    /// The rest of the same body, if the server still has it.
+    async fn request_rest(
+        &self,
+        context: &HttpContext,
+        target: &RequestTarget,
+        validator: &str,
+    ) -> Result<Option<Response>, Error> {
+        let asked = get(context, target, |request| {
+            request
+                .header(RANGE, format!("bytes={}-", self.len))
+                .header(IF_RANGE, validator)
+                // What was encoded has other octets than those that are counted here.
+                .header(ACCEPT_ENCODING, "identity")
+        });
+        let is_rest = |response: &Response| {
+            response.status() == StatusCode::PARTIAL_CONTENT
+                && range_starts_at(response.headers(), self.len)
+        };
+        Ok(asked.await?.ok().filter(is_rest))
+    }
+}
+
+/// Fetches a small body whole, so that it waits in memory and not in the server's patience.
+pub(super) async fn send_small_body(
+    context: &HttpContext,
+    limiter: &ConnectionLimiter,
+    target: RequestTarget,
+    chunks: &Sender<Chunk>,
+) -> Result<(), Error> {
+    let shown = redact(&target.url);
+    let mut response = expect_response(context, &target).await?;
+    limiter.observe(&response);
+    let mut whole = BytesMut::new();
+    while let Some(bytes) = next_bytes(context, &mut response, &shown).await? {
+        whole.extend_from_slice(&bytes);
+        if whole.len() > SMALL_LEN_MAX {
+            let reason = format!("the body is larger than its narinfo says ({SMALL_LEN_MAX})");
+            return Err(Error::fetch(&shown, reason, false));
+        }
+    }
+    let _: Result<(), _> = chunks.send(Chunk::Bytes(whole.freeze())).await;
+    Ok(())
+}
+
+/// A response that has to be there.
+async fn expect_response(context: &HttpContext, target: &RequestTarget) -> Result<Response, Error> {
+    let shown = redact(&target.url);
+    let response = get(context, target, |request| request).await?;
+    response.map_err(|status| Error::fetch(&shown, missing_nar_reason(status), false))
+}
+
+/// What a server says of a NAR that its narinfo names. It may well have one that it does not show.
+fn missing_nar_reason(status: StatusCode) -> String {
+    let or_hidden = match status {
+        StatusCode::FORBIDDEN => ", or not for whoever asks",
+        _ => "",
+    };
+    format!(
+        "the server does not have it{or_hidden}, although the narinfo names it: \
+         it answered {status}"
+    )
+}
+
+/// By what a later answer can be told to be of the same body, octet for octet.
+fn validator(headers: &HeaderMap) -> Option<String> {
+    let text = |name| headers.get(name).and_then(|value| value.to_str().ok());
+    // Of what it decodes, the client takes the length away and that it was encoded: where no length
+    // is left, the octets may be others than those on the server.
+    if text(CONTENT_LENGTH).is_none() || text(ACCEPT_RANGES) == Some("none") {
+        return None;
+    }
+    let strong = text(ETAG).filter(|tag| !tag.starts_with("W/"));
+    let changed = text(LAST_MODIFIED).zip(text(DATE));
+    let old = changed.filter(|(changed, now)| is_strong_date(changed, now));
+    strong
+        .or(old.map(|(changed, _)| changed))
+        .map(str::to_owned)
+}
+
+/// Whether a file has been as it is for so long that its time tells it from the next version:
+/// times are whole seconds, in which a file may change twice. RFC 9110, section 8.8.2.2.
+fn is_strong_date(changed: &str, now: &str) -> bool {
+    let [changed, now] = [changed, now].map(httpdate::parse_http_date);
+    let (Ok(changed), Ok(now)) = (changed, now) else {
+        return false;
+    };
+    now.duration_since(changed)
+        .is_ok_and(|age| age >= STRONG_DATE_AGE)
+}
+
+fn range_starts_at(headers: &HeaderMap, len: u64) -> bool {
+    let range = headers.get(CONTENT_RANGE).and_then(|v| v.to_str().ok());
+    range
+        .and_then(|range| range.strip_prefix("bytes "))
+        .and_then(|range| range.split('-').next())
+        .is_some_and(|first| first.parse() == Ok(len))
+}
+
+/// How long a body is, or is at least, by what a piece of it says of itself.
+fn whole_len(headers: &HeaderMap) -> Option<u64> {
+    let range = headers.get(CONTENT_RANGE)?.to_str().ok()?;
+    let (piece, whole) = range.strip_prefix("bytes ")?.split_once('/')?;
+    let (_, last) = piece.split_once('-')?;
+    let end = last.parse::<u64>().ok()?.checked_add(1)?;
+    // A server that does not know it yet says `*`.
+    Some(whole.parse().map_or(end, |len: u64| len.max(end)))
+}
+
+/// As long as clocks of a server's machines may differ; the RFC's own example.
+const STRONG_DATE_AGE: Duration = Duration::from_secs(60);
+
+/// A transfer that brings less than this before it breaks is no progress.
+const PROGRESS_LEN_MIN: u64 = 1024 * 1024;
+
+#[cfg(test)]
+mod tests {
+    use reqwest::header::{HeaderName, HeaderValue};
+
+    use super::*;
+
+    fn validator_of(fields: &[(HeaderName, &'static str)]) -> Option<String> {
+        let mut headers = header_map(fields);
+        headers.insert(CONTENT_LENGTH, HeaderValue::from_static("1000"));
+        validator(&headers)
+    }
+
+    fn header_map(fields: &[(HeaderName, &'static str)]) -> HeaderMap {
+        let fields = fields.iter().cloned();
+        fields
+            .map(|(name, value)| (name, HeaderValue::from_static(value)))
+            .collect()
+    }
+
+    #[test]
+    fn until_closed_ends_when_receiver_is_dropped() {
+        let runtime = tokio::runtime::Builder::new_current_thread().build();
+        let runtime = runtime.unwrap();
+        let (chunks, wanted) = tokio::sync::mpsc::channel(1);
+        let ended = until_closed(&chunks, std::future::ready(7));
+        assert_eq!(runtime.block_on(ended), Some(7));
+        drop(wanted);
+        let silent = until_closed(&chunks, std::future::pending::<()>());
+        assert_eq!(runtime.block_on(silent), None);
+    }
+
+    #[test]
+    fn content_range_gives_whole_length() {
+        let whole = |range: &'static str| {
+            let range = HeaderValue::from_static(range);
+            whole_len(&[(CONTENT_RANGE, range)].into_iter().collect())
+        };
+        assert_eq!(whole("bytes 10-19/100"), Some(100));
+        assert_eq!(whole("bytes 10-19/*"), Some(20));
+        assert_eq!(whole("bytes 10-19/15"), Some(20));
+        for none in ["bytes */100", "10-19/100", "bytes 10-x/100", "bytes 10/100"] {
+            assert_eq!(whole(none), None, "{none}");
+        }
+        assert_eq!(whole("bytes 0-18446744073709551615/*"), None);
+    }
+
+    #[test]
+    fn validator_requires_strong_etag_or_old_date() {
+        let changed = (LAST_MODIFIED, "Sun, 06 Nov 1994 08:49:37 GMT");
+        let soon = (DATE, "Sun, 06 Nov 1994 08:50:36 GMT");
+        let later = (DATE, "Sun, 06 Nov 1994 08:50:37 GMT");
+        let (strong, weak) = ((ETAG, "\"a\""), (ETAG, "W/\"a\""));
+        assert_eq!(validator_of(&[]), None);
+        assert_eq!(
+            validator_of(&[strong.clone(), changed.clone()]).as_deref(),
+            Some("\"a\"")
+        );
+        assert_eq!(validator_of(std::slice::from_ref(&weak)), None);
+        assert_eq!(validator_of(std::slice::from_ref(&changed)), None);
+        assert_eq!(validator_of(&[changed.clone(), soon]), None);
+        assert_eq!(
+            validator_of(&[weak, changed.clone(), later.clone()]).as_deref(),
+            Some(changed.1)
+        );
+        // What was decoded on the way has lost its length.
+        let headers = header_map(&[strong.clone(), changed, later]);
+        assert_eq!(validator(&headers), None);
+        assert_eq!(validator_of(&[strong, (ACCEPT_RANGES, "none")]), None);
+    }
+}

@@ -1,0 +1,154 @@
+//! How many requests a cache is asked at once.
+//!
+//! Over HTTP/1.1 each request in flight has a connection for itself, and a user may say how many of
+//! those there are (`http-connections`). A large body that is asked for ahead of its turn may stand
+//! still until a worker has time for it, and keeps its connection meanwhile. So the last connection
+//! is never given to such a body: all workers might wait for others, which would wait for it.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
+
+use floe_transfer::PrefetchPermit;
+use reqwest::{Response, Url, Version};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+/// The connections to one cache.
+#[derive(Debug)]
+pub(super) struct ConnectionLimiter {
+    connection_permits: Arc<Semaphore>,
+    /// For bodies whose workers come later; one less than there are connections.
+    prefetch_permits: Arc<Semaphore>,
+    /// The cache's address, if it speaks HTTP/2: one connection carries all that it is asked.
+    http2_base: OnceLock<Url>,
+    /// That was remembered, and is not so any more.
+    is_http2_stale: AtomicBool,
+}
+
+/// Leave to have a request in flight, until it is dropped.
+#[derive(Debug)]
+pub(super) struct RequestPermit {
+    _connection: Option<OwnedSemaphorePermit>,
+}
+
+impl ConnectionLimiter {
+    /// So many, and at least one.
+    pub(super) fn new(count: usize) -> ConnectionLimiter {
+        let count = count.clamp(1, Semaphore::MAX_PERMITS);
+        ConnectionLimiter {
+            connection_permits: Arc::new(Semaphore::new(count)),
+            prefetch_permits: Arc::new(Semaphore::new(count - 1)),
+            http2_base: OnceLock::new(),
+            is_http2_stale: AtomicBool::new(false),
+        }
+    }
+
+    /// The cache of that address speaks HTTP/2.
+    pub(super) fn set_http2(&self, base: Url) {
+        // Nobody else sets it.
+        let _: Result<(), _> = self.http2_base.set(base);
+    }
+
+    /// What was remembered of a cache counts until it answers otherwise.
+    pub(super) fn observe(&self, answer: &Response) {
+        if answer.version() != Version::HTTP_2 {
+            self.clear_http2(answer.url());
+        }
+    }
+
+    /// Whoever has that address does not speak HTTP/2.
+    fn clear_http2(&self, url: &Url) {
+        if self.uses_http2(url) {
+            self.is_http2_stale.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// Waits for a connection; those who wait have it in turn.
+    pub(super) async fn acquire(&self, url: &Url) -> RequestPermit {
+        let _connection = match self.uses_http2(url) {
+            true => None,
+            // The semaphore is never closed.
+            false => self.connection_permits.clone().acquire_owned().await.ok(),
+        };
+        RequestPermit { _connection }
+    }
+
+    /// A connection for a body whose worker comes later; `None` if there is none to spare.
+    pub(super) fn try_acquire_prefetch(
+        &self,
+        url: &Url,
+    ) -> Option<(RequestPermit, PrefetchPermit)> {
+        let (prefetch_permit, _connection) = match self.uses_http2(url) {
+            true => (None, None),
+            false => (
+                Some(self.prefetch_permits.clone().try_acquire_owned().ok()?),
+                Some(self.connection_permits.clone().try_acquire_owned().ok()?),
+            ),
+        };
+        Some((
+            RequestPermit { _connection },
+            PrefetchPermit::new(prefetch_permit),
+        ))
+    }
+
+    /// A cache may name NARs of other hosts, of which nothing is known.
+    fn uses_http2(&self, url: &Url) -> bool {
+        let is_http2_stale = self.is_http2_stale.load(Ordering::Relaxed);
+        let http2_base = self.http2_base.get().filter(|_| !is_http2_stale);
+        http2_base.is_some_and(|base| base.origin() == url.origin())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn url(text: &str) -> Url {
+        Url::parse(text).unwrap()
+    }
+
+    #[test]
+    fn limiter_reserves_last_connection_from_prefetch() {
+        let nar = url("http://cache.example.org/nar/a");
+        for count in [0, 1, 2, 25] {
+            let limiter = ConnectionLimiter::new(count);
+            let mut acquired: Vec<_> =
+                std::iter::from_fn(|| limiter.try_acquire_prefetch(&nar)).collect();
+            assert_eq!(acquired.len(), count.saturating_sub(1));
+            assert_eq!(limiter.connection_permits.available_permits(), 1);
+            // One that is being read makes room for another, but for no connection more.
+            if let Some((permit, prefetch)) = acquired.pop() {
+                drop(prefetch);
+                let (last, _) = limiter.try_acquire_prefetch(&nar).unwrap();
+                assert!(limiter.try_acquire_prefetch(&nar).is_none());
+                drop((permit, last));
+                assert_eq!(limiter.connection_permits.available_permits(), 2);
+            }
+        }
+    }
+
+    #[test]
+    fn limiter_does_not_count_http2_origin_only() {
+        let limiter = ConnectionLimiter::new(1);
+        limiter.set_http2(url("https://cache.example.org/deep"));
+        let (own, other) = (
+            url("https://cache.example.org/nar/a"),
+            url("https://other.example.org/nar/a"),
+        );
+        let acquired: Vec<_> = (0..100)
+            .map_while(|_| limiter.try_acquire_prefetch(&own))
+            .collect();
+        assert_eq!(acquired.len(), 100);
+        assert!(limiter.try_acquire_prefetch(&other).is_none());
+    }
+
+    #[test]
+    fn limiter_counts_again_after_http2_is_cleared() {
+        let limiter = ConnectionLimiter::new(1);
+        let own = url("https://cache.example.org/nar/a");
+        limiter.set_http2(url("https://cache.example.org"));
+        limiter.clear_http2(&url("https://other.example.org/nar/a"));
+        assert!(limiter.try_acquire_prefetch(&own).is_some());
+        limiter.clear_http2(&own);
+        assert!(limiter.try_acquire_prefetch(&own).is_none());
+    }
+}

@@ -1,0 +1,221 @@
+//! One request, and when it is made again.
+
+use std::time::{Duration, SystemTime};
+
+use bytes::Bytes;
+use floe_format::narinfo::NARINFO_LEN_MAX;
+use floe_transfer::url::redact;
+use floe_transfer::{Error, backoff_delay};
+use reqwest::header::{HeaderMap, RETRY_AFTER};
+use reqwest::{RequestBuilder, Response, StatusCode, Url, Version};
+use tokio::time::{sleep, timeout};
+
+use super::client::INVALID_CERT_TEXT;
+use super::limiter::ConnectionLimiter;
+use super::network::HttpContext;
+use super::redirect::{self, RequestTarget, SendError};
+use crate::proxies::ProxyVar;
+
+/// What a server has, or the status by which it says that it has no such thing.
+pub(super) type StatusResult<T> = Result<T, StatusCode>;
+
+/// A small document.
+#[derive(Debug)]
+pub(super) struct SmallResponse {
+    /// What whoever was asked speaks; `None` where he sent the request on, so that the answer does
+    /// not tell.
+    pub(super) version: Option<Version>,
+    pub(super) text: Vec<u8>,
+}
+
+/// Asks for a small document.
+pub(super) async fn get_small(
+    context: &HttpContext,
+    limiter: &ConnectionLimiter,
+    url: Url,
+) -> Result<StatusResult<SmallResponse>, Error> {
+    let mut attempt = 1;
+    loop {
+        let permit = limiter.acquire(&url).await;
+        let answer = try_get_small(context, limiter, url.clone()).await;
+        // Others may use it during a pause.
+        drop(permit);
+        match answer {
+            Err(error) if error.is_transient() && attempt < context.options.attempts => {
+                context.options.events.retrying(&error);
+                sleep(backoff_delay(attempt, &error)).await;
+                attempt += 1;
+            }
+            answer => return answer,
+        }
+    }
+}
+
+async fn try_get_small(
+    context: &HttpContext,
+    limiter: &ConnectionLimiter,
+    url: Url,
+) -> Result<StatusResult<SmallResponse>, Error> {
+    let (shown, origin) = (redact(&url), url.origin());
+    let mut response = match get(context, &url.into(), |request| request).await? {
+        Ok(response) => response,
+        Err(status) => return Ok(Err(status)),
+    };
+    limiter.observe(&response);
+    let is_own = response.url().origin() == origin;
+    let version = is_own.then(|| response.version());
+    let mut text = Vec::new();
+    while let Some(bytes) = next_bytes(context, &mut response, &shown).await? {
+        text.extend_from_slice(&bytes);
+        // The parser sees the excess and names its limit.
+        if text.len() > NARINFO_LEN_MAX {
+            break;
+        }
+    }
+    Ok(Ok(SmallResponse { version, text }))
+}
+
+/// Sends a request.
+pub(super) async fn get(
+    context: &HttpContext,
+    target: &RequestTarget,
+    change: impl Fn(RequestBuilder) -> RequestBuilder,
+) -> Result<StatusResult<Response>, Error> {
+    let shown = redact(&target.url);
+    let sent = redirect::send(context, target, change);
+    let response = match timeout(context.options.stall_timeout, sent).await {
+        Err(_) => return Err(stall_error(context, &shown)),
+        Ok(Err(SendError::Redirect(error))) => return Err(error),
+        Ok(Err(SendError::Request(error))) => {
+            let proxy = context.options.proxies.for_url(&target.url);
+            let proxy = proxy.filter(|_| error.is_connect());
+            return Err(context.explain(request_error(&shown, &error, proxy)));
+        }
+        Ok(Ok(response)) => response,
+    };
+    match response.status() {
+        status if status.is_success() => Ok(Ok(response)),
+        // A bucket that may not be listed answers 403 for what it does not have.
+        status @ (StatusCode::NOT_FOUND | StatusCode::FORBIDDEN | StatusCode::GONE) => {
+            Ok(Err(status))
+        }
+        // The rest of a body that has become shorter.
+        status @ StatusCode::RANGE_NOT_SATISFIABLE => Ok(Err(status)),
+        StatusCode::PROXY_AUTHENTICATION_REQUIRED => {
+            let reason = format!(
+                "the server answered {}: the proxy wants to know who asks; name it with a login, \
+                 as in http_proxy=http://LOGIN:PASSWORD@HOST:PORT",
+                response.status()
+            );
+            Err(Error::fetch(&shown, reason, false))
+        }
+        StatusCode::UNAUTHORIZED => {
+            let reason = format!(
+                "the server answered {}; name it in a netrc file with a login and a password",
+                response.status()
+            );
+            Err(Error::fetch(&shown, reason, false))
+        }
+        status => Err(status_error(&shown, status, response.headers())),
+    }
+}
+
+fn status_error(shown: &str, status: StatusCode, headers: &HeaderMap) -> Error {
+    let after = headers
+        .get(RETRY_AFTER)
+        .and_then(|value| value.to_str().ok())
+        .and_then(|value| retry_after(value, SystemTime::now()));
+    let mut reason = format!("the server answered {status}");
+    // Who is told to come back tomorrow does not wait here.
+    let is_too_long = after.is_some_and(|after| after > RETRY_AFTER_MAX);
+    if let (true, Some(after)) = (is_too_long, after) {
+        reason = format!("{reason}, and to come back in {} seconds", after.as_secs());
+    }
+    let is_transient = match status.as_u16() {
+        // What the server cannot do or speak, and a network that wants to be logged in to.
+        501 | 505 | 511 => false,
+        // Proxies of large networks have numbers of their own for servers that they do not reach.
+        408 | 429 | 500..=599 => true,
+        _ => false,
+    };
+    Error::Fetch {
+        url: shown.to_owned(),
+        reason,
+        transient: is_transient && !is_too_long,
+        retry_after: after,
+    }
+}
+
+/// RFC 9110, section 10.2.3: seconds, or a date.
+fn retry_after(value: &str, now: SystemTime) -> Option<Duration> {
+    let value = value.trim();
+    match value.parse() {
+        Ok(seconds) => Some(Duration::from_secs(seconds)),
+        Err(_) => {
+            let date = httpdate::parse_http_date(value).ok()?;
+            Some(date.duration_since(now).unwrap_or_default())
+        }
+    }
+}
+
+pub(super) async fn next_bytes(
+    context: &HttpContext,
+    response: &mut Response,
+    shown: &str,
+) -> Result<Option<Bytes>, Error> {
+    match timeout(context.options.stall_timeout, response.chunk()).await {
+        Err(_) => Err(stall_error(context, shown)),
+        Ok(chunk) => chunk.map_err(|error| request_error(shown, &error, None)),
+    }
+}
+
+fn stall_error(context: &HttpContext, shown: &str) -> Error {
+    let seconds = context.options.stall_timeout.as_secs_f64();
+    let reason = format!("nothing arrived for {seconds} seconds");
+    Error::fetch(shown, reason, true)
+}
+
+/// The whole chain of causes: the first link alone says only that sending failed. Where nobody was
+/// reached, the proxy that was to help may be the reason.
+fn request_error(shown: &str, error: &reqwest::Error, proxy: Option<&ProxyVar>) -> Error {
+    let mut reason = String::new();
+    let mut cause: Option<&dyn std::error::Error> = std::error::Error::source(error);
+    while let Some(error) = cause {
+        if !reason.is_empty() {
+            reason.push_str(": ");
+        }
+        reason.push_str(&error.to_string());
+        cause = error.source();
+    }
+    if reason.is_empty() {
+        reason = error.to_string();
+    }
+    if let Some(proxy) = proxy {
+        reason = format!(
+            "{reason} ({} names the proxy {})",
+            proxy.name,
+            proxy.redacted()
+        );
+    }
+    // A stranger's certificate does not get better by asking again.
+    let transient = !reason.contains(INVALID_CERT_TEXT);
+    Error::fetch(shown, reason, transient)
+}
+
+/// A server that wants to be left alone for longer has failed.
+const RETRY_AFTER_MAX: Duration = Duration::from_secs(120);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn retry_after_parses_seconds_and_dates() {
+        let now = httpdate::parse_http_date("Sun, 06 Nov 1994 08:49:37 GMT").unwrap();
+        let seconds = |text| retry_after(text, now).map(|time| time.as_secs());
+        assert_eq!(seconds("120"), Some(120));
+        assert_eq!(seconds("Sun, 06 Nov 1994 08:50:07 GMT"), Some(30));
+        assert_eq!(seconds("Sun, 06 Nov 1994 08:00:00 GMT"), Some(0));
+        assert_eq!(seconds("soon"), None);
+    }
+}

@@ -1,0 +1,285 @@
+//! Proxies, as the environment names them for curl, and so for Nix.
+
+use std::net::IpAddr;
+
+use floe_transfer::{Error, redact_credentials};
+use reqwest::{ClientBuilder, NoProxy, Proxy, Url};
+
+/// Through whom hosts are asked. [`Default`] asks them directly.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Proxies {
+    /// For `http://` URLs.
+    pub http: Option<ProxyVar>,
+    /// For `https://` URLs.
+    pub https: Option<ProxyVar>,
+    /// The hosts, domains and networks that are asked directly, separated by commas or blanks; `*`
+    /// is all.
+    pub exceptions: Option<ProxyVar>,
+}
+
+/// What somebody has set.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ProxyVar {
+    /// The name of the variable.
+    pub name: &'static str,
+    /// Its value; not empty.
+    pub value: String,
+}
+
+impl ProxyVar {
+    /// The value without the password that it may carry.
+    pub fn redacted(&self) -> String {
+        redact_credentials(&self.value)
+    }
+}
+
+impl Proxies {
+    /// What curl would take from variables: those in small letters first, that for one kind of URL
+    /// over that for all, and `http_proxy` in small letters alone. One that is set and empty counts
+    /// as not set.
+    pub fn from_env(value: impl Fn(&str) -> Option<String>) -> Proxies {
+        let first = |names: &[&'static str]| {
+            names.iter().find_map(|name| {
+                let value = value(name).filter(|value| !value.is_empty())?;
+                Some(ProxyVar { name, value })
+            })
+        };
+        Proxies {
+            // Not HTTP_PROXY: a server that runs programs for its clients sets that to what a
+            // client says, in its field `Proxy`.
+            http: first(&["http_proxy", "all_proxy", "ALL_PROXY"]),
+            https: first(&["https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY"]),
+            exceptions: first(&["no_proxy", "NO_PROXY"]),
+        }
+    }
+
+    /// The proxy through which the client asks for a URL; `None` if its host is an exception.
+    pub fn for_url(&self, url: &Url) -> Option<&ProxyVar> {
+        let proxy = match url.scheme() {
+            "https" => self.https.as_ref(),
+            _ => self.http.as_ref(),
+        };
+        let host = url.host_str()?.trim_matches(['[', ']']);
+        let is_exception = self
+            .exceptions()
+            .any(|exception| exception_matches(exception, host));
+        proxy.filter(|_| !is_exception)
+    }
+
+    /// Blanks separate as well: so they do for curl before 8.9, which Nix may be linked with.
+    /// Later ones take what stands before the first blank alone, which nobody can have meant.
+    fn exceptions(&self) -> impl Iterator<Item = &str> {
+        let variable = self.exceptions.iter();
+        let all = variable.flat_map(|variable| variable.value.split(SEPARATORS));
+        all.filter(|exception| !exception.is_empty())
+    }
+
+    /// Makes a client use these and no others.
+    pub fn configure(&self, client: ClientBuilder) -> Result<ClientBuilder, Error> {
+        let mut client = client.no_proxy();
+        let mut exceptions = self.exceptions();
+        // The library means names alone by it, and no addresses.
+        if exceptions.any(|exception| exception == EVERY_HOST) {
+            return Ok(client);
+        }
+        type Make = fn(&str) -> reqwest::Result<Proxy>;
+        let http: (_, Make) = (&self.http, |url| Proxy::http(url));
+        let https: (_, Make) = (&self.https, |url| Proxy::https(url));
+        for (variable, make) in [http, https] {
+            let Some(variable) = variable else { continue };
+            // What the library says of it may repeat the password, and it takes every scheme.
+            let proxy = make(&variable.value)
+                .ok()
+                .filter(|_| has_known_scheme(&variable.value));
+            let proxy = proxy.ok_or_else(|| Error::Proxy {
+                variable: variable.name,
+                value: variable.redacted(),
+            })?;
+            // The library knows commas alone.
+            let exceptions: Vec<&str> = self.exceptions().collect();
+            let exceptions = match exceptions.is_empty() {
+                true => None,
+                false => NoProxy::from_string(&exceptions.join(",")),
+            };
+            client = client.proxy(proxy.no_proxy(exceptions));
+        }
+        Ok(client)
+    }
+}
+
+/// Whether an exception is about a host, as the client sees it: networks and addresses are about
+/// addresses, all else about names.
+fn exception_matches(exception: &str, host: &str) -> bool {
+    if exception == EVERY_HOST {
+        return true;
+    }
+    if let Ok(address) = host.parse() {
+        let (network, len) = match exception.split_once('/') {
+            Some((network, len)) => (network, len.parse().ok()),
+            None => (exception, Some(u8::MAX)),
+        };
+        return match (network.parse(), len) {
+            (Ok(network), Some(len)) => have_same_prefix(network, address, len),
+            _ => false,
+        };
+    }
+    let domain = exception.strip_prefix('.').unwrap_or(exception);
+    let front = host.len().checked_sub(domain.len());
+    let Some((front, back)) = front.and_then(|len| host.split_at_checked(len)) else {
+        return false;
+    };
+    let is_within = front.is_empty() || front.ends_with('.');
+    !domain.is_empty() && is_within && back.eq_ignore_ascii_case(domain)
+}
+
+/// Whether two addresses have the same first `len` bits, or all if they have no more.
+fn have_same_prefix(one: IpAddr, other: IpAddr, len: u8) -> bool {
+    let len = u32::from(len);
+    match (one, other) {
+        (IpAddr::V4(one), IpAddr::V4(other)) => {
+            (one.to_bits() ^ other.to_bits()).leading_zeros() >= len.min(u32::BITS)
+        }
+        (IpAddr::V6(one), IpAddr::V6(other)) => {
+            (one.to_bits() ^ other.to_bits()).leading_zeros() >= len.min(u128::BITS)
+        }
+        _ => false,
+    }
+}
+
+/// Whether the client can speak to such a proxy. A host alone is one for HTTP, as for curl.
+fn has_known_scheme(value: &str) -> bool {
+    let scheme = value.split_once("://").map(|(scheme, _)| scheme);
+    scheme.is_none_or(|scheme| SCHEMES.contains(&scheme.to_ascii_lowercase().as_str()))
+}
+
+/// What stands between exceptions.
+const SEPARATORS: [char; 3] = [',', ' ', '\t'];
+
+/// The exception of every host.
+const EVERY_HOST: &str = "*";
+
+/// Those of reqwest with its feature `socks`.
+const SCHEMES: [&str; 6] = ["http", "https", "socks4", "socks4a", "socks5", "socks5h"];
+
+#[cfg(test)]
+mod tests {
+    use reqwest::Client;
+
+    use super::*;
+
+    fn named(variables: &[(&str, &str)]) -> [Option<(&'static str, String)>; 3] {
+        let value = |name: &str| {
+            let found = variables.iter().find(|(own, _)| *own == name);
+            found.map(|(_, value)| (*value).to_owned())
+        };
+        let Proxies {
+            http,
+            https,
+            exceptions,
+        } = Proxies::from_env(value);
+        [http, https, exceptions].map(|found| found.map(|found| (found.name, found.value)))
+    }
+
+    #[test]
+    fn proxy_variable_of_scheme_overrides_all_proxy() {
+        let some = |name, value: &str| Some((name, value.to_owned()));
+        assert_eq!(named(&[]), [None, None, None]);
+        let all = [("ALL_PROXY", "a"), ("https_proxy", "b"), ("NO_PROXY", "c")];
+        let expected = [
+            some("ALL_PROXY", "a"),
+            some("https_proxy", "b"),
+            some("NO_PROXY", "c"),
+        ];
+        assert_eq!(named(&all), expected);
+        let both = [("http_proxy", "a"), ("HTTP_PROXY", "b")];
+        assert_eq!(named(&both)[0], some("http_proxy", "a"));
+        // Set and empty is not set, as for curl.
+        let empty = [
+            ("http_proxy", ""),
+            ("all_proxy", ""),
+            ("ALL_PROXY", "a"),
+            ("https_proxy", ""),
+            ("HTTPS_PROXY", "b"),
+            ("no_proxy", ""),
+            ("NO_PROXY", "c"),
+        ];
+        let expected = [
+            some("ALL_PROXY", "a"),
+            some("HTTPS_PROXY", "b"),
+            some("NO_PROXY", "c"),
+        ];
+        assert_eq!(named(&empty), expected);
+        assert_eq!(named(&[("http_proxy", "")])[0], None);
+        assert_eq!(named(&[("HTTP_PROXY", "a")])[0], None);
+        let by_a_client = [("HTTP_PROXY", "a"), ("ALL_PROXY", "b")];
+        assert_eq!(named(&by_a_client)[0], some("ALL_PROXY", "b"));
+    }
+
+    #[test]
+    fn no_proxy_hosts_have_no_proxy() {
+        let proxies = Proxies::from_env(|name| match name {
+            "http_proxy" => Some("http://proxy.example.net:3128".to_owned()),
+            "no_proxy" => Some("example.org, .example.com 10.0.0.0/8\t192.0.2.1,fd00::/8,".into()),
+            _ => None,
+        });
+        let has_proxy = |host: &str| {
+            let url = Url::parse(&format!("http://{host}:8080/x")).unwrap();
+            proxies.for_url(&url).is_some()
+        };
+        for direct in [
+            "example.org",
+            "EXAMPLE.org",
+            "a.example.org",
+            "example.com",
+            "a.example.com",
+            "10.1.2.3",
+            "192.0.2.1",
+            "[fd12::1]",
+        ] {
+            assert!(!has_proxy(direct), "{direct}");
+        }
+        for other in [
+            "anexample.org",
+            "org",
+            "example.org.net",
+            "11.1.2.3",
+            "192.0.2.2",
+            "[fe80::1]",
+        ] {
+            assert!(has_proxy(other), "{other}");
+        }
+        assert!(
+            proxies
+                .for_url(&Url::parse("https://other.example/").unwrap())
+                .is_none()
+        );
+        let all = Proxies {
+            exceptions: Some(ProxyVar {
+                name: "no_proxy",
+                value: "*".into(),
+            }),
+            ..proxies
+        };
+        for host in ["other.example", "11.1.2.3", "[fe80::1]"] {
+            let url = Url::parse(&format!("http://{host}/")).unwrap();
+            assert!(all.for_url(&url).is_none(), "{host}");
+        }
+    }
+
+    #[test]
+    fn invalid_proxy_error_hides_password() {
+        let proxies = Proxies::from_env(|name| {
+            (name == "http_proxy").then(|| "gopher://me:secret@example.org".to_owned())
+        });
+        let error = proxies
+            .configure(Client::builder())
+            .err()
+            .unwrap()
+            .to_string();
+        assert!(
+            error.contains("http_proxy") && error.contains("example.org"),
+            "{error}"
+        );
+        assert!(!error.contains("secret"), "{error}");
+    }
+}

@@ -1,0 +1,309 @@
+//! The copy: closures from sources into a target.
+//!
+//! 1. *resolve*: what is missing in the target, asked for in waves, checked for trust;
+//! 2. *plan*: the largest first, and whether there is room for all;
+//! 3. *fetch*: bodies arrive, small ones ahead of time;
+//! 4. *receive*: one worker runs one path to completion: decode, hash, parse, write;
+//! 5. *commit*: what is complete and whose references are there becomes valid, in batches.
+//!
+//! A path that fails takes only those with it that refer to it. Nothing waits for its
+//! references to be fetched; only the commit is ordered.
+//!
+//! Not guaranteed: the order in which paths become valid, beyond references first.
+
+mod commit;
+mod failover;
+mod fetch;
+mod receive;
+mod resolve;
+mod summary;
+mod trust;
+
+use std::cmp::Reverse;
+use std::collections::BTreeSet;
+use std::sync::mpsc;
+use std::thread;
+
+use floe_format::StorePath;
+use floe_hash::hash_pool::HashPool;
+
+use crate::sources::Sources;
+use commit::{Commit, WaitingPath};
+use fetch::Queue;
+use floe_transfer::{
+    CopyOptions, Error, Event, EventSink, PathSpec, PlannedPath, Source, Space, Target, codec,
+};
+use resolve::Resolved;
+
+pub use summary::CopySummary;
+
+/// Moves closures from sources into a target.
+pub struct ClosureCopy<'a> {
+    /// Where paths come from.
+    pub sources: &'a Sources,
+    /// Where they go.
+    pub target: &'a dyn Target,
+    /// How.
+    pub options: &'a CopyOptions,
+    /// Who watches.
+    pub events: &'a dyn EventSink,
+}
+
+impl ClosureCopy<'_> {
+    /// Moves the closures of `roots`. What fails is in the outcome; an error is returned only
+    /// where nothing could be begun, or the target itself fails, or the move is cancelled.
+    pub fn run(&self, specs: &[PathSpec]) -> Result<CopySummary, Error> {
+        self.check_store_dirs()?;
+        let mut waiting = Vec::new();
+        let result = self.run_rounds(specs, &mut waiting);
+        if result.is_err() {
+            let waiting: Vec<StorePath> = waiting.into_iter().map(|waiting| waiting.path).collect();
+            self.target.discard(&waiting);
+        }
+        result
+    }
+
+    fn run_rounds(
+        &self,
+        specs: &[PathSpec],
+        waiting: &mut Vec<WaitingPath>,
+    ) -> Result<CopySummary, Error> {
+        let mut summary = CopySummary::default();
+        let mut resolved = resolve::resolve(self, specs)?;
+        self.discard_unneeded_trees(&resolved);
+        let requested_paths = std::mem::take(&mut resolved.requested_paths);
+        let mut all_unavailable = BTreeSet::new();
+        for _ in 0..ROUNDS_MAX {
+            let unavailable = std::mem::take(&mut resolved.unavailable);
+            let items = self.plan(resolved, &mut summary);
+            if summary.space.is_none() {
+                summary.space = self.estimate_space(&items)?;
+            }
+            if self.options.dry_run {
+                return Ok(summary);
+            }
+            let mut vanished = self.transfer(items, &unavailable, waiting, &mut summary)?;
+            all_unavailable.extend(unavailable);
+            if vanished.is_empty() {
+                vanished = self.vanished_requests(&requested_paths, &summary, &all_unavailable)?;
+            }
+            if vanished.is_empty() {
+                break;
+            }
+            // An older collector took away what it had promised to spare: fetch it again. Until it
+            // has ended, it may take away more of what it had looked at before.
+            self.target.wait_for_gc()?;
+            let again: Vec<PathSpec> = vanished.into_iter().map(PathSpec::Path).collect();
+            resolved = resolve::resolve(self, &again)?;
+        }
+        for WaitingPath { path, references } in waiting.drain(..) {
+            self.target.keep_for_resume(std::slice::from_ref(&path));
+            let missing = references;
+            summary.fail(self.events, Error::MissingReferences { path, missing });
+        }
+        let missing: BTreeSet<StorePath> = self
+            .target
+            .add_temp_roots_and_query_missing(&requested_paths)?
+            .into_iter()
+            .collect();
+        if summary.failures.is_empty() {
+            for path in missing.iter().cloned() {
+                summary.fail(self.events, Error::Vanished { path });
+            }
+        }
+        if summary.failures.is_empty() {
+            self.target.discard_recovered(&|_| false);
+        }
+        summary.requested_paths = requested_paths
+            .into_iter()
+            .filter(|path| !missing.contains(path))
+            .collect();
+        Ok(summary)
+    }
+
+    /// What other moves have left takes room that this one may need. But a move that could not even
+    /// ask for all that it wants does not know what that is.
+    fn discard_unneeded_trees(&self, resolved: &Resolved) {
+        let is_known = resolved.failures.is_empty() && resolved.unavailable.is_empty();
+        if is_known {
+            let paths = resolved.items.iter().map(|item| &item.narinfo.info.path);
+            let wanted: BTreeSet<&StorePath> = paths.collect();
+            self.target.discard_recovered(&|path| wanted.contains(path));
+        }
+    }
+
+    /// Roots that a store had, and that a collector took away before they counted. What was
+    /// registered here needs no such look: its collector knew that it was wanted.
+    fn vanished_requests(
+        &self,
+        requested_paths: &[StorePath],
+        summary: &CopySummary,
+        all_unavailable: &BTreeSet<StorePath>,
+    ) -> Result<BTreeSet<StorePath>, Error> {
+        let planned: BTreeSet<&StorePath> = summary.planned.iter().map(|plan| &plan.0).collect();
+        let untouched: Vec<StorePath> = requested_paths
+            .iter()
+            .filter(|path| !planned.contains(path) && !all_unavailable.contains(*path))
+            .cloned()
+            .collect();
+        if untouched.is_empty() {
+            return Ok(BTreeSet::new());
+        }
+        let vanished = self.target.query_vanished(&untouched)?;
+        Ok(vanished.into_iter().collect())
+    }
+
+    /// At least one source has to be for the target's store directory; the others are not asked.
+    fn check_store_dirs(&self) -> Result<(), Error> {
+        let dir = self.target.store_dir();
+        let mut sources = self.sources.iter();
+        match self.sources.iter().any(|source| source.is_for(dir)) {
+            true => Ok(()),
+            false => Err(sources
+                .next()
+                .map_or(Error::NoSources, |source| self.store_dir_mismatch(source))),
+        }
+    }
+
+    fn store_dir_mismatch(&self, source: &dyn Source) -> Error {
+        Error::StoreDirMismatch {
+            source_name: source.name(),
+            found: source.store_dir().as_str().into(),
+            wanted: self.target.store_dir().as_str().into(),
+        }
+    }
+
+    /// Puts the largest first: they take longest, and the small ones fill the gaps.
+    fn plan(&self, resolved: Resolved, summary: &mut CopySummary) -> Vec<PlannedPath> {
+        summary.unplanned += resolved.failures.len();
+        for error in resolved.failures {
+            summary.fail(self.events, error);
+        }
+        let mut items = resolved.items;
+        for item in &mut items {
+            let path = &item.narinfo.info.path;
+            item.local_copies = self.options.reuse.local_copies(path);
+            item.is_recovered = self.target.has_recovered(path);
+        }
+        items.sort_by_key(|item| Reverse(item.narinfo.info.nar_size));
+        let planned = items.iter().map(|item| {
+            let size = match item.narinfo.compression {
+                // Whether it is right there is known when it is read.
+                _ if item.is_local() => Some(0),
+                floe_format::Compression::None => Some(item.narinfo.info.nar_size),
+                _ => item.narinfo.file_size,
+            };
+            (
+                item.narinfo.info.path.clone(),
+                item.narinfo.info.nar_size,
+                size,
+            )
+        });
+        summary.planned.extend(planned);
+        let nar_sizes = items.iter().map(|item| item.narinfo.info.nar_size);
+        let fetched = items.iter().filter(|item| !item.is_local());
+        let file_sizes = fetched.filter_map(|item| item.narinfo.file_size);
+        self.events.event(Event::Planned {
+            paths: items.len(),
+            // A narinfo may claim any size, so the sums must not overflow.
+            nar_bytes: nar_sizes.fold(0, u64::saturating_add),
+            download_bytes: file_sizes.fold(0, u64::saturating_add),
+        });
+        items
+    }
+
+    /// What the items take and what is free for them. Only a dry run ends well without the room.
+    fn estimate_space(&self, items: &[PlannedPath]) -> Result<Option<Space>, Error> {
+        let (check, dry_run) = (self.options.check_space, self.options.dry_run);
+        if items.is_empty() || !(check || dry_run) {
+            return Ok(None);
+        }
+        let reuses = items.iter().any(|item| !item.local_copies.is_empty());
+        let may_share_files = self.options.optimise || reuses;
+        let Some(space) = self.target.estimate_space(items)? else {
+            return Ok(None);
+        };
+        let space = space.with_shared_files(may_share_files);
+        for shortage in space.shortages().into_iter().filter(|_| check) {
+            if shortage.is_certain && !dry_run {
+                return Err(Error::NoSpace(Box::new(shortage)));
+            }
+            let shortage = &shortage;
+            self.events.event(Event::LowSpace { shortage });
+        }
+        Ok(Some(space))
+    }
+
+    /// Fetches, receives and commits. Returns references that were valid when they were asked
+    /// for and are not any more; the paths that need them are left in `waiting`.
+    fn transfer(
+        &self,
+        items: Vec<PlannedPath>,
+        unavailable: &BTreeSet<StorePath>,
+        waiting: &mut Vec<WaitingPath>,
+        summary: &mut CopySummary,
+    ) -> Result<BTreeSet<StorePath>, Error> {
+        let hash_pool = self.hash_pool(&items);
+        let queue = Queue::new(self.sources, &items, hash_pool.cores());
+        let (sender, receiver) = mpsc::sync_channel(RESULT_QUEUE_LEN);
+        let mut commit = Commit::new(self, &items, &queue, summary);
+        commit.fail_referrers_of(unavailable);
+        thread::scope(|scope| {
+            for (number, place) in hash_pool.tickets().enumerate() {
+                let (sender, queue) = (sender.clone(), &queue);
+                thread::Builder::new()
+                    .name(format!("floe-worker-{number}"))
+                    .spawn_scoped(scope, move || {
+                        receive::run_worker(self, queue, place, &sender)
+                    })
+                    .map_err(|source| Error::File {
+                        action: "starting a thread for",
+                        path: "the transfer".into(),
+                        source,
+                    })?;
+            }
+            drop(sender);
+            let result = commit.run(&receiver, waiting);
+            // After an error here the workers must not go on: nobody takes their results.
+            if result.is_err() {
+                queue.close();
+                self.sources.abort();
+            }
+            commit.finish(receiver, result.as_ref().err());
+            result
+        })
+    }
+
+    /// A crew has more workers than there are cores, and each would need the memory of an
+    /// encoder or a decoder; where that is much, hashing is little beside encoding or decoding.
+    fn hash_pool(&self, items: &[PlannedPath]) -> HashPool {
+        let jobs = self.options.jobs;
+        if self.target.needs_core_per_worker() {
+            return HashPool::sequential(items.len(), jobs);
+        }
+        let hash_pool = HashPool::for_messages(items.iter().map(|i| i.narinfo.info.nar_size), jobs);
+        let mut compressions = items.iter().map(|item| &item.narinfo.compression);
+        match compressions.any(codec::has_large_window) {
+            true => hash_pool.with_half_the_slots(),
+            false => hash_pool,
+        }
+    }
+
+    pub(crate) fn source_of(&self, item: &PlannedPath) -> &dyn Source {
+        &*self.sources.list[item.source]
+    }
+
+    pub(crate) fn check_cancelled(&self) -> Result<(), Error> {
+        match self.options.cancel.is_raised() {
+            true => Err(Error::Cancelled),
+            false => Ok(()),
+        }
+    }
+}
+
+/// Each round fetches again what a collector took away during the one before; one that does so
+/// thrice does so forever.
+const ROUNDS_MAX: usize = 3;
+
+/// Results that may wait for the commit; workers pause beyond.
+const RESULT_QUEUE_LEN: usize = 64;

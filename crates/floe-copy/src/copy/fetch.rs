@@ -1,0 +1,300 @@
+//! The order of work, and bodies ahead of it.
+//!
+//! Items are taken from both ends of the plan, largest first and smallest first, until the two
+//! meet.
+//!
+//! A large body is asked for one turn ahead, where a connection is to spare, and asked for again at
+//! no charge if its server has lost patience when its turn comes. A small one is fetched
+//! whole as soon as there is room, so that a closure of many small paths does not cost a round
+//! trip for each; it waits in memory, not in a connection that its server would give up.
+
+use std::collections::{HashMap, HashSet, VecDeque};
+use std::ops::Range;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use floe_format::StorePath;
+use floe_transfer::codec::DecoderBudget;
+use floe_transfer::{Buffering, Error, NarStream, PlannedPath, SMALL_LEN_MAX};
+
+use crate::sources::Sources;
+
+/// Items in the order of the plan, handed out one by one from its ends.
+pub(crate) struct Queue<'a> {
+    sources: &'a Sources,
+    items: &'a [PlannedPath],
+    jobs: usize,
+    decoder_budget: DecoderBudget,
+    state: Mutex<QueueState>,
+}
+
+/// Which end of the plan somebody takes items from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum QueueEnd {
+    /// The largest that are left: they take longest.
+    Largest,
+    /// The smallest that are left.
+    Smallest,
+}
+
+impl QueueEnd {
+    fn peek(self, indexes: &VecDeque<usize>) -> Option<usize> {
+        match self {
+            QueueEnd::Largest => indexes.front().copied(),
+            QueueEnd::Smallest => indexes.back().copied(),
+        }
+    }
+
+    fn pop(self, indexes: &mut VecDeque<usize>) -> Option<usize> {
+        match self {
+            QueueEnd::Largest => indexes.pop_front(),
+            QueueEnd::Smallest => indexes.pop_back(),
+        }
+    }
+}
+
+/// One path's turn.
+pub(crate) struct Job<'a> {
+    pub(crate) item: &'a PlannedPath,
+    /// `None` for a path that is looked for on this machine first.
+    pub(crate) nar: Option<Result<NarStream, Error>>,
+    /// The body was requested long ago, and its server may have closed the connection.
+    pub(crate) may_be_stale: bool,
+}
+
+#[derive(Default)]
+struct QueueState {
+    /// The items that nobody has taken.
+    remaining: Range<usize>,
+    /// Bodies that were asked for ahead of their turn.
+    prefetched: HashMap<usize, (Instant, Result<NarStream, Error>)>,
+    small: VecDeque<usize>,
+    large: VecDeque<usize>,
+    small_prefetched: usize,
+    large_prefetched: usize,
+    skipped: HashSet<StorePath>,
+    is_closed: bool,
+}
+
+impl<'a> Queue<'a> {
+    pub(crate) fn new(sources: &'a Sources, items: &'a [PlannedPath], jobs: usize) -> Queue<'a> {
+        let (small, large) = (0..items.len()).partition(|index| is_small(&items[*index]));
+        let state = QueueState {
+            remaining: 0..items.len(),
+            small,
+            large,
+            ..QueueState::default()
+        };
+        Queue {
+            sources,
+            items,
+            jobs,
+            decoder_budget: DecoderBudget::new(DECODER_BUDGET_LEN),
+            state: Mutex::new(state),
+        }
+    }
+
+    /// What the decoders of all workers may remember.
+    pub(crate) fn decoder_budget(&self) -> &DecoderBudget {
+        &self.decoder_budget
+    }
+
+    /// All items, in the order of the plan.
+    pub(crate) fn items(&self) -> &'a [PlannedPath] {
+        self.items
+    }
+
+    /// The next item and its NAR; `None` when there are no more.
+    pub(crate) fn next(&self, end: QueueEnd) -> Option<Job<'a>> {
+        let mut state = self.state();
+        loop {
+            let index = match end {
+                QueueEnd::Largest => state.remaining.next(),
+                QueueEnd::Smallest => state.remaining.next_back(),
+            }?;
+            let item = &self.items[index];
+            let prefetched = state.prefetched.remove(&index);
+            if prefetched.is_some() {
+                match is_small(item) {
+                    true => state.small_prefetched -= 1,
+                    false => state.large_prefetched -= 1,
+                }
+            }
+            if state.skipped.contains(&item.narinfo.info.path) {
+                continue;
+            }
+            let (may_be_stale, nar) = match prefetched {
+                Some((since, nar)) => (!is_small(item) && since.elapsed() > STALE_AFTER, Some(nar)),
+                None if item.is_local() => (false, None),
+                None => (false, Some(self.open(item))),
+            };
+            self.prefetch(&mut state, end);
+            return Some(Job {
+                item,
+                nar,
+                may_be_stale,
+            });
+        }
+    }
+
+    /// Opens an item's NAR at its source, again if need be.
+    pub(crate) fn open(&self, item: &PlannedPath) -> Result<NarStream, Error> {
+        let buffering = match is_small(item) {
+            true => Buffering::Whole,
+            false => Buffering::Stream,
+        };
+        self.sources.list[item.source].open_nar(&item.narinfo, buffering)
+    }
+
+    /// Leaves out paths that nobody has taken yet; for those that somebody has, no attempt is
+    /// made again.
+    pub(crate) fn skip(&self, paths: impl IntoIterator<Item = StorePath>) {
+        self.state().skipped.extend(paths);
+    }
+
+    /// Hands out nothing more.
+    pub(crate) fn close(&self) {
+        let mut state = self.state();
+        state.is_closed = true;
+        state.remaining = 0..0;
+        state.prefetched.clear();
+    }
+
+    /// Whether a path that somebody has taken is still of use.
+    pub(crate) fn is_needed(&self, path: &StorePath) -> bool {
+        let state = self.state();
+        !state.is_closed && !state.skipped.contains(path)
+    }
+
+    /// Large bodies come first: they take a connection only where one is to spare, and small ones
+    /// wait for theirs.
+    fn prefetch(&self, state: &mut QueueState, end: QueueEnd) {
+        while state.large_prefetched < self.jobs
+            && let Some(index) = end.peek(&state.large)
+        {
+            if self.needs_fetch(state, index) {
+                let item = &self.items[index];
+                let source = &self.sources.list[item.source];
+                // What is not asked for ahead is asked for when its turn comes.
+                let Some(body) = source.prefetch_nar(&item.narinfo) else {
+                    break;
+                };
+                state.prefetched.insert(index, (Instant::now(), body));
+                state.large_prefetched += 1;
+            }
+            end.pop(&mut state.large);
+        }
+        while state.small_prefetched < SMALL_PREFETCH_MAX
+            && let Some(index) = end.pop(&mut state.small)
+        {
+            if self.needs_fetch(state, index) {
+                let body = self.open(&self.items[index]);
+                state.prefetched.insert(index, (Instant::now(), body));
+                state.small_prefetched += 1;
+            }
+        }
+    }
+
+    /// `false` if the item's turn has come already, or will not come, or need not be fetched.
+    fn needs_fetch(&self, state: &QueueState, index: usize) -> bool {
+        let item = &self.items[index];
+        let is_skipped = state.skipped.contains(&item.narinfo.info.path);
+        state.remaining.contains(&index) && !is_skipped && !item.is_local()
+    }
+
+    fn state(&self) -> MutexGuard<'_, QueueState> {
+        // Every change under the lock is complete in itself.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn is_small(item: &PlannedPath) -> bool {
+    item.narinfo
+        .file_size
+        .is_some_and(|size| size <= SMALL_LEN_MAX as u64)
+}
+
+/// How many small bodies are fetched ahead, whatever the number of connections: 32 MiB at most.
+const SMALL_PREFETCH_MAX: usize = 32;
+
+/// What decoders may remember together in large windows, in bytes: as much as one may alone.
+const DECODER_BUDGET_LEN: u64 = floe_transfer::codec::WINDOW_LEN_MAX;
+
+/// Servers that close a connection because nobody reads wait for longer than this.
+const STALE_AFTER: Duration = Duration::from_secs(2);
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use floe_format::{NarInfo, StoreDir};
+
+    use super::*;
+    use crate::sources::SourceOrder;
+    use floe_cache::NetworkOptions;
+    use floe_transfer::{Cancel, StoreUri};
+
+    /// An item of `len` bytes, the `number`th of a plan, from a cache whose NARs are empty.
+    fn item(number: usize, len: u64) -> PlannedPath {
+        let hash = "sha256:1b8m03r63zqhnjf7l5wnldhh7c134ap5vpj0850ymkq1iyzicy5s";
+        let text = format!(
+            "StorePath: /nix/store/7bw2d1cqdpnxi05lr3s6pmcgl5xazl2c-{number}\nURL: nar\n\
+             Compression: none\nFileSize: {len}\nNarHash: {hash}\nNarSize: {len}\n\
+             References: \n"
+        );
+        PlannedPath {
+            narinfo: NarInfo::parse(text.as_bytes(), &StoreDir::default()).unwrap(),
+            source: 0,
+            local_copies: Vec::new(),
+            is_recovered: false,
+        }
+    }
+
+    #[test]
+    fn queue_ends_meet_and_every_path_is_handed_out_once() {
+        let cache = tempfile::tempdir().unwrap();
+        fs::write(
+            cache.path().join("nix-cache-info"),
+            "StoreDir: /nix/store\n",
+        )
+        .unwrap();
+        fs::write(cache.path().join("nar"), "").unwrap();
+        let url = format!("file://{}", cache.path().display());
+        let location = StoreUri::parse(&url, None, None).unwrap();
+        let sources = Sources::open(
+            &[location],
+            SourceOrder::AsListed,
+            &NetworkOptions::default(),
+            &Cancel::default(),
+        )
+        .unwrap();
+        let large = SMALL_LEN_MAX as u64 * 2;
+        // More than may be asked for ahead, of both kinds.
+        let len_of = |number| if number < 40 { large } else { 100 };
+        let items: Vec<PlannedPath> = (0..140)
+            .map(|number| item(number, len_of(number)))
+            .collect();
+        let queue = Queue::new(&sources, &items, 2);
+        queue.skip([items[3].narinfo.info.path.clone()]);
+        let (mut largest, mut smallest) = (Vec::new(), Vec::new());
+        loop {
+            let (end, taken) = match largest.len() <= smallest.len() {
+                true => (QueueEnd::Largest, &mut largest),
+                false => (QueueEnd::Smallest, &mut smallest),
+            };
+            let Some(job) = queue.next(end) else { break };
+            assert!(matches!(job.nar, Some(Ok(_))));
+            let name = job.item.narinfo.info.path.name();
+            taken.push(name.parse::<usize>().unwrap());
+        }
+        assert!(largest.is_sorted() && smallest.is_sorted_by(|a, b| a > b));
+        assert!(largest.len().abs_diff(smallest.len()) <= 1);
+        let mut all = [largest, smallest].concat();
+        all.sort_unstable();
+        let expected: Vec<usize> = (0..140).filter(|number| *number != 3).collect();
+        assert_eq!(all, expected);
+        let state = queue.state();
+        assert_eq!((state.small_prefetched, state.large_prefetched), (0, 0));
+        assert!(state.prefetched.is_empty());
+    }
+}

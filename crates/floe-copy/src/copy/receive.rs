@@ -1,0 +1,202 @@
+//! The work of one worker: a path from its source into the target's hands, whole and right.
+//!
+//! 1. a path that lies on this machine already is reused;
+//! 2. otherwise the target receives its NAR from its source, in several attempts if need be;
+//! 3. if the source fails or sends wrong bytes, another source that has the path takes its place.
+
+use std::sync::mpsc::SyncSender;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use floe_format::StorePath;
+use floe_hash::hash_pool::{Worker, WorkerTicket};
+use floe_transfer::{
+    CANCEL_POLL, Error, Event, IncomingNar, NarContext, PlannedPath, backoff_delay,
+};
+
+use super::fetch::{Job, Queue, QueueEnd};
+use super::{ClosureCopy, failover};
+
+/// What a worker says of a path: what became of it.
+pub(crate) struct WorkerResult {
+    pub(crate) path: StorePath,
+    pub(crate) result: Result<ReceivedPath, Error>,
+}
+
+/// A path that the target has staged: every byte was right.
+pub(crate) struct ReceivedPath {
+    /// How many bytes were fetched for it.
+    pub(crate) fetched: u64,
+    /// It lay on this machine.
+    pub(crate) is_reused: bool,
+}
+
+/// Takes paths from the queue until there are no more.
+pub(crate) fn run_worker(
+    copy: &ClosureCopy<'_>,
+    queue: &Queue<'_>,
+    place: WorkerTicket,
+    results: &SyncSender<WorkerResult>,
+) {
+    let worker = place.start();
+    let end = match worker.takes_smallest() {
+        true => QueueEnd::Smallest,
+        false => QueueEnd::Largest,
+    };
+    let mut scratch = vec![0; CHUNK_LEN];
+    while let Some(job) = queue.next(end) {
+        let item = job.item;
+        let path = item.narinfo.info.path.clone();
+        let nar_size = item.narinfo.info.nar_size;
+        copy.events.event(Event::Started {
+            path: &path,
+            nar_size,
+        });
+        let result = receive_with_failover(copy, queue, job, (&worker, &mut scratch));
+        copy.events.event(match &result {
+            Ok(_) => Event::Staged { path: &path },
+            Err(_) => Event::TransferFailed { path: &path },
+        });
+        // Nobody takes results any more when the move has failed as a whole.
+        let is_needed =
+            worker.yield_core_while(|| results.send(WorkerResult { path, result }).is_ok());
+        if !is_needed {
+            return;
+        }
+    }
+}
+
+/// Receives a path from what lies on this machine, from its source, or else from any other
+/// that has it.
+fn receive_with_failover(
+    copy: &ClosureCopy<'_>,
+    queue: &Queue<'_>,
+    job: Job<'_>,
+    (worker, scratch): (&Worker, &mut [u8]),
+) -> Result<ReceivedPath, Error> {
+    let item = job.item;
+    if item.is_local() {
+        let context = nar_context(copy, queue, worker);
+        let mut nar = IncomingNar::new(context, item, scratch);
+        if copy.target.reuse_local_copy(&mut nar)? {
+            return Ok(ReceivedPath {
+                fetched: 0,
+                is_reused: true,
+            });
+        }
+        copy.check_cancelled()?;
+    }
+    let first = match receive_with_retries(copy, queue, job, (worker, &mut *scratch)) {
+        Err(error) if failover::is_source_fault(&error) => error,
+        result => return result,
+    };
+    let path = &item.narinfo.info.path;
+    for source in failover::candidates(copy, item) {
+        let found = worker.yield_core_while(|| failover::query_alternative(copy, item, source));
+        let Some(other) = found else { continue };
+        copy.check_cancelled()?;
+        copy.events.event(Event::Retrying {
+            path: Some(path),
+            error: &first,
+        });
+        let job = Job {
+            nar: Some(queue.open(&other)),
+            item: &other,
+            may_be_stale: false,
+        };
+        match receive_with_retries(copy, queue, job, (worker, &mut *scratch)) {
+            Err(error) if failover::is_source_fault(&error) => {}
+            result => return result,
+        }
+    }
+    Err(first)
+}
+
+fn receive_with_retries(
+    copy: &ClosureCopy<'_>,
+    queue: &Queue<'_>,
+    job: Job<'_>,
+    (worker, scratch): (&Worker, &mut [u8]),
+) -> Result<ReceivedPath, Error> {
+    let Job {
+        item,
+        nar,
+        mut may_be_stale,
+    } = job;
+    let mut stream = nar.unwrap_or_else(|| queue.open(item));
+    let mut attempt = 1;
+    loop {
+        let context = nar_context(copy, queue, worker);
+        let mut nar = IncomingNar::new(context, item, scratch);
+        let result = stream.and_then(|stream| {
+            nar.set_stream(stream, copy.source_of(item).nar_url(&item.narinfo));
+            copy.target.receive(&mut nar)
+        });
+        match result {
+            Ok(()) => {
+                return Ok(ReceivedPath {
+                    fetched: nar.fetched_bytes(),
+                    is_reused: false,
+                });
+            }
+            Err(error) if error.is_transient() && attempt < copy.sources.attempts => {
+                nar.reset_progress();
+                copy.events.event(Event::Retrying {
+                    path: Some(&item.narinfo.info.path),
+                    error: &error,
+                });
+                // A server that says when to come back has not lost patience.
+                let is_free = std::mem::take(&mut may_be_stale) && !error.has_retry_after();
+                if !is_free {
+                    let time = backoff_delay(attempt, &error);
+                    worker.yield_core_while(|| wait_before_retry(copy, queue, item, time))?;
+                    attempt += 1;
+                }
+                copy.check_cancelled()?;
+                stream = queue.open(item);
+            }
+            Err(error) => {
+                // The next source sends the NAR from its beginning.
+                nar.reset_progress();
+                return Err(error);
+            }
+        }
+    }
+}
+
+fn nar_context<'a>(
+    copy: &'a ClosureCopy<'_>,
+    queue: &'a Queue<'_>,
+    worker: &'a Worker,
+) -> NarContext<'a> {
+    NarContext {
+        options: copy.options,
+        events: copy.events,
+        worker,
+        decoder_budget: queue.decoder_budget(),
+    }
+}
+
+/// Waits before another attempt, unless there will be none.
+fn wait_before_retry(
+    copy: &ClosureCopy<'_>,
+    queue: &Queue<'_>,
+    item: &PlannedPath,
+    time: Duration,
+) -> Result<(), Error> {
+    let began = Instant::now();
+    loop {
+        copy.check_cancelled()?;
+        if !queue.is_needed(&item.narinfo.info.path) {
+            return Err(Error::Cancelled);
+        }
+        let left = time.saturating_sub(began.elapsed());
+        if left.is_zero() {
+            return Ok(());
+        }
+        thread::sleep(left.min(CANCEL_POLL));
+    }
+}
+
+/// A chunk stays in the second-level cache between decoding, hashing and writing.
+const CHUNK_LEN: usize = 256 * 1024;

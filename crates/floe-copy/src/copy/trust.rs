@@ -1,0 +1,75 @@
+//! What can be known of a path before its contents arrive: whether it is the one that was asked
+//! for, and whether somebody trusted vouches for it.
+
+use floe_format::content_address::ContentAddressMethod;
+use floe_format::{Compression, NarInfo};
+use floe_transfer::{Error, PathSpec, PlannedPath};
+
+use super::ClosureCopy;
+
+/// Checks what a source says of a path.
+pub(super) fn check_trust(
+    copy: &ClosureCopy<'_>,
+    source: usize,
+    wanted: &PathSpec,
+    narinfo: NarInfo,
+) -> Result<PlannedPath, Error> {
+    let offering_source = &*copy.sources.list[source];
+    let dir = copy.target.store_dir();
+    let info = &narinfo.info;
+    // A cache that has answered late was not looked at when the move began.
+    if !offering_source.is_for(dir) {
+        return Err(copy.store_dir_mismatch(offering_source));
+    }
+    let is_wanted = match wanted {
+        PathSpec::Path(path) => *path == info.path,
+        PathSpec::HashPart(part) => part == info.path.hash_part(),
+    };
+    if !is_wanted {
+        return Err(Error::WrongPath {
+            url: format!("{}/{}.narinfo", offering_source.name(), wanted.hash_part()),
+            found: info.path.clone(),
+            wanted: wanted.text(),
+        });
+    }
+    let path = || info.path.clone();
+    if let Compression::Unsupported(name) = narinfo.compression {
+        return Err(Error::UnsupportedCompression {
+            path: path(),
+            name: name.to_string(),
+        });
+    }
+    let is_content_addressed = match (&info.ca, info.matches_content_address(dir)) {
+        (Some(ca), Some(false)) => {
+            let (source_name, ca) = (offering_source.name(), ca.to_string());
+            return Err(Error::ContentAddressMismatch {
+                path: path(),
+                source_name,
+                ca,
+            });
+        }
+        (Some(ca), _) if ca.method == ContentAddressMethod::Git => {
+            return Err(Error::GitContentAddress { path: path() });
+        }
+        (_, holds) => holds == Some(true),
+    };
+    let is_trusted_unsigned = is_content_addressed || offering_source.is_trusted();
+    let needs_signature =
+        copy.options.check_signatures && copy.target.requires_trust() && !is_trusted_unsigned;
+    let keys = &copy.options.trusted_keys;
+    if needs_signature && !info.is_signed_by(dir, keys) {
+        let signers = info.signatures.iter();
+        return Err(Error::Untrusted {
+            path: path(),
+            source_name: offering_source.name(),
+            signed_by: signers.map(|s| s.key_name().to_owned()).collect(),
+            trusted: keys.names().map(str::to_owned).collect(),
+        });
+    }
+    Ok(PlannedPath {
+        narinfo,
+        source,
+        local_copies: Vec::new(),
+        is_recovered: false,
+    })
+}

@@ -1,0 +1,66 @@
+//! A local store as the target of a dry run: it need not exist, and nothing is created.
+
+use floe_format::{StoreDir, StorePath};
+use floe_store::{StoreError, StoreLayout, StoreReader};
+use floe_transfer::{CommitOutcome, Error, IncomingNar, Needs, PlannedPath, Space, Target};
+
+/// A local store that is only read.
+#[derive(Debug)]
+pub(crate) struct ReadOnlyStore {
+    layout: StoreLayout,
+    /// `None` if there is no store yet.
+    reader: Option<StoreReader>,
+}
+
+impl ReadOnlyStore {
+    pub(crate) fn open(layout: StoreLayout) -> Result<ReadOnlyStore, Error> {
+        let reader = match StoreReader::open(layout.clone()) {
+            Ok(reader) => Some(reader),
+            Err(StoreError::NoStore { .. }) => None,
+            Err(error) => return Err(error.into()),
+        };
+        Ok(ReadOnlyStore { layout, reader })
+    }
+}
+
+impl Target for ReadOnlyStore {
+    fn store_dir(&self) -> &StoreDir {
+        &self.layout.store_dir
+    }
+
+    fn add_temp_roots_and_query_missing(
+        &self,
+        paths: &[StorePath],
+    ) -> Result<Vec<StorePath>, Error> {
+        let Some(reader) = &self.reader else {
+            return Ok(paths.to_vec());
+        };
+        let mut missing = Vec::new();
+        for path in paths {
+            if reader.path_info(path)?.is_none() {
+                missing.push(path.clone());
+            }
+        }
+        Ok(missing)
+    }
+
+    /// A dry run transfers nothing.
+    fn receive(&self, _: &mut IncomingNar<'_>) -> Result<(), Error> {
+        Err(Error::Cancelled)
+    }
+
+    fn commit(&self, _: &[StorePath]) -> Result<CommitOutcome, Error> {
+        Ok(CommitOutcome::default())
+    }
+
+    fn query_path_from_hash_part(&self, hash_part: &str) -> Result<Option<StorePath>, Error> {
+        match &self.reader {
+            Some(reader) => Ok(reader.query_path_from_hash_part(hash_part)?),
+            None => Ok(None),
+        }
+    }
+
+    fn estimate_space(&self, items: &[PlannedPath]) -> Result<Option<Space>, Error> {
+        Space::estimate(&self.layout.real_store_dir, items, Needs::of_tree).map(Some)
+    }
+}

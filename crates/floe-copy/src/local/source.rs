@@ -1,0 +1,98 @@
+//! A local store as a source.
+
+use std::sync::Arc;
+
+use floe_format::{Compression, NarInfo, PathInfo, StoreDir, StorePath};
+use floe_store::{LockWait, StoreReader};
+use floe_transfer::{
+    Buffering, CachePolicy, Error, LocalStoreUri, NarDump, NarInfoCallback, NarInfoResult,
+    NarStream, Source,
+};
+
+/// A local store that is open for reading.
+#[derive(Debug)]
+pub(crate) struct LocalSource {
+    reader: Arc<StoreReader>,
+    priority: i32,
+    is_trusted: bool,
+}
+
+impl LocalSource {
+    pub(crate) fn open(uri: &LocalStoreUri, lock_wait: LockWait) -> Result<LocalSource, Error> {
+        let reader = StoreReader::open_with(uri.layout.clone(), lock_wait)?;
+        Ok(LocalSource {
+            reader: Arc::new(reader),
+            priority: uri.priority,
+            is_trusted: uri.trusted,
+        })
+    }
+
+    /// Returns a path's entry in the form of a narinfo: an uncompressed NAR that has no file.
+    fn narinfo(&self, hash_part: &str) -> NarInfoResult {
+        let Some(path) = self.reader.query_path_from_hash_part(hash_part)? else {
+            return Ok(None);
+        };
+        let Some(info) = self.reader.path_info(&path)? else {
+            return Ok(None);
+        };
+        let url = self.reader.real_path(&path).display().to_string();
+        let info = PathInfo {
+            registration_time: None,
+            ultimate: false,
+            ..info
+        };
+        let narinfo = NarInfo {
+            info,
+            url,
+            compression: Compression::None,
+            file_hash: None,
+            file_size: None,
+        };
+        Ok(Some(narinfo.into()))
+    }
+}
+
+impl Source for LocalSource {
+    fn name(&self) -> String {
+        self.reader.layout().real_store_dir.display().to_string()
+    }
+
+    fn store_dir(&self) -> &StoreDir {
+        &self.reader.layout().store_dir
+    }
+
+    fn query(&self, hash_part: &str, _: CachePolicy, reply: NarInfoCallback) {
+        reply(self.narinfo(hash_part));
+    }
+
+    /// The worker itself reads the tree: a stream would need a thread of its own.
+    fn open_nar(&self, narinfo: &NarInfo, _: Buffering) -> Result<NarStream, Error> {
+        let (reader, path) = (self.reader.clone(), narinfo.info.path.clone());
+        let dump = NarDump::new(move |write| reader.dump(&path, write));
+        Ok(NarStream::Dump(dump))
+    }
+
+    fn priority(&self) -> i32 {
+        self.priority
+    }
+
+    fn is_trusted(&self) -> bool {
+        self.is_trusted
+    }
+
+    fn nar_url(&self, narinfo: &NarInfo) -> String {
+        narinfo.url.clone()
+    }
+
+    fn query_all_valid_paths(&self) -> Result<Option<Vec<StorePath>>, Error> {
+        Ok(Some(self.reader.valid_paths()?))
+    }
+
+    fn has_nar_files(&self) -> bool {
+        false
+    }
+
+    fn query_registration(&self, path: &StorePath) -> Result<Option<PathInfo>, Error> {
+        Ok(self.reader.path_info(path)?)
+    }
+}

@@ -1,0 +1,168 @@
+//! A local store as a target.
+
+use std::collections::HashMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use floe_format::{StoreDir, StorePath};
+use floe_store::tree::{TemporaryTree, TreeWriter};
+use floe_store::{RegisterOutcome, StagedPath, StoreLayout, StoreWriter, WriteOptions};
+use floe_transfer::{
+    CommitOutcome, Error, Event, IncomingNar, NarSink, Needs, PlannedPath, Space, Target,
+};
+
+/// A local store that is open for writing.
+#[derive(Debug)]
+pub(crate) struct LocalTarget {
+    pub(super) store: StoreWriter,
+    /// Complete trees beside their places, until they are committed.
+    staged: Mutex<HashMap<StorePath, StagedPath>>,
+}
+
+/// Unpacks a NAR into a tree.
+pub(super) struct TreeSink(pub(super) TreeWriter);
+
+impl NarSink for TreeSink {
+    fn write(&mut self, nar: &[u8]) -> Result<(), Error> {
+        Ok(self.0.write(nar)?)
+    }
+}
+
+impl LocalTarget {
+    /// Opens a store. Creates it if there is none.
+    pub(crate) fn open(layout: StoreLayout, options: &WriteOptions) -> Result<LocalTarget, Error> {
+        Ok(LocalTarget {
+            store: StoreWriter::open_with(layout, options)?,
+            staged: Mutex::default(),
+        })
+    }
+
+    pub(super) fn tree_writer(&self, nar: &IncomingNar<'_>) -> Result<TreeWriter, Error> {
+        Ok(match nar.options().optimise {
+            true => self.store.optimising_tree_writer(nar.path())?,
+            false => self.store.tree_writer(nar.path()),
+        })
+    }
+
+    /// Stages a tree whose every byte was right.
+    pub(super) fn stage(&self, nar: &IncomingNar<'_>, tree: TemporaryTree) {
+        let info = nar.narinfo().info.clone();
+        for link in tree.damaged_links() {
+            let path = &info.path;
+            nar.events().event(Event::DamagedLink { path, link });
+        }
+        self.staged()
+            .insert(info.path.clone(), StagedPath { tree, info });
+    }
+
+    /// Takes paths out of what is staged, in their order.
+    fn take(&self, paths: &[StorePath]) -> Vec<StagedPath> {
+        let mut staged = self.staged();
+        let taken = paths.iter().filter_map(|path| staged.remove(path));
+        taken.collect()
+    }
+
+    fn put_back(&self, path: StagedPath) -> StorePath {
+        let name = path.info.path.clone();
+        self.staged().insert(name.clone(), path);
+        name
+    }
+
+    fn staged(&self) -> MutexGuard<'_, HashMap<StorePath, StagedPath>> {
+        self.staged.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Target for LocalTarget {
+    fn store_dir(&self) -> &StoreDir {
+        &self.store.layout().store_dir
+    }
+
+    fn add_temp_roots_and_query_missing(
+        &self,
+        paths: &[StorePath],
+    ) -> Result<Vec<StorePath>, Error> {
+        self.store.add_temp_roots(paths.iter())?;
+        Ok(self.store.query_missing(paths)?)
+    }
+
+    fn receive(&self, nar: &mut IncomingNar<'_>) -> Result<(), Error> {
+        let mut sink = TreeSink(self.tree_writer(nar)?);
+        nar.write_to(&mut sink)?;
+        self.stage(nar, sink.0.finish()?);
+        Ok(())
+    }
+
+    fn commit(&self, batch: &[StorePath]) -> Result<CommitOutcome, Error> {
+        let RegisterOutcome {
+            valid,
+            busy,
+            missing_references,
+            refused,
+        } = self.store.register(self.take(batch))?;
+        Ok(CommitOutcome {
+            valid,
+            busy: busy.into_iter().map(|path| self.put_back(path)).collect(),
+            missing_references: missing_references
+                .into_iter()
+                .map(|(path, missing)| (self.put_back(path), missing))
+                .collect(),
+            refused: refused
+                .into_iter()
+                .map(|(path, error)| (path, error.into()))
+                .collect(),
+        })
+    }
+
+    fn query_path_from_hash_part(&self, hash_part: &str) -> Result<Option<StorePath>, Error> {
+        Ok(self.store.query_path_from_hash_part(hash_part)?)
+    }
+
+    fn estimate_space(&self, items: &[PlannedPath]) -> Result<Option<Space>, Error> {
+        let directory = &self.store.layout().real_store_dir;
+        Space::estimate(directory, items, Needs::of_tree).map(Some)
+    }
+
+    fn reuse_local_copy(&self, nar: &mut IncomingNar<'_>) -> Result<bool, Error> {
+        match self.reuse(nar)? {
+            Some(tree) => {
+                self.stage(nar, tree);
+                Ok(true)
+            }
+            None => Ok(false),
+        }
+    }
+
+    fn discard(&self, paths: &[StorePath]) {
+        // The files are removed after the lock is released.
+        drop(self.take(paths));
+    }
+
+    fn keep_for_resume(&self, paths: &[StorePath]) -> usize {
+        let staged = self.take(paths);
+        let count = staged.len();
+        self.store
+            .keep_for_resume(staged.into_iter().map(|path| path.tree));
+        count
+    }
+
+    fn has_recovered(&self, path: &StorePath) -> bool {
+        self.store.has_recovered(path)
+    }
+
+    fn discard_recovered(&self, is_wanted: &dyn Fn(&StorePath) -> bool) {
+        self.store.discard_recovered(is_wanted);
+    }
+
+    fn wait_for_gc(&self) -> Result<(), Error> {
+        Ok(self.store.wait_for_gc()?)
+    }
+
+    fn query_vanished(&self, paths: &[StorePath]) -> Result<Vec<StorePath>, Error> {
+        self.store.wait_for_gc()?;
+        Ok(self.store.query_missing(paths)?)
+    }
+
+    fn as_local_store(&self) -> Option<&StoreWriter> {
+        Some(&self.store)
+    }
+}

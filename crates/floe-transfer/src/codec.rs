@@ -1,0 +1,325 @@
+//! Compressions: one decoder and one encoder for each that binary caches use.
+//!
+//! A decoder reads every frame, block, stream or member that a body consists of, not only the
+//! first, and fails on anything that is none.
+
+mod budget;
+mod window;
+
+use std::io::{self, BufRead, Read, Write};
+
+use floe_format::Compression;
+use liblzma::stream::{CONCATENATED, IGNORE_CHECK, Stream};
+
+pub use budget::DecoderBudget;
+use budget::SMALL_WINDOW_LEN;
+pub use window::window_len;
+
+/// A decoder over a compressed body; `None` where floe has none for this compression. It remembers
+/// no more than `window` bytes, or a small window where that is more, and refuses what needs more.
+pub fn decoder<'a, R: BufRead + 'a>(
+    compression: Compression,
+    mut body: R,
+    window: u64,
+) -> io::Result<Option<Box<dyn Read + 'a>>> {
+    let window = window.clamp(SMALL_WINDOW_LEN, WINDOW_LEN_MAX);
+    // RFC 7932 keeps these first bits for windows beyond its own, up to a gibibyte of memory.
+    if compression == Compression::Brotli
+        && body.fill_buf()?.first().is_some_and(|b| b & 0x7f == 0x11)
+    {
+        return Err(io::Error::other("its window is larger than brotli allows"));
+    }
+    Ok(Some(match compression {
+        Compression::None => Box::new(body),
+        Compression::Zstd => {
+            let mut decoder = zstd::stream::read::Decoder::with_buffer(body)?;
+            decoder.window_log_max(window.next_power_of_two().ilog2())?;
+            Box::new(decoder)
+        }
+        Compression::Xz => {
+            // Its own checksums would be a tenth of the work, and who decodes here compares the
+            // NAR hash.
+            let flags = CONCATENATED | IGNORE_CHECK;
+            let stream = Stream::new_stream_decoder(window + LZMA_EXTRA_LEN, flags)?;
+            Box::new(liblzma::bufread::XzDecoder::new_stream(body, stream))
+        }
+        Compression::Lzma => {
+            let stream = Stream::new_lzma_decoder(window + LZMA_EXTRA_LEN)?;
+            Box::new(liblzma::bufread::XzDecoder::new_stream(body, stream))
+        }
+        Compression::Bzip2 => Box::new(bzip2::bufread::MultiBzDecoder::new(body)),
+        Compression::Gzip => Box::new(flate2::bufread::MultiGzDecoder::new(body)),
+        Compression::Brotli => Box::new(brotli::Decompressor::new(body, BROTLI_BUFFER_LEN)),
+        Compression::Lz4 => Box::new(Lz4Frames(lz4_flex::frame::FrameDecoder::new(body))),
+        Compression::Unsupported(_) => return Ok(None),
+    }))
+}
+
+/// An encoder that writes to `output`; `None` where floe has none for this compression.
+pub fn encoder<'a, W: Write + 'a>(
+    compression: Compression,
+    level: Option<i32>,
+    output: W,
+) -> io::Result<Option<Box<dyn Encoder + 'a>>> {
+    // Levels out of a method's range mean its nearest end, as in Nix.
+    let within = |low: i32, high: i32, default: i32| level.unwrap_or(default).clamp(low, high);
+    Ok(Some(match compression {
+        Compression::None => Box::new(Plain(output)),
+        Compression::Zstd => Box::new(zstd::stream::write::Encoder::new(
+            output,
+            within(-7, 22, 3),
+        )?),
+        Compression::Xz => {
+            let level = within(0, 9, 6).unsigned_abs();
+            Box::new(liblzma::write::XzEncoder::new(output, level))
+        }
+        Compression::Bzip2 => {
+            let level = bzip2::Compression::new(within(1, 9, 9).unsigned_abs());
+            Box::new(bzip2::write::BzEncoder::new(output, level))
+        }
+        Compression::Gzip => {
+            let level = flate2::Compression::new(within(0, 9, 6).unsigned_abs());
+            Box::new(flate2::write::GzEncoder::new(output, level))
+        }
+        Compression::Brotli => {
+            let quality = within(0, 11, 9).unsigned_abs();
+            let window = BROTLI_WINDOW_BITS;
+            Box::new(brotli::CompressorWriter::new(
+                output,
+                BROTLI_BUFFER_LEN,
+                quality,
+                window,
+            ))
+        }
+        Compression::Lz4 => Box::new(lz4_flex::frame::FrameEncoder::new(output)),
+        Compression::Lzma | Compression::Unsupported(_) => return Ok(None),
+    }))
+}
+
+/// Whether a decoder needs as much memory as one may without a permit, as a rule.
+pub fn has_large_window(compression: &Compression) -> bool {
+    matches!(compression, Compression::Xz | Compression::Lzma)
+}
+
+/// Whether an encoder needs so much memory and time that a core is kept busy by one.
+pub fn needs_core(compression: Compression) -> bool {
+    !matches!(
+        compression,
+        Compression::None | Compression::Zstd | Compression::Lz4 | Compression::Gzip
+    )
+}
+
+/// A stream that has to be told its end.
+pub trait Encoder: Write {
+    /// Writes what is left. Nothing may be written afterwards.
+    fn finish(self: Box<Self>) -> io::Result<()>;
+}
+
+struct Plain<W>(W);
+
+impl<W: Write> Write for Plain<W> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.write(bytes)
+    }
+    fn flush(&mut self) -> io::Result<()> {
+        self.0.flush()
+    }
+}
+
+impl<W: Write> Encoder for Plain<W> {
+    fn finish(mut self: Box<Self>) -> io::Result<()> {
+        self.0.flush()
+    }
+}
+
+impl<W: Write> Encoder for zstd::stream::write::Encoder<'_, W> {
+    fn finish(self: Box<Self>) -> io::Result<()> {
+        (*self).finish()?.flush()
+    }
+}
+
+impl<W: Write> Encoder for liblzma::write::XzEncoder<W> {
+    fn finish(self: Box<Self>) -> io::Result<()> {
+        (*self).finish()?.flush()
+    }
+}
+
+impl<W: Write> Encoder for bzip2::write::BzEncoder<W> {
+    fn finish(self: Box<Self>) -> io::Result<()> {
+        (*self).finish()?.flush()
+    }
+}
+
+impl<W: Write> Encoder for flate2::write::GzEncoder<W> {
+    fn finish(self: Box<Self>) -> io::Result<()> {
+        (*self).finish()?.flush()
+    }
+}
+
+impl<W: Write> Encoder for brotli::CompressorWriter<W> {
+    fn finish(self: Box<Self>) -> io::Result<()> {
+        self.into_inner().flush()
+    }
+}
+
+impl<W: Write> Encoder for lz4_flex::frame::FrameEncoder<W> {
+    fn finish(self: Box<Self>) -> io::Result<()> {
+        (*self).finish().map_err(io::Error::other)?.flush()
+    }
+}
+
+/// `FrameDecoder` says "end" after each frame, and goes on with the next if asked again.
+struct Lz4Frames<R: BufRead>(lz4_flex::frame::FrameDecoder<R>);
+
+impl<R: BufRead> Read for Lz4Frames<R> {
+    fn read(&mut self, output: &mut [u8]) -> io::Result<usize> {
+        loop {
+            let read = self.0.read(output)?;
+            if read > 0 || self.0.get_mut().fill_buf()?.is_empty() {
+                return Ok(read);
+            }
+        }
+    }
+}
+
+/// The largest window that is remembered, in bytes: that of `zstd --long`, beyond which zstd's own
+/// programs have to be asked as well, and twice that of `xz -9`.
+pub const WINDOW_LEN_MAX: u64 = 128 * 1024 * 1024;
+
+/// What liblzma needs beside the window, and more, in bytes.
+const LZMA_EXTRA_LEN: u64 = 1024 * 1024;
+
+/// What `brotli` reads ahead; larger gains nothing.
+const BROTLI_BUFFER_LEN: usize = 64 * 1024;
+
+/// The window of the reference encoder's command line.
+const BROTLI_WINDOW_BITS: u32 = 22;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const WRITTEN: [Compression; 7] = [
+        Compression::None,
+        Compression::Zstd,
+        Compression::Xz,
+        Compression::Bzip2,
+        Compression::Gzip,
+        Compression::Brotli,
+        Compression::Lz4,
+    ];
+
+    fn encode(compression: Compression, message: &[u8]) -> Vec<u8> {
+        let mut output = Vec::new();
+        let mut encoder = encoder(compression, None, &mut output).unwrap().unwrap();
+        encoder.write_all(message).unwrap();
+        encoder.finish().unwrap();
+        output
+    }
+
+    fn decode(compression: Compression, body: &[u8]) -> io::Result<Vec<u8>> {
+        let mut message = Vec::new();
+        let window = window_len(compression, body).unwrap_or(WINDOW_LEN_MAX);
+        decoder(compression, body, window)?
+            .unwrap()
+            .read_to_end(&mut message)?;
+        Ok(message)
+    }
+
+    fn message() -> Vec<u8> {
+        (0..300_000_u32)
+            .flat_map(|n| (n.wrapping_mul(n) / 7).to_le_bytes())
+            .collect()
+    }
+
+    #[test]
+    fn every_compression_round_trips() {
+        for compression in WRITTEN {
+            for message in [message(), Vec::new()] {
+                let body = encode(compression, &message);
+                assert_eq!(
+                    decode(compression, &body).unwrap(),
+                    message,
+                    "{compression:?}"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn decoder_reads_every_frame() {
+        for compression in WRITTEN {
+            // A brotli stream has one end.
+            if compression == Compression::Brotli {
+                continue;
+            }
+            let mut body = encode(compression, b"one ");
+            body.extend(encode(compression, b"two"));
+            assert_eq!(
+                decode(compression, &body).unwrap(),
+                b"one two",
+                "{compression:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn xz_decoder_reads_every_block() {
+        let message = message();
+        let options = liblzma::stream::LzmaOptions::new_preset(6).unwrap();
+        let mut filters = liblzma::stream::Filters::new();
+        filters.lzma2(&options);
+        let block_len = message.len() as u64 / 5;
+        let stream = liblzma::stream::MtStreamBuilder::new()
+            .threads(2)
+            .block_size(block_len)
+            .filters(filters)
+            .check(liblzma::stream::Check::Crc64)
+            .encoder()
+            .unwrap();
+        let mut encoder = liblzma::write::XzEncoder::new_stream(Vec::new(), stream);
+        encoder.write_all(&message).unwrap();
+        let body = encoder.finish().unwrap();
+        assert_eq!(decode(Compression::Xz, &body).unwrap(), message);
+    }
+
+    #[test]
+    fn truncated_body_is_an_error() {
+        for compression in WRITTEN {
+            if compression == Compression::None {
+                continue;
+            }
+            let body = encode(compression, &message());
+            assert!(body.len() > 1000);
+            // The lz4 decoder takes a missing end mark for the end; sizes and hashes tell.
+            let end_mark_len = if compression == Compression::Lz4 {
+                5
+            } else {
+                1
+            };
+            for cut in [1, body.len() / 2, body.len() - end_mark_len] {
+                let cut = decode(compression, &body[..cut]);
+                assert!(
+                    cut.is_err(),
+                    "{compression:?} gave {:?}",
+                    cut.map(|m| m.len())
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn lzma_decodes_and_has_no_encoder() {
+        assert!(
+            encoder(Compression::Lzma, None, Vec::new())
+                .unwrap()
+                .is_none()
+        );
+        let options = liblzma::stream::LzmaOptions::new_preset(6).unwrap();
+        let stream = Stream::new_lzma_encoder(&options).unwrap();
+        let mut encoder = liblzma::write::XzEncoder::new_stream(Vec::new(), stream);
+        encoder.write_all(&message()).unwrap();
+        let body = encoder.finish().unwrap();
+        assert_eq!(decode(Compression::Lzma, &body).unwrap(), message());
+    }
+}

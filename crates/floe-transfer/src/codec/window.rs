@@ -1,0 +1,188 @@
+//! How much a decoder has to remember, as the first bytes of a body say.
+//!
+//! Sources: RFC 8878, section 3.1.1.1 (zstd); the .xz file format 1.2.1, sections 2.1.1, 3.1 and
+//! 5.3.1; the header of .lzma as liblzma documents it; RFC 7932, section 9.1 (brotli).
+
+use floe_format::Compression;
+
+/// The window of the first frame, block or stream of a body, in bytes, by its first bytes; 0 for
+/// methods whose windows are always small. `None` where the bytes do not say it, or are none of
+/// that method.
+pub fn window_len(compression: Compression, head: &[u8]) -> Option<u64> {
+    match compression {
+        Compression::Zstd => zstd(head),
+        Compression::Xz => xz(head),
+        Compression::Lzma => lzma(head),
+        Compression::Brotli => brotli(head),
+        _ => Some(0),
+    }
+}
+
+fn zstd(head: &[u8]) -> Option<u64> {
+    let (descriptor, rest) = head.strip_prefix(&ZSTD_MAGIC)?.split_first()?;
+    if descriptor & ZSTD_SINGLE_SEGMENT == 0 {
+        let window = rest.first()?;
+        let base = 1 << (10 + (window >> 3));
+        return Some(base + base / 8 * u64::from(window & 7));
+    }
+    // The window is the content, whose size stands behind the number of a dictionary.
+    let dictionary_len = [0, 1, 2, 4][usize::from(descriptor & 3)];
+    let (size_len, offset) = [(1, 0), (2, 256), (4, 0), (8, 0)][usize::from(descriptor >> 6)];
+    let size = rest.get(dictionary_len..)?.get(..size_len)?;
+    Some(little_endian(size) + offset)
+}
+
+fn xz(head: &[u8]) -> Option<u64> {
+    let block = head.strip_prefix(&XZ_MAGIC)?.get(XZ_FLAGS_LEN..)?;
+    let (size, rest) = block.split_first()?;
+    if *size == 0 {
+        // The index: there is no block.
+        return Some(0);
+    }
+    let (flags, mut rest) = rest.split_first()?;
+    for present in [flags & 0x40, flags & 0x80] {
+        if present != 0 {
+            rest = xz_number(rest)?.1;
+        }
+    }
+    for _ in 0..=flags & 3 {
+        let (id, after) = xz_number(rest)?;
+        let (properties_len, after) = xz_number(after)?;
+        let (properties, after) = after.split_at_checked(usize::try_from(properties_len).ok()?)?;
+        if id == LZMA2 {
+            let bits = properties.first()? & 0x3f;
+            let len = u64::from(2 | (bits & 1)) << (bits / 2 + 11);
+            return Some(len);
+        }
+        rest = after;
+    }
+    None
+}
+
+/// Seven bits a byte, the lowest first.
+fn xz_number(bytes: &[u8]) -> Option<(u64, &[u8])> {
+    let end = bytes.iter().take(9).position(|byte| byte & 0x80 == 0)?;
+    let (number, rest) = bytes.split_at(end + 1);
+    let number = number.iter().rev();
+    let number = number.fold(0, |sum, byte| sum << 7 | u64::from(byte & 0x7f));
+    Some((number, rest))
+}
+
+fn lzma(head: &[u8]) -> Option<u64> {
+    Some(little_endian(head.get(1..5)?))
+}
+
+fn brotli(head: &[u8]) -> Option<u64> {
+    let first = head.first()?;
+    let bits = match (first & 1, first >> 1 & 7, first >> 4 & 7) {
+        (0, _, _) => 16,
+        (_, 0, 0) => 17,
+        // Windows beyond those of the RFC, which are refused elsewhere.
+        (_, 0, 1) => return None,
+        (_, 0, low) => 8 + u32::from(low),
+        (_, high, _) => 17 + u32::from(high),
+    };
+    Some((1 << bits) - 16)
+}
+
+fn little_endian(bytes: &[u8]) -> u64 {
+    let bytes = bytes.iter().rev();
+    bytes.fold(0, |sum, byte| sum << 8 | u64::from(*byte))
+}
+
+const ZSTD_MAGIC: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
+const ZSTD_SINGLE_SEGMENT: u8 = 0x20;
+const XZ_MAGIC: [u8; 6] = [0xfd, b'7', b'z', b'X', b'Z', 0];
+/// Flags and their checksum.
+const XZ_FLAGS_LEN: usize = 6;
+/// The number of the filter.
+const LZMA2: u64 = 0x21;
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write as _;
+
+    use liblzma::stream::{Check, Filters, LzmaOptions, Stream};
+
+    use super::*;
+
+    #[test]
+    fn zstd_header_gives_window() {
+        for log in 10..=27 {
+            let mut encoder = zstd::stream::write::Encoder::new(Vec::new(), 1).unwrap();
+            encoder.window_log(log).unwrap();
+            encoder.write_all(&[7; 100]).unwrap();
+            let body = encoder.finish().unwrap();
+            assert_eq!(window_len(Compression::Zstd, &body), Some(1 << log));
+        }
+        // Of a content whose size is known, the window is never larger than that.
+        for len in [1, 300, 70_000, 5_000_000] {
+            let body = zstd::encode_all(&*vec![7; len], 1).unwrap();
+            let whole = zstd::bulk::compress(&vec![7; len], 1).unwrap();
+            assert!(window_len(Compression::Zstd, &body).is_some());
+            assert!(window_len(Compression::Zstd, &whole).unwrap() <= len.max(1 << 19) as u64);
+        }
+        assert_eq!(
+            window_len(
+                Compression::Zstd,
+                &zstd::bulk::compress(&[7; 300], 1).unwrap()
+            ),
+            Some(300)
+        );
+    }
+
+    #[test]
+    fn xz_and_lzma_headers_give_window() {
+        for len in [4096_u32, 1 << 20, 3 << 20, 8 << 20, 64 << 20] {
+            let mut options = LzmaOptions::new_preset(0).unwrap();
+            options.dict_size(len);
+            let mut filters = Filters::new();
+            // A filter in front of it has to be passed over.
+            filters.x86().lzma2(&options);
+            let stream = Stream::new_stream_encoder(&filters, Check::Crc32).unwrap();
+            let mut encoder = liblzma::write::XzEncoder::new_stream(Vec::new(), stream);
+            encoder.write_all(&[7; 100]).unwrap();
+            let body = encoder.finish().unwrap();
+            assert_eq!(window_len(Compression::Xz, &body), Some(len.into()));
+
+            let stream = Stream::new_lzma_encoder(&options).unwrap();
+            let mut encoder = liblzma::write::XzEncoder::new_stream(Vec::new(), stream);
+            encoder.write_all(&[7; 100]).unwrap();
+            let body = encoder.finish().unwrap();
+            assert_eq!(window_len(Compression::Lzma, &body), Some(len.into()));
+        }
+        let empty = liblzma::encode_all(&[][..], 6).unwrap();
+        assert_eq!(window_len(Compression::Xz, &empty), Some(0));
+    }
+
+    #[test]
+    fn brotli_header_gives_window() {
+        for bits in 10..=24 {
+            let mut body = Vec::new();
+            let mut encoder = brotli::CompressorWriter::new(&mut body, 4096, 5, bits);
+            encoder.write_all(&vec![7; 100_000]).unwrap();
+            drop(encoder);
+            assert_eq!(
+                window_len(Compression::Brotli, &body),
+                Some((1 << bits) - 16),
+                "{bits}"
+            );
+        }
+    }
+
+    #[test]
+    fn short_or_unknown_header_gives_no_window() {
+        let whole = liblzma::encode_all(&[7; 100][..], 6).unwrap();
+        for compression in [Compression::Zstd, Compression::Xz, Compression::Lzma] {
+            assert_eq!(window_len(compression, b""), None);
+            assert_eq!(window_len(compression, b"\x28\xb5"), None);
+        }
+        for len in 0..17 {
+            assert_eq!(window_len(Compression::Xz, &whole[..len]), None, "{len}");
+        }
+        assert_eq!(window_len(Compression::Xz, &whole), Some(8 << 20));
+        assert_eq!(window_len(Compression::Zstd, &whole), None);
+        assert_eq!(window_len(Compression::Brotli, &[0x11]), None);
+        assert_eq!(window_len(Compression::Gzip, b""), Some(0));
+    }
+}

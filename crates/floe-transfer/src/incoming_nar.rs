@@ -1,0 +1,314 @@
+//! One NAR on its way from a source to a target: decoded, hashed and verified.
+//!
+//! 1. a chunk of the body is read and hashed as a part of the file;
+//! 2. it is decoded into a chunk of the NAR;
+//! 3. that chunk is hashed and written to the target's sink;
+//! 4. at the end, the body is read to *its* end, and sizes and hashes are compared.
+
+use std::io::{self, BufRead as _, Read as _};
+use std::path::Path;
+
+use floe_format::{Compression, Hash, HashAlgorithm, NarInfo, StorePath};
+use floe_hash::hash_pool::Worker;
+use floe_store::StoreError;
+
+use crate::codec::{self, DecoderBudget};
+use crate::error::Error;
+use crate::events::{Event, EventSink};
+use crate::nar_stream::{Body, BodyReader, NarStream, WriteChunk};
+use crate::nar_verifier::{NarVerifier, check_file};
+use crate::options::CopyOptions;
+use crate::planned_path::PlannedPath;
+
+/// Receives the chunks of a NAR in order.
+pub trait NarSink {
+    /// Writes the next chunk.
+    fn write(&mut self, nar: &[u8]) -> Result<(), Error>;
+}
+
+/// The part of an [`IncomingNar`] that all NARs of one worker share.
+#[derive(Clone, Copy)]
+pub struct NarContext<'a> {
+    /// The options of the copy.
+    pub options: &'a CopyOptions,
+    /// Receives the events of the copy.
+    pub events: &'a dyn EventSink,
+    /// The worker, which hashes.
+    pub worker: &'a Worker,
+    /// The memory that the decoders of all workers share.
+    pub decoder_budget: &'a DecoderBudget,
+}
+
+/// One attempt to receive one path.
+///
+/// A target calls [`IncomingNar::write_to`] with a sink of its own type: the chunks pass through no
+/// dynamic dispatch.
+pub struct IncomingNar<'a> {
+    context: NarContext<'a>,
+    path: &'a PlannedPath,
+    /// `None` before the source was asked, and after the NAR was written.
+    stream: Option<NarStream>,
+    /// The address of the NAR, for messages.
+    url: String,
+    /// A buffer for decoded chunks.
+    scratch: &'a mut [u8],
+    /// How many bytes of the NAR were reported as progress.
+    reported_bytes: i64,
+    fetched_bytes: u64,
+}
+
+impl<'a> IncomingNar<'a> {
+    /// Makes an attempt that has nothing to read from its source.
+    pub fn new(
+        context: NarContext<'a>,
+        path: &'a PlannedPath,
+        scratch: &'a mut [u8],
+    ) -> IncomingNar<'a> {
+        IncomingNar {
+            context,
+            path,
+            stream: None,
+            url: String::new(),
+            scratch,
+            reported_bytes: 0,
+            fetched_bytes: 0,
+        }
+    }
+
+    /// Adds the NAR that the source has opened, and its address for messages.
+    pub fn set_stream(&mut self, stream: NarStream, url: String) {
+        self.stream = Some(stream);
+        self.url = url;
+    }
+
+    /// Returns the narinfo that the NAR must match.
+    pub fn narinfo(&self) -> &'a NarInfo {
+        &self.path.narinfo
+    }
+
+    /// Returns the store path.
+    pub fn path(&self) -> &'a StorePath {
+        &self.path.narinfo.info.path
+    }
+
+    /// Returns the plan's entry for the path.
+    pub fn planned(&self) -> &'a PlannedPath {
+        self.path
+    }
+
+    /// Returns the options of the copy.
+    pub fn options(&self) -> &'a CopyOptions {
+        self.context.options
+    }
+
+    /// Returns the receiver of the copy's events.
+    pub fn events(&self) -> &'a dyn EventSink {
+        self.context.events
+    }
+
+    /// Returns the worker, for a hash of what the target writes.
+    pub fn worker(&self) -> &'a Worker {
+        self.context.worker
+    }
+
+    /// How many bytes the source has sent.
+    pub fn fetched_bytes(&self) -> u64 {
+        self.fetched_bytes
+    }
+
+    /// Takes back the reported progress: the same bytes will be received again.
+    pub fn reset_progress(&mut self) {
+        let path = self.path();
+        let nar_bytes = -std::mem::take(&mut self.reported_bytes);
+        self.context
+            .events
+            .event(Event::Progress { path, nar_bytes });
+    }
+
+    /// Writes the NAR to `sink`. Returns `Ok` only if every byte was right.
+    ///
+    /// Errors: those of the source and of the sink; [`Error::Mismatch`] and [`Error::Decode`] for a
+    /// NAR that is not what its narinfo says; [`Error::Cancelled`].
+    pub fn write_to<S: NarSink>(&mut self, sink: &mut S) -> Result<(), Error> {
+        let narinfo = self.narinfo();
+        let url = self.url.clone();
+        let mut verifier = NarVerifier::new(&narinfo.info, &url, self.context.worker);
+        let mut file_check = None;
+        match self.stream.take() {
+            Some(NarStream::Body(body)) => {
+                file_check = Some(self.decode(body, &mut verifier, sink)?);
+            }
+            Some(NarStream::Dump(dump)) => {
+                dump.run(&mut |chunk| self.write_chunk(chunk, &mut verifier, sink))?;
+            }
+            None => return Err(Error::Cancelled),
+        }
+        let nar_hash = verifier.finish()?;
+        match file_check {
+            Some((size, hash)) => {
+                self.fetched_bytes = size;
+                check_file(narinfo, &url, size, hash.or(Some(nar_hash)))
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// Writes a NAR that `read` makes from files at `place`, on this machine, and verifies it as
+    /// [`IncomingNar::write_to`] does.
+    pub fn write_local<S: NarSink>(
+        &mut self,
+        place: &Path,
+        sink: &mut S,
+        read: impl FnOnce(&mut WriteChunk<'_>) -> Result<(), Error>,
+    ) -> Result<(), Error> {
+        let from = place.display().to_string();
+        let mut verifier = NarVerifier::new(&self.path.narinfo.info, &from, self.context.worker);
+        read(&mut |chunk| self.write_chunk(chunk, &mut verifier, sink))?;
+        verifier.finish().map(|_| ())
+    }
+
+    /// Decodes a body; its size and, where that is not the NAR hash, its hash.
+    fn decode<S: NarSink>(
+        &mut self,
+        body: Body,
+        verifier: &mut NarVerifier<'_>,
+        sink: &mut S,
+    ) -> Result<(u64, Option<Hash>), Error> {
+        let narinfo = &self.path.narinfo;
+        let plain = narinfo.compression == Compression::None;
+        let algorithm = narinfo
+            .file_hash
+            .filter(|hash| !plain || hash.algorithm() != HashAlgorithm::Sha256)
+            .map(|hash| hash.algorithm());
+        let nar_size = narinfo.info.nar_size;
+        let len_max = narinfo
+            .file_size
+            .unwrap_or_else(|| nar_size.saturating_mul(2).saturating_add(SLACK_LEN));
+        let (events, path) = (self.context.events, &narinfo.info.path);
+        let fetched = |bytes| events.event(Event::Fetched { path, bytes });
+        let mut reader = BodyReader::new(body, algorithm, (nar_size, len_max), self.context.worker);
+        reader.on_bytes(&fetched);
+        let written = match plain {
+            true => self.write_plain(&mut reader, verifier, sink),
+            false => self.write_decoded(&mut reader, verifier, sink),
+        };
+        // The body's own story comes before what a decoder or parser made of it.
+        let drained = written.and_then(|()| match reader.drain() {
+            Ok(0) => Ok(()),
+            Ok(_) => Err(self.decode_error("data follows the end of the compressed NAR")),
+            Err(error) => Err(self.decode_error(error)),
+        });
+        match (reader.take_failure(), drained) {
+            (Some(failure), _) => Err(failure),
+            (None, Ok(())) => Ok(reader.finish()),
+            (None, Err(error)) => Err(self.body_error(reader, error)),
+        }
+    }
+
+    fn write_plain<S: NarSink>(
+        &mut self,
+        reader: &mut BodyReader,
+        verifier: &mut NarVerifier<'_>,
+        sink: &mut S,
+    ) -> Result<(), Error> {
+        loop {
+            let chunk = reader
+                .fill_buf()
+                .map_err(|error| self.decode_error(error))?;
+            let len = chunk.len();
+            if len == 0 {
+                return Ok(());
+            }
+            self.write_chunk(chunk, verifier, sink)?;
+            reader.consume(len);
+        }
+    }
+
+    fn write_decoded<S: NarSink>(
+        &mut self,
+        reader: &mut BodyReader,
+        verifier: &mut NarVerifier<'_>,
+        sink: &mut S,
+    ) -> Result<(), Error> {
+        let compression = self.path.narinfo.compression;
+        let head = reader.fill_buf().map_err(|e| self.decode_error(e))?;
+        // What does not say how much it needs may need all.
+        let window = codec::window_len(compression, head).unwrap_or(codec::WINDOW_LEN_MAX);
+        let NarContext {
+            decoder_budget,
+            worker,
+            ..
+        } = self.context;
+        let wait = || worker.yield_core_while(|| decoder_budget.acquire(window));
+        let _permit = decoder_budget.try_acquire(window).unwrap_or_else(wait);
+        let decoder = codec::decoder(compression, reader, window);
+        let decoder = decoder.map_err(|e| self.decode_error(e))?;
+        let mut decoder = decoder.ok_or_else(|| Error::UnsupportedCompression {
+            path: self.path.narinfo.info.path.clone(),
+            name: compression.name().into(),
+        })?;
+        let mut scratch = std::mem::take(&mut self.scratch);
+        let written = loop {
+            match decoder.read(scratch) {
+                Ok(0) => break Ok(()),
+                Ok(len) => {
+                    if let Err(error) = self.write_chunk(&scratch[..len], verifier, sink) {
+                        break Err(error);
+                    }
+                }
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => break Err(self.decode_error(error)),
+            }
+        };
+        std::mem::swap(&mut self.scratch, &mut scratch);
+        written
+    }
+
+    fn write_chunk<S: NarSink>(
+        &mut self,
+        chunk: &[u8],
+        verifier: &mut NarVerifier<'_>,
+        sink: &mut S,
+    ) -> Result<(), Error> {
+        if self.context.options.cancel.is_raised() {
+            return Err(Error::Cancelled);
+        }
+        verifier.update(chunk)?;
+        sink.write(chunk)?;
+        let nar_bytes = chunk.len() as i64;
+        self.reported_bytes += nar_bytes;
+        let path = self.path();
+        self.context
+            .events
+            .event(Event::Progress { path, nar_bytes });
+        Ok(())
+    }
+
+    fn decode_error(&self, reason: impl ToString) -> Error {
+        Error::Decode {
+            path: self.path.narinfo.info.path.clone(),
+            url: self.url.clone(),
+            compression: self.path.narinfo.compression,
+            reason: reason.to_string(),
+        }
+    }
+
+    /// A body that makes no sense is often just not the promised body, which says more.
+    fn body_error(&self, mut reader: BodyReader, error: Error) -> Error {
+        let is_about_contents = matches!(
+            error,
+            Error::Decode { .. } | Error::Mismatch { .. } | Error::Store(StoreError::Nar { .. })
+        );
+        if !is_about_contents || reader.drain().is_err() {
+            return reader.take_failure().unwrap_or(error);
+        }
+        let (size, hash) = reader.finish();
+        check_file(&self.path.narinfo, &self.url, size, hash)
+            .err()
+            .unwrap_or(error)
+    }
+}
+
+/// No compression makes a body more than a little larger than its contents; this is for the
+/// frames of empty ones.
+const SLACK_LEN: u64 = 1024 * 1024;

@@ -1,0 +1,42 @@
+//! The interfaces between the copy pipeline and the two ends of a copy.
+//!
+//! A [`Source`] answers queries and opens NARs. A [`Target`] stages and commits paths. Between them
+//! stands an [`IncomingNar`]: it decodes, hashes and verifies one NAR on a worker. The crate names
+//! no implementation and opens no connection.
+
+mod cancel;
+pub mod codec;
+mod disk_space;
+mod error;
+mod events;
+mod incoming_nar;
+mod nar_stream;
+mod nar_verifier;
+mod options;
+mod path_spec;
+mod planned_path;
+mod retry;
+mod source;
+mod space;
+mod store_uri;
+mod target;
+pub mod url;
+
+pub use cancel::{CANCEL_POLL, Cancel};
+pub use disk_space::{Resource, Shortage};
+pub use error::{Error, ErrorKind};
+pub use events::{Event, EventSink, NetworkEvents};
+pub use incoming_nar::{IncomingNar, NarContext, NarSink};
+pub use nar_stream::{Body, Chunk, NarDump, NarStream, PrefetchPermit, WriteChunk};
+pub use options::{CopyOptions, Reuse, ReuseBy, parse_public_keys, trusted_keys};
+pub use path_spec::{CLOSURE_MAX, PathSpec};
+pub use planned_path::PlannedPath;
+pub use retry::backoff_delay;
+pub use source::{
+    Buffering, CachePolicy, DEFAULT_PRIORITY, NarInfoCallback, NarInfoReply, NarInfoResult,
+    SMALL_LEN_MAX, Source,
+};
+pub use space::{Needs, Space};
+pub use store_uri::{FileCacheUri, HttpCacheUri, LocalStoreUri, StoreUri};
+pub use target::{CommitOutcome, Target};
+pub use url::redact_credentials;

@@ -1,0 +1,306 @@
+//! A NAR on its way from a source: a body that is read chunk by chunk, or a tree that is dumped.
+
+use std::fmt;
+use std::fs::File;
+use std::io::{self, BufRead, Read};
+use std::path::PathBuf;
+
+use bytes::Bytes;
+use floe_format::{Hash, HashAlgorithm};
+use floe_hash::Hasher;
+use floe_hash::hash_pool::{Stream, Worker};
+use tokio::sync::{OwnedSemaphorePermit, mpsc};
+
+use crate::error::Error;
+
+/// A NAR that a source has opened.
+///
+/// The choice is made once for each NAR: no chunk of a body passes through dynamic dispatch.
+#[derive(Debug)]
+pub enum NarStream {
+    /// The file of a binary cache, compressed as its narinfo says.
+    Body(Body),
+    /// An uncompressed NAR that the source writes itself.
+    Dump(NarDump),
+}
+
+/// Receives the chunks of a NAR in order.
+pub type WriteChunk<'w> = dyn FnMut(&[u8]) -> Result<(), Error> + 'w;
+
+/// A function that writes one NAR, chunk by chunk, on the thread of its caller.
+pub struct NarDump(Box<DumpFn>);
+
+type DumpFn = dyn FnOnce(&mut WriteChunk<'_>) -> Result<(), Error> + Send;
+
+impl NarDump {
+    /// Wraps a function that passes a NAR to its argument and stops at the first error.
+    pub fn new(
+        dump: impl FnOnce(&mut WriteChunk<'_>) -> Result<(), Error> + Send + 'static,
+    ) -> NarDump {
+        NarDump(Box::new(dump))
+    }
+
+    pub(crate) fn run(self, write: &mut WriteChunk<'_>) -> Result<(), Error> {
+        (self.0)(write)
+    }
+}
+
+impl fmt::Debug for NarDump {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("NarDump")
+    }
+}
+
+/// A piece of a body on its way from the network.
+#[derive(Debug)]
+pub enum Chunk {
+    /// The next bytes.
+    Bytes(Bytes),
+    /// There are no more; without this mark a body was broken off.
+    End,
+    /// The transfer failed.
+    Failed(Error),
+}
+
+/// A compressed NAR that is about to arrive.
+#[derive(Debug)]
+pub enum Body {
+    /// Over a bounded channel from a task of the network.
+    Network {
+        /// The chunks of the body, then [`Chunk::End`] or [`Chunk::Failed`].
+        chunks: mpsc::Receiver<Chunk>,
+        /// The URL without credentials, for messages.
+        url: String,
+        /// Present if the body was requested before a worker was free to read it.
+        prefetch_permit: Option<PrefetchPermit>,
+    },
+    /// From a file.
+    File {
+        /// The open file.
+        file: File,
+        /// Its path, for messages.
+        path: PathBuf,
+    },
+}
+
+/// Permission to hold a connection before a worker reads from it. The worker drops it when it
+/// begins to read.
+#[derive(Debug)]
+pub struct PrefetchPermit {
+    _permit: Option<OwnedSemaphorePermit>,
+}
+
+impl PrefetchPermit {
+    /// Wraps the permit of a limiter; `None` if the source has no limit.
+    pub fn new(permit: Option<OwnedSemaphorePermit>) -> PrefetchPermit {
+        PrefetchPermit { _permit: permit }
+    }
+}
+
+/// Reads a body, counting and, if asked to, hashing what goes by.
+pub(crate) struct BodyReader<'a> {
+    input: Input,
+    /// What has arrived and was not consumed yet, already counted and hashed.
+    current: Bytes,
+    hasher: Option<FileHasher>,
+    worker: &'a Worker,
+    /// Who wants to know how many bytes more have arrived.
+    on_bytes: Option<&'a dyn Fn(u64)>,
+    len: u64,
+    len_max: u64,
+    /// Why the body broke off, kept apart from what the decoders make of it.
+    failure: Option<Error>,
+}
+
+/// Hashes a body as its narinfo wants it, which is by SHA-256 nearly always.
+enum FileHasher {
+    Sha256(Stream),
+    Other(HashAlgorithm, Hasher),
+}
+
+impl FileHasher {
+    fn new(algorithm: HashAlgorithm, nar_size: u64, worker: &Worker) -> FileHasher {
+        match algorithm {
+            HashAlgorithm::Sha256 => FileHasher::Sha256(worker.secondary_stream(nar_size)),
+            other => FileHasher::Other(other, Hasher::new(other)),
+        }
+    }
+
+    fn update(&mut self, bytes: &[u8]) {
+        match self {
+            FileHasher::Sha256(stream) => stream.update(bytes),
+            FileHasher::Other(_, hasher) => hasher.update(bytes),
+        }
+    }
+
+    fn finish(self) -> Option<Hash> {
+        match self {
+            FileHasher::Sha256(stream) => Some(Hash::sha256(stream.finish())),
+            FileHasher::Other(algorithm, hasher) => Hash::new(algorithm, &hasher.finish()).ok(),
+        }
+    }
+}
+
+enum Input {
+    Network {
+        chunks: mpsc::Receiver<Chunk>,
+        url: String,
+    },
+    File {
+        file: File,
+        path: PathBuf,
+    },
+    Ended,
+}
+
+impl<'a> BodyReader<'a> {
+    /// A reader that refuses to go beyond `len_max` bytes and hashes what goes by, if asked to.
+    pub(crate) fn new(
+        body: Body,
+        hashed: Option<HashAlgorithm>,
+        (nar_size, len_max): (u64, u64),
+        worker: &'a Worker,
+    ) -> BodyReader<'a> {
+        let input = match body {
+            Body::Network {
+                chunks,
+                url,
+                prefetch_permit,
+            } => {
+                // It stands still no more, and others may.
+                drop(prefetch_permit);
+                Input::Network { chunks, url }
+            }
+            Body::File { file, path } => Input::File { file, path },
+        };
+        let hasher = hashed.map(|algorithm| FileHasher::new(algorithm, nar_size, worker));
+        BodyReader {
+            input,
+            current: Bytes::new(),
+            hasher,
+            worker,
+            on_bytes: None,
+            len: 0,
+            len_max,
+            failure: None,
+        }
+    }
+
+    /// Tells of each chunk that arrives from now on.
+    pub(crate) fn on_bytes(&mut self, on_bytes: &'a dyn Fn(u64)) {
+        self.on_bytes = Some(on_bytes);
+    }
+
+    /// Why the body broke off, if it did.
+    pub(crate) fn take_failure(&mut self) -> Option<Error> {
+        self.failure.take()
+    }
+
+    /// Reads what is left without looking at it; how many bytes that were.
+    ///
+    /// A decoder may have all its output before its input ends; what follows must be read all
+    /// the same, because the hash covers it and the connection carries it.
+    pub(crate) fn drain(&mut self) -> io::Result<u64> {
+        let mut drained = 0;
+        loop {
+            let len = self.fill_buf()?.len();
+            if len == 0 {
+                return Ok(drained);
+            }
+            drained += len as u64;
+            self.consume(len);
+        }
+    }
+
+    /// Length and, if it was asked for, hash of all that has arrived.
+    pub(crate) fn finish(self) -> (u64, Option<Hash>) {
+        (self.len, self.hasher.and_then(FileHasher::finish))
+    }
+
+    fn next_chunk(&mut self) -> Result<Option<Bytes>, Error> {
+        match &mut self.input {
+            Input::Ended => Ok(None),
+            Input::Network { chunks, url } => match next_network_chunk(chunks, self.worker) {
+                Some(Chunk::Bytes(bytes)) => Ok(Some(bytes)),
+                Some(Chunk::End) => Ok(None),
+                Some(Chunk::Failed(error)) => Err(error),
+                None => Err(Error::fetch(url, "the transfer was abandoned", false)),
+            },
+            Input::File { file, path } => {
+                let mut chunk = Vec::with_capacity(FILE_CHUNK_LEN);
+                let read = file.take(FILE_CHUNK_LEN as u64).read_to_end(&mut chunk);
+                match read {
+                    Ok(0) => Ok(None),
+                    Ok(_) => Ok(Some(chunk.into())),
+                    Err(source) => Err(Error::File {
+                        action: "reading",
+                        path: path.clone(),
+                        source,
+                    }),
+                }
+            }
+        }
+    }
+
+    fn fail(&mut self, error: Error) -> io::Error {
+        let message = error.to_string();
+        self.failure = Some(error);
+        self.input = Input::Ended;
+        io::Error::other(message)
+    }
+}
+
+fn next_network_chunk(chunks: &mut mpsc::Receiver<Chunk>, worker: &Worker) -> Option<Chunk> {
+    match chunks.try_recv() {
+        Ok(chunk) => Some(chunk),
+        Err(_) => worker.yield_core_while(|| chunks.blocking_recv()),
+    }
+}
+
+impl BufRead for BodyReader<'_> {
+    fn fill_buf(&mut self) -> io::Result<&[u8]> {
+        while self.current.is_empty() {
+            match self.next_chunk() {
+                Ok(Some(bytes)) => {
+                    self.len += bytes.len() as u64;
+                    if let Some(on_bytes) = self.on_bytes {
+                        on_bytes(bytes.len() as u64);
+                    }
+                    if self.len > self.len_max {
+                        // The rest stays unread: nobody needs to receive an endless body.
+                        self.input = Input::Ended;
+                        let max = self.len_max;
+                        return Err(io::Error::other(format!("the body exceeds {max} bytes")));
+                    }
+                    if let Some(hasher) = &mut self.hasher {
+                        hasher.update(&bytes);
+                    }
+                    self.current = bytes;
+                }
+                Ok(None) => {
+                    self.input = Input::Ended;
+                    break;
+                }
+                Err(error) => return Err(self.fail(error)),
+            }
+        }
+        Ok(&self.current)
+    }
+
+    fn consume(&mut self, len: usize) {
+        let _: Bytes = self.current.split_to(len);
+    }
+}
+
+impl Read for BodyReader<'_> {
+    fn read(&mut self, output: &mut [u8]) -> io::Result<usize> {
+        let available = self.fill_buf()?;
+        let len = available.len().min(output.len());
+        output[..len].copy_from_slice(&available[..len]);
+        self.consume(len);
+        Ok(len)
+    }
+}
+
+/// A chunk stays in the second-level cache between reading, decoding and hashing.
+const FILE_CHUNK_LEN: usize = 128 * 1024;

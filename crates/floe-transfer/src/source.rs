@@ -1,0 +1,165 @@
+//! The interface of a source: what a copy needs of a binary cache or a store to read from it.
+
+mod closure;
+
+use std::fmt::Debug;
+use std::sync::Arc;
+use std::sync::mpsc::{self, RecvTimeoutError};
+
+use floe_format::{NarInfo, PathInfo, StoreDir, StorePath};
+
+use crate::cancel::{CANCEL_POLL, Cancel};
+use crate::error::Error;
+use crate::nar_stream::NarStream;
+
+/// One source of paths: a binary cache or a store.
+///
+/// A new kind of source implements the first four methods; the others have defaults. The pipeline
+/// calls every method from several threads at once.
+pub trait Source: Debug + Send + Sync {
+    /// Returns the store URI without credentials.
+    fn name(&self) -> String;
+
+    /// Returns the store directory of the source's paths. A source that is still opening returns
+    /// the default one.
+    fn store_dir(&self) -> &StoreDir;
+
+    /// Queries the narinfo of a hash part. Calls `reply` exactly once, perhaps before it returns.
+    ///
+    /// A source behind a network must not block here: the pipeline sends hundreds of queries from
+    /// one thread.
+    fn query(&self, hash_part: &str, policy: CachePolicy, reply: NarInfoCallback);
+
+    /// Opens the NAR that a narinfo of this source describes. Must not block on a network.
+    fn open_nar(&self, narinfo: &NarInfo, buffering: Buffering) -> Result<NarStream, Error>;
+
+    /// Opens a large NAR one turn before its worker is free. Returns `None` if that would take a
+    /// connection that another request may need first.
+    fn prefetch_nar(&self, narinfo: &NarInfo) -> Option<Result<NarStream, Error>> {
+        Some(self.open_nar(narinfo, Buffering::Stream))
+    }
+
+    /// Returns the priority: sources with lower numbers are queried first.
+    fn priority(&self) -> i32 {
+        DEFAULT_PRIORITY
+    }
+
+    /// Whether paths of this source need no signature (`trusted`).
+    fn is_trusted(&self) -> bool {
+        false
+    }
+
+    /// Returns whether the source could be opened, or `None` while that is not known.
+    fn open_result(&self) -> Option<Result<(), Arc<Error>>> {
+        Some(Ok(()))
+    }
+
+    /// Returns the address of a NAR, for messages.
+    fn nar_url(&self, narinfo: &NarInfo) -> String {
+        match narinfo.url.contains("://") {
+            true => narinfo.url.clone(),
+            false => format!("{}/{}", self.name().trim_end_matches('/'), narinfo.url),
+        }
+    }
+
+    /// Returns every path of the source, or `None` if the source cannot list its paths.
+    fn query_all_valid_paths(&self) -> Result<Option<Vec<StorePath>>, Error> {
+        Ok(None)
+    }
+
+    /// Whether narinfos of this source describe NAR files, as those of a binary cache do.
+    fn has_nar_files(&self) -> bool {
+        true
+    }
+
+    /// Returns what a store's database holds of a path, with its registration time. Returns `None`
+    /// for a path that is not valid, and for every path of a binary cache.
+    fn query_registration(&self, path: &StorePath) -> Result<Option<PathInfo>, Error> {
+        let _ = path;
+        Ok(None)
+    }
+
+    /// Ends all transfers. The source cannot be used afterwards.
+    fn abort(&self) {}
+}
+
+/// Receives the result of one query.
+pub type NarInfoCallback = Box<dyn FnOnce(NarInfoResult) + Send>;
+
+/// The result of one query: `None` if the source does not have the path.
+pub type NarInfoResult = Result<Option<NarInfoReply>, Error>;
+
+/// What a source has told of a path.
+#[derive(Debug)]
+pub struct NarInfoReply {
+    /// The narinfo of the path.
+    pub narinfo: NarInfo,
+    /// Whether the reply comes from the narinfo disk cache and not from the source itself.
+    pub from_disk_cache: bool,
+}
+
+/// Which entries of the narinfo disk cache a query may use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CachePolicy {
+    /// All of them.
+    Use,
+    /// Only narinfos, not the entries that say that a path is missing.
+    HitsOnly,
+    /// None: the source itself is queried.
+    Bypass,
+}
+
+/// How the body of a NAR is kept until its worker reads it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Buffering {
+    /// The whole body is fetched into memory. It has at most [`SMALL_LEN_MAX`] bytes.
+    Whole,
+    /// A few chunks are fetched, and the connection waits for the worker.
+    Stream,
+}
+
+impl From<NarInfo> for NarInfoReply {
+    /// A reply of the source itself.
+    fn from(narinfo: NarInfo) -> NarInfoReply {
+        NarInfoReply {
+            narinfo,
+            from_disk_cache: false,
+        }
+    }
+}
+
+impl dyn Source + '_ {
+    /// Whether the source's paths are for that store directory, as far as that is known yet.
+    pub fn is_for(&self, dir: &StoreDir) -> bool {
+        !matches!(self.open_result(), Some(Ok(()))) || self.store_dir() == dir
+    }
+
+    /// Queries the source itself for the path with a hash part, and waits for the reply. Returns
+    /// `None` if the source does not have the path.
+    pub fn query_path_info(
+        &self,
+        hash_part: &str,
+        cancel: &Cancel,
+    ) -> Result<Option<NarInfo>, Error> {
+        let (sender, receiver) = mpsc::channel();
+        let reply = Box::new(move |result| {
+            // The receiver is gone only after a cancellation.
+            let _: Result<(), _> = sender.send(result);
+        });
+        self.query(hash_part, CachePolicy::Bypass, reply);
+        loop {
+            match receiver.recv_timeout(CANCEL_POLL) {
+                Ok(result) => return Ok(result?.map(|reply| reply.narinfo)),
+                Err(RecvTimeoutError::Timeout) if !cancel.is_raised() => {}
+                Err(_) => return Err(Error::Cancelled),
+            }
+        }
+    }
+}
+
+/// The priority of a source that names none: Nix's default of the setting `priority`, from
+/// `store-api.hh`.
+pub const DEFAULT_PRIORITY: i32 = 0;
+
+/// The largest body, in bytes, that is fetched ahead as a whole.
+pub const SMALL_LEN_MAX: usize = 1024 * 1024;
