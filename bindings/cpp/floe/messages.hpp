@@ -256,7 +256,7 @@ class Reader {
 }  // namespace detail
 
 /// The hash of the schema. Compare it with floe_schema_hash().
-inline constexpr std::uint64_t schema_hash = 0x9d324083e3d721d5;
+inline constexpr std::uint64_t schema_hash = 0xd1b02335086b83f1;
 
 /// The methods, each with its request and reply.
 enum class Method : std::uint32_t {
@@ -629,6 +629,137 @@ struct BytesReply {
   }
 };
 
+/// The options of requests to binary caches. An absent option has its default; libfloe reads neither
+/// nix.conf nor the environment.
+struct NetworkOptions {
+  /// The proxy for `http://` caches, such as `http://HOST:PORT`. Absent: no proxy.
+  std::optional<std::string> http_proxy{};
+  /// The proxy for `https://` caches.
+  std::optional<std::string> https_proxy{};
+  /// Hosts, domains and networks that need no proxy, separated by commas; `*` means all.
+  std::optional<std::string> no_proxy{};
+  /// Files with user names and passwords of hosts. The first file that names a host is used.
+  std::vector<std::string> netrc_files{};
+  /// A file of PEM certificates that are trusted instead of the certificates of the system.
+  std::optional<std::string> certificates{};
+  /// The largest number of connections to one cache over HTTP/1.1. Absent: 25.
+  std::optional<std::uint64_t> connections{};
+  /// The longest time until a connection exists, in milliseconds. Absent: 15 seconds.
+  std::optional<std::uint64_t> connect_timeout_ms{};
+  /// The longest time without new bytes, in milliseconds. Absent: 300 seconds.
+  std::optional<std::uint64_t> stall_timeout_ms{};
+  /// How often a request is sent in all before it has failed. Absent: 5.
+  std::optional<std::uint64_t> attempts{};
+  /// An SQLite file in which narinfos are remembered. libfloe creates it. Absent: none.
+  std::optional<std::string> narinfo_disk_cache{};
+  /// How long a remembered narinfo is used, in seconds. Absent: 30 days.
+  std::optional<std::uint64_t> narinfo_positive_ttl{};
+  /// How long it is remembered that a cache lacks a path, in seconds. Absent: 1 hour.
+  std::optional<std::uint64_t> narinfo_negative_ttl{};
+
+  static constexpr std::uint32_t ID = 0x5dae758b;
+  static constexpr std::size_t FIXED_LEN = 144;
+
+  bool operator==(const NetworkOptions &) const = default;
+
+  Bytes encode() const {
+    detail::Writer writer(ID, FIXED_LEN);
+    put(writer, detail::header_len);
+    return writer.finish();
+  }
+
+  static NetworkOptions decode(std::span<const std::byte> data) {
+    detail::Reader reader(data, ID, FIXED_LEN);
+    return take(reader, detail::header_len);
+  }
+
+  void put(detail::Writer &writer, std::size_t at) const {
+    if (http_proxy) {
+      writer.text(at, *http_proxy);
+    }
+    if (https_proxy) {
+      writer.text(at + 8, *https_proxy);
+    }
+    if (no_proxy) {
+      writer.text(at + 16, *no_proxy);
+    }
+    writer.list(at + 24, netrc_files, 8, [&](std::size_t place, const std::string &element) {
+      writer.text(place, element);
+    });
+    if (certificates) {
+      writer.text(at + 32, *certificates);
+    }
+    if (connections) {
+      writer.number(at + 40, 1);
+      writer.number(at + 48, *connections);
+    }
+    if (connect_timeout_ms) {
+      writer.number(at + 56, 1);
+      writer.number(at + 64, *connect_timeout_ms);
+    }
+    if (stall_timeout_ms) {
+      writer.number(at + 72, 1);
+      writer.number(at + 80, *stall_timeout_ms);
+    }
+    if (attempts) {
+      writer.number(at + 88, 1);
+      writer.number(at + 96, *attempts);
+    }
+    if (narinfo_disk_cache) {
+      writer.text(at + 104, *narinfo_disk_cache);
+    }
+    if (narinfo_positive_ttl) {
+      writer.number(at + 112, 1);
+      writer.number(at + 120, *narinfo_positive_ttl);
+    }
+    if (narinfo_negative_ttl) {
+      writer.number(at + 128, 1);
+      writer.number(at + 136, *narinfo_negative_ttl);
+    }
+  }
+
+  static NetworkOptions take(detail::Reader &reader, std::size_t at) {
+    NetworkOptions it;
+    if (reader.number(at) != 0) {
+      it.http_proxy = reader.text(at);
+    }
+    if (reader.number(at + 8) != 0) {
+      it.https_proxy = reader.text(at + 8);
+    }
+    if (reader.number(at + 16) != 0) {
+      it.no_proxy = reader.text(at + 16);
+    }
+    it.netrc_files = reader.list<std::string>(at + 24, 8, [&](std::size_t place) {
+      return reader.text(place);
+    });
+    if (reader.number(at + 32) != 0) {
+      it.certificates = reader.text(at + 32);
+    }
+    if (reader.present(at + 40)) {
+      it.connections = reader.number(at + 48);
+    }
+    if (reader.present(at + 56)) {
+      it.connect_timeout_ms = reader.number(at + 64);
+    }
+    if (reader.present(at + 72)) {
+      it.stall_timeout_ms = reader.number(at + 80);
+    }
+    if (reader.present(at + 88)) {
+      it.attempts = reader.number(at + 96);
+    }
+    if (reader.number(at + 104) != 0) {
+      it.narinfo_disk_cache = reader.text(at + 104);
+    }
+    if (reader.present(at + 112)) {
+      it.narinfo_positive_ttl = reader.number(at + 120);
+    }
+    if (reader.present(at + 128)) {
+      it.narinfo_negative_ttl = reader.number(at + 136);
+    }
+    return it;
+  }
+};
+
 /// Queries one path in a store or a binary cache.
 struct PathInfoRequest {
   /// The store URI, as for `floe info --from`: a directory, `local?root=DIR`, or the URL of a cache.
@@ -637,9 +768,10 @@ struct PathInfoRequest {
   std::optional<std::string> store_dir{};
   /// A store path, its base name, or its hash part.
   std::string path{};
+  NetworkOptions network{};
 
-  static constexpr std::uint32_t ID = 0x6d6748cd;
-  static constexpr std::size_t FIXED_LEN = 24;
+  static constexpr std::uint32_t ID = 0x9099c315;
+  static constexpr std::size_t FIXED_LEN = 168;
 
   bool operator==(const PathInfoRequest &) const = default;
 
@@ -660,6 +792,7 @@ struct PathInfoRequest {
       writer.text(at + 8, *store_dir);
     }
     writer.text(at + 16, path);
+    network.put(writer, at + 24);
   }
 
   static PathInfoRequest take(detail::Reader &reader, std::size_t at) {
@@ -669,6 +802,7 @@ struct PathInfoRequest {
       it.store_dir = reader.text(at + 8);
     }
     it.path = reader.text(at + 16);
+    it.network = NetworkOptions::take(reader, at + 24);
     return it;
   }
 };
@@ -779,9 +913,10 @@ struct ClosureRequest {
   std::string store{};
   std::optional<std::string> store_dir{};
   std::vector<std::string> paths{};
+  NetworkOptions network{};
 
-  static constexpr std::uint32_t ID = 0x58c591fc;
-  static constexpr std::size_t FIXED_LEN = 24;
+  static constexpr std::uint32_t ID = 0x9e9910cc;
+  static constexpr std::size_t FIXED_LEN = 168;
 
   bool operator==(const ClosureRequest &) const = default;
 
@@ -804,6 +939,7 @@ struct ClosureRequest {
     writer.list(at + 16, paths, 8, [&](std::size_t place, const std::string &element) {
       writer.text(place, element);
     });
+    network.put(writer, at + 24);
   }
 
   static ClosureRequest take(detail::Reader &reader, std::size_t at) {
@@ -815,6 +951,7 @@ struct ClosureRequest {
     it.paths = reader.list<std::string>(at + 16, 8, [&](std::size_t place) {
       return reader.text(place);
     });
+    it.network = NetworkOptions::take(reader, at + 24);
     return it;
   }
 };
@@ -878,9 +1015,10 @@ struct CopyRequest {
   std::optional<ReuseBy> reuse_by{};
   /// Starts even if the target file system has too little free space.
   bool no_check_space{};
+  NetworkOptions network{};
 
-  static constexpr std::uint32_t ID = 0x810b9e40;
-  static constexpr std::size_t FIXED_LEN = 104;
+  static constexpr std::uint32_t ID = 0x284cd848;
+  static constexpr std::size_t FIXED_LEN = 248;
 
   bool operator==(const CopyRequest &) const = default;
 
@@ -923,6 +1061,7 @@ struct CopyRequest {
       writer.number(at + 88, static_cast<std::uint64_t>(*reuse_by));
     }
     writer.number(at + 96, no_check_space ? 1 : 0);
+    network.put(writer, at + 104);
   }
 
   static CopyRequest take(detail::Reader &reader, std::size_t at) {
@@ -952,6 +1091,7 @@ struct CopyRequest {
       it.reuse_by = reader.value<ReuseBy>(at + 88);
     }
     it.no_check_space = reader.boolean(at + 96);
+    it.network = NetworkOptions::take(reader, at + 104);
     return it;
   }
 };

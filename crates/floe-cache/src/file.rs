@@ -1,170 +1,232 @@
-//! A binary cache in a directory, as a source.
+//! A binary cache in a directory.
 
 use std::fs::{self, File};
-use std::io::{self, Read as _};
+use std::io::{self, Read as _, Write as _};
 use std::path::{Component, Path, PathBuf};
 
-use floe_format::HashPart;
+use floe_format::Compression;
 use floe_format::narinfo::NARINFO_LEN_MAX;
-use floe_format::{CacheInfo, NarInfo, StoreDir, StorePath};
-use floe_transfer::{
-    Body, Buffering, CachePolicy, DEFAULT_PRIORITY, Error, FileCacheUri, NarInfoCallback,
-    NarInfoResult, NarStream, Source,
-};
+use floe_transfer::store_uri::{absolute, parse_bool, parse_number, percent_decode_text};
+use floe_transfer::{Body, Buffering, CachePolicy, Error, StoreUri};
 
-/// A directory with `nix-cache-info`, narinfos and NARs.
-#[derive(Debug)]
-pub struct FileCache {
-    directory: PathBuf,
-    store_dir: StoreDir,
-    priority: i32,
-    is_trusted: bool,
+use crate::binary_cache::CacheOptions;
+use crate::storage::{CacheStorage, Found, GetCallback, SmallObject};
+use crate::temporary_file::TemporaryFile;
+use crate::writer::CacheWriteOptions;
+
+/// A binary cache in a directory, as its URI describes it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct FileCacheUri {
+    /// The directory of `nix-cache-info`.
+    pub directory: PathBuf,
+    /// The options of the cache as a source.
+    pub options: CacheOptions,
+    /// The options of the cache as a target.
+    pub write: CacheWriteOptions,
 }
 
-impl FileCache {
-    /// Opens an existing cache.
-    pub fn open(location: &FileCacheUri) -> Result<FileCache, Error> {
-        let directory = &location.directory;
-        match read_cache_info(directory)? {
-            Some(info) => Ok(FileCache {
-                directory: directory.clone(),
-                store_dir: info.store_dir,
-                priority: location
-                    .priority
-                    .or(info.priority)
-                    .unwrap_or(DEFAULT_PRIORITY),
-                is_trusted: location.trusted,
-            }),
-            None => Err(Error::NotACache {
-                url: format!("file://{}", directory.display()),
-                reason: "no such file".into(),
-            }),
-        }
-    }
-
-    /// Reads the narinfo of a hash part.
-    fn narinfo(&self, hash_part: &str) -> NarInfoResult {
-        let path = self.directory.join(format!("{hash_part}.narinfo"));
-        match read_bounded(&path)? {
-            None => Ok(None),
-            Some(text) => NarInfo::parse(&text, &self.store_dir)
-                .map(|narinfo| Some(narinfo.into()))
-                .map_err(|source| Error::NarInfo {
-                    url: path.display().to_string(),
-                    source: Box::new(source),
-                }),
-        }
-    }
-
-    /// Opens the NAR that a narinfo's URL names.
-    fn open_nar_file(&self, url: &str) -> Result<Body, Error> {
-        let relative = url.strip_prefix("file://").unwrap_or(url);
-        let path = self.directory.join(relative);
-        // A narinfo may name a NAR of its cache; it has no business anywhere else.
-        let inside = path.starts_with(&self.directory)
-            && !Path::new(relative)
-                .components()
-                .any(|part| part == Component::ParentDir);
-        // Opening a pipe would wait for somebody to write to it.
-        let is_other = || fs::metadata(&path).is_ok_and(|found| !found.is_file());
-        let opened = if inside && is_other() {
-            Err(io::Error::other("it is not a file"))
-        } else if inside {
-            File::open(&path)
-        } else {
-            Err(io::Error::other("the URL leads out of the cache"))
+impl FileCacheUri {
+    /// Reads the parts of a `file://` URI, with Nix's parameters.
+    ///
+    /// Errors: the text says which part is wrong.
+    pub fn parse(uri: &StoreUri) -> Result<FileCacheUri, String> {
+        let mut cache = FileCacheUri {
+            directory: absolute(&percent_decode_text(&uri.address)?)?,
+            ..FileCacheUri::default()
         };
-        match opened {
-            Ok(file) => Ok(Body::File { file, path }),
-            Err(source) => Err(Error::File {
-                action: "opening the NAR",
-                path,
-                source,
-            }),
-        }
-    }
-
-    /// Every path that has a narinfo.
-    fn all_paths(&self) -> Result<Vec<StorePath>, Error> {
-        let listing = |source| Error::File {
-            action: "listing the cache",
-            path: self.directory.clone(),
-            source,
-        };
-        let mut paths = Vec::new();
-        for entry in fs::read_dir(&self.directory).map_err(listing)? {
-            let name = entry.map_err(listing)?.file_name();
-            let part = name.to_str().and_then(|name| name.strip_suffix(".narinfo"));
-            if let Some(part) = part.filter(|part| HashPart::parse(part).is_some()) {
-                paths.extend(self.narinfo(part)?.map(|told| told.narinfo.info.path));
+        for (name, value) in &uri.parameters {
+            let is_known = cache.options.set(name, value)? || cache.write.set(name, value)?;
+            if !is_known && !IGNORED_PARAMETERS.contains(&&**name) {
+                return Err(format!("unknown parameter {name}"));
             }
         }
-        paths.sort_unstable();
-        Ok(paths)
+        Ok(cache)
     }
 }
 
-impl Source for FileCache {
+impl CacheWriteOptions {
+    /// Sets the option that a parameter names. Returns `false` if it names none.
+    fn set(&mut self, name: &str, value: &str) -> Result<bool, String> {
+        match name {
+            "compression" => {
+                let compression = Compression::parse(value).map_err(|error| error.to_string())?;
+                if matches!(compression, Compression::Lzma | Compression::Unsupported(_)) {
+                    return Err(format!("floe does not write the compression {value}"));
+                }
+                self.compression = compression;
+            }
+            "compression-level" => {
+                let level = parse_number(name, value)?;
+                self.level = (level != -1).then_some(level);
+            }
+            "secret-key" => self.secret_keys.push(absolute(value)?),
+            "secret-keys" => {
+                for file in value.split(',').filter(|file| !file.is_empty()) {
+                    self.secret_keys.push(absolute(file)?);
+                }
+            }
+            "write-nar-listing" => self.write_listings = parse_bool(name, value)?,
+            _ => return Ok(false),
+        }
+        Ok(true)
+    }
+}
+
+/// Parameters of Nix's binary caches that do not concern a copy by floe.
+pub(crate) const IGNORED_PARAMETERS: [&str; 7] = [
+    "parallel-compression",
+    "system-features",
+    "want-mass-query",
+    "local-nar-cache",
+    "index-debug-info",
+    "path-info-cache-size",
+    "store",
+];
+
+/// The storage of a cache in a directory.
+#[derive(Debug)]
+pub struct FileStorage {
+    directory: PathBuf,
+    nar_directory: PathBuf,
+}
+
+impl FileStorage {
+    /// Makes the storage of a directory, which need not exist.
+    pub fn new(directory: &Path) -> FileStorage {
+        FileStorage {
+            directory: directory.to_owned(),
+            nar_directory: directory.join("nar"),
+        }
+    }
+
+    /// Creates the directories for a cache that is written.
+    pub fn create(directory: &Path) -> Result<FileStorage, Error> {
+        let storage = FileStorage::new(directory);
+        fs::create_dir_all(&storage.nar_directory).map_err(|source| Error::File {
+            action: "creating the directory",
+            path: storage.nar_directory.clone(),
+            source,
+        })?;
+        Ok(storage)
+    }
+
+    /// Returns the path of the NAR that a narinfo names. Errors: the path leads out of the cache,
+    /// or to something that is not a file.
+    fn nar_path(&self, url: &str) -> Result<PathBuf, Error> {
+        let relative = url.strip_prefix("file://").unwrap_or(url);
+        let path = self.directory.join(relative);
+        let has_parent = |path: &Path| path.components().any(|part| part == Component::ParentDir);
+        let cause = if !path.starts_with(&self.directory) || has_parent(Path::new(relative)) {
+            "the URL leads out of the cache"
+        } else if fs::metadata(&path).is_ok_and(|found| !found.is_file()) {
+            // Opening a pipe would block until a process writes to it.
+            "it is not a file"
+        } else {
+            return Ok(path);
+        };
+        Err(nar_error(path, io::Error::other(cause)))
+    }
+}
+
+fn nar_error(path: PathBuf, source: io::Error) -> Error {
+    Error::File {
+        action: "opening the NAR",
+        path,
+        source,
+    }
+}
+
+impl CacheStorage for FileStorage {
     fn name(&self) -> String {
         format!("file://{}", self.directory.display())
     }
 
-    fn store_dir(&self) -> &StoreDir {
-        &self.store_dir
-    }
-
-    fn query(&self, hash_part: &str, _: CachePolicy, reply: NarInfoCallback) {
-        reply(self.narinfo(hash_part));
-    }
-
-    fn open_nar(&self, narinfo: &NarInfo, _: Buffering) -> Result<NarStream, Error> {
-        self.open_nar_file(&narinfo.url).map(NarStream::Body)
-    }
-
-    fn priority(&self) -> i32 {
-        self.priority
-    }
-
-    fn is_trusted(&self) -> bool {
-        self.is_trusted
-    }
-
-    fn query_all_valid_paths(&self) -> Result<Option<Vec<StorePath>>, Error> {
-        self.all_paths().map(Some)
-    }
-}
-
-/// Reads `nix-cache-info`; `None` if there is none.
-pub(crate) fn read_cache_info(directory: &Path) -> Result<Option<CacheInfo>, Error> {
-    let path = directory.join("nix-cache-info");
-    match read_bounded(&path)? {
-        None => Ok(None),
-        Some(text) => CacheInfo::parse(&text)
-            .map(Some)
-            .map_err(|error| Error::NotACache {
-                url: format!("file://{}", directory.display()),
-                reason: error.to_string(),
+    fn get(&self, name: &str, _: CachePolicy, reply: GetCallback) {
+        let path = self.directory.join(name);
+        reply(match read_bounded(&path) {
+            Ok(contents) => Ok(Found::Object(SmallObject {
+                contents,
+                uses_http2: false,
+                from_disk_cache: false,
+            })),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Found::Missing {
+                reason: "no such file".into(),
+                from_disk_cache: false,
             }),
+            Err(source) => Err(Error::File {
+                action: "reading",
+                path,
+                source,
+            }),
+        });
+    }
+
+    fn open(&self, url: &str, _: Buffering) -> Result<Body, Error> {
+        let path = self.nar_path(url)?;
+        match File::open(&path) {
+            Ok(file) => Ok(Body::File { file, path }),
+            Err(source) => Err(nar_error(path, source)),
+        }
+    }
+
+    fn exists(&self, name: &str) -> bool {
+        self.directory.join(name).exists()
+    }
+
+    fn list(&self) -> Result<Option<Vec<String>>, Error> {
+        let read = || -> io::Result<Vec<String>> {
+            let entries = fs::read_dir(&self.directory)?;
+            let names = entries.map(|entry| Ok(entry?.file_name().into_string().ok()));
+            names.filter_map(Result::transpose).collect()
+        };
+        read().map(Some).map_err(|source| Error::File {
+            action: "listing the cache",
+            path: self.directory.clone(),
+            source,
+        })
+    }
+
+    fn put_atomic(&self, name: &str, contents: &[u8]) -> Result<(), Error> {
+        let mut temporary = TemporaryFile::create(&self.directory)?;
+        let written = temporary.write_all(contents);
+        written.map_err(|source| Error::File {
+            action: "writing",
+            path: self.directory.join(name),
+            source,
+        })?;
+        self.put_temporary(name, temporary)
+    }
+
+    fn create_temporary(&self) -> Result<TemporaryFile, Error> {
+        TemporaryFile::create(&self.nar_directory)
+    }
+
+    fn put_temporary(&self, name: &str, file: TemporaryFile) -> Result<(), Error> {
+        file.rename(self.directory.join(name))
+    }
+
+    fn delete(&self, name: &str) -> Result<(), Error> {
+        let path = self.directory.join(name);
+        match fs::remove_file(&path) {
+            Err(source) if source.kind() != io::ErrorKind::NotFound => Err(Error::File {
+                action: "deleting",
+                path,
+                source,
+            }),
+            _ => Ok(()),
+        }
+    }
+
+    fn nar_directory(&self) -> Option<&Path> {
+        Some(&self.nar_directory)
     }
 }
 
-/// Reads a small file; `None` if there is none.
-fn read_bounded(path: &Path) -> Result<Option<Vec<u8>>, Error> {
-    let read = || {
-        let mut text = Vec::new();
-        // One byte more than allowed, so that the parser sees and names the excess.
-        File::open(path)?
-            .take(NARINFO_LEN_MAX as u64 + 1)
-            .read_to_end(&mut text)?;
-        Ok(text)
-    };
-    match read() {
-        Ok(text) => Ok(Some(text)),
-        Err(error) if io::Error::kind(&error) == io::ErrorKind::NotFound => Ok(None),
-        Err(source) => Err(Error::File {
-            action: "reading",
-            path: path.to_path_buf(),
-            source,
-        }),
-    }
+/// Reads a small file, with one byte more than a narinfo may have, so that the parser sees and
+/// names the excess.
+fn read_bounded(path: &Path) -> io::Result<Vec<u8>> {
+    let mut text = Vec::new();
+    let limit = NARINFO_LEN_MAX as u64 + 1;
+    File::open(path)?.take(limit).read_to_end(&mut text)?;
+    Ok(text)
 }

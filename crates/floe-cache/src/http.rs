@@ -1,8 +1,8 @@
-//! A binary cache behind HTTP or HTTPS, as a source.
+//! A binary cache behind HTTP or HTTPS.
 //!
-//! All requests run on one thread with one client, so that connections are kept and shared;
-//! what arrives goes to the workers over bounded channels, so that a slow disk slows the
-//! network down instead of filling the memory.
+//! All requests run on one thread with one client, so that requests share connections. Bodies go to
+//! the workers over bounded channels: a slow disk slows the network down instead of filling the
+//! memory.
 
 pub(crate) mod auth;
 mod client;
@@ -12,114 +12,120 @@ mod limiter;
 mod network;
 mod redirect;
 mod reply_guard;
-pub(crate) mod request;
+mod request;
+mod retry;
 mod tls;
 
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, OnceLock, mpsc};
+use std::sync::{Arc, OnceLock};
 
-use floe_format::{CacheInfo, NarInfo, StoreDir};
-use reqwest::{StatusCode, Url, Version};
-use tokio::sync::{Semaphore, mpsc as channel, watch};
-
-use crate::narinfo_disk_cache::NarInfoDiskCache;
 use floe_transfer::url::{parse_url, redact, redact_credentials};
-use floe_transfer::{
-    Body, Buffering, CachePolicy, Chunk, DEFAULT_PRIORITY, Error, HttpCacheUri, NarInfoCallback,
-    NarInfoReply, NarInfoResult, NarStream, PrefetchPermit, Source,
-};
+use floe_transfer::{Body, Buffering, CachePolicy, Chunk, Error, PrefetchPermit, StoreUri};
+use reqwest::{StatusCode, Url, Version};
+use tokio::sync::{Semaphore, mpsc as channel};
+
+use crate::binary_cache::CacheOptions;
+use crate::file::IGNORED_PARAMETERS;
+use crate::storage::{CacheStorage, Found, GetCallback, GetResult, QueryLimit, SmallObject};
 use limiter::{ConnectionLimiter, RequestPermit};
 use network::HttpContext;
-pub use network::Network;
+pub use network::{LazyNetwork, Network};
 use redirect::RequestTarget;
 use reply_guard::ReplyGuard;
 use request::get_small;
 
-/// A cache and how to reach it.
+/// A binary cache behind HTTP or HTTPS, as its URI describes it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HttpCacheUri {
+    /// The URL, without a slash at the end.
+    pub url: String,
+    /// The options of the cache as a source.
+    pub options: CacheOptions,
+}
+
+impl HttpCacheUri {
+    /// Reads the parts of an `http://` or `https://` URI, with Nix's parameters.
+    ///
+    /// Errors: the text says which part is wrong.
+    pub fn parse(uri: &StoreUri) -> Result<HttpCacheUri, String> {
+        let address = uri.address.trim_end_matches('/');
+        if address.is_empty() || address.starts_with('/') || address.contains('#') {
+            return Err("it has no host, or it has a fragment".into());
+        }
+        let mut options = CacheOptions::default();
+        for (name, value) in &uri.parameters {
+            let is_ignored = IGNORED_PARAMETERS.contains(&&**name)
+                || IGNORED_WRITE_PARAMETERS.contains(&&**name);
+            if !options.set(name, value)? && !is_ignored {
+                return Err(format!("unknown parameter {name}"));
+            }
+        }
+        Ok(HttpCacheUri {
+            url: format!("{}://{address}", uri.scheme),
+            options,
+        })
+    }
+}
+
+/// Parameters of Nix's binary caches that concern writing. A URI with them is good to read from.
+const IGNORED_WRITE_PARAMETERS: [&str; 8] = [
+    "compression",
+    "compression-level",
+    "log-compression",
+    "ls-compression",
+    "narinfo-compression",
+    "secret-key",
+    "secret-keys",
+    "write-nar-listing",
+];
+
+/// The storage of a cache behind HTTP.
 #[derive(Debug)]
-pub struct HttpCache {
+pub struct HttpStorage {
     shared: Arc<HttpCacheShared>,
-    /// What stands for the store directory until the cache has said which it is.
-    default_dir: StoreDir,
-    /// The thread of all requests. Dropped last: the drop of its last owner ends the thread.
+    /// The thread of all requests. The drop of its last owner ends the thread.
     network: Arc<Network>,
 }
 
-/// What tasks of the network share.
+/// The part that tasks on the network thread use.
 #[derive(Debug)]
 struct HttpCacheShared {
-    location: HttpCacheUri,
-    /// Its address, parsed.
+    /// The URL of the cache.
     base: Url,
-    /// Its address without credentials, by which it is remembered: everybody may read that file.
-    key: String,
     context: Arc<HttpContext>,
-    /// What the cache says of itself, or why it cannot be used.
-    metadata: OnceLock<Result<CacheMetadata, Arc<Error>>>,
-    /// Whether that is known.
-    metadata_known: watch::Sender<bool>,
-    disk_cache: Option<Arc<NarInfoDiskCache>>,
     limiter: ConnectionLimiter,
-    /// Questions in a row that were made as often as may be, and failed.
+    /// How many narinfos may be requested at once. Unset until `nix-cache-info` has come.
+    query_limit: OnceLock<Semaphore>,
+    /// Queries in a row that failed after all their attempts.
     consecutive_failures: AtomicU32,
-    /// Why it is not asked any more.
+    /// The error after which no query is sent any more.
     disabled_by: OnceLock<Arc<Error>>,
 }
 
-/// What a cache says of itself.
-#[derive(Debug)]
-struct CacheMetadata {
-    info: CacheInfo,
-    /// How many narinfos may be asked for at once.
-    query_limit: Semaphore,
-}
-
-impl HttpCache {
-    /// Begins to ask for `nix-cache-info`, and says on `settled` when it is known whether the cache
-    /// can be used.
+impl HttpStorage {
+    /// Makes the storage of a cache; sends nothing yet.
     ///
-    /// Errors: [`Error::InvalidStoreUri`] if the address is no URL.
-    pub fn start_opening(
-        location: &HttpCacheUri,
-        network: &Arc<Network>,
-        disk_cache: Option<Arc<NarInfoDiskCache>>,
-        opened_signal: mpsc::Sender<()>,
-    ) -> Result<HttpCache, Error> {
-        let shared = Arc::new(HttpCacheShared {
-            location: location.clone(),
-            base: parse_url(&location.url)?,
-            key: redact_credentials(&location.url),
-            context: network.context(),
-            metadata: OnceLock::new(),
-            metadata_known: watch::Sender::new(false),
-            disk_cache,
-            limiter: ConnectionLimiter::new(network.context().options.connections),
+    /// Errors: [`Error::InvalidStoreUri`] if the URI contains no URL.
+    pub fn new(uri: &HttpCacheUri, network: Arc<Network>) -> Result<HttpStorage, Error> {
+        let context = network.context();
+        let shared = HttpCacheShared {
+            base: parse_url(&uri.url)?,
+            limiter: ConnectionLimiter::new(context.options.connections),
+            context,
+            query_limit: OnceLock::new(),
             consecutive_failures: AtomicU32::new(0),
             disabled_by: OnceLock::new(),
-        });
-        let opening = shared.clone();
-        let reply = ReplyGuard::new(move |metadata| {
-            // Nobody else sets it.
-            let _: Result<(), _> = opening.metadata.set(metadata);
-            opening.metadata_known.send_replace(true);
-            let _: Result<(), _> = opened_signal.send(());
-        });
-        let opening = shared.clone();
-        shared
-            .context
-            .spawn(async move { reply.send(opening.fetch_metadata().await.map_err(Arc::new)) });
-        Ok(HttpCache {
-            shared,
-            default_dir: StoreDir::default(),
-            network: network.clone(),
+        };
+        Ok(HttpStorage {
+            shared: Arc::new(shared),
+            network,
         })
     }
 
     fn nar_target(&self, url: &str) -> Result<RequestTarget, Error> {
-        let base = &self.shared.location.url;
         let url = match url.starts_with("http://") || url.starts_with("https://") {
             true => parse_url(url)?,
-            false => parse_url(&format!("{base}/{url}"))?,
+            false => self.shared.object_url(url)?,
         };
         Ok(RequestTarget::named_by_cache(&self.shared.base, url))
     }
@@ -131,7 +137,7 @@ impl HttpCache {
         permits: Option<(RequestPermit, PrefetchPermit)>,
     ) -> Body {
         let shared = self.shared.clone();
-        let shown = redact(&target.url);
+        let url = redact(&target.url);
         let (sender, chunks) = channel::channel(match buffering {
             Buffering::Whole => 2,
             Buffering::Stream => CHUNK_QUEUE_LEN,
@@ -139,20 +145,19 @@ impl HttpCache {
         let (permit, prefetch_permit) = permits.unzip();
         self.shared.context.spawn(async move {
             let transfer = async {
-                // Kept through pauses as well: a worker that has memory for the body's decoder must
-                // not wait for others, who may wait for that memory.
+                // The task keeps the permit during pauses too. A worker that holds memory for the
+                // decoder of this body must not wait for workers that wait for that memory.
                 let _permit = match permit {
                     Some(permit) => permit,
                     None => shared.limiter.acquire(&target.url).await,
                 };
+                let (context, limiter) = (&shared.context, &shared.limiter);
                 match buffering {
                     Buffering::Whole => {
-                        download::send_small_body(&shared.context, &shared.limiter, target, &sender)
-                            .await
+                        download::send_small_body(context, limiter, target, &sender).await
                     }
                     Buffering::Stream => {
-                        download::stream_body(&shared.context, &shared.limiter, target, &sender)
-                            .await
+                        download::stream_body(context, limiter, target, &sender).await
                     }
                 }
             };
@@ -164,64 +169,58 @@ impl HttpCache {
         });
         Body::Network {
             chunks,
-            url: shown,
+            url,
             prefetch_permit,
         }
     }
 }
 
-impl Source for HttpCache {
+impl CacheStorage for HttpStorage {
     fn name(&self) -> String {
         redact(&self.shared.base)
     }
 
-    fn store_dir(&self) -> &StoreDir {
-        match self.shared.metadata.get() {
-            Some(Ok(metadata)) => &metadata.info.store_dir,
-            _ => &self.default_dir,
-        }
-    }
-
-    fn query(&self, hash_part: &str, policy: CachePolicy, reply: NarInfoCallback) {
-        let (shared, part) = (self.shared.clone(), hash_part.to_owned());
+    fn get(&self, name: &str, _: CachePolicy, reply: GetCallback) {
+        let (shared, name) = (self.shared.clone(), name.to_owned());
         let reply = ReplyGuard::new(reply);
-        self.shared.context.spawn(async move {
-            reply.send(shared.query_narinfo(&part, policy).await);
-        });
+        self.shared
+            .context
+            .spawn(async move { reply.send(shared.get(&name).await) });
     }
 
-    /// The URL of the narinfo is absolute or relative to the cache.
-    fn open_nar(&self, narinfo: &NarInfo, buffering: Buffering) -> Result<NarStream, Error> {
-        let target = self.nar_target(&narinfo.url)?;
-        Ok(NarStream::Body(self.start_fetch(target, buffering, None)))
+    fn open(&self, url: &str, buffering: Buffering) -> Result<Body, Error> {
+        Ok(self.start_fetch(self.nar_target(url)?, buffering, None))
     }
 
-    fn prefetch_nar(&self, narinfo: &NarInfo) -> Option<Result<NarStream, Error>> {
-        let target = match self.nar_target(&narinfo.url) {
+    fn prefetch(&self, url: &str) -> Option<Result<Body, Error>> {
+        let target = match self.nar_target(url) {
             Ok(target) => target,
             Err(error) => return Some(Err(error)),
         };
         let permits = self.shared.limiter.try_acquire_prefetch(&target.url)?;
-        let body = self.start_fetch(target, Buffering::Stream, Some(permits));
-        Some(Ok(NarStream::Body(body)))
+        Some(Ok(self.start_fetch(
+            target,
+            Buffering::Stream,
+            Some(permits),
+        )))
     }
 
-    fn priority(&self) -> i32 {
-        let own = || self.shared.metadata.get()?.as_ref().ok()?.info.priority;
-        self.shared
-            .location
-            .priority
-            .or_else(own)
-            .unwrap_or(DEFAULT_PRIORITY)
-    }
-
-    fn is_trusted(&self) -> bool {
-        self.shared.location.trusted
-    }
-
-    fn open_result(&self) -> Option<Result<(), Arc<Error>>> {
-        let metadata = self.shared.metadata.get()?;
-        Some(metadata.as_ref().map(|_| ()).map_err(Arc::clone))
+    fn set_query_limit(&self, limit: QueryLimit) {
+        let options = &self.shared.context.options;
+        // The disk cache may remember HTTP/2 from a time when the user allowed it.
+        let uses_http2 = limit.uses_http2 && options.http2;
+        if uses_http2 {
+            self.shared.limiter.set_http2(self.shared.base.clone());
+        }
+        // HTTP/2 carries many queries on one connection; HTTP/1.1 needs a connection for each.
+        let queries = match (limit.want_mass_query, uses_http2) {
+            (false, _) => LOW_CONCURRENCY,
+            (true, true) => STREAMS_MAX,
+            (true, false) => options.connections,
+        };
+        let semaphore = Semaphore::new(queries.clamp(1, QUERIES_MAX));
+        // A second limit would come only with a second `nix-cache-info`.
+        let _: Result<(), _> = self.shared.query_limit.set(semaphore);
     }
 
     fn abort(&self) {
@@ -230,120 +229,46 @@ impl Source for HttpCache {
 }
 
 impl HttpCacheShared {
-    async fn fetch_metadata(&self) -> Result<CacheMetadata, Error> {
-        let base = &self.location.url;
-        let url = parse_url(&format!("{base}/nix-cache-info"))?;
-        let shown = redact(&url);
-        let no_cache = |reason: String| Error::NotACache {
-            url: shown.clone(),
-            reason,
-        };
-        let known = self
-            .disk_cache
-            .as_ref()
-            .and_then(|all| all.cache_info(&self.key));
-        let is_fresh = known.is_none();
-        let (is_http2, text) = match known {
-            // What is remembered may be of a time when a user wanted it.
-            Some((was_http2, text)) => (was_http2 && self.context.options.http2, text),
-            None => {
-                let found = get_small(&self.context, &self.limiter, url).await?;
-                let found = found.map_err(|status| no_cache(missing_info_reason(status)))?;
-                (found.version == Some(Version::HTTP_2), found.text)
-            }
-        };
-        if text.trim_ascii_start().starts_with(b"<") {
-            // As the page of a hotel's network that wants to be logged in to.
-            return Err(no_cache("a web page came instead".into()));
-        }
-        let info = CacheInfo::parse(&text).map_err(|error| no_cache(error.to_string()))?;
-        if let (true, Some(all)) = (is_fresh, &self.disk_cache) {
-            all.insert_cache_info(&self.key, is_http2, &text);
-        }
-        let wants_many = self
-            .location
-            .want_mass_query
-            .unwrap_or(info.want_mass_query);
-        if is_http2 {
-            self.limiter.set_http2(self.base.clone());
-        }
-        // HTTP/2 carries many questions on one connection; HTTP/1.1 needs one for each.
-        let at_once = match (wants_many, is_http2) {
-            (false, _) => LOW_CONCURRENCY,
-            (true, true) => STREAMS_MAX,
-            (true, false) => self.context.options.connections,
-        };
-        Ok(CacheMetadata {
-            info,
-            query_limit: Semaphore::new(at_once.clamp(1, QUERIES_MAX)),
-        })
+    fn object_url(&self, name: &str) -> Result<Url, Error> {
+        let base = self.base.as_str().trim_end_matches('/');
+        parse_url(&format!("{base}/{name}"))
     }
 
-    async fn query_narinfo(&self, hash_part: &str, policy: CachePolicy) -> NarInfoResult {
-        let mut known = self.metadata_known.subscribe();
-        // The sender is as old as this.
-        let _: Result<_, _> = known.wait_for(|metadata_known| *metadata_known).await;
-        let metadata = match self.metadata.get() {
-            Some(Ok(metadata)) => metadata,
-            Some(Err(error)) => return Err(Error::SourceDisabled(error.clone())),
-            None => return Err(Error::Cancelled),
+    /// Gets a small object, with retries, unless the cache is disabled.
+    async fn get(&self, name: &str) -> GetResult {
+        let _permit = match self.query_limit.get() {
+            // The semaphore is never closed.
+            Some(semaphore) => semaphore.acquire().await.ok(),
+            None => None,
         };
-        // The semaphore is never closed.
-        let _permit = metadata.query_limit.acquire().await;
         if let Some(error) = self.disabled_by.get() {
             return Err(Error::SourceDisabled(error.clone()));
         }
-        if let Some(known) = self.query_disk_cache(metadata, hash_part, policy) {
-            return Ok(known);
-        }
-        let base = &self.location.url;
-        let url = parse_url(&format!("{base}/{hash_part}.narinfo"))?;
-        let shown = redact(&url);
-        let found = self.record_result(get_small(&self.context, &self.limiter, url).await)?;
-        let text = found.ok().map(|found| found.text);
-        let parsed = text.as_deref().map(|text| {
-            NarInfo::parse(text, &metadata.info.store_dir).map_err(|source| Error::NarInfo {
-                url: shown,
-                source: Box::new(source),
-            })
-        });
-        let parsed = parsed.transpose();
-        match (&self.disk_cache, &parsed) {
-            (Some(all), Ok(_)) => all.insert_narinfo(&self.key, hash_part, text.as_deref()),
-            (Some(all), Err(_)) => all.remove_narinfo(&self.key, hash_part),
-            (None, _) => {}
-        }
-        Ok(parsed?.map(NarInfoReply::from))
+        let url = self.object_url(name)?;
+        let response = get_small(&self.context, &self.limiter, url).await;
+        Ok(match self.record_result(response)? {
+            Ok(response) => Found::Object(SmallObject {
+                contents: response.text,
+                uses_http2: response.version == Some(Version::HTTP_2),
+                from_disk_cache: false,
+            }),
+            Err(status) => Found::Missing {
+                reason: match status {
+                    // Some servers also answer 403 for an object that they do not have.
+                    StatusCode::FORBIDDEN => format!(
+                        "the server answered {status}: it is not there, or not for this user"
+                    )
+                    .into(),
+                    _ => "it is not there".into(),
+                },
+                from_disk_cache: false,
+            },
+        })
     }
 
-    /// What counts of that which was answered before; `None` if the cache has to be asked.
-    fn query_disk_cache(
-        &self,
-        metadata: &CacheMetadata,
-        hash_part: &str,
-        policy: CachePolicy,
-    ) -> Option<Option<NarInfoReply>> {
-        let all = self.disk_cache.as_ref()?;
-        if policy == CachePolicy::Bypass {
-            // Not even where the cache says nothing now.
-            all.remove_narinfo(&self.key, hash_part);
-            return None;
-        }
-        let Some(text) = all.narinfo(&self.key, hash_part)? else {
-            return (policy == CachePolicy::Use).then_some(None);
-        };
-        // The file may have gone bad, or another version of floe have written it: the cache is
-        // asked, and its answer takes the place of this.
-        let narinfo = NarInfo::parse(&text, &metadata.info.store_dir).ok()?;
-        Some(Some(NarInfoReply {
-            narinfo,
-            from_disk_cache: true,
-        }))
-    }
-
-    /// Who fails again and again, whatever is asked for, is not asked any more.
-    fn record_result<T>(&self, answer: Result<T, Error>) -> Result<T, Error> {
-        let error = match answer {
+    /// Counts failures, and disables the cache after [`FAILURES_MAX`] in a row.
+    fn record_result<T>(&self, result: Result<T, Error>) -> Result<T, Error> {
+        let error = match result {
             Ok(found) => {
                 self.consecutive_failures.store(0, Ordering::Relaxed);
                 return Ok(found);
@@ -354,35 +279,31 @@ impl HttpCacheShared {
             return Err(error);
         }
         let error = Arc::new(error);
-        // The first reason is as good as any.
+        // Only the first error is kept.
         let _: Result<(), _> = self.disabled_by.set(error.clone());
         Err(Error::SourceDisabled(error))
     }
 }
 
-/// Why there is no `nix-cache-info`. Some servers say that it may not be had where it is not there.
-fn missing_info_reason(status: StatusCode) -> String {
-    match status {
-        StatusCode::FORBIDDEN => {
-            format!("the server answered {status}: it is not there, or not for whoever asks")
-        }
-        _ => "it is not there".into(),
+impl std::fmt::Display for HttpCacheUri {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&redact_credentials(&self.url))
     }
 }
 
-/// Chunks of a large body that may wait for the worker; the client makes none larger than
+/// How many chunks of a large body may wait for the worker. The client makes chunks of at most
 /// about 400 KiB.
 const CHUNK_QUEUE_LEN: usize = 8;
 
-/// Requests in flight on HTTP/2. Servers commonly allow 128 streams.
+/// How many requests may be in flight over HTTP/2. Servers commonly allow 128 streams.
 const STREAMS_MAX: usize = 100;
 
-/// What "as many as you like" means: more open files than that a user often may not have.
+/// The largest number of queries at once. A user often may not have more open files.
 const QUERIES_MAX: usize = 500;
 
-/// Questions at once to a cache that does not want to be asked for much (`WantMassQuery`).
+/// How many queries a cache gets at once that does not want more (`WantMassQuery`).
 const LOW_CONCURRENCY: usize = 4;
 
-/// Questions in a row that fail, each after all its attempts, before a cache counts as lost: one
-/// broken narinfo, or two, are no reason.
+/// How many queries in a row must fail, each after all its attempts, before the cache is disabled.
+/// One or two broken narinfos are no reason.
 const FAILURES_MAX: u32 = 3;

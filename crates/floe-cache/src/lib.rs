@@ -1,18 +1,28 @@
-//! Binary caches as sources and targets of a copy: over HTTP and in a directory.
+//! Binary caches as sources and targets of a copy.
+//!
+//! [`BinaryCache`] and [`BinaryCacheWriter`] know what `nix-cache-info`, narinfos and NARs mean.
+//! They work over any [`CacheStorage`]: a directory ([`FileStorage`]), a server ([`HttpStorage`]),
+//! or a wrapper that remembers small objects ([`DiskCachedStorage`]).
 
-mod dry_run;
+mod binary_cache;
+mod disk_cached_storage;
 mod file;
 mod http;
 mod narinfo_disk_cache;
 mod options;
 mod proxies;
+mod storage;
+mod temporary_file;
 mod writer;
 
-pub use dry_run::ReadOnlyCache;
-pub use file::FileCache;
+pub use binary_cache::{BinaryCache, CacheOptions};
+pub use disk_cached_storage::DiskCachedStorage;
+pub use file::{FileCacheUri, FileStorage};
 pub use http::auth::unusable_netrc_files;
-pub use http::{HttpCache, Network};
+pub use http::{HttpCacheUri, HttpStorage, LazyNetwork, Network};
 pub use narinfo_disk_cache::NarInfoDiskCache;
 pub use options::{NarInfoDiskCacheOptions, NetworkOptions};
 pub use proxies::{Proxies, ProxyVar};
-pub use writer::BinaryCacheWriter;
+pub use storage::{CacheStorage, Found, GetCallback, GetResult, QueryLimit, SmallObject};
+pub use temporary_file::TemporaryFile;
+pub use writer::{BinaryCacheWriter, CacheWriteOptions};

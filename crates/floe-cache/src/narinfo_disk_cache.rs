@@ -116,6 +116,16 @@ impl NarInfoDiskCache {
         }
     }
 
+    /// Removes a `nix-cache-info` that turned out to be wrong.
+    pub(crate) fn remove_cache_info(&self, url: &str) {
+        // An error changes nothing: the next reader finds out again.
+        let inner = self.inner();
+        let deleted = inner
+            .connection
+            .execute("delete from caches where url = ?", params![url]);
+        let _: rusqlite::Result<usize> = deleted;
+    }
+
     /// The answer for a path was wrong.
     pub(crate) fn remove_narinfo(&self, url: &str, hash_part: &str) {
         let mut inner = self.inner();

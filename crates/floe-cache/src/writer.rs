@@ -1,149 +1,158 @@
-//! A binary cache in a directory, as a target.
+//! A binary cache as a target.
 //!
-//! 1. `nix-cache-info` is there before anything else;
-//! 2. a NAR lies under its final name before any narinfo names it;
-//! 3. a narinfo appears, whole, after those of its references, so that whoever finds a path
-//!    finds its closure.
+//! 1. `nix-cache-info` is written before anything else.
+//! 2. A NAR gets its final name before any narinfo names it.
+//! 3. A narinfo appears, whole, after the narinfos of its references: a client that finds a path
+//!    also finds its closure.
 
 mod nar_file;
 
 use std::collections::{BTreeSet, HashMap};
-use std::fs::{self, File};
-use std::io::{self, Write as _};
-use std::os::unix::fs::PermissionsExt as _;
+use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use floe_format::{CacheInfo, Compression, Hash, NarInfo, SecretKey, StoreDir, StorePath};
-use floe_transfer::{
-    CommitOutcome, Error, FileCacheUri, IncomingNar, Needs, PlannedPath, Space, Target, codec,
-};
+use floe_format::{CacheInfo, Compression, NarInfo, SecretKey, StoreDir, StorePath};
+use floe_transfer::{CommitOutcome, Error, IncomingNar, Needs, PlannedPath, Space, Target, codec};
 
-use crate::file::read_cache_info;
+use crate::binary_cache::{CACHE_INFO, NARINFO_SUFFIX};
+use crate::storage::{CacheStorage, get_and_wait};
 use nar_file::{StagedNar, write_nar_file};
 
-/// A cache that may be written.
+/// The options of a binary cache as a target.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CacheWriteOptions {
+    /// The compression of NARs (`compression`). Nix's default is xz.
+    pub compression: Compression,
+    /// The level of the compression (`compression-level`); each compression has a default.
+    pub level: Option<i32>,
+    /// The files of the keys that sign narinfos (`secret-key`, `secret-keys`).
+    pub secret_keys: Vec<PathBuf>,
+    /// Whether the target writes a listing for each path (`write-nar-listing`).
+    pub write_listings: bool,
+}
+
+impl Default for CacheWriteOptions {
+    fn default() -> CacheWriteOptions {
+        CacheWriteOptions {
+            compression: Compression::Xz,
+            level: None,
+            secret_keys: Vec::new(),
+            write_listings: false,
+        }
+    }
+}
+
+/// A binary cache that is open for writing, or for a dry run.
 #[derive(Debug)]
 pub struct BinaryCacheWriter {
-    location: FileCacheUri,
+    storage: Arc<dyn CacheStorage>,
+    options: CacheWriteOptions,
     store_dir: StoreDir,
     keys: Vec<SecretKey>,
-    serial: AtomicU64,
-    /// NARs that lie in the cache, until their narinfos are published.
+    /// NARs that are in the cache, until their narinfos are published.
     staged: Mutex<HashMap<StorePath, StagedNar>>,
 }
 
 impl BinaryCacheWriter {
-    /// Opens a cache; makes one for `store_dir` where there is none.
-    pub fn open(location: FileCacheUri, store_dir: StoreDir) -> Result<BinaryCacheWriter, Error> {
-        let keys = location
-            .secret_keys
-            .iter()
+    /// Opens a cache. Writes a `nix-cache-info` for `store_dir` if there is none.
+    ///
+    /// Errors: those of the storage; [`Error::SecretKey`]; [`Error::NotACache`] for a
+    /// `nix-cache-info` that does not parse.
+    pub fn open(
+        storage: Arc<dyn CacheStorage>,
+        options: &CacheWriteOptions,
+        store_dir: StoreDir,
+    ) -> Result<BinaryCacheWriter, Error> {
+        let keys = options.secret_keys.iter();
+        let keys = keys
             .map(|path| read_secret_key(path))
             .collect::<Result<_, _>>()?;
-        let nars = location.directory.join("nar");
-        fs::create_dir_all(&nars).map_err(|source| Error::File {
-            action: "creating the directory",
-            path: nars,
-            source,
-        })?;
-        let mut cache = BinaryCacheWriter {
-            location,
-            store_dir,
-            keys,
-            serial: AtomicU64::new(0),
-            staged: Mutex::default(),
-        };
-        match read_cache_info(&cache.location.directory)? {
-            Some(info) => cache.store_dir = info.store_dir,
-            None => {
-                let store_dir = cache.store_dir.clone();
-                let info = CacheInfo {
-                    store_dir,
-                    want_mass_query: false,
-                    priority: None,
-                };
-                cache.write_atomically("nix-cache-info", info.to_text().as_bytes())?;
-            }
+        let (mut cache, exists) = BinaryCacheWriter::find(storage, options, store_dir)?;
+        cache.keys = keys;
+        if !exists {
+            let info = CacheInfo {
+                store_dir: cache.store_dir.clone(),
+                want_mass_query: false,
+                priority: None,
+            };
+            let text = info.to_text();
+            cache.storage.put_atomic(CACHE_INFO, text.as_bytes())?;
         }
         Ok(cache)
     }
 
-    pub(crate) fn location(&self) -> &FileCacheUri {
-        &self.location
+    /// Opens a cache for a dry run: it need not exist, and nothing is created.
+    ///
+    /// Errors: as [`BinaryCacheWriter::open`], but for keys.
+    pub fn open_read_only(
+        storage: Arc<dyn CacheStorage>,
+        options: &CacheWriteOptions,
+        store_dir: StoreDir,
+    ) -> Result<BinaryCacheWriter, Error> {
+        let (cache, _) = BinaryCacheWriter::find(storage, options, store_dir)?;
+        Ok(cache)
     }
 
-    /// Makes a path findable. Its references must have been published.
+    /// Returns the cache and whether it exists. A cache that exists keeps its store directory.
+    fn find(
+        storage: Arc<dyn CacheStorage>,
+        options: &CacheWriteOptions,
+        store_dir: StoreDir,
+    ) -> Result<(BinaryCacheWriter, bool), Error> {
+        let text = get_and_wait(&*storage, CACHE_INFO)?;
+        let info = text.as_deref().map(CacheInfo::parse).transpose();
+        let info = info.map_err(|error| Error::NotACache {
+            url: storage.name(),
+            reason: error.to_string(),
+        })?;
+        let exists = info.is_some();
+        let cache = BinaryCacheWriter {
+            storage,
+            options: options.clone(),
+            store_dir: info.map_or(store_dir, |info| info.store_dir),
+            keys: Vec::new(),
+            staged: Mutex::default(),
+        };
+        Ok((cache, exists))
+    }
+
+    /// Writes the listing and the signed narinfo of a path. Its references must be published.
     fn publish(&self, staged: StagedNar) -> Result<StorePath, Error> {
         let StagedNar { mut narinfo, tree } = staged;
         let path = narinfo.info.path.clone();
         let part = path.hash_part();
         if let Some(tree) = tree {
+            let name = format!("{part}.ls");
             let text = floe_format::nar::listing::to_text(&tree).map_err(|error| Error::File {
                 action: "listing",
-                path: self.location.directory.join(format!("{part}.ls")),
+                path: PathBuf::from(&name),
                 source: io::Error::other(error.to_string()),
             })?;
-            self.write_atomically(&format!("{part}.ls"), text.as_bytes())?;
+            self.storage.put_atomic(&name, text.as_bytes())?;
         }
         narinfo.info.ultimate = false;
         for key in &self.keys {
             narinfo.info.sign(&self.store_dir, key);
         }
         let text = narinfo.to_text(&self.store_dir);
-        self.write_atomically(&format!("{part}.narinfo"), text.as_bytes())?;
+        self.storage
+            .put_atomic(&narinfo_name(&path), text.as_bytes())?;
         Ok(path)
+    }
+
+    fn is_missing(&self, path: &StorePath) -> bool {
+        !self.storage.exists(&narinfo_name(path))
     }
 
     fn staged(&self) -> MutexGuard<'_, HashMap<StorePath, StagedNar>> {
         self.staged.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
 
-    /// The URL of a NAR, relative to the cache, as Nix forms it.
-    pub(crate) fn nar_url(file_hash: &Hash, compression: Compression) -> String {
-        format!(
-            "nar/{}.nar{}",
-            file_hash.digest_nix32(),
-            compression.file_extension()
-        )
-    }
-
-    /// A name that nobody else uses, in a directory of the cache.
-    pub(crate) fn temporary_file(&self, directory: &str) -> PathBuf {
-        let number = self.serial.fetch_add(1, Ordering::Relaxed);
-        // The process number alone is not unique across containers, nor across reboots.
-        let nanos = SystemTime::now()
-            .duration_since(UNIX_EPOCH)
-            .map_or(0, |now| now.subsec_nanos());
-        let name = format!(".floe-{}-{nanos}-{number}.tmp", std::process::id());
-        self.location.directory.join(directory).join(name)
-    }
-
-    fn has_narinfo(&self, path: &StorePath) -> bool {
-        self.location
-            .directory
-            .join(format!("{}.narinfo", path.hash_part()))
-            .exists()
-    }
-
-    /// Writes a small file whole or not at all.
-    fn write_atomically(&self, name: &str, contents: &[u8]) -> Result<(), Error> {
-        let temporary = self.temporary_file("");
-        let path = self.location.directory.join(name);
-        let written = create_world_readable(&temporary)
-            .and_then(|mut file| file.write_all(contents))
-            .and_then(|()| fs::rename(&temporary, &path));
-        written.map_err(|source| {
-            let _: io::Result<()> = fs::remove_file(&temporary);
-            Error::File {
-                action: "writing",
-                path,
-                source,
-            }
-        })
-    }
+fn narinfo_name(path: &StorePath) -> String {
+    format!("{}{NARINFO_SUFFIX}", path.hash_part())
 }
 
 impl Target for BinaryCacheWriter {
@@ -155,12 +164,12 @@ impl Target for BinaryCacheWriter {
         &self,
         paths: &[StorePath],
     ) -> Result<Vec<StorePath>, Error> {
-        let is_missing = |path: &&StorePath| !self.has_narinfo(path);
-        Ok(paths.iter().filter(is_missing).cloned().collect())
+        let missing = paths.iter().filter(|path| self.is_missing(path));
+        Ok(missing.cloned().collect())
     }
 
     fn receive(&self, nar: &mut IncomingNar<'_>) -> Result<(), Error> {
-        let staged = write_nar_file(self, nar)?;
+        let staged = write_nar_file(&*self.storage, &self.options, nar)?;
         self.staged().insert(nar.path().clone(), staged);
         Ok(())
     }
@@ -174,7 +183,7 @@ impl Target for BinaryCacheWriter {
             };
             let references = nar.narinfo.info.references.iter();
             let missing: BTreeSet<StorePath> = references
-                .filter(|reference| *reference != path && !self.has_narinfo(reference))
+                .filter(|reference| *reference != path && self.is_missing(reference))
                 .cloned()
                 .collect();
             if missing.is_empty() {
@@ -192,13 +201,17 @@ impl Target for BinaryCacheWriter {
     }
 
     fn needs_core_per_worker(&self) -> bool {
-        codec::needs_core(self.location.compression)
+        codec::needs_core(self.options.compression)
     }
 
     fn estimate_space(&self, items: &[PlannedPath]) -> Result<Option<Space>, Error> {
-        let directory = self.location.directory.join("nar");
-        let needs = |narinfo: &NarInfo| needs(narinfo, &self.location);
-        Space::estimate(&directory, items, needs).map(Some)
+        let Some(directory) = self.storage.nar_directory() else {
+            return Ok(None);
+        };
+        let options = &self.options;
+        let inodes = 2 + u64::from(options.write_listings);
+        let needs = |narinfo: &NarInfo| Needs::of_nar_file(narinfo, options.compression, inodes);
+        Space::estimate(directory, items, needs).map(Some)
     }
 
     fn discard(&self, paths: &[StorePath]) {
@@ -207,19 +220,6 @@ impl Target for BinaryCacheWriter {
             staged.remove(path);
         }
     }
-}
-
-/// Estimates the needs of a path: its NAR, its narinfo and, if it is wanted, its listing.
-pub(crate) fn needs(narinfo: &NarInfo, location: &FileCacheUri) -> Needs {
-    let inodes = 2 + u64::from(location.write_listings);
-    Needs::of_nar_file(narinfo, location.compression, inodes)
-}
-
-/// Makes a file that others may read, whatever the umask: a server has to, as with Nix.
-pub(crate) fn create_world_readable(path: &Path) -> io::Result<File> {
-    let file = File::create_new(path)?;
-    file.set_permissions(fs::Permissions::from_mode(0o644))?;
-    Ok(file)
 }
 
 fn read_secret_key(path: &Path) -> Result<SecretKey, Error> {

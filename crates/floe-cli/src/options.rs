@@ -2,12 +2,13 @@
 
 use std::env;
 
-use floe_cache::{NetworkOptions, unusable_netrc_files};
 use floe_config::{Config, Environment, ProcessUser, parse_store_uri};
-use floe_copy::reuse_directory;
+use std::sync::Arc;
+
+use floe_copy::{StoreConfig, UriContext, reuse_directory};
 use floe_format::{StoreDir, TrustedKeys};
 use floe_store::{LockWait, WriteOptions};
-use floe_transfer::{Cancel, CopyOptions, Error, Reuse, StoreUri, parse_public_keys};
+use floe_transfer::{Cancel, CopyOptions, Error, Reuse, parse_public_keys};
 
 use crate::args::{OptionArgs, StoreFileArgs, TransferArgs, TrustArgs};
 use crate::display::{eprint_line, warn};
@@ -34,15 +35,17 @@ pub(crate) fn load_config(
 /// Returns the options of a copy.
 pub(crate) fn copy_options(
     (config, environment): (&Config, &Environment),
-    store_dir: Option<&StoreDir>,
+    (target, store_dir): (&dyn StoreConfig, Option<&StoreDir>),
     (trust, files, transfer): (&TrustArgs, &StoreFileArgs, &TransferArgs),
 ) -> anyhow::Result<CopyOptions> {
+    // The setting does not concern a binary cache, but the flag is an error there.
+    let optimise_by_config = *config.auto_optimise_store.get() && target.layout().is_some();
     Ok(CopyOptions {
         trusted_keys: trusted_keys(config, trust)?,
         check_signatures: *config.require_sigs.get() && !trust.no_check_sigs,
         jobs: transfer.jobs,
         reuse: reuse(files, store_dir, environment)?,
-        optimise: files.optimise || *config.auto_optimise_store.get(),
+        optimise: files.optimise || optimise_by_config,
         dry_run: transfer.dry_run,
         check_space: !transfer.no_check_space,
         cancel: Cancel::default(),
@@ -55,8 +58,13 @@ fn reuse(
     store_dir: Option<&StoreDir>,
     environment: &Environment,
 ) -> anyhow::Result<Reuse> {
-    let home = environment.data_home();
-    let directory = |text: &String| reuse_directory(text, store_dir, home.as_deref());
+    let data_home = environment.data_home();
+    let data_home = data_home.as_deref();
+    let context = UriContext {
+        store_dir,
+        data_home,
+    };
+    let directory = |text: &String| reuse_directory(text, &context);
     let directories = files.reuse.iter().map(directory);
     Ok(Reuse {
         directories: directories.collect::<Result<_, _>>()?,
@@ -105,7 +113,7 @@ pub(crate) fn sources(
     named: &[String],
     (config, environment): (&Config, &Environment),
     store_dir: Option<&StoreDir>,
-) -> anyhow::Result<Vec<StoreUri>> {
+) -> anyhow::Result<Vec<Arc<dyn StoreConfig>>> {
     if !named.is_empty() {
         let parse = |text: &String| Ok(parse_store_uri(text, store_dir, environment)?);
         return named.iter().map(parse).collect();
@@ -117,18 +125,6 @@ pub(crate) fn sources(
     match sources.is_empty() {
         true => Err(UsageError(copy::NO_SUBSTITUTER.into()).into()),
         false => Ok(sources),
-    }
-}
-
-/// Warns of netrc files that cannot be used, if a source is a cache that may require a login.
-pub(crate) fn warn_unusable_credentials(sources: &[StoreUri], network: &NetworkOptions) {
-    if sources
-        .iter()
-        .any(|source| matches!(source, StoreUri::Http(_)))
-    {
-        for error in unusable_netrc_files(network) {
-            warn(copy::ignored_netrc_file(&error));
-        }
     }
 }
 

@@ -1,17 +1,19 @@
 //! Which store is meant, from store URIs, flags, configuration and environment.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
+use floe_copy::{StoreConfig, UriContext, local_store, resolve_store_uri};
 use floe_format::StoreDir;
 use floe_store::StoreLayout;
-use floe_transfer::{Error, LocalStoreUri, StoreUri};
+use floe_transfer::{Error, StoreUri};
 
 use crate::config::Config;
 use crate::environment::Environment;
 use crate::error::ConfigError;
 use crate::harmonia::HarmoniaSettings;
 
-/// Parses a store URI.
+/// Returns the store that a URI names.
 ///
 /// `store_dir` is the store directory of a local store whose URI names none.
 ///
@@ -20,17 +22,28 @@ pub fn parse_store_uri(
     text: &str,
     store_dir: Option<&StoreDir>,
     environment: &Environment,
-) -> Result<StoreUri, Error> {
-    StoreUri::parse(text, store_dir, environment.data_home().as_deref())
+) -> Result<Arc<dyn StoreConfig>, Error> {
+    let data_home = environment.data_home();
+    let data_home = data_home.as_deref();
+    resolve_store_uri(
+        text,
+        &UriContext {
+            store_dir,
+            data_home,
+        },
+    )
 }
 
 /// Returns the local store below a root directory.
 ///
 /// Errors: [`ConfigError::RootDir`].
-pub fn store_in_root(root: &Path, store_dir: Option<&StoreDir>) -> Result<StoreUri, ConfigError> {
+pub fn store_in_root(
+    root: &Path,
+    store_dir: Option<&StoreDir>,
+) -> Result<Arc<dyn StoreConfig>, ConfigError> {
     let root = std::path::absolute(root).map_err(ConfigError::RootDir)?;
     let dir = store_dir.cloned().unwrap_or_default();
-    Ok(StoreLayout::in_root(&root, dir).into())
+    Ok(local_store(StoreLayout::in_root(&root, dir)))
 }
 
 impl Config {
@@ -44,7 +57,7 @@ impl Config {
         text: &str,
         store_dir: Option<&StoreDir>,
         environment: &Environment,
-    ) -> Result<StoreUri, ConfigError> {
+    ) -> Result<Arc<dyn StoreConfig>, ConfigError> {
         let configured = &*self.store.get().0;
         let is_usual = matches!(configured, "" | "auto") || daemon_socket(configured).is_some();
         if text != "auto" || is_usual {
@@ -64,17 +77,24 @@ impl Config {
         &self,
         store_dir: Option<&StoreDir>,
         environment: &Environment,
-    ) -> (Vec<StoreUri>, Vec<Error>) {
-        let mut substituters: Vec<StoreUri> = Vec::new();
-        let mut errors = Vec::new();
+    ) -> (Vec<Arc<dyn StoreConfig>>, Vec<Error>) {
+        let (mut stores, mut errors) = (Vec::new(), Vec::new());
+        let mut seen: Vec<StoreUri> = Vec::new();
         for text in &self.substituters.get().0 {
+            if let Ok(mut uri) = StoreUri::parse(text) {
+                uri.address
+                    .truncate(uri.address.trim_end_matches('/').len());
+                if seen.contains(&uri) {
+                    continue;
+                }
+                seen.push(uri);
+            }
             match parse_store_uri(text, store_dir, environment) {
-                Ok(source) if substituters.contains(&source) => {}
-                Ok(source) => substituters.push(source),
+                Ok(store) => stores.push(store),
                 Err(error) => errors.push(error),
             }
         }
-        (substituters, errors)
+        (stores, errors)
     }
 }
 
@@ -137,7 +157,7 @@ fn served_by_uri(
         Some(root) => store_in_root(root, store_dir.as_ref())?,
         None => parse_store_uri(&direct_store_uri(text)?, store_dir.as_ref(), environment)?,
     };
-    let StoreUri::Local(LocalStoreUri { mut layout, .. }) = location else {
+    let Some(mut layout) = location.layout().cloned() else {
         return Err(ConfigError::NotServable { uri: text.into() });
     };
     // As in Nix, NIX_STATE_DIR and NIX_LOG_DIR concern the store of the system, not one below a

@@ -1,11 +1,20 @@
-//! Copies closures from sources into a target. See `copy.rs` for the stages.
+//! Copies closures from sources into a target.
+//!
+//! [`CopyRequest`] is the way in for front ends. [`resolve_store_uri`] finds the kind of store that
+//! a URI names. [`ClosureCopy`] is the pipeline; see `copy.rs` for its stages.
 
+mod caches;
 mod copy;
+mod copy_request;
 mod local;
 mod registry;
 mod sources;
+mod store_config;
 
+pub use caches::file_cache;
 pub use copy::{ClosureCopy, CopySummary};
-pub use local::reuse::reuse_directory;
-pub use registry::{open_read_only_target, open_target};
+pub use copy_request::{CopyRequest, OpenCopy, RequestedPaths, reuse_directory};
+pub use local::config::local_store;
+pub use registry::resolve_store_uri;
 pub use sources::{SourceOrder, Sources};
+pub use store_config::{OpenTarget, SourceContext, StoreConfig, TargetContext, UriContext};

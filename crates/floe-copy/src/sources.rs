@@ -3,7 +3,10 @@
 use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 
+use floe_cache::{LazyNetwork, NetworkOptions};
 use floe_transfer::{Cancel, Error, Source};
+
+use crate::store_config::{SourceContext, StoreConfig};
 
 /// All sources of a copy, in the order in which they are queried.
 #[derive(Debug)]
@@ -36,13 +39,45 @@ impl Sources {
         }
     }
 
-    pub(crate) fn push_unavailable(&mut self, name: String, error: Error) {
-        self.unavailable.push((name, Arc::new(error)));
+    /// Opens sources. A source that cannot be opened is left out: see [`Sources::unavailable`].
+    ///
+    /// If a source can be used, the copy does not wait long for the others. It queries each of them
+    /// once that has replied.
+    ///
+    /// Errors: that of the first source, if none can be used; those of [`LazyNetwork::get`];
+    /// [`Error::Cancelled`].
+    pub fn open(
+        stores: &[Arc<dyn StoreConfig>],
+        order: SourceOrder,
+        options: &NetworkOptions,
+        cancel: &Cancel,
+    ) -> Result<Sources, Error> {
+        let network = LazyNetwork::new(options);
+        if stores.iter().any(|store| store.uses_network()) {
+            network.get()?;
+        }
+        let (opened, replies) = mpsc::channel();
+        let context = SourceContext {
+            network: &network,
+            cancel,
+            events: &options.events,
+            opened,
+        };
+        let mut sources = Sources::new(Vec::new(), options.attempts);
+        for store in stores {
+            match store.open_source(&context) {
+                Ok(source) => sources.list.push(source),
+                Err(error) => sources.unavailable.push((store.to_string(), error.into())),
+            }
+        }
+        drop(context);
+        sources.wait_until_usable(&replies, cancel)?;
+        sources.drop_unavailable(order)
     }
 
     /// Waits until it is known of all sources whether they can be used; not long if one of them
     /// can.
-    pub(crate) fn wait_until_usable(
+    fn wait_until_usable(
         &self,
         answers: &mpsc::Receiver<()>,
         cancel: &Cancel,
@@ -68,7 +103,7 @@ impl Sources {
     }
 
     /// Takes out those that cannot be used, and puts those first that can be by now.
-    pub(crate) fn drop_unavailable(mut self, order: SourceOrder) -> Result<Sources, Error> {
+    fn drop_unavailable(mut self, order: SourceOrder) -> Result<Sources, Error> {
         for source in std::mem::take(&mut self.list) {
             match source.open_result() {
                 Some(Err(error)) => self.unavailable.push((source.name(), error)),

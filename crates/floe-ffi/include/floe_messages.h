@@ -364,7 +364,7 @@ static inline int floe_flat_check_byte_strings(floe_flat_check *check, floe_ref 
 }
 
 /* The hash of the schema. Compare it with floe_schema_hash(). */
-#define FLOE_SCHEMA_HASH ((uint64_t)0x9d324083e3d721d5)
+#define FLOE_SCHEMA_HASH ((uint64_t)0xd1b02335086b83f1)
 
 /* The numbers of requests. */
 enum {
@@ -773,7 +773,178 @@ static inline void floe_bytes_reply_set_data(floe_buffer *buffer, size_t at, flo
   floe_flat_put_bytes(buffer, at, value.data, value.len);
 }
 
-#define FLOE_PATH_INFO_REQUEST_ID ((uint32_t)0x6d6748cd)
+#define FLOE_NETWORK_OPTIONS_ID ((uint32_t)0x5dae758b)
+
+/* The options of requests to binary caches. An absent option has its default; libfloe reads neither
+ * nix.conf nor the environment. */
+typedef struct floe_network_options {
+  /* The proxy for `http://` caches, such as `http://HOST:PORT`. Absent: no proxy. */
+  floe_ref http_proxy;
+  /* The proxy for `https://` caches. */
+  floe_ref https_proxy;
+  /* Hosts, domains and networks that need no proxy, separated by commas; `*` means all. */
+  floe_ref no_proxy;
+  /* Files with user names and passwords of hosts. The first file that names a host is used. */
+  floe_ref netrc_files;
+  /* A file of PEM certificates that are trusted instead of the certificates of the system. */
+  floe_ref certificates;
+  /* The largest number of connections to one cache over HTTP/1.1. Absent: 25. */
+  uint32_t has_connections;
+  uint32_t has_connections_zero;
+  uint64_t connections;
+  /* The longest time until a connection exists, in milliseconds. Absent: 15 seconds. */
+  uint32_t has_connect_timeout_ms;
+  uint32_t has_connect_timeout_ms_zero;
+  uint64_t connect_timeout_ms;
+  /* The longest time without new bytes, in milliseconds. Absent: 300 seconds. */
+  uint32_t has_stall_timeout_ms;
+  uint32_t has_stall_timeout_ms_zero;
+  uint64_t stall_timeout_ms;
+  /* How often a request is sent in all before it has failed. Absent: 5. */
+  uint32_t has_attempts;
+  uint32_t has_attempts_zero;
+  uint64_t attempts;
+  /* An SQLite file in which narinfos are remembered. libfloe creates it. Absent: none. */
+  floe_ref narinfo_disk_cache;
+  /* How long a remembered narinfo is used, in seconds. Absent: 30 days. */
+  uint32_t has_narinfo_positive_ttl;
+  uint32_t has_narinfo_positive_ttl_zero;
+  uint64_t narinfo_positive_ttl;
+  /* How long it is remembered that a cache lacks a path, in seconds. Absent: 1 hour. */
+  uint32_t has_narinfo_negative_ttl;
+  uint32_t has_narinfo_negative_ttl_zero;
+  uint64_t narinfo_negative_ttl;
+} floe_network_options;
+
+typedef char floe_network_options_has_its_layout[(sizeof(floe_network_options) == 144 &&
+    offsetof(floe_network_options, http_proxy) == 0 &&
+    offsetof(floe_network_options, https_proxy) == 8 &&
+    offsetof(floe_network_options, no_proxy) == 16 &&
+    offsetof(floe_network_options, netrc_files) == 24 &&
+    offsetof(floe_network_options, certificates) == 32 &&
+    offsetof(floe_network_options, connections) == 48 &&
+    offsetof(floe_network_options, connect_timeout_ms) == 64 &&
+    offsetof(floe_network_options, stall_timeout_ms) == 80 &&
+    offsetof(floe_network_options, attempts) == 96 &&
+    offsetof(floe_network_options, narinfo_disk_cache) == 104 &&
+    offsetof(floe_network_options, narinfo_positive_ttl) == 120 &&
+    offsetof(floe_network_options, narinfo_negative_ttl) == 136) ? 1 : -1];
+
+static inline size_t floe_network_options_begin(floe_buffer *buffer) {
+  return floe_flat_begin(buffer, FLOE_NETWORK_OPTIONS_ID, 144);
+}
+
+static inline int floe_network_options_check(floe_flat_check *check, const floe_network_options *message) {
+  if (!(floe_flat_check_text(check, message->http_proxy) &&
+        floe_flat_check_text(check, message->https_proxy) &&
+        floe_flat_check_text(check, message->no_proxy) &&
+        floe_flat_check_texts(check, message->netrc_files) &&
+        floe_flat_check_text(check, message->certificates) &&
+        message->has_connections <= 1 && message->has_connections_zero == 0 &&
+        (message->has_connections ? (1) : (message->connections == 0)) &&
+        message->has_connect_timeout_ms <= 1 && message->has_connect_timeout_ms_zero == 0 &&
+        (message->has_connect_timeout_ms ? (1) : (message->connect_timeout_ms == 0)) &&
+        message->has_stall_timeout_ms <= 1 && message->has_stall_timeout_ms_zero == 0 &&
+        (message->has_stall_timeout_ms ? (1) : (message->stall_timeout_ms == 0)) &&
+        message->has_attempts <= 1 && message->has_attempts_zero == 0 &&
+        (message->has_attempts ? (1) : (message->attempts == 0)) &&
+        floe_flat_check_text(check, message->narinfo_disk_cache) &&
+        message->has_narinfo_positive_ttl <= 1 && message->has_narinfo_positive_ttl_zero == 0 &&
+        (message->has_narinfo_positive_ttl ? (1) : (message->narinfo_positive_ttl == 0)) &&
+        message->has_narinfo_negative_ttl <= 1 && message->has_narinfo_negative_ttl_zero == 0 &&
+        (message->has_narinfo_negative_ttl ? (1) : (message->narinfo_negative_ttl == 0)))) {
+    return 0;
+  }
+  return 1;
+}
+
+/* Returns NULL if the bytes are not a valid message of this type. */
+static inline const floe_network_options *floe_network_options_view(const void *data, size_t len) {
+  floe_flat_check check;
+  const floe_network_options *message = (const floe_network_options *)
+      floe_flat_open(&check, data, len, FLOE_NETWORK_OPTIONS_ID, 144);
+  return message && floe_network_options_check(&check, message) ? message : NULL;
+}
+
+static inline floe_text floe_network_options_http_proxy(const floe_network_options *message, const void *data) {
+  return floe_flat_text(message->http_proxy, data);
+}
+
+static inline floe_text floe_network_options_https_proxy(const floe_network_options *message, const void *data) {
+  return floe_flat_text(message->https_proxy, data);
+}
+
+static inline floe_text floe_network_options_no_proxy(const floe_network_options *message, const void *data) {
+  return floe_flat_text(message->no_proxy, data);
+}
+
+static inline floe_text floe_network_options_netrc_files_at(const floe_network_options *message, const void *data, size_t i) {
+  return floe_flat_text(floe_flat_ref_at(message->netrc_files, data, i), data);
+}
+
+static inline floe_text floe_network_options_certificates(const floe_network_options *message, const void *data) {
+  return floe_flat_text(message->certificates, data);
+}
+
+static inline floe_text floe_network_options_narinfo_disk_cache(const floe_network_options *message, const void *data) {
+  return floe_flat_text(message->narinfo_disk_cache, data);
+}
+
+static inline void floe_network_options_set_http_proxy(floe_buffer *buffer, size_t at, floe_text value) {
+  floe_flat_put_text(buffer, at, value.data, value.len);
+}
+
+static inline void floe_network_options_set_https_proxy(floe_buffer *buffer, size_t at, floe_text value) {
+  floe_flat_put_text(buffer, at + 8, value.data, value.len);
+}
+
+static inline void floe_network_options_set_no_proxy(floe_buffer *buffer, size_t at, floe_text value) {
+  floe_flat_put_text(buffer, at + 16, value.data, value.len);
+}
+
+static inline void floe_network_options_set_netrc_files(floe_buffer *buffer, size_t at, const floe_text *items, size_t count) {
+  floe_flat_put_texts(buffer, at + 24, items, count);
+}
+
+static inline void floe_network_options_set_certificates(floe_buffer *buffer, size_t at, floe_text value) {
+  floe_flat_put_text(buffer, at + 32, value.data, value.len);
+}
+
+static inline void floe_network_options_set_connections(floe_buffer *buffer, size_t at, uint64_t value) {
+  floe_flat_put_u32(buffer, at + 40, 1);
+  floe_flat_put_u64(buffer, at + 48, value);
+}
+
+static inline void floe_network_options_set_connect_timeout_ms(floe_buffer *buffer, size_t at, uint64_t value) {
+  floe_flat_put_u32(buffer, at + 56, 1);
+  floe_flat_put_u64(buffer, at + 64, value);
+}
+
+static inline void floe_network_options_set_stall_timeout_ms(floe_buffer *buffer, size_t at, uint64_t value) {
+  floe_flat_put_u32(buffer, at + 72, 1);
+  floe_flat_put_u64(buffer, at + 80, value);
+}
+
+static inline void floe_network_options_set_attempts(floe_buffer *buffer, size_t at, uint64_t value) {
+  floe_flat_put_u32(buffer, at + 88, 1);
+  floe_flat_put_u64(buffer, at + 96, value);
+}
+
+static inline void floe_network_options_set_narinfo_disk_cache(floe_buffer *buffer, size_t at, floe_text value) {
+  floe_flat_put_text(buffer, at + 104, value.data, value.len);
+}
+
+static inline void floe_network_options_set_narinfo_positive_ttl(floe_buffer *buffer, size_t at, uint64_t value) {
+  floe_flat_put_u32(buffer, at + 112, 1);
+  floe_flat_put_u64(buffer, at + 120, value);
+}
+
+static inline void floe_network_options_set_narinfo_negative_ttl(floe_buffer *buffer, size_t at, uint64_t value) {
+  floe_flat_put_u32(buffer, at + 128, 1);
+  floe_flat_put_u64(buffer, at + 136, value);
+}
+
+#define FLOE_PATH_INFO_REQUEST_ID ((uint32_t)0x9099c315)
 
 /* Queries one path in a store or a binary cache. */
 typedef struct floe_path_info_request {
@@ -783,21 +954,24 @@ typedef struct floe_path_info_request {
   floe_ref store_dir;
   /* A store path, its base name, or its hash part. */
   floe_ref path;
+  floe_network_options network;
 } floe_path_info_request;
 
-typedef char floe_path_info_request_has_its_layout[(sizeof(floe_path_info_request) == 24 &&
+typedef char floe_path_info_request_has_its_layout[(sizeof(floe_path_info_request) == 168 &&
     offsetof(floe_path_info_request, store) == 0 &&
     offsetof(floe_path_info_request, store_dir) == 8 &&
-    offsetof(floe_path_info_request, path) == 16) ? 1 : -1];
+    offsetof(floe_path_info_request, path) == 16 &&
+    offsetof(floe_path_info_request, network) == 24) ? 1 : -1];
 
 static inline size_t floe_path_info_request_begin(floe_buffer *buffer) {
-  return floe_flat_begin(buffer, FLOE_PATH_INFO_REQUEST_ID, 24);
+  return floe_flat_begin(buffer, FLOE_PATH_INFO_REQUEST_ID, 168);
 }
 
 static inline int floe_path_info_request_check(floe_flat_check *check, const floe_path_info_request *message) {
   if (!(floe_flat_check_text(check, message->store) &&
         floe_flat_check_text(check, message->store_dir) &&
-        floe_flat_check_text(check, message->path))) {
+        floe_flat_check_text(check, message->path) &&
+        floe_network_options_check(check, &message->network))) {
     return 0;
   }
   return 1;
@@ -807,7 +981,7 @@ static inline int floe_path_info_request_check(floe_flat_check *check, const flo
 static inline const floe_path_info_request *floe_path_info_request_view(const void *data, size_t len) {
   floe_flat_check check;
   const floe_path_info_request *message = (const floe_path_info_request *)
-      floe_flat_open(&check, data, len, FLOE_PATH_INFO_REQUEST_ID, 24);
+      floe_flat_open(&check, data, len, FLOE_PATH_INFO_REQUEST_ID, 168);
   return message && floe_path_info_request_check(&check, message) ? message : NULL;
 }
 
@@ -833,6 +1007,11 @@ static inline void floe_path_info_request_set_store_dir(floe_buffer *buffer, siz
 
 static inline void floe_path_info_request_set_path(floe_buffer *buffer, size_t at, floe_text value) {
   floe_flat_put_text(buffer, at + 16, value.data, value.len);
+}
+
+static inline size_t floe_path_info_request_set_network(floe_buffer *buffer, size_t at) {
+  (void)buffer;
+  return at + 24;
 }
 
 #define FLOE_PATH_INFO_ID ((uint32_t)0x0d65c35a)
@@ -984,28 +1163,31 @@ static inline void floe_path_info_set_file_size(floe_buffer *buffer, size_t at, 
   floe_flat_put_u64(buffer, at + 96, value);
 }
 
-#define FLOE_CLOSURE_REQUEST_ID ((uint32_t)0x58c591fc)
+#define FLOE_CLOSURE_REQUEST_ID ((uint32_t)0x9e9910cc)
 
 /* Queries the closure of paths in a store or a binary cache. */
 typedef struct floe_closure_request {
   floe_ref store;
   floe_ref store_dir;
   floe_ref paths;
+  floe_network_options network;
 } floe_closure_request;
 
-typedef char floe_closure_request_has_its_layout[(sizeof(floe_closure_request) == 24 &&
+typedef char floe_closure_request_has_its_layout[(sizeof(floe_closure_request) == 168 &&
     offsetof(floe_closure_request, store) == 0 &&
     offsetof(floe_closure_request, store_dir) == 8 &&
-    offsetof(floe_closure_request, paths) == 16) ? 1 : -1];
+    offsetof(floe_closure_request, paths) == 16 &&
+    offsetof(floe_closure_request, network) == 24) ? 1 : -1];
 
 static inline size_t floe_closure_request_begin(floe_buffer *buffer) {
-  return floe_flat_begin(buffer, FLOE_CLOSURE_REQUEST_ID, 24);
+  return floe_flat_begin(buffer, FLOE_CLOSURE_REQUEST_ID, 168);
 }
 
 static inline int floe_closure_request_check(floe_flat_check *check, const floe_closure_request *message) {
   if (!(floe_flat_check_text(check, message->store) &&
         floe_flat_check_text(check, message->store_dir) &&
-        floe_flat_check_texts(check, message->paths))) {
+        floe_flat_check_texts(check, message->paths) &&
+        floe_network_options_check(check, &message->network))) {
     return 0;
   }
   return 1;
@@ -1015,7 +1197,7 @@ static inline int floe_closure_request_check(floe_flat_check *check, const floe_
 static inline const floe_closure_request *floe_closure_request_view(const void *data, size_t len) {
   floe_flat_check check;
   const floe_closure_request *message = (const floe_closure_request *)
-      floe_flat_open(&check, data, len, FLOE_CLOSURE_REQUEST_ID, 24);
+      floe_flat_open(&check, data, len, FLOE_CLOSURE_REQUEST_ID, 168);
   return message && floe_closure_request_check(&check, message) ? message : NULL;
 }
 
@@ -1041,6 +1223,11 @@ static inline void floe_closure_request_set_store_dir(floe_buffer *buffer, size_
 
 static inline void floe_closure_request_set_paths(floe_buffer *buffer, size_t at, const floe_text *items, size_t count) {
   floe_flat_put_texts(buffer, at + 16, items, count);
+}
+
+static inline size_t floe_closure_request_set_network(floe_buffer *buffer, size_t at) {
+  (void)buffer;
+  return at + 24;
 }
 
 #define FLOE_CLOSURE_REPLY_ID ((uint32_t)0xf1f212b0)
@@ -1088,7 +1275,7 @@ static inline size_t floe_closure_reply_set_infos(floe_buffer *buffer, size_t at
   return floe_flat_put_list(buffer, at, count, sizeof(floe_path_info));
 }
 
-#define FLOE_COPY_REQUEST_ID ((uint32_t)0x810b9e40)
+#define FLOE_COPY_REQUEST_ID ((uint32_t)0x284cd848)
 
 /* Copies closures into a store or a binary cache. */
 typedef struct floe_copy_request {
@@ -1122,9 +1309,10 @@ typedef struct floe_copy_request {
   /* Starts even if the target file system has too little free space. */
   uint32_t no_check_space;
   uint32_t no_check_space_zero;
+  floe_network_options network;
 } floe_copy_request;
 
-typedef char floe_copy_request_has_its_layout[(sizeof(floe_copy_request) == 104 &&
+typedef char floe_copy_request_has_its_layout[(sizeof(floe_copy_request) == 248 &&
     offsetof(floe_copy_request, from) == 0 &&
     offsetof(floe_copy_request, to) == 8 &&
     offsetof(floe_copy_request, store_dir) == 16 &&
@@ -1135,10 +1323,11 @@ typedef char floe_copy_request_has_its_layout[(sizeof(floe_copy_request) == 104 
     offsetof(floe_copy_request, optimise) == 64 &&
     offsetof(floe_copy_request, reuse) == 72 &&
     offsetof(floe_copy_request, reuse_by) == 88 &&
-    offsetof(floe_copy_request, no_check_space) == 96) ? 1 : -1];
+    offsetof(floe_copy_request, no_check_space) == 96 &&
+    offsetof(floe_copy_request, network) == 104) ? 1 : -1];
 
 static inline size_t floe_copy_request_begin(floe_buffer *buffer) {
-  return floe_flat_begin(buffer, FLOE_COPY_REQUEST_ID, 104);
+  return floe_flat_begin(buffer, FLOE_COPY_REQUEST_ID, 248);
 }
 
 static inline int floe_copy_request_check(floe_flat_check *check, const floe_copy_request *message) {
@@ -1154,7 +1343,8 @@ static inline int floe_copy_request_check(floe_flat_check *check, const floe_cop
         floe_flat_check_texts(check, message->reuse) &&
         message->has_reuse_by <= 1 && message->has_reuse_by_zero == 0 &&
         (message->has_reuse_by ? (floe_reuse_by_text(message->reuse_by) != NULL && message->reuse_by_zero == 0) : (message->reuse_by == 0 && message->reuse_by_zero == 0)) &&
-        message->no_check_space <= 1 && message->no_check_space_zero == 0)) {
+        message->no_check_space <= 1 && message->no_check_space_zero == 0 &&
+        floe_network_options_check(check, &message->network))) {
     return 0;
   }
   return 1;
@@ -1164,7 +1354,7 @@ static inline int floe_copy_request_check(floe_flat_check *check, const floe_cop
 static inline const floe_copy_request *floe_copy_request_view(const void *data, size_t len) {
   floe_flat_check check;
   const floe_copy_request *message = (const floe_copy_request *)
-      floe_flat_open(&check, data, len, FLOE_COPY_REQUEST_ID, 104);
+      floe_flat_open(&check, data, len, FLOE_COPY_REQUEST_ID, 248);
   return message && floe_copy_request_check(&check, message) ? message : NULL;
 }
 
@@ -1236,6 +1426,11 @@ static inline void floe_copy_request_set_reuse_by(floe_buffer *buffer, size_t at
 
 static inline void floe_copy_request_set_no_check_space(floe_buffer *buffer, size_t at, int value) {
   floe_flat_put_u32(buffer, at + 96, value ? 1 : 0);
+}
+
+static inline size_t floe_copy_request_set_network(floe_buffer *buffer, size_t at) {
+  (void)buffer;
+  return at + 104;
 }
 
 #define FLOE_PLANNED_PATH_ID ((uint32_t)0xfff8a787)

@@ -4,14 +4,17 @@ mod copy;
 mod descriptor;
 mod info;
 mod nar;
+mod network;
 mod serve;
 mod verify;
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use floe_copy::{StoreConfig, UriContext, resolve_store_uri};
 use floe_format::StoreDir;
 use floe_messages::{Codec, DecodeError, EchoReply, EchoRequest, ErrorKind, Message, Method};
-use floe_transfer::{Cancel, Error, ErrorKind as Kind, StoreUri};
+use floe_transfer::{Cancel, Error, ErrorKind as Kind};
 
 use crate::completion::{Failure, JobOutcome, encode};
 use crate::engine::Shared;
@@ -109,20 +112,29 @@ fn store_dir(text: Option<&str>) -> Result<Option<StoreDir>, WorkError> {
     })
 }
 
-/// Parses a store URI. `auto` ignores the home directory, because libraries do not read the
-/// environment.
-fn location(text: &str, dir: Option<&StoreDir>) -> Result<StoreUri, WorkError> {
-    Ok(StoreUri::parse(text, dir, None)?)
+/// Returns the store that a URI names. `auto` ignores the home directory, because libraries do not
+/// read the environment.
+fn resolve_store(
+    text: &str,
+    store_dir: Option<&StoreDir>,
+) -> Result<Arc<dyn StoreConfig>, WorkError> {
+    let data_home = None;
+    let context = UriContext {
+        store_dir,
+        data_home,
+    };
+    Ok(resolve_store_uri(text, &context)?)
 }
 
-/// Parses the URI of a local store.
+/// Returns the directories of the local store that a URI names.
 fn local_store(text: &str, dir: Option<&StoreDir>) -> Result<floe_store::StoreLayout, WorkError> {
-    match location(text, dir)? {
-        StoreUri::Local(store) => Ok(store.layout),
-        StoreUri::Http(_) | StoreUri::File(_) => Err(usage(format!(
+    let store = resolve_store(text, dir)?;
+    let layout = store.layout().cloned();
+    layout.ok_or_else(|| {
+        usage(format!(
             "cannot use {text:?}: it is a binary cache; use the path of a local store"
-        ))),
-    }
+        ))
+    })
 }
 
 fn usage(message: String) -> WorkError {

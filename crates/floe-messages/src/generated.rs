@@ -4,7 +4,7 @@
 use crate::{DecodeError, Encode, List, Message, Problem, cbor, flat};
 
 /// The hash of the schema, which the C headers contain too.
-pub const SCHEMA_HASH: u64 = 0x9d324083e3d721d5;
+pub const SCHEMA_HASH: u64 = 0xd1b02335086b83f1;
 
 /// The methods, each with its request and reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -1014,8 +1014,514 @@ impl<'a> BytesReply<'a> {
     }
 }
 
+/// The options of requests to binary caches. An absent option has its default; libfloe reads neither
+/// nix.conf nor the environment.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct NetworkOptions<'a> {
+    /// The proxy for `http://` caches, such as `http://HOST:PORT`. Absent: no proxy.
+    pub http_proxy: Option<&'a str>,
+    /// The proxy for `https://` caches.
+    pub https_proxy: Option<&'a str>,
+    /// Hosts, domains and networks that need no proxy, separated by commas; `*` means all.
+    pub no_proxy: Option<&'a str>,
+    /// Files with user names and passwords of hosts. The first file that names a host is used.
+    pub netrc_files: List<'a, &'a str>,
+    /// A file of PEM certificates that are trusted instead of the certificates of the system.
+    pub certificates: Option<&'a str>,
+    /// The largest number of connections to one cache over HTTP/1.1. Absent: 25.
+    pub connections: Option<u64>,
+    /// The longest time until a connection exists, in milliseconds. Absent: 15 seconds.
+    pub connect_timeout_ms: Option<u64>,
+    /// The longest time without new bytes, in milliseconds. Absent: 300 seconds.
+    pub stall_timeout_ms: Option<u64>,
+    /// How often a request is sent in all before it has failed. Absent: 5.
+    pub attempts: Option<u64>,
+    /// An SQLite file in which narinfos are remembered. libfloe creates it. Absent: none.
+    pub narinfo_disk_cache: Option<&'a str>,
+    /// How long a remembered narinfo is used, in seconds. Absent: 30 days.
+    pub narinfo_positive_ttl: Option<u64>,
+    /// How long it is remembered that a cache lacks a path, in seconds. Absent: 1 hour.
+    pub narinfo_negative_ttl: Option<u64>,
+}
+
+impl<'a> Message<'a> for NetworkOptions<'a> {
+    const NAME: &'static str = "NetworkOptions";
+    const ID: u32 = 0x5dae758b;
+    const FLAT_BLANK: &'static [u8] = &flat::blank::<160>(Self::ID);
+}
+
+impl<'a> Encode<'a> for NetworkOptions<'a> {
+    const CBOR_MIN: usize = 13;
+    const FLAT_LEN: usize = 144;
+
+    #[inline]
+    fn write_cbor(&self, out: &mut Vec<u8>) {
+        out.reserve(270 + self.content_len());
+        cbor::map(
+            out,
+            1 + u64::from(self.no_proxy.is_some())
+                + u64::from(self.attempts.is_some())
+                + u64::from(self.http_proxy.is_some())
+                + u64::from(self.https_proxy.is_some())
+                + u64::from(self.connections.is_some())
+                + u64::from(self.certificates.is_some())
+                + u64::from(self.stall_timeout_ms.is_some())
+                + u64::from(self.connect_timeout_ms.is_some())
+                + u64::from(self.narinfo_disk_cache.is_some())
+                + u64::from(self.narinfo_negative_ttl.is_some())
+                + u64::from(self.narinfo_positive_ttl.is_some()),
+        );
+        if let Some(value) = self.no_proxy {
+            out.extend_from_slice(b"\x67noProxy");
+            cbor::text(out, value);
+        }
+        if let Some(value) = self.attempts {
+            out.extend_from_slice(b"\x68attempts");
+            cbor::uint(out, value);
+        }
+        if let Some(value) = self.http_proxy {
+            out.extend_from_slice(b"\x69httpProxy");
+            cbor::text(out, value);
+        }
+        if let Some(value) = self.https_proxy {
+            out.extend_from_slice(b"\x6ahttpsProxy");
+            cbor::text(out, value);
+        }
+        out.extend_from_slice(b"\x6anetrcFiles");
+        self.netrc_files.write_cbor(out);
+        if let Some(value) = self.connections {
+            out.extend_from_slice(b"\x6bconnections");
+            cbor::uint(out, value);
+        }
+        if let Some(value) = self.certificates {
+            out.extend_from_slice(b"\x6ccertificates");
+            cbor::text(out, value);
+        }
+        if let Some(value) = self.stall_timeout_ms {
+            out.extend_from_slice(b"\x6estallTimeoutMs");
+            cbor::uint(out, value);
+        }
+        if let Some(value) = self.connect_timeout_ms {
+            out.extend_from_slice(b"\x70connectTimeoutMs");
+            cbor::uint(out, value);
+        }
+        if let Some(value) = self.narinfo_disk_cache {
+            out.extend_from_slice(b"\x70narinfoDiskCache");
+            cbor::text(out, value);
+        }
+        if let Some(value) = self.narinfo_negative_ttl {
+            out.extend_from_slice(b"\x72narinfoNegativeTtl");
+            cbor::uint(out, value);
+        }
+        if let Some(value) = self.narinfo_positive_ttl {
+            out.extend_from_slice(b"\x72narinfoPositiveTtl");
+            cbor::uint(out, value);
+        }
+    }
+
+    #[inline]
+    fn read_cbor(reader: &mut cbor::Reader<'a>) -> Result<Self, DecodeError> {
+        let named = |field| move |error: DecodeError| error.within("NetworkOptions", field);
+        let begin = reader.clone();
+        let count = reader.map()?;
+        let mut seen = 1;
+        'ordered: {
+            let mut its_no_proxy = None;
+            if reader.key(b"\x67noProxy") {
+                seen += 1;
+                if !reader.null() {
+                    its_no_proxy = Some(reader.text().map_err(named("no_proxy"))?);
+                }
+            }
+            let mut its_attempts = None;
+            if reader.key(b"\x68attempts") {
+                seen += 1;
+                if !reader.null() {
+                    its_attempts = Some(reader.uint().map_err(named("attempts"))?);
+                }
+            }
+            let mut its_http_proxy = None;
+            if reader.key(b"\x69httpProxy") {
+                seen += 1;
+                if !reader.null() {
+                    its_http_proxy = Some(reader.text().map_err(named("http_proxy"))?);
+                }
+            }
+            let mut its_https_proxy = None;
+            if reader.key(b"\x6ahttpsProxy") {
+                seen += 1;
+                if !reader.null() {
+                    its_https_proxy = Some(reader.text().map_err(named("https_proxy"))?);
+                }
+            }
+            if !reader.key(b"\x6anetrcFiles") {
+                break 'ordered;
+            }
+            let its_netrc_files = List::read_cbor(reader).map_err(named("netrc_files"))?;
+            let mut its_connections = None;
+            if reader.key(b"\x6bconnections") {
+                seen += 1;
+                if !reader.null() {
+                    its_connections = Some(reader.uint().map_err(named("connections"))?);
+                }
+            }
+            let mut its_certificates = None;
+            if reader.key(b"\x6ccertificates") {
+                seen += 1;
+                if !reader.null() {
+                    its_certificates = Some(reader.text().map_err(named("certificates"))?);
+                }
+            }
+            let mut its_stall_timeout_ms = None;
+            if reader.key(b"\x6estallTimeoutMs") {
+                seen += 1;
+                if !reader.null() {
+                    its_stall_timeout_ms = Some(reader.uint().map_err(named("stall_timeout_ms"))?);
+                }
+            }
+            let mut its_connect_timeout_ms = None;
+            if reader.key(b"\x70connectTimeoutMs") {
+                seen += 1;
+                if !reader.null() {
+                    its_connect_timeout_ms =
+                        Some(reader.uint().map_err(named("connect_timeout_ms"))?);
+                }
+            }
+            let mut its_narinfo_disk_cache = None;
+            if reader.key(b"\x70narinfoDiskCache") {
+                seen += 1;
+                if !reader.null() {
+                    its_narinfo_disk_cache =
+                        Some(reader.text().map_err(named("narinfo_disk_cache"))?);
+                }
+            }
+            let mut its_narinfo_negative_ttl = None;
+            if reader.key(b"\x72narinfoNegativeTtl") {
+                seen += 1;
+                if !reader.null() {
+                    its_narinfo_negative_ttl =
+                        Some(reader.uint().map_err(named("narinfo_negative_ttl"))?);
+                }
+            }
+            let mut its_narinfo_positive_ttl = None;
+            if reader.key(b"\x72narinfoPositiveTtl") {
+                seen += 1;
+                if !reader.null() {
+                    its_narinfo_positive_ttl =
+                        Some(reader.uint().map_err(named("narinfo_positive_ttl"))?);
+                }
+            }
+            if seen == count {
+                return Ok(Self {
+                    http_proxy: its_http_proxy,
+                    https_proxy: its_https_proxy,
+                    no_proxy: its_no_proxy,
+                    netrc_files: its_netrc_files,
+                    certificates: its_certificates,
+                    connections: its_connections,
+                    connect_timeout_ms: its_connect_timeout_ms,
+                    stall_timeout_ms: its_stall_timeout_ms,
+                    attempts: its_attempts,
+                    narinfo_disk_cache: its_narinfo_disk_cache,
+                    narinfo_positive_ttl: its_narinfo_positive_ttl,
+                    narinfo_negative_ttl: its_narinfo_negative_ttl,
+                });
+            }
+        }
+        *reader = begin;
+        Self::read_cbor_in_any_order(reader)
+    }
+
+    #[inline]
+    fn content_len(&self) -> usize {
+        self.http_proxy.map_or(0, |text| text.len() + 1)
+            + self.https_proxy.map_or(0, |text| text.len() + 1)
+            + self.no_proxy.map_or(0, |text| text.len() + 1)
+            + self.certificates.map_or(0, |text| text.len() + 1)
+            + self.narinfo_disk_cache.map_or(0, |text| text.len() + 1)
+    }
+
+    #[inline]
+    fn put_fixed(&self, fixed: &mut [u8], end: &mut usize) {
+        if let Some(value) = self.http_proxy {
+            flat::put(fixed, 0, flat::text_at(end, value));
+        }
+        if let Some(value) = self.https_proxy {
+            flat::put(fixed, 8, flat::text_at(end, value));
+        }
+        if let Some(value) = self.no_proxy {
+            flat::put(fixed, 16, flat::text_at(end, value));
+        }
+        if let Some(value) = self.certificates {
+            flat::put(fixed, 32, flat::text_at(end, value));
+        }
+        if let Some(value) = self.connections {
+            flat::put(fixed, 40, 1);
+            flat::put(fixed, 48, value);
+        }
+        if let Some(value) = self.connect_timeout_ms {
+            flat::put(fixed, 56, 1);
+            flat::put(fixed, 64, value);
+        }
+        if let Some(value) = self.stall_timeout_ms {
+            flat::put(fixed, 72, 1);
+            flat::put(fixed, 80, value);
+        }
+        if let Some(value) = self.attempts {
+            flat::put(fixed, 88, 1);
+            flat::put(fixed, 96, value);
+        }
+        if let Some(value) = self.narinfo_disk_cache {
+            flat::put(fixed, 104, flat::text_at(end, value));
+        }
+        if let Some(value) = self.narinfo_positive_ttl {
+            flat::put(fixed, 112, 1);
+            flat::put(fixed, 120, value);
+        }
+        if let Some(value) = self.narinfo_negative_ttl {
+            flat::put(fixed, 128, 1);
+            flat::put(fixed, 136, value);
+        }
+    }
+
+    #[inline]
+    fn append_contents(&self, out: &mut Vec<u8>) {
+        if let Some(value) = self.http_proxy {
+            flat::append_text(out, value);
+        }
+        if let Some(value) = self.https_proxy {
+            flat::append_text(out, value);
+        }
+        if let Some(value) = self.no_proxy {
+            flat::append_text(out, value);
+        }
+        if let Some(value) = self.certificates {
+            flat::append_text(out, value);
+        }
+        if let Some(value) = self.narinfo_disk_cache {
+            flat::append_text(out, value);
+        }
+    }
+
+    #[inline]
+    fn append_lists(&self, out: &mut Vec<u8>, start: usize, fixed: usize) {
+        self.netrc_files.append_flat(out, start, fixed + 24);
+    }
+
+    #[inline]
+    fn read_flat(reader: &mut flat::Reader<'a>, at: usize) -> Result<Self, DecodeError> {
+        let named = |field| move |error: DecodeError| error.within("NetworkOptions", field);
+        let fixed = reader.fixed::<144>(at)?;
+        Ok(Self {
+            http_proxy: reader
+                .optional_text(&fixed, 0)
+                .map_err(named("http_proxy"))?,
+            https_proxy: reader
+                .optional_text(&fixed, 8)
+                .map_err(named("https_proxy"))?,
+            no_proxy: reader
+                .optional_text(&fixed, 16)
+                .map_err(named("no_proxy"))?,
+            netrc_files: List::read_flat(reader, &fixed, 24).map_err(named("netrc_files"))?,
+            certificates: reader
+                .optional_text(&fixed, 32)
+                .map_err(named("certificates"))?,
+            connections: if fixed.present(40).map_err(named("connections"))? {
+                Some(fixed.uint(48))
+            } else {
+                None
+            },
+            connect_timeout_ms: if fixed.present(56).map_err(named("connect_timeout_ms"))? {
+                Some(fixed.uint(64))
+            } else {
+                None
+            },
+            stall_timeout_ms: if fixed.present(72).map_err(named("stall_timeout_ms"))? {
+                Some(fixed.uint(80))
+            } else {
+                None
+            },
+            attempts: if fixed.present(88).map_err(named("attempts"))? {
+                Some(fixed.uint(96))
+            } else {
+                None
+            },
+            narinfo_disk_cache: reader
+                .optional_text(&fixed, 104)
+                .map_err(named("narinfo_disk_cache"))?,
+            narinfo_positive_ttl: if fixed.present(112).map_err(named("narinfo_positive_ttl"))? {
+                Some(fixed.uint(120))
+            } else {
+                None
+            },
+            narinfo_negative_ttl: if fixed.present(128).map_err(named("narinfo_negative_ttl"))? {
+                Some(fixed.uint(136))
+            } else {
+                None
+            },
+        })
+    }
+}
+
+impl<'a> NetworkOptions<'a> {
+    #[cold]
+    fn read_cbor_in_any_order(reader: &mut cbor::Reader<'a>) -> Result<Self, DecodeError> {
+        let named = |field| move |error: DecodeError| error.within("NetworkOptions", field);
+        let count = reader.map()?;
+        let mut its_http_proxy = None;
+        let mut its_https_proxy = None;
+        let mut its_no_proxy = None;
+        let mut its_netrc_files = None;
+        let mut its_certificates = None;
+        let mut its_connections = None;
+        let mut its_connect_timeout_ms = None;
+        let mut its_stall_timeout_ms = None;
+        let mut its_attempts = None;
+        let mut its_narinfo_disk_cache = None;
+        let mut its_narinfo_positive_ttl = None;
+        let mut its_narinfo_negative_ttl = None;
+        for _ in 0..count {
+            let before = reader.clone();
+            match reader.text()? {
+                "httpProxy" => {
+                    before
+                        .once(its_http_proxy.is_some())
+                        .map_err(named("http_proxy"))?;
+                    its_http_proxy = Some(if reader.null() {
+                        None
+                    } else {
+                        Some(reader.text().map_err(named("http_proxy"))?)
+                    });
+                }
+                "httpsProxy" => {
+                    before
+                        .once(its_https_proxy.is_some())
+                        .map_err(named("https_proxy"))?;
+                    its_https_proxy = Some(if reader.null() {
+                        None
+                    } else {
+                        Some(reader.text().map_err(named("https_proxy"))?)
+                    });
+                }
+                "noProxy" => {
+                    before
+                        .once(its_no_proxy.is_some())
+                        .map_err(named("no_proxy"))?;
+                    its_no_proxy = Some(if reader.null() {
+                        None
+                    } else {
+                        Some(reader.text().map_err(named("no_proxy"))?)
+                    });
+                }
+                "netrcFiles" => {
+                    before
+                        .once(its_netrc_files.is_some())
+                        .map_err(named("netrc_files"))?;
+                    its_netrc_files = Some(List::read_cbor(reader).map_err(named("netrc_files"))?);
+                }
+                "certificates" => {
+                    before
+                        .once(its_certificates.is_some())
+                        .map_err(named("certificates"))?;
+                    its_certificates = Some(if reader.null() {
+                        None
+                    } else {
+                        Some(reader.text().map_err(named("certificates"))?)
+                    });
+                }
+                "connections" => {
+                    before
+                        .once(its_connections.is_some())
+                        .map_err(named("connections"))?;
+                    its_connections = Some(if reader.null() {
+                        None
+                    } else {
+                        Some(reader.uint().map_err(named("connections"))?)
+                    });
+                }
+                "connectTimeoutMs" => {
+                    before
+                        .once(its_connect_timeout_ms.is_some())
+                        .map_err(named("connect_timeout_ms"))?;
+                    its_connect_timeout_ms = Some(if reader.null() {
+                        None
+                    } else {
+                        Some(reader.uint().map_err(named("connect_timeout_ms"))?)
+                    });
+                }
+                "stallTimeoutMs" => {
+                    before
+                        .once(its_stall_timeout_ms.is_some())
+                        .map_err(named("stall_timeout_ms"))?;
+                    its_stall_timeout_ms = Some(if reader.null() {
+                        None
+                    } else {
+                        Some(reader.uint().map_err(named("stall_timeout_ms"))?)
+                    });
+                }
+                "attempts" => {
+                    before
+                        .once(its_attempts.is_some())
+                        .map_err(named("attempts"))?;
+                    its_attempts = Some(if reader.null() {
+                        None
+                    } else {
+                        Some(reader.uint().map_err(named("attempts"))?)
+                    });
+                }
+                "narinfoDiskCache" => {
+                    before
+                        .once(its_narinfo_disk_cache.is_some())
+                        .map_err(named("narinfo_disk_cache"))?;
+                    its_narinfo_disk_cache = Some(if reader.null() {
+                        None
+                    } else {
+                        Some(reader.text().map_err(named("narinfo_disk_cache"))?)
+                    });
+                }
+                "narinfoPositiveTtl" => {
+                    before
+                        .once(its_narinfo_positive_ttl.is_some())
+                        .map_err(named("narinfo_positive_ttl"))?;
+                    its_narinfo_positive_ttl = Some(if reader.null() {
+                        None
+                    } else {
+                        Some(reader.uint().map_err(named("narinfo_positive_ttl"))?)
+                    });
+                }
+                "narinfoNegativeTtl" => {
+                    before
+                        .once(its_narinfo_negative_ttl.is_some())
+                        .map_err(named("narinfo_negative_ttl"))?;
+                    its_narinfo_negative_ttl = Some(if reader.null() {
+                        None
+                    } else {
+                        Some(reader.uint().map_err(named("narinfo_negative_ttl"))?)
+                    });
+                }
+                _ => return Err(before.fault(Problem::UnknownKey)),
+            }
+        }
+        let missing = |field| named(field)(reader.fault(Problem::Missing));
+        Ok(Self {
+            http_proxy: its_http_proxy.flatten(),
+            https_proxy: its_https_proxy.flatten(),
+            no_proxy: its_no_proxy.flatten(),
+            netrc_files: its_netrc_files.ok_or_else(|| missing("netrc_files"))?,
+            certificates: its_certificates.flatten(),
+            connections: its_connections.flatten(),
+            connect_timeout_ms: its_connect_timeout_ms.flatten(),
+            stall_timeout_ms: its_stall_timeout_ms.flatten(),
+            attempts: its_attempts.flatten(),
+            narinfo_disk_cache: its_narinfo_disk_cache.flatten(),
+            narinfo_positive_ttl: its_narinfo_positive_ttl.flatten(),
+            narinfo_negative_ttl: its_narinfo_negative_ttl.flatten(),
+        })
+    }
+}
+
 /// Queries one path in a store or a binary cache.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct PathInfoRequest<'a> {
     /// The store URI, as for `floe info --from`: a directory, `local?root=DIR`, or the URL of a cache.
     pub store: &'a str,
@@ -1023,26 +1529,30 @@ pub struct PathInfoRequest<'a> {
     pub store_dir: Option<&'a str>,
     /// A store path, its base name, or its hash part.
     pub path: &'a str,
+    /// The field `network` of type `NetworkOptions`.
+    pub network: NetworkOptions<'a>,
 }
 
 impl<'a> Message<'a> for PathInfoRequest<'a> {
     const NAME: &'static str = "PathInfoRequest";
-    const ID: u32 = 0x6d6748cd;
-    const FLAT_BLANK: &'static [u8] = &flat::blank::<40>(Self::ID);
+    const ID: u32 = 0x9099c315;
+    const FLAT_BLANK: &'static [u8] = &flat::blank::<184>(Self::ID);
 }
 
 impl<'a> Encode<'a> for PathInfoRequest<'a> {
-    const CBOR_MIN: usize = 14;
-    const FLAT_LEN: usize = 24;
+    const CBOR_MIN: usize = 35;
+    const FLAT_LEN: usize = 168;
 
     #[inline]
     fn write_cbor(&self, out: &mut Vec<u8>) {
-        out.reserve(48 + self.content_len());
-        cbor::map(out, 2 + u64::from(self.store_dir.is_some()));
+        out.reserve(65 + self.content_len());
+        cbor::map(out, 3 + u64::from(self.store_dir.is_some()));
         out.extend_from_slice(b"\x64path");
         cbor::text(out, self.path);
         out.extend_from_slice(b"\x65store");
         cbor::text(out, self.store);
+        out.extend_from_slice(b"\x67network");
+        self.network.write_cbor(out);
         if let Some(value) = self.store_dir {
             out.extend_from_slice(b"\x68storeDir");
             cbor::text(out, value);
@@ -1054,7 +1564,7 @@ impl<'a> Encode<'a> for PathInfoRequest<'a> {
         let named = |field| move |error: DecodeError| error.within("PathInfoRequest", field);
         let begin = reader.clone();
         let count = reader.map()?;
-        let mut seen = 2;
+        let mut seen = 3;
         'ordered: {
             if !reader.key(b"\x64path") {
                 break 'ordered;
@@ -1064,6 +1574,10 @@ impl<'a> Encode<'a> for PathInfoRequest<'a> {
                 break 'ordered;
             }
             let its_store = reader.text().map_err(named("store"))?;
+            if !reader.key(b"\x67network") {
+                break 'ordered;
+            }
+            let its_network = NetworkOptions::read_cbor(reader).map_err(named("network"))?;
             let mut its_store_dir = None;
             if reader.key(b"\x68storeDir") {
                 seen += 1;
@@ -1076,6 +1590,7 @@ impl<'a> Encode<'a> for PathInfoRequest<'a> {
                     store: its_store,
                     store_dir: its_store_dir,
                     path: its_path,
+                    network: its_network,
                 });
             }
         }
@@ -1085,7 +1600,12 @@ impl<'a> Encode<'a> for PathInfoRequest<'a> {
 
     #[inline]
     fn content_len(&self) -> usize {
-        self.store.len() + 1 + self.store_dir.map_or(0, |text| text.len() + 1) + self.path.len() + 1
+        self.store.len()
+            + 1
+            + self.store_dir.map_or(0, |text| text.len() + 1)
+            + self.path.len()
+            + 1
+            + self.network.content_len()
     }
 
     #[inline]
@@ -1095,6 +1615,7 @@ impl<'a> Encode<'a> for PathInfoRequest<'a> {
             flat::put(fixed, 8, flat::text_at(end, value));
         }
         flat::put(fixed, 16, flat::text_at(end, self.path));
+        self.network.put_fixed(&mut fixed[24..168], end);
     }
 
     #[inline]
@@ -1104,18 +1625,25 @@ impl<'a> Encode<'a> for PathInfoRequest<'a> {
             flat::append_text(out, value);
         }
         flat::append_text(out, self.path);
+        self.network.append_contents(out);
+    }
+
+    #[inline]
+    fn append_lists(&self, out: &mut Vec<u8>, start: usize, fixed: usize) {
+        self.network.append_lists(out, start, fixed + 24);
     }
 
     #[inline]
     fn read_flat(reader: &mut flat::Reader<'a>, at: usize) -> Result<Self, DecodeError> {
         let named = |field| move |error: DecodeError| error.within("PathInfoRequest", field);
-        let fixed = reader.fixed::<24>(at)?;
+        let fixed = reader.fixed::<168>(at)?;
         Ok(Self {
             store: reader.text(&fixed, 0).map_err(named("store"))?,
             store_dir: reader
                 .optional_text(&fixed, 8)
                 .map_err(named("store_dir"))?,
             path: reader.text(&fixed, 16).map_err(named("path"))?,
+            network: NetworkOptions::read_flat(reader, at + 24).map_err(named("network"))?,
         })
     }
 }
@@ -1128,6 +1656,7 @@ impl<'a> PathInfoRequest<'a> {
         let mut its_store = None;
         let mut its_store_dir = None;
         let mut its_path = None;
+        let mut its_network = None;
         for _ in 0..count {
             let before = reader.clone();
             match reader.text()? {
@@ -1149,6 +1678,13 @@ impl<'a> PathInfoRequest<'a> {
                     before.once(its_path.is_some()).map_err(named("path"))?;
                     its_path = Some(reader.text().map_err(named("path"))?);
                 }
+                "network" => {
+                    before
+                        .once(its_network.is_some())
+                        .map_err(named("network"))?;
+                    its_network =
+                        Some(NetworkOptions::read_cbor(reader).map_err(named("network"))?);
+                }
                 _ => return Err(before.fault(Problem::UnknownKey)),
             }
         }
@@ -1157,6 +1693,7 @@ impl<'a> PathInfoRequest<'a> {
             store: its_store.ok_or_else(|| missing("store"))?,
             store_dir: its_store_dir.flatten(),
             path: its_path.ok_or_else(|| missing("path"))?,
+            network: its_network.ok_or_else(|| missing("network"))?,
         })
     }
 }
@@ -1576,26 +2113,30 @@ pub struct ClosureRequest<'a> {
     pub store_dir: Option<&'a str>,
     /// The field `paths` of type `list text`.
     pub paths: List<'a, &'a str>,
+    /// The field `network` of type `NetworkOptions`.
+    pub network: NetworkOptions<'a>,
 }
 
 impl<'a> Message<'a> for ClosureRequest<'a> {
     const NAME: &'static str = "ClosureRequest";
-    const ID: u32 = 0x58c591fc;
-    const FLAT_BLANK: &'static [u8] = &flat::blank::<40>(Self::ID);
+    const ID: u32 = 0x9e9910cc;
+    const FLAT_BLANK: &'static [u8] = &flat::blank::<184>(Self::ID);
 }
 
 impl<'a> Encode<'a> for ClosureRequest<'a> {
-    const CBOR_MIN: usize = 15;
-    const FLAT_LEN: usize = 24;
+    const CBOR_MIN: usize = 36;
+    const FLAT_LEN: usize = 168;
 
     #[inline]
     fn write_cbor(&self, out: &mut Vec<u8>) {
-        out.reserve(49 + self.content_len());
-        cbor::map(out, 2 + u64::from(self.store_dir.is_some()));
+        out.reserve(66 + self.content_len());
+        cbor::map(out, 3 + u64::from(self.store_dir.is_some()));
         out.extend_from_slice(b"\x65paths");
         self.paths.write_cbor(out);
         out.extend_from_slice(b"\x65store");
         cbor::text(out, self.store);
+        out.extend_from_slice(b"\x67network");
+        self.network.write_cbor(out);
         if let Some(value) = self.store_dir {
             out.extend_from_slice(b"\x68storeDir");
             cbor::text(out, value);
@@ -1607,7 +2148,7 @@ impl<'a> Encode<'a> for ClosureRequest<'a> {
         let named = |field| move |error: DecodeError| error.within("ClosureRequest", field);
         let begin = reader.clone();
         let count = reader.map()?;
-        let mut seen = 2;
+        let mut seen = 3;
         'ordered: {
             if !reader.key(b"\x65paths") {
                 break 'ordered;
@@ -1617,6 +2158,10 @@ impl<'a> Encode<'a> for ClosureRequest<'a> {
                 break 'ordered;
             }
             let its_store = reader.text().map_err(named("store"))?;
+            if !reader.key(b"\x67network") {
+                break 'ordered;
+            }
+            let its_network = NetworkOptions::read_cbor(reader).map_err(named("network"))?;
             let mut its_store_dir = None;
             if reader.key(b"\x68storeDir") {
                 seen += 1;
@@ -1629,6 +2174,7 @@ impl<'a> Encode<'a> for ClosureRequest<'a> {
                     store: its_store,
                     store_dir: its_store_dir,
                     paths: its_paths,
+                    network: its_network,
                 });
             }
         }
@@ -1638,7 +2184,10 @@ impl<'a> Encode<'a> for ClosureRequest<'a> {
 
     #[inline]
     fn content_len(&self) -> usize {
-        self.store.len() + 1 + self.store_dir.map_or(0, |text| text.len() + 1)
+        self.store.len()
+            + 1
+            + self.store_dir.map_or(0, |text| text.len() + 1)
+            + self.network.content_len()
     }
 
     #[inline]
@@ -1647,6 +2196,7 @@ impl<'a> Encode<'a> for ClosureRequest<'a> {
         if let Some(value) = self.store_dir {
             flat::put(fixed, 8, flat::text_at(end, value));
         }
+        self.network.put_fixed(&mut fixed[24..168], end);
     }
 
     #[inline]
@@ -1655,23 +2205,26 @@ impl<'a> Encode<'a> for ClosureRequest<'a> {
         if let Some(value) = self.store_dir {
             flat::append_text(out, value);
         }
+        self.network.append_contents(out);
     }
 
     #[inline]
     fn append_lists(&self, out: &mut Vec<u8>, start: usize, fixed: usize) {
         self.paths.append_flat(out, start, fixed + 16);
+        self.network.append_lists(out, start, fixed + 24);
     }
 
     #[inline]
     fn read_flat(reader: &mut flat::Reader<'a>, at: usize) -> Result<Self, DecodeError> {
         let named = |field| move |error: DecodeError| error.within("ClosureRequest", field);
-        let fixed = reader.fixed::<24>(at)?;
+        let fixed = reader.fixed::<168>(at)?;
         Ok(Self {
             store: reader.text(&fixed, 0).map_err(named("store"))?,
             store_dir: reader
                 .optional_text(&fixed, 8)
                 .map_err(named("store_dir"))?,
             paths: List::read_flat(reader, &fixed, 16).map_err(named("paths"))?,
+            network: NetworkOptions::read_flat(reader, at + 24).map_err(named("network"))?,
         })
     }
 }
@@ -1684,6 +2237,7 @@ impl<'a> ClosureRequest<'a> {
         let mut its_store = None;
         let mut its_store_dir = None;
         let mut its_paths = None;
+        let mut its_network = None;
         for _ in 0..count {
             let before = reader.clone();
             match reader.text()? {
@@ -1705,6 +2259,13 @@ impl<'a> ClosureRequest<'a> {
                     before.once(its_paths.is_some()).map_err(named("paths"))?;
                     its_paths = Some(List::read_cbor(reader).map_err(named("paths"))?);
                 }
+                "network" => {
+                    before
+                        .once(its_network.is_some())
+                        .map_err(named("network"))?;
+                    its_network =
+                        Some(NetworkOptions::read_cbor(reader).map_err(named("network"))?);
+                }
                 _ => return Err(before.fault(Problem::UnknownKey)),
             }
         }
@@ -1713,6 +2274,7 @@ impl<'a> ClosureRequest<'a> {
             store: its_store.ok_or_else(|| missing("store"))?,
             store_dir: its_store_dir.flatten(),
             paths: its_paths.ok_or_else(|| missing("paths"))?,
+            network: its_network.ok_or_else(|| missing("network"))?,
         })
     }
 }
@@ -1820,24 +2382,26 @@ pub struct CopyRequest<'a> {
     pub reuse_by: Option<ReuseBy>,
     /// Starts even if the target file system has too little free space.
     pub no_check_space: bool,
+    /// The field `network` of type `NetworkOptions`.
+    pub network: NetworkOptions<'a>,
 }
 
 impl<'a> Message<'a> for CopyRequest<'a> {
     const NAME: &'static str = "CopyRequest";
-    const ID: u32 = 0x810b9e40;
-    const FLAT_BLANK: &'static [u8] = &flat::blank::<120>(Self::ID);
+    const ID: u32 = 0x284cd848;
+    const FLAT_BLANK: &'static [u8] = &flat::blank::<264>(Self::ID);
 }
 
 impl<'a> Encode<'a> for CopyRequest<'a> {
-    const CBOR_MIN: usize = 81;
-    const FLAT_LEN: usize = 104;
+    const CBOR_MIN: usize = 102;
+    const FLAT_LEN: usize = 248;
 
     #[inline]
     fn write_cbor(&self, out: &mut Vec<u8>) {
-        out.reserve(194 + self.content_len());
+        out.reserve(211 + self.content_len());
         cbor::map(
             out,
-            8 + u64::from(self.jobs.is_some())
+            9 + u64::from(self.jobs.is_some())
                 + u64::from(self.reuse_by.is_some())
                 + u64::from(self.store_dir.is_some()),
         );
@@ -1853,6 +2417,8 @@ impl<'a> Encode<'a> for CopyRequest<'a> {
         self.paths.write_cbor(out);
         out.extend_from_slice(b"\x65reuse");
         self.reuse.write_cbor(out);
+        out.extend_from_slice(b"\x67network");
+        self.network.write_cbor(out);
         if let Some(value) = self.reuse_by {
             out.extend_from_slice(b"\x67reuseBy");
             cbor::text(out, value.as_text());
@@ -1876,7 +2442,7 @@ impl<'a> Encode<'a> for CopyRequest<'a> {
         let named = |field| move |error: DecodeError| error.within("CopyRequest", field);
         let begin = reader.clone();
         let count = reader.map()?;
-        let mut seen = 8;
+        let mut seen = 9;
         'ordered: {
             if !reader.key(b"\x62to") {
                 break 'ordered;
@@ -1901,6 +2467,10 @@ impl<'a> Encode<'a> for CopyRequest<'a> {
                 break 'ordered;
             }
             let its_reuse = List::read_cbor(reader).map_err(named("reuse"))?;
+            if !reader.key(b"\x67network") {
+                break 'ordered;
+            }
+            let its_network = NetworkOptions::read_cbor(reader).map_err(named("network"))?;
             let mut its_reuse_by = None;
             if reader.key(b"\x67reuseBy") {
                 seen += 1;
@@ -1949,6 +2519,7 @@ impl<'a> Encode<'a> for CopyRequest<'a> {
                     reuse: its_reuse,
                     reuse_by: its_reuse_by,
                     no_check_space: its_no_check_space,
+                    network: its_network,
                 });
             }
         }
@@ -1958,7 +2529,10 @@ impl<'a> Encode<'a> for CopyRequest<'a> {
 
     #[inline]
     fn content_len(&self) -> usize {
-        self.to.len() + 1 + self.store_dir.map_or(0, |text| text.len() + 1)
+        self.to.len()
+            + 1
+            + self.store_dir.map_or(0, |text| text.len() + 1)
+            + self.network.content_len()
     }
 
     #[inline]
@@ -1978,6 +2552,7 @@ impl<'a> Encode<'a> for CopyRequest<'a> {
             flat::put(fixed, 88, u64::from(value.number()));
         }
         flat::put(fixed, 96, u64::from(self.no_check_space));
+        self.network.put_fixed(&mut fixed[104..248], end);
     }
 
     #[inline]
@@ -1986,6 +2561,7 @@ impl<'a> Encode<'a> for CopyRequest<'a> {
         if let Some(value) = self.store_dir {
             flat::append_text(out, value);
         }
+        self.network.append_contents(out);
     }
 
     #[inline]
@@ -1994,12 +2570,13 @@ impl<'a> Encode<'a> for CopyRequest<'a> {
         self.paths.append_flat(out, start, fixed + 24);
         self.trusted_public_keys.append_flat(out, start, fixed + 32);
         self.reuse.append_flat(out, start, fixed + 72);
+        self.network.append_lists(out, start, fixed + 104);
     }
 
     #[inline]
     fn read_flat(reader: &mut flat::Reader<'a>, at: usize) -> Result<Self, DecodeError> {
         let named = |field| move |error: DecodeError| error.within("CopyRequest", field);
-        let fixed = reader.fixed::<104>(at)?;
+        let fixed = reader.fixed::<248>(at)?;
         Ok(Self {
             from: List::read_flat(reader, &fixed, 0).map_err(named("from"))?,
             to: reader.text(&fixed, 8).map_err(named("to"))?,
@@ -2027,6 +2604,7 @@ impl<'a> Encode<'a> for CopyRequest<'a> {
                 None
             },
             no_check_space: fixed.bool(96).map_err(named("no_check_space"))?,
+            network: NetworkOptions::read_flat(reader, at + 104).map_err(named("network"))?,
         })
     }
 }
@@ -2047,6 +2625,7 @@ impl<'a> CopyRequest<'a> {
         let mut its_reuse = None;
         let mut its_reuse_by = None;
         let mut its_no_check_space = None;
+        let mut its_network = None;
         for _ in 0..count {
             let before = reader.clone();
             match reader.text()? {
@@ -2123,6 +2702,13 @@ impl<'a> CopyRequest<'a> {
                         .map_err(named("no_check_space"))?;
                     its_no_check_space = Some(reader.bool().map_err(named("no_check_space"))?);
                 }
+                "network" => {
+                    before
+                        .once(its_network.is_some())
+                        .map_err(named("network"))?;
+                    its_network =
+                        Some(NetworkOptions::read_cbor(reader).map_err(named("network"))?);
+                }
                 _ => return Err(before.fault(Problem::UnknownKey)),
             }
         }
@@ -2140,6 +2726,7 @@ impl<'a> CopyRequest<'a> {
             reuse: its_reuse.ok_or_else(|| missing("reuse"))?,
             reuse_by: its_reuse_by.flatten(),
             no_check_space: its_no_check_space.ok_or_else(|| missing("no_check_space"))?,
+            network: its_network.ok_or_else(|| missing("network"))?,
         })
     }
 }

@@ -229,6 +229,23 @@ pub enum Error {
         /// What is wrong with it; never the key.
         reason: String,
     },
+    /// A feature that needs a local store is used with another target.
+    #[error("cannot use {feature}: {target} is a binary cache; use a local store as the target")]
+    NotALocalStore {
+        /// The feature.
+        feature: &'static str,
+        /// The target.
+        target: String,
+    },
+    /// A copy of all paths of a source that cannot list them.
+    #[error(
+        "cannot copy all paths of {source_name}: it offers no list of its paths; name the paths to \
+         copy"
+    )]
+    Unlistable {
+        /// The source.
+        source_name: String,
+    },
     /// The closure is larger than any real one.
     #[error("the closure has more than {limit} paths; the source is broken or hostile")]
     ClosureTooLarge {
@@ -299,6 +316,8 @@ impl Error {
             | Error::InvalidStoreUri { .. }
             | Error::InvalidStorePath { .. }
             | Error::Proxy { .. }
+            | Error::NotALocalStore { .. }
+            | Error::Unlistable { .. }
             | Error::InvalidPublicKey { .. } => ErrorKind::Usage,
             Error::Cancelled | Error::Store(StoreError::Interrupted) => ErrorKind::Interrupted,
             Error::Store(_)

@@ -18,7 +18,7 @@ mod planned_path;
 mod retry;
 mod source;
 mod space;
-mod store_uri;
+pub mod store_uri;
 mod target;
 pub mod url;
 
@@ -37,6 +37,6 @@ pub use source::{
     SMALL_LEN_MAX, Source,
 };
 pub use space::{Needs, Space};
-pub use store_uri::{FileCacheUri, HttpCacheUri, LocalStoreUri, StoreUri};
+pub use store_uri::StoreUri;
 pub use target::{CommitOutcome, Target};
 pub use url::redact_credentials;

@@ -57,6 +57,11 @@ pub struct Reuse {
 }
 
 impl Reuse {
+    /// Whether there is another store to reuse files from.
+    pub fn is_used(&self) -> bool {
+        !self.directories.is_empty()
+    }
+
     /// Returns where a path lies in the other stores.
     pub fn local_copies(&self, path: &StorePath) -> Vec<PathBuf> {
         let copies = self.directories.iter().map(|dir| dir.join(path.as_str()));

@@ -4,7 +4,6 @@ use std::collections::BTreeSet;
 use std::fmt::Debug;
 
 use floe_format::{StoreDir, StorePath};
-use floe_store::StoreWriter;
 
 use crate::error::Error;
 use crate::incoming_nar::IncomingNar;
@@ -104,11 +103,6 @@ pub trait Target: Debug + Send + Sync {
     fn query_vanished(&self, paths: &[StorePath]) -> Result<Vec<StorePath>, Error> {
         let _ = paths;
         Ok(Vec::new())
-    }
-
-    /// Returns the local store, for its GC roots and profiles. The pipeline never calls this.
-    fn as_local_store(&self) -> Option<&StoreWriter> {
-        None
     }
 }
 

@@ -1,4 +1,4 @@
-//! User names and passwords, for the hosts that they are meant for and no others.
+//! User names and passwords: each host gets its own and no others.
 
 use std::fs;
 use std::io;
@@ -12,19 +12,54 @@ use reqwest::{Client, RequestBuilder, Url};
 
 use crate::options::NetworkOptions;
 
-/// The files of logins that are there and cannot be used, and why. Requests are made without
-/// them, so whoever can warn does so before the first one, which may need them.
+/// A client that adds the credentials of each host to its requests.
+#[derive(Debug)]
+pub(super) struct AuthenticatedClient {
+    client: Client,
+    credentials: Credentials,
+}
+
+impl AuthenticatedClient {
+    pub(super) fn new(client: Client, credentials: Credentials) -> AuthenticatedClient {
+        AuthenticatedClient {
+            client,
+            credentials,
+        }
+    }
+
+    /// Makes a request with the credentials for the URL's host.
+    pub(super) fn get(&self, url: &Url) -> RequestBuilder {
+        let request = self.get_without_credentials(url);
+        match self.credentials.authorization(url) {
+            Some(value) => request.header(AUTHORIZATION, value),
+            None => request,
+        }
+    }
+
+    /// Makes a request without credentials.
+    pub(super) fn get_without_credentials(&self, url: &Url) -> RequestBuilder {
+        let mut url = url.clone();
+        // reqwest would send the credentials of the URL itself. Both calls fail for URLs that
+        // cannot have credentials.
+        let _: Result<(), ()> = url.set_username("");
+        let _: Result<(), ()> = url.set_password(None);
+        self.client.get(url)
+    }
+}
+
+/// Returns the errors of netrc files that exist and cannot be used. Requests ignore such files, so
+/// the caller warns before the first request.
 pub fn unusable_netrc_files(options: &NetworkOptions) -> Vec<Error> {
     Credentials::read(&options.netrc).1
 }
 
-/// What the netrc files say.
+/// The contents of the netrc files.
 #[derive(Debug, Default)]
 pub(crate) struct Credentials(Vec<Netrc>);
 
 impl Credentials {
-    /// Reads files, passing over those that are not there. A file that cannot be used is gone
-    /// without, as by curl: most requests need no login, and the errors say which those are.
+    /// Reads netrc files, and returns the errors of those that cannot be used. Ignores absent
+    /// files, as curl does: most requests need no credentials.
     pub(crate) fn read(files: &[PathBuf]) -> (Credentials, Vec<Error>) {
         let (mut credentials, mut errors) = (Credentials::default(), Vec::new());
         for file in files {
@@ -40,32 +75,14 @@ impl Credentials {
         (credentials, errors)
     }
 
-    /// A request to a URL, with what its host is to be told.
-    pub(super) fn authenticated_request(&self, client: &Client, url: &Url) -> RequestBuilder {
-        let request = self.request_without_credentials(client, url);
-        match self.authorization(url) {
-            Some(value) => request.header(AUTHORIZATION, value),
-            None => request,
-        }
-    }
-
-    /// The same without.
-    pub(super) fn request_without_credentials(&self, client: &Client, url: &Url) -> RequestBuilder {
-        let mut url = url.clone();
-        // The client would send these by itself, beside what is said here. Both fail for URLs that
-        // cannot have them.
-        let _: Result<(), ()> = url.set_username("");
-        let _: Result<(), ()> = url.set_password(None);
-        client.get(url)
-    }
-
-    /// What stands in the URL counts before the files; a user alone gets the password from them.
+    /// Returns the header for a URL. Credentials in the URL win over the files; a user name alone
+    /// gets its password from the files.
     fn authorization(&self, url: &Url) -> Option<HeaderValue> {
         let user = decoded(url.username());
         if let Some(password) = url.password() {
             return Some(basic_auth(&user, &decoded(password)));
         }
-        // An IPv6 address stands in brackets in a URL, and without them in a file.
+        // An IPv6 address has brackets in a URL, and none in a netrc file.
         let host = url.host_str().unwrap_or_default();
         let host = host.trim_start_matches('[').trim_end_matches(']');
         let named = |netrc: &'_ Netrc| {
@@ -78,21 +95,21 @@ impl Credentials {
     }
 }
 
-/// A part of a URL as it was meant, or as it stands where it was not written as one has to.
+/// Decodes a part of a URL, or returns it as it is if it is not percent-encoded correctly.
 fn decoded(text: &str) -> Vec<u8> {
     percent_decode(text).unwrap_or_else(|_| text.as_bytes().to_vec())
 }
 
-/// The scheme `Basic` of RFC 7617, in the bytes that somebody has written: it names no encoding.
+/// The scheme `Basic` of RFC 7617, which names no character encoding.
 fn basic_auth(user: &[u8], password: &[u8]) -> HeaderValue {
     let text = base64::encode(&[user, b":", password].concat());
     let value = HeaderValue::from_str(&format!("Basic {text}"));
-    let mut value = value.expect("Base64 has no letter that a header may not have");
+    let mut value = value.expect("Base64 contains only characters that a header may contain");
     value.set_sensitive(true);
     value
 }
 
-/// `None`: it is not there.
+/// Reads one netrc file; `None` if it does not exist.
 fn read_netrc(file: &Path) -> io::Result<Option<Netrc>> {
     match fs::read(file) {
         Ok(text) => Netrc::parse(&text).map(Some).map_err(io::Error::other),

@@ -1,30 +1,30 @@
 //! The thread on which all requests run.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::thread::{self, JoinHandle};
 
 use floe_transfer::Error;
-use reqwest::Client;
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 
-use super::auth::Credentials;
+use super::auth::{AuthenticatedClient, Credentials};
 use super::client::{self, INVALID_CERT_TEXT};
+use super::retry::Retry;
+use crate::narinfo_disk_cache::NarInfoDiskCache;
 use crate::options::NetworkOptions;
 
-/// What requests are made with.
+/// The client and the options of all requests of a copy.
 #[derive(Debug)]
 pub(super) struct HttpContext {
-    pub(super) client: Client,
-    pub(super) credentials: Credentials,
-    /// Why no certificate is believed, where the file of them cannot be used.
+    pub(super) client: AuthenticatedClient,
+    /// The reason why the client trusts no certificate, if it could not read them.
     certificate_error: Option<String>,
     pub(super) options: NetworkOptions,
     handle: Handle,
 }
 
 impl HttpContext {
-    /// Where no certificates could be read, that is why a server's was not believed.
+    /// Adds the certificate error to the error of a request that failed because of it.
     pub(super) fn explain(&self, mut error: Error) -> Error {
         if let (Error::Fetch { reason, .. }, Some(why)) = (&mut error, &self.certificate_error)
             && reason.contains(INVALID_CERT_TEXT)
@@ -34,13 +34,21 @@ impl HttpContext {
         error
     }
 
-    /// Runs on the network's thread, until that ends.
+    /// Returns the wrapper that repeats failed requests.
+    pub(super) fn retry(&self) -> Retry<'_> {
+        Retry {
+            attempts: self.options.attempts,
+            events: &self.options.events,
+        }
+    }
+
+    /// Runs a task on the network thread. The task is dropped when the thread ends.
     pub(super) fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
         self.handle.spawn(task);
     }
 }
 
-/// The thread on which all requests of a move run. Dropping it ends them.
+/// The thread on which all requests of a copy run. Dropping it ends the requests.
 #[derive(Debug)]
 pub struct Network {
     context: Arc<HttpContext>,
@@ -49,7 +57,9 @@ pub struct Network {
 }
 
 impl Network {
-    /// Starts the thread. Errors: the client cannot be set up.
+    /// Starts the thread.
+    ///
+    /// Errors: [`Error::Proxy`], and [`Error::Fetch`] if the client cannot be set up.
     pub fn start(options: &NetworkOptions) -> Result<Network, Error> {
         let failed = |reason: String| Error::fetch("(setting up the network)", reason, false);
         let runtime = tokio::runtime::Builder::new_current_thread()
@@ -57,11 +67,11 @@ impl Network {
             .build()
             .map_err(|error| failed(error.to_string()))?;
         let (client, certificate_error) = client::client(options)?;
+        // The caller reports unusable files: see `unusable_netrc_files`.
+        let (credentials, _) = Credentials::read(&options.netrc);
         let context = Arc::new(HttpContext {
-            client,
+            client: AuthenticatedClient::new(client, credentials),
             certificate_error,
-            // Whose files cannot be used, `unusable_netrc_files` has told.
-            credentials: Credentials::read(&options.netrc).0,
             options: options.clone(),
             handle: runtime.handle().clone(),
         });
@@ -69,9 +79,9 @@ impl Network {
         let thread = thread::Builder::new()
             .name("floe-network".into())
             .spawn(move || {
-                // An error says that the sender is gone, which means the same.
+                // An error means that the sender was dropped, which ends the thread as well.
                 let _: Result<(), _> = runtime.block_on(stopped);
-                // A look-up of a name may hang for long, and nobody needs its answer.
+                // Does not wait for name lookups, which may hang for long.
                 runtime.shutdown_background();
             })
             .map_err(|error| failed(error.to_string()))?;
@@ -86,14 +96,10 @@ impl Network {
         self.context.clone()
     }
 
-    /// Ends all requests: who waits for a body learns that it was abandoned.
-    pub fn abort(&self) {
-        let stop = self
-            .stop
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .take();
-        if let Some(stop) = stop {
+    /// Ends all requests. Workers that wait for a body get an error.
+    pub(crate) fn abort(&self) {
+        let mut stop = self.stop.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(stop) = stop.take() {
             let _: Result<(), ()> = stop.send(());
         }
     }
@@ -103,7 +109,41 @@ impl Drop for Network {
     fn drop(&mut self) {
         self.abort();
         if let Some(thread) = self.thread.take() {
-            let _: thread::Result<()> = thread.join();
+            // A task may drop the last owner. The thread cannot wait for its own end.
+            if thread.thread().id() != thread::current().id() {
+                let _: thread::Result<()> = thread.join();
+            }
         }
+    }
+}
+
+/// The network and the narinfo disk cache of a copy, which all its caches share. Both start with
+/// the first cache that needs them.
+#[derive(Debug)]
+pub struct LazyNetwork {
+    options: NetworkOptions,
+    started: OnceLock<(Arc<Network>, Option<Arc<NarInfoDiskCache>>)>,
+}
+
+impl LazyNetwork {
+    /// Keeps the options for the start.
+    pub fn new(options: &NetworkOptions) -> LazyNetwork {
+        LazyNetwork {
+            options: options.clone(),
+            started: OnceLock::new(),
+        }
+    }
+
+    /// Returns the network and the disk cache, if there is one. Starts them before the first use.
+    ///
+    /// Errors: those of [`Network::start`].
+    pub fn get(&self) -> Result<(Arc<Network>, Option<Arc<NarInfoDiskCache>>), Error> {
+        if let Some(started) = self.started.get() {
+            return Ok(started.clone());
+        }
+        let network = Arc::new(Network::start(&self.options)?);
+        let disk_cache = self.options.narinfo_disk_cache.as_ref();
+        let disk_cache = disk_cache.and_then(NarInfoDiskCache::open).map(Arc::new);
+        Ok(self.started.get_or_init(|| (network, disk_cache)).clone())
     }
 }

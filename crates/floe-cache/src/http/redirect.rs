@@ -62,12 +62,8 @@ pub(super) async fn send(
         let is_downgrade = named_over_tls && url.scheme() != "https";
         named_over_tls |= url.scheme() == "https";
         let request = match is_downgrade {
-            true => context
-                .credentials
-                .request_without_credentials(&context.client, &url),
-            false => context
-                .credentials
-                .authenticated_request(&context.client, &url),
+            true => context.client.get_without_credentials(&url),
+            false => context.client.get(&url),
         };
         let response = change(request).send().await.map_err(SendError::Request)?;
         match redirect_target(&response, &url, first).map_err(SendError::Redirect)? {

@@ -4,11 +4,11 @@ use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
 use floe_format::narinfo::NARINFO_LEN_MAX;
+use floe_transfer::Error;
 use floe_transfer::url::redact;
-use floe_transfer::{Error, backoff_delay};
 use reqwest::header::{HeaderMap, RETRY_AFTER};
 use reqwest::{RequestBuilder, Response, StatusCode, Url, Version};
-use tokio::time::{sleep, timeout};
+use tokio::time::timeout;
 
 use super::client::INVALID_CERT_TEXT;
 use super::limiter::ConnectionLimiter;
@@ -28,27 +28,18 @@ pub(super) struct SmallResponse {
     pub(super) text: Vec<u8>,
 }
 
-/// Asks for a small document.
+/// Gets a small document, with retries.
 pub(super) async fn get_small(
     context: &HttpContext,
     limiter: &ConnectionLimiter,
     url: Url,
 ) -> Result<StatusResult<SmallResponse>, Error> {
-    let mut attempt = 1;
-    loop {
-        let permit = limiter.acquire(&url).await;
-        let answer = try_get_small(context, limiter, url.clone()).await;
-        // Others may use it during a pause.
-        drop(permit);
-        match answer {
-            Err(error) if error.is_transient() && attempt < context.options.attempts => {
-                context.options.events.retrying(&error);
-                sleep(backoff_delay(attempt, &error)).await;
-                attempt += 1;
-            }
-            answer => return answer,
-        }
-    }
+    let attempt = async || {
+        // The permit is free during the pause before a retry.
+        let _permit = limiter.acquire(&url).await;
+        try_get_small(context, limiter, url.clone()).await
+    };
+    context.retry().run(attempt).await
 }
 
 async fn try_get_small(

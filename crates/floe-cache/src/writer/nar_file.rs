@@ -1,93 +1,96 @@
-//! A NAR into a file of a binary cache: checked, compressed, hashed, and named by its hash.
+//! Writes a NAR into a file of a binary cache: verifies, compresses and hashes it, and names it by
+//! its hash.
 
 use std::collections::BTreeMap;
-use std::fs::{self, File};
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
 use floe_format::nar::layout::Node;
-use floe_format::nar::read::{NarEvent, NarReader};
-use floe_format::{Hash, NarInfo};
+use floe_format::nar::read::{NarError, NarEvent, NarReader};
+use floe_format::{Compression, Hash, NarInfo};
 use floe_hash::hash_pool::Stream;
 use floe_store::StoreError;
 use floe_transfer::codec::{self, Encoder};
 use floe_transfer::{Error, IncomingNar, NarSink};
 
-use super::{BinaryCacheWriter, create_world_readable};
+use super::CacheWriteOptions;
+use crate::storage::CacheStorage;
+use crate::temporary_file::TemporaryFile;
 
 /// A NAR that is in the cache, while its narinfo is not yet.
 #[derive(Debug)]
-pub(crate) struct StagedNar {
-    pub(crate) narinfo: NarInfo,
-    /// The shape of the tree, where a listing is wanted.
-    pub(crate) tree: Option<Node>,
+pub(super) struct StagedNar {
+    pub(super) narinfo: NarInfo,
+    /// The tree, if a listing is wanted.
+    pub(super) tree: Option<Node>,
 }
 
 /// Writes a NAR into a file of the cache.
-pub(crate) fn write_nar_file(
-    cache: &BinaryCacheWriter,
+pub(super) fn write_nar_file(
+    storage: &dyn CacheStorage,
+    options: &CacheWriteOptions,
     nar: &mut IncomingNar<'_>,
 ) -> Result<StagedNar, Error> {
-    let (narinfo, worker) = (nar.narinfo(), nar.worker());
-    let location = cache.location();
-    let hasher = worker.secondary_stream(narinfo.info.nar_size);
-    let mut output = NarFile::create(cache.temporary_file("nar"), hasher)?;
-    let listing = compress(cache, nar, &mut output)?;
-    let (file_size, file_hash) = output.finish(cache)?;
-    let mut narinfo = narinfo.clone();
-    narinfo.url = BinaryCacheWriter::nar_url(&file_hash, location.compression);
-    narinfo.compression = location.compression;
-    narinfo.file_hash = Some(file_hash);
-    narinfo.file_size = Some(file_size);
+    let nar_size = nar.narinfo().info.nar_size;
+    let hasher = nar.worker().secondary_stream(nar_size);
+    let mut output = NarFile::new(storage.create_temporary()?, hasher);
+    let listing = compress(options, nar, &mut output)?;
+    let (file, file_size, file_hash) = output.finish()?;
+    let url = nar_url(&file_hash, options.compression);
+    storage.put_temporary(&url, file)?;
+    let narinfo = NarInfo {
+        url,
+        compression: options.compression,
+        file_hash: Some(file_hash),
+        file_size: Some(file_size),
+        ..nar.narinfo().clone()
+    };
     Ok(StagedNar {
         narinfo,
         tree: listing.and_then(ListingBuilder::finish),
     })
 }
 
-/// Writes the NAR into `output`. Returns the shape of its tree if a listing is wanted.
+/// Returns the URL of a NAR, relative to the cache, in Nix's form.
+fn nar_url(file_hash: &Hash, compression: Compression) -> String {
+    let (digest, extension) = (file_hash.digest_nix32(), compression.file_extension());
+    format!("nar/{digest}.nar{extension}")
+}
+
+/// Writes the NAR into `output`. Returns the tree if a listing is wanted.
 fn compress(
-    cache: &BinaryCacheWriter,
+    options: &CacheWriteOptions,
     nar: &mut IncomingNar<'_>,
     output: &mut NarFile,
 ) -> Result<Option<ListingBuilder>, Error> {
     let narinfo = nar.narinfo();
-    let location = cache.location();
-    let file = output.path.clone();
-    let failed = |source| Error::File {
-        action: "writing",
-        path: file.clone(),
-        source,
-    };
-    let encoder = codec::encoder(location.compression, location.level, output);
-    let encoder = encoder
-        .map_err(failed)?
-        .ok_or_else(|| Error::UnsupportedCompression {
-            path: narinfo.info.path.clone(),
-            name: format!("{} (for writing)", location.compression.name()),
-        })?;
-    let listing = location.write_listings.then(ListingBuilder::default);
+    let path = output.path();
+    let encoder = codec::encoder(options.compression, options.level, output);
+    let encoder = encoder.map_err(|source| write_error(&path, source))?;
+    let encoder = encoder.ok_or_else(|| Error::UnsupportedCompression {
+        path: narinfo.info.path.clone(),
+        name: format!("{} (for writing)", options.compression.name()),
+    })?;
     let mut writer = NarFileWriter {
         narinfo,
-        file: &file,
+        path: &path,
         encoder,
         reader: NarReader::new(),
-        listing,
+        listing: options.write_listings.then(ListingBuilder::default),
     };
     nar.write_to(&mut writer)?;
-    writer.encoder.finish().map_err(failed)?;
-    writer
-        .reader
-        .finish()
-        .map_err(|source| invalid_nar(narinfo, source))?;
+    let finished = writer.encoder.finish();
+    finished.map_err(|source| write_error(&path, source))?;
+    let finished = writer.reader.finish();
+    finished.map_err(|source| invalid_nar(narinfo, source))?;
     Ok(writer.listing)
 }
 
 struct NarFileWriter<'a> {
     narinfo: &'a NarInfo,
-    file: &'a Path,
+    path: &'a Path,
     encoder: Box<dyn Encoder + 'a>,
-    /// A cache holds nothing that a store would refuse.
+    /// Parses the NAR: a cache must hold nothing that a store would refuse.
     reader: NarReader,
     listing: Option<ListingBuilder>,
 }
@@ -106,65 +109,50 @@ impl NarSink for NarFileWriter<'_> {
                 Err(source) => return Err(invalid_nar(self.narinfo, source)),
             }
         }
-        self.encoder.write_all(nar).map_err(|source| Error::File {
-            action: "writing",
-            path: self.file.to_path_buf(),
-            source,
-        })
+        let written = self.encoder.write_all(nar);
+        written.map_err(|source| write_error(self.path, source))
     }
 }
 
-fn invalid_nar(narinfo: &NarInfo, source: floe_format::nar::read::NarError) -> Error {
-    StoreError::Nar {
-        path: narinfo.info.path.clone(),
+fn write_error(path: &Path, source: io::Error) -> Error {
+    Error::File {
+        action: "writing",
+        path: path.to_path_buf(),
         source,
     }
-    .into()
 }
 
-/// A file that hashes what is written to it, and is removed unless it is finished.
+fn invalid_nar(narinfo: &NarInfo, source: NarError) -> Error {
+    let path = narinfo.info.path.clone();
+    StoreError::Nar { path, source }.into()
+}
+
+/// A temporary file that hashes the bytes that are written to it.
 struct NarFile {
-    file: BufWriter<File>,
-    path: PathBuf,
+    file: BufWriter<TemporaryFile>,
     hasher: Stream,
     len: u64,
-    finished: bool,
 }
 
 impl NarFile {
-    fn create(path: PathBuf, hasher: Stream) -> Result<NarFile, Error> {
-        match create_world_readable(&path) {
-            Ok(file) => Ok(NarFile {
-                file: BufWriter::with_capacity(BUFFER_LEN, file),
-                path,
-                hasher,
-                len: 0,
-                finished: false,
-            }),
-            Err(source) => Err(Error::File {
-                action: "creating",
-                path,
-                source,
-            }),
+    fn new(file: TemporaryFile, hasher: Stream) -> NarFile {
+        NarFile {
+            file: BufWriter::with_capacity(BUFFER_LEN, file),
+            hasher,
+            len: 0,
         }
     }
 
-    /// Renames the file to what its hash calls for; its size and hash.
-    fn finish(mut self, cache: &BinaryCacheWriter) -> Result<(u64, Hash), Error> {
-        let hash = Hash::sha256(std::mem::take(&mut self.hasher).finish());
-        let url = BinaryCacheWriter::nar_url(&hash, cache.location().compression);
-        let path = cache.location().directory.join(url);
-        let flushed = self
-            .file
-            .flush()
-            .and_then(|()| fs::rename(&self.path, &path));
-        flushed.map_err(|source| Error::File {
-            action: "writing",
-            path,
-            source,
-        })?;
-        self.finished = true;
-        Ok((self.len, hash))
+    fn path(&self) -> PathBuf {
+        self.file.get_ref().path().to_path_buf()
+    }
+
+    /// Returns the complete file with its size and hash.
+    fn finish(self) -> Result<(TemporaryFile, u64, Hash), Error> {
+        let path = self.path();
+        let flushed = self.file.into_inner();
+        let file = flushed.map_err(|error| write_error(&path, error.into_error()))?;
+        Ok((file, self.len, Hash::sha256(self.hasher.finish())))
     }
 }
 
@@ -181,18 +169,10 @@ impl Write for NarFile {
     }
 }
 
-impl Drop for NarFile {
-    fn drop(&mut self) {
-        if !self.finished {
-            let _: io::Result<()> = fs::remove_file(&self.path);
-        }
-    }
-}
-
-/// The shape of a tree, gathered from the events of its NAR.
+/// Builds the tree of a listing from the events of the NAR.
 #[derive(Default)]
 struct ListingBuilder {
-    /// The directories from the root to where the NAR is.
+    /// The directories from the root to the current one.
     open: Vec<OpenDirectory>,
     root: Option<Node>,
 }
@@ -200,7 +180,7 @@ struct ListingBuilder {
 #[derive(Default)]
 struct OpenDirectory {
     entries: BTreeMap<Vec<u8>, Node>,
-    /// The name of the entry whose node comes next.
+    /// The name of the next entry.
     entry: Vec<u8>,
 }
 
@@ -240,5 +220,5 @@ impl ListingBuilder {
     }
 }
 
-/// Large enough that an encoder's small writes do not become system calls.
+/// Collects the small writes of encoders.
 const BUFFER_LEN: usize = 128 * 1024;

@@ -12,15 +12,19 @@ use std::io::{Read as _, Seek as _, SeekFrom, Write as _};
 use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::Arc;
 use std::time::Instant;
 
 use anyhow::{Context as _, bail, ensure};
-use floe_cache::NetworkOptions;
-use floe_copy::{ClosureCopy, CopySummary, SourceOrder, Sources, open_target};
+use floe_cache::{CacheOptions, CacheWriteOptions, FileCacheUri, NetworkOptions};
+use floe_copy::{
+    CopyRequest, CopySummary, RequestedPaths, SourceOrder, Sources, StoreConfig, file_cache,
+    local_store,
+};
 use floe_format::{Compression, PathInfo, SecretKey, StoreDir, StorePath, TrustedKeys};
 use floe_store::tree::remove_tree;
-use floe_store::{StoreLayout, StoreReader, StoreWriter, WriteOptions};
-use floe_transfer::{Cancel, CopyOptions, ErrorKind, FileCacheUri, PathSpec, StoreUri, Target};
+use floe_store::{StoreLayout, StoreReader, StoreWriter};
+use floe_transfer::{Cancel, CopyOptions, ErrorKind};
 use indicatif::HumanBytes;
 
 use super::{key, print};
@@ -164,12 +168,13 @@ impl Demo {
     fn cache(&self) -> FileCacheUri {
         FileCacheUri {
             directory: self.directory.join("cache"),
-            priority: None,
-            trusted: false,
-            compression: Compression::Zstd,
-            level: None,
-            secret_keys: vec![self.directory.join("demo.secret-key")],
-            write_listings: true,
+            options: CacheOptions::default(),
+            write: CacheWriteOptions {
+                compression: Compression::Zstd,
+                level: None,
+                secret_keys: vec![self.directory.join("demo.secret-key")],
+                write_listings: true,
+            },
         }
     }
 
@@ -228,13 +233,12 @@ impl Demo {
     fn publish(&self, root: &StorePath) -> anyhow::Result<SecretKey> {
         let key = key::generate("demo-1")?;
         let cache = self.cache();
-        for file in &cache.secret_keys {
+        for file in &cache.write.secret_keys {
             fs::write(file, key.to_text())?;
             fs::set_permissions(file, fs::Permissions::from_mode(0o600))?;
         }
-        let sources = open_source(self.layout("source").into())?;
-        let target = open_target(&StoreUri::File(cache), None, &WriteOptions::default())?;
-        let outcome = self.copy_closure(&sources, &*target, &key, root)?;
+        let source = local_store(self.layout("source"));
+        let outcome = copy_closure(source, file_cache(cache), &key, root)?;
         match outcome.failures.into_iter().next() {
             Some(error) => Err(error.into()),
             None => Ok(key),
@@ -247,42 +251,22 @@ impl Demo {
         key: &SecretKey,
         root: &StorePath,
     ) -> anyhow::Result<CopySummary> {
-        let sources = open_source(StoreUri::File(self.cache()))?;
-        let target = open_target(&self.layout(name).into(), None, &WriteOptions::default())?;
-        self.copy_closure(&sources, &*target, key, root)
-    }
-
-    fn copy_closure(
-        &self,
-        sources: &Sources,
-        target: &dyn Target,
-        key: &SecretKey,
-        root: &StorePath,
-    ) -> anyhow::Result<CopySummary> {
-        let mut trusted_keys = TrustedKeys::new();
-        trusted_keys.insert(key.public());
-        let options = CopyOptions {
-            trusted_keys,
-            ..CopyOptions::default()
-        };
-        let copy = ClosureCopy {
-            sources,
-            target,
-            options: &options,
-            events: &(),
-        };
-        Ok(copy.run(&[PathSpec::Path(root.clone())])?)
+        let target = local_store(self.layout(name));
+        copy_closure(file_cache(self.cache()), target, key, root)
     }
 
     /// Flips one bit in the middle of the NAR of `root`.
     fn corrupt_cache(&self, root: &StorePath) -> anyhow::Result<()> {
-        let sources = open_source(StoreUri::File(self.cache()))?;
+        let cancel = Cancel::default();
+        let stores = [file_cache(self.cache())];
+        let network = NetworkOptions::default();
+        let sources = Sources::open(&stores, SourceOrder::AsListed, &network, &cancel)?;
         let source = sources
             .iter()
             .next()
             .context("the demo cache cannot be opened")?;
         let narinfo = source
-            .query_path_info(root.hash_part(), &Cancel::default())?
+            .query_path_info(root.hash_part(), &cancel)?
             .context("the demo cache lacks its path")?;
         let file = self.cache().directory.join(&narinfo.url);
         let mut file = File::options().read(true).write(true).open(file)?;
@@ -296,14 +280,21 @@ impl Demo {
     }
 }
 
-fn open_source(location: StoreUri) -> anyhow::Result<Sources> {
-    let network = NetworkOptions::default();
-    Ok(Sources::open(
-        &[location],
-        SourceOrder::AsListed,
-        &network,
-        &Cancel::default(),
-    )?)
+fn copy_closure(
+    source: Arc<dyn StoreConfig>,
+    target: Arc<dyn StoreConfig>,
+    key: &SecretKey,
+    root: &StorePath,
+) -> anyhow::Result<CopySummary> {
+    let mut trusted_keys = TrustedKeys::new();
+    trusted_keys.insert(key.public());
+    let options = CopyOptions {
+        trusted_keys,
+        ..CopyOptions::default()
+    };
+    let paths = RequestedPaths::Named(vec![root.to_string()]);
+    let request = CopyRequest::new(vec![source], target, paths).options(options);
+    Ok(request.open()?.run(&())?)
 }
 
 fn run_installed(program: &Path) -> anyhow::Result<String> {

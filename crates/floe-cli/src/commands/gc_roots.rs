@@ -6,9 +6,9 @@
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
+use floe_copy::StoreConfig;
 use floe_format::StorePath;
 use floe_store::{IndirectGcRoot, Profile, StoreLayout, StoreWriter};
-use floe_transfer::StoreUri;
 
 use crate::args::GcRootArgs;
 use crate::exit::UsageError;
@@ -27,15 +27,15 @@ impl GcRootLinks {
     /// Errors: a place that is taken, a target without garbage collection.
     pub(crate) fn check(
         args: &GcRootArgs,
-        target: &StoreUri,
+        target: &dyn StoreConfig,
         paths: usize,
     ) -> anyhow::Result<GcRootLinks> {
-        let layout = match target {
-            StoreUri::Local(store) => &store.layout,
-            _ if args.out_link.is_none() && args.profile.is_none() => {
+        let layout = match target.layout() {
+            Some(layout) => layout,
+            None if args.out_link.is_none() && args.profile.is_none() => {
                 return Ok(GcRootLinks::default());
             }
-            _ => return Err(UsageError(copy::NO_LINKS_TO_CACHES.into()).into()),
+            None => return Err(UsageError(copy::NO_LINKS_TO_CACHES.into()).into()),
         };
         let places = args.out_link.iter().flat_map(|link| {
             let place = |number| numbered_link(link, number);

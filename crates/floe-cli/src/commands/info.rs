@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use floe_cache::unusable_netrc_files;
 use floe_copy::{SourceOrder, Sources};
 use floe_format::NarInfo;
 use floe_transfer::{Cancel, Error, NetworkEvents, PathSpec, Source};
@@ -9,7 +10,8 @@ use serde_json::{Map, Value};
 
 use super::print;
 use crate::args::InfoArgs;
-use crate::display::line_display;
+use crate::display::{line_display, warn};
+use crate::messages::copy;
 use crate::options;
 
 pub(crate) fn run(args: InfoArgs) -> anyhow::Result<()> {
@@ -20,9 +22,12 @@ pub(crate) fn run(args: InfoArgs) -> anyhow::Result<()> {
     let mut network = config.network();
     network.events = NetworkEvents::new(Arc::from(line_display()));
     let cancel = Cancel::default();
-    let locations = [location];
-    options::warn_unusable_credentials(&locations, &network);
-    let sources = Sources::open(&locations, SourceOrder::AsListed, &network, &cancel)?;
+    if location.uses_network() {
+        for error in unusable_netrc_files(&network) {
+            warn(copy::ignored_netrc_file(&error));
+        }
+    }
+    let sources = Sources::open(&[location], SourceOrder::AsListed, &network, &cancel)?;
     let Some(source) = sources.iter().next() else {
         return Ok(());
     };

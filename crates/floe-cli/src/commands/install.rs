@@ -1,8 +1,8 @@
 //! `floe install`: copies closures from binary caches into a store.
 
-use floe_copy::SourceOrder;
+use floe_copy::{CopyRequest, RequestedPaths, SourceOrder};
 
-use super::run_copy::{CopyRequest, run_copy};
+use super::run_copy::{CopyCommand, run_copy};
 use crate::args::InstallArgs;
 use crate::options;
 
@@ -22,21 +22,21 @@ pub(crate) fn run(args: InstallArgs) -> anyhow::Result<()> {
         true => SourceOrder::ByPriority,
         false => SourceOrder::AsListed,
     };
+    let sources = options::sources(&args.from, (&config, &environment), store_dir.as_ref())?;
     let copy_args = (&args.trust, &args.store_files, &args.transfer);
-    let options = options::copy_options((&config, &environment), store_dir.as_ref(), copy_args)?;
-    run_copy(CopyRequest {
-        write: options::write_options(&config, &options.cancel)?,
-        order,
-        network: config.network(),
-        sources: options::sources(&args.from, (&config, &environment), store_dir.as_ref())?,
-        target,
-        options,
-        store_dir,
-        json: args.transfer.json,
-        store_files: args.store_files,
+    let ends = (&*target, store_dir.as_ref());
+    let options = options::copy_options((&config, &environment), ends, copy_args)?;
+    let request = CopyRequest::new(sources, target, RequestedPaths::Named(args.paths))
+        .order(order)
+        .network(config.network())
+        .store_dir(store_dir)
+        .write(options::write_options(&config, &options.cancel)?)
+        .options(options);
+    run_copy(CopyCommand {
+        name: "install",
+        request,
         gc_roots: args.gc_roots,
         trace: args.trace,
-        name: "install",
-        paths: Some(args.paths),
+        json: args.transfer.json,
     })
 }

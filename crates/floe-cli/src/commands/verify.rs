@@ -7,7 +7,7 @@ use anyhow::bail;
 use floe_config::{Config, parse_store_uri, store_in_root};
 use floe_format::StoreDir;
 use floe_store::{LockWait, StoreReader, VerifyProblem};
-use floe_transfer::{PathSpec, StoreUri};
+use floe_transfer::PathSpec;
 use serde_json::{Value, json};
 
 use super::print;
@@ -29,13 +29,13 @@ pub(crate) fn run(args: VerifyArgs) -> anyhow::Result<()> {
         }
         (None, named) => parse_store_uri(named, store_dir.as_ref(), &environment)?,
     };
-    let StoreUri::Local(place) = location else {
+    let Some(layout) = location.layout() else {
         bail!(messages::cache_not_verifiable(location));
     };
     let lock_wait = LockWait::new(Arc::default(), |what| {
         eprint_line(messages::waiting_for_resource(what))
     });
-    let store = StoreReader::open_with(place.layout, lock_wait)?;
+    let store = StoreReader::open_with(layout.clone(), lock_wait)?;
     let paths = args
         .paths
         .iter()

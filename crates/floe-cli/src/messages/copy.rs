@@ -15,9 +15,6 @@ use super::paths;
 pub(crate) const NO_SUBSTITUTER: &str = "cannot fetch anything: no usable substituter is \
                                          configured; name a cache with --from";
 
-pub(crate) const NO_STORE_FILES_IN_CACHES: &str =
-    "cannot use --optimise or --reuse: the target is a binary cache; they need a local store";
-
 pub(crate) const NO_LINKS_TO_CACHES: &str =
     "cannot use --out-link or --profile: the target is a binary cache; they need a local store";
 
@@ -31,10 +28,6 @@ pub(crate) fn ignored_netrc_file(error: &Error) -> String {
 
 pub(crate) fn skipped_source(name: impl Display, error: &Error) -> String {
     format!("skipping source {name}: {error}")
-}
-
-pub(crate) fn unlistable_source(name: impl Display) -> String {
-    format!("cannot copy --all from {name}: it offers no list of its paths; name the paths to copy")
 }
 
 pub(crate) fn several_paths_for_profile(count: usize) -> String {

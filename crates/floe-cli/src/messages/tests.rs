@@ -8,10 +8,11 @@ use std::path::Path;
 use anyhow::Context as _;
 use expect_test::{Expect, expect};
 use floe_config::{Config, Environment, HarmoniaSettings, ProcessUser, StoreFlags, served_store};
+use floe_copy::{UriContext, resolve_store_uri};
 use floe_format::{NarInfo, StoreDir, StorePath};
 use floe_server::{ServeError, address};
 use floe_store::{StoreError, StoreLayout, StoreReader};
-use floe_transfer::{Error, PathSpec, Resource, Shortage, StoreUri};
+use floe_transfer::{Error, PathSpec, Resource, Shortage};
 
 use super::*;
 use crate::exit::{self, UsageError};
@@ -55,7 +56,7 @@ fn config_error(text: &str) -> anyhow::Error {
 }
 
 fn uri_error(uri: &str) -> Error {
-    StoreUri::parse(uri, None, None).unwrap_err()
+    resolve_store_uri(uri, &UriContext::default()).unwrap_err()
 }
 
 fn shortage(is_certain: bool) -> Shortage {

@@ -6,11 +6,10 @@ use std::path::Path;
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use floe_cache::NetworkOptions;
-use floe_copy::{ClosureCopy, SourceOrder, Sources, open_target};
+use floe_copy::{CopyRequest, RequestedPaths, UriContext, resolve_store_uri};
 use floe_testkit::synthetic_cache::{self, path};
 use floe_testkit::{run, scratch};
-use floe_transfer::{CopyOptions, Event, EventSink, PathSpec, StoreUri};
+use floe_transfer::{CopyOptions, Event, EventSink};
 
 use crate::faulty_cache::assert_verified;
 use crate::support::floe;
@@ -143,29 +142,13 @@ fn reference_deleted_during_copy_is_fetched_again() {
         jobs: Some(NonZeroUsize::MIN),
         ..CopyOptions::default()
     };
-    let location = |text: &str| StoreUri::parse(text, None, None).unwrap();
-    let sources = Sources::open(
-        &[location(&from)],
-        SourceOrder::AsListed,
-        &NetworkOptions::default(),
-        &options.cancel,
-    )
-    .unwrap();
-    let target = open_target(
-        &location(&root.display().to_string()),
-        None,
-        &floe_store::WriteOptions::default(),
-    )
-    .unwrap();
+    let store = |text: &str| resolve_store_uri(text, &UriContext::default()).unwrap();
+    let paths = RequestedPaths::Named(vec![path(3).to_string()]);
+    let target = store(&root.display().to_string());
+    let request = CopyRequest::new(vec![store(&from)], target, paths).options(options);
     let taken = AtomicBool::new(false);
     let collector = DeletingCollector { root: &root, taken };
-    let copy = ClosureCopy {
-        sources: &sources,
-        target: &*target,
-        options: &options,
-        events: &collector,
-    };
-    let outcome = copy.run(&[PathSpec::Path(path(3))]).unwrap();
+    let outcome = request.open().unwrap().run(&collector).unwrap();
     assert!(
         collector.taken.load(Ordering::SeqCst),
         "nothing was deleted"

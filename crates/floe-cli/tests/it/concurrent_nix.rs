@@ -12,10 +12,9 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Condvar, Mutex};
 use std::thread;
 
-use floe_cache::NetworkOptions;
-use floe_copy::{SourceOrder, Sources};
+use floe_copy::{CopyRequest, RequestedPaths, UriContext, resolve_store_uri};
 use floe_testkit::{CommandOutput, Corpus, Nix, corpus, nixes, run, scratch};
-use floe_transfer::{Cancel, CopyOptions, StoreUri};
+use floe_transfer::CopyOptions;
 
 use crate::support::floe;
 
@@ -400,20 +399,11 @@ fn options_without_signatures() -> CopyOptions {
     }
 }
 
-/// Opens the cache of a corpus.
-fn source_of(corpus: &Corpus) -> Sources {
-    let location = StoreUri::parse(&corpus.file_url("zstd"), None, None).unwrap();
-    let network = NetworkOptions::default();
-    Sources::open(
-        &[location],
-        SourceOrder::AsListed,
-        &network,
-        &Cancel::default(),
-    )
-    .unwrap()
-}
-
-/// Returns the location of the store below a root directory.
-fn store_in(root: &Path) -> StoreUri {
-    StoreUri::parse(root.to_str().unwrap(), None, None).unwrap()
+/// Returns a request to copy a corpus from its cache into the store below a root directory.
+fn copy_of(corpus: &Corpus, root: &Path) -> CopyRequest {
+    let store = |text: &str| resolve_store_uri(text, &UriContext::default()).unwrap();
+    let source = store(&corpus.file_url("zstd"));
+    let paths = RequestedPaths::Named(vec![corpus.root.clone()]);
+    CopyRequest::new(vec![source], store(root.to_str().unwrap()), paths)
+        .options(options_without_signatures())
 }

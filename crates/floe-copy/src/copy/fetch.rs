@@ -230,9 +230,11 @@ mod tests {
     use floe_format::{NarInfo, StoreDir};
 
     use super::*;
+    use crate::registry::resolve_store_uri;
     use crate::sources::SourceOrder;
+    use crate::store_config::UriContext;
     use floe_cache::NetworkOptions;
-    use floe_transfer::{Cancel, StoreUri};
+    use floe_transfer::Cancel;
 
     /// An item of `len` bytes, the `number`th of a plan, from a cache whose NARs are empty.
     fn item(number: usize, len: u64) -> PlannedPath {
@@ -260,7 +262,7 @@ mod tests {
         .unwrap();
         fs::write(cache.path().join("nar"), "").unwrap();
         let url = format!("file://{}", cache.path().display());
-        let location = StoreUri::parse(&url, None, None).unwrap();
+        let location = resolve_store_uri(&url, &UriContext::default()).unwrap();
         let sources = Sources::open(
             &[location],
             SourceOrder::AsListed,

@@ -12,42 +12,12 @@
 //!
 //! Not guaranteed: that nobody writes to a linked file, through its name in the other store.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-use floe_format::StoreDir;
 use floe_store::tree::{ReuseMethod, TemporaryTree, dump_path};
-use floe_transfer::{
-    Error, ErrorKind, Event, IncomingNar, NarSink, ReuseBy, StoreUri, redact_credentials,
-};
+use floe_transfer::{Error, ErrorKind, Event, IncomingNar, NarSink, ReuseBy};
 
 use super::target::{LocalTarget, TreeSink};
-
-/// The directory that holds the paths of what a user calls a store: that of
-/// [`StoreUri::parse`], or else a directory whose entries are the paths themselves.
-///
-/// Errors: [`Error::InvalidStoreUri`] for a binary cache, and where there is no directory.
-pub fn reuse_directory(
-    text: &str,
-    store_dir: Option<&StoreDir>,
-    data_home: Option<&Path>,
-) -> Result<PathBuf, Error> {
-    let fail = |reason: &str| {
-        Err(Error::InvalidStoreUri {
-            text: redact_credentials(text),
-            reason: reason.into(),
-        })
-    };
-    let StoreUri::Local(store) = StoreUri::parse(text, store_dir, data_home)? else {
-        return fail("a binary cache has no files to reuse; name it with --from");
-    };
-    if store.layout.real_store_dir.is_dir() {
-        return Ok(store.layout.real_store_dir);
-    }
-    match std::path::absolute(text) {
-        Ok(directory) if directory.is_dir() => Ok(directory),
-        _ => fail("there is neither a store nor a directory of store paths"),
-    }
-}
 
 /// Drops a NAR that is only hashed: its files are in place already.
 struct NullSink;

@@ -5,9 +5,10 @@ use std::sync::Arc;
 use floe_format::{Compression, NarInfo, PathInfo, StoreDir, StorePath};
 use floe_store::{LockWait, StoreReader};
 use floe_transfer::{
-    Buffering, CachePolicy, Error, LocalStoreUri, NarDump, NarInfoCallback, NarInfoResult,
-    NarStream, Source,
+    Buffering, CachePolicy, Error, NarDump, NarInfoCallback, NarInfoResult, NarStream, Source,
 };
+
+use super::config::LocalStoreUri;
 
 /// A local store that is open for reading.
 #[derive(Debug)]

@@ -1,7 +1,7 @@
 //! A local store as a target.
 
 use std::collections::HashMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use floe_format::{StoreDir, StorePath};
 use floe_store::tree::{TemporaryTree, TreeWriter};
@@ -13,7 +13,7 @@ use floe_transfer::{
 /// A local store that is open for writing.
 #[derive(Debug)]
 pub(crate) struct LocalTarget {
-    pub(super) store: StoreWriter,
+    pub(super) store: Arc<StoreWriter>,
     /// Complete trees beside their places, until they are committed.
     staged: Mutex<HashMap<StorePath, StagedPath>>,
 }
@@ -31,7 +31,7 @@ impl LocalTarget {
     /// Opens a store. Creates it if there is none.
     pub(crate) fn open(layout: StoreLayout, options: &WriteOptions) -> Result<LocalTarget, Error> {
         Ok(LocalTarget {
-            store: StoreWriter::open_with(layout, options)?,
+            store: Arc::new(StoreWriter::open_with(layout, options)?),
             staged: Mutex::default(),
         })
     }
@@ -160,9 +160,5 @@ impl Target for LocalTarget {
     fn query_vanished(&self, paths: &[StorePath]) -> Result<Vec<StorePath>, Error> {
         self.store.wait_for_gc()?;
         Ok(self.store.query_missing(paths)?)
-    }
-
-    fn as_local_store(&self) -> Option<&StoreWriter> {
-        Some(&self.store)
     }
 }

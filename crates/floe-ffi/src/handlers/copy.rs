@@ -3,46 +3,44 @@
 use std::num::NonZeroUsize;
 use std::sync::Arc;
 
-use floe_cache::NetworkOptions;
-use floe_copy::{
-    ClosureCopy, CopySummary, SourceOrder, Sources, open_read_only_target, open_target,
-    reuse_directory,
-};
-use floe_messages::{CopyReply, CopyRequest, PlannedPath, ResolveReply, ReuseBy as RequestedReuse};
+use floe_copy::{CopyRequest, CopySummary, RequestedPaths, UriContext, reuse_directory};
+use floe_format::StoreDir;
+use floe_messages::{self as messages, CopyReply, PlannedPath, ResolveReply};
 use floe_store::{LockWait, WriteOptions};
-use floe_transfer::{CopyOptions, ErrorKind, PathSpec, Reuse, ReuseBy, StoreUri, Target};
+use floe_transfer::{CopyOptions, ErrorKind, Reuse, ReuseBy, Target};
 
-use super::{HandlerContext, HandlerResult, WorkError, location, store_dir, translate, usage};
+use super::network::network_options;
+use super::{HandlerContext, HandlerResult, WorkError, resolve_store, store_dir, translate, usage};
 use crate::completion::Failure;
 
 impl HandlerContext<'_> {
     /// Handles `install` and `copy`, which differ only in their source and target.
     pub(super) fn copy_paths(&self) -> HandlerResult {
-        let (outcome, target) = self.run_copy(false)?;
+        let (summary, target) = self.run_copy(false)?;
         let dir = target.store_dir();
-        let roots: Vec<String> = outcome
+        let paths: Vec<String> = summary
             .requested_paths
             .iter()
             .map(|path| dir.full_path(path))
             .collect();
-        let roots: Vec<&str> = roots.iter().map(String::as_str).collect();
+        let paths: Vec<&str> = paths.iter().map(String::as_str).collect();
         self.reply(&CopyReply {
-            paths: roots.into(),
-            copied: outcome.copied,
-            download_bytes: outcome.download_bytes,
-            nar_bytes: outcome.nar_bytes,
-            reused: outcome.reused,
-            reused_nar_bytes: outcome.reused_nar_bytes,
+            paths: paths.into(),
+            copied: summary.copied,
+            download_bytes: summary.download_bytes,
+            nar_bytes: summary.nar_bytes,
+            reused: summary.reused,
+            reused_nar_bytes: summary.reused_nar_bytes,
         })
     }
 
     pub(super) fn resolve(&self) -> HandlerResult {
-        let (outcome, target) = self.run_copy(true)?;
+        let (summary, target) = self.run_copy(true)?;
         let dir = target.store_dir();
         let print = |(path, nar_size, download): &(_, u64, Option<u64>)| {
             (dir.full_path(path), *nar_size, *download)
         };
-        let planned: Vec<_> = outcome.planned.iter().map(print).collect();
+        let planned: Vec<_> = summary.planned.iter().map(print).collect();
         let planned: Vec<PlannedPath<'_>> = planned
             .iter()
             .map(|(path, nar_size, download_size)| PlannedPath {
@@ -51,7 +49,7 @@ impl HandlerContext<'_> {
                 download_size: *download_size,
             })
             .collect();
-        let space = outcome.space.as_ref();
+        let space = summary.space.as_ref();
         self.reply(&ResolveReply {
             planned: planned.into(),
             write_bytes: space.map(|space| space.write_bytes),
@@ -62,51 +60,21 @@ impl HandlerContext<'_> {
     }
 
     fn run_copy(&self, dry_run: bool) -> Result<(CopySummary, Arc<dyn Target>), WorkError> {
-        let request: CopyRequest<'_> = self.request()?;
-        let requested_dir = store_dir(request.store_dir)?;
-        let at = |text| location(text, requested_dir.as_ref());
-        let from: Vec<StoreUri> = request.from.iter().map(at).collect::<Result<_, _>>()?;
-        let to = at(request.to)?;
-        if !matches!(to, StoreUri::Local(_)) && (request.optimise || !request.reuse.is_empty()) {
-            let what = "cannot use optimise or reuse";
-            return Err(usage(format!(
-                "{what}: `{to}` is a cache, not a local store"
-            )));
-        }
-        let options = self.options(&request, dry_run)?;
-        let sources = Sources::open(
-            &from,
-            SourceOrder::AsListed,
-            &NetworkOptions::default(),
-            self.cancel(),
-        )?;
-        // A new cache gets the store directory of its first source.
-        let first = sources
-            .iter()
-            .next()
-            .map(|source| source.store_dir().clone());
-        let dir = requested_dir.clone().or(first);
-        let target = match dry_run {
-            true => open_read_only_target(&to, dir.as_ref())?,
-            false => open_target(&to, dir.as_ref(), &self.write_options())?,
-        };
-        let mut roots: Vec<PathSpec> = Vec::new();
-        for text in request.paths.iter() {
-            let root = PathSpec::parse(text, target.store_dir())?;
-            if !roots.contains(&root) {
-                roots.push(root);
-            }
-        }
-        let copy = ClosureCopy {
-            sources: &sources,
-            target: &*target,
-            options: &options,
-            events: &*self.job.progress,
-        };
-        let outcome = copy.run(&roots)?;
-        match outcome.failures.is_empty() {
-            true => Ok((outcome, target)),
-            false => Err(failed(&outcome)),
+        let message: messages::CopyRequest<'_> = self.request()?;
+        let store_dir = store_dir(message.store_dir)?;
+        let store = |text| resolve_store(text, store_dir.as_ref());
+        let sources = message.from.iter().map(store).collect::<Result<_, _>>()?;
+        let paths = message.paths.iter().map(str::to_owned).collect();
+        let request = CopyRequest::new(sources, store(message.to)?, RequestedPaths::Named(paths))
+            .network(network_options(&message.network))
+            .options(self.options(&message, store_dir.as_ref(), dry_run)?)
+            .store_dir(store_dir)
+            .write(self.write_options());
+        let copy = request.open()?;
+        let summary = copy.run(&*self.job.progress)?;
+        match summary.failures.is_empty() {
+            true => Ok((summary, copy.target)),
+            false => Err(failed(&summary)),
         }
     }
 
@@ -119,7 +87,12 @@ impl HandlerContext<'_> {
         }
     }
 
-    fn options(&self, request: &CopyRequest<'_>, dry_run: bool) -> Result<CopyOptions, WorkError> {
+    fn options(
+        &self,
+        request: &messages::CopyRequest<'_>,
+        store_dir: Option<&StoreDir>,
+        dry_run: bool,
+    ) -> Result<CopyOptions, WorkError> {
         let jobs = match request.jobs {
             None => None,
             Some(jobs) => Some(
@@ -138,7 +111,7 @@ impl HandlerContext<'_> {
             check_signatures: !request.no_check_sigs,
             jobs,
             optimise: request.optimise,
-            reuse: reuse(request)?,
+            reuse: reuse(request, store_dir)?,
             dry_run,
             check_space: !request.no_check_space,
             cancel: self.cancel().clone(),
@@ -146,32 +119,38 @@ impl HandlerContext<'_> {
     }
 }
 
-fn reuse(request: &CopyRequest<'_>) -> Result<Reuse, WorkError> {
-    let dir = store_dir(request.store_dir)?;
-    let directory = |text| reuse_directory(text, dir.as_ref(), None);
+fn reuse(
+    request: &messages::CopyRequest<'_>,
+    store_dir: Option<&StoreDir>,
+) -> Result<Reuse, WorkError> {
+    let context = UriContext {
+        store_dir,
+        data_home: None,
+    };
+    let directory = |text| reuse_directory(text, &context);
     let directories = request.reuse.iter().map(directory);
     Ok(Reuse {
         directories: directories.collect::<Result<_, _>>()?,
         by: match request.reuse_by {
-            None | Some(RequestedReuse::Reflink) => ReuseBy::Reflink,
-            Some(RequestedReuse::Hardlink) => ReuseBy::HardLink,
-            Some(RequestedReuse::Copy) => ReuseBy::Copy,
+            None | Some(messages::ReuseBy::Reflink) => ReuseBy::Reflink,
+            Some(messages::ReuseBy::Hardlink) => ReuseBy::HardLink,
+            Some(messages::ReuseBy::Copy) => ReuseBy::Copy,
         },
     })
 }
 
-fn failed(outcome: &CopySummary) -> WorkError {
-    let kind = ErrorKind::most_severe(&outcome.failures);
+fn failed(summary: &CopySummary) -> WorkError {
+    let kind = ErrorKind::most_severe(&summary.failures);
     if kind == ErrorKind::Interrupted {
         return WorkError::Cancelled;
     }
-    let causes: Vec<String> = outcome.failures.iter().map(ToString::to_string).collect();
-    let unmoved = outcome.failed_paths();
-    let things = if unmoved == 1 { "path" } else { "paths" };
+    let causes: Vec<String> = summary.failures.iter().map(ToString::to_string).collect();
+    let failed_paths = summary.failed_paths();
+    let things = if failed_paths == 1 { "path" } else { "paths" };
     let first = causes.first().cloned().unwrap_or_default();
     WorkError::Failed(Failure {
         kind: translate(kind),
-        message: format!("failed to copy {unmoved} {things}: {first}"),
+        message: format!("failed to copy {failed_paths} {things}: {first}"),
         causes,
     })
 }

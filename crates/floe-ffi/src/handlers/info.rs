@@ -1,6 +1,5 @@
 //! The requests `path_info` and `closure`.
 
-use floe_cache::NetworkOptions;
 use floe_copy::{SourceOrder, Sources};
 use floe_format::{Compression, NarInfo, StoreDir};
 use floe_messages::{
@@ -8,12 +7,13 @@ use floe_messages::{
 };
 use floe_transfer::PathSpec;
 
-use super::{HandlerContext, HandlerResult, WorkError, location, store_dir, usage};
+use super::network::network_options;
+use super::{HandlerContext, HandlerResult, WorkError, resolve_store, store_dir, usage};
 
 impl HandlerContext<'_> {
     pub(super) fn path_info(&self) -> HandlerResult {
         let request: PathInfoRequest<'_> = self.request()?;
-        let sources = self.source(request.store, request.store_dir)?;
+        let sources = self.source(request.store, request.store_dir, &request.network)?;
         let found = self.look_up(&sources, [request.path].into_iter(), false)?;
         let info = found.infos.first().map(Texts::message);
         self.reply(&info.unwrap_or_default())
@@ -21,7 +21,7 @@ impl HandlerContext<'_> {
 
     pub(super) fn closure(&self) -> HandlerResult {
         let request: ClosureRequest<'_> = self.request()?;
-        let sources = self.source(request.store, request.store_dir)?;
+        let sources = self.source(request.store, request.store_dir, &request.network)?;
         let found = self.look_up(&sources, request.paths.iter(), true)?;
         let infos: Vec<PathInfo<'_>> = found.infos.iter().map(Texts::message).collect();
         self.reply(&ClosureReply {
@@ -29,15 +29,15 @@ impl HandlerContext<'_> {
         })
     }
 
-    fn source(&self, store: &str, dir: Option<&str>) -> Result<Sources, WorkError> {
-        let dir = store_dir(dir)?;
-        let location = location(store, dir.as_ref())?;
-        Ok(Sources::open(
-            &[location],
-            SourceOrder::AsListed,
-            &NetworkOptions::default(),
-            self.cancel(),
-        )?)
+    fn source(
+        &self,
+        store: &str,
+        dir: Option<&str>,
+        network: &messages::NetworkOptions<'_>,
+    ) -> Result<Sources, WorkError> {
+        let store = resolve_store(store, store_dir(dir)?.as_ref())?;
+        let (order, network) = (SourceOrder::AsListed, network_options(network));
+        Ok(Sources::open(&[store], order, &network, self.cancel())?)
     }
 
     fn look_up<'t>(

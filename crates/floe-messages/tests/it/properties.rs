@@ -1,8 +1,8 @@
 //! Properties of every message and of arbitrary bytes.
 
 use floe_messages::{
-    ClosureReply, Compression, CopyRequest, Empty, Error, ErrorKind, Message as _, PathInfo,
-    PathInfoRequest, ProblemKind, Progress, ReuseBy, VerifyProblem, VerifyReply,
+    ClosureReply, Compression, CopyRequest, Empty, Error, ErrorKind, Message as _, NetworkOptions,
+    PathInfo, PathInfoRequest, ProblemKind, Progress, ReuseBy, VerifyProblem, VerifyReply,
 };
 use proptest::collection::vec;
 use proptest::option;
@@ -108,6 +108,20 @@ proptest! {
             message: text(0),
             causes: list(0),
         });
+        let network = || NetworkOptions {
+            http_proxy: optional(0),
+            https_proxy: optional(1),
+            no_proxy: optional(2),
+            netrc_files: list(1),
+            certificates: optional(3),
+            connections: flag.then_some(numbers[0]),
+            connect_timeout_ms: (!flag).then_some(numbers[1]),
+            stall_timeout_ms: flag.then_some(numbers[2]),
+            attempts: flag.then_some(numbers[3]),
+            narinfo_disk_cache: optional(4),
+            narinfo_positive_ttl: flag.then_some(numbers[4]),
+            narinfo_negative_ttl: (!flag).then_some(numbers[5]),
+        };
         round_trips!(CopyRequest, CopyRequest {
             from: list(0),
             to: text(0),
@@ -120,11 +134,13 @@ proptest! {
             reuse: list(2),
             reuse_by: flag.then_some(ReuseBy::ALL[value % ReuseBy::ALL.len()]),
             no_check_space: flag,
+            network: network(),
         });
         round_trips!(PathInfoRequest, PathInfoRequest {
             store: text(0),
             store_dir: optional(0),
             path: text(1),
+            network: network(),
         });
         let info = |i: usize| PathInfo {
             path: text(i),

@@ -5,31 +5,22 @@ use std::path::Path;
 use std::sync::Barrier;
 use std::thread;
 
-use floe_copy::{ClosureCopy, CopySummary, open_target};
+use floe_copy::CopySummary;
 use floe_format::StoreDir;
 use floe_store::{TempRoots, WriteOptions};
 use floe_testkit::{Corpus, corpus, scratch};
-use floe_transfer::PathSpec;
 
-use super::{options_without_signatures, source_of, store_in};
+use super::copy_of;
 use crate::faulty_cache::assert_store_contains_exactly;
 
 fn copy_closure(corpus: &Corpus, root: &Path, roots: &TempRoots, start: &Barrier) -> CopySummary {
-    let (options, sources) = (options_without_signatures(), source_of(corpus));
     let write = WriteOptions {
         temp_roots: roots.clone(),
         ..WriteOptions::default()
     };
+    let copy = copy_of(corpus, root).write(write);
     start.wait();
-    let target = open_target(&store_in(root), None, &write).unwrap();
-    let copy = ClosureCopy {
-        sources: &sources,
-        target: &*target,
-        options: &options,
-        events: &(),
-    };
-    let wanted = StoreDir::default().parse(&corpus.root).unwrap();
-    copy.run(&[PathSpec::Path(wanted)]).unwrap()
+    copy.open().unwrap().run(&()).unwrap()
 }
 
 #[test]

@@ -9,13 +9,12 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
-use floe_copy::{ClosureCopy, open_target};
 use floe_format::StoreDir;
 use floe_store::tree::remove_tree;
 use floe_testkit::{corpus, nixes, run, scratch};
-use floe_transfer::{Event, EventSink, PathSpec};
+use floe_transfer::{Event, EventSink};
 
-use super::{options_without_signatures, source_of, store_in};
+use super::copy_of;
 use crate::faulty_cache::assert_verified;
 
 /// Collects until the copy is planned, and then deletes all paths.
@@ -84,23 +83,17 @@ fn path_deleted_by_old_collector_is_fetched_again() {
     let scratch = scratch();
     let root = scratch.join("root");
     run(&mut super::install(&corpus, &root)).expect(0);
-    let (options, sources) = (options_without_signatures(), source_of(&corpus));
-    let target = open_target(&store_in(&root), None, &floe_store::WriteOptions::default()).unwrap();
+    let request = copy_of(&corpus, &root);
+    let copy = request.open().unwrap();
     let collector = Collector::begin(&root);
-    let copy = ClosureCopy {
-        sources: &sources,
-        target: &*target,
-        options: &options,
-        events: &collector,
-    };
     let wanted = StoreDir::default().parse(&corpus.root).unwrap();
-    let outcome = copy.run(&[PathSpec::Path(wanted.clone())]).unwrap();
+    let outcome = copy.run(&collector).unwrap();
     let all = corpus.paths.len();
     assert_eq!(collector.deleted.load(Ordering::SeqCst), all);
     assert!(outcome.failures.is_empty(), "{:?}", outcome.failures);
     assert_eq!(outcome.requested_paths, [wanted]);
     assert_eq!(outcome.copied, all as u64);
-    drop(target);
+    drop(copy);
     assert_verified(&root, all);
     for nix in nixes() {
         nix.verify(&root, all);

@@ -4,10 +4,10 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use floe_cache::NetworkOptions;
-use floe_copy::{SourceOrder, Sources};
+use floe_copy::{SourceOrder, Sources, UriContext, resolve_store_uri};
 use floe_testkit::fault_server::{Fault, FaultServer, RecordedRequest};
 use floe_testkit::{Scratch, nginx, run, scratch};
-use floe_transfer::{Cancel, Error, StoreUri};
+use floe_transfer::{Cancel, Error};
 
 use crate::environment::find_tool;
 use crate::environment::tls::create_certificates;
@@ -19,7 +19,7 @@ fn open(netrc: &[PathBuf], url: &str) -> Result<Sources, Error> {
         netrc: netrc.to_vec(),
         ..NetworkOptions::default()
     };
-    let location = StoreUri::parse(url, None, None).unwrap();
+    let location = resolve_store_uri(url, &UriContext::default()).unwrap();
     Sources::open(
         &[location],
         SourceOrder::AsListed,

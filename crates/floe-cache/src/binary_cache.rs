@@ -1,0 +1,299 @@
+//! A binary cache as a source: what `nix-cache-info` and narinfos mean, over any storage.
+
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+
+use floe_format::{CacheInfo, HashPart, NarInfo, StoreDir, StorePath};
+use floe_transfer::store_uri::{parse_bool, parse_number};
+use floe_transfer::{
+    Buffering, CachePolicy, DEFAULT_PRIORITY, Error, NarInfoCallback, NarInfoReply, NarStream,
+    Source,
+};
+
+use crate::storage::{CacheStorage, Found, GetResult, QueryLimit, SmallObject, get_and_wait};
+
+/// The options of a binary cache as a source, which override its own `nix-cache-info`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct CacheOptions {
+    /// Sources with lower numbers are queried first (`priority`).
+    pub priority: Option<i32>,
+    /// Whether the cache accepts many queries at once (`want-mass-query`).
+    pub want_mass_query: Option<bool>,
+    /// Whether paths of the cache need no signature (`trusted`).
+    pub trusted: bool,
+}
+
+impl CacheOptions {
+    /// Sets the option that a parameter of a store URI names. Returns `false` if it names none.
+    pub(crate) fn set(&mut self, name: &str, value: &str) -> Result<bool, String> {
+        match name {
+            "priority" => self.priority = Some(parse_number(name, value)?),
+            "want-mass-query" => self.want_mass_query = Some(parse_bool(name, value)?),
+            "trusted" => self.trusted = parse_bool(name, value)?,
+            _ => return Ok(false),
+        }
+        Ok(true)
+    }
+}
+
+/// A binary cache that is open, or still opening.
+#[derive(Debug)]
+pub struct BinaryCache {
+    shared: Arc<Shared>,
+    /// The store directory while that of the cache is not known.
+    default_dir: StoreDir,
+}
+
+/// The part that replies of the storage refer to. They hold weak references: a slow request must
+/// not keep the cache, and with it the network thread, alive.
+#[derive(Debug)]
+struct Shared {
+    storage: Arc<dyn CacheStorage>,
+    options: CacheOptions,
+    /// The parsed `nix-cache-info`, or the reason why the cache cannot be used.
+    info: OnceLock<Result<CacheInfo, Arc<Error>>>,
+    /// Queries that wait for `nix-cache-info`.
+    waiting: Mutex<Vec<Query>>,
+}
+
+/// One query for a narinfo.
+struct Query {
+    /// The name of the narinfo.
+    name: String,
+    policy: CachePolicy,
+    reply: NarInfoCallback,
+}
+
+impl BinaryCache {
+    /// Begins to fetch `nix-cache-info`. Calls `opened` when it is known whether the cache can be
+    /// used: see [`Source::open_result`].
+    pub fn open(
+        storage: Arc<dyn CacheStorage>,
+        options: &CacheOptions,
+        opened: impl FnOnce() + Send + 'static,
+    ) -> BinaryCache {
+        let shared = Arc::new(Shared {
+            storage,
+            options: options.clone(),
+            info: OnceLock::new(),
+            waiting: Mutex::default(),
+        });
+        shared.fetch_info(CachePolicy::Use, Box::new(opened));
+        BinaryCache {
+            shared,
+            default_dir: StoreDir::default(),
+        }
+    }
+}
+
+impl Shared {
+    fn fetch_info(self: &Arc<Shared>, policy: CachePolicy, opened: Box<dyn FnOnce() + Send>) {
+        let shared = Arc::downgrade(self);
+        let reply = move |found: GetResult| {
+            let Some(shared) = shared.upgrade() else {
+                return;
+            };
+            let from_disk_cache = matches!(&found, Ok(found) if found.from_disk_cache());
+            match shared.parse_info(found) {
+                // The disk cache may be damaged, or a newer floe may have written it.
+                Err(_) if from_disk_cache => shared.fetch_info(CachePolicy::Bypass, opened),
+                info => {
+                    shared.set_info(info.map_err(Arc::new));
+                    opened();
+                }
+            }
+        };
+        self.storage.get(CACHE_INFO, policy, Box::new(reply));
+    }
+
+    /// Parses `nix-cache-info`, and passes on to the storage how many queries the cache wants.
+    fn parse_info(&self, found: GetResult) -> Result<CacheInfo, Error> {
+        let not_a_cache = |reason: String| Error::NotACache {
+            url: self.storage.name(),
+            reason,
+        };
+        let object = match found? {
+            Found::Object(object) => object,
+            Found::Missing { reason, .. } => return Err(not_a_cache(reason.into())),
+        };
+        let parsed = match object.contents.trim_ascii_start().starts_with(b"<") {
+            // Probably a captive portal.
+            true => Err("a web page came instead".to_owned()),
+            false => CacheInfo::parse(&object.contents).map_err(|error| error.to_string()),
+        };
+        let info = parsed.map_err(|reason| {
+            self.storage.forget(CACHE_INFO);
+            not_a_cache(reason)
+        })?;
+        let own = info.want_mass_query;
+        self.storage.set_query_limit(QueryLimit {
+            want_mass_query: self.options.want_mass_query.unwrap_or(own),
+            uses_http2: object.uses_http2,
+        });
+        Ok(info)
+    }
+
+    /// Records what is known of the cache, and sends the queries that waited for it.
+    fn set_info(self: &Arc<Shared>, info: Result<CacheInfo, Arc<Error>>) {
+        // Only the reply to the one request for `nix-cache-info` sets it.
+        let _: Result<(), _> = self.info.set(info);
+        let waiting = std::mem::take(&mut *self.waiting());
+        for query in waiting {
+            self.send(query);
+        }
+    }
+
+    fn waiting(&self) -> MutexGuard<'_, Vec<Query>> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Sends a query, or keeps it until `nix-cache-info` is known.
+    fn query(self: &Arc<Shared>, query: Query) {
+        let mut waiting = self.waiting();
+        if self.info.get().is_none() {
+            waiting.push(query);
+            return;
+        }
+        drop(waiting);
+        self.send(query);
+    }
+
+    fn send(self: &Arc<Shared>, query: Query) {
+        match self.info.get() {
+            Some(Ok(_)) => {}
+            Some(Err(error)) => return (query.reply)(Err(Error::SourceDisabled(error.clone()))),
+            None => return (query.reply)(Err(Error::Cancelled)),
+        }
+        let shared: Weak<Shared> = Arc::downgrade(self);
+        let (name, policy) = (query.name.clone(), query.policy);
+        let reply = move |found: GetResult| match shared.upgrade() {
+            Some(shared) => shared.reply(query, found),
+            None => (query.reply)(Err(Error::Cancelled)),
+        };
+        self.storage.get(&name, policy, Box::new(reply));
+    }
+
+    fn reply(self: &Arc<Shared>, query: Query, found: GetResult) {
+        let object = match found {
+            Ok(Found::Object(object)) => object,
+            Ok(Found::Missing { .. }) => return (query.reply)(Ok(None)),
+            Err(error) => return (query.reply)(Err(error)),
+        };
+        let parsed = self.parse_narinfo(&query.name, &object);
+        match parsed {
+            // The disk cache may be damaged: the cache itself is queried.
+            Err(_) if object.from_disk_cache => self.send(Query {
+                policy: CachePolicy::Bypass,
+                ..query
+            }),
+            parsed => (query.reply)(parsed.map(|narinfo| {
+                Some(NarInfoReply {
+                    narinfo,
+                    from_disk_cache: object.from_disk_cache,
+                })
+            })),
+        }
+    }
+
+    fn parse_narinfo(&self, name: &str, object: &SmallObject) -> Result<NarInfo, Error> {
+        let dir = self.store_dir().ok_or(Error::Cancelled)?;
+        NarInfo::parse(&object.contents, dir).map_err(|source| {
+            self.storage.forget(name);
+            Error::NarInfo {
+                url: format!("{}/{name}", self.storage.name().trim_end_matches('/')),
+                source: Box::new(source),
+            }
+        })
+    }
+
+    fn known_info(&self) -> Option<&CacheInfo> {
+        self.info.get()?.as_ref().ok()
+    }
+
+    fn store_dir(&self) -> Option<&StoreDir> {
+        self.known_info().map(|info| &info.store_dir)
+    }
+}
+
+impl Source for BinaryCache {
+    fn name(&self) -> String {
+        self.shared.storage.name()
+    }
+
+    fn store_dir(&self) -> &StoreDir {
+        self.shared.store_dir().unwrap_or(&self.default_dir)
+    }
+
+    fn query(&self, hash_part: &str, policy: CachePolicy, reply: NarInfoCallback) {
+        self.shared.query(Query {
+            name: format!("{hash_part}{NARINFO_SUFFIX}"),
+            policy,
+            reply,
+        });
+    }
+
+    fn open_nar(&self, narinfo: &NarInfo, buffering: Buffering) -> Result<NarStream, Error> {
+        let body = self.shared.storage.open(&narinfo.url, buffering);
+        body.map(NarStream::Body)
+    }
+
+    fn prefetch_nar(&self, narinfo: &NarInfo) -> Option<Result<NarStream, Error>> {
+        let body = self.shared.storage.prefetch(&narinfo.url)?;
+        Some(body.map(NarStream::Body))
+    }
+
+    fn priority(&self) -> i32 {
+        let own = || self.shared.known_info()?.priority;
+        let priority = self.shared.options.priority.or_else(own);
+        priority.unwrap_or(DEFAULT_PRIORITY)
+    }
+
+    fn is_trusted(&self) -> bool {
+        self.shared.options.trusted
+    }
+
+    fn open_result(&self) -> Option<Result<(), Arc<Error>>> {
+        let info = self.shared.info.get()?;
+        Some(info.as_ref().map(|_| ()).map_err(Arc::clone))
+    }
+
+    /// Reads every narinfo, if the storage can list them.
+    fn query_all_valid_paths(&self) -> Result<Option<Vec<StorePath>>, Error> {
+        let storage = &self.shared.storage;
+        let Some(names) = storage.list()? else {
+            return Ok(None);
+        };
+        let mut paths = Vec::new();
+        for name in names {
+            let part = name.strip_suffix(NARINFO_SUFFIX);
+            if part.and_then(HashPart::parse).is_none() {
+                continue;
+            }
+            if let Some(contents) = get_and_wait(&**storage, &name)? {
+                let object = SmallObject {
+                    contents,
+                    uses_http2: false,
+                    from_disk_cache: false,
+                };
+                paths.push(self.shared.parse_narinfo(&name, &object)?.info.path);
+            }
+        }
+        paths.sort_unstable();
+        Ok(Some(paths))
+    }
+
+    fn abort(&self) {
+        self.shared.storage.abort();
+    }
+}
+
+impl std::fmt::Debug for Query {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Query({})", self.name)
+    }
+}
+
+/// The name of the object that describes a cache.
+pub(crate) const CACHE_INFO: &str = "nix-cache-info";
+
+/// The end of the name of a narinfo; a hash part stands before it.
+pub(crate) const NARINFO_SUFFIX: &str = ".narinfo";

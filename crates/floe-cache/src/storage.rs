@@ -1,0 +1,169 @@
+//! The interface of the place where a binary cache keeps its objects.
+//!
+//! The objects are `nix-cache-info`, narinfos (`HASHPART.narinfo`), NARs (below `nar/`) and
+//! listings (`HASHPART.ls`). A storage knows only their names. [`BinaryCache`](crate::BinaryCache) and
+//! [`BinaryCacheWriter`](crate::BinaryCacheWriter) know their contents.
+
+use std::borrow::Cow;
+use std::fmt::Debug;
+use std::path::Path;
+use std::sync::mpsc;
+
+use floe_transfer::{Body, Buffering, CachePolicy, Error};
+
+use crate::temporary_file::TemporaryFile;
+
+/// A place for the objects of one binary cache: a directory, a server, or a wrapper around another
+/// storage.
+///
+/// A storage that can only be read implements the first three methods.
+pub trait CacheStorage: Debug + Send + Sync {
+    /// Returns the URI of the cache without credentials.
+    fn name(&self) -> String;
+
+    /// Gets a small object. Calls `reply` exactly once, perhaps before it returns.
+    ///
+    /// A storage behind a network must not block here. `policy` matters only to a storage that
+    /// remembers objects.
+    fn get(&self, name: &str, policy: CachePolicy, reply: GetCallback);
+
+    /// Opens a NAR by the URL in its narinfo: relative to the cache, or absolute. Must not block on
+    /// a network.
+    fn open(&self, url: &str, buffering: Buffering) -> Result<Body, Error>;
+
+    /// Opens a large NAR before a worker is free to read it. Returns `None` if that would take a
+    /// connection that another request may need first.
+    fn prefetch(&self, url: &str) -> Option<Result<Body, Error>> {
+        Some(self.open(url, Buffering::Stream))
+    }
+
+    /// Tells the storage how many queries the cache wants at once, before the first narinfo.
+    fn set_query_limit(&self, limit: QueryLimit) {
+        let _ = limit;
+    }
+
+    /// Removes a remembered object that turned out to be wrong.
+    fn forget(&self, name: &str) {
+        let _ = name;
+    }
+
+    /// Whether an object exists.
+    fn exists(&self, name: &str) -> bool {
+        let _ = name;
+        false
+    }
+
+    /// Returns the names of the objects beside `nix-cache-info`, or `None` if the storage cannot
+    /// list them.
+    fn list(&self) -> Result<Option<Vec<String>>, Error> {
+        Ok(None)
+    }
+
+    /// Writes an object whole or not at all.
+    fn put_atomic(&self, name: &str, contents: &[u8]) -> Result<(), Error> {
+        let _ = (name, contents);
+        Err(self.read_only())
+    }
+
+    /// Creates a file for an object whose name is not known yet.
+    fn create_temporary(&self) -> Result<TemporaryFile, Error> {
+        Err(self.read_only())
+    }
+
+    /// Makes the contents of a temporary file an object, whole or not at all.
+    fn put_temporary(&self, name: &str, file: TemporaryFile) -> Result<(), Error> {
+        let _ = (name, file);
+        Err(self.read_only())
+    }
+
+    /// Deletes an object. An absent object is no error.
+    fn delete(&self, name: &str) -> Result<(), Error> {
+        let _ = name;
+        Err(self.read_only())
+    }
+
+    /// Returns the directory whose file system receives the NARs, if they go to this machine.
+    fn nar_directory(&self) -> Option<&Path> {
+        None
+    }
+
+    /// Ends all transfers. The storage cannot be used afterwards.
+    fn abort(&self) {}
+
+    /// Returns the error for a write to a storage that can only be read.
+    fn read_only(&self) -> Error {
+        Error::InvalidStoreUri {
+            text: self.name(),
+            reason: "floe cannot write to a cache of this kind; copy to file://DIR".into(),
+        }
+    }
+}
+
+/// Receives the result of one [`CacheStorage::get`].
+pub type GetCallback = Box<dyn FnOnce(GetResult) + Send>;
+
+/// The result of one [`CacheStorage::get`].
+pub type GetResult = Result<Found, Error>;
+
+/// The reply to a request for a small object.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Found {
+    /// The object.
+    Object(SmallObject),
+    /// The storage does not have the object, with the reason for messages.
+    Missing {
+        /// The reason, such as `it is not there`.
+        reason: Cow<'static, str>,
+        /// Whether the reply comes from the narinfo disk cache.
+        from_disk_cache: bool,
+    },
+}
+
+impl Found {
+    /// Whether the reply comes from the narinfo disk cache.
+    pub(crate) fn from_disk_cache(&self) -> bool {
+        match self {
+            Found::Object(object) => object.from_disk_cache,
+            Found::Missing {
+                from_disk_cache, ..
+            } => *from_disk_cache,
+        }
+    }
+}
+
+/// A small object.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SmallObject {
+    /// The bytes. An object that is too large is cut off, but still so long that parsers refuse it.
+    pub contents: Vec<u8>,
+    /// Whether the storage replied over HTTP/2, which carries many queries on one connection.
+    pub uses_http2: bool,
+    /// Whether the reply comes from the narinfo disk cache.
+    pub from_disk_cache: bool,
+}
+
+/// How many queries a cache wants at once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct QueryLimit {
+    /// Whether the cache accepts many queries at once (`WantMassQuery`).
+    pub want_mass_query: bool,
+    /// Whether the cache speaks HTTP/2.
+    pub uses_http2: bool,
+}
+
+/// Gets an object and waits for it. For storages that reply at once, and for targets.
+pub(crate) fn get_and_wait(
+    storage: &dyn CacheStorage,
+    name: &str,
+) -> Result<Option<Vec<u8>>, Error> {
+    let (sender, receiver) = mpsc::channel();
+    let reply = Box::new(move |found| {
+        // The receiver waits until the reply has come.
+        let _: Result<(), _> = sender.send(found);
+    });
+    storage.get(name, CachePolicy::Bypass, reply);
+    match receiver.recv().map_err(|_| Error::Cancelled)?? {
+        Found::Object(object) => Ok(Some(object.contents)),
+        Found::Missing { .. } => Ok(None),
+    }
+}

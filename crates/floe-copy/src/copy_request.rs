@@ -1,0 +1,236 @@
+//! A copy as a front end requests it: the command line and libfloe use the same.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use floe_cache::{NetworkOptions, unusable_netrc_files};
+use floe_format::StoreDir;
+use floe_store::{StoreWriter, WriteOptions};
+use floe_transfer::{CopyOptions, Error, EventSink, NetworkEvents, PathSpec, Target};
+
+use crate::copy::{ClosureCopy, CopySummary};
+use crate::registry::resolve_store_uri;
+use crate::sources::{SourceOrder, Sources};
+use crate::store_config::{OpenTarget, StoreConfig, TargetContext, UriContext};
+
+/// A request to copy closures. Its methods with the name of an option set that option.
+#[derive(Clone, Debug)]
+pub struct CopyRequest {
+    sources: Vec<Arc<dyn StoreConfig>>,
+    target: Arc<dyn StoreConfig>,
+    paths: RequestedPaths,
+    order: SourceOrder,
+    network: NetworkOptions,
+    store_dir: Option<StoreDir>,
+    options: CopyOptions,
+    write: WriteOptions,
+}
+
+/// The paths of a copy.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum RequestedPaths {
+    /// All paths of all sources.
+    All,
+    /// Store paths, base names or hash parts.
+    Named(Vec<String>),
+}
+
+impl CopyRequest {
+    /// Makes a request with default options.
+    pub fn new(
+        sources: Vec<Arc<dyn StoreConfig>>,
+        target: Arc<dyn StoreConfig>,
+        paths: RequestedPaths,
+    ) -> CopyRequest {
+        CopyRequest {
+            sources,
+            target,
+            paths,
+            order: SourceOrder::AsListed,
+            network: NetworkOptions::default(),
+            store_dir: None,
+            options: CopyOptions::default(),
+            write: WriteOptions::default(),
+        }
+    }
+
+    /// Sets the order in which sources are queried. The default is the order of the list.
+    pub fn order(self, order: SourceOrder) -> CopyRequest {
+        CopyRequest { order, ..self }
+    }
+
+    /// Sets the options of requests to binary caches.
+    pub fn network(self, network: NetworkOptions) -> CopyRequest {
+        CopyRequest { network, ..self }
+    }
+
+    /// Sets the store directory of a new binary cache. The default is that of the first source.
+    pub fn store_dir(self, store_dir: Option<StoreDir>) -> CopyRequest {
+        CopyRequest { store_dir, ..self }
+    }
+
+    /// Sets the options of the copy.
+    pub fn options(self, options: CopyOptions) -> CopyRequest {
+        CopyRequest { options, ..self }
+    }
+
+    /// Sets the options for writing to a local store.
+    pub fn write(self, write: WriteOptions) -> CopyRequest {
+        CopyRequest { write, ..self }
+    }
+
+    /// Sets the receiver of events that sources send from their own threads, also before
+    /// [`OpenCopy::run`].
+    pub fn network_events(mut self, sink: Arc<dyn EventSink>) -> CopyRequest {
+        self.network.events = NetworkEvents::new(sink);
+        self
+    }
+
+    /// Returns the target.
+    pub fn target(&self) -> &dyn StoreConfig {
+        &*self.target
+    }
+
+    /// Returns the options of the copy.
+    pub fn copy_options(&self) -> &CopyOptions {
+        &self.options
+    }
+
+    /// Returns the errors of netrc files that cannot be used, if a source may need them.
+    pub fn unusable_netrc_files(&self) -> Vec<Error> {
+        match self.sources.iter().any(|source| source.uses_network()) {
+            true => unusable_netrc_files(&self.network),
+            false => Vec::new(),
+        }
+    }
+
+    /// Checks the request before any connection. Returns the number of requested paths, without
+    /// duplicates if the target is a store; `None` means all paths.
+    ///
+    /// Errors: [`Error::InvalidStorePath`], [`Error::NotALocalStore`].
+    pub fn check(&self) -> Result<Option<usize>, Error> {
+        let layout = self.target.layout();
+        if layout.is_none() && (self.options.optimise || self.options.reuse.is_used()) {
+            return Err(Error::NotALocalStore {
+                feature: "optimise or reuse",
+                target: self.target.to_string(),
+            });
+        }
+        Ok(match (&self.paths, layout) {
+            (RequestedPaths::All, _) => None,
+            (RequestedPaths::Named(paths), None) => Some(paths.len()),
+            (RequestedPaths::Named(paths), Some(layout)) => {
+                Some(parse_path_specs(paths, &layout.store_dir)?.len())
+            }
+        })
+    }
+
+    /// Checks the request, and opens the sources and the target.
+    ///
+    /// Errors: those of [`CopyRequest::check`], of [`Sources::open`] and of the target.
+    pub fn open(&self) -> Result<OpenCopy<'_>, Error> {
+        self.check()?;
+        let cancel = &self.options.cancel;
+        let sources = Sources::open(&self.sources, self.order, &self.network, cancel)?;
+        let first_dir = sources.iter().next().map(|first| first.store_dir().clone());
+        let OpenTarget {
+            target,
+            local_store,
+        } = self.target.open_target(&TargetContext {
+            store_dir: self.store_dir.clone().or(first_dir),
+            write: &self.write,
+            dry_run: self.options.dry_run,
+        })?;
+        let specs = match &self.paths {
+            RequestedPaths::All => all_paths(&sources)?,
+            RequestedPaths::Named(paths) => parse_path_specs(paths, target.store_dir())?,
+        };
+        Ok(OpenCopy {
+            options: &self.options,
+            sources,
+            target,
+            local_store,
+            specs,
+        })
+    }
+}
+
+/// A copy whose sources and target are open.
+#[derive(Debug)]
+pub struct OpenCopy<'a> {
+    options: &'a CopyOptions,
+    /// The sources.
+    pub sources: Sources,
+    /// The target.
+    pub target: Arc<dyn Target>,
+    /// The local store behind the target, if it is one and this is no dry run.
+    pub local_store: Option<Arc<StoreWriter>>,
+    /// The requested paths, each once.
+    pub specs: Vec<PathSpec>,
+}
+
+impl OpenCopy<'_> {
+    /// Whether the copy only resolves and plans.
+    pub fn is_dry_run(&self) -> bool {
+        self.options.dry_run
+    }
+
+    /// Copies. See [`ClosureCopy::run`].
+    pub fn run(&self, events: &dyn EventSink) -> Result<CopySummary, Error> {
+        let copy = ClosureCopy {
+            sources: &self.sources,
+            target: &*self.target,
+            options: self.options,
+            events,
+        };
+        copy.run(&self.specs)
+    }
+}
+
+/// Returns the directory with the paths of the store that a URI names, or else a directory whose
+/// entries are the paths themselves.
+///
+/// Errors: [`Error::InvalidStoreUri`] for a binary cache, and if there is no such directory.
+pub fn reuse_directory(text: &str, context: &UriContext<'_>) -> Result<PathBuf, Error> {
+    let store = resolve_store_uri(text, context)?;
+    let fail = |reason: &str| Error::InvalidStoreUri {
+        text: store.to_string(),
+        reason: reason.into(),
+    };
+    let layout = store
+        .layout()
+        .ok_or_else(|| fail("a binary cache has no files to reuse; name it with --from"))?;
+    if layout.real_store_dir.is_dir() {
+        return Ok(layout.real_store_dir.clone());
+    }
+    match std::path::absolute(Path::new(text)) {
+        Ok(directory) if directory.is_dir() => Ok(directory),
+        _ => Err(fail(
+            "there is neither a store nor a directory of store paths",
+        )),
+    }
+}
+
+/// Parses the requested paths, and drops duplicates in any spelling.
+fn parse_path_specs(paths: &[String], dir: &StoreDir) -> Result<Vec<PathSpec>, Error> {
+    let mut specs = Vec::new();
+    for text in paths {
+        let spec = PathSpec::parse(text, dir)?;
+        if !specs.contains(&spec) {
+            specs.push(spec);
+        }
+    }
+    Ok(specs)
+}
+
+fn all_paths(sources: &Sources) -> Result<Vec<PathSpec>, Error> {
+    let mut specs = Vec::new();
+    for source in sources.iter() {
+        let Some(paths) = source.query_all_valid_paths()? else {
+            let source_name = source.name();
+            return Err(Error::Unlistable { source_name });
+        };
+        specs.extend(paths.into_iter().map(PathSpec::Path));
+    }
+    Ok(specs)
+}

@@ -1,0 +1,126 @@
+//! A local store by its URI.
+
+use std::fmt;
+use std::sync::Arc;
+
+use floe_format::StoreDir;
+use floe_store::{LockWait, StoreLayout};
+use floe_transfer::store_uri::{absolute, parse_bool, parse_number};
+use floe_transfer::{Error, Source, StoreUri, Target};
+
+use super::dry_run::ReadOnlyStore;
+use super::source::LocalSource;
+use super::target::LocalTarget;
+use crate::store_config::{OpenTarget, SourceContext, StoreConfig, TargetContext, UriContext};
+
+/// A local store with the parameters of its URI.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct LocalStoreUri {
+    pub(crate) layout: StoreLayout,
+    /// Sources with lower numbers are queried first (`priority`).
+    pub(crate) priority: i32,
+    /// Whether paths of the store need no signature (`trusted`).
+    pub(crate) trusted: bool,
+}
+
+/// Returns a local store without parameters.
+pub fn local_store(layout: StoreLayout) -> Arc<dyn StoreConfig> {
+    Arc::new(LocalStoreUri {
+        layout,
+        priority: 0,
+        trusted: false,
+    })
+}
+
+/// Parses `auto`, `local?…`, `local://ROOT` and a directory, with Nix's parameters.
+pub(crate) fn parse(
+    uri: &StoreUri,
+    context: &UriContext<'_>,
+) -> Result<Arc<dyn StoreConfig>, String> {
+    let store_dir = context.store_dir.cloned();
+    if uri.scheme == "auto" && uri.parameters.is_empty() {
+        return Ok(local_store(match store_dir {
+            Some(dir) => StoreLayout::without_root(dir),
+            None => StoreLayout::auto(context.data_home),
+        }));
+    }
+    let root = Some(&*uri.address).filter(|root| !root.is_empty());
+    let mut root = root.map(absolute).transpose()?;
+    let mut store_dir = store_dir.unwrap_or_default();
+    let (mut state, mut real, mut priority, mut trusted) = (None, None, 0, false);
+    for (name, value) in &uri.parameters {
+        match name.as_str() {
+            "root" => root = Some(absolute(value)?),
+            "store" => store_dir = StoreDir::new(value).map_err(|error| error.to_string())?,
+            "state" => state = Some(absolute(value)?),
+            "real" => real = Some(absolute(value)?),
+            "priority" => priority = parse_number(name, value)?,
+            "trusted" => trusted = parse_bool(name, value)?,
+            name if IGNORED_PARAMETERS.contains(&name) => {}
+            other => return Err(format!("unknown parameter {other}")),
+        }
+    }
+    let mut layout = match root {
+        Some(root) => StoreLayout::in_root(&root, store_dir),
+        None => StoreLayout::without_root(store_dir),
+    };
+    layout.state_dir = state.unwrap_or(layout.state_dir);
+    layout.real_store_dir = real.unwrap_or(layout.real_store_dir);
+    Ok(Arc::new(LocalStoreUri {
+        layout,
+        priority,
+        trusted,
+    }))
+}
+
+/// Refuses `daemon`.
+pub(crate) fn refuse_daemon(
+    _: &StoreUri,
+    _: &UriContext<'_>,
+) -> Result<Arc<dyn StoreConfig>, String> {
+    Err(
+        "floe cannot use the Nix daemon yet; run floe as root on the store itself, or use another \
+         store with --root DIR"
+            .into(),
+    )
+}
+
+/// Parameters of Nix's local store that do not concern a copy.
+const IGNORED_PARAMETERS: [&str; 5] = [
+    "log",
+    "want-mass-query",
+    "path-info-cache-size",
+    "require-sigs",
+    "system-features",
+];
+
+impl fmt::Display for LocalStoreUri {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.layout.real_store_dir.display().fmt(f)
+    }
+}
+
+impl StoreConfig for LocalStoreUri {
+    fn open_source(&self, context: &SourceContext<'_>) -> Result<Arc<dyn Source>, Error> {
+        let events = context.events.clone();
+        let lock_wait = LockWait::new(context.cancel.flag(), move |what| events.waiting_for(what));
+        Ok(Arc::new(LocalSource::open(self, lock_wait)?))
+    }
+
+    fn open_target(&self, context: &TargetContext<'_>) -> Result<OpenTarget, Error> {
+        let layout = self.layout.clone();
+        if context.dry_run {
+            let target: Arc<dyn Target> = Arc::new(ReadOnlyStore::open(layout)?);
+            return Ok(target.into());
+        }
+        let target = LocalTarget::open(layout, context.write)?;
+        Ok(OpenTarget {
+            local_store: Some(target.store.clone()),
+            target: Arc::new(target),
+        })
+    }
+
+    fn layout(&self) -> Option<&StoreLayout> {
+        Some(&self.layout)
+    }
+}

@@ -1,0 +1,162 @@
+//! Tests of store URIs and of the stores that they name.
+
+use std::path::Path;
+
+use floe_cache::NetworkOptions;
+use floe_store::{StoreLayout, WriteOptions};
+use floe_transfer::{Cancel, Target};
+
+use super::*;
+use crate::local::config::local_store;
+use crate::sources::{SourceOrder, Sources};
+use crate::store_config::TargetContext;
+
+fn resolve(text: &str) -> Result<Arc<dyn StoreConfig>, Error> {
+    resolve_store_uri(text, &UriContext::default())
+}
+
+fn debug(text: &str) -> String {
+    format!("{:?}", resolve(text).unwrap())
+}
+
+#[test]
+fn directory_and_root_parameter_name_same_store() {
+    let layout = StoreLayout::in_root(Path::new("/mnt"), Default::default());
+    let store = format!("{:?}", local_store(layout));
+    for text in [
+        "/mnt",
+        "local?root=/mnt",
+        "local?root=%2Fmnt",
+        "local:///mnt",
+    ] {
+        assert_eq!(debug(text), store, "{text}");
+    }
+}
+
+#[test]
+fn http_uri_drops_nix_parameters() {
+    let plain = debug("https://cache.example.org/x");
+    let address = "https://cache.example.org/x/?parallel-compression=1";
+    assert_eq!(debug(address), plain);
+    let for_writing = "compression=zstd&secret-key=/k&log-compression=br";
+    assert_eq!(debug(&format!("{address}&{for_writing}")), plain);
+    let own = debug(&format!(
+        "{address}&priority=-10&want-mass-query=false&trusted=1"
+    ));
+    for field in [
+        "priority: Some(-10)",
+        "want_mass_query: Some(false)",
+        "trusted: true",
+    ] {
+        assert!(own.contains(field) && !plain.contains(field), "{own}");
+    }
+}
+
+#[test]
+fn file_uri_parses_parameters() {
+    let text = "file:///c?compression=zstd&secret-key=/k&compression-level=19\
+                &write-nar-listing=true&priority=7";
+    let cache = debug(text);
+    for field in [
+        "directory: \"/c\"",
+        "compression: Zstd",
+        "secret_keys: [\"/k\"]",
+        "level: Some(19)",
+        "write_listings: true",
+        "priority: Some(7)",
+    ] {
+        assert!(cache.contains(field), "{field}: {cache}");
+    }
+}
+
+#[test]
+fn invalid_uri_error_names_the_cause() {
+    for (text, part) in [
+        ("ssh://host", "http://, https:// and file://"),
+        ("file:///c?compresion=xz", "unknown parameter compresion"),
+        ("local?rot=/x", "unknown parameter rot"),
+        ("daemon", "--root"),
+        ("http://", "no host"),
+        ("https://c/x?priorty=3", "unknown parameter priorty"),
+        ("file:///c?compression=lzma", "does not write"),
+        ("https://c/?priority=high", "not a number"),
+        ("file:///c?priority=high", "not a number"),
+        ("local?priority=", "not a number"),
+        ("https://c/?want-mass-query=2", "neither true nor false"),
+    ] {
+        let message = resolve(text).unwrap_err().to_string();
+        assert!(message.contains(part), "{text}: {message}");
+    }
+}
+
+#[test]
+fn invalid_uri_error_hides_password() {
+    let message = resolve("https://user:secret@c?x=y")
+        .unwrap_err()
+        .to_string();
+    assert!(!message.contains("secret"), "{message}");
+}
+
+fn open_for_dry_run(text: &str) -> Arc<dyn Target> {
+    let context = TargetContext {
+        store_dir: None,
+        write: &WriteOptions::default(),
+        dry_run: true,
+    };
+    resolve(text).unwrap().open_target(&context).unwrap().target
+}
+
+#[test]
+fn space_is_measured_in_directory_of_contents() {
+    for (text, directory) in [
+        ("/mnt/root", "/mnt/root/nix/store"),
+        ("file:///mnt/cache", "/mnt/cache/nar"),
+    ] {
+        let target = open_for_dry_run(text);
+        let space = target.estimate_space(&[]).unwrap().unwrap();
+        assert_eq!(space.directory, Path::new(directory));
+    }
+}
+
+#[test]
+fn dry_run_creates_no_binary_cache() {
+    let scratch = tempfile::tempdir().unwrap();
+    let cache = scratch.path().join("cache");
+    open_for_dry_run(&format!("file://{}", cache.display()));
+    assert!(!cache.exists());
+}
+
+#[test]
+fn http_cache_as_target_is_refused() {
+    let write = WriteOptions::default();
+    let context = TargetContext {
+        store_dir: None,
+        write: &write,
+        dry_run: false,
+    };
+    let error = resolve("http://c")
+        .unwrap()
+        .open_target(&context)
+        .unwrap_err();
+    assert!(error.to_string().contains("file://DIR"), "{error}");
+}
+
+#[test]
+fn source_that_cannot_be_opened_is_unavailable() {
+    let scratch = tempfile::tempdir().unwrap();
+    let cache = scratch.path();
+    std::fs::write(cache.join("nix-cache-info"), "StoreDir: /nix/store\n").unwrap();
+    let stores = [
+        resolve("file:///nonexistent").unwrap(),
+        resolve(&format!("file://{}", cache.display())).unwrap(),
+    ];
+    let open = |stores: &[Arc<dyn StoreConfig>]| {
+        let (options, cancel) = (NetworkOptions::default(), Cancel::default());
+        Sources::open(stores, SourceOrder::AsListed, &options, &cancel)
+    };
+    let sources = open(&stores).unwrap();
+    let unavailable: Vec<&str> = sources.unavailable().map(|(name, _)| name).collect();
+    assert_eq!(unavailable, ["file:///nonexistent"]);
+    assert_eq!(sources.iter().count(), 1);
+    assert!(open(&stores[..1]).is_err());
+}

@@ -1,0 +1,83 @@
+//! A store or binary cache that is named and not open yet.
+
+use std::fmt::{Debug, Display};
+use std::path::Path;
+use std::sync::{Arc, mpsc};
+
+use floe_cache::LazyNetwork;
+use floe_format::StoreDir;
+use floe_store::{StoreLayout, StoreWriter, WriteOptions};
+use floe_transfer::{Cancel, Error, NetworkEvents, Source, Target};
+
+/// A store or binary cache as its URI describes it; Nix's class of that name.
+///
+/// `Display` prints the URI without parameters and credentials. A new kind of store implements this
+/// trait, [`Source`] and, if floe writes to it, [`Target`], and adds one line to `registry.rs`.
+pub trait StoreConfig: Debug + Display + Send + Sync {
+    /// Opens the store for reading, or begins to: see [`Source::open_result`].
+    fn open_source(&self, context: &SourceContext<'_>) -> Result<Arc<dyn Source>, Error>;
+
+    /// Opens the store for writing. Creates it if it does not exist, unless it is a dry run.
+    fn open_target(&self, context: &TargetContext<'_>) -> Result<OpenTarget, Error>;
+
+    /// Whether [`StoreConfig::open_source`] needs the network.
+    fn uses_network(&self) -> bool {
+        false
+    }
+
+    /// Returns the directories of a local store; `None` for every other kind.
+    fn layout(&self) -> Option<&StoreLayout> {
+        None
+    }
+}
+
+/// The defaults for parts that a store URI leaves out.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct UriContext<'a> {
+    /// The store directory of a local store.
+    pub store_dir: Option<&'a StoreDir>,
+    /// The directory of the user's data, for `auto`.
+    pub data_home: Option<&'a Path>,
+}
+
+/// The things that the sources of one copy share.
+#[derive(Debug)]
+pub struct SourceContext<'a> {
+    /// The network, which starts with its first use.
+    pub network: &'a LazyNetwork,
+    /// Ends the copy.
+    pub cancel: &'a Cancel,
+    /// Receives the waits for locked databases.
+    pub events: &'a NetworkEvents,
+    /// Receives a message when a source that was still opening can be used, or cannot.
+    pub opened: mpsc::Sender<()>,
+}
+
+/// The options for opening a target.
+#[derive(Clone, Debug)]
+pub struct TargetContext<'a> {
+    /// The store directory of a new binary cache.
+    pub store_dir: Option<StoreDir>,
+    /// The options of a local store.
+    pub write: &'a WriteOptions,
+    /// Whether the target must not be created or changed.
+    pub dry_run: bool,
+}
+
+/// An open target.
+#[derive(Clone, Debug)]
+pub struct OpenTarget {
+    /// The target.
+    pub target: Arc<dyn Target>,
+    /// The local store behind it, for GC roots and profiles. Absent in a dry run.
+    pub local_store: Option<Arc<StoreWriter>>,
+}
+
+impl From<Arc<dyn Target>> for OpenTarget {
+    fn from(target: Arc<dyn Target>) -> OpenTarget {
+        OpenTarget {
+            target,
+            local_store: None,
+        }
+    }
+}

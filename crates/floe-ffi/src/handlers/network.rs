@@ -1,0 +1,46 @@
+//! The network options of a request.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use floe_cache::{NarInfoDiskCacheOptions, NetworkOptions, Proxies, ProxyVar};
+use floe_messages as messages;
+
+/// Returns the options that a message sets, with Nix's defaults for absent fields.
+pub(super) fn network_options(request: &messages::NetworkOptions<'_>) -> NetworkOptions {
+    let default = NetworkOptions::default();
+    let millis = |millis: Option<u64>| millis.map(Duration::from_millis);
+    NetworkOptions {
+        certificates: request.certificates.map(PathBuf::from),
+        netrc: request.netrc_files.iter().map(PathBuf::from).collect(),
+        connections: at_most(request.connections, usize::MAX).unwrap_or(default.connections),
+        connect_timeout: millis(request.connect_timeout_ms).or(default.connect_timeout),
+        stall_timeout: millis(request.stall_timeout_ms).unwrap_or(default.stall_timeout),
+        attempts: at_most(request.attempts, u32::MAX).unwrap_or(default.attempts),
+        proxies: Proxies {
+            http: proxy("http_proxy", request.http_proxy),
+            https: proxy("https_proxy", request.https_proxy),
+            exceptions: proxy("no_proxy", request.no_proxy),
+        },
+        narinfo_disk_cache: request.narinfo_disk_cache.map(|file| {
+            let default = NarInfoDiskCacheOptions::new(PathBuf::from(file));
+            let seconds = |seconds: Option<u64>| seconds.map(Duration::from_secs);
+            NarInfoDiskCacheOptions {
+                positive_ttl: seconds(request.narinfo_positive_ttl).unwrap_or(default.positive_ttl),
+                negative_ttl: seconds(request.narinfo_negative_ttl).unwrap_or(default.negative_ttl),
+                ..default
+            }
+        }),
+        ..default
+    }
+}
+
+/// Converts a number. A number that is too large means the largest one.
+fn at_most<T: TryFrom<u64>>(number: Option<u64>, max: T) -> Option<T> {
+    number.map(|number| T::try_from(number).unwrap_or(max))
+}
+
+fn proxy(name: &'static str, value: Option<&str>) -> Option<ProxyVar> {
+    let value = value.filter(|value| !value.is_empty())?.to_owned();
+    Some(ProxyVar { name, value })
+}
