@@ -92,7 +92,7 @@ impl Shared {
             let Some(shared) = shared.upgrade() else {
                 return;
             };
-            let from_disk_cache = matches!(&found, Ok(found) if found.from_disk_cache());
+            let from_disk_cache = matches!(&found, Ok(found) if found.is_from_disk_cache());
             match shared.parse_info(found) {
                 // The disk cache may be damaged, or a newer floe may have written it.
                 Err(_) if from_disk_cache => shared.fetch_info(CachePolicy::Bypass, opened),

@@ -1,8 +1,8 @@
 //! The interface of the place where a binary cache keeps its objects.
 //!
 //! The objects are `nix-cache-info`, narinfos (`HASHPART.narinfo`), NARs (below `nar/`) and
-//! listings (`HASHPART.ls`). A storage knows only their names. [`BinaryCache`](crate::BinaryCache) and
-//! [`BinaryCacheWriter`](crate::BinaryCacheWriter) know their contents.
+//! listings (`HASHPART.ls`). A storage knows only their names. `BinaryCache` and
+//! `BinaryCacheWriter` know their contents.
 
 use std::borrow::Cow;
 use std::fmt::Debug;
@@ -121,7 +121,7 @@ pub enum Found {
 
 impl Found {
     /// Whether the reply comes from the narinfo disk cache.
-    pub(crate) fn from_disk_cache(&self) -> bool {
+    pub(crate) fn is_from_disk_cache(&self) -> bool {
         match self {
             Found::Object(object) => object.from_disk_cache,
             Found::Missing {

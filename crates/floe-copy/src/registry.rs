@@ -32,7 +32,7 @@ pub fn resolve_store_uri(
     let uri = StoreUri::parse(text)?;
     let known = SCHEMES.iter().find(|(scheme, _)| *scheme == uri.scheme);
     let Some((_, parse)) = known else {
-        return Err(uri.invalid("floe knows http://, https:// and file://, and directories"));
+        return Err(uri.invalid("unknown scheme; use http://, https://, file:// or a directory"));
     };
     parse(&uri, context).map_err(|reason| uri.invalid(reason))
 }

@@ -115,13 +115,13 @@ fn argument_errors_name_the_fix() {
     check(
         uri_error("s3://bucket"),
         &expect![[
-            r#""s3://bucket" is no store or cache that floe knows: floe knows http://, https:// and file://"#
+            r#""s3://bucket" is no store or cache that floe knows: unknown scheme; use http://, https://, file:// or a directory"#
         ]],
     );
     check(
         uri_error("file:///srv/cache?compression=rar"),
         &expect![[
-            r#""file:///srv/cache?compression=rar" is no store or cache that floe knows: unknown compression method "rar""#
+            r#""file:///srv/cache" is no store or cache that floe knows: unknown compression method "rar""#
         ]],
     );
     check(
@@ -171,7 +171,7 @@ fn configuration_messages_name_the_place() {
     check_text(
         copy::ignored_substituter(&uri_error("s3://bucket")),
         &expect![[
-            r#"ignoring substituter: "s3://bucket" is no store or cache that floe knows: floe knows http://, https:// and file://"#
+            r#"ignoring substituter: "s3://bucket" is no store or cache that floe knows: unknown scheme; use http://, https://, file:// or a directory"#
         ]],
     );
 }

@@ -164,7 +164,7 @@ fn unusable_reuse_store_is_rejected_before_fetching() {
     let args = ["copy", "--from", &from, "--to", &cache, "--reuse", &from];
     run(floe(args).arg(&fixture.corpus.root))
         .expect(2)
-        .stderr_contains("--reuse");
+        .stderr_contains("optimise or reuse");
     // `--reuse-by` without `--reuse` is an error.
     run(&mut fixture.command(&root, &["--reuse-by", "copy"])).expect(2);
 }
