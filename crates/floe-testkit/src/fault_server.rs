@@ -243,10 +243,8 @@ fn serve_connection(connection: usize, stream: &TcpStream, shared: &Shared) -> i
             }
         }
         let mut words = request.split(' ').map(str::to_owned);
-        let (method, path) = (
-            words.next().unwrap_or_default(),
-            words.next().unwrap_or_default(),
-        );
+        let method = words.next().unwrap_or_default();
+        let path = origin_form(words.next().unwrap_or_default());
         let in_flight = InFlightRequest::new(shared);
         let fields = fields(&request);
         let fault = shared.fault_for(&path);
@@ -273,6 +271,14 @@ fn serve_connection(connection: usize, stream: &TcpStream, shared: &Shared) -> i
         if !response.send(stream, in_flight)? {
             return Ok(());
         }
+    }
+}
+
+/// Returns the path of a request target. A client of a proxy sends the whole URL.
+fn origin_form(target: String) -> String {
+    match target.strip_prefix("http://") {
+        Some(rest) => rest[rest.find('/').unwrap_or(rest.len())..].to_owned(),
+        None => target,
     }
 }
 

@@ -14,6 +14,7 @@ pub mod http_client;
 pub mod nars;
 pub mod synthetic_cache;
 
+mod certificates;
 mod command;
 mod copy;
 mod corpus;
@@ -26,6 +27,7 @@ mod scratch;
 mod skip;
 mod store_tree;
 
+pub use certificates::{Certificates, create_certificates};
 pub use command::{CommandOutput, hide_nix_conf, run};
 pub use copy::{copy_program, copy_tree};
 pub use corpus::{Corpus, corpora, corpus};
@@ -35,5 +37,5 @@ pub use poll::{TIMEOUT, wait_until};
 pub use ports::{free_ports, with_free_ports};
 pub use random::XorShift;
 pub use scratch::{Scratch, scratch};
-pub use skip::skip;
+pub use skip::{find_tool, skip};
 pub use store_tree::tree;

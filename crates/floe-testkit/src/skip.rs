@@ -2,6 +2,7 @@
 
 use std::fs::OpenOptions;
 use std::io::Write as _;
+use std::path::{Path, PathBuf};
 
 /// Records that a reference tool is missing.
 #[expect(
@@ -18,4 +19,19 @@ pub fn skip(name: &str, why: &str) {
             .unwrap();
         writeln!(file, "{name}: {why}").unwrap();
     }
+}
+
+/// Returns the path of a program. If it is not installed, records a skip.
+pub fn find_tool(name: &str, package: &str) -> Option<PathBuf> {
+    let found = ["/usr/bin", "/bin", "/usr/sbin", "/sbin"]
+        .into_iter()
+        .map(|directory| Path::new(directory).join(name))
+        .find(|path| path.exists());
+    if found.is_none() {
+        skip(
+            name,
+            &format!("not installed; run `cargo xtask test` as root, or install {package}"),
+        );
+    }
+    found
 }

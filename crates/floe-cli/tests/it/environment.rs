@@ -3,32 +3,17 @@
 mod journal_mode;
 mod permissions;
 mod store_dir;
-pub(crate) mod tls;
+mod tls;
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt as _, chown, symlink};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 
-use floe_testkit::{Corpus, copy_program, corpus, nixes, run, scratch, skip, tree};
+use floe_testkit::{Corpus, copy_program, corpus, find_tool, nixes, run, scratch, skip, tree};
 
 use crate::faulty_cache::{FaultyCache, assert_verified, faulty_cache};
 use crate::support::floe;
-
-/// Returns the path of a program. If it is not installed, records a skip.
-pub(crate) fn find_tool(name: &str, package: &str) -> Option<PathBuf> {
-    let found = ["/usr/bin", "/bin", "/usr/sbin", "/sbin"]
-        .into_iter()
-        .map(|directory| Path::new(directory).join(name))
-        .find(|path| path.exists());
-    if found.is_none() {
-        skip(
-            name,
-            &format!("not installed; run `cargo xtask test` as root, or install {package}"),
-        );
-    }
-    found
-}
 
 /// Returns the arguments of `floe install` for a corpus and its zstd cache.
 fn install_args(corpus: &Corpus, root: &Path) -> Vec<String> {

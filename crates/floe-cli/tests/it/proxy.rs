@@ -8,9 +8,9 @@ use floe_testkit::{
     CommandOutput, Corpus, Scratch, corpus, free_ports, nginx, run, scratch, tree, with_free_ports,
 };
 
-use crate::environment::find_tool;
-use crate::environment::tls::create_certificates;
 use crate::support::floe;
+use floe_testkit::create_certificates;
+use floe_testkit::find_tool;
 
 /// A tinyproxy process on its own port. It is killed on drop.
 struct Proxy {

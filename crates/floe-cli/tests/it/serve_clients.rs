@@ -11,11 +11,11 @@ use floe_testkit::{
 };
 use serde_json::Value;
 
-use crate::environment::find_tool;
 use crate::serve_options::serve;
 use crate::serve_responses::logs::compress;
 use crate::server_process::ServerProcess;
 use crate::support::floe;
+use floe_testkit::find_tool;
 
 /// Serves a corpus and signs with its key.
 fn serve_signed(corpus: &Corpus, args: &[&str]) -> ServerProcess {

@@ -12,8 +12,8 @@ use floe_testkit::{
     CommandOutput, Corpus, Scratch, copy_program, corpus, nginx, nixes, run, scratch, skip, tree,
 };
 
-use crate::environment::find_tool;
-use crate::environment::tls::create_certificates;
+use floe_testkit::create_certificates;
+use floe_testkit::find_tool;
 
 /// A root directory that contains only the binary and a home directory.
 struct EmptyRoot {

@@ -12,7 +12,7 @@ fn crate_dir() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
 
-fn bindings() -> PathBuf {
+pub(crate) fn bindings() -> PathBuf {
     crate_dir().join("../../bindings")
 }
 
@@ -29,7 +29,7 @@ fn library_dir() -> PathBuf {
 }
 
 /// Returns a compiler. Without one, reports a skip and returns `None`.
-fn compiler(name: &'static str) -> Option<Command> {
+pub(crate) fn compiler(name: &'static str) -> Option<Command> {
     let mut command = Command::new(name);
     if command.arg("--version").output().is_err() {
         skip(name, "not installed; run `cargo xtask test` as root");
@@ -227,7 +227,7 @@ fn expected() -> Vec<String> {
 }
 
 /// Builds a program against the library, which is copied beside it.
-fn build(mut compiler: Command, source: &Path, dir: &Path, is_static: bool) -> PathBuf {
+pub(crate) fn build(mut compiler: Command, source: &Path, dir: &Path, is_static: bool) -> PathBuf {
     let program = dir.join("program");
     compiler.arg(source).arg("-o").arg(&program);
     let library = library_dir();

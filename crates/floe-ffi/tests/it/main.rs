@@ -11,6 +11,7 @@ mod defects;
 mod descriptors;
 mod host;
 mod languages;
+mod network;
 mod queues;
 mod requests;
 mod shared_store;

@@ -9,8 +9,9 @@ use std::process::Command;
 
 use floe_testkit::{Corpus, copy_program, corpus, nixes, run, scratch, skip, tree};
 
-use super::{NOBODY_UID, find_tool, install_args};
+use super::{NOBODY_UID, install_args};
 use crate::support::floe;
+use floe_testkit::find_tool;
 
 /// Returns the same command with umask 077.
 fn with_strict_umask(command: &Command) -> Command {

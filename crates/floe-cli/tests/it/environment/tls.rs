@@ -1,52 +1,12 @@
 //! Caches over TLS, with HTTP/1.1 and HTTP/2.
 
-use std::path::Path;
 use std::process::Command;
 
 use floe_testkit::fault_server::FaultServer;
 use floe_testkit::{corpus, nginx, nixes, run, scratch, tree};
 
-use super::find_tool;
 use crate::support::floe;
-
-/// A server certificate for 127.0.0.1, issued by a private authority.
-pub(crate) struct Certificates {
-    /// The file with the certificate of the authority.
-    pub(crate) authority: String,
-    /// The lines of nginx.conf that name the server's certificate and key.
-    pub(crate) server: String,
-}
-
-/// Creates both certificates in a directory.
-pub(crate) fn create_certificates(openssl: &Path, directory: &Path) -> Certificates {
-    let name = |file: &str| directory.join(file).display().to_string();
-    let request = |subject: &str, files: [&str; 2], more: &[&str]| {
-        let curve = "ec_paramgen_curve:prime256v1";
-        let (key, certificate) = (name(files[0]), name(files[1]));
-        run(Command::new(openssl)
-            .args([
-                "req", "-x509", "-nodes", "-days", "2", "-newkey", "ec", "-pkeyopt", curve,
-            ])
-            .args(["-subj", subject, "-keyout", &key, "-out", &certificate])
-            .args(more))
-        .expect(0);
-    };
-    request("/CN=floe test authority", ["ca.key", "ca.pem"], &[]);
-    let (ca, ca_key) = (name("ca.pem"), name("ca.key"));
-    let (address, no_ca) = (
-        "subjectAltName=IP:127.0.0.1",
-        "basicConstraints=critical,CA:FALSE",
-    );
-    let by_ca = [
-        "-CA", &ca, "-CAkey", &ca_key, "-addext", address, "-addext", no_ca,
-    ];
-    request("/CN=floe test server", ["server.key", "server.pem"], &by_ca);
-    let (certificate, key) = (name("server.pem"), name("server.key"));
-    Certificates {
-        authority: ca,
-        server: format!("ssl_certificate {certificate}; ssl_certificate_key {key};"),
-    }
-}
+use floe_testkit::{create_certificates, find_tool};
 
 #[test]
 fn http1_and_http2_work_over_tls_with_trusted_authority_only() {

@@ -9,10 +9,10 @@ use std::time::{Duration, Instant};
 use floe_testkit::fault_server::{Fault, FaultServer};
 use floe_testkit::{Corpus, Scratch, corpus, nginx, run, scratch};
 
-use crate::environment::find_tool;
-use crate::environment::tls::create_certificates;
 use crate::faulty_cache::assert_verified;
 use crate::support::floe;
+use floe_testkit::create_certificates;
+use floe_testkit::find_tool;
 
 /// A closure of many paths in a cache with `WantMassQuery: 1`.
 struct Fixture {

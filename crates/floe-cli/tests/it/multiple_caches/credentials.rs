@@ -9,10 +9,10 @@ use floe_testkit::fault_server::{Fault, FaultServer, RecordedRequest};
 use floe_testkit::{Scratch, nginx, run, scratch};
 use floe_transfer::{Cancel, Error};
 
-use crate::environment::find_tool;
-use crate::environment::tls::create_certificates;
 use crate::faulty_cache::{FaultyCache, assert_verified, faulty_cache};
 use crate::support::floe;
+use floe_testkit::create_certificates;
+use floe_testkit::find_tool;
 
 fn open(netrc: &[PathBuf], url: &str) -> Result<Sources, Error> {
     let options = NetworkOptions {
