@@ -103,7 +103,7 @@ impl FileStorage {
     pub fn create(directory: &Path) -> Result<FileStorage, Error> {
         let storage = FileStorage::new(directory);
         fs::create_dir_all(&storage.nar_directory).map_err(|source| Error::File {
-            action: "creating the directory",
+            action: "create the directory",
             path: storage.nar_directory.clone(),
             source,
         })?;
@@ -130,7 +130,7 @@ impl FileStorage {
 
 fn nar_error(path: PathBuf, source: io::Error) -> Error {
     Error::File {
-        action: "opening the NAR",
+        action: "open the NAR",
         path,
         source,
     }
@@ -154,7 +154,7 @@ impl CacheStorage for FileStorage {
                 from_disk_cache: false,
             }),
             Err(source) => Err(Error::File {
-                action: "reading",
+                action: "read",
                 path,
                 source,
             }),
@@ -180,7 +180,7 @@ impl CacheStorage for FileStorage {
             names.filter_map(Result::transpose).collect()
         };
         read().map(Some).map_err(|source| Error::File {
-            action: "listing the cache",
+            action: "list the cache",
             path: self.directory.clone(),
             source,
         })
@@ -190,7 +190,7 @@ impl CacheStorage for FileStorage {
         let mut temporary = TemporaryFile::create(&self.directory)?;
         let written = temporary.write_all(contents);
         written.map_err(|source| Error::File {
-            action: "writing",
+            action: "write",
             path: self.directory.join(name),
             source,
         })?;
@@ -209,7 +209,7 @@ impl CacheStorage for FileStorage {
         let path = self.directory.join(name);
         match fs::remove_file(&path) {
             Err(source) if source.kind() != io::ErrorKind::NotFound => Err(Error::File {
-                action: "deleting",
+                action: "delete",
                 path,
                 source,
             }),

@@ -1,7 +1,7 @@
-//! What caches have answered, kept on disk from one move to the next.
+//! The narinfo disk cache: replies of binary caches, kept on disk between copies.
 //!
-//! Narinfos are kept as they came: whoever uses one checks its signature as if it had just come. It
-//! is a convenience: whatever goes wrong with the file, the caches are asked instead.
+//! Narinfos are kept unchanged, and a copy checks their signatures again. The file is only an
+//! optimization: if anything goes wrong with it, floe queries the caches instead.
 
 use std::fs;
 use std::path::Path;
@@ -12,7 +12,7 @@ use rusqlite::{Connection, ErrorCode, OptionalExtension as _, params};
 
 use crate::options::NarInfoDiskCacheOptions;
 
-/// The file, and what is to be written to it.
+/// The open file, and the rows that are not written yet.
 #[derive(Debug)]
 pub struct NarInfoDiskCache {
     inner: Mutex<Inner>,
@@ -25,7 +25,7 @@ struct Inner {
     pending: Vec<PendingRow>,
 }
 
-/// A narinfo to be written; `None` where the cache lacks it.
+/// A row that is not written yet. `text` is `None` if the cache lacks the path.
 #[derive(Debug)]
 struct PendingRow {
     url: String,
@@ -35,8 +35,8 @@ struct PendingRow {
 }
 
 impl NarInfoDiskCache {
-    /// Opens the file, or makes it; one that is broken is made anew. `None` where that fails, or
-    /// where somebody else holds the file for long.
+    /// Opens the file. Creates it if it does not exist, and replaces a corrupt one. Returns `None`
+    /// if that fails, or if another process locks the file for too long.
     pub fn open(options: &NarInfoDiskCacheOptions) -> Option<NarInfoDiskCache> {
         let opened = NarInfoDiskCache::try_open(options).or_else(|error| {
             if !is_broken(&error) {
@@ -59,12 +59,12 @@ impl NarInfoDiskCache {
         };
         match cache.purge() {
             Err(error) if is_broken(&error) => Err(error),
-            // Whoever cannot delete now does so another day.
+            // Another process purges the file on another day.
             _ => Ok(cache),
         }
     }
 
-    /// What a cache has said of itself: whether over HTTP/2, and the text.
+    /// Returns the remembered `nix-cache-info` of a cache, and whether it came over HTTP/2.
     pub(crate) fn cache_info(&self, url: &str) -> Option<(bool, Vec<u8>)> {
         let inner = self.inner();
         let mut query = inner
@@ -78,14 +78,15 @@ impl NarInfoDiskCache {
 
     pub(crate) fn insert_cache_info(&self, url: &str, is_http2: bool, text: &[u8]) {
         let inner = self.inner();
-        // Not told: whoever cannot write here asks again next time.
+        // An error only means that floe queries the cache again next time.
         let _: rusqlite::Result<usize> = inner.connection.execute(
             "insert or replace into caches (url, http2, info, answered) values (?, ?, ?, ?)",
             params![url, is_http2, text, now()],
         );
     }
 
-    /// What a cache has answered: `None` if that is not known, `Some(None)` if it lacks the path.
+    /// Returns the remembered narinfo: `None` if there is no entry, `Some(None)` if the cache lacks
+    /// the path.
     pub(crate) fn narinfo(&self, url: &str, hash_part: &str) -> Option<Option<Vec<u8>>> {
         let inner = self.inner();
         let mut query = inner
@@ -118,7 +119,7 @@ impl NarInfoDiskCache {
 
     /// Removes a `nix-cache-info` that turned out to be wrong.
     pub(crate) fn remove_cache_info(&self, url: &str) {
-        // An error changes nothing: the next reader finds out again.
+        // After an error the next reader finds the wrong entry again, and removes it.
         let inner = self.inner();
         let deleted = inner
             .connection
@@ -126,20 +127,20 @@ impl NarInfoDiskCache {
         let _: rusqlite::Result<usize> = deleted;
     }
 
-    /// The answer for a path was wrong.
+    /// Removes an entry that turned out to be wrong.
     pub(crate) fn remove_narinfo(&self, url: &str, hash_part: &str) {
         let mut inner = self.inner();
         inner
             .pending
             .retain(|pending| pending.url != url || pending.hash_part != hash_part);
-        // Not told: who finds it again finds out again.
+        // After an error the next reader finds the wrong entry again, and removes it.
         let _: rusqlite::Result<usize> = inner.connection.execute(
             "delete from narinfos where url = ? and hash_part = ?",
             params![url, hash_part],
         );
     }
 
-    /// Deletes, once a day, what is too old to be used.
+    /// Deletes expired rows, once a day.
     fn purge(&self) -> rusqlite::Result<()> {
         let inner = self.inner();
         let day = now() / seconds(DAY);
@@ -177,7 +178,7 @@ impl Drop for NarInfoDiskCache {
 }
 
 impl Inner {
-    /// What cannot be written is asked for again next time.
+    /// Writes the pending rows. Rows that cannot be written are queried again next time.
     fn flush(&mut self) {
         let pending = std::mem::take(&mut self.pending);
         let written = self.connection.transaction().and_then(|transaction| {
@@ -195,7 +196,7 @@ impl Inner {
     }
 }
 
-/// Whether nobody can use the file any more: only then it is nobody's.
+/// Whether the file is corrupt for every process. Only then may floe delete it.
 fn is_broken(error: &rusqlite::Error) -> bool {
     matches!(
         error.sqlite_error_code(),
@@ -205,19 +206,20 @@ fn is_broken(error: &rusqlite::Error) -> bool {
 
 fn connect(file: &Path) -> rusqlite::Result<Connection> {
     if let Some(directory) = file.parent() {
-        // If this fails, so does what follows.
+        // If this fails, opening the file fails as well.
         fs::create_dir_all(directory).ok();
     }
     let connection = Connection::open(file)?;
     connection.busy_timeout(BUSY_TIMEOUT)?;
-    // Together they wait for the disk only now and then, and lose nothing but the last answers.
+    // With these settings, writes rarely wait for the disk. A crash loses only the last rows.
     connection.pragma_update(None, "journal_mode", "wal")?;
     connection.pragma_update(None, "synchronous", "normal")?;
     connection.execute_batch(SCHEMA)?;
     Ok(connection)
 }
 
-/// Whether an answer of then still counts. A clock that was set back makes nothing last for longer.
+/// Whether a reply of that time is still valid. A reply from the future is not: the clock was set
+/// back.
 fn is_fresh(answered: i64, ttl: Duration) -> bool {
     (answered..answered.saturating_add(seconds(ttl))).contains(&now())
 }
@@ -244,10 +246,10 @@ const SCHEMA: &str = "
     ) without rowid;
 ";
 
-/// Rows in one transaction; more are not worth what is lost with a process that is killed.
+/// The number of rows in one transaction. A killed process loses at most as many.
 const BATCH_LEN: usize = 256;
 
-/// A move does not wait for another one that writes here.
+/// How long a copy waits for another process that writes to the file.
 const BUSY_TIMEOUT: Duration = Duration::from_millis(100);
 
 const DAY: Duration = Duration::from_secs(24 * 3600);
@@ -375,6 +377,6 @@ mod tests {
         assert_eq!(again.narinfo(URL, PART), Some(Some(b"text".to_vec())));
     }
 
-    /// SQLite's own, in bytes.
+    /// The page size of SQLite, in bytes.
     const PAGE_LEN: usize = 4096;
 }

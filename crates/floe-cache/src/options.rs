@@ -7,50 +7,50 @@ use floe_transfer::NetworkEvents;
 
 use crate::proxies::Proxies;
 
-/// How caches are asked over the network.
+/// The options of requests to binary caches.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NetworkOptions {
-    /// Certificates to trust for TLS instead of the system's, in PEM (`ssl-cert-file`).
+    /// A PEM file of certificates that are trusted instead of the system's (`ssl-cert-file`).
     pub certificates: Option<PathBuf>,
-    /// Files with user names and passwords for hosts (`netrc-file`); the first that names a host
-    /// counts, and one that is not there, or cannot be used, is passed over.
+    /// Files with user names and passwords of hosts (`netrc-file`). The first file that names a
+    /// host is used. Absent and unusable files are ignored.
     pub netrc: Vec<PathBuf>,
-    /// Requests in flight at once to a cache over HTTP/1.1, which are as many connections
-    /// (`http-connections`); 0 is 1.
+    /// The largest number of connections to one cache over HTTP/1.1, and so of its requests in
+    /// flight (`http-connections`). 0 means 1.
     pub connections: usize,
-    /// How long a host may take to accept a connection (`connect-timeout`).
+    /// The longest time until a connection exists (`connect-timeout`).
     pub connect_timeout: Option<Duration>,
-    /// How long nothing may arrive before a request is given up (`stalled-download-timeout`).
+    /// The longest time without new bytes before a request fails (`stalled-download-timeout`).
     pub stall_timeout: Duration,
-    /// How often a request is made in all before it has failed (`download-attempts`).
+    /// How often a request is sent in all before it has failed (`download-attempts`).
     pub attempts: u32,
     /// Whether HTTP/2 is offered to servers behind TLS (`http2`).
     pub http2: bool,
-    /// What is appended to the name that servers are told (`user-agent-suffix`).
+    /// A text that is appended to the User-Agent (`user-agent-suffix`).
     pub user_agent_suffix: String,
-    /// Through whom caches are asked.
+    /// The proxies.
     pub proxies: Proxies,
-    /// Where answers are remembered from one move to the next, if anywhere.
+    /// The narinfo disk cache, if there is one.
     pub narinfo_disk_cache: Option<NarInfoDiskCacheOptions>,
-    /// Who hears of requests that are made again.
+    /// Receives the retries of requests.
     pub events: NetworkEvents,
 }
 
-/// Where answers of caches are remembered, and for how long.
+/// The place of the narinfo disk cache, and how long its entries are valid.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NarInfoDiskCacheOptions {
-    /// The SQLite file; it and its directory are made where they are not there.
+    /// The SQLite file. floe creates it and its directory.
     pub file: PathBuf,
-    /// How long a narinfo counts (`narinfo-cache-positive-ttl`).
+    /// How long a narinfo is valid (`narinfo-cache-positive-ttl`).
     pub positive_ttl: Duration,
-    /// How long it counts that a cache lacks a path (`narinfo-cache-negative-ttl`).
+    /// How long the entry of a missing path is valid (`narinfo-cache-negative-ttl`).
     pub negative_ttl: Duration,
-    /// How long it counts what a cache says of itself (`narinfo-cache-meta-ttl`).
+    /// How long a `nix-cache-info` is valid (`narinfo-cache-meta-ttl`).
     pub meta_ttl: Duration,
 }
 
 impl NarInfoDiskCacheOptions {
-    /// Nix's own times.
+    /// Makes options with Nix's default times.
     pub fn new(file: PathBuf) -> NarInfoDiskCacheOptions {
         NarInfoDiskCacheOptions {
             file,
@@ -62,7 +62,7 @@ impl NarInfoDiskCacheOptions {
 }
 
 impl Default for NetworkOptions {
-    /// Nix's own defaults.
+    /// Nix's defaults.
     fn default() -> NetworkOptions {
         NetworkOptions {
             certificates: None,

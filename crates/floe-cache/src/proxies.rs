@@ -1,23 +1,23 @@
-//! Proxies, as the environment names them for curl, and so for Nix.
+//! Proxies, from the environment variables that curl reads, and so Nix.
 
 use std::net::IpAddr;
 
 use floe_transfer::{Error, redact_credentials};
 use reqwest::{ClientBuilder, NoProxy, Proxy, Url};
 
-/// Through whom hosts are asked. [`Default`] asks them directly.
+/// The proxies of requests. The default uses none.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Proxies {
-    /// For `http://` URLs.
+    /// The proxy for `http://` URLs.
     pub http: Option<ProxyVar>,
-    /// For `https://` URLs.
+    /// The proxy for `https://` URLs.
     pub https: Option<ProxyVar>,
-    /// The hosts, domains and networks that are asked directly, separated by commas or blanks; `*`
-    /// is all.
+    /// The hosts, domains and networks that need no proxy, separated by commas or blanks. `*` means
+    /// all.
     pub exceptions: Option<ProxyVar>,
 }
 
-/// What somebody has set.
+/// A variable or option that is set.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProxyVar {
     /// The name of the variable.
@@ -27,16 +27,15 @@ pub struct ProxyVar {
 }
 
 impl ProxyVar {
-    /// The value without the password that it may carry.
+    /// Returns the value without credentials.
     pub fn redacted(&self) -> String {
         redact_credentials(&self.value)
     }
 }
 
 impl Proxies {
-    /// What curl would take from variables: those in small letters first, that for one kind of URL
-    /// over that for all, and `http_proxy` in small letters alone. One that is set and empty counts
-    /// as not set.
+    /// Reads the variables in curl's order: lower case before upper case, and the variable of one
+    /// scheme before `all_proxy`. An empty variable counts as unset.
     pub fn from_env(value: impl Fn(&str) -> Option<String>) -> Proxies {
         let first = |names: &[&'static str]| {
             names.iter().find_map(|name| {
@@ -45,15 +44,14 @@ impl Proxies {
             })
         };
         Proxies {
-            // Not HTTP_PROXY: a server that runs programs for its clients sets that to what a
-            // client says, in its field `Proxy`.
+            // Not HTTP_PROXY: a CGI server sets it to the header field `Proxy` of its client.
             http: first(&["http_proxy", "all_proxy", "ALL_PROXY"]),
             https: first(&["https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY"]),
             exceptions: first(&["no_proxy", "NO_PROXY"]),
         }
     }
 
-    /// The proxy through which the client asks for a URL; `None` if its host is an exception.
+    /// Returns the proxy of a URL, or `None` if its host is an exception.
     pub fn for_url(&self, url: &Url) -> Option<&ProxyVar> {
         let proxy = match url.scheme() {
             "https" => self.https.as_ref(),
@@ -66,19 +64,21 @@ impl Proxies {
         proxy.filter(|_| !is_exception)
     }
 
-    /// Blanks separate as well: so they do for curl before 8.9, which Nix may be linked with.
-    /// Later ones take what stands before the first blank alone, which nobody can have meant.
+    /// Returns the exceptions. Blanks separate them too, as in curl before 8.9, which Nix may be
+    /// linked with. Later versions ignore the text after the first blank, which no user wants.
     fn exceptions(&self) -> impl Iterator<Item = &str> {
         let variable = self.exceptions.iter();
         let all = variable.flat_map(|variable| variable.value.split(SEPARATORS));
         all.filter(|exception| !exception.is_empty())
     }
 
-    /// Makes a client use these and no others.
+    /// Makes a client use these proxies and no others.
+    ///
+    /// Errors: [`Error::Proxy`].
     pub fn configure(&self, client: ClientBuilder) -> Result<ClientBuilder, Error> {
         let mut client = client.no_proxy();
         let mut exceptions = self.exceptions();
-        // The library means names alone by it, and no addresses.
+        // reqwest applies `*` only to names, not to addresses.
         if exceptions.any(|exception| exception == EVERY_HOST) {
             return Ok(client);
         }
@@ -87,7 +87,7 @@ impl Proxies {
         let https: (_, Make) = (&self.https, |url| Proxy::https(url));
         for (variable, make) in [http, https] {
             let Some(variable) = variable else { continue };
-            // What the library says of it may repeat the password, and it takes every scheme.
+            // The error of reqwest may contain the password, and reqwest accepts every scheme.
             let proxy = make(&variable.value)
                 .ok()
                 .filter(|_| has_known_scheme(&variable.value));
@@ -95,7 +95,7 @@ impl Proxies {
                 variable: variable.name,
                 value: variable.redacted(),
             })?;
-            // The library knows commas alone.
+            // reqwest separates exceptions only at commas.
             let exceptions: Vec<&str> = self.exceptions().collect();
             let exceptions = match exceptions.is_empty() {
                 true => None,
@@ -107,8 +107,8 @@ impl Proxies {
     }
 }
 
-/// Whether an exception is about a host, as the client sees it: networks and addresses are about
-/// addresses, all else about names.
+/// Whether an exception covers a host, as in reqwest: networks and addresses cover addresses,
+/// everything else covers names.
 fn exception_matches(exception: &str, host: &str) -> bool {
     if exception == EVERY_HOST {
         return true;
@@ -146,19 +146,19 @@ fn have_same_prefix(one: IpAddr, other: IpAddr, len: u8) -> bool {
     }
 }
 
-/// Whether the client can speak to such a proxy. A host alone is one for HTTP, as for curl.
+/// Whether floe supports the scheme of a proxy. As in curl, a host without a scheme means HTTP.
 fn has_known_scheme(value: &str) -> bool {
     let scheme = value.split_once("://").map(|(scheme, _)| scheme);
     scheme.is_none_or(|scheme| SCHEMES.contains(&scheme.to_ascii_lowercase().as_str()))
 }
 
-/// What stands between exceptions.
+/// The separators of exceptions.
 const SEPARATORS: [char; 3] = [',', ' ', '\t'];
 
 /// The exception of every host.
 const EVERY_HOST: &str = "*";
 
-/// Those of reqwest with its feature `socks`.
+/// The schemes of reqwest with its feature `socks`.
 const SCHEMES: [&str; 6] = ["http", "https", "socks4", "socks4a", "socks5", "socks5h"];
 
 #[cfg(test)]
@@ -193,7 +193,7 @@ mod tests {
         assert_eq!(named(&all), expected);
         let both = [("http_proxy", "a"), ("HTTP_PROXY", "b")];
         assert_eq!(named(&both)[0], some("http_proxy", "a"));
-        // Set and empty is not set, as for curl.
+        // As in curl, an empty variable counts as unset.
         let empty = [
             ("http_proxy", ""),
             ("all_proxy", ""),

@@ -29,7 +29,7 @@ impl TemporaryFile {
         match create() {
             Ok(file) => Ok(TemporaryFile { file, path }),
             Err(source) => Err(Error::File {
-                action: "creating",
+                action: "create",
                 path,
                 source,
             }),
@@ -48,7 +48,7 @@ impl TemporaryFile {
             self.path = PathBuf::new();
         }
         renamed.map_err(|source| Error::File {
-            action: "writing",
+            action: "write",
             path: to,
             source,
         })

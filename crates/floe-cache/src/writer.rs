@@ -126,7 +126,7 @@ impl BinaryCacheWriter {
         if let Some(tree) = tree {
             let name = format!("{part}.ls");
             let text = floe_format::nar::listing::to_text(&tree).map_err(|error| Error::File {
-                action: "listing",
+                action: "list the files of",
                 path: PathBuf::from(&name),
                 source: io::Error::other(error.to_string()),
             })?;
@@ -224,7 +224,7 @@ impl Target for BinaryCacheWriter {
 
 fn read_secret_key(path: &Path) -> Result<SecretKey, Error> {
     let text = fs::read_to_string(path).map_err(|source| Error::File {
-        action: "reading the secret key",
+        action: "read the secret key",
         path: path.to_path_buf(),
         source,
     })?;

@@ -257,7 +257,7 @@ impl ClosureCopy<'_> {
                         receive::run_worker(self, queue, place, &sender)
                     })
                     .map_err(|source| Error::File {
-                        action: "starting a thread for",
+                        action: "start a thread for",
                         path: "the transfer".into(),
                         source,
                     })?;

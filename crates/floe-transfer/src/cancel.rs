@@ -1,15 +1,15 @@
-//! The flag that ends a move from outside.
+//! The flag that cancels a copy.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-/// A flag that ends a move soon once it is raised.
+/// A flag that cancels a copy once it is raised.
 #[derive(Clone, Debug, Default)]
 pub struct Cancel(Arc<AtomicBool>);
 
 impl Cancel {
-    /// The flag itself, for a signal handler.
+    /// Returns the flag itself, for a signal handler.
     pub fn flag(&self) -> Arc<AtomicBool> {
         self.0.clone()
     }
@@ -19,11 +19,11 @@ impl Cancel {
         self.0.store(true, Ordering::Relaxed);
     }
 
-    /// Whether the flag is up.
+    /// Whether the flag was raised.
     pub fn is_raised(&self) -> bool {
         self.0.load(Ordering::Relaxed)
     }
 }
 
-/// How soon a raised flag is noticed while nothing arrives.
+/// How often a thread that waits for something checks the flag.
 pub const CANCEL_POLL: Duration = Duration::from_millis(100);

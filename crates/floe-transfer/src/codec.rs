@@ -1,7 +1,7 @@
 //! Compressions: one decoder and one encoder for each that binary caches use.
 //!
-//! A decoder reads every frame, block, stream or member that a body consists of, not only the
-//! first, and fails on anything that is none.
+//! A decoder reads all frames, blocks, streams or members of a body, not only the first, and fails
+//! on any other data.
 
 mod budget;
 mod window;
@@ -15,15 +15,15 @@ pub use budget::DecoderBudget;
 use budget::SMALL_WINDOW_LEN;
 pub use window::window_len;
 
-/// A decoder over a compressed body; `None` where floe has none for this compression. It remembers
-/// no more than `window` bytes, or a small window where that is more, and refuses what needs more.
+/// Returns a decoder of a compressed body, or `None` if floe has none for the compression. The
+/// decoder keeps at most `window` bytes, but at least a small window, and fails if it needs more.
 pub fn decoder<'a, R: BufRead + 'a>(
     compression: Compression,
     mut body: R,
     window: u64,
 ) -> io::Result<Option<Box<dyn Read + 'a>>> {
     let window = window.clamp(SMALL_WINDOW_LEN, WINDOW_LEN_MAX);
-    // RFC 7932 keeps these first bits for windows beyond its own, up to a gibibyte of memory.
+    // RFC 7932 reserves these first bits. Encoders use them for windows of up to a gibibyte.
     if compression == Compression::Brotli
         && body.fill_buf()?.first().is_some_and(|b| b & 0x7f == 0x11)
     {
@@ -37,8 +37,8 @@ pub fn decoder<'a, R: BufRead + 'a>(
             Box::new(decoder)
         }
         Compression::Xz => {
-            // Its own checksums would be a tenth of the work, and who decodes here compares the
-            // NAR hash.
+            // The checksums of xz would be a tenth of the work, and the caller compares the NAR
+            // hash anyway.
             let flags = CONCATENATED | IGNORE_CHECK;
             let stream = Stream::new_stream_decoder(window + LZMA_EXTRA_LEN, flags)?;
             Box::new(liblzma::bufread::XzDecoder::new_stream(body, stream))
@@ -55,13 +55,13 @@ pub fn decoder<'a, R: BufRead + 'a>(
     }))
 }
 
-/// An encoder that writes to `output`; `None` where floe has none for this compression.
+/// Returns an encoder that writes to `output`, or `None` if floe has none for the compression.
 pub fn encoder<'a, W: Write + 'a>(
     compression: Compression,
     level: Option<i32>,
     output: W,
 ) -> io::Result<Option<Box<dyn Encoder + 'a>>> {
-    // Levels out of a method's range mean its nearest end, as in Nix.
+    // As in Nix, a level outside the range of the compression means the nearest valid level.
     let within = |low: i32, high: i32, default: i32| level.unwrap_or(default).clamp(low, high);
     Ok(Some(match compression {
         Compression::None => Box::new(Plain(output)),
@@ -96,12 +96,13 @@ pub fn encoder<'a, W: Write + 'a>(
     }))
 }
 
-/// Whether a decoder needs as much memory as one may without a permit, as a rule.
+/// Whether decoders of a compression usually need the largest window that needs no permit.
 pub fn has_large_window(compression: &Compression) -> bool {
     matches!(compression, Compression::Xz | Compression::Lzma)
 }
 
-/// Whether an encoder needs so much memory and time that a core is kept busy by one.
+/// Whether one encoder keeps a core busy, and needs so much memory that more than one per core are
+/// a waste.
 pub fn needs_core(compression: Compression) -> bool {
     !matches!(
         compression,
@@ -109,9 +110,9 @@ pub fn needs_core(compression: Compression) -> bool {
     )
 }
 
-/// A stream that has to be told its end.
+/// A compressed stream that must be finished.
 pub trait Encoder: Write {
-    /// Writes what is left. Nothing may be written afterwards.
+    /// Writes the end of the stream.
     fn finish(self: Box<Self>) -> io::Result<()>;
 }
 
@@ -168,7 +169,8 @@ impl<W: Write> Encoder for lz4_flex::frame::FrameEncoder<W> {
     }
 }
 
-/// `FrameDecoder` says "end" after each frame, and goes on with the next if asked again.
+/// A decoder of all frames. `FrameDecoder` returns 0 after each frame, and reads the next one if it
+/// is called again.
 struct Lz4Frames<R: BufRead>(lz4_flex::frame::FrameDecoder<R>);
 
 impl<R: BufRead> Read for Lz4Frames<R> {
@@ -182,14 +184,14 @@ impl<R: BufRead> Read for Lz4Frames<R> {
     }
 }
 
-/// The largest window that is remembered, in bytes: that of `zstd --long`, beyond which zstd's own
-/// programs have to be asked as well, and twice that of `xz -9`.
+/// The largest window that floe accepts, in bytes. It is the window of `zstd --long`, above which
+/// zstd's own programs need an option as well, and twice that of `xz -9`.
 pub const WINDOW_LEN_MAX: u64 = 128 * 1024 * 1024;
 
-/// What liblzma needs beside the window, and more, in bytes.
+/// An upper bound for the memory that liblzma needs beside the window, in bytes.
 const LZMA_EXTRA_LEN: u64 = 1024 * 1024;
 
-/// What `brotli` reads ahead; larger gains nothing.
+/// The input buffer of `brotli`, in bytes. A larger one was not faster.
 const BROTLI_BUFFER_LEN: usize = 64 * 1024;
 
 /// The window of the reference encoder's command line.
@@ -249,7 +251,7 @@ mod tests {
     #[test]
     fn decoder_reads_every_frame() {
         for compression in WRITTEN {
-            // A brotli stream has one end.
+            // A brotli body has only one stream.
             if compression == Compression::Brotli {
                 continue;
             }
@@ -291,7 +293,7 @@ mod tests {
             }
             let body = encode(compression, &message());
             assert!(body.len() > 1000);
-            // The lz4 decoder takes a missing end mark for the end; sizes and hashes tell.
+            // The lz4 decoder accepts a missing end mark; sizes and hashes detect it.
             let end_mark_len = if compression == Compression::Lz4 {
                 5
             } else {

@@ -1,31 +1,31 @@
-//! What a file system has too little of.
+//! A shortage of space on a file system.
 
 use std::fmt;
 use std::path::PathBuf;
 
-/// Something of which a file system has less than a move wants.
+/// A resource of which a file system has less than a copy needs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Shortage {
-    /// The directory that receives it.
+    /// The directory that the copy writes to.
     pub directory: PathBuf,
-    /// Where its file system is mounted.
+    /// The mount point of its file system.
     pub mount_point: PathBuf,
-    /// What that is, if it is known.
+    /// The kind of the file system, if it is known.
     pub kind: Option<&'static str>,
-    /// What there is too little of.
+    /// The resource.
     pub resource: Resource,
-    /// How much of it is wanted; an estimate unless `is_certain`.
+    /// The amount that the copy needs; an estimate unless `is_certain`.
     pub wanted: u64,
-    /// How much of it this user has left.
+    /// The amount that is free for this user.
     pub free: u64,
-    /// Whether the move cannot end well, rather than may not.
+    /// Whether the copy must fail. Otherwise it may fail.
     pub is_certain: bool,
 }
 
-/// What a file system runs out of.
+/// A resource of a file system.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Resource {
-    /// Room for contents, in bytes.
+    /// Space for contents, in bytes.
     Bytes,
     /// Files, directories and links.
     Inodes,
@@ -33,33 +33,27 @@ pub enum Resource {
 
 impl fmt::Display for Shortage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (directory, mount_point) = (self.directory.display(), self.mount_point.display());
-        let (wanted, free) = match self.resource {
+        let bound = if self.is_certain { "at least" } else { "about" };
+        let (needed, free) = match self.resource {
             Resource::Bytes => (
                 format!("about {}", Bytes(self.wanted)),
                 Bytes(self.free).to_string(),
             ),
-            Resource::Inodes if self.is_certain => (
-                format!("{} paths, each of an inode or more,", self.wanted),
-                format!("{} inodes", self.free),
-            ),
             Resource::Inodes => (
-                format!("about {} inodes", self.wanted),
+                format!("{bound} {} inodes", self.wanted),
                 format!("{} inodes", self.free),
             ),
         };
-        write!(
-            f,
-            "{wanted} are to be written to {directory}, and {mount_point}"
-        )?;
+        let (directory, mount_point) = (self.directory.display(), self.mount_point.display());
+        write!(f, "it needs {needed} in {directory}, but {mount_point}")?;
         if let Some(kind) = self.kind {
             write!(f, " ({kind})")?;
         }
-        write!(f, ", where that lies, has {free} free")
+        write!(f, " has {free} free")
     }
 }
 
-/// A number of bytes for people.
+/// Prints a number of bytes with a binary unit.
 struct Bytes(u64);
 
 impl fmt::Display for Bytes {

@@ -1,4 +1,4 @@
-//! What can go wrong on a move, with the path and the URL at fault as data.
+//! The errors of a copy, with the path and the URL as data.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -12,7 +12,7 @@ use floe_store::{StoreError, is_out_of_space};
 
 use crate::disk_space::Shortage;
 
-/// Any failure of a move.
+/// A failure of a copy.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -20,39 +20,42 @@ pub enum Error {
     #[error(transparent)]
     Store(#[from] StoreError),
     /// A request or a transfer failed.
-    #[error("fetching {url}: {reason}")]
+    #[error("cannot fetch {url}: {reason}")]
     Fetch {
-        /// What was asked for, without credentials.
+        /// The URL without credentials.
         url: String,
-        /// What happened.
+        /// The cause.
         reason: String,
-        /// Whether the same request may well succeed in a moment.
+        /// Whether the same request may succeed a moment later.
         transient: bool,
-        /// How long the server wants to be left alone before that.
+        /// The delay that the server demands before the next request.
         retry_after: Option<Duration>,
     },
-    /// A file of a cache could not be read or written.
-    #[error("{action} {}: {source}", path.display())]
+    /// An operation on a file of a cache failed.
+    #[error("cannot {action} {}: {source}", path.display())]
     File {
-        /// What was attempted.
+        /// The operation: a verb and, if necessary, the kind of file.
         action: &'static str,
-        /// On which file.
+        /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the system.
         source: io::Error,
     },
-    /// There is no cache at that address.
-    #[error("{url} is not a binary cache: it has no nix-cache-info ({reason})")]
+    /// A URL does not lead to a binary cache.
+    #[error(
+        "cannot use {url} as a binary cache: it has no valid nix-cache-info ({reason}); check the \
+         URL"
+    )]
     NotACache {
-        /// The address, without credentials.
+        /// The URL without credentials.
         url: String,
-        /// What came instead.
+        /// The cause.
         reason: String,
     },
-    /// A cache, or another store, holds paths for another store directory.
+    /// A source has paths for another store directory.
     #[error(
-        "{source_name} holds paths for {found}, but the target is {wanted}; \
-         choose the target's directory with --store-dir {found}"
+        "cannot copy from {source_name}: its paths are for {found}, but the target is for {wanted}; \
+         try --store-dir {found}"
     )]
     StoreDirMismatch {
         /// The source.
@@ -62,171 +65,175 @@ pub enum Error {
         /// The store directory of the target.
         wanted: String,
     },
-    /// The address of a store or cache does not parse.
-    #[error("{text:?} is no store or cache that floe knows: {reason}")]
+    /// A text is not the URI of a store or binary cache.
+    #[error("cannot use {text:?} as a store or binary cache: {reason}")]
     InvalidStoreUri {
-        /// The address as given.
+        /// The text without credentials.
         text: String,
-        /// What is wrong with it.
+        /// The cause.
         reason: String,
     },
-    /// What was asked for is no store path.
+    /// A text is not a store path.
     #[error(
-        "{text:?} is not a store path: {reason}; give {store_dir}/HASH-NAME, HASH-NAME or HASH"
+        "cannot parse {text:?} as a store path: {reason}; give {store_dir}/HASH-NAME, HASH-NAME or \
+         HASH"
     )]
     InvalidStorePath {
         /// The text as given.
         text: String,
-        /// What is wrong with it.
+        /// The cause.
         reason: String,
-        /// The store directory that was expected.
+        /// The expected store directory.
         store_dir: String,
     },
-    /// What should be a public key is none. The text may be a secret key that was given by mistake,
-    /// so only its name is kept.
+    /// A text is not a public key. It may be a secret key that was given by mistake, so the error
+    /// keeps only its name.
     #[error(
-        "the text that begins with {name:?} is not a public key; one looks like NAME:BASE64 \
-         (floe key public makes it from a secret key)"
+        "cannot parse the public key that begins with {name:?}: it must look like NAME:BASE64; \
+         floe key public makes it from a secret key"
     )]
     InvalidPublicKey {
-        /// What stands before the first colon.
+        /// The text before the first colon.
         name: String,
     },
-    /// What should be a proxy is none.
-    #[error("{variable} names {value}, which is no proxy; one looks like http://HOST:PORT")]
+    /// The URL of a proxy is invalid.
+    #[error("cannot use the proxy {value} of {variable}: it must look like http://HOST:PORT")]
     Proxy {
-        /// The variable that names it.
+        /// The variable or option.
         variable: &'static str,
         /// Its value, without credentials.
         value: String,
     },
     /// No source has a path.
-    #[error("{path} is not in {}", sources.join(", "))]
+    #[error("cannot find {path} in {}", sources.join(", "))]
     NotFound {
         /// The base name or hash part.
         path: String,
-        /// Where it was looked for.
+        /// The sources that were queried.
         sources: Vec<String>,
     },
-    /// Nothing was named to fetch from.
-    #[error("there is nothing to fetch from; name a cache or a store with --from")]
+    /// The request names no source.
+    #[error("cannot fetch anything: there is no source; name a cache or a store with --from")]
     NoSources,
-    /// A source that failed before is not asked any more; why it failed.
+    /// The error that disabled a source.
     #[error(transparent)]
     SourceDisabled(Arc<Error>),
     /// A narinfo does not parse.
-    #[error("the narinfo {url} is corrupt: {source}")]
+    #[error("cannot use the narinfo {url}: {source}")]
     NarInfo {
-        /// Where it is.
+        /// Its URL.
         url: String,
-        /// What is wrong with it.
+        /// The cause.
         source: Box<NarInfoError>,
     },
-    /// A narinfo describes another path than the one asked for.
-    #[error("the narinfo {url} is for {found}, not for {wanted}; refusing it")]
+    /// A narinfo describes another path than the requested one.
+    #[error("cannot use the narinfo {url}: it is for {found}, not for {wanted}")]
     WrongPath {
-        /// Where it is.
+        /// Its URL.
         url: String,
-        /// The path it describes.
+        /// The path that it describes.
         found: StorePath,
-        /// What was asked for.
+        /// The requested path.
         wanted: String,
     },
     /// No trusted key has signed a path.
     #[error(
-        "{path} from {source_name} is not signed by a trusted key: {}",
+        "cannot trust {path} from {source_name}: {}",
         explain(signed_by, trusted)
     )]
     Untrusted {
         /// The path.
         path: StorePath,
-        /// Where it was offered.
+        /// The source that offered it.
         source_name: String,
         /// The names of the keys that signed it.
         signed_by: Vec<String>,
-        /// The names of the keys that are trusted.
+        /// The names of the trusted keys.
         trusted: Vec<String>,
     },
-    /// A path claims a content address that names another path.
+    /// The content address of a path belongs to another path.
     #[error(
-        "{path} from {source_name} claims to be content-addressed as {ca}, which names another path"
+        "cannot trust {path} from {source_name}: its content address {ca} belongs to another path"
     )]
     ContentAddressMismatch {
         /// The path.
         path: StorePath,
-        /// Where it was offered.
+        /// The source that offered it.
         source_name: String,
-        /// The address.
+        /// The content address.
         ca: String,
     },
-    /// A content address whose contents floe cannot hash.
-    #[error("{path} is content-addressed by the method `git`, which floe does not support")]
+    /// The content address of a path uses the method `git`.
+    #[error("cannot copy {path}: floe does not support content addresses of the method `git`")]
     GitContentAddress {
         /// The path.
         path: StorePath,
     },
-    /// What arrived is not what was promised.
-    #[error("{path} from {url}: the {what} is {actual}, but {expected} was promised; refusing it")]
+    /// A NAR or its file does not match the narinfo.
+    #[error("cannot accept {path} from {url}: the {what} is {actual}, not {expected}")]
     Mismatch {
         /// The path.
         path: StorePath,
-        /// Where it came from.
+        /// The URL of the NAR.
         url: String,
-        /// What differs, such as `NAR hash`.
+        /// The property that differs, such as `NAR hash`.
         what: &'static str,
-        /// What was promised.
+        /// The value in the narinfo.
         expected: String,
-        /// What arrived.
+        /// The actual value.
         actual: String,
     },
-    /// A body does not decompress.
-    #[error("{path} from {url}: decompressing it as {}: {reason}", compression.name())]
+    /// A body cannot be decompressed.
+    #[error("cannot decompress {path} from {url} as {}: {reason}", compression.name())]
     Decode {
         /// The path.
         path: StorePath,
-        /// Where it came from.
+        /// The URL of the NAR.
         url: String,
-        /// How it should be compressed.
+        /// The compression in the narinfo.
         compression: Compression,
-        /// What the decoder said.
+        /// The cause.
         reason: String,
     },
-    /// A compression that floe does not know how to undo or do.
-    #[error("{path}: the compression {name} is not supported")]
+    /// floe has no decoder or encoder for a compression.
+    #[error("cannot copy {path}: floe does not support the compression {name}")]
     UnsupportedCompression {
         /// The path.
         path: StorePath,
-        /// Its compression.
+        /// The compression.
         name: String,
     },
-    /// A path could not be moved because something it refers to was not.
-    #[error("{path} was left out because it refers to {}", list(missing))]
+    /// A reference of a path could not be copied.
+    #[error("cannot copy {path}: its references are missing: {}", list(missing))]
     MissingReferences {
         /// The path.
         path: StorePath,
-        /// What is missing.
+        /// The missing references.
         missing: BTreeSet<StorePath>,
     },
-    /// Another process holds a path for too long.
-    #[error("{path} has been locked by another process for {seconds} seconds; giving up on it")]
+    /// Another process has locked a path for too long.
+    #[error(
+        "cannot register {path}: another process has locked it for {seconds} seconds; try again \
+         later"
+    )]
     Busy {
         /// The path.
         path: StorePath,
-        /// How long this process waited.
+        /// How long this process has waited, in seconds.
         seconds: u64,
     },
-    /// A path was valid, and is not any more, however often it was looked at.
-    #[error("{path} was deleted from the store while it was asked for, again and again; try later")]
+    /// A collector deleted a path again in every round.
+    #[error("cannot copy {path}: it kept disappearing from the store; try again later")]
     Vanished {
         /// The path.
         path: StorePath,
     },
     /// A signing key does not parse.
-    #[error("the secret key {}: {reason}", path.display())]
+    #[error("cannot use the secret key {}: {reason}", path.display())]
     SecretKey {
         /// Its file.
         path: PathBuf,
-        /// What is wrong with it; never the key.
+        /// The cause; never the key.
         reason: String,
     },
     /// A feature that needs a local store is used with another target.
@@ -247,41 +254,41 @@ pub enum Error {
         source_name: String,
     },
     /// The closure is larger than any real one.
-    #[error("the closure has more than {limit} paths; the source is broken or hostile")]
+    #[error("cannot copy the closure: it has more than {limit} paths; the source invents paths")]
     ClosureTooLarge {
         /// The limit.
         limit: usize,
     },
-    /// What is to be moved cannot fit.
+    /// The target's file system has too little space.
     #[error(
-        "{0}; nothing was fetched: make room, choose another target, or try all the same with \
-             --no-check-space"
+        "cannot copy: {0}; nothing was fetched; free some space, choose another target, or try \
+         --no-check-space"
     )]
     NoSpace(Box<Shortage>),
-    /// The move was interrupted from outside.
-    #[error("interrupted; what was registered stays, and another run fetches the rest")]
+    /// The copy was cancelled.
+    #[error("interrupted; registered paths stay valid, and another run fetches the rest")]
     Cancelled,
 }
 
-/// What an error means for whoever started the move.
+/// The meaning of an error for the caller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum ErrorKind {
     /// Something failed.
     Failed,
     /// The network or a server failed.
     Network,
-    /// Data is corrupt or not signed by anybody trusted.
+    /// Data is corrupt, or no trusted key has signed it.
     Untrusted,
     /// The disk is full.
     NoSpace,
-    /// The user interrupted.
+    /// The copy was cancelled.
     Interrupted,
-    /// The request itself makes no sense.
+    /// The request is invalid.
     Usage,
 }
 
 impl ErrorKind {
-    /// That of the most severe of several failures.
+    /// Returns the kind of the most severe failure.
     pub fn most_severe(failures: &[Error]) -> ErrorKind {
         const MOST_SEVERE_FIRST: [ErrorKind; 5] = [
             ErrorKind::Interrupted,
@@ -297,7 +304,7 @@ impl ErrorKind {
 }
 
 impl Error {
-    /// What the error means for whoever started the move.
+    /// Returns the meaning of the error for the caller.
     pub fn kind(&self) -> ErrorKind {
         match self {
             Error::SourceDisabled(error) => error.kind(),
@@ -334,7 +341,7 @@ impl Error {
         }
     }
 
-    /// A request that failed.
+    /// Makes the error of a request.
     pub fn fetch(url: &str, reason: impl Into<String>, transient: bool) -> Error {
         Error::Fetch {
             url: url.to_owned(),
@@ -344,7 +351,7 @@ impl Error {
         }
     }
 
-    /// The same, after the last attempt.
+    /// Marks the error as permanent, after the last attempt.
     pub fn into_permanent(mut self) -> Error {
         if let Error::Fetch { transient, .. } = &mut self {
             *transient = false;
@@ -352,7 +359,7 @@ impl Error {
         self
     }
 
-    /// The path that the error is about: its base name, or its hash part where no more of it is
+    /// Returns the base name of the path that the error is about, or its hash part if only that is
     /// known.
     pub fn path_name(&self) -> Option<&str> {
         match self {
@@ -380,7 +387,7 @@ impl Error {
         }
     }
 
-    /// What was fetched when it happened, without credentials.
+    /// Returns the URL that the error is about, without credentials.
     pub fn url(&self) -> Option<&str> {
         match self {
             Error::Fetch { url, .. }
@@ -394,7 +401,7 @@ impl Error {
         }
     }
 
-    /// Whether a server has said when it wants to be asked again.
+    /// Whether a server has demanded a delay before the next request.
     pub fn has_retry_after(&self) -> bool {
         matches!(
             self,
@@ -405,7 +412,7 @@ impl Error {
         )
     }
 
-    /// Whether trying again in a moment makes sense.
+    /// Whether another attempt may succeed.
     pub fn is_transient(&self) -> bool {
         matches!(
             self,
@@ -427,7 +434,7 @@ fn explain(signed_by: &[String], trusted: &[String]) -> String {
         names => format!("the trusted keys are {}", names.join(", ")),
     };
     if let Some(name) = signed_by.iter().find(|name| trusted.contains(name)) {
-        return format!("the signature by {name} does not match what its narinfo says");
+        return format!("the signature by {name} does not match its narinfo");
     }
     format!(
         "{signers}, {keys}; if you trust its maker, add the key with \

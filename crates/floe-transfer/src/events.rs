@@ -1,4 +1,4 @@
-//! What a move tells whoever watches it. The engine itself never prints.
+//! The events of a copy. The libraries themselves never print.
 
 use std::fmt;
 use std::path::Path;
@@ -9,43 +9,43 @@ use floe_format::StorePath;
 use crate::disk_space::Shortage;
 use crate::error::Error;
 
-/// Something happened.
+/// An event of a copy.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Event<'a> {
-    /// The closure is being explored: paths known so far, questions not yet answered.
+    /// The copy resolves the closure.
     Resolving {
-        /// Paths that are missing in the target, as far as is known.
+        /// The missing paths that are known so far.
         known: usize,
-        /// Questions under way.
+        /// The queries in flight.
         pending: usize,
     },
-    /// The sources are being asked for a path.
+    /// The copy queries the sources for a path.
     Querying {
-        /// Its base name, or its hash part where no more of it is known.
+        /// Its base name, or its hash part if only that is known.
         requested: &'a str,
     },
-    /// A source has a path that was asked for, and is trusted with it.
+    /// A source has a requested path, and the path passed the trust check.
     Resolved {
         /// The path.
         path: &'a StorePath,
         /// The size of its NAR, in bytes.
         nar_size: u64,
-        /// The size of what has to be fetched, in bytes, if the source tells.
+        /// The size of the download in bytes, if the source knows it.
         download_size: Option<u64>,
     },
-    /// The work is known.
+    /// The plan is complete.
     Planned {
-        /// Paths to be moved.
+        /// The number of paths to copy.
         paths: usize,
         /// The sum of their NAR sizes, in bytes.
         nar_bytes: u64,
-        /// The sum of what has to be fetched, in bytes, as far as the source tells.
+        /// The sum of the known download sizes, in bytes.
         download_bytes: u64,
     },
-    /// What is to be written may not fit.
+    /// The target may have too little space.
     LowSpace {
-        /// What there is too little of, and where.
+        /// The resource and the file system.
         shortage: &'a Shortage,
     },
     /// The transfer of a path begins.
@@ -55,76 +55,76 @@ pub enum Event<'a> {
         /// The size of its NAR, in bytes.
         nar_size: u64,
     },
-    /// So many more bytes have arrived for a path, as they are in the cache.
+    /// More bytes of a path's body have arrived, still compressed.
     Fetched {
         /// The path.
         path: &'a StorePath,
-        /// How many bytes more.
+        /// The number of new bytes.
         bytes: u64,
     },
-    /// So many more bytes of a path's NAR have gone through.
+    /// More bytes of a path's NAR were written.
     Progress {
         /// The path.
         path: &'a StorePath,
-        /// How many bytes more; negative when a transfer starts again.
+        /// The number of new bytes; negative if the transfer restarts.
         nar_bytes: i64,
     },
-    /// The transfer of a path has ended well, though it is not registered yet.
+    /// The transfer of a path succeeded. The path is not valid yet.
     Staged {
         /// The path.
         path: &'a StorePath,
     },
-    /// The transfer of a path has ended badly, and is not tried again.
+    /// The transfer of a path failed for good.
     TransferFailed {
         /// The path.
         path: &'a StorePath,
     },
-    /// A request or a transfer failed and is tried again.
+    /// A request or a transfer failed and is repeated.
     Retrying {
-        /// The path whose NAR begins anew; `None` for the rest of a body, and for what a cache says
-        /// of itself and of paths. The error names the URL.
+        /// The path whose NAR is transferred again from its beginning. `None` for the rest of a
+        /// body, for `nix-cache-info` and for narinfos; the error names the URL.
         path: Option<&'a StorePath>,
-        /// What failed.
+        /// The failure.
         error: &'a Error,
     },
-    /// Another store has a path, but not as it should be.
+    /// Another store has a path, but its contents cannot be reused.
     NotReused {
-        /// The path, which is looked for elsewhere or fetched.
+        /// The path. The copy tries the next store, or fetches the path.
         path: &'a StorePath,
-        /// Where it lies.
+        /// The place in the other store.
         place: &'a Path,
-        /// What is wrong with it.
+        /// The reason.
         error: &'a Error,
     },
-    /// A link of the target's `.links` had other contents than its name says, and was replaced.
+    /// A file in the target's `.links` did not match the hash in its name and was replaced.
     DamagedLink {
-        /// The path whose file was to be linked to it, and is good.
+        /// The path with the correct file.
         path: &'a StorePath,
-        /// Its name.
+        /// The name in `.links`.
         link: &'a str,
     },
-    /// A path will not be moved.
+    /// A path cannot be copied.
     Failed {
-        /// Why not; names the path.
+        /// The reason, which names the path.
         error: &'a Error,
     },
-    /// So many paths have come whole and cannot be valid, after an interrupt or for want of others.
-    /// They are left in the store for the next run.
+    /// Complete paths could not be registered, because of an interrupt or missing references. The
+    /// target keeps them for the next run.
     KeptForResume {
-        /// How many.
+        /// The number of paths.
         paths: usize,
     },
-    /// Somebody else has locked what is to be committed, and is waited for.
+    /// The commit waits for a path lock of another process.
     WaitingForLock {
         /// The path, or the first of several.
         path: &'a StorePath,
     },
-    /// The database of a store that is read is locked, and waited for. Said once, after a second.
+    /// A reader waits for a locked database. Sent once, after a second.
     WaitingForDatabase {
-        /// For what.
+        /// The operation that waits.
         what: &'a str,
     },
-    /// A path goes into the batch that is about to be committed.
+    /// The next commit includes a path.
     Committing {
         /// The path.
         path: &'a StorePath,
@@ -134,27 +134,26 @@ pub enum Event<'a> {
         /// The path.
         path: &'a StorePath,
     },
-    /// A batch was committed: so many paths are valid in the target since the move began.
+    /// A batch was committed.
     Registered {
-        /// How many.
+        /// The number of paths that the copy has made valid so far.
         paths: usize,
     },
 }
 
 /// Receives events, from several threads.
 pub trait EventSink: Send + Sync {
-    /// Something happened. Called often; must be quick.
+    /// Receives one event. The copy calls this often, so it must be quick.
     fn event(&self, event: Event<'_>);
 }
 
-/// Who hears of what happens while sources are asked, from threads of their own and also before a
-/// move begins: [`Event::Retrying`] without a path, and [`Event::WaitingForDatabase`].
-/// [`Default`] is nobody.
+/// Receives events that sources send from their own threads, also before a copy begins:
+/// [`Event::Retrying`] without a path, and [`Event::WaitingForDatabase`]. The default drops them.
 #[derive(Clone, Default)]
 pub struct NetworkEvents(Option<Arc<dyn EventSink>>);
 
 impl NetworkEvents {
-    /// Tells this one.
+    /// Sends the events to `sink`.
     pub fn new(sink: Arc<dyn EventSink>) -> NetworkEvents {
         NetworkEvents(Some(sink))
     }
@@ -187,16 +186,12 @@ impl Eq for NetworkEvents {}
 
 impl fmt::Debug for NetworkEvents {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let who = if self.0.is_some() {
-            "somebody"
-        } else {
-            "nobody"
-        };
-        write!(f, "NetworkEvents({who})")
+        let sink = if self.0.is_some() { "sink" } else { "none" };
+        write!(f, "NetworkEvents({sink})")
     }
 }
 
-/// Nobody watches.
+/// Drops all events.
 impl EventSink for () {
     fn event(&self, _: Event<'_>) {}
 }

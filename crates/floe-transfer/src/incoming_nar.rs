@@ -1,9 +1,11 @@
-//! One NAR on its way from a source to a target: decoded, hashed and verified.
+//! One NAR between its source and its target: decoded, hashed and verified on a worker.
 //!
-//! 1. a chunk of the body is read and hashed as a part of the file;
-//! 2. it is decoded into a chunk of the NAR;
-//! 3. that chunk is hashed and written to the target's sink;
-//! 4. at the end, the body is read to *its* end, and sizes and hashes are compared.
+//! 1. The worker reads a chunk of the body and hashes it as a part of the file.
+//! 2. It decodes the chunk into a chunk of the NAR.
+//! 3. It hashes this chunk and writes it to the target's sink.
+//! 4. At the end of the NAR it reads the body to *its* end, and compares sizes and hashes.
+//!
+//! All steps run on one thread, chunk by chunk, so that a chunk stays in the processor's cache.
 
 use std::io::{self, BufRead as _, Read as _};
 use std::path::Path;
@@ -41,24 +43,24 @@ pub struct NarContext<'a> {
 
 /// One attempt to receive one path.
 ///
-/// A target calls [`IncomingNar::write_to`] with a sink of its own type: the chunks pass through no
-/// dynamic dispatch.
+/// A target calls [`IncomingNar::write_to`] with a sink of its own type, so that chunks pass
+/// through no dynamic dispatch.
 pub struct IncomingNar<'a> {
     context: NarContext<'a>,
     path: &'a PlannedPath,
-    /// `None` before the source was asked, and after the NAR was written.
+    /// `None` before the source has opened the NAR, and after it was written.
     stream: Option<NarStream>,
     /// The address of the NAR, for messages.
     url: String,
     /// A buffer for decoded chunks.
     scratch: &'a mut [u8],
-    /// How many bytes of the NAR were reported as progress.
+    /// The bytes of the NAR that were reported as progress.
     reported_bytes: i64,
     fetched_bytes: u64,
 }
 
 impl<'a> IncomingNar<'a> {
-    /// Makes an attempt that has nothing to read from its source.
+    /// Makes an attempt without a NAR from the source.
     pub fn new(
         context: NarContext<'a>,
         path: &'a PlannedPath,
@@ -111,12 +113,12 @@ impl<'a> IncomingNar<'a> {
         self.context.worker
     }
 
-    /// How many bytes the source has sent.
+    /// Returns the number of bytes that the source has sent.
     pub fn fetched_bytes(&self) -> u64 {
         self.fetched_bytes
     }
 
-    /// Takes back the reported progress: the same bytes will be received again.
+    /// Reports the progress so far as undone, because the same bytes will be received again.
     pub fn reset_progress(&mut self) {
         let path = self.path();
         let nar_bytes = -std::mem::take(&mut self.reported_bytes);
@@ -125,10 +127,10 @@ impl<'a> IncomingNar<'a> {
             .event(Event::Progress { path, nar_bytes });
     }
 
-    /// Writes the NAR to `sink`. Returns `Ok` only if every byte was right.
+    /// Writes the NAR to `sink`. Returns `Ok` only if every byte matched the narinfo.
     ///
     /// Errors: those of the source and of the sink; [`Error::Mismatch`] and [`Error::Decode`] for a
-    /// NAR that is not what its narinfo says; [`Error::Cancelled`].
+    /// NAR that does not match its narinfo; [`Error::Cancelled`].
     pub fn write_to<S: NarSink>(&mut self, sink: &mut S) -> Result<(), Error> {
         let narinfo = self.narinfo();
         let url = self.url.clone();
@@ -153,7 +155,7 @@ impl<'a> IncomingNar<'a> {
         }
     }
 
-    /// Writes a NAR that `read` makes from files at `place`, on this machine, and verifies it as
+    /// Writes the NAR that `read` makes from files at `place` on this machine. Verifies it as
     /// [`IncomingNar::write_to`] does.
     pub fn write_local<S: NarSink>(
         &mut self,
@@ -167,7 +169,7 @@ impl<'a> IncomingNar<'a> {
         verifier.finish().map(|_| ())
     }
 
-    /// Decodes a body; its size and, where that is not the NAR hash, its hash.
+    /// Decodes a body. Returns its size, and its hash unless that is the NAR hash.
     fn decode<S: NarSink>(
         &mut self,
         body: Body,
@@ -192,7 +194,7 @@ impl<'a> IncomingNar<'a> {
             true => self.write_plain(&mut reader, verifier, sink),
             false => self.write_decoded(&mut reader, verifier, sink),
         };
-        // The body's own story comes before what a decoder or parser made of it.
+        // A failure of the body wins over the error of the decoder or parser that it caused.
         let drained = written.and_then(|()| match reader.drain() {
             Ok(0) => Ok(()),
             Ok(_) => Err(self.decode_error("data follows the end of the compressed NAR")),
@@ -232,7 +234,7 @@ impl<'a> IncomingNar<'a> {
     ) -> Result<(), Error> {
         let compression = self.path.narinfo.compression;
         let head = reader.fill_buf().map_err(|e| self.decode_error(e))?;
-        // What does not say how much it needs may need all.
+        // A body that does not declare its window may need the largest one.
         let window = codec::window_len(compression, head).unwrap_or(codec::WINDOW_LEN_MAX);
         let NarContext {
             decoder_budget,
@@ -293,7 +295,8 @@ impl<'a> IncomingNar<'a> {
         }
     }
 
-    /// A body that makes no sense is often just not the promised body, which says more.
+    /// Explains an error about the contents of a body: if the body itself does not match the
+    /// narinfo, that is the better error. It must read the whole body to compare it.
     fn body_error(&self, mut reader: BodyReader, error: Error) -> Error {
         let is_about_contents = matches!(
             error,
@@ -309,6 +312,6 @@ impl<'a> IncomingNar<'a> {
     }
 }
 
-/// No compression makes a body more than a little larger than its contents; this is for the
-/// frames of empty ones.
+/// How much larger than its contents a body may be if its narinfo has no FileSize. Only the frames
+/// of nearly empty bodies are larger than their contents.
 const SLACK_LEN: u64 = 1024 * 1024;

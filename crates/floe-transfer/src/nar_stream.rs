@@ -1,4 +1,4 @@
-//! A NAR on its way from a source: a body that is read chunk by chunk, or a tree that is dumped.
+//! A NAR that a source has opened: a body that is read chunk by chunk, or a tree that is dumped.
 
 use std::fmt;
 use std::fs::File;
@@ -15,7 +15,7 @@ use crate::error::Error;
 
 /// A NAR that a source has opened.
 ///
-/// The choice is made once for each NAR: no chunk of a body passes through dynamic dispatch.
+/// The kind is chosen once for each NAR. No chunk of a body passes through dynamic dispatch.
 #[derive(Debug)]
 pub enum NarStream {
     /// The file of a binary cache, compressed as its narinfo says.
@@ -51,21 +51,21 @@ impl fmt::Debug for NarDump {
     }
 }
 
-/// A piece of a body on its way from the network.
+/// A part of a body from the network.
 #[derive(Debug)]
 pub enum Chunk {
     /// The next bytes.
     Bytes(Bytes),
-    /// There are no more; without this mark a body was broken off.
+    /// The end. A body without it is incomplete.
     End,
     /// The transfer failed.
     Failed(Error),
 }
 
-/// A compressed NAR that is about to arrive.
+/// The body of a NAR file, compressed as its narinfo says.
 #[derive(Debug)]
 pub enum Body {
-    /// Over a bounded channel from a task of the network.
+    /// From the network, over a bounded channel: a slow worker slows the transfer down.
     Network {
         /// The chunks of the body, then [`Chunk::End`] or [`Chunk::Failed`].
         chunks: mpsc::Receiver<Chunk>,
@@ -74,7 +74,7 @@ pub enum Body {
         /// Present if the body was requested before a worker was free to read it.
         prefetch_permit: Option<PrefetchPermit>,
     },
-    /// From a file.
+    /// From a file on this machine.
     File {
         /// The open file.
         file: File,
@@ -97,22 +97,22 @@ impl PrefetchPermit {
     }
 }
 
-/// Reads a body, counting and, if asked to, hashing what goes by.
+/// Reads a body, counts its bytes, and hashes them if the narinfo has a file hash.
 pub(crate) struct BodyReader<'a> {
     input: Input,
-    /// What has arrived and was not consumed yet, already counted and hashed.
+    /// The bytes that are counted and hashed, but not consumed yet.
     current: Bytes,
     hasher: Option<FileHasher>,
     worker: &'a Worker,
-    /// Who wants to know how many bytes more have arrived.
+    /// Receives the number of new bytes.
     on_bytes: Option<&'a dyn Fn(u64)>,
     len: u64,
     len_max: u64,
-    /// Why the body broke off, kept apart from what the decoders make of it.
+    /// The error that ended the body. Decoders would turn it into an error of their own.
     failure: Option<Error>,
 }
 
-/// Hashes a body as its narinfo wants it, which is by SHA-256 nearly always.
+/// Hashes a body with the algorithm of its narinfo, which is nearly always SHA-256.
 enum FileHasher {
     Sha256(Stream),
     Other(HashAlgorithm, Hasher),
@@ -154,7 +154,8 @@ enum Input {
 }
 
 impl<'a> BodyReader<'a> {
-    /// A reader that refuses to go beyond `len_max` bytes and hashes what goes by, if asked to.
+    /// Makes a reader that fails after `len_max` bytes. It hashes the bytes if `hashed` names an
+    /// algorithm.
     pub(crate) fn new(
         body: Body,
         hashed: Option<HashAlgorithm>,
@@ -167,7 +168,7 @@ impl<'a> BodyReader<'a> {
                 url,
                 prefetch_permit,
             } => {
-                // It stands still no more, and others may.
+                // Reading starts, so another body may be prefetched.
                 drop(prefetch_permit);
                 Input::Network { chunks, url }
             }
@@ -186,20 +187,20 @@ impl<'a> BodyReader<'a> {
         }
     }
 
-    /// Tells of each chunk that arrives from now on.
+    /// Calls `on_bytes` with the length of each further chunk.
     pub(crate) fn on_bytes(&mut self, on_bytes: &'a dyn Fn(u64)) {
         self.on_bytes = Some(on_bytes);
     }
 
-    /// Why the body broke off, if it did.
+    /// Returns the error that ended the body, if there is one.
     pub(crate) fn take_failure(&mut self) -> Option<Error> {
         self.failure.take()
     }
 
-    /// Reads what is left without looking at it; how many bytes that were.
+    /// Reads and drops the rest of the body. Returns its length.
     ///
-    /// A decoder may have all its output before its input ends; what follows must be read all
-    /// the same, because the hash covers it and the connection carries it.
+    /// A decoder may have all its output before its input ends. The rest must be read too, because
+    /// the file hash covers it, and because the connection can be reused only after it.
     pub(crate) fn drain(&mut self) -> io::Result<u64> {
         let mut drained = 0;
         loop {
@@ -212,7 +213,7 @@ impl<'a> BodyReader<'a> {
         }
     }
 
-    /// Length and, if it was asked for, hash of all that has arrived.
+    /// Returns the length of the body, and its hash if it was requested.
     pub(crate) fn finish(self) -> (u64, Option<Hash>) {
         (self.len, self.hasher.and_then(FileHasher::finish))
     }
@@ -233,7 +234,7 @@ impl<'a> BodyReader<'a> {
                     Ok(0) => Ok(None),
                     Ok(_) => Ok(Some(chunk.into())),
                     Err(source) => Err(Error::File {
-                        action: "reading",
+                        action: "read",
                         path: path.clone(),
                         source,
                     }),
@@ -267,7 +268,7 @@ impl BufRead for BodyReader<'_> {
                         on_bytes(bytes.len() as u64);
                     }
                     if self.len > self.len_max {
-                        // The rest stays unread: nobody needs to receive an endless body.
+                        // Do not read on: the body may be endless.
                         self.input = Input::Ended;
                         let max = self.len_max;
                         return Err(io::Error::other(format!("the body exceeds {max} bytes")));
@@ -302,5 +303,6 @@ impl Read for BodyReader<'_> {
     }
 }
 
-/// A chunk stays in the second-level cache between reading, decoding and hashing.
+/// The length of a chunk of a file, in bytes. It stays in the second-level cache between reading,
+/// decoding and hashing.
 const FILE_CHUNK_LEN: usize = 128 * 1024;

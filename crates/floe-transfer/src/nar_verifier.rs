@@ -1,4 +1,4 @@
-//! Whether the bytes of a NAR are those that were promised.
+//! Compares a NAR with its path info: size, NAR hash and content address.
 
 use floe_format::content_address::{ContentAddressMethod, ModuloHasher};
 use floe_format::nar::read::{NarEvent, NarReader};
@@ -7,7 +7,7 @@ use floe_hash::hash_pool::{Stream, Worker};
 
 use crate::error::Error;
 
-/// Sees a NAR go by, chunk by chunk, and judges it at the end.
+/// Hashes a NAR chunk by chunk, and compares it at the end.
 pub(crate) struct NarVerifier<'a> {
     info: &'a PathInfo,
     url: &'a str,
@@ -16,12 +16,12 @@ pub(crate) struct NarVerifier<'a> {
     contents: Option<ContentsHasher>,
 }
 
-/// Hashes what a content address covers, where that is not the NAR itself.
+/// Hashes the contents that a content address covers, if they differ from the NAR.
 enum ContentsHasher {
-    /// The NAR with the path's own hash part blanked out.
+    /// The NAR with the path's own hash part replaced by zeros.
     Nar(ModuloHasher),
-    /// The contents of the one file that the NAR must consist of.
-    /// `is_file` is known from the first event on.
+    /// The contents of the file. The NAR must consist of one file; `is_file` is set by its first
+    /// event.
     File {
         reader: NarReader,
         hasher: ModuloHasher,
@@ -30,7 +30,7 @@ enum ContentsHasher {
 }
 
 impl<'a> NarVerifier<'a> {
-    /// A check against `info`; `url` is for the words of an error.
+    /// Makes a verifier for `info`. Errors name `url`.
     pub(crate) fn new(info: &'a PathInfo, url: &'a str, worker: &Worker) -> NarVerifier<'a> {
         let contents = info.ca.and_then(|ca| {
             let modulo = || ModuloHasher::new(ca.hash.algorithm(), info.path.hash_part());
@@ -47,7 +47,7 @@ impl<'a> NarVerifier<'a> {
                         is_file: None,
                     })
                 }
-                // Refused before anything is fetched.
+                // The trust check has refused the path before any download.
                 ContentAddressMethod::Git => None,
             }
         });
@@ -60,8 +60,8 @@ impl<'a> NarVerifier<'a> {
         }
     }
 
-    /// Takes the next bytes. An error as soon as there are more than were promised, so that a
-    /// small body cannot grow without end.
+    /// Hashes the next bytes. Fails as soon as the NAR exceeds its size, so that a small body
+    /// cannot grow without end.
     pub(crate) fn update(&mut self, chunk: &[u8]) -> Result<(), Error> {
         self.size += chunk.len() as u64;
         if self.size > self.info.nar_size {
@@ -101,7 +101,7 @@ impl<'a> NarVerifier<'a> {
         }
     }
 
-    /// The verdict on all that went by; the NAR hash if it is good.
+    /// Compares everything. Returns the NAR hash.
     pub(crate) fn finish(mut self) -> Result<Hash, Error> {
         let actual = Hash::sha256(std::mem::take(&mut self.hasher).finish());
         let info = self.info;
@@ -123,8 +123,8 @@ impl<'a> NarVerifier<'a> {
                     ..
                 },
             ) => {
-                // Nix from 2.17 to 2.34 forgot the positions of self-references; paths of both
-                // kinds are in the wild, and both are bound to their contents.
+                // Nix from 2.17 to 2.34 did not hash the positions of self-references. Paths of
+                // both kinds exist, and both hashes bind the contents.
                 let both = hasher.finish_both();
                 (both.hash, Some(both.without_offsets))
             }
@@ -151,7 +151,7 @@ impl<'a> NarVerifier<'a> {
     }
 }
 
-/// Compares a body with what its narinfo says of it.
+/// Compares a body with the FileSize and FileHash of its narinfo.
 pub(crate) fn check_file(
     narinfo: &NarInfo,
     url: &str,

@@ -1,4 +1,4 @@
-//! What a caller chooses, as plain values. Nothing here is read from files or the environment.
+//! The options of a copy, as plain values. This crate reads no configuration.
 
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
@@ -9,30 +9,30 @@ use floe_format::{PublicKey, StorePath, TrustedKeys};
 use crate::cancel::Cancel;
 use crate::error::Error;
 
-/// Choices of one move.
+/// The options of one copy.
 #[derive(Clone, Debug)]
 pub struct CopyOptions {
-    /// Keys whose signature makes a path welcome.
+    /// The public keys whose signatures are trusted.
     pub trusted_keys: TrustedKeys,
     /// Whether a path into a local store needs a signature or a content address.
     pub check_signatures: bool,
-    /// How many paths are unpacked or packed at once; what suits the machine where it is not said.
+    /// The number of paths that are unpacked or packed at once. `None`: chosen for the machine.
     pub jobs: Option<NonZeroUsize>,
-    /// Whether equal files of a local store become one, by links in `.links`
+    /// Whether equal files of a local store become hard links to one file in `.links`
     /// (`auto-optimise-store`).
     pub optimise: bool,
-    /// Other stores of this machine, from which paths are taken that they have.
+    /// Other stores of this machine whose paths are reused.
     pub reuse: Reuse,
     /// Resolve and plan only.
     pub dry_run: bool,
-    /// Whether a move is refused that the target's file system has no room for.
+    /// Whether the copy is refused if the target's file system has too little space.
     pub check_space: bool,
-    /// Raised from outside to end the move soon.
+    /// The flag that cancels the copy.
     pub cancel: Cancel,
 }
 
 impl Default for CopyOptions {
-    /// Everything is checked, nobody is trusted yet, and nothing is linked or taken from elsewhere.
+    /// All checks are on, no key is trusted, and no file is linked or reused.
     fn default() -> CopyOptions {
         CopyOptions {
             trusted_keys: TrustedKeys::default(),
@@ -47,12 +47,12 @@ impl Default for CopyOptions {
     }
 }
 
-/// Other stores on this machine, and how files come from there.
+/// Other stores on this machine, and how their files are reused.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Reuse {
-    /// Directories whose entries are store paths, in the order in which they are looked at.
+    /// Directories whose entries are store paths, in the order of the search.
     pub directories: Vec<PathBuf>,
-    /// What files become.
+    /// How files are reused.
     pub by: ReuseBy,
 }
 
@@ -62,7 +62,7 @@ impl Reuse {
         !self.directories.is_empty()
     }
 
-    /// Returns where a path lies in the other stores.
+    /// Returns the places of a path in the other stores.
     pub fn local_copies(&self, path: &StorePath) -> Vec<PathBuf> {
         let copies = self.directories.iter().map(|dir| dir.join(path.as_str()));
         copies
@@ -71,20 +71,21 @@ impl Reuse {
     }
 }
 
-/// What the files of a path become that is taken from another store.
+/// How the files of a path are reused from another store.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ReuseBy {
-    /// Clones that share blocks with the originals, or copies where the file system has no clones.
+    /// As clones that share blocks with the originals; as copies if the file system cannot clone.
     #[default]
     Reflink,
-    /// The originals themselves, where they are as a store has them, else clones or copies.
+    /// As hard links to the originals if their metadata is that of a store; otherwise as clones or
+    /// copies.
     HardLink,
-    /// Copies.
+    /// As copies.
     Copy,
 }
 
-/// The keys in `texts`; if there is no text, the one that Nix trusts without configuration. A text
-/// may hold several, separated by white space, or none.
+/// Returns the keys in `texts`. Without any text, returns the key that Nix trusts by default. A
+/// text may contain several keys, separated by white space, or none.
 ///
 /// Errors: [`Error::InvalidPublicKey`].
 pub fn trusted_keys<'a>(texts: impl IntoIterator<Item = &'a str>) -> Result<TrustedKeys, Error> {
@@ -93,7 +94,7 @@ pub fn trusted_keys<'a>(texts: impl IntoIterator<Item = &'a str>) -> Result<Trus
     parse_public_keys(default.into_iter().chain(texts))
 }
 
-/// Parses public keys. A text may hold several, separated by white space.
+/// Parses public keys. A text may contain several, separated by white space.
 ///
 /// Errors: [`Error::InvalidPublicKey`].
 pub fn parse_public_keys<'a>(
@@ -125,7 +126,7 @@ mod tests {
         let mut both = trusted_keys([]).unwrap();
         both.extend(parse_public_keys([&*own]).unwrap());
         assert_eq!(names(both), ["cache.nixos.org-1", "own-1"]);
-        // Somebody who says "none" trusts nobody.
+        // A text without keys means that no key is trusted.
         assert!(trusted_keys([" "]).unwrap().is_empty());
     }
 

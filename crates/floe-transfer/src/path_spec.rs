@@ -1,4 +1,4 @@
-//! How a user names a path.
+//! A path as the user names it.
 
 use floe_format::HashPart;
 use floe_format::{StoreDir, StorePath};
@@ -6,12 +6,12 @@ use floe_store::StoreReader;
 
 use crate::error::Error;
 
-/// What a user asks for.
+/// A requested path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PathSpec {
-    /// A path by its name.
+    /// A store path.
     Path(StorePath),
-    /// A path by its hash part alone.
+    /// Only the hash part of a store path.
     HashPart(String),
 }
 
@@ -39,7 +39,9 @@ impl PathSpec {
             })
     }
 
-    /// The path that is meant in a local store: a hash part stands for the valid path that has it.
+    /// Returns the store path. A hash part stands for the valid path of the store that has it.
+    ///
+    /// Errors: [`Error::NotFound`], and those of the database.
     pub fn find_in_store(self, store: &StoreReader) -> Result<StorePath, Error> {
         let part = match self {
             PathSpec::Path(path) => return Ok(path),
@@ -69,5 +71,6 @@ impl PathSpec {
     }
 }
 
-/// More than twice the largest closures known; beyond it a source invents paths.
+/// The largest number of paths in a closure. The largest known closures have less than half. A
+/// source that exceeds it invents paths.
 pub const CLOSURE_MAX: usize = 1_000_000;

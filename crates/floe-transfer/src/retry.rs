@@ -1,12 +1,12 @@
-//! The pause between two attempts.
+//! The delay between two attempts.
 
 use std::hash::{BuildHasher as _, Hasher as _, RandomState};
 use std::time::Duration;
 
 use crate::error::Error;
 
-/// How long to wait after an attempt that failed: as the server wishes, else longer each time. Not
-/// the same for everybody, so that those who failed together do not come back together.
+/// Returns the delay after a failed attempt. It doubles with each attempt, and is at least as long
+/// as the server demands. Jitter keeps clients that failed together from returning together.
 pub fn backoff_delay(attempt: u32, error: &Error) -> Duration {
     let own = BACKOFF_BASE
         * 2_u32
@@ -22,17 +22,17 @@ pub fn backoff_delay(attempt: u32, error: &Error) -> Duration {
     }
 }
 
-/// A number from 0 to 1 that nobody has to keep secret: the standard library draws the keys of its
-/// hash maps by chance.
+/// Returns a random number from 0 to 1. It need not be secret, so the random keys of the standard
+/// library's hash maps are good enough.
 fn jitter() -> f64 {
     let drawn = RandomState::new().build_hasher().finish();
     (drawn >> 11) as f64 / (1_u64 << 53) as f64
 }
 
-/// The first pause, as in Nix; each further one is twice as long.
+/// The first delay, as in Nix. Each further one is twice as long.
 const BACKOFF_BASE: Duration = Duration::from_millis(250);
 
-/// Half a minute is long enough between two attempts, whatever their number.
+/// The largest factor: half a minute is long enough between two attempts.
 const BACKOFF_FACTOR_MAX: u32 = 120;
 
 #[cfg(test)]

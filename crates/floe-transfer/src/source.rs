@@ -1,4 +1,4 @@
-//! The interface of a source: what a copy needs of a binary cache or a store to read from it.
+//! The interface of a source: the operations of a copy that read from a binary cache or a store.
 
 mod closure;
 
@@ -72,8 +72,8 @@ pub trait Source: Debug + Send + Sync {
         true
     }
 
-    /// Returns what a store's database holds of a path, with its registration time. Returns `None`
-    /// for a path that is not valid, and for every path of a binary cache.
+    /// Returns the entry of a path in a store's database, with its registration time. Returns
+    /// `None` for a path that is not valid, and for every path of a binary cache.
     fn query_registration(&self, path: &StorePath) -> Result<Option<PathInfo>, Error> {
         let _ = path;
         Ok(None)
@@ -89,7 +89,7 @@ pub type NarInfoCallback = Box<dyn FnOnce(NarInfoResult) + Send>;
 /// The result of one query: `None` if the source does not have the path.
 pub type NarInfoResult = Result<Option<NarInfoReply>, Error>;
 
-/// What a source has told of a path.
+/// The reply of a source that has a path.
 #[derive(Debug)]
 pub struct NarInfoReply {
     /// The narinfo of the path.
@@ -103,7 +103,7 @@ pub struct NarInfoReply {
 pub enum CachePolicy {
     /// All of them.
     Use,
-    /// Only narinfos, not the entries that say that a path is missing.
+    /// Only narinfos, not entries for missing paths.
     HitsOnly,
     /// None: the source itself is queried.
     Bypass,
@@ -114,12 +114,12 @@ pub enum CachePolicy {
 pub enum Buffering {
     /// The whole body is fetched into memory. It has at most [`SMALL_LEN_MAX`] bytes.
     Whole,
-    /// A few chunks are fetched, and the connection waits for the worker.
+    /// Only a few chunks are fetched. Then the connection waits for the worker.
     Stream,
 }
 
 impl From<NarInfo> for NarInfoReply {
-    /// A reply of the source itself.
+    /// Makes a reply of the source itself.
     fn from(narinfo: NarInfo) -> NarInfoReply {
         NarInfoReply {
             narinfo,
@@ -129,7 +129,8 @@ impl From<NarInfo> for NarInfoReply {
 }
 
 impl dyn Source + '_ {
-    /// Whether the source's paths are for that store directory, as far as that is known yet.
+    /// Whether the paths of the source are for a store directory. True for a source that is still
+    /// opening.
     pub fn is_for(&self, dir: &StoreDir) -> bool {
         !matches!(self.open_result(), Some(Ok(()))) || self.store_dir() == dir
     }
@@ -157,9 +158,9 @@ impl dyn Source + '_ {
     }
 }
 
-/// The priority of a source that names none: Nix's default of the setting `priority`, from
+/// The priority of a source that declares none: Nix's default of the setting `priority`, from
 /// `store-api.hh`.
 pub const DEFAULT_PRIORITY: i32 = 0;
 
-/// The largest body, in bytes, that is fetched ahead as a whole.
+/// The largest body that is prefetched whole, in bytes.
 pub const SMALL_LEN_MAX: usize = 1024 * 1024;

@@ -1,9 +1,9 @@
-//! How much a move is going to write, and whether there is room for it: known when the plan is, and
-//! therefore said before anything is fetched.
+//! The space that a copy needs, compared with the free space of the target's file system.
 //!
-//! A move is refused only where it cannot end well, and warned of where it may not. What is written
-//! is not known exactly before the NARs are there: a NAR says how long it is, not how many files it
-//! holds, and a disk rounds each of them up.
+//! The plan is enough for an estimate, so the copy checks the space before the first download. It
+//! refuses only what must fail, and warns of what may fail. The exact need is not known before the
+//! NARs are unpacked: a narinfo has the size of the NAR and not the number of its files, and a file
+//! system rounds the size of each file up.
 
 use std::path::{Path, PathBuf};
 
@@ -14,22 +14,22 @@ use crate::disk_space::{Resource, Shortage};
 use crate::error::Error;
 use crate::planned_path::PlannedPath;
 
-/// What a move writes, and what is free where it does.
+/// The space that a copy needs, and the free space.
 #[derive(Clone, Debug)]
 pub struct Space {
-    /// The directory that receives it: of a store its paths, of a cache its NARs.
+    /// The directory that the copy writes to: that of a store's paths, or of a cache's NARs.
     pub directory: PathBuf,
-    /// The file system of that directory, and what is free on it.
+    /// The file system of that directory, with its free space.
     pub file_system: FileSystem,
-    /// How many paths are written.
+    /// The number of paths that the copy writes.
     pub paths: u64,
-    /// How much room their contents take, in bytes. An estimate.
+    /// The estimated space for their contents, in bytes.
     pub write_bytes: u64,
-    /// How many files, directories and links are made. For a store an estimate.
+    /// The number of new files, directories and links. An estimate for a store.
     pub write_inodes: u64,
-    /// Less than this it is not, in bytes, unless the file system makes it less.
+    /// A lower bound in bytes, unless the file system compresses.
     min_bytes: u64,
-    /// Whether files may turn out to be there already, which then take no room.
+    /// Whether files may be shared with existing ones, which takes no space.
     may_share_files: bool,
 }
 
@@ -41,7 +41,7 @@ impl Space {
         items: &[PlannedPath],
         needs: impl Fn(&NarInfo) -> Needs,
     ) -> Result<Space, Error> {
-        // A recovered tree has its space already.
+        // A recovered tree already has its space.
         let written = || items.iter().filter(|item| !item.is_recovered);
         let sum = sum(written().map(|item| needs(&item.narinfo)));
         Ok(Space {
@@ -55,7 +55,7 @@ impl Space {
         })
     }
 
-    /// The same where files may become one with others, so that no shortage is certain.
+    /// Sets whether files may be shared with existing ones. Then no shortage is certain.
     pub fn with_shared_files(self, may_share_files: bool) -> Space {
         Space {
             may_share_files,
@@ -63,7 +63,7 @@ impl Space {
         }
     }
 
-    /// What there is too little of, certain shortages first.
+    /// Returns the shortages, certain ones first.
     pub fn shortages(&self) -> Vec<Shortage> {
         let FileSystem {
             free_bytes,
@@ -104,7 +104,7 @@ impl Space {
     }
 }
 
-/// What one path takes, or several together.
+/// The space that one path needs, or several paths together.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Needs {
     bytes: u64,
@@ -152,7 +152,8 @@ impl Needs {
     }
 }
 
-/// A size that may be true. A lie costs its path when it is found out, and not all others before.
+/// Returns a NAR size that may be true, or 0. A false size fails its own path later, and must not
+/// fail the whole copy now.
 fn plausible_size(nar_size: u64) -> u64 {
     match nar_size <= NAR_SIZE_MAX {
         true => nar_size,
@@ -160,28 +161,27 @@ fn plausible_size(nar_size: u64) -> u64 {
     }
 }
 
-/// What is left of a NAR for certain without its framing, which a disk does not keep. Of the
-/// closures measured below, 99 % of the NAR size are contents, and of no path above 1 MiB less than
-/// 83 %.
+/// Returns a lower bound for the contents of a NAR, without its framing. In the closures measured
+/// below, 99 % of the NAR size are contents, and at least 83 % in each path above 1 MiB.
 fn min_content_bytes(nar_size: u64) -> u64 {
     nar_size / 4 * 3
 }
 
-/// How long a NAR is for each file, directory and link in it. Measured, in KiB: jq 37, curl 38,
-/// firefox 33, kdenlive 25; together 27 in 80 000 of them. The estimate is thereby from 0.8 to 1.2
-/// times the truth for each of these closures.
+/// The NAR size for each file, directory and link in it. Measured in KiB: jq 37, curl 38, firefox
+/// 33, kdenlive 25; 27 for all of them with 80 000 files. The estimate is therefore 0.8 to 1.2
+/// times the real number for each of these closures.
 const NAR_BYTES_PER_INODE: u64 = 32 * 1024;
 
-/// What is lost at the end of a file: half a block, as blocks commonly have 4 KiB. Of the same
-/// closures, a disk with such blocks takes 1.05, 1.07, 1.09 and 1.10 times the NAR size; the
-/// estimate is 1.06.
+/// The unused space at the end of a file: half a block of the common 4 KiB. For the same closures,
+/// a disk with such blocks needs 1.05, 1.07, 1.09 and 1.10 times the NAR size; the estimate is
+/// 1.06.
 const FILE_OVERHEAD: u64 = 2 * 1024;
 
-/// By how much a NAR shrinks where nothing better is known. Measured on the same closures: zstd 2.4
-/// to 3.2, xz 3.1 to 4.5.
+/// The compression ratio if nothing better is known. Measured on the same closures: zstd 2.4 to
+/// 3.2, xz 3.1 to 4.5.
 const COMPRESSION_RATIO: u64 = 3;
 
-/// Larger NARs than a TiB are not heard of.
+/// The largest plausible NAR size: 1 TiB.
 const NAR_SIZE_MAX: u64 = 1 << 40;
 
 #[cfg(test)]

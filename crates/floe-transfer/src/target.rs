@@ -1,4 +1,4 @@
-//! The interface of a target: what a copy needs of a store or a binary cache to write to it.
+//! The interface of a target: the operations of a copy that write to a store or a binary cache.
 
 use std::collections::BTreeSet;
 use std::fmt::Debug;
@@ -12,10 +12,11 @@ use crate::space::Space;
 
 /// A store or a binary cache that receives paths.
 ///
-/// A path is first *staged* by [`Target::receive`], on one of several workers, and then made valid
-/// by [`Target::commit`], which the pipeline calls from one thread at a time. Staged objects belong
-/// to the target; the pipeline knows store paths only. A target that registers by itself does all
-/// its work in `receive` and reports in `commit` that the path is valid.
+/// [`Target::receive`] *stages* a path, on one of several workers. [`Target::commit`] makes staged
+/// paths valid; the pipeline calls it from one thread at a time, references first. Staged objects
+/// belong to the target: the pipeline knows only store paths. A target that registers paths itself,
+/// as a daemon does, sends them in `commit`, because `receive` gets them in any order. One target
+/// serves one copy at a time.
 ///
 /// A new kind of target implements the first four methods. The defaults of the others suit a target
 /// without garbage collection, local files and interrupted runs.
@@ -34,8 +35,10 @@ pub trait Target: Debug + Send + Sync {
 
     /// Makes staged paths valid. References come before their referrers in `batch`.
     ///
-    /// Errors: those after which no other path can be committed. Nothing of the batch stays staged
-    /// then.
+    /// The outcome lists every path of the batch exactly once.
+    ///
+    /// Errors: those after which no other path can be committed. Then nothing of the batch stays
+    /// staged.
     fn commit(&self, batch: &[StorePath]) -> Result<CommitOutcome, Error>;
 
     /// Whether paths need a trusted signature or a content address. A binary cache accepts all: its
@@ -56,15 +59,15 @@ pub trait Target: Debug + Send + Sync {
         Ok(None)
     }
 
-    /// Estimates the space that paths take, and looks up what is free for them.
+    /// Estimates the space that paths need, and looks up the free space.
     fn estimate_space(&self, items: &[PlannedPath]) -> Result<Option<Space>, Error> {
         let _ = items;
         Ok(None)
     }
 
-    /// Stages a path from files of this machine. Returns `false` if there are none that are right.
+    /// Stages a path from files of this machine. Returns `false` if no files match its NAR hash.
     ///
-    /// Errors: those that also fetching the path would meet.
+    /// Errors: those that would also fail a download, such as a full disk.
     fn reuse_local_copy(&self, nar: &mut IncomingNar<'_>) -> Result<bool, Error> {
         let _ = nar;
         Ok(false)
@@ -76,19 +79,19 @@ pub trait Target: Debug + Send + Sync {
     }
 
     /// Keeps staged paths for the next run, or drops them if the target cannot keep them. Returns
-    /// how many were kept.
+    /// the number of kept paths.
     fn keep_for_resume(&self, paths: &[StorePath]) -> usize {
         self.discard(paths);
         0
     }
 
-    /// Whether an interrupted run has left a tree of the path.
+    /// Whether the target has a recovered tree of the path, from an interrupted run.
     fn has_recovered(&self, path: &StorePath) -> bool {
         let _ = path;
         false
     }
 
-    /// Removes what interrupted runs have left, except for wanted paths.
+    /// Deletes recovered trees, except those of wanted paths.
     fn discard_recovered(&self, is_wanted: &dyn Fn(&StorePath) -> bool) {
         let _ = is_wanted;
     }
@@ -106,12 +109,12 @@ pub trait Target: Debug + Send + Sync {
     }
 }
 
-/// What became of a batch of staged paths.
+/// The outcome of a commit, for each path of the batch.
 #[derive(Debug, Default)]
 pub struct CommitOutcome {
-    /// Valid now, whether by this call or by another process.
+    /// Valid now, by this call or by another process.
     pub valid: Vec<StorePath>,
-    /// Still staged and to be committed again: another process holds them at the moment.
+    /// Still staged: another process has locked them. The pipeline commits them again.
     pub busy: Vec<StorePath>,
     /// Still staged, with the references that are not valid.
     pub missing_references: Vec<(StorePath, BTreeSet<StorePath>)>,

@@ -1,4 +1,4 @@
-//! URLs, and what of them may be shown.
+//! URLs, and texts of URLs without credentials.
 
 use ::url::Url;
 use percent_encoding::percent_decode_str;
@@ -15,16 +15,16 @@ pub fn parse_url(text: &str) -> Result<Url, Error> {
     })
 }
 
-/// A URL that may be shown: without the password that it may carry.
+/// Returns the text of a URL without credentials.
 pub fn redact(url: &Url) -> String {
     let mut url = url.clone();
-    // These fail for URLs that cannot have credentials.
+    // Both calls fail for URLs that cannot have credentials.
     let _: Result<(), ()> = url.set_username("");
     let _: Result<(), ()> = url.set_password(None);
     url.to_string()
 }
 
-/// The same for a text that may be no URL, or one that was written wrongly.
+/// Removes credentials from a text that may be a URL, correct or not.
 pub fn redact_credentials(text: &str) -> String {
     let Some((scheme, rest)) = text.split_once("://") else {
         return text.to_owned();
@@ -32,7 +32,7 @@ pub fn redact_credentials(text: &str) -> String {
     let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
     let port = rest[..end].rsplit_once(':').map(|(_, port)| port);
     let is_port = |port: &str| port.bytes().all(|byte| byte.is_ascii_digit());
-    // A slash that somebody forgot to write as %2F belongs to the password, which goes on to the @.
+    // A slash in a password should be %2F. If it is not, the password continues to the @.
     let is_cut_short = !rest[..end].contains('@') && port.is_some_and(|port| !is_port(port));
     let end = if is_cut_short { rest.len() } else { end };
     match rest[..end].rfind('@') {
@@ -41,9 +41,9 @@ pub fn redact_credentials(text: &str) -> String {
     }
 }
 
-/// The bytes that a part of a URL stands for.
+/// Decodes a percent-encoded part of a URL.
 pub fn percent_decode(text: &str) -> Result<Vec<u8>, String> {
-    // The crate leaves a `%` that begins no escape as it is; floe refuses it.
+    // percent_encoding keeps a `%` that begins no escape. floe refuses it.
     let is_escape = |text: &str| text.bytes().take(2).filter(u8::is_ascii_hexdigit).count() == 2;
     if !text.split('%').skip(1).all(is_escape) {
         return Err(format!("{text:?} has a % without two hexadecimal digits"));

@@ -66,7 +66,7 @@ impl Credentials {
             match read_netrc(file) {
                 Ok(netrc) => credentials.0.extend(netrc),
                 Err(source) => errors.push(Error::File {
-                    action: "reading the logins in",
+                    action: "read the netrc file",
                     path: file.clone(),
                     source,
                 }),

@@ -1,4 +1,4 @@
-//! The client: TLS, time limits and windows.
+//! The HTTP client: TLS, timeouts and windows.
 
 use std::sync::Arc;
 
@@ -9,8 +9,8 @@ use super::dns::{self, HostsAndDnsResolver};
 use super::tls::TrustAnchors;
 use crate::options::NetworkOptions;
 
-/// The client, and why it believes no certificate where the file of those cannot be used: plain
-/// HTTP needs none.
+/// Returns the client, and the reason if it trusts no certificate because it could not read any.
+/// That is no error yet, because plain HTTP needs no certificates.
 pub(super) fn client(options: &NetworkOptions) -> Result<(Client, Option<String>), Error> {
     let failed = |reason: String| Error::fetch("(setting up TLS)", reason, false);
     let (anchors, certificate_error) = match TrustAnchors::load(options.certificates.as_deref()) {
@@ -46,13 +46,14 @@ pub(super) fn client(options: &NetworkOptions) -> Result<(Client, Option<String>
     Ok((client, certificate_error))
 }
 
-/// What the library says, among other things, of a server whose certificate it does not believe.
+/// A part of reqwest's error for a server certificate that is not trusted.
 pub(super) const INVALID_CERT_TEXT: &str = "invalid peer certificate";
 
-/// How much of a body an HTTP/2 server may send before the worker has taken any.
+/// How many bytes of one body an HTTP/2 server may send before the worker reads any.
 const STREAM_WINDOW_LEN: u32 = 1024 * 1024;
 
-/// The same for all bodies of a connection together. A body that waits for its worker keeps its
-/// part of this, so it must be more than all that can wait at once: otherwise the one that is
-/// being read starves, and with it all. Small bodies, and large ones for 200 workers, are within.
+/// The same for all bodies of a connection together. A waiting body keeps its part of this window.
+/// If all waiting bodies together could fill it, the body that a worker reads would get no more
+/// data, and the copy would hang. The value suffices for all small bodies and for the large bodies
+/// of 200 workers.
 const CONNECTION_WINDOW_LEN: u32 = 512 * 1024 * 1024;

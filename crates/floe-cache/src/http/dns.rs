@@ -1,9 +1,9 @@
-//! Names of hosts, where the system's own resolver is out of reach.
+//! The name resolver of the static binary.
 //!
-//! `getaddrinfo` of glibc loads what `/etc/nsswitch.conf` names from the machine it runs on. In a
-//! statically linked program those libraries are of another glibc than its own, or are not there;
-//! so the static binary asks the servers of `/etc/resolv.conf` itself, after `/etc/hosts`. All
-//! others use the system's resolver, which knows more than these two files.
+//! `getaddrinfo` of glibc loads the libraries that `/etc/nsswitch.conf` names. For a static program
+//! these libraries are missing, or belong to another glibc. Therefore the static binary reads
+//! `/etc/hosts` itself and then queries the servers of `/etc/resolv.conf`. All other builds use the
+//! system's resolver, which knows more sources of names.
 
 use std::error::Error as StdError;
 use std::fs;
@@ -24,25 +24,25 @@ use hickory_resolver::system_conf::parse_resolv_conf;
 use hickory_resolver::{Hosts, TokioResolver};
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 
-/// Whether the system's resolver is out of reach of this program.
+/// Whether this build cannot use the system's resolver.
 pub(super) const IS_NEEDED: bool = cfg!(all(target_env = "gnu", target_feature = "crt-static"));
 
-/// Asks the file of hosts, then name servers. The files are read at the first question.
+/// Looks up names in `/etc/hosts`, then with name servers. Reads the files at the first lookup.
 #[derive(Debug, Default)]
 pub(super) struct HostsAndDnsResolver(Arc<OnceLock<ResolverState>>);
 
-/// Whom a name is asked of.
+/// The two sources of names.
 #[derive(Debug)]
 struct ResolverState {
     hosts: Hosts,
     servers: NameServers,
 }
 
-/// The name servers, two of which are asked at once.
+/// The name servers. The combined resolver queries two of them at once.
 #[derive(Debug)]
 struct NameServers {
     combined: TokioResolver,
-    /// Each by itself.
+    /// One resolver for each server.
     individual: Vec<TokioResolver>,
 }
 
@@ -52,7 +52,7 @@ impl Resolve for HostsAndDnsResolver {
         Box::pin(async move {
             let state = match state.get() {
                 Some(state) => state,
-                // Where two come first at once, both read the files, and one is kept.
+                // If two lookups come first at once, both read the files, and one result is kept.
                 None => {
                     let made = ResolverState {
                         hosts: read_hosts(Path::new(HOSTS)),
@@ -61,7 +61,7 @@ impl Resolve for HostsAndDnsResolver {
                     state.get_or_init(|| made)
                 }
             };
-            // What is named there nobody else is asked for, not even for its other family.
+            // As with glibc, an entry in the file wins, even if it has only one address family.
             let named = lookup_hosts(&state.hosts, name.as_str());
             if !named.is_empty() {
                 return Ok(Box::new(named.into_iter()) as Addrs);
@@ -73,22 +73,22 @@ impl Resolve for HostsAndDnsResolver {
     }
 }
 
-/// A name as it is asked for. It need not be that of a host as RFC 952 wants it: the system's
-/// resolver takes an underscore too.
+/// Parses a name. As with the system's resolver, it need not be a host name by RFC 952; an
+/// underscore is allowed.
 fn record_name(name: &str) -> Result<RecordName, ProtoError> {
     RecordName::from_str_relaxed(name)
 }
 
-/// What stands in the file of hosts, if there is one; an odd byte in it spoils its own line alone.
+/// Reads the hosts file, if there is one. Invalid bytes spoil only their own line.
 fn read_hosts(file: &Path) -> Hosts {
     let mut hosts = Hosts::default();
     let text = read_if_present(file).unwrap_or_default();
-    // What it does not understand it leaves out; nobody is there to be told.
+    // The parser skips lines that it does not understand, as the system's resolver does.
     let _: io::Result<()> = hosts.read_hosts_conf(text.as_bytes());
     hosts
 }
 
-/// The addresses that a file of hosts has for a name.
+/// Returns the addresses of a name in the hosts file.
 fn lookup_hosts(hosts: &Hosts, name: &str) -> Vec<SocketAddr> {
     let Ok(name) = record_name(name) else {
         return Vec::new();
@@ -103,8 +103,8 @@ fn lookup_hosts(hosts: &Hosts, name: &str) -> Vec<SocketAddr> {
     addresses.into_iter().map(|ip| (ip, 0).into()).collect()
 }
 
-/// Whether there is no such name, say all servers. That it has no addresses may be what one of them
-/// says of one family, while another has failed at the other.
+/// Whether all servers have replied that the name does not exist. "No addresses" is weaker: one
+/// server may have no address of one family while another server failed for the other family.
 fn is_nxdomain(error: &NetError) -> bool {
     match error {
         NetError::Dns(DnsError::NoRecordsFound(none)) => {
@@ -144,8 +144,8 @@ impl NameServers {
         })
     }
 
-    /// The addresses of a name. That a server has failed says nothing of the others: the answer of
-    /// one that fails at once would else hide that of one that has to ask somebody.
+    /// Looks up the addresses of a name. If the combined lookup fails, tries each server: a server
+    /// that fails at once must not hide the reply of a slower one.
     async fn lookup(&self, name: RecordName) -> Result<LookupIp, NetError> {
         let found = self.combined.lookup_ip(name.clone()).await;
         let Err(error @ NetError::Dns(_)) = found else {
@@ -163,21 +163,20 @@ impl NameServers {
     }
 }
 
-/// The servers to ask, and how.
+/// Returns the servers and the options of their queries.
 fn configure(resolv_conf: &Path) -> Result<(ResolverConfig, ResolverOpts), Failure> {
     let read_error = |error: &dyn StdError| -> Failure {
-        format!("reading {}: {error}", resolv_conf.display()).into()
+        format!("cannot read {}: {error}", resolv_conf.display()).into()
     };
     let mut text = read_if_present(resolv_conf).map_err(|error| read_error(&error))?;
-    // Where the file names no server it implies the one on this machine, says resolv.conf(5).
-    // Nobody else's servers are asked unless somebody has named them.
+    // If the file names no server, it means the server on this machine: see resolv.conf(5).
     let is_implied = !has_nameserver(&text);
     if is_implied {
         text.push_str("\nnameserver 127.0.0.1\n");
     }
     let (config, mut options) = parse_resolv_conf(text).map_err(|error| read_error(&error))?;
     let config = distrust_negative_answers(&config);
-    // The connection is tried with both families, the second soon after the first.
+    // The client tries both address families, the second soon after the first.
     options.ip_strategy = LookupIpStrategy::Ipv6AndIpv4;
     if is_implied {
         options.timeout = LOCAL_TIMEOUT;
@@ -185,10 +184,10 @@ fn configure(resolv_conf: &Path) -> Result<(ResolverConfig, ResolverOpts), Failu
     Ok((config, options))
 }
 
-/// The same servers, of whom none speaks for the others where it does not know a name. Two are
-/// asked at once, and they may know different names: that of a company's network and a public one.
-/// glibc asks the first alone as long as it answers. To do so here would cost the whole time for an
-/// answer where the first is dead; so a name is unknown when all have said so.
+/// Makes a name unknown only if all servers reply so. floe queries two servers at once, and they
+/// may know different names, such as the server of a company and a public one. glibc queries only
+/// the first server as long as it replies; that would cost a whole timeout if the first server is
+/// dead.
 fn distrust_negative_answers(config: &ResolverConfig) -> ResolverConfig {
     let servers = config.name_servers().iter().cloned();
     let servers = servers.map(|mut server| {
@@ -199,7 +198,7 @@ fn distrust_negative_answers(config: &ResolverConfig) -> ResolverConfig {
     ResolverConfig::from_parts(domain, search, servers.collect())
 }
 
-/// The text of the file; nothing where there is none.
+/// Reads a file. An absent file is empty.
 fn read_if_present(resolv_conf: &Path) -> io::Result<String> {
     match fs::read(resolv_conf) {
         Ok(bytes) => Ok(String::from_utf8_lossy(&bytes).into_owned()),
@@ -217,9 +216,10 @@ const HOSTS: &str = "/etc/hosts";
 
 const RESOLV_CONF: &str = "/etc/resolv.conf";
 
-/// For an answer from this machine, which mostly has no name server: nobody refuses a datagram in
-/// a way that is heard here, so that this is what a name costs that has nobody to be asked of. A
-/// forwarder that is there and has to ask others is asked again, and by then it often knows.
+/// The timeout of a query to the implied server on this machine. Most machines have none, and the
+/// resolver does not notice that the datagram was refused, so each lookup takes this time. If there
+/// is a forwarder that needs longer, the resolver queries it again, and then it often has the
+/// reply.
 const LOCAL_TIMEOUT: Duration = Duration::from_secs(1);
 
 #[cfg(test)]
@@ -231,7 +231,7 @@ mod tests {
 
     use super::*;
 
-    /// The name servers that are asked under a file, or without any.
+    /// Returns the name servers of a resolv.conf with this text, or of an absent one.
     fn servers(text: Option<&str>) -> Vec<IpAddr> {
         let directory = tempfile::tempdir().unwrap();
         let file = directory.path().join("resolv.conf");
@@ -254,11 +254,11 @@ mod tests {
         assert_eq!(servers(Some(text)), named);
     }
 
-    /// Answers with this code, and says each time that it did.
+    /// Replies to each query with this code, and sends a message each time.
     fn answer_with_code(socket: &UdpSocket, code: u8, answered: &Sender<()>) {
         let mut packet = [0; 512];
         while let Ok((len, from)) = socket.recv_from(&mut packet) {
-            // An answer, to whom recursion is available.
+            // A response, with "recursion available".
             packet[2] |= 0x80;
             packet[3] = 0x80 | code;
             socket.send_to(&packet[..len], from).unwrap();
@@ -266,7 +266,7 @@ mod tests {
         }
     }
 
-    /// Answers with 192.0.2.7, but not before the other server has answered.
+    /// Replies with 192.0.2.7, but not before the other server has replied.
     fn answer_after(socket: &UdpSocket, other: &Receiver<()>) {
         let mut packet = [0; 512];
         while let Ok((len, from)) = socket.recv_from(&mut packet) {
@@ -274,7 +274,7 @@ mod tests {
             answer[2] |= 0x80;
             answer[3] = 0x80;
             if packet[len - 4..len] == [0, 1, 0, 1] {
-                // One record, of the name that was asked for, for a minute.
+                // One record for the queried name, valid for a minute.
                 answer[7] = 1;
                 answer.extend([0xc0, 12, 0, 1, 0, 1, 0, 0, 0, 60, 0, 4, 192, 0, 2, 7]);
             }
@@ -304,7 +304,7 @@ mod tests {
         }
     }
 
-    /// What is found where the first server answers with this code, and the second one later.
+    /// Looks up a name while the first server replies with this code, and the second one later.
     fn lookup_with_failing_server(code: u8) -> Vec<String> {
         let directory = tempfile::tempdir().unwrap();
         let file = directory.path().join("resolv.conf");
@@ -315,7 +315,7 @@ mod tests {
         let sockets = hosts.map(|host| UdpSocket::bind((host, 0)).unwrap());
         let servers = zip(config.name_servers(), &sockets).map(|(server, socket)| {
             let mut server = server.clone();
-            // The file has no ports.
+            // resolv.conf cannot name a port.
             server.connections.truncate(1);
             server.connections[0].port = socket.local_addr().unwrap().port();
             server
@@ -323,7 +323,7 @@ mod tests {
         let config = ResolverConfig::from_parts(None, Vec::new(), servers.collect());
         let [first, second] = sockets;
         let (answered, other) = channel();
-        // They end with the program.
+        // The threads end with the program.
         thread::spawn(move || answer_with_code(&first, code, &answered));
         thread::spawn(move || answer_after(&second, &other));
 

@@ -1,8 +1,9 @@
-//! Bodies on their way to a worker.
+//! Downloads of bodies.
 //!
-//! A body that breaks off is gone on with where it stopped, if the server says by a validator that
-//! what it has is still the same; the worker then notices nothing. Else the worker learns that the
-//! transfer has failed and begins again. RFC 9110, section 14, and 13.1.5 for `If-Range`.
+//! If a transfer breaks off, the task requests the rest of the body, provided that a validator
+//! shows that the server still has the same body. The worker then notices nothing. Otherwise the
+//! worker gets an error and requests the body from its beginning. RFC 9110, section 14, and 13.1.5
+//! for `If-Range`.
 
 use std::future::poll_fn;
 use std::pin::pin;
@@ -23,8 +24,8 @@ use super::network::HttpContext;
 use super::redirect::RequestTarget;
 use super::request::{get, next_bytes};
 
-/// Goes on with a transfer as long as somebody wants its chunks; `None` if nobody does any more,
-/// who then need not wait until the server says something.
+/// Runs a transfer until the worker drops the receiver of its chunks; then returns `None` without
+/// waiting for the server.
 pub(super) async fn until_closed<T>(
     chunks: &Sender<Chunk>,
     transfer: impl Future<Output = T>,
@@ -37,7 +38,7 @@ pub(super) async fn until_closed<T>(
     .await
 }
 
-/// Streams a body, as fast as the worker takes it.
+/// Streams a body as fast as the worker reads it.
 pub(super) async fn stream_body(
     context: &HttpContext,
     limiter: &ConnectionLimiter,
@@ -56,7 +57,7 @@ pub(super) async fn stream_body(
             Ok(()) => return Ok(()),
             Err(error) => error,
         };
-        // A line that breaks again and again still brings a large body to its end.
+        // A connection that breaks again and again can still complete a large body.
         let is_progress = progress.len - before >= PROGRESS_LEN_MIN;
         if is_progress {
             attempt = 1;
@@ -65,10 +66,10 @@ pub(super) async fn stream_body(
             return Err(error);
         }
         if attempt >= context.options.attempts {
-            // The worker would make as many attempts again.
+            // Otherwise the worker would make as many attempts again.
             return Err(error.into_permanent());
         }
-        // What goes on well is nothing to speak of.
+        // Do not report a retry that made progress.
         if !is_progress {
             context.options.events.retrying(&error);
         }
@@ -77,18 +78,18 @@ pub(super) async fn stream_body(
     }
 }
 
-/// What the worker has of a body.
+/// The part of a body that was sent to the worker.
 struct BodyProgress<'a> {
-    /// In bytes.
+    /// The length of that part, in bytes.
     len: u64,
-    /// Present if the server can go on in the middle.
+    /// The validator of the body, if the server can send the rest of it.
     validator: Option<String>,
-    /// Told of what the cache speaks.
+    /// Learns the HTTP version of each response.
     limiter: &'a ConnectionLimiter,
 }
 
 impl BodyProgress<'_> {
-    /// Sends what is left of the body, in as many pieces as the server likes to send it.
+    /// Sends the rest of the body, in as many ranges as the server chooses.
     async fn send_rest(
         &mut self,
         context: &HttpContext,
@@ -100,7 +101,7 @@ impl BodyProgress<'_> {
             let Some(len) = self.send_response(context, target, chunks).await? else {
                 return Ok(());
             };
-            // Small ones cost more than they bring, and count as transfers that break off.
+            // A range that is too small counts as a broken transfer: many of them would be slow.
             if self.validator.is_none() || self.len - before < PROGRESS_LEN_MIN {
                 let reason = format!("the server sent {} bytes of {len} and no more", self.len);
                 return Err(Error::fetch(&redact(&target.url), reason, true));
@@ -108,7 +109,7 @@ impl BodyProgress<'_> {
         }
     }
 
-    /// Sends what the server sends now; the length of the whole if it is more than that.
+    /// Sends one response to the worker. Returns the length of the whole body if that is larger.
     async fn send_response(
         &mut self,
         context: &HttpContext,
@@ -121,10 +122,9 @@ impl BodyProgress<'_> {
                 match self.request_rest(context, target, validator).await? {
                     Some(response) => response,
                     None => {
-                        // The worker has to begin again: nothing is left to go on with.
+                        // The body has changed, so the worker must begin again.
                         self.validator = None;
-                        let reason =
-                            "the transfer broke off, and the server has something else now";
+                        let reason = "the transfer broke off, and the server has another file now";
                         return Err(Error::fetch(&shown, reason, true));
                     }
                 }
@@ -140,14 +140,14 @@ impl BodyProgress<'_> {
         while let Some(bytes) = next_bytes(context, &mut response, &shown).await? {
             self.len += bytes.len() as u64;
             if chunks.send(Chunk::Bytes(bytes)).await.is_err() {
-                // The worker has given up on this body and says why itself.
+                // The worker has dropped this body, and reports the reason itself.
                 return Ok(None);
             }
         }
         Ok(whole_len.filter(|len| self.len < *len))
     }
 
-    /// The rest of the same body, if the server still has it.
+    /// Requests the rest of the same body. Returns `None` if the server does not have it any more.
     async fn request_rest(
         &self,
         context: &HttpContext,
@@ -158,7 +158,7 @@ impl BodyProgress<'_> {
             request
                 .header(RANGE, format!("bytes={}-", self.len))
                 .header(IF_RANGE, validator)
-                // What was encoded has other octets than those that are counted here.
+                // An encoded body would have other bytes than those counted here.
                 .header(ACCEPT_ENCODING, "identity")
         });
         let is_rest = |response: &Response| {
@@ -169,7 +169,7 @@ impl BodyProgress<'_> {
     }
 }
 
-/// Fetches a small body whole, so that it waits in memory and not in the server's patience.
+/// Fetches a small body whole. It waits for its worker in memory, so the server cannot time out.
 pub(super) async fn send_small_body(
     context: &HttpContext,
     limiter: &ConnectionLimiter,
@@ -191,17 +191,17 @@ pub(super) async fn send_small_body(
     Ok(())
 }
 
-/// A response that has to be there.
+/// Requests a body that must exist.
 async fn expect_response(context: &HttpContext, target: &RequestTarget) -> Result<Response, Error> {
     let shown = redact(&target.url);
     let response = get(context, target, |request| request).await?;
     response.map_err(|status| Error::fetch(&shown, missing_nar_reason(status), false))
 }
 
-/// What a server says of a NAR that its narinfo names. It may well have one that it does not show.
+/// Explains the status of a NAR that its narinfo names.
 fn missing_nar_reason(status: StatusCode) -> String {
     let or_hidden = match status {
-        StatusCode::FORBIDDEN => ", or not for whoever asks",
+        StatusCode::FORBIDDEN => ", or not for this user",
         _ => "",
     };
     format!(
@@ -210,11 +210,11 @@ fn missing_nar_reason(status: StatusCode) -> String {
     )
 }
 
-/// By what a later answer can be told to be of the same body, octet for octet.
+/// Returns the strong validator of a body: a later response with the same one has the same bytes.
 fn validator(headers: &HeaderMap) -> Option<String> {
     let text = |name| headers.get(name).and_then(|value| value.to_str().ok());
-    // Of what it decodes, the client takes the length away and that it was encoded: where no length
-    // is left, the octets may be others than those on the server.
+    // If the client decodes a response, it removes Content-Length and Content-Encoding. Without a
+    // length, the bytes may therefore differ from those on the server.
     if text(CONTENT_LENGTH).is_none() || text(ACCEPT_RANGES) == Some("none") {
         return None;
     }
@@ -226,8 +226,8 @@ fn validator(headers: &HeaderMap) -> Option<String> {
         .map(str::to_owned)
 }
 
-/// Whether a file has been as it is for so long that its time tells it from the next version:
-/// times are whole seconds, in which a file may change twice. RFC 9110, section 8.8.2.2.
+/// Whether a modification time is old enough to be a strong validator. A file may change twice in
+/// the same second. RFC 9110, section 8.8.2.2.
 fn is_strong_date(changed: &str, now: &str) -> bool {
     let [changed, now] = [changed, now].map(httpdate::parse_http_date);
     let (Ok(changed), Ok(now)) = (changed, now) else {
@@ -245,20 +245,20 @@ fn range_starts_at(headers: &HeaderMap, len: u64) -> bool {
         .is_some_and(|first| first.parse() == Ok(len))
 }
 
-/// How long a body is, or is at least, by what a piece of it says of itself.
+/// Returns the length of the whole body, or a lower bound, from the Content-Range of a part.
 fn whole_len(headers: &HeaderMap) -> Option<u64> {
     let range = headers.get(CONTENT_RANGE)?.to_str().ok()?;
     let (piece, whole) = range.strip_prefix("bytes ")?.split_once('/')?;
     let (_, last) = piece.split_once('-')?;
     let end = last.parse::<u64>().ok()?.checked_add(1)?;
-    // A server that does not know it yet says `*`.
+    // A server that does not know the length sends `*`.
     Some(whole.parse().map_or(end, |len: u64| len.max(end)))
 }
 
-/// As long as clocks of a server's machines may differ; the RFC's own example.
+/// How much the clocks of a server's machines may differ; the example of the RFC.
 const STRONG_DATE_AGE: Duration = Duration::from_secs(60);
 
-/// A transfer that brings less than this before it breaks is no progress.
+/// A transfer makes progress if it receives at least this many bytes before it breaks.
 const PROGRESS_LEN_MIN: u64 = 1024 * 1024;
 
 #[cfg(test)]
@@ -325,7 +325,7 @@ mod tests {
             validator_of(&[weak, changed.clone(), later.clone()]).as_deref(),
             Some(changed.1)
         );
-        // What was decoded on the way has lost its length.
+        // A decoded response has no length.
         let headers = header_map(&[strong.clone(), changed, later]);
         assert_eq!(validator(&headers), None);
         assert_eq!(validator_of(&[strong, (ACCEPT_RANGES, "none")]), None);

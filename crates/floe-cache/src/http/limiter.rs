@@ -1,9 +1,9 @@
-//! How many requests a cache is asked at once.
+//! The limit of requests in flight to one cache.
 //!
-//! Over HTTP/1.1 each request in flight has a connection for itself, and a user may say how many of
-//! those there are (`http-connections`). A large body that is asked for ahead of its turn may stand
-//! still until a worker has time for it, and keeps its connection meanwhile. So the last connection
-//! is never given to such a body: all workers might wait for others, which would wait for it.
+//! Over HTTP/1.1 each request in flight needs its own connection, and the user limits their number
+//! (`http-connections`). A prefetched large body keeps its connection until a worker reads it.
+//! Therefore the last connection is never given to a prefetched body: all workers might wait for
+//! that connection, while the body waits for a worker.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -16,22 +16,22 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 #[derive(Debug)]
 pub(super) struct ConnectionLimiter {
     connection_permits: Arc<Semaphore>,
-    /// For bodies whose workers come later; one less than there are connections.
+    /// Permits for prefetched bodies: one less than there are connections.
     prefetch_permits: Arc<Semaphore>,
-    /// The cache's address, if it speaks HTTP/2: one connection carries all that it is asked.
+    /// The URL of the cache if it speaks HTTP/2, where one connection carries all requests.
     http2_base: OnceLock<Url>,
-    /// That was remembered, and is not so any more.
+    /// Whether the remembered HTTP/2 turned out to be stale.
     is_http2_stale: AtomicBool,
 }
 
-/// Leave to have a request in flight, until it is dropped.
+/// Permission to have one request in flight.
 #[derive(Debug)]
 pub(super) struct RequestPermit {
     _connection: Option<OwnedSemaphorePermit>,
 }
 
 impl ConnectionLimiter {
-    /// So many, and at least one.
+    /// Makes a limiter for `count` connections, at least one.
     pub(super) fn new(count: usize) -> ConnectionLimiter {
         let count = count.clamp(1, Semaphore::MAX_PERMITS);
         ConnectionLimiter {
@@ -42,27 +42,27 @@ impl ConnectionLimiter {
         }
     }
 
-    /// The cache of that address speaks HTTP/2.
+    /// Records that the cache with this URL speaks HTTP/2.
     pub(super) fn set_http2(&self, base: Url) {
-        // Nobody else sets it.
+        // Only the first call counts.
         let _: Result<(), _> = self.http2_base.set(base);
     }
 
-    /// What was remembered of a cache counts until it answers otherwise.
+    /// Notices that a cache does not speak the remembered HTTP/2 any more.
     pub(super) fn observe(&self, answer: &Response) {
         if answer.version() != Version::HTTP_2 {
             self.clear_http2(answer.url());
         }
     }
 
-    /// Whoever has that address does not speak HTTP/2.
+    /// Records that the server of this URL does not speak HTTP/2.
     fn clear_http2(&self, url: &Url) {
         if self.uses_http2(url) {
             self.is_http2_stale.store(true, Ordering::Relaxed);
         }
     }
 
-    /// Waits for a connection; those who wait have it in turn.
+    /// Waits for a connection. Requests get connections in their order.
     pub(super) async fn acquire(&self, url: &Url) -> RequestPermit {
         let _connection = match self.uses_http2(url) {
             true => None,
@@ -72,7 +72,7 @@ impl ConnectionLimiter {
         RequestPermit { _connection }
     }
 
-    /// A connection for a body whose worker comes later; `None` if there is none to spare.
+    /// Returns a connection for a prefetched body, or `None` if only the last one is free.
     pub(super) fn try_acquire_prefetch(
         &self,
         url: &Url,
@@ -90,7 +90,8 @@ impl ConnectionLimiter {
         ))
     }
 
-    /// A cache may name NARs of other hosts, of which nothing is known.
+    /// Whether a URL belongs to the cache and the cache speaks HTTP/2. A narinfo may name NARs of
+    /// other hosts, whose version is unknown.
     fn uses_http2(&self, url: &Url) -> bool {
         let is_http2_stale = self.is_http2_stale.load(Ordering::Relaxed);
         let http2_base = self.http2_base.get().filter(|_| !is_http2_stale);
@@ -115,7 +116,7 @@ mod tests {
                 std::iter::from_fn(|| limiter.try_acquire_prefetch(&nar)).collect();
             assert_eq!(acquired.len(), count.saturating_sub(1));
             assert_eq!(limiter.connection_permits.available_permits(), 1);
-            // One that is being read makes room for another, but for no connection more.
+            // A body that a worker reads allows another prefetch, but no further connection.
             if let Some((permit, prefetch)) = acquired.pop() {
                 drop(prefetch);
                 let (last, _) = limiter.try_acquire_prefetch(&nar).unwrap();

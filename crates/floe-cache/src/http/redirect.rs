@@ -1,5 +1,4 @@
-//! Answers that send somewhere else, which are followed by hand: each host is told who asks by what
-//! the logins say of that very host, and by nothing that was meant for another one.
+//! Redirects. floe follows them itself, so that each host gets only its own credentials.
 
 use std::ops::ControlFlow;
 
@@ -10,24 +9,24 @@ use reqwest::{RequestBuilder, Response, StatusCode, Url};
 
 use super::network::HttpContext;
 
-/// Why there is no answer.
+/// The reason why a request has no response.
 pub(super) enum SendError {
     /// A request failed.
     Request(reqwest::Error),
-    /// It leads nowhere.
+    /// A redirect cannot be followed.
     Redirect(Error),
 }
 
-/// What is asked for.
+/// The target of a request.
 #[derive(Clone, Debug)]
 pub(super) struct RequestTarget {
     pub(super) url: Url,
-    /// Who named it did so over TLS.
+    /// Whether the URL came from a server over TLS.
     named_over_tls: bool,
 }
 
 impl From<Url> for RequestTarget {
-    /// What the user has named.
+    /// Makes the target of a URL that the user named.
     fn from(url: Url) -> RequestTarget {
         RequestTarget {
             url,
@@ -37,7 +36,7 @@ impl From<Url> for RequestTarget {
 }
 
 impl RequestTarget {
-    /// What a cache has named: another host may be meant, as where it sends a request on.
+    /// Makes the target of a URL that a cache named. It may be on another host, as with a redirect.
     pub(super) fn named_by_cache(cache: &Url, mut url: Url) -> RequestTarget {
         copy_credentials(cache, &mut url);
         RequestTarget {
@@ -47,7 +46,7 @@ impl RequestTarget {
     }
 }
 
-/// Asks for something, or for where that leads; each request is changed in the same way.
+/// Sends a request and follows redirects. `change` is applied to each request.
 pub(super) async fn send(
     context: &HttpContext,
     target: &RequestTarget,
@@ -57,8 +56,7 @@ pub(super) async fn send(
     let mut url = first.clone();
     let mut named_over_tls = target.named_over_tls;
     for _ in 0..=REDIRECTS_MAX {
-        // Who was promised that nobody listens is not overheard by sending him elsewhere. Nix has
-        // no such scruple.
+        // After TLS, credentials must not go over plain HTTP. Nix sends them all the same.
         let is_downgrade = named_over_tls && url.scheme() != "https";
         named_over_tls |= url.scheme() == "https";
         let request = match is_downgrade {
@@ -82,7 +80,7 @@ pub(super) async fn send(
     )))
 }
 
-/// Where an answer sends whoever asked for `from`, or that it is the last.
+/// Returns the target of a redirect, or `Break` for a final response.
 fn redirect_target(
     response: &Response,
     from: &Url,
@@ -95,7 +93,7 @@ fn redirect_target(
     };
     let redirect_error = |what: String| {
         let reason = format!(
-            "the server answered {} and sent to {what}",
+            "the server answered {} and redirected to {what}",
             response.status()
         );
         Error::fetch(&redact(first), reason, false)
@@ -103,10 +101,10 @@ fn redirect_target(
     let text = String::from_utf8_lossy(location.as_bytes());
     let mut to = from
         .join(&text)
-        .map_err(|error| redirect_error(format!("no address: {error}")))?;
+        .map_err(|error| redirect_error(format!("an invalid URL: {error}")))?;
     if !["http", "https"].contains(&to.scheme()) {
         return Err(redirect_error(format!(
-            "{}, where floe cannot ask",
+            "{}, which floe cannot fetch",
             redact(&to)
         )));
     }
@@ -114,7 +112,7 @@ fn redirect_target(
     Ok(ControlFlow::Continue(to))
 }
 
-/// What the user wrote into the URL is for that host, with that scheme and port, alone.
+/// Copies the credentials of the first URL if the other one has the same scheme, host and port.
 fn copy_credentials(first: &Url, to: &mut Url) {
     let has_own = !to.username().is_empty() || to.password().is_some();
     if !has_own && to.origin() == first.origin() {
@@ -123,7 +121,7 @@ fn copy_credentials(first: &Url, to: &mut Url) {
     }
 }
 
-/// Those that name another place for the same thing. RFC 9110, section 15.4.
+/// The statuses that name another URL for the same resource. RFC 9110, section 15.4.
 const REDIRECT_STATUSES: [StatusCode; 5] = [
     StatusCode::MOVED_PERMANENTLY,
     StatusCode::FOUND,
@@ -132,5 +130,5 @@ const REDIRECT_STATUSES: [StatusCode; 5] = [
     StatusCode::PERMANENT_REDIRECT,
 ];
 
-/// As many as browsers and the library that sends our requests follow.
+/// The number of redirects that floe follows, as reqwest does by default.
 const REDIRECTS_MAX: usize = 10;

@@ -1,23 +1,23 @@
-//! Somebody waits for an answer from the network's thread, and gets one whatever becomes of the
-//! task that was to give it: a library that it uses may panic, or the thread end.
+//! A reply that is always sent: dropping the guard sends an error. The task that should reply may
+//! panic in a library, or the network thread may end.
 
 use std::sync::Arc;
 
 use floe_transfer::Error;
 
-/// An answer that is owed.
+/// The duty to reply exactly once.
 pub(super) struct ReplyGuard<T, E: From<Dropped>> {
     callback: Option<Callback<T, E>>,
 }
 
-/// Hands an answer to whoever waits for it.
+/// Receives the reply.
 type Callback<T, E> = Box<dyn FnOnce(Result<T, E>) + Send>;
 
-/// Why an answer is none.
+/// The error of a reply that was never sent.
 pub(super) struct Dropped;
 
 impl<T, E: From<Dropped>> ReplyGuard<T, E> {
-    /// To be kept, once, by a call of `give`.
+    /// Makes the guard of a callback.
     pub(super) fn new(callback: impl FnOnce(Result<T, E>) + Send + 'static) -> ReplyGuard<T, E> {
         ReplyGuard {
             callback: Some(Box::new(callback)),
@@ -43,9 +43,9 @@ impl<T, E: From<Dropped>> Drop for ReplyGuard<T, E> {
 
 impl From<Dropped> for Error {
     fn from(_: Dropped) -> Error {
-        let reason = "the network's thread gave up on it, which is a fault in floe unless the \
-                      move was ended";
-        Error::fetch("(a question to a cache)", reason, false)
+        let reason = "the network thread dropped the request, which is a bug in floe unless the \
+                      copy was cancelled";
+        Error::fetch("(a query to a cache)", reason, false)
     }
 }
 

@@ -1,4 +1,4 @@
-//! One request, and when it is made again.
+//! One request, and the meaning of its errors.
 
 use std::time::{Duration, SystemTime};
 
@@ -16,14 +16,13 @@ use super::network::HttpContext;
 use super::redirect::{self, RequestTarget, SendError};
 use crate::proxies::ProxyVar;
 
-/// What a server has, or the status by which it says that it has no such thing.
+/// A response, or the status of a server that does not have the object.
 pub(super) type StatusResult<T> = Result<T, StatusCode>;
 
 /// A small document.
 #[derive(Debug)]
 pub(super) struct SmallResponse {
-    /// What whoever was asked speaks; `None` where he sent the request on, so that the answer does
-    /// not tell.
+    /// The HTTP version of the requested server; `None` after a redirect to another server.
     pub(super) version: Option<Version>,
     pub(super) text: Vec<u8>,
 }
@@ -58,7 +57,7 @@ async fn try_get_small(
     let mut text = Vec::new();
     while let Some(bytes) = next_bytes(context, &mut response, &shown).await? {
         text.extend_from_slice(&bytes);
-        // The parser sees the excess and names its limit.
+        // The parser sees the excess, and its error names the limit.
         if text.len() > NARINFO_LEN_MAX {
             break;
         }
@@ -86,23 +85,23 @@ pub(super) async fn get(
     };
     match response.status() {
         status if status.is_success() => Ok(Ok(response)),
-        // A bucket that may not be listed answers 403 for what it does not have.
+        // An object store that must not be listed answers 403 for a missing object.
         status @ (StatusCode::NOT_FOUND | StatusCode::FORBIDDEN | StatusCode::GONE) => {
             Ok(Err(status))
         }
-        // The rest of a body that has become shorter.
+        // The body has become shorter than the part that was received.
         status @ StatusCode::RANGE_NOT_SATISFIABLE => Ok(Err(status)),
         StatusCode::PROXY_AUTHENTICATION_REQUIRED => {
             let reason = format!(
-                "the server answered {}: the proxy wants to know who asks; name it with a login, \
-                 as in http_proxy=http://LOGIN:PASSWORD@HOST:PORT",
+                "the server answered {}: the proxy requires credentials; use \
+                 http_proxy=http://USER:PASSWORD@HOST:PORT",
                 response.status()
             );
             Err(Error::fetch(&shown, reason, false))
         }
         StatusCode::UNAUTHORIZED => {
             let reason = format!(
-                "the server answered {}; name it in a netrc file with a login and a password",
+                "the server answered {}; add a user and a password for it to a netrc file",
                 response.status()
             );
             Err(Error::fetch(&shown, reason, false))
@@ -117,15 +116,18 @@ fn status_error(shown: &str, status: StatusCode, headers: &HeaderMap) -> Error {
         .and_then(|value| value.to_str().ok())
         .and_then(|value| retry_after(value, SystemTime::now()));
     let mut reason = format!("the server answered {status}");
-    // Who is told to come back tomorrow does not wait here.
+    // Do not wait for a Retry-After of many minutes.
     let is_too_long = after.is_some_and(|after| after > RETRY_AFTER_MAX);
     if let (true, Some(after)) = (is_too_long, after) {
-        reason = format!("{reason}, and to come back in {} seconds", after.as_secs());
+        reason = format!(
+            "{reason}, with a Retry-After of {} seconds",
+            after.as_secs()
+        );
     }
     let is_transient = match status.as_u16() {
-        // What the server cannot do or speak, and a network that wants to be logged in to.
+        // Methods and versions that the server does not support, and captive portals.
         501 | 505 | 511 => false,
-        // Proxies of large networks have numbers of their own for servers that they do not reach.
+        // Content delivery networks use further 5xx codes for servers that they cannot reach.
         408 | 429 | 500..=599 => true,
         _ => false,
     };
@@ -137,7 +139,7 @@ fn status_error(shown: &str, status: StatusCode, headers: &HeaderMap) -> Error {
     }
 }
 
-/// RFC 9110, section 10.2.3: seconds, or a date.
+/// Parses Retry-After (RFC 9110, section 10.2.3): a number of seconds or a date.
 fn retry_after(value: &str, now: SystemTime) -> Option<Duration> {
     let value = value.trim();
     match value.parse() {
@@ -166,8 +168,8 @@ fn stall_error(context: &HttpContext, shown: &str) -> Error {
     Error::fetch(shown, reason, true)
 }
 
-/// The whole chain of causes: the first link alone says only that sending failed. Where nobody was
-/// reached, the proxy that was to help may be the reason.
+/// Makes the error of a request from the whole chain of causes, because the first one says only
+/// that sending failed. If no server was reached, the proxy may be the cause.
 fn request_error(shown: &str, error: &reqwest::Error, proxy: Option<&ProxyVar>) -> Error {
     let mut reason = String::new();
     let mut cause: Option<&dyn std::error::Error> = std::error::Error::source(error);
@@ -188,12 +190,12 @@ fn request_error(shown: &str, error: &reqwest::Error, proxy: Option<&ProxyVar>) 
             proxy.redacted()
         );
     }
-    // A stranger's certificate does not get better by asking again.
+    // Another attempt would get the same certificate.
     let transient = !reason.contains(INVALID_CERT_TEXT);
     Error::fetch(shown, reason, transient)
 }
 
-/// A server that wants to be left alone for longer has failed.
+/// The longest Retry-After that floe waits for.
 const RETRY_AFTER_MAX: Duration = Duration::from_secs(120);
 
 #[cfg(test)]

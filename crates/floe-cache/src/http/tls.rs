@@ -1,4 +1,4 @@
-//! Which certificates of servers are believed.
+//! The certificates that TLS connections trust.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -14,17 +14,17 @@ use rustls::{
     RootCertStore, SignatureScheme, WantsVerifier,
 };
 
-/// What there is to believe in.
+/// The trusted certificates.
 #[derive(Debug)]
 pub(super) struct TrustAnchors {
     /// The authorities.
     roots: RootCertStore,
-    /// The same certificates as they were listed; not those of Mozilla.
+    /// All certificates of the file or the system, but not those of Mozilla.
     listed: Vec<CertificateDer<'static>>,
 }
 
 impl TrustAnchors {
-    /// No authority and no certificate.
+    /// Makes a set that trusts no certificate.
     pub(super) fn empty() -> TrustAnchors {
         TrustAnchors {
             roots: RootCertStore::empty(),
@@ -32,14 +32,16 @@ impl TrustAnchors {
         }
     }
 
-    /// The certificates that a file holds, or else those of the system, or else Mozilla's; why
-    /// there are none.
+    /// Loads the certificates of a file, or without a file those of the system, or if there are
+    /// none those of Mozilla.
+    ///
+    /// Errors: the reason why the file cannot be read.
     pub(super) fn load(certificates: Option<&Path>) -> Result<TrustAnchors, String> {
         let mut anchors = TrustAnchors::empty();
         match certificates {
             Some(path) => {
                 let unreadable = |source: rustls::pki_types::pem::Error| {
-                    format!("reading certificates from {}: {source}", path.display())
+                    format!("cannot read certificates from {}: {source}", path.display())
                 };
                 for certificate in CertificateDer::pem_file_iter(path).map_err(unreadable)? {
                     anchors.listed.push(certificate.map_err(unreadable)?);
@@ -55,7 +57,8 @@ impl TrustAnchors {
         Ok(anchors)
     }
 
-    /// Gives a client what it asks about each server; one without any authority believes nobody.
+    /// Makes a client configuration that trusts these certificates. Without any authority it trusts
+    /// no server.
     pub(super) fn into_client_config(
         self,
         client: Builder,
@@ -77,19 +80,19 @@ impl TrustAnchors {
     }
 }
 
-/// A client of which only the versions of TLS are chosen.
+/// A client configuration that so far has only the versions of TLS.
 type Builder = ConfigBuilder<ClientConfig, WantsVerifier>;
 
-/// Where a machine has no certificates at all, those that browsers trust. One that has few of them
-/// means it, and gets no more.
+/// Adds the authorities that browsers trust, if the machine has no certificates at all. A machine
+/// with a few certificates was configured so, and gets no more.
 fn add_mozilla_roots(roots: &mut RootCertStore) {
     if roots.is_empty() {
         roots.extend(webpki_roots::TLS_SERVER_ROOTS.iter().cloned());
     }
 }
 
-/// Believes whom an authority has certified, and whose own certificate is listed: a server at home
-/// has often one that it signed itself, and curl takes that from the file, too.
+/// Trusts a server if an authority issued its certificate, or if the certificate itself is listed.
+/// Private servers often have a self-signed certificate, and curl accepts it from the file as well.
 #[derive(Debug)]
 struct Verifier {
     chains: Arc<WebPkiServerVerifier>,
@@ -146,8 +149,8 @@ impl ServerCertVerifier for Verifier {
     }
 }
 
-/// Whether nothing was found against a certificate but who has issued it. The library looks at
-/// the dates before either, so that an expired certificate fails otherwise.
+/// Whether the only problem of a certificate is its issuer. rustls checks the dates first, so an
+/// expired certificate fails with another error.
 fn lacks_issuer(error: &Error) -> bool {
     match error {
         Error::InvalidCertificate(CertificateError::UnknownIssuer) => true,

@@ -116,7 +116,7 @@ impl NarSink for NarFileWriter<'_> {
 
 fn write_error(path: &Path, source: io::Error) -> Error {
     Error::File {
-        action: "writing",
+        action: "write",
         path: path.to_path_buf(),
         source,
     }

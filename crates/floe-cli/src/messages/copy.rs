@@ -83,8 +83,8 @@ pub(crate) fn plan(count: usize, nar_bytes: u64, download_bytes: u64) -> String 
 
 pub(crate) fn low_space(shortage: &Shortage) -> String {
     match shortage.is_certain {
-        true => format!("{shortage}; the copy cannot fit"),
-        false => format!("{shortage}; the copy may not fit"),
+        true => format!("the copy does not fit: {shortage}"),
+        false => format!("not sure whether the copy fits: {shortage}"),
     }
 }
 

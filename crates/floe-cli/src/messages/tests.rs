@@ -103,25 +103,25 @@ fn argument_errors_name_the_fix() {
     check(
         PathSpec::parse("hello", &StoreDir::default()).unwrap_err(),
         &expect![[
-            r#""hello" is not a store path: cannot parse store path "hello": it is too short; give /nix/store/HASH-NAME, HASH-NAME or HASH"#
+            r#"cannot parse "hello" as a store path: cannot parse store path "hello": it is too short; give /nix/store/HASH-NAME, HASH-NAME or HASH"#
         ]],
     );
     check(
         floe_transfer::trusted_keys(["cache-1"]).unwrap_err(),
         &expect![[
-            r#"the text that begins with "cache-1" is not a public key; one looks like NAME:BASE64 (floe key public makes it from a secret key)"#
+            r#"cannot parse the public key that begins with "cache-1": it must look like NAME:BASE64; floe key public makes it from a secret key"#
         ]],
     );
     check(
         uri_error("s3://bucket"),
         &expect![[
-            r#""s3://bucket" is no store or cache that floe knows: unknown scheme; use http://, https://, file:// or a directory"#
+            r#"cannot use "s3://bucket" as a store or binary cache: unknown scheme; use http://, https://, file:// or a directory"#
         ]],
     );
     check(
         uri_error("file:///srv/cache?compression=rar"),
         &expect![[
-            r#""file:///srv/cache" is no store or cache that floe knows: unknown compression method "rar""#
+            r#"cannot use "file:///srv/cache" as a store or binary cache: unknown compression method "rar""#
         ]],
     );
     check(
@@ -171,7 +171,7 @@ fn configuration_messages_name_the_place() {
     check_text(
         copy::ignored_substituter(&uri_error("s3://bucket")),
         &expect![[
-            r#"ignoring substituter: "s3://bucket" is no store or cache that floe knows: unknown scheme; use http://, https://, file:// or a directory"#
+            r#"ignoring substituter: cannot use "s3://bucket" as a store or binary cache: unknown scheme; use http://, https://, file:// or a directory"#
         ]],
     );
 }
@@ -197,7 +197,7 @@ fn progress_messages() {
     check_text(
         copy::low_space(&shortage(false)),
         &expect![
-            "about 20.0 GiB are to be written to /mnt/nix/store, and /mnt (ext4), where that lies, has 5.0 GiB free; the copy may not fit"
+            "not sure whether the copy fits: it needs about 20.0 GiB in /mnt/nix/store, but /mnt (ext4) has 5.0 GiB free"
         ],
     );
     check_text(
@@ -218,7 +218,7 @@ fn source_errors() {
             transient: true,
             retry_after: None,
         },
-        &expect!["fetching https://cache.example.org/0.narinfo: the server answered 503"],
+        &expect!["cannot fetch https://cache.example.org/0.narinfo: the server answered 503"],
     );
     check(
         Error::NotACache {
@@ -226,7 +226,7 @@ fn source_errors() {
             reason: "a web page came instead".into(),
         },
         &expect![
-            "https://example.org is not a binary cache: it has no nix-cache-info (a web page came instead)"
+            "cannot use https://example.org as a binary cache: it has no valid nix-cache-info (a web page came instead); check the URL"
         ],
     );
     check_text(
@@ -240,7 +240,7 @@ fn source_errors() {
             },
         ),
         &expect![
-            "skipping source https://cache.example.org: fetching https://cache.example.org/nix-cache-info: connection refused"
+            "skipping source https://cache.example.org: cannot fetch https://cache.example.org/nix-cache-info: connection refused"
         ],
     );
     check(
@@ -249,7 +249,7 @@ fn source_errors() {
             sources: vec!["https://a.example".into(), "https://b.example".into()],
         },
         &expect![
-            "00000000000000000000000000000000-hello-2.12 is not in https://a.example, https://b.example"
+            "cannot find 00000000000000000000000000000000-hello-2.12 in https://a.example, https://b.example"
         ],
     );
     check(
@@ -258,7 +258,7 @@ fn source_errors() {
             source: Box::new(NarInfo::parse(b"<html>", &StoreDir::default()).unwrap_err()),
         },
         &expect![
-            "the narinfo https://cache.example.org/0.narinfo is corrupt: cannot parse narinfo: line 1 has no colon"
+            "cannot use the narinfo https://cache.example.org/0.narinfo: cannot parse narinfo: line 1 has no colon"
         ],
     );
 }
@@ -273,7 +273,7 @@ fn trust_errors() {
             trusted: vec!["cache.nixos.org-1".into()],
         },
         &expect![
-            "00000000000000000000000000000000-hello-2.12 from https://cache.example.org is not signed by a trusted key: it has no signature, the trusted keys are cache.nixos.org-1; if you trust its maker, add the key with --extra-trusted-public-keys NAME:KEY, or for good in nix.conf: extra-trusted-public-keys = NAME:KEY"
+            "cannot trust 00000000000000000000000000000000-hello-2.12 from https://cache.example.org: it has no signature, the trusted keys are cache.nixos.org-1; if you trust its maker, add the key with --extra-trusted-public-keys NAME:KEY, or for good in nix.conf: extra-trusted-public-keys = NAME:KEY"
         ],
     );
     check(
@@ -284,7 +284,7 @@ fn trust_errors() {
             trusted: vec!["cache.nixos.org-1".into()],
         },
         &expect![
-            "00000000000000000000000000000000-hello-2.12 from https://cache.example.org is not signed by a trusted key: it is signed by other-1, the trusted keys are cache.nixos.org-1; if you trust its maker, add the key with --extra-trusted-public-keys NAME:KEY, or for good in nix.conf: extra-trusted-public-keys = NAME:KEY"
+            "cannot trust 00000000000000000000000000000000-hello-2.12 from https://cache.example.org: it is signed by other-1, the trusted keys are cache.nixos.org-1; if you trust its maker, add the key with --extra-trusted-public-keys NAME:KEY, or for good in nix.conf: extra-trusted-public-keys = NAME:KEY"
         ],
     );
     check(
@@ -296,7 +296,7 @@ fn trust_errors() {
             actual: "sha256:b".into(),
         },
         &expect![
-            "00000000000000000000000000000000-hello-2.12 from https://cache.example.org/nar/0.nar: the NAR hash is sha256:b, but sha256:a was promised; refusing it"
+            "cannot accept 00000000000000000000000000000000-hello-2.12 from https://cache.example.org/nar/0.nar: the NAR hash is sha256:b, not sha256:a"
         ],
     );
 }
@@ -309,18 +309,18 @@ fn copy_errors() {
             missing: [path("glibc-2.40")].into(),
         },
         &expect![
-            "00000000000000000000000000000000-hello-2.12 was left out because it refers to 00000000000000000000000000000000-glibc-2.40"
+            "cannot copy 00000000000000000000000000000000-hello-2.12: its references are missing: 00000000000000000000000000000000-glibc-2.40"
         ],
     );
     check(
         Error::NoSpace(Box::new(shortage(true))),
         &expect![
-            "about 20.0 GiB are to be written to /mnt/nix/store, and /mnt (ext4), where that lies, has 5.0 GiB free; nothing was fetched: make room, choose another target, or try all the same with --no-check-space"
+            "cannot copy: it needs about 20.0 GiB in /mnt/nix/store, but /mnt (ext4) has 5.0 GiB free; nothing was fetched; free some space, choose another target, or try --no-check-space"
         ],
     );
     check(
         Error::Cancelled,
-        &expect!["interrupted; what was registered stays, and another run fetches the rest"],
+        &expect!["interrupted; registered paths stay valid, and another run fetches the rest"],
     );
     check_text(
         copy::not_reused(
@@ -335,7 +335,7 @@ fn copy_errors() {
             },
         ),
         &expect![
-            "cannot reuse 00000000000000000000000000000000-hello-2.12 from /old/nix/store, fetching it instead: 00000000000000000000000000000000-hello-2.12 from /old/nix/store: the NAR hash is sha256:b, but sha256:a was promised; refusing it"
+            "cannot reuse 00000000000000000000000000000000-hello-2.12 from /old/nix/store, fetching it instead: cannot accept 00000000000000000000000000000000-hello-2.12 from /old/nix/store: the NAR hash is sha256:b, not sha256:a"
         ],
     );
 }

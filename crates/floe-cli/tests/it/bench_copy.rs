@@ -337,6 +337,6 @@ fn misleading_comparison_is_rejected_before_any_run() {
     let mut command = floe(["bench", "copy", "--path", unknown, "--scenario", &scenario]);
     run(command.args(["--variant", &floe_variant()]))
         .expect(1)
-        .stderr_contains("none is not in");
+        .stderr_contains("cannot find 00000000000000000000000000000000-none in");
     bench.assert_nothing_left();
 }

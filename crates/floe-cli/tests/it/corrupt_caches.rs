@@ -36,7 +36,7 @@ fn flipped_byte_is_detected_with_every_compression() {
             &cache.file_url(),
             &[&path],
             3,
-            &[path.as_str(), "refusing it"],
+            &[path.as_str(), "cannot accept"],
         );
         // FileHash and FileSize are optional, but the NAR is always verified.
         cache.edit(&path, |narinfo| {
@@ -54,7 +54,7 @@ fn nar_of_another_path_is_rejected() {
     let path = cache.path("libonig5");
     let other = cache.narinfo(&cache.path("libgcc"));
     fs::copy(cache.nar(&cache.path("libgcc")), cache.nar(&path)).unwrap();
-    let says = ["the NAR size is 127696, but 658144 was promised"];
+    let says = ["the NAR size is 127696, not 658144"];
     cache.assert_install_fails_for(&cache.file_url(), &[&path], 3, &says);
     // With matching URL, FileHash and FileSize, so that only the NAR differs.
     cache.edit(&path, |narinfo| {
@@ -77,13 +77,10 @@ fn forged_or_missing_signature_is_rejected() {
         narinfo.info.signatures.clear();
         narinfo.info.sign(&StoreDir::default(), &forger);
     });
-    let says = [
-        "not signed by a trusted key",
-        "the signature by corpus-1 does not match",
-    ];
+    let says = ["cannot trust", "the signature by corpus-1 does not match"];
     cache.assert_install_fails_for(&cache.file_url(), &[&path], 3, &says);
     cache.edit(&path, |narinfo| narinfo.info.signatures.clear());
-    let says = ["not signed by a trusted key", "it has no signature"];
+    let says = ["cannot trust", "it has no signature"];
     cache.assert_install_fails_for(&cache.file_url(), &[&path], 3, &says);
     // One valid signature is sufficient.
     cache.edit(&path, |narinfo| {
@@ -132,12 +129,7 @@ fn signature_covers_path_hash_size_and_references() {
     let assert_untrusted = |what: &str, edit: &dyn Fn(&mut PathInfo)| {
         cache.edit(&path, |narinfo| edit(&mut narinfo.info));
         eprintln!("changed: {what}");
-        cache.assert_install_fails_for(
-            &cache.file_url(),
-            &[&path],
-            3,
-            &["not signed by a trusted key"],
-        );
+        cache.assert_install_fails_for(&cache.file_url(), &[&path], 3, &["cannot trust"]);
         cache.write(&path, &untouched.to_text(&StoreDir::default()));
     };
     assert_untrusted("NarHash", &|info| info.nar_hash = other_hash());
@@ -181,7 +173,7 @@ fn validly_signed_narinfo_is_still_verified() {
     assert_rejected("the NAR hash is", &|narinfo| {
         narinfo.info.nar_hash = other_hash()
     });
-    assert_rejected("the NAR size is 658144, but", &|narinfo| {
+    assert_rejected("the NAR size is 658144, not", &|narinfo| {
         narinfo.info.nar_size += 1
     });
     assert_rejected("the NAR size is more than 658143", &|narinfo| {
@@ -205,7 +197,10 @@ fn invalid_or_foreign_narinfo_is_rejected_by_name() {
     let text = cache.narinfo(&path).to_text(&StoreDir::default());
     let file = format!("{}.narinfo", path.hash_part());
     for (wrong, says) in [
-        ("<html>no such file</html>\n".to_owned(), "corrupt"),
+        (
+            "<html>no such file</html>\n".to_owned(),
+            "cannot use the narinfo",
+        ),
         (text.trim_end().to_owned(), "does not end in a newline"),
         (
             text.replace("NarHash: sha256:", "NarHash: sha256:e"),
@@ -257,7 +252,7 @@ fn unknown_compression_is_named() {
         &cache.file_url(),
         &[&path],
         1,
-        &["the compression lrzip is not supported"],
+        &["does not support the compression lrzip"],
     );
 }
 
@@ -274,7 +269,7 @@ fn missing_nar_or_nar_outside_the_cache_is_rejected() {
         &cache.file_url(),
         &[&path],
         1,
-        &["opening the NAR", "No such file"],
+        &["open the NAR", "No such file"],
     );
     // The file is correct, but a narinfo must not name files outside the cache.
     for url in [
@@ -297,8 +292,8 @@ fn missing_reference_fails_its_referrers() {
         narinfo.info.references.insert(absent.clone());
     });
     let says = [
-        "absent is not in file://",
-        "libonig5-6.9.8-1 was left out because it refers to",
+        "absent in file://",
+        "libonig5-6.9.8-1: its references are missing",
     ];
     cache.assert_install_fails_for(&cache.file_url(), &[&path], 1, &says);
 }
@@ -316,7 +311,7 @@ fn reference_cycle_is_rejected() {
         &cache.file_url(),
         &[&path],
         1,
-        &["was left out because it refers to"],
+        &["its references are missing"],
     );
 }
 
@@ -334,12 +329,12 @@ fn directory_without_cache_info_or_with_other_store_dir_fails() {
     fs::write(&info, "StoreDir: /gnu/store\n").unwrap();
     install()
         .expect(1)
-        .stderr_contains("holds paths for /gnu/store")
+        .stderr_contains("its paths are for /gnu/store")
         .stderr_contains("--store-dir /gnu/store");
     fs::remove_file(&info).unwrap();
     install()
         .expect(4)
-        .stderr_contains("is not a binary cache: it has no nix-cache-info");
+        .stderr_contains("as a binary cache: it has no valid nix-cache-info");
     let store = cache.root.join("nix/store");
     assert!(
         !store.exists() || fs::read_dir(&store).unwrap().count() == 1,

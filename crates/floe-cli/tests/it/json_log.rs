@@ -203,7 +203,7 @@ fn retry_of_metadata_is_logged_before_the_wait() {
         server.fail_times(file, Fault::RetryAfter(503, "1".into()), 1);
         run(&mut floe(["info", "--from", &server.url(), &part]))
             .expect(0)
-            .stderr_contains(&format!("retrying: fetching {}/{file}", server.url()));
+            .stderr_contains(&format!("retrying: cannot fetch {}/{file}", server.url()));
         assert_eq!(server.fault_count(), 2);
     }
     // The same for the rest of a NAR.

@@ -161,7 +161,7 @@ fn proxy_credentials_are_required_and_sent_to_proxy_only() {
     refused
         .expect(4)
         .stderr_contains("proxy")
-        .stderr_contains("LOGIN:PASSWORD");
+        .stderr_contains("USER:PASSWORD");
     let wrong = install(
         &corpus,
         &from,

@@ -63,7 +63,7 @@ mod tests {
     #[test]
     fn failed_paths_after_full_disk_counts_untried_paths() {
         let full = || Error::File {
-            action: "writing",
+            action: "write",
             path: "/file".into(),
             source: io::ErrorKind::StorageFull.into(),
         };

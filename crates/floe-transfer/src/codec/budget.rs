@@ -1,8 +1,11 @@
-//! One budget for large windows, so that a cache cannot make many decoders remember much at once.
+//! One memory budget for the large windows of all decoders.
+//!
+//! Small windows need no permit: every worker may have one. A cache that declares large windows
+//! makes its workers wait for each other instead of filling the memory.
 
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
-/// What decoders may remember together beyond small windows.
+/// The memory that all large windows share.
 #[derive(Debug)]
 pub struct DecoderBudget {
     total: u64,
@@ -10,7 +13,7 @@ pub struct DecoderBudget {
     released: Condvar,
 }
 
-/// A part of the budget, until it is dropped.
+/// A part of the budget. Dropping it returns the part.
 #[derive(Debug)]
 pub struct BudgetPermit<'a> {
     budget: &'a DecoderBudget,
@@ -18,7 +21,7 @@ pub struct BudgetPermit<'a> {
 }
 
 impl DecoderBudget {
-    /// A budget of so many bytes.
+    /// Makes a budget of `total` bytes.
     pub fn new(total: u64) -> DecoderBudget {
         DecoderBudget {
             total,
@@ -27,8 +30,8 @@ impl DecoderBudget {
         }
     }
 
-    /// Leave for a window of so many bytes, at once if it is small. A window that is larger than
-    /// the whole budget takes all of it.
+    /// Returns a permit for a window of `len` bytes if the budget has room. A small window always
+    /// gets one. A window that is larger than the budget takes all of it.
     pub fn try_acquire(&self, len: u64) -> Option<BudgetPermit<'_>> {
         let len = self.needed(len);
         let mut free = self.free();
@@ -36,7 +39,7 @@ impl DecoderBudget {
         Some(BudgetPermit { budget: self, len })
     }
 
-    /// The same, waiting for others to give back what they have.
+    /// Returns a permit as [`DecoderBudget::try_acquire`] does, but waits until there is room.
     pub fn acquire(&self, len: u64) -> BudgetPermit<'_> {
         let len = self.needed(len);
         let mut free = self.free();
@@ -69,8 +72,8 @@ impl Drop for BudgetPermit<'_> {
     }
 }
 
-/// The window of `xz -6` and of `zstd -19`, in bytes, and so of all caches that Nix makes: every
-/// worker may have one.
+/// The largest window that needs no permit, in bytes: that of `xz -6` and `zstd -19`, and so of all
+/// caches that Nix writes.
 pub(super) const SMALL_WINDOW_LEN: u64 = 8 * 1024 * 1024;
 
 #[cfg(test)]
@@ -92,7 +95,7 @@ mod tests {
         drop(large);
         assert!(budget.try_acquire(64 * MIB).is_some());
         drop(rest);
-        // More than there is means all that there is.
+        // A window that is larger than the budget takes all of it.
         let all = budget.try_acquire(u64::MAX).unwrap();
         assert!(budget.try_acquire(9 * MIB).is_none());
         drop((all, small));

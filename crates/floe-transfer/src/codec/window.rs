@@ -1,13 +1,12 @@
-//! How much a decoder has to remember, as the first bytes of a body say.
+//! The window of a compressed body, from its first bytes.
 //!
 //! Sources: RFC 8878, section 3.1.1.1 (zstd); the .xz file format 1.2.1, sections 2.1.1, 3.1 and
 //! 5.3.1; the header of .lzma as liblzma documents it; RFC 7932, section 9.1 (brotli).
 
 use floe_format::Compression;
 
-/// The window of the first frame, block or stream of a body, in bytes, by its first bytes; 0 for
-/// methods whose windows are always small. `None` where the bytes do not say it, or are none of
-/// that method.
+/// Returns the window of the first frame, block or stream of a body, in bytes: 0 for compressions
+/// whose windows are always small, `None` if the bytes do not contain it or are invalid.
 pub fn window_len(compression: Compression, head: &[u8]) -> Option<u64> {
     match compression {
         Compression::Zstd => zstd(head),
@@ -25,7 +24,7 @@ fn zstd(head: &[u8]) -> Option<u64> {
         let base = 1 << (10 + (window >> 3));
         return Some(base + base / 8 * u64::from(window & 7));
     }
-    // The window is the content, whose size stands behind the number of a dictionary.
+    // The window is as large as the content. The size follows the dictionary ID.
     let dictionary_len = [0, 1, 2, 4][usize::from(descriptor & 3)];
     let (size_len, offset) = [(1, 0), (2, 256), (4, 0), (8, 0)][usize::from(descriptor >> 6)];
     let size = rest.get(dictionary_len..)?.get(..size_len)?;
@@ -36,7 +35,7 @@ fn xz(head: &[u8]) -> Option<u64> {
     let block = head.strip_prefix(&XZ_MAGIC)?.get(XZ_FLAGS_LEN..)?;
     let (size, rest) = block.split_first()?;
     if *size == 0 {
-        // The index: there is no block.
+        // This is the index: the stream has no block.
         return Some(0);
     }
     let (flags, mut rest) = rest.split_first()?;
@@ -59,7 +58,7 @@ fn xz(head: &[u8]) -> Option<u64> {
     None
 }
 
-/// Seven bits a byte, the lowest first.
+/// Parses a number of seven bits per byte, lowest bits first. Returns the rest too.
 fn xz_number(bytes: &[u8]) -> Option<(u64, &[u8])> {
     let end = bytes.iter().take(9).position(|byte| byte & 0x80 == 0)?;
     let (number, rest) = bytes.split_at(end + 1);
@@ -77,7 +76,7 @@ fn brotli(head: &[u8]) -> Option<u64> {
     let bits = match (first & 1, first >> 1 & 7, first >> 4 & 7) {
         (0, _, _) => 16,
         (_, 0, 0) => 17,
-        // Windows beyond those of the RFC, which are refused elsewhere.
+        // A window larger than the RFC allows. The decoder refuses it.
         (_, 0, 1) => return None,
         (_, 0, low) => 8 + u32::from(low),
         (_, high, _) => 17 + u32::from(high),
@@ -93,9 +92,9 @@ fn little_endian(bytes: &[u8]) -> u64 {
 const ZSTD_MAGIC: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
 const ZSTD_SINGLE_SEGMENT: u8 = 0x20;
 const XZ_MAGIC: [u8; 6] = [0xfd, b'7', b'z', b'X', b'Z', 0];
-/// Flags and their checksum.
+/// The length of the stream flags with their checksum.
 const XZ_FLAGS_LEN: usize = 6;
-/// The number of the filter.
+/// The ID of the LZMA2 filter.
 const LZMA2: u64 = 0x21;
 
 #[cfg(test)]
@@ -115,7 +114,7 @@ mod tests {
             let body = encoder.finish().unwrap();
             assert_eq!(window_len(Compression::Zstd, &body), Some(1 << log));
         }
-        // Of a content whose size is known, the window is never larger than that.
+        // If the content size is known, the window is at most as large.
         for len in [1, 300, 70_000, 5_000_000] {
             let body = zstd::encode_all(&*vec![7; len], 1).unwrap();
             let whole = zstd::bulk::compress(&vec![7; len], 1).unwrap();
@@ -137,7 +136,7 @@ mod tests {
             let mut options = LzmaOptions::new_preset(0).unwrap();
             options.dict_size(len);
             let mut filters = Filters::new();
-            // A filter in front of it has to be passed over.
+            // The parser must skip a filter in front of LZMA2.
             filters.x86().lzma2(&options);
             let stream = Stream::new_stream_encoder(&filters, Check::Crc32).unwrap();
             let mut encoder = liblzma::write::XzEncoder::new_stream(Vec::new(), stream);

@@ -1,4 +1,4 @@
-//! What a source knows of paths, and of all that they need.
+//! Queries of closures in one source.
 
 use std::collections::{BTreeMap, HashSet};
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
@@ -11,12 +11,12 @@ use crate::error::Error;
 use crate::path_spec::{CLOSURE_MAX, PathSpec};
 
 impl dyn Source + '_ {
-    /// The narinfos of `roots` and, if asked for, of their closures, in the order of their paths.
-    /// As many questions are under way as the connection takes. What was remembered of the roots
-    /// does not count: whoever names a path wants to know what is so now.
+    /// Returns the narinfos of the requested paths and, if `recursive`, of their closures, in the
+    /// order of their paths. All known queries are in flight at once. Queries for the requested
+    /// paths bypass the narinfo disk cache, because the user wants the current state.
     ///
-    /// Errors: [`Error::NotFound`] for the first path that the source does not have, those of its
-    /// answers, [`Error::ClosureTooLarge`], [`Error::Cancelled`].
+    /// Errors: [`Error::NotFound`] for the first path that the source does not have, those of the
+    /// queries, [`Error::ClosureTooLarge`], [`Error::Cancelled`].
     pub fn query_closure(
         &self,
         specs: &[PathSpec],
@@ -56,7 +56,7 @@ impl dyn Source + '_ {
 struct ClosureQuery<'a> {
     source: &'a dyn Source,
     sender: Sender<(PathSpec, NarInfoResult)>,
-    /// The hash parts that were asked for.
+    /// The hash parts that were queried.
     seen: HashSet<String>,
     pending: usize,
 }
@@ -85,7 +85,7 @@ impl ClosureQuery<'_> {
             PathSpec::Path(path) => *path == narinfo.info.path,
             PathSpec::HashPart(_) => true,
         };
-        let narinfo = answer?.map(|told| told.narinfo);
+        let narinfo = answer?.map(|reply| reply.narinfo);
         narinfo.filter(is_wanted).ok_or_else(|| Error::NotFound {
             path: spec.text(),
             sources: vec![self.source.name()],

@@ -1,4 +1,4 @@
-//! Tests on sizes and file systems of their own.
+//! Tests with invented sizes and file systems.
 
 use std::path::Path;
 
@@ -7,7 +7,7 @@ use floe_format::StoreDir;
 use super::*;
 use crate::planned_path::PlannedPath;
 
-/// What a cache says of a path whose NAR has this size, and its file that.
+/// Returns a narinfo with these sizes.
 fn narinfo(nar_size: u64, compression: &str, file_size: Option<u64>) -> NarInfo {
     let hash = "sha256:1b8m03r63zqhnjf7l5wnldhh7c134ap5vpj0850ymkq1iyzicy5s";
     let file_size = file_size.map_or(String::new(), |size| format!("FileSize: {size}\n"));
@@ -19,7 +19,7 @@ fn narinfo(nar_size: u64, compression: &str, file_size: Option<u64>) -> NarInfo 
     NarInfo::parse(text.as_bytes(), &StoreDir::default()).unwrap()
 }
 
-/// A move of ten paths with 60 MiB of NARs, onto a file system with this much left.
+/// Returns the space of ten paths with 60 MiB of NARs on a file system with this free space.
 fn space(bytes: Option<u64>, inodes: Option<u64>, allocates_every_byte: bool) -> Space {
     let needs = sum((0..10).map(|_| Needs::of_tree(&narinfo(6 * MIB, "none", None))));
     assert_eq!((needs.min_bytes, needs.inodes), (45 * MIB, 10 * 193));
@@ -43,7 +43,7 @@ fn space(bytes: Option<u64>, inodes: Option<u64>, allocates_every_byte: bool) ->
 
 const MIB: u64 = 1024 * 1024;
 
-/// Of what there is too little, and whether that is certain.
+/// Returns the resource of each shortage, and whether it is certain.
 fn found(space: &Space) -> Vec<(Resource, bool)> {
     let shortages = space.shortages();
     let known = shortages
@@ -64,7 +64,7 @@ fn shortage_is_certain_only_below_minimum() {
     let bytes = |free, keeps| found(&space(Some(free), None, keeps));
     assert_eq!(bytes(45 * MIB - 1, true), [(Resource::Bytes, true)]);
     assert_eq!(bytes(45 * MIB, true), [(Resource::Bytes, false)]);
-    // What compresses may have room for anything.
+    // A file system that compresses may have room for anything.
     assert_eq!(bytes(0, false), [(Resource::Bytes, false)]);
 
     let inodes = |free| found(&space(None, Some(free), false));
@@ -97,16 +97,17 @@ fn shortage_message_names_amounts_and_mount_point() {
     let message = |space: Space| space.shortages()[0].to_string();
     assert_eq!(
         message(space(Some(142 * 1024), None, true)),
-        "about 63.8 MiB are to be written to /mnt/nix/store, and /mnt (tmpfs), where that lies, \
-         has 142.0 KiB free"
+        "it needs about 63.8 MiB in /mnt/nix/store, but /mnt (tmpfs) has 142.0 KiB free"
     );
     assert_eq!(
         message(space(None, Some(3), true)),
-        "10 paths, each of an inode or more, are to be written to /mnt/nix/store, and /mnt \
-         (tmpfs), where that lies, has 3 inodes free"
+        "it needs at least 10 inodes in /mnt/nix/store, but /mnt (tmpfs) has 3 inodes free"
     );
     let warning = message(space(None, Some(99), true));
-    assert!(warning.starts_with("about 1930 inodes are"), "{warning}");
+    assert!(
+        warning.starts_with("it needs about 1930 inodes"),
+        "{warning}"
+    );
 }
 
 #[test]
@@ -118,7 +119,7 @@ fn cache_needs_count_compressed_nar_and_its_files() {
     let needs = Needs::of_nar_file(&from_zstd, Compression::Xz, 3);
     assert_eq!((needs.bytes, needs.inodes), (3500 + 3 * FILE_OVERHEAD, 3));
     assert_eq!(needs.min_bytes, 0);
-    // A source that does not compress says nothing of how far that goes.
+    // The size of an uncompressed body does not show how well it compresses.
     let needs = Needs::of_nar_file(&narinfo(9000, "none", Some(9000)), Compression::Xz, 2);
     assert_eq!(needs.bytes, 3000 + 2 * FILE_OVERHEAD);
 }

@@ -127,7 +127,7 @@ fn content_addressed_path_needs_no_signature_but_right_contents() {
                 &root,
                 path,
                 3,
-                &["the content hash is", path.as_str(), "refusing"],
+                &["the content hash is", path.as_str(), "cannot accept"],
             );
             let kept: BTreeSet<String> = untouched.info.references.iter().map(full_path).collect();
             assert_store_contains_exactly(&root, &kept);
@@ -164,23 +164,19 @@ fn content_address_of_another_path_is_rejected() {
                 let mut narinfo = untouched.clone();
                 narinfo.info.ca = Some(wrong);
                 cache.write(path, &narinfo);
-                let says = [
-                    path.as_str(),
-                    "claims to be content-addressed as",
-                    "another path",
-                ];
+                let says = [path.as_str(), "its content address", "another path"];
                 cache.install(&root, path, 3, &says);
             }
             // References are part of the content address.
             let mut narinfo = untouched.clone();
             narinfo.info.references.insert(other.clone());
             cache.write(path, &narinfo);
-            cache.install(&root, path, 3, &["names another path"]);
+            cache.install(&root, path, 3, &["belongs to another path"]);
             // Without a content address, the path needs a signature.
             narinfo = untouched.clone();
             narinfo.info.ca = None;
             cache.write(path, &narinfo);
-            cache.install(&root, path, 3, &["is not signed by a trusted key"]);
+            cache.install(&root, path, 3, &["cannot trust"]);
             cache.write(path, &untouched);
         }
         assert_store_contains_exactly(&root, &BTreeSet::new());

@@ -77,7 +77,7 @@ fn server_without_nix_cache_info_is_not_a_cache() {
     cache
         .install(&server.url())
         .expect(4)
-        .stderr_contains("is not a binary cache: it has no nix-cache-info");
+        .stderr_contains("as a binary cache: it has no valid nix-cache-info");
     server.clear_faults();
     fs::write(cache.cache.join("nix-cache-info"), "StoreDir: /gnu/store\n").unwrap();
     cache

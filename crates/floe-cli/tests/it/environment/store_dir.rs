@@ -81,7 +81,7 @@ fn closure_for_custom_store_dir_is_installed_there() {
         .arg(scratch.join("elsewhere"))
         .arg(paths[0].as_str()))
     .expect(1)
-    .stderr_contains(&format!("holds paths for {dir}"))
+    .stderr_contains(&format!("its paths are for {dir}"))
     .stderr_contains(&format!("--store-dir {dir}"));
 }
 

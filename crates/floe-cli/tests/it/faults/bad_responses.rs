@@ -174,7 +174,7 @@ fn truncated_response_head_is_retried_five_times() {
     for file in [narinfo, cache.narinfo(&path).url] {
         let server = FaultServer::start(&cache.cache);
         server.fail(&file, Fault::TruncatedHead(20));
-        cache.assert_install_fails_for(&server.url(), &[&path], 4, &["fetching http", &file]);
+        cache.assert_install_fails_for(&server.url(), &[&path], 4, &["cannot fetch http", &file]);
         assert_eq!(
             fault_count_for(&server, &file, &Fault::TruncatedHead(20)),
             5,
@@ -204,11 +204,11 @@ fn oversized_or_corrupt_narinfo_fails_only_its_path() {
     for (garbage, says) in [
         (padded(good.clone(), 64 << 20), "longer than 4194304 bytes"),
         (vec![b'\n'; 8 << 20], "longer than 4194304 bytes"),
-        (Vec::new(), "is corrupt"),
-        (vec![0; 1000], "is corrupt"),
-        (noise, "is corrupt"),
-        (halved, "is corrupt"),
-        (good.repeat(2), "is corrupt"),
+        (Vec::new(), "cannot use the narinfo"),
+        (vec![0; 1000], "cannot use the narinfo"),
+        (noise, "cannot use the narinfo"),
+        (halved, "cannot use the narinfo"),
+        (good.repeat(2), "cannot use the narinfo"),
     ] {
         fs::write(cache.cache.join(&file), &garbage).unwrap();
         let server = FaultServer::start(&cache.cache);
@@ -232,7 +232,7 @@ fn oversized_or_invalid_nix_cache_info_disables_the_cache() {
         fs::write(&info, garbage).unwrap();
         let server = FaultServer::start(&cache.cache);
         let ran = cache.install(&server.url()).expect(4);
-        ran.stderr_contains("is not a binary cache");
+        ran.stderr_contains("as a binary cache");
         assert_eq!(server.requests().len(), 1);
     }
 }

@@ -74,8 +74,8 @@ fn every_http_status_has_its_outcome_and_keeps_store_valid() {
     for (status, expected) in STATUSES {
         // The message for a missing file depends on its kind.
         for (file, absent, code) in [
-            ("nix-cache-info", "is not a binary cache", 4),
-            (&*narinfo, "is not in http://", 1),
+            ("nix-cache-info", "as a binary cache", 4),
+            (&*narinfo, "in http://", 1),
             (&*nar, "the server does not have it", 4),
         ] {
             let what = format!("{status} for {file}");
@@ -94,7 +94,7 @@ fn every_http_status_has_its_outcome_and_keeps_store_valid() {
             match (*expected, file) {
                 (Expectation::Absent, file) if file == nar => {
                     ran = ran.stderr_contains(&format!("it answered {status} "));
-                    let is_hidden = ran.stderr.contains("or not for whoever asks");
+                    let is_hidden = ran.stderr.contains("or not for this user");
                     assert_eq!(is_hidden, *status == 403, "{what}: {}", ran.stderr);
                 }
                 (_, "nix-cache-info") if *status == 403 => {
