@@ -21,7 +21,7 @@ use crate::layout::StoreLayout;
 use crate::locks::{GcLock, LockWait, lock_shared, open_lock_file};
 use crate::options::WriteOptions;
 use crate::temp_roots::SharedTempRoots;
-use crate::tree::links::LinksDir;
+use crate::tree::links::{TreeLinks, open_links};
 use crate::tree::{TemporaryTree, TreeWriter};
 
 /// A store opened for writing. Several threads may share it.
@@ -33,7 +33,7 @@ pub struct StoreWriter {
     temp_roots: Arc<SharedTempRoots>,
     serial: AtomicU64,
     /// Opened at first use. All trees share this one descriptor.
-    links: OnceLock<LinksDir>,
+    links: OnceLock<Arc<OwnedFd>>,
     /// Hashes of registered derivations, so that each derivation is read once.
     pub(crate) modulo_cache: Mutex<DerivationHashCache>,
     lock_wait: LockWait,
@@ -233,14 +233,15 @@ impl StoreWriter {
         let links = match self.links.get() {
             Some(links) => links,
             None => {
-                let directory = self.layout.links_dir();
-                let links = LinksDir::open(&directory).io_context("opening", &directory)?;
+                let links = open_links(&self.layout.links_dir())?;
                 // Another thread may have opened the directory meanwhile. Its descriptor is as
                 // good.
                 self.links.get_or_init(|| links)
             }
         };
-        Ok(self.tree_writer(path).with_optimise(links.clone()))
+        Ok(self
+            .tree_writer(path)
+            .with_optimise(TreeLinks::new(links.clone())))
     }
 
     pub(crate) fn database(&self) -> LockedDatabase<'_> {

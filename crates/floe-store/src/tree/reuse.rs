@@ -24,7 +24,7 @@ use rustix::process::{getegid, geteuid};
 use super::dump::{CHUNK_LEN, ListedEntry, as_path, check_depth, open_directory};
 use super::links::FileHasher;
 use super::temporary_tree::TemporaryTree;
-use super::unpack::{TreeWriter, UnpackState};
+use super::unpack::{TreeBuilder, TreeWriter};
 use crate::error::{IoContext, StoreError};
 
 /// The way to reuse the files of a tree.
@@ -48,10 +48,8 @@ impl TreeWriter {
         nar_size: u64,
         method: ReuseMethod,
     ) -> Result<Option<TemporaryTree>, StoreError> {
-        let (state, tree) = self.into_parts();
         let mut cloner = TreeCloner {
-            state,
-            tree,
+            builder: self.builder,
             method,
             bytes_left: nar_size,
             path: source.into(),
@@ -61,7 +59,7 @@ impl TreeWriter {
         let kind = FileType::from_raw_mode(stat.st_mode);
         let name = source.as_os_str().as_encoded_bytes();
         match cloner.node(CWD, name, kind, 0)? {
-            CanShare::Yes => Ok(Some(cloner.tree)),
+            CanShare::Yes => Ok(Some(cloner.builder.tree)),
             CanShare::No => Ok(None),
         }
     }
@@ -82,8 +80,7 @@ struct OriginalFile<'a> {
 }
 
 struct TreeCloner {
-    state: UnpackState,
-    tree: TemporaryTree,
+    builder: TreeBuilder,
     method: ReuseMethod,
     /// The number of bytes that the contents may still have.
     bytes_left: u64,
@@ -157,7 +154,7 @@ impl TreeCloner {
             size,
         };
         if self.method == ReuseMethod::HardLink && is_canonical_file(&file, &stat) {
-            match self.state.link_existing(parent, name, &mut self.tree) {
+            match self.builder.link_existing(parent, name) {
                 Ok(()) => return self.check_link(&original, &stat),
                 Err(Errno::XDEV) => return Ok(CanShare::No),
                 // The file has too many links, or belongs to another user. A clone or a copy
@@ -175,21 +172,18 @@ impl TreeCloner {
         original: &OriginalFile<'_>,
         stat: &Stat,
     ) -> Result<CanShare, StoreError> {
-        let linked = self
-            .state
-            .stat_last(&self.tree)
-            .io_context("examining", &self.path)?;
+        let linked = self.builder.stat_last();
+        let linked = linked.io_context("examining", &self.path)?;
         if (linked.st_dev, linked.st_ino) != (stat.st_dev, stat.st_ino) {
             return Err(self.changed());
         }
-        if self.tree.is_optimising() {
+        if self.builder.tree.links.is_some() {
             let mut hasher = FileHasher::new(original.executable, original.size);
             self.read(original.file, original.size, |_, piece| {
                 hasher.update(piece);
                 Ok(())
             })?;
-            self.state
-                .optimise_entry(&hasher.finish(), &mut self.tree)?;
+            self.builder.optimise_entry(&hasher.finish())?;
         }
         Ok(CanShare::Yes)
     }
@@ -197,17 +191,18 @@ impl TreeCloner {
     fn clone_or_copy(&mut self, original: &OriginalFile<'_>) -> Result<CanShare, StoreError> {
         let (executable, size) = (original.executable, original.size);
         self.apply(NarEvent::File { executable, size })?;
-        let Some(written) = self.state.take_file() else {
+        let Some(written) = self.builder.file.take() else {
             return Err(self.changed());
         };
         let cloned = ioctl_ficlone(&written, original.file);
-        if cloned.is_ok() && self.tree.is_optimising() {
-            self.read(&written, size, |cloner, piece| {
-                cloner.state.hash_contents(piece);
+        if let (Ok(()), Some(mut hasher)) = (&cloned, self.builder.hasher.take()) {
+            self.read(&written, size, |_, piece| {
+                hasher.update(piece);
                 Ok(())
             })?;
+            self.builder.hasher = Some(hasher);
         }
-        self.state.put_file(written);
+        self.builder.file = Some(written);
         match cloned {
             Ok(()) => {}
             Err(error) if !cannot_clone(error) => {
@@ -250,7 +245,7 @@ impl TreeCloner {
     }
 
     fn apply(&mut self, event: NarEvent<'_>) -> Result<(), StoreError> {
-        self.state.apply(event, &mut self.tree)
+        self.builder.apply(event)
     }
 
     fn changed(&self) -> StoreError {
