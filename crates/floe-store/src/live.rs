@@ -207,17 +207,18 @@ impl OpenDatabase {
         let file = layout.database_dir().join("db.sqlite");
         // The versions are read before the opening. If the file is replaced in between, the next
         // check opens it once more. The other order could miss the replacement.
-        let before = FileWatch::before_open(&file)?;
+        let mut watch = FileWatch::before_open(&file)?;
         let (database, access) =
             Database::open_for_reading(layout, BusyPolicy::Timeout(busy_timeout))?;
         let data_version = match access {
             AccessMode::Wal => database.data_version()?,
             AccessMode::LockDirectory | AccessMode::Immutable => 0,
         };
+        watch.set_access(access)?;
         Ok(OpenDatabase {
             database,
             access,
-            watch: before.opened(access)?,
+            watch,
             data_version,
             polled_at: Some(Instant::now()),
         })
