@@ -19,16 +19,16 @@ use std::ops::{Deref, DerefMut};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use rusqlite::config::DbConfig;
-use rusqlite::{Connection, DEFAULT_NAME, FileControl};
+use rusqlite::{Connection, DEFAULT_NAME, FileControl, Statement};
 
 use crate::error::{IoContext, StoreError};
 use crate::layout::StoreLayout;
-use crate::locks::{LockWait, LockWaitScope, is_interrupted, wait_for_database};
+use crate::locks::{LockWait, LockWaitScope, is_interrupted, lock_mutex, wait_for_database};
 use crate::options::WriteOptions;
 
 /// An open database.
@@ -102,19 +102,27 @@ impl Database {
     /// Sets how long a query waits while another process has locked the database.
     pub(crate) fn set_busy_timeout(&self, busy_timeout: Duration) -> Result<(), StoreError> {
         open::set_busy_timeout(&self.connection, busy_timeout)
-            .map_err(self.database_error("preparing"))
+            .map_err(|source| database_error("preparing", &self.file, source))
     }
 
     /// Returns a number that changes whenever another connection has changed the database.
     pub(crate) fn data_version(&self) -> Result<i64, StoreError> {
-        self.connection
-            .prepare_cached("pragma data_version")
-            .and_then(|mut query| query.query_row((), |row| row.get(0)))
-            .map_err(self.database_error("looking for changes"))
+        self.query("looking for changes", "pragma data_version", |query| {
+            query.query_row((), |row| row.get(0))
+        })
     }
 
-    fn database_error(&self, action: &'static str) -> impl Fn(rusqlite::Error) -> StoreError {
-        move |source| database_error(action, &self.file, source)
+    /// Runs a cached statement.
+    fn query<T>(
+        &self,
+        action: &'static str,
+        text: &str,
+        run: impl FnOnce(&mut Statement<'_>) -> rusqlite::Result<T>,
+    ) -> Result<T, StoreError> {
+        let statement = self.connection.prepare_cached(text);
+        statement
+            .and_then(|mut statement| run(&mut statement))
+            .map_err(|source| database_error(action, &self.file, source))
     }
 }
 
@@ -133,7 +141,7 @@ impl LockedDatabase<'_> {
         LockedDatabase {
             _scope: lock_wait.enter_scope(),
             // SQLite has rolled back a transaction that a panic interrupted, so the state is valid.
-            database: database.lock().unwrap_or_else(PoisonError::into_inner),
+            database: lock_mutex(database),
         }
     }
 }
@@ -258,6 +266,9 @@ fn database_error(action: &'static str, file: &Path, source: rusqlite::Error) ->
 }
 
 const SCHEMA: &str = include_str!("db/schema.sql");
+
+/// The query for the row number of a path.
+const PATH_ID: &str = "select id from ValidPaths where path = ?1";
 
 /// The longest time for retries. Creating a database takes milliseconds, or a second on a slow
 /// disk.

@@ -18,10 +18,11 @@ use std::collections::HashMap;
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 
 use floe_format::StorePath;
 
+use crate::locks::lock_mutex;
 use crate::tree::TemporaryTree;
 
 /// Sealed trees of earlier runs, by store path.
@@ -30,7 +31,7 @@ pub(crate) struct RecoveredTrees(Mutex<HashMap<StorePath, Vec<TemporaryTree>>>);
 
 impl RecoveredTrees {
     fn trees(&self) -> MutexGuard<'_, HashMap<StorePath, Vec<TemporaryTree>>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        lock_mutex(&self.0)
     }
 
     pub(crate) fn insert(&self, tree: TemporaryTree) {

@@ -15,7 +15,6 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::fs::File;
 use std::io::{self, Read as _};
 use std::path::Path;
-use std::sync::PoisonError;
 
 use floe_format::derivation::{
     DERIVATION_LEN_MAX, Derivation, DerivationError, DerivationHashCache,
@@ -27,7 +26,7 @@ use rustix::io::Errno;
 
 use crate::db::{Database, Registration};
 use crate::error::{IoContext, StoreError, is_system_wide};
-use crate::locks::PathLock;
+use crate::locks::{PathLock, lock_mutex};
 use crate::tree::{TemporaryTree, remove_tree};
 use crate::writer::StoreWriter;
 
@@ -221,10 +220,7 @@ impl StoreWriter {
     ) -> Result<Vec<(String, StorePath)>, DerivationError> {
         let (dir, name) = (&self.layout().store_dir, derivation_name(path));
         let derivation = read(path)?;
-        let mut cache = self
-            .modulo_cache
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let mut cache = lock_mutex(&self.modulo_cache);
         if let Err(error) = derivation.check_invariants(dir, name, &mut cache, read) {
             // The cache may hold hashes that follow from an invalid derivation.
             *cache = DerivationHashCache::new();

@@ -17,14 +17,14 @@ use std::io::{self, Seek as _, SeekFrom, Write as _};
 use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, Weak};
 
 use floe_format::StorePath;
 use rustix::fs::FlockOperation;
 
 use crate::error::{IoContext, StoreError};
 use crate::layout::StoreLayout;
-use crate::locks::{GcLock, LockWait, try_lock};
+use crate::locks::{GcLock, LockWait, lock_mutex, try_lock};
 use crate::recovered_trees::RecoveredTrees;
 use gc_socket::GcSocket;
 
@@ -36,7 +36,7 @@ pub struct TempRoots(Arc<Mutex<HashMap<PathBuf, Weak<SharedTempRoots>>>>);
 impl TempRoots {
     /// Opens the file for a store and creates it if there is none.
     pub(crate) fn open(&self, layout: &StoreLayout) -> Result<Arc<SharedTempRoots>, StoreError> {
-        let mut stores = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut stores = lock_mutex(&self.0);
         if let Some(roots) = stores.get(&layout.state_dir).and_then(Weak::upgrade) {
             return Ok(roots);
         }
@@ -62,7 +62,7 @@ impl SharedTempRoots {
     /// Locks the file. A panic of another thread that held the lock is harmless: the file then
     /// lists at most more roots than necessary.
     pub(crate) fn lock(&self) -> MutexGuard<'_, TempRootsFile> {
-        self.file.lock().unwrap_or_else(PoisonError::into_inner)
+        lock_mutex(&self.file)
     }
 }
 

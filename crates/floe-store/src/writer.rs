@@ -7,7 +7,7 @@ use std::os::fd::OwnedFd;
 use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _, chown};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
 use floe_format::derivation::DerivationHashCache;
@@ -18,7 +18,7 @@ use crate::crash_recovery;
 use crate::db::{Database, LockedDatabase};
 use crate::error::{IoContext, StoreError};
 use crate::layout::StoreLayout;
-use crate::locks::{GcLock, LockWait, lock_shared, open_lock_file};
+use crate::locks::{GcLock, LockWait, lock_mutex, lock_shared, open_lock_file};
 use crate::options::WriteOptions;
 use crate::temp_roots::SharedTempRoots;
 use crate::tree::links::{TreeLinks, open_links};
@@ -171,13 +171,9 @@ impl StoreWriter {
         if GcLock::open(&self.layout)?.is_free()? {
             return Ok(false);
         }
-        let mut unregistered_since = self
-            .unregistered_since
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        let first_seen = unregistered_since
-            .entry(path.clone())
-            .or_insert_with(Instant::now);
+        let mut unregistered_since = lock_mutex(&self.unregistered_since);
+        let first_seen = unregistered_since.entry(path.clone());
+        let first_seen = first_seen.or_insert_with(Instant::now);
         Ok(first_seen.elapsed() < REMOVAL_GRACE_PERIOD)
     }
 
