@@ -71,9 +71,7 @@ impl StoreWriter {
             writer.write(chunk)
         })?;
         if Hash::sha256(hasher.finish()) != info.nar_hash {
-            return Err(StoreError::FileChanged {
-                path: source.to_path_buf(),
-            });
+            return Err(StoreError::FileChanged(source.to_path_buf()));
         }
         let mut batch = vec![StagedPath {
             info: info.clone(),

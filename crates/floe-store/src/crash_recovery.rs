@@ -73,10 +73,10 @@ struct Recovery<'a> {
 impl Recovery<'_> {
     fn recover_run(&self, name: &str, file: &Path) -> Result<(), StoreError> {
         let opened = OpenOptions::new().read(true).write(true).open(file);
-        let mut roots = opened.io_context("opening", file)?;
+        let mut roots = opened.io_context("open", file)?;
         let is_dead = try_lock(&roots, file, FlockOperation::NonBlockingLockExclusive)?;
         // Another process may have finished the recovery between the opening and the lock.
-        if !is_dead || roots.metadata().io_context("examining", file)?.nlink() == 0 {
+        if !is_dead || roots.metadata().io_context("examine", file)?.nlink() == 0 {
             return Ok(());
         }
         let paths = self.read_roots(&mut roots, file)?;
@@ -85,7 +85,7 @@ impl Recovery<'_> {
             is_complete &= tolerate_file_error(self.remove_unregistered(path))?;
         }
         match is_complete {
-            true => fs::remove_file(file).io_context("removing", file),
+            true => fs::remove_file(file).io_context("remove", file),
             false => Ok(()),
         }
     }
@@ -93,7 +93,7 @@ impl Recovery<'_> {
     /// Reads the full paths, each of which ends with a NUL. The last one may be incomplete.
     fn read_roots(&self, roots: &mut File, file: &Path) -> Result<Vec<StorePath>, StoreError> {
         let mut text = Vec::new();
-        roots.read_to_end(&mut text).io_context("reading", file)?;
+        roots.read_to_end(&mut text).io_context("read", file)?;
         let dir = &self.layout.store_dir;
         let words = text.split(|byte| *byte == 0);
         let paths = words.filter_map(|word| dir.parse(str::from_utf8(word).ok()?).ok());
@@ -106,8 +106,8 @@ impl Recovery<'_> {
             paths.iter().map(|path| (path.hash_part(), path)).collect();
         let store = &self.layout.real_store_dir;
         let mut is_complete = true;
-        for entry in fs::read_dir(store).io_context("listing", store)? {
-            let entry = entry.io_context("listing", store)?;
+        for entry in fs::read_dir(store).io_context("list", store)? {
+            let entry = entry.io_context("list", store)?;
             let entry_name = entry.file_name();
             let Some(hash_part) = hash_part_of_tree(name, entry_name.as_bytes()) else {
                 continue;

@@ -54,9 +54,9 @@ impl Database {
             create_world_readable(&file)?;
         }
         let mut connection = open::for_writing(&file, is_new, options.use_sqlite_wal)
-            .map_err(|source| database_error("opening", &file, source))?;
+            .map_err(|source| database_error("open", &file, source))?;
         prepare_with_retry(&mut connection, is_new, options)
-            .map_err(|source| database_error("preparing", &file, source))?;
+            .map_err(|source| database_error("prepare", &file, source))?;
         if is_new {
             // The rename makes the schema file appear complete. A process that finds an empty file
             // would not know the schema. Several writers may create the same store at once, also
@@ -65,8 +65,8 @@ impl Database {
             let name = format!("schema-{}-{number}", std::process::id());
             let temporary = schema_file.with_file_name(name);
             create_world_readable(&temporary)?;
-            fs::write(&temporary, "10").io_context("writing", &temporary)?;
-            fs::rename(&temporary, &schema_file).io_context("writing", &schema_file)?;
+            fs::write(&temporary, "10").io_context("write", &temporary)?;
+            fs::rename(&temporary, &schema_file).io_context("write", &schema_file)?;
         }
         Ok(Database {
             connection,
@@ -90,7 +90,7 @@ impl Database {
         }
         check_schema(&layout.database_dir().join("schema"))?;
         let (connection, access) = open::for_reading(&file, policy)
-            .map_err(|source| database_error("opening", &file, source))?;
+            .map_err(|source| database_error("open", &file, source))?;
         let database = Database {
             connection,
             file,
@@ -102,12 +102,12 @@ impl Database {
     /// Sets how long a query waits while another process has locked the database.
     pub(crate) fn set_busy_timeout(&self, busy_timeout: Duration) -> Result<(), StoreError> {
         open::set_busy_timeout(&self.connection, busy_timeout)
-            .map_err(|source| database_error("preparing", &self.file, source))
+            .map_err(|source| database_error("prepare", &self.file, source))
     }
 
     /// Returns a number that changes whenever another connection has changed the database.
     pub(crate) fn data_version(&self) -> Result<i64, StoreError> {
-        self.query("looking for changes", "pragma data_version", |query| {
+        self.query("look for changes of", "pragma data_version", |query| {
             query.query_row((), |row| row.get(0))
         })
     }
@@ -168,9 +168,9 @@ fn create_world_readable(file: &Path) -> Result<(), StoreError> {
     match File::create_new(file) {
         Ok(made) => made
             .set_permissions(fs::Permissions::from_mode(0o644))
-            .io_context("setting the mode of", file),
+            .io_context("set the mode of", file),
         Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => Ok(()),
-        Err(error) => Err(error).io_context("creating", file),
+        Err(error) => Err(error).io_context("create", file),
     }
 }
 
@@ -185,7 +185,7 @@ fn check_schema(schema_file: &Path) -> Result<bool, StoreError> {
             found: text.trim().into(),
         }),
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(false),
-        Err(error) => Err(error).io_context("reading", schema_file),
+        Err(error) => Err(error).io_context("read", schema_file),
     }
 }
 

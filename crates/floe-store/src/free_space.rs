@@ -32,8 +32,8 @@ impl FileSystem {
     /// Errors: those of the system.
     pub fn of(directory: &Path) -> Result<FileSystem, StoreError> {
         let existing = lowest_existing(directory)?;
-        let counts = statvfs(&existing).io_context("asking for free space at", &existing)?;
-        let magic = statfs(&existing).io_context("asking for the file system of", &existing)?;
+        let counts = statvfs(&existing).io_context("get the free space of", &existing)?;
+        let magic = statfs(&existing).io_context("get the file system of", &existing)?;
         // The type of this field differs between machines. The value has 32 bits on all of them.
         let (kind, allocates_every_byte) = file_system_kind(magic.f_type as u32);
         let free = free(&counts, rustix::process::geteuid().is_root());
@@ -49,16 +49,16 @@ impl FileSystem {
 
 /// The canonical path of the directory or of its lowest existing parent.
 fn lowest_existing(directory: &Path) -> Result<PathBuf, StoreError> {
-    let absolute = std::path::absolute(directory).io_context("resolving", directory)?;
+    let absolute = std::path::absolute(directory).io_context("resolve", directory)?;
     let there = absolute.ancestors().find(|path| path.exists());
     let there = there.unwrap_or(Path::new("/"));
-    fs::canonicalize(there).io_context("resolving", there)
+    fs::canonicalize(there).io_context("resolve", there)
 }
 
 /// The highest parent on the same device.
 fn mount_point(existing: &Path) -> Result<PathBuf, StoreError> {
     let device = |path: &Path| fs::metadata(path).map(|metadata| metadata.dev());
-    let own = device(existing).io_context("examining", existing)?;
+    let own = device(existing).io_context("examine", existing)?;
     let same = existing
         .ancestors()
         .take_while(|path| device(path).is_ok_and(|other| other == own));

@@ -50,17 +50,17 @@ impl IndirectGcRoot {
     fn recheck(&self, layout: &StoreLayout) -> Result<(), StoreError> {
         let path = || self.path.clone();
         if is_in_store(layout, &self.path) || self.path.starts_with(&layout.real_store_dir) {
-            return Err(StoreError::RootInStore { path: path() });
+            return Err(StoreError::RootInStore(path()));
         }
         match fs::read_link(&self.path) {
             Ok(target) if is_in_store(layout, &target) => Ok(()),
-            Ok(_) => Err(StoreError::NotARoot { path: path() }),
+            Ok(_) => Err(StoreError::NotARoot(path())),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
             // The path exists and is not a symbolic link.
             Err(error) if error.kind() == io::ErrorKind::InvalidInput => {
-                Err(StoreError::NotARoot { path: path() })
+                Err(StoreError::NotARoot(path()))
             }
-            Err(error) => Err(error).io_context("examining", &self.path),
+            Err(error) => Err(error).io_context("examine", &self.path),
         }
     }
 }
@@ -119,7 +119,7 @@ pub fn canon_path(path: &Path) -> PathBuf {
 
 /// Returns a path in Nix's form. The name of the root is a hash of it, so it must match Nix's.
 pub(crate) fn absolute_path(path: &Path) -> Result<PathBuf, StoreError> {
-    let path = std::path::absolute(path).io_context("resolving", path)?;
+    let path = std::path::absolute(path).io_context("resolve", path)?;
     Ok(canon_path(&path))
 }
 
@@ -143,7 +143,7 @@ pub(crate) fn check_can_create_link(link: &Path) -> Result<(), StoreError> {
 /// Creates the directory of a link, with the modes that the user's umask allows.
 pub(crate) fn create_parent(link: &Path) -> Result<(), StoreError> {
     match link.parent() {
-        Some(parent) => fs::create_dir_all(parent).io_context("creating the directory", parent),
+        Some(parent) => fs::create_dir_all(parent).io_context("create the directory", parent),
         None => Ok(()),
     }
 }
@@ -156,12 +156,12 @@ pub(crate) fn replace_link(target: &Path, link: &Path) -> Result<(), StoreError>
     let temporary = PathBuf::from(temporary);
     // A file of this name belongs to a dead process with the same number.
     let _: io::Result<()> = fs::remove_file(&temporary);
-    symlink(target, &temporary).io_context("creating the link", &temporary)?;
+    symlink(target, &temporary).io_context("create the link", &temporary)?;
     fs::rename(&temporary, link)
         .inspect_err(|_| {
             let _: io::Result<()> = fs::remove_file(&temporary);
         })
-        .io_context("replacing the link", link)
+        .io_context("replace the link", link)
 }
 
 /// Distinguishes the temporary names of one process.

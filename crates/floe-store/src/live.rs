@@ -178,9 +178,9 @@ impl LiveStore {
                 return result;
             }
             if !is_first && start.elapsed() >= self.busy_timeout {
-                return Err(StoreError::DatabaseChanged {
-                    path: self.layout.database_dir().join("db.sqlite"),
-                });
+                return Err(StoreError::DatabaseChanged(
+                    self.layout.database_dir().join("db.sqlite"),
+                ));
             }
             if !is_first {
                 thread::sleep(RETRY_INTERVAL);

@@ -36,7 +36,7 @@ pub(crate) fn open_lock_file(path: &Path) -> Result<File, StoreError> {
         .truncate(false)
         .mode(0o600)
         .open(path)
-        .io_context("opening the lock file", path)
+        .io_context("open the lock file", path)
 }
 
 /// Tries to acquire a lock. Returns `false` if another process or file descriptor holds it.
@@ -50,7 +50,7 @@ pub(crate) fn try_lock(
             Ok(()) => return Ok(true),
             Err(rustix::io::Errno::WOULDBLOCK) => return Ok(false),
             Err(rustix::io::Errno::INTR) => {}
-            Err(error) => return Err(error).io_context("locking", path),
+            Err(error) => return Err(error).io_context("lock", path),
         }
     }
 }

@@ -64,7 +64,7 @@ impl Profile {
             Ok(target) => target,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
             Err(error) if error.kind() == io::ErrorKind::InvalidInput => return Err(refused(None)),
-            Err(error) => return Err(error).io_context("examining", &self.path),
+            Err(error) => return Err(error).io_context("examine", &self.path),
         };
         let directory = self.directory();
         let is_beside = target.parent() == Some(Path::new("")) || target.parent() == directory;
@@ -96,8 +96,8 @@ impl Profile {
             return Ok(None);
         };
         let mut latest = None;
-        for entry in fs::read_dir(directory).io_context("listing", directory)? {
-            let name = entry.io_context("listing", directory)?.file_name();
+        for entry in fs::read_dir(directory).io_context("list", directory)? {
+            let name = entry.io_context("list", directory)?.file_name();
             latest = latest.max(self.generation_number(Path::new(&name)));
         }
         Ok(latest)

@@ -143,7 +143,7 @@ impl StoreWriter {
         // A tree without a row remains from an interrupted process. Its contents are unknown.
         remove_tree(&place)?;
         let renamed = staged.tree.rename_to(place.clone());
-        renamed.io_context("moving into place", place)
+        renamed.io_context("rename a tree to", place)
     }
 
     /// Acquires the locks in the order of the paths, and separates the paths that are valid
@@ -242,7 +242,7 @@ impl StoreWriter {
             let reason = source.to_string();
             if is_system_wide(&source) {
                 *global_error = Some(StoreError::Io {
-                    action: "reading",
+                    action: "read",
                     path: file.clone(),
                     source,
                 });
@@ -327,7 +327,7 @@ fn roll_back((mut staged, _lock): LockedPath) -> Result<StagedPath, StoreError> 
     let place = staged.tree.location().to_path_buf();
     // If the move fails, the tree is still at its final place, and dropping it removes it.
     let moved = staged.tree.rename_from(&place);
-    moved.io_context("moving back from its place", place)?;
+    moved.io_context("rename the tree at", place)?;
     Ok(staged)
 }
 

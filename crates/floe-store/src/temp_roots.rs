@@ -112,7 +112,7 @@ impl TempRootsFile {
                 .truncate(false)
                 .mode(0o600)
                 .open(&path)
-                .io_context("creating the temporary roots file", &path)?;
+                .io_context("create the temporary roots file", &path)?;
             if !try_lock(&file, &path, FlockOperation::NonBlockingLockExclusive)? {
                 continue;
             }
@@ -120,7 +120,7 @@ impl TempRootsFile {
             // file, which still names trees for recovery. Or another process found the file before
             // it was locked and took it for a stale file: a collector then writes a mark into it,
             // and a recovering process unlinks it.
-            let found = file.metadata().io_context("examining", &path)?;
+            let found = file.metadata().io_context("examine", &path)?;
             if found.size() == 0 && found.nlink() > 0 {
                 let layout = layout.clone();
                 return Ok(TempRootsFile {
@@ -211,7 +211,7 @@ impl TempRootsFile {
             }
             written
         };
-        append().io_context("writing temporary roots to", &self.path)
+        append().io_context("write temporary roots to", &self.path)
     }
 }
 

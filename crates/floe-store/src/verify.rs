@@ -161,7 +161,7 @@ impl StoreReader {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
             entries => entries.and_then(|entries| entries.collect()),
         };
-        entries.io_context("listing", directory)
+        entries.io_context("list", directory)
     }
 }
 

@@ -77,7 +77,7 @@ impl StoreWriter {
         let database = Database::open_writable(&layout, options)?;
         drop(scope);
         let directory =
-            File::open(&layout.real_store_dir).io_context("opening", &layout.real_store_dir)?;
+            File::open(&layout.real_store_dir).io_context("open", &layout.real_store_dir)?;
         let temp_roots = options.temp_roots.open(&layout)?;
         let writer = StoreWriter {
             directory: Arc::new(directory.into()),
@@ -108,7 +108,7 @@ impl StoreWriter {
         // the path of the tree.
         self.temp_roots.lock().append(path)?;
         let mut tree = self.tree_writer(path).into_empty_tree();
-        tree.rename_from(&place).io_context("renaming", &place)?;
+        tree.rename_from(&place).io_context("rename", &place)?;
         self.temp_roots.recovered.insert(tree);
         Ok(())
     }
@@ -258,14 +258,14 @@ fn create_directories(layout: &StoreLayout) -> Result<(), StoreError> {
 /// Gives the store directory to the group of builders, with the sticky bit: builders may create
 /// paths and may not remove paths of other users, as in Nix. Only root can change the group.
 fn chown_to_build_users_group(store: &Path, group: u32) -> Result<(), StoreError> {
-    let found = fs::metadata(store).io_context("examining", store)?;
+    let found = fs::metadata(store).io_context("examine", store)?;
     let is_given = (found.uid(), found.gid()) == (0, group);
     if !rustix::process::geteuid().is_root() || is_given && found.mode() & 0o7777 == STORE_MODE {
         return Ok(());
     }
-    chown(store, Some(0), Some(group)).io_context("changing the owner of", store)?;
+    chown(store, Some(0), Some(group)).io_context("change the owner of", store)?;
     fs::set_permissions(store, fs::Permissions::from_mode(STORE_MODE))
-        .io_context("changing the mode of", store)
+        .io_context("change the mode of", store)
 }
 
 /// Creates a directory and its parents, each with mode 0755, whatever the umask.
@@ -273,13 +273,13 @@ pub(crate) fn create_directory(path: &Path) -> Result<(), StoreError> {
     match create_one_directory(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             let Some(parent) = path.parent() else {
-                return Err(error).io_context("creating the directory", path);
+                return Err(error).io_context("create the directory", path);
             };
             create_directory(parent)?;
             // One more attempt only. If it fails although the parent exists, the error is real.
-            create_one_directory(path).io_context("creating the directory", path)
+            create_one_directory(path).io_context("create the directory", path)
         }
-        made => made.io_context("creating the directory", path),
+        made => made.io_context("create the directory", path),
     }
 }
 
@@ -296,26 +296,22 @@ fn create_one_directory(path: &Path) -> io::Result<()> {
 fn refuse_daemon_owned(layout: &StoreLayout) -> Result<(), StoreError> {
     let may_write = access(&layout.state_dir, Access::READ_OK | Access::WRITE_OK).is_ok();
     if !may_write && layout.state_dir.join("daemon-socket/socket").exists() {
-        return Err(StoreError::DaemonOwned {
-            path: layout.state_dir.clone(),
-        });
+        return Err(StoreError::DaemonOwned(layout.state_dir.clone()));
     }
     Ok(())
 }
 
 /// Refuses a store that this user may not write, so that the copy fails before the first download.
 fn refuse_unwritable(store: &Path) -> Result<(), StoreError> {
-    access(store, Access::WRITE_OK | Access::EXEC_OK).io_context("writing to", store)
+    access(store, Access::WRITE_OK | Access::EXEC_OK).io_context("write to", store)
 }
 
 /// Refuses a store that is or lies below a symbolic link, as Nix does unless a setting allows it.
 fn refuse_symlinks(store: &Path) -> Result<(), StoreError> {
-    let absolute = std::path::absolute(store).io_context("resolving", store)?;
+    let absolute = std::path::absolute(store).io_context("resolve", store)?;
     for path in absolute.ancestors() {
         if path.is_symlink() {
-            return Err(StoreError::SymlinkedStore {
-                path: path.to_path_buf(),
-            });
+            return Err(StoreError::SymlinkedStore(path.to_path_buf()));
         }
     }
     Ok(())

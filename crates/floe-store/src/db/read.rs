@@ -13,7 +13,7 @@ impl Database {
     /// Whether a path is valid.
     pub(crate) fn is_valid(&self, path: &StorePath) -> Result<bool, StoreError> {
         let path = self.layout.store_dir.full_path(path);
-        self.query("looking up a path", super::PATH_ID, |query| {
+        self.query("look up a path in", super::PATH_ID, |query| {
             query.exists([path])
         })
     }
@@ -45,7 +45,7 @@ impl Database {
     ) -> Result<Option<StorePath>, StoreError> {
         let prefix = format!("{}/{part}", self.layout.store_dir.as_str());
         let text = "select path from ValidPaths where path >= ?1 order by path limit 1";
-        let found: Option<String> = self.query("looking up a hash part", text, |query| {
+        let found: Option<String> = self.query("look up a hash part in", text, |query| {
             query.query_row([&prefix], |row| row.get(0)).optional()
         })?;
         match found {
@@ -57,7 +57,7 @@ impl Database {
     /// Returns all valid paths, sorted by name.
     pub(crate) fn valid_paths(&self) -> Result<Vec<StorePath>, StoreError> {
         let text = "select path from ValidPaths order by path";
-        self.query_paths("listing the valid paths", text, ())
+        self.query_paths("list the valid paths of", text, ())
     }
 
     /// Returns the valid paths that refer to a path, including the path itself if it refers to
@@ -66,7 +66,7 @@ impl Database {
         let text = "select v.path from Refs r join ValidPaths v on r.referrer = v.id \
              where r.reference = (select id from ValidPaths where path = ?1)";
         let path = self.layout.store_dir.full_path(path);
-        self.query_paths("looking up referrers", text, [path])
+        self.query_paths("look up referrers in", text, [path])
     }
 
     fn query_paths(
@@ -112,7 +112,7 @@ impl Database {
             None => "select id, path from ValidPaths",
             Some(_) => "select id, path from ValidPaths where id > ?1",
         };
-        self.query("listing the valid paths", text, |query| {
+        self.query("list the valid paths of", text, |query| {
             let mut rows = query.query(rusqlite::params_from_iter(after))?;
             while let Some(row) = rows.next()? {
                 visit(row.get(0)?, row.get_ref(1)?.as_bytes()?);
@@ -123,7 +123,7 @@ impl Database {
 
     /// One statement reads the row and its references, so that no write happens between them.
     fn row_with_references(&self, text: &str, key: &str) -> Result<Option<PathRow>, StoreError> {
-        self.query("looking up a path", text, |query| {
+        self.query("look up a path in", text, |query| {
             let mut rows = query.query([key])?;
             let mut found: Option<PathRow> = None;
             while let Some(row) = rows.next()? {

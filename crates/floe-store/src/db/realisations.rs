@@ -93,7 +93,7 @@ impl Database {
              left join Realisations d on d.id = x.realisationReference \
              left join ValidPaths p on p.id = d.outputPath \
              where r.drvPath = ?1 and r.outputName = ?2 order by r.id";
-        let rows: Vec<RealisationRow> = self.query("looking up a realisation", text, |query| {
+        let rows: Vec<RealisationRow> = self.query("look up a realisation in", text, |query| {
             let rows = query.query_map([drv_hash, output], RealisationRow::read)?;
             rows.collect()
         })?;
@@ -127,7 +127,7 @@ impl Database {
         }
         let text = "select outputPath, signatures from BuildTraceV3 \
              where drvPath = ?1 and outputName = ?2 order by id limit 1";
-        let found = self.query("looking up a build trace", text, |query| {
+        let found = self.query("look up a build trace in", text, |query| {
             let read = |row: &Row<'_>| <(String, Option<String>)>::try_from(row);
             query.query_row([drv.as_str(), output], read).optional()
         })?;
@@ -145,7 +145,7 @@ impl Database {
 
     fn has_table(&self, name: &str) -> Result<bool, StoreError> {
         let text = "select 1 from sqlite_schema where type = 'table' and name = ?1";
-        self.query("looking for tables", text, |query| query.exists([name]))
+        self.query("look for tables in", text, |query| query.exists([name]))
     }
 }
 

@@ -19,7 +19,7 @@ impl Database {
     /// Errors leave the database unchanged.
     pub(crate) fn register(&mut self, paths: &[Registration<'_>]) -> Result<bool, StoreError> {
         self.try_register(paths)
-            .map_err(|source| super::database_error("registering paths", &self.file, source))
+            .map_err(|source| super::database_error("register paths in", &self.file, source))
     }
 
     fn try_register(&mut self, paths: &[Registration<'_>]) -> rusqlite::Result<bool> {

@@ -156,7 +156,7 @@ fn file_version(file: &Path) -> Result<Option<FileVersion>, StoreError> {
     match fs::metadata(file) {
         Ok(metadata) => Ok(Some(FileVersion::of(&metadata))),
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
-        Err(error) => Err(error).io_context("looking for changes of", file),
+        Err(error) => Err(error).io_context("look for changes of", file),
     }
 }
 

@@ -44,7 +44,7 @@ impl GcLock {
             {
                 Ok(None)
             }
-            Err(error) => Err(error).io_context("opening the lock file", path),
+            Err(error) => Err(error).io_context("open the lock file", path),
         }
     }
 
@@ -62,7 +62,7 @@ impl GcLock {
         if !self.try_acquire_shared()? {
             return Ok(false);
         }
-        flock(&self.file, FlockOperation::Unlock).io_context("unlocking", &self.path)?;
+        flock(&self.file, FlockOperation::Unlock).io_context("unlock", &self.path)?;
         Ok(true)
     }
 

@@ -42,7 +42,7 @@ impl PathLock {
         // Nix would take it for a lock that was just released, and retry without end.
         if lock.metadata()?.size() != 0 {
             let source = io::Error::new(io::ErrorKind::InvalidData, NOT_EMPTY);
-            return Err(source).io_context("taking the lock", &lock_path);
+            return Err(source).io_context("acquire the lock", &lock_path);
         }
         lock.keep_file = false;
         Ok(Some(lock))
@@ -83,14 +83,14 @@ impl PathLock {
         let is_named = match fs::metadata(lock_path) {
             Ok(named) => (named.dev(), named.ino()) == (own.dev(), own.ino()),
             Err(error) if error.kind() == io::ErrorKind::NotFound => false,
-            Err(error) => return Err(error).io_context("examining the lock file", lock_path),
+            Err(error) => return Err(error).io_context("examine the lock file", lock_path),
         };
         Ok(is_named.then_some(lock))
     }
 
     fn metadata(&self) -> Result<fs::Metadata, StoreError> {
         let metadata = self.file.metadata();
-        metadata.io_context("examining the lock file", &self.path)
+        metadata.io_context("examine the lock file", &self.path)
     }
 }
 

@@ -76,11 +76,11 @@ fn connect(socket: &Path) -> Result<Option<UnixStream>, StoreError> {
         Ok(stream) => {
             stream
                 .set_read_timeout(Some(LOCK_POLL_INTERVAL))
-                .io_context("connecting to", socket)?;
+                .io_context("connect to", socket)?;
             Ok(Some(stream))
         }
         Err(error) if is_disconnected(&error) => Ok(None),
-        Err(error) => Err(error).io_context("connecting to the garbage collector at", socket),
+        Err(error) => Err(error).io_context("connect to the garbage collector at", socket),
     }
 }
 

@@ -57,7 +57,7 @@ struct Dumper<'s, E> {
 impl<E: From<StoreError>> Dumper<'_, E> {
     fn root(&mut self) -> Result<(), E> {
         let path = self.path.clone();
-        let stat = statat(CWD, &path, AtFlags::SYMLINK_NOFOLLOW).io_context("examining", &path)?;
+        let stat = statat(CWD, &path, AtFlags::SYMLINK_NOFOLLOW).io_context("examine", &path)?;
         let kind = FileType::from_raw_mode(stat.st_mode);
         self.node(CWD, path.as_os_str().as_encoded_bytes(), kind, 0)
     }
@@ -73,15 +73,12 @@ impl<E: From<StoreError>> Dumper<'_, E> {
             FileType::RegularFile => self.file(parent, name),
             FileType::Directory => self.directory(parent, name, depth),
             FileType::Symlink => {
-                let target = readlinkat(parent, name, Vec::new())
-                    .io_context("reading the link", &self.path)?;
+                let target =
+                    readlinkat(parent, name, Vec::new()).io_context("read the link", &self.path)?;
                 write::symlink(&mut self.buffer, target.as_bytes());
                 Ok(())
             }
-            _ => Err(StoreError::UnsupportedFile {
-                path: self.path.clone(),
-            }
-            .into()),
+            _ => Err(StoreError::UnsupportedFile(self.path.clone()).into()),
         }
     }
 
@@ -107,8 +104,8 @@ impl<E: From<StoreError>> Dumper<'_, E> {
 
     fn file(&mut self, parent: BorrowedFd<'_>, name: &[u8]) -> Result<(), E> {
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let file = openat(parent, name, flags, Mode::empty()).io_context("opening", &self.path)?;
-        let stat = fstat(&file).io_context("examining", &self.path)?;
+        let file = openat(parent, name, flags, Mode::empty()).io_context("open", &self.path)?;
+        let stat = fstat(&file).io_context("examine", &self.path)?;
         let size = u64::try_from(stat.st_size).unwrap_or(0);
         write::begin_file(&mut self.buffer, stat.st_mode & 0o100 != 0, size);
         let mut left = size;
@@ -120,10 +117,7 @@ impl<E: From<StoreError>> Dumper<'_, E> {
             }
             let read = self.read_piece(&file, left)?;
             if read == 0 {
-                return Err(StoreError::FileChanged {
-                    path: self.path.clone(),
-                }
-                .into());
+                return Err(StoreError::FileChanged(self.path.clone()).into());
             }
             left -= read;
         }
@@ -139,13 +133,11 @@ impl<E: From<StoreError>> Dumper<'_, E> {
                 // The file has grown since it was opened.
                 Ok(read) if read as u64 > left => {
                     self.buffer.truncate(before);
-                    return Err(StoreError::FileChanged {
-                        path: self.path.clone(),
-                    });
+                    return Err(StoreError::FileChanged(self.path.clone()));
                 }
                 Ok(read) => return Ok(read as u64),
                 Err(rustix::io::Errno::INTR) => {}
-                Err(error) => return Err(error).io_context("reading", &self.path),
+                Err(error) => return Err(error).io_context("read", &self.path),
             }
         }
     }
@@ -163,15 +155,14 @@ fn list_node(
     name: &[u8],
     depth: usize,
 ) -> Result<Node, StoreError> {
-    let stat = statat(parent, name, AtFlags::SYMLINK_NOFOLLOW).io_context("examining", &path)?;
+    let stat = statat(parent, name, AtFlags::SYMLINK_NOFOLLOW).io_context("examine", &path)?;
     match FileType::from_raw_mode(stat.st_mode) {
         FileType::RegularFile => Ok(Node::File {
             executable: stat.st_mode & 0o100 != 0,
             size: u64::try_from(stat.st_size).unwrap_or(0),
         }),
         FileType::Symlink => {
-            let target =
-                readlinkat(parent, name, Vec::new()).io_context("reading the link", &path)?;
+            let target = readlinkat(parent, name, Vec::new()).io_context("read the link", &path)?;
             Ok(Node::Symlink {
                 target: target.into_bytes(),
             })
@@ -188,7 +179,7 @@ fn list_node(
             }
             Ok(Node::Directory { entries })
         }
-        _ => Err(StoreError::UnsupportedFile { path: path.clone() }),
+        _ => Err(StoreError::UnsupportedFile(path.clone())),
     }
 }
 
@@ -208,7 +199,7 @@ impl ListedEntry {
             return Ok(self.kind);
         }
         let flags = AtFlags::SYMLINK_NOFOLLOW;
-        let stat = statat(directory, &self.name, flags).io_context("examining", path)?;
+        let stat = statat(directory, &self.name, flags).io_context("examine", path)?;
         Ok(FileType::from_raw_mode(stat.st_mode))
     }
 }
@@ -220,10 +211,10 @@ pub(super) fn open_directory(
     path: &Path,
 ) -> Result<(OwnedFd, Vec<ListedEntry>), StoreError> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let directory = openat(parent, name, flags, Mode::empty()).io_context("opening", path)?;
+    let directory = openat(parent, name, flags, Mode::empty()).io_context("open", path)?;
     let mut entries = Vec::new();
-    for entry in Dir::read_from(&directory).io_context("listing", path)? {
-        let entry = entry.io_context("listing", path)?;
+    for entry in Dir::read_from(&directory).io_context("list", path)? {
+        let entry = entry.io_context("list", path)?;
         let name = CStr::to_bytes(entry.file_name());
         if name != b"." && name != b".." {
             entries.push(ListedEntry {
@@ -238,10 +229,7 @@ pub(super) fn open_directory(
 
 pub(super) fn check_depth(depth: usize, path: &Path) -> Result<(), StoreError> {
     if depth >= DEPTH_MAX {
-        return Err(StoreError::TooDeep {
-            path: path.to_path_buf(),
-            limit: DEPTH_MAX,
-        });
+        return Err(StoreError::TooDeep(path.to_path_buf()));
     }
     Ok(())
 }

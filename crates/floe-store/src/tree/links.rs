@@ -80,7 +80,7 @@ enum LinkState {
 pub(crate) fn open_links(directory: &Path) -> Result<Arc<OwnedFd>, StoreError> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let opened = openat(CWD, directory, flags, Mode::empty());
-    Ok(Arc::new(opened.io_context("opening", directory)?))
+    Ok(Arc::new(opened.io_context("open", directory)?))
 }
 
 impl TreeLinks {

@@ -158,7 +158,7 @@ impl NarPlan {
     pub fn open(&self, root: &mut TreeRoot, file: usize) -> Result<OwnedFd, StoreError> {
         let (planned, name) = self.file(file).ok_or_else(|| root.changed(b""))?;
         let opened = root.open(name)?;
-        let stat = fstat(&opened).io_context("examining", root.join(name))?;
+        let stat = fstat(&opened).io_context("examine", root.join(name))?;
         let is_same = FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile
             && u64::try_from(stat.st_size) == Ok(planned.size)
             && (stat.st_mode & 0o100 != 0) == planned.executable;
@@ -191,7 +191,7 @@ impl NarPlan {
                 Ok(0) if buffer.len() == before + size => break Ok(()),
                 Ok(0) => break Err(root.changed(name)),
                 Ok(_) | Err(Errno::INTR) => {}
-                Err(error) => break Err(error).io_context("reading", root.join(name)),
+                Err(error) => break Err(error).io_context("read", root.join(name)),
             }
             // A short read of a regular file means the end of the file.
             match buffer.len().cmp(&(before + size)) {
@@ -234,10 +234,10 @@ pub fn open_tree_root(path: &Path) -> Result<TreeRoot, StoreError> {
     let directory = match openat(CWD, path, flags, Mode::empty()) {
         Ok(directory) => Some(directory),
         Err(Errno::NOTDIR | Errno::LOOP) => {
-            statat(CWD, path, AtFlags::SYMLINK_NOFOLLOW).io_context("examining", path)?;
+            statat(CWD, path, AtFlags::SYMLINK_NOFOLLOW).io_context("examine", path)?;
             None
         }
-        Err(error) => return Err(error).io_context("opening", path),
+        Err(error) => return Err(error).io_context("open", path),
     };
     Ok(TreeRoot {
         directory,
@@ -294,7 +294,7 @@ impl TreeRoot {
                 }
             }
         };
-        opened.io_context("opening", self.join(name))
+        opened.io_context("open", self.join(name))
     }
 
     fn join(&self, name: &[u8]) -> PathBuf {
@@ -305,9 +305,7 @@ impl TreeRoot {
     }
 
     fn changed(&self, name: &[u8]) -> StoreError {
-        StoreError::FileChanged {
-            path: self.join(name),
-        }
+        StoreError::FileChanged(self.join(name))
     }
 }
 

@@ -54,8 +54,7 @@ impl TreeWriter {
             bytes_left: nar_size,
             path: source.into(),
         };
-        let stat =
-            statat(CWD, source, AtFlags::SYMLINK_NOFOLLOW).io_context("examining", source)?;
+        let stat = statat(CWD, source, AtFlags::SYMLINK_NOFOLLOW).io_context("examine", source)?;
         let kind = FileType::from_raw_mode(stat.st_mode);
         let name = source.as_os_str().as_encoded_bytes();
         match cloner.node(CWD, name, kind, 0)? {
@@ -101,14 +100,12 @@ impl TreeCloner {
             FileType::Directory => self.directory(parent, name, depth),
             FileType::Symlink => {
                 let target = readlinkat(parent, name, Vec::new());
-                let target = target.io_context("reading the link", &self.path)?;
+                let target = target.io_context("read the link", &self.path)?;
                 let target = target.as_bytes();
                 self.apply(NarEvent::Symlink { target })?;
                 Ok(CanShare::Yes)
             }
-            _ => Err(StoreError::UnsupportedFile {
-                path: self.path.clone(),
-            }),
+            _ => Err(StoreError::UnsupportedFile(self.path.clone())),
         }
     }
 
@@ -138,8 +135,8 @@ impl TreeCloner {
     fn file(&mut self, parent: BorrowedFd<'_>, name: &[u8]) -> Result<CanShare, StoreError> {
         // Without `NONBLOCK`, opening a named pipe would wait for a writer.
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
-        let file = openat(parent, name, flags, Mode::empty()).io_context("opening", &self.path)?;
-        let stat = fstat(&file).io_context("examining", &self.path)?;
+        let file = openat(parent, name, flags, Mode::empty()).io_context("open", &self.path)?;
+        let stat = fstat(&file).io_context("examine", &self.path)?;
         if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
             return Err(self.changed());
         }
@@ -160,7 +157,7 @@ impl TreeCloner {
                 // The file has too many links, or belongs to another user. A clone or a copy
                 // replaces the link.
                 Err(Errno::MLINK | Errno::PERM | Errno::ACCESS | Errno::OPNOTSUPP) => {}
-                Err(error) => return Err(error).io_context("linking", &self.path),
+                Err(error) => return Err(error).io_context("link", &self.path),
             }
         }
         self.clone_or_copy(&original)
@@ -173,7 +170,7 @@ impl TreeCloner {
         stat: &Stat,
     ) -> Result<CanShare, StoreError> {
         let linked = self.builder.stat_last();
-        let linked = linked.io_context("examining", &self.path)?;
+        let linked = linked.io_context("examine", &self.path)?;
         if (linked.st_dev, linked.st_ino) != (stat.st_dev, stat.st_ino) {
             return Err(self.changed());
         }
@@ -206,7 +203,7 @@ impl TreeCloner {
         match cloned {
             Ok(()) => {}
             Err(error) if !cannot_clone(error) => {
-                return Err(error).io_context("cloning", &self.path);
+                return Err(error).io_context("clone", &self.path);
             }
             Err(_) if self.method == ReuseMethod::Reflink => return Ok(CanShare::No),
             Err(_) => {
@@ -239,7 +236,7 @@ impl TreeCloner {
                     each(self, &buffer[..read])?;
                 }
                 Err(Errno::INTR) => {}
-                Err(error) => return Err(error).io_context("reading", &self.path),
+                Err(error) => return Err(error).io_context("read", &self.path),
             }
         }
     }
@@ -249,9 +246,7 @@ impl TreeCloner {
     }
 
     fn changed(&self) -> StoreError {
-        StoreError::FileChanged {
-            path: self.path.clone(),
-        }
+        StoreError::FileChanged(self.path.clone())
     }
 }
 

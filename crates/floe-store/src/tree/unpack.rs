@@ -141,7 +141,7 @@ impl TreeBuilder {
             NarEvent::EndFile => {
                 if let Some(file) = self.file.take() {
                     set_canonical_times(&file)
-                        .io_context("setting the time of a file in", &self.tree.location)?;
+                        .io_context("set the time of a file in", &self.tree.location)?;
                 }
                 if let Some(hasher) = self.hasher.take() {
                     self.optimise_entry(&hasher.finish())?;
@@ -151,7 +151,7 @@ impl TreeBuilder {
             NarEvent::EndDirectory => {
                 if let Some(directory) = self.directories.pop() {
                     seal_directory(&directory)
-                        .io_context("sealing a directory in", &self.tree.location)?;
+                        .io_context("seal a directory in", &self.tree.location)?;
                 }
             }
             NarEvent::Symlink { target } => {
@@ -216,7 +216,7 @@ impl TreeBuilder {
         let flags =
             OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let (parent, name) = self.parent_and_name();
-        let file = openat(parent, name, flags, mode).io_context("creating", self.location())?;
+        let file = openat(parent, name, flags, mode).io_context("create", self.location())?;
         self.correct_mode(&file, mode, Mode::from_raw_mode(0o7777))?;
         self.file = Some(file);
         Ok(())
@@ -230,7 +230,7 @@ impl TreeBuilder {
             let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
             openat(parent, name, flags, Mode::empty())
         };
-        let directory = open().io_context("creating the directory", self.location())?;
+        let directory = open().io_context("create the directory", self.location())?;
         // With a umask such as 0277, this process could not create entries in the directory.
         self.correct_mode(&directory, mode, Mode::RWXU)?;
         self.directories.push(directory);
@@ -244,9 +244,9 @@ impl TreeBuilder {
             // The tree must not inherit a default ACL of the store directory.
             strip_acls(node);
         }
-        let stat = fstat(node).io_context("examining", self.location())?;
+        let stat = fstat(node).io_context("examine", self.location())?;
         if (Mode::from_raw_mode(stat.st_mode) ^ mode).intersects(bits) {
-            fchmod(node, mode).io_context("setting the mode of", self.location())?;
+            fchmod(node, mode).io_context("set the mode of", self.location())?;
         }
         Ok(())
     }
@@ -257,7 +257,7 @@ impl TreeBuilder {
             symlinkat(target, parent, name)?;
             utimensat(parent, name, &CANONICAL_TIMES, AtFlags::SYMLINK_NOFOLLOW)
         };
-        make().io_context("creating the symbolic link", self.location())
+        make().io_context("create the symbolic link", self.location())
     }
 
     fn write(&mut self, mut bytes: &[u8]) -> Result<(), StoreError> {
@@ -271,7 +271,7 @@ impl TreeBuilder {
             match rustix::io::write(file, bytes) {
                 Ok(written) => bytes = &bytes[written..],
                 Err(Errno::INTR) => {}
-                Err(error) => return Err(error).io_context("writing", self.location()),
+                Err(error) => return Err(error).io_context("write", self.location()),
             }
         }
         Ok(())
@@ -291,7 +291,7 @@ impl TreeBuilder {
         };
         let optimised = links
             .optimise(entry, hash)
-            .io_context("linking", self.location());
+            .io_context("link", self.location());
         self.tree.links = Some(links);
         optimised
     }

@@ -65,7 +65,7 @@ impl PlanBuilder {
         depth: usize,
     ) -> Result<(), StoreError> {
         let stat = stat.or_else(|| examine(parent, name, kind));
-        let stat = stat.transpose().io_context("examining", &self.path)?;
+        let stat = stat.transpose().io_context("examine", &self.path)?;
         let kind = stat.map_or(kind, |stat| FileType::from_raw_mode(stat.st_mode));
         match (kind, stat) {
             (FileType::RegularFile, Some(stat)) => {
@@ -75,14 +75,12 @@ impl PlanBuilder {
             }
             (FileType::Directory, _) => self.directory(parent, name, depth),
             (FileType::Symlink, _) => {
-                let target = readlinkat(parent, name, Vec::new())
-                    .io_context("reading the link", &self.path)?;
+                let target =
+                    readlinkat(parent, name, Vec::new()).io_context("read the link", &self.path)?;
                 write::symlink(&mut self.framing, target.as_bytes());
                 Ok(())
             }
-            _ => Err(StoreError::UnsupportedFile {
-                path: self.path.clone(),
-            }),
+            _ => Err(StoreError::UnsupportedFile(self.path.clone())),
         }
     }
 

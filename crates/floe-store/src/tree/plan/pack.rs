@@ -24,7 +24,7 @@ impl NarPlan {
     /// Errors: those of [`NarPlan::open`] and of the system.
     pub fn pack(&self, root: &mut TreeRoot, limit: u64) -> Result<NarPlan, StoreError> {
         let file = memfd_create("floe-packed-nar", MemfdFlags::CLOEXEC)
-            .io_context("making a file in memory for", &root.path)?;
+            .io_context("make a file in memory for", &root.path)?;
         let mut packed = PackedFileWriter {
             file: File::from(file),
             buffer: Vec::with_capacity(CHUNK_LEN),
@@ -35,16 +35,14 @@ impl NarPlan {
         let mut position = 0;
         while let Some(part) = self.part(position) {
             position += match part {
-                PlanPart::Framing(bytes) => {
-                    packed.append(bytes).io_context("packing", &root.path)?
-                }
+                PlanPart::Framing(bytes) => packed.append(bytes).io_context("pack", &root.path)?,
                 PlanPart::Packed { len, .. } => len,
                 PlanPart::Contents { file, len, .. } => {
                     let (planned, name) = self.file(file).ok_or_else(|| root.changed(b""))?;
                     if planned.size < limit {
                         self.read(root, file, &mut packed.buffer)?;
                         packed.len += len;
-                        packed.flush_if_full().io_context("packing", &root.path)?;
+                        packed.flush_if_full().io_context("pack", &root.path)?;
                     } else {
                         names.extend_from_slice(name);
                         files.push(PlannedFile {
@@ -57,7 +55,7 @@ impl NarPlan {
                 }
             };
         }
-        packed.flush().io_context("packing", &root.path)?;
+        packed.flush().io_context("pack", &root.path)?;
         Ok(NarPlan {
             framing: Framing::Packed {
                 file: packed.file.into(),
