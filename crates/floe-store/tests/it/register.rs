@@ -246,7 +246,7 @@ fn obstructed_path_blocks_only_its_referrers() {
     let outcome = outcome.unwrap();
     assert_eq!(outcome.refused[0].0, a);
     let error = outcome.refused[0].1.to_string();
-    let said = [a.as_str(), "belongs to another user, or is immutable"];
+    let said = [a.as_str(), "belongs to another user or is immutable"];
     assert!(said.iter().all(|said| error.contains(said)), "{error}");
     // The other paths are busy, and the next call registers them.
     let outcome = writer.register(outcome.busy).unwrap();
