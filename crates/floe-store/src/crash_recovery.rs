@@ -24,10 +24,9 @@ use std::fs::{self, File, OpenOptions};
 use std::io::Read as _;
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::MetadataExt as _;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-use floe_format::HashPart;
-use floe_format::StorePath;
+use floe_format::{HashPart, StorePath};
 use rustix::fs::FlockOperation;
 
 use crate::db::Database;
@@ -39,7 +38,7 @@ use crate::temp_roots::is_floe_roots_file;
 use crate::tree::remove_tree;
 
 /// Moves a sealed tree of a dead run into the ownership of this run.
-pub(crate) type ClaimTree<'a> = &'a dyn Fn(&StorePath, PathBuf) -> Result<(), StoreError>;
+pub(crate) type ClaimTree<'a> = &'a dyn Fn(&StorePath, &Path) -> Result<(), StoreError>;
 
 /// Recovers from all dead runs.
 pub(crate) fn recover(layout: &StoreLayout, database: &Database, claim: ClaimTree<'_>) {
@@ -53,10 +52,8 @@ pub(crate) fn recover(layout: &StoreLayout, database: &Database, claim: ClaimTre
         claim,
     };
     for entry in entries.flatten() {
-        if let Some(name) = entry
-            .file_name()
-            .to_str()
-            .filter(|name| is_floe_roots_file(name))
+        if let Some(name) = entry.file_name().to_str()
+            && is_floe_roots_file(name)
         {
             // A failure here must not fail the caller, whose own work does not depend on it.
             let _: Result<(), StoreError> = recovery.recover_run(name, &entry.path());
@@ -84,10 +81,10 @@ impl Recovery<'_> {
         for path in &paths {
             is_complete &= tolerate_file_error(self.remove_unregistered(path))?;
         }
-        match is_complete {
-            true => fs::remove_file(file).io_context("remove", file),
-            false => Ok(()),
+        if is_complete {
+            fs::remove_file(file).io_context("remove", file)?;
         }
+        Ok(())
     }
 
     /// Reads the full paths, each of which ends with a NUL. The last one may be incomplete.
@@ -114,7 +111,7 @@ impl Recovery<'_> {
             };
             let is_claimed = match by_hash_part.get(hash_part) {
                 Some(path) if is_tree_name(&entry_name) && is_sealed(&entry.path()) => {
-                    (self.claim)(path, entry.path()).is_ok()
+                    (self.claim)(path, &entry.path()).is_ok()
                 }
                 _ => false,
             };
@@ -139,10 +136,10 @@ impl Recovery<'_> {
         let Some(_lock) = PathLock::try_acquire(layout, path)? else {
             return Ok(());
         };
-        match is_valid()? {
-            true => Ok(()),
-            false => remove_tree(&place),
+        if !is_valid()? {
+            remove_tree(&place)?;
         }
+        Ok(())
     }
 }
 

@@ -276,6 +276,11 @@ pub fn is_out_of_space(error: &io::Error) -> bool {
     )
 }
 
+/// Whether a file does not exist.
+pub(crate) fn is_not_found<T>(result: &io::Result<T>) -> bool {
+    matches!(result, Err(error) if error.kind() == io::ErrorKind::NotFound)
+}
+
 /// Adds the action and the path to an error of the system.
 pub(crate) trait IoContext<T> {
     fn io_context(self, action: &'static str, path: impl AsRef<Path>) -> Result<T, StoreError>;

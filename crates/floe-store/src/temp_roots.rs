@@ -12,9 +12,9 @@
 mod gc_socket;
 
 use std::collections::HashMap;
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File};
 use std::io::{self, Seek as _, SeekFrom, Write as _};
-use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
+use std::os::unix::fs::MetadataExt as _;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
@@ -24,7 +24,7 @@ use rustix::fs::FlockOperation;
 
 use crate::error::{IoContext, StoreError};
 use crate::layout::StoreLayout;
-use crate::locks::{GcLock, LockWait, lock_mutex, try_lock};
+use crate::locks::{GcLock, LockWait, lock_mutex, open_private_file, try_lock};
 use crate::recovered_trees::RecoveredTrees;
 use gc_socket::GcSocket;
 
@@ -105,14 +105,8 @@ impl TempRootsFile {
             let number = SERIAL.fetch_add(1, Ordering::Relaxed);
             let name = format!("{}-floe-{number}", std::process::id());
             let path = layout.state_dir.join("temproots").join(name);
-            let file = OpenOptions::new()
-                .read(true)
-                .write(true)
-                .create(true)
-                .truncate(false)
-                .mode(0o600)
-                .open(&path)
-                .io_context("create the temporary roots file", &path)?;
+            let file = open_private_file(&path);
+            let file = file.io_context("create the temporary roots file", &path)?;
             if !try_lock(&file, &path, FlockOperation::NonBlockingLockExclusive)? {
                 continue;
             }
@@ -122,15 +116,14 @@ impl TempRootsFile {
             // and a recovering process unlinks it.
             let found = file.metadata().io_context("examine", &path)?;
             if found.size() == 0 && found.nlink() > 0 {
-                let layout = layout.clone();
                 return Ok(TempRootsFile {
                     file,
                     path,
                     gc_lock,
-                    gc_socket: GcSocket::new(&layout),
+                    gc_socket: GcSocket::new(layout),
                     gc_notified: false,
                     is_kept: false,
-                    layout,
+                    layout: layout.clone(),
                 });
             }
         }
@@ -138,13 +131,11 @@ impl TempRootsFile {
 
     /// The name of the file. No other live process uses it.
     pub(crate) fn name(&self) -> String {
-        let name = self.path.file_name().unwrap_or_default();
-        name.to_string_lossy().into_owned()
-    }
-
-    /// Appends a path for later readers: collectors, and the run that recovers after a crash.
-    pub(crate) fn append(&mut self, path: &StorePath) -> Result<(), StoreError> {
-        self.write_paths(std::iter::once(path))
+        self.path
+            .file_name()
+            .unwrap_or_default()
+            .to_string_lossy()
+            .into_owned()
     }
 
     /// Protects paths from garbage collection until this value is dropped. Returns when a running
@@ -156,24 +147,19 @@ impl TempRootsFile {
     ) -> Result<(), StoreError> {
         // The file comes before the socket. Otherwise one collector could end, and the next one
         // could read the files, between the reply of the first and the write.
-        self.write_paths(paths.clone())?;
-        let TempRootsFile {
-            gc_lock,
-            gc_socket,
-            gc_notified,
-            layout,
-            ..
-        } = self;
-        gc_lock.wait(lock_wait, || {
+        self.append(paths.clone())?;
+        let store_dir = &self.layout.store_dir;
+        self.gc_lock.wait(lock_wait, || {
             // If the lock is free, no collection is running, and the next one reads the file.
-            if gc_lock.is_free()? {
-                *gc_notified = false;
+            if self.gc_lock.is_free()? {
+                self.gc_notified = false;
                 return Ok(Some(()));
             }
-            let is_notified_now =
-                gc_socket.send_roots(&layout.store_dir, paths.clone(), lock_wait)?;
-            *gc_notified |= is_notified_now;
-            Ok(is_notified_now.then_some(()))
+            let sent = self
+                .gc_socket
+                .send_roots(store_dir, paths.clone(), lock_wait)?;
+            self.gc_notified |= sent;
+            Ok(sent.then_some(()))
         })
     }
 
@@ -193,7 +179,8 @@ impl TempRootsFile {
         Ok(())
     }
 
-    fn write_paths<'a>(
+    /// Appends paths for later readers: collectors, and the run that recovers after a crash.
+    pub(crate) fn append<'a>(
         &mut self,
         paths: impl Iterator<Item = &'a StorePath>,
     ) -> Result<(), StoreError> {

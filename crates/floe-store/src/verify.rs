@@ -10,14 +10,13 @@ mod problem;
 
 use std::cmp::Reverse;
 use std::fs::{self, DirEntry};
-use std::io;
 use std::num::NonZeroUsize;
 use std::sync::Mutex;
 use std::{slice, thread};
 
 use floe_format::{Hash, PathInfo, StorePath};
 
-use crate::error::{IoContext, StoreError};
+use crate::error::{IoContext, StoreError, is_not_found};
 use crate::locks::{GcLock, LockWait, lock_mutex};
 use crate::reader::StoreReader;
 use crate::tree::dump_path;
@@ -157,10 +156,11 @@ impl StoreReader {
 
     fn links(&self) -> Result<Vec<DirEntry>, StoreError> {
         let directory = self.layout().links_dir();
-        let entries = match fs::read_dir(&directory) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
-            entries => entries.and_then(|entries| entries.collect()),
-        };
+        let entries = fs::read_dir(&directory);
+        if is_not_found(&entries) {
+            return Ok(Vec::new());
+        }
+        let entries = entries.and_then(|entries| entries.collect());
         entries.io_context("list", directory)
     }
 }

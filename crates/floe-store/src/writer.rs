@@ -1,24 +1,24 @@
 //! A store as a target: opened or created, with the temporary roots of this process.
 
 use std::collections::HashMap;
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File};
 use std::io;
 use std::os::fd::OwnedFd;
-use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _, chown};
-use std::path::{Path, PathBuf};
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, chown};
+use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
 use floe_format::derivation::DerivationHashCache;
 use floe_format::{PathInfo, StorePath};
-use rustix::fs::{Access, FallocateFlags, access};
+use rustix::fs::{Access, FallocateFlags, FlockOperation, access};
 
 use crate::crash_recovery;
 use crate::db::{Database, LockedDatabase};
-use crate::error::{IoContext, StoreError};
+use crate::error::{IoContext, StoreError, is_not_found};
 use crate::layout::StoreLayout;
-use crate::locks::{GcLock, LockWait, lock_mutex, lock_shared, open_lock_file};
+use crate::locks::{GcLock, LockWait, lock_mutex, open_lock_file, open_private_file, try_lock};
 use crate::options::WriteOptions;
 use crate::temp_roots::SharedTempRoots;
 use crate::tree::links::{TreeLinks, open_links};
@@ -64,20 +64,23 @@ impl StoreWriter {
         }
         refuse_daemon_owned(&layout)?;
         create_directories(&layout)?;
-        refuse_unwritable(&layout.real_store_dir)?;
+        // A store that this user may not write fails before the first download.
+        let store = &layout.real_store_dir;
+        access(store, Access::WRITE_OK | Access::EXEC_OK).io_context("write to", store)?;
         if let Some(group) = options.build_users_group {
             chown_to_build_users_group(&layout.real_store_dir, group)?;
         }
         reserve_space(&layout.database_dir().join("reserved"));
-        let big_lock_path = layout.database_dir().join("big-lock");
-        let big_lock = open_lock_file(&big_lock_path)?;
-        let (path, lock_wait) = (&big_lock_path, &options.lock_wait);
-        lock_shared(&big_lock, path, "the big lock of the store", lock_wait)?;
+        let (path, lock_wait) = (layout.database_dir().join("big-lock"), &options.lock_wait);
+        let big_lock = open_lock_file(&path)?;
+        lock_wait.wait("the big lock of the store", &path, || {
+            let operation = FlockOperation::NonBlockingLockShared;
+            Ok(try_lock(&big_lock, &path, operation)?.then_some(()))
+        })?;
         let scope = lock_wait.enter_scope();
         let database = Database::open_writable(&layout, options)?;
         drop(scope);
-        let directory =
-            File::open(&layout.real_store_dir).io_context("open", &layout.real_store_dir)?;
+        let directory = File::open(store).io_context("open", store)?;
         let temp_roots = options.temp_roots.open(&layout)?;
         let writer = StoreWriter {
             directory: Arc::new(directory.into()),
@@ -103,12 +106,12 @@ impl StoreWriter {
     }
 
     /// Takes ownership of a sealed tree of a killed run.
-    fn claim(&self, path: &StorePath, place: PathBuf) -> Result<(), StoreError> {
+    fn claim(&self, path: &StorePath, place: &Path) -> Result<(), StoreError> {
         // The root comes first. If this run is killed as well, the next run needs the root to find
         // the path of the tree.
-        self.temp_roots.lock().append(path)?;
+        self.temp_roots.lock().append([path].into_iter())?;
         let mut tree = self.tree_writer(path).into_empty_tree();
-        tree.rename_from(&place).io_context("rename", &place)?;
+        tree.rename_from(place).io_context("rename", place)?;
         self.temp_roots.recovered.insert(tree);
         Ok(())
     }
@@ -249,10 +252,8 @@ impl StoreWriter {
 fn create_directories(layout: &StoreLayout) -> Result<(), StoreError> {
     create_directory(&layout.real_store_dir)?;
     create_directory(&layout.links_dir())?;
-    for name in ["profiles/per-user", "gcroots/per-user", "temproots", "db"] {
-        create_directory(&layout.state_dir.join(name))?;
-    }
-    Ok(())
+    let mut names = ["profiles/per-user", "gcroots/per-user", "temproots", "db"].into_iter();
+    names.try_for_each(|name| create_directory(&layout.state_dir.join(name)))
 }
 
 /// Gives the store directory to the group of builders, with the sticky bit: builders may create
@@ -270,17 +271,15 @@ fn chown_to_build_users_group(store: &Path, group: u32) -> Result<(), StoreError
 
 /// Creates a directory and its parents, each with mode 0755, whatever the umask.
 pub(crate) fn create_directory(path: &Path) -> Result<(), StoreError> {
-    match create_one_directory(path) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            let Some(parent) = path.parent() else {
-                return Err(error).io_context("create the directory", path);
-            };
-            create_directory(parent)?;
-            // One more attempt only. If it fails although the parent exists, the error is real.
-            create_one_directory(path).io_context("create the directory", path)
-        }
-        made => made.io_context("create the directory", path),
+    let mut created = create_one_directory(path);
+    if is_not_found(&created)
+        && let Some(parent) = path.parent()
+    {
+        create_directory(parent)?;
+        // One more attempt only. If it fails although the parent exists, the error is real.
+        created = create_one_directory(path);
     }
+    created.io_context("create the directory", path)
 }
 
 /// Creates one directory unless it exists.
@@ -301,20 +300,13 @@ fn refuse_daemon_owned(layout: &StoreLayout) -> Result<(), StoreError> {
     Ok(())
 }
 
-/// Refuses a store that this user may not write, so that the copy fails before the first download.
-fn refuse_unwritable(store: &Path) -> Result<(), StoreError> {
-    access(store, Access::WRITE_OK | Access::EXEC_OK).io_context("write to", store)
-}
-
 /// Refuses a store that is or lies below a symbolic link, as Nix does unless a setting allows it.
 fn refuse_symlinks(store: &Path) -> Result<(), StoreError> {
     let absolute = std::path::absolute(store).io_context("resolve", store)?;
-    for path in absolute.ancestors() {
-        if path.is_symlink() {
-            return Err(StoreError::SymlinkedStore(path.to_path_buf()));
-        }
+    match absolute.ancestors().find(|path| path.is_symlink()) {
+        Some(link) => Err(StoreError::SymlinkedStore(link.to_path_buf())),
+        None => Ok(()),
     }
-    Ok(())
 }
 
 /// Creates the file that Nix's collector deletes when the disk is full, so that SQLite can work. As
@@ -323,13 +315,7 @@ fn reserve_space(path: &Path) {
     if fs::metadata(path).is_ok_and(|metadata| metadata.len() == RESERVED_LEN) {
         return;
     }
-    let file = OpenOptions::new()
-        .write(true)
-        .create(true)
-        .truncate(false)
-        .mode(0o600)
-        .open(path);
-    if let Ok(file) = file {
+    if let Ok(file) = open_private_file(path) {
         let _: Result<(), rustix::io::Errno> =
             rustix::fs::fallocate(&file, FallocateFlags::empty(), 0, RESERVED_LEN);
     }

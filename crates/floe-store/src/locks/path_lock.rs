@@ -10,7 +10,7 @@ use rustix::fs::FlockOperation;
 
 use super::lock_wait::LockWait;
 use super::{open_lock_file, try_lock};
-use crate::error::{IoContext, StoreError};
+use crate::error::{IoContext, StoreError, is_not_found};
 use crate::layout::StoreLayout;
 
 /// The lock on one path, `<path>.lock`. A process holds it while it creates or deletes
@@ -80,11 +80,12 @@ impl PathLock {
         // The previous holder unlinks the file before it releases the lock. This process may then
         // have locked a file that no longer has a name, which excludes no other process.
         let own = lock.metadata()?;
-        let is_named = match fs::metadata(lock_path) {
-            Ok(named) => (named.dev(), named.ino()) == (own.dev(), own.ino()),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => false,
-            Err(error) => return Err(error).io_context("examine the lock file", lock_path),
-        };
+        let named = fs::metadata(lock_path);
+        if is_not_found(&named) {
+            return Ok(None);
+        }
+        let named = named.io_context("examine the lock file", lock_path)?;
+        let is_named = (named.dev(), named.ino()) == (own.dev(), own.ino());
         Ok(is_named.then_some(lock))
     }
 

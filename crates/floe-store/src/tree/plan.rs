@@ -85,11 +85,6 @@ impl NarPlan {
         self.nar_size
     }
 
-    /// The number of files.
-    pub fn file_count(&self) -> usize {
-        self.files.len()
-    }
-
     /// The memory of the plan in bytes, without the packed file.
     pub fn memory(&self) -> usize {
         size_of::<NarPlan>()
@@ -267,30 +262,26 @@ impl TreeRoot {
     /// directory is opened once for all of them.
     fn open(&mut self, name: &[u8]) -> Result<OwnedFd, StoreError> {
         let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
+        let open_in = |directory: BorrowedFd<'_>, name: &[u8]| {
+            openat(directory, name, flags | OFlags::NOFOLLOW, Mode::empty())
+        };
         let slash = name.iter().rposition(|&byte| byte == b'/');
         let opened = match (&self.directory, slash) {
-            (None, _) => openat(CWD, &self.path, flags | OFlags::NOFOLLOW, Mode::empty()),
-            (Some(directory), None) => {
-                openat(directory, name, flags | OFlags::NOFOLLOW, Mode::empty())
+            (None, _) => open_in(CWD, self.path.as_os_str().as_encoded_bytes()),
+            (Some(directory), None) => open_in(directory.as_fd(), name),
+            (Some(directory), Some(slash)) if self.last != name[..slash] => {
+                self.last = name[..slash].to_vec();
+                self.last_opened = None;
+                open_below(directory, name, flags)
             }
             (Some(directory), Some(slash)) => {
-                let (parent, base) = name.split_at(slash);
-                let base = base.get(1..).unwrap_or_default();
-                if self.last != parent {
-                    self.last = parent.to_vec();
-                    self.last_opened = None;
-                    open_below(directory, name, flags)
-                } else {
-                    if self.last_opened.is_none() {
-                        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-                        self.last_opened = open_below(directory, parent, flags).ok();
-                    }
-                    match &self.last_opened {
-                        Some(parent) => {
-                            openat(parent, base, flags | OFlags::NOFOLLOW, Mode::empty())
-                        }
-                        None => open_below(directory, name, flags),
-                    }
+                if self.last_opened.is_none() {
+                    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+                    self.last_opened = open_below(directory, &self.last, flags).ok();
+                }
+                match &self.last_opened {
+                    Some(parent) => open_in(parent.as_fd(), &name[slash + 1..]),
+                    None => open_below(directory, name, flags),
                 }
             }
         };

@@ -4,32 +4,30 @@ use std::fs;
 use std::io;
 use std::path::Path;
 
-use crate::error::{IoContext, StoreError};
+use crate::error::{IoContext, StoreError, is_not_found};
 
 /// Removes a sealed tree if it exists. Other processes may remove it at the same time.
 pub fn remove_tree(path: &Path) -> Result<(), StoreError> {
-    match ignore_not_found(fs::symlink_metadata(path)).io_context("examine", path)? {
+    let found = ignore_not_found(fs::symlink_metadata(path)).io_context("examine", path)?;
+    let removed = match found {
         None => return Ok(()),
-        Some(metadata) if metadata.is_dir() => {}
-        Some(_) => {
-            return ignore_not_found(fs::remove_file(path))
-                .io_context("remove", path)
-                .map(drop);
+        Some(metadata) if metadata.is_dir() => {
+            if !rustix::process::geteuid().is_root() {
+                unseal(path)?;
+            }
+            fs::remove_dir_all(path)
         }
-    }
-    if !rustix::process::geteuid().is_root() {
-        unseal(path)?;
-    }
-    ignore_not_found(fs::remove_dir_all(path))
-        .io_context("remove", path)
-        .map(drop)
+        Some(_) => fs::remove_file(path),
+    };
+    ignore_not_found(removed).io_context("remove", path)?;
+    Ok(())
 }
 
 /// Returns `None` if another process has removed the file.
 fn ignore_not_found<T>(result: io::Result<T>) -> io::Result<Option<T>> {
-    match result {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-        result => result.map(Some),
+    match is_not_found(&result) {
+        true => Ok(None),
+        false => result.map(Some),
     }
 }
 
