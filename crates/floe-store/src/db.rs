@@ -15,7 +15,7 @@ pub use realisations::{BuildTrace, Realisation};
 pub(crate) use write::Registration;
 
 use std::fs::{self, File};
-use std::ops::{Deref, DerefMut};
+use std::ops::Deref;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -154,21 +154,17 @@ impl Deref for LockedDatabase<'_> {
     }
 }
 
-impl DerefMut for LockedDatabase<'_> {
-    fn deref_mut(&mut self) -> &mut Database {
-        &mut self.database
-    }
-}
-
 /// Distinguishes the temporary names of one process.
 static SERIAL: AtomicU64 = AtomicU64::new(0);
 
 /// Creates an empty file that all users may read, whatever the umask, unless the file exists.
 fn create_world_readable(file: &Path) -> Result<(), StoreError> {
     match File::create_new(file) {
-        Ok(made) => made
-            .set_permissions(fs::Permissions::from_mode(0o644))
-            .io_context("set the mode of", file),
+        Ok(made) => {
+            let mode = fs::Permissions::from_mode(0o644);
+            made.set_permissions(mode)
+                .io_context("set the mode of", file)
+        }
         Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => Ok(()),
         Err(error) => Err(error).io_context("create", file),
     }

@@ -156,7 +156,7 @@ impl LiveStore {
     /// because the file may have been replaced.
     fn query<T>(
         &self,
-        mut query: impl FnMut(&Database) -> Result<T, StoreError>,
+        query: impl Fn(&Database) -> Result<T, StoreError>,
     ) -> Result<T, StoreError> {
         let start = Instant::now();
         let mut is_first = true;
@@ -165,24 +165,20 @@ impl LiveStore {
             let result = query(&open.database);
             let changed =
                 open.access == AccessMode::Immutable && open.watch.poll()? != Change::None;
-            let failed = match &result {
-                Err(error @ StoreError::Database { .. }) => !error.is_busy(),
-                _ => false,
-            };
+            let failed = matches!(&result, Err(error @ StoreError::Database { .. })
+                if !error.is_busy());
             drop(open);
             if changed || failed {
                 self.open.replace(None);
             }
-            let may_differ = changed || (failed && is_first);
-            if !may_differ {
+            if !changed && !(failed && is_first) {
                 return result;
             }
-            if !is_first && start.elapsed() >= self.busy_timeout {
-                return Err(StoreError::DatabaseChanged(
-                    self.layout.database_dir().join("db.sqlite"),
-                ));
-            }
             if !is_first {
+                if start.elapsed() >= self.busy_timeout {
+                    let file = self.layout.database_dir().join("db.sqlite");
+                    return Err(StoreError::DatabaseChanged(file));
+                }
                 thread::sleep(RETRY_INTERVAL);
             }
             is_first = false;
@@ -208,8 +204,8 @@ impl OpenDatabase {
         // The versions are read before the opening. If the file is replaced in between, the next
         // check opens it once more. The other order could miss the replacement.
         let mut watch = FileWatch::before_open(&file)?;
-        let (database, access) =
-            Database::open_for_reading(layout, BusyPolicy::Timeout(busy_timeout))?;
+        let policy = BusyPolicy::Timeout(busy_timeout);
+        let (database, access) = Database::open_for_reading(layout, policy)?;
         let data_version = match access {
             AccessMode::Wal => database.data_version()?,
             AccessMode::LockDirectory | AccessMode::Immutable => 0,
@@ -228,9 +224,8 @@ impl OpenDatabase {
         // With a lock directory, a query of `data_version` would create and remove that directory,
         // and would fail while another process holds it. The file times give the same information.
         let always = self.access == AccessMode::LockDirectory;
-        let is_due = self
-            .polled_at
-            .is_none_or(|polled_at| polled_at.elapsed() >= FILE_POLL_INTERVAL);
+        let is_overdue = |polled_at: Instant| polled_at.elapsed() >= FILE_POLL_INTERVAL;
+        let is_due = self.polled_at.is_none_or(is_overdue);
         if always || is_due {
             let change = self.watch.poll()?;
             self.polled_at = Some(Instant::now());

@@ -95,7 +95,7 @@ impl StoreWriter {
         outcome: &mut RegisterOutcome,
         renamed: &mut Vec<LockedPath>,
     ) -> Result<(), StoreError> {
-        let mut database = self.database();
+        let database = self.database();
         let batch = self.lock_batch(&database, batch, outcome)?;
         let batch = retain_with_valid_references(&database, batch, outcome)?;
         // `outcome.refused` already holds paths whose referrers `lock_batch` left out.

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use floe_format::{PathInfo, StorePath};
-use rusqlite::{Connection, OptionalExtension as _, TransactionBehavior, params};
+use rusqlite::{Connection, OptionalExtension as _, Transaction, TransactionBehavior, params};
 
 use super::Database;
 use crate::error::StoreError;
@@ -17,14 +17,14 @@ impl Database {
     /// each deletion.
     ///
     /// Errors leave the database unchanged.
-    pub(crate) fn register(&mut self, paths: &[Registration<'_>]) -> Result<bool, StoreError> {
+    pub(crate) fn register(&self, paths: &[Registration<'_>]) -> Result<bool, StoreError> {
         self.try_register(paths)
             .map_err(|source| super::database_error("register paths in", &self.file, source))
     }
 
-    fn try_register(&mut self, paths: &[Registration<'_>]) -> rusqlite::Result<bool> {
+    fn try_register(&self, paths: &[Registration<'_>]) -> rusqlite::Result<bool> {
         let behavior = TransactionBehavior::Immediate;
-        let transaction = self.connection.transaction_with_behavior(behavior)?;
+        let transaction = Transaction::new_unchecked(&self.connection, behavior)?;
         let print = |path: &StorePath| self.layout.store_dir.full_path(path);
         let mut ids = HashMap::new();
         for registration in paths {

@@ -7,7 +7,7 @@
 //! Not guaranteed: a consistent view of a tree that changes meanwhile. If a file changes its size,
 //! the dump fails. The hash of the NAR reveals other changes.
 
-use std::ffi::CStr;
+use std::ffi::{CStr, CString};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
@@ -15,7 +15,9 @@ use floe_format::nar::DEPTH_MAX;
 use floe_format::nar::layout::Node;
 use floe_format::nar::write;
 use rustix::buffer::spare_capacity;
-use rustix::fs::{AtFlags, CWD, Dir, FileType, Mode, OFlags, fstat, openat, readlinkat, statat};
+use rustix::fs::{
+    AtFlags, CWD, Dir, FileType, Mode, OFlags, Stat, fstat, openat, readlinkat, statat,
+};
 
 use crate::error::{IoContext, StoreError};
 
@@ -39,12 +41,8 @@ pub fn dump_path<E: From<StoreError>>(
 
 /// Returns the listing of the tree at `path`: kinds, names and sizes, without contents.
 pub fn list_tree(path: &Path) -> Result<Node, StoreError> {
-    list_node(
-        &mut PathBuf::from(path),
-        CWD,
-        path.as_os_str().as_encoded_bytes(),
-        0,
-    )
+    let name = path.as_os_str().as_encoded_bytes();
+    list_node(&mut PathBuf::from(path), CWD, name, 0)
 }
 
 struct Dumper<'s, E> {
@@ -73,8 +71,7 @@ impl<E: From<StoreError>> Dumper<'_, E> {
             FileType::RegularFile => self.file(parent, name),
             FileType::Directory => self.directory(parent, name, depth),
             FileType::Symlink => {
-                let target =
-                    readlinkat(parent, name, Vec::new()).io_context("read the link", &self.path)?;
+                let target = read_target(parent, name, &self.path)?;
                 write::symlink(&mut self.buffer, target.as_bytes());
                 Ok(())
             }
@@ -107,7 +104,7 @@ impl<E: From<StoreError>> Dumper<'_, E> {
         let file = openat(parent, name, flags, Mode::empty()).io_context("open", &self.path)?;
         let stat = fstat(&file).io_context("examine", &self.path)?;
         let size = u64::try_from(stat.st_size).unwrap_or(0);
-        write::begin_file(&mut self.buffer, stat.st_mode & 0o100 != 0, size);
+        write::begin_file(&mut self.buffer, is_executable(&stat), size);
         let mut left = size;
         while left > 0 {
             // The flush makes room for the rest of a small file, or for a large piece of a large
@@ -158,14 +155,12 @@ fn list_node(
     let stat = statat(parent, name, AtFlags::SYMLINK_NOFOLLOW).io_context("examine", &path)?;
     match FileType::from_raw_mode(stat.st_mode) {
         FileType::RegularFile => Ok(Node::File {
-            executable: stat.st_mode & 0o100 != 0,
+            executable: is_executable(&stat),
             size: u64::try_from(stat.st_size).unwrap_or(0),
         }),
         FileType::Symlink => {
-            let target = readlinkat(parent, name, Vec::new()).io_context("read the link", &path)?;
-            Ok(Node::Symlink {
-                target: target.into_bytes(),
-            })
+            let target = read_target(parent, name, path)?.into_bytes();
+            Ok(Node::Symlink { target })
         }
         FileType::Directory => {
             check_depth(depth, path)?;
@@ -202,6 +197,19 @@ impl ListedEntry {
         let stat = statat(directory, &self.name, flags).io_context("examine", path)?;
         Ok(FileType::from_raw_mode(stat.st_mode))
     }
+}
+
+pub(super) fn is_executable(stat: &Stat) -> bool {
+    stat.st_mode & 0o100 != 0
+}
+
+/// Reads the target of a symbolic link.
+pub(super) fn read_target(
+    parent: impl AsFd,
+    name: &[u8],
+    path: &Path,
+) -> Result<CString, StoreError> {
+    readlinkat(parent, name, Vec::new()).io_context("read the link", path)
 }
 
 /// Opens a directory and lists it in the order of NARs.

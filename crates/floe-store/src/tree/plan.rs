@@ -20,7 +20,7 @@ use rustix::fs::{
 };
 use rustix::io::Errno;
 
-use super::dump::as_path;
+use super::dump::{as_path, is_executable};
 use crate::error::{IoContext, StoreError};
 
 mod build;
@@ -156,7 +156,7 @@ impl NarPlan {
         let stat = fstat(&opened).io_context("examine", root.join(name))?;
         let is_same = FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile
             && u64::try_from(stat.st_size) == Ok(planned.size)
-            && (stat.st_mode & 0o100 != 0) == planned.executable;
+            && is_executable(&stat) == planned.executable;
         match is_same {
             true => Ok(opened),
             false => Err(root.changed(name)),

@@ -15,13 +15,12 @@ use std::path::{Path, PathBuf};
 
 use floe_format::nar::read::NarEvent;
 use rustix::fs::{
-    AtFlags, CWD, FileType, Mode, OFlags, Stat, flistxattr, fstat, ioctl_ficlone, openat,
-    readlinkat, statat,
+    AtFlags, CWD, FileType, Mode, OFlags, Stat, flistxattr, fstat, ioctl_ficlone, openat, statat,
 };
 use rustix::io::{Errno, pread};
 use rustix::process::{getegid, geteuid};
 
-use super::dump::{CHUNK_LEN, ListedEntry, as_path, check_depth, open_directory};
+use super::dump::{CHUNK_LEN, as_path, check_depth, is_executable, open_directory, read_target};
 use super::links::FileHasher;
 use super::temporary_tree::TemporaryTree;
 use super::unpack::{TreeBuilder, TreeWriter};
@@ -71,13 +70,6 @@ enum CanShare {
     No,
 }
 
-/// A file to reuse.
-struct OriginalFile<'a> {
-    file: &'a OwnedFd,
-    executable: bool,
-    size: u64,
-}
-
 struct TreeCloner {
     builder: TreeBuilder,
     method: ReuseMethod,
@@ -99,10 +91,9 @@ impl TreeCloner {
             FileType::RegularFile => self.file(parent, name),
             FileType::Directory => self.directory(parent, name, depth),
             FileType::Symlink => {
-                let target = readlinkat(parent, name, Vec::new());
-                let target = target.io_context("read the link", &self.path)?;
+                let target = read_target(parent, name, &self.path)?;
                 let target = target.as_bytes();
-                self.apply(NarEvent::Symlink { target })?;
+                self.builder.apply(NarEvent::Symlink { target })?;
                 Ok(CanShare::Yes)
             }
             _ => Err(StoreError::UnsupportedFile(self.path.clone())),
@@ -117,18 +108,18 @@ impl TreeCloner {
     ) -> Result<CanShare, StoreError> {
         check_depth(depth, &self.path)?;
         let (directory, entries) = open_directory(parent, name, &self.path)?;
-        self.apply(NarEvent::Directory)?;
+        self.builder.apply(NarEvent::Directory)?;
         for entry in entries {
-            let ListedEntry { name, .. } = &entry;
+            let name = &entry.name;
             self.path.push(as_path(name));
             let kind = entry.kind(directory.as_fd(), &self.path)?;
-            self.apply(NarEvent::Entry { name })?;
+            self.builder.apply(NarEvent::Entry { name })?;
             if self.node(directory.as_fd(), name, kind, depth + 1)? == CanShare::No {
                 return Ok(CanShare::No);
             }
             self.path.pop();
         }
-        self.apply(NarEvent::EndDirectory)?;
+        self.builder.apply(NarEvent::EndDirectory)?;
         Ok(CanShare::Yes)
     }
 
@@ -141,18 +132,11 @@ impl TreeCloner {
             return Err(self.changed());
         }
         let size = u64::try_from(stat.st_size).unwrap_or(0);
-        self.bytes_left = self
-            .bytes_left
-            .checked_sub(size)
-            .ok_or_else(|| self.changed())?;
-        let original = OriginalFile {
-            file: &file,
-            executable: stat.st_mode & 0o100 != 0,
-            size,
-        };
+        let left = self.bytes_left.checked_sub(size);
+        self.bytes_left = left.ok_or_else(|| self.changed())?;
         if self.method == ReuseMethod::HardLink && is_canonical_file(&file, &stat) {
             match self.builder.link_existing(parent, name) {
-                Ok(()) => return self.check_link(&original, &stat),
+                Ok(()) => return self.check_link(&file, &stat, size),
                 Err(Errno::XDEV) => return Ok(CanShare::No),
                 // The file has too many links, or belongs to another user. A clone or a copy
                 // replaces the link.
@@ -160,14 +144,15 @@ impl TreeCloner {
                 Err(error) => return Err(error).io_context("link", &self.path),
             }
         }
-        self.clone_or_copy(&original)
+        self.clone_or_copy(&file, is_executable(&stat), size)
     }
 
     /// Checks that the linked file is the one that was examined.
     fn check_link(
         &mut self,
-        original: &OriginalFile<'_>,
+        file: &OwnedFd,
         stat: &Stat,
+        size: u64,
     ) -> Result<CanShare, StoreError> {
         let linked = self.builder.stat_last();
         let linked = linked.io_context("examine", &self.path)?;
@@ -175,8 +160,8 @@ impl TreeCloner {
             return Err(self.changed());
         }
         if self.builder.tree.links.is_some() {
-            let mut hasher = FileHasher::new(original.executable, original.size);
-            self.read(original.file, original.size, |_, piece| {
+            let mut hasher = FileHasher::new(is_executable(stat), size);
+            self.read(file, size, |_, piece| {
                 hasher.update(piece);
                 Ok(())
             })?;
@@ -185,13 +170,17 @@ impl TreeCloner {
         Ok(CanShare::Yes)
     }
 
-    fn clone_or_copy(&mut self, original: &OriginalFile<'_>) -> Result<CanShare, StoreError> {
-        let (executable, size) = (original.executable, original.size);
-        self.apply(NarEvent::File { executable, size })?;
+    fn clone_or_copy(
+        &mut self,
+        file: &OwnedFd,
+        executable: bool,
+        size: u64,
+    ) -> Result<CanShare, StoreError> {
+        self.builder.apply(NarEvent::File { executable, size })?;
         let Some(written) = self.builder.file.take() else {
             return Err(self.changed());
         };
-        let cloned = ioctl_ficlone(&written, original.file);
+        let cloned = ioctl_ficlone(&written, file);
         if let (Ok(()), Some(mut hasher)) = (&cloned, self.builder.hasher.take()) {
             self.read(&written, size, |_, piece| {
                 hasher.update(piece);
@@ -207,12 +196,12 @@ impl TreeCloner {
             }
             Err(_) if self.method == ReuseMethod::Reflink => return Ok(CanShare::No),
             Err(_) => {
-                let write =
-                    |cloner: &mut TreeCloner, piece: &[u8]| cloner.apply(NarEvent::Data(piece));
-                self.read(original.file, size, write)?;
+                self.read(file, size, |cloner, piece| {
+                    cloner.builder.apply(NarEvent::Data(piece))
+                })?;
             }
         }
-        self.apply(NarEvent::EndFile)?;
+        self.builder.apply(NarEvent::EndFile)?;
         Ok(CanShare::Yes)
     }
 
@@ -239,10 +228,6 @@ impl TreeCloner {
                 Err(error) => return Err(error).io_context("read", &self.path),
             }
         }
-    }
-
-    fn apply(&mut self, event: NarEvent<'_>) -> Result<(), StoreError> {
-        self.builder.apply(event)
     }
 
     fn changed(&self) -> StoreError {
