@@ -38,11 +38,6 @@ impl IndirectGcRoot {
         Ok(link)
     }
 
-    /// The absolute path of the link, without `.` and `..`.
-    pub fn path(&self) -> &Path {
-        &self.0
-    }
-
     fn recheck(&self, layout: &StoreLayout) -> Result<(), StoreError> {
         let path = &self.0;
         if is_in_store(layout, path) || path.starts_with(&layout.real_store_dir) {

@@ -171,7 +171,7 @@ impl LiveStore {
             if changed || failed {
                 self.open.replace(None);
             }
-            if !changed && !(failed && is_first) {
+            if !(changed || failed && is_first) {
                 return result;
             }
             if !is_first {

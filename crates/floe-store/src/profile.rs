@@ -39,13 +39,8 @@ impl Profile {
         Ok(profile)
     }
 
-    /// The absolute path of the link to the current generation.
-    pub fn path(&self) -> &Path {
-        &self.0
-    }
-
     /// The path of the link of a generation.
-    pub fn generation_link(&self, number: u64) -> PathBuf {
+    fn generation_link(&self, number: u64) -> PathBuf {
         let mut name = self.0.clone().into_os_string();
         name.push(format!("-{number}-link"));
         name.into()

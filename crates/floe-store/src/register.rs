@@ -204,12 +204,10 @@ impl StoreWriter {
         }
         let mut global_error = None;
         let mut read = |path: &StorePath| self.read_derivation(path, &mut global_error);
-        let outputs = self.checked_outputs(&info.path, &mut read);
-        outputs.map_err(|source| {
-            global_error.unwrap_or_else(|| StoreError::Derivation {
-                path: info.path.clone(),
-                source,
-            })
+        let path = &info.path;
+        self.checked_outputs(path, &mut read).map_err(|source| {
+            let path = path.clone();
+            global_error.unwrap_or(StoreError::Derivation { path, source })
         })
     }
 

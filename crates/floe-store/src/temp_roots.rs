@@ -26,6 +26,7 @@ use crate::error::{IoContext, StoreError};
 use crate::layout::StoreLayout;
 use crate::locks::{GcLock, LockWait, lock_mutex, open_private_file, try_lock};
 use crate::recovered_trees::RecoveredTrees;
+use crate::tree::TemporaryTree;
 use gc_socket::GcSocket;
 
 /// The temporary roots that several writers share: one file for each store while a writer is open.
@@ -69,9 +70,12 @@ impl SharedTempRoots {
 impl Drop for SharedTempRoots {
     fn drop(&mut self) {
         // The file names the paths of the trees, so it must stay as long as the trees.
-        if self.recovered.detach_all() {
-            self.lock().is_kept = true;
-        }
+        let trees = std::mem::take(&mut *lock_mutex(&self.recovered));
+        self.lock().is_kept = !trees.is_empty();
+        trees
+            .into_values()
+            .flatten()
+            .for_each(TemporaryTree::detach);
     }
 }
 
@@ -164,8 +168,8 @@ impl TempRootsFile {
     }
 
     /// Waits for the end of the collection to which floe sent roots. Paths that are valid
-    /// afterwards stay valid. If the wait times out, the collector is in practice past the garbage
-    /// that it had found before its reply.
+    /// afterwards stay valid. A wait that times out is no error: after such a time, floe assumes
+    /// that the collector has deleted the garbage that it had found before its reply.
     pub(crate) fn wait_for_gc(&mut self, lock_wait: &LockWait) -> Result<(), StoreError> {
         if !self.gc_notified {
             return Ok(());

@@ -7,7 +7,7 @@ use std::os::fd::OwnedFd;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, chown};
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use std::time::{Duration, Instant};
 
 use floe_format::derivation::DerivationHashCache;
@@ -112,34 +112,52 @@ impl StoreWriter {
         self.temp_roots.lock().append([path].into_iter())?;
         let mut tree = self.tree_writer(path).into_empty_tree();
         tree.rename_from(place).io_context("rename", place)?;
-        self.temp_roots.recovered.insert(tree);
+        self.keep_for_resume([tree]);
         Ok(())
     }
 
     /// Whether a recovered tree exists for a path. It may be incomplete.
     pub fn has_recovered(&self, path: &StorePath) -> bool {
-        self.temp_roots.recovered.contains(path)
+        self.recovered().contains_key(path)
     }
 
     /// Takes one of the recovered trees of a path. Its contents are unverified. Dropping the tree
     /// removes it.
     pub fn take_recovered(&self, path: &StorePath) -> Option<TemporaryTree> {
-        self.temp_roots.recovered.pop(path)
+        let mut recovered = self.recovered();
+        let trees = recovered.get_mut(path)?;
+        let tree = trees.pop();
+        if trees.is_empty() {
+            recovered.remove(path);
+        }
+        tree
     }
 
     /// Keeps sealed trees for the next writer, which recovers them as after a crash. A collector
     /// deletes them once no process holds these temporary roots.
     pub fn keep_for_resume(&self, trees: impl IntoIterator<Item = TemporaryTree>) {
-        let recovered = &self.temp_roots.recovered;
-        trees.into_iter().for_each(|tree| recovered.insert(tree));
+        for tree in trees {
+            self.recovered()
+                .entry(tree.path().clone())
+                .or_default()
+                .push(tree);
+        }
     }
 
     /// Deletes recovered trees that this copy does not need. If other writers share the temporary
     /// roots, all trees stay, because those writers may need them.
     pub fn discard_recovered(&self, is_wanted: impl Fn(&StorePath) -> bool) {
         if Arc::strong_count(&self.temp_roots) == 1 {
-            self.temp_roots.recovered.remove_unless(is_wanted);
+            let mut recovered = self.recovered();
+            let unwanted: Vec<_> = recovered.extract_if(|path, _| !is_wanted(path)).collect();
+            // Deleting trees is slow, so it happens after the mutex is released.
+            drop(recovered);
+            drop(unwanted);
         }
+    }
+
+    fn recovered(&self) -> MutexGuard<'_, HashMap<StorePath, Vec<TemporaryTree>>> {
+        lock_mutex(&self.temp_roots.recovered)
     }
 
     /// The directories of the store.

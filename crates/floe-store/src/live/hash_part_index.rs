@@ -42,7 +42,7 @@ impl HashPartIndex {
         self.state.clone()
     }
 
-    /// Applies a change. Deleted paths stay in the index until a full reload. A reload happens if
+    /// Applies a change, or skips rows that no longer fit the index. Deleted paths stay in the index until a full reload. A reload happens if
     /// the last row was deleted, or if the database file was replaced or restored to an older
     /// state.
     ///

@@ -100,8 +100,8 @@ impl Drop for PathLock {
         if self.keep_file {
             return;
         }
-        // Best effort, as in Nix: a lock file that stays behind is harmless. A Nix that has the
-        // file open reads the byte as a sign that the file is stale.
+        // Best effort, as in Nix. A process that opened the file before its removal acquires the
+        // lock next. Nix then recognises a stale file by its size, which is not zero.
         let _: io::Result<()> = fs::remove_file(&self.path);
         let _: io::Result<()> = self.file.write_all(b"d");
     }

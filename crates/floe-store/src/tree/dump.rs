@@ -35,7 +35,9 @@ pub fn dump_path<E: From<StoreError>>(
         path: path.into(),
     };
     write::begin(&mut dumper.buffer);
-    dumper.root()?;
+    let stat = statat(CWD, path, AtFlags::SYMLINK_NOFOLLOW).io_context("examine", path)?;
+    let kind = FileType::from_raw_mode(stat.st_mode);
+    dumper.node(CWD, path.as_os_str().as_encoded_bytes(), kind, 0)?;
     dumper.flush()
 }
 
@@ -53,13 +55,6 @@ struct Dumper<'s, E> {
 }
 
 impl<E: From<StoreError>> Dumper<'_, E> {
-    fn root(&mut self) -> Result<(), E> {
-        let path = self.path.clone();
-        let stat = statat(CWD, &path, AtFlags::SYMLINK_NOFOLLOW).io_context("examine", &path)?;
-        let kind = FileType::from_raw_mode(stat.st_mode);
-        self.node(CWD, path.as_os_str().as_encoded_bytes(), kind, 0)
-    }
-
     fn node(
         &mut self,
         parent: BorrowedFd<'_>,

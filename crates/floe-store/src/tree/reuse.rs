@@ -56,18 +56,9 @@ impl TreeWriter {
         let stat = statat(CWD, source, AtFlags::SYMLINK_NOFOLLOW).io_context("examine", source)?;
         let kind = FileType::from_raw_mode(stat.st_mode);
         let name = source.as_os_str().as_encoded_bytes();
-        match cloner.node(CWD, name, kind, 0)? {
-            CanShare::Yes => Ok(Some(cloner.builder.tree)),
-            CanShare::No => Ok(None),
-        }
+        let can_share = cloner.node(CWD, name, kind, 0)?;
+        Ok(can_share.then_some(cloner.builder.tree))
     }
-}
-
-/// Whether the two places can share files.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum CanShare {
-    Yes,
-    No,
 }
 
 struct TreeCloner {
@@ -79,6 +70,7 @@ struct TreeCloner {
     path: PathBuf,
 }
 
+/// The methods return `false` if the two places cannot share files.
 impl TreeCloner {
     fn node(
         &mut self,
@@ -86,7 +78,7 @@ impl TreeCloner {
         name: &[u8],
         kind: FileType,
         depth: usize,
-    ) -> Result<CanShare, StoreError> {
+    ) -> Result<bool, StoreError> {
         match kind {
             FileType::RegularFile => self.file(parent, name),
             FileType::Directory => self.directory(parent, name, depth),
@@ -94,7 +86,7 @@ impl TreeCloner {
                 let target = read_target(parent, name, &self.path)?;
                 let target = target.as_bytes();
                 self.builder.apply(NarEvent::Symlink { target })?;
-                Ok(CanShare::Yes)
+                Ok(true)
             }
             _ => Err(StoreError::UnsupportedFile(self.path.clone())),
         }
@@ -105,7 +97,7 @@ impl TreeCloner {
         parent: BorrowedFd<'_>,
         name: &[u8],
         depth: usize,
-    ) -> Result<CanShare, StoreError> {
+    ) -> Result<bool, StoreError> {
         check_depth(depth, &self.path)?;
         let (directory, entries) = open_directory(parent, name, &self.path)?;
         self.builder.apply(NarEvent::Directory)?;
@@ -114,16 +106,16 @@ impl TreeCloner {
             self.path.push(as_path(name));
             let kind = entry.kind(directory.as_fd(), &self.path)?;
             self.builder.apply(NarEvent::Entry { name })?;
-            if self.node(directory.as_fd(), name, kind, depth + 1)? == CanShare::No {
-                return Ok(CanShare::No);
+            if !self.node(directory.as_fd(), name, kind, depth + 1)? {
+                return Ok(false);
             }
             self.path.pop();
         }
         self.builder.apply(NarEvent::EndDirectory)?;
-        Ok(CanShare::Yes)
+        Ok(true)
     }
 
-    fn file(&mut self, parent: BorrowedFd<'_>, name: &[u8]) -> Result<CanShare, StoreError> {
+    fn file(&mut self, parent: BorrowedFd<'_>, name: &[u8]) -> Result<bool, StoreError> {
         // Without `NONBLOCK`, opening a named pipe would wait for a writer.
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
         let file = openat(parent, name, flags, Mode::empty()).io_context("open", &self.path)?;
@@ -137,7 +129,7 @@ impl TreeCloner {
         if self.method == ReuseMethod::HardLink && is_canonical_file(&file, &stat) {
             match self.builder.link_existing(parent, name) {
                 Ok(()) => return self.check_link(&file, &stat, size),
-                Err(Errno::XDEV) => return Ok(CanShare::No),
+                Err(Errno::XDEV) => return Ok(false),
                 // The file has too many links, or belongs to another user. A clone or a copy
                 // replaces the link.
                 Err(Errno::MLINK | Errno::PERM | Errno::ACCESS | Errno::OPNOTSUPP) => {}
@@ -148,12 +140,7 @@ impl TreeCloner {
     }
 
     /// Checks that the linked file is the one that was examined.
-    fn check_link(
-        &mut self,
-        file: &OwnedFd,
-        stat: &Stat,
-        size: u64,
-    ) -> Result<CanShare, StoreError> {
+    fn check_link(&mut self, file: &OwnedFd, stat: &Stat, size: u64) -> Result<bool, StoreError> {
         let linked = self.builder.stat_last();
         let linked = linked.io_context("examine", &self.path)?;
         if (linked.st_dev, linked.st_ino) != (stat.st_dev, stat.st_ino) {
@@ -167,7 +154,7 @@ impl TreeCloner {
             })?;
             self.builder.optimise_entry(&hasher.finish())?;
         }
-        Ok(CanShare::Yes)
+        Ok(true)
     }
 
     fn clone_or_copy(
@@ -175,13 +162,15 @@ impl TreeCloner {
         file: &OwnedFd,
         executable: bool,
         size: u64,
-    ) -> Result<CanShare, StoreError> {
+    ) -> Result<bool, StoreError> {
         self.builder.apply(NarEvent::File { executable, size })?;
         let Some(written) = self.builder.file.take() else {
             return Err(self.changed());
         };
         let cloned = ioctl_ficlone(&written, file);
-        if let (Ok(()), Some(mut hasher)) = (&cloned, self.builder.hasher.take()) {
+        if cloned.is_ok()
+            && let Some(mut hasher) = self.builder.hasher.take()
+        {
             self.read(&written, size, |_, piece| {
                 hasher.update(piece);
                 Ok(())
@@ -194,7 +183,7 @@ impl TreeCloner {
             Err(error) if !cannot_clone(error) => {
                 return Err(error).io_context("clone", &self.path);
             }
-            Err(_) if self.method == ReuseMethod::Reflink => return Ok(CanShare::No),
+            Err(_) if self.method == ReuseMethod::Reflink => return Ok(false),
             Err(_) => {
                 self.read(file, size, |cloner, piece| {
                     cloner.builder.apply(NarEvent::Data(piece))
@@ -202,7 +191,7 @@ impl TreeCloner {
             }
         }
         self.builder.apply(NarEvent::EndFile)?;
-        Ok(CanShare::Yes)
+        Ok(true)
     }
 
     /// Reads a file from start to end and ignores its file position.
