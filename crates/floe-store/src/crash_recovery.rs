@@ -37,37 +37,28 @@ use crate::recovered_trees::is_sealed;
 use crate::temp_roots::is_floe_roots_file;
 use crate::tree::remove_tree;
 
-/// Moves a sealed tree of a dead run into the ownership of this run.
-pub(crate) type ClaimTree<'a> = &'a dyn Fn(&StorePath, &Path) -> Result<(), StoreError>;
-
-/// Recovers from all dead runs.
-pub(crate) fn recover(layout: &StoreLayout, database: &Database, claim: ClaimTree<'_>) {
-    let directory = layout.state_dir.join("temproots");
-    let Ok(entries) = fs::read_dir(directory) else {
-        return;
-    };
-    let recovery = Recovery {
-        layout,
-        database,
-        claim,
-    };
-    for entry in entries.flatten() {
-        if let Some(name) = entry.file_name().to_str()
-            && is_floe_roots_file(name)
-        {
-            // A failure here must not fail the caller, whose own work does not depend on it.
-            let _: Result<(), StoreError> = recovery.recover_run(name, &entry.path());
-        }
-    }
-}
-
-struct Recovery<'a> {
-    layout: &'a StoreLayout,
-    database: &'a Database,
-    claim: ClaimTree<'a>,
+/// The recovery of one store.
+pub(crate) struct Recovery<'a> {
+    pub(crate) layout: &'a StoreLayout,
+    pub(crate) database: &'a Database,
+    /// Moves a sealed tree of a dead run into the ownership of this run.
+    pub(crate) claim: &'a dyn Fn(&StorePath, &Path) -> Result<(), StoreError>,
 }
 
 impl Recovery<'_> {
+    /// Recovers from all dead runs.
+    pub(crate) fn recover_all(&self) {
+        let entries = fs::read_dir(self.layout.state_dir.join("temproots"));
+        for entry in entries.into_iter().flatten().flatten() {
+            if let Some(name) = entry.file_name().to_str()
+                && is_floe_roots_file(name)
+            {
+                // A failure here must not fail the caller, whose own work does not depend on it.
+                let _: Result<(), StoreError> = self.recover_run(name, &entry.path());
+            }
+        }
+    }
+
     fn recover_run(&self, name: &str, file: &Path) -> Result<(), StoreError> {
         let opened = OpenOptions::new().read(true).write(true).open(file);
         let mut roots = opened.io_context("open", file)?;

@@ -10,11 +10,12 @@ mod read;
 mod realisations;
 mod write;
 
-pub(crate) use open::{AccessMode, BusyPolicy, side_file};
+pub(crate) use open::{AccessMode, BusyPolicy, may_write, side_file};
 pub use realisations::{BuildTrace, Realisation};
 pub(crate) use write::Registration;
 
 use std::fs::{self, File};
+use std::io::ErrorKind;
 use std::ops::Deref;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
@@ -165,7 +166,7 @@ fn create_world_readable(file: &Path) -> Result<(), StoreError> {
             made.set_permissions(mode)
                 .io_context("set the mode of", file)
         }
-        Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => Ok(()),
+        Err(error) if error.kind() == ErrorKind::AlreadyExists => Ok(()),
         Err(error) => Err(error).io_context("create", file),
     }
 }
@@ -180,7 +181,7 @@ fn check_schema(schema_file: &Path) -> Result<bool, StoreError> {
             path: schema_file.to_path_buf(),
             found: text.trim().into(),
         }),
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(false),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(false),
         Err(error) => Err(error).io_context("read", schema_file),
     }
 }

@@ -88,23 +88,19 @@ impl LiveStore {
     ///
     /// Errors: the database could not be read or opened again. The next call tries again.
     pub fn generation(&mut self) -> Result<u64, StoreError> {
-        let generation = &self.generation;
         let slot = self.open.get_mut();
-        if let Some(open) = slot {
-            match open.changed() {
-                Ok(Change::None) => return Ok(generation.get()),
-                Ok(Change::Contents) => {
-                    generation.set(generation.get() + 1);
-                    return Ok(generation.get());
-                }
-                Err(error) if error.is_busy() => return Err(error),
-                // Opening the database again either succeeds or reports the error.
-                Ok(Change::File) | Err(_) => *slot = None,
+        match slot.as_mut().map(OpenDatabase::changed) {
+            Some(Ok(Change::None)) => return Ok(self.generation.get()),
+            Some(Ok(Change::Contents)) => {}
+            Some(Err(error)) if error.is_busy() => return Err(error),
+            // Opening the database again either succeeds or reports the error.
+            Some(Ok(Change::File) | Err(_)) | None => {
+                *slot = None;
+                *slot = Some(OpenDatabase::new(&self.layout, self.busy_timeout)?);
             }
         }
-        *slot = Some(OpenDatabase::new(&self.layout, self.busy_timeout)?);
-        generation.set(generation.get() + 1);
-        Ok(generation.get())
+        self.generation.set(self.generation.get() + 1);
+        Ok(self.generation.get())
     }
 
     /// Makes the next [`LiveStore::generation`] check the file system, even if the last check is

@@ -52,9 +52,8 @@ impl Profile {
             ExistingLink::None => return Ok(()),
             ExistingLink::NotALink => None,
             ExistingLink::To(target) => {
-                let is_beside = [Path::new(""), directory]
-                    .map(Some)
-                    .contains(&target.parent());
+                let parent = target.parent().unwrap_or(&target);
+                let is_beside = [Path::new(""), directory].contains(&parent);
                 let is_generation = is_beside && self.generation_number(&target).is_some();
                 if is_generation || is_in_store(layout, &target) {
                     return Ok(());
@@ -94,7 +93,7 @@ impl StoreWriter {
     pub fn set_profile(&self, profile: &Profile, path: &StorePath) -> Result<u64, StoreError> {
         self.add_temp_roots([path].into_iter())?;
         create_parent(&profile.0)?;
-        let _lock = PathLock::acquire(&profile.0, self.lock_wait())?;
+        let _lock = PathLock::acquire(&profile.0, &self.lock_wait)?;
         profile.recheck(self.layout())?;
         let wanted = PathBuf::from(self.layout().store_dir.full_path(path));
         let latest = profile.latest_generation()?;

@@ -119,12 +119,10 @@ impl StoreWriter {
         }
         let none_refused = outcome.refused.len() == refused_before;
         if none_refused && database.register(&registrations)? {
-            outcome
-                .valid
-                .extend(renamed.drain(..).map(|(staged, _lock)| {
-                    staged.tree.detach();
-                    staged.info.path
-                }));
+            for (staged, _lock) in renamed.drain(..) {
+                staged.tree.detach();
+                outcome.valid.push(staged.info.path);
+            }
             return Ok(());
         }
         // Rare: a path was refused, or a reference vanished after the check. The caller tries the

@@ -135,11 +135,8 @@ impl TempRootsFile {
 
     /// The name of the file. No other live process uses it.
     pub(crate) fn name(&self) -> String {
-        self.path
-            .file_name()
-            .unwrap_or_default()
-            .to_string_lossy()
-            .into_owned()
+        let name = self.path.file_name().unwrap_or_default();
+        name.to_string_lossy().into_owned()
     }
 
     /// Protects paths from garbage collection until this value is dropped. Returns when a running
@@ -159,9 +156,8 @@ impl TempRootsFile {
                 self.gc_notified = false;
                 return Ok(Some(()));
             }
-            let sent = self
-                .gc_socket
-                .send_roots(store_dir, paths.clone(), lock_wait)?;
+            let socket = &mut self.gc_socket;
+            let sent = socket.send_roots(store_dir, paths.clone(), lock_wait)?;
             self.gc_notified |= sent;
             Ok(sent.then_some(()))
         })

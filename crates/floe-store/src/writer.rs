@@ -14,7 +14,7 @@ use floe_format::derivation::DerivationHashCache;
 use floe_format::{PathInfo, StorePath};
 use rustix::fs::{Access, FallocateFlags, FlockOperation, access};
 
-use crate::crash_recovery;
+use crate::crash_recovery::Recovery;
 use crate::db::{Database, LockedDatabase};
 use crate::error::{IoContext, StoreError, is_not_found};
 use crate::layout::StoreLayout;
@@ -36,7 +36,7 @@ pub struct StoreWriter {
     links: OnceLock<Arc<OwnedFd>>,
     /// Hashes of registered derivations, so that each derivation is read once.
     pub(crate) modulo_cache: Mutex<DerivationHashCache>,
-    lock_wait: LockWait,
+    pub(crate) lock_wait: LockWait,
     /// For trees without a row that were seen during a collection: the time of the first sight.
     unregistered_since: Mutex<HashMap<StorePath, Instant>>,
     /// Held shared while the store is open, so that no process migrates the database.
@@ -100,9 +100,12 @@ impl StoreWriter {
 
     /// Removes or claims the files of runs that were killed.
     pub(crate) fn recover_crashed_runs(&self) {
-        crash_recovery::recover(&self.layout, &self.database(), &|path, place| {
-            self.claim(path, place)
-        });
+        let recovery = Recovery {
+            layout: &self.layout,
+            database: &self.database(),
+            claim: &|path, place| self.claim(path, place),
+        };
+        recovery.recover_all();
     }
 
     /// Takes ownership of a sealed tree of a killed run.
@@ -198,10 +201,6 @@ impl StoreWriter {
         Ok(first_seen.elapsed() < REMOVAL_GRACE_PERIOD)
     }
 
-    pub(crate) fn lock_wait(&self) -> &LockWait {
-        &self.lock_wait
-    }
-
     /// Returns the paths that are not valid, in the order of `paths`.
     pub fn query_missing(&self, paths: &[StorePath]) -> Result<Vec<StorePath>, StoreError> {
         let database = self.database();
@@ -283,8 +282,8 @@ fn chown_to_build_users_group(store: &Path, group: u32) -> Result<(), StoreError
         return Ok(());
     }
     chown(store, Some(0), Some(group)).io_context("change the owner of", store)?;
-    fs::set_permissions(store, fs::Permissions::from_mode(STORE_MODE))
-        .io_context("change the mode of", store)
+    let mode = fs::Permissions::from_mode(STORE_MODE);
+    fs::set_permissions(store, mode).io_context("change the mode of", store)
 }
 
 /// Creates a directory and its parents, each with mode 0755, whatever the umask.

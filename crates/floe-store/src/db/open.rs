@@ -105,7 +105,7 @@ fn open_with_locks(file: &Path, policy: BusyPolicy) -> rusqlite::Result<(Connect
     } else {
         drop(connection);
     }
-    if !may_create_side_files(file) {
+    if !file.parent().is_some_and(may_write) {
         // SQLite reports a lock that cannot be created as held by another process, and would wait
         // in vain.
         let code = match wait_for_writer(file, policy) {
@@ -155,9 +155,9 @@ fn verify_readable(mut connection: Connection, policy: BusyPolicy) -> rusqlite::
 /// only missing permissions prevent the opening, and log and journal are empty.
 fn may_open_immutable(error: &rusqlite::Error, file: &Path) -> bool {
     use rusqlite::ErrorCode::{CannotOpen, PermissionDenied, ReadOnly, SystemIoFailure};
-    let is_refused = [CannotOpen, ReadOnly, PermissionDenied, SystemIoFailure]
-        .map(Some)
-        .contains(&error.sqlite_error_code());
+    let code = error.sqlite_error_code();
+    let codes = [CannotOpen, ReadOnly, PermissionDenied, SystemIoFailure];
+    let is_refused = code.is_some_and(|code| codes.contains(&code));
     is_refused && is_empty(&side_file(file, "-wal")) && !is_being_written(file)
 }
 
@@ -184,12 +184,10 @@ fn wait_for_writer(file: &Path, policy: BusyPolicy) -> bool {
     true
 }
 
-/// Whether this user may create a lock directory.
-fn may_create_side_files(file: &Path) -> bool {
+/// Whether this user may write a file, or create files in a directory.
+pub(crate) fn may_write(path: &Path) -> bool {
     use rustix::fs::{Access, AtFlags, CWD, accessat};
-    let may_write =
-        |directory| accessat(CWD, directory, Access::WRITE_OK, AtFlags::EACCESS).is_ok();
-    file.parent().is_some_and(may_write)
+    accessat(CWD, path, Access::WRITE_OK, AtFlags::EACCESS).is_ok()
 }
 
 /// A file that SQLite keeps beside the database, such as `db.sqlite-wal`.

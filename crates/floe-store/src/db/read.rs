@@ -21,9 +21,8 @@ impl Database {
     /// Returns the row of a path with its references, or `None` if the path is not valid.
     pub(crate) fn path_info(&self, path: &StorePath) -> Result<Option<PathInfo>, StoreError> {
         let text = self.layout.store_dir.full_path(path);
-        self.row_with_references(PATH_INFO, &text)?
-            .map(|row| self.parse_row(row))
-            .transpose()
+        let row = self.row_with_references(PATH_INFO, &text)?;
+        row.map(|row| self.parse_row(row)).transpose()
     }
 
     /// Returns the row of the path with this hash part.
@@ -32,10 +31,9 @@ impl Database {
         part: &str,
     ) -> Result<Option<PathInfo>, StoreError> {
         let prefix = format!("{}/{part}", self.layout.store_dir.as_str());
-        self.row_with_references(PATH_INFO_OF_PREFIX, &prefix)?
-            .filter(|row| row.path.starts_with(&prefix))
-            .map(|row| self.parse_row(row))
-            .transpose()
+        let row = self.row_with_references(PATH_INFO_OF_PREFIX, &prefix)?;
+        let row = row.filter(|row| row.path.starts_with(&prefix));
+        row.map(|row| self.parse_row(row)).transpose()
     }
 
     /// Returns the valid path with this hash part.
@@ -177,10 +175,9 @@ impl Database {
         row: &str,
         text: &str,
     ) -> Result<BTreeSet<Signature>, StoreError> {
-        text.split_ascii_whitespace()
-            .map(Signature::parse)
-            .collect::<Result<_, _>>()
-            .map_err(|error| self.invalid_row(row, &error))
+        let signatures = text.split_ascii_whitespace().map(Signature::parse);
+        let parsed: Result<_, _> = signatures.collect();
+        parsed.map_err(|error| self.invalid_row(row, &error))
     }
 
     fn invalid_row(&self, row: &str, reason: &dyn Display) -> StoreError {

@@ -1,13 +1,12 @@
 //! Detects from file metadata whether the database is still the file that was opened.
 
 use std::fs::{self, Metadata};
-use std::io::ErrorKind;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
-use crate::db::{AccessMode, side_file};
-use crate::error::{IoContext as _, StoreError};
+use crate::db::{AccessMode, may_write, side_file};
+use crate::error::{IoContext as _, StoreError, is_not_found};
 
 /// The change of a database since the last check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -137,12 +136,10 @@ impl FileVersion {
 
     /// Whether another write could leave the same modification time.
     fn is_recent(&self) -> bool {
-        let distance = match self.modified.map(|time| time.elapsed()) {
-            Some(Ok(age)) => age,
-            Some(Err(ahead)) => ahead.duration(),
-            None => return true,
-        };
-        distance <= TIMESTAMP_GRANULARITY
+        self.modified.is_none_or(|time| {
+            let distance = time.elapsed().unwrap_or_else(|ahead| ahead.duration());
+            distance <= TIMESTAMP_GRANULARITY
+        })
     }
 
     /// Whether a write may have happened after the time was read. A time in the future comes from
@@ -153,16 +150,12 @@ impl FileVersion {
 }
 
 fn file_version(file: &Path) -> Result<Option<FileVersion>, StoreError> {
-    match fs::metadata(file) {
-        Ok(metadata) => Ok(Some(FileVersion::of(&metadata))),
-        Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
-        Err(error) => Err(error).io_context("look for changes of", file),
+    let metadata = fs::metadata(file);
+    if is_not_found(&metadata) {
+        return Ok(None);
     }
-}
-
-fn may_write(file: &Path) -> bool {
-    use rustix::fs::{Access, AtFlags, CWD, accessat};
-    accessat(CWD, file, Access::WRITE_OK, AtFlags::EACCESS).is_ok()
+    let metadata = metadata.io_context("look for changes of", file)?;
+    Ok(Some(FileVersion::of(&metadata)))
 }
 
 fn side_file_versions(

@@ -24,7 +24,7 @@ impl HashPartIndex {
     /// Builds an index of all valid paths.
     pub fn load(store: &LiveStore) -> Result<HashPartIndex, StoreError> {
         // The identity is read before the rows. If the file is replaced in between, the next
-        // refresh notices it.
+        // delta notices it.
         let identity = store.identity()?;
         let rows = read_rows(store, None)?;
         Ok(HashPartIndex {
@@ -70,22 +70,13 @@ impl HashPartIndex {
         true
     }
 
-    /// Reads and applies the changes since the last refresh: [`IndexCursor::delta`] and
-    /// [`HashPartIndex::apply`] in one step, for an index with a single user.
-    pub fn refresh(&mut self, store: &LiveStore) -> Result<(), StoreError> {
-        let delta = self.cursor().delta(store)?;
-        // This call has exclusive access, so the version is still that of the cursor.
-        self.apply(delta);
-        Ok(())
-    }
-
     /// Whether this index describes the database file that `store` reads.
     pub fn matches_database_of(&self, store: &LiveStore) -> Result<bool, StoreError> {
         Ok(store.identity()? == self.state.identity)
     }
 
     /// Whether a path with this hash part may be valid. If not, no such path was valid at the last
-    /// refresh.
+    /// applied change.
     pub fn may_contain(&self, hash_part: &str) -> bool {
         key_of(hash_part.as_bytes()).is_some_and(|key| self.keys.contains(key))
     }

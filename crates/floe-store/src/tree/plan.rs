@@ -29,17 +29,14 @@ mod pack;
 /// The NAR of a tree, without the contents of the files.
 #[derive(Debug)]
 pub struct NarPlan {
-    framing: Framing,
+    /// The bytes of the NAR that do not come from the files of the plan, concatenated. Empty if
+    /// they are in `packed`.
+    framing: Vec<u8>,
+    framing_len: u64,
+    packed: Option<OwnedFd>,
     files: Vec<PlannedFile>,
     names: Vec<u8>,
     nar_size: u64,
-}
-
-/// All bytes of the NAR that do not come from the files of the plan, concatenated.
-#[derive(Debug)]
-enum Framing {
-    Memory(Vec<u8>),
-    Packed { file: OwnedFd, len: u64 },
 }
 
 #[derive(Debug)]
@@ -87,13 +84,8 @@ impl NarPlan {
 
     /// The memory of the plan in bytes, without the packed file.
     pub fn memory(&self) -> usize {
-        size_of::<NarPlan>()
-            + match &self.framing {
-                Framing::Memory(bytes) => bytes.len(),
-                Framing::Packed { .. } => 0,
-            }
-            + self.names.len()
-            + self.files.len() * size_of::<PlannedFile>()
+        let files = self.files.len() * size_of::<PlannedFile>();
+        size_of::<NarPlan>() + self.framing.len() + self.names.len() + files
     }
 
     /// Returns the part at an offset, or `None` at the end of the NAR.
@@ -115,20 +107,18 @@ impl NarPlan {
             Some(file) => (file.framing, file.offset + file.size),
             None => (0, 0),
         };
-        let framing_end = match self.files.get(after) {
-            Some(next) => next.framing,
-            None => self.framing_len(),
-        };
+        let next = self.files.get(after);
+        let framing_end = next.map_or(self.framing_len, |next| next.framing);
         let start = framing_start + (offset - nar_start);
-        match &self.framing {
-            Framing::Packed { file, .. } => Some(PlanPart::Packed {
+        match &self.packed {
+            Some(file) => Some(PlanPart::Packed {
                 file: file.as_fd(),
                 offset: start,
                 len: framing_end - start,
             }),
             // The framing is in memory, so its length fits into `usize`.
-            Framing::Memory(bytes) => {
-                let bytes = bytes.get(start as usize..framing_end as usize)?;
+            None => {
+                let bytes = self.framing.get(start as usize..framing_end as usize)?;
                 Some(PlanPart::Framing(bytes))
             }
         }
@@ -136,14 +126,7 @@ impl NarPlan {
 
     /// Whether the contents of small files are packed.
     pub fn is_packed(&self) -> bool {
-        matches!(self.framing, Framing::Packed { .. })
-    }
-
-    fn framing_len(&self) -> u64 {
-        match &self.framing {
-            Framing::Memory(bytes) => bytes.len() as u64,
-            Framing::Packed { len, .. } => *len,
-        }
+        self.packed.is_some()
     }
 
     /// Opens a file of the tree, whose root is `root` (see [`open_tree_root`]).

@@ -289,9 +289,8 @@ impl TreeBuilder {
             store: self.store.as_fd(),
             temporary: &format!("{}-link", self.tree.name),
         };
-        let optimised = links
-            .optimise(entry, hash)
-            .io_context("link", self.location());
+        let optimised = links.optimise(entry, hash);
+        let optimised = optimised.io_context("link", self.location());
         self.tree.links = Some(links);
         optimised
     }

@@ -7,7 +7,7 @@ use std::thread;
 use floe_format::nar::write;
 use rustix::fs::{AtFlags, CWD, FileType, Stat, statat};
 
-use super::{Framing, NarPlan, PlannedFile};
+use super::{NarPlan, PlannedFile};
 use crate::error::{IoContext as _, StoreError};
 use crate::tree::dump::{
     ListedEntry, as_path, check_depth, is_executable, open_directory, read_target,
@@ -32,9 +32,12 @@ impl NarPlan {
         builder.framing.shrink_to_fit();
         builder.files.shrink_to_fit();
         builder.names.shrink_to_fit();
+        let framing_len = builder.framing.len() as u64;
         Ok(NarPlan {
-            nar_size: builder.framing.len() as u64 + builder.contents,
-            framing: Framing::Memory(builder.framing),
+            nar_size: framing_len + builder.contents,
+            framing: builder.framing,
+            framing_len,
+            packed: None,
             files: builder.files,
             names: builder.names,
         })

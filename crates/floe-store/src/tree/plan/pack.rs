@@ -5,7 +5,7 @@ use std::io::{self, Write as _};
 
 use rustix::fs::{MemfdFlags, memfd_create};
 
-use super::{Framing, NarPlan, PlanPart, PlannedFile, TreeRoot};
+use super::{NarPlan, PlanPart, PlannedFile, TreeRoot};
 use crate::error::{IoContext as _, StoreError};
 use crate::tree::CHUNK_LEN;
 
@@ -14,7 +14,7 @@ impl NarPlan {
     /// them.
     pub fn small_files(&self, limit: u64) -> (usize, u64) {
         let small = self.files.iter().filter(|file| file.size < limit);
-        small.fold((0, self.framing_len()), |(count, len), file| {
+        small.fold((0, self.framing_len), |(count, len), file| {
             (count + 1, len + file.size)
         })
     }
@@ -57,10 +57,9 @@ impl NarPlan {
         }
         packed.flush().io_context("pack", &root.path)?;
         Ok(NarPlan {
-            framing: Framing::Packed {
-                file: packed.file.into(),
-                len: packed.len,
-            },
+            framing: Vec::new(),
+            framing_len: packed.len,
+            packed: Some(packed.file.into()),
             files,
             names,
             nar_size: self.nar_size,
