@@ -65,8 +65,8 @@ fn mount_point(existing: &Path) -> Result<PathBuf, StoreError> {
     Ok(same.last().unwrap_or(existing).to_path_buf())
 }
 
-/// Returns the free bytes and inodes. Most file systems reserve space for root. A total of zero means that the file system does not
-/// count.
+/// Returns the free bytes and inodes. Most file systems reserve space for root. A total of zero
+/// means that the file system does not count.
 fn free(counts: &StatVfs, is_root: bool) -> (Option<u64>, Option<u64>) {
     let (blocks, inodes) = match is_root {
         true => (counts.f_bfree, counts.f_ffree),

@@ -42,9 +42,9 @@ impl HashPartIndex {
         self.state.clone()
     }
 
-    /// Applies a change, or skips rows that no longer fit the index. Deleted paths stay in the index until a full reload. A reload happens if
-    /// the last row was deleted, or if the database file was replaced or restored to an older
-    /// state.
+    /// Applies a change, or skips rows that no longer fit the index. Deleted paths stay in the
+    /// index until a full reload. A reload happens if the last row was deleted, or if the database
+    /// file was replaced or restored to an older state.
     ///
     /// Returns `false` and changes nothing if the index has changed since the cursor of the reload
     /// was made. The caller then needs a new delta from a new cursor.
