@@ -38,12 +38,11 @@ impl StoreWriter {
             method: ContentAddressMethod::NixArchive,
             hash: nar_hash,
         };
-        let path = ca
-            .store_path(&self.layout().store_dir, name, &references, false)
-            .map_err(|error| StoreError::ContentAddress {
-                path: source.to_path_buf(),
-                source: error,
-            })?;
+        let path = ca.store_path(&self.layout().store_dir, name, &references, false);
+        let path = path.map_err(|error| StoreError::ContentAddress {
+            path: source.to_path_buf(),
+            source: error,
+        })?;
         self.add_temp_roots([&path].into_iter().chain(&references))?;
         if let Some(info) = self.path_info(&path)? {
             return Ok(info);
@@ -71,9 +70,7 @@ impl StoreWriter {
             writer.write(chunk)
         })?;
         if Hash::sha256(hasher.finish()) != info.nar_hash {
-            return Err(StoreError::FileChanged {
-                path: source.to_path_buf(),
-            });
+            return Err(StoreError::FileChanged(source.to_path_buf()));
         }
         let mut batch = vec![StagedPath {
             info: info.clone(),
@@ -85,10 +82,8 @@ impl StoreWriter {
                 return Err(error);
             }
             if let Some((staged, missing)) = outcome.missing_references.pop() {
-                return Err(StoreError::MissingReferences {
-                    path: staged.info.path,
-                    missing,
-                });
+                let path = staged.info.path;
+                return Err(StoreError::MissingReferences { path, missing });
             }
             if outcome.busy.is_empty() {
                 return Ok(());

@@ -24,10 +24,9 @@ use std::fs::{self, File, OpenOptions};
 use std::io::Read as _;
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::MetadataExt as _;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-use floe_format::HashPart;
-use floe_format::StorePath;
+use floe_format::{HashPart, StorePath};
 use rustix::fs::FlockOperation;
 
 use crate::db::Database;
@@ -38,45 +37,34 @@ use crate::recovered_trees::is_sealed;
 use crate::temp_roots::is_floe_roots_file;
 use crate::tree::remove_tree;
 
-/// Moves a sealed tree of a dead run into the ownership of this run.
-pub(crate) type ClaimTree<'a> = &'a dyn Fn(&StorePath, PathBuf) -> Result<(), StoreError>;
-
-/// Recovers from all dead runs.
-pub(crate) fn recover(layout: &StoreLayout, database: &Database, claim: ClaimTree<'_>) {
-    let directory = layout.state_dir.join("temproots");
-    let Ok(entries) = fs::read_dir(directory) else {
-        return;
-    };
-    let recovery = Recovery {
-        layout,
-        database,
-        claim,
-    };
-    for entry in entries.flatten() {
-        if let Some(name) = entry
-            .file_name()
-            .to_str()
-            .filter(|name| is_floe_roots_file(name))
-        {
-            // A failure here must not fail the caller, whose own work does not depend on it.
-            let _: Result<(), StoreError> = recovery.recover_run(name, &entry.path());
-        }
-    }
-}
-
-struct Recovery<'a> {
-    layout: &'a StoreLayout,
-    database: &'a Database,
-    claim: ClaimTree<'a>,
+/// The recovery of one store.
+pub(crate) struct Recovery<'a> {
+    pub(crate) layout: &'a StoreLayout,
+    pub(crate) database: &'a Database,
+    /// Moves a sealed tree of a dead run into the ownership of this run.
+    pub(crate) claim: &'a dyn Fn(&StorePath, &Path) -> Result<(), StoreError>,
 }
 
 impl Recovery<'_> {
+    /// Recovers from all dead runs.
+    pub(crate) fn recover_all(&self) {
+        let entries = fs::read_dir(self.layout.state_dir.join("temproots"));
+        for entry in entries.into_iter().flatten().flatten() {
+            if let Some(name) = entry.file_name().to_str()
+                && is_floe_roots_file(name)
+            {
+                // A failure here must not fail the caller, whose own work does not depend on it.
+                let _: Result<(), StoreError> = self.recover_run(name, &entry.path());
+            }
+        }
+    }
+
     fn recover_run(&self, name: &str, file: &Path) -> Result<(), StoreError> {
         let opened = OpenOptions::new().read(true).write(true).open(file);
-        let mut roots = opened.io_context("opening", file)?;
+        let mut roots = opened.io_context("open", file)?;
         let is_dead = try_lock(&roots, file, FlockOperation::NonBlockingLockExclusive)?;
         // Another process may have finished the recovery between the opening and the lock.
-        if !is_dead || roots.metadata().io_context("examining", file)?.nlink() == 0 {
+        if !is_dead || roots.metadata().io_context("examine", file)?.nlink() == 0 {
             return Ok(());
         }
         let paths = self.read_roots(&mut roots, file)?;
@@ -84,16 +72,16 @@ impl Recovery<'_> {
         for path in &paths {
             is_complete &= tolerate_file_error(self.remove_unregistered(path))?;
         }
-        match is_complete {
-            true => fs::remove_file(file).io_context("removing", file),
-            false => Ok(()),
+        if is_complete {
+            fs::remove_file(file).io_context("remove", file)?;
         }
+        Ok(())
     }
 
     /// Reads the full paths, each of which ends with a NUL. The last one may be incomplete.
     fn read_roots(&self, roots: &mut File, file: &Path) -> Result<Vec<StorePath>, StoreError> {
         let mut text = Vec::new();
-        roots.read_to_end(&mut text).io_context("reading", file)?;
+        roots.read_to_end(&mut text).io_context("read", file)?;
         let dir = &self.layout.store_dir;
         let words = text.split(|byte| *byte == 0);
         let paths = words.filter_map(|word| dir.parse(str::from_utf8(word).ok()?).ok());
@@ -106,15 +94,15 @@ impl Recovery<'_> {
             paths.iter().map(|path| (path.hash_part(), path)).collect();
         let store = &self.layout.real_store_dir;
         let mut is_complete = true;
-        for entry in fs::read_dir(store).io_context("listing", store)? {
-            let entry = entry.io_context("listing", store)?;
+        for entry in fs::read_dir(store).io_context("list", store)? {
+            let entry = entry.io_context("list", store)?;
             let entry_name = entry.file_name();
             let Some(hash_part) = hash_part_of_tree(name, entry_name.as_bytes()) else {
                 continue;
             };
             let is_claimed = match by_hash_part.get(hash_part) {
                 Some(path) if is_tree_name(&entry_name) && is_sealed(&entry.path()) => {
-                    (self.claim)(path, entry.path()).is_ok()
+                    (self.claim)(path, &entry.path()).is_ok()
                 }
                 _ => false,
             };
@@ -139,10 +127,10 @@ impl Recovery<'_> {
         let Some(_lock) = PathLock::try_acquire(layout, path)? else {
             return Ok(());
         };
-        match is_valid()? {
-            true => Ok(()),
-            false => remove_tree(&place),
+        if !is_valid()? {
+            remove_tree(&place)?;
         }
+        Ok(())
     }
 }
 

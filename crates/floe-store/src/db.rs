@@ -10,25 +10,26 @@ mod read;
 mod realisations;
 mod write;
 
-pub(crate) use open::{AccessMode, BusyPolicy, side_file};
+pub(crate) use open::{AccessMode, BusyPolicy, may_write, side_file};
 pub use realisations::{BuildTrace, Realisation};
 pub(crate) use write::Registration;
 
 use std::fs::{self, File};
-use std::ops::{Deref, DerefMut};
+use std::io::ErrorKind;
+use std::ops::Deref;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use rusqlite::config::DbConfig;
-use rusqlite::{Connection, DEFAULT_NAME, FileControl};
+use rusqlite::{Connection, DEFAULT_NAME, FileControl, Statement};
 
 use crate::error::{IoContext, StoreError};
 use crate::layout::StoreLayout;
-use crate::locks::{LockWait, LockWaitScope, is_interrupted, wait_for_database};
+use crate::locks::{LockWait, LockWaitScope, is_interrupted, lock_mutex, wait_for_database};
 use crate::options::WriteOptions;
 
 /// An open database.
@@ -54,9 +55,9 @@ impl Database {
             create_world_readable(&file)?;
         }
         let mut connection = open::for_writing(&file, is_new, options.use_sqlite_wal)
-            .map_err(|source| database_error("opening", &file, source))?;
+            .map_err(|source| database_error("open", &file, source))?;
         prepare_with_retry(&mut connection, is_new, options)
-            .map_err(|source| database_error("preparing", &file, source))?;
+            .map_err(|source| database_error("prepare", &file, source))?;
         if is_new {
             // The rename makes the schema file appear complete. A process that finds an empty file
             // would not know the schema. Several writers may create the same store at once, also
@@ -65,8 +66,8 @@ impl Database {
             let name = format!("schema-{}-{number}", std::process::id());
             let temporary = schema_file.with_file_name(name);
             create_world_readable(&temporary)?;
-            fs::write(&temporary, "10").io_context("writing", &temporary)?;
-            fs::rename(&temporary, &schema_file).io_context("writing", &schema_file)?;
+            fs::write(&temporary, "10").io_context("write", &temporary)?;
+            fs::rename(&temporary, &schema_file).io_context("write", &schema_file)?;
         }
         Ok(Database {
             connection,
@@ -90,7 +91,7 @@ impl Database {
         }
         check_schema(&layout.database_dir().join("schema"))?;
         let (connection, access) = open::for_reading(&file, policy)
-            .map_err(|source| database_error("opening", &file, source))?;
+            .map_err(|source| database_error("open", &file, source))?;
         let database = Database {
             connection,
             file,
@@ -102,19 +103,27 @@ impl Database {
     /// Sets how long a query waits while another process has locked the database.
     pub(crate) fn set_busy_timeout(&self, busy_timeout: Duration) -> Result<(), StoreError> {
         open::set_busy_timeout(&self.connection, busy_timeout)
-            .map_err(self.database_error("preparing"))
+            .map_err(|source| database_error("prepare", &self.file, source))
     }
 
     /// Returns a number that changes whenever another connection has changed the database.
     pub(crate) fn data_version(&self) -> Result<i64, StoreError> {
-        self.connection
-            .prepare_cached("pragma data_version")
-            .and_then(|mut query| query.query_row((), |row| row.get(0)))
-            .map_err(self.database_error("looking for changes"))
+        self.query("look for changes of", "pragma data_version", |query| {
+            query.query_row((), |row| row.get(0))
+        })
     }
 
-    fn database_error(&self, action: &'static str) -> impl Fn(rusqlite::Error) -> StoreError {
-        move |source| database_error(action, &self.file, source)
+    /// Runs a cached statement.
+    fn query<T>(
+        &self,
+        action: &'static str,
+        text: &str,
+        run: impl FnOnce(&mut Statement<'_>) -> rusqlite::Result<T>,
+    ) -> Result<T, StoreError> {
+        let statement = self.connection.prepare_cached(text);
+        statement
+            .and_then(|mut statement| run(&mut statement))
+            .map_err(|source| database_error(action, &self.file, source))
     }
 }
 
@@ -133,7 +142,7 @@ impl LockedDatabase<'_> {
         LockedDatabase {
             _scope: lock_wait.enter_scope(),
             // SQLite has rolled back a transaction that a panic interrupted, so the state is valid.
-            database: database.lock().unwrap_or_else(PoisonError::into_inner),
+            database: lock_mutex(database),
         }
     }
 }
@@ -146,23 +155,19 @@ impl Deref for LockedDatabase<'_> {
     }
 }
 
-impl DerefMut for LockedDatabase<'_> {
-    fn deref_mut(&mut self) -> &mut Database {
-        &mut self.database
-    }
-}
-
 /// Distinguishes the temporary names of one process.
 static SERIAL: AtomicU64 = AtomicU64::new(0);
 
 /// Creates an empty file that all users may read, whatever the umask, unless the file exists.
 fn create_world_readable(file: &Path) -> Result<(), StoreError> {
     match File::create_new(file) {
-        Ok(made) => made
-            .set_permissions(fs::Permissions::from_mode(0o644))
-            .io_context("setting the mode of", file),
-        Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => Ok(()),
-        Err(error) => Err(error).io_context("creating", file),
+        Ok(made) => {
+            let mode = fs::Permissions::from_mode(0o644);
+            made.set_permissions(mode)
+                .io_context("set the mode of", file)
+        }
+        Err(error) if error.kind() == ErrorKind::AlreadyExists => Ok(()),
+        Err(error) => Err(error).io_context("create", file),
     }
 }
 
@@ -176,8 +181,8 @@ fn check_schema(schema_file: &Path) -> Result<bool, StoreError> {
             path: schema_file.to_path_buf(),
             found: text.trim().into(),
         }),
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(false),
-        Err(error) => Err(error).io_context("reading", schema_file),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(false),
+        Err(error) => Err(error).io_context("read", schema_file),
     }
 }
 
@@ -258,6 +263,9 @@ fn database_error(action: &'static str, file: &Path, source: rusqlite::Error) ->
 }
 
 const SCHEMA: &str = include_str!("db/schema.sql");
+
+/// The query for the row number of a path.
+const PATH_ID: &str = "select id from ValidPaths where path = ?1";
 
 /// The longest time for retries. Creating a database takes milliseconds, or a second on a slow
 /// disk.

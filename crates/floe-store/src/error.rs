@@ -7,15 +7,18 @@ use std::path::{Path, PathBuf};
 use floe_format::StorePath;
 use floe_format::content_address::ContentAddressError;
 use floe_format::derivation::DerivationError;
+use floe_format::nar::DEPTH_MAX;
 use floe_format::nar::read::NarError;
+use rusqlite::ErrorCode;
+use rustix::io::Errno;
 
 /// Any failure of this crate.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
     /// A system call failed.
-    #[error("{action} {}: {source}{}", path.display(), advice(source))]
+    #[error("cannot {action} {path}: {source}{}", advice(source))]
     Io {
-        /// The attempted action, such as `creating directory`.
+        /// The attempted action, such as `create`.
         action: &'static str,
         /// The file or directory of the action.
         path: PathBuf,
@@ -24,11 +27,11 @@ pub enum StoreError {
     },
     /// SQLite refused.
     #[error(
-        "{action} in the Nix database {}: {source}{}",
-        path.display(), advice_on_database(source)
+        "cannot {action} the Nix database {path}: {source}{}",
+        advice_on_database(source)
     )]
     Database {
-        /// The attempted action, such as `registering paths`.
+        /// The attempted action, such as `register paths in`.
         action: &'static str,
         /// The database file.
         path: PathBuf,
@@ -37,8 +40,8 @@ pub enum StoreError {
     },
     /// There is no store at that place.
     #[error(
-        "there is no Nix store at {}: {} does not exist; give the directory that holds nix/store",
-        path.display(), database.display()
+        "cannot open the Nix store at {path}: {database} does not exist; \
+         try the directory that holds nix/store"
     )]
     NoStore {
         /// The store directory that was asked for.
@@ -48,8 +51,8 @@ pub enum StoreError {
     },
     /// The database has a schema that this crate does not know.
     #[error(
-        "cannot open the Nix store at {}: it has schema {found}, and floe supports only \
-         schema 10; try opening it once with a current Nix, which upgrades it", path.display()
+        "cannot open the Nix store at {path}: it has schema {found}, and floe supports only \
+         schema 10; try opening it once with a current Nix, which upgrades it"
     )]
     Schema {
         /// The schema file.
@@ -57,24 +60,17 @@ pub enum StoreError {
         /// Its contents.
         found: String,
     },
-    /// Nix refuses a store below a symbolic link, so floe does not make one.
+    /// Nix refuses a store below this symbolic link, so floe does not make one.
     #[error(
-        "cannot use the store: {} is a symbolic link, which Nix does not allow for a store \
-         directory or its parents; try the path that it points to, or set \
-         allow-symlinked-store", path.display()
+        "cannot use the store: {0} is a symbolic link, which Nix does not allow for a store \
+         directory or its parents; try the path that it points to, or set allow-symlinked-store"
     )]
-    SymlinkedStore {
-        /// The symbolic link.
-        path: PathBuf,
-    },
+    SymlinkedStore(PathBuf),
     /// A root inside the store would protect paths for ever, because no user could remove it.
-    #[error("{} lies in the store, where no root can be; name a place outside", path.display())]
-    RootInStore {
-        /// The place of the root.
-        path: PathBuf,
-    },
+    #[error("cannot create a root at {0}: it is in the store; try a place outside the store")]
+    RootInStore(PathBuf),
     /// This user cannot create a link at the place of a root.
-    #[error("cannot create a link at {}: {}: {source}", path.display(), directory.display())]
+    #[error("cannot create a link at {path}: {directory}: {source}")]
     CannotCreateRoot {
         /// The place of the root.
         path: PathBuf,
@@ -85,37 +81,25 @@ pub enum StoreError {
     },
     /// A file that is not a root exists at the place of a root.
     #[error(
-        "cannot replace {}: it is not a link into the store; \
-         try another place, or move it away", path.display()
+        "cannot replace {0}: it is not a link into the store; try another place, or move it away"
     )]
-    NotARoot {
-        /// The place of the root.
-        path: PathBuf,
-    },
+    NotARoot(PathBuf),
     /// A file that is not a profile exists at the place of a profile.
-    #[error("cannot replace {}: {}", path.display(),
-        describe_non_profile(target))]
+    #[error("cannot replace {path}: {}", describe_non_profile(target))]
     NotAProfile {
         /// The place of the profile.
         path: PathBuf,
         /// The target, if the file is a symbolic link.
         target: Option<PathBuf>,
     },
-    /// Only the Nix daemon may write this store.
+    /// Only the Nix daemon may write the store with this state directory.
     #[error(
-        "the store at {} belongs to the Nix daemon and this user may not write to it; \
-         run floe as root (sudo floe …), or install into a store of your own with --root DIR",
-        path.display()
+        "cannot write to the store at {0}: it belongs to the Nix daemon; \
+         try floe as root (sudo floe …), or a store of your own with --root DIR"
     )]
-    DaemonOwned {
-        /// The state directory of the store.
-        path: PathBuf,
-    },
+    DaemonOwned(PathBuf),
     /// Another process has held a lock for too long.
-    #[error(
-        "cannot lock {}: another process has held the lock for {seconds} seconds",
-        path.display()
-    )]
+    #[error("cannot lock {path}: another process has held the lock for {seconds} seconds")]
     LockTimeout {
         /// The lock file.
         path: PathBuf,
@@ -126,7 +110,7 @@ pub enum StoreError {
     #[error("interrupted")]
     Interrupted,
     /// The garbage collector did not acknowledge a temporary root.
-    #[error("the running garbage collector at {} did not accept a root: {reason}", path.display())]
+    #[error("cannot send a root to the running garbage collector at {path}: {reason}")]
     CollectorRefused {
         /// The socket of the collector.
         path: PathBuf,
@@ -142,42 +126,19 @@ pub enum StoreError {
         source: NarError,
     },
     /// A file in a store is neither a regular file nor a directory nor a symbolic link.
-    #[error(
-        "cannot read {}: it is not a file, directory or symbolic link",
-        path.display()
-    )]
-    UnsupportedFile {
-        /// The file.
-        path: PathBuf,
-    },
-    /// A tree is nested more deeply than any NAR may be.
-    #[error(
-        "cannot read {}: it is more than {limit} directories deep, which is the limit of NARs",
-        path.display()
-    )]
-    TooDeep {
-        /// The directory that passed the limit.
-        path: PathBuf,
-        /// The limit.
-        limit: usize,
-    },
+    #[error("cannot read {0}: it is not a file, directory or symbolic link")]
+    UnsupportedFile(PathBuf),
+    /// The tree of this directory is nested more deeply than any NAR may be.
+    #[error("cannot read {0}: it is more than {DEPTH_MAX} directories deep, the limit of NARs")]
+    TooDeep(PathBuf),
     /// A file changed while it was being read.
-    #[error("cannot read {}: its size changed during the read", path.display())]
-    FileChanged {
-        /// The file.
-        path: PathBuf,
-    },
+    #[error("cannot read {0}: its size changed during the read")]
+    FileChanged(PathBuf),
     /// A database that this user cannot lock was written to, again and again, while being read.
-    #[error(
-        "cannot read the Nix database {}: another process is changing it; try again",
-        path.display()
-    )]
-    DatabaseChanged {
-        /// The database file.
-        path: PathBuf,
-    },
+    #[error("cannot read the Nix database {0}: another process is changing it; try again")]
+    DatabaseChanged(PathBuf),
     /// A row of the database does not parse.
-    #[error("cannot read the row of {store_path} in the Nix database {}: {reason}", path.display())]
+    #[error("cannot read the row of {store_path} in the Nix database {path}: {reason}")]
     InvalidRow {
         /// The database file.
         path: PathBuf,
@@ -196,22 +157,22 @@ pub enum StoreError {
     },
     /// The place of a path or its lock is blocked by a file that floe can neither use nor remove.
     #[error(
-        "cannot move {store_path} into place: {action} {}: {source}{}",
-        path.display(), advice_on_obstacle(store_path, path, source)
+        "cannot move {store_path} into place: cannot {action} {path}: {source}{}",
+        advice_on_obstacle(store_path, path, source)
     )]
     PathObstructed {
         /// The path that was to be added.
         store_path: StorePath,
-        /// The attempted action, such as `removing`.
+        /// The attempted action, such as `remove`.
         action: &'static str,
         /// The file or directory of the action.
         path: PathBuf,
         /// The error of the system.
         source: io::Error,
     },
-    /// A path was to be registered before what it refers to.
+    /// A path was to be registered before its references.
     #[error(
-        "{path} cannot be registered: its references {} are not valid",
+        "cannot register {path}: its references {} are not valid",
         join_paths(missing)
     )]
     MissingReferences {
@@ -221,7 +182,7 @@ pub enum StoreError {
         missing: BTreeSet<StorePath>,
     },
     /// A content address does not yield a store path.
-    #[error("cannot add {} to the store: {source}", path.display())]
+    #[error("cannot add {path} to the store: {source}")]
     ContentAddress {
         /// The tree that was to be added.
         path: PathBuf,
@@ -235,37 +196,32 @@ impl StoreError {
     pub fn is_out_of_space(&self) -> bool {
         match self {
             StoreError::Io { source, .. } => is_out_of_space(source),
-            StoreError::Database { source, .. } => {
-                source.sqlite_error_code() == Some(rusqlite::ErrorCode::DiskFull)
-            }
-            _ => false,
+            _ => self.sqlite_code() == Some(ErrorCode::DiskFull),
         }
     }
 
     /// Whether another process has locked the database, so that the query may succeed later.
     pub fn is_busy(&self) -> bool {
-        use rusqlite::ErrorCode::{DatabaseBusy, DatabaseLocked};
+        let code = self.sqlite_code();
+        matches!(self, StoreError::DatabaseChanged(_))
+            || matches!(
+                code,
+                Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked)
+            )
+    }
+
+    fn sqlite_code(&self) -> Option<ErrorCode> {
         match self {
-            StoreError::DatabaseChanged { .. } => true,
-            StoreError::Database { source, .. } => {
-                matches!(
-                    source.sqlite_error_code(),
-                    Some(DatabaseBusy | DatabaseLocked)
-                )
-            }
-            _ => false,
+            StoreError::Database { source, .. } => source.sqlite_error_code(),
+            _ => None,
         }
     }
-}
 
-impl StoreError {
     /// Whether the error may vanish when this process releases some locks, because descriptors or
     /// inodes ran out.
     pub(crate) fn is_resource_exhaustion(&self) -> bool {
-        let emfile = rustix::io::Errno::MFILE.raw_os_error();
-        let is_exhausted =
-            |source: &io::Error| source.raw_os_error() == Some(emfile) || is_out_of_space(source);
-        matches!(self, StoreError::Io { source, .. } if is_exhausted(source))
+        matches!(self, StoreError::Io { source, .. }
+            if is_errno(source, &[Errno::MFILE]) || is_out_of_space(source))
     }
 
     /// Whether the error concerns one file only, so that other files may succeed.
@@ -276,17 +232,15 @@ impl StoreError {
     /// Turns the error into one that concerns only `store_path`.
     ///
     /// Errors: returns the error unchanged if every other path would meet it as well.
-    pub(crate) fn into_path_obstructed(
-        self,
-        store_path: &StorePath,
-    ) -> Result<StoreError, StoreError> {
+    pub(crate) fn into_path_obstructed(self, path: &StorePath) -> Result<StoreError, StoreError> {
+        let store_path = path.clone();
         match self {
             StoreError::Io {
                 action,
                 path,
                 source,
             } if !is_system_wide(&source) => Ok(StoreError::PathObstructed {
-                store_path: store_path.clone(),
+                store_path,
                 action,
                 path,
                 source,
@@ -296,19 +250,22 @@ impl StoreError {
     }
 }
 
+fn is_errno(error: &io::Error, numbers: &[Errno]) -> bool {
+    let found = error.raw_os_error();
+    found.is_some_and(|found| numbers.iter().any(|number| number.raw_os_error() == found))
+}
+
 /// Whether the error concerns the disk, the file system or this process as a whole instead of one
 /// file.
 pub(crate) fn is_system_wide(error: &io::Error) -> bool {
-    use rustix::io::Errno;
-    let system_wide = [
+    const SYSTEM_WIDE: [Errno; 5] = [
         Errno::IO,
         Errno::ROFS,
         Errno::MFILE,
         Errno::NFILE,
         Errno::NOMEM,
     ];
-    let is = |errno: Errno| error.raw_os_error() == Some(errno.raw_os_error());
-    is_out_of_space(error) || system_wide.into_iter().any(is)
+    is_out_of_space(error) || is_errno(error, &SYSTEM_WIDE)
 }
 
 /// Whether an error of the system means that there is no space left.
@@ -317,6 +274,11 @@ pub fn is_out_of_space(error: &io::Error) -> bool {
         error.kind(),
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded
     )
+}
+
+/// Whether a file does not exist.
+pub(crate) fn is_not_found<T>(result: &io::Result<T>) -> bool {
+    matches!(result, Err(error) if error.kind() == io::ErrorKind::NotFound)
 }
 
 /// Adds the action and the path to an error of the system.
@@ -335,11 +297,8 @@ impl<T, E: Into<io::Error>> IoContext<T> for Result<T, E> {
 }
 
 fn join_paths(paths: &BTreeSet<StorePath>) -> String {
-    paths
-        .iter()
-        .map(StorePath::as_str)
-        .collect::<Vec<_>>()
-        .join(", ")
+    let paths: Vec<&str> = paths.iter().map(StorePath::as_str).collect();
+    paths.join(", ")
 }
 
 /// Describes the file at the place of a profile, and the fix.
@@ -359,10 +318,10 @@ fn describe_non_profile(target: &Option<PathBuf>) -> String {
 fn advice(error: &io::Error) -> &'static str {
     match error.kind() {
         io::ErrorKind::StorageFull => OUT_OF_SPACE,
-        io::ErrorKind::QuotaExceeded => " (the quota of this user is used up)",
-        io::ErrorKind::ReadOnlyFilesystem => " (choose a writable store with --root DIR)",
+        io::ErrorKind::QuotaExceeded => "; try making room in the quota of this user",
+        io::ErrorKind::ReadOnlyFilesystem => "; try a writable store with --root DIR",
         io::ErrorKind::PermissionDenied => {
-            " (run as the owner of the store, or use a store of your own with --root DIR)"
+            "; try running as the owner of the store, or a store of your own with --root DIR"
         }
         _ => "",
     }
@@ -371,17 +330,16 @@ fn advice(error: &io::Error) -> &'static str {
 /// The fix for a file that blocks the place or the lock of a path.
 fn advice_on_obstacle(store_path: &StorePath, path: &Path, error: &io::Error) -> &'static str {
     use io::ErrorKind;
-    use rustix::io::Errno;
     let is_lock = path.file_name() == Some(format!("{store_path}.lock").as_ref());
-    let is = |errno: Errno| error.raw_os_error() == Some(errno.raw_os_error());
     match error.kind() {
         // Nix creates lock files that only their owner may open, and root is often the owner.
-        ErrorKind::PermissionDenied if is_lock && is(Errno::ACCESS) => {
-            " (another process may be adding the path: run again; \
-             remove it only while neither Nix nor floe runs)"
+        ErrorKind::PermissionDenied if is_lock && is_errno(error, &[Errno::ACCESS]) => {
+            "; try again, because another process may be adding the path; \
+             remove it only while neither Nix nor floe runs"
         }
         ErrorKind::PermissionDenied => {
-            " (it belongs to another user, or is immutable: remove it as that user or as root)"
+            "; try removing it as its owner or as root, because it belongs to another user or is \
+             immutable"
         }
         // A file of an unexpected kind. A lock file with contents is reported as invalid data.
         ErrorKind::IsADirectory
@@ -389,8 +347,8 @@ fn advice_on_obstacle(store_path: &StorePath, path: &Path, error: &io::Error) ->
         | ErrorKind::DirectoryNotEmpty
         | ErrorKind::AlreadyExists
         | ErrorKind::ResourceBusy
-        | ErrorKind::InvalidData => " (remove what is there and run again)",
-        _ if is(Errno::LOOP) => " (remove what is there and run again)",
+        | ErrorKind::InvalidData => REMOVE_OBSTACLE,
+        _ if is_errno(error, &[Errno::LOOP]) => REMOVE_OBSTACLE,
         _ => "",
     }
 }
@@ -398,20 +356,19 @@ fn advice_on_obstacle(store_path: &StorePath, path: &Path, error: &io::Error) ->
 /// The fix for an error of SQLite.
 fn advice_on_database(error: &rusqlite::Error) -> &'static str {
     match error.sqlite_error_code() {
-        Some(rusqlite::ErrorCode::DiskFull) => OUT_OF_SPACE,
+        Some(ErrorCode::DiskFull) => OUT_OF_SPACE,
         _ => "",
     }
 }
 
 /// The system uses the same message for missing blocks and missing inodes, and `df -h` shows only
 /// the blocks.
-const OUT_OF_SPACE: &str =
-    " (out of blocks or inodes: see `df -h` and `df -i`, make room and run again)";
+const OUT_OF_SPACE: &str = "; try making room (see `df -h` and `df -i`)";
+
+const REMOVE_OBSTACLE: &str = "; try removing it and running again";
 
 #[cfg(test)]
 mod tests {
-    use rustix::io::Errno;
-
     use super::*;
 
     #[test]
@@ -421,19 +378,22 @@ mod tests {
         let says = |path: &str, source: io::Error| {
             let error = StoreError::PathObstructed {
                 store_path: store_path.clone(),
-                action: "opening",
+                action: "open",
                 path: path.into(),
                 source,
             };
             error.to_string()
         };
         let said = says(&lock, Errno::ACCESS.into());
-        assert!(said.contains("run again; remove it only while"), "{said}");
+        assert!(
+            said.contains("adding the path; remove it only while"),
+            "{said}"
+        );
         for (path, errno) in [(&place, Errno::ACCESS), (&lock, Errno::PERM)] {
             let said = says(path, errno.into());
-            assert!(said.contains("as that user or as root"), "{said}");
+            assert!(said.contains("as its owner or as root"), "{said}");
         }
-        let remove = "(remove what is there and run again)";
+        let remove = "; try removing it and running again";
         for errno in [Errno::ISDIR, Errno::NOTEMPTY, Errno::BUSY, Errno::LOOP] {
             assert!(says(&place, errno.into()).contains(remove), "{errno}");
         }

@@ -32,16 +32,16 @@ impl FileSystem {
     /// Errors: those of the system.
     pub fn of(directory: &Path) -> Result<FileSystem, StoreError> {
         let existing = lowest_existing(directory)?;
-        let counts = statvfs(&existing).io_context("asking for free space at", &existing)?;
-        let magic = statfs(&existing).io_context("asking for the file system of", &existing)?;
+        let counts = statvfs(&existing).io_context("get the free space of", &existing)?;
+        let magic = statfs(&existing).io_context("get the file system of", &existing)?;
         // The type of this field differs between machines. The value has 32 bits on all of them.
         let (kind, allocates_every_byte) = file_system_kind(magic.f_type as u32);
-        let free = free(&counts, rustix::process::geteuid().is_root());
+        let (free_bytes, free_inodes) = free(&counts, rustix::process::geteuid().is_root());
         Ok(FileSystem {
             mount_point: mount_point(&existing)?,
             kind,
-            free_bytes: free.bytes,
-            free_inodes: free.inodes,
+            free_bytes,
+            free_inodes,
             allocates_every_byte,
         })
     }
@@ -49,41 +49,32 @@ impl FileSystem {
 
 /// The canonical path of the directory or of its lowest existing parent.
 fn lowest_existing(directory: &Path) -> Result<PathBuf, StoreError> {
-    let absolute = std::path::absolute(directory).io_context("resolving", directory)?;
+    let absolute = std::path::absolute(directory).io_context("resolve", directory)?;
     let there = absolute.ancestors().find(|path| path.exists());
     let there = there.unwrap_or(Path::new("/"));
-    fs::canonicalize(there).io_context("resolving", there)
+    fs::canonicalize(there).io_context("resolve", there)
 }
 
 /// The highest parent on the same device.
 fn mount_point(existing: &Path) -> Result<PathBuf, StoreError> {
     let device = |path: &Path| fs::metadata(path).map(|metadata| metadata.dev());
-    let own = device(existing).io_context("examining", existing)?;
+    let own = device(existing).io_context("examine", existing)?;
     let same = existing
         .ancestors()
         .take_while(|path| device(path).is_ok_and(|other| other == own));
     Ok(same.last().unwrap_or(existing).to_path_buf())
 }
 
-/// The free blocks and inodes.
-#[derive(Debug, PartialEq, Eq)]
-struct FreeCounts {
-    bytes: Option<u64>,
-    inodes: Option<u64>,
-}
-
-/// Most file systems reserve space for root. A total of zero means that the file system does not
-/// count.
-fn free(counts: &StatVfs, is_root: bool) -> FreeCounts {
+/// Returns the free bytes and inodes. Most file systems reserve space for root. A total of zero
+/// means that the file system does not count.
+fn free(counts: &StatVfs, is_root: bool) -> (Option<u64>, Option<u64>) {
     let (blocks, inodes) = match is_root {
         true => (counts.f_bfree, counts.f_ffree),
         false => (counts.f_bavail, counts.f_favail),
     };
     let bytes = blocks.saturating_mul(counts.f_frsize);
-    FreeCounts {
-        bytes: (counts.f_blocks > 0).then_some(bytes),
-        inodes: (counts.f_files > 0).then_some(inodes),
-    }
+    let bytes = (counts.f_blocks > 0).then_some(bytes);
+    (bytes, (counts.f_files > 0).then_some(inodes))
 }
 
 /// Returns the name of a file system type, and whether each written byte occupies a byte.
@@ -125,28 +116,25 @@ mod tests {
     #[test]
     fn reserved_blocks_are_free_only_for_root() {
         let found = |is_root| free(&counts(), is_root);
-        let (bytes, inodes) = (Some(15 * 4096), Some(6));
-        assert_eq!(found(false), FreeCounts { bytes, inodes });
-        let (bytes, inodes) = (Some(20 * 4096), Some(7));
-        assert_eq!(found(true), FreeCounts { bytes, inodes });
+        assert_eq!(found(false), (Some(15 * 4096), Some(6)));
+        assert_eq!(found(true), (Some(20 * 4096), Some(7)));
     }
 
     #[test]
     fn zero_totals_mean_not_counted() {
         let mut counts = counts();
         (counts.f_files, counts.f_ffree, counts.f_favail) = (0, 0, 0);
-        assert_eq!(free(&counts, true).inodes, None);
-        assert!(free(&counts, true).bytes.is_some());
+        assert_eq!(free(&counts, true).1, None);
+        assert!(free(&counts, true).0.is_some());
         (counts.f_blocks, counts.f_bfree, counts.f_bavail) = (0, 0, 0);
-        assert_eq!(free(&counts, true).bytes, None);
+        assert_eq!(free(&counts, true).0, None);
     }
 
     #[test]
     fn full_file_system_reports_zero_free() {
         let mut full = counts();
         (full.f_bavail, full.f_favail) = (0, 0);
-        let (bytes, inodes) = (Some(0), Some(0));
-        assert_eq!(free(&full, false), FreeCounts { bytes, inodes });
+        assert_eq!(free(&full, false), (Some(0), Some(0)));
     }
 
     #[test]

@@ -23,9 +23,7 @@ use crate::writer::{StoreWriter, create_directory};
 
 /// A place for a root that passed [`IndirectGcRoot::check`].
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct IndirectGcRoot {
-    path: PathBuf,
-}
+pub struct IndirectGcRoot(PathBuf);
 
 impl IndirectGcRoot {
     /// Checks whether a root can be created at `path`. Changes nothing.
@@ -34,33 +32,21 @@ impl IndirectGcRoot {
     /// link into the store; [`StoreError::CannotCreateRoot`] if this user cannot create a link
     /// there.
     pub fn check(layout: &StoreLayout, path: &Path) -> Result<IndirectGcRoot, StoreError> {
-        let link = IndirectGcRoot {
-            path: absolute_path(path)?,
-        };
+        let link = IndirectGcRoot(absolute_path(path)?);
         link.recheck(layout)?;
-        check_can_create_link(&link.path)?;
+        check_can_create_link(&link.0)?;
         Ok(link)
     }
 
-    /// The absolute path of the link, without `.` and `..`.
-    pub fn path(&self) -> &Path {
-        &self.path
-    }
-
     fn recheck(&self, layout: &StoreLayout) -> Result<(), StoreError> {
-        let path = || self.path.clone();
-        if is_in_store(layout, &self.path) || self.path.starts_with(&layout.real_store_dir) {
-            return Err(StoreError::RootInStore { path: path() });
+        let path = &self.0;
+        if is_in_store(layout, path) || path.starts_with(&layout.real_store_dir) {
+            return Err(StoreError::RootInStore(path.clone()));
         }
-        match fs::read_link(&self.path) {
-            Ok(target) if is_in_store(layout, &target) => Ok(()),
-            Ok(_) => Err(StoreError::NotARoot { path: path() }),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-            // The path exists and is not a symbolic link.
-            Err(error) if error.kind() == io::ErrorKind::InvalidInput => {
-                Err(StoreError::NotARoot { path: path() })
-            }
-            Err(error) => Err(error).io_context("examining", &self.path),
+        match read_existing_link(path)? {
+            ExistingLink::None => Ok(()),
+            ExistingLink::To(target) if is_in_store(layout, &target) => Ok(()),
+            _ => Err(StoreError::NotARoot(path.clone())),
         }
     }
 }
@@ -76,15 +62,31 @@ impl StoreWriter {
         // the path.
         self.add_temp_roots([path].into_iter())?;
         link.recheck(self.layout())?;
-        create_parent(&link.path)?;
+        create_parent(&link.0)?;
         let target = PathBuf::from(self.layout().store_dir.full_path(path));
-        replace_link(&target, &link.path)?;
+        replace_link(&target, &link.0)?;
         let auto = self.layout().state_dir.join("gcroots/auto");
         create_directory(&auto)?;
-        replace_link(&link.path, &auto.join(auto_root_name(&link.path)))?;
+        replace_link(&link.0, &auto.join(auto_root_name(&link.0)))?;
         // A collector that began after the first call may have read the permanent roots before the
         // link existed. The second call makes sure that it knows the temporary root.
         self.add_temp_roots([path].into_iter())
+    }
+}
+
+/// The file at the place of a new link.
+pub(crate) enum ExistingLink {
+    None,
+    To(PathBuf),
+    NotALink,
+}
+
+pub(crate) fn read_existing_link(path: &Path) -> Result<ExistingLink, StoreError> {
+    match fs::read_link(path) {
+        Ok(target) => Ok(ExistingLink::To(target)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(ExistingLink::None),
+        Err(error) if error.kind() == io::ErrorKind::InvalidInput => Ok(ExistingLink::NotALink),
+        Err(error) => Err(error).io_context("examine", path),
     }
 }
 
@@ -119,14 +121,13 @@ pub fn canon_path(path: &Path) -> PathBuf {
 
 /// Returns a path in Nix's form. The name of the root is a hash of it, so it must match Nix's.
 pub(crate) fn absolute_path(path: &Path) -> Result<PathBuf, StoreError> {
-    let path = std::path::absolute(path).io_context("resolving", path)?;
+    let path = std::path::absolute(path).io_context("resolve", path)?;
     Ok(canon_path(&path))
 }
 
 /// Checks whether a link can be created, so that a command fails before a long download.
 pub(crate) fn check_can_create_link(link: &Path) -> Result<(), StoreError> {
-    let existing = link.ancestors().skip(1).find(|path| path.exists());
-    let Some(directory) = existing else {
+    let Some(directory) = link.ancestors().skip(1).find(|path| path.exists()) else {
         return Ok(());
     };
     let usable = match directory.is_dir() {
@@ -143,7 +144,7 @@ pub(crate) fn check_can_create_link(link: &Path) -> Result<(), StoreError> {
 /// Creates the directory of a link, with the modes that the user's umask allows.
 pub(crate) fn create_parent(link: &Path) -> Result<(), StoreError> {
     match link.parent() {
-        Some(parent) => fs::create_dir_all(parent).io_context("creating the directory", parent),
+        Some(parent) => fs::create_dir_all(parent).io_context("create the directory", parent),
         None => Ok(()),
     }
 }
@@ -156,12 +157,12 @@ pub(crate) fn replace_link(target: &Path, link: &Path) -> Result<(), StoreError>
     let temporary = PathBuf::from(temporary);
     // A file of this name belongs to a dead process with the same number.
     let _: io::Result<()> = fs::remove_file(&temporary);
-    symlink(target, &temporary).io_context("creating the link", &temporary)?;
+    symlink(target, &temporary).io_context("create the link", &temporary)?;
     fs::rename(&temporary, link)
         .inspect_err(|_| {
             let _: io::Result<()> = fs::remove_file(&temporary);
         })
-        .io_context("replacing the link", link)
+        .io_context("replace the link", link)
 }
 
 /// Distinguishes the temporary names of one process.

@@ -44,5 +44,5 @@ pub use profile::Profile;
 pub use reader::StoreReader;
 pub use register::{RegisterOutcome, StagedPath};
 pub use temp_roots::TempRoots;
-pub use verify::{Verification, VerifyObserver, VerifyProblem};
+pub use verify::{ProblemCause, Verification, VerifyObserver, VerifyProblem};
 pub use writer::StoreWriter;

@@ -88,23 +88,19 @@ impl LiveStore {
     ///
     /// Errors: the database could not be read or opened again. The next call tries again.
     pub fn generation(&mut self) -> Result<u64, StoreError> {
-        let generation = &self.generation;
         let slot = self.open.get_mut();
-        if let Some(open) = slot {
-            match open.changed() {
-                Ok(Change::None) => return Ok(generation.get()),
-                Ok(Change::Contents) => {
-                    generation.set(generation.get() + 1);
-                    return Ok(generation.get());
-                }
-                Err(error) if error.is_busy() => return Err(error),
-                // Opening the database again either succeeds or reports the error.
-                Ok(Change::File) | Err(_) => *slot = None,
+        match slot.as_mut().map(OpenDatabase::changed) {
+            Some(Ok(Change::None)) => return Ok(self.generation.get()),
+            Some(Ok(Change::Contents)) => {}
+            Some(Err(error)) if error.is_busy() => return Err(error),
+            // Opening the database again either succeeds or reports the error.
+            Some(Ok(Change::File) | Err(_)) | None => {
+                *slot = None;
+                *slot = Some(OpenDatabase::new(&self.layout, self.busy_timeout)?);
             }
         }
-        *slot = Some(OpenDatabase::new(&self.layout, self.busy_timeout)?);
-        generation.set(generation.get() + 1);
-        Ok(generation.get())
+        self.generation.set(self.generation.get() + 1);
+        Ok(self.generation.get())
     }
 
     /// Makes the next [`LiveStore::generation`] check the file system, even if the last check is
@@ -156,7 +152,7 @@ impl LiveStore {
     /// because the file may have been replaced.
     fn query<T>(
         &self,
-        mut query: impl FnMut(&Database) -> Result<T, StoreError>,
+        query: impl Fn(&Database) -> Result<T, StoreError>,
     ) -> Result<T, StoreError> {
         let start = Instant::now();
         let mut is_first = true;
@@ -165,24 +161,20 @@ impl LiveStore {
             let result = query(&open.database);
             let changed =
                 open.access == AccessMode::Immutable && open.watch.poll()? != Change::None;
-            let failed = match &result {
-                Err(error @ StoreError::Database { .. }) => !error.is_busy(),
-                _ => false,
-            };
+            let failed = matches!(&result, Err(error @ StoreError::Database { .. })
+                if !error.is_busy());
             drop(open);
             if changed || failed {
                 self.open.replace(None);
             }
-            let may_differ = changed || (failed && is_first);
-            if !may_differ {
+            if !(changed || failed && is_first) {
                 return result;
             }
-            if !is_first && start.elapsed() >= self.busy_timeout {
-                return Err(StoreError::DatabaseChanged {
-                    path: self.layout.database_dir().join("db.sqlite"),
-                });
-            }
             if !is_first {
+                if start.elapsed() >= self.busy_timeout {
+                    let file = self.layout.database_dir().join("db.sqlite");
+                    return Err(StoreError::DatabaseChanged(file));
+                }
                 thread::sleep(RETRY_INTERVAL);
             }
             is_first = false;
@@ -207,17 +199,18 @@ impl OpenDatabase {
         let file = layout.database_dir().join("db.sqlite");
         // The versions are read before the opening. If the file is replaced in between, the next
         // check opens it once more. The other order could miss the replacement.
-        let before = FileWatch::before_open(&file)?;
-        let (database, access) =
-            Database::open_for_reading(layout, BusyPolicy::Timeout(busy_timeout))?;
+        let mut watch = FileWatch::before_open(&file)?;
+        let policy = BusyPolicy::Timeout(busy_timeout);
+        let (database, access) = Database::open_for_reading(layout, policy)?;
         let data_version = match access {
             AccessMode::Wal => database.data_version()?,
             AccessMode::LockDirectory | AccessMode::Immutable => 0,
         };
+        watch.set_access(access)?;
         Ok(OpenDatabase {
             database,
             access,
-            watch: before.opened(access)?,
+            watch,
             data_version,
             polled_at: Some(Instant::now()),
         })
@@ -227,9 +220,8 @@ impl OpenDatabase {
         // With a lock directory, a query of `data_version` would create and remove that directory,
         // and would fail while another process holds it. The file times give the same information.
         let always = self.access == AccessMode::LockDirectory;
-        let is_due = self
-            .polled_at
-            .is_none_or(|polled_at| polled_at.elapsed() >= FILE_POLL_INTERVAL);
+        let is_overdue = |polled_at: Instant| polled_at.elapsed() >= FILE_POLL_INTERVAL;
+        let is_due = self.polled_at.is_none_or(is_overdue);
         if always || is_due {
             let change = self.watch.poll()?;
             self.polled_at = Some(Instant::now());

@@ -4,14 +4,14 @@
 //! generations that floe makes.
 
 use std::fs;
-use std::io;
 use std::path::{Path, PathBuf};
 
 use floe_format::StorePath;
 
 use crate::error::{IoContext, StoreError};
 use crate::gc_roots::{
-    IndirectGcRoot, absolute_path, check_can_create_link, create_parent, is_in_store, replace_link,
+    ExistingLink, IndirectGcRoot, absolute_path, check_can_create_link, create_parent, is_in_store,
+    read_existing_link, replace_link,
 };
 use crate::layout::StoreLayout;
 use crate::locks::PathLock;
@@ -19,9 +19,7 @@ use crate::writer::StoreWriter;
 
 /// A place for a profile that passed [`Profile::check`].
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Profile {
-    path: PathBuf,
-}
+pub struct Profile(PathBuf);
 
 impl Profile {
     /// Checks whether a generation can be added to the profile at `path`. Changes nothing.
@@ -33,71 +31,54 @@ impl Profile {
     /// neither to a generation in the same directory nor into the store;
     /// [`StoreError::CannotCreateRoot`] if this user cannot create a link there.
     pub fn check(layout: &StoreLayout, path: &Path) -> Result<Profile, StoreError> {
-        let profile = Profile {
-            path: absolute_path(path)?,
-        };
+        let profile = Profile(absolute_path(path)?);
         // All generations are in the directory of the profile, so one check is enough.
         IndirectGcRoot::check(layout, &profile.generation_link(1))?;
         profile.recheck(layout)?;
-        check_can_create_link(&profile.path)?;
+        check_can_create_link(&profile.0)?;
         Ok(profile)
     }
 
-    /// The absolute path of the link to the current generation.
-    pub fn path(&self) -> &Path {
-        &self.path
-    }
-
     /// The path of the link of a generation.
-    pub fn generation_link(&self, number: u64) -> PathBuf {
-        let mut name = self.path.clone().into_os_string();
+    fn generation_link(&self, number: u64) -> PathBuf {
+        let mut name = self.0.clone().into_os_string();
         name.push(format!("-{number}-link"));
         name.into()
     }
 
     fn recheck(&self, layout: &StoreLayout) -> Result<(), StoreError> {
-        let refused = |target| StoreError::NotAProfile {
-            path: self.path.clone(),
-            target,
+        let directory = self.0.parent().unwrap_or(Path::new("/"));
+        let target = match read_existing_link(&self.0)? {
+            ExistingLink::None => return Ok(()),
+            ExistingLink::NotALink => None,
+            ExistingLink::To(target) => {
+                let parent = target.parent().unwrap_or(&target);
+                let is_beside = [Path::new(""), directory].contains(&parent);
+                let is_generation = is_beside && self.generation_number(&target).is_some();
+                if is_generation || is_in_store(layout, &target) {
+                    return Ok(());
+                }
+                Some(directory.join(target))
+            }
         };
-        let target = match fs::read_link(&self.path) {
-            Ok(target) => target,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
-            Err(error) if error.kind() == io::ErrorKind::InvalidInput => return Err(refused(None)),
-            Err(error) => return Err(error).io_context("examining", &self.path),
-        };
-        let directory = self.directory();
-        let is_beside = target.parent() == Some(Path::new("")) || target.parent() == directory;
-        match (is_beside, self.generation_number(&target)) {
-            (true, Some(_)) => Ok(()),
-            _ if is_in_store(layout, &target) => Ok(()),
-            _ => Err(refused(Some(directory.map_or_else(
-                || target.clone(),
-                |directory| directory.join(&target),
-            )))),
-        }
-    }
-
-    fn directory(&self) -> Option<&Path> {
-        self.path.parent()
+        let path = self.0.clone();
+        Err(StoreError::NotAProfile { path, target })
     }
 
     /// Parses the number from the name of a generation of this profile.
     fn generation_number(&self, generation: &Path) -> Option<u64> {
         let name = generation.file_name()?.to_str()?;
-        let rest = name.strip_prefix(self.path.file_name()?.to_str()?)?;
+        let rest = name.strip_prefix(self.0.file_name()?.to_str()?)?;
         let (number, _) = rest.strip_prefix('-')?.split_once("-link")?;
         number.parse().ok()
     }
 
     /// Returns the highest generation number.
     fn latest_generation(&self) -> Result<Option<u64>, StoreError> {
-        let Some(directory) = self.directory() else {
-            return Ok(None);
-        };
+        let directory = self.0.parent().unwrap_or(Path::new("/"));
         let mut latest = None;
-        for entry in fs::read_dir(directory).io_context("listing", directory)? {
-            let name = entry.io_context("listing", directory)?.file_name();
+        for entry in fs::read_dir(directory).io_context("list", directory)? {
+            let name = entry.io_context("list", directory)?.file_name();
             latest = latest.max(self.generation_number(Path::new(&name)));
         }
         Ok(latest)
@@ -111,8 +92,8 @@ impl StoreWriter {
     /// Errors: those of [`Profile::check`], [`StoreError::LockTimeout`], and those of the system.
     pub fn set_profile(&self, profile: &Profile, path: &StorePath) -> Result<u64, StoreError> {
         self.add_temp_roots([path].into_iter())?;
-        create_parent(&profile.path)?;
-        let _lock = PathLock::acquire(&profile.path, self.lock_wait())?;
+        create_parent(&profile.0)?;
+        let _lock = PathLock::acquire(&profile.0, &self.lock_wait)?;
         profile.recheck(self.layout())?;
         let wanted = PathBuf::from(self.layout().store_dir.full_path(path));
         let latest = profile.latest_generation()?;
@@ -131,7 +112,7 @@ impl StoreWriter {
         // The target is a bare name, so that a directory of profiles can be moved.
         let generation = profile.generation_link(number);
         let name = generation.file_name().unwrap_or(generation.as_os_str());
-        replace_link(Path::new(name), &profile.path)?;
+        replace_link(Path::new(name), &profile.0)?;
         Ok(number)
     }
 }
@@ -142,9 +123,7 @@ mod tests {
 
     #[test]
     fn generation_numbers_are_parsed_as_in_nix() {
-        let profile = Profile {
-            path: "/profiles/system".into(),
-        };
+        let profile = Profile("/profiles/system".into());
         let number = |name: &str| profile.generation_number(Path::new(name));
         assert_eq!(number("system-7-link"), Some(7));
         assert_eq!(number("/elsewhere/system-12-link"), Some(12));

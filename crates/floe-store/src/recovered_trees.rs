@@ -18,62 +18,17 @@ use std::collections::HashMap;
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::Mutex;
 
 use floe_format::StorePath;
 
 use crate::tree::TemporaryTree;
 
-/// Sealed trees of earlier runs, by store path.
-#[derive(Debug, Default)]
-pub(crate) struct RecoveredTrees(Mutex<HashMap<StorePath, Vec<TemporaryTree>>>);
+/// Sealed trees of earlier runs, by store path. No list is empty.
+pub(crate) type RecoveredTrees = Mutex<HashMap<StorePath, Vec<TemporaryTree>>>;
 
-impl RecoveredTrees {
-    fn trees(&self) -> MutexGuard<'_, HashMap<StorePath, Vec<TemporaryTree>>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    pub(crate) fn insert(&self, tree: TemporaryTree) {
-        let mut trees = self.trees();
-        trees.entry(tree.path().clone()).or_default().push(tree);
-    }
-
-    pub(crate) fn contains(&self, path: &StorePath) -> bool {
-        self.trees().contains_key(path)
-    }
-
-    /// Removes and returns one of the trees of a path.
-    pub(crate) fn pop(&self, path: &StorePath) -> Option<TemporaryTree> {
-        let mut trees = self.trees();
-        let of_path = trees.get_mut(path)?;
-        let tree = of_path.pop();
-        if of_path.is_empty() {
-            trees.remove(path);
-        }
-        tree
-    }
-
-    /// Deletes the trees of all paths that are not wanted.
-    pub(crate) fn remove_unless(&self, is_wanted: impl Fn(&StorePath) -> bool) {
-        let unwanted = self
-            .trees()
-            .extract_if(|path, _| !is_wanted(path))
-            .collect::<Vec<_>>();
-        // Deleting trees is slow, so it happens after the mutex is released.
-        drop(unwanted);
-    }
-
-    /// Leaves all trees on disk. Returns whether there is any.
-    pub(crate) fn detach_all(&self) -> bool {
-        let trees = std::mem::take(&mut *self.trees());
-        let is_any = !trees.is_empty();
-        let trees = trees.into_values().flatten();
-        trees.for_each(TemporaryTree::detach);
-        is_any
-    }
-}
-
-/// Whether a tree looks complete: the root is sealed last.
+/// Whether a tree looks complete: the root is sealed last. A root that is a file has its final mode
+/// from the start, so only its time shows whether it is complete.
 pub(crate) fn is_sealed(tree: &Path) -> bool {
     let Ok(found) = fs::symlink_metadata(tree) else {
         return false;

@@ -14,8 +14,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::fs::File;
 use std::io::{self, Read as _};
-use std::path::{Path, PathBuf};
-use std::sync::PoisonError;
+use std::path::Path;
 
 use floe_format::derivation::{
     DERIVATION_LEN_MAX, Derivation, DerivationError, DerivationHashCache,
@@ -27,7 +26,7 @@ use rustix::io::Errno;
 
 use crate::db::{Database, Registration};
 use crate::error::{IoContext, StoreError, is_system_wide};
-use crate::locks::PathLock;
+use crate::locks::{PathLock, lock_mutex};
 use crate::tree::{TemporaryTree, remove_tree};
 use crate::writer::StoreWriter;
 
@@ -55,6 +54,18 @@ pub struct RegisterOutcome {
     pub refused: Vec<(StorePath, StoreError)>,
 }
 
+impl RegisterOutcome {
+    /// Records an error that concerns only `path`, and returns any other error.
+    fn refuse(&mut self, path: &StorePath, error: StoreError) -> Result<(), StoreError> {
+        let refused = error.into_path_obstructed(path)?;
+        self.refused.push((path.clone(), refused));
+        Ok(())
+    }
+}
+
+/// A path with its lock. The lock is dropped last.
+type LockedPath = (StagedPath, PathLock);
+
 impl StoreWriter {
     /// Registers a batch of paths. Each reference must be valid or in the batch.
     ///
@@ -69,11 +80,9 @@ impl StoreWriter {
         };
         if !error.is_out_of_space() {
             // A tree whose rollback fails is removed.
-            let renamed = renamed.into_iter().filter_map(|path| path.rollback().ok());
-            let incomplete = outcome
-                .missing_references
-                .into_iter()
-                .map(|(staged, _)| staged);
+            let renamed = renamed.into_iter().filter_map(|path| roll_back(path).ok());
+            let incomplete = outcome.missing_references.into_iter();
+            let incomplete = incomplete.map(|(staged, _)| staged);
             let kept = renamed.chain(incomplete).chain(outcome.busy);
             self.keep_for_resume(kept.map(|staged| staged.tree));
         }
@@ -84,58 +93,55 @@ impl StoreWriter {
         &self,
         batch: Vec<StagedPath>,
         outcome: &mut RegisterOutcome,
-        renamed: &mut Vec<RenamedTree>,
+        renamed: &mut Vec<LockedPath>,
     ) -> Result<(), StoreError> {
-        let mut database = self.database();
+        let database = self.database();
         let batch = self.lock_batch(&database, batch, outcome)?;
         let batch = retain_with_valid_references(&database, batch, outcome)?;
         // `outcome.refused` already holds paths whose referrers `lock_batch` left out.
         let refused_before = outcome.refused.len();
-        for (staged, lock) in batch {
-            let path = staged.info.path.clone();
+        for (mut staged, lock) in batch {
             // If a later step fails, dropping `renamed` removes the trees again.
-            match RenamedTree::rename(self, staged, lock) {
-                Ok(tree) => renamed.push(tree),
-                Err(error) => outcome
-                    .refused
-                    .push((path.clone(), error.into_path_obstructed(&path)?)),
+            match self.move_into_place(&mut staged) {
+                Ok(()) => renamed.push((staged, lock)),
+                Err(error) => outcome.refuse(&staged.info.path, error)?,
             }
         }
         let mut registrations = Vec::new();
-        for path in &*renamed {
-            match self.derivation_outputs(&path.info) {
-                Ok(outputs) => registrations.push(Registration {
-                    info: &path.info,
-                    outputs,
-                }),
+        for (StagedPath { info, .. }, _) in &*renamed {
+            match self.derivation_outputs(info) {
+                Ok(outputs) => registrations.push(Registration { info, outputs }),
                 Err(error @ StoreError::Derivation { .. }) => {
-                    outcome.refused.push((path.info.path.clone(), error));
+                    outcome.refused.push((info.path.clone(), error));
                 }
                 Err(error) => return Err(error),
             }
         }
         let none_refused = outcome.refused.len() == refused_before;
         if none_refused && database.register(&registrations)? {
-            drop(registrations);
-            outcome
-                .valid
-                .extend(renamed.drain(..).map(RenamedTree::commit));
+            for (staged, _lock) in renamed.drain(..) {
+                staged.tree.detach();
+                outcome.valid.push(staged.info.path);
+            }
             return Ok(());
         }
-        drop(registrations);
         // Rare: a path was refused, or a reference vanished after the check. The caller tries the
         // other paths again without it.
-        let refused: HashSet<StorePath> = outcome
-            .refused
-            .iter()
-            .map(|(path, _)| path.clone())
-            .collect();
+        let refused: HashSet<&StorePath> = outcome.refused.iter().map(|(path, _)| path).collect();
         for path in renamed.drain(..) {
-            if !refused.contains(&path.info.path) {
-                outcome.busy.push(path.rollback()?);
+            if !refused.contains(&path.0.info.path) {
+                outcome.busy.push(roll_back(path)?);
             }
         }
         Ok(())
+    }
+
+    fn move_into_place(&self, staged: &mut StagedPath) -> Result<(), StoreError> {
+        let place = self.layout().real_path(&staged.info.path);
+        // A tree without a row remains from an interrupted process. Its contents are unknown.
+        remove_tree(&place)?;
+        let renamed = staged.tree.rename_to(place.clone());
+        renamed.io_context("rename a tree to", place)
     }
 
     /// Acquires the locks in the order of the paths, and separates the paths that are valid
@@ -145,7 +151,7 @@ impl StoreWriter {
         database: &Database,
         mut batch: Vec<StagedPath>,
         outcome: &mut RegisterOutcome,
-    ) -> Result<Vec<(StagedPath, PathLock)>, StoreError> {
+    ) -> Result<Vec<LockedPath>, StoreError> {
         batch.sort_unstable_by(|a, b| a.info.path.cmp(&b.info.path));
         let mut locked = Vec::new();
         let mut batch = batch.into_iter();
@@ -165,10 +171,7 @@ impl StoreWriter {
                     outcome.busy.push(staged);
                     outcome.busy.extend(batch.by_ref());
                 }
-                Err(error) => {
-                    let refused = (path.clone(), error.into_path_obstructed(path)?);
-                    outcome.refused.push(refused);
-                }
+                Err(error) => outcome.refuse(path, error)?,
             }
         }
         Ok(locked)
@@ -199,12 +202,10 @@ impl StoreWriter {
         }
         let mut global_error = None;
         let mut read = |path: &StorePath| self.read_derivation(path, &mut global_error);
-        let outputs = self.checked_outputs(&info.path, &mut read);
-        outputs.map_err(|source| {
-            global_error.unwrap_or_else(|| StoreError::Derivation {
-                path: info.path.clone(),
-                source,
-            })
+        let path = &info.path;
+        self.checked_outputs(path, &mut read).map_err(|source| {
+            let path = path.clone();
+            global_error.unwrap_or(StoreError::Derivation { path, source })
         })
     }
 
@@ -215,10 +216,7 @@ impl StoreWriter {
     ) -> Result<Vec<(String, StorePath)>, DerivationError> {
         let (dir, name) = (&self.layout().store_dir, derivation_name(path));
         let derivation = read(path)?;
-        let mut cache = self
-            .modulo_cache
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let mut cache = lock_mutex(&self.modulo_cache);
         if let Err(error) = derivation.check_invariants(dir, name, &mut cache, read) {
             // The cache may hold hashes that follow from an invalid derivation.
             *cache = DerivationHashCache::new();
@@ -240,7 +238,7 @@ impl StoreWriter {
             let reason = source.to_string();
             if is_system_wide(&source) {
                 *global_error = Some(StoreError::Io {
-                    action: "reading",
+                    action: "read",
                     path: file.clone(),
                     source,
                 });
@@ -290,15 +288,13 @@ fn derivation_name(path: &StorePath) -> &str {
 /// Keeps the paths whose references are all valid or kept as well.
 fn retain_with_valid_references(
     database: &Database,
-    batch: Vec<(StagedPath, PathLock)>,
+    batch: Vec<LockedPath>,
     outcome: &mut RegisterOutcome,
-) -> Result<Vec<(StagedPath, PathLock)>, StoreError> {
-    let mut kept: BTreeMap<StorePath, (StagedPath, PathLock)> = batch
-        .into_iter()
-        .map(|entry| (entry.0.info.path.clone(), entry))
-        .collect();
+) -> Result<Vec<LockedPath>, StoreError> {
+    let by_path = |entry: LockedPath| (entry.0.info.path.clone(), entry);
+    let mut kept: BTreeMap<StorePath, LockedPath> = batch.into_iter().map(by_path).collect();
     loop {
-        let mut incomplete: Vec<(StorePath, BTreeSet<StorePath>)> = Vec::new();
+        let mut incomplete = Vec::new();
         for (path, (staged, _)) in &kept {
             let mut missing = BTreeSet::new();
             for reference in &staged.info.references {
@@ -322,61 +318,13 @@ fn retain_with_valid_references(
     }
 }
 
-/// A tree at its final place whose row is not written yet. Dropping it removes the tree.
-struct RenamedTree {
-    info: PathInfo,
-    tree: Option<TemporaryTree>,
-    real_path: PathBuf,
-    _lock: PathLock,
-}
-
-impl RenamedTree {
-    fn rename(
-        writer: &StoreWriter,
-        mut path: StagedPath,
-        lock: PathLock,
-    ) -> Result<RenamedTree, StoreError> {
-        let real_path = writer.layout().real_path(&path.info.path);
-        // A tree without a row remains from an interrupted process. Its contents are unknown.
-        remove_tree(&real_path)?;
-        path.tree
-            .rename_to(&real_path)
-            .io_context("moving into place", &real_path)?;
-        Ok(RenamedTree {
-            info: path.info,
-            tree: Some(path.tree),
-            real_path,
-            _lock: lock,
-        })
-    }
-
-    fn commit(mut self) -> StorePath {
-        self.tree = None;
-        self.info.path.clone()
-    }
-
-    /// Moves the tree back to its temporary name.
-    fn rollback(mut self) -> Result<StagedPath, StoreError> {
-        let info = self.info.clone();
-        // If the move fails, the tree is still at its final place, and dropping `self` removes it.
-        if let Some(tree) = &mut self.tree {
-            tree.rename_from(&self.real_path)
-                .io_context("moving back from its place", &self.real_path)?;
-        }
-        match self.tree.take() {
-            Some(tree) => Ok(StagedPath { info, tree }),
-            None => unreachable!("a renamed path keeps its tree until it is kept or taken back"),
-        }
-    }
-}
-
-impl Drop for RenamedTree {
-    fn drop(&mut self) {
-        // The transaction failed, so the path is not valid and no other process may use the tree.
-        if let Some(tree) = self.tree.take() {
-            tree.remove_renamed(&self.real_path);
-        }
-    }
+/// Moves a tree whose row was not written back to its temporary name, and releases its lock.
+fn roll_back((mut staged, _lock): LockedPath) -> Result<StagedPath, StoreError> {
+    let place = staged.tree.location().to_path_buf();
+    // If the move fails, the tree is still at its final place, and dropping it removes it.
+    let moved = staged.tree.rename_from(&place);
+    moved.io_context("rename the tree at", place)?;
+    Ok(staged)
 }
 
 /// The number of locks to release when descriptors or inodes run out. Reading a derivation needs

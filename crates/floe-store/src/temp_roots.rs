@@ -12,20 +12,21 @@
 mod gc_socket;
 
 use std::collections::HashMap;
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File};
 use std::io::{self, Seek as _, SeekFrom, Write as _};
-use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
+use std::os::unix::fs::MetadataExt as _;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, Weak};
 
 use floe_format::StorePath;
 use rustix::fs::FlockOperation;
 
 use crate::error::{IoContext, StoreError};
 use crate::layout::StoreLayout;
-use crate::locks::{GcLock, LockWait, try_lock};
+use crate::locks::{GcLock, LockWait, lock_mutex, open_private_file, try_lock};
 use crate::recovered_trees::RecoveredTrees;
+use crate::tree::TemporaryTree;
 use gc_socket::GcSocket;
 
 /// The temporary roots that several writers share: one file for each store while a writer is open.
@@ -36,7 +37,7 @@ pub struct TempRoots(Arc<Mutex<HashMap<PathBuf, Weak<SharedTempRoots>>>>);
 impl TempRoots {
     /// Opens the file for a store and creates it if there is none.
     pub(crate) fn open(&self, layout: &StoreLayout) -> Result<Arc<SharedTempRoots>, StoreError> {
-        let mut stores = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut stores = lock_mutex(&self.0);
         if let Some(roots) = stores.get(&layout.state_dir).and_then(Weak::upgrade) {
             return Ok(roots);
         }
@@ -62,16 +63,19 @@ impl SharedTempRoots {
     /// Locks the file. A panic of another thread that held the lock is harmless: the file then
     /// lists at most more roots than necessary.
     pub(crate) fn lock(&self) -> MutexGuard<'_, TempRootsFile> {
-        self.file.lock().unwrap_or_else(PoisonError::into_inner)
+        lock_mutex(&self.file)
     }
 }
 
 impl Drop for SharedTempRoots {
     fn drop(&mut self) {
         // The file names the paths of the trees, so it must stay as long as the trees.
-        if self.recovered.detach_all() {
-            self.lock().is_kept = true;
-        }
+        let trees = std::mem::take(&mut *lock_mutex(&self.recovered));
+        self.lock().is_kept = !trees.is_empty();
+        trees
+            .into_values()
+            .flatten()
+            .for_each(TemporaryTree::detach);
     }
 }
 
@@ -105,14 +109,8 @@ impl TempRootsFile {
             let number = SERIAL.fetch_add(1, Ordering::Relaxed);
             let name = format!("{}-floe-{number}", std::process::id());
             let path = layout.state_dir.join("temproots").join(name);
-            let file = OpenOptions::new()
-                .read(true)
-                .write(true)
-                .create(true)
-                .truncate(false)
-                .mode(0o600)
-                .open(&path)
-                .io_context("creating the temporary roots file", &path)?;
+            let file = open_private_file(&path);
+            let file = file.io_context("create the temporary roots file", &path)?;
             if !try_lock(&file, &path, FlockOperation::NonBlockingLockExclusive)? {
                 continue;
             }
@@ -120,17 +118,16 @@ impl TempRootsFile {
             // file, which still names trees for recovery. Or another process found the file before
             // it was locked and took it for a stale file: a collector then writes a mark into it,
             // and a recovering process unlinks it.
-            let found = file.metadata().io_context("examining", &path)?;
+            let found = file.metadata().io_context("examine", &path)?;
             if found.size() == 0 && found.nlink() > 0 {
-                let layout = layout.clone();
                 return Ok(TempRootsFile {
                     file,
                     path,
                     gc_lock,
-                    gc_socket: GcSocket::new(&layout),
+                    gc_socket: GcSocket::new(layout),
                     gc_notified: false,
                     is_kept: false,
-                    layout,
+                    layout: layout.clone(),
                 });
             }
         }
@@ -142,11 +139,6 @@ impl TempRootsFile {
         name.to_string_lossy().into_owned()
     }
 
-    /// Appends a path for later readers: collectors, and the run that recovers after a crash.
-    pub(crate) fn append(&mut self, path: &StorePath) -> Result<(), StoreError> {
-        self.write_paths(std::iter::once(path))
-    }
-
     /// Protects paths from garbage collection until this value is dropped. Returns when a running
     /// collector, if any, has acknowledged them. A later collector reads them from the file.
     pub(crate) fn add<'a>(
@@ -156,30 +148,24 @@ impl TempRootsFile {
     ) -> Result<(), StoreError> {
         // The file comes before the socket. Otherwise one collector could end, and the next one
         // could read the files, between the reply of the first and the write.
-        self.write_paths(paths.clone())?;
-        let TempRootsFile {
-            gc_lock,
-            gc_socket,
-            gc_notified,
-            layout,
-            ..
-        } = self;
-        gc_lock.wait(lock_wait, || {
+        self.append(paths.clone())?;
+        let store_dir = &self.layout.store_dir;
+        self.gc_lock.wait(lock_wait, || {
             // If the lock is free, no collection is running, and the next one reads the file.
-            if gc_lock.is_free()? {
-                *gc_notified = false;
+            if self.gc_lock.is_free()? {
+                self.gc_notified = false;
                 return Ok(Some(()));
             }
-            let is_notified_now =
-                gc_socket.send_roots(&layout.store_dir, paths.clone(), lock_wait)?;
-            *gc_notified |= is_notified_now;
-            Ok(is_notified_now.then_some(()))
+            let socket = &mut self.gc_socket;
+            let sent = socket.send_roots(store_dir, paths.clone(), lock_wait)?;
+            self.gc_notified |= sent;
+            Ok(sent.then_some(()))
         })
     }
 
     /// Waits for the end of the collection to which floe sent roots. Paths that are valid
-    /// afterwards stay valid. If the wait times out, the collector is in practice past the garbage
-    /// that it had found before its reply.
+    /// afterwards stay valid. A wait that times out is no error: after such a time, floe assumes
+    /// that the collector has deleted the garbage that it had found before its reply.
     pub(crate) fn wait_for_gc(&mut self, lock_wait: &LockWait) -> Result<(), StoreError> {
         if !self.gc_notified {
             return Ok(());
@@ -193,7 +179,8 @@ impl TempRootsFile {
         Ok(())
     }
 
-    fn write_paths<'a>(
+    /// Appends paths for later readers: collectors, and the run that recovers after a crash.
+    pub(crate) fn append<'a>(
         &mut self,
         paths: impl Iterator<Item = &'a StorePath>,
     ) -> Result<(), StoreError> {
@@ -211,7 +198,7 @@ impl TempRootsFile {
             }
             written
         };
-        append().io_context("writing temporary roots to", &self.path)
+        append().io_context("write temporary roots to", &self.path)
     }
 }
 

@@ -10,20 +10,19 @@ mod problem;
 
 use std::cmp::Reverse;
 use std::fs::{self, DirEntry};
-use std::io;
 use std::num::NonZeroUsize;
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 use std::{slice, thread};
 
 use floe_format::{Hash, PathInfo, StorePath};
 
-use crate::error::{IoContext, StoreError};
-use crate::locks::{GcLock, LockWait};
+use crate::error::{IoContext, StoreError, is_not_found};
+use crate::locks::{GcLock, LockWait, lock_mutex};
 use crate::reader::StoreReader;
 use crate::tree::dump_path;
 use floe_hash::hash_pool::{HashPool, Stream, Worker};
 
-pub use problem::VerifyProblem;
+pub use problem::{ProblemCause, VerifyProblem};
 
 /// The result of a verification.
 #[derive(Debug, Default)]
@@ -75,14 +74,12 @@ impl StoreReader {
         observer.started(verification.paths, verification.nar_bytes);
         let len = |info: &PathInfo| info.nar_size;
         let problems = check_all(infos, jobs, observer, &len, &|info, worker| {
-            let problem = self.check_contents(info, worker);
+            let cause = self.check_contents(info, worker);
             observer.path_done(info);
-            problem
+            cause.map(|cause| self.problem(&info.path, cause))
         });
         verification.problems.extend(problems?);
-        verification
-            .problems
-            .sort_by(|a, b| a.path().cmp(&b.path()));
+        verification.problems.sort_by(|a, b| a.path.cmp(&b.path));
         if paths.is_empty() {
             let links = self.links()?;
             verification.links = links.len() as u64;
@@ -111,64 +108,60 @@ impl StoreReader {
         paths: &[StorePath],
         verification: &mut Verification,
     ) -> Result<Vec<PathInfo>, StoreError> {
-        let paths = if paths.is_empty() {
-            self.valid_paths()?
-        } else {
-            paths.to_vec()
+        let paths = match paths {
+            [] => self.valid_paths()?,
+            paths => paths.to_vec(),
         };
         let mut infos = Vec::new();
         for path in paths {
-            match self.path_info(&path)? {
-                None => verification.problems.push(VerifyProblem::NotValid(path)),
+            let cause = match self.path_info(&path)? {
+                None => ProblemCause::NotValid,
                 Some(info) if fs::symlink_metadata(self.real_path(&path)).is_ok() => {
                     infos.push(info);
+                    continue;
                 }
                 Some(_) => {
                     let mut referrers = self.referrers(&path)?;
                     referrers.retain(|referrer| *referrer != path);
-                    verification
-                        .problems
-                        .push(VerifyProblem::Disappeared { path, referrers });
+                    let print = |path| self.layout().store_dir.full_path(path);
+                    let referrers = referrers.iter().map(print).collect();
+                    ProblemCause::Disappeared { referrers }
                 }
-            }
+            };
+            verification.problems.push(self.problem(&path, cause));
         }
         Ok(infos)
     }
 
-    fn check_contents(&self, info: &PathInfo, worker: &Worker) -> Option<VerifyProblem> {
-        let path = info.path.clone();
-        let stream = worker.stream(info.nar_size);
-        let (actual, size) = match hash_tree(&self.real_path(&path), stream) {
-            Ok(hashed) => hashed,
-            Err(error) => return Some(VerifyProblem::Unreadable { path, error }),
-        };
-        if actual != info.nar_hash {
-            return Some(VerifyProblem::Modified {
-                path,
-                expected: info.nar_hash,
-                actual,
-            });
+    fn problem(&self, path: &StorePath, cause: ProblemCause) -> VerifyProblem {
+        let path = self.layout().store_dir.full_path(path);
+        VerifyProblem { path, cause }
+    }
+
+    fn check_contents(&self, info: &PathInfo, worker: &Worker) -> Option<ProblemCause> {
+        let expected = info.nar_hash;
+        match hash_tree(&self.real_path(&info.path), worker.stream(info.nar_size)) {
+            Err(error) => Some(ProblemCause::Unreadable(error)),
+            Ok((actual, _)) if actual != expected => {
+                Some(ProblemCause::Modified { expected, actual })
+            }
+            // Rows of very old Nix versions have no size, which reads as 0.
+            Ok((_, actual)) if info.nar_size != 0 && info.nar_size != actual => {
+                let expected = info.nar_size;
+                Some(ProblemCause::WrongSize { expected, actual })
+            }
+            Ok(_) => None,
         }
-        // Rows of very old Nix versions have no size, which reads as 0.
-        if info.nar_size != 0 && info.nar_size != size {
-            return Some(VerifyProblem::WrongSize {
-                path,
-                expected: info.nar_size,
-                actual: size,
-            });
-        }
-        None
     }
 
     fn links(&self) -> Result<Vec<DirEntry>, StoreError> {
         let directory = self.layout().links_dir();
-        match fs::read_dir(&directory) {
-            Ok(entries) => entries
-                .collect::<Result<_, _>>()
-                .io_context("listing", directory),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
-            Err(error) => Err(error).io_context("listing", directory),
+        let entries = fs::read_dir(&directory);
+        if is_not_found(&entries) {
+            return Ok(Vec::new());
         }
+        let entries = entries.and_then(|entries| entries.collect());
+        entries.io_context("list", directory)
     }
 }
 
@@ -184,7 +177,10 @@ fn check_link(link: &DirEntry, worker: &Worker) -> Option<VerifyProblem> {
         Ok((hash, _)) => hash.digest_nix32(),
         Err(error) => error.to_string(),
     };
-    Some(VerifyProblem::ModifiedLink { name, actual })
+    Some(VerifyProblem {
+        path: format!(".links/{name}"),
+        cause: ProblemCause::ModifiedLink(actual),
+    })
 }
 
 /// Returns hash and size of the NAR of a tree.
@@ -216,30 +212,24 @@ fn check_all<T: Sync>(
             let (remaining, problems) = (&remaining, &problems);
             scope.spawn(move || {
                 let worker = ticket.start();
-                while let Some(item) =
-                    next_item(remaining, &worker).filter(|_| observer.should_continue())
+                while let Some(item) = next_item(remaining, &worker)
+                    && observer.should_continue()
                 {
                     let problem = check(item, &worker);
-                    problems
-                        .lock()
-                        .unwrap_or_else(PoisonError::into_inner)
-                        .extend(problem);
+                    lock_mutex(problems).extend(problem);
                 }
             });
         }
     });
     match observer.should_continue() {
-        true => Ok(problems
-            .into_inner()
-            .unwrap_or_else(PoisonError::into_inner)),
+        true => Ok(std::mem::take(&mut *lock_mutex(&problems))),
         false => Err(StoreError::Interrupted),
     }
 }
 
 fn next_item<'a, T>(remaining: &Mutex<slice::Iter<'a, T>>, worker: &Worker) -> Option<&'a T> {
-    let mut remaining = remaining.lock().unwrap_or_else(PoisonError::into_inner);
     match worker.takes_smallest() {
-        true => remaining.next_back(),
-        false => remaining.next(),
+        true => lock_mutex(remaining).next_back(),
+        false => lock_mutex(remaining).next(),
     }
 }

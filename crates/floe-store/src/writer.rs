@@ -1,27 +1,27 @@
 //! A store as a target: opened or created, with the temporary roots of this process.
 
 use std::collections::HashMap;
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File};
 use std::io;
 use std::os::fd::OwnedFd;
-use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _, chown};
-use std::path::{Path, PathBuf};
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, chown};
+use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use std::time::{Duration, Instant};
 
 use floe_format::derivation::DerivationHashCache;
 use floe_format::{PathInfo, StorePath};
-use rustix::fs::{Access, FallocateFlags, access};
+use rustix::fs::{Access, FallocateFlags, FlockOperation, access};
 
-use crate::crash_recovery;
+use crate::crash_recovery::Recovery;
 use crate::db::{Database, LockedDatabase};
-use crate::error::{IoContext, StoreError};
+use crate::error::{IoContext, StoreError, is_not_found};
 use crate::layout::StoreLayout;
-use crate::locks::{GcLock, LockWait, lock_shared, open_lock_file};
+use crate::locks::{GcLock, LockWait, lock_mutex, open_lock_file, open_private_file, try_lock};
 use crate::options::WriteOptions;
 use crate::temp_roots::SharedTempRoots;
-use crate::tree::links::LinksDir;
+use crate::tree::links::{TreeLinks, open_links};
 use crate::tree::{TemporaryTree, TreeWriter};
 
 /// A store opened for writing. Several threads may share it.
@@ -33,10 +33,10 @@ pub struct StoreWriter {
     temp_roots: Arc<SharedTempRoots>,
     serial: AtomicU64,
     /// Opened at first use. All trees share this one descriptor.
-    links: OnceLock<LinksDir>,
+    links: OnceLock<Arc<OwnedFd>>,
     /// Hashes of registered derivations, so that each derivation is read once.
     pub(crate) modulo_cache: Mutex<DerivationHashCache>,
-    lock_wait: LockWait,
+    pub(crate) lock_wait: LockWait,
     /// For trees without a row that were seen during a collection: the time of the first sight.
     unregistered_since: Mutex<HashMap<StorePath, Instant>>,
     /// Held shared while the store is open, so that no process migrates the database.
@@ -64,20 +64,23 @@ impl StoreWriter {
         }
         refuse_daemon_owned(&layout)?;
         create_directories(&layout)?;
-        refuse_unwritable(&layout.real_store_dir)?;
+        // A store that this user may not write fails before the first download.
+        let store = &layout.real_store_dir;
+        access(store, Access::WRITE_OK | Access::EXEC_OK).io_context("write to", store)?;
         if let Some(group) = options.build_users_group {
             chown_to_build_users_group(&layout.real_store_dir, group)?;
         }
         reserve_space(&layout.database_dir().join("reserved"));
-        let big_lock_path = layout.database_dir().join("big-lock");
-        let big_lock = open_lock_file(&big_lock_path)?;
-        let (path, lock_wait) = (&big_lock_path, &options.lock_wait);
-        lock_shared(&big_lock, path, "the big lock of the store", lock_wait)?;
+        let (path, lock_wait) = (layout.database_dir().join("big-lock"), &options.lock_wait);
+        let big_lock = open_lock_file(&path)?;
+        lock_wait.wait("the big lock of the store", &path, || {
+            let operation = FlockOperation::NonBlockingLockShared;
+            Ok(try_lock(&big_lock, &path, operation)?.then_some(()))
+        })?;
         let scope = lock_wait.enter_scope();
         let database = Database::open_writable(&layout, options)?;
         drop(scope);
-        let directory =
-            File::open(&layout.real_store_dir).io_context("opening", &layout.real_store_dir)?;
+        let directory = File::open(store).io_context("open", store)?;
         let temp_roots = options.temp_roots.open(&layout)?;
         let writer = StoreWriter {
             directory: Arc::new(directory.into()),
@@ -97,46 +100,67 @@ impl StoreWriter {
 
     /// Removes or claims the files of runs that were killed.
     pub(crate) fn recover_crashed_runs(&self) {
-        crash_recovery::recover(&self.layout, &self.database(), &|path, place| {
-            self.claim(path, place)
-        });
+        let recovery = Recovery {
+            layout: &self.layout,
+            database: &self.database(),
+            claim: &|path, place| self.claim(path, place),
+        };
+        recovery.recover_all();
     }
 
     /// Takes ownership of a sealed tree of a killed run.
-    fn claim(&self, path: &StorePath, place: PathBuf) -> Result<(), StoreError> {
+    fn claim(&self, path: &StorePath, place: &Path) -> Result<(), StoreError> {
         // The root comes first. If this run is killed as well, the next run needs the root to find
         // the path of the tree.
-        self.temp_roots.lock().append(path)?;
+        self.temp_roots.lock().append([path].into_iter())?;
         let mut tree = self.tree_writer(path).into_empty_tree();
-        tree.rename_from(&place).io_context("renaming", &place)?;
-        self.temp_roots.recovered.insert(tree);
+        tree.rename_from(place).io_context("rename", place)?;
+        self.keep_for_resume([tree]);
         Ok(())
     }
 
     /// Whether a recovered tree exists for a path. It may be incomplete.
     pub fn has_recovered(&self, path: &StorePath) -> bool {
-        self.temp_roots.recovered.contains(path)
+        self.recovered().contains_key(path)
     }
 
     /// Takes one of the recovered trees of a path. Its contents are unverified. Dropping the tree
     /// removes it.
     pub fn take_recovered(&self, path: &StorePath) -> Option<TemporaryTree> {
-        self.temp_roots.recovered.pop(path)
+        let mut recovered = self.recovered();
+        let trees = recovered.get_mut(path)?;
+        let tree = trees.pop();
+        if trees.is_empty() {
+            recovered.remove(path);
+        }
+        tree
     }
 
     /// Keeps sealed trees for the next writer, which recovers them as after a crash. A collector
     /// deletes them once no process holds these temporary roots.
     pub fn keep_for_resume(&self, trees: impl IntoIterator<Item = TemporaryTree>) {
-        let recovered = &self.temp_roots.recovered;
-        trees.into_iter().for_each(|tree| recovered.insert(tree));
+        for tree in trees {
+            self.recovered()
+                .entry(tree.path().clone())
+                .or_default()
+                .push(tree);
+        }
     }
 
     /// Deletes recovered trees that this copy does not need. If other writers share the temporary
     /// roots, all trees stay, because those writers may need them.
     pub fn discard_recovered(&self, is_wanted: impl Fn(&StorePath) -> bool) {
         if Arc::strong_count(&self.temp_roots) == 1 {
-            self.temp_roots.recovered.remove_unless(is_wanted);
+            let mut recovered = self.recovered();
+            let unwanted: Vec<_> = recovered.extract_if(|path, _| !is_wanted(path)).collect();
+            // Deleting trees is slow, so it happens after the mutex is released.
+            drop(recovered);
+            drop(unwanted);
         }
+    }
+
+    fn recovered(&self) -> MutexGuard<'_, HashMap<StorePath, Vec<TemporaryTree>>> {
+        lock_mutex(&self.temp_roots.recovered)
     }
 
     /// The directories of the store.
@@ -171,18 +195,10 @@ impl StoreWriter {
         if GcLock::open(&self.layout)?.is_free()? {
             return Ok(false);
         }
-        let mut unregistered_since = self
-            .unregistered_since
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        let first_seen = unregistered_since
-            .entry(path.clone())
-            .or_insert_with(Instant::now);
+        let mut unregistered_since = lock_mutex(&self.unregistered_since);
+        let first_seen = unregistered_since.entry(path.clone());
+        let first_seen = first_seen.or_insert_with(Instant::now);
         Ok(first_seen.elapsed() < REMOVAL_GRACE_PERIOD)
-    }
-
-    pub(crate) fn lock_wait(&self) -> &LockWait {
-        &self.lock_wait
     }
 
     /// Returns the paths that are not valid, in the order of `paths`.
@@ -233,14 +249,15 @@ impl StoreWriter {
         let links = match self.links.get() {
             Some(links) => links,
             None => {
-                let directory = self.layout.links_dir();
-                let links = LinksDir::open(&directory).io_context("opening", &directory)?;
+                let links = open_links(&self.layout.links_dir())?;
                 // Another thread may have opened the directory meanwhile. Its descriptor is as
                 // good.
                 self.links.get_or_init(|| links)
             }
         };
-        Ok(self.tree_writer(path).with_optimise(links.clone()))
+        Ok(self
+            .tree_writer(path)
+            .with_optimise(TreeLinks::new(links.clone())))
     }
 
     pub(crate) fn database(&self) -> LockedDatabase<'_> {
@@ -252,38 +269,34 @@ impl StoreWriter {
 fn create_directories(layout: &StoreLayout) -> Result<(), StoreError> {
     create_directory(&layout.real_store_dir)?;
     create_directory(&layout.links_dir())?;
-    for name in ["profiles/per-user", "gcroots/per-user", "temproots", "db"] {
-        create_directory(&layout.state_dir.join(name))?;
-    }
-    Ok(())
+    let mut names = ["profiles/per-user", "gcroots/per-user", "temproots", "db"].into_iter();
+    names.try_for_each(|name| create_directory(&layout.state_dir.join(name)))
 }
 
 /// Gives the store directory to the group of builders, with the sticky bit: builders may create
 /// paths and may not remove paths of other users, as in Nix. Only root can change the group.
 fn chown_to_build_users_group(store: &Path, group: u32) -> Result<(), StoreError> {
-    let found = fs::metadata(store).io_context("examining", store)?;
+    let found = fs::metadata(store).io_context("examine", store)?;
     let is_given = (found.uid(), found.gid()) == (0, group);
     if !rustix::process::geteuid().is_root() || is_given && found.mode() & 0o7777 == STORE_MODE {
         return Ok(());
     }
-    chown(store, Some(0), Some(group)).io_context("changing the owner of", store)?;
-    fs::set_permissions(store, fs::Permissions::from_mode(STORE_MODE))
-        .io_context("changing the mode of", store)
+    chown(store, Some(0), Some(group)).io_context("change the owner of", store)?;
+    let mode = fs::Permissions::from_mode(STORE_MODE);
+    fs::set_permissions(store, mode).io_context("change the mode of", store)
 }
 
 /// Creates a directory and its parents, each with mode 0755, whatever the umask.
 pub(crate) fn create_directory(path: &Path) -> Result<(), StoreError> {
-    match create_one_directory(path) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            let Some(parent) = path.parent() else {
-                return Err(error).io_context("creating the directory", path);
-            };
-            create_directory(parent)?;
-            // One more attempt only. If it fails although the parent exists, the error is real.
-            create_one_directory(path).io_context("creating the directory", path)
-        }
-        made => made.io_context("creating the directory", path),
+    let mut created = create_one_directory(path);
+    if is_not_found(&created)
+        && let Some(parent) = path.parent()
+    {
+        create_directory(parent)?;
+        // One more attempt only. If it fails although the parent exists, the error is real.
+        created = create_one_directory(path);
     }
+    created.io_context("create the directory", path)
 }
 
 /// Creates one directory unless it exists.
@@ -299,29 +312,18 @@ fn create_one_directory(path: &Path) -> io::Result<()> {
 fn refuse_daemon_owned(layout: &StoreLayout) -> Result<(), StoreError> {
     let may_write = access(&layout.state_dir, Access::READ_OK | Access::WRITE_OK).is_ok();
     if !may_write && layout.state_dir.join("daemon-socket/socket").exists() {
-        return Err(StoreError::DaemonOwned {
-            path: layout.state_dir.clone(),
-        });
+        return Err(StoreError::DaemonOwned(layout.state_dir.clone()));
     }
     Ok(())
-}
-
-/// Refuses a store that this user may not write, so that the copy fails before the first download.
-fn refuse_unwritable(store: &Path) -> Result<(), StoreError> {
-    access(store, Access::WRITE_OK | Access::EXEC_OK).io_context("writing to", store)
 }
 
 /// Refuses a store that is or lies below a symbolic link, as Nix does unless a setting allows it.
 fn refuse_symlinks(store: &Path) -> Result<(), StoreError> {
-    let absolute = std::path::absolute(store).io_context("resolving", store)?;
-    for path in absolute.ancestors() {
-        if path.is_symlink() {
-            return Err(StoreError::SymlinkedStore {
-                path: path.to_path_buf(),
-            });
-        }
+    let absolute = std::path::absolute(store).io_context("resolve", store)?;
+    match absolute.ancestors().find(|path| path.is_symlink()) {
+        Some(link) => Err(StoreError::SymlinkedStore(link.to_path_buf())),
+        None => Ok(()),
     }
-    Ok(())
 }
 
 /// Creates the file that Nix's collector deletes when the disk is full, so that SQLite can work. As
@@ -330,13 +332,7 @@ fn reserve_space(path: &Path) {
     if fs::metadata(path).is_ok_and(|metadata| metadata.len() == RESERVED_LEN) {
         return;
     }
-    let file = OpenOptions::new()
-        .write(true)
-        .create(true)
-        .truncate(false)
-        .mode(0o600)
-        .open(path);
-    if let Ok(file) = file {
+    if let Ok(file) = open_private_file(path) {
         let _: Result<(), rustix::io::Errno> =
             rustix::fs::fallocate(&file, FallocateFlags::empty(), 0, RESERVED_LEN);
     }

@@ -54,8 +54,8 @@ pub enum Error {
     },
     /// A source has paths for another store directory.
     #[error(
-        "cannot copy from {source_name}: its paths are for {found}, but the target is for {wanted}; \
-         try --store-dir {found}"
+        "cannot copy from {source_name}: its paths are for {found}, but the target is for \
+         {wanted}; try --store-dir {found}"
     )]
     StoreDirMismatch {
         /// The source.

@@ -5,8 +5,7 @@ use std::time::Instant;
 
 use anyhow::bail;
 use floe_config::{Config, parse_store_uri, store_in_root};
-use floe_format::StoreDir;
-use floe_store::{LockWait, StoreReader, VerifyProblem};
+use floe_store::{LockWait, ProblemCause, StoreReader, VerifyProblem};
 use floe_transfer::PathSpec;
 use serde_json::{Value, json};
 
@@ -42,18 +41,17 @@ pub(crate) fn run(args: VerifyArgs) -> anyhow::Result<()> {
         .map(|text| PathSpec::parse(text, &store.layout().store_dir)?.find_in_store(&store))
         .collect::<Result<Vec<_>, _>>()?;
     let found = store.verify(&paths, args.jobs, &())?;
-    let dir = &store.layout().store_dir;
     if args.json {
         print(json!({
             "paths": found.paths,
             "narBytes": found.nar_bytes,
             "links": found.links,
-            "problems": found.problems.iter().map(|f| to_json(f, dir)).collect::<Vec<_>>(),
+            "problems": found.problems.iter().map(to_json).collect::<Vec<_>>(),
             "seconds": began.elapsed().as_secs_f64(),
         }))?;
     } else {
         for problem in &found.problems {
-            print(problem.describe(dir))?;
+            print(problem)?;
         }
     }
     let failed = found.problems.len();
@@ -72,16 +70,16 @@ pub(crate) fn run(args: VerifyArgs) -> anyhow::Result<()> {
     }
 }
 
-fn to_json(problem: &VerifyProblem, dir: &StoreDir) -> Value {
-    let kind = match problem {
-        VerifyProblem::NotValid(_) => "notValid",
-        VerifyProblem::Disappeared { .. } => "disappeared",
-        VerifyProblem::Modified { .. } => "modified",
-        VerifyProblem::WrongSize { .. } => "wrongSize",
-        VerifyProblem::Unreadable { .. } => "unreadable",
-        VerifyProblem::ModifiedLink { .. } => "modifiedLink",
+fn to_json(problem: &VerifyProblem) -> Value {
+    let kind = match problem.cause {
+        ProblemCause::NotValid => "notValid",
+        ProblemCause::Disappeared { .. } => "disappeared",
+        ProblemCause::Modified { .. } => "modified",
+        ProblemCause::WrongSize { .. } => "wrongSize",
+        ProblemCause::Unreadable(_) => "unreadable",
+        ProblemCause::ModifiedLink(_) => "modifiedLink",
     };
-    json!({ "kind": kind, "path": problem.subject(dir), "message": problem.describe(dir) })
+    json!({ "kind": kind, "path": problem.path, "message": problem.to_string() })
 }
 
 /// "Untrusted or corrupt" in docs/interface.md.

@@ -350,45 +350,43 @@ fn store_errors() {
         .map(drop)
         .unwrap_err(),
         &expect![
-            "there is no Nix store at /absent/nix/store: /absent/nix/var/nix/db/db.sqlite does not exist; give the directory that holds nix/store"
+            "cannot open the Nix store at /absent/nix/store: /absent/nix/var/nix/db/db.sqlite does not exist; try the directory that holds nix/store"
         ],
     );
     check(
         StoreError::Io {
-            action: "creating directory",
+            action: "create the directory",
             path: "/nix/store/x".into(),
             source: os_error(ACCESS),
         },
         &expect![
-            "creating directory /nix/store/x: Permission denied (os error 13) (run as the owner of the store, or use a store of your own with --root DIR)"
+            "cannot create the directory /nix/store/x: Permission denied (os error 13); try running as the owner of the store, or a store of your own with --root DIR"
         ],
     );
     check(
         StoreError::Io {
-            action: "writing",
+            action: "write",
             path: "/nix/store/x".into(),
             source: os_error(NO_SPACE),
         },
         &expect![
-            "writing /nix/store/x: No space left on device (os error 28) (out of blocks or inodes: see `df -h` and `df -i`, make room and run again)"
+            "cannot write /nix/store/x: No space left on device (os error 28); try making room (see `df -h` and `df -i`)"
         ],
     );
     check(
         StoreError::Io {
-            action: "writing",
+            action: "write",
             path: "/nix/store/x".into(),
             source: os_error(READ_ONLY),
         },
         &expect![
-            "writing /nix/store/x: Read-only file system (os error 30) (choose a writable store with --root DIR)"
+            "cannot write /nix/store/x: Read-only file system (os error 30); try a writable store with --root DIR"
         ],
     );
     check(
-        StoreError::DaemonOwned {
-            path: "/nix/var/nix".into(),
-        },
+        StoreError::DaemonOwned("/nix/var/nix".into()),
         &expect![
-            "the store at /nix/var/nix belongs to the Nix daemon and this user may not write to it; run floe as root (sudo floe …), or install into a store of your own with --root DIR"
+            "cannot write to the store at /nix/var/nix: it belongs to the Nix daemon; try floe as root (sudo floe …), or a store of your own with --root DIR"
         ],
     );
     check(

@@ -180,7 +180,7 @@ fn root_inside_the_store_or_for_a_cache_is_rejected() {
                 .arg(option)
                 .arg(&place))
             .expect(1)
-            .stderr_contains("lies in the store");
+            .stderr_contains("it is in the store");
         }
     }
     let file = scratch.join("file");

@@ -108,7 +108,7 @@ fn changes_by_nix_are_visible_at_the_next_query() {
             let found = store.path_info_from_hash_part(second.hash_part()).unwrap();
             assert_eq!(found.unwrap().path, second);
             assert!(!index.may_contain(second.hash_part()));
-            index.refresh(&store).unwrap();
+            assert!(index.apply(index.cursor().delta(&store).unwrap()));
             assert!(index.may_contain(second.hash_part()));
             assert!(index.may_contain(first.hash_part()));
 
@@ -123,7 +123,7 @@ fn changes_by_nix_are_visible_at_the_next_query() {
             nix_store.store(&["--gc"]);
             assert_generation_increases(&mut store);
             assert_eq!(store.path_info(&first).unwrap(), None);
-            index.refresh(&store).unwrap();
+            assert!(index.apply(index.cursor().delta(&store).unwrap()));
             assert_eq!(index.len(), 0, "the index still contains deleted rows");
         }
     }
@@ -161,7 +161,7 @@ fn replaced_database_is_reopened() {
         wait_until_changed(&mut store, generation);
         assert!(store.path_info(&old).unwrap().is_none());
         assert!(store.path_info(&new).unwrap().is_some());
-        index.refresh(&store).unwrap();
+        assert!(index.apply(index.cursor().delta(&store).unwrap()));
         let has = |path: &StorePath| index.may_contain(path.hash_part());
         assert_eq!((has(&old), has(&new)), (false, true));
     }

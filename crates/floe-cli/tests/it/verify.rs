@@ -117,5 +117,5 @@ fn directory_without_store_is_named() {
     let scratch = scratch();
     run(floe(["verify", "--root"]).arg(scratch.path()))
         .expect(1)
-        .stderr_contains("there is no Nix store");
+        .stderr_contains("cannot open the Nix store");
 }

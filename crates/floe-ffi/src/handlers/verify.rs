@@ -4,7 +4,7 @@ use std::num::NonZeroUsize;
 
 use floe_format::{PathInfo, StorePath};
 use floe_messages::{ProblemKind, VerifyProblem, VerifyReply, VerifyRequest};
-use floe_store::{StoreReader, VerifyObserver, VerifyProblem as Problem};
+use floe_store::{ProblemCause, StoreReader, VerifyObserver};
 use floe_transfer::{Cancel, PathSpec};
 
 use super::{HandlerContext, HandlerResult, local_store, store_dir};
@@ -45,17 +45,12 @@ impl HandlerContext<'_> {
             progress: &self.job.progress,
         };
         let found = store.verify(&paths, jobs.and_then(NonZeroUsize::new), &observer)?;
-        let dir = &store.layout().store_dir;
-        let texts: Vec<(ProblemKind, String, String)> = found
-            .problems
-            .iter()
-            .map(|problem| (kind(problem), problem.subject(dir), problem.describe(dir)))
-            .collect();
-        let faults: Vec<VerifyProblem<'_>> = texts
-            .iter()
-            .map(|(kind, subject, message)| VerifyProblem {
-                kind: *kind,
-                subject,
+        let messages: Vec<String> = found.problems.iter().map(ToString::to_string).collect();
+        let problems = found.problems.iter().zip(&messages);
+        let problems: Vec<VerifyProblem<'_>> = problems
+            .map(|(problem, message)| VerifyProblem {
+                kind: kind(&problem.cause),
+                subject: &problem.path,
                 message,
             })
             .collect();
@@ -63,18 +58,18 @@ impl HandlerContext<'_> {
             paths: found.paths,
             nar_bytes: found.nar_bytes,
             links: found.links,
-            problems: faults.into(),
+            problems: problems.into(),
         })
     }
 }
 
-fn kind(problem: &Problem) -> ProblemKind {
-    match problem {
-        Problem::NotValid(_) => ProblemKind::NotValid,
-        Problem::Disappeared { .. } => ProblemKind::Disappeared,
-        Problem::Modified { .. } => ProblemKind::Modified,
-        Problem::WrongSize { .. } => ProblemKind::WrongSize,
-        Problem::Unreadable { .. } => ProblemKind::Unreadable,
-        Problem::ModifiedLink { .. } => ProblemKind::ModifiedLink,
+fn kind(cause: &ProblemCause) -> ProblemKind {
+    match cause {
+        ProblemCause::NotValid => ProblemKind::NotValid,
+        ProblemCause::Disappeared { .. } => ProblemKind::Disappeared,
+        ProblemCause::Modified { .. } => ProblemKind::Modified,
+        ProblemCause::WrongSize { .. } => ProblemKind::WrongSize,
+        ProblemCause::Unreadable(_) => ProblemKind::Unreadable,
+        ProblemCause::ModifiedLink(_) => ProblemKind::ModifiedLink,
     }
 }

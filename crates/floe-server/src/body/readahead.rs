@@ -121,14 +121,14 @@ fn read(plan: &NarPlan, path: PathBuf, start: u64) -> Result<Vec<u8>, StoreError
                 let rest = bytes.get_mut(before..).unwrap_or_default();
                 read_exact(rest, |buffer, at| pread(&opened, buffer, offset + at)).map_err(
                     |source| StoreError::Io {
-                        action: "reading a file of",
+                        action: "read a file of",
                         path: path.clone(),
                         source: source.into(),
                     },
                 )?;
             }
             // Only plans without packed files are read ahead.
-            PlanPart::Packed { .. } => return Err(StoreError::FileChanged { path }),
+            PlanPart::Packed { .. } => return Err(StoreError::FileChanged(path)),
         }
     }
     Ok(bytes)

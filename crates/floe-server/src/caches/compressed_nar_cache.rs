@@ -223,13 +223,13 @@ impl CompressedNarCache {
             _ => fs::remove_file(&temporary),
         };
         match (made, kept) {
-            (Ok(Some(_)), Err(source)) => Err(io_error("renaming", &temporary, source)),
+            (Ok(Some(_)), Err(source)) => Err(io_error("rename", &temporary, source)),
             (made, _) => made,
         }
     }
 
     fn compress(&self, job: &CompressionJob, to: &Path) -> Result<Option<u64>, StoreError> {
-        let writing = |source| io_error("writing", to, source);
+        let writing = |source| io_error("write", to, source);
         let file = File::create(to).map_err(writing)?;
         let mut encoder = zstd::stream::write::Encoder::new(file, ZSTD_LEVEL).map_err(writing)?;
         let mut hasher = floe_hash::Sha256::new();

@@ -83,7 +83,7 @@ impl NarCache {
             bytes.extend_from_slice(chunk);
             // A tree that has grown since it was registered cannot have the registered hash.
             match bytes.len() > 2 * SMALL_NAR_MAX as usize {
-                true => Err(StoreError::FileChanged { path: path.into() }),
+                true => Err(StoreError::FileChanged(path.into())),
                 false => Ok(()),
             }
         })?;

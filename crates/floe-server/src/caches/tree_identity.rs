@@ -17,7 +17,7 @@ impl TreeIdentity {
     pub(crate) fn read(path: &Path) -> Result<TreeIdentity, StoreError> {
         let stat = statat(CWD, path, AtFlags::SYMLINK_NOFOLLOW);
         let stat = stat.map_err(|source| StoreError::Io {
-            action: "examining",
+            action: "examine",
             path: path.into(),
             source: source.into(),
         })?;

@@ -61,7 +61,7 @@ pub(super) fn respond(
     let reader = NarReader::new(plan, &path)?;
     let encoder = zstd::stream::read::Encoder::new(reader, ZSTD_LEVEL);
     let encoder = encoder.map_err(|source| StoreError::Io {
-        action: "compressing",
+        action: "compress",
         path,
         source,
     })?;

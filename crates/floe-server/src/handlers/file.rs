@@ -211,7 +211,7 @@ fn open(store: &Path, relative: &Path) -> Option<Found> {
 /// Makes a page with a link to each entry of a directory.
 fn directory_page(base: &str, path: &str, directory: &Path) -> Result<String, StoreError> {
     let failed = |source| StoreError::Io {
-        action: "listing",
+        action: "list",
         path: directory.into(),
         source,
     };

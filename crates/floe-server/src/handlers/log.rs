@@ -37,7 +37,7 @@ pub(crate) fn respond(
         None => Ok(no_such_log()),
     });
     response.map_err(|source| StoreError::Io {
-        action: "reading the log of",
+        action: "read the log of",
         path: context.log_dir.join(derivation.as_str()),
         source,
     })

@@ -105,7 +105,7 @@ fn open_with_locks(file: &Path, policy: BusyPolicy) -> rusqlite::Result<(Connect
     } else {
         drop(connection);
     }
-    if !may_create_side_files(file) {
+    if !file.parent().is_some_and(may_write) {
         // SQLite reports a lock that cannot be created as held by another process, and would wait
         // in vain.
         let code = match wait_for_writer(file, policy) {
@@ -116,10 +116,8 @@ fn open_with_locks(file: &Path, policy: BusyPolicy) -> rusqlite::Result<(Connect
         return Err(rusqlite::Error::SqliteFailure(refused, None));
     }
     let connection = Connection::open_with_flags_and_vfs(file, READ_FLAGS, LOCK_DIRECTORY_VFS)?;
-    Ok((
-        verify_readable(connection, policy)?,
-        AccessMode::LockDirectory,
-    ))
+    let connection = verify_readable(connection, policy)?;
+    Ok((connection, AccessMode::LockDirectory))
 }
 
 fn uses_lock_directory(connection: &Connection, file: &Path) -> bool {
@@ -148,11 +146,8 @@ fn set_busy_policy(connection: &mut Connection, policy: BusyPolicy) -> rusqlite:
 /// Runs a query, because a database whose log cannot be opened fails only at the first query.
 fn verify_readable(mut connection: Connection, policy: BusyPolicy) -> rusqlite::Result<Connection> {
     set_busy_policy(&mut connection, policy)?;
-    connection.query_row(
-        "select count(*) from (select 1 from ValidPaths limit 1)",
-        (),
-        |_| Ok(()),
-    )?;
+    let text = "select count(*) from (select 1 from ValidPaths limit 1)";
+    connection.query_row(text, (), |_| Ok(()))?;
     Ok(connection)
 }
 
@@ -161,12 +156,9 @@ fn verify_readable(mut connection: Connection, policy: BusyPolicy) -> rusqlite::
 fn may_open_immutable(error: &rusqlite::Error, file: &Path) -> bool {
     use rusqlite::ErrorCode::{CannotOpen, PermissionDenied, ReadOnly, SystemIoFailure};
     let code = error.sqlite_error_code();
-    is_empty(&side_file(file, "-wal"))
-        && !is_being_written(file)
-        && matches!(
-            code,
-            Some(CannotOpen | ReadOnly | PermissionDenied | SystemIoFailure)
-        )
+    let codes = [CannotOpen, ReadOnly, PermissionDenied, SystemIoFailure];
+    let is_refused = code.is_some_and(|code| codes.contains(&code));
+    is_refused && is_empty(&side_file(file, "-wal")) && !is_being_written(file)
 }
 
 /// Whether a writer that uses a lock directory is running or has crashed.
@@ -177,29 +169,25 @@ fn is_being_written(file: &Path) -> bool {
 /// Waits until no writer holds the lock directory. Returns `false` if the wait timed out.
 fn wait_for_writer(file: &Path, policy: BusyPolicy) -> bool {
     let start = Instant::now();
-    let mut times = 0;
+    let mut times = 0..;
     while is_being_written(file) {
-        let is_over = match policy {
-            BusyPolicy::Timeout(time) => start.elapsed() >= time,
-            BusyPolicy::CurrentScope => !wait_for_database(times),
-        };
-        if is_over {
-            return false;
-        }
-        times += 1;
-        if policy != BusyPolicy::CurrentScope {
-            thread::sleep(WRITER_POLL_INTERVAL);
+        match policy {
+            BusyPolicy::Timeout(time) if start.elapsed() >= time => return false,
+            BusyPolicy::Timeout(_) => thread::sleep(WRITER_POLL_INTERVAL),
+            BusyPolicy::CurrentScope => {
+                if !times.next().is_some_and(wait_for_database) {
+                    return false;
+                }
+            }
         }
     }
     true
 }
 
-/// Whether this user may create a lock directory.
-fn may_create_side_files(file: &Path) -> bool {
+/// Whether this user may write a file, or create files in a directory.
+pub(crate) fn may_write(path: &Path) -> bool {
     use rustix::fs::{Access, AtFlags, CWD, accessat};
-    file.parent().is_some_and(|directory| {
-        accessat(CWD, directory, Access::WRITE_OK, AtFlags::EACCESS).is_ok()
-    })
+    accessat(CWD, path, Access::WRITE_OK, AtFlags::EACCESS).is_ok()
 }
 
 /// A file that SQLite keeps beside the database, such as `db.sqlite-wal`.

@@ -1,9 +1,10 @@
 //! The queries, one function each.
 
 use std::collections::BTreeSet;
+use std::fmt::Display;
 
 use floe_format::{ContentAddress, Hash, PathInfo, Signature, StorePath};
-use rusqlite::{OptionalExtension as _, Row};
+use rusqlite::{OptionalExtension as _, Params, Row};
 
 use super::Database;
 use crate::error::StoreError;
@@ -11,27 +12,17 @@ use crate::error::StoreError;
 impl Database {
     /// Whether a path is valid.
     pub(crate) fn is_valid(&self, path: &StorePath) -> Result<bool, StoreError> {
-        Ok(self.path_id(path)?.is_some())
-    }
-
-    /// The row number of a valid path.
-    pub(crate) fn path_id(&self, path: &StorePath) -> Result<Option<i64>, StoreError> {
-        self.connection
-            .prepare_cached("select id from ValidPaths where path = ?1")
-            .and_then(|mut query| {
-                query
-                    .query_row([self.layout.store_dir.full_path(path)], |row| row.get(0))
-                    .optional()
-            })
-            .map_err(self.database_error("looking up a path"))
+        let path = self.layout.store_dir.full_path(path);
+        self.query("look up a path in", super::PATH_ID, |query| {
+            query.exists([path])
+        })
     }
 
     /// Returns the row of a path with its references, or `None` if the path is not valid.
     pub(crate) fn path_info(&self, path: &StorePath) -> Result<Option<PathInfo>, StoreError> {
         let text = self.layout.store_dir.full_path(path);
-        self.row_with_references(PATH_INFO, &text)?
-            .map(|row| self.parse_row(row))
-            .transpose()
+        let row = self.row_with_references(PATH_INFO, &text)?;
+        row.map(|row| self.parse_row(row)).transpose()
     }
 
     /// Returns the row of the path with this hash part.
@@ -40,10 +31,9 @@ impl Database {
         part: &str,
     ) -> Result<Option<PathInfo>, StoreError> {
         let prefix = format!("{}/{part}", self.layout.store_dir.as_str());
-        self.row_with_references(PATH_INFO_OF_PREFIX, &prefix)?
-            .filter(|row| row.path.starts_with(&prefix))
-            .map(|row| self.parse_row(row))
-            .transpose()
+        let row = self.row_with_references(PATH_INFO_OF_PREFIX, &prefix)?;
+        let row = row.filter(|row| row.path.starts_with(&prefix));
+        row.map(|row| self.parse_row(row)).transpose()
     }
 
     /// Returns the valid path with this hash part.
@@ -52,11 +42,10 @@ impl Database {
         part: &str,
     ) -> Result<Option<StorePath>, StoreError> {
         let prefix = format!("{}/{part}", self.layout.store_dir.as_str());
-        let found: Option<String> = self
-            .connection
-            .prepare_cached("select path from ValidPaths where path >= ?1 order by path limit 1")
-            .and_then(|mut query| query.query_row([&prefix], |row| row.get(0)).optional())
-            .map_err(self.database_error("looking up a hash part"))?;
+        let text = "select path from ValidPaths where path >= ?1 order by path limit 1";
+        let found: Option<String> = self.query("look up a hash part in", text, |query| {
+            query.query_row([&prefix], |row| row.get(0)).optional()
+        })?;
         match found {
             Some(text) if text.starts_with(&prefix) => self.parse_path(&text).map(Some),
             _ => Ok(None),
@@ -65,29 +54,29 @@ impl Database {
 
     /// Returns all valid paths, sorted by name.
     pub(crate) fn valid_paths(&self) -> Result<Vec<StorePath>, StoreError> {
-        let texts = self
-            .connection
-            .prepare_cached("select path from ValidPaths order by path")
-            .and_then(|mut query| query.query_map((), |row| row.get(0))?.collect())
-            .map_err(self.database_error("listing the valid paths"))?;
-        self.parse_paths(texts)
+        let text = "select path from ValidPaths order by path";
+        self.query_paths("list the valid paths of", text, ())
     }
 
     /// Returns the valid paths that refer to a path, including the path itself if it refers to
     /// itself.
     pub(crate) fn referrers(&self, path: &StorePath) -> Result<Vec<StorePath>, StoreError> {
-        let texts = self
-            .connection
-            .prepare_cached(
-                "select v.path from Refs r join ValidPaths v on r.referrer = v.id \
-                 where r.reference = (select id from ValidPaths where path = ?1)",
-            )
-            .and_then(|mut query| {
-                let path = self.layout.store_dir.full_path(path);
-                query.query_map([path], |row| row.get(0))?.collect()
-            })
-            .map_err(self.database_error("looking up referrers"))?;
-        self.parse_paths(texts)
+        let text = "select v.path from Refs r join ValidPaths v on r.referrer = v.id \
+             where r.reference = (select id from ValidPaths where path = ?1)";
+        let path = self.layout.store_dir.full_path(path);
+        self.query_paths("look up referrers in", text, [path])
+    }
+
+    fn query_paths(
+        &self,
+        action: &'static str,
+        text: &str,
+        parameters: impl Params,
+    ) -> Result<Vec<StorePath>, StoreError> {
+        let texts: Vec<String> = self.query(action, text, |query| {
+            query.query_map(parameters, |row| row.get(0))?.collect()
+        })?;
+        texts.iter().map(|text| self.parse_path(text)).collect()
     }
 
     /// Returns the closure of some paths, sorted by name. Paths that are not valid are left out.
@@ -99,79 +88,70 @@ impl Database {
             let Some(info) = self.path_info(&path)? else {
                 continue;
             };
-            todo.extend(
-                info.references
-                    .iter()
-                    .filter(|r| seen.insert((*r).clone()))
-                    .cloned(),
-            );
+            let new = info
+                .references
+                .iter()
+                .filter(|path| seen.insert((*path).clone()));
+            todo.extend(new.cloned());
             closure.push(info);
         }
         closure.sort_unstable_by(|a, b| a.path.cmp(&b.path));
         Ok(closure)
     }
 
-    /// Calls `visit` with row number and full path of each row after `id`, in any order.
+    /// Calls `visit` with row number and full path of each row after row `after`, in any order.
     pub(crate) fn for_each_path_after(
         &self,
-        id: Option<i64>,
+        after: Option<i64>,
         visit: &mut dyn FnMut(i64, &[u8]),
     ) -> Result<(), StoreError> {
         // Without a condition SQLite reads only the index of paths, a fraction of the table.
-        let (text, after) = match id {
-            None => ("select id, path from ValidPaths", None),
-            Some(id) => ("select id, path from ValidPaths where id > ?1", Some(id)),
+        let text = match after {
+            None => "select id, path from ValidPaths",
+            Some(_) => "select id, path from ValidPaths where id > ?1",
         };
-        self.connection
-            .prepare_cached(text)
-            .and_then(|mut query| {
-                let mut rows = query.query(rusqlite::params_from_iter(after))?;
-                while let Some(row) = rows.next()? {
-                    visit(row.get(0)?, row.get_ref(1)?.as_bytes()?);
-                }
-                Ok(())
-            })
-            .map_err(self.database_error("listing the valid paths"))
+        self.query("list the valid paths of", text, |query| {
+            let mut rows = query.query(rusqlite::params_from_iter(after))?;
+            while let Some(row) = rows.next()? {
+                visit(row.get(0)?, row.get_ref(1)?.as_bytes()?);
+            }
+            Ok(())
+        })
     }
 
     /// One statement reads the row and its references, so that no write happens between them.
     fn row_with_references(&self, text: &str, key: &str) -> Result<Option<PathRow>, StoreError> {
-        self.connection
-            .prepare_cached(text)
-            .and_then(|mut query| {
-                let mut rows = query.query([key])?;
-                let mut found: Option<PathRow> = None;
-                while let Some(row) = rows.next()? {
-                    let fields = match &mut found {
-                        Some(fields) => fields,
-                        None => found.insert(PathRow::read(row)?),
-                    };
-                    fields.references.extend(row.get::<_, Option<String>>(8)?);
-                }
-                Ok(found)
-            })
-            .map_err(self.database_error("looking up a path"))
+        self.query("look up a path in", text, |query| {
+            let mut rows = query.query([key])?;
+            let mut found: Option<PathRow> = None;
+            while let Some(row) = rows.next()? {
+                let fields = match &mut found {
+                    Some(fields) => fields,
+                    None => found.insert(PathRow::read(row)?),
+                };
+                fields.references.extend(row.get::<_, Option<String>>(8)?);
+            }
+            Ok(found)
+        })
     }
 
     fn parse_row(&self, fields: PathRow) -> Result<PathInfo, StoreError> {
         let path = self.parse_path(&fields.path)?;
-        let broken = |reason: String| self.invalid_row(&path.to_string(), reason);
-        let nar_hash =
-            Hash::parse_prefixed(&fields.hash).map_err(|error| broken(error.to_string()))?;
+        let row = path.as_str();
+        let nar_hash = Hash::parse_prefixed(&fields.hash);
+        let nar_hash = nar_hash.map_err(|error| self.invalid_row(row, &error))?;
         let deriver = match fields.deriver.as_deref() {
             None | Some("") => None,
             Some(text) => Some(self.parse_path(text)?),
         };
-        let signatures = self.parse_signatures(path.as_str(), &fields.sigs)?;
-        let references = fields
-            .references
-            .iter()
-            .map(|text| self.parse_path(text))
-            .collect::<Result<_, _>>()?;
+        let signatures = self.parse_signatures(row, &fields.sigs)?;
+        let references = fields.references.iter().map(|text| self.parse_path(text));
+        let references = references.collect::<Result<_, _>>()?;
         let ca = match fields.ca.as_str() {
-            "" => None,
-            text => Some(ContentAddress::parse(text).map_err(|error| broken(error.to_string()))?),
+            "" => Ok(None),
+            text => ContentAddress::parse(text).map(Some),
         };
+        let ca = ca.map_err(|error| self.invalid_row(row, &error))?;
         Ok(PathInfo {
             path,
             nar_hash,
@@ -185,13 +165,9 @@ impl Database {
         })
     }
 
-    fn parse_paths(&self, texts: Vec<String>) -> Result<Vec<StorePath>, StoreError> {
-        texts.iter().map(|text| self.parse_path(text)).collect()
-    }
-
     pub(super) fn parse_path(&self, text: &str) -> Result<StorePath, StoreError> {
         let parsed = self.layout.store_dir.parse(text);
-        parsed.map_err(|error| self.invalid_row(text, error.to_string()))
+        parsed.map_err(|error| self.invalid_row(text, &error))
     }
 
     pub(super) fn parse_signatures(
@@ -199,17 +175,16 @@ impl Database {
         row: &str,
         text: &str,
     ) -> Result<BTreeSet<Signature>, StoreError> {
-        text.split_ascii_whitespace()
-            .map(Signature::parse)
-            .collect::<Result<_, _>>()
-            .map_err(|error| self.invalid_row(row, error.to_string()))
+        let signatures = text.split_ascii_whitespace().map(Signature::parse);
+        let parsed: Result<_, _> = signatures.collect();
+        parsed.map_err(|error| self.invalid_row(row, &error))
     }
 
-    fn invalid_row(&self, row: &str, reason: String) -> StoreError {
+    fn invalid_row(&self, row: &str, reason: &dyn Display) -> StoreError {
         StoreError::InvalidRow {
             path: self.file.clone(),
             store_path: row.to_owned(),
-            reason,
+            reason: reason.to_string(),
         }
     }
 }

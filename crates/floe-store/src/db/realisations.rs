@@ -30,9 +30,8 @@ pub struct Realisation {
 impl Realisation {
     /// Returns the contents of `realisations/ID.doi` in a binary cache of Nix up to 2.34.
     pub fn to_json(&self) -> Value {
-        let dependencies: BTreeMap<&str, &str> = self
-            .dependent_realisations
-            .iter()
+        let dependencies = self.dependent_realisations.iter();
+        let dependencies: BTreeMap<&str, &str> = dependencies
             .map(|(id, path)| (id.as_str(), path.as_str()))
             .collect();
         // Nix up to 2.34 sorts signatures as text.
@@ -83,26 +82,20 @@ impl Database {
         drv_hash: &str,
         output: &str,
     ) -> Result<Option<Realisation>, StoreError> {
-        if !self.has_tables(&["Realisations", "RealisationsRefs"])? {
+        if !self.has_table("Realisations")? || !self.has_table("RealisationsRefs")? {
             return Ok(None);
         }
         // One statement, so that no write happens between a realisation and its dependencies.
-        let rows: Vec<RealisationRow> = self
-            .connection
-            .prepare_cached(
-                "select r.id, o.path, r.signatures, d.drvPath, d.outputName, p.path \
-                 from Realisations r join ValidPaths o on o.id = r.outputPath \
-                 left join RealisationsRefs x on x.referrer = r.id \
-                 left join Realisations d on d.id = x.realisationReference \
-                 left join ValidPaths p on p.id = d.outputPath \
-                 where r.drvPath = ?1 and r.outputName = ?2 order by r.id",
-            )
-            .and_then(|mut query| {
-                query
-                    .query_map([drv_hash, output], RealisationRow::read)?
-                    .collect()
-            })
-            .map_err(self.database_error("looking up a realisation"))?;
+        let text = "select r.id, o.path, r.signatures, d.drvPath, d.outputName, p.path \
+             from Realisations r join ValidPaths o on o.id = r.outputPath \
+             left join RealisationsRefs x on x.referrer = r.id \
+             left join Realisations d on d.id = x.realisationReference \
+             left join ValidPaths p on p.id = d.outputPath \
+             where r.drvPath = ?1 and r.outputName = ?2 order by r.id";
+        let rows: Vec<RealisationRow> = self.query("look up a realisation in", text, |query| {
+            let rows = query.query_map([drv_hash, output], RealisationRow::read)?;
+            rows.collect()
+        })?;
         let Some(first) = rows.first() else {
             return Ok(None);
         };
@@ -128,21 +121,15 @@ impl Database {
         drv: &StorePath,
         output: &str,
     ) -> Result<Option<BuildTrace>, StoreError> {
-        if !self.has_tables(&["BuildTraceV3"])? {
+        if !self.has_table("BuildTraceV3")? {
             return Ok(None);
         }
-        let found: Option<(String, Option<String>)> = self
-            .connection
-            .prepare_cached(
-                "select outputPath, signatures from BuildTraceV3 \
-                 where drvPath = ?1 and outputName = ?2 order by id limit 1",
-            )
-            .and_then(|mut query| {
-                query
-                    .query_row([drv.as_str(), output], |row| Ok((row.get(0)?, row.get(1)?)))
-                    .optional()
-            })
-            .map_err(self.database_error("looking up a build trace"))?;
+        let text = "select outputPath, signatures from BuildTraceV3 \
+             where drvPath = ?1 and outputName = ?2 order by id limit 1";
+        let found = self.query("look up a build trace in", text, |query| {
+            let read = |row: &Row<'_>| <(String, Option<String>)>::try_from(row);
+            query.query_row([drv.as_str(), output], read).optional()
+        })?;
         let Some((out_path, signatures)) = found else {
             return Ok(None);
         };
@@ -155,18 +142,9 @@ impl Database {
         }))
     }
 
-    fn has_tables(&self, names: &[&str]) -> Result<bool, StoreError> {
-        let has = |name: &&str| {
-            self.connection
-                .prepare_cached("select 1 from sqlite_schema where type = 'table' and name = ?1")
-                .and_then(|mut query| query.exists([name]))
-        };
-        for name in names {
-            if !has(name).map_err(self.database_error("looking for tables"))? {
-                return Ok(false);
-            }
-        }
-        Ok(true)
+    fn has_table(&self, name: &str) -> Result<bool, StoreError> {
+        let text = "select 1 from sqlite_schema where type = 'table' and name = ?1";
+        self.query("look for tables in", text, |query| query.exists([name]))
     }
 }
 
@@ -180,17 +158,13 @@ struct RealisationRow {
 
 impl RealisationRow {
     fn read(row: &Row<'_>) -> rusqlite::Result<RealisationRow> {
-        let drv_hash: Option<String> = row.get(3)?;
-        let output: Option<String> = row.get(4)?;
-        let path: Option<String> = row.get(5)?;
+        let key: Option<(String, String)> = Option::zip(row.get(3)?, row.get(4)?);
+        let id = key.map(|(drv_hash, output)| format!("{drv_hash}!{output}"));
         Ok(RealisationRow {
             id: row.get(0)?,
             out_path: row.get(1)?,
             signatures: row.get::<_, Option<String>>(2)?.unwrap_or_default(),
-            dependency: drv_hash
-                .zip(output)
-                .map(|(drv_hash, output)| format!("{drv_hash}!{output}"))
-                .zip(path),
+            dependency: id.zip(row.get(5)?),
         })
     }
 }

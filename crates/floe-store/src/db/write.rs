@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use floe_format::{PathInfo, StorePath};
-use rusqlite::{Connection, OptionalExtension as _, TransactionBehavior, params};
+use rusqlite::{Connection, OptionalExtension as _, Transaction, TransactionBehavior, params};
 
 use super::Database;
 use crate::error::StoreError;
@@ -17,18 +17,18 @@ impl Database {
     /// each deletion.
     ///
     /// Errors leave the database unchanged.
-    pub(crate) fn register(&mut self, paths: &[Registration<'_>]) -> Result<bool, StoreError> {
-        let store_dir = self.layout.store_dir.clone();
-        let file = self.file.clone();
-        let failed = |source| super::database_error("registering paths", &file, source);
-        let transaction = self
-            .connection
-            .transaction_with_behavior(TransactionBehavior::Immediate)
-            .map_err(failed)?;
+    pub(crate) fn register(&self, paths: &[Registration<'_>]) -> Result<bool, StoreError> {
+        self.try_register(paths)
+            .map_err(|source| super::database_error("register paths in", &self.file, source))
+    }
+
+    fn try_register(&self, paths: &[Registration<'_>]) -> rusqlite::Result<bool> {
+        let behavior = TransactionBehavior::Immediate;
+        let transaction = Transaction::new_unchecked(&self.connection, behavior)?;
+        let print = |path: &StorePath| self.layout.store_dir.full_path(path);
         let mut ids = HashMap::new();
         for registration in paths {
-            let print = |path: &StorePath| store_dir.full_path(path);
-            let id = insert_path(&transaction, registration, &print).map_err(failed)?;
+            let id = insert_path(&transaction, registration, &print)?;
             ids.insert(&registration.info.path, id);
         }
         for registration in paths {
@@ -37,18 +37,18 @@ impl Database {
             for reference in &info.references {
                 let reference_id = match ids.get(reference) {
                     Some(id) => Some(*id),
-                    None => {
-                        path_id(&transaction, &store_dir.full_path(reference)).map_err(failed)?
-                    }
+                    None => path_id(&transaction, &print(reference))?,
                 };
                 let Some(reference_id) = reference_id else {
-                    transaction.rollback().map_err(failed)?;
+                    transaction.rollback()?;
                     return Ok(false);
                 };
-                insert_reference(&transaction, referrer, reference_id).map_err(failed)?;
+                transaction
+                    .prepare_cached(INSERT_REFERENCE)?
+                    .execute([referrer, reference_id])?;
             }
         }
-        transaction.commit().map_err(failed)?;
+        transaction.commit()?;
         Ok(true)
     }
 }
@@ -85,31 +85,18 @@ fn insert_path(
         ])?;
     let id = connection.last_insert_rowid();
     for (output, path) in &registration.outputs {
-        connection
-            .prepare_cached(
-                "insert or replace into DerivationOutputs (drv, id, path) values (?1, ?2, ?3)",
-            )?
-            .execute(params![id, output, print(path)])?;
+        let text = "insert or replace into DerivationOutputs (drv, id, path) values (?1, ?2, ?3)";
+        let mut insert = connection.prepare_cached(text)?;
+        insert.execute(params![id, output, print(path)])?;
     }
     Ok(id)
 }
 
 fn path_id(connection: &Connection, path: &str) -> rusqlite::Result<Option<i64>> {
     connection
-        .prepare_cached("select id from ValidPaths where path = ?1")?
+        .prepare_cached(super::PATH_ID)?
         .query_row([path], |row| row.get(0))
         .optional()
-}
-
-fn insert_reference(
-    connection: &Connection,
-    referrer: i64,
-    reference: i64,
-) -> rusqlite::Result<()> {
-    connection
-        .prepare_cached("insert or replace into Refs (referrer, reference) values (?1, ?2)")?
-        .execute(params![referrer, reference])?;
-    Ok(())
 }
 
 /// Seconds since 1970, the unit of Nix's registration time.
@@ -118,3 +105,5 @@ fn now() -> u64 {
         .duration_since(UNIX_EPOCH)
         .map_or(0, |elapsed| elapsed.as_secs())
 }
+
+const INSERT_REFERENCE: &str = "insert or replace into Refs (referrer, reference) values (?1, ?2)";

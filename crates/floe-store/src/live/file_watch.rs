@@ -1,13 +1,12 @@
 //! Detects from file metadata whether the database is still the file that was opened.
 
 use std::fs::{self, Metadata};
-use std::io::ErrorKind;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
-use crate::db::{AccessMode, side_file};
-use crate::error::{IoContext as _, StoreError};
+use crate::db::{AccessMode, may_write, side_file};
+use crate::error::{IoContext as _, StoreError, is_not_found};
 
 /// The change of a database since the last check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,7 +20,7 @@ pub(super) enum Change {
 }
 
 /// The identity of one file among all files that ever had its name.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct FileIdentity {
     device: u64,
     inode: u64,
@@ -30,18 +29,11 @@ pub(super) struct FileIdentity {
 }
 
 /// The version of a file's contents.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct FileVersion {
     identity: FileIdentity,
     size: u64,
     modified: Option<SystemTime>,
-}
-
-/// The state of a database before it is opened.
-pub(super) struct BeforeOpen {
-    file: PathBuf,
-    version: FileVersion,
-    side_files: Vec<Option<FileVersion>>,
 }
 
 /// The state of an open database file and its side files.
@@ -58,12 +50,29 @@ pub(super) struct FileWatch {
 
 impl FileWatch {
     /// Records the state of a database that is about to be opened.
-    pub(super) fn before_open(file: &Path) -> Result<BeforeOpen, StoreError> {
-        Ok(BeforeOpen {
-            version: file_version(file)?.unwrap_or_else(FileVersion::none),
+    pub(super) fn before_open(file: &Path) -> Result<FileWatch, StoreError> {
+        Ok(FileWatch {
+            // If the file is missing, its opening reports the error.
+            version: file_version(file)?.unwrap_or_default(),
             side_files: side_file_versions(file, AccessMode::Immutable)?,
+            access: AccessMode::Immutable,
+            unreliable_log: None,
             file: file.to_path_buf(),
         })
+    }
+
+    /// Adapts the watch to the way in which the database was opened.
+    pub(super) fn set_access(&mut self, access: AccessMode) -> Result<(), StoreError> {
+        self.access = access;
+        if access != AccessMode::Immutable {
+            // The first query may have created the side files.
+            self.side_files = side_file_versions(&self.file, access)?;
+        }
+        if access == AccessMode::Wal && !may_write(&side_file(&self.file, WAL_INDEX_SUFFIX)) {
+            // The versions that the first query saw are not known.
+            self.unreliable_log = Some([None, None]);
+        }
+        Ok(())
     }
 
     /// The identity of the file that was opened.
@@ -85,7 +94,7 @@ impl FileWatch {
             // The log reports every commit by itself.
             AccessMode::Wal => Ok(Change::None),
             AccessMode::Immutable if written || now.is_recent() => Ok(Change::File),
-            AccessMode::LockDirectory if written || now.is_recent() || now.is_in_future() => {
+            AccessMode::LockDirectory if written || now.is_unreliable() => {
                 self.version = now;
                 Ok(Change::Contents)
             }
@@ -101,7 +110,8 @@ impl FileWatch {
         let Some(before) = &mut self.unreliable_log else {
             return Ok(Change::Contents);
         };
-        let now = database_and_log_versions(&self.file)?;
+        let log = side_file(&self.file, "-wal");
+        let now = [file_version(&self.file)?, file_version(&log)?];
         let is_recent = now.iter().flatten().any(FileVersion::is_unreliable);
         if now == *before && !is_recent {
             return Ok(Change::None);
@@ -111,41 +121,7 @@ impl FileWatch {
     }
 }
 
-impl BeforeOpen {
-    /// Returns the watch for the database, which is open now.
-    pub(super) fn opened(self, access: AccessMode) -> Result<FileWatch, StoreError> {
-        let side_files = match access {
-            AccessMode::Immutable => self.side_files,
-            // The first query may have created the side files.
-            AccessMode::Wal | AccessMode::LockDirectory => side_file_versions(&self.file, access)?,
-        };
-        let index = crate::db::side_file(&self.file, WAL_INDEX_SUFFIX);
-        let may_write = access != AccessMode::Wal || may_write(&index);
-        Ok(FileWatch {
-            access,
-            version: self.version,
-            side_files,
-            // The versions that the first query saw are not known.
-            unreliable_log: (!may_write).then_some([None, None]),
-            file: self.file,
-        })
-    }
-}
-
 impl FileVersion {
-    /// The version of a missing file. Opening the file reports the error.
-    fn none() -> FileVersion {
-        FileVersion {
-            identity: FileIdentity {
-                device: 0,
-                inode: 0,
-                created: None,
-            },
-            size: 0,
-            modified: None,
-        }
-    }
-
     fn of(metadata: &Metadata) -> FileVersion {
         FileVersion {
             identity: FileIdentity {
@@ -160,42 +136,26 @@ impl FileVersion {
 
     /// Whether another write could leave the same modification time.
     fn is_recent(&self) -> bool {
-        let distance = match self.modified.map(|time| time.elapsed()) {
-            Some(Ok(age)) => age,
-            Some(Err(ahead)) => ahead.duration(),
-            None => return true,
-        };
-        distance <= TIMESTAMP_GRANULARITY
+        self.modified.is_none_or(|time| {
+            let distance = time.elapsed().unwrap_or_else(|ahead| ahead.duration());
+            distance <= TIMESTAMP_GRANULARITY
+        })
     }
 
-    /// Whether a write may have happened after the time was read.
+    /// Whether a write may have happened after the time was read. A time in the future comes from
+    /// another clock and does not show how recent the write is.
     fn is_unreliable(&self) -> bool {
-        self.is_recent() || self.is_in_future()
-    }
-
-    /// Whether the time lies in the future. Such a time comes from another clock and does not show
-    /// how recent the write is.
-    fn is_in_future(&self) -> bool {
-        self.modified.is_some_and(|time| time.elapsed().is_err())
+        self.is_recent() || self.modified.is_some_and(|time| time.elapsed().is_err())
     }
 }
 
 fn file_version(file: &Path) -> Result<Option<FileVersion>, StoreError> {
-    match fs::metadata(file) {
-        Ok(metadata) => Ok(Some(FileVersion::of(&metadata))),
-        Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
-        Err(error) => Err(error).io_context("looking for changes of", file),
+    let metadata = fs::metadata(file);
+    if is_not_found(&metadata) {
+        return Ok(None);
     }
-}
-
-/// The versions of the database file and its log.
-fn database_and_log_versions(file: &Path) -> Result<[Option<FileVersion>; 2], StoreError> {
-    Ok([file_version(file)?, file_version(&side_file(file, "-wal"))?])
-}
-
-fn may_write(file: &Path) -> bool {
-    use rustix::fs::{Access, AtFlags, CWD, accessat};
-    accessat(CWD, file, Access::WRITE_OK, AtFlags::EACCESS).is_ok()
+    let metadata = metadata.io_context("look for changes of", file)?;
+    Ok(Some(FileVersion::of(&metadata)))
 }
 
 fn side_file_versions(

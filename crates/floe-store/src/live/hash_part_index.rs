@@ -17,79 +17,66 @@ use crate::error::StoreError;
 #[derive(Clone, Debug)]
 pub struct HashPartIndex {
     keys: SortedKeySet,
-    /// The highest row in the index. A database never uses a row number twice.
-    last_row: Row,
-    identity: FileIdentity,
-    /// The number of applied changes.
-    version: u64,
+    state: IndexCursor,
 }
 
 impl HashPartIndex {
     /// Builds an index of all valid paths.
     pub fn load(store: &LiveStore) -> Result<HashPartIndex, StoreError> {
         // The identity is read before the rows. If the file is replaced in between, the next
-        // refresh notices it.
+        // delta notices it.
         let identity = store.identity()?;
         let rows = read_rows(store, None)?;
         Ok(HashPartIndex {
             keys: SortedKeySet::new(rows.keys),
-            last_row: rows.last.unwrap_or_default(),
-            identity,
-            version: 0,
+            state: IndexCursor {
+                last_row: rows.last.unwrap_or_default(),
+                identity,
+                version: 0,
+            },
         })
     }
 
     /// Returns the state from which [`IndexCursor::delta`] continues.
     pub fn cursor(&self) -> IndexCursor {
-        IndexCursor {
-            last_row: self.last_row,
-            identity: self.identity.clone(),
-            version: self.version,
-        }
+        self.state.clone()
     }
 
-    /// Applies a change. Deleted paths stay in the index until a full reload. A reload happens if
-    /// the last row was deleted, or if the database file was replaced or restored to an older
-    /// state.
+    /// Applies a change, or skips rows that no longer fit the index. Deleted paths stay in the
+    /// index until a full reload. A reload happens if the last row was deleted, or if the database
+    /// file was replaced or restored to an older state.
     ///
     /// Returns `false` and changes nothing if the index has changed since the cursor of the reload
     /// was made. The caller then needs a new delta from a new cursor.
     pub fn apply(&mut self, delta: IndexDelta) -> bool {
-        match delta.0 {
-            Delta::Reloaded { since, .. } if since.version != self.version => return false,
-            Delta::Reloaded { index, .. } => {
-                let version = self.version;
-                *self = HashPartIndex { version, ..index };
+        let (state, since) = (&mut self.state, delta.since);
+        match delta.change {
+            Change::Reloaded(_) if since.version != state.version => return false,
+            Change::Reloaded(index) => {
+                let version = state.version;
+                *self = index;
+                self.state.version = version;
             }
             // The index was reloaded from another file or an older state after the cursor was made,
             // so these rows do not fit.
-            Delta::Appended { since, .. }
-                if since.identity != self.identity || since.last_row > self.last_row => {}
-            Delta::Appended { rows, .. } => {
+            Change::Appended(_)
+                if since.identity != state.identity || since.last_row > state.last_row => {}
+            Change::Appended(rows) => {
                 self.keys.extend(rows.keys);
-                self.last_row = self.last_row.max(rows.last.unwrap_or_default());
+                state.last_row = state.last_row.max(rows.last.unwrap_or_default());
             }
         }
-        self.version += 1;
+        self.state.version += 1;
         true
-    }
-
-    /// Reads and applies the changes since the last refresh: [`IndexCursor::delta`] and
-    /// [`HashPartIndex::apply`] in one step, for an index with a single user.
-    pub fn refresh(&mut self, store: &LiveStore) -> Result<(), StoreError> {
-        let delta = self.cursor().delta(store)?;
-        // This call has exclusive access, so the version is still that of the cursor.
-        self.apply(delta);
-        Ok(())
     }
 
     /// Whether this index describes the database file that `store` reads.
     pub fn matches_database_of(&self, store: &LiveStore) -> Result<bool, StoreError> {
-        Ok(store.identity()? == self.identity)
+        Ok(store.identity()? == self.state.identity)
     }
 
     /// Whether a path with this hash part may be valid. If not, no such path was valid at the last
-    /// refresh.
+    /// applied change.
     pub fn may_contain(&self, hash_part: &str) -> bool {
         key_of(hash_part.as_bytes()).is_some_and(|key| self.keys.contains(key))
     }
@@ -108,8 +95,10 @@ impl HashPartIndex {
 /// The state of an index: the database file, the last row and the version.
 #[derive(Clone, Debug)]
 pub struct IndexCursor {
+    /// The highest row in the index. A database never uses a row number twice.
     last_row: Row,
     identity: FileIdentity,
+    /// The number of applied changes.
     version: u64,
 }
 
@@ -128,19 +117,19 @@ struct Rows {
     last: Option<Row>,
 }
 
-/// A change for an index.
+/// A change for an index, read from the database after the cursor `since`.
 #[derive(Clone, Debug)]
-pub struct IndexDelta(Delta);
+pub struct IndexDelta {
+    since: IndexCursor,
+    change: Change,
+}
 
 #[derive(Clone, Debug)]
-enum Delta {
+enum Change {
     /// The rows after the cursor.
-    Appended { rows: Rows, since: IndexCursor },
+    Appended(Rows),
     /// A new index of all rows.
-    Reloaded {
-        index: HashPartIndex,
-        since: IndexCursor,
-    },
+    Reloaded(HashPartIndex),
 }
 
 impl IndexCursor {
@@ -153,14 +142,12 @@ impl IndexCursor {
         // The last known row is read again. If it differs or is missing, the file may have been
         // restored to older contents, and other rows may have reused the same numbers since.
         let same_row = self.last_row == Row::default() || rows.first == Some(self.last_row);
-        if store.identity()? != self.identity || !same_row {
-            let (index, since) = (HashPartIndex::load(store)?, self.clone());
-            return Ok(IndexDelta(Delta::Reloaded { index, since }));
-        }
-        Ok(IndexDelta(Delta::Appended {
-            rows,
-            since: self.clone(),
-        }))
+        let change = match store.identity()? == self.identity && same_row {
+            true => Change::Appended(rows),
+            false => Change::Reloaded(HashPartIndex::load(store)?),
+        };
+        let since = self.clone();
+        Ok(IndexDelta { since, change })
     }
 }
 

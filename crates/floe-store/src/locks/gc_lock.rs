@@ -4,7 +4,7 @@
 //! any collection from starting.
 
 use std::fs::File;
-use std::io::ErrorKind;
+use std::io::ErrorKind::{NotFound, PermissionDenied, ReadOnlyFilesystem};
 use std::path::PathBuf;
 
 use rustix::fs::{FlockOperation, flock};
@@ -34,27 +34,17 @@ impl GcLock {
         let path = path(layout);
         match File::options().read(true).write(true).open(&path) {
             Ok(file) => Ok(Some(GcLock { file, path })),
-            Err(error)
-                if matches!(
-                    error.kind(),
-                    ErrorKind::NotFound
-                        | ErrorKind::PermissionDenied
-                        | ErrorKind::ReadOnlyFilesystem
-                ) =>
-            {
-                Ok(None)
-            }
-            Err(error) => Err(error).io_context("opening the lock file", path),
+            Err(error) => match error.kind() {
+                NotFound | PermissionDenied | ReadOnlyFilesystem => Ok(None),
+                _ => Err(error).io_context("open the lock file", path),
+            },
         }
     }
 
     /// Tries to acquire the lock shared; `false` if a collector is running.
     pub(crate) fn try_acquire_shared(&self) -> Result<bool, StoreError> {
-        try_lock(
-            &self.file,
-            &self.path,
-            FlockOperation::NonBlockingLockShared,
-        )
+        let operation = FlockOperation::NonBlockingLockShared;
+        try_lock(&self.file, &self.path, operation)
     }
 
     /// Whether no collector is running at this moment.
@@ -62,7 +52,7 @@ impl GcLock {
         if !self.try_acquire_shared()? {
             return Ok(false);
         }
-        flock(&self.file, FlockOperation::Unlock).io_context("unlocking", &self.path)?;
+        flock(&self.file, FlockOperation::Unlock).io_context("unlock", &self.path)?;
         Ok(true)
     }
 

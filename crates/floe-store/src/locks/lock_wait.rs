@@ -27,11 +27,8 @@ impl LockWait {
     /// Creates a wait that ends when `cancel` becomes true. After a wait of one second it calls
     /// `notify` with the name of the holder, such as `the garbage collector`.
     pub fn new(cancel: Arc<AtomicBool>, notify: impl Fn(&str) + Send + Sync + 'static) -> LockWait {
-        let notify: Notify = Arc::new(notify);
-        LockWait {
-            cancel,
-            notify: Some(notify),
-        }
+        let notify: Option<Notify> = Some(Arc::new(notify));
+        LockWait { cancel, notify }
     }
 
     /// Repeats `attempt` until it returns a value, for at most [`LOCK_TIMEOUT`]. `what` names the

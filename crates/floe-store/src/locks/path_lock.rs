@@ -10,7 +10,7 @@ use rustix::fs::FlockOperation;
 
 use super::lock_wait::LockWait;
 use super::{open_lock_file, try_lock};
-use crate::error::{IoContext, StoreError};
+use crate::error::{IoContext, StoreError, is_not_found};
 use crate::layout::StoreLayout;
 
 /// The lock on one path, `<path>.lock`. A process holds it while it creates or deletes
@@ -42,7 +42,7 @@ impl PathLock {
         // Nix would take it for a lock that was just released, and retry without end.
         if lock.metadata()?.size() != 0 {
             let source = io::Error::new(io::ErrorKind::InvalidData, NOT_EMPTY);
-            return Err(source).io_context("taking the lock", &lock_path);
+            return Err(source).io_context("acquire the lock", &lock_path);
         }
         lock.keep_file = false;
         Ok(Some(lock))
@@ -80,17 +80,18 @@ impl PathLock {
         // The previous holder unlinks the file before it releases the lock. This process may then
         // have locked a file that no longer has a name, which excludes no other process.
         let own = lock.metadata()?;
-        let is_named = match fs::metadata(lock_path) {
-            Ok(named) => (named.dev(), named.ino()) == (own.dev(), own.ino()),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => false,
-            Err(error) => return Err(error).io_context("examining the lock file", lock_path),
-        };
+        let named = fs::metadata(lock_path);
+        if is_not_found(&named) {
+            return Ok(None);
+        }
+        let named = named.io_context("examine the lock file", lock_path)?;
+        let is_named = (named.dev(), named.ino()) == (own.dev(), own.ino());
         Ok(is_named.then_some(lock))
     }
 
     fn metadata(&self) -> Result<fs::Metadata, StoreError> {
         let metadata = self.file.metadata();
-        metadata.io_context("examining the lock file", &self.path)
+        metadata.io_context("examine the lock file", &self.path)
     }
 }
 
@@ -99,8 +100,8 @@ impl Drop for PathLock {
         if self.keep_file {
             return;
         }
-        // Best effort, as in Nix: a lock file that stays behind is harmless. A Nix that has the
-        // file open reads the byte as a sign that the file is stale.
+        // Best effort, as in Nix. A process that opened the file before its removal acquires the
+        // lock next. Nix then recognises a stale file by its size, which is not zero.
         let _: io::Result<()> = fs::remove_file(&self.path);
         let _: io::Result<()> = self.file.write_all(b"d");
     }

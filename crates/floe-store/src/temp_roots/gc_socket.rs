@@ -72,32 +72,29 @@ impl GcSocket {
 }
 
 fn connect(socket: &Path) -> Result<Option<UnixStream>, StoreError> {
-    match connect_long_path(socket) {
-        Ok(stream) => {
-            stream
-                .set_read_timeout(Some(LOCK_POLL_INTERVAL))
-                .io_context("connecting to", socket)?;
-            Ok(Some(stream))
-        }
+    let connected = connect_long_path(socket).and_then(|stream| {
+        stream.set_read_timeout(Some(LOCK_POLL_INTERVAL))?;
+        Ok(Some(stream))
+    });
+    match connected {
         Err(error) if is_disconnected(&error) => Ok(None),
-        Err(error) => Err(error).io_context("connecting to the garbage collector at", socket),
+        connected => connected.io_context("connect to the garbage collector at", socket),
     }
 }
 
 /// Connects to a socket with a path of any length. Nix binds a long path from inside its directory.
 fn connect_long_path(socket: &Path) -> io::Result<UnixStream> {
-    let (Some(directory), Some(name)) = (socket.parent(), socket.file_name()) else {
-        return UnixStream::connect(socket);
-    };
-    if socket.as_os_str().len() <= SOCKET_PATH_LEN_MAX {
-        return UnixStream::connect(socket);
+    match (socket.parent(), socket.file_name()) {
+        (Some(directory), Some(name)) if socket.as_os_str().len() > SOCKET_PATH_LEN_MAX => {
+            // A path through a directory descriptor is short. Changing the working directory would
+            // affect the whole process.
+            let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+            let directory = openat(CWD, directory, flags, Mode::empty())?;
+            let number = directory.as_raw_fd().to_string();
+            UnixStream::connect(Path::new("/proc/self/fd").join(number).join(name))
+        }
+        _ => UnixStream::connect(socket),
     }
-    // A path through a directory descriptor is short. Changing the working directory would affect
-    // the whole process.
-    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    let directory = openat(CWD, directory, flags, Mode::empty())?;
-    let number = directory.as_raw_fd().to_string();
-    UnixStream::connect(Path::new("/proc/self/fd").join(number).join(name))
 }
 
 /// Reads the reply of the collector. It replies between two deletions, and one of them may be a
@@ -131,13 +128,10 @@ fn is_timeout(error: &io::Error) -> bool {
 }
 
 fn is_disconnected(error: &io::Error) -> bool {
+    use io::ErrorKind::{BrokenPipe, ConnectionRefused, ConnectionReset, NotFound, UnexpectedEof};
     matches!(
         error.kind(),
-        io::ErrorKind::NotFound
-            | io::ErrorKind::ConnectionRefused
-            | io::ErrorKind::ConnectionReset
-            | io::ErrorKind::BrokenPipe
-            | io::ErrorKind::UnexpectedEof
+        NotFound | ConnectionRefused | ConnectionReset | BrokenPipe | UnexpectedEof
     )
 }
 

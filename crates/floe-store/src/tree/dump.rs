@@ -7,7 +7,7 @@
 //! Not guaranteed: a consistent view of a tree that changes meanwhile. If a file changes its size,
 //! the dump fails. The hash of the NAR reveals other changes.
 
-use std::ffi::CStr;
+use std::ffi::{CStr, CString};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
@@ -15,7 +15,9 @@ use floe_format::nar::DEPTH_MAX;
 use floe_format::nar::layout::Node;
 use floe_format::nar::write;
 use rustix::buffer::spare_capacity;
-use rustix::fs::{AtFlags, CWD, Dir, FileType, Mode, OFlags, fstat, openat, readlinkat, statat};
+use rustix::fs::{
+    AtFlags, CWD, Dir, FileType, Mode, OFlags, Stat, fstat, openat, readlinkat, statat,
+};
 
 use crate::error::{IoContext, StoreError};
 
@@ -33,18 +35,16 @@ pub fn dump_path<E: From<StoreError>>(
         path: path.into(),
     };
     write::begin(&mut dumper.buffer);
-    dumper.root()?;
+    let stat = statat(CWD, path, AtFlags::SYMLINK_NOFOLLOW).io_context("examine", path)?;
+    let kind = FileType::from_raw_mode(stat.st_mode);
+    dumper.node(CWD, path.as_os_str().as_encoded_bytes(), kind, 0)?;
     dumper.flush()
 }
 
 /// Returns the listing of the tree at `path`: kinds, names and sizes, without contents.
 pub fn list_tree(path: &Path) -> Result<Node, StoreError> {
-    list_node(
-        &mut PathBuf::from(path),
-        CWD,
-        path.as_os_str().as_encoded_bytes(),
-        0,
-    )
+    let name = path.as_os_str().as_encoded_bytes();
+    list_node(&mut PathBuf::from(path), CWD, name, 0)
 }
 
 struct Dumper<'s, E> {
@@ -55,13 +55,6 @@ struct Dumper<'s, E> {
 }
 
 impl<E: From<StoreError>> Dumper<'_, E> {
-    fn root(&mut self) -> Result<(), E> {
-        let path = self.path.clone();
-        let stat = statat(CWD, &path, AtFlags::SYMLINK_NOFOLLOW).io_context("examining", &path)?;
-        let kind = FileType::from_raw_mode(stat.st_mode);
-        self.node(CWD, path.as_os_str().as_encoded_bytes(), kind, 0)
-    }
-
     fn node(
         &mut self,
         parent: BorrowedFd<'_>,
@@ -73,15 +66,11 @@ impl<E: From<StoreError>> Dumper<'_, E> {
             FileType::RegularFile => self.file(parent, name),
             FileType::Directory => self.directory(parent, name, depth),
             FileType::Symlink => {
-                let target = readlinkat(parent, name, Vec::new())
-                    .io_context("reading the link", &self.path)?;
+                let target = read_target(parent, name, &self.path)?;
                 write::symlink(&mut self.buffer, target.as_bytes());
                 Ok(())
             }
-            _ => Err(StoreError::UnsupportedFile {
-                path: self.path.clone(),
-            }
-            .into()),
+            _ => Err(StoreError::UnsupportedFile(self.path.clone()).into()),
         }
     }
 
@@ -107,10 +96,10 @@ impl<E: From<StoreError>> Dumper<'_, E> {
 
     fn file(&mut self, parent: BorrowedFd<'_>, name: &[u8]) -> Result<(), E> {
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let file = openat(parent, name, flags, Mode::empty()).io_context("opening", &self.path)?;
-        let stat = fstat(&file).io_context("examining", &self.path)?;
+        let file = openat(parent, name, flags, Mode::empty()).io_context("open", &self.path)?;
+        let stat = fstat(&file).io_context("examine", &self.path)?;
         let size = u64::try_from(stat.st_size).unwrap_or(0);
-        write::begin_file(&mut self.buffer, stat.st_mode & 0o100 != 0, size);
+        write::begin_file(&mut self.buffer, is_executable(&stat), size);
         let mut left = size;
         while left > 0 {
             // The flush makes room for the rest of a small file, or for a large piece of a large
@@ -120,10 +109,7 @@ impl<E: From<StoreError>> Dumper<'_, E> {
             }
             let read = self.read_piece(&file, left)?;
             if read == 0 {
-                return Err(StoreError::FileChanged {
-                    path: self.path.clone(),
-                }
-                .into());
+                return Err(StoreError::FileChanged(self.path.clone()).into());
             }
             left -= read;
         }
@@ -139,13 +125,11 @@ impl<E: From<StoreError>> Dumper<'_, E> {
                 // The file has grown since it was opened.
                 Ok(read) if read as u64 > left => {
                     self.buffer.truncate(before);
-                    return Err(StoreError::FileChanged {
-                        path: self.path.clone(),
-                    });
+                    return Err(StoreError::FileChanged(self.path.clone()));
                 }
                 Ok(read) => return Ok(read as u64),
                 Err(rustix::io::Errno::INTR) => {}
-                Err(error) => return Err(error).io_context("reading", &self.path),
+                Err(error) => return Err(error).io_context("read", &self.path),
             }
         }
     }
@@ -163,18 +147,15 @@ fn list_node(
     name: &[u8],
     depth: usize,
 ) -> Result<Node, StoreError> {
-    let stat = statat(parent, name, AtFlags::SYMLINK_NOFOLLOW).io_context("examining", &path)?;
+    let stat = statat(parent, name, AtFlags::SYMLINK_NOFOLLOW).io_context("examine", &path)?;
     match FileType::from_raw_mode(stat.st_mode) {
         FileType::RegularFile => Ok(Node::File {
-            executable: stat.st_mode & 0o100 != 0,
+            executable: is_executable(&stat),
             size: u64::try_from(stat.st_size).unwrap_or(0),
         }),
         FileType::Symlink => {
-            let target =
-                readlinkat(parent, name, Vec::new()).io_context("reading the link", &path)?;
-            Ok(Node::Symlink {
-                target: target.into_bytes(),
-            })
+            let target = read_target(parent, name, path)?.into_bytes();
+            Ok(Node::Symlink { target })
         }
         FileType::Directory => {
             check_depth(depth, path)?;
@@ -188,7 +169,7 @@ fn list_node(
             }
             Ok(Node::Directory { entries })
         }
-        _ => Err(StoreError::UnsupportedFile { path: path.clone() }),
+        _ => Err(StoreError::UnsupportedFile(path.clone())),
     }
 }
 
@@ -208,9 +189,22 @@ impl ListedEntry {
             return Ok(self.kind);
         }
         let flags = AtFlags::SYMLINK_NOFOLLOW;
-        let stat = statat(directory, &self.name, flags).io_context("examining", path)?;
+        let stat = statat(directory, &self.name, flags).io_context("examine", path)?;
         Ok(FileType::from_raw_mode(stat.st_mode))
     }
+}
+
+pub(super) fn is_executable(stat: &Stat) -> bool {
+    stat.st_mode & 0o100 != 0
+}
+
+/// Reads the target of a symbolic link.
+pub(super) fn read_target(
+    parent: impl AsFd,
+    name: &[u8],
+    path: &Path,
+) -> Result<CString, StoreError> {
+    readlinkat(parent, name, Vec::new()).io_context("read the link", path)
 }
 
 /// Opens a directory and lists it in the order of NARs.
@@ -220,10 +214,10 @@ pub(super) fn open_directory(
     path: &Path,
 ) -> Result<(OwnedFd, Vec<ListedEntry>), StoreError> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let directory = openat(parent, name, flags, Mode::empty()).io_context("opening", path)?;
+    let directory = openat(parent, name, flags, Mode::empty()).io_context("open", path)?;
     let mut entries = Vec::new();
-    for entry in Dir::read_from(&directory).io_context("listing", path)? {
-        let entry = entry.io_context("listing", path)?;
+    for entry in Dir::read_from(&directory).io_context("list", path)? {
+        let entry = entry.io_context("list", path)?;
         let name = CStr::to_bytes(entry.file_name());
         if name != b"." && name != b".." {
             entries.push(ListedEntry {
@@ -238,10 +232,7 @@ pub(super) fn open_directory(
 
 pub(super) fn check_depth(depth: usize, path: &Path) -> Result<(), StoreError> {
     if depth >= DEPTH_MAX {
-        return Err(StoreError::TooDeep {
-            path: path.to_path_buf(),
-            limit: DEPTH_MAX,
-        });
+        return Err(StoreError::TooDeep(path.to_path_buf()));
     }
     Ok(())
 }

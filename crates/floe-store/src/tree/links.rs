@@ -29,18 +29,17 @@ use rustix::fs::{
 };
 use rustix::io::Errno;
 
-/// The directory `.links` of a store.
-#[derive(Clone, Debug)]
-pub(crate) struct LinksDir(Arc<OwnedFd>);
+use crate::error::{IoContext as _, StoreError};
 
 /// The links that a tree added to `.links`, kept until the tree is registered.
 #[derive(Debug)]
 pub(crate) struct TreeLinks {
-    links: LinksDir,
+    /// The directory `.links` of the store.
+    directory: Arc<OwnedFd>,
     /// The names of added links.
     made: Vec<String>,
     /// The names of damaged links that were replaced.
-    damaged: Vec<String>,
+    pub(super) damaged: Vec<String>,
 }
 
 /// Computes the hash of a file's own NAR. The NAR contains the executable bit, so an executable
@@ -66,39 +65,31 @@ pub(super) struct LinkCandidate<'a> {
 
 /// The state of the name of a hash in `.links`.
 enum LinkState {
-    /// The link is the file itself. This happens for a file of another store that was hard-linked
-    /// into this one.
-    SameInode,
+    /// Link and file both stay. The link is the file itself, which happens for a file of another
+    /// store that was hard-linked into this one. Or the link has another mode, owner or time, or is
+    /// not readable.
+    Unusable,
     /// The link has the same contents and metadata, so it can replace the file.
     EqualContents,
-    /// The link has another mode, owner or time, or is not readable. Link and file both stay.
-    Incompatible,
     Damaged,
     /// A collector has removed the link.
     Gone,
 }
 
-impl LinksDir {
-    /// Opens `.links`, which exists in every store.
-    pub(crate) fn open(directory: &Path) -> Result<LinksDir, Errno> {
-        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let directory = openat(CWD, directory, flags, Mode::empty())?;
-        Ok(LinksDir(Arc::new(directory)))
-    }
+/// Opens `.links`, which exists in every store.
+pub(crate) fn open_links(directory: &Path) -> Result<Arc<OwnedFd>, StoreError> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let opened = openat(CWD, directory, flags, Mode::empty());
+    Ok(Arc::new(opened.io_context("open", directory)?))
 }
 
 impl TreeLinks {
-    pub(crate) fn new(links: LinksDir) -> TreeLinks {
+    pub(crate) fn new(directory: Arc<OwnedFd>) -> TreeLinks {
         TreeLinks {
-            links,
+            directory,
             made: Vec::new(),
             damaged: Vec::new(),
         }
-    }
-
-    /// The names of damaged links that were replaced.
-    pub(super) fn damaged(&self) -> &[String] {
-        &self.damaged
     }
 
     /// Replaces an entry by the link with the same hash, or makes the entry that link.
@@ -108,11 +99,11 @@ impl TreeLinks {
                 return Ok(());
             }
             match self.inspect_link(entry, hash)? {
-                LinkState::SameInode | LinkState::Incompatible => return Ok(()),
+                LinkState::Unusable => return Ok(()),
                 LinkState::Gone => {}
                 LinkState::Damaged => {
                     self.damaged.push(hash.to_owned());
-                    ignore_not_found(unlinkat(&self.links.0, hash, AtFlags::empty()))?;
+                    ignore_not_found(unlinkat(&self.directory, hash, AtFlags::empty()))?;
                 }
                 LinkState::EqualContents => match self.replace_with_link(entry, hash) {
                     Err(Errno::NOENT) => {}
@@ -126,14 +117,8 @@ impl TreeLinks {
 
     /// Links the entry to its name in `.links`. Returns `false` if the name exists.
     fn create_link(&mut self, entry: LinkCandidate<'_>, hash: &str) -> Result<bool, Errno> {
-        let linked = linkat(
-            entry.parent,
-            entry.name,
-            &self.links.0,
-            hash,
-            AtFlags::empty(),
-        );
-        match linked {
+        let flags = AtFlags::empty();
+        match linkat(entry.parent, entry.name, &self.directory, hash, flags) {
             Ok(()) => {
                 self.made.push(hash.to_owned());
                 Ok(true)
@@ -147,7 +132,7 @@ impl TreeLinks {
     /// Replaces the entry by the link.
     fn replace_with_link(&self, entry: LinkCandidate<'_>, hash: &str) -> Result<(), Errno> {
         let (store, temporary) = (entry.store, entry.temporary);
-        match linkat(&self.links.0, hash, store, temporary, AtFlags::empty()) {
+        match linkat(&self.directory, hash, store, temporary, AtFlags::empty()) {
             // The temporary name belongs to a process of another PID namespace, or to a dead one.
             Err(Errno::EXIST) => return Ok(()),
             Err(error) if cannot_link(error) => return Ok(()),
@@ -165,44 +150,42 @@ impl TreeLinks {
 
     fn inspect_link(&self, entry: LinkCandidate<'_>, hash: &str) -> Result<LinkState, Errno> {
         let flags = AtFlags::SYMLINK_NOFOLLOW;
-        let link = match statat(&self.links.0, hash, flags) {
+        let link = match statat(&self.directory, hash, flags) {
             Err(Errno::NOENT) => return Ok(LinkState::Gone),
             link => link?,
         };
         let own = statat(entry.parent, entry.name, flags)?;
-        if (link.st_dev, link.st_ino) == (own.st_dev, own.st_ino) {
-            return Ok(LinkState::SameInode);
-        }
         let kind = |stat: &Stat| FileType::from_raw_mode(stat.st_mode);
-        if kind(&link) == FileType::Directory {
-            return Ok(LinkState::Incompatible);
+        let is_same_inode = (link.st_dev, link.st_ino) == (own.st_dev, own.st_ino);
+        if is_same_inode || kind(&link) == FileType::Directory {
+            return Ok(LinkState::Unusable);
         }
         if kind(&link) != kind(&own) || link.st_size != own.st_size {
             return Ok(LinkState::Damaged);
         }
         if comparable_metadata(&link) != comparable_metadata(&own) {
-            return Ok(LinkState::Incompatible);
+            return Ok(LinkState::Unusable);
         }
         let same = match kind(&own) {
-            FileType::Symlink => same_target(entry, self.links.0.as_fd(), hash),
-            _ => same_contents(entry, self.links.0.as_fd(), hash),
+            FileType::Symlink => same_target(entry, self.directory.as_fd(), hash),
+            _ => same_contents(entry, self.directory.as_fd(), hash),
         };
         match same {
             Ok(true) => Ok(LinkState::EqualContents),
             Ok(false) => Ok(LinkState::Damaged),
             Err(Errno::NOENT) => Ok(LinkState::Gone),
             // A link that cannot be read cannot be used. This does not make the tree invalid.
-            Err(_) => Ok(LinkState::Incompatible),
+            Err(_) => Ok(LinkState::Unusable),
         }
     }
 
     /// Removes the added links that no other file uses, after the removal of the tree.
     pub(super) fn remove_unused(&mut self) {
         for name in self.made.drain(..) {
-            let stat = statat(&self.links.0, &name, AtFlags::SYMLINK_NOFOLLOW);
+            let stat = statat(&self.directory, &name, AtFlags::SYMLINK_NOFOLLOW);
             if stat.is_ok_and(|stat| stat.st_nlink == 1) {
                 // After a failure, the next collection removes the link.
-                let _: Result<(), Errno> = unlinkat(&self.links.0, &name, AtFlags::empty());
+                let _: Result<(), Errno> = unlinkat(&self.directory, &name, AtFlags::empty());
             }
         }
     }

@@ -20,7 +20,7 @@ use rustix::fs::{
 };
 use rustix::io::Errno;
 
-use super::dump::as_path;
+use super::dump::{as_path, is_executable};
 use crate::error::{IoContext, StoreError};
 
 mod build;
@@ -29,17 +29,14 @@ mod pack;
 /// The NAR of a tree, without the contents of the files.
 #[derive(Debug)]
 pub struct NarPlan {
-    framing: Framing,
+    /// The bytes of the NAR that do not come from the files of the plan, concatenated. Empty if
+    /// they are in `packed`.
+    framing: Vec<u8>,
+    framing_len: u64,
+    packed: Option<OwnedFd>,
     files: Vec<PlannedFile>,
     names: Vec<u8>,
     nar_size: u64,
-}
-
-/// All bytes of the NAR that do not come from the files of the plan, concatenated.
-#[derive(Debug)]
-enum Framing {
-    Memory(Vec<u8>),
-    Packed { file: OwnedFd, len: u64 },
 }
 
 #[derive(Debug)]
@@ -85,20 +82,10 @@ impl NarPlan {
         self.nar_size
     }
 
-    /// The number of files.
-    pub fn file_count(&self) -> usize {
-        self.files.len()
-    }
-
     /// The memory of the plan in bytes, without the packed file.
     pub fn memory(&self) -> usize {
-        size_of::<NarPlan>()
-            + match &self.framing {
-                Framing::Memory(bytes) => bytes.len(),
-                Framing::Packed { .. } => 0,
-            }
-            + self.names.len()
-            + self.files.len() * size_of::<PlannedFile>()
+        let files = self.files.len() * size_of::<PlannedFile>();
+        size_of::<NarPlan>() + self.framing.len() + self.names.len() + files
     }
 
     /// Returns the part at an offset, or `None` at the end of the NAR.
@@ -120,20 +107,18 @@ impl NarPlan {
             Some(file) => (file.framing, file.offset + file.size),
             None => (0, 0),
         };
-        let framing_end = match self.files.get(after) {
-            Some(next) => next.framing,
-            None => self.framing_len(),
-        };
+        let next = self.files.get(after);
+        let framing_end = next.map_or(self.framing_len, |next| next.framing);
         let start = framing_start + (offset - nar_start);
-        match &self.framing {
-            Framing::Packed { file, .. } => Some(PlanPart::Packed {
+        match &self.packed {
+            Some(file) => Some(PlanPart::Packed {
                 file: file.as_fd(),
                 offset: start,
                 len: framing_end - start,
             }),
             // The framing is in memory, so its length fits into `usize`.
-            Framing::Memory(bytes) => {
-                let bytes = bytes.get(start as usize..framing_end as usize)?;
+            None => {
+                let bytes = self.framing.get(start as usize..framing_end as usize)?;
                 Some(PlanPart::Framing(bytes))
             }
         }
@@ -141,14 +126,7 @@ impl NarPlan {
 
     /// Whether the contents of small files are packed.
     pub fn is_packed(&self) -> bool {
-        matches!(self.framing, Framing::Packed { .. })
-    }
-
-    fn framing_len(&self) -> u64 {
-        match &self.framing {
-            Framing::Memory(bytes) => bytes.len() as u64,
-            Framing::Packed { len, .. } => *len,
-        }
+        self.packed.is_some()
     }
 
     /// Opens a file of the tree, whose root is `root` (see [`open_tree_root`]).
@@ -158,10 +136,10 @@ impl NarPlan {
     pub fn open(&self, root: &mut TreeRoot, file: usize) -> Result<OwnedFd, StoreError> {
         let (planned, name) = self.file(file).ok_or_else(|| root.changed(b""))?;
         let opened = root.open(name)?;
-        let stat = fstat(&opened).io_context("examining", root.join(name))?;
+        let stat = fstat(&opened).io_context("examine", root.join(name))?;
         let is_same = FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile
             && u64::try_from(stat.st_size) == Ok(planned.size)
-            && (stat.st_mode & 0o100 != 0) == planned.executable;
+            && is_executable(&stat) == planned.executable;
         match is_same {
             true => Ok(opened),
             false => Err(root.changed(name)),
@@ -191,7 +169,7 @@ impl NarPlan {
                 Ok(0) if buffer.len() == before + size => break Ok(()),
                 Ok(0) => break Err(root.changed(name)),
                 Ok(_) | Err(Errno::INTR) => {}
-                Err(error) => break Err(error).io_context("reading", root.join(name)),
+                Err(error) => break Err(error).io_context("read", root.join(name)),
             }
             // A short read of a regular file means the end of the file.
             match buffer.len().cmp(&(before + size)) {
@@ -234,10 +212,10 @@ pub fn open_tree_root(path: &Path) -> Result<TreeRoot, StoreError> {
     let directory = match openat(CWD, path, flags, Mode::empty()) {
         Ok(directory) => Some(directory),
         Err(Errno::NOTDIR | Errno::LOOP) => {
-            statat(CWD, path, AtFlags::SYMLINK_NOFOLLOW).io_context("examining", path)?;
+            statat(CWD, path, AtFlags::SYMLINK_NOFOLLOW).io_context("examine", path)?;
             None
         }
-        Err(error) => return Err(error).io_context("opening", path),
+        Err(error) => return Err(error).io_context("open", path),
     };
     Ok(TreeRoot {
         directory,
@@ -267,34 +245,30 @@ impl TreeRoot {
     /// directory is opened once for all of them.
     fn open(&mut self, name: &[u8]) -> Result<OwnedFd, StoreError> {
         let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
+        let open_in = |directory: BorrowedFd<'_>, name: &[u8]| {
+            openat(directory, name, flags | OFlags::NOFOLLOW, Mode::empty())
+        };
         let slash = name.iter().rposition(|&byte| byte == b'/');
         let opened = match (&self.directory, slash) {
-            (None, _) => openat(CWD, &self.path, flags | OFlags::NOFOLLOW, Mode::empty()),
-            (Some(directory), None) => {
-                openat(directory, name, flags | OFlags::NOFOLLOW, Mode::empty())
+            (None, _) => open_in(CWD, self.path.as_os_str().as_encoded_bytes()),
+            (Some(directory), None) => open_in(directory.as_fd(), name),
+            (Some(directory), Some(slash)) if self.last != name[..slash] => {
+                self.last = name[..slash].to_vec();
+                self.last_opened = None;
+                open_below(directory, name, flags)
             }
             (Some(directory), Some(slash)) => {
-                let (parent, base) = name.split_at(slash);
-                let base = base.get(1..).unwrap_or_default();
-                if self.last != parent {
-                    self.last = parent.to_vec();
-                    self.last_opened = None;
-                    open_below(directory, name, flags)
-                } else {
-                    if self.last_opened.is_none() {
-                        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-                        self.last_opened = open_below(directory, parent, flags).ok();
-                    }
-                    match &self.last_opened {
-                        Some(parent) => {
-                            openat(parent, base, flags | OFlags::NOFOLLOW, Mode::empty())
-                        }
-                        None => open_below(directory, name, flags),
-                    }
+                if self.last_opened.is_none() {
+                    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+                    self.last_opened = open_below(directory, &self.last, flags).ok();
+                }
+                match &self.last_opened {
+                    Some(parent) => open_in(parent.as_fd(), &name[slash + 1..]),
+                    None => open_below(directory, name, flags),
                 }
             }
         };
-        opened.io_context("opening", self.join(name))
+        opened.io_context("open", self.join(name))
     }
 
     fn join(&self, name: &[u8]) -> PathBuf {
@@ -305,9 +279,7 @@ impl TreeRoot {
     }
 
     fn changed(&self, name: &[u8]) -> StoreError {
-        StoreError::FileChanged {
-            path: self.join(name),
-        }
+        StoreError::FileChanged(self.join(name))
     }
 }
 

@@ -4,32 +4,30 @@ use std::fs;
 use std::io;
 use std::path::Path;
 
-use crate::error::{IoContext, StoreError};
+use crate::error::{IoContext, StoreError, is_not_found};
 
 /// Removes a sealed tree if it exists. Other processes may remove it at the same time.
 pub fn remove_tree(path: &Path) -> Result<(), StoreError> {
-    match ignore_not_found(fs::symlink_metadata(path)).io_context("examining", path)? {
+    let found = ignore_not_found(fs::symlink_metadata(path)).io_context("examine", path)?;
+    let removed = match found {
         None => return Ok(()),
-        Some(metadata) if metadata.is_dir() => {}
-        Some(_) => {
-            return ignore_not_found(fs::remove_file(path))
-                .io_context("removing", path)
-                .map(drop);
+        Some(metadata) if metadata.is_dir() => {
+            if !rustix::process::geteuid().is_root() {
+                unseal(path)?;
+            }
+            fs::remove_dir_all(path)
         }
-    }
-    if !rustix::process::geteuid().is_root() {
-        unseal(path)?;
-    }
-    ignore_not_found(fs::remove_dir_all(path))
-        .io_context("removing", path)
-        .map(drop)
+        Some(_) => fs::remove_file(path),
+    };
+    ignore_not_found(removed).io_context("remove", path)?;
+    Ok(())
 }
 
 /// Returns `None` if another process has removed the file.
 fn ignore_not_found<T>(result: io::Result<T>) -> io::Result<Option<T>> {
-    match result {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-        result => result.map(Some),
+    match is_not_found(&result) {
+        true => Ok(None),
+        false => result.map(Some),
     }
 }
 
@@ -37,11 +35,11 @@ fn ignore_not_found<T>(result: io::Result<T>) -> io::Result<Option<T>> {
 fn unseal(directory: &Path) -> Result<(), StoreError> {
     use std::os::unix::fs::PermissionsExt as _;
     let unsealed = fs::set_permissions(directory, fs::Permissions::from_mode(0o755));
-    ignore_not_found(unsealed).io_context("unsealing", directory)?;
-    let entries = ignore_not_found(fs::read_dir(directory)).io_context("listing", directory)?;
+    ignore_not_found(unsealed).io_context("unseal", directory)?;
+    let entries = ignore_not_found(fs::read_dir(directory)).io_context("list", directory)?;
     for entry in entries.into_iter().flatten() {
-        let entry = entry.io_context("listing", directory)?;
-        let kind = ignore_not_found(entry.file_type()).io_context("examining", entry.path())?;
+        let entry = entry.io_context("list", directory)?;
+        let kind = ignore_not_found(entry.file_type()).io_context("examine", entry.path())?;
         if kind.is_some_and(|kind| kind.is_dir()) {
             unseal(&entry.path())?;
         }

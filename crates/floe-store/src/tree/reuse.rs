@@ -15,16 +15,15 @@ use std::path::{Path, PathBuf};
 
 use floe_format::nar::read::NarEvent;
 use rustix::fs::{
-    AtFlags, CWD, FileType, Mode, OFlags, Stat, flistxattr, fstat, ioctl_ficlone, openat,
-    readlinkat, statat,
+    AtFlags, CWD, FileType, Mode, OFlags, Stat, flistxattr, fstat, ioctl_ficlone, openat, statat,
 };
 use rustix::io::{Errno, pread};
 use rustix::process::{getegid, geteuid};
 
-use super::dump::{CHUNK_LEN, ListedEntry, as_path, check_depth, open_directory};
+use super::dump::{CHUNK_LEN, as_path, check_depth, is_executable, open_directory, read_target};
 use super::links::FileHasher;
 use super::temporary_tree::TemporaryTree;
-use super::unpack::{TreeWriter, UnpackState};
+use super::unpack::{TreeBuilder, TreeWriter};
 use crate::error::{IoContext, StoreError};
 
 /// The way to reuse the files of a tree.
@@ -48,42 +47,22 @@ impl TreeWriter {
         nar_size: u64,
         method: ReuseMethod,
     ) -> Result<Option<TemporaryTree>, StoreError> {
-        let (state, tree) = self.into_parts();
         let mut cloner = TreeCloner {
-            state,
-            tree,
+            builder: self.builder,
             method,
             bytes_left: nar_size,
             path: source.into(),
         };
-        let stat =
-            statat(CWD, source, AtFlags::SYMLINK_NOFOLLOW).io_context("examining", source)?;
+        let stat = statat(CWD, source, AtFlags::SYMLINK_NOFOLLOW).io_context("examine", source)?;
         let kind = FileType::from_raw_mode(stat.st_mode);
         let name = source.as_os_str().as_encoded_bytes();
-        match cloner.node(CWD, name, kind, 0)? {
-            CanShare::Yes => Ok(Some(cloner.tree)),
-            CanShare::No => Ok(None),
-        }
+        let can_share = cloner.node(CWD, name, kind, 0)?;
+        Ok(can_share.then_some(cloner.builder.tree))
     }
 }
 
-/// Whether the two places can share files.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum CanShare {
-    Yes,
-    No,
-}
-
-/// A file to reuse.
-struct OriginalFile<'a> {
-    file: &'a OwnedFd,
-    executable: bool,
-    size: u64,
-}
-
 struct TreeCloner {
-    state: UnpackState,
-    tree: TemporaryTree,
+    builder: TreeBuilder,
     method: ReuseMethod,
     /// The number of bytes that the contents may still have.
     bytes_left: u64,
@@ -91,6 +70,7 @@ struct TreeCloner {
     path: PathBuf,
 }
 
+/// The methods return `false` if the two places cannot share files.
 impl TreeCloner {
     fn node(
         &mut self,
@@ -98,20 +78,17 @@ impl TreeCloner {
         name: &[u8],
         kind: FileType,
         depth: usize,
-    ) -> Result<CanShare, StoreError> {
+    ) -> Result<bool, StoreError> {
         match kind {
             FileType::RegularFile => self.file(parent, name),
             FileType::Directory => self.directory(parent, name, depth),
             FileType::Symlink => {
-                let target = readlinkat(parent, name, Vec::new());
-                let target = target.io_context("reading the link", &self.path)?;
+                let target = read_target(parent, name, &self.path)?;
                 let target = target.as_bytes();
-                self.apply(NarEvent::Symlink { target })?;
-                Ok(CanShare::Yes)
+                self.builder.apply(NarEvent::Symlink { target })?;
+                Ok(true)
             }
-            _ => Err(StoreError::UnsupportedFile {
-                path: self.path.clone(),
-            }),
+            _ => Err(StoreError::UnsupportedFile(self.path.clone())),
         }
     }
 
@@ -120,108 +97,101 @@ impl TreeCloner {
         parent: BorrowedFd<'_>,
         name: &[u8],
         depth: usize,
-    ) -> Result<CanShare, StoreError> {
+    ) -> Result<bool, StoreError> {
         check_depth(depth, &self.path)?;
         let (directory, entries) = open_directory(parent, name, &self.path)?;
-        self.apply(NarEvent::Directory)?;
+        self.builder.apply(NarEvent::Directory)?;
         for entry in entries {
-            let ListedEntry { name, .. } = &entry;
+            let name = &entry.name;
             self.path.push(as_path(name));
             let kind = entry.kind(directory.as_fd(), &self.path)?;
-            self.apply(NarEvent::Entry { name })?;
-            if self.node(directory.as_fd(), name, kind, depth + 1)? == CanShare::No {
-                return Ok(CanShare::No);
+            self.builder.apply(NarEvent::Entry { name })?;
+            if !self.node(directory.as_fd(), name, kind, depth + 1)? {
+                return Ok(false);
             }
             self.path.pop();
         }
-        self.apply(NarEvent::EndDirectory)?;
-        Ok(CanShare::Yes)
+        self.builder.apply(NarEvent::EndDirectory)?;
+        Ok(true)
     }
 
-    fn file(&mut self, parent: BorrowedFd<'_>, name: &[u8]) -> Result<CanShare, StoreError> {
+    fn file(&mut self, parent: BorrowedFd<'_>, name: &[u8]) -> Result<bool, StoreError> {
         // Without `NONBLOCK`, opening a named pipe would wait for a writer.
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
-        let file = openat(parent, name, flags, Mode::empty()).io_context("opening", &self.path)?;
-        let stat = fstat(&file).io_context("examining", &self.path)?;
+        let file = openat(parent, name, flags, Mode::empty()).io_context("open", &self.path)?;
+        let stat = fstat(&file).io_context("examine", &self.path)?;
         if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
             return Err(self.changed());
         }
         let size = u64::try_from(stat.st_size).unwrap_or(0);
-        self.bytes_left = self
-            .bytes_left
-            .checked_sub(size)
-            .ok_or_else(|| self.changed())?;
-        let original = OriginalFile {
-            file: &file,
-            executable: stat.st_mode & 0o100 != 0,
-            size,
-        };
+        let left = self.bytes_left.checked_sub(size);
+        self.bytes_left = left.ok_or_else(|| self.changed())?;
         if self.method == ReuseMethod::HardLink && is_canonical_file(&file, &stat) {
-            match self.state.link_existing(parent, name, &mut self.tree) {
-                Ok(()) => return self.check_link(&original, &stat),
-                Err(Errno::XDEV) => return Ok(CanShare::No),
+            match self.builder.link_existing(parent, name) {
+                Ok(()) => return self.check_link(&file, &stat, size),
+                Err(Errno::XDEV) => return Ok(false),
                 // The file has too many links, or belongs to another user. A clone or a copy
                 // replaces the link.
                 Err(Errno::MLINK | Errno::PERM | Errno::ACCESS | Errno::OPNOTSUPP) => {}
-                Err(error) => return Err(error).io_context("linking", &self.path),
+                Err(error) => return Err(error).io_context("link", &self.path),
             }
         }
-        self.clone_or_copy(&original)
+        self.clone_or_copy(&file, is_executable(&stat), size)
     }
 
     /// Checks that the linked file is the one that was examined.
-    fn check_link(
-        &mut self,
-        original: &OriginalFile<'_>,
-        stat: &Stat,
-    ) -> Result<CanShare, StoreError> {
-        let linked = self
-            .state
-            .stat_last(&self.tree)
-            .io_context("examining", &self.path)?;
+    fn check_link(&mut self, file: &OwnedFd, stat: &Stat, size: u64) -> Result<bool, StoreError> {
+        let linked = self.builder.stat_last();
+        let linked = linked.io_context("examine", &self.path)?;
         if (linked.st_dev, linked.st_ino) != (stat.st_dev, stat.st_ino) {
             return Err(self.changed());
         }
-        if self.tree.is_optimising() {
-            let mut hasher = FileHasher::new(original.executable, original.size);
-            self.read(original.file, original.size, |_, piece| {
+        if self.builder.tree.links.is_some() {
+            let mut hasher = FileHasher::new(is_executable(stat), size);
+            self.read(file, size, |_, piece| {
                 hasher.update(piece);
                 Ok(())
             })?;
-            self.state
-                .optimise_entry(&hasher.finish(), &mut self.tree)?;
+            self.builder.optimise_entry(&hasher.finish())?;
         }
-        Ok(CanShare::Yes)
+        Ok(true)
     }
 
-    fn clone_or_copy(&mut self, original: &OriginalFile<'_>) -> Result<CanShare, StoreError> {
-        let (executable, size) = (original.executable, original.size);
-        self.apply(NarEvent::File { executable, size })?;
-        let Some(written) = self.state.take_file() else {
+    fn clone_or_copy(
+        &mut self,
+        file: &OwnedFd,
+        executable: bool,
+        size: u64,
+    ) -> Result<bool, StoreError> {
+        self.builder.apply(NarEvent::File { executable, size })?;
+        let Some(written) = self.builder.file.take() else {
             return Err(self.changed());
         };
-        let cloned = ioctl_ficlone(&written, original.file);
-        if cloned.is_ok() && self.tree.is_optimising() {
-            self.read(&written, size, |cloner, piece| {
-                cloner.state.hash_contents(piece);
+        let cloned = ioctl_ficlone(&written, file);
+        if cloned.is_ok()
+            && let Some(mut hasher) = self.builder.hasher.take()
+        {
+            self.read(&written, size, |_, piece| {
+                hasher.update(piece);
                 Ok(())
             })?;
+            self.builder.hasher = Some(hasher);
         }
-        self.state.put_file(written);
+        self.builder.file = Some(written);
         match cloned {
             Ok(()) => {}
             Err(error) if !cannot_clone(error) => {
-                return Err(error).io_context("cloning", &self.path);
+                return Err(error).io_context("clone", &self.path);
             }
-            Err(_) if self.method == ReuseMethod::Reflink => return Ok(CanShare::No),
+            Err(_) if self.method == ReuseMethod::Reflink => return Ok(false),
             Err(_) => {
-                let write =
-                    |cloner: &mut TreeCloner, piece: &[u8]| cloner.apply(NarEvent::Data(piece));
-                self.read(original.file, size, write)?;
+                self.read(file, size, |cloner, piece| {
+                    cloner.builder.apply(NarEvent::Data(piece))
+                })?;
             }
         }
-        self.apply(NarEvent::EndFile)?;
-        Ok(CanShare::Yes)
+        self.builder.apply(NarEvent::EndFile)?;
+        Ok(true)
     }
 
     /// Reads a file from start to end and ignores its file position.
@@ -244,19 +214,13 @@ impl TreeCloner {
                     each(self, &buffer[..read])?;
                 }
                 Err(Errno::INTR) => {}
-                Err(error) => return Err(error).io_context("reading", &self.path),
+                Err(error) => return Err(error).io_context("read", &self.path),
             }
         }
     }
 
-    fn apply(&mut self, event: NarEvent<'_>) -> Result<(), StoreError> {
-        self.state.apply(event, &mut self.tree)
-    }
-
     fn changed(&self) -> StoreError {
-        StoreError::FileChanged {
-            path: self.path.clone(),
-        }
+        StoreError::FileChanged(self.path.clone())
     }
 }
 

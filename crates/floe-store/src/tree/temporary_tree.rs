@@ -12,10 +12,13 @@ use super::links::TreeLinks;
 use super::remove::remove_tree;
 use crate::error::StoreError;
 
-/// A complete tree under its temporary name. Dropping the value removes the tree.
+/// A complete tree under its temporary name, or at its final place before its row is written.
+/// Dropping the value removes the tree and the links that only it uses.
 #[derive(Debug)]
 pub struct TemporaryTree {
+    /// The current location. The tree writer chooses it at the first node.
     pub(super) location: PathBuf,
+    /// The temporary name.
     pub(super) name: String,
     pub(super) path: StorePath,
     /// Whether this writer has created the tree. Before that, the name may belong to another
@@ -36,46 +39,35 @@ impl TemporaryTree {
         &self.location
     }
 
-    /// Whether equal files are linked.
-    pub(super) fn is_optimising(&self) -> bool {
-        self.links.is_some()
-    }
-
     /// The names of damaged links in `.links` that were replaced. Other paths may have the same
     /// damage.
     pub fn damaged_links(&self) -> &[String] {
-        self.links.as_ref().map_or(&[], TreeLinks::damaged)
+        self.links.as_ref().map_or(&[], |links| &links.damaged)
     }
-}
 
-impl TemporaryTree {
     /// Moves the tree to its final place. Afterwards another writer may use the temporary name.
-    pub(crate) fn rename_to(&mut self, place: &Path) -> io::Result<()> {
-        fs::rename(&self.location, place)?;
-        self.exists = false;
+    pub(crate) fn rename_to(&mut self, place: PathBuf) -> io::Result<()> {
+        fs::rename(&self.location, &place)?;
+        self.location = place;
         Ok(())
     }
 
-    /// Moves a tree to a temporary name.
+    /// Moves a tree from `place` to a temporary name.
     pub(crate) fn rename_from(&mut self, place: &Path) -> io::Result<()> {
-        loop {
-            self.choose_free_name();
-            match renameat_with(CWD, place, CWD, &self.location, RenameFlags::NOREPLACE) {
+        let location = loop {
+            let location = self.free_location();
+            match renameat_with(CWD, place, CWD, &location, RenameFlags::NOREPLACE) {
                 // Another writer of this process uses the name.
-                Err(Errno::EXIST) => {}
+                Err(Errno::EXIST) => continue,
                 // Some file systems do not support `RENAME_NOREPLACE`.
-                Err(Errno::INVAL | Errno::NOSYS) => break fs::rename(place, &self.location)?,
-                renamed => break renamed?,
+                Err(Errno::INVAL | Errno::NOSYS) => fs::rename(place, &location)?,
+                renamed => renamed?,
             }
-        }
+            break location;
+        };
+        self.location = location;
         self.exists = true;
         Ok(())
-    }
-
-    /// Removes a tree that was moved to its final place, and the links that only it uses.
-    pub(crate) fn remove_renamed(mut self, place: &Path) {
-        self.exists = false;
-        self.remove(place);
     }
 
     /// Leaves the tree on disk.
@@ -83,31 +75,30 @@ impl TemporaryTree {
         self.exists = false;
     }
 
-    fn remove(&mut self, location: &Path) {
-        // After a failure, the next collection removes the tree. `drop` cannot report an error.
-        let _: Result<(), StoreError> = remove_tree(location);
-        if let Some(links) = &mut self.links {
-            links.remove_unused();
-        }
-    }
-
-    /// Skips names that exist: those of dead processes and of processes in another PID namespace.
-    pub(super) fn choose_free_name(&mut self) {
+    /// Returns the location of the temporary name. Skips names that exist: those of dead processes
+    /// and of processes in another PID namespace.
+    pub(super) fn free_location(&mut self) -> PathBuf {
+        let mut location = self.location.with_file_name(&self.name);
         let first = self.name.clone();
-        for number in 0_u32.. {
-            if fs::symlink_metadata(&self.location).is_err() {
-                return;
-            }
+        let mut number = 0_u32;
+        while fs::symlink_metadata(&location).is_ok() {
             self.name = format!("{first}-{number}");
-            self.location.set_file_name(&self.name);
+            location.set_file_name(&self.name);
+            number += 1;
         }
+        location
     }
 }
 
 impl Drop for TemporaryTree {
     fn drop(&mut self) {
-        if self.exists {
-            self.remove(&self.location.clone());
+        if !self.exists {
+            return;
+        }
+        // After a failure, the next collection removes the tree. `drop` cannot report an error.
+        let _: Result<(), StoreError> = remove_tree(&self.location);
+        if let Some(links) = &mut self.links {
+            links.remove_unused();
         }
     }
 }
@@ -131,14 +122,15 @@ mod tests {
             exists: true,
             links: None,
         };
-        tree.rename_to(&place).unwrap();
+        tree.rename_to(place.clone()).unwrap();
         // Another process with the same number, in its own PID namespace, uses the name.
         fs::write(&location, "theirs").unwrap();
         tree.rename_from(&place).unwrap();
         assert_ne!(tree.location(), location);
-        tree.rename_to(&place).unwrap();
+        tree.rename_to(place.clone()).unwrap();
+        assert_eq!(fs::read(&place).unwrap(), b"ours");
         drop(tree);
         assert_eq!(fs::read(&location).unwrap(), b"theirs");
-        assert_eq!(fs::read(&place).unwrap(), b"ours");
+        assert!(!place.exists());
     }
 }

@@ -296,6 +296,28 @@ fn hard_links_of_other_store_are_linked_here() {
 }
 
 #[test]
+fn copied_files_of_other_directory_are_linked_here() {
+    let scratch = Scratch::new();
+    let elsewhere = tempfile::tempdir().unwrap();
+    let original = elsewhere.path().join("original");
+    fs::create_dir(&original).unwrap();
+    // A file with the mode of a user's file is never hard-linked into a store.
+    fs::write(original.join("a"), "equal").unwrap();
+    fs::write(original.join("b"), "equal").unwrap();
+    let wanted = nar(&original);
+
+    let writer = scratch.writer();
+    let tree = writer.optimising_tree_writer(&path('1', "tree")).unwrap();
+    let made = tree.reuse(&original, wanted.len() as u64, ReuseMethod::HardLink);
+    let made = made.unwrap().unwrap();
+    assert_eq!(nar(made.location()), wanted);
+    let [a, b] = ["a", "b"].map(|name| inode(&made.location().join(name)));
+    assert_eq!(a, b, "equal files are not linked");
+    assert_ne!(a, inode(&original.join("a")));
+    assert_eq!(links(&scratch).len(), 1);
+}
+
+#[test]
 fn links_are_not_created_by_default() {
     let scratch = Scratch::new();
     let writer = scratch.writer();

@@ -132,7 +132,7 @@ fn unsupported_file_is_named_in_the_error() {
     let socket = scratch.path().join("socket");
     let _listener = std::os::unix::net::UnixListener::bind(&socket).unwrap();
     let read = dump_path(&socket, &mut |_| Ok::<_, StoreError>(()));
-    assert!(matches!(read, Err(StoreError::UnsupportedFile { path }) if path == socket));
+    assert!(matches!(read, Err(StoreError::UnsupportedFile(path)) if path == socket));
     let mut deep = scratch.path().join("deep");
     for _ in 0..70 {
         fs::create_dir(&deep).unwrap();
@@ -141,7 +141,7 @@ fn unsupported_file_is_named_in_the_error() {
     let read = dump_path(&scratch.path().join("deep"), &mut |_| {
         Ok::<_, StoreError>(())
     });
-    assert!(matches!(read, Err(StoreError::TooDeep { limit: 64, .. })));
+    assert!(matches!(read, Err(StoreError::TooDeep(_))));
 }
 
 #[test]

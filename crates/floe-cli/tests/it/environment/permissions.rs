@@ -194,7 +194,7 @@ fn daemon_store_suggests_sudo_or_own_root() {
     command.env("HOME", "/nonexistent");
     run(command.args(install_args(&corpus, &root)))
         .expect(1)
-        .stderr_contains("belongs to the Nix daemon")
+        .stderr_contains("it belongs to the Nix daemon")
         .stderr_contains("sudo floe")
         .stderr_contains("--root DIR");
 }

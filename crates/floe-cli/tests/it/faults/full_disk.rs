@@ -109,7 +109,7 @@ impl Fixture {
         self.assert_no_temporary_entries();
         // If nothing can be registered any more, the install ends at once. The cause may be the
         // database, a lock file or the store directory. Otherwise the failed paths are counted.
-        let ends = ["in the Nix database", "the lock file", "moving into place"];
+        let ends = ["the Nix database", "the lock file", "rename a tree to"];
         if !ends.iter().any(|end| ran.stderr.contains(end)) {
             let left = self.corpus.paths.len() - self.assert_store_valid().len();
             ran.stderr_contains(&format!("failed to copy {left} paths"));
@@ -169,7 +169,7 @@ fn full_database_disk_fails_only_unregistered_paths() {
     let size = fixture.used_kib() + 44;
     fixture.mount.remount(&format!("size={size}k"));
     let ran = fixture.install_all().expect(5);
-    ran.stderr_contains("in the Nix database")
+    ran.stderr_contains("the Nix database")
         .stderr_contains("database or disk is full")
         .stderr_contains("`df -h` and `df -i`");
     fixture.assert_no_temporary_entries();
@@ -187,7 +187,7 @@ fn read_only_file_system_is_reported_and_unchanged() {
         ran.expect(1)
             .stderr_contains("Read-only file system")
             .stderr_contains(&path.display().to_string())
-            .stderr_contains("choose a writable store with --root DIR");
+            .stderr_contains("try a writable store with --root DIR");
     };
     // Test without a store, and with one.
     fixture.mount.remount("ro");

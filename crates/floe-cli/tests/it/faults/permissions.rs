@@ -116,7 +116,7 @@ fn store_of_other_user_is_rejected_and_unchanged() {
             .stderr_contains("Permission denied")
             .stderr_contains(&root.display().to_string())
             .stderr_contains(
-                "run as the owner of the store, or use a store of your own with --root DIR",
+                "try running as the owner of the store, or a store of your own with --root DIR",
             );
     };
     // Test without a store, and with one.

@@ -5,11 +5,13 @@ use std::path::{Path, PathBuf};
 use std::thread;
 
 use floe_format::nar::write;
-use rustix::fs::{AtFlags, CWD, FileType, Stat, readlinkat, statat};
+use rustix::fs::{AtFlags, CWD, FileType, Stat, statat};
 
-use super::{Framing, NarPlan, PlannedFile};
+use super::{NarPlan, PlannedFile};
 use crate::error::{IoContext as _, StoreError};
-use crate::tree::dump::{ListedEntry, as_path, check_depth, open_directory};
+use crate::tree::dump::{
+    ListedEntry, as_path, check_depth, is_executable, open_directory, read_target,
+};
 
 impl NarPlan {
     /// Walks over the tree at `path`.
@@ -25,19 +27,17 @@ impl NarPlan {
             root_len: path.as_os_str().len() + 1,
         };
         write::begin(&mut builder.framing);
-        builder.node(
-            CWD,
-            path.as_os_str().as_encoded_bytes(),
-            FileType::Unknown,
-            None,
-            0,
-        )?;
+        let name = path.as_os_str().as_encoded_bytes();
+        builder.node(CWD, name, FileType::Unknown, None, 0)?;
         builder.framing.shrink_to_fit();
         builder.files.shrink_to_fit();
         builder.names.shrink_to_fit();
+        let framing_len = builder.framing.len() as u64;
         Ok(NarPlan {
-            nar_size: builder.framing.len() as u64 + builder.contents,
-            framing: Framing::Memory(builder.framing),
+            nar_size: framing_len + builder.contents,
+            framing: builder.framing,
+            framing_len,
+            packed: None,
             files: builder.files,
             names: builder.names,
         })
@@ -65,24 +65,21 @@ impl PlanBuilder {
         depth: usize,
     ) -> Result<(), StoreError> {
         let stat = stat.or_else(|| examine(parent, name, kind));
-        let stat = stat.transpose().io_context("examining", &self.path)?;
+        let stat = stat.transpose().io_context("examine", &self.path)?;
         let kind = stat.map_or(kind, |stat| FileType::from_raw_mode(stat.st_mode));
         match (kind, stat) {
             (FileType::RegularFile, Some(stat)) => {
                 let size = u64::try_from(stat.st_size).unwrap_or(0);
-                self.file(stat.st_mode & 0o100 != 0, size);
+                self.file(is_executable(&stat), size);
                 Ok(())
             }
             (FileType::Directory, _) => self.directory(parent, name, depth),
             (FileType::Symlink, _) => {
-                let target = readlinkat(parent, name, Vec::new())
-                    .io_context("reading the link", &self.path)?;
+                let target = read_target(parent, name, &self.path)?;
                 write::symlink(&mut self.framing, target.as_bytes());
                 Ok(())
             }
-            _ => Err(StoreError::UnsupportedFile {
-                path: self.path.clone(),
-            }),
+            _ => Err(StoreError::UnsupportedFile(self.path.clone())),
         }
     }
 

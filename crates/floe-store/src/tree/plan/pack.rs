@@ -5,7 +5,7 @@ use std::io::{self, Write as _};
 
 use rustix::fs::{MemfdFlags, memfd_create};
 
-use super::{Framing, NarPlan, PlanPart, PlannedFile, TreeRoot};
+use super::{NarPlan, PlanPart, PlannedFile, TreeRoot};
 use crate::error::{IoContext as _, StoreError};
 use crate::tree::CHUNK_LEN;
 
@@ -14,7 +14,7 @@ impl NarPlan {
     /// them.
     pub fn small_files(&self, limit: u64) -> (usize, u64) {
         let small = self.files.iter().filter(|file| file.size < limit);
-        small.fold((0, self.framing_len()), |(count, len), file| {
+        small.fold((0, self.framing_len), |(count, len), file| {
             (count + 1, len + file.size)
         })
     }
@@ -24,7 +24,7 @@ impl NarPlan {
     /// Errors: those of [`NarPlan::open`] and of the system.
     pub fn pack(&self, root: &mut TreeRoot, limit: u64) -> Result<NarPlan, StoreError> {
         let file = memfd_create("floe-packed-nar", MemfdFlags::CLOEXEC)
-            .io_context("making a file in memory for", &root.path)?;
+            .io_context("make a file in memory for", &root.path)?;
         let mut packed = PackedFileWriter {
             file: File::from(file),
             buffer: Vec::with_capacity(CHUNK_LEN),
@@ -35,16 +35,14 @@ impl NarPlan {
         let mut position = 0;
         while let Some(part) = self.part(position) {
             position += match part {
-                PlanPart::Framing(bytes) => {
-                    packed.append(bytes).io_context("packing", &root.path)?
-                }
+                PlanPart::Framing(bytes) => packed.append(bytes).io_context("pack", &root.path)?,
                 PlanPart::Packed { len, .. } => len,
                 PlanPart::Contents { file, len, .. } => {
                     let (planned, name) = self.file(file).ok_or_else(|| root.changed(b""))?;
                     if planned.size < limit {
                         self.read(root, file, &mut packed.buffer)?;
                         packed.len += len;
-                        packed.flush_if_full().io_context("packing", &root.path)?;
+                        packed.flush_if_full().io_context("pack", &root.path)?;
                     } else {
                         names.extend_from_slice(name);
                         files.push(PlannedFile {
@@ -57,12 +55,11 @@ impl NarPlan {
                 }
             };
         }
-        packed.flush().io_context("packing", &root.path)?;
+        packed.flush().io_context("pack", &root.path)?;
         Ok(NarPlan {
-            framing: Framing::Packed {
-                file: packed.file.into(),
-                len: packed.len,
-            },
+            framing: Vec::new(),
+            framing_len: packed.len,
+            packed: Some(packed.file.into()),
             files,
             names,
             nar_size: self.nar_size,
