@@ -1,18 +1,20 @@
-//! SHA-256 for many threads, on CPUs that hash many messages at once much faster than one.
+//! SHA-256 for the workers of a copy.
 //!
-//! 1. a thread for each core but one takes the largest message that is left, one after the other,
-//!    and hashes it alone;
-//! 2. a *crew* of threads, who take turns on the core that is left, takes the smallest, and hashes
-//!    them together, each in a lane of the CPU's vectors;
-//! 3. where they meet, the crew gets the other cores as well;
-//! 4. a message that is larger than a core's share of all is what the end will wait for: a second
-//!    thread hashes it, while the first decodes and writes.
+//! Some CPUs hash 16 messages at once, one per SIMD lane, much faster than one after the other. But
+//! one message in a lane takes longer than the same message alone. So the pool treats large and
+//! small messages differently:
 //!
-//! A lane is slower than a message alone. So a large message in a lane would be at it long after
-//! all the others, while messages of about the same length keep all lanes filled.
+//! 1. *Sequential* workers, one for each core but one, take the largest messages and hash them
+//!    alone. A large message in a lane would still be in work long after all others.
+//! 2. *Batched* workers share the remaining core and take the smallest messages. Each fills the
+//!    buffer of one lane, and one of them then hashes all buffers together. Messages of similar
+//!    length keep all lanes filled. A batched worker has a *slot* in the [`LaneScheduler`].
+//! 3. When a sequential worker finds no more messages, its core goes to the batched workers.
+//! 4. The copy would wait at its end for a message that is larger than the share of one core. A
+//!    second thread hashes such a message (*offloaded*), while the worker decodes and writes it.
 //!
-//! On other CPUs there is a thread for each core, and it hashes alone. So does each thread where
-//! somebody has said how many messages may be under way.
+//! On other CPUs, and if the caller chooses the number of messages at once, there are only
+//! sequential workers.
 
 mod batched;
 mod offloaded;
@@ -29,32 +31,32 @@ use batched::BatchedStream;
 use offloaded::OffloadedStream;
 use scheduler::LaneScheduler;
 
-/// How so many messages are shared by threads that hash.
+/// The division of messages among the workers that hash them.
 #[derive(Debug)]
 pub struct HashPool {
     messages: usize,
     cores: usize,
     scheduler: Option<Arc<LaneScheduler>>,
-    /// The hash of a longer message gets a thread of its own.
+    /// A message that is longer, in bytes, is hashed by a second thread.
     offload_above: u64,
 }
 
-/// The place of a thread that has not begun.
+/// The right to start one worker, on the thread that will run it.
 #[derive(Debug)]
 pub struct WorkerTicket(Worker);
 
-/// A thread at work. When it is dropped, its core is for the others.
+/// A running worker. Dropping it gives its core to the batched workers.
 #[derive(Debug)]
 pub struct Worker {
     scheduler: Option<Arc<LaneScheduler>>,
-    /// Its slot, if it is one of the crew.
+    /// The slot of a batched worker.
     slot: Option<usize>,
     offload_above: u64,
 }
 
 impl HashPool {
-    /// What suits this machine and messages of these lengths, in bytes; or as many messages at once
-    /// as are asked for.
+    /// Makes a pool for messages of these lengths, in bytes. `jobs` sets the number of messages at
+    /// once; `None` lets the pool choose for this machine.
     pub fn for_messages(lens: impl Iterator<Item = u64>, jobs: Option<NonZeroUsize>) -> HashPool {
         match jobs {
             Some(_) => HashPool::sequential(lens.count(), jobs),
@@ -79,7 +81,7 @@ impl HashPool {
         pool
     }
 
-    /// As many threads as are asked for, else one for each core, and each by itself.
+    /// Makes a pool of `jobs` sequential workers; `None` means one for each core.
     pub fn sequential(messages: usize, jobs: Option<NonZeroUsize>) -> HashPool {
         HashPool {
             messages,
@@ -89,8 +91,8 @@ impl HashPool {
         }
     }
 
-    /// The same with half the threads, where each needs much memory for its own work and hashing is
-    /// little beside that.
+    /// Halves the number of batched workers. For work that needs much memory per worker, and takes
+    /// much longer than hashing.
     pub fn with_half_the_slots(mut self) -> HashPool {
         let scheduler = self
             .scheduler
@@ -99,21 +101,24 @@ impl HashPool {
         self
     }
 
-    /// How many of the largest messages are under way at once.
+    /// Returns the number of cores, which is the number of large messages in work at once.
     pub fn cores(&self) -> usize {
         self.cores
     }
 
-    /// The places of all threads.
+    /// Returns a ticket for each worker.
     pub fn tickets(&self) -> impl Iterator<Item = WorkerTicket> {
-        let (alone, members) = match &self.scheduler {
+        let (sequential, batched) = match &self.scheduler {
             None => (self.cores.min(self.messages), 0),
             Some(scheduler) => {
-                let alone = self.messages.min(self.cores - 1);
-                (alone, scheduler.slots().min(self.messages - alone))
+                let sequential = self.messages.min(self.cores - 1);
+                (
+                    sequential,
+                    scheduler.slots().min(self.messages - sequential),
+                )
             }
         };
-        let slots = (0..alone).map(|_| None).chain((0..members).map(Some));
+        let slots = (0..sequential).map(|_| None).chain((0..batched).map(Some));
         slots.map(|slot| {
             WorkerTicket(Worker {
                 scheduler: self.scheduler.clone(),
@@ -129,7 +134,7 @@ fn cores() -> NonZeroUsize {
 }
 
 impl WorkerTicket {
-    /// Begins. Called by the thread itself, which waits for its turn.
+    /// Starts the worker on the calling thread. A batched worker waits for the processor first.
     pub fn start(self) -> Worker {
         if let (Some(scheduler), Some(slot)) = (&self.0.scheduler, self.0.slot) {
             scheduler.acquire_processor(slot);
@@ -139,18 +144,17 @@ impl WorkerTicket {
 }
 
 impl Worker {
-    /// Whether it takes the smallest of the messages that are left, not the largest.
+    /// Whether the worker takes the smallest messages, not the largest.
     pub fn takes_smallest(&self) -> bool {
         self.slot.is_some()
     }
 
-    /// A stream for a message of `len` bytes.
+    /// Returns the stream for a message of `len` bytes.
     pub fn stream(&self, len: u64) -> Stream {
         self.stream_with_buffer(len, BUFFER_LEN)
     }
 
-    /// A stream for what a message of `len` bytes is compressed to or was decoded from, beside
-    /// that of the message itself.
+    /// Returns a second stream beside that of a message of `len` bytes, for its compressed form.
     pub fn secondary_stream(&self, len: u64) -> Stream {
         self.stream_with_buffer(len, SECONDARY_BUFFER_LEN)
     }
@@ -167,7 +171,8 @@ impl Worker {
         })
     }
 
-    /// Does something that may wait for a network, while others of the crew go on.
+    /// Runs a function that may block, for example on the network, while other batched workers use
+    /// the processor. Without this, one slow download would stop all of them.
     pub fn yield_core_while<T>(&self, wait: impl FnOnce() -> T) -> T {
         match (&self.scheduler, self.slot) {
             (Some(scheduler), Some(slot)) => scheduler.yield_core_while(slot, wait),
@@ -217,7 +222,7 @@ impl Stream {
         }
     }
 
-    /// The digest of everything fed so far.
+    /// Returns the digest of the message.
     pub fn finish(self) -> [u8; 32] {
         match self.0 {
             StreamKind::Direct(hasher) => hasher.finish(),
@@ -227,8 +232,8 @@ impl Stream {
     }
 }
 
-/// Fills buffers of `len` bytes one after the other and passes each full one to `send`, which
-/// leaves an empty one in its place.
+/// Fills buffers of `len` bytes and passes each full one to `send`, which replaces it by an empty
+/// one.
 fn fill_buffers(
     filling: &mut Vec<u8>,
     len: usize,
@@ -246,21 +251,23 @@ fn fill_buffers(
     }
 }
 
-/// Each buffer wakes another thread, which takes up to 0.1 ms where that has to go to another core:
-/// larger buffers were faster, up to the third-level cache.
+/// The length of a buffer, in bytes. Each buffer wakes another thread, which takes up to 0.1 ms on
+/// another core. In measurements, larger buffers were faster, up to the third-level cache.
 const BUFFER_LEN: usize = 512 * 1024;
 
-/// What is compressed to a quarter fills a buffer at about the same time.
+/// The buffer length of a second stream. A message that is compressed to a quarter fills it at
+/// about the same time as the message fills its own.
 const SECONDARY_BUFFER_LEN: usize = 128 * 1024;
 
-/// With fewer most lanes would be empty most of the time, and a message in a lane is slower.
+/// The smallest number of messages for batched workers. With fewer messages, most lanes would be
+/// empty, and a message in a lane is slower.
 const BATCH_MESSAGES_MIN: usize = 6;
 
-/// Each holds a decoder with its window, and two buffers of each stream. Of the 16 lanes the rest
-/// is for the second streams.
+/// The largest number of batched workers. Each has a decoder with its window and two buffers for
+/// each stream. The rest of the 16 lanes is for second streams.
 const SLOTS_MAX: usize = 12;
 
-/// A second thread for less than this is not worth its start.
+/// The shortest message that is worth the start of a second thread, in bytes.
 const OFFLOAD_LEN_MIN: u64 = 16 * 1024 * 1024;
 
 #[cfg(test)]

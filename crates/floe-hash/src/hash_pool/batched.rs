@@ -1,4 +1,4 @@
-//! A stream in a lane: one buffer is being filled, the other waits or is hashed.
+//! A stream in a lane. It fills one buffer while the other one is pending or hashed.
 
 use std::mem;
 use std::sync::Arc;
@@ -15,12 +15,12 @@ pub(super) struct BatchedStream {
     stream_id: u64,
     buffer_len: usize,
     filling: Vec<u8>,
-    /// The lane and the other buffer, unless they are away.
+    /// The lane and the other buffer, unless the scheduler has them.
     spare: Option<(Lane, Vec<u8>)>,
 }
 
 impl BatchedStream {
-    /// A stream of the thread that has this slot, handed in by buffers of this length.
+    /// Makes a stream of the worker with this slot.
     pub(super) fn new(
         scheduler: &Arc<LaneScheduler>,
         slot: usize,
@@ -44,7 +44,7 @@ impl BatchedStream {
         self.filling = filling;
     }
 
-    /// Gives the filled buffer away and goes on with the other one.
+    /// Submits the filled buffer, and continues with the other one.
     fn send(&mut self, filling: &mut Vec<u8>) {
         let (lane, mut bytes) = self.reclaim();
         mem::swap(&mut bytes, filling);
@@ -76,7 +76,7 @@ impl BatchedStream {
 
 impl Drop for BatchedStream {
     fn drop(&mut self) {
-        // Nobody else would take the buffer out.
+        // The scheduler would keep the buffer forever.
         if self.spare.is_none() {
             let _: PendingBuffer = self.scheduler.wait_for_buffer(self.slot, self.stream_id);
         }

@@ -1,4 +1,4 @@
-//! A stream that a second thread hashes, so that a large message takes two cores.
+//! A stream that a second thread hashes, so that a large message uses two cores.
 
 use std::mem;
 use std::sync::mpsc::{self, Receiver, SyncSender};
@@ -17,7 +17,7 @@ pub(super) struct OffloadedStream {
 }
 
 impl OffloadedStream {
-    /// `None` if the system has no thread to give.
+    /// Starts the second thread. Returns `None` if the system refuses it.
     pub(super) fn start() -> Option<OffloadedStream> {
         let (full, to_hash) = mpsc::sync_channel::<Vec<u8>>(QUEUED_BUFFERS_MAX);
         let (return_buffer, empty) = mpsc::channel();
@@ -26,7 +26,7 @@ impl OffloadedStream {
             for mut buffer in to_hash {
                 hasher.update(&buffer);
                 buffer.clear();
-                // Nobody takes it back at the end.
+                // At the end the stream does not need its buffers back.
                 let _ = return_buffer.send(buffer);
             }
             hasher
@@ -48,11 +48,11 @@ impl OffloadedStream {
         self.filling = filling;
     }
 
-    /// Gives the filled buffer away and goes on with another one.
+    /// Sends the filled buffer to the second thread, and continues with another one.
     fn send(&self, filling: &mut Vec<u8>) {
         let empty = self.empty.try_recv().unwrap_or_default();
         if let Some(full) = &self.full {
-            // The thread ends only after this end of the channel does.
+            // The thread runs until this sender is dropped.
             let _ = full.send(mem::replace(filling, empty));
         }
     }
@@ -63,10 +63,10 @@ impl OffloadedStream {
         drop(self.full.take());
         let thread = self.thread.take();
         let hasher = thread.and_then(|thread| thread.join().ok());
-        // A thread that panicked, which it cannot, has no digest that anybody wants.
+        // The thread does not panic. If it did, the digest would match no message.
         hasher.unwrap_or_default().finish()
     }
 }
 
-/// How far the first thread may be ahead of the second, which takes 4 MiB of memory.
+/// How many buffers the worker may be ahead of the second thread: 4 MiB of memory.
 const QUEUED_BUFFERS_MAX: usize = 8;

@@ -1,12 +1,15 @@
-//! Threads that take turns on few processors, so that their buffers come together.
+//! The scheduler of batched workers: they share few processors, so that full buffers of many
+//! workers collect.
 //!
-//! 1. a member works until it needs the hash of a buffer that it has handed in;
-//! 2. then it passes its processor on to the next member that can go on;
-//! 3. when none can, or there is a buffer for every lane, it hashes the buffers that wait, whosever
-//!    they are, and goes on itself.
+//! 1. A worker runs until it needs a buffer back that it submitted for hashing.
+//! 2. Then it passes its processor to the next worker that can run.
+//! 3. If no worker can run, or there is a buffer for every lane, the worker hashes the pending
+//!    buffers
+//!    of all workers together, and continues.
 //!
-//! The operating system would give each thread its share, and so the crew many times that of the
-//! thread with the largest message, which all wait for in the end.
+//! The scheduler exists because the operating system would give each thread an equal share. The
+//! batched workers together would then get many times the share of the sequential worker with the
+//! largest message, for which the copy waits at its end.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -24,21 +27,21 @@ pub(super) struct LaneScheduler {
 #[derive(Debug, Default)]
 struct Slot {
     thread: OnceLock<Thread>,
-    /// A processor was given to it.
+    /// Whether the slot got a processor.
     has_processor: AtomicBool,
 }
 
 #[derive(Debug)]
 struct SchedulerState {
-    /// Processors that nobody uses.
+    /// The number of unused processors.
     free_processors: usize,
-    /// Who could go on if there was a processor, first come first served.
+    /// The slots that can run as soon as a processor is free, in the order of their requests.
     ready_slots: VecDeque<usize>,
-    /// The streams that members wait for, by slot.
+    /// For each slot, the stream whose buffer it waits for.
     awaited_streams: Vec<Option<u64>>,
-    /// Full buffers, in the order in which they came.
+    /// Full buffers that are not hashed yet, in the order of submission.
     pending: Vec<PendingBuffer>,
-    /// Buffers that were hashed and not taken back yet, by their streams.
+    /// Hashed buffers that their streams have not reclaimed yet.
     hashed: HashMap<u64, PendingBuffer>,
     next_stream: u64,
 }
@@ -53,28 +56,28 @@ pub(super) struct PendingBuffer {
 }
 
 impl LaneScheduler {
-    /// A crew of at most so many members, with one processor.
-    pub(super) fn new(members: usize) -> LaneScheduler {
+    /// Makes a scheduler with this number of slots and one processor.
+    pub(super) fn new(slots: usize) -> LaneScheduler {
         let state = SchedulerState {
             free_processors: 1,
             ready_slots: VecDeque::new(),
-            awaited_streams: vec![None; members],
+            awaited_streams: vec![None; slots],
             pending: Vec::new(),
             hashed: HashMap::new(),
             next_stream: 0,
         };
         LaneScheduler {
             state: Mutex::new(state),
-            slots: (0..members).map(|_| Slot::default()).collect(),
+            slots: (0..slots).map(|_| Slot::default()).collect(),
         }
     }
 
-    /// How many may be members.
+    /// Returns the number of slots.
     pub(super) fn slots(&self) -> usize {
         self.slots.len()
     }
 
-    /// Waits for a processor. The calling thread stays on this slot.
+    /// Waits for a processor. The slot belongs to the calling thread from now on.
     pub(super) fn acquire_processor(&self, slot: usize) {
         let _: &Thread = self.slots[slot].thread.get_or_init(thread::current);
         let mut state = self.lock();
@@ -83,7 +86,8 @@ impl LaneScheduler {
         self.wait_for_processor(slot);
     }
 
-    /// Gives up a processor for good: that of a member, or one from elsewhere.
+    /// Adds a processor: that of a worker which does not run any more, batched or sequential. If no
+    /// slot can run, hashes the pending buffers first, because their workers wait for them.
     pub(super) fn release_processor(&self) {
         let mut state = self.lock();
         while state.ready_slots.is_empty() && !state.pending.is_empty() {
@@ -93,7 +97,7 @@ impl LaneScheduler {
         self.grant_processors(state);
     }
 
-    /// Gives up the processor while `wait` waits.
+    /// Releases the processor while `wait` runs.
     pub(super) fn yield_core_while<T>(&self, slot: usize, wait: impl FnOnce() -> T) -> T {
         self.release_processor();
         let found = wait();
@@ -107,12 +111,12 @@ impl LaneScheduler {
         state.next_stream
     }
 
-    /// Hands in a buffer.
+    /// Submits a full buffer for hashing.
     pub(super) fn submit(&self, buffer: PendingBuffer) {
         self.lock().pending.push(buffer);
     }
 
-    /// Returns the buffer of a stream when it is hashed; others work meanwhile.
+    /// Waits until the buffer of a stream is hashed, and returns it. Other slots run meanwhile.
     pub(super) fn wait_for_buffer(&self, slot: usize, stream: u64) -> PendingBuffer {
         let mut state = self.lock();
         loop {
@@ -132,7 +136,7 @@ impl LaneScheduler {
         }
     }
 
-    /// Hashes the buffers that came first, one for each lane.
+    /// Hashes the oldest pending buffers, one for each lane, without the lock.
     fn hash_pending<'a>(
         &'a self,
         mut state: MutexGuard<'a, SchedulerState>,
@@ -161,12 +165,12 @@ impl LaneScheduler {
         state
     }
 
-    /// Gives free processors to those who are ready.
+    /// Gives the free processors to slots that can run.
     fn grant_processors(&self, mut state: MutexGuard<'_, SchedulerState>) {
         let len = state.free_processors.min(state.ready_slots.len());
         state.free_processors -= len;
         let next: Vec<usize> = state.ready_slots.drain(..len).collect();
-        // A thread that wakes up wants the lock at once.
+        // A thread that wakes up takes the lock at once.
         drop(state);
         for slot in next {
             let slot = &self.slots[slot];
@@ -194,7 +198,7 @@ impl LaneScheduler {
 
 #[cfg(test)]
 impl LaneScheduler {
-    /// Whether nothing is left of any stream.
+    /// Whether the scheduler holds no buffer of any stream.
     pub(super) fn is_idle(&self) -> bool {
         let state = self.lock();
         state.pending.is_empty() && state.hashed.is_empty() && state.ready_slots.is_empty()

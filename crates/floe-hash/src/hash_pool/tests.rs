@@ -1,19 +1,19 @@
-//! What threads hash together, aside or alone has the digests of its messages.
+//! Batched, offloaded and sequential streams return the digests of their messages.
 
 use std::sync::mpsc;
 use std::thread;
 
 use super::*;
 
-/// A crew whatever the CPU is: the digests are the same, if later.
+/// Returns a pool with batched workers on any CPU. The digests are the same, only slower.
 fn with_scheduler(messages: usize, cores: usize) -> HashPool {
     HashPool {
         scheduler: Some(Arc::new(LaneScheduler::new(SLOTS_MAX))),
-        ..alone(messages, cores)
+        ..sequential(messages, cores)
     }
 }
 
-fn alone(messages: usize, cores: usize) -> HashPool {
+fn sequential(messages: usize, cores: usize) -> HashPool {
     HashPool::sequential(messages, NonZeroUsize::new(cores))
 }
 
@@ -103,11 +103,11 @@ fn slots_take_smallest_messages_and_cores_the_largest() {
     };
     assert_eq!(ends(&with_scheduler(100, 3)), (2 + SLOTS_MAX, SLOTS_MAX));
     assert_eq!(ends(&with_scheduler(4, 3)), (4, 2));
-    assert_eq!(ends(&alone(100, 3)), (3, 0));
-    assert_eq!(ends(&alone(2, 3)), (2, 0));
+    assert_eq!(ends(&sequential(100, 3)), (3, 0));
+    assert_eq!(ends(&sequential(2, 3)), (2, 0));
     let half = with_scheduler(100, 3).with_half_the_slots();
     assert_eq!(ends(&half), (2 + SLOTS_MAX / 2, SLOTS_MAX / 2));
-    assert_eq!(ends(&alone(100, 3).with_half_the_slots()), (3, 0));
+    assert_eq!(ends(&sequential(100, 3).with_half_the_slots()), (3, 0));
 }
 
 #[test]
@@ -127,7 +127,7 @@ fn message_above_core_share_is_offloaded() {
     let large = 3 * OFFLOAD_LEN_MIN;
     let pool = HashPool {
         offload_above: OFFLOAD_LEN_MIN,
-        ..alone(3, 2)
+        ..sequential(3, 2)
     };
     let WorkerTicket(worker) = pool.tickets().next().unwrap();
     assert!(matches!(worker.stream(large).0, StreamKind::Offloaded(_)));
@@ -144,7 +144,7 @@ fn message_above_core_share_is_offloaded() {
         let found = digest(worker.stream(large), &message, 30_001);
         assert_eq!(found, crate::sha256(&message), "{len}");
     }
-    // One core has nobody to hash aside.
+    // With one core, a second thread would not help.
     assert_eq!(suited([large, 1000], 1).offload_above, u64::MAX);
     let is_offloaded = suited([large, 1000], 2).offload_above < large;
     assert_eq!(is_offloaded, lanes::are_preferred());
