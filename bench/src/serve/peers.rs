@@ -169,7 +169,7 @@ fn floe_command(
         .arg("--secret-key-file")
         .arg(&workload.secret_key);
     if let Some(directory) = nar_cache {
-        command.args(["--compress", "cached", "--side-cache"]);
+        command.args(["--compress", "cached", "--compressed-cache"]);
         command.arg(directory);
     }
     command

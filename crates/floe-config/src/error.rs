@@ -16,7 +16,7 @@ pub enum ConfigError {
     Line {
         /// The line.
         at: Origin,
-        /// What is wrong with it.
+        /// The cause.
         fault: LineFault,
     },
     /// A text that cannot be parsed as a whole.
@@ -24,7 +24,7 @@ pub enum ConfigError {
     Text {
         /// The file or the variable.
         origin: String,
-        /// What is wrong with it.
+        /// The cause.
         error: NixConfError,
     },
     /// An `include` of a file that does not exist.
@@ -77,7 +77,7 @@ pub enum ConfigError {
         name: String,
         /// As much of the value as may be shown.
         value: String,
-        /// What the setting takes.
+        /// The values that the setting accepts.
         allowed: String,
     },
     /// A name that is no setting of floe.
@@ -96,7 +96,7 @@ pub enum ConfigError {
     StoreDir {
         /// The name of the flag or the variable.
         given: &'static str,
-        /// What is wrong with it.
+        /// The cause.
         reason: String,
     },
     /// A store URI that does not parse.
@@ -105,7 +105,7 @@ pub enum ConfigError {
     /// The configured store, which `auto` stands for, has a URI that does not parse.
     #[error("cannot use the configured store ({origin}): {error}; name another store")]
     ConfiguredStore {
-        /// What is wrong with it.
+        /// The cause.
         error: Box<Error>,
         /// Where it is configured.
         origin: Origin,
@@ -144,7 +144,7 @@ pub enum ConfigError {
     Harmonia {
         /// Their file.
         file: PathBuf,
-        /// What is wrong with it.
+        /// The cause.
         reason: String,
     },
     /// Settings of harmonia that cannot be read.
@@ -152,7 +152,7 @@ pub enum ConfigError {
     HarmoniaFile {
         /// Their file.
         file: PathBuf,
-        /// What the system says.
+        /// The error of the system.
         source: io::Error,
     },
     /// A file of a secret key that cannot be read.
@@ -160,7 +160,7 @@ pub enum ConfigError {
     SecretKeyFile {
         /// The file.
         file: PathBuf,
-        /// What the system says.
+        /// The error of the system.
         source: io::Error,
     },
     /// A file that holds no secret key. The error repeats nothing of the file, which may hold a
@@ -179,7 +179,7 @@ pub enum ConfigError {
     Account {
         /// The name of the group.
         name: String,
-        /// What the system says.
+        /// The error of the system.
         source: io::Error,
     },
 }

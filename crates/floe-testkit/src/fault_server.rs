@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-/// What to do instead of serving the file.
+/// The behaviour of the server instead of serving the file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Fault {
     /// Respond with this status and no file.

@@ -19,6 +19,7 @@ mod documents;
 mod layers;
 mod licences;
 pub(crate) mod prose;
+mod retired;
 mod sources;
 
 /// A place that breaks a rule.
@@ -78,6 +79,9 @@ pub(crate) fn faults(root: &Path) -> Result<Vec<Fault>> {
     for file in &files {
         let bytes = std::fs::read(root.join(file)).with_context(|| format!("reading {file}"))?;
         faults.extend(documents::faults(file, &bytes));
+        if let Ok(text) = std::str::from_utf8(&bytes) {
+            faults.extend(retired::faults(file, text));
+        }
         if file.ends_with(".rs") {
             let text = String::from_utf8_lossy(&bytes).into_owned();
             faults.extend(sources::faults(file, &text));

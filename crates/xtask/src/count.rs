@@ -37,7 +37,7 @@ pub(crate) fn command(root: &Path, arguments: &[String]) -> Result<Outcome> {
         if is_product(&file, &text) {
             parts.entry(part(&file)).or_default().add(&text);
         }
-        if is_judged(&file) {
+        if prose::is_judged(&file) {
             for paragraph in prose::paragraphs(&file, &text) {
                 for (word, count) in prose::pronouns(&paragraph.text) {
                     *words.entry(word).or_default() += count;
@@ -120,13 +120,6 @@ fn is_product(file: &str, text: &str) -> bool {
     });
     let head = text.lines().take(3).collect::<String>();
     is_source && is_ours && !left_out && !head.contains(GENERATED)
-}
-
-/// The files whose prose counts. The change log names retired words to say what replaced them.
-pub(crate) fn is_judged(file: &str) -> bool {
-    !matches!(file, "CHANGELOG.md" | "crates/xtask/src/check/prose.rs")
-        && !file.starts_with("fuzz/corpus/")
-        && !file.contains("/vectors/")
 }
 
 fn part(file: &str) -> String {

@@ -10,7 +10,7 @@ use super::tls::TrustAnchors;
 use crate::options::NetworkOptions;
 
 /// Returns the client, and the reason if it trusts no certificate because it could not read any.
-/// That is no error yet, because plain HTTP needs no certificates.
+/// This is no error yet, because plain HTTP needs no certificates.
 pub(super) fn client(options: &NetworkOptions) -> Result<(Client, Option<String>), Error> {
     let failed = |reason: String| Error::fetch("(setting up TLS)", reason, false);
     let (anchors, certificate_error) = match TrustAnchors::load(options.certificates.as_deref()) {

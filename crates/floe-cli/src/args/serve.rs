@@ -42,16 +42,16 @@ pub(crate) struct ServeArgs {
     /// Clients ask the cache with the lowest priority first [default: 30]
     #[arg(long, value_name = "N", allow_negative_numbers = true)]
     pub(crate) priority: Option<i32>,
-    /// When to compress NARs for clients that accept it [default: cached with --side-cache, else
-    /// off]
+    /// When to compress NARs for clients that accept it [default: cached with --compressed-cache,
+    /// else off]
     #[arg(long, value_name = "WHEN")]
     pub(crate) compress: Option<CompressMode>,
     /// Keep compressed NARs in this directory, which only floe may use
     #[arg(long, value_name = "DIR")]
-    pub(crate) side_cache: Option<PathBuf>,
-    /// The largest size of the side cache, such as 500M or 20G [default: 10G]
-    #[arg(long, value_name = "BYTES", value_parser = parse_bytes, requires = "side_cache")]
-    pub(crate) side_cache_size: Option<u64>,
+    pub(crate) compressed_cache: Option<PathBuf>,
+    /// The largest size of the compressed NAR cache, such as 500M or 20G [default: 10G]
+    #[arg(long, value_name = "BYTES", value_parser = parse_bytes, requires = "compressed_cache")]
+    pub(crate) compressed_cache_size: Option<u64>,
     /// Write a line for each request to this file, or to stdout with -
     #[arg(long, value_name = "FILE")]
     pub(crate) access_log: Option<PathBuf>,
@@ -87,7 +87,7 @@ pub(crate) struct ServeArgs {
 pub(crate) enum CompressMode {
     /// Never
     Off,
-    /// If a compressed copy is in the side cache; else make one for later requests
+    /// If a compressed copy is in the compressed NAR cache; else make one for later requests
     Cached,
     /// Always, also while sending
     Always,
@@ -158,7 +158,7 @@ mod tests {
             (&["--port", "65536"], "65536"),
             (&["--timeout", "0"], "--timeout"),
             (&["--compress", "maybe"], "maybe"),
-            (&["--side-cache-size", "5G"], "--side-cache"),
+            (&["--compressed-cache-size", "5G"], "--compressed-cache"),
             (&["--log-format", "loud"], "loud"),
             (&["--threads", "0"], "0"),
         ] {

@@ -61,5 +61,5 @@ fn page(command: Command) -> anyhow::Result<String> {
     Ok(ascii.collect())
 }
 
-/// What the shell calls the program.
+/// The name of the program in the shell.
 const NAME: &str = "floe";

@@ -34,10 +34,13 @@ fn config(args: &ServeArgs) -> anyhow::Result<Config> {
         Some(file) if !file.as_os_str().is_empty() => read_harmonia_settings(file)?,
         _ => HarmoniaSettings::default(),
     };
-    let side_cache = args.side_cache.clone().map(|dir| CompressedCacheOptions {
-        dir,
-        max_bytes: args.side_cache_size.unwrap_or(SIDE_CACHE_BYTES),
-    });
+    let compressed_cache = args
+        .compressed_cache
+        .clone()
+        .map(|dir| CompressedCacheOptions {
+            dir,
+            max_bytes: args.compressed_cache_size.unwrap_or(COMPRESSED_CACHE_BYTES),
+        });
     let environment = options::environment();
     let flags = StoreFlags {
         root: args.root.as_deref(),
@@ -51,7 +54,11 @@ fn config(args: &ServeArgs) -> anyhow::Result<Config> {
         (None, None) => AccessLogFormat::Quiet,
         (_, format) => format.unwrap_or(AccessLogFormat::Default),
     };
-    let compress = compress(args.compress, file.enable_compression, side_cache.is_some())?;
+    let compress = compress(
+        args.compress,
+        file.enable_compression,
+        compressed_cache.is_some(),
+    )?;
     let secret_keys = process::secret_keys(&key_files(args, &file, &environment)?, &environment)?;
     let connections = connections.or(file.connections());
     let config = Config::builder(store.layout, addresses(args, &file)?)
@@ -59,7 +66,7 @@ fn config(args: &ServeArgs) -> anyhow::Result<Config> {
         .secret_keys(secret_keys)
         .priority(args.priority.or(file.priority))
         .compress(compress)
-        .compressed_cache(side_cache)
+        .compressed_cache(compressed_cache)
         .threads(args.threads.or(file.threads()))
         .connections_max(limits::connections(connections, open_files))
         .keep_alive_timeout(args.keepalive_timeout)
@@ -119,16 +126,16 @@ fn key_files(
 fn compress(
     flag: Option<CompressMode>,
     in_file: Option<bool>,
-    has_side_cache: bool,
+    has_compressed_cache: bool,
 ) -> Result<Compress, UsageError> {
     match (flag, in_file) {
         (Some(CompressMode::Off), _) | (None, Some(false)) => Ok(Compress::Off),
         (Some(CompressMode::Always), _) => Ok(Compress::Always),
-        (Some(CompressMode::Cached), _) if !has_side_cache => {
+        (Some(CompressMode::Cached), _) if !has_compressed_cache => {
             Err(UsageError(messages::CACHED_WITHOUT_SIDE_CACHE.into()))
         }
         (Some(CompressMode::Cached), _) => Ok(Compress::Cached),
-        (None, _) if has_side_cache => Ok(Compress::Cached),
+        (None, _) if has_compressed_cache => Ok(Compress::Cached),
         (None, Some(true)) => {
             process::warn(messages::COMPRESSION_WITHOUT_SIDE_CACHE);
             Ok(Compress::Off)
@@ -154,13 +161,13 @@ fn check(config: Config) -> anyhow::Result<()> {
     lines.push(match (config.compress, &config.compressed_cache) {
         (Compress::Off, _) => "compress off".into(),
         (Compress::Always, None) => "compress always".into(),
-        (how, side_cache) => format!(
+        (how, compressed_cache) => format!(
             "compress {} {}",
             match how {
                 Compress::Always => "always",
                 _ => "cached",
             },
-            side_cache
+            compressed_cache
                 .as_ref()
                 .map_or_else(String::new, |cache| cache.dir.display().to_string())
         ),
@@ -171,16 +178,16 @@ fn check(config: Config) -> anyhow::Result<()> {
     lines.iter().try_for_each(print)
 }
 
-/// The default size of the side cache: about six compressed desktop systems.
-const SIDE_CACHE_BYTES: u64 = 10 << 30;
+/// The default size of the compressed NAR cache: about six compressed desktop systems.
+const COMPRESSED_CACHE_BYTES: u64 = 10 << 30;
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn compression_is_off_without_flag_and_side_cache() {
-        for (flag, in_file, has_side_cache, expected) in [
+    fn compression_is_off_without_flag_and_compressed_cache() {
+        for (flag, in_file, has_compressed_cache, expected) in [
             (None, None, false, Compress::Off),
             (None, None, true, Compress::Cached),
             (None, Some(true), false, Compress::Off),
@@ -194,10 +201,13 @@ mod tests {
             ),
             (Some(CompressMode::Off), Some(true), true, Compress::Off),
         ] {
-            let found = compress(flag, in_file, has_side_cache).unwrap();
-            assert_eq!(found, expected, "{flag:?} {in_file:?} {has_side_cache}");
+            let found = compress(flag, in_file, has_compressed_cache).unwrap();
+            assert_eq!(
+                found, expected,
+                "{flag:?} {in_file:?} {has_compressed_cache}"
+            );
         }
         let message = compress(Some(CompressMode::Cached), None, false).unwrap_err();
-        assert!(message.0.contains("--side-cache"));
+        assert!(message.0.contains("--compressed-cache"));
     }
 }

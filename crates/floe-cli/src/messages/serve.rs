@@ -7,10 +7,10 @@ use std::path::Path;
 // Settings
 
 pub(crate) const CACHED_WITHOUT_SIDE_CACHE: &str =
-    "cannot use --compress cached: there is no side cache; add --side-cache DIR";
+    "cannot use --compress cached: there is no compressed NAR cache; add --compressed-cache DIR";
 
 pub(crate) const COMPRESSION_WITHOUT_SIDE_CACHE: &str =
-    "ignoring enable_compression: there is no side cache; add --side-cache DIR";
+    "ignoring enable_compression: there is no compressed NAR cache; add --compressed-cache DIR";
 
 // Process
 

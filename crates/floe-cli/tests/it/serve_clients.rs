@@ -290,7 +290,11 @@ fn floe_installs_from_server() {
     for corpus in corpora() {
         let scratch = scratch();
         let side = scratch.join("side").display().to_string();
-        for args in [&[][..], &["--compress", "always"], &["--side-cache", &side]] {
+        for args in [
+            &[][..],
+            &["--compress", "always"],
+            &["--compressed-cache", &side],
+        ] {
             let serve = serve_signed(&corpus, args);
             let root = scratch.join(&format!("root-{}", args.len()));
             let mut command = floe(["install", "--trusted-public-keys", &corpus.key, "--from"]);

@@ -55,7 +55,7 @@ fn invalid_options_exit_with_2_and_are_named() {
         (&["serve", "--listen", ":443:ssl"], "proxy"),
         (&["serve", "--store", "https://c"], "https://c"),
         (&["serve", "--store", "unix:///s"], "--store"),
-        (&["serve", "--compress", "cached"], "--side-cache"),
+        (&["serve", "--compress", "cached"], "--compressed-cache"),
         (&["serve", "--timeout", "0"], "--timeout"),
         (&["nix-serve", "--wrokers", "5"], "--wrokers"),
         (&["nix-serve", "--listen", ":443:ssl"], "proxy"),

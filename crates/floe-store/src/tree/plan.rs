@@ -241,8 +241,8 @@ fn open_below(directory: &OwnedFd, name: &[u8], flags: OFlags) -> Result<OwnedFd
 impl TreeRoot {
     /// Opens a file by its path below the root. No part of the path may be a symbolic link.
     ///
-    /// Files come in the order of the tree, so the next file is often in the same directory. That
-    /// directory is opened once for all of them.
+    /// Files come in the order of the tree, so the next file is often in the same directory. This
+    /// function opens each directory once for all of them.
     fn open(&mut self, name: &[u8]) -> Result<OwnedFd, StoreError> {
         let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
         let open_in = |directory: BorrowedFd<'_>, name: &[u8]| {

@@ -58,7 +58,7 @@ fn first_request_gets_plain_nar_and_later_ones_cached_zstd() {
     let scratch = scratch();
     let side = scratch.join("side");
     let dir = side.display().to_string();
-    let args = ["--compress", "cached", "--side-cache", &dir];
+    let args = ["--compress", "cached", "--compressed-cache", &dir];
     let serve = ServerProcess::start(corpus.store(), &args);
     let url = nar_target(&serve, libc_path(&corpus));
     let whole = plain.get(&url);
@@ -130,7 +130,7 @@ fn empty_cached_nar_is_replaced() {
     fs::create_dir(&side).unwrap();
     fs::write(side.join(format!("{nar_hash}.nar.zst")), "").unwrap();
     let dir = side.display().to_string();
-    let serve = ServerProcess::start(corpus.store(), &["--side-cache", &dir]);
+    let serve = ServerProcess::start(corpus.store(), &["--compressed-cache", &dir]);
     let response = serve.get_with(&url, ACCEPT_ZSTD);
     assert!(!is_compressed(&response), "{}", response.head);
     wait_until("no compressed NAR appears", || {
@@ -184,9 +184,9 @@ fn bounded_nar_cache_evicts_least_recently_used() {
     let args = [
         "--compress",
         "cached",
-        "--side-cache",
+        "--compressed-cache",
         &dir,
-        "--side-cache-size",
+        "--compressed-cache-size",
         &size,
     ];
     let serve = ServerProcess::start(corpus.store(), &args);
@@ -219,7 +219,12 @@ fn oversized_nar_is_compressed_once_and_evicts_nothing() {
     let Some(corpus) = corpus("jq") else { return };
     let scratch = scratch();
     let dir = scratch.join("side").display().to_string();
-    let args = ["--side-cache", &dir, "--side-cache-size", "500000"];
+    let args = [
+        "--compressed-cache",
+        &dir,
+        "--compressed-cache-size",
+        "500000",
+    ];
     let serve = ServerProcess::start(corpus.store(), &args);
     let created = CreatedFiles::watch(Path::new(&dir));
     let urls = corpus.paths.iter().map(|path| nar_target(&serve, path));
