@@ -1,0 +1,5 @@
+//! Tests of the copy pipeline without a server and without a store.
+
+#![expect(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
+
+mod pipeline;
