@@ -1,22 +1,29 @@
-//! Other places for a path whose source has failed or lied.
+//! Failover: fetching a path from another source after an error.
+
+use std::path::Path;
 
 use floe_transfer::{Error, ErrorKind, PathSpec, PlannedPath};
 
 use super::ClosureCopy;
 use super::trust::check_trust;
 
-/// Whether a failure is one of the source, so that another one may do better.
-pub(super) fn is_source_fault(error: &Error) -> bool {
+/// Whether the source caused a failure, so that another source may have the path. `source_file` is
+/// the file that the source opened: an error about any other file comes from the target, and
+/// every source would meet it.
+pub(super) fn is_source_fault(error: &Error, source_file: Option<&Path>) -> bool {
     match error.kind() {
         ErrorKind::Network | ErrorKind::Untrusted => true,
-        // A cache in a directory that lacks a NAR.
-        ErrorKind::Failed => matches!(error, Error::File { .. }),
+        // A cache in a directory lacks a NAR or cannot read it.
+        ErrorKind::Failed => match error {
+            Error::File { path, .. } => source_file == Some(path),
+            _ => false,
+        },
         ErrorKind::NoSpace | ErrorKind::Interrupted | ErrorKind::Usage => false,
     }
 }
 
-/// Where to look: once more at the source itself, which may say something else than it did when
-/// the move began or in an earlier one, and then at all others.
+/// The sources to query after a failure: first the same source again, because its narinfo may
+/// have changed since the copy began or since the disk cache stored it, then all others.
 pub(super) fn candidates(
     copy: &ClosureCopy<'_>,
     item: &PlannedPath,
@@ -25,8 +32,9 @@ pub(super) fn candidates(
     std::iter::once(own).chain((0..count).filter(move |source| *source != own))
 }
 
-/// The path at one of them, if it has it and can be trusted with it, and it is not what has failed
-/// already. It must refer to the same paths, as it was planned for those.
+/// Returns the path as a source offers it, if it passes the trust check and is not the narinfo
+/// that has failed. Its references must be those of the plan, because the plan already contains
+/// what they need and the commit waits for them.
 pub(super) fn query_alternative(
     copy: &ClosureCopy<'_>,
     item: &PlannedPath,
@@ -37,7 +45,7 @@ pub(super) fn query_alternative(
     if !candidate.is_for(copy.target.store_dir()) {
         return None;
     }
-    // Why this source does not help either is worth less than why the first one failed.
+    // The user sees the error of the first source, so the cause here is dropped.
     let narinfo = candidate.query_path_info(path.hash_part(), &copy.options.cancel);
     let narinfo = narinfo.ok().flatten()?;
     let has_failed = source == item.source && narinfo == item.narinfo;

@@ -4,6 +4,7 @@
 //! 2. otherwise the target receives its NAR from its source, in several attempts if need be;
 //! 3. if the source fails or sends wrong bytes, another source that has the path takes its place.
 
+use std::path::PathBuf;
 use std::sync::mpsc::SyncSender;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -11,7 +12,7 @@ use std::time::{Duration, Instant};
 use floe_format::StorePath;
 use floe_hash::hash_pool::{Worker, WorkerTicket};
 use floe_transfer::{
-    CANCEL_POLL, Error, Event, IncomingNar, NarContext, PlannedPath, backoff_delay,
+    Body, CANCEL_POLL, Error, Event, IncomingNar, NarContext, NarStream, PlannedPath, backoff_delay,
 };
 
 use super::fetch::{Job, Queue, QueueEnd};
@@ -29,6 +30,22 @@ pub(crate) struct ReceivedPath {
     pub(crate) fetched: u64,
     /// It lay on this machine.
     pub(crate) is_reused: bool,
+}
+
+/// The failure of the last attempt at one source.
+struct ReceiveFailure {
+    error: Error,
+    is_source_fault: bool,
+}
+
+impl From<Error> for ReceiveFailure {
+    /// A cancellation, which ends the attempts at all sources.
+    fn from(error: Error) -> ReceiveFailure {
+        ReceiveFailure {
+            error,
+            is_source_fault: false,
+        }
+    }
 }
 
 /// Takes paths from the queue until there are no more.
@@ -87,8 +104,8 @@ fn receive_with_failover(
         copy.check_cancelled()?;
     }
     let first = match receive_with_retries(copy, queue, job, (worker, &mut *scratch)) {
-        Err(error) if failover::is_source_fault(&error) => error,
-        result => return result,
+        Err(failure) if failure.is_source_fault => failure.error,
+        result => return result.map_err(|failure| failure.error),
     };
     let path = &item.narinfo.info.path;
     for source in failover::candidates(copy, item) {
@@ -105,8 +122,8 @@ fn receive_with_failover(
             may_be_stale: false,
         };
         match receive_with_retries(copy, queue, job, (worker, &mut *scratch)) {
-            Err(error) if failover::is_source_fault(&error) => {}
-            result => return result,
+            Err(failure) if failure.is_source_fault => {}
+            result => return result.map_err(|failure| failure.error),
         }
     }
     Err(first)
@@ -117,7 +134,7 @@ fn receive_with_retries(
     queue: &Queue<'_>,
     job: Job<'_>,
     (worker, scratch): (&Worker, &mut [u8]),
-) -> Result<ReceivedPath, Error> {
+) -> Result<ReceivedPath, ReceiveFailure> {
     let Job {
         item,
         nar,
@@ -128,6 +145,7 @@ fn receive_with_retries(
     loop {
         let context = nar_context(copy, queue, worker);
         let mut nar = IncomingNar::new(context, item, scratch);
+        let source_file = source_file(&stream);
         let result = stream.and_then(|stream| {
             nar.set_stream(stream, copy.source_of(item).nar_url(&item.narinfo));
             copy.target.receive(&mut nar)
@@ -158,9 +176,23 @@ fn receive_with_retries(
             Err(error) => {
                 // The next source sends the NAR from its beginning.
                 nar.reset_progress();
-                return Err(error);
+                let is_source_fault = failover::is_source_fault(&error, source_file.as_deref());
+                return Err(ReceiveFailure {
+                    error,
+                    is_source_fault,
+                });
             }
         }
+    }
+}
+
+/// Returns the file that the source opened or failed to open.
+fn source_file(stream: &Result<NarStream, Error>) -> Option<PathBuf> {
+    match stream {
+        Ok(NarStream::Body(Body::File { path, .. })) | Err(Error::File { path, .. }) => {
+            Some(path.clone())
+        }
+        _ => None,
     }
 }
 

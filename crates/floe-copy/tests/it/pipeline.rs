@@ -162,6 +162,20 @@ fn permanent_failure_fails_over_to_second_source() {
 }
 
 #[test]
+fn failed_write_of_target_does_not_fail_over() {
+    let (first, second, target) = (source("memory:a"), source("memory:b"), batch_target());
+    let requested = first.add(0, 10, &[]);
+    second.add(0, 10, &[]);
+    target.fail_writes(&requested);
+
+    let summary = copy(&[&first, &second], &target, &[&requested]).unwrap();
+
+    let failures = &summary.failures;
+    assert!(matches!(failures[..], [Error::File { .. }]), "{failures:?}");
+    assert_eq!(second.opened(), [], "no source can cure a failed write");
+}
+
+#[test]
 fn wrong_bytes_fail_over_and_never_become_valid() {
     let (first, second, target) = (source("memory:a"), source("memory:b"), batch_target());
     let requested = first.add(0, 10, &[]);
