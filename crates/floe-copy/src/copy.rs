@@ -1,15 +1,13 @@
-//! The copy: closures from sources into a target.
+//! The copy pipeline: closures from sources into a target.
 //!
-//! 1. *resolve*: what is missing in the target, asked for in waves, checked for trust;
-//! 2. *plan*: the largest first, and whether there is room for all;
-//! 3. *fetch*: bodies arrive, small ones ahead of time;
-//! 4. *receive*: one worker runs one path to completion: decode, hash, parse, write;
-//! 5. *commit*: what is complete and whose references are there becomes valid, in batches.
+//! 1. *Resolve* finds the paths that are missing in the target, and checks whether to trust them.
+//! 2. *Plan* sorts them, largest first, and compares the needed with the free space.
+//! 3. *Fetch* requests bodies, some of them before their worker is free.
+//! 4. *Receive*: one worker decodes, hashes, parses and writes one path from begin to end.
+//! 5. *Commit* makes complete paths valid in batches, references first.
 //!
-//! A path that fails takes only those with it that refer to it. Nothing waits for its
-//! references to be fetched; only the commit is ordered.
-//!
-//! Not guaranteed: the order in which paths become valid, beyond references first.
+//! A path that fails takes only its referrers with it. No download waits for another one; only the
+//! commit has an order.
 
 mod commit;
 mod failover;
@@ -37,21 +35,23 @@ use resolve::Resolved;
 
 pub use summary::CopySummary;
 
-/// Moves closures from sources into a target.
+/// Copies closures from sources into a target.
 pub struct ClosureCopy<'a> {
-    /// Where paths come from.
+    /// The sources.
     pub sources: &'a Sources,
-    /// Where they go.
+    /// The target.
     pub target: &'a dyn Target,
-    /// How.
+    /// The options.
     pub options: &'a CopyOptions,
-    /// Who watches.
+    /// Receives the events.
     pub events: &'a dyn EventSink,
 }
 
 impl ClosureCopy<'_> {
-    /// Moves the closures of `roots`. What fails is in the outcome; an error is returned only
-    /// where nothing could be begun, or the target itself fails, or the move is cancelled.
+    /// Copies the closures of the requested paths. The summary lists the paths that failed.
+    ///
+    /// Errors: no source has paths for the target's store directory, the target failed, there is
+    /// too little space, or the copy was cancelled.
     pub fn run(&self, specs: &[PathSpec]) -> Result<CopySummary, Error> {
         self.check_store_dirs()?;
         let mut waiting = Vec::new();
@@ -90,8 +90,8 @@ impl ClosureCopy<'_> {
             if vanished.is_empty() {
                 break;
             }
-            // An older collector took away what it had promised to spare: fetch it again. Until it
-            // has ended, it may take away more of what it had looked at before.
+            // A collector before Nix 2.36 deleted paths despite their temp roots. Until it ends, it
+            // may delete more of the paths that it examined earlier.
             self.target.wait_for_gc()?;
             let again: Vec<PathSpec> = vanished.into_iter().map(PathSpec::Path).collect();
             resolved = resolve::resolve(self, &again)?;
@@ -121,8 +121,8 @@ impl ClosureCopy<'_> {
         Ok(summary)
     }
 
-    /// What other moves have left takes room that this one may need. But a move that could not even
-    /// ask for all that it wants does not know what that is.
+    /// Deletes recovered trees that this copy does not need, because it may need their space. If a
+    /// query failed, the copy does not know all paths that it needs, and keeps all trees.
     fn discard_unneeded_trees(&self, resolved: &Resolved) {
         let is_known = resolved.failures.is_empty() && resolved.unavailable.is_empty();
         if is_known {
@@ -132,8 +132,8 @@ impl ClosureCopy<'_> {
         }
     }
 
-    /// Roots that a store had, and that a collector took away before they counted. What was
-    /// registered here needs no such look: its collector knew that it was wanted.
+    /// Returns requested paths that were valid at the start and that a collector has deleted before
+    /// their temp roots took effect. Paths that this copy registered had temp roots in time.
     fn vanished_requests(
         &self,
         requested_paths: &[StorePath],
@@ -153,7 +153,8 @@ impl ClosureCopy<'_> {
         Ok(vanished.into_iter().collect())
     }
 
-    /// At least one source has to be for the target's store directory; the others are not asked.
+    /// Fails unless a source has paths for the target's store directory. Other sources get no
+    /// queries.
     fn check_store_dirs(&self) -> Result<(), Error> {
         let dir = self.target.store_dir();
         let mut sources = self.sources.iter();
@@ -173,7 +174,7 @@ impl ClosureCopy<'_> {
         }
     }
 
-    /// Puts the largest first: they take longest, and the small ones fill the gaps.
+    /// Sorts the paths, largest first: they take longest, and small ones fill the gaps.
     fn plan(&self, resolved: Resolved, summary: &mut CopySummary) -> Vec<PlannedPath> {
         summary.unplanned += resolved.failures.len();
         for error in resolved.failures {
@@ -188,7 +189,7 @@ impl ClosureCopy<'_> {
         items.sort_by_key(|item| Reverse(item.narinfo.info.nar_size));
         let planned = items.iter().map(|item| {
             let size = match item.narinfo.compression {
-                // Whether it is right there is known when it is read.
+                // If the local copy turns out to be wrong, the path is fetched all the same.
                 _ if item.is_local() => Some(0),
                 floe_format::Compression::None => Some(item.narinfo.info.nar_size),
                 _ => item.narinfo.file_size,
@@ -212,7 +213,7 @@ impl ClosureCopy<'_> {
         items
     }
 
-    /// What the items take and what is free for them. Only a dry run ends well without the room.
+    /// Estimates the needed and the free space. Fails if the paths cannot fit, except in a dry run.
     fn estimate_space(&self, items: &[PlannedPath]) -> Result<Option<Space>, Error> {
         let (check, dry_run) = (self.options.check_space, self.options.dry_run);
         if items.is_empty() || !(check || dry_run) {
@@ -234,8 +235,8 @@ impl ClosureCopy<'_> {
         Ok(Some(space))
     }
 
-    /// Fetches, receives and commits. Returns references that were valid when they were asked
-    /// for and are not any more; the paths that need them are left in `waiting`.
+    /// Fetches, receives and commits. Returns references that were valid when the copy queried them
+    /// and are not valid any more. `waiting` gets the staged paths that need them.
     fn transfer(
         &self,
         items: Vec<PlannedPath>,
@@ -264,7 +265,7 @@ impl ClosureCopy<'_> {
             }
             drop(sender);
             let result = commit.run(&receiver, waiting);
-            // After an error here the workers must not go on: nobody takes their results.
+            // After an error the workers must stop, because the commit takes no more results.
             if result.is_err() {
                 queue.close();
                 self.sources.abort();
@@ -274,8 +275,9 @@ impl ClosureCopy<'_> {
         })
     }
 
-    /// A crew has more workers than there are cores, and each would need the memory of an
-    /// encoder or a decoder; where that is much, hashing is little beside encoding or decoding.
+    /// Chooses the workers. A pool with batched workers has more workers than cores, and each needs
+    /// the memory of a decoder or encoder. If that is much memory, hashing takes little of the
+    /// time, so fewer workers lose little.
     fn hash_pool(&self, items: &[PlannedPath]) -> HashPool {
         let jobs = self.options.jobs;
         if self.target.needs_core_per_worker() {
@@ -301,9 +303,9 @@ impl ClosureCopy<'_> {
     }
 }
 
-/// Each round fetches again what a collector took away during the one before; one that does so
-/// thrice does so forever.
+/// The number of rounds. Each further round fetches the paths that a collector deleted during the
+/// one before. A collector that does this three times would do it forever.
 const ROUNDS_MAX: usize = 3;
 
-/// Results that may wait for the commit; workers pause beyond.
+/// The number of results that may wait for the commit. Workers wait if the queue is full.
 const RESULT_QUEUE_LEN: usize = 64;

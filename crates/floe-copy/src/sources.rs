@@ -14,23 +14,22 @@ pub struct Sources {
     pub(crate) list: Vec<Arc<dyn Source>>,
     /// The names of the sources that could not be opened, with the causes.
     unavailable: Vec<(String, Arc<Error>)>,
-    /// How many attempts a transfer gets in all.
+    /// The number of attempts of a transfer.
     pub(crate) attempts: u32,
 }
 
-/// In which order sources are asked.
+/// The order in which sources are queried.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SourceOrder {
-    /// In that of their addresses.
+    /// The order of the list.
     AsListed,
-    /// By their priority, which their address says or else they themselves; where that is the same,
-    /// in that of their addresses.
+    /// The order of their priorities: that in the store URI, or else that of the cache itself.
+    /// Sources of equal priority keep the order of the list.
     ByPriority,
 }
 
 impl Sources {
-    /// Makes a list of sources that are open already. A transfer that fails is repeated until it
-    /// has had `attempts` attempts.
+    /// Makes a list of open sources. A failing transfer gets `attempts` attempts.
     pub fn new(list: Vec<Arc<dyn Source>>, attempts: u32) -> Sources {
         Sources {
             list,
@@ -75,8 +74,8 @@ impl Sources {
         sources.drop_unavailable(order)
     }
 
-    /// Waits until it is known of all sources whether they can be used; not long if one of them
-    /// can.
+    /// Waits until all sources are open or have failed. If one can be used, waits only for the
+    /// grace period.
     fn wait_until_usable(
         &self,
         answers: &mpsc::Receiver<()>,
@@ -97,12 +96,14 @@ impl Sources {
             if cancel.is_raised() {
                 return Err(Error::Cancelled);
             }
-            // A disconnection says that all are settled, which is seen above.
+            // A disconnected channel means that all sources have replied; the loop notices it
+            // above.
             let _: Result<(), _> = answers.recv_timeout(OPEN_POLL);
         }
     }
 
-    /// Takes out those that cannot be used, and puts those first that can be by now.
+    /// Removes the sources that cannot be used, and sorts the others. Sources that are still
+    /// opening come last.
     fn drop_unavailable(mut self, order: SourceOrder) -> Result<Sources, Error> {
         for source in std::mem::take(&mut self.list) {
             match source.open_result() {
@@ -127,7 +128,8 @@ impl Sources {
         Ok(self)
     }
 
-    /// The sources that could not be opened, by their addresses without credentials, and why.
+    /// Returns the sources that could not be opened, by their store URIs without credentials, with
+    /// the causes.
     pub fn unavailable(&self) -> impl Iterator<Item = (&str, &Error)> {
         self.unavailable
             .iter()
@@ -147,9 +149,9 @@ impl Sources {
     }
 }
 
-/// How long the slow have when one that can be used has answered: more than a round trip around
-/// the world with its handshakes, and less than a person notices much.
+/// How long slow sources may take after one can be used: longer than a connection around the world,
+/// and short enough for a user.
 const STARTUP_GRACE_PERIOD: Duration = Duration::from_secs(1);
 
-/// How soon a raised flag, or the end of the grace, is noticed while nobody answers.
+/// How often the wait for sources checks for a cancellation and the end of the grace period.
 const OPEN_POLL: Duration = Duration::from_millis(20);

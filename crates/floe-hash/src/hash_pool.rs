@@ -8,7 +8,7 @@
 //!    alone. A large message in a lane would still be in work long after all others.
 //! 2. *Batched* workers share the remaining core and take the smallest messages. Each fills the
 //!    buffer of one lane, and one of them then hashes all buffers together. Messages of similar
-//!    length keep all lanes filled. A batched worker has a *slot* in the [`LaneScheduler`].
+//!    length keep all lanes filled. A batched worker has a *slot* in the scheduler.
 //! 3. When a sequential worker finds no more messages, its core goes to the batched workers.
 //! 4. The copy would wait at its end for a message that is larger than the share of one core. A
 //!    second thread hashes such a message (*offloaded*), while the worker decodes and writes it.

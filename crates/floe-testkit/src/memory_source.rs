@@ -13,7 +13,7 @@ use tokio::sync::mpsc;
 
 use crate::{nars, synthetic_cache};
 
-/// What a source does instead of sending the NAR of a path.
+/// The behaviour of a source instead of sending the NAR of a path.
 #[derive(Clone, Copy, Debug)]
 pub enum SourceFault {
     /// Fails this many times with an error that a retry may cure, then sends the NAR.

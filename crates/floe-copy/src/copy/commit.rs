@@ -1,12 +1,16 @@
-//! From finished paths to valid ones: references before referrers, in batches.
+//! The commit: makes staged paths valid, references before referrers, in batches.
 //!
-//! 1. a path that has arrived waits until each of its references is valid or about to be;
-//! 2. it is then ready; when 64 are ready, or the first has been ready for 200 ms, or no more
-//!    will come, they are committed together;
-//! 3. what another process holds at that moment is tried again later;
-//! 4. a path that fails takes those with it that refer to it;
-//! 5. what has come and cannot be valid, after an interrupt or for want of others, is left in the
-//!    store for the next run, which need not fetch it again.
+//! 1. A staged path is *blocked* until each of its references is valid or ready. Then it is
+//!    *ready*.
+//! 2. A batch is committed when 64 paths are ready, when the first one has been ready for 200
+//!    ms, and
+//!    at the end.
+//! 3. A path that another process has locked is *busy*. It stays ready for a later batch.
+//! 4. A path that fails takes its referrers with it.
+//! 5. If a reference has vanished from the target, the path waits for the next round, which fetches
+//!    the reference again.
+//! 6. Staged paths that cannot become valid, after an interrupt or because of missing references,
+//!    are kept for the next run, which need not fetch them again.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
@@ -30,24 +34,24 @@ pub(crate) struct Commit<'a> {
     copy: &'a ClosureCopy<'a>,
     queue: &'a Queue<'a>,
     summary: &'a mut CopySummary,
-    /// For each path that is not ready yet: how many of its references are not either.
+    /// For each path of the plan, the number of its references that are not ready.
     pending_references: HashMap<StorePath, usize>,
-    /// For each path: which others wait for it.
+    /// For each path of the plan, its referrers in the plan.
     referrers: HashMap<StorePath, Vec<StorePath>>,
     /// The references of paths of earlier rounds.
     earlier_references: HashMap<StorePath, BTreeSet<StorePath>>,
-    /// Staged and not ready.
+    /// Staged paths that are not ready.
     blocked: HashSet<StorePath>,
     ready: Vec<StorePath>,
     ready_since: Option<Instant>,
     failed: HashSet<StorePath>,
-    /// From other stores of this machine.
+    /// Paths that were reused from this machine.
     reused: HashSet<StorePath>,
-    /// Valid when asked for, and gone at the commit.
+    /// References that were valid at the query and are not at the commit.
     vanished: BTreeSet<StorePath>,
     nar_sizes: HashMap<StorePath, u64>,
     out_of_space: bool,
-    /// Arrived, and of no more use to this run.
+    /// Staged paths that this run cannot use any more.
     kept_for_resume: Vec<StorePath>,
 }
 
@@ -94,8 +98,9 @@ impl<'a> Commit<'a> {
         }
     }
 
-    /// Commits what arrives until no more comes. `waiting` holds what an earlier round could
-    /// not commit; afterwards it holds what this one could not, for want of the returned paths.
+    /// Commits the results of the workers until they end. `waiting` contains the paths that an
+    /// earlier round could not commit. Afterwards it contains those that this round could not
+    /// commit, because the returned references have vanished.
     pub(crate) fn run(
         &mut self,
         results: &Receiver<WorkerResult>,
@@ -103,7 +108,7 @@ impl<'a> Commit<'a> {
     ) -> Result<BTreeSet<StorePath>, Error> {
         loop {
             if let Err(cancelled) = self.copy.check_cancelled() {
-                // What is ready stays.
+                // Ready paths still become valid.
                 while !self.ready.is_empty() && self.commit_ready(waiting)? > 0 {}
                 return Err(cancelled);
             }
@@ -122,7 +127,7 @@ impl<'a> Commit<'a> {
             if due {
                 self.commit_ready(waiting)?;
             }
-            // One late reference may have made many ready at once.
+            // One late reference may have made many paths ready at once.
             while self.ready.len() >= BATCH_LEN && self.commit_ready(waiting)? > 0 {}
         }
         for path in std::mem::take(&mut self.blocked) {
@@ -143,7 +148,7 @@ impl<'a> Commit<'a> {
         Ok(std::mem::take(&mut self.vanished))
     }
 
-    /// A path whose reference nobody has cannot become valid.
+    /// Fails the paths of the plan whose references no source has.
     pub(crate) fn fail_referrers_of(&mut self, unavailable: &BTreeSet<StorePath>) {
         for item in self.queue.items() {
             let info = &item.narinfo.info;
@@ -175,10 +180,11 @@ impl<'a> Commit<'a> {
                 }
             }
             Err(Error::Cancelled) => {}
-            // It was told already why this path cannot be moved.
+            // The failure of this path is already reported.
             Err(_) if self.failed.contains(&path) => {}
             Err(error) if error.kind() == ErrorKind::NoSpace => {
-                // Every other path would fail for the same reason. What is finished stays.
+                // Every further path would fail for the same reason. Staged paths still get
+                // committed.
                 if !std::mem::replace(&mut self.out_of_space, true) {
                     let kept = std::mem::take(&mut self.kept_for_resume);
                     self.copy.target.discard(&kept);
@@ -194,8 +200,8 @@ impl<'a> Commit<'a> {
         }
     }
 
-    /// What has arrived is of no more use to this run. The next one may find mended what has
-    /// failed; but a full disk needs the room.
+    /// Keeps a staged path for the next run, in which the cause of the failure may be gone. On a
+    /// full disk, discards it to free its space.
     fn keep_for_resume(&mut self, path: StorePath) {
         match self.out_of_space {
             true => self.copy.target.discard(&[path]),
@@ -212,9 +218,8 @@ impl<'a> Commit<'a> {
         references.cloned().unwrap_or_default()
     }
 
-    /// To be called at last, with what ended the move, if it was not its end, and when nobody waits
-    /// any more for what `results` still brings: leaves to the next run what has come and did not
-    /// become valid.
+    /// Ends the commit: keeps staged paths that did not become valid for the next run. `end` is the
+    /// error that ended the copy, if there is one. `results` may still contain results of workers.
     pub(crate) fn finish(&mut self, results: Receiver<WorkerResult>, end: Option<&Error>) {
         let late = results.into_iter().filter(|done| done.result.is_ok());
         let late: Vec<StorePath> = late.map(|done| done.path).collect();
@@ -240,12 +245,12 @@ impl<'a> Commit<'a> {
         }
     }
 
-    /// Marks a path ready, and with it those that waited for it alone.
+    /// Marks a path ready, and the blocked paths for which it was the last missing reference.
     fn mark_ready(&mut self, path: StorePath) {
         let mut todo = vec![path];
         self.ready_since.get_or_insert_with(Instant::now);
         while let Some(path) = todo.pop() {
-            // They stay known: should the store refuse the path at last, they fail with it.
+            // Keep the referrers: if the target refuses the path, they fail with it.
             let referrers = self.referrers.get(&path).cloned();
             for referrer in referrers.unwrap_or_default() {
                 let Some(count) = self.pending_references.get_mut(&referrer) else {
@@ -266,7 +271,7 @@ impl<'a> Commit<'a> {
         }
     }
 
-    /// Fails all that refers to a path that has failed, directly or through others.
+    /// Fails all direct and indirect referrers of a path that has failed.
     fn fail_referrers(&mut self, path: &StorePath) {
         let mut todo = vec![path.clone()];
         while let Some(failed) = todo.pop() {
@@ -278,7 +283,7 @@ impl<'a> Commit<'a> {
         }
     }
 
-    /// `false` if it had failed before.
+    /// Fails one path. Returns `false` if it had failed before.
     fn fail_one(&mut self, path: &StorePath, missing: BTreeSet<StorePath>) -> bool {
         let is_new = self.failed.insert(path.clone());
         if is_new {
@@ -293,8 +298,8 @@ impl<'a> Commit<'a> {
         is_new
     }
 
-    /// Commits a batch of what is ready; what has to be tried again stays ready. How many of the
-    /// batch are settled.
+    /// Commits a batch of ready paths. Busy paths stay ready. Returns how many paths became valid
+    /// or were refused.
     fn commit_ready(&mut self, waiting: &mut Vec<WaitingPath>) -> Result<usize, Error> {
         self.ready_since = None;
         let batch: Vec<StorePath> = self
@@ -331,8 +336,9 @@ impl<'a> Commit<'a> {
         Ok(progress)
     }
 
-    /// A path whose reference is merely late stays ready; if the reference has failed the path
-    /// fails; otherwise the reference has vanished from the target.
+    /// Handles paths whose references are not valid. If a reference is still to be committed, the
+    /// path stays ready. If the reference has failed, the path fails. Otherwise the reference has
+    /// vanished from the target, and the path waits for the next round.
     fn sort_missing_references(
         &mut self,
         missing_references: Vec<(StorePath, BTreeSet<StorePath>)>,
@@ -358,7 +364,7 @@ impl<'a> Commit<'a> {
             } else if gone.is_empty() {
                 self.ready.push(path);
             } else {
-                // What waits itself has not vanished; who refers to it waits with it.
+                // A reference that waits itself has not vanished; its referrer waits as well.
                 let waits = |path: &StorePath| waiting.iter().any(|w| w.path == *path);
                 self.vanished
                     .extend(gone.into_iter().filter(|path| !waits(path)));
@@ -368,7 +374,7 @@ impl<'a> Commit<'a> {
         }
     }
 
-    /// Commits what is left, waiting for other processes where they are in the way.
+    /// Commits the remaining paths. Waits for the locks of other processes.
     fn commit_rest(&mut self, waiting: &mut Vec<WaitingPath>) -> Result<(), Error> {
         let mut last_progress = Instant::now();
         let mut is_notified = false;
@@ -399,18 +405,18 @@ impl<'a> Commit<'a> {
     }
 }
 
-/// Paths in one transaction; more gains nothing and would hold more locks.
+/// The number of paths in one transaction. A larger batch was not faster, and would hold more
+/// locks.
 const BATCH_LEN: usize = 64;
 
-/// How long a ready path waits for company: short beside a person's attention, long beside a
-/// transaction.
+/// How long a ready path waits for others: much longer than a transaction, and hardly noticeable.
 const BATCH_WAIT: Duration = Duration::from_millis(200);
 
-/// How long another process may hold a path that it is adding or deleting.
+/// How long another process may lock a path.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(600);
 
-/// How long somebody may do so before a word is said of it.
+/// How long a lock is held before the user gets a message.
 const NOTIFY_AFTER: Duration = Duration::from_secs(1);
 
-/// How often such a path is tried again.
+/// The delay before a busy path is committed again.
 const BUSY_POLL: Duration = Duration::from_millis(50);

@@ -1,12 +1,17 @@
-//! The order of work, and bodies ahead of it.
+//! The queue of planned paths, and the prefetch of their bodies.
 //!
-//! Items are taken from both ends of the plan, largest first and smallest first, until the two
-//! meet.
+//! Workers take paths from both ends of the plan, the largest and the smallest, until the two ends
+//! meet. See `floe_hash::hash_pool` for the reason.
 //!
-//! A large body is asked for one turn ahead, where a connection is to spare, and asked for again at
-//! no charge if its server has lost patience when its turn comes. A small one is fetched
-//! whole as soon as there is room, so that a closure of many small paths does not cost a round
-//! trip for each; it waits in memory, not in a connection that its server would give up.
+//! Prefetch hides the round trip of each request:
+//!
+//! - A *small* body is fetched whole as soon as there is room, so that a closure of many small
+//!   paths
+//!   does not cost a round trip for each. It waits in memory, so the server cannot time out.
+//! - A *large* body is requested one turn ahead, and only if a connection is to spare (see the
+//!   `limiter` of floe-cache). A few chunks wait in its channel, then its connection waits for the
+//!   worker. The server may close such a connection after a while. Therefore a large body that
+//!   waited for long may be stale, and its worker requests it again without counting an attempt.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::ops::Range;
@@ -19,7 +24,7 @@ use floe_transfer::{Buffering, Error, NarStream, PlannedPath, SMALL_LEN_MAX};
 
 use crate::sources::Sources;
 
-/// Items in the order of the plan, handed out one by one from its ends.
+/// The planned paths. Workers take them one by one from both ends.
 pub(crate) struct Queue<'a> {
     sources: &'a Sources,
     items: &'a [PlannedPath],
@@ -28,12 +33,12 @@ pub(crate) struct Queue<'a> {
     state: Mutex<QueueState>,
 }
 
-/// Which end of the plan somebody takes items from.
+/// The end of the plan from which a worker takes paths.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum QueueEnd {
-    /// The largest that are left: they take longest.
+    /// The largest remaining path.
     Largest,
-    /// The smallest that are left.
+    /// The smallest remaining path.
     Smallest,
 }
 
@@ -53,10 +58,10 @@ impl QueueEnd {
     }
 }
 
-/// One path's turn.
+/// A path that a worker has taken.
 pub(crate) struct Job<'a> {
     pub(crate) item: &'a PlannedPath,
-    /// `None` for a path that is looked for on this machine first.
+    /// `None` for a path that may be reused from this machine.
     pub(crate) nar: Option<Result<NarStream, Error>>,
     /// The body was requested long ago, and its server may have closed the connection.
     pub(crate) may_be_stale: bool,
@@ -64,9 +69,9 @@ pub(crate) struct Job<'a> {
 
 #[derive(Default)]
 struct QueueState {
-    /// The items that nobody has taken.
+    /// The paths that no worker has taken.
     remaining: Range<usize>,
-    /// Bodies that were asked for ahead of their turn.
+    /// Prefetched bodies with the time of their request.
     prefetched: HashMap<usize, (Instant, Result<NarStream, Error>)>,
     small: VecDeque<usize>,
     large: VecDeque<usize>,
@@ -94,17 +99,17 @@ impl<'a> Queue<'a> {
         }
     }
 
-    /// What the decoders of all workers may remember.
+    /// Returns the memory budget of all decoders.
     pub(crate) fn decoder_budget(&self) -> &DecoderBudget {
         &self.decoder_budget
     }
 
-    /// All items, in the order of the plan.
+    /// Returns all paths in the order of the plan.
     pub(crate) fn items(&self) -> &'a [PlannedPath] {
         self.items
     }
 
-    /// The next item and its NAR; `None` when there are no more.
+    /// Returns the next path with its NAR, or `None` if there are no more.
     pub(crate) fn next(&self, end: QueueEnd) -> Option<Job<'a>> {
         let mut state = self.state();
         loop {
@@ -137,7 +142,7 @@ impl<'a> Queue<'a> {
         }
     }
 
-    /// Opens an item's NAR at its source, again if need be.
+    /// Opens the NAR of a path at its source.
     pub(crate) fn open(&self, item: &PlannedPath) -> Result<NarStream, Error> {
         let buffering = match is_small(item) {
             true => Buffering::Whole,
@@ -146,13 +151,12 @@ impl<'a> Queue<'a> {
         self.sources.list[item.source].open_nar(&item.narinfo, buffering)
     }
 
-    /// Leaves out paths that nobody has taken yet; for those that somebody has, no attempt is
-    /// made again.
+    /// Skips paths that no worker has taken. A worker that has taken one makes no further attempt.
     pub(crate) fn skip(&self, paths: impl IntoIterator<Item = StorePath>) {
         self.state().skipped.extend(paths);
     }
 
-    /// Hands out nothing more.
+    /// Closes the queue: workers get no more paths.
     pub(crate) fn close(&self) {
         let mut state = self.state();
         state.is_closed = true;
@@ -160,14 +164,14 @@ impl<'a> Queue<'a> {
         state.prefetched.clear();
     }
 
-    /// Whether a path that somebody has taken is still of use.
+    /// Whether the copy still needs a path that a worker has taken.
     pub(crate) fn is_needed(&self, path: &StorePath) -> bool {
         let state = self.state();
         !state.is_closed && !state.skipped.contains(path)
     }
 
-    /// Large bodies come first: they take a connection only where one is to spare, and small ones
-    /// wait for theirs.
+    /// Prefetches bodies for the next turns. Large bodies come first: they get a connection only if
+    /// one is to spare, while a request for a small body waits for a connection in any case.
     fn prefetch(&self, state: &mut QueueState, end: QueueEnd) {
         while state.large_prefetched < self.jobs
             && let Some(index) = end.peek(&state.large)
@@ -175,7 +179,7 @@ impl<'a> Queue<'a> {
             if self.needs_fetch(state, index) {
                 let item = &self.items[index];
                 let source = &self.sources.list[item.source];
-                // What is not asked for ahead is asked for when its turn comes.
+                // There is no connection to spare. The worker will request the body itself.
                 let Some(body) = source.prefetch_nar(&item.narinfo) else {
                     break;
                 };
@@ -195,7 +199,7 @@ impl<'a> Queue<'a> {
         }
     }
 
-    /// `false` if the item's turn has come already, or will not come, or need not be fetched.
+    /// Whether a path still waits for a worker and must be fetched.
     fn needs_fetch(&self, state: &QueueState, index: usize) -> bool {
         let item = &self.items[index];
         let is_skipped = state.skipped.contains(&item.narinfo.info.path);
@@ -214,13 +218,14 @@ fn is_small(item: &PlannedPath) -> bool {
         .is_some_and(|size| size <= SMALL_LEN_MAX as u64)
 }
 
-/// How many small bodies are fetched ahead, whatever the number of connections: 32 MiB at most.
+/// The number of prefetched small bodies, for any number of connections: at most 32 MiB.
 const SMALL_PREFETCH_MAX: usize = 32;
 
-/// What decoders may remember together in large windows, in bytes: as much as one may alone.
+/// The memory budget of large decoder windows, in bytes: that of the largest single window.
 const DECODER_BUDGET_LEN: u64 = floe_transfer::codec::WINDOW_LEN_MAX;
 
-/// Servers that close a connection because nobody reads wait for longer than this.
+/// The age from which a prefetched large body may be stale. Servers keep an unread connection for
+/// longer than this.
 const STALE_AFTER: Duration = Duration::from_secs(2);
 
 #[cfg(test)]
@@ -236,7 +241,7 @@ mod tests {
     use floe_cache::NetworkOptions;
     use floe_transfer::Cancel;
 
-    /// An item of `len` bytes, the `number`th of a plan, from a cache whose NARs are empty.
+    /// Returns the `number`th path of a plan, with `len` bytes, from a cache whose NARs are empty.
     fn item(number: usize, len: u64) -> PlannedPath {
         let hash = "sha256:1b8m03r63zqhnjf7l5wnldhh7c134ap5vpj0850ymkq1iyzicy5s";
         let text = format!(
@@ -271,7 +276,7 @@ mod tests {
         )
         .unwrap();
         let large = SMALL_LEN_MAX as u64 * 2;
-        // More than may be asked for ahead, of both kinds.
+        // More than the prefetch limits of both kinds.
         let len_of = |number| if number < 40 { large } else { 100 };
         let items: Vec<PlannedPath> = (0..140)
             .map(|number| item(number, len_of(number)))

@@ -1,8 +1,9 @@
-//! The work of one worker: a path from its source into the target's hands, whole and right.
+//! The work of one worker: it transfers one path from a source to the target, complete and
+//! verified.
 //!
-//! 1. a path that lies on this machine already is reused;
-//! 2. otherwise the target receives its NAR from its source, in several attempts if need be;
-//! 3. if the source fails or sends wrong bytes, another source that has the path takes its place.
+//! 1. A path that is on this machine already is reused.
+//! 2. Otherwise the target receives its NAR from its source, in several attempts if necessary.
+//! 3. If the source fails or sends wrong bytes, the worker queries the other sources (failover).
 
 use std::path::PathBuf;
 use std::sync::mpsc::SyncSender;
@@ -18,17 +19,17 @@ use floe_transfer::{
 use super::fetch::{Job, Queue, QueueEnd};
 use super::{ClosureCopy, failover};
 
-/// What a worker says of a path: what became of it.
+/// The result of one path.
 pub(crate) struct WorkerResult {
     pub(crate) path: StorePath,
     pub(crate) result: Result<ReceivedPath, Error>,
 }
 
-/// A path that the target has staged: every byte was right.
+/// A path that the target has staged after all checks.
 pub(crate) struct ReceivedPath {
-    /// How many bytes were fetched for it.
+    /// The number of bytes that were fetched for it.
     pub(crate) fetched: u64,
-    /// It lay on this machine.
+    /// Whether it was reused from this machine.
     pub(crate) is_reused: bool,
 }
 
@@ -48,7 +49,7 @@ impl From<Error> for ReceiveFailure {
     }
 }
 
-/// Takes paths from the queue until there are no more.
+/// Transfers paths from the queue until there are no more.
 pub(crate) fn run_worker(
     copy: &ClosureCopy<'_>,
     queue: &Queue<'_>,
@@ -74,7 +75,7 @@ pub(crate) fn run_worker(
             Ok(_) => Event::Staged { path: &path },
             Err(_) => Event::TransferFailed { path: &path },
         });
-        // Nobody takes results any more when the move has failed as a whole.
+        // The receiver is gone if the copy has failed.
         let is_needed =
             worker.yield_core_while(|| results.send(WorkerResult { path, result }).is_ok());
         if !is_needed {
@@ -83,8 +84,7 @@ pub(crate) fn run_worker(
     }
 }
 
-/// Receives a path from what lies on this machine, from its source, or else from any other
-/// that has it.
+/// Receives a path from this machine, from its source, or else from any other source.
 fn receive_with_failover(
     copy: &ClosureCopy<'_>,
     queue: &Queue<'_>,
@@ -163,7 +163,8 @@ fn receive_with_retries(
                     path: Some(&item.narinfo.info.path),
                     error: &error,
                 });
-                // A server that says when to come back has not lost patience.
+                // A stale prefetch gets one free attempt. A response with Retry-After shows that
+                // the connection was not stale.
                 let is_free = std::mem::take(&mut may_be_stale) && !error.has_retry_after();
                 if !is_free {
                     let time = backoff_delay(attempt, &error);
@@ -209,7 +210,8 @@ fn nar_context<'a>(
     }
 }
 
-/// Waits before another attempt, unless there will be none.
+/// Waits before another attempt. Ends early if the copy is cancelled or does not need the path any
+/// more.
 fn wait_before_retry(
     copy: &ClosureCopy<'_>,
     queue: &Queue<'_>,
@@ -230,5 +232,6 @@ fn wait_before_retry(
     }
 }
 
-/// A chunk stays in the second-level cache between decoding, hashing and writing.
+/// The length of a decoded chunk, in bytes. It stays in the second-level cache between decoding,
+/// hashing and writing.
 const CHUNK_LEN: usize = 256 * 1024;

@@ -1,11 +1,27 @@
-//! From roots to the part of their closure that is missing in the target.
+//! Resolves the requested paths to the part of their closure that is missing in the target.
 //!
-//! 1. new paths become temporary roots of the target, which is then asked what it lacks;
-//! 2. a path that the target has is not followed: a store holds closures, never parts of them;
-//! 3. for the others a source is asked, as many at once as it takes, in the order of the
-//!    sources until one has the path and is trusted with it; a source that says nothing is passed
-//!    over until it speaks;
-//! 4. the references of what was found are new paths.
+//! The *frontier* is the set of new paths. It begins with the requested paths.
+//!
+//! 1. The paths of the frontier become temp roots of the target. The target then reports which of
+//!    them it lacks.
+//! 2. A valid path is not followed, because a store contains whole closures.
+//! 3. For each missing path, the resolver queries the sources in their order, until one has the
+//!    path
+//!    and the path passes the trust check. All missing paths are queried at once; each source limits
+//!    its own requests.
+//! 4. The references of the found paths are the next frontier.
+//!
+//! All replies that have arrived are handled together before the next step, so that they share one
+//! query of the target's database.
+//!
+//! A source that has not replied for [`UNRESPONSIVE_AFTER`] is *unresponsive*: the resolver also
+//! queries the next source for the same paths, and takes the first good reply. Further queries go
+//! to an unresponsive source only if no other source is left.
+//!
+//! The narinfo disk cache may answer for references. For requested paths it may answer only with
+//! narinfos: the user may know that a path has appeared in the cache since. If a remembered narinfo
+//! fails the trust check, the source itself is queried, because the path may have been signed
+//! since.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::mpsc::{self, RecvTimeoutError};
@@ -19,27 +35,27 @@ use floe_transfer::{
 use super::ClosureCopy;
 use super::trust::check_trust;
 
-/// What is to be moved.
+/// The result of resolve.
 #[derive(Debug, Default)]
 pub(crate) struct Resolved {
-    /// The roots by their names, as far as they were found.
+    /// The store paths of the requested paths that were found.
     pub(crate) requested_paths: Vec<StorePath>,
     pub(crate) items: Vec<PlannedPath>,
     pub(crate) failures: Vec<Error>,
-    /// Paths that the target lacks and no source gives.
+    /// Paths that are missing in the target and in all sources.
     pub(crate) unavailable: BTreeSet<StorePath>,
 }
 
-/// A path that is looked for.
+/// A path that the resolver queries.
 struct PendingQuery {
     spec: PathSpec,
-    /// Which root it is, if it is one that was asked for by hash part.
+    /// The index of the path spec, if the user named only a hash part.
     spec_index: Option<usize>,
-    /// Somebody named this very path, and may know that it is there by now.
+    /// Whether the user requested this path.
     is_requested: bool,
-    /// What became of it at each source.
+    /// The state of the query at each source.
     states: Vec<QueryState>,
-    /// What the first source said that did not just lack it.
+    /// The first error, other than that a source lacks the path.
     error: Option<Error>,
 }
 
@@ -50,14 +66,14 @@ enum QueryState {
     Answered,
 }
 
-/// How a source has been.
+/// The responsiveness of a source.
 struct SourceHealth {
-    /// Since when something was asked of it and nothing came.
+    /// The time of the last reply, or of the oldest query since.
     waiting_since: Instant,
     unanswered: usize,
 }
 
-/// Which path was asked for, and of which source.
+/// The number of a query and the index of a source.
 type QueryTag = (usize, usize);
 
 struct Resolver<'a> {
@@ -71,13 +87,13 @@ struct Resolver<'a> {
     failures: Vec<Error>,
     unavailable: BTreeSet<StorePath>,
     requested_paths: Vec<Option<StorePath>>,
-    /// Found and not yet followed.
+    /// New paths that the target was not queried for yet.
     frontier: Vec<StorePath>,
-    /// Those among them that a user has named.
+    /// The requested paths.
     requested: HashSet<StorePath>,
 }
 
-/// Explores the closures of `roots`.
+/// Resolves the closures of the requested paths.
 pub(crate) fn resolve(copy: &ClosureCopy<'_>, specs: &[PathSpec]) -> Result<Resolved, Error> {
     let (sender, receiver) = mpsc::channel();
     let health = || SourceHealth {
@@ -107,7 +123,7 @@ pub(crate) fn resolve(copy: &ClosureCopy<'_>, specs: &[PathSpec]) -> Result<Reso
             Err(RecvTimeoutError::Timeout) => resolver.skip_unresponsive(),
             Err(RecvTimeoutError::Disconnected) => return Err(Error::Cancelled),
         }
-        // Whatever else has arrived meanwhile shares one question to the database.
+        // All replies that have arrived share one query of the database.
         while let Ok((tag, answer)) = receiver.try_recv() {
             resolver.handle_reply(tag, answer);
         }
@@ -142,7 +158,7 @@ impl Resolver<'_> {
         Ok(())
     }
 
-    /// Asks the target which of the fresh paths it lacks, and the sources for those.
+    /// Queries the target for the paths of the frontier, and the sources for the missing ones.
     fn expand_frontier(&mut self) -> Result<(), Error> {
         let frontier: BTreeSet<StorePath> =
             std::mem::take(&mut self.frontier).into_iter().collect();
@@ -164,11 +180,11 @@ impl Resolver<'_> {
             .iter()
             .filter(|path| missing.binary_search(path).is_err())
         {
-            // Asked for by its hash part and found, and there already under its name.
+            // The user named its hash part, and it turned out to be valid.
             self.items.remove(path);
         }
         for path in missing {
-            // A root that was asked for by its hash part has been found already.
+            // A path that the user named by its hash part is found already.
             if !self.items.contains_key(&path) {
                 self.start_query(PathSpec::Path(path), None);
             }
@@ -184,7 +200,7 @@ impl Resolver<'_> {
         let (sources, dir) = (&self.copy.sources.list, self.copy.target.store_dir());
         let states = sources.iter().map(|source| match source.is_for(dir) {
             true => QueryState::NotSent,
-            // It has nothing that could stand in the target.
+            // A source for another store directory cannot have the path.
             false => QueryState::Answered,
         });
         let query = PendingQuery {
@@ -202,8 +218,7 @@ impl Resolver<'_> {
         self.query_next_source(id);
     }
 
-    /// Asks one more source, those that are silent at last; gives the path up when all have
-    /// answered.
+    /// Queries the next source, responsive ones first. Fails the query if all sources have replied.
     fn query_next_source(&mut self, id: usize) {
         let Some(query) = self.queries.get_mut(&id) else {
             return;
@@ -260,7 +275,7 @@ impl Resolver<'_> {
         self.failures.push(error);
     }
 
-    /// Asks others for what a source is asked for that has said nothing for a while.
+    /// Queries the next source for paths whose sources are all unresponsive.
     fn skip_unresponsive(&mut self) {
         if !self.health.iter().any(SourceHealth::is_unresponsive) {
             return;
@@ -297,9 +312,9 @@ impl Resolver<'_> {
         match accepted {
             Ok(Some(item)) => self.add_path(id, item),
             Ok(None) => self.query_next_source(id),
-            // Since then somebody may have signed it. Asked now, it is remembered no more.
+            // The path may have been signed since. `Bypass` also removes the remembered narinfo.
             Err(_) if from_disk_cache => self.query_source((id, source), CachePolicy::Bypass),
-            // The next source may have a better answer; the first error is the one to show.
+            // The next source may have a good narinfo. The user sees the first error.
             Err(error) => {
                 query.error.get_or_insert(error);
                 self.query_next_source(id);
@@ -317,7 +332,7 @@ impl Resolver<'_> {
         let spec_index = self.queries.remove(&id).and_then(|query| query.spec_index);
         if let Some(spec_index) = spec_index {
             self.requested_paths[spec_index] = Some(path.clone());
-            // It may be there under its name, or be somebody else's reference too.
+            // The path may be valid, or may be a reference of another path.
             self.frontier.push(path.clone());
         }
         let references = item.narinfo.info.references.iter();
@@ -332,6 +347,6 @@ impl SourceHealth {
     }
 }
 
-/// How long a source may say nothing before others are asked for the same: longer than any answer
-/// takes that is still on its way, and short beside the time after which a request has failed.
+/// The time without a reply after which a source is unresponsive: longer than a normal reply takes,
+/// and much shorter than the timeout of a request.
 const UNRESPONSIVE_AFTER: Duration = Duration::from_secs(2);

@@ -1,38 +1,38 @@
-//! What is noted of a move while it goes on, and counted at its end.
+//! The summary of a copy.
 
 use floe_format::StorePath;
 use floe_transfer::{Error, ErrorKind, Event, EventSink, Space};
 
-/// What a move has done.
+/// The result of a copy.
 #[derive(Debug, Default)]
 pub struct CopySummary {
-    /// The roots that are valid in the target now, in the order in which they were asked for.
+    /// The requested paths that are valid in the target now, in the order of the request.
     pub requested_paths: Vec<StorePath>,
-    /// The paths that were to be moved, largest first: path, NAR size and, where the source
-    /// says so, the size of what is fetched, in bytes.
+    /// The plan, largest first: path, NAR size and, if the source knows it, download size, in
+    /// bytes.
     pub planned: Vec<(StorePath, u64, Option<u64>)>,
-    /// What was to be written for them, and what was free before.
+    /// The space that the plan needs, and the free space before the copy.
     pub space: Option<Space>,
-    /// How many paths were moved.
+    /// The number of copied paths.
     pub copied: u64,
-    /// How many bytes were fetched for them.
+    /// The number of bytes that were fetched for them.
     pub download_bytes: u64,
-    /// How many bytes their NARs have.
+    /// The sum of their NAR sizes, in bytes.
     pub nar_bytes: u64,
-    /// How many of them were taken from other stores of this machine, or from what a run had left
-    /// that ended early, and not fetched.
+    /// The number of copied paths that were reused from other stores of this machine or from
+    /// recovered trees.
     pub reused: u64,
-    /// How many bytes the NARs of those have.
+    /// The sum of their NAR sizes, in bytes.
     pub reused_nar_bytes: u64,
-    /// What failed, causes before consequences.
+    /// The failures, causes before consequences.
     pub failures: Vec<Error>,
-    /// How many of these are of paths that could not even be planned.
+    /// The number of failures of paths that are not in the plan.
     pub(crate) unplanned: usize,
 }
 
 impl CopySummary {
-    /// How many paths could not be moved: as many as have failed and, where the disk was full,
-    /// those too that nobody tried any more after the one that told of it.
+    /// Returns the number of paths that could not be copied. If the disk was full, this includes
+    /// the paths that no worker tried.
     pub fn failed_paths(&self) -> usize {
         let is_full = |error: &Error| error.kind() == ErrorKind::NoSpace;
         if !self.failures.iter().any(is_full) {
@@ -75,9 +75,9 @@ mod tests {
             path: path("elsewhere").to_string(),
             sources: Vec::new(),
         };
-        // The server is the one that is named.
+        // The error names the server.
         let broken = || Error::fetch("http://c/nar/d", "it broke off", true);
-        // Of six paths that were planned two were moved.
+        // Two of six planned paths were copied.
         let failed_paths = |unplanned, failures| {
             let planned = ["a", "b", "c", "d", "e", "f"];
             let summary = CopySummary {
@@ -93,7 +93,7 @@ mod tests {
         assert_eq!(failed_paths(0, vec![left_out(), full()]), 4);
         assert_eq!(failed_paths(0, vec![broken(), full()]), 4);
         assert_eq!(failed_paths(1, vec![not_found(), full()]), 5);
-        // Otherwise each has its own.
+        // Otherwise each failed path has its own failure.
         assert_eq!(failed_paths(1, vec![not_found(), left_out()]), 2);
         assert_eq!(failed_paths(0, Vec::new()), 0);
     }

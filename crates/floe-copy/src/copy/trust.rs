@@ -1,5 +1,5 @@
-//! What can be known of a path before its contents arrive: whether it is the one that was asked
-//! for, and whether somebody trusted vouches for it.
+//! The trust check: is a narinfo for the requested path, and is there a trusted signature or a
+//! content address? It happens before the download; the contents are verified on arrival.
 
 use floe_format::content_address::ContentAddressMethod;
 use floe_format::{Compression, NarInfo};
@@ -7,7 +7,7 @@ use floe_transfer::{Error, PathSpec, PlannedPath};
 
 use super::ClosureCopy;
 
-/// Checks what a source says of a path.
+/// Checks a narinfo. Returns the planned path.
 pub(super) fn check_trust(
     copy: &ClosureCopy<'_>,
     source: usize,
@@ -17,7 +17,7 @@ pub(super) fn check_trust(
     let offering_source = &*copy.sources.list[source];
     let dir = copy.target.store_dir();
     let info = &narinfo.info;
-    // A cache that has answered late was not looked at when the move began.
+    // The store directory of a cache that opened late was not checked at the start.
     if !offering_source.is_for(dir) {
         return Err(copy.store_dir_mismatch(offering_source));
     }

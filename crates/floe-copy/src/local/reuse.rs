@@ -1,16 +1,15 @@
-//! Paths that lie on this machine already: taken from there, and not fetched.
+//! Reuse of paths that are on this machine already.
 //!
-//! 1. a path that is to be moved, and was left in the target by a run that ended early, or lies in
-//!    another store, is looked for there first;
-//! 2. its tree is cloned, linked or copied beside its place in the target;
-//! 3. every byte of it is hashed, and the hash is that which a source has promised and signed;
-//! 4. what is not right in one store is looked for in the next, and at last fetched.
+//! 1. The copy looks for a missing path in recovered trees of the target and in other stores.
+//! 2. It clones, links or copies the tree beside its final place in the target.
+//! 3. It hashes every byte of the new tree, and compares the hash with the narinfo of a source.
+//! 4. If the tree is wrong, the copy tries the next store, and at last fetches the path.
 //!
-//! Their databases are not asked: what lies at a place is what was promised or it is not. A copy is
-//! hashed on its way. Clones and links are hashed where they lie afterwards, since what they were
-//! made from may have changed between a look at it and its cloning.
+//! The databases of the other stores do not matter, because the hash decides. A copy is hashed on
+//! its way. Clones and links are hashed afterwards, because the original may change before it is
+//! cloned.
 //!
-//! Not guaranteed: that nobody writes to a linked file, through its name in the other store.
+//! Not guaranteed: a process may later write to a linked file through its name in the other store.
 
 use std::path::Path;
 
@@ -19,7 +18,7 @@ use floe_transfer::{Error, ErrorKind, Event, IncomingNar, NarSink, ReuseBy};
 
 use super::target::{LocalTarget, TreeSink};
 
-/// Drops a NAR that is only hashed: its files are in place already.
+/// Drops the chunks of a NAR that is only hashed. Its files are in place already.
 struct NullSink;
 
 impl NarSink for NullSink {
@@ -29,12 +28,13 @@ impl NarSink for NullSink {
 }
 
 impl LocalTarget {
-    /// Returns the path's tree from the first place that has it complete and right, or `None`.
+    /// Returns a tree from the first place whose contents match the NAR hash, or `None`.
     ///
-    /// Errors: those that also fetching the path would meet.
+    /// Errors: those that would also fail a download, such as a full disk.
     pub(super) fn reuse(&self, nar: &mut IncomingNar<'_>) -> Result<Option<TemporaryTree>, Error> {
         while let Some(recovered) = self.store.take_recovered(nar.path()) {
-            // The new tree gets the files of the recovered one, which is removed afterwards.
+            // Hard links move the files into the new tree. The recovered tree is deleted
+            // afterwards.
             match self.try_reuse(nar, recovered.location(), ReuseBy::HardLink) {
                 Ok(Some(tree)) => return Ok(Some(tree)),
                 Ok(None) => {}
@@ -100,7 +100,7 @@ impl LocalTarget {
     }
 }
 
-/// Whether a failure is one of the target, or the end of the whole move.
+/// Whether an error ends the path, because a download would fail too or the copy is cancelled.
 fn is_final(error: &Error) -> bool {
     matches!(error.kind(), ErrorKind::NoSpace | ErrorKind::Interrupted)
 }

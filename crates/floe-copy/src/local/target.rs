@@ -14,7 +14,7 @@ use floe_transfer::{
 #[derive(Debug)]
 pub(crate) struct LocalTarget {
     pub(super) store: Arc<StoreWriter>,
-    /// Complete trees beside their places, until they are committed.
+    /// Complete trees beside their final places, until they are committed.
     staged: Mutex<HashMap<StorePath, StagedPath>>,
 }
 
@@ -28,7 +28,7 @@ impl NarSink for TreeSink {
 }
 
 impl LocalTarget {
-    /// Opens a store. Creates it if there is none.
+    /// Opens a store. Creates it if it does not exist.
     pub(crate) fn open(layout: StoreLayout, options: &WriteOptions) -> Result<LocalTarget, Error> {
         Ok(LocalTarget {
             store: Arc::new(StoreWriter::open_with(layout, options)?),
@@ -43,7 +43,7 @@ impl LocalTarget {
         })
     }
 
-    /// Stages a tree whose every byte was right.
+    /// Stages a verified tree.
     pub(super) fn stage(&self, nar: &IncomingNar<'_>, tree: TemporaryTree) {
         let info = nar.narinfo().info.clone();
         for link in tree.damaged_links() {
@@ -54,7 +54,7 @@ impl LocalTarget {
             .insert(info.path.clone(), StagedPath { tree, info });
     }
 
-    /// Takes paths out of what is staged, in their order.
+    /// Removes paths from the staged ones, and returns them in their order.
     fn take(&self, paths: &[StorePath]) -> Vec<StagedPath> {
         let mut staged = self.staged();
         let taken = paths.iter().filter_map(|path| staged.remove(path));
@@ -133,7 +133,7 @@ impl Target for LocalTarget {
     }
 
     fn discard(&self, paths: &[StorePath]) {
-        // The files are removed after the lock is released.
+        // Dropping deletes the files, without the lock.
         drop(self.take(paths));
     }
 
