@@ -6,9 +6,8 @@
 //!    them it lacks.
 //! 2. A valid path is not followed, because a store contains whole closures.
 //! 3. For each missing path, the resolver queries the sources in their order, until one has the
-//!    path
-//!    and the path passes the trust check. All missing paths are queried at once; each source limits
-//!    its own requests.
+//!    path and the path passes the trust check. All missing paths are queried at once; each source
+//!    limits its own requests.
 //! 4. The references of the found paths are the next frontier.
 //!
 //! All replies that have arrived are handled together before the next step, so that they share one
