@@ -45,7 +45,8 @@ pub(crate) fn cache_not_verifiable(cache: impl Display) -> String {
 
 pub(crate) fn verified(paths: u64, nar_bytes: u64, links: u64, problems: usize) -> String {
     let bytes = HumanBytes(nar_bytes);
-    format!("verified {paths} paths ({bytes}) and {links} links: {problems} problems")
+    let noun = if problems == 1 { "problem" } else { "problems" };
+    format!("verified {paths} paths ({bytes}) and {links} links: {problems} {noun}")
 }
 
 // floe key

@@ -397,7 +397,7 @@ fn store_errors() {
     );
     check_text(
         verified(12, 40 << 20, 0, 1),
-        &expect!["verified 12 paths (40.00 MiB) and 0 links: 1 problems"],
+        &expect!["verified 12 paths (40.00 MiB) and 0 links: 1 problem"],
     );
 }
 
