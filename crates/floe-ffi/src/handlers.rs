@@ -14,8 +14,7 @@ use floe_format::StoreDir;
 use floe_messages::{Codec, DecodeError, EchoReply, EchoRequest, ErrorKind, Message, Method};
 
 use crate::completion::{Failure, JobOutcome, encode};
-use crate::engine::Shared;
-use crate::pool::Job;
+use crate::engine::{Job, Shared};
 
 /// Handles a request.
 pub(crate) fn run(mut job: Job, engine: &Shared) -> JobOutcome {
