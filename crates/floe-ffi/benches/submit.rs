@@ -119,7 +119,7 @@ fn print_rates(variants: &[Variant], rates: &Rates, busy: &[u64], options: &Opti
     table::print(&head, &rows);
 }
 
-/// Returns the rate of floe-queue divided by that of the fastest unbounded channel.
+/// Returns the rate of floe-queue divided by the rate of the fastest unbounded channel.
 fn lead(variants: &[Variant], rates: &[Vec<f64>]) -> f64 {
     let of = |wanted: &dyn Fn(&Variant) -> bool| {
         let medians = variants

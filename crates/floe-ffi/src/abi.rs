@@ -1,16 +1,14 @@
 //! The boundary to C: checks and copies pointers, and catches panics.
 //!
 //! include/floe.h is written by hand and describes each function; a test compares it with this
-//! file. `structs` has the structs and numbers of the header. `options`, `request` and `completion`
-//! convert them. `sink` receives NARs, and `pointer` reads and writes foreign memory.
+//! file. `structs` has the structs and numbers of the header. `options` and `request` convert
+//! them. `sink` receives NARs, and `pointer` reads and writes foreign memory.
 #![expect(unsafe_code, reason = "C passes pointers")]
 
-mod completion;
 mod options;
 mod pointer;
 mod request;
 mod sink;
-mod status;
 mod structs;
 
 use std::ffi::{c_char, c_void};
@@ -20,16 +18,15 @@ use std::time::Duration;
 
 use crate::callback::Callback;
 use crate::completion::Waiter;
-use crate::engine::{self, CallError, Delivery, OpenError, Shared, new_id};
+use crate::engine::{self, Delivery, Shared, new_id};
+use crate::status::{self, Fail, fail, guard};
 use crate::{fork, handlers};
 
-pub use status::Status;
+pub use crate::status::Status;
 pub use structs::{
     FloeCallback, FloeCompletion, FloeEngineOptions, FloeRequest, FloeSink, HAS_DESCRIPTOR,
     WANTS_PROGRESS,
 };
-
-use status::{Fail, fail, guard};
 
 /// Returns the version of this ABI: major in the upper 16 bits, minor in the lower. A host must
 /// reject another major version.
@@ -81,7 +78,7 @@ pub unsafe extern "C" fn floe_last_error(out: *mut c_char, capacity: usize) -> u
 pub unsafe extern "C" fn floe_engine_open(options: *const FloeEngineOptions, out: *mut u64) -> i32 {
     guard(|| {
         if fork::is_child() {
-            return Err(Fail::status(Status::Forked));
+            return Err(Status::Forked.into());
         }
         // SAFETY: guaranteed by the caller.
         let options = unsafe { pointer::read_struct(options, "floe_engine_options")? };
@@ -93,17 +90,9 @@ pub unsafe extern "C" fn floe_engine_open(options: *const FloeEngineOptions, out
         let callback = options
             .callback
             .map(|function| Callback::new(function, options.context));
-        let handle = engine::open(options::limits(&options), codec, callback, handlers::run)
-            .map_err(|error| {
-                let status = match error {
-                    OpenError::TooMany => Status::Busy,
-                    OpenError::System { .. } => Status::System,
-                };
-                fail(status, error.to_string())
-            })?;
+        let handle = engine::open(options::limits(&options), codec, callback, handlers::run)?;
         // SAFETY: guaranteed by the caller.
-        unsafe { pointer::write(out, handle, "out")? };
-        Ok(Status::Ok)
+        unsafe { pointer::write(out, handle, "out") }
     })
 }
 
@@ -112,17 +101,14 @@ pub unsafe extern "C" fn floe_engine_open(options: *const FloeEngineOptions, out
 pub extern "C" fn floe_engine_shut_down(engine: u64) -> i32 {
     with_engine(engine, |engine| {
         engine.shut_down();
-        Ok(Status::Ok)
+        Ok(())
     })
 }
 
 /// Stops accepting requests, and returns when all accepted requests are completed.
 #[unsafe(no_mangle)]
 pub extern "C" fn floe_engine_close(engine: u64) -> i32 {
-    with_engine(engine, |engine| {
-        engine.close()?;
-        Ok(Status::Ok)
-    })
+    with_engine(engine, |engine| Ok(engine.close()?))
 }
 
 /// Closes the engine and invalidates its handle. Drops the completions that were not taken.
@@ -130,10 +116,7 @@ pub extern "C" fn floe_engine_close(engine: u64) -> i32 {
 pub extern "C" fn floe_engine_free(engine: u64) -> i32 {
     with_engine(engine, |shared| {
         shared.close()?;
-        match engine::free(engine) {
-            Some(()) => Ok(Status::Ok),
-            None => Err(Fail::status(Status::BadHandle)),
-        }
+        engine::free(engine).ok_or(Status::BadHandle.into())
     })
 }
 
@@ -159,8 +142,7 @@ pub unsafe extern "C" fn floe_submit(
             // SAFETY: guaranteed by the caller.
             unsafe { pointer::write(out, id, "out")? };
         }
-        engine.submit(|| parsed.into_request(id, None))?;
-        Ok(Status::Ok)
+        Ok(engine.submit(|| parsed.into_request(id, None))?)
     })
 }
 
@@ -185,7 +167,7 @@ pub unsafe extern "C" fn floe_call(
         let completion = engine.call(make, &waiter)?;
         // SAFETY: `out` has as many bytes as its size says, which was checked above.
         unsafe { pointer::write_struct(out.cast(), size, FloeCompletion::owned(completion)) };
-        Ok(Status::Ok)
+        Ok(())
     })
 }
 
@@ -194,7 +176,7 @@ pub unsafe extern "C" fn floe_call(
 pub extern "C" fn floe_cancel(engine: u64, request: u64) -> i32 {
     with_engine(engine, |engine| {
         engine.cancel(request);
-        Ok(Status::Ok)
+        Ok(())
     })
 }
 
@@ -208,8 +190,7 @@ pub unsafe extern "C" fn floe_queue_descriptor(engine: u64, out: *mut i32) -> i3
     with_engine(engine, |engine| {
         let descriptor = queue_of(engine)?.descriptor().as_raw_fd();
         // SAFETY: guaranteed by the caller.
-        unsafe { pointer::write(out, descriptor, "out")? };
-        Ok(Status::Ok)
+        unsafe { pointer::write(out, descriptor, "out") }
     })
 }
 
@@ -228,12 +209,15 @@ pub unsafe extern "C" fn floe_queue_take(
     count: *mut usize,
 ) -> i32 {
     with_engine(engine, |engine| {
-        pointer::check_array::<FloeCompletion>(out, struct_size, capacity)?;
+        pointer::check_size::<FloeCompletion>(struct_size, "floe_completion")?;
+        if out.is_null() && capacity > 0 {
+            return Err(pointer::null("out"));
+        }
         // SAFETY: guaranteed by the caller.
         unsafe { pointer::write(count, 0, "count")? };
         let queue = queue_of(engine)?;
         let mut written = 0;
-        let taken = queue.take(capacity, |completion| {
+        let is_over = queue.take(capacity, |completion| {
             // SAFETY: `out` has `capacity` elements of this size, and the queue passes no more.
             unsafe {
                 let element = out.byte_add(written * struct_size);
@@ -242,11 +226,11 @@ pub unsafe extern "C" fn floe_queue_take(
             written += 1;
         });
         // SAFETY: as above.
-        unsafe { pointer::write(count, taken.count, "count")? };
+        unsafe { pointer::write(count, written, "count")? };
         engine.resume_if_stalled();
-        match taken.count == 0 && taken.is_over {
-            true => Err(Fail::status(Status::Closed)),
-            false => Ok(Status::Ok),
+        match is_over {
+            true => Err(Status::Closed.into()),
+            false => Ok(()),
         }
     })
 }
@@ -257,12 +241,12 @@ pub unsafe extern "C" fn floe_queue_take(
 pub extern "C" fn floe_queue_wait(engine: u64, timeout_ms: i64) -> i32 {
     with_engine(engine, |engine| {
         if engine.is_inside() {
-            return Err(CallError::WouldDeadlock.into());
+            return Err(Status::WouldDeadlock.into());
         }
         let time = u64::try_from(timeout_ms).map_or(Duration::MAX, Duration::from_millis);
         match queue_of(engine)?.wait(time) {
-            true => Ok(Status::Ok),
-            false => Ok(Status::TimedOut),
+            true => Ok(()),
+            false => Err(Status::TimedOut.into()),
         }
     })
 }
@@ -304,7 +288,7 @@ pub unsafe extern "C" fn floe_subscribe(
         // SAFETY: guaranteed by the caller.
         unsafe { pointer::write(out, id, "out")? };
         engine.subscriptions.add(id, mask, callback);
-        Ok(Status::Ok)
+        Ok(())
     })
 }
 
@@ -312,19 +296,16 @@ pub unsafe extern "C" fn floe_subscribe(
 /// calls this function, the subscription ends when that callback returns.
 #[unsafe(no_mangle)]
 pub extern "C" fn floe_unsubscribe(engine: u64, subscription: u64) -> i32 {
-    with_engine(engine, |engine| {
-        engine.unsubscribe(subscription)?;
-        Ok(Status::Ok)
-    })
+    with_engine(engine, |engine| Ok(engine.unsubscribe(subscription)?))
 }
 
 /// Runs `f` with the engine of a handle.
-fn with_engine(handle: u64, f: impl FnOnce(&Arc<Shared>) -> Result<Status, Fail>) -> i32 {
+fn with_engine(handle: u64, f: impl FnOnce(&Arc<Shared>) -> Result<(), Fail>) -> i32 {
     guard(|| {
         if fork::is_child() {
-            return Err(Fail::status(Status::Forked));
+            return Err(Status::Forked.into());
         }
-        engine::with(handle, f).unwrap_or(Err(Fail::status(Status::BadHandle)))
+        engine::with(handle, f).unwrap_or(Err(Status::BadHandle.into()))
     })
 }
 

@@ -2,6 +2,8 @@
 #![expect(unsafe_code, reason = "the library calls a C function")]
 
 use std::ffi::c_void;
+use std::mem::{self, ManuallyDrop};
+use std::ptr;
 
 use crate::completion::Completion;
 
@@ -77,6 +79,29 @@ impl FloeCompletion {
             payload: completion.payload.as_ptr().cast_mut().cast(),
             payload_len: completion.payload.len(),
             capacity: 0,
+        }
+    }
+
+    /// Creates a completion whose payload the host will release.
+    pub(crate) fn owned(completion: Completion) -> FloeCompletion {
+        let mut lent = FloeCompletion::lent(&completion);
+        let mut payload = ManuallyDrop::new(completion.payload);
+        lent.capacity = payload.capacity();
+        lent.payload = match payload.capacity() {
+            0 => ptr::null_mut(),
+            _ => payload.as_mut_ptr().cast(),
+        };
+        lent
+    }
+
+    pub(crate) fn release(&mut self) {
+        let payload = mem::replace(&mut self.payload, ptr::null_mut());
+        let (len, capacity) = (self.payload_len, self.capacity);
+        (self.payload_len, self.capacity) = (0, 0);
+        if !payload.is_null() && capacity > 0 {
+            // SAFETY: `owned` created it from a vector with this length and capacity, and the host
+            // guarantees that it passes the same values back.
+            drop(unsafe { Vec::from_raw_parts(payload.cast::<u8>(), len, capacity) });
         }
     }
 }

@@ -1,10 +1,12 @@
 //! Completions, and the wait for one.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use floe_messages::{Codec, ErrorKind, Message};
+
+use crate::locks::lock;
 
 /// The kind of a completion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -98,7 +100,7 @@ pub(crate) struct Waiter {
 
 impl Waiter {
     pub(crate) fn complete(&self, completion: Completion) {
-        *self.completion() = Some(completion);
+        *lock(&self.completion) = Some(completion);
         self.has_arrived.store(true, Ordering::Release);
         self.arrived.notify_one();
     }
@@ -119,24 +121,14 @@ impl Waiter {
 
     /// Sleeps until the terminal completion has arrived. Every accepted request gets one.
     pub(crate) fn wait(&self) -> Completion {
-        let mut guard = self.completion();
+        let mut guard = lock(&self.completion);
         loop {
-            match guard.take() {
-                Some(completion) => return completion,
-                None => {
-                    guard = self
-                        .arrived
-                        .wait(guard)
-                        .unwrap_or_else(PoisonError::into_inner)
-                }
+            if let Some(completion) = guard.take() {
+                return completion;
             }
+            let woken = self.arrived.wait(guard);
+            guard = woken.unwrap_or_else(PoisonError::into_inner);
         }
-    }
-
-    fn completion(&self) -> MutexGuard<'_, Option<Completion>> {
-        self.completion
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
     }
 }
 

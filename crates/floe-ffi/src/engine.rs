@@ -4,17 +4,19 @@ mod active_request;
 mod cancel;
 mod dispatch;
 mod events;
+mod handles;
 mod inbox;
 mod poll;
+mod pool;
 mod start;
 mod thread;
 mod work_queue;
 
-use std::cell::{Cell, RefCell};
+use std::cell::Cell;
 use std::collections::HashMap;
 use std::mem;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, mpsc};
 use std::thread::{Builder, JoinHandle};
 use std::time::Instant;
 
@@ -26,13 +28,15 @@ use floe_store::TempRoots;
 use crate::callback::Callback;
 use crate::completion::{Completion, JobOutcome, Waiter};
 use crate::events::Subscriptions;
-use crate::handles::{Freed, Handles, Last};
 use crate::limits::Limits;
-use crate::pool::{Job, JobHandler, JobResult};
+use crate::locks::lock;
 use crate::queue::CompletionQueue;
 use crate::request::{Budget, Request};
 use crate::spin::{AdaptiveSpin, SpinLimiter};
-use inbox::{Flag, Inbox};
+use crate::status::{Fail, Status, fail};
+pub(crate) use handles::with;
+use inbox::Inbox;
+pub(crate) use pool::Job;
 
 /// The state that all threads of an engine share.
 pub(crate) struct Shared {
@@ -78,34 +82,7 @@ pub(crate) struct RunningServer {
 /// The function that handles requests on workers.
 pub(crate) type HandlerFn = fn(Job, &Shared) -> JobOutcome;
 
-/// The reason why a call was not accepted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum CallError {
-    Busy,
-    Closed,
-    /// The call would wait for its own thread.
-    WouldDeadlock,
-    /// The handle is not valid.
-    BadHandle,
-}
-
-/// The reason why an engine cannot be opened.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum OpenError {
-    #[error("cannot open an engine: 1024 engines are open; free those that you do not need")]
-    TooMany,
-    #[error("cannot open an engine: the system refuses {what}: {source}")]
-    System {
-        what: &'static str,
-        source: std::io::Error,
-    },
-}
-
-static ENGINES: Handles<Shared> = Handles::new(ENGINES_MAX);
-
 thread_local! {
-    static LAST: Last<Shared> = const { RefCell::new(None) };
-
     /// The handle of the engine to which this thread belongs.
     static INSIDE: Cell<u64> = const { Cell::new(0) };
     static IS_ENGINE_THREAD: Cell<bool> = const { Cell::new(false) };
@@ -117,69 +94,63 @@ pub(crate) fn open(
     codec: Codec,
     callback: Option<Callback>,
     handler: HandlerFn,
-) -> Result<u64, OpenError> {
-    let system = |what| move |source| OpenError::System { what, source };
+) -> Result<u64, Fail> {
+    let refused = |what: &str, error| {
+        let text = format!("cannot open an engine: the system refuses {what}: {error}");
+        fail(Status::System, text)
+    };
     let delivery = match callback {
         Some(callback) => Delivery::Callback(callback),
-        None => Delivery::Queue(CompletionQueue::new().map_err(system("a descriptor"))?),
+        None => {
+            let queue = CompletionQueue::new().map_err(|error| refused("a descriptor", error))?;
+            Delivery::Queue(queue)
+        }
     };
     let queue_limits = floe_queue::Limits {
         per_thread: limits.per_thread,
         ..floe_queue::Limits::default()
     };
     let (requests, receiver) = floe_queue::channel(queue_limits);
-    let make = |handle| {
-        Arc::new(Shared {
-            handle,
-            requests,
-            budget: Budget::new(limits.payload_bytes),
-            limits,
-            delivery,
-            codec,
-            handler,
-            opened: Instant::now(),
-            subscriptions: Subscriptions::default(),
-            inbox: Mutex::default(),
-            has_inbox_items: AtomicBool::new(false),
-            is_stalled: AtomicBool::new(false),
-            is_free: AtomicBool::new(false),
-            thread: Mutex::default(),
-            servers: Mutex::default(),
-            roots: TempRoots::default(),
-            spin_limiter: SpinLimiter::new(
-                std::thread::available_parallelism().map_or(1, usize::from),
-            ),
-            engine_spin: AdaptiveSpin::default(),
-            caller_spin: AdaptiveSpin::default(),
-        })
+    let make = |handle| Shared {
+        handle,
+        requests,
+        budget: Budget::new(limits.payload_bytes),
+        limits,
+        delivery,
+        codec,
+        handler,
+        opened: Instant::now(),
+        subscriptions: Subscriptions::default(),
+        inbox: Mutex::default(),
+        has_inbox_items: AtomicBool::new(false),
+        is_stalled: AtomicBool::new(false),
+        is_free: AtomicBool::new(false),
+        thread: Mutex::default(),
+        servers: Mutex::default(),
+        roots: TempRoots::default(),
+        spin_limiter: SpinLimiter::new(std::thread::available_parallelism().map_or(1, usize::from)),
+        engine_spin: AdaptiveSpin::default(),
+        caller_spin: AdaptiveSpin::default(),
     };
-    let (handle, shared) = ENGINES.insert(make).ok_or(OpenError::TooMany)?;
+    let shared = handles::insert(make).ok_or_else(|| {
+        let text = "cannot open an engine: 1024 engines are open; free those that you do not need";
+        fail(Status::Busy, text.into())
+    })?;
     let inside = shared.clone();
-    let begun = Builder::new()
+    let thread = Builder::new()
         .name("floe-engine".into())
-        .spawn(move || thread::run(inside, receiver));
-    match begun {
-        Ok(thread) => {
-            *lock(&shared.thread) = Some(thread);
-            Ok(handle)
-        }
-        Err(source) => {
-            free(handle);
-            let what = "a thread";
-            Err(OpenError::System { what, source })
-        }
-    }
-}
-
-/// Runs `f` with the engine of a handle.
-#[inline]
-pub(crate) fn with<R>(handle: u64, f: impl FnOnce(&Arc<Shared>) -> R) -> Option<R> {
-    ENGINES.with(&LAST, handle, f)
+        .spawn(move || thread::run(inside, receiver))
+        .map_err(|error| {
+            free(shared.handle);
+            refused("a thread", error)
+        })?;
+    *lock(&shared.thread) = Some(thread);
+    Ok(shared.handle)
 }
 
 /// Invalidates the handle of an engine. All accepted requests must be completed.
 pub(crate) fn free(handle: u64) -> Option<()> {
-    let engine = ENGINES.remove(handle)?;
+    let engine = handles::remove(handle)?;
     engine.is_free.store(true, Ordering::Release);
     // A thread that used this engine last keeps it alive until it ends or uses another engine. Free
     // the completions now.
@@ -192,10 +163,10 @@ pub(crate) fn free(handle: u64) -> Option<()> {
 impl Shared {
     /// Submits a request without waiting. Calls `make` only if there is room.
     #[inline]
-    pub(crate) fn submit(&self, make: impl FnOnce() -> Request) -> Result<(), CallError> {
+    pub(crate) fn submit(&self, make: impl FnOnce() -> Request) -> Result<(), Status> {
         self.requests.submit(make).map_err(|error| match error {
-            SubmitError::Busy => CallError::Busy,
-            SubmitError::Closed(_) => CallError::Closed,
+            SubmitError::Busy => Status::Busy,
+            SubmitError::Closed(_) => Status::Closed,
         })
     }
 
@@ -204,9 +175,9 @@ impl Shared {
         &self,
         make: impl FnOnce() -> Request,
         waiter: &Waiter,
-    ) -> Result<Completion, CallError> {
+    ) -> Result<Completion, Status> {
         if self.is_inside() {
-            return Err(CallError::WouldDeadlock);
+            return Err(Status::WouldDeadlock);
         }
         self.submit(make)?;
         let (begin, spin) = (Instant::now(), &self.caller_spin);
@@ -233,9 +204,9 @@ impl Shared {
     }
 
     /// Stops accepting requests, and waits until all requests are completed.
-    pub(crate) fn close(&self) -> Result<(), CallError> {
+    pub(crate) fn close(&self) -> Result<(), Status> {
         if self.is_inside() {
-            return Err(CallError::WouldDeadlock);
+            return Err(Status::WouldDeadlock);
         }
         self.shut_down();
         // A second caller waits here for the lock, while the first one waits for the thread.
@@ -248,17 +219,19 @@ impl Shared {
 
     /// Ends a subscription. Its callback is not called after the return; inside a callback, it is
     /// not called after that callback.
-    pub(crate) fn unsubscribe(&self, id: u64) -> Result<(), CallError> {
+    pub(crate) fn unsubscribe(&self, id: u64) -> Result<(), Status> {
         if !self.subscriptions.remove(id) {
-            return Err(CallError::BadHandle);
+            return Err(Status::BadHandle);
         }
         if !self.is_engine_thread() {
-            let flag = Arc::new(Flag::default());
-            self.post(|inbox| match inbox.is_over {
-                true => flag.raise(),
-                false => inbox.acknowledge.push(flag.clone()),
+            let (acknowledgement, acknowledged) = mpsc::channel();
+            self.post(|inbox| {
+                if !inbox.is_over {
+                    inbox.acknowledge.push(acknowledgement);
+                }
             });
-            flag.wait();
+            // Ends when the other side is dropped.
+            let _: Result<(), mpsc::RecvError> = acknowledged.recv();
         }
         Ok(())
     }
@@ -304,39 +277,15 @@ impl Shared {
     }
 
     fn take_inbox(&self) -> Option<Inbox> {
-        if !self.has_inbox_items.swap(false, Ordering::Acquire) {
-            return None;
-        }
-        let mut inbox = lock(&self.inbox);
-        let is_over = inbox.is_over;
-        let read = mem::take(&mut *inbox);
-        inbox.is_over = is_over;
-        Some(read)
+        let has_items = self.has_inbox_items.swap(false, Ordering::Acquire);
+        has_items.then(|| mem::take(&mut *lock(&self.inbox)))
     }
 
     /// Marks the inbox as closed: the engine thread has ended.
     fn close_inbox(&self) {
         let mut inbox = lock(&self.inbox);
         inbox.is_over = true;
-        inbox.acknowledge.drain(..).for_each(|flag| flag.raise());
-    }
-}
-
-impl JobHandler for Shared {
-    fn handle(&self, job: Job) -> JobOutcome {
-        self.enter();
-        (self.handler)(job, self)
-    }
-
-    fn return_result(&self, finished: JobResult) {
-        self.post(|inbox| inbox.finished.push(finished));
-    }
-}
-
-impl Freed for Shared {
-    #[inline]
-    fn is_free(&self) -> bool {
-        self.is_free.load(Ordering::Acquire)
+        inbox.acknowledge.clear();
     }
 }
 
@@ -360,14 +309,6 @@ pub(crate) fn new_id() -> u64 {
         })
         .unwrap_or_else(|_| fresh())
 }
-
-/// Locks a mutex. Every change under the locks of an engine is complete in itself.
-pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// A host with more engines has forgotten to free them.
-const ENGINES_MAX: usize = 1024;
 
 /// The default number of requests in flight.
 pub(crate) const CANCELS_MAX: usize = 64 * 1024;

@@ -5,11 +5,12 @@
 //! lost.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use floe_messages::EventKind;
 
 use crate::callback::Callback;
+use crate::locks::lock;
 
 /// A subscription.
 #[derive(Debug)]
@@ -32,7 +33,7 @@ pub(crate) struct Subscriptions {
 
 impl Subscriptions {
     pub(crate) fn add(&self, id: u64, mask: u64, callback: Option<Callback>) {
-        let mut list = self.list();
+        let mut list = lock(&self.list);
         list.push(Arc::new(Subscription {
             id,
             mask,
@@ -45,7 +46,7 @@ impl Subscriptions {
     /// Removes a subscription. No new call of its callback begins, but one may be running. Returns
     /// `false` if there is no such subscription.
     pub(crate) fn remove(&self, id: u64) -> bool {
-        let mut list = self.list();
+        let mut list = lock(&self.list);
         let Some(index) = list.iter().position(|it| it.id == id) else {
             return false;
         };
@@ -58,26 +59,17 @@ impl Subscriptions {
     /// callback may remove another subscription.
     pub(crate) fn of(&self, kind: EventKind) -> Vec<Arc<Subscription>> {
         let bit = 1 << kind as u32;
-        match self.mask.load(Ordering::Acquire) & bit {
-            0 => Vec::new(),
-            _ => {
-                let list = self.list();
-                list.iter()
-                    .filter(|it| it.mask & bit != 0)
-                    .cloned()
-                    .collect()
-            }
+        if self.mask.load(Ordering::Acquire) & bit == 0 {
+            return Vec::new();
         }
+        let list = lock(&self.list);
+        let subscribed = list.iter().filter(|it| it.mask & bit != 0);
+        subscribed.cloned().collect()
     }
 
     fn summarise(&self, list: &[Arc<Subscription>]) {
         let mask = list.iter().fold(0, |all, it| all | it.mask);
         self.mask.store(mask, Ordering::Release);
-    }
-
-    fn list(&self) -> MutexGuard<'_, Vec<Arc<Subscription>>> {
-        // Every change under the lock is complete in itself.
-        self.list.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -17,8 +17,7 @@ use floe_messages::{Codec, DecodeError, EchoReply, EchoRequest, ErrorKind, Messa
 use floe_transfer::{Cancel, Error, ErrorKind as Kind};
 
 use crate::completion::{Failure, JobOutcome, encode};
-use crate::engine::Shared;
-use crate::pool::Job;
+use crate::engine::{Job, Shared};
 
 /// Handles a request.
 pub(crate) fn run(mut job: Job, engine: &Shared) -> JobOutcome {

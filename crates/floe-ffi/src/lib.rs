@@ -25,13 +25,13 @@ mod engine;
 mod events;
 mod fork;
 mod handlers;
-mod handles;
 mod limits;
-mod pool;
+mod locks;
 mod progress;
 mod queue;
 mod request;
 mod signals;
 mod spin;
+mod status;
 
 pub use abi::*;

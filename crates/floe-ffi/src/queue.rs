@@ -12,6 +12,7 @@ use rustix::event::{EventfdFlags, eventfd};
 use rustix::io::{Errno, read, write};
 
 use crate::completion::Completion;
+use crate::locks::lock;
 
 /// The waiting completions of one engine.
 #[derive(Debug)]
@@ -43,7 +44,7 @@ impl CompletionQueue {
 
     /// Appends the completions of a round and empties `batch`.
     pub(crate) fn add(&self, batch: &mut Vec<Completion>) {
-        let mut waiting = self.waiting();
+        let mut waiting = lock(&self.waiting);
         let was_empty = waiting.completions.is_empty();
         waiting.events += batch.iter().filter(|it| it.is_event()).count();
         waiting.completions.extend(batch.drain(..));
@@ -52,7 +53,7 @@ impl CompletionQueue {
 
     /// Ends the queue.
     pub(crate) fn end(&self) {
-        let mut waiting = self.waiting();
+        let mut waiting = lock(&self.waiting);
         waiting.is_over = true;
         self.notify(waiting, true);
     }
@@ -70,9 +71,10 @@ impl CompletionQueue {
         }
     }
 
-    /// Takes up to `most` completions without waiting.
-    pub(crate) fn take(&self, most: usize, each: impl FnMut(Completion)) -> Taken {
-        let mut waiting = self.waiting();
+    /// Takes up to `most` completions without waiting. Returns whether there are none and the queue
+    /// has ended.
+    pub(crate) fn take(&self, most: usize, each: impl FnMut(Completion)) -> bool {
+        let mut waiting = lock(&self.waiting);
         let count = waiting.completions.len().min(most);
         let events = waiting.completions.iter().take(count);
         waiting.events -= events.filter(|it| it.is_event()).count();
@@ -81,15 +83,12 @@ impl CompletionQueue {
         if is_empty && !waiting.is_over {
             make_unreadable(&self.readable);
         }
-        Taken {
-            count,
-            is_over: waiting.is_over && is_empty,
-        }
+        waiting.is_over && is_empty && count == 0
     }
 
     /// Drops all waiting completions and frees their memory.
     pub(crate) fn clear(&self) {
-        let mut waiting = self.waiting();
+        let mut waiting = lock(&self.waiting);
         waiting.completions = VecDeque::new();
         waiting.events = 0;
     }
@@ -97,7 +96,7 @@ impl CompletionQueue {
     /// Waits until there is a completion, the queue has ended, or the timeout has passed.
     pub(crate) fn wait(&self, timeout: Duration) -> bool {
         let end = Instant::now().checked_add(timeout);
-        let mut waiting = self.waiting();
+        let mut waiting = lock(&self.waiting);
         waiting.sleepers += 1;
         while waiting.completions.is_empty() && !waiting.is_over {
             let left = match end {
@@ -117,30 +116,17 @@ impl CompletionQueue {
     }
 
     pub(crate) fn len(&self) -> usize {
-        self.waiting().completions.len()
+        lock(&self.waiting).completions.len()
     }
 
     /// Returns the number of waiting events.
     pub(crate) fn events(&self) -> usize {
-        self.waiting().events
+        lock(&self.waiting).events
     }
 
     pub(crate) fn descriptor(&self) -> BorrowedFd<'_> {
         self.readable.as_fd()
     }
-
-    fn waiting(&self) -> MutexGuard<'_, Pending> {
-        // Every change under the lock is complete in itself.
-        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-/// The result of a take.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Taken {
-    pub(crate) count: usize,
-    /// The queue is empty and has ended.
-    pub(crate) is_over: bool,
 }
 
 /// Makes the descriptor readable.
@@ -198,15 +184,15 @@ mod tests {
         queue.add(&mut completions(0..3));
         queue.add(&mut completions(3..5));
         let mut ids = Vec::new();
-        let taken = queue.take(4, |it| ids.push(it.request));
-        assert_eq!((taken.count, taken.is_over), (4, false));
+        assert!(!queue.take(4, |it| ids.push(it.request)));
+        assert_eq!(ids.len(), 4);
         assert!(is_readable(&queue));
-        assert_eq!(queue.take(9, |it| ids.push(it.request)).count, 1);
+        assert!(!queue.take(9, |it| ids.push(it.request)));
         assert_eq!(ids, [0, 1, 2, 3, 4]);
         assert!(!is_readable(&queue));
         queue.end();
         assert!(is_readable(&queue));
-        assert!(queue.take(1, drop).is_over);
+        assert!(queue.take(1, drop));
         assert!(is_readable(&queue), "a polling host must notice the end");
     }
 

@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use floe_messages::{Codec, Method};
 
 use crate::completion::Waiter;
+use crate::status::Status;
 
 /// A request of the host.
 pub(crate) struct Request {
@@ -63,15 +64,6 @@ pub(crate) struct Budget {
     most: usize,
 }
 
-/// The reason why a payload is not accepted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum PayloadError {
-    /// Too many payload bytes are waiting.
-    Budget,
-    /// The system has no memory.
-    Memory,
-}
-
 /// The payload of a caller that is still in its call. A short payload is borrowed, a long one is
 /// copied.
 pub(crate) enum PayloadRef<'a> {
@@ -80,11 +72,9 @@ pub(crate) enum PayloadRef<'a> {
 }
 
 impl<'a> PayloadRef<'a> {
-    /// Does everything that can fail, so that [`PayloadRef::into_payload`] cannot fail.
-    pub(crate) fn acquire(
-        bytes: &'a [u8],
-        budget: &Arc<Budget>,
-    ) -> Result<PayloadRef<'a>, PayloadError> {
+    /// Does everything that can fail, so that [`PayloadRef::into_payload`] cannot fail. Returns
+    /// `Busy` if too many payload bytes are waiting, and `NoMemory`.
+    pub(crate) fn acquire(bytes: &'a [u8], budget: &Arc<Budget>) -> Result<PayloadRef<'a>, Status> {
         if bytes.len() <= INLINE_LEN {
             return Ok(PayloadRef::Short(bytes));
         }
@@ -96,7 +86,7 @@ impl<'a> PayloadRef<'a> {
         if counted.bytes.try_reserve_exact(bytes.len()).is_err() {
             // No bytes are stored yet, so dropping `counted` would release none.
             budget.release(bytes.len());
-            return Err(PayloadError::Memory);
+            return Err(Status::NoMemory);
         }
         counted.bytes.extend_from_slice(bytes);
         Ok(PayloadRef::Long(counted))
@@ -136,11 +126,11 @@ impl Budget {
         Arc::new(Budget { used, most })
     }
 
-    fn acquire(&self, len: usize) -> Result<(), PayloadError> {
+    fn acquire(&self, len: usize) -> Result<(), Status> {
         let before = self.used.fetch_add(len, Ordering::Relaxed);
         if before.saturating_add(len) > self.most {
             self.release(len);
-            return Err(PayloadError::Budget);
+            return Err(Status::Busy);
         }
         Ok(())
     }
@@ -167,7 +157,7 @@ mod tests {
         assert_eq!(short.bytes(), [7; INLINE_LEN]);
         let long = copy(&[8; 900]).unwrap();
         assert_eq!(long.bytes(), [8; 900]);
-        assert!(matches!(copy(&[9; 101]), Err(PayloadError::Budget)));
+        assert!(matches!(copy(&[9; 101]), Err(Status::Busy)));
         drop(long);
         copy(&[9; 1000]).unwrap();
         assert_eq!(budget.used.load(Ordering::Relaxed), 0);

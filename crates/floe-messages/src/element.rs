@@ -44,11 +44,6 @@ impl<'a> Encode<'a> for &'a str {
     }
 
     #[inline]
-    fn content_len(&self) -> usize {
-        self.len() + 1
-    }
-
-    #[inline]
     fn put_fixed(&self, fixed: &mut [u8], end: &mut usize) {
         flat::put(fixed, 0, flat::text_at(end, self));
     }
@@ -77,11 +72,6 @@ impl<'a> Encode<'a> for &'a [u8] {
     #[inline]
     fn read_cbor(reader: &mut cbor::Reader<'a>) -> Result<Self, DecodeError> {
         reader.bytes()
-    }
-
-    #[inline]
-    fn content_len(&self) -> usize {
-        self.len()
     }
 
     #[inline]

@@ -114,15 +114,13 @@ impl DecodeError {
     #[cold]
     #[inline(never)]
     pub(crate) fn new(offset: usize, problem: Problem) -> DecodeError {
-        let details = Details {
+        let details = Box::new(Details {
             message: "",
             field: "",
             offset,
             problem,
-        };
-        DecodeError {
-            details: Box::new(details),
-        }
+        });
+        DecodeError { details }
     }
 
     /// Adds the message and the field. Names that are already set stay.

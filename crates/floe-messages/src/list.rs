@@ -27,7 +27,7 @@ impl<'a, T: Encode<'a>> List<'a, T> {
         match self {
             List::Borrowed(list) => list.len(),
             List::Owned(list) => list.len(),
-            List::Flat(list) => list.len(),
+            List::Flat(list) => list.count as usize,
         }
     }
 
@@ -107,22 +107,14 @@ impl<'a, T: Encode<'a>> List<'a, T> {
         fixed: &flat::Fixed<'a, N>,
         slot: usize,
     ) -> Result<List<'a, T>, DecodeError> {
-        match reader.elements(fixed, slot, T::FLAT_LEN)? {
-            None => Ok(List::default()),
-            Some((offset, count)) => List::check_flat(reader, offset, count),
-        }
-    }
-
-    fn check_flat(
-        reader: &mut flat::Reader<'a>,
-        offset: u32,
-        count: u32,
-    ) -> Result<List<'a, T>, DecodeError> {
+        let Some((offset, count)) = reader.elements(fixed, slot, T::FLAT_LEN)? else {
+            return Ok(List::default());
+        };
         for i in 0..count as usize {
             T::read_flat(reader, offset as usize + i * T::FLAT_LEN)?;
         }
         Ok(List::Flat(FlatList {
-            bytes: reader.bytes_of_message(),
+            bytes: reader.bytes,
             offset,
             count,
             elements: PhantomData,
@@ -136,20 +128,6 @@ pub struct FlatList<'a, T> {
     offset: u32,
     count: u32,
     elements: PhantomData<T>,
-}
-
-impl<'a, T: Encode<'a>> FlatList<'a, T> {
-    /// Returns the number of elements.
-    #[inline]
-    pub fn len(&self) -> usize {
-        self.count as usize
-    }
-
-    /// Returns whether the list is empty.
-    #[inline]
-    pub fn is_empty(&self) -> bool {
-        self.count == 0
-    }
 }
 
 /// An iterator over the elements of a list, by value.
@@ -183,7 +161,7 @@ impl<'a, T: Encode<'a>> Iterator for Iter<'_, 'a, T> {
     fn size_hint(&self) -> (usize, Option<usize>) {
         let len = match self {
             Iter::Slice(list) => list.len(),
-            Iter::Flat(list) => list.len(),
+            Iter::Flat(list) => list.count as usize,
         };
         (len, Some(len))
     }
@@ -257,12 +235,6 @@ impl<'a, T: Encode<'a> + PartialEq> PartialEq for List<'a, T> {
 impl<'a, T: Encode<'a> + fmt::Debug> fmt::Debug for List<'a, T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_list().entries(self.iter()).finish()
-    }
-}
-
-impl<'a, T: Encode<'a> + fmt::Debug> fmt::Debug for FlatList<'a, T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_list().entries(Iter::Flat(*self)).finish()
     }
 }
 

@@ -30,10 +30,9 @@ pub trait Message<'a>: Encode<'a> {
     fn decode_cbor(bytes: &'a [u8]) -> Result<Self, DecodeError> {
         let mut reader = cbor::Reader::new(bytes);
         let decoded = Self::read_cbor(&mut reader);
-        match decoded.and_then(|message| reader.end().map(|()| message)) {
-            Ok(message) => Ok(message),
-            Err(error) => Err(error.within(Self::NAME, "")),
-        }
+        decoded
+            .and_then(|message| reader.end().map(|()| message))
+            .map_err(|error| error.within(Self::NAME, ""))
     }
 
     /// Appends the message in the flat layout. Offsets count from its start. For C, the message
@@ -41,24 +40,22 @@ pub trait Message<'a>: Encode<'a> {
     #[inline]
     fn encode_flat(&self, out: &mut Vec<u8>) {
         let start = out.len();
-        let fixed_end = start + flat::HEADER_LEN + Self::FLAT_LEN;
-        out.reserve(flat::HEADER_LEN + Self::FLAT_LEN + self.content_len());
-        out.extend_from_slice(Self::FLAT_BLANK);
+        let fixed = start + flat::HEADER_LEN;
         let mut end = flat::HEADER_LEN + Self::FLAT_LEN;
-        self.put_fixed(&mut out[start + flat::HEADER_LEN..fixed_end], &mut end);
+        out.reserve(end + self.content_len());
+        out.extend_from_slice(Self::FLAT_BLANK);
+        self.put_fixed(&mut out[fixed..fixed + Self::FLAT_LEN], &mut end);
         self.append_contents(out);
-        self.append_lists(out, start, start + flat::HEADER_LEN);
+        self.append_lists(out, start, fixed);
         flat::put_len(out, start);
     }
 
     /// Checks a flat message and borrows from it. `bytes` must contain nothing else.
     #[inline]
     fn decode_flat(bytes: &'a [u8]) -> Result<Self, DecodeError> {
-        let opened = flat::Reader::open(bytes, Self::ID);
-        match opened.and_then(|mut reader| Self::read_flat(&mut reader, flat::HEADER_LEN)) {
-            Ok(message) => Ok(message),
-            Err(error) => Err(error.within(Self::NAME, "")),
-        }
+        flat::Reader::open(bytes, Self::ID)
+            .and_then(|mut reader| Self::read_flat(&mut reader, flat::HEADER_LEN))
+            .map_err(|error| error.within(Self::NAME, ""))
     }
 }
 

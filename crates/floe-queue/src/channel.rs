@@ -1,14 +1,13 @@
 //! The sender and the receiver.
 
 use std::collections::VecDeque;
-use std::fmt;
 use std::mem;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::barrier::Barrier;
 use crate::error::SubmitError;
-use crate::parker::{Parker, Published};
+use crate::parker::Parker;
 use crate::shards::Shards;
 use crate::spsc::Consumer;
 use crate::thread_queues::ThreadQueues;
@@ -65,20 +64,6 @@ impl<T> Clone for Sender<T> {
     }
 }
 
-impl<T> fmt::Debug for Sender<T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Sender").finish_non_exhaustive()
-    }
-}
-
-impl<T> fmt::Debug for Receiver<T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Receiver")
-            .field("queues", &self.queues.len())
-            .finish_non_exhaustive()
-    }
-}
-
 /// Creates a sender and its receiver.
 pub fn channel<T: Send + 'static>(limits: Limits) -> (Sender<T>, Receiver<T>) {
     let inner = Arc::new(Inner {
@@ -110,13 +95,9 @@ impl<T: Send + 'static> Sender<T> {
     #[inline]
     pub fn submit(&self, make: impl FnOnce() -> T) -> Result<(), SubmitError<T>> {
         let inner = &*self.inner;
-        if !inner.queues.cached().is_some_and(|queue| queue.has_room()) {
-            match inner.slow_destination() {
-                Destination::OwnQueue => {}
-                Destination::Shards => return inner.submit_to_shards(make),
-                Destination::Busy => return Err(SubmitError::Busy),
-                Destination::Closed => return Err(SubmitError::Closed(None)),
-            }
+        let has_room = inner.queues.cached().is_some_and(|queue| queue.has_room());
+        if !has_room && !inner.find_own_queue()? {
+            return inner.submit_to_shards(make);
         }
         let value = make();
         let Some(producer) = inner.queues.cached().filter(|queue| queue.has_room()) else {
@@ -126,12 +107,11 @@ impl<T: Send + 'static> Sender<T> {
             panic!("`make` has submitted another value");
         };
         producer.push(value);
-        match inner.parker.after_publish() {
-            Published::Accepted => Ok(()),
-            Published::Closed => producer
-                .confirm_last()
-                .map_err(|value| SubmitError::Closed(Some(value))),
+        if inner.parker.after_publish() {
+            return Ok(());
         }
+        let confirmed = producer.confirm_last();
+        confirmed.map_err(|value| SubmitError::Closed(Some(value)))
     }
 
     /// Wakes the receiver, as a value would.
@@ -140,35 +120,25 @@ impl<T: Send + 'static> Sender<T> {
     }
 }
 
-/// The place for the next value of a thread.
-enum Destination {
-    /// Its own queue, which is cached and has room.
-    OwnQueue,
-    Shards,
-    Busy,
-    Closed,
-}
-
 impl<T: Send + 'static> Inner<T> {
     /// The slow path of a submit: the queue of the thread is full, does not exist, or is not
-    /// cached.
+    /// cached. Returns whether the thread now has a cached queue with room. Otherwise it uses the
+    /// shards.
     #[cold]
     #[inline(never)]
-    fn slow_destination(&self) -> Destination {
+    fn find_own_queue(&self) -> Result<bool, SubmitError<T>> {
         if self.parker.is_closed() {
-            return Destination::Closed;
+            return Err(SubmitError::Closed(None));
         }
         let Some(producer) = self.queues.find() else {
-            return Destination::Shards;
+            return Ok(false);
         };
         match producer.has_room() || producer.make_room() {
-            true => Destination::OwnQueue,
-            false => Destination::Busy,
+            true => Ok(true),
+            false => Err(SubmitError::Busy),
         }
     }
-}
 
-impl<T> Inner<T> {
     fn submit_to_shards(&self, make: impl FnOnce() -> T) -> Result<(), SubmitError<T>> {
         self.shards.push(make)?;
         // The shard's lock has already decided whether the value came before the close.
@@ -177,14 +147,13 @@ impl<T> Inner<T> {
     }
 }
 
-impl<T: Send + 'static> Receiver<T> {
+impl<T> Receiver<T> {
     /// Takes one round of values: at most 256 from each queue, and at most `max` in total. Returns
     /// their number. If `max` ends a round early, the next round continues where it ended. After a
     /// burst, the next round starts four microseconds later at the earliest.
     pub fn take(&mut self, max: usize, mut each: impl FnMut(T)) -> usize {
         self.pause_after_burst();
-        self.queues
-            .extend(self.inner.queues.take_new(&mut self.seen));
+        self.add_new_queues();
         let (mut count, mut is_any_full) = (0, false);
         for step in 0..self.queues.len() {
             if count == max {
@@ -204,6 +173,11 @@ impl<T: Send + 'static> Receiver<T> {
         count
     }
 
+    fn add_new_queues(&mut self) {
+        let new = self.inner.queues.take_new(&mut self.seen);
+        self.queues.extend(new);
+    }
+
     /// Waits a moment after a burst, so that submitting threads can make progress. Without the
     /// pause, each round finds few values. It takes cache lines away from the threads that write to
     /// them, and may take the core that one of them waits for.
@@ -220,10 +194,8 @@ impl<T: Send + 'static> Receiver<T> {
 
     /// Returns whether a value waits. Checks all queues.
     pub fn has_value(&mut self) -> bool {
-        self.queues
-            .extend(self.inner.queues.take_new(&mut self.seen));
-        let queues = &mut self.queues;
-        queues.iter_mut().any(Consumer::refresh)
+        self.add_new_queues();
+        self.queues.iter_mut().any(Consumer::refresh)
             || !self.spare.is_empty()
             || !self.inner.shards.is_empty()
     }
@@ -262,12 +234,10 @@ impl<T: Send + 'static> Receiver<T> {
         let is_there = || has_other_work() || for_values && self.has_value();
         inner.parker.park(timeout, is_there);
     }
-}
 
-impl<T> Receiver<T> {
     /// Stops accepting values. Accepted values can still be taken.
     pub fn close(&mut self) {
-        if std::mem::replace(&mut self.is_closed, true) {
+        if mem::replace(&mut self.is_closed, true) {
             return;
         }
         self.inner.parker.close();

@@ -17,15 +17,6 @@ pub(crate) struct Parker {
 const PARKED: u32 = 1;
 const CLOSED: u32 = 2;
 
-/// The state of the channel after a value was published.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Published {
-    /// The value will be taken.
-    Accepted,
-    /// The receiver was closing at that time. The queue knows whether the value will be taken.
-    Closed,
-}
-
 impl Parker {
     pub(crate) fn new(barrier: Barrier) -> Parker {
         Parker {
@@ -40,25 +31,24 @@ impl Parker {
         self.word.0.load(Ordering::Relaxed) & CLOSED != 0
     }
 
-    /// Wakes the receiver if it sleeps. Call it after each published value.
+    /// Wakes the receiver if it sleeps. Call it after each published value. Returns whether the
+    /// value will be taken for sure. If not, the receiver was closing at that time, and the queue
+    /// knows whether the value will be taken.
     #[inline]
-    pub(crate) fn after_publish(&self) -> Published {
+    pub(crate) fn after_publish(&self) -> bool {
         self.barrier.light();
         match self.word.0.load(Ordering::Relaxed) {
-            0 => Published::Accepted,
+            0 => true,
             word => self.handle_flags(word),
         }
     }
 
     #[cold]
-    fn handle_flags(&self, word: u32) -> Published {
+    fn handle_flags(&self, word: u32) -> bool {
         if word & PARKED != 0 {
             self.wake();
         }
-        match word & CLOSED {
-            0 => Published::Accepted,
-            _ => Published::Closed,
-        }
+        word & CLOSED == 0
     }
 
     /// Ends the receiver's sleep, or prevents its next one.

@@ -68,10 +68,12 @@ impl<T> Shards<T> {
         let mut shards = self.shards.iter();
         while count < max {
             if spare.is_empty() {
-                match shards.find(|shard| shard.0.len.load(Ordering::Acquire) > 0) {
-                    Some(shard) => shard.0.swap_out(spare),
-                    None => break,
-                }
+                let Some(Padded(shard)) = shards.find(|shard| !shard.0.is_empty()) else {
+                    break;
+                };
+                let mut queue = shard.queue();
+                mem::swap(&mut queue.values, spare);
+                shard.len.store(0, Ordering::Release);
             }
             let some = spare.len().min(max - count);
             spare.drain(..some).for_each(&mut each);
@@ -81,8 +83,7 @@ impl<T> Shards<T> {
     }
 
     pub(crate) fn is_empty(&self) -> bool {
-        let mut shards = self.shards.iter();
-        shards.all(|shard| shard.0.len.load(Ordering::Acquire) == 0)
+        self.shards.iter().all(|shard| shard.0.is_empty())
     }
 
     /// Stops accepting values.
@@ -94,11 +95,8 @@ impl<T> Shards<T> {
 }
 
 impl<T> Shard<T> {
-    /// Swaps all values with the empty queue `spare`.
-    fn swap_out(&self, spare: &mut VecDeque<T>) {
-        let mut queue = self.queue();
-        mem::swap(&mut queue.values, spare);
-        self.len.store(0, Ordering::Release);
+    fn is_empty(&self) -> bool {
+        self.len.load(Ordering::Acquire) == 0
     }
 
     fn queue(&self) -> MutexGuard<'_, Queue<T>> {

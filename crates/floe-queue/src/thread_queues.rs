@@ -56,7 +56,7 @@ impl<T: Send + 'static> ThreadQueues<T> {
     )]
     pub(crate) fn cached(&self) -> Option<&mut Producer<T>> {
         let (number, producer) = CACHED.get();
-        // SAFETY: the number is that of this channel, so the pointer is a producer of `T`. It lives
+        // SAFETY: the number belongs to this channel, so the pointer is a producer of `T`. It lives
         // until the thread ends, which clears `CACHED`. No other reference exists: only this thread
         // knows the producer, and its only user, `submit`, holds no reference while it calls back.
         (number == self.number).then(|| unsafe { &mut *producer.cast() })

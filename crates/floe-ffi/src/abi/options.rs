@@ -4,21 +4,19 @@ use std::time::Duration;
 
 use floe_messages::Codec;
 
-use super::status::{Fail, Status, fail};
 use super::structs::FloeEngineOptions;
 use crate::limits::Limits;
+use crate::status::{Fail, Status, fail};
 
 pub(super) fn codec(number: u32) -> Result<Codec, Fail> {
-    match number {
+    if number == 0 {
         // The host did not set it.
-        0 => Ok(Codec::Flat),
-        number if number == Codec::Flat as u32 => Ok(Codec::Flat),
-        number if number == Codec::Cbor as u32 => Ok(Codec::Cbor),
-        number => Err(fail(
-            Status::Invalid,
-            format!("unknown codec number {number}; use FLOE_CBOR or FLOE_FLAT"),
-        )),
+        return Ok(Codec::Flat);
     }
+    Codec::from_number(number).ok_or_else(|| {
+        let text = format!("unknown codec number {number}; use FLOE_CBOR or FLOE_FLAT");
+        fail(Status::Invalid, text)
+    })
 }
 
 pub(super) fn limits(options: &FloeEngineOptions) -> Limits {

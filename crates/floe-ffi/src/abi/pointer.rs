@@ -3,8 +3,8 @@
 use std::ffi::{c_char, c_void};
 use std::ptr;
 
-use super::status::{Fail, Status, fail};
 use super::structs::{FloeCompletion, FloeEngineOptions, FloeRequest};
+use crate::status::{Fail, Status, fail};
 
 /// A struct that begins with its size, so that it can grow.
 ///
@@ -29,7 +29,7 @@ unsafe impl Versioned for FloeCompletion {
     const LEAST: usize = 64;
 }
 
-fn null(name: &str) -> Fail {
+pub(super) fn null(name: &str) -> Fail {
     fail(Status::Invalid, format!("{name} is NULL"))
 }
 
@@ -48,7 +48,8 @@ pub(super) unsafe fn struct_size<T: Versioned>(from: *const T, name: &str) -> Re
     Ok(size)
 }
 
-fn check_size<T: Versioned>(size: usize, name: &str) -> Result<(), Fail> {
+/// Checks the size that a struct claims.
+pub(super) fn check_size<T: Versioned>(size: usize, name: &str) -> Result<(), Fail> {
     if size < T::LEAST || size > SIZE_MAX {
         let text = format!(
             "invalid struct_size {size} of {name}; set it to sizeof({name}), which is at least {}",
@@ -96,19 +97,6 @@ pub(super) unsafe fn write_struct<T: Versioned>(to: *mut c_void, size: usize, va
     let known = size.min(size_of::<T>());
     // SAFETY: both have at least that many bytes.
     unsafe { ptr::copy_nonoverlapping((&raw const value).cast::<u8>(), to.cast(), known) };
-}
-
-/// Checks the arguments of an array of structs.
-pub(super) fn check_array<T: Versioned>(
-    to: *mut c_void,
-    struct_size: usize,
-    capacity: usize,
-) -> Result<(), Fail> {
-    check_size::<T>(struct_size, "floe_completion")?;
-    if to.is_null() && capacity > 0 {
-        return Err(null("out"));
-    }
-    Ok(())
 }
 
 /// Writes one value.

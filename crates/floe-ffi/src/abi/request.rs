@@ -5,12 +5,12 @@ use std::sync::Arc;
 
 use floe_messages::{Codec, Method, PAYLOAD_MAX};
 
-use super::status::{Fail, Status, fail};
 use super::structs::{FloeRequest, WANTS_PROGRESS};
 use super::{options, pointer, sink};
 use crate::completion::Waiter;
 use crate::engine::Shared;
-use crate::request::{Extra, PayloadError, PayloadRef, Request, Sink};
+use crate::request::{Extra, PayloadRef, Request, Sink};
+use crate::status::{Fail, Status, fail};
 
 /// A checked request whose payload may still be in the host's memory.
 pub(super) struct ParsedRequest<'a> {
@@ -69,10 +69,7 @@ pub(super) unsafe fn read<'a>(
     // SAFETY: guaranteed by the caller.
     let bytes = unsafe { pointer::bytes(request.payload, request.payload_len)? };
     // Last, because only this step copies data.
-    let payload = PayloadRef::acquire(bytes, &engine.budget).map_err(|why| match why {
-        PayloadError::Budget => Fail::status(Status::Busy),
-        PayloadError::Memory => Fail::status(Status::NoMemory),
-    })?;
+    let payload = PayloadRef::acquire(bytes, &engine.budget)?;
     Ok(ParsedRequest {
         method,
         codec,

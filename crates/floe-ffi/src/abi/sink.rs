@@ -4,9 +4,9 @@ use std::ffi::c_void;
 use std::fs::File;
 use std::os::fd::BorrowedFd;
 
-use super::status::{Fail, Status, fail};
 use super::structs::{FloeRequest, FloeSink, HAS_DESCRIPTOR};
 use crate::request::Sink;
+use crate::status::{Fail, Status, fail};
 
 struct HostSink {
     function: FloeSink,

@@ -6,10 +6,10 @@ use floe_messages::ErrorKind;
 use floe_transfer::Cancel;
 
 use super::active_request::ActiveRequest;
+use super::pool::Job;
 use super::thread::Engine;
 use super::work_queue::WorkKind;
 use crate::completion::Failure;
-use crate::pool::Job;
 use crate::progress::ProgressCell;
 use crate::request::Request;
 
@@ -42,7 +42,7 @@ impl Engine {
         for kind in WorkKind::ALL {
             loop {
                 let queue = self.work_queues.of(kind);
-                if queue.waiting.is_empty() || !queue.pool.has_room() {
+                if !queue.pool.has_room() {
                     break;
                 }
                 let Some(job) = queue.waiting.pop_front() else {
@@ -51,11 +51,7 @@ impl Engine {
                 let id = job.request.id;
                 match queue.pool.begin(job, &shared) {
                     Ok(()) => self.mark_started(id),
-                    Err(job) => {
-                        let text =
-                            "cannot start a worker thread: the system refuses it; try again later";
-                        self.fail_unstarted(job.request.id, ErrorKind::Failed, text);
-                    }
+                    Err(_) => self.fail_unstarted(id),
                 }
             }
         }
@@ -63,21 +59,20 @@ impl Engine {
 
     fn mark_started(&mut self, id: u64) {
         let now = self.shared.now();
-        let slow = now + self.shared.limits.slow_after.as_millis() as u64;
-        let soon = now + self.shared.limits.progress_interval.as_millis() as u64;
-        let mut poll = slow;
+        let mut time = self.shared.limits.slow_after;
         if let Some(active) = self.active.get_mut(&id) {
             active.begun = Some(now);
             if active.wants_progress {
-                poll = soon;
+                time = self.shared.limits.progress_interval;
             }
         }
-        self.schedule_poll(poll);
+        self.schedule_poll(now + time.as_millis() as u64);
     }
 
-    fn fail_unstarted(&mut self, id: u64, kind: ErrorKind, message: &str) {
+    fn fail_unstarted(&mut self, id: u64) {
         if let Some(active) = self.active.remove(&id) {
-            self.fail(&active, &Failure::new(kind, message));
+            let text = "cannot start a worker thread: the system refuses it; try again later";
+            self.fail(&active, &Failure::new(ErrorKind::Failed, text));
         }
     }
 }

@@ -9,10 +9,11 @@ use floe_queue::Receiver;
 
 use super::active_request::ActiveRequest;
 use super::inbox::Inbox;
+use super::pool::JobResult;
 use super::work_queue::{WorkKind, WorkQueues};
-use super::{Delivery, Shared, lock};
+use super::{Delivery, Shared};
 use crate::completion::{Completion, JobOutcome, Kind};
-use crate::pool::JobResult;
+use crate::locks::lock;
 use crate::request::Request;
 use crate::signals;
 
@@ -112,7 +113,8 @@ impl Engine {
             while receiver.take(usize::MAX, |request| self.dispatch(request)) > 0 {}
             self.cancel_all();
         }
-        inbox.acknowledge.iter().for_each(|flag| flag.raise());
+        // Last, because it tells other threads that everything above is done.
+        drop(inbox.acknowledge);
     }
 
     /// Returns how many requests may be taken without exceeding the limit of requests in flight.

@@ -4,8 +4,8 @@ use std::collections::VecDeque;
 
 use floe_messages::Method;
 
+use super::pool::{Job, Pool};
 use crate::limits::Limits;
-use crate::pool::{Job, Pool};
 
 /// The waiting requests of one kind, and their workers.
 pub(super) struct WorkQueue {

@@ -2,12 +2,13 @@
 
 use floe_format::SecretKey;
 use floe_messages::{Empty, ErrorKind, ServeReply, ServeRequest, StopRequest};
-use floe_server::address::{self, AddressError};
+use floe_server::address;
 use floe_server::{Config, ServeError, Server};
 
 use super::{HandlerContext, HandlerResult, WorkError, local_store, store_dir, usage};
 use crate::completion::Failure;
-use crate::engine::{RunningServer, lock, new_id};
+use crate::engine::{RunningServer, new_id};
+use crate::locks::lock;
 
 impl HandlerContext<'_> {
     pub(super) fn serve(&self) -> HandlerResult {
@@ -15,10 +16,11 @@ impl HandlerContext<'_> {
         let dir = store_dir(request.store_dir)?;
         let store = local_store(request.store, dir.as_ref())?;
         let listen: Result<_, _> = request.listen.iter().map(address::parse).collect();
+        let listen = listen.map_err(|error| usage(error.to_string()))?;
         // The error never contains the key.
         let keys: Result<Vec<SecretKey>, _> =
             request.secret_keys.iter().map(SecretKey::parse).collect();
-        let config = Config::builder(store, listen?)
+        let config = Config::builder(store, listen)
             .secret_keys(keys.map_err(|error| usage(error.to_string()))?)
             .build()?;
         let mut server = Server::bind(config)?;
@@ -73,11 +75,5 @@ impl From<ServeError> for WorkError {
             ServeError::Config(_) => usage(error.to_string()),
             error => failed(error.to_string()),
         }
-    }
-}
-
-impl From<AddressError> for WorkError {
-    fn from(error: AddressError) -> WorkError {
-        usage(error.to_string())
     }
 }

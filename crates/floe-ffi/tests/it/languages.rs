@@ -16,7 +16,7 @@ pub(crate) fn bindings() -> PathBuf {
     crate_dir().join("../../bindings")
 }
 
-/// Returns the directory of the library, which is that of this program.
+/// Returns the directory of the library, which is also the directory of this program.
 fn library_dir() -> PathBuf {
     let program = std::env::current_exe().unwrap();
     let dir = program.parent().unwrap().to_owned();

@@ -23,10 +23,9 @@ impl<'a> Reader<'a> {
     /// Returns an error if bytes remain.
     #[inline]
     pub fn end(&self) -> Result<(), DecodeError> {
-        if self.rest.is_empty() {
-            Ok(())
-        } else {
-            Err(self.fault(Problem::Trailing(self.rest.len())))
+        match self.rest.len() {
+            0 => Ok(()),
+            left => Err(self.fault(Problem::Trailing(left))),
         }
     }
 
@@ -139,19 +138,13 @@ impl<'a> Reader<'a> {
     fn string(&mut self, major: u8) -> Result<&'a [u8], DecodeError> {
         let before = self.clone();
         let length = self.head(major)?;
-        let whole = usize::try_from(length)
-            .ok()
-            .and_then(|length| self.rest.split_at_checked(length));
-        match whole {
-            Some((bytes, rest)) => {
-                self.rest = rest;
-                Ok(bytes)
-            }
-            None => {
-                let left = self.rest.len();
-                Err(before.fault(Problem::TooLong { length, left }))
-            }
-        }
+        let len = usize::try_from(length).ok();
+        let Some((bytes, rest)) = len.and_then(|len| self.rest.split_at_checked(len)) else {
+            let left = self.rest.len();
+            return Err(before.fault(Problem::TooLong { length, left }));
+        };
+        self.rest = rest;
+        Ok(bytes)
     }
 
     /// Reads a head of this major type. Returns its number.
@@ -174,8 +167,9 @@ impl<'a> Reader<'a> {
     #[inline(never)]
     fn long_head(&mut self, major: u8) -> Result<u64, DecodeError> {
         let before = self.clone();
-        let (number, least) = match self.byte()? ^ major {
-            24 => (u64::from(self.byte()?), 24),
+        let [first] = self.chunk()?;
+        let (number, least) = match first ^ major {
+            24 => (u64::from(u8::from_be_bytes(self.chunk()?)), 24),
             25 => (u64::from(u16::from_be_bytes(self.chunk()?)), 1 << 8),
             26 => (u64::from(u32::from_be_bytes(self.chunk()?)), 1 << 16),
             27 => (u64::from_be_bytes(self.chunk()?), 1 << 32),
@@ -186,11 +180,6 @@ impl<'a> Reader<'a> {
             return Err(before.fault(Problem::NotShortest));
         }
         Ok(number)
-    }
-
-    #[inline]
-    fn byte(&mut self) -> Result<u8, DecodeError> {
-        self.chunk().map(|[byte]| byte)
     }
 
     #[inline]

@@ -6,7 +6,7 @@ use crate::{DecodeError, Problem, text};
 /// The bytes of a message, and the number of bytes that references may still span.
 #[derive(Debug)]
 pub struct Reader<'a> {
-    bytes: &'a [u8],
+    pub(crate) bytes: &'a [u8],
     budget: u64,
 }
 
@@ -21,34 +21,24 @@ impl<'a> Reader<'a> {
     /// Checks the header.
     #[inline]
     pub fn open(bytes: &'a [u8], id: u32) -> Result<Reader<'a>, DecodeError> {
-        let [magic, claimed, found, zero] = match bytes.first_chunk::<HEADER_LEN>() {
-            Some(header) => words(header),
-            None => return Err(DecodeError::new(0, Problem::Header)),
-        };
-        let len = bytes.len();
-        if magic != u32::from_le_bytes(MAGIC) {
+        let header = bytes.first_chunk::<HEADER_LEN>().map(words);
+        let Some([magic, claimed, message, zero]) = header else {
             return Err(DecodeError::new(0, Problem::Header));
-        }
-        if u64::from(claimed) != len as u64 {
-            return Err(DecodeError::new(
-                4,
-                Problem::Length {
-                    claimed,
-                    found: len,
-                },
-            ));
-        }
-        if found != id {
-            let expected = id;
-            return Err(DecodeError::new(
-                8,
-                Problem::WrongMessage { expected, found },
-            ));
-        }
-        if zero != 0 {
-            return Err(DecodeError::new(12, Problem::NotZero));
-        }
-        Ok(Reader::again(bytes))
+        };
+        let (found, expected) = (bytes.len(), id);
+        let (at, problem) = if magic != u32::from_le_bytes(MAGIC) {
+            (0, Problem::Header)
+        } else if u64::from(claimed) != found as u64 {
+            (4, Problem::Length { claimed, found })
+        } else if message != expected {
+            let found = message;
+            (8, Problem::WrongMessage { expected, found })
+        } else if zero != 0 {
+            (12, Problem::NotZero)
+        } else {
+            return Ok(Reader::again(bytes));
+        };
+        Err(DecodeError::new(at, problem))
     }
 
     /// Creates a reader for bytes that were already checked.
@@ -139,20 +129,10 @@ impl<'a> Reader<'a> {
         slot: usize,
         element_len: usize,
     ) -> Result<Option<(u32, u32)>, DecodeError> {
-        match fixed.uint(slot) {
-            0 => Ok(None),
-            reference => self
-                .aligned(fixed.at + slot, reference, element_len)
-                .map(Some),
+        let (reference, at) = (fixed.uint(slot), fixed.at + slot);
+        if reference == 0 {
+            return Ok(None);
         }
-    }
-
-    fn aligned(
-        &mut self,
-        at: usize,
-        reference: u64,
-        element_len: usize,
-    ) -> Result<(u32, u32), DecodeError> {
         let (offset, count) = split(reference);
         if count == 0 {
             return Err(DecodeError::new(at, Problem::NotZero));
@@ -161,13 +141,7 @@ impl<'a> Reader<'a> {
             return Err(DecodeError::new(at, Problem::Misaligned(offset)));
         }
         self.span(at, offset, count * element_len as u64)?;
-        Ok((offset as u32, count as u32))
-    }
-
-    /// Returns all bytes of the message.
-    #[inline]
-    pub(crate) fn bytes_of_message(&self) -> &'a [u8] {
-        self.bytes
+        Ok(Some((offset as u32, count as u32)))
     }
 
     /// Returns the bytes of the reference at `at`. The sums cannot overflow: offsets and counts
@@ -221,11 +195,9 @@ impl<const N: usize> Fixed<'_, N> {
     #[inline]
     pub fn present(&self, slot: usize) -> Result<bool, DecodeError> {
         let present = self.bool(slot)?;
-        if !present && self.uint(slot + SLOT_LEN) != 0 {
-            return Err(DecodeError::new(
-                self.at + slot + SLOT_LEN,
-                Problem::NotZero,
-            ));
+        let value = slot + SLOT_LEN;
+        if !present && self.uint(value) != 0 {
+            return Err(DecodeError::new(self.at + value, Problem::NotZero));
         }
         Ok(present)
     }

@@ -4,8 +4,6 @@ use std::cell::RefCell;
 use std::ffi::CStr;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use crate::engine::CallError;
-
 /// The result of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(i32)]
@@ -35,35 +33,22 @@ pub enum Status {
 }
 
 /// An error of a call.
-pub(super) struct Fail {
+pub(crate) struct Fail {
     status: Status,
     text: Option<String>,
 }
 
-impl Fail {
+impl From<Status> for Fail {
     /// Creates an error that its status explains.
-    pub(super) fn status(status: Status) -> Fail {
+    fn from(status: Status) -> Fail {
         Fail { status, text: None }
     }
 }
 
 /// Creates an error with a text of its own.
-pub(super) fn fail(status: Status, text: String) -> Fail {
-    Fail {
-        status,
-        text: Some(text),
-    }
-}
-
-impl From<CallError> for Fail {
-    fn from(error: CallError) -> Fail {
-        Fail::status(match error {
-            CallError::Busy => Status::Busy,
-            CallError::Closed => Status::Closed,
-            CallError::WouldDeadlock => Status::WouldDeadlock,
-            CallError::BadHandle => Status::BadHandle,
-        })
-    }
+pub(crate) fn fail(status: Status, text: String) -> Fail {
+    let text = Some(text);
+    Fail { status, text }
 }
 
 thread_local! {
@@ -72,16 +57,16 @@ thread_local! {
 
 /// Runs the body of a C function: catches panics and stores the error text.
 #[inline]
-pub(super) fn guard(body: impl FnOnce() -> Result<Status, Fail>) -> i32 {
+pub(crate) fn guard(body: impl FnOnce() -> Result<(), Fail>) -> i32 {
     match catch_unwind(AssertUnwindSafe(body)) {
-        Ok(Ok(status)) => status as i32,
-        // FLOE_BUSY must be cheap, because the host tries again at once.
+        Ok(Ok(())) => Status::Ok as i32,
+        // Both must be cheap, because the host tries again at once.
         Ok(Err(Fail {
-            status: Status::Busy,
+            status: status @ (Status::Busy | Status::TimedOut),
             text: None,
-        })) => Status::Busy as i32,
+        })) => status as i32,
         Ok(Err(fail)) => store_error(fail),
-        Err(_) => store_error(Fail::status(Status::Internal)),
+        Err(_) => store_error(Status::Internal.into()),
     }
 }
 
@@ -97,12 +82,12 @@ fn store_error(fail: Fail) -> i32 {
 }
 
 /// Runs `f` with the last error text of this thread.
-pub(super) fn with_last_error<R: Default>(f: impl FnOnce(&str) -> R) -> R {
+pub(crate) fn with_last_error<R: Default>(f: impl FnOnce(&str) -> R) -> R {
     LAST.try_with(|last| f(&last.borrow())).unwrap_or_default()
 }
 
 /// Returns the description of a status.
-pub(super) fn text(status: i32) -> &'static CStr {
+pub(crate) fn text(status: i32) -> &'static CStr {
     match status {
         0 => c"done",
         -1 => c"an argument is invalid",

@@ -5,13 +5,15 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc::{Receiver, Sender, channel};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::thread::{Builder, JoinHandle};
 
 use floe_messages::ErrorKind;
 use floe_transfer::Cancel;
 
+use super::Shared;
 use crate::completion::{Failure, JobOutcome};
+use crate::locks::lock;
 use crate::progress::ProgressCell;
 use crate::request::Request;
 
@@ -23,22 +25,13 @@ pub(crate) struct Job {
 }
 
 /// The result of a job.
-pub(crate) struct JobResult {
+pub(super) struct JobResult {
     pub(crate) request: u64,
     pub(crate) outcome: JobOutcome,
 }
 
-/// The functions that workers call.
-pub(crate) trait JobHandler: Send + Sync + 'static {
-    /// Handles a job.
-    fn handle(&self, job: Job) -> JobOutcome;
-
-    /// Passes the result to the engine thread.
-    fn return_result(&self, finished: JobResult);
-}
-
 /// A pool of workers for one kind of work.
-pub(crate) struct Pool {
+pub(super) struct Pool {
     name: &'static str,
     most: usize,
     idle: usize,
@@ -69,13 +62,9 @@ impl Pool {
 
     /// Passes a job to a worker. Returns the job if the pool has no thread and the system refuses
     /// one.
-    pub(crate) fn begin(
-        &mut self,
-        job: Box<Job>,
-        handler: &Arc<impl JobHandler>,
-    ) -> Result<(), Box<Job>> {
+    pub(crate) fn begin(&mut self, job: Box<Job>, shared: &Arc<Shared>) -> Result<(), Box<Job>> {
         match self.idle {
-            0 => match self.spawn(handler.clone()) {
+            0 => match self.spawn(shared.clone()) {
                 Ok(thread) => self.threads.push(thread),
                 // One of the existing workers takes the job later.
                 Err(_) if !self.threads.is_empty() => {}
@@ -91,16 +80,21 @@ impl Pool {
         self.idle += 1;
     }
 
-    fn spawn(&self, handler: Arc<impl JobHandler>) -> std::io::Result<JoinHandle<()>> {
+    fn spawn(&self, shared: Arc<Shared>) -> std::io::Result<JoinHandle<()>> {
         let jobs = self.taken.clone();
         let name = format!("floe-{}-{}", self.name, self.threads.len());
         Builder::new().name(name).spawn(move || {
+            shared.enter();
             loop {
-                let next = jobs.lock().unwrap_or_else(PoisonError::into_inner).recv();
-                match next {
-                    Ok(job) => run(*job, &*handler),
-                    Err(_) => return,
-                }
+                // The lock is released before the job runs.
+                let next = lock(&jobs).recv();
+                let Ok(job) = next else {
+                    return;
+                };
+                let request = job.request.id;
+                let outcome = guarded(|| (shared.handler)(*job, &shared));
+                let finished = JobResult { request, outcome };
+                shared.post(|inbox| inbox.finished.push(finished));
             }
         })
     }
@@ -113,15 +107,6 @@ impl Pool {
             let _: std::thread::Result<()> = thread.join();
         }
     }
-}
-
-fn run(job: Job, handler: &impl JobHandler) {
-    let id = job.request.id;
-    let outcome = guarded(|| handler.handle(job));
-    handler.return_result(JobResult {
-        request: id,
-        outcome,
-    });
 }
 
 /// Turns a panic into a failure of the request, so that the worker and the host continue.
