@@ -25,4 +25,4 @@ pub use options::{NarInfoDiskCacheOptions, NetworkOptions};
 pub use proxies::{Proxies, ProxyVar};
 pub use storage::{CacheStorage, Found, GetCallback, GetResult, QueryLimit, SmallObject};
 pub use temporary_file::TemporaryFile;
-pub use writer::{BinaryCacheWriter, CacheWriteOptions};
+pub use writer::{BinaryCacheWriter, CacheWriteOptions, read_secret_key};

@@ -8,8 +8,8 @@
 mod nar_file;
 
 use std::collections::{BTreeSet, HashMap};
-use std::fs;
-use std::io;
+use std::fs::File;
+use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -222,14 +222,24 @@ impl Target for BinaryCacheWriter {
     }
 }
 
-fn read_secret_key(path: &Path) -> Result<SecretKey, Error> {
-    let text = fs::read_to_string(path).map_err(|source| Error::File {
-        action: "read the secret key",
+/// Reads the file of a secret key.
+///
+/// Errors: [`Error::File`]; [`Error::SecretKey`], which never contains the key.
+pub fn read_secret_key(path: &Path) -> Result<SecretKey, Error> {
+    let mut bytes = Vec::new();
+    File::open(path)
+        .and_then(|file| file.take(SECRET_KEY_LEN_MAX).read_to_end(&mut bytes))
+        .map_err(|source| Error::File {
+            action: "read the secret key",
+            path: path.to_path_buf(),
+            source,
+        })?;
+    let text = String::from_utf8(bytes).unwrap_or_default();
+    SecretKey::parse(text.trim()).map_err(|_| Error::SecretKey {
         path: path.to_path_buf(),
-        source,
-    })?;
-    SecretKey::parse(text.trim_end()).map_err(|error| Error::SecretKey {
-        path: path.to_path_buf(),
-        reason: error.to_string(),
     })
 }
+
+/// The largest file of a secret key that floe reads, in bytes: far beyond any key with a sensible
+/// name.
+const SECRET_KEY_LEN_MAX: u64 = 64 * 1024;

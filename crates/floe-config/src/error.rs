@@ -155,25 +155,9 @@ pub enum ConfigError {
         /// The error of the system.
         source: io::Error,
     },
-    /// A file of a secret key that cannot be read.
-    #[error("cannot read the secret key in {}: {source}", file.display())]
-    SecretKeyFile {
-        /// The file.
-        file: PathBuf,
-        /// The error of the system.
-        source: io::Error,
-    },
-    /// A file that holds no secret key. The error repeats nothing of the file, which may hold a
-    /// part of a secret.
-    #[error(
-        "cannot read the secret key in {}: it is not one key of the form NAME:BASE64; make one \
-         with floe key generate NAME",
-        file.display()
-    )]
-    NotASecretKey {
-        /// The file.
-        file: PathBuf,
-    },
+    /// The file of a secret key cannot be used.
+    #[error(transparent)]
+    SecretKey(Error),
     /// A group that the system cannot look up.
     #[error("cannot look up the group {name}: {source}")]
     Account {
@@ -191,8 +175,7 @@ impl ConfigError {
             ConfigError::StoreUri(error) => error.kind(),
             ConfigError::RootDir(_)
             | ConfigError::HarmoniaFile { .. }
-            | ConfigError::SecretKeyFile { .. }
-            | ConfigError::NotASecretKey { .. }
+            | ConfigError::SecretKey(_)
             | ConfigError::Account { .. } => ErrorKind::Failed,
             _ => ErrorKind::Usage,
         }

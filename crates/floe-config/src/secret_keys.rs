@@ -1,10 +1,10 @@
 //! Reads the secret keys that sign what a server sends.
 
-use std::fs::{self, File};
-use std::io::Read as _;
+use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
+use floe_cache::read_secret_key;
 use floe_format::SecretKey;
 
 use crate::environment::Environment;
@@ -15,7 +15,7 @@ use crate::error::ConfigError;
 /// There is no warning about the mode of a systemd credential: its mode looks open, but an access
 /// list guards it.
 ///
-/// Errors: [`ConfigError::SecretKeyFile`], [`ConfigError::NotASecretKey`].
+/// Errors: [`ConfigError::SecretKey`].
 pub fn read_secret_keys(
     files: &[PathBuf],
     environment: &Environment,
@@ -30,7 +30,7 @@ fn read(
     let mut keys: Vec<SecretKey> = Vec::new();
     let mut warnings = Vec::new();
     for file in files {
-        let key = read_one(file)?;
+        let key = read_secret_key(file).map_err(ConfigError::SecretKey)?;
         if keys.iter().any(|known| known.to_text() == key.to_text()) {
             continue;
         }
@@ -38,20 +38,6 @@ fn read(
         warnings.extend(permission_warning(file, credentials));
     }
     Ok((keys, warnings))
-}
-
-fn read_one(file: &Path) -> Result<SecretKey, ConfigError> {
-    let mut bytes = Vec::new();
-    File::open(file)
-        .and_then(|open| open.take(KEY_LEN_MAX).read_to_end(&mut bytes))
-        .map_err(|source| ConfigError::SecretKeyFile {
-            file: file.to_owned(),
-            source,
-        })?;
-    let text = String::from_utf8(bytes).unwrap_or_default();
-    SecretKey::parse(text.trim()).map_err(|_| ConfigError::NotASecretKey {
-        file: file.to_owned(),
-    })
 }
 
 fn permission_warning(file: &Path, credentials: Option<&Path>) -> Option<String> {
@@ -69,9 +55,6 @@ fn permission_warning(file: &Path, credentials: Option<&Path>) -> Option<String>
         )
     })
 }
-
-/// The limit for a key file, far beyond any key with a sensible name.
-const KEY_LEN_MAX: u64 = 64 * 1024;
 
 /// The mode bits that let the group or other users read.
 const GROUP_OR_WORLD_READABLE: u32 = 0o044;

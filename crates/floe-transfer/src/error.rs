@@ -228,13 +228,16 @@ pub enum Error {
         /// The path.
         path: StorePath,
     },
-    /// A signing key does not parse.
-    #[error("cannot use the secret key {}: {reason}", path.display())]
+    /// A file contains no secret key. The error repeats nothing of the file, which may contain a
+    /// part of a secret.
+    #[error(
+        "cannot read the secret key in {}: it is not one key of the form NAME:BASE64; make one \
+         with floe key generate NAME",
+        path.display()
+    )]
     SecretKey {
-        /// Its file.
+        /// The file.
         path: PathBuf,
-        /// The cause; never the key.
-        reason: String,
     },
     /// A feature that needs a local store is used with another target.
     #[error("cannot use {feature}: {target} is a binary cache; use a local store as the target")]

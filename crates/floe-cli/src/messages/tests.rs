@@ -430,7 +430,7 @@ fn server_messages() {
     );
     check(
         floe_config::read_secret_keys(&["/absent".into()], &environment(&[])).unwrap_err(),
-        &expect!["cannot read the secret key in /absent: No such file or directory (os error 2)"],
+        &expect!["cannot read the secret key /absent: No such file or directory (os error 2)"],
     );
     check_text(
         serve::ignored_option("--workers", "floe has no worker processes"),
