@@ -12,7 +12,7 @@ use floe_transfer::EventSink;
 
 use bars::Bars;
 use json::JsonLines;
-pub(crate) use json::{error_fields, error_kind};
+pub(crate) use json::error_fields;
 use lines::Lines;
 pub(crate) use stderr::{Level, eprint_line, is_json, set_json, warn, write_event};
 

@@ -3,6 +3,7 @@
 mod args;
 mod commands;
 mod display;
+mod error_kind;
 mod exit;
 mod messages;
 mod options;

@@ -157,7 +157,7 @@ pub enum ConfigError {
     },
     /// The file of a secret key cannot be used.
     #[error(transparent)]
-    SecretKey(Error),
+    SecretKey(Box<Error>),
     /// A group that the system cannot look up.
     #[error("cannot look up the group {name}: {source}")]
     Account {

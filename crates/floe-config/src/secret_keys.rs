@@ -30,7 +30,7 @@ fn read(
     let mut keys: Vec<SecretKey> = Vec::new();
     let mut warnings = Vec::new();
     for file in files {
-        let key = read_secret_key(file).map_err(ConfigError::SecretKey)?;
+        let key = read_secret_key(file).map_err(|error| ConfigError::SecretKey(error.into()))?;
         if keys.iter().any(|known| known.to_text() == key.to_text()) {
             continue;
         }

@@ -16,6 +16,8 @@ pub struct Sources {
     unavailable: Vec<(String, Arc<Error>)>,
     /// The number of attempts of a transfer.
     pub(crate) attempts: u32,
+    /// The network of the caches, if this opened them.
+    network: Option<LazyNetwork>,
 }
 
 /// The order in which sources are queried.
@@ -35,6 +37,7 @@ impl Sources {
             list,
             unavailable: Vec::new(),
             attempts,
+            network: None,
         }
     }
 
@@ -70,6 +73,7 @@ impl Sources {
             }
         }
         drop(context);
+        sources.network = Some(network);
         sources.wait_until_usable(&replies, cancel)?;
         sources.drop_unavailable(order)
     }
@@ -112,7 +116,8 @@ impl Sources {
             }
         }
         if self.list.is_empty() {
-            return Err(match self.unavailable.into_iter().next() {
+            let unavailable = std::mem::take(&mut self.unavailable);
+            return Err(match unavailable.into_iter().next() {
                 Some((_, error)) => Error::SourceDisabled(error),
                 None => Error::NoSources,
             });
@@ -146,6 +151,14 @@ impl Sources {
     /// The opened sources.
     pub fn iter(&self) -> impl Iterator<Item = &dyn Source> {
         self.list.iter().map(|source| &**source)
+    }
+}
+
+impl Drop for Sources {
+    fn drop(&mut self) {
+        if let Some(network) = &self.network {
+            network.shut_down();
+        }
     }
 }
 

@@ -53,7 +53,7 @@ impl HttpContext {
 pub struct Network {
     context: Arc<HttpContext>,
     stop: Mutex<Option<oneshot::Sender<()>>>,
-    thread: Option<JoinHandle<()>>,
+    thread: Mutex<Option<JoinHandle<()>>>,
 }
 
 impl Network {
@@ -88,7 +88,7 @@ impl Network {
         Ok(Network {
             context,
             stop: Mutex::new(Some(stop)),
-            thread: Some(thread),
+            thread: Mutex::new(Some(thread)),
         })
     }
 
@@ -105,15 +105,24 @@ impl Network {
     }
 }
 
-impl Drop for Network {
-    fn drop(&mut self) {
+impl Network {
+    /// Ends all requests and waits for the end of the thread. Afterwards no task holds a reference
+    /// to a cache.
+    fn shut_down(&self) {
         self.abort();
-        if let Some(thread) = self.thread.take() {
+        let mut handle = self.thread.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(thread) = handle.take() {
             // A task may drop the last owner. The thread cannot wait for its own end.
             if thread.thread().id() != thread::current().id() {
                 let _: thread::Result<()> = thread.join();
             }
         }
+    }
+}
+
+impl Drop for Network {
+    fn drop(&mut self) {
+        self.shut_down();
     }
 }
 
@@ -131,6 +140,14 @@ impl LazyNetwork {
         LazyNetwork {
             options: options.clone(),
             started: OnceLock::new(),
+        }
+    }
+
+    /// Ends all requests and waits for the end of the network thread. A task of the thread may hold
+    /// the last reference to the disk cache; its rows would be lost if the process ended before.
+    pub fn shut_down(&self) {
+        if let Some((network, _)) = self.started.get() {
+            network.shut_down();
         }
     }
 

@@ -3,10 +3,11 @@
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use floe_transfer::{Error, ErrorKind, Event, EventSink};
+use floe_transfer::{Error, Event, EventSink};
 use serde_json::{Value, json};
 
 use super::stderr::{Level, eprint_line, warn, write_event};
+use crate::error_kind;
 use crate::messages::copy::{damaged_link, low_space, not_reused};
 use crate::messages::waiting_for_resource;
 
@@ -14,22 +15,10 @@ use crate::messages::waiting_for_resource;
 pub(crate) fn error_fields(error: &Error) -> Value {
     json!({
         "message": error.to_string(),
-        "kind": error_kind(error.kind()),
+        "kind": error_kind::name(error.kind()),
         "path": error.path_name(),
         "url": error.url(),
     })
-}
-
-/// Returns the name of a kind of error in docs/interface.md.
-pub(crate) fn error_kind(kind: ErrorKind) -> &'static str {
-    match kind {
-        ErrorKind::Failed => "failed",
-        ErrorKind::Usage => "usage",
-        ErrorKind::Untrusted => "untrusted",
-        ErrorKind::Network => "network",
-        ErrorKind::NoSpace => "noSpace",
-        ErrorKind::Interrupted => "interrupted",
-    }
 }
 
 /// Writes the events of a copy as JSON lines.

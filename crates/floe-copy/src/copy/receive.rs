@@ -35,7 +35,7 @@ pub(crate) struct ReceivedPath {
 
 /// The failure of the last attempt at one source.
 struct ReceiveFailure {
-    error: Error,
+    error: Box<Error>,
     is_source_fault: bool,
 }
 
@@ -43,7 +43,7 @@ impl From<Error> for ReceiveFailure {
     /// A cancellation, which ends the attempts at all sources.
     fn from(error: Error) -> ReceiveFailure {
         ReceiveFailure {
-            error,
+            error: Box::new(error),
             is_source_fault: false,
         }
     }
@@ -104,8 +104,8 @@ fn receive_with_failover(
         copy.check_cancelled()?;
     }
     let first = match receive_with_retries(copy, queue, job, (worker, &mut *scratch)) {
-        Err(failure) if failure.is_source_fault => failure.error,
-        result => return result.map_err(|failure| failure.error),
+        Err(failure) if failure.is_source_fault => *failure.error,
+        result => return result.map_err(|failure| *failure.error),
     };
     let path = &item.narinfo.info.path;
     for source in failover::candidates(copy, item) {
@@ -123,7 +123,7 @@ fn receive_with_failover(
         };
         match receive_with_retries(copy, queue, job, (worker, &mut *scratch)) {
             Err(failure) if failure.is_source_fault => {}
-            result => return result.map_err(|failure| failure.error),
+            result => return result.map_err(|failure| *failure.error),
         }
     }
     Err(first)
@@ -179,7 +179,7 @@ fn receive_with_retries(
                 nar.reset_progress();
                 let is_source_fault = failover::is_source_fault(&error, source_file.as_deref());
                 return Err(ReceiveFailure {
-                    error,
+                    error: Box::new(error),
                     is_source_fault,
                 });
             }
