@@ -169,10 +169,22 @@ fn floe_command(
         .arg("--secret-key-file")
         .arg(&workload.secret_key);
     if let Some(directory) = nar_cache {
-        command.args(["--compress", "cached", "--compressed-cache"]);
+        command.args(["--compress", "cached", cache_option(binary)]);
         command.arg(directory);
     }
     command
+}
+
+/// Returns the option for the directory of compressed NARs. With `--before`, the binary may be
+/// older than the present name.
+fn cache_option(binary: &Path) -> &'static str {
+    let help = Command::new(binary).args(["serve", "--help"]).output();
+    let is_new =
+        help.is_ok_and(|help| String::from_utf8_lossy(&help.stdout).contains("--compressed-cache"));
+    match is_new {
+        true => "--compressed-cache",
+        false => concat!("--side", "-cache"),
+    }
 }
 
 fn harmonia_config(workload: &Workload, port: u16) -> String {
