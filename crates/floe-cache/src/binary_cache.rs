@@ -223,7 +223,7 @@ impl Source for BinaryCache {
         self.shared.store_dir().unwrap_or(&self.default_dir)
     }
 
-    fn query(&self, hash_part: &str, policy: CachePolicy, reply: NarInfoCallback) {
+    fn query(&self, hash_part: HashPart, policy: CachePolicy, reply: NarInfoCallback) {
         self.shared.query(Query {
             name: format!("{hash_part}{NARINFO_SUFFIX}"),
             policy,

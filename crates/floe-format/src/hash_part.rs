@@ -1,5 +1,7 @@
 //! The hash part of a store path: the key of a path in binary caches and on servers.
 
+use std::fmt;
+
 use crate::nix32;
 
 /// A valid hash part: 32 digits of nix32, which encode 160 bits.
@@ -17,10 +19,22 @@ impl HashPart {
         is_valid.then_some(HashPart(bytes))
     }
 
+    /// The hash part at the start of the base name of a valid store path.
+    pub(crate) fn of_base_name(name: &str) -> HashPart {
+        let digits = name.as_bytes().first_chunk();
+        HashPart(digits.copied().unwrap_or([b'0'; HashPart::LEN]))
+    }
+
     /// Returns the 32 characters.
     pub fn as_str(&self) -> &str {
         // The digits are ASCII, so the default is never used.
         std::str::from_utf8(&self.0).unwrap_or_default()
+    }
+}
+
+impl fmt::Display for HashPart {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.as_str())
     }
 }
 

@@ -160,8 +160,8 @@ impl StorePath {
     }
 
     /// Returns the hash part: the 32 characters before the dash.
-    pub fn hash_part(&self) -> &str {
-        self.0.get(..HashPart::LEN).unwrap_or_default()
+    pub fn hash_part(&self) -> HashPart {
+        HashPart::of_base_name(&self.0)
     }
 
     /// Returns the name: the text after the dash.

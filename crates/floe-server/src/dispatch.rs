@@ -15,7 +15,8 @@ use crate::deferred::DeferredRequest;
 use crate::handlers::{file, listing, log, nar, narinfo, nix_cache_info, realisation};
 use crate::http::request::{Method, Request};
 use crate::http::response::Response;
-use crate::http::route::{HashPart, Route, route};
+use crate::http::route::{Route, route};
+use floe_format::HashPart;
 
 /// The decision of a network thread about a request.
 pub(crate) enum Dispatch {

@@ -90,7 +90,7 @@ impl Recovery<'_> {
 
     /// Removes or claims the trees of a dead run. Returns whether none of them remains.
     fn remove_trees(&self, name: &str, paths: &[StorePath]) -> Result<bool, StoreError> {
-        let by_hash_part: HashMap<&str, &StorePath> =
+        let by_hash_part: HashMap<HashPart, &StorePath> =
             paths.iter().map(|path| (path.hash_part(), path)).collect();
         let store = &self.layout.real_store_dir;
         let mut is_complete = true;
@@ -100,7 +100,7 @@ impl Recovery<'_> {
             let Some(hash_part) = hash_part_of_tree(name, entry_name.as_bytes()) else {
                 continue;
             };
-            let is_claimed = match by_hash_part.get(hash_part) {
+            let is_claimed = match by_hash_part.get(&hash_part) {
                 Some(path) if is_tree_name(&entry_name) && is_sealed(&entry.path()) => {
                     (self.claim)(path, &entry.path()).is_ok()
                 }
@@ -146,11 +146,11 @@ fn tolerate_file_error(done: Result<(), StoreError>) -> Result<bool, StoreError>
 
 /// Returns the hash part if the entry has the name `<hash part>-<name>-<number>`, perhaps with a
 /// suffix.
-fn hash_part_of_tree<'a>(name: &str, entry: &'a [u8]) -> Option<&'a str> {
+fn hash_part_of_tree(name: &str, entry: &[u8]) -> Option<HashPart> {
     let (hash_part, rest) = entry.split_at_checked(HashPart::LEN)?;
     let number = rest.strip_prefix(b"-")?.strip_prefix(name.as_bytes())?;
-    let hash_part = str::from_utf8(hash_part).ok()?;
-    (HashPart::parse(hash_part).is_some() && number.starts_with(b"-")).then_some(hash_part)
+    let hash_part = HashPart::parse(str::from_utf8(hash_part).ok()?)?;
+    number.starts_with(b"-").then_some(hash_part)
 }
 
 /// Whether the name is that of a tree. A temporary name for a link has a suffix.

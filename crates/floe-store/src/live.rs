@@ -16,7 +16,7 @@ use std::cell::{Cell, RefCell, RefMut};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use floe_format::{PathInfo, StorePath};
+use floe_format::{HashPart, PathInfo, StorePath};
 
 use crate::db::{AccessMode, BuildTrace, BusyPolicy, Database, Realisation};
 use crate::error::StoreError;
@@ -113,7 +113,7 @@ impl LiveStore {
 
     /// Returns the registered information about the path with this hash part, or `None` if no such
     /// path is valid.
-    pub fn path_info_from_hash_part(&self, part: &str) -> Result<Option<PathInfo>, StoreError> {
+    pub fn path_info_from_hash_part(&self, part: HashPart) -> Result<Option<PathInfo>, StoreError> {
         self.query(|database| database.path_info_from_hash_part(part))
     }
 

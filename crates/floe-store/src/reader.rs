@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::sync::Mutex;
 
-use floe_format::{PathInfo, StorePath};
+use floe_format::{HashPart, PathInfo, StorePath};
 
 use crate::db::{BusyPolicy, Database, LockedDatabase};
 use crate::error::StoreError;
@@ -55,7 +55,7 @@ impl StoreReader {
     /// Returns the valid path with this hash part.
     pub fn query_path_from_hash_part(
         &self,
-        hash_part: &str,
+        hash_part: HashPart,
     ) -> Result<Option<StorePath>, StoreError> {
         self.database().query_path_from_hash_part(hash_part)
     }

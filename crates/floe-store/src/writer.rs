@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use std::time::{Duration, Instant};
 
 use floe_format::derivation::DerivationHashCache;
-use floe_format::{PathInfo, StorePath};
+use floe_format::{HashPart, PathInfo, StorePath};
 use rustix::fs::{Access, FallocateFlags, FlockOperation, access};
 
 use crate::crash_recovery::Recovery;
@@ -221,7 +221,7 @@ impl StoreWriter {
     /// Returns the valid path with this hash part.
     pub fn query_path_from_hash_part(
         &self,
-        hash_part: &str,
+        hash_part: HashPart,
     ) -> Result<Option<StorePath>, StoreError> {
         self.database().query_path_from_hash_part(hash_part)
     }

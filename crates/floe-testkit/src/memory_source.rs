@@ -5,7 +5,7 @@ use std::fmt;
 use std::sync::{Mutex, MutexGuard};
 
 use bytes::Bytes;
-use floe_format::{Compression, Hash, NarInfo, PathInfo, SecretKey, StoreDir, StorePath};
+use floe_format::{Compression, Hash, HashPart, NarInfo, PathInfo, SecretKey, StoreDir, StorePath};
 use floe_transfer::{
     Body, Buffering, CachePolicy, Chunk, Error, NarInfoCallback, NarInfoResult, NarStream, Source,
 };
@@ -38,11 +38,11 @@ pub struct MemorySource {
 
 #[derive(Default)]
 struct State {
-    paths: BTreeMap<String, (NarInfo, Bytes)>,
+    paths: BTreeMap<HashPart, (NarInfo, Bytes)>,
     faults: HashMap<StorePath, SourceFault>,
     held_bodies: Vec<(mpsc::Sender<Chunk>, Bytes)>,
-    held_queries: Vec<(String, NarInfoCallback)>,
-    queries: Vec<String>,
+    held_queries: Vec<(HashPart, NarInfoCallback)>,
+    queries: Vec<HashPart>,
     opened: Vec<StorePath>,
 }
 
@@ -87,9 +87,7 @@ impl MemorySource {
             info,
         };
         let entry = (narinfo, nar.into());
-        self.state()
-            .paths
-            .insert(path.hash_part().to_owned(), entry);
+        self.state().paths.insert(path.hash_part(), entry);
         path
     }
 
@@ -112,12 +110,12 @@ impl MemorySource {
             send(&sender, nar);
         }
         for (hash_part, reply) in queries {
-            reply(self.narinfo(&hash_part));
+            reply(self.narinfo(hash_part));
         }
     }
 
     /// Returns the hash parts of all queries so far.
-    pub fn queries(&self) -> Vec<String> {
+    pub fn queries(&self) -> Vec<HashPart> {
         self.state().queries.clone()
     }
 
@@ -126,9 +124,9 @@ impl MemorySource {
         self.state().opened.clone()
     }
 
-    fn narinfo(&self, hash_part: &str) -> NarInfoResult {
+    fn narinfo(&self, hash_part: HashPart) -> NarInfoResult {
         let state = self.state();
-        let entry = state.paths.get(hash_part);
+        let entry = state.paths.get(&hash_part);
         Ok(entry.map(|(narinfo, _)| narinfo.clone().into()))
     }
 
@@ -146,16 +144,16 @@ impl Source for MemorySource {
         &self.dir
     }
 
-    fn query(&self, hash_part: &str, _: CachePolicy, reply: NarInfoCallback) {
+    fn query(&self, hash_part: HashPart, _: CachePolicy, reply: NarInfoCallback) {
         let mut state = self.state();
-        state.queries.push(hash_part.to_owned());
+        state.queries.push(hash_part);
         let path = state
             .paths
-            .get(hash_part)
+            .get(&hash_part)
             .map(|(narinfo, _)| &narinfo.info.path);
         let fault = path.and_then(|path| state.faults.get(path));
         if let Some(SourceFault::HeldQuery) = fault {
-            state.held_queries.push((hash_part.to_owned(), reply));
+            state.held_queries.push((hash_part, reply));
             return;
         }
         drop(state);
@@ -167,7 +165,7 @@ impl Source for MemorySource {
         let path = &narinfo.info.path;
         state.opened.push(path.clone());
         let url = self.nar_url(narinfo);
-        let Some((_, nar)) = state.paths.get(path.hash_part()) else {
+        let Some((_, nar)) = state.paths.get(&path.hash_part()) else {
             return Err(Error::fetch(&url, "404 Not Found", false));
         };
         let mut nar = nar.clone();

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::io;
 use std::sync::{Mutex, MutexGuard};
 
-use floe_format::{PathInfo, StoreDir, StorePath};
+use floe_format::{HashPart, PathInfo, StoreDir, StorePath};
 use floe_transfer::{CommitOutcome, Error, IncomingNar, NarSink, Target};
 
 /// How a [`MemoryTarget`] registers a batch.
@@ -167,7 +167,7 @@ impl Target for MemoryTarget {
         self.requires_trust
     }
 
-    fn query_path_from_hash_part(&self, hash_part: &str) -> Result<Option<StorePath>, Error> {
+    fn query_path_from_hash_part(&self, hash_part: HashPart) -> Result<Option<StorePath>, Error> {
         let state = self.state();
         let mut valid = state.valid.keys();
         Ok(valid.find(|path| path.hash_part() == hash_part).cloned())

@@ -33,7 +33,7 @@ impl<'a> NarVerifier<'a> {
     /// Makes a verifier for `info`. Errors name `url`.
     pub(crate) fn new(info: &'a PathInfo, url: &'a str, worker: &Worker) -> NarVerifier<'a> {
         let contents = info.ca.and_then(|ca| {
-            let modulo = || ModuloHasher::new(ca.hash.algorithm(), info.path.hash_part());
+            let modulo = || ModuloHasher::new(ca.hash.algorithm(), info.path.hash_part().as_str());
             match ca.method {
                 ContentAddressMethod::NixArchive => {
                     let same =

@@ -1,7 +1,6 @@
 //! A path as the user names it.
 
-use floe_format::HashPart;
-use floe_format::{StoreDir, StorePath};
+use floe_format::{HashPart, StoreDir, StorePath};
 use floe_store::StoreReader;
 
 use crate::error::Error;
@@ -12,14 +11,14 @@ pub enum PathSpec {
     /// A store path.
     Path(StorePath),
     /// Only the hash part of a store path.
-    HashPart(String),
+    HashPart(HashPart),
 }
 
 impl PathSpec {
     /// Parses a full store path (or a file inside one), a base name or a hash part.
     pub fn parse(text: &str, store_dir: &StoreDir) -> Result<PathSpec, Error> {
-        if HashPart::parse(text).is_some() {
-            return Ok(PathSpec::HashPart(text.to_owned()));
+        if let Some(part) = HashPart::parse(text) {
+            return Ok(PathSpec::HashPart(part));
         }
         let parsed = if text.starts_with('/') {
             let prefix = format!("{}/", store_dir.as_str());
@@ -47,18 +46,26 @@ impl PathSpec {
             PathSpec::Path(path) => return Ok(path),
             PathSpec::HashPart(part) => part,
         };
-        let found = store.query_path_from_hash_part(&part)?;
+        let found = store.query_path_from_hash_part(part)?;
         found.ok_or_else(|| Error::NotFound {
-            path: part,
+            path: part.to_string(),
             sources: vec![store.layout().real_store_dir.display().to_string()],
         })
     }
 
     /// Returns the hash part.
-    pub fn hash_part(&self) -> &str {
+    pub fn hash_part(&self) -> HashPart {
         match self {
             PathSpec::Path(path) => path.hash_part(),
-            PathSpec::HashPart(part) => part,
+            PathSpec::HashPart(part) => *part,
+        }
+    }
+
+    /// Whether the user means this path.
+    pub fn matches(&self, path: &StorePath) -> bool {
+        match self {
+            PathSpec::Path(wanted) => wanted == path,
+            PathSpec::HashPart(part) => *part == path.hash_part(),
         }
     }
 
@@ -66,7 +73,7 @@ impl PathSpec {
     pub fn text(&self) -> String {
         match self {
             PathSpec::Path(path) => path.to_string(),
-            PathSpec::HashPart(part) => part.clone(),
+            PathSpec::HashPart(part) => part.to_string(),
         }
     }
 }
@@ -74,3 +81,22 @@ impl PathSpec {
 /// The largest number of paths in a closure. The largest known closures have less than half. A
 /// source that exceeds it invents paths.
 pub const CLOSURE_MAX: usize = 1_000_000;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn path_spec_matches_only_the_path_that_it_names() {
+        let path = |part: char, name: &str| {
+            StorePath::parse(&format!("{}-{name}", part.to_string().repeat(32))).unwrap()
+        };
+        let dir = StoreDir::default();
+        let by_path = PathSpec::parse(path('a', "x").as_str(), &dir).unwrap();
+        assert!(by_path.matches(&path('a', "x")));
+        assert!(!by_path.matches(&path('a', "y")));
+        let by_hash_part = PathSpec::parse(&"a".repeat(32), &dir).unwrap();
+        assert!(by_hash_part.matches(&path('a', "y")));
+        assert!(!by_hash_part.matches(&path('b', "y")));
+    }
+}

@@ -6,7 +6,7 @@ use std::fmt::Debug;
 use std::sync::Arc;
 use std::sync::mpsc::{self, RecvTimeoutError};
 
-use floe_format::{NarInfo, PathInfo, StoreDir, StorePath};
+use floe_format::{HashPart, NarInfo, PathInfo, StoreDir, StorePath};
 
 use crate::cancel::{CANCEL_POLL, Cancel};
 use crate::error::Error;
@@ -28,7 +28,7 @@ pub trait Source: Debug + Send + Sync {
     ///
     /// A source behind a network must not block here: the pipeline sends hundreds of queries from
     /// one thread.
-    fn query(&self, hash_part: &str, policy: CachePolicy, reply: NarInfoCallback);
+    fn query(&self, hash_part: HashPart, policy: CachePolicy, reply: NarInfoCallback);
 
     /// Opens the NAR that a narinfo of this source describes. Must not block on a network.
     fn open_nar(&self, narinfo: &NarInfo, buffering: Buffering) -> Result<NarStream, Error>;
@@ -139,7 +139,7 @@ impl dyn Source + '_ {
     /// `None` if the source does not have the path.
     pub fn query_path_info(
         &self,
-        hash_part: &str,
+        hash_part: HashPart,
         cancel: &Cancel,
     ) -> Result<Option<NarInfo>, Error> {
         let (sender, receiver) = mpsc::channel();

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::fmt::Debug;
 
-use floe_format::{StoreDir, StorePath};
+use floe_format::{HashPart, StoreDir, StorePath};
 
 use crate::error::Error;
 use crate::incoming_nar::IncomingNar;
@@ -54,7 +54,7 @@ pub trait Target: Debug + Send + Sync {
     }
 
     /// Returns the valid path with a hash part.
-    fn query_path_from_hash_part(&self, hash_part: &str) -> Result<Option<StorePath>, Error> {
+    fn query_path_from_hash_part(&self, hash_part: HashPart) -> Result<Option<StorePath>, Error> {
         let _ = hash_part;
         Ok(None)
     }

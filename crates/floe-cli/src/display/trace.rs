@@ -31,7 +31,7 @@ struct State {
     /// The rows of threads by name.
     threads: HashMap<String, u64>,
     /// The rows of paths by hash part, since more is not known of every path.
-    paths: HashMap<String, Track>,
+    paths: HashMap<HashPart, Track>,
     /// The start of resolving.
     resolving: Option<Micros>,
     /// The start of the commit in progress, and its number of paths so far.
@@ -119,7 +119,7 @@ impl State {
                 self.start_track(requested, now);
             }
             Event::Resolved { path, nar_size, .. } => {
-                if let Some(track) = self.paths.get_mut(path.hash_part()) {
+                if let Some(track) = self.paths.get_mut(&path.hash_part()) {
                     track.name = path.to_string();
                     track.nar_size = Some(*nar_size);
                 }
@@ -129,13 +129,13 @@ impl State {
             Event::Started { path, .. } => {
                 self.enter_stage(path, "receive", now);
                 let thread = self.thread_row();
-                if let Some(track) = self.paths.get_mut(path.hash_part()) {
+                if let Some(track) = self.paths.get_mut(&path.hash_part()) {
                     track.thread = Some(thread);
                 }
             }
             Event::Fetched { path, bytes } => {
                 self.fetched += bytes;
-                if let Some(track) = self.paths.get_mut(path.hash_part()) {
+                if let Some(track) = self.paths.get_mut(&path.hash_part()) {
                     track.fetched += bytes;
                 }
                 self.write_counters(now, COUNTER_INTERVAL);
@@ -145,7 +145,7 @@ impl State {
                 self.write_counters(now, COUNTER_INTERVAL);
             }
             Event::Retrying { path, error } => {
-                let track = path.and_then(|path| self.paths.get_mut(path.hash_part()));
+                let track = path.and_then(|path| self.paths.get_mut(&path.hash_part()));
                 if let Some(track) = track {
                     track.fetched = 0;
                 }
@@ -168,7 +168,7 @@ impl State {
             Event::Registered { .. } => self.end_committing(now),
             Event::Failed { error } => {
                 self.instant_event("failed", &error.to_string(), now);
-                if let Some(part) = error.path_name().and_then(|name| name.get(..HashPart::LEN)) {
+                if let Some(part) = error.path_name().and_then(hash_part) {
                     self.end_track(part, "failed", now);
                 }
             }
@@ -178,7 +178,9 @@ impl State {
 
     /// Starts the row of a path, in the stage `resolve`.
     fn start_track(&mut self, requested: &str, now: Micros) {
-        let part = requested.get(..HashPart::LEN).unwrap_or(requested);
+        let Some(part) = hash_part(requested) else {
+            return;
+        };
         self.end_track(part, "queried again", now);
         self.tracks += 1;
         let track = Track {
@@ -192,12 +194,12 @@ impl State {
         };
         self.file
             .write(&track.event("b", requested, now, json!({})));
-        self.paths.insert(part.to_owned(), track);
+        self.paths.insert(part, track);
     }
 
     /// Ends the stage of a path, and starts the next one.
     fn enter_stage(&mut self, path: &StorePath, stage: &'static str, now: Micros) {
-        if let Some(track) = self.paths.get_mut(path.hash_part()) {
+        if let Some(track) = self.paths.get_mut(&path.hash_part()) {
             for event in track.stage_events(now) {
                 self.file.write(&event);
             }
@@ -207,8 +209,8 @@ impl State {
     }
 
     /// Ends the row of a path.
-    fn end_track(&mut self, part: &str, outcome: &str, now: Micros) {
-        if let Some(track) = self.paths.remove(part) {
+    fn end_track(&mut self, part: HashPart, outcome: &str, now: Micros) {
+        if let Some(track) = self.paths.remove(&part) {
             for event in track.stage_events(now) {
                 self.file.write(&event);
             }
@@ -219,7 +221,7 @@ impl State {
 
     /// Ends the span of the worker that has received a path.
     fn end_receive(&mut self, path: &StorePath, outcome: &str, now: Micros) {
-        let Some(track) = self.paths.get(path.hash_part()) else {
+        let Some(track) = self.paths.get(&path.hash_part()) else {
             return;
         };
         if let Some(thread) = track.thread {
@@ -331,6 +333,11 @@ impl Track {
         let name = self.name.get(HashPart::LEN + 1..).unwrap_or(&self.name);
         span(thread, name, (self.since, now), args)
     }
+}
+
+/// Returns the hash part at the start of a base name.
+fn hash_part(name: &str) -> Option<HashPart> {
+    HashPart::parse(name.get(..HashPart::LEN)?)
 }
 
 /// Returns the span of a thread from one time to another.

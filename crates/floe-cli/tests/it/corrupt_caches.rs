@@ -66,6 +66,27 @@ fn nar_of_another_path_is_rejected() {
 }
 
 #[test]
+fn info_rejects_narinfo_of_another_hash_part() {
+    let Some(cache) = faulty_cache("zstd") else {
+        return;
+    };
+    let (path, other) = (cache.path("libonig5"), cache.path("libgcc"));
+    let file = |path: &StorePath| cache.cache.join(format!("{}.narinfo", path.hash_part()));
+    let info = || {
+        let part = path.hash_part();
+        run(&mut floe([
+            "info",
+            "--from",
+            &cache.file_url(),
+            part.as_str(),
+        ]))
+    };
+    assert!(info().expect(0).stdout.contains(path.as_str()));
+    fs::copy(file(&other), file(&path)).unwrap();
+    assert!(info().expect(1).stderr.contains("cannot find"));
+}
+
+#[test]
 fn forged_or_missing_signature_is_rejected() {
     let Some(cache) = faulty_cache("zstd") else {
         return;

@@ -201,7 +201,7 @@ fn retry_of_metadata_is_logged_before_the_wait() {
 
         // The same as text, in a command that copies nothing.
         server.fail_times(file, Fault::RetryAfter(503, "1".into()), 1);
-        run(&mut floe(["info", "--from", &server.url(), &part]))
+        run(&mut floe(["info", "--from", &server.url(), part.as_str()]))
             .expect(0)
             .stderr_contains(&format!("retrying: cannot fetch {}/{file}", server.url()));
         assert_eq!(server.fault_count(), 2);

@@ -192,7 +192,7 @@ fn corrupt_path_in_one_cache_is_fetched_from_another() {
             .count()
     };
     assert_eq!(request_count(&pair.cache.narinfo(&flipped).url), 1);
-    assert_eq!(request_count(foreign.hash_part()), 1);
+    assert_eq!(request_count(foreign.hash_part().as_str()), 1);
 }
 
 /// Runs a command with the narinfo disk cache in `home`.
@@ -305,7 +305,9 @@ fn corrupt_cached_narinfo_is_queried_again() {
     let path = cache.path("libc6");
     let disk_cache = rusqlite::Connection::open(home.join("floe/narinfos.sqlite")).unwrap();
     let garbage = "update narinfos set text = cast('garbage' as blob) where hash_part = ?";
-    let changed = disk_cache.execute(garbage, [path.hash_part()]).unwrap();
+    let changed = disk_cache
+        .execute(garbage, [path.hash_part().as_str()])
+        .unwrap();
     assert_eq!(changed, 1);
     let requested = || server.requests_for(".narinfo").len();
     let before = requested();

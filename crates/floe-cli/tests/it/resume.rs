@@ -78,7 +78,7 @@ fn paths_fetched_by_killed_runs_are_reused() {
     }
     let valid = valid_paths(&root);
     let changed = narinfo_named(&corpus, "-zlib1g-");
-    flip_byte_in_staged_tree(&root, changed.info.path.hash_part());
+    flip_byte_in_staged_tree(&root, changed.info.path.hash_part().as_str());
 
     server.clear_faults();
     let since = server.requests().len();

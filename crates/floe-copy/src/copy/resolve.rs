@@ -143,7 +143,7 @@ impl Resolver<'_> {
         for (spec_index, spec) in specs.iter().enumerate() {
             let known = match spec {
                 PathSpec::Path(path) => Some(path.clone()),
-                PathSpec::HashPart(part) => self.copy.target.query_path_from_hash_part(part)?,
+                PathSpec::HashPart(part) => self.copy.target.query_path_from_hash_part(*part)?,
             };
             match known {
                 Some(path) => {

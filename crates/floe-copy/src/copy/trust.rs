@@ -21,11 +21,7 @@ pub(super) fn check_trust(
     if !offering_source.is_for(dir) {
         return Err(copy.store_dir_mismatch(offering_source));
     }
-    let is_wanted = match wanted {
-        PathSpec::Path(path) => *path == info.path,
-        PathSpec::HashPart(part) => part == info.path.hash_part(),
-    };
-    if !is_wanted {
+    if !wanted.matches(&info.path) {
         return Err(Error::WrongPath {
             url: format!("{}/{}.narinfo", offering_source.name(), wanted.hash_part()),
             found: info.path.clone(),

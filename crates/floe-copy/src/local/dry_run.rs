@@ -1,6 +1,6 @@
 //! A local store as the target of a dry run: it need not exist, and nothing is created.
 
-use floe_format::{StoreDir, StorePath};
+use floe_format::{HashPart, StoreDir, StorePath};
 use floe_store::{StoreError, StoreLayout, StoreReader};
 use floe_transfer::{CommitOutcome, Error, IncomingNar, Needs, PlannedPath, Space, Target};
 
@@ -53,7 +53,7 @@ impl Target for ReadOnlyStore {
         Ok(CommitOutcome::default())
     }
 
-    fn query_path_from_hash_part(&self, hash_part: &str) -> Result<Option<StorePath>, Error> {
+    fn query_path_from_hash_part(&self, hash_part: HashPart) -> Result<Option<StorePath>, Error> {
         match &self.reader {
             Some(reader) => Ok(reader.query_path_from_hash_part(hash_part)?),
             None => Ok(None),

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use floe_format::{Compression, NarInfo, PathInfo, StoreDir, StorePath};
+use floe_format::{Compression, HashPart, NarInfo, PathInfo, StoreDir, StorePath};
 use floe_store::{LockWait, StoreReader};
 use floe_transfer::{
     Buffering, CachePolicy, Error, NarDump, NarInfoCallback, NarInfoResult, NarStream, Source,
@@ -29,7 +29,7 @@ impl LocalSource {
     }
 
     /// Returns a path's entry in the form of a narinfo: an uncompressed NAR that has no file.
-    fn narinfo(&self, hash_part: &str) -> NarInfoResult {
+    fn narinfo(&self, hash_part: HashPart) -> NarInfoResult {
         let Some(path) = self.reader.query_path_from_hash_part(hash_part)? else {
             return Ok(None);
         };
@@ -62,7 +62,7 @@ impl Source for LocalSource {
         &self.reader.layout().store_dir
     }
 
-    fn query(&self, hash_part: &str, _: CachePolicy, reply: NarInfoCallback) {
+    fn query(&self, hash_part: HashPart, _: CachePolicy, reply: NarInfoCallback) {
         reply(self.narinfo(hash_part));
     }
 

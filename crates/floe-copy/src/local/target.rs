@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use floe_format::{StoreDir, StorePath};
+use floe_format::{HashPart, StoreDir, StorePath};
 use floe_store::tree::{TemporaryTree, TreeWriter};
 use floe_store::{RegisterOutcome, StagedPath, StoreLayout, StoreWriter, WriteOptions};
 use floe_transfer::{
@@ -113,7 +113,7 @@ impl Target for LocalTarget {
         })
     }
 
-    fn query_path_from_hash_part(&self, hash_part: &str) -> Result<Option<StorePath>, Error> {
+    fn query_path_from_hash_part(&self, hash_part: HashPart) -> Result<Option<StorePath>, Error> {
         Ok(self.store.query_path_from_hash_part(hash_part)?)
     }
 

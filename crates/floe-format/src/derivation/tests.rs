@@ -256,7 +256,7 @@ fn fixed_output_must_be_single_and_named_out() {
 fn input_cycle_is_error_and_long_chain_is_not() {
     let name = |index: usize| format!("{index:032}-x{index}.drv").replace('e', "a");
     let chain = |path: &StorePath, len: usize| {
-        let index: usize = path.hash_part().parse().unwrap();
+        let index: usize = path.hash_part().as_str().parse().unwrap();
         let mut derivation = parse(&with_outputs(&format!(r#"("out","{PATH}","","")"#))).unwrap();
         let next = StorePath::parse(&name((index + 1) % len)).unwrap();
         if index + 1 < len || len == 3 {

@@ -13,7 +13,7 @@ fn named(name: &str) -> Result<StorePath, StorePathError> {
 #[test]
 fn base_name_splits_into_hash_part_and_name() {
     let path = named("hello-2.12").unwrap();
-    assert_eq!(path.hash_part(), HASH_PART);
+    assert_eq!(path.hash_part().as_str(), HASH_PART);
     assert_eq!(path.name(), "hello-2.12");
     assert_eq!(path.to_string(), path.as_str());
     assert!(!path.is_derivation());

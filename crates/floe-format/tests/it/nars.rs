@@ -158,7 +158,8 @@ fn modulo_hash_is_content_address_of_nix() {
             Some(true)
         );
         for len in [1, 7, 32, 100, nar.len()] {
-            let mut hasher = ModuloHasher::new(HashAlgorithm::Sha256, info.path.hash_part());
+            let mut hasher =
+                ModuloHasher::new(HashAlgorithm::Sha256, info.path.hash_part().as_str());
             nar.chunks(len).for_each(|piece| hasher.update(piece));
             let hashes = hasher.finish_both();
             let hash = if with_offsets {

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
-use floe_format::Hash;
+use floe_format::{Hash, HashPart};
 use floe_store::StoreError;
 use floe_store::tree::dump_path;
 use floe_store::tree::plan::{NarPlan, open_tree_root};
@@ -18,7 +18,6 @@ use super::narinfo_cache::CachedNarInfo;
 use super::small_file_packs::SmallFilePacks;
 use super::tree_identity::TreeIdentity;
 use super::weak_cache::WeakCache;
-use crate::http::route::HashPart;
 
 #[derive(Debug)]
 pub(crate) struct NarCache {

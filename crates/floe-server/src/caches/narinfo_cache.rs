@@ -27,11 +27,10 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
 
-use floe_format::{Compression, NarInfo, PathInfo, SecretKey, StoreDir};
+use floe_format::{Compression, HashPart, NarInfo, PathInfo, SecretKey, StoreDir};
 use floe_store::{HashPartIndex, LiveStore, StoreError};
 
 use super::lru::LruCache;
-use crate::http::route::HashPart;
 
 /// The narinfos and the index of valid paths, shared by all threads.
 #[derive(Debug)]
@@ -116,7 +115,7 @@ impl NarInfoCache {
         hash: HashPart,
     ) -> Result<Option<Arc<CachedNarInfo>>, StoreError> {
         self.refresh(session)?;
-        if !self.index().may_contain(hash.as_str()) {
+        if !self.index().may_contain(hash) {
             return Ok(None);
         }
         // Another thread may increment the epoch in this moment. A comparison with the view of
@@ -128,7 +127,7 @@ impl NarInfoCache {
         {
             return Ok(Some(known.clone()));
         }
-        let Some(info) = session.store.path_info_from_hash_part(hash.as_str())? else {
+        let Some(info) = session.store.path_info_from_hash_part(hash)? else {
             self.nar_infos().remove(&hash);
             return Ok(None);
         };

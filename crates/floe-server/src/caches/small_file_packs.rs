@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use floe_store::tree::plan::NarPlan;
 
 use super::tree_identity::TreeIdentity;
-use crate::http::route::HashPart;
+use floe_format::HashPart;
 
 #[derive(Debug)]
 pub(crate) struct SmallFilePacks {

@@ -22,7 +22,6 @@ use crate::context::Context;
 use crate::deferred::DeferredRequest;
 use crate::http::range;
 use crate::http::response::{Response, etag_matches};
-use crate::http::route::HashPart;
 
 /// Finds files by paths with symlinks.
 pub(crate) struct Resolver<'t> {
@@ -170,10 +169,8 @@ impl Resolver<'_> {
     }
 
     fn find_valid(&mut self, path: &StorePath) -> Result<Option<Arc<CachedNarInfo>>, StoreError> {
-        let Some(hash) = HashPart::parse(path.hash_part()) else {
-            return Ok(None);
-        };
-        let found = self.context.narinfos.get(self.session, hash)?;
+        let narinfos = &self.context.narinfos;
+        let found = narinfos.get(self.session, path.hash_part())?;
         Ok(found.filter(|nar_info| nar_info.info.path == *path))
     }
 }

@@ -9,7 +9,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use floe_format::StorePath;
+use floe_format::{HashPart, StorePath};
 use floe_store::StoreError;
 
 use super::range_response::{Version, range_response};
@@ -19,7 +19,7 @@ use crate::context::Context;
 use crate::deferred::DeferredRequest;
 use crate::http::range;
 use crate::http::response::Response;
-use crate::http::route::{HashPart, LogQuery};
+use crate::http::route::LogQuery;
 
 /// Responds with the log of a derivation, or of the derivation that made an output.
 pub(crate) fn respond(
@@ -60,10 +60,9 @@ fn derivation(
 ) -> Result<Option<StorePath>, StoreError> {
     let hash = match query {
         LogQuery::Path(path) if path.is_derivation() => return Ok(Some(path.clone())),
-        LogQuery::Path(path) => HashPart::parse(path.hash_part()),
-        LogQuery::HashPart(hash) => Some(*hash),
+        LogQuery::Path(path) => path.hash_part(),
+        LogQuery::HashPart(hash) => *hash,
     };
-    let Some(hash) = hash else { return Ok(None) };
     let found = context.narinfos.get(session, hash)?;
     Ok(match (found, query) {
         (Some(found), LogQuery::Path(path)) if found.info.path != *path => None,

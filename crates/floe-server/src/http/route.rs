@@ -1,6 +1,6 @@
 //! From the path of a request to its route. A pure function, which does not know the store.
 
-pub use floe_format::HashPart;
+use floe_format::HashPart;
 use floe_format::{StorePath, nix32};
 
 use crate::http::request::Request;

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::fmt::Display;
 
-use floe_format::{ContentAddress, Hash, PathInfo, Signature, StorePath};
+use floe_format::{ContentAddress, Hash, HashPart, PathInfo, Signature, StorePath};
 use rusqlite::{OptionalExtension as _, Params, Row};
 
 use super::Database;
@@ -28,7 +28,7 @@ impl Database {
     /// Returns the row of the path with this hash part.
     pub(crate) fn path_info_from_hash_part(
         &self,
-        part: &str,
+        part: HashPart,
     ) -> Result<Option<PathInfo>, StoreError> {
         let prefix = format!("{}/{part}", self.layout.store_dir.as_str());
         let row = self.row_with_references(PATH_INFO_OF_PREFIX, &prefix)?;
@@ -39,7 +39,7 @@ impl Database {
     /// Returns the valid path with this hash part.
     pub(crate) fn query_path_from_hash_part(
         &self,
-        part: &str,
+        part: HashPart,
     ) -> Result<Option<StorePath>, StoreError> {
         let prefix = format!("{}/{part}", self.layout.store_dir.as_str());
         let text = "select path from ValidPaths where path >= ?1 order by path limit 1";

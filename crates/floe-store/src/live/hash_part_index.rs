@@ -2,7 +2,7 @@
 
 use std::sync::LazyLock;
 
-use floe_format::nix32;
+use floe_format::{HashPart, nix32};
 
 use super::LiveStore;
 use super::file_watch::FileIdentity;
@@ -77,8 +77,8 @@ impl HashPartIndex {
 
     /// Whether a path with this hash part may be valid. If not, no such path was valid at the last
     /// applied change.
-    pub fn may_contain(&self, hash_part: &str) -> bool {
-        key_of(hash_part.as_bytes()).is_some_and(|key| self.keys.contains(key))
+    pub fn may_contain(&self, hash_part: HashPart) -> bool {
+        key_of(hash_part.as_str().as_bytes()).is_some_and(|key| self.keys.contains(key))
     }
 
     /// The number of hash parts in the index.

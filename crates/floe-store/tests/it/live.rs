@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use floe_format::StorePath;
+use floe_format::{HashPart, StorePath};
 use floe_store::{HashPartIndex, LiveStore, StoreError, StoreReader};
 use rusqlite::{Connection, OpenFlags};
 
@@ -58,8 +58,8 @@ fn path_info_is_found_by_path_and_hash_part() {
         assert_eq!(store_of(path), same);
     }
     for absent in ["0", "2", "4", "z"] {
-        let part = absent.repeat(31) + "0";
-        assert_eq!(store.path_info_from_hash_part(&part).unwrap(), None);
+        let part = HashPart::parse(&(absent.repeat(31) + "0")).unwrap();
+        assert_eq!(store.path_info_from_hash_part(part).unwrap(), None);
     }
 }
 

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashSet};
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 
-use floe_format::{NarInfo, StorePath};
+use floe_format::{HashPart, NarInfo, StorePath};
 
 use super::{CachePolicy, NarInfoResult, Source};
 use crate::cancel::{CANCEL_POLL, Cancel};
@@ -57,14 +57,14 @@ struct ClosureQuery<'a> {
     source: &'a dyn Source,
     sender: Sender<(PathSpec, NarInfoResult)>,
     /// The hash parts that were queried.
-    seen: HashSet<String>,
+    seen: HashSet<HashPart>,
     pending: usize,
 }
 
 impl ClosureQuery<'_> {
     fn query(&mut self, spec: PathSpec, policy: CachePolicy) -> Result<(), Error> {
-        let part = spec.hash_part().to_owned();
-        if !self.seen.insert(part.clone()) {
+        let part = spec.hash_part();
+        if !self.seen.insert(part) {
             return Ok(());
         }
         if self.seen.len() > CLOSURE_MAX {
@@ -76,15 +76,12 @@ impl ClosureQuery<'_> {
             // The receiver is gone only after an error.
             let _: Result<(), _> = sender.send((spec, result));
         });
-        self.source.query(&part, policy, reply);
+        self.source.query(part, policy, reply);
         Ok(())
     }
 
     fn expect_path(&self, spec: &PathSpec, answer: NarInfoResult) -> Result<NarInfo, Error> {
-        let is_wanted = |narinfo: &NarInfo| match spec {
-            PathSpec::Path(path) => *path == narinfo.info.path,
-            PathSpec::HashPart(_) => true,
-        };
+        let is_wanted = |narinfo: &NarInfo| spec.matches(&narinfo.info.path);
         let narinfo = answer?.map(|reply| reply.narinfo);
         narinfo.filter(is_wanted).ok_or_else(|| Error::NotFound {
             path: spec.text(),

@@ -46,12 +46,7 @@ impl Closure {
             .collect();
         let roots = roots?;
         let narinfos = source.query_closure(&roots, true, cancel)?;
-        let is_root = |path: &&StorePath| {
-            roots.iter().any(|root| match root {
-                PathSpec::Path(wanted) => wanted == *path,
-                PathSpec::HashPart(part) => part == path.hash_part(),
-            })
-        };
+        let is_root = |path: &&StorePath| roots.iter().any(|root| root.matches(path));
         let found = narinfos.keys().filter(is_root);
         Ok(Closure {
             roots: found.map(|path| store_dir.full_path(path)).collect(),

@@ -200,7 +200,7 @@ fn self_referencing_content_addressed_path_is_verified() {
         let (dir, method) = (StoreDir::default(), ContentAddressMethod::NixArchive);
         let ca = ContentAddress { method, hash };
         let path = ca.store_path(&dir, name, &BTreeSet::new(), true).unwrap();
-        let nar = contents(path.hash_part());
+        let nar = contents(path.hash_part().as_str());
         cache.write(&path, &self_referencing_narinfo(&path, ca));
         cache.replace(&path, &nar);
         let root = scratch.join(name);

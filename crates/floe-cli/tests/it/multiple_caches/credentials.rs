@@ -57,7 +57,7 @@ fn credentials_are_sent_to_their_host_only() {
     let part = cache.path("libc6").hash_part().to_owned();
     assert!(
         source
-            .query_path_info(&part, &Cancel::default())
+            .query_path_info(part, &Cancel::default())
             .unwrap()
             .is_some()
     );
@@ -68,7 +68,7 @@ fn credentials_are_sent_to_their_host_only() {
     server.fail(&narinfo, Fault::Redirect(format!("{other}/{narinfo}")));
     assert!(
         source
-            .query_path_info(&part, &Cancel::default())
+            .query_path_info(part, &Cancel::default())
             .unwrap()
             .is_some()
     );
