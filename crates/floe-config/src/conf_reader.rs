@@ -10,17 +10,9 @@ use std::sync::Arc;
 use floe_format::nix_conf::{self, NIX_CONF_LEN_MAX, NixConfError, Statement};
 use floe_store::canon_path;
 
-use crate::environment::NIX_CONFIG;
 use crate::error::ConfigError;
-use crate::setting::Origin;
-
-/// A name, its value, and where both stand.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Assignment {
-    pub(crate) name: String,
-    pub(crate) value: Vec<u8>,
-    pub(crate) source: Origin,
-}
+use crate::origin::{NIX_CONFIG, Origin};
+use crate::setting::Assignment;
 
 /// Reads configuration texts, and keeps what they say.
 #[derive(Debug, Default)]
@@ -31,12 +23,6 @@ pub(crate) struct ConfReader {
     pub(crate) unreadable_files: Vec<String>,
     /// The number of included files so far.
     includes: usize,
-}
-
-/// The text that a line stands in.
-enum ConfText {
-    File(Arc<Path>),
-    NixConfig,
 }
 
 impl ConfReader {
@@ -53,12 +39,12 @@ impl ConfReader {
     ///
     /// Errors: [`ConfigError`] about a line.
     pub(crate) fn variable(&mut self, text: &[u8]) -> Result<(), ConfigError> {
-        self.text(text, &ConfText::NixConfig, 0)
+        self.text(text, None, 0)
     }
 
     fn file_at(&mut self, path: &Path, depth: usize) -> Result<(), ConfigError> {
         match read(path) {
-            Ok(text) => self.text(&text, &ConfText::File(path.into()), depth),
+            Ok(text) => self.text(&text, Some(&path.into()), depth),
             Err(error) if is_missing(&error) => Ok(()),
             Err(error) => {
                 self.unreadable_files
@@ -68,19 +54,29 @@ impl ConfReader {
         }
     }
 
-    fn text(&mut self, text: &[u8], origin: &ConfText, depth: usize) -> Result<(), ConfigError> {
+    /// Reads the text of a file, or of `NIX_CONFIG` if `file` is `None`.
+    fn text(
+        &mut self,
+        text: &[u8],
+        file: Option<&Arc<Path>>,
+        depth: usize,
+    ) -> Result<(), ConfigError> {
+        let at = |line| match file.cloned() {
+            Some(path) => Origin::File { path, line },
+            None => Origin::NixConfig(line),
+        };
         let lines = nix_conf::parse(text).map_err(|error| match error {
-            NixConfError::Line { number, fault } => ConfigError::Line {
-                at: origin.at(number),
-                fault,
+            NixConfError::Line { number, fault } => ConfigError::Syntax {
+                at: at(number).to_string(),
+                reason: fault.to_string(),
             },
-            error @ NixConfError::TooLong(_) => ConfigError::Text {
-                origin: origin.name(),
-                error,
+            error @ NixConfError::TooLong(_) => ConfigError::Syntax {
+                at: file.map_or(NIX_CONFIG.into(), |path| path.display().to_string()),
+                reason: error.to_string(),
             },
         })?;
         for line in lines {
-            let source = origin.at(line.number);
+            let source = at(line.number);
             match line.statement {
                 Statement::Set { name, value } => self.assignments.push(Assignment {
                     name: String::from_utf8_lossy(name).into_owned(),
@@ -92,13 +88,16 @@ impl ConfReader {
                     may_be_missing,
                 } => {
                     let path = Path::new(OsStr::from_bytes(path));
-                    let path = match origin {
-                        ConfText::NixConfig if path.is_relative() => {
-                            let path = path.to_owned();
-                            return Err(ConfigError::Relative { at: source, path });
+                    let path = match file {
+                        Some(file) => file.with_file_name("").join(path),
+                        None if path.is_absolute() => path.to_owned(),
+                        None => {
+                            let reason = format!(
+                                "{}: NIX_CONFIG has no directory; write an absolute path",
+                                path.display()
+                            );
+                            return Err(ConfigError::Include { at: source, reason });
                         }
-                        ConfText::NixConfig => path.to_owned(),
-                        ConfText::File(file) => file.with_file_name("").join(path),
                     };
                     self.include(&canon_path(&path), may_be_missing, (source, depth))?;
                 }
@@ -114,48 +113,24 @@ impl ConfReader {
         (at, depth): (Origin, usize),
     ) -> Result<(), ConfigError> {
         self.includes += 1;
-        if depth == INCLUDE_DEPTH_MAX {
-            return Err(ConfigError::TooDeep {
-                at,
-                max: INCLUDE_DEPTH_MAX,
-            });
-        }
-        if self.includes > INCLUDES_MAX {
-            return Err(ConfigError::TooMany {
-                at,
-                max: INCLUDES_MAX,
-            });
-        }
-        match fs::symlink_metadata(path) {
-            Err(error) if is_missing(&error) && !may_be_missing => Err(ConfigError::Missing {
-                at,
-                path: path.to_owned(),
-            }),
-            // If the file cannot be examined, reading it fails too and notes the reason.
-            _ => self.file_at(path, depth + 1),
-        }
-    }
-}
-
-impl ConfText {
-    fn at(&self, line: usize) -> Origin {
-        match self {
-            ConfText::File(path) => Origin::File {
-                path: path.clone(),
-                line,
-            },
-            ConfText::NixConfig => Origin::Variable {
-                name: NIX_CONFIG,
-                line: Some(line),
-            },
-        }
-    }
-
-    fn name(&self) -> String {
-        match self {
-            ConfText::File(path) => path.display().to_string(),
-            ConfText::NixConfig => NIX_CONFIG.to_owned(),
-        }
+        // If the file cannot be examined, reading it fails too and notes the reason.
+        let is_absent = || fs::symlink_metadata(path).is_err_and(|error| is_missing(&error));
+        let reason = if depth == INCLUDE_DEPTH_MAX {
+            format!(
+                "files more than {INCLUDE_DEPTH_MAX} deep (INCLUDE_DEPTH_MAX); check whether a \
+                 file includes itself"
+            )
+        } else if self.includes > INCLUDES_MAX {
+            format!("more than {INCLUDES_MAX} files (INCLUDES_MAX)")
+        } else if !may_be_missing && is_absent() {
+            format!(
+                "{}: it does not exist; write !include for a file that may be missing",
+                path.display()
+            )
+        } else {
+            return self.file_at(path, depth + 1);
+        };
+        Err(ConfigError::Include { at, reason })
     }
 }
 

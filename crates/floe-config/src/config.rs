@@ -15,8 +15,9 @@ use crate::accounts;
 use crate::conf_reader::ConfReader;
 use crate::environment::{Environment, NIX_IGNORE_SYMLINK_STORE, NIX_REMOTE};
 use crate::error::ConfigError;
-use crate::setting::{AnySetting, Origin, Setting};
-use crate::value::{FileList, OptionalFile, PublicKeys, Text, UrlList, UrlSet};
+use crate::origin::Origin;
+use crate::setting::{AnySetting, Assignment, Setting};
+use crate::value::{FileList, List, PublicKeys, UrlList, UrlSet};
 
 /// The settings that floe knows. Fields have Nix's names, and Nix's manual describes them.
 #[derive(Clone, Debug)]
@@ -26,7 +27,7 @@ pub struct Config {
     /// `auto-optimise-store`
     pub auto_optimise_store: Setting<bool>,
     /// `build-users-group`; empty for none
-    pub build_users_group: Setting<Text>,
+    pub build_users_group: Setting<String>,
     /// `connect-timeout`, in seconds; 0 for no limit
     pub connect_timeout: Setting<u64>,
     /// `download-attempts`
@@ -48,11 +49,11 @@ pub struct Config {
     /// `require-sigs`
     pub require_sigs: Setting<bool>,
     /// `ssl-cert-file`
-    pub ssl_cert_file: Setting<OptionalFile>,
+    pub ssl_cert_file: Setting<Option<PathBuf>>,
     /// `stalled-download-timeout`, in seconds; 0 for no limit
     pub stalled_download_timeout: Setting<u64>,
     /// `store`: the store that `auto` means
-    pub store: Setting<Text>,
+    pub store: Setting<String>,
     /// `substituters`
     pub substituters: Setting<UrlList>,
     /// `trusted-public-keys`
@@ -62,7 +63,7 @@ pub struct Config {
     /// `use-sqlite-wal`
     pub use_sqlite_wal: Setting<bool>,
     /// `user-agent-suffix`
-    pub user_agent_suffix: Setting<Text>,
+    pub user_agent_suffix: Setting<String>,
     /// The directory of the narinfo disk cache, if the user has one.
     pub cache_dir: Option<PathBuf>,
     /// The proxies of the environment. No setting names a proxy.
@@ -102,26 +103,29 @@ impl Config {
         reader.variable(environment.nix_config())?;
         let mut config = Config::defaults(environment);
         if let Some((variable, path)) = environment.certificate_override() {
-            let path = OptionalFile(Some(path));
-            config
-                .ssl_cert_file
-                .replace(path, Origin::variable(variable));
+            let origin = Origin::Variable(variable);
+            config.ssl_cert_file.replace(Some(path), origin);
         }
         if environment.allows_symlinked_store() {
-            let origin = Origin::variable(NIX_IGNORE_SYMLINK_STORE);
+            let origin = Origin::Variable(NIX_IGNORE_SYMLINK_STORE);
             config.allow_symlinked_store.replace(true, origin);
         }
         // A value that is not text names no store that floe or Nix could open.
         if let Ok(Some(remote)) = environment.remote() {
-            let origin = Origin::variable(NIX_REMOTE);
-            config.store.replace(Text(remote.to_owned()), origin);
+            let origin = Origin::Variable(NIX_REMOTE);
+            config.store.replace(remote.to_owned(), origin);
         }
         for assignment in reader.assignments {
-            config.assign(&assignment.name, &assignment.value, &assignment.source)?;
+            config.assign(&assignment)?;
         }
         for (name, value) in options {
-            if !config.assign(name, value.as_bytes(), &Origin::Flag("--option"))? {
-                config.unknown_options.push((*name).to_owned());
+            let assignment = Assignment {
+                name: (*name).to_owned(),
+                value: value.as_bytes().to_vec(),
+                source: Origin::Flag("--option"),
+            };
+            if !config.assign(&assignment)? {
+                config.unknown_options.push(assignment.name);
             }
         }
         config.unreadable_files = reader.unreadable_files;
@@ -135,7 +139,7 @@ impl Config {
         Config {
             allow_symlinked_store: Setting::new(false),
             auto_optimise_store: Setting::new(false),
-            build_users_group: Setting::new(Text(group.into())),
+            build_users_group: Setting::new(group.into()),
             connect_timeout: Setting::new(15),
             download_attempts: Setting::new(5),
             fsync_metadata: Setting::new(true),
@@ -144,16 +148,16 @@ impl Config {
             narinfo_cache_meta_ttl: Setting::new(7 * 24 * 3600),
             narinfo_cache_negative_ttl: Setting::new(3600),
             narinfo_cache_positive_ttl: Setting::new(30 * 24 * 3600),
-            netrc_file: Setting::new(FileList(vec![netrc])),
+            netrc_file: Setting::new(List(vec![netrc])),
             require_sigs: Setting::new(true),
-            ssl_cert_file: Setting::new(OptionalFile(environment.default_certificates.clone())),
+            ssl_cert_file: Setting::new(environment.default_certificates.clone()),
             stalled_download_timeout: Setting::new(300),
-            store: Setting::new(Text("auto".into())),
-            substituters: Setting::new(UrlList(vec!["https://cache.nixos.org/".into()])),
-            trusted_public_keys: Setting::new(PublicKeys(default_keys())),
-            trusted_substituters: Setting::new(UrlSet::default()),
+            store: Setting::new("auto".into()),
+            substituters: Setting::new(List(vec!["https://cache.nixos.org/".into()])),
+            trusted_public_keys: Setting::new(List(default_keys())),
+            trusted_substituters: Setting::new(List::default()),
             use_sqlite_wal: Setting::new(true),
-            user_agent_suffix: Setting::new(Text::default()),
+            user_agent_suffix: Setting::new(String::new()),
             cache_dir: environment.cache_dir(),
             proxies: environment.proxies(),
             certificates_by_default: environment.certificates_by_default(),
@@ -177,12 +181,12 @@ impl Config {
     /// Errors: [`ConfigError::Account`].
     pub fn write_options(&self) -> Result<(WriteOptions, Option<String>), ConfigError> {
         let setting = &self.build_users_group;
-        let name = &*setting.get().0;
+        let name = setting.get();
         let group = match name.is_empty() {
             true => None,
-            false => accounts::group_by_name(name).map_err(|source| ConfigError::Account {
-                name: name.to_owned(),
-                source,
+            false => accounts::group_by_name(name).map_err(|source| {
+                let name = name.clone();
+                ConfigError::Account { name, source }
             })?,
         };
         let is_missing = group.is_none() && !name.is_empty() && !setting.is_default();
@@ -240,30 +244,18 @@ impl Config {
     /// Sets or extends a setting, and returns whether floe knows it.
     ///
     /// Only lists can be extended: Nix has names with `extra-` for lists only.
-    fn assign(&mut self, name: &str, value: &[u8], source: &Origin) -> Result<bool, ConfigError> {
-        for SettingEntry {
-            name: own,
-            aliases,
-            setting,
-        } in self.entries()
-        {
-            let is_own = |name: &str| name == own || aliases.contains(&name);
-            let set = if is_own(name) {
-                setting.set(value, source)
-            } else if name.strip_prefix("extra-").is_some_and(is_own) && setting.is_list() {
-                setting.append(value, source)
+    fn assign(&mut self, assignment: &Assignment) -> Result<bool, ConfigError> {
+        for entry in self.entries() {
+            let is_own = |name: &str| name == entry.name || entry.aliases.contains(&name);
+            let extended = assignment.name.strip_prefix("extra-");
+            if is_own(&assignment.name) {
+                entry.setting.set(assignment)?;
+            } else if extended.is_some_and(is_own) && entry.setting.is_list() {
+                entry.setting.append(assignment)?;
             } else {
                 continue;
-            };
-            return match set {
-                Ok(()) => Ok(true),
-                Err(invalid) => Err(ConfigError::Value {
-                    at: source.clone(),
-                    name: name.to_owned(),
-                    value: invalid.shown,
-                    allowed: invalid.allowed,
-                }),
-            };
+            }
+            return Ok(true);
         }
         Ok(false)
     }

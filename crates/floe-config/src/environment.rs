@@ -13,6 +13,7 @@ use nix::unistd::Uid;
 
 use crate::accounts;
 use crate::error::ConfigError;
+use crate::origin::NIX_CONFIG;
 
 /// The variables that floe's configuration depends on, and the user of the process.
 ///
@@ -278,9 +279,6 @@ const NIX_SSL_CERT_FILE: &str = "NIX_SSL_CERT_FILE";
 
 /// The second variable for certificates. OpenSSL and floe's TLS library read it as well.
 const SSL_CERT_FILE: &str = "SSL_CERT_FILE";
-
-/// The variable whose text overrides all configuration files.
-pub(crate) const NIX_CONFIG: &str = "NIX_CONFIG";
 
 /// The variable that names the store if the configuration does not.
 pub(crate) const NIX_REMOTE: &str = "NIX_REMOTE";

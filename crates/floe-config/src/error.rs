@@ -3,70 +3,28 @@
 use std::io;
 use std::path::PathBuf;
 
-use floe_format::nix_conf::{LineFault, NixConfError};
 use floe_transfer::{Error, ErrorKind};
 
-use crate::setting::Origin;
+use crate::origin::Origin;
 
 /// Why a configuration cannot be used. Errors in files name the place as `FILE:LINE`.
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigError {
-    /// A line that Nix would not understand either.
-    #[error("{at}: {fault}")]
-    Line {
-        /// The line.
-        at: Origin,
+    /// A text or one of its lines that Nix would not understand either.
+    #[error("{at}: {reason}")]
+    Syntax {
+        /// The line, or the file or variable as a whole.
+        at: String,
         /// The cause.
-        fault: LineFault,
+        reason: String,
     },
-    /// A text that cannot be parsed as a whole.
-    #[error("{origin}: {error}")]
-    Text {
-        /// The file or the variable.
-        origin: String,
-        /// The cause.
-        error: NixConfError,
-    },
-    /// An `include` of a file that does not exist.
-    #[error(
-        "{at}: cannot include {}: it does not exist; write !include for a file that may be missing",
-        path.display()
-    )]
-    Missing {
+    /// A file that cannot be included: it is missing or relative to nothing, or too many are.
+    #[error("{at}: cannot include {reason}")]
+    Include {
         /// The line of the `include`.
         at: Origin,
-        /// The file.
-        path: PathBuf,
-    },
-    /// A relative `include` in a variable, which has no directory.
-    #[error(
-        "{at}: cannot include {}: NIX_CONFIG has no directory; write an absolute path",
-        path.display()
-    )]
-    Relative {
-        /// The line of the `include`.
-        at: Origin,
-        /// The file.
-        path: PathBuf,
-    },
-    /// Files that include each other too deep, or without end.
-    #[error(
-        "{at}: cannot include files more than {max} deep (INCLUDE_DEPTH_MAX); check whether a file \
-         includes itself"
-    )]
-    TooDeep {
-        /// The line of the `include`.
-        at: Origin,
-        /// The limit.
-        max: usize,
-    },
-    /// Too many included files.
-    #[error("{at}: cannot include more than {max} files (INCLUDES_MAX)")]
-    TooMany {
-        /// The line of the `include`.
-        at: Origin,
-        /// The limit.
-        max: usize,
+        /// The file or the number of files, and the cause.
+        reason: String,
     },
     /// A value that a setting does not take.
     #[error("{at}: cannot set {name} to {value:?}: it takes {allowed}")]
@@ -78,7 +36,7 @@ pub enum ConfigError {
         /// As much of the value as may be shown.
         value: String,
         /// The values that the setting accepts.
-        allowed: String,
+        allowed: &'static str,
     },
     /// A name that is no setting of floe.
     #[error("cannot show {0}: unknown setting; floe config lists the known ones")]
@@ -110,32 +68,23 @@ pub enum ConfigError {
         /// Where it is configured.
         origin: Origin,
     },
-    /// A store that floe cannot serve.
+    /// A store that floe cannot serve, by its URI.
     #[error(
-        "cannot serve {uri}: it is no local store; give a directory, local, local?root=DIR or auto"
+        "cannot serve {0}: it is no local store; give a directory, local, local?root=DIR or auto"
     )]
-    NotServable {
-        /// The store URI as given.
-        uri: String,
-    },
-    /// The socket of a daemon whose store cannot be told from its path.
+    NotServable(String),
+    /// The path of a daemon's socket that does not name the store.
     #[error(
-        "cannot find the store of the daemon at {socket}: the path of the socket does not name it; \
+        "cannot find the store of the daemon at {0}: the path of the socket does not name it; \
          give its directory with --store"
     )]
-    UnknownSocket {
-        /// The path of the socket.
-        socket: String,
-    },
-    /// A directory of logs with percent signs.
+    UnknownSocket(String),
+    /// A parameter `log` with percent signs, by its value.
     #[error(
-        "cannot use the parameter log={value}: percent signs are not supported; set NIX_LOG_DIR \
+        "cannot use the parameter log={0}: percent signs are not supported; set NIX_LOG_DIR \
          instead"
     )]
-    LogParameter {
-        /// The value of the parameter.
-        value: String,
-    },
+    LogParameter(String),
     /// The directory below which a store lies cannot be made absolute.
     #[error("cannot make the path of --root absolute: {0}")]
     RootDir(io::Error),

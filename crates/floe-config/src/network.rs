@@ -16,7 +16,7 @@ impl Config {
         };
         let certificates = match self.ssl_cert_file.is_default() {
             true => self.certificates_by_default.clone(),
-            false => self.ssl_cert_file.get().0.clone(),
+            false => self.ssl_cert_file.get().clone(),
         };
         let connections = usize::try_from(*self.http_connections.get()).unwrap_or(usize::MAX);
         let positive_ttl = Duration::from_secs((*self.narinfo_cache_positive_ttl.get()).into());
@@ -35,7 +35,7 @@ impl Config {
             attempts: (*self.download_attempts.get()).max(1),
             http2: *self.http2.get(),
             proxies: self.proxies.clone(),
-            user_agent_suffix: self.user_agent_suffix.get().0.clone(),
+            user_agent_suffix: self.user_agent_suffix.get().clone(),
             narinfo_disk_cache: directory.map(|directory| NarInfoDiskCacheOptions {
                 file: directory.join("narinfos.sqlite"),
                 positive_ttl,

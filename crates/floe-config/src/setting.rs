@@ -1,73 +1,20 @@
 //! A setting: its value, its default, and the origin of the value.
 
-use std::fmt;
-use std::path::Path;
-use std::sync::Arc;
-
 use serde_json::{Value as Json, json};
 
+use crate::error::ConfigError;
+use crate::origin::Origin;
 use crate::value::Value;
 
-/// The origin of a value.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Origin {
-    /// No file, variable or flag sets the value.
-    Default,
-    /// A line of a file.
-    File {
-        /// The file.
-        path: Arc<Path>,
-        /// The line, counted from 1.
-        line: usize,
-    },
-    /// An environment variable.
-    Variable {
-        /// The name of the variable.
-        name: &'static str,
-        /// The line in `NIX_CONFIG`, counted from 1.
-        line: Option<usize>,
-    },
-    /// A flag on the command line.
-    Flag(&'static str),
-}
-
-impl Origin {
-    /// An environment variable that holds one value.
-    pub fn variable(name: &'static str) -> Origin {
-        Origin::Variable { name, line: None }
-    }
-
-    fn to_json(&self) -> Json {
-        match self {
-            Origin::Default => json!({ "kind": "default" }),
-            Origin::File { path, line } => {
-                json!({ "kind": "file", "file": path.to_string_lossy(), "line": line })
-            }
-            Origin::Variable { name, line: None } => {
-                json!({ "kind": "environment", "variable": name })
-            }
-            Origin::Variable {
-                name,
-                line: Some(line),
-            } => json!({ "kind": "environment", "variable": name, "line": line }),
-            Origin::Flag(flag) => json!({ "kind": "flag", "flag": flag }),
-        }
-    }
-}
-
-impl fmt::Display for Origin {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Origin::Default => f.write_str("default"),
-            Origin::File { path, line } => write!(f, "{}:{line}", path.display()),
-            Origin::Variable { name, line: None } => f.write_str(name),
-            Origin::Variable {
-                name,
-                line: Some(line),
-            } => write!(f, "{name}:{line}"),
-            Origin::Flag(flag) => f.write_str(flag),
-        }
-    }
+/// A name, its value, and where both stand.
+#[derive(Clone, Debug)]
+pub struct Assignment {
+    /// The name of a setting, perhaps with `extra-` before it.
+    pub name: String,
+    /// The value as written.
+    pub value: Vec<u8>,
+    /// Where the assignment stands.
+    pub source: Origin,
 }
 
 /// The value of a setting, with its origin.
@@ -114,25 +61,16 @@ impl<T: Value> Setting<T> {
     }
 }
 
-/// A text that is not a value of the setting.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct InvalidValue {
-    /// The text, without secrets.
-    pub shown: String,
-    /// The values that the setting takes, in words.
-    pub allowed: String,
-}
-
 /// A setting of any type.
 pub trait AnySetting {
     /// Parses a value, and replaces the present one.
     ///
-    /// Errors: the text is not a value of the setting.
-    fn set(&mut self, text: &[u8], source: &Origin) -> Result<(), InvalidValue>;
+    /// Errors: [`ConfigError::Value`].
+    fn set(&mut self, assignment: &Assignment) -> Result<(), ConfigError>;
     /// Parses a list, and appends it to the present one.
     ///
-    /// Errors: the text is not a value of the setting.
-    fn append(&mut self, text: &[u8], source: &Origin) -> Result<(), InvalidValue>;
+    /// Errors: [`ConfigError::Value`].
+    fn append(&mut self, assignment: &Assignment) -> Result<(), ConfigError>;
     /// Whether the setting is a list, which can be extended.
     fn is_list(&self) -> bool;
     /// Returns the value as nix.conf would hold it.
@@ -144,15 +82,14 @@ pub trait AnySetting {
 }
 
 impl<T: Value> AnySetting for Setting<T> {
-    fn set(&mut self, text: &[u8], source: &Origin) -> Result<(), InvalidValue> {
-        let value = parse(text)?;
-        self.replace(value, source.clone());
+    fn set(&mut self, assignment: &Assignment) -> Result<(), ConfigError> {
+        self.replace(parse(assignment)?, assignment.source.clone());
         Ok(())
     }
 
-    fn append(&mut self, text: &[u8], source: &Origin) -> Result<(), InvalidValue> {
-        self.value.append(parse(text)?);
-        self.extra.push(source.clone());
+    fn append(&mut self, assignment: &Assignment) -> Result<(), ConfigError> {
+        self.value.append(parse(assignment)?);
+        self.extra.push(assignment.source.clone());
         Ok(())
     }
 
@@ -165,11 +102,11 @@ impl<T: Value> AnySetting for Setting<T> {
     }
 
     fn origin(&self) -> String {
-        let places = [&self.source].into_iter().chain(&self.extra);
+        let mut places = self.source.to_string();
+        for extra in &self.extra {
+            places += &format!(" and {extra}");
+        }
         places
-            .map(Origin::to_string)
-            .collect::<Vec<_>>()
-            .join(" and ")
     }
 
     fn to_json(&self) -> Json {
@@ -182,9 +119,11 @@ impl<T: Value> AnySetting for Setting<T> {
     }
 }
 
-fn parse<T: Value>(text: &[u8]) -> Result<T, InvalidValue> {
-    T::parse(text).ok_or_else(|| InvalidValue {
-        shown: T::shown(text),
-        allowed: T::allowed(),
+fn parse<T: Value>(assignment: &Assignment) -> Result<T, ConfigError> {
+    T::parse(&assignment.value).ok_or_else(|| ConfigError::Value {
+        at: assignment.source.clone(),
+        name: assignment.name.clone(),
+        value: T::shown(&assignment.value),
+        allowed: T::ALLOWED,
     })
 }

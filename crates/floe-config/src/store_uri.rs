@@ -58,7 +58,7 @@ impl Config {
         store_dir: Option<&StoreDir>,
         environment: &Environment,
     ) -> Result<Arc<dyn StoreConfig>, ConfigError> {
-        let configured = &*self.store.get().0;
+        let configured = self.store.get().as_str();
         let is_usual = matches!(configured, "" | "auto") || daemon_socket(configured).is_some();
         if text != "auto" || is_usual {
             return Ok(parse_store_uri(text, store_dir, environment)?);
@@ -158,7 +158,7 @@ fn served_by_uri(
         None => parse_store_uri(&direct_store_uri(text)?, store_dir.as_ref(), environment)?,
     };
     let Some(mut layout) = location.layout().cloned() else {
-        return Err(ConfigError::NotServable { uri: text.into() });
+        return Err(ConfigError::NotServable(text.into()));
     };
     // As in Nix, NIX_STATE_DIR and NIX_LOG_DIR concern the store of the system, not one below a
     // root. Their defaults do not follow NIX_STORE_DIR either.
@@ -219,10 +219,7 @@ fn direct_store_uri(text: &str) -> Result<String, ConfigError> {
             let state = state.replace('%', "%25").replace('&', "%26");
             format!("state={state}&")
         }
-        (socket, None) => {
-            let socket = socket.to_owned();
-            return Err(ConfigError::UnknownSocket { socket });
-        }
+        (socket, None) => return Err(ConfigError::UnknownSocket(socket.to_owned())),
     };
     parameters.push_str(query);
     Ok(format!("local?{parameters}"))
@@ -243,9 +240,7 @@ fn log_parameter(flags: &StoreFlags<'_>, text: &str) -> Result<Option<PathBuf>, 
         return Ok(None);
     };
     match value.contains('%') {
-        true => Err(ConfigError::LogParameter {
-            value: value.into(),
-        }),
+        true => Err(ConfigError::LogParameter(value.into())),
         false => Ok(Some(PathBuf::from(value))),
     }
 }

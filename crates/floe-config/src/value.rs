@@ -14,8 +14,8 @@ use serde_json::{Value as Json, json};
 pub trait Value: Clone {
     /// Whether `extra-NAME` appends to the value.
     const IS_LIST: bool = false;
-    /// Describes the values that the setting takes, for an error message.
-    fn allowed() -> String;
+    /// The values that the setting takes, for an error message.
+    const ALLOWED: &'static str;
     /// Parses a value; `None` if the text is not one.
     fn parse(text: &[u8]) -> Option<Self>;
     /// Returns the part of an invalid text that an error message may show.
@@ -24,16 +24,24 @@ pub trait Value: Clone {
     }
     /// Appends another list.
     fn append(&mut self, _more: Self) {}
-    /// Returns the value as nix.conf would hold it.
-    fn text(&self) -> String;
     /// Returns the value as `nix config show --json` prints it.
     fn json(&self) -> Json;
+    /// Returns the value as nix.conf would hold it.
+    fn text(&self) -> String {
+        match self.json() {
+            Json::Null => String::new(),
+            Json::String(text) => text,
+            Json::Array(words) => {
+                let words: Vec<_> = words.iter().filter_map(Json::as_str).collect();
+                words.join(" ")
+            }
+            other => other.to_string(),
+        }
+    }
 }
 
 impl Value for bool {
-    fn allowed() -> String {
-        "true or false, which may also be written yes and no or 1 and 0".into()
-    }
+    const ALLOWED: &'static str = "true or false, which may also be written yes and no or 1 and 0";
 
     fn parse(text: &[u8]) -> Option<bool> {
         match text {
@@ -43,26 +51,17 @@ impl Value for bool {
         }
     }
 
-    fn text(&self) -> String {
-        self.to_string()
-    }
-
     fn json(&self) -> Json {
         (*self).into()
     }
 }
 
 impl Value for u32 {
-    fn allowed() -> String {
-        whole_number(u32::MAX.into())
-    }
+    const ALLOWED: &'static str =
+        "a whole number from 0 to 4294967295, which may end in K, M, G or T";
 
     fn parse(text: &[u8]) -> Option<u32> {
-        parse_number(text)?.try_into().ok()
-    }
-
-    fn text(&self) -> String {
-        self.to_string()
+        u64::parse(text)?.try_into().ok()
     }
 
     fn json(&self) -> Json {
@@ -71,16 +70,23 @@ impl Value for u32 {
 }
 
 impl Value for u64 {
-    fn allowed() -> String {
-        whole_number(u64::MAX)
-    }
+    const ALLOWED: &'static str =
+        "a whole number from 0 to 18446744073709551615, which may end in K, M, G or T";
 
+    /// Parses a number, which may end in a binary unit as in Nix since 2.9.
+    ///
+    /// A number that is too large is an error here. In Nix it wraps around.
     fn parse(text: &[u8]) -> Option<u64> {
-        parse_number(text)
-    }
-
-    fn text(&self) -> String {
-        self.to_string()
+        let text = std::str::from_utf8(text).ok()?;
+        let shift = match text.chars().last()?.to_ascii_uppercase() {
+            'K' => 10,
+            'M' => 20,
+            'G' => 30,
+            'T' => 40,
+            _ => return text.parse().ok(),
+        };
+        let digits = &text[..text.len() - 1];
+        digits.parse::<u64>().ok()?.checked_mul(1 << shift)
     }
 
     fn json(&self) -> Json {
@@ -88,229 +94,140 @@ impl Value for u64 {
     }
 }
 
-fn whole_number(max: u64) -> String {
-    format!("a whole number from 0 to {max}, which may end in K, M, G or T")
-}
+impl Value for String {
+    const ALLOWED: &'static str = "text in UTF-8";
 
-/// Parses a number, which may end in a binary unit as in Nix since 2.9.
-///
-/// A number that is too large is an error here. In Nix it wraps around.
-fn parse_number(text: &[u8]) -> Option<u64> {
-    let text = std::str::from_utf8(text).ok()?;
-    let unit = text.chars().last()?.to_ascii_uppercase();
-    let shift = match unit {
-        'K' => 10,
-        'M' => 20,
-        'G' => 30,
-        'T' => 40,
-        _ => 0,
-    };
-    let digits = match shift {
-        0 => text,
-        _ => &text[..text.len() - 1],
-    };
-    digits.parse::<u64>().ok()?.checked_mul(1 << shift)
-}
-
-/// A text in UTF-8.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Text(pub String);
-
-impl Value for Text {
-    fn allowed() -> String {
-        UTF_8.into()
-    }
-
-    fn parse(text: &[u8]) -> Option<Text> {
-        String::from_utf8(text.to_vec()).ok().map(Text)
-    }
-
-    fn text(&self) -> String {
-        self.0.clone()
+    fn parse(text: &[u8]) -> Option<String> {
+        String::from_utf8(text.to_vec()).ok()
     }
 
     fn json(&self) -> Json {
-        self.0.as_str().into()
-    }
-}
-
-/// Store URIs, in their order.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct UrlList(pub Vec<String>);
-
-impl Value for UrlList {
-    const IS_LIST: bool = true;
-
-    fn allowed() -> String {
-        UTF_8.into()
-    }
-
-    fn parse(text: &[u8]) -> Option<UrlList> {
-        words(text).map(UrlList)
-    }
-
-    fn append(&mut self, more: UrlList) {
-        self.0.extend(more.0);
-    }
-
-    fn text(&self) -> String {
-        shown_urls(&self.0).join(" ")
-    }
-
-    fn json(&self) -> Json {
-        shown_urls(&self.0).into()
-    }
-}
-
-/// Store URIs without an order, sorted as in Nix.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct UrlSet(pub BTreeSet<String>);
-
-impl Value for UrlSet {
-    const IS_LIST: bool = true;
-
-    fn allowed() -> String {
-        UTF_8.into()
-    }
-
-    fn parse(text: &[u8]) -> Option<UrlSet> {
-        words(text).map(|words| UrlSet(words.into_iter().collect()))
-    }
-
-    fn append(&mut self, more: UrlSet) {
-        self.0.extend(more.0);
-    }
-
-    fn text(&self) -> String {
-        shown_urls(&self.0).join(" ")
-    }
-
-    fn json(&self) -> Json {
-        shown_urls(&self.0).into()
-    }
-}
-
-/// Public keys.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct PublicKeys(pub Vec<PublicKey>);
-
-impl PublicKeys {
-    fn texts(&self) -> Vec<String> {
-        self.0.iter().map(PublicKey::to_string).collect()
-    }
-}
-
-impl Value for PublicKeys {
-    const IS_LIST: bool = true;
-
-    fn allowed() -> String {
-        "public keys, NAME:BASE64, separated by spaces".into()
-    }
-
-    fn parse(text: &[u8]) -> Option<PublicKeys> {
-        let keys = words(text)?.into_iter();
-        let keys = keys.map(|key| PublicKey::parse(&key).ok());
-        keys.collect::<Option<_>>().map(PublicKeys)
-    }
-
-    /// Returns only the name of the first invalid key: the text may be a secret key.
-    fn shown(text: &[u8]) -> String {
-        let keys = words(text).unwrap_or_default();
-        let wrong = keys.iter().find(|key| PublicKey::parse(key).is_err());
-        let name = wrong.and_then(|key| Some(key.split_once(':')?.0));
-        name.map_or_else(|| "…".to_owned(), |name| format!("{name}:…"))
-    }
-
-    fn append(&mut self, more: PublicKeys) {
-        self.0.extend(more.0);
-    }
-
-    fn text(&self) -> String {
-        self.texts().join(" ")
-    }
-
-    fn json(&self) -> Json {
-        self.texts().into()
-    }
-}
-
-/// Files. Nix takes only one, whose name may have spaces.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct FileList(pub Vec<PathBuf>);
-
-impl Value for FileList {
-    const IS_LIST: bool = true;
-
-    fn allowed() -> String {
-        "absolute paths, separated by spaces".into()
-    }
-
-    fn parse(text: &[u8]) -> Option<FileList> {
-        let files = nix_conf::words(text).map(absolute);
-        files.collect::<Option<_>>().map(FileList)
-    }
-
-    fn append(&mut self, more: FileList) {
-        self.0.extend(more.0);
-    }
-
-    fn text(&self) -> String {
-        let files: Vec<_> = self.0.iter().map(|file| file.to_string_lossy()).collect();
-        files.join(" ")
-    }
-
-    fn json(&self) -> Json {
-        self.0.iter().map(|file| file.to_string_lossy()).collect()
+        self.as_str().into()
     }
 }
 
 /// A file, or no file.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct OptionalFile(pub Option<PathBuf>);
+impl Value for Option<PathBuf> {
+    const ALLOWED: &'static str = "an absolute path, or nothing";
 
-impl Value for OptionalFile {
-    fn allowed() -> String {
-        "an absolute path, or nothing".into()
-    }
-
-    fn parse(text: &[u8]) -> Option<OptionalFile> {
+    fn parse(text: &[u8]) -> Option<Option<PathBuf>> {
         match text {
-            b"" => Some(OptionalFile(None)),
-            _ => absolute(text).map(|file| OptionalFile(Some(file))),
+            b"" => Some(None),
+            _ => PathBuf::from_word(text).map(Some),
         }
     }
 
-    fn text(&self) -> String {
-        let file = self.0.as_deref().unwrap_or(Path::new(""));
-        file.to_string_lossy().into_owned()
+    fn json(&self) -> Json {
+        json!(self.as_ref().map(PathBuf::shown))
+    }
+}
+
+/// The words of a collection.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct List<C>(pub C);
+
+/// Store URIs, in their order.
+pub type UrlList = List<Vec<String>>;
+
+/// Store URIs without an order, sorted as in Nix.
+pub type UrlSet = List<BTreeSet<String>>;
+
+/// Public keys.
+pub type PublicKeys = List<Vec<PublicKey>>;
+
+/// Files. Nix takes only one, whose name may have spaces.
+pub type FileList = List<Vec<PathBuf>>;
+
+impl<C> Value for List<C>
+where
+    C: Clone + Extend<C::Item> + FromIterator<C::Item> + IntoIterator<Item: Word>,
+{
+    const IS_LIST: bool = true;
+    const ALLOWED: &'static str = C::Item::ALLOWED;
+
+    fn parse(text: &[u8]) -> Option<List<C>> {
+        let words = nix_conf::words(text).map(C::Item::from_word);
+        words.collect::<Option<C>>().map(List)
+    }
+
+    fn shown(text: &[u8]) -> String {
+        C::Item::shown_list(text)
+    }
+
+    fn append(&mut self, more: List<C>) {
+        self.0.extend(more.0);
     }
 
     fn json(&self) -> Json {
-        json!(self.0.as_ref().map(|file| file.to_string_lossy()))
+        let words = self.0.clone().into_iter();
+        words.map(|word| word.shown()).collect()
     }
 }
 
-fn words(text: &[u8]) -> Option<Vec<String>> {
-    nix_conf::words(text)
-        .map(|word| String::from_utf8(word.to_vec()).ok())
-        .collect()
+/// A word of a list.
+pub trait Word: Sized {
+    /// The lists that the setting takes, for an error message.
+    const ALLOWED: &'static str;
+    /// Parses a word; `None` if it is invalid.
+    fn from_word(word: &[u8]) -> Option<Self>;
+    /// Returns the text of the word, without credentials.
+    fn shown(&self) -> String;
+    /// Returns the part of an invalid list that an error message may show.
+    fn shown_list(text: &[u8]) -> String {
+        String::from_utf8_lossy(text).into_owned()
+    }
 }
 
-/// Parses an absolute path, and removes `.`, `..` and needless slashes.
-fn absolute(text: &[u8]) -> Option<PathBuf> {
-    let path = Path::new(OsStr::from_bytes(text));
-    path.is_absolute().then(|| canon_path(path))
+/// A store URI.
+impl Word for String {
+    const ALLOWED: &'static str = <String as Value>::ALLOWED;
+
+    fn from_word(word: &[u8]) -> Option<String> {
+        <String as Value>::parse(word)
+    }
+
+    fn shown(&self) -> String {
+        redact_credentials(self)
+    }
 }
 
-/// Returns URLs without user names and passwords.
-fn shown_urls<'a>(urls: impl IntoIterator<Item = &'a String>) -> Vec<String> {
-    urls.into_iter()
-        .map(|url| redact_credentials(url))
-        .collect()
+impl Word for PublicKey {
+    const ALLOWED: &'static str = "public keys, NAME:BASE64, separated by spaces";
+
+    fn from_word(word: &[u8]) -> Option<PublicKey> {
+        PublicKey::parse(std::str::from_utf8(word).ok()?).ok()
+    }
+
+    fn shown(&self) -> String {
+        self.to_string()
+    }
+
+    /// Returns only the name of the first invalid key: the text may be a secret key.
+    fn shown_list(text: &[u8]) -> String {
+        let text = std::str::from_utf8(text).unwrap_or_default();
+        let mut words = nix_conf::words(text.as_bytes());
+        let wrong = words.find(|key| PublicKey::from_word(key).is_none());
+        let wrong = wrong.and_then(|key| std::str::from_utf8(key).ok());
+        match wrong.and_then(|key| key.split_once(':')) {
+            Some((name, _)) => format!("{name}:…"),
+            None => "…".to_owned(),
+        }
+    }
 }
 
-/// The values of a setting that takes any text.
-const UTF_8: &str = "text in UTF-8";
+impl Word for PathBuf {
+    const ALLOWED: &'static str = "absolute paths, separated by spaces";
+
+    /// Parses an absolute path, and removes `.`, `..` and needless slashes.
+    fn from_word(word: &[u8]) -> Option<PathBuf> {
+        let path = Path::new(OsStr::from_bytes(word));
+        path.is_absolute().then(|| canon_path(path))
+    }
+
+    fn shown(&self) -> String {
+        self.to_string_lossy().into_owned()
+    }
+}
 
 #[cfg(test)]
 mod tests {
@@ -350,7 +267,7 @@ mod tests {
 
     #[test]
     fn paths_are_absolute_and_normalized_without_the_disk() {
-        let file = |text: &str| OptionalFile::parse(text.as_bytes()).map(|file| file.text());
+        let file = |text: &str| <Option<PathBuf>>::parse(text.as_bytes()).map(|file| file.text());
         assert_eq!(file("/a/./../b//c/").as_deref(), Some("/b/c"));
         assert_eq!(file("/../a b").as_deref(), Some("/a b"));
         assert_eq!(file("").as_deref(), Some(""));
@@ -369,8 +286,11 @@ mod tests {
             ("file:///a@b", "file:///a@b"),
             ("auto", "auto"),
         ] {
-            assert_eq!(UrlList(vec![url.into()]).text(), shown);
-            assert_eq!(UrlSet([url.to_owned()].into()).json(), json!([shown]));
+            assert_eq!(List(vec![url.to_owned()]).text(), shown);
+            assert_eq!(
+                List(BTreeSet::from([url.to_owned()])).json(),
+                json!([shown])
+            );
         }
     }
 

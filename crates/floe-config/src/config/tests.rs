@@ -94,7 +94,7 @@ fn later_origins_override_earlier_ones() {
     let options = [("user-agent-suffix", "a"), ("user-agent-suffix", "b")];
     let load = |environment: &Environment, options: &[(&str, &str)]| {
         let mut config = Config::load(environment, options).unwrap();
-        let value = config.user_agent_suffix.get().0.clone();
+        let value = config.user_agent_suffix.get().clone();
         let origin = origin(&mut config, "user-agent-suffix");
         [value, origin.replace(&machine.path(""), "")]
     };
