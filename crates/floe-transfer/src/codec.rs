@@ -23,12 +23,6 @@ pub fn decoder<'a, R: BufRead + 'a>(
     window: u64,
 ) -> io::Result<Option<Box<dyn Read + 'a>>> {
     let window = window.clamp(SMALL_WINDOW_LEN, WINDOW_LEN_MAX);
-    // RFC 7932 reserves these first bits. Encoders use them for windows of up to a gibibyte.
-    if compression == Compression::Brotli
-        && body.fill_buf()?.first().is_some_and(|b| b & 0x7f == 0x11)
-    {
-        return Err(io::Error::other("its window is larger than brotli allows"));
-    }
     Ok(Some(match compression {
         Compression::None => Box::new(body),
         Compression::Zstd => {
@@ -49,7 +43,14 @@ pub fn decoder<'a, R: BufRead + 'a>(
         }
         Compression::Bzip2 => Box::new(bzip2::bufread::MultiBzDecoder::new(body)),
         Compression::Gzip => Box::new(flate2::bufread::MultiGzDecoder::new(body)),
-        Compression::Brotli => Box::new(brotli::Decompressor::new(body, BROTLI_BUFFER_LEN)),
+        Compression::Brotli => {
+            // RFC 7932 reserves these first bits. Encoders use them for windows of up to a
+            // gibibyte.
+            if body.fill_buf()?.first().is_some_and(|b| b & 0x7f == 0x11) {
+                return Err(io::Error::other("its window is larger than brotli allows"));
+            }
+            Box::new(brotli::Decompressor::new(body, BROTLI_BUFFER_LEN))
+        }
         Compression::Lz4 => Box::new(Lz4Frames(lz4_flex::frame::FrameDecoder::new(body))),
         Compression::Unsupported(_) => return Ok(None),
     }))
@@ -64,34 +65,40 @@ pub fn encoder<'a, W: Write + 'a>(
     // As in Nix, a level outside the range of the compression means the nearest valid level.
     let within = |low: i32, high: i32, default: i32| level.unwrap_or(default).clamp(low, high);
     Ok(Some(match compression {
-        Compression::None => Box::new(Plain(output)),
-        Compression::Zstd => Box::new(zstd::stream::write::Encoder::new(
-            output,
-            within(-7, 22, 3),
-        )?),
+        Compression::None => Box::new(Finishable(output, Ok)),
+        Compression::Zstd => {
+            let encoder = zstd::stream::write::Encoder::new(output, within(-7, 22, 3))?;
+            Box::new(Finishable(encoder, zstd::stream::write::Encoder::finish))
+        }
         Compression::Xz => {
             let level = within(0, 9, 6).unsigned_abs();
-            Box::new(liblzma::write::XzEncoder::new(output, level))
+            let encoder = liblzma::write::XzEncoder::new(output, level);
+            Box::new(Finishable(encoder, liblzma::write::XzEncoder::finish))
         }
         Compression::Bzip2 => {
             let level = bzip2::Compression::new(within(1, 9, 9).unsigned_abs());
-            Box::new(bzip2::write::BzEncoder::new(output, level))
+            let encoder = bzip2::write::BzEncoder::new(output, level);
+            Box::new(Finishable(encoder, bzip2::write::BzEncoder::finish))
         }
         Compression::Gzip => {
             let level = flate2::Compression::new(within(0, 9, 6).unsigned_abs());
-            Box::new(flate2::write::GzEncoder::new(output, level))
+            let encoder = flate2::write::GzEncoder::new(output, level);
+            Box::new(Finishable(encoder, flate2::write::GzEncoder::finish))
         }
         Compression::Brotli => {
             let quality = within(0, 11, 9).unsigned_abs();
-            let window = BROTLI_WINDOW_BITS;
-            Box::new(brotli::CompressorWriter::new(
-                output,
-                BROTLI_BUFFER_LEN,
-                quality,
-                window,
-            ))
+            let (buffer, window) = (BROTLI_BUFFER_LEN, BROTLI_WINDOW_BITS);
+            let encoder = brotli::CompressorWriter::new(output, buffer, quality, window);
+            let finish = |encoder: brotli::CompressorWriter<W>| Ok(encoder.into_inner());
+            Box::new(Finishable(encoder, finish))
         }
-        Compression::Lz4 => Box::new(lz4_flex::frame::FrameEncoder::new(output)),
+        Compression::Lz4 => {
+            let encoder = lz4_flex::frame::FrameEncoder::new(output);
+            let finish = |encoder: lz4_flex::frame::FrameEncoder<W>| {
+                encoder.finish().map_err(io::Error::other)
+            };
+            Box::new(Finishable(encoder, finish))
+        }
         Compression::Lzma | Compression::Unsupported(_) => return Ok(None),
     }))
 }
@@ -116,9 +123,10 @@ pub trait Encoder: Write {
     fn finish(self: Box<Self>) -> io::Result<()>;
 }
 
-struct Plain<W>(W);
+/// An encoder, and the function that writes its end and returns its output.
+struct Finishable<E, F>(E, F);
 
-impl<W: Write> Write for Plain<W> {
+impl<E: Write, F> Write for Finishable<E, F> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.0.write(bytes)
     }
@@ -127,45 +135,9 @@ impl<W: Write> Write for Plain<W> {
     }
 }
 
-impl<W: Write> Encoder for Plain<W> {
-    fn finish(mut self: Box<Self>) -> io::Result<()> {
-        self.0.flush()
-    }
-}
-
-impl<W: Write> Encoder for zstd::stream::write::Encoder<'_, W> {
+impl<E: Write, W: Write, F: FnOnce(E) -> io::Result<W>> Encoder for Finishable<E, F> {
     fn finish(self: Box<Self>) -> io::Result<()> {
-        (*self).finish()?.flush()
-    }
-}
-
-impl<W: Write> Encoder for liblzma::write::XzEncoder<W> {
-    fn finish(self: Box<Self>) -> io::Result<()> {
-        (*self).finish()?.flush()
-    }
-}
-
-impl<W: Write> Encoder for bzip2::write::BzEncoder<W> {
-    fn finish(self: Box<Self>) -> io::Result<()> {
-        (*self).finish()?.flush()
-    }
-}
-
-impl<W: Write> Encoder for flate2::write::GzEncoder<W> {
-    fn finish(self: Box<Self>) -> io::Result<()> {
-        (*self).finish()?.flush()
-    }
-}
-
-impl<W: Write> Encoder for brotli::CompressorWriter<W> {
-    fn finish(self: Box<Self>) -> io::Result<()> {
-        self.into_inner().flush()
-    }
-}
-
-impl<W: Write> Encoder for lz4_flex::frame::FrameEncoder<W> {
-    fn finish(self: Box<Self>) -> io::Result<()> {
-        (*self).finish().map_err(io::Error::other)?.flush()
+        (self.1)(self.0)?.flush()
     }
 }
 

@@ -42,14 +42,8 @@ impl DecoderBudget {
     /// Returns a permit as [`DecoderBudget::try_acquire`] does, but waits until there is room.
     pub fn acquire(&self, len: u64) -> BudgetPermit<'_> {
         let len = self.needed(len);
-        let mut free = self.free();
-        while *free < len {
-            free = self
-                .released
-                .wait(free)
-                .unwrap_or_else(PoisonError::into_inner);
-        }
-        *free -= len;
+        let free = self.released.wait_while(self.free(), |free| *free < len);
+        *free.unwrap_or_else(PoisonError::into_inner) -= len;
         BudgetPermit { budget: self, len }
     }
 
