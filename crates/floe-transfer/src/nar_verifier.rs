@@ -140,14 +140,7 @@ impl<'a> NarVerifier<'a> {
     }
 
     fn mismatch(&self, what: &'static str, expected: String, actual: String) -> Error {
-        let (path, url) = (self.info.path.clone(), self.url.to_owned());
-        Error::Mismatch {
-            path,
-            url,
-            what,
-            expected,
-            actual,
-        }
+        mismatch(self.info, self.url, what, (expected, actual))
     }
 }
 
@@ -158,26 +151,32 @@ pub(crate) fn check_file(
     size: u64,
     hash: Option<Hash>,
 ) -> Result<(), Error> {
-    let mismatch = |what, expected, actual| {
-        let (path, url) = (narinfo.info.path.clone(), url.to_owned());
-        Err(Error::Mismatch {
-            path,
-            url,
-            what,
-            expected,
-            actual,
-        })
-    };
-    match narinfo.file_size {
-        Some(expected) if expected != size => {
-            return mismatch("file size", expected.to_string(), size.to_string());
-        }
-        _ => {}
+    if let Some(expected) = narinfo.file_size
+        && expected != size
+    {
+        let values = (expected.to_string(), size.to_string());
+        return Err(mismatch(&narinfo.info, url, "file size", values));
     }
-    match (narinfo.file_hash, hash) {
-        (Some(expected), Some(actual)) if expected != actual => {
-            mismatch("file hash", expected.to_nix32(), actual.to_nix32())
-        }
-        _ => Ok(()),
+    if let (Some(expected), Some(actual)) = (narinfo.file_hash, hash)
+        && expected != actual
+    {
+        let values = (expected.to_nix32(), actual.to_nix32());
+        return Err(mismatch(&narinfo.info, url, "file hash", values));
+    }
+    Ok(())
+}
+
+fn mismatch(
+    info: &PathInfo,
+    url: &str,
+    what: &'static str,
+    (expected, actual): (String, String),
+) -> Error {
+    Error::Mismatch {
+        path: info.path.clone(),
+        url: url.to_owned(),
+        what,
+        expected,
+        actual,
     }
 }
