@@ -74,8 +74,7 @@ pub trait Source: Debug + Send + Sync {
 
     /// Returns the entry of a path in a store's database, with its registration time. Returns
     /// `None` for a path that is not valid, and for every path of a binary cache.
-    fn query_registration(&self, path: &StorePath) -> Result<Option<PathInfo>, Error> {
-        let _ = path;
+    fn query_registration(&self, _path: &StorePath) -> Result<Option<PathInfo>, Error> {
         Ok(None)
     }
 

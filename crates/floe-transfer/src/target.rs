@@ -54,29 +54,24 @@ pub trait Target: Debug + Send + Sync {
     }
 
     /// Returns the valid path with a hash part.
-    fn query_path_from_hash_part(&self, hash_part: HashPart) -> Result<Option<StorePath>, Error> {
-        let _ = hash_part;
+    fn query_path_from_hash_part(&self, _hash_part: HashPart) -> Result<Option<StorePath>, Error> {
         Ok(None)
     }
 
     /// Estimates the space that paths need, and looks up the free space.
-    fn estimate_space(&self, items: &[PlannedPath]) -> Result<Option<Space>, Error> {
-        let _ = items;
+    fn estimate_space(&self, _items: &[PlannedPath]) -> Result<Option<Space>, Error> {
         Ok(None)
     }
 
     /// Stages a path from files of this machine. Returns `false` if no files match its NAR hash.
     ///
     /// Errors: those that would also fail a download, such as a full disk.
-    fn reuse_local_copy(&self, nar: &mut IncomingNar<'_>) -> Result<bool, Error> {
-        let _ = nar;
+    fn reuse_local_copy(&self, _nar: &mut IncomingNar<'_>) -> Result<bool, Error> {
         Ok(false)
     }
 
     /// Drops staged paths. Ignores paths that are not staged.
-    fn discard(&self, paths: &[StorePath]) {
-        let _ = paths;
-    }
+    fn discard(&self, _paths: &[StorePath]) {}
 
     /// Keeps staged paths for the next run, or drops them if the target cannot keep them. Returns
     /// the number of kept paths.
@@ -86,15 +81,12 @@ pub trait Target: Debug + Send + Sync {
     }
 
     /// Whether the target has a recovered tree of the path, from an interrupted run.
-    fn has_recovered(&self, path: &StorePath) -> bool {
-        let _ = path;
+    fn has_recovered(&self, _path: &StorePath) -> bool {
         false
     }
 
     /// Deletes recovered trees, except those of wanted paths.
-    fn discard_recovered(&self, is_wanted: &dyn Fn(&StorePath) -> bool) {
-        let _ = is_wanted;
-    }
+    fn discard_recovered(&self, _is_wanted: &dyn Fn(&StorePath) -> bool) {}
 
     /// Waits for a garbage collection that was running when the temporary roots were added.
     fn wait_for_gc(&self) -> Result<(), Error> {
@@ -103,8 +95,7 @@ pub trait Target: Debug + Send + Sync {
 
     /// Returns those of `paths` that a garbage collection has deleted although they were valid
     /// before. Waits for the end of the collection.
-    fn query_vanished(&self, paths: &[StorePath]) -> Result<Vec<StorePath>, Error> {
-        let _ = paths;
+    fn query_vanished(&self, _paths: &[StorePath]) -> Result<Vec<StorePath>, Error> {
         Ok(Vec::new())
     }
 }
