@@ -20,9 +20,9 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use floe_transfer::url::{parse_url, redact, redact_credentials};
-use floe_transfer::{Body, Buffering, CachePolicy, Chunk, Error, PrefetchPermit, StoreUri};
+use floe_transfer::{Body, Buffering, CachePolicy, Chunk, Error, StoreUri};
 use reqwest::{StatusCode, Url, Version};
-use tokio::sync::{Semaphore, mpsc as channel};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc as channel};
 
 use crate::binary_cache::CacheOptions;
 use crate::file::IGNORED_PARAMETERS;
@@ -134,7 +134,7 @@ impl HttpStorage {
         &self,
         target: RequestTarget,
         buffering: Buffering,
-        permits: Option<(RequestPermit, PrefetchPermit)>,
+        permits: Option<(RequestPermit, Option<OwnedSemaphorePermit>)>,
     ) -> Body {
         let shared = self.shared.clone();
         let url = redact(&target.url);
@@ -170,7 +170,7 @@ impl HttpStorage {
         Body::Network {
             chunks,
             url,
-            prefetch_permit,
+            prefetch_permit: prefetch_permit.flatten(),
         }
     }
 }

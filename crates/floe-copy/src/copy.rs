@@ -220,11 +220,10 @@ impl ClosureCopy<'_> {
             return Ok(None);
         }
         let reuses = items.iter().any(|item| !item.local_copies.is_empty());
-        let may_share_files = self.options.optimise || reuses;
-        let Some(space) = self.target.estimate_space(items)? else {
+        let Some(mut space) = self.target.estimate_space(items)? else {
             return Ok(None);
         };
-        let space = space.with_shared_files(may_share_files);
+        space.may_share_files = self.options.optimise || reuses;
         for shortage in space.shortages().into_iter().filter(|_| check) {
             if shortage.is_certain && !dry_run {
                 return Err(Error::NoSpace(Box::new(shortage)));

@@ -163,12 +163,6 @@ pub enum Error {
         /// The content address.
         ca: String,
     },
-    /// The content address of a path uses the method `git`.
-    #[error("cannot copy {path}: floe does not support content addresses of the method `git`")]
-    GitContentAddress {
-        /// The path.
-        path: StorePath,
-    },
     /// A NAR or its file does not match the narinfo.
     #[error("cannot accept {path} from {url}: the {what} is {actual}, not {expected}")]
     Mismatch {
@@ -195,13 +189,13 @@ pub enum Error {
         /// The cause.
         reason: String,
     },
-    /// floe has no decoder or encoder for a compression.
-    #[error("cannot copy {path}: floe does not support the compression {name}")]
-    UnsupportedCompression {
+    /// A path uses a feature of Nix that floe does not have.
+    #[error("cannot copy {path}: floe does not support {feature}")]
+    Unsupported {
         /// The path.
         path: StorePath,
-        /// The compression.
-        name: String,
+        /// The compression or the kind of content address.
+        feature: String,
     },
     /// A reference of a path could not be copied.
     #[error("cannot copy {path}: its references are missing: {}", list(missing))]
@@ -273,11 +267,13 @@ pub enum Error {
     Cancelled,
 }
 
-/// The meaning of an error for the caller.
+/// The meaning of an error for the caller, the least severe first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum ErrorKind {
     /// Something failed.
     Failed,
+    /// The request is invalid.
+    Usage,
     /// The network or a server failed.
     Network,
     /// Data is corrupt, or no trusted key has signed it.
@@ -286,23 +282,13 @@ pub enum ErrorKind {
     NoSpace,
     /// The copy was cancelled.
     Interrupted,
-    /// The request is invalid.
-    Usage,
 }
 
 impl ErrorKind {
     /// Returns the kind of the most severe failure.
     pub fn most_severe(failures: &[Error]) -> ErrorKind {
-        const MOST_SEVERE_FIRST: [ErrorKind; 5] = [
-            ErrorKind::Interrupted,
-            ErrorKind::NoSpace,
-            ErrorKind::Untrusted,
-            ErrorKind::Network,
-            ErrorKind::Usage,
-        ];
-        let has = |kind: &ErrorKind| failures.iter().any(|error| error.kind() == *kind);
-        let most_severe = MOST_SEVERE_FIRST.into_iter().find(has);
-        most_severe.unwrap_or(ErrorKind::Failed)
+        let kinds = failures.iter().map(Error::kind);
+        kinds.max().unwrap_or(ErrorKind::Failed)
     }
 }
 
@@ -334,8 +320,7 @@ impl Error {
             | Error::File { .. }
             | Error::StoreDirMismatch { .. }
             | Error::NotFound { .. }
-            | Error::GitContentAddress { .. }
-            | Error::UnsupportedCompression { .. }
+            | Error::Unsupported { .. }
             | Error::MissingReferences { .. }
             | Error::Busy { .. }
             | Error::Vanished { .. }
@@ -376,10 +361,9 @@ impl Error {
             )
             | Error::Untrusted { path, .. }
             | Error::ContentAddressMismatch { path, .. }
-            | Error::GitContentAddress { path }
             | Error::Mismatch { path, .. }
             | Error::Decode { path, .. }
-            | Error::UnsupportedCompression { path, .. }
+            | Error::Unsupported { path, .. }
             | Error::MissingReferences { path, .. }
             | Error::Busy { path, .. }
             | Error::Vanished { path } => Some(path.as_str()),
@@ -404,26 +388,20 @@ impl Error {
         }
     }
 
-    /// Whether a server has demanded a delay before the next request.
-    pub fn has_retry_after(&self) -> bool {
-        matches!(
-            self,
-            Error::Fetch {
-                retry_after: Some(_),
-                ..
-            }
-        )
+    /// Returns the delay that a server has demanded before the next request.
+    pub fn retry_after(&self) -> Option<Duration> {
+        match self {
+            Error::Fetch { retry_after, .. } => *retry_after,
+            _ => None,
+        }
     }
 
     /// Whether another attempt may succeed.
     pub fn is_transient(&self) -> bool {
-        matches!(
-            self,
-            Error::Fetch {
-                transient: true,
-                ..
-            }
-        )
+        match self {
+            Error::Fetch { transient, .. } => *transient,
+            _ => false,
+        }
     }
 }
 
@@ -447,9 +425,6 @@ fn explain(signed_by: &[String], trusted: &[String]) -> String {
 }
 
 fn list(paths: &BTreeSet<StorePath>) -> String {
-    paths
-        .iter()
-        .map(StorePath::as_str)
-        .collect::<Vec<_>>()
-        .join(", ")
+    let paths: Vec<_> = paths.iter().map(StorePath::as_str).collect();
+    paths.join(", ")
 }

@@ -141,7 +141,7 @@ impl<'a> IncomingNar<'a> {
                 file_check = Some(self.decode(body, &mut verifier, sink)?);
             }
             Some(NarStream::Dump(dump)) => {
-                dump.run(&mut |chunk| self.write_chunk(chunk, &mut verifier, sink))?;
+                dump(&mut |chunk| self.write_chunk(chunk, &mut verifier, sink))?;
             }
             None => return Err(Error::Cancelled),
         }
@@ -245,9 +245,9 @@ impl<'a> IncomingNar<'a> {
         let _permit = decoder_budget.try_acquire(window).unwrap_or_else(wait);
         let decoder = codec::decoder(compression, reader, window);
         let decoder = decoder.map_err(|e| self.decode_error(e))?;
-        let mut decoder = decoder.ok_or_else(|| Error::UnsupportedCompression {
-            path: self.path.narinfo.info.path.clone(),
-            name: compression.name().into(),
+        let mut decoder = decoder.ok_or_else(|| Error::Unsupported {
+            path: self.path().clone(),
+            feature: format!("the compression {}", compression.name()),
         })?;
         let mut scratch = std::mem::take(&mut self.scratch);
         let written = loop {

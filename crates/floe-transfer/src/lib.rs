@@ -27,7 +27,7 @@ pub use disk_space::{Resource, Shortage};
 pub use error::{Error, ErrorKind};
 pub use events::{Event, EventSink, NetworkEvents};
 pub use incoming_nar::{IncomingNar, NarContext, NarSink};
-pub use nar_stream::{Body, Chunk, NarDump, NarStream, PrefetchPermit, WriteChunk};
+pub use nar_stream::{Body, Chunk, NarDump, NarStream, WriteChunk};
 pub use options::{CopyOptions, Reuse, ReuseBy, parse_public_keys, trusted_keys};
 pub use path_spec::{CLOSURE_MAX, PathSpec};
 pub use planned_path::PlannedPath;

@@ -1,6 +1,5 @@
 //! A NAR that a source has opened: a body that is read chunk by chunk, or a tree that is dumped.
 
-use std::fmt;
 use std::fs::File;
 use std::io::{self, BufRead, Read};
 use std::path::PathBuf;
@@ -16,7 +15,6 @@ use crate::error::Error;
 /// A NAR that a source has opened.
 ///
 /// The kind is chosen once for each NAR. No chunk of a body passes through dynamic dispatch.
-#[derive(Debug)]
 pub enum NarStream {
     /// The file of a binary cache, compressed as its narinfo says.
     Body(Body),
@@ -27,29 +25,9 @@ pub enum NarStream {
 /// Receives the chunks of a NAR in order.
 pub type WriteChunk<'w> = dyn FnMut(&[u8]) -> Result<(), Error> + 'w;
 
-/// A function that writes one NAR, chunk by chunk, on the thread of its caller.
-pub struct NarDump(Box<DumpFn>);
-
-type DumpFn = dyn FnOnce(&mut WriteChunk<'_>) -> Result<(), Error> + Send;
-
-impl NarDump {
-    /// Wraps a function that passes a NAR to its argument and stops at the first error.
-    pub fn new(
-        dump: impl FnOnce(&mut WriteChunk<'_>) -> Result<(), Error> + Send + 'static,
-    ) -> NarDump {
-        NarDump(Box::new(dump))
-    }
-
-    pub(crate) fn run(self, write: &mut WriteChunk<'_>) -> Result<(), Error> {
-        (self.0)(write)
-    }
-}
-
-impl fmt::Debug for NarDump {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("NarDump")
-    }
-}
+/// A function that passes one NAR to its argument, chunk by chunk, on the thread of its caller. It
+/// stops at the first error.
+pub type NarDump = Box<dyn FnOnce(&mut WriteChunk<'_>) -> Result<(), Error> + Send>;
 
 /// A part of a body from the network.
 #[derive(Debug)]
@@ -71,8 +49,9 @@ pub enum Body {
         chunks: mpsc::Receiver<Chunk>,
         /// The URL without credentials, for messages.
         url: String,
-        /// Present if the body was requested before a worker was free to read it.
-        prefetch_permit: Option<PrefetchPermit>,
+        /// Permission to hold a connection before a worker reads from it, if the source limits
+        /// that.
+        prefetch_permit: Option<OwnedSemaphorePermit>,
     },
     /// From a file on this machine.
     File {
@@ -83,23 +62,10 @@ pub enum Body {
     },
 }
 
-/// Permission to hold a connection before a worker reads from it. The worker drops it when it
-/// begins to read.
-#[derive(Debug)]
-pub struct PrefetchPermit {
-    _permit: Option<OwnedSemaphorePermit>,
-}
-
-impl PrefetchPermit {
-    /// Wraps the permit of a limiter; `None` if the source has no limit.
-    pub fn new(permit: Option<OwnedSemaphorePermit>) -> PrefetchPermit {
-        PrefetchPermit { _permit: permit }
-    }
-}
-
 /// Reads a body, counts its bytes, and hashes them if the narinfo has a file hash.
 pub(crate) struct BodyReader<'a> {
-    input: Input,
+    /// `None` after the end and after an error.
+    body: Option<Body>,
     /// The bytes that are counted and hashed, but not consumed yet.
     current: Bytes,
     hasher: Option<FileHasher>,
@@ -141,42 +107,25 @@ impl FileHasher {
     }
 }
 
-enum Input {
-    Network {
-        chunks: mpsc::Receiver<Chunk>,
-        url: String,
-    },
-    File {
-        file: File,
-        path: PathBuf,
-    },
-    Ended,
-}
-
 impl<'a> BodyReader<'a> {
     /// Makes a reader that fails after `len_max` bytes. It hashes the bytes if `hashed` names an
     /// algorithm.
     pub(crate) fn new(
-        body: Body,
+        mut body: Body,
         hashed: Option<HashAlgorithm>,
         (nar_size, len_max): (u64, u64),
         worker: &'a Worker,
     ) -> BodyReader<'a> {
-        let input = match body {
-            Body::Network {
-                chunks,
-                url,
-                prefetch_permit,
-            } => {
-                // Reading starts, so another body may be prefetched.
-                drop(prefetch_permit);
-                Input::Network { chunks, url }
-            }
-            Body::File { file, path } => Input::File { file, path },
-        };
+        if let Body::Network {
+            prefetch_permit, ..
+        } = &mut body
+        {
+            // Reading starts, so another body may be prefetched.
+            *prefetch_permit = None;
+        }
         let hasher = hashed.map(|algorithm| FileHasher::new(algorithm, nar_size, worker));
         BodyReader {
-            input,
+            body: Some(body),
             current: Bytes::new(),
             hasher,
             worker,
@@ -219,15 +168,17 @@ impl<'a> BodyReader<'a> {
     }
 
     fn next_chunk(&mut self) -> Result<Option<Bytes>, Error> {
-        match &mut self.input {
-            Input::Ended => Ok(None),
-            Input::Network { chunks, url } => match next_network_chunk(chunks, self.worker) {
-                Some(Chunk::Bytes(bytes)) => Ok(Some(bytes)),
-                Some(Chunk::End) => Ok(None),
-                Some(Chunk::Failed(error)) => Err(error),
-                None => Err(Error::fetch(url, "the transfer was abandoned", false)),
-            },
-            Input::File { file, path } => {
+        match &mut self.body {
+            None => Ok(None),
+            Some(Body::Network { chunks, url, .. }) => {
+                match next_network_chunk(chunks, self.worker) {
+                    Some(Chunk::Bytes(bytes)) => Ok(Some(bytes)),
+                    Some(Chunk::End) => Ok(None),
+                    Some(Chunk::Failed(error)) => Err(error),
+                    None => Err(Error::fetch(url, "the transfer was abandoned", false)),
+                }
+            }
+            Some(Body::File { file, path }) => {
                 let mut chunk = Vec::with_capacity(FILE_CHUNK_LEN);
                 let read = file.take(FILE_CHUNK_LEN as u64).read_to_end(&mut chunk);
                 match read {
@@ -246,7 +197,7 @@ impl<'a> BodyReader<'a> {
     fn fail(&mut self, error: Error) -> io::Error {
         let message = error.to_string();
         self.failure = Some(error);
-        self.input = Input::Ended;
+        self.body = None;
         io::Error::other(message)
     }
 }
@@ -269,7 +220,7 @@ impl BufRead for BodyReader<'_> {
                     }
                     if self.len > self.len_max {
                         // Do not read on: the body may be endless.
-                        self.input = Input::Ended;
+                        self.body = None;
                         let max = self.len_max;
                         return Err(io::Error::other(format!("the body exceeds {max} bytes")));
                     }
@@ -279,7 +230,7 @@ impl BufRead for BodyReader<'_> {
                     self.current = bytes;
                 }
                 Ok(None) => {
-                    self.input = Input::Ended;
+                    self.body = None;
                     break;
                 }
                 Err(error) => return Err(self.fail(error)),

@@ -8,18 +8,10 @@ use crate::error::Error;
 /// Returns the delay after a failed attempt. It doubles with each attempt, and is at least as long
 /// as the server demands. Jitter keeps clients that failed together from returning together.
 pub fn backoff_delay(attempt: u32, error: &Error) -> Duration {
-    let own = BACKOFF_BASE
-        * 2_u32
-            .saturating_pow(attempt.saturating_sub(1))
-            .min(BACKOFF_FACTOR_MAX);
+    let factor = 2_u32.saturating_pow(attempt.saturating_sub(1));
+    let own = BACKOFF_BASE * factor.min(BACKOFF_FACTOR_MAX);
     let own = own.mul_f64(0.5 + jitter());
-    match error {
-        Error::Fetch {
-            retry_after: Some(after),
-            ..
-        } => own.max(*after),
-        _ => own,
-    }
+    own.max(error.retry_after().unwrap_or_default())
 }
 
 /// Returns a random number from 0 to 1. It need not be secret, so the random keys of the standard

@@ -29,8 +29,9 @@ pub struct Space {
     pub write_inodes: u64,
     /// A lower bound in bytes, unless the file system compresses.
     min_bytes: u64,
-    /// Whether files may be shared with existing ones, which takes no space.
-    may_share_files: bool,
+    /// Whether files may be shared with existing ones, which takes no space. Then no shortage is
+    /// certain.
+    pub may_share_files: bool,
 }
 
 impl Space {
@@ -53,14 +54,6 @@ impl Space {
             min_bytes: sum.min_bytes,
             may_share_files: false,
         })
-    }
-
-    /// Sets whether files may be shared with existing ones. Then no shortage is certain.
-    pub fn with_shared_files(self, may_share_files: bool) -> Space {
-        Space {
-            may_share_files,
-            ..self
-        }
     }
 
     /// Returns the shortages, certain ones first.

@@ -8,7 +8,6 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use floe_transfer::PrefetchPermit;
 use reqwest::{Response, Url, Version};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
@@ -76,7 +75,7 @@ impl ConnectionLimiter {
     pub(super) fn try_acquire_prefetch(
         &self,
         url: &Url,
-    ) -> Option<(RequestPermit, PrefetchPermit)> {
+    ) -> Option<(RequestPermit, Option<OwnedSemaphorePermit>)> {
         let (prefetch_permit, _connection) = match self.uses_http2(url) {
             true => (None, None),
             false => (
@@ -84,10 +83,7 @@ impl ConnectionLimiter {
                 Some(self.connection_permits.clone().try_acquire_owned().ok()?),
             ),
         };
-        Some((
-            RequestPermit { _connection },
-            PrefetchPermit::new(prefetch_permit),
-        ))
+        Some((RequestPermit { _connection }, prefetch_permit))
     }
 
     /// Whether a URL belongs to the cache and the cache speaks HTTP/2. A narinfo may name NARs of

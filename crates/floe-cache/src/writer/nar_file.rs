@@ -67,9 +67,12 @@ fn compress(
     let path = output.path();
     let encoder = codec::encoder(options.compression, options.level, output);
     let encoder = encoder.map_err(|source| write_error(&path, source))?;
-    let encoder = encoder.ok_or_else(|| Error::UnsupportedCompression {
+    let encoder = encoder.ok_or_else(|| Error::Unsupported {
         path: narinfo.info.path.clone(),
-        name: format!("{} (for writing)", options.compression.name()),
+        feature: format!(
+            "the compression {} (for writing)",
+            options.compression.name()
+        ),
     })?;
     let mut writer = NarFileWriter {
         narinfo,

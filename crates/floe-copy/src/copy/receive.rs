@@ -165,7 +165,7 @@ fn receive_with_retries(
                 });
                 // A stale prefetch gets one free attempt. A response with Retry-After shows that
                 // the connection was not stale.
-                let is_free = std::mem::take(&mut may_be_stale) && !error.has_retry_after();
+                let is_free = std::mem::take(&mut may_be_stale) && error.retry_after().is_none();
                 if !is_free {
                     let time = backoff_delay(attempt, &error);
                     worker.yield_core_while(|| wait_before_retry(copy, queue, item, time))?;

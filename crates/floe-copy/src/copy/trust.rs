@@ -30,9 +30,9 @@ pub(super) fn check_trust(
     }
     let path = || info.path.clone();
     if let Compression::Unsupported(name) = narinfo.compression {
-        return Err(Error::UnsupportedCompression {
+        return Err(Error::Unsupported {
             path: path(),
-            name: name.to_string(),
+            feature: format!("the compression {name}"),
         });
     }
     let is_content_addressed = match (&info.ca, info.matches_content_address(dir)) {
@@ -45,7 +45,10 @@ pub(super) fn check_trust(
             });
         }
         (Some(ca), _) if ca.method == ContentAddressMethod::Git => {
-            return Err(Error::GitContentAddress { path: path() });
+            return Err(Error::Unsupported {
+                path: path(),
+                feature: "content addresses of the method `git`".to_owned(),
+            });
         }
         (_, holds) => holds == Some(true),
     };

@@ -69,7 +69,7 @@ impl Source for LocalSource {
     /// The worker itself reads the tree: a stream would need a thread of its own.
     fn open_nar(&self, narinfo: &NarInfo, _: Buffering) -> Result<NarStream, Error> {
         let (reader, path) = (self.reader.clone(), narinfo.info.path.clone());
-        let dump = NarDump::new(move |write| reader.dump(&path, write));
+        let dump: NarDump = Box::new(move |write| reader.dump(&path, write));
         Ok(NarStream::Dump(dump))
     }
 

@@ -75,7 +75,7 @@ fn shortage_is_certain_only_below_minimum() {
 
 #[test]
 fn shared_files_make_every_shortage_uncertain() {
-    let full = space(Some(0), Some(0), true);
+    let mut full = space(Some(0), Some(0), true);
     let all = |is_certain| {
         vec![
             (Resource::Bytes, is_certain),
@@ -83,7 +83,8 @@ fn shared_files_make_every_shortage_uncertain() {
         ]
     };
     assert_eq!(found(&full), all(true));
-    assert_eq!(found(&full.with_shared_files(true)), all(false));
+    full.may_share_files = true;
+    assert_eq!(found(&full), all(false));
 }
 
 #[test]
