@@ -48,7 +48,9 @@ pub fn user_by_name(name: &str) -> io::Result<Option<Account>> {
 /// Errors: the system cannot look groups up.
 pub fn group_by_name(name: &str) -> io::Result<Option<Gid>> {
     match IS_STATIC {
-        true => Ok(lines(GROUP)?.find_map(|line| parse_group(&line, name))),
+        true => Ok(lines(GROUP)?
+            .iter()
+            .find_map(|line| parse_group(line, name))),
         false => Ok(Group::from_name(name)?.map(|group| group.gid)),
     }
 }
@@ -66,23 +68,18 @@ impl From<User> for Account {
 
 /// Returns the first user in `/etc/passwd` that fits.
 fn find_user(is_it: impl FnMut(&Account) -> bool) -> io::Result<Option<Account>> {
-    Ok(lines(PASSWD)?
-        .filter_map(|line| parse_user(&line))
-        .find(is_it))
+    let lines = lines(PASSWD)?;
+    Ok(lines.iter().filter_map(|line| parse_user(line)).find(is_it))
 }
 
 /// Returns the lines of a file, or none if it does not exist: a machine may have no users.
-fn lines(file: &str) -> io::Result<impl Iterator<Item = String>> {
+fn lines(file: &str) -> io::Result<Vec<String>> {
     let text = match fs::read(file) {
         Ok(text) => String::from_utf8_lossy(&text).into_owned(),
         Err(error) if error.kind() == io::ErrorKind::NotFound => String::new(),
         Err(error) => return Err(error),
     };
-    Ok(text
-        .lines()
-        .map(str::to_owned)
-        .collect::<Vec<_>>()
-        .into_iter())
+    Ok(text.lines().map(str::to_owned).collect())
 }
 
 /// Parses a line of passwd(5): name, password, number, number of the group, comment, home, shell.
@@ -125,7 +122,8 @@ mod tests {
         assert_eq!(user_by_uid(Uid::from_raw(0)).unwrap(), by_file);
         let by_file = lines(GROUP)
             .unwrap()
-            .find_map(|line| parse_group(&line, "root"));
+            .iter()
+            .find_map(|line| parse_group(line, "root"));
         assert_eq!(group_by_name("root").unwrap(), by_file);
         assert_eq!(by_file, Some(Gid::from_raw(0)));
     }

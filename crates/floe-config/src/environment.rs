@@ -52,16 +52,15 @@ impl Environment {
         user: ProcessUser,
     ) -> Environment {
         let variables = variables.into_iter();
-        let default_certificates = CERTIFICATE_FILES.into_iter().map(Path::new);
+        let mut default_certificates = CERTIFICATE_FILES.into_iter().map(Path::new);
         Environment {
             variables: variables
                 .filter_map(|(name, value)| Some((name.into_string().ok()?, value)))
                 .collect(),
             user,
             default_certificates: default_certificates
-                .filter(|path| fs::symlink_metadata(path).is_ok())
-                .map(Path::to_owned)
-                .next(),
+                .find(|path| fs::symlink_metadata(path).is_ok())
+                .map(Path::to_owned),
         }
     }
 

@@ -57,15 +57,11 @@ pub fn setting_note(network: &NetworkOptions, name: &str) -> Option<String> {
         }
         "http2" => (!network.http2).then(|| "HTTP/1.1 alone".into()),
         "narinfo-cache-positive-ttl" | "narinfo-cache-negative-ttl" => {
-            let kept = network.narinfo_disk_cache.as_ref().filter(|cache| {
-                let negative = name == "narinfo-cache-negative-ttl";
-                let ttl = if negative {
-                    cache.negative_ttl
-                } else {
-                    cache.positive_ttl
-                };
-                ttl > Duration::ZERO
-            });
+            let is_kept = |cache: &&NarInfoDiskCacheOptions| match name {
+                "narinfo-cache-negative-ttl" => !cache.negative_ttl.is_zero(),
+                _ => !cache.positive_ttl.is_zero(),
+            };
+            let kept = network.narinfo_disk_cache.as_ref().filter(is_kept);
             Some(match kept {
                 Some(cache) => format!("kept in {}", cache.file.display()),
                 None => "not kept".into(),
