@@ -31,6 +31,10 @@ static void set_option(floe_buffer *message, size_t at, const char *word) {
     floe_network_options_set_certificates(message, at, floe_text_of(value));
   } else if ((value = value_of(word, "connections")) != NULL) {
     floe_network_options_set_connections(message, at, strtoull(value, NULL, 10));
+  } else if ((value = value_of(word, "connect_timeout_ms")) != NULL) {
+    floe_network_options_set_connect_timeout_ms(message, at, strtoull(value, NULL, 10));
+  } else if ((value = value_of(word, "stall_timeout_ms")) != NULL) {
+    floe_network_options_set_stall_timeout_ms(message, at, strtoull(value, NULL, 10));
   } else if ((value = value_of(word, "attempts")) != NULL) {
     floe_network_options_set_attempts(message, at, strtoull(value, NULL, 10));
   } else if ((value = value_of(word, "narinfo_disk_cache")) != NULL) {

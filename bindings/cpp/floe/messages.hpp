@@ -642,11 +642,11 @@ struct NetworkOptions {
   std::vector<std::string> netrc_files{};
   /// A file of PEM certificates that are trusted instead of the certificates of the system.
   std::optional<std::string> certificates{};
-  /// The largest number of connections to one cache over HTTP/1.1. Absent: 25.
+  /// The largest number of connections to one cache over HTTP/1.1. Absent: 25. 0: no limit.
   std::optional<std::uint64_t> connections{};
-  /// The longest time until a connection exists, in milliseconds. Absent: 15 seconds.
+  /// The longest time until a connection exists, in milliseconds. Absent: 15 seconds. 0: no limit.
   std::optional<std::uint64_t> connect_timeout_ms{};
-  /// The longest time without new bytes, in milliseconds. Absent: 300 seconds.
+  /// The longest time without new bytes, in milliseconds. Absent: 300 seconds. 0: no limit.
   std::optional<std::uint64_t> stall_timeout_ms{};
   /// How often a request is sent in all before it has failed. Absent: 5.
   std::optional<std::uint64_t> attempts{};

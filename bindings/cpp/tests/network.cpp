@@ -25,6 +25,10 @@ void set_option(floe::NetworkOptions &network, const std::string &word) {
     network.certificates = value;
   } else if (name == "connections") {
     network.connections = std::stoull(value);
+  } else if (name == "connect_timeout_ms") {
+    network.connect_timeout_ms = std::stoull(value);
+  } else if (name == "stall_timeout_ms") {
+    network.stall_timeout_ms = std::stoull(value);
   } else if (name == "attempts") {
     network.attempts = std::stoull(value);
   } else if (name == "narinfo_disk_cache") {

@@ -115,14 +115,9 @@ impl Shared {
             Found::Object(object) => object,
             Found::Missing { reason, .. } => return Err(not_a_cache(reason.into())),
         };
-        let parsed = match object.contents.trim_ascii_start().starts_with(b"<") {
-            // Probably a captive portal.
-            true => Err("a web page came instead".to_owned()),
-            false => CacheInfo::parse(&object.contents).map_err(|error| error.to_string()),
-        };
-        let info = parsed.map_err(|reason| {
+        let info = CacheInfo::parse(&object.contents).map_err(|error| {
             self.storage.forget(CACHE_INFO);
-            not_a_cache(reason)
+            not_a_cache(error.to_string())
         })?;
         let own = info.want_mass_query;
         self.storage.set_query_limit(QueryLimit {

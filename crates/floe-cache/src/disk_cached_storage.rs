@@ -91,6 +91,10 @@ impl<S: CacheStorage> CacheStorage for DiskCachedStorage<S> {
     }
 
     fn get(&self, name: &str, policy: CachePolicy, reply: GetCallback) {
+        // A narinfo from the disk cache would assign its NAR to a cache that does not answer.
+        if let Some(error) = self.inner.disabled_by() {
+            return reply(Err(Error::SourceDisabled(error)));
+        }
         if let Some(found) = self.memory.find(name, policy) {
             return reply(Ok(found));
         }
@@ -120,6 +124,10 @@ impl<S: CacheStorage> CacheStorage for DiskCachedStorage<S> {
         self.inner.set_query_limit(limit);
     }
 
+    fn disabled_by(&self) -> Option<Arc<Error>> {
+        self.inner.disabled_by()
+    }
+
     fn forget(&self, name: &str) {
         self.memory.remove(name);
         self.inner.forget(name);
@@ -139,5 +147,55 @@ impl<S: CacheStorage> CacheStorage for DiskCachedStorage<S> {
 
     fn abort(&self) {
         self.inner.abort();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::options::NarInfoDiskCacheOptions;
+
+    /// A storage that another request has disabled.
+    #[derive(Debug)]
+    struct Disabled;
+
+    impl CacheStorage for Disabled {
+        fn name(&self) -> String {
+            "https://cache.example.org".into()
+        }
+
+        fn get(&self, _: &str, _: CachePolicy, reply: GetCallback) {
+            reply(Err(Error::Cancelled));
+        }
+
+        fn open(&self, _: &str, _: Buffering) -> Result<Body, Error> {
+            Err(Error::Cancelled)
+        }
+
+        fn disabled_by(&self) -> Option<Arc<Error>> {
+            Some(Arc::new(Error::Cancelled))
+        }
+    }
+
+    #[test]
+    fn disabled_storage_hides_its_remembered_objects() {
+        let scratch = tempfile::tempdir().unwrap();
+        let options = NarInfoDiskCacheOptions::new(scratch.path().join("narinfos.sqlite"));
+        let part = "7bw2d1cqdpnxi05lr3s6pmcgl5xazl2c";
+        let earlier_run = NarInfoDiskCache::open(&options).unwrap();
+        earlier_run.insert_narinfo(&Disabled.name(), part, Some(b"StorePath: x"));
+        drop(earlier_run);
+        let disk_cache = Arc::new(NarInfoDiskCache::open(&options).unwrap());
+        let storage = DiskCachedStorage::new(Disabled, disk_cache, &Disabled.name());
+        let name = format!("{part}{NARINFO_SUFFIX}");
+        assert!(storage.memory.find(&name, CachePolicy::Use).is_some());
+        let (sender, results) = std::sync::mpsc::channel();
+        let reply = Box::new(move |result| sender.send(result).unwrap());
+        storage.get(&name, CachePolicy::Use, reply);
+        let result = results.try_recv().unwrap();
+        assert!(
+            matches!(result, Err(Error::SourceDisabled(_))),
+            "{result:?}"
+        );
     }
 }

@@ -99,17 +99,6 @@ impl FileStorage {
         }
     }
 
-    /// Creates the directories for a cache that is written.
-    pub fn create(directory: &Path) -> Result<FileStorage, Error> {
-        let storage = FileStorage::new(directory);
-        fs::create_dir_all(&storage.nar_directory).map_err(|source| Error::File {
-            action: "create the directory",
-            path: storage.nar_directory.clone(),
-            source,
-        })?;
-        Ok(storage)
-    }
-
     /// Returns the path of the NAR that a narinfo names. Errors: the path leads out of the cache,
     /// or to something that is not a file.
     fn nar_path(&self, url: &str) -> Result<PathBuf, Error> {
@@ -182,6 +171,14 @@ impl CacheStorage for FileStorage {
         read().map(Some).map_err(|source| Error::File {
             action: "list the cache",
             path: self.directory.clone(),
+            source,
+        })
+    }
+
+    fn create(&self) -> Result<(), Error> {
+        fs::create_dir_all(&self.nar_directory).map_err(|source| Error::File {
+            action: "create the directory",
+            path: self.nar_directory.clone(),
             source,
         })
     }

@@ -24,7 +24,7 @@ use floe_transfer::{Body, Buffering, CachePolicy, Chunk, Error, StoreUri};
 use reqwest::{StatusCode, Url, Version};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc as channel};
 
-use crate::binary_cache::CacheOptions;
+use crate::binary_cache::{CACHE_INFO, CacheOptions};
 use crate::file::IGNORED_PARAMETERS;
 use crate::storage::{CacheStorage, Found, GetCallback, GetResult, QueryLimit, SmallObject};
 use limiter::{ConnectionLimiter, RequestPermit};
@@ -223,6 +223,10 @@ impl CacheStorage for HttpStorage {
         let _: Result<(), _> = self.shared.query_limit.set(semaphore);
     }
 
+    fn disabled_by(&self) -> Option<Arc<Error>> {
+        self.shared.disabled_by.get().cloned()
+    }
+
     fn abort(&self) {
         self.network.abort();
     }
@@ -247,6 +251,11 @@ impl HttpCacheShared {
         let url = self.object_url(name)?;
         let response = get_small(&self.context, &self.limiter, url).await;
         Ok(match self.record_result(response)? {
+            // Probably a captive portal.
+            Ok(response) if name == CACHE_INFO && is_web_page(&response.text) => Found::Missing {
+                reason: "a web page came instead".into(),
+                from_disk_cache: false,
+            },
             Ok(response) => Found::Object(SmallObject {
                 contents: response.text,
                 uses_http2: response.version == Some(Version::HTTP_2),
@@ -283,6 +292,10 @@ impl HttpCacheShared {
         let _: Result<(), _> = self.disabled_by.set(error.clone());
         Err(Error::SourceDisabled(error))
     }
+}
+
+fn is_web_page(text: &[u8]) -> bool {
+    text.trim_ascii_start().starts_with(b"<")
 }
 
 impl std::fmt::Display for HttpCacheUri {

@@ -9,7 +9,7 @@ mod disk_cached_storage;
 mod file;
 mod http;
 mod narinfo_disk_cache;
-mod options;
+pub mod options;
 mod proxies;
 mod storage;
 mod temporary_file;

@@ -61,6 +61,26 @@ impl NarInfoDiskCacheOptions {
     }
 }
 
+/// Returns the limit of connections for a setting, in which 0 means "no limit".
+pub fn connection_limit(connections: u64) -> usize {
+    match usize::try_from(connections).unwrap_or(usize::MAX) {
+        0 => CONNECTIONS_MAX,
+        connections => connections.min(CONNECTIONS_MAX),
+    }
+}
+
+/// Returns the limit of a time for a setting, in which 0 means "no limit".
+pub fn time_limit(time: Duration) -> Option<Duration> {
+    (time > Duration::ZERO).then(|| time.min(UNLIMITED))
+}
+
+/// The number of connections for "no limit": half of the files that a process may usually have
+/// open.
+pub const CONNECTIONS_MAX: usize = 512;
+
+/// The time for "no limit": a year, so that every deadline is a time that the clock can have.
+pub const UNLIMITED: Duration = Duration::from_secs(365 * 24 * 3600);
+
 impl Default for NetworkOptions {
     /// Nix's defaults.
     fn default() -> NetworkOptions {

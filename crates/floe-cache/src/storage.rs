@@ -7,7 +7,7 @@
 use std::borrow::Cow;
 use std::fmt::Debug;
 use std::path::Path;
-use std::sync::mpsc;
+use std::sync::{Arc, mpsc};
 
 use floe_transfer::{Body, Buffering, CachePolicy, Error};
 
@@ -42,6 +42,11 @@ pub trait CacheStorage: Debug + Send + Sync {
         let _ = limit;
     }
 
+    /// Returns the error after which the storage answers no request any more.
+    fn disabled_by(&self) -> Option<Arc<Error>> {
+        None
+    }
+
     /// Removes a remembered object that turned out to be wrong.
     fn forget(&self, name: &str) {
         let _ = name;
@@ -57,6 +62,11 @@ pub trait CacheStorage: Debug + Send + Sync {
     /// list them.
     fn list(&self) -> Result<Option<Vec<String>>, Error> {
         Ok(None)
+    }
+
+    /// Prepares the storage for its first object, for example by creating directories.
+    fn create(&self) -> Result<(), Error> {
+        Err(self.read_only())
     }
 
     /// Writes an object whole or not at all.

@@ -56,7 +56,8 @@ pub struct BinaryCacheWriter {
 }
 
 impl BinaryCacheWriter {
-    /// Opens a cache. Writes a `nix-cache-info` for `store_dir` if there is none.
+    /// Opens a cache. Creates it and a `nix-cache-info` for `store_dir` if there is none. An error
+    /// about a key or an existing cache leaves the storage as it was.
     ///
     /// Errors: those of the storage; [`Error::SecretKey`]; [`Error::NotACache`] for a
     /// `nix-cache-info` that does not parse.
@@ -71,6 +72,7 @@ impl BinaryCacheWriter {
             .collect::<Result<_, _>>()?;
         let (mut cache, exists) = BinaryCacheWriter::find(storage, options, store_dir)?;
         cache.keys = keys;
+        cache.storage.create()?;
         if !exists {
             let info = CacheInfo {
                 store_dir: cache.store_dir.clone(),

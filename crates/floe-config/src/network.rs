@@ -2,23 +2,21 @@
 
 use std::time::Duration;
 
+use floe_cache::options::{CONNECTIONS_MAX, UNLIMITED, connection_limit, time_limit};
 use floe_cache::{NarInfoDiskCacheOptions, NetworkOptions};
 use floe_transfer::NetworkEvents;
 
 use crate::config::Config;
+use crate::setting::Setting;
 
 impl Config {
     /// Returns the options for requests to binary caches.
     pub fn network(&self) -> NetworkOptions {
-        let seconds = |seconds: u64| match Duration::from_secs(seconds) {
-            Duration::ZERO => None,
-            time => Some(time.min(UNLIMITED)),
-        };
+        let seconds = |setting: &Setting<u64>| time_limit(Duration::from_secs(*setting.get()));
         let certificates = match self.ssl_cert_file.is_default() {
             true => self.certificates_by_default.clone(),
             false => self.ssl_cert_file.get().clone(),
         };
-        let connections = usize::try_from(*self.http_connections.get()).unwrap_or(usize::MAX);
         let positive_ttl = Duration::from_secs((*self.narinfo_cache_positive_ttl.get()).into());
         let negative_ttl = Duration::from_secs((*self.narinfo_cache_negative_ttl.get()).into());
         let is_kept = positive_ttl.max(negative_ttl) > Duration::ZERO;
@@ -26,12 +24,9 @@ impl Config {
         NetworkOptions {
             certificates,
             netrc: self.netrc_file.get().0.clone(),
-            connections: match connections {
-                0 => CONNECTIONS_MAX,
-                connections => connections.min(CONNECTIONS_MAX),
-            },
-            connect_timeout: seconds(*self.connect_timeout.get()),
-            stall_timeout: seconds(*self.stalled_download_timeout.get()).unwrap_or(UNLIMITED),
+            connections: connection_limit(*self.http_connections.get()),
+            connect_timeout: seconds(&self.connect_timeout),
+            stall_timeout: seconds(&self.stalled_download_timeout).unwrap_or(UNLIMITED),
             attempts: (*self.download_attempts.get()).max(1),
             http2: *self.http2.get(),
             proxies: self.proxies.clone(),
@@ -87,10 +82,3 @@ pub fn setting_note(network: &NetworkOptions, name: &str) -> Option<String> {
         _ => None,
     }
 }
-
-/// The number of connections for "no limit": half of the files that a process may usually have
-/// open.
-const CONNECTIONS_MAX: usize = 512;
-
-/// The time for "no limit": a year, so that every deadline is a time that the clock can have.
-const UNLIMITED: Duration = Duration::from_secs(365 * 24 * 3600);

@@ -1,12 +1,13 @@
 //! Which store is meant, from store URIs, flags, configuration and environment.
 
+use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use floe_copy::{StoreConfig, UriContext, local_store, resolve_store_uri};
 use floe_format::StoreDir;
 use floe_store::StoreLayout;
-use floe_transfer::{Error, StoreUri};
+use floe_transfer::Error;
 
 use crate::config::Config;
 use crate::environment::Environment;
@@ -79,18 +80,12 @@ impl Config {
         environment: &Environment,
     ) -> (Vec<Arc<dyn StoreConfig>>, Vec<Error>) {
         let (mut stores, mut errors) = (Vec::new(), Vec::new());
-        let mut seen: Vec<StoreUri> = Vec::new();
+        // `Debug` prints every part of a parsed URI, so equal texts mean the same store.
+        let mut seen = HashSet::new();
         for text in &self.substituters.get().0 {
-            if let Ok(mut uri) = StoreUri::parse(text) {
-                uri.address
-                    .truncate(uri.address.trim_end_matches('/').len());
-                if seen.contains(&uri) {
-                    continue;
-                }
-                seen.push(uri);
-            }
             match parse_store_uri(text, store_dir, environment) {
-                Ok(store) => stores.push(store),
+                Ok(store) if seen.insert(format!("{store:?}")) => stores.push(store),
+                Ok(_) => {}
                 Err(error) => errors.push(error),
             }
         }
@@ -265,6 +260,19 @@ mod tests {
         };
         let served = try_served(&flags, variables).unwrap();
         (served.layout, served.log_dir)
+    }
+
+    #[test]
+    fn substituter_in_other_spelling_is_the_same() {
+        let environment = environment(&[]);
+        let uris = "https://c?trusted=1&priority=3 https://c/?priority=3&trusted=true \
+                    https://c/?trusted=1&priority=3&parallel-compression=true https://c \
+                    /mnt local?root=/mnt ssh://host";
+        let config = Config::load(&environment, &[("substituters", uris)]).unwrap();
+        let (stores, errors) = config.substituters(None, &environment);
+        let names: Vec<String> = stores.iter().map(ToString::to_string).collect();
+        assert_eq!(names, ["https://c", "https://c", "/mnt/nix/store"]);
+        assert_eq!(errors.len(), 1);
     }
 
     #[test]

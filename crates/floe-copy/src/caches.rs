@@ -89,17 +89,12 @@ impl StoreConfig for FileCache {
             directory, write, ..
         } = &self.0;
         let store_dir = context.store_dir.clone().unwrap_or_default();
-        let writer = match context.dry_run {
-            true => {
-                let storage = Arc::new(FileStorage::new(directory));
-                BinaryCacheWriter::open_read_only(storage, write, store_dir)?
-            }
-            false => {
-                let storage = Arc::new(FileStorage::create(directory)?);
-                BinaryCacheWriter::open(storage, write, store_dir)?
-            }
+        let open = match context.dry_run {
+            true => BinaryCacheWriter::open_read_only,
+            false => BinaryCacheWriter::open,
         };
-        let target: Arc<dyn Target> = Arc::new(writer);
+        let storage = Arc::new(FileStorage::new(directory));
+        let target: Arc<dyn Target> = Arc::new(open(storage, write, store_dir)?);
         Ok(target.into())
     }
 }

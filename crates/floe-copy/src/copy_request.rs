@@ -127,11 +127,25 @@ impl CopyRequest {
 
     /// Checks the request, and opens the sources and the target.
     ///
-    /// Errors: those of [`CopyRequest::check`], of [`Sources::open`] and of the target.
+    /// Errors: those of [`CopyRequest::open_sources`] and [`CopyRequest::open_target`].
     pub fn open(&self) -> Result<OpenCopy<'_>, Error> {
+        self.open_target(self.open_sources()?)
+    }
+
+    /// Checks the request, and opens the sources.
+    ///
+    /// Errors: those of [`CopyRequest::check`] and [`Sources::open`].
+    pub fn open_sources(&self) -> Result<Sources, Error> {
         self.check()?;
         let cancel = &self.options.cancel;
-        let sources = Sources::open(&self.sources, self.order, &self.network, cancel)?;
+        Sources::open(&self.sources, self.order, &self.network, cancel)
+    }
+
+    /// Opens the target for a copy from open sources.
+    ///
+    /// Errors: those of the target; [`Error::Unlistable`] if all paths are requested and a source
+    /// cannot list them.
+    pub fn open_target(&self, sources: Sources) -> Result<OpenCopy<'_>, Error> {
         let first_dir = sources.iter().next().map(|first| first.store_dir().clone());
         let OpenTarget {
             target,

@@ -788,15 +788,15 @@ typedef struct floe_network_options {
   floe_ref netrc_files;
   /* A file of PEM certificates that are trusted instead of the certificates of the system. */
   floe_ref certificates;
-  /* The largest number of connections to one cache over HTTP/1.1. Absent: 25. */
+  /* The largest number of connections to one cache over HTTP/1.1. Absent: 25. 0: no limit. */
   uint32_t has_connections;
   uint32_t has_connections_zero;
   uint64_t connections;
-  /* The longest time until a connection exists, in milliseconds. Absent: 15 seconds. */
+  /* The longest time until a connection exists, in milliseconds. Absent: 15 seconds. 0: no limit. */
   uint32_t has_connect_timeout_ms;
   uint32_t has_connect_timeout_ms_zero;
   uint64_t connect_timeout_ms;
-  /* The longest time without new bytes, in milliseconds. Absent: 300 seconds. */
+  /* The longest time without new bytes, in milliseconds. Absent: 300 seconds. 0: no limit. */
   uint32_t has_stall_timeout_ms;
   uint32_t has_stall_timeout_ms_zero;
   uint64_t stall_timeout_ms;

@@ -1028,11 +1028,11 @@ pub struct NetworkOptions<'a> {
     pub netrc_files: List<'a, &'a str>,
     /// A file of PEM certificates that are trusted instead of the certificates of the system.
     pub certificates: Option<&'a str>,
-    /// The largest number of connections to one cache over HTTP/1.1. Absent: 25.
+    /// The largest number of connections to one cache over HTTP/1.1. Absent: 25. 0: no limit.
     pub connections: Option<u64>,
-    /// The longest time until a connection exists, in milliseconds. Absent: 15 seconds.
+    /// The longest time until a connection exists, in milliseconds. Absent: 15 seconds. 0: no limit.
     pub connect_timeout_ms: Option<u64>,
-    /// The longest time without new bytes, in milliseconds. Absent: 300 seconds.
+    /// The longest time without new bytes, in milliseconds. Absent: 300 seconds. 0: no limit.
     pub stall_timeout_ms: Option<u64>,
     /// How often a request is sent in all before it has failed. Absent: 5.
     pub attempts: Option<u64>,

@@ -319,12 +319,18 @@ fn retain_with_valid_references(
 }
 
 /// Moves a tree whose row was not written back to its temporary name, and releases its lock.
-fn roll_back((mut staged, _lock): LockedPath) -> Result<StagedPath, StoreError> {
+fn roll_back((mut staged, lock): LockedPath) -> Result<StagedPath, StoreError> {
     let place = staged.tree.location().to_path_buf();
-    // If the move fails, the tree is still at its final place, and dropping it removes it.
     let moved = staged.tree.rename_from(&place);
-    moved.io_context("rename the tree at", place)?;
-    Ok(staged)
+    match moved.io_context("rename the tree at", place) {
+        Ok(()) => Ok(staged),
+        Err(error) => {
+            // Dropping the tree removes it from its final place, which needs the lock.
+            drop(staged);
+            drop(lock);
+            Err(error)
+        }
+    }
 }
 
 /// The number of locks to release when descriptors or inodes run out. Reading a derivation needs

@@ -62,11 +62,11 @@ pub fn parse_number(name: &str, value: &str) -> Result<i32, String> {
     parsed.map_err(|_| format!("{name} is not a number: {value:?}"))
 }
 
-/// Parses the value of a parameter that is `true` or `false` (or `1` or `0`).
+/// Parses the value of a parameter that is a boolean, in the words of Nix's settings.
 pub fn parse_bool(name: &str, value: &str) -> Result<bool, String> {
     match value {
-        "true" | "1" => Ok(true),
-        "false" | "0" => Ok(false),
+        "true" | "yes" | "1" => Ok(true),
+        "false" | "no" | "0" => Ok(false),
         _ => Err(format!("{name} is neither true nor false: {value:?}")),
     }
 }

@@ -51,10 +51,11 @@ pub(crate) fn run_copy(command: CopyCommand) -> anyhow::Result<()> {
     for error in request.unusable_netrc_files() {
         warn(copy::ignored_netrc_file(&error));
     }
-    let open = request.open()?;
-    for (name, error) in open.sources.unavailable() {
+    let sources = request.open_sources()?;
+    for (name, error) in sources.unavailable() {
         warn(copy::skipped_source(name, error));
     }
+    let open = request.open_target(sources)?;
     if path_count.is_none() {
         gc_roots = check_gc_roots(open.specs.len())?;
     }

@@ -78,6 +78,19 @@ fn unreachable_cache_is_skipped_unless_it_is_the_only_one() {
 }
 
 #[test]
+fn skipped_cache_is_named_if_the_target_fails() {
+    let Some(pair) = pair() else { return };
+    let missing = format!("file://{}", pair.cache.scratch.join("missing").display());
+    let file = pair.cache.scratch.join("file");
+    fs::write(&file, "").unwrap();
+    let from = [&*missing, &*pair.intact.url()];
+    let ran = run(&mut install(&pair.cache, &from, &file)).expect(1);
+    let warning = format!("skipping source {missing}");
+    assert!(ran.stderr.contains(&warning), "{}", ran.stderr);
+    assert!(ran.stderr.contains("cannot"), "{}", ran.stderr);
+}
+
+#[test]
 fn missing_closed_or_foreign_cache_is_skipped() {
     for (fault, words) in [
         (Fault::Status(404), "as a binary cache"),

@@ -38,6 +38,9 @@ pub(crate) fn parse(
     context: &UriContext<'_>,
 ) -> Result<Arc<dyn StoreConfig>, String> {
     let store_dir = context.store_dir.cloned();
+    if uri.scheme == "auto" && !uri.address.is_empty() {
+        return Err("auto takes no address; use a directory or local?root=DIR".into());
+    }
     if uri.scheme == "auto" && uri.parameters.is_empty() {
         return Ok(local_store(match store_dir {
             Some(dir) => StoreLayout::without_root(dir),

@@ -76,6 +76,7 @@ fn invalid_uri_error_names_the_cause() {
         ("file:///c?compresion=xz", "unknown parameter compresion"),
         ("local?rot=/x", "unknown parameter rot"),
         ("daemon", "--root"),
+        ("auto://host", "no address"),
         ("http://", "no host"),
         ("https://c/x?priorty=3", "unknown parameter priorty"),
         ("file:///c?compression=lzma", "does not write"),
@@ -123,6 +124,21 @@ fn dry_run_creates_no_binary_cache() {
     let scratch = tempfile::tempdir().unwrap();
     let cache = scratch.path().join("cache");
     open_for_dry_run(&format!("file://{}", cache.display()));
+    assert!(!cache.exists());
+}
+
+#[test]
+fn binary_cache_with_missing_key_is_not_created() {
+    let scratch = tempfile::tempdir().unwrap();
+    let (cache, key) = (scratch.path().join("cache"), scratch.path().join("key"));
+    let uri = format!("file://{}?secret-key={}", cache.display(), key.display());
+    let context = TargetContext {
+        store_dir: None,
+        write: &WriteOptions::default(),
+        dry_run: false,
+    };
+    let error = resolve(&uri).unwrap().open_target(&context).unwrap_err();
+    assert!(error.to_string().contains("secret key"), "{error}");
     assert!(!cache.exists());
 }
 

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use floe_cache::options::{UNLIMITED, connection_limit, time_limit};
 use floe_cache::{NarInfoDiskCacheOptions, NetworkOptions, Proxies, ProxyVar};
 use floe_messages as messages;
 
@@ -13,10 +14,17 @@ pub(super) fn network_options(request: &messages::NetworkOptions<'_>) -> Network
     NetworkOptions {
         certificates: request.certificates.map(PathBuf::from),
         netrc: request.netrc_files.iter().map(PathBuf::from).collect(),
-        connections: at_most(request.connections, usize::MAX).unwrap_or(default.connections),
-        connect_timeout: millis(request.connect_timeout_ms).or(default.connect_timeout),
-        stall_timeout: millis(request.stall_timeout_ms).unwrap_or(default.stall_timeout),
-        attempts: at_most(request.attempts, u32::MAX).unwrap_or(default.attempts),
+        connections: request
+            .connections
+            .map_or(default.connections, connection_limit),
+        connect_timeout: millis(request.connect_timeout_ms)
+            .map_or(default.connect_timeout, time_limit),
+        stall_timeout: millis(request.stall_timeout_ms).map_or(default.stall_timeout, |time| {
+            time_limit(time).unwrap_or(UNLIMITED)
+        }),
+        attempts: request.attempts.map_or(default.attempts, |attempts| {
+            u32::try_from(attempts.max(1)).unwrap_or(u32::MAX)
+        }),
         proxies: Proxies {
             http: proxy("http_proxy", request.http_proxy),
             https: proxy("https_proxy", request.https_proxy),
@@ -33,11 +41,6 @@ pub(super) fn network_options(request: &messages::NetworkOptions<'_>) -> Network
         }),
         ..default
     }
-}
-
-/// Converts a number. A number that is too large means the largest one.
-fn at_most<T: TryFrom<u64>>(number: Option<u64>, max: T) -> Option<T> {
-    number.map(|number| T::try_from(number).unwrap_or(max))
 }
 
 fn proxy(name: &'static str, value: Option<&str>) -> Option<ProxyVar> {

@@ -134,6 +134,22 @@ fn host_limits_connections() {
 }
 
 #[test]
+fn host_option_zero_means_no_limit() {
+    with_hosts(|host| {
+        let server = FaultServer::start(&host.corpus.cache("zstd"));
+        server.fail("", Fault::Delayed(Duration::from_millis(20)));
+        let zero = |name| option(name, 0);
+        let options = [
+            zero("connect_timeout_ms"),
+            zero("stall_timeout_ms"),
+            zero("connections"),
+        ];
+        host.installs(&server.url(), "unlimited", &options);
+        assert!(server.max_in_flight() > 1);
+    });
+}
+
+#[test]
 fn host_remembers_narinfos_between_requests() {
     with_hosts(|host| {
         let file = host.scratch.join("narinfos.sqlite");
