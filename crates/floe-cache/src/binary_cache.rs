@@ -9,7 +9,7 @@ use floe_transfer::{
     Source,
 };
 
-use crate::storage::{CacheStorage, Found, GetResult, QueryLimit, SmallObject, get_and_wait};
+use crate::storage::{CacheStorage, Found, GetResult, QueryLimit, get_and_wait};
 
 /// The options of a binary cache as a source, which override its own `nix-cache-info`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -92,7 +92,8 @@ impl Shared {
             let Some(shared) = shared.upgrade() else {
                 return;
             };
-            let from_disk_cache = matches!(&found, Ok(found) if found.is_from_disk_cache());
+            let from_disk_cache =
+                matches!(&found, Ok(Found::Object(object)) if object.from_disk_cache);
             match shared.parse_info(found) {
                 // The disk cache may be damaged, or a newer floe may have written it.
                 Err(_) if from_disk_cache => shared.fetch_info(CachePolicy::Bypass, opened),
@@ -113,7 +114,7 @@ impl Shared {
         };
         let object = match found? {
             Found::Object(object) => object,
-            Found::Missing { reason, .. } => return Err(not_a_cache(reason.into())),
+            Found::Missing(reason) => return Err(not_a_cache(reason.into())),
         };
         let info = CacheInfo::parse(&object.contents).map_err(|error| {
             self.storage.forget(CACHE_INFO);
@@ -170,10 +171,10 @@ impl Shared {
     fn reply(self: &Arc<Shared>, query: Query, found: GetResult) {
         let object = match found {
             Ok(Found::Object(object)) => object,
-            Ok(Found::Missing { .. }) => return (query.reply)(Ok(None)),
+            Ok(Found::Missing(_)) => return (query.reply)(Ok(None)),
             Err(error) => return (query.reply)(Err(error)),
         };
-        let parsed = self.parse_narinfo(&query.name, &object);
+        let parsed = self.parse_narinfo(&query.name, &object.contents);
         match parsed {
             // The disk cache may be damaged: the cache itself is queried.
             Err(_) if object.from_disk_cache => self.send(Query {
@@ -189,9 +190,9 @@ impl Shared {
         }
     }
 
-    fn parse_narinfo(&self, name: &str, object: &SmallObject) -> Result<NarInfo, Error> {
+    fn parse_narinfo(&self, name: &str, contents: &[u8]) -> Result<NarInfo, Error> {
         let dir = self.store_dir().ok_or(Error::Cancelled)?;
-        NarInfo::parse(&object.contents, dir).map_err(|source| {
+        NarInfo::parse(contents, dir).map_err(|source| {
             self.storage.forget(name);
             Error::NarInfo {
                 url: format!("{}/{name}", self.storage.name().trim_end_matches('/')),
@@ -264,12 +265,7 @@ impl Source for BinaryCache {
                 continue;
             }
             if let Some(contents) = get_and_wait(&**storage, &name)? {
-                let object = SmallObject {
-                    contents,
-                    uses_http2: false,
-                    from_disk_cache: false,
-                };
-                paths.push(self.shared.parse_narinfo(&name, &object)?.info.path);
+                paths.push(self.shared.parse_narinfo(&name, &contents)?.info.path);
             }
         }
         paths.sort_unstable();

@@ -45,10 +45,7 @@ impl Memory {
                 Some(contents) => (false, contents),
                 None if policy == CachePolicy::HitsOnly => return None,
                 None => {
-                    return Some(Found::Missing {
-                        reason: "it is not there".into(),
-                        from_disk_cache: true,
-                    });
+                    return Some(Found::Missing("it is not there".into()));
                 }
             },
         };
@@ -65,7 +62,7 @@ impl Memory {
                 let contents = Some(&*object.contents);
                 self.disk_cache.insert_narinfo(&self.url, part, contents);
             }
-            (Some(part), Found::Missing { .. }) => {
+            (Some(part), Found::Missing(_)) => {
                 self.disk_cache.insert_narinfo(&self.url, part, None);
             }
             (None, Found::Object(object)) => {
@@ -73,7 +70,7 @@ impl Memory {
                 self.disk_cache
                     .insert_cache_info(&self.url, object.uses_http2, contents);
             }
-            (None, Found::Missing { .. }) => {}
+            (None, Found::Missing(_)) => {}
         }
     }
 

@@ -1,17 +1,18 @@
 //! A binary cache in a directory.
 
-use std::fs::{self, File};
+use std::fs::{self, File, Permissions};
 use std::io::{self, Read as _, Write as _};
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Component, Path, PathBuf};
 
 use floe_format::Compression;
 use floe_format::narinfo::NARINFO_LEN_MAX;
 use floe_transfer::store_uri::{absolute, parse_bool, parse_number, percent_decode_text};
 use floe_transfer::{Body, Buffering, CachePolicy, Error, StoreUri};
+use tempfile::TempPath;
 
 use crate::binary_cache::CacheOptions;
-use crate::storage::{CacheStorage, Found, GetCallback, SmallObject};
-use crate::temporary_file::TemporaryFile;
+use crate::storage::{CacheStorage, Found, GetCallback, SmallObject, file_error};
 use crate::writer::CacheWriteOptions;
 
 /// A binary cache in a directory, as its URI describes it.
@@ -113,15 +114,7 @@ impl FileStorage {
         } else {
             return Ok(path);
         };
-        Err(nar_error(path, io::Error::other(cause)))
-    }
-}
-
-fn nar_error(path: PathBuf, source: io::Error) -> Error {
-    Error::File {
-        action: "open the NAR",
-        path,
-        source,
+        Err(file_error(OPEN_NAR, &path)(io::Error::other(cause)))
     }
 }
 
@@ -135,27 +128,19 @@ impl CacheStorage for FileStorage {
         reply(match read_bounded(&path) {
             Ok(contents) => Ok(Found::Object(SmallObject {
                 contents,
-                uses_http2: false,
-                from_disk_cache: false,
+                ..SmallObject::default()
             })),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Found::Missing {
-                reason: "no such file".into(),
-                from_disk_cache: false,
-            }),
-            Err(source) => Err(Error::File {
-                action: "read",
-                path,
-                source,
-            }),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                Ok(Found::Missing("no such file".into()))
+            }
+            Err(error) => Err(file_error("read", &path)(error)),
         });
     }
 
     fn open(&self, url: &str, _: Buffering) -> Result<Body, Error> {
         let path = self.nar_path(url)?;
-        match File::open(&path) {
-            Ok(file) => Ok(Body::File { file, path }),
-            Err(source) => Err(nar_error(path, source)),
-        }
+        let file = File::open(&path).map_err(file_error(OPEN_NAR, &path))?;
+        Ok(Body::File { file, path })
     }
 
     fn exists(&self, name: &str) -> bool {
@@ -168,48 +153,38 @@ impl CacheStorage for FileStorage {
             let names = entries.map(|entry| Ok(entry?.file_name().into_string().ok()));
             names.filter_map(Result::transpose).collect()
         };
-        read().map(Some).map_err(|source| Error::File {
-            action: "list the cache",
-            path: self.directory.clone(),
-            source,
-        })
+        let names = read().map_err(file_error("list the cache", &self.directory))?;
+        Ok(Some(names))
     }
 
     fn create(&self) -> Result<(), Error> {
-        fs::create_dir_all(&self.nar_directory).map_err(|source| Error::File {
-            action: "create the directory",
-            path: self.nar_directory.clone(),
-            source,
-        })
+        fs::create_dir_all(&self.nar_directory)
+            .map_err(file_error("create the directory", &self.nar_directory))
     }
 
     fn put_atomic(&self, name: &str, contents: &[u8]) -> Result<(), Error> {
-        let mut temporary = TemporaryFile::create(&self.directory)?;
-        let written = temporary.write_all(contents);
-        written.map_err(|source| Error::File {
-            action: "write",
-            path: self.directory.join(name),
-            source,
-        })?;
+        let (mut file, temporary) = create_temporary_in(&self.directory)?;
+        file.write_all(contents)
+            .map_err(file_error("write", &self.directory.join(name)))?;
         self.put_temporary(name, temporary)
     }
 
-    fn create_temporary(&self) -> Result<TemporaryFile, Error> {
-        TemporaryFile::create(&self.nar_directory)
+    fn create_temporary(&self) -> Result<(File, TempPath), Error> {
+        create_temporary_in(&self.nar_directory)
     }
 
-    fn put_temporary(&self, name: &str, file: TemporaryFile) -> Result<(), Error> {
-        file.rename(self.directory.join(name))
+    fn put_temporary(&self, name: &str, file: TempPath) -> Result<(), Error> {
+        let path = self.directory.join(name);
+        let renamed = file.persist(&path).map_err(|failed| failed.error);
+        renamed.map_err(file_error("write", &path))
     }
 
     fn delete(&self, name: &str) -> Result<(), Error> {
         let path = self.directory.join(name);
         match fs::remove_file(&path) {
-            Err(source) if source.kind() != io::ErrorKind::NotFound => Err(Error::File {
-                action: "delete",
-                path,
-                source,
-            }),
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                Err(file_error("delete", &path)(error))
+            }
             _ => Ok(()),
         }
     }
@@ -217,6 +192,21 @@ impl CacheStorage for FileStorage {
     fn nar_directory(&self) -> Option<&Path> {
         Some(&self.nar_directory)
     }
+}
+
+/// Creates a file. Every user may read it, whatever the umask, because a server has to, as with
+/// Nix.
+fn create_temporary_in(directory: &Path) -> Result<(File, TempPath), Error> {
+    let create = || {
+        let file = tempfile::Builder::new()
+            .prefix(".floe-")
+            .suffix(".tmp")
+            .tempfile_in(directory)?;
+        let permissions = Permissions::from_mode(0o644);
+        file.as_file().set_permissions(permissions)?;
+        Ok(file.into_parts())
+    };
+    create().map_err(file_error("create a file in", directory))
 }
 
 /// Reads a small file, with one byte more than a narinfo may have, so that the parser sees and
@@ -227,3 +217,5 @@ fn read_bounded(path: &Path) -> io::Result<Vec<u8>> {
     File::open(path)?.take(limit).read_to_end(&mut text)?;
     Ok(text)
 }
+
+const OPEN_NAR: &str = "open the NAR";

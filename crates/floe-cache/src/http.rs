@@ -259,19 +259,14 @@ impl HttpCacheShared {
             Ok(response) => Found::Object(SmallObject {
                 contents: response.text,
                 uses_http2: response.version == Some(Version::HTTP_2),
-                from_disk_cache: false,
+                ..SmallObject::default()
             }),
-            Err(status) => Found::Missing {
-                reason: match status {
-                    // Some servers also answer 403 for an object that they do not have.
-                    StatusCode::FORBIDDEN => format!(
-                        "the server answered {status}: it is not there, or not for this user"
-                    )
+            // Some servers also answer 403 for an object that they do not have.
+            Err(status @ StatusCode::FORBIDDEN) => Found::Missing(
+                format!("the server answered {status}: it is not there, or not for this user")
                     .into(),
-                    _ => "it is not there".into(),
-                },
-                from_disk_cache: false,
-            },
+            ),
+            Err(_) => Found::Missing("it is not there".into()),
         })
     }
 

@@ -12,7 +12,6 @@ mod narinfo_disk_cache;
 pub mod options;
 mod proxies;
 mod storage;
-mod temporary_file;
 mod writer;
 
 pub use binary_cache::{BinaryCache, CacheOptions};
@@ -24,5 +23,4 @@ pub use narinfo_disk_cache::NarInfoDiskCache;
 pub use options::{NarInfoDiskCacheOptions, NetworkOptions};
 pub use proxies::{Proxies, ProxyVar};
 pub use storage::{CacheStorage, Found, GetCallback, GetResult, QueryLimit, SmallObject};
-pub use temporary_file::TemporaryFile;
 pub use writer::{BinaryCacheWriter, CacheWriteOptions, read_secret_key};

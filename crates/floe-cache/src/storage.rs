@@ -6,12 +6,13 @@
 
 use std::borrow::Cow;
 use std::fmt::Debug;
+use std::fs::File;
+use std::io;
 use std::path::Path;
 use std::sync::{Arc, mpsc};
 
 use floe_transfer::{Body, Buffering, CachePolicy, Error};
-
-use crate::temporary_file::TemporaryFile;
+use tempfile::TempPath;
 
 /// A place for the objects of one binary cache: a directory, a server, or a wrapper around another
 /// storage.
@@ -75,13 +76,13 @@ pub trait CacheStorage: Debug + Send + Sync {
         Err(self.read_only())
     }
 
-    /// Creates a file for an object whose name is not known yet.
-    fn create_temporary(&self) -> Result<TemporaryFile, Error> {
+    /// Creates a file for an object whose name is not known yet. Dropping its path removes it.
+    fn create_temporary(&self) -> Result<(File, TempPath), Error> {
         Err(self.read_only())
     }
 
     /// Makes the contents of a temporary file an object, whole or not at all.
-    fn put_temporary(&self, name: &str, file: TemporaryFile) -> Result<(), Error> {
+    fn put_temporary(&self, name: &str, file: TempPath) -> Result<(), Error> {
         let _ = (name, file);
         Err(self.read_only())
     }
@@ -109,6 +110,15 @@ pub trait CacheStorage: Debug + Send + Sync {
     }
 }
 
+/// Returns the conversion of a system error about a file.
+pub(crate) fn file_error(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Error {
+    move |source| Error::File {
+        action,
+        path: path.to_owned(),
+        source,
+    }
+}
+
 /// Receives the result of one [`CacheStorage::get`].
 pub type GetCallback = Box<dyn FnOnce(GetResult) + Send>;
 
@@ -120,29 +130,12 @@ pub type GetResult = Result<Found, Error>;
 pub enum Found {
     /// The object.
     Object(SmallObject),
-    /// The storage does not have the object, with the reason for messages.
-    Missing {
-        /// The reason, such as `it is not there`.
-        reason: Cow<'static, str>,
-        /// Whether the reply comes from the narinfo disk cache.
-        from_disk_cache: bool,
-    },
-}
-
-impl Found {
-    /// Whether the reply comes from the narinfo disk cache.
-    pub(crate) fn is_from_disk_cache(&self) -> bool {
-        match self {
-            Found::Object(object) => object.from_disk_cache,
-            Found::Missing {
-                from_disk_cache, ..
-            } => *from_disk_cache,
-        }
-    }
+    /// The storage does not have the object, for a reason such as `it is not there`.
+    Missing(Cow<'static, str>),
 }
 
 /// A small object.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SmallObject {
     /// The bytes. An object that is too large is cut off, but still so long that parsers refuse it.
     pub contents: Vec<u8>,
@@ -174,6 +167,6 @@ pub(crate) fn get_and_wait(
     storage.get(name, CachePolicy::Bypass, reply);
     match receiver.recv().map_err(|_| Error::Cancelled)?? {
         Found::Object(object) => Ok(Some(object.contents)),
-        Found::Missing { .. } => Ok(None),
+        Found::Missing(_) => Ok(None),
     }
 }

@@ -17,7 +17,7 @@ use floe_format::{CacheInfo, Compression, NarInfo, SecretKey, StoreDir, StorePat
 use floe_transfer::{CommitOutcome, Error, IncomingNar, Needs, PlannedPath, Space, Target, codec};
 
 use crate::binary_cache::{CACHE_INFO, NARINFO_SUFFIX};
-use crate::storage::{CacheStorage, get_and_wait};
+use crate::storage::{CacheStorage, file_error, get_and_wait};
 use nar_file::{StagedNar, write_nar_file};
 
 /// The options of a binary cache as a target.
@@ -70,10 +70,10 @@ impl BinaryCacheWriter {
         let keys = keys
             .map(|path| read_secret_key(path))
             .collect::<Result<_, _>>()?;
-        let (mut cache, exists) = BinaryCacheWriter::find(storage, options, store_dir)?;
+        let mut cache = BinaryCacheWriter::open_read_only(storage, options, store_dir)?;
         cache.keys = keys;
         cache.storage.create()?;
-        if !exists {
+        if !cache.storage.exists(CACHE_INFO) {
             let info = CacheInfo {
                 store_dir: cache.store_dir.clone(),
                 want_mass_query: false,
@@ -85,7 +85,8 @@ impl BinaryCacheWriter {
         Ok(cache)
     }
 
-    /// Opens a cache for a dry run: it need not exist, and nothing is created.
+    /// Opens a cache for a dry run: it need not exist, and nothing is created. A cache that exists
+    /// keeps its store directory.
     ///
     /// Errors: as [`BinaryCacheWriter::open`], but for keys.
     pub fn open_read_only(
@@ -93,31 +94,19 @@ impl BinaryCacheWriter {
         options: &CacheWriteOptions,
         store_dir: StoreDir,
     ) -> Result<BinaryCacheWriter, Error> {
-        let (cache, _) = BinaryCacheWriter::find(storage, options, store_dir)?;
-        Ok(cache)
-    }
-
-    /// Returns the cache and whether it exists. A cache that exists keeps its store directory.
-    fn find(
-        storage: Arc<dyn CacheStorage>,
-        options: &CacheWriteOptions,
-        store_dir: StoreDir,
-    ) -> Result<(BinaryCacheWriter, bool), Error> {
         let text = get_and_wait(&*storage, CACHE_INFO)?;
         let info = text.as_deref().map(CacheInfo::parse).transpose();
         let info = info.map_err(|error| Error::NotACache {
             url: storage.name(),
             reason: error.to_string(),
         })?;
-        let exists = info.is_some();
-        let cache = BinaryCacheWriter {
+        Ok(BinaryCacheWriter {
             storage,
             options: options.clone(),
             store_dir: info.map_or(store_dir, |info| info.store_dir),
             keys: Vec::new(),
             staged: Mutex::default(),
-        };
-        Ok((cache, exists))
+        })
     }
 
     /// Writes the listing and the signed narinfo of a path. Its references must be published.
@@ -127,11 +116,8 @@ impl BinaryCacheWriter {
         let part = path.hash_part();
         if let Some(tree) = tree {
             let name = format!("{part}.ls");
-            let text = floe_format::nar::listing::to_text(&tree).map_err(|error| Error::File {
-                action: "list the files of",
-                path: PathBuf::from(&name),
-                source: io::Error::other(error.to_string()),
-            })?;
+            let text = floe_format::nar::listing::to_text(&tree).map_err(io::Error::other);
+            let text = text.map_err(file_error("list the files of", Path::new(&name)))?;
             self.storage.put_atomic(&name, text.as_bytes())?;
         }
         narinfo.info.ultimate = false;
@@ -231,11 +217,7 @@ pub fn read_secret_key(path: &Path) -> Result<SecretKey, Error> {
     let mut bytes = Vec::new();
     File::open(path)
         .and_then(|file| file.take(SECRET_KEY_LEN_MAX).read_to_end(&mut bytes))
-        .map_err(|source| Error::File {
-            action: "read the secret key",
-            path: path.to_path_buf(),
-            source,
-        })?;
+        .map_err(file_error("read the secret key", path))?;
     let text = String::from_utf8(bytes).unwrap_or_default();
     SecretKey::parse(text.trim()).map_err(|_| Error::SecretKey {
         path: path.to_path_buf(),

@@ -11,6 +11,7 @@ use reqwest::header::{AUTHORIZATION, HeaderValue};
 use reqwest::{Client, RequestBuilder, Url};
 
 use crate::options::NetworkOptions;
+use crate::storage::file_error;
 
 /// A client that adds the credentials of each host to its requests.
 #[derive(Debug)]
@@ -65,11 +66,7 @@ impl Credentials {
         for file in files {
             match read_netrc(file) {
                 Ok(netrc) => credentials.0.extend(netrc),
-                Err(source) => errors.push(Error::File {
-                    action: "read the netrc file",
-                    path: file.clone(),
-                    source,
-                }),
+                Err(error) => errors.push(file_error("read the netrc file", file)(error)),
             }
         }
         (credentials, errors)

@@ -2,8 +2,9 @@
 //! its hash.
 
 use std::collections::BTreeMap;
+use std::fs::File;
 use std::io::{self, BufWriter, Write};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use floe_format::nar::layout::Node;
 use floe_format::nar::read::{NarError, NarEvent, NarReader};
@@ -14,8 +15,7 @@ use floe_transfer::codec::{self, Encoder};
 use floe_transfer::{Error, IncomingNar, NarSink};
 
 use super::CacheWriteOptions;
-use crate::storage::CacheStorage;
-use crate::temporary_file::TemporaryFile;
+use crate::storage::{CacheStorage, file_error};
 
 /// A NAR that is in the cache, while its narinfo is not yet.
 #[derive(Debug)]
@@ -33,22 +33,25 @@ pub(super) fn write_nar_file(
 ) -> Result<StagedNar, Error> {
     let nar_size = nar.narinfo().info.nar_size;
     let hasher = nar.worker().secondary_stream(nar_size);
-    let mut output = NarFile::new(storage.create_temporary()?, hasher);
-    let listing = compress(options, nar, &mut output)?;
-    let (file, file_size, file_hash) = output.finish()?;
+    let (file, path) = storage.create_temporary()?;
+    let mut output = NarFile {
+        file: BufWriter::with_capacity(BUFFER_LEN, file),
+        hasher,
+        len: 0,
+    };
+    let tree = compress(options, nar, (&mut output, &path))?;
+    output.flush().map_err(file_error("write", &path))?;
+    let file_hash = Hash::sha256(output.hasher.finish());
     let url = nar_url(&file_hash, options.compression);
-    storage.put_temporary(&url, file)?;
+    storage.put_temporary(&url, path)?;
     let narinfo = NarInfo {
         url,
         compression: options.compression,
         file_hash: Some(file_hash),
-        file_size: Some(file_size),
+        file_size: Some(output.len),
         ..nar.narinfo().clone()
     };
-    Ok(StagedNar {
-        narinfo,
-        tree: listing.and_then(ListingBuilder::finish),
-    })
+    Ok(StagedNar { narinfo, tree })
 }
 
 /// Returns the URL of a NAR, relative to the cache, in Nix's form.
@@ -61,12 +64,11 @@ fn nar_url(file_hash: &Hash, compression: Compression) -> String {
 fn compress(
     options: &CacheWriteOptions,
     nar: &mut IncomingNar<'_>,
-    output: &mut NarFile,
-) -> Result<Option<ListingBuilder>, Error> {
+    (output, path): (&mut NarFile, &Path),
+) -> Result<Option<Node>, Error> {
     let narinfo = nar.narinfo();
-    let path = output.path();
     let encoder = codec::encoder(options.compression, options.level, output);
-    let encoder = encoder.map_err(|source| write_error(&path, source))?;
+    let encoder = encoder.map_err(file_error("write", path))?;
     let encoder = encoder.ok_or_else(|| Error::Unsupported {
         path: narinfo.info.path.clone(),
         feature: format!(
@@ -76,17 +78,17 @@ fn compress(
     })?;
     let mut writer = NarFileWriter {
         narinfo,
-        path: &path,
+        path,
         encoder,
         reader: NarReader::new(),
         listing: options.write_listings.then(ListingBuilder::default),
     };
     nar.write_to(&mut writer)?;
     let finished = writer.encoder.finish();
-    finished.map_err(|source| write_error(&path, source))?;
+    finished.map_err(file_error("write", path))?;
     let finished = writer.reader.finish();
     finished.map_err(|source| invalid_nar(narinfo, source))?;
-    Ok(writer.listing)
+    Ok(writer.listing.and_then(|listing| listing.root))
 }
 
 struct NarFileWriter<'a> {
@@ -113,15 +115,7 @@ impl NarSink for NarFileWriter<'_> {
             }
         }
         let written = self.encoder.write_all(nar);
-        written.map_err(|source| write_error(self.path, source))
-    }
-}
-
-fn write_error(path: &Path, source: io::Error) -> Error {
-    Error::File {
-        action: "write",
-        path: path.to_path_buf(),
-        source,
+        written.map_err(file_error("write", self.path))
     }
 }
 
@@ -132,31 +126,9 @@ fn invalid_nar(narinfo: &NarInfo, source: NarError) -> Error {
 
 /// A temporary file that hashes the bytes that are written to it.
 struct NarFile {
-    file: BufWriter<TemporaryFile>,
+    file: BufWriter<File>,
     hasher: Stream,
     len: u64,
-}
-
-impl NarFile {
-    fn new(file: TemporaryFile, hasher: Stream) -> NarFile {
-        NarFile {
-            file: BufWriter::with_capacity(BUFFER_LEN, file),
-            hasher,
-            len: 0,
-        }
-    }
-
-    fn path(&self) -> PathBuf {
-        self.file.get_ref().path().to_path_buf()
-    }
-
-    /// Returns the complete file with its size and hash.
-    fn finish(self) -> Result<(TemporaryFile, u64, Hash), Error> {
-        let path = self.path();
-        let flushed = self.file.into_inner();
-        let file = flushed.map_err(|error| write_error(&path, error.into_error()))?;
-        Ok((file, self.len, Hash::sha256(self.hasher.finish())))
-    }
 }
 
 impl Write for NarFile {
@@ -216,10 +188,6 @@ impl ListingBuilder {
             }
             None => self.root = Some(node),
         }
-    }
-
-    fn finish(self) -> Option<Node> {
-        self.root
     }
 }
 
