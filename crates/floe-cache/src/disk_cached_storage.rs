@@ -5,20 +5,14 @@ use std::sync::Arc;
 
 use floe_transfer::{Body, Buffering, CachePolicy, Error};
 
-use crate::binary_cache::{CACHE_INFO, NARINFO_SUFFIX};
+use crate::binary_cache::CACHE_INFO;
 use crate::narinfo_disk_cache::NarInfoDiskCache;
-use crate::storage::{CacheStorage, Found, GetCallback, QueryLimit, SmallObject};
+use crate::storage::{CacheStorage, Found, GetCallback, QueryLimit};
 
 /// Wraps a storage with the narinfo disk cache.
 #[derive(Debug)]
 pub struct DiskCachedStorage<S> {
     inner: S,
-    memory: Memory,
-}
-
-/// The entries of one binary cache in the disk cache.
-#[derive(Clone, Debug)]
-struct Memory {
     disk_cache: Arc<NarInfoDiskCache>,
     /// The URL of the cache without credentials: every user may read the disk cache.
     url: Arc<str>,
@@ -27,57 +21,10 @@ struct Memory {
 impl<S: CacheStorage> DiskCachedStorage<S> {
     /// Wraps the storage of the cache with a URL, which must not contain credentials.
     pub fn new(inner: S, disk_cache: Arc<NarInfoDiskCache>, url: &str) -> DiskCachedStorage<S> {
-        let url = url.into();
         DiskCachedStorage {
             inner,
-            memory: Memory { disk_cache, url },
-        }
-    }
-}
-
-impl Memory {
-    /// Returns the entry of an object, if `policy` allows it.
-    fn find(&self, name: &str, policy: CachePolicy) -> Option<Found> {
-        let (uses_http2, contents) = match name.strip_suffix(NARINFO_SUFFIX) {
-            _ if policy == CachePolicy::Bypass => return None,
-            None => self.disk_cache.cache_info(&self.url)?,
-            Some(part) => match self.disk_cache.narinfo(&self.url, part)? {
-                Some(contents) => (false, contents),
-                None if policy == CachePolicy::HitsOnly => return None,
-                None => {
-                    return Some(Found::Missing("it is not there".into()));
-                }
-            },
-        };
-        Some(Found::Object(SmallObject {
-            contents,
-            uses_http2,
-            from_disk_cache: true,
-        }))
-    }
-
-    fn insert(&self, name: &str, found: &Found) {
-        match (name.strip_suffix(NARINFO_SUFFIX), found) {
-            (Some(part), Found::Object(object)) => {
-                let contents = Some(&*object.contents);
-                self.disk_cache.insert_narinfo(&self.url, part, contents);
-            }
-            (Some(part), Found::Missing(_)) => {
-                self.disk_cache.insert_narinfo(&self.url, part, None);
-            }
-            (None, Found::Object(object)) => {
-                let contents = &object.contents;
-                self.disk_cache
-                    .insert_cache_info(&self.url, object.uses_http2, contents);
-            }
-            (None, Found::Missing(_)) => {}
-        }
-    }
-
-    fn remove(&self, name: &str) {
-        match name.strip_suffix(NARINFO_SUFFIX) {
-            Some(part) => self.disk_cache.remove_narinfo(&self.url, part),
-            None => self.disk_cache.remove_cache_info(&self.url),
+            disk_cache,
+            url: url.into(),
         }
     }
 }
@@ -92,17 +39,21 @@ impl<S: CacheStorage> CacheStorage for DiskCachedStorage<S> {
         if let Some(error) = self.inner.disabled_by() {
             return reply(Err(Error::SourceDisabled(error)));
         }
-        if let Some(found) = self.memory.find(name, policy) {
-            return reply(Ok(found));
-        }
-        if policy == CachePolicy::Bypass && name != CACHE_INFO {
+        if policy != CachePolicy::Bypass {
+            match self.disk_cache.find(&self.url, name) {
+                Some(Found::Missing(_)) if policy == CachePolicy::HitsOnly => {}
+                Some(found) => return reply(Ok(found)),
+                None => {}
+            }
+        } else if name != CACHE_INFO {
             // The entry must not outlive a reply that never comes.
-            self.memory.remove(name);
+            self.disk_cache.remove(&self.url, name);
         }
-        let (memory, object) = (self.memory.clone(), name.to_owned());
+        let (disk_cache, url, object) =
+            (self.disk_cache.clone(), self.url.clone(), name.to_owned());
         let reply = move |result| {
             if let Ok(found) = &result {
-                memory.insert(&object, found);
+                disk_cache.insert(&url, &object, found);
             }
             reply(result);
         };
@@ -126,7 +77,7 @@ impl<S: CacheStorage> CacheStorage for DiskCachedStorage<S> {
     }
 
     fn forget(&self, name: &str) {
-        self.memory.remove(name);
+        self.disk_cache.remove(&self.url, name);
         self.inner.forget(name);
     }
 
@@ -178,17 +129,17 @@ mod tests {
     fn disabled_storage_hides_its_remembered_objects() {
         let scratch = tempfile::tempdir().unwrap();
         let options = NarInfoDiskCacheOptions::new(scratch.path().join("narinfos.sqlite"));
-        let part = "7bw2d1cqdpnxi05lr3s6pmcgl5xazl2c";
+        let name = "7bw2d1cqdpnxi05lr3s6pmcgl5xazl2c.narinfo";
         let earlier_run = NarInfoDiskCache::open(&options).unwrap();
-        earlier_run.insert_narinfo(&Disabled.name(), part, Some(b"StorePath: x"));
+        let missing = Found::Missing("it is not there".into());
+        earlier_run.insert(&Disabled.name(), name, &missing);
         drop(earlier_run);
         let disk_cache = Arc::new(NarInfoDiskCache::open(&options).unwrap());
         let storage = DiskCachedStorage::new(Disabled, disk_cache, &Disabled.name());
-        let name = format!("{part}{NARINFO_SUFFIX}");
-        assert!(storage.memory.find(&name, CachePolicy::Use).is_some());
+        assert!(storage.disk_cache.find(&storage.url, name).is_some());
         let (sender, results) = std::sync::mpsc::channel();
         let reply = Box::new(move |result| sender.send(result).unwrap());
-        storage.get(&name, CachePolicy::Use, reply);
+        storage.get(name, CachePolicy::Use, reply);
         let result = results.try_recv().unwrap();
         assert!(
             matches!(result, Err(Error::SourceDisabled(_))),

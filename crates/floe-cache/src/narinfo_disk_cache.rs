@@ -8,9 +8,11 @@ use std::path::Path;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use rusqlite::{Connection, ErrorCode, OptionalExtension as _, params};
+use rusqlite::{Connection, ErrorCode, params};
 
+use crate::binary_cache::CACHE_INFO;
 use crate::options::NarInfoDiskCacheOptions;
+use crate::storage::{Found, SmallObject};
 
 /// The open file, and the rows that are not written yet.
 #[derive(Debug)]
@@ -25,12 +27,13 @@ struct Inner {
     pending: Vec<PendingRow>,
 }
 
-/// A row that is not written yet. `text` is `None` if the cache lacks the path.
+/// A row that is not written yet. `contents` is `None` if the cache lacks the object.
 #[derive(Debug)]
 struct PendingRow {
     url: String,
-    hash_part: String,
-    text: Option<Vec<u8>>,
+    name: String,
+    contents: Option<Vec<u8>>,
+    uses_http2: bool,
     answered: i64,
 }
 
@@ -64,79 +67,66 @@ impl NarInfoDiskCache {
         }
     }
 
-    /// Returns the remembered `nix-cache-info` of a cache, and whether it came over HTTP/2.
-    pub(crate) fn cache_info(&self, url: &str) -> Option<(bool, Vec<u8>)> {
+    /// Returns the remembered reply of the cache with a URL about an object.
+    pub(crate) fn find(&self, url: &str, name: &str) -> Option<Found> {
         let inner = self.inner();
         let mut query = inner
             .connection
-            .prepare_cached("select http2, info, answered from caches where url = ?")
+            .prepare_cached(
+                "select contents, http2, answered from objects where url = ? and name = ?",
+            )
             .ok()?;
-        let row = query.query_row([url], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)));
-        let (is_http2, text, answered) = row.optional().ok()??;
-        is_fresh(answered, self.options.meta_ttl).then_some((is_http2, text))
-    }
-
-    pub(crate) fn insert_cache_info(&self, url: &str, is_http2: bool, text: &[u8]) {
-        let inner = self.inner();
-        // An error only means that floe queries the cache again next time.
-        let _: rusqlite::Result<usize> = inner.connection.execute(
-            "insert or replace into caches (url, http2, info, answered) values (?, ?, ?, ?)",
-            params![url, is_http2, text, now()],
-        );
-    }
-
-    /// Returns the remembered narinfo: `None` if there is no entry, `Some(None)` if the cache lacks
-    /// the path.
-    pub(crate) fn narinfo(&self, url: &str, hash_part: &str) -> Option<Option<Vec<u8>>> {
-        let inner = self.inner();
-        let mut query = inner
-            .connection
-            .prepare_cached("select text, answered from narinfos where url = ? and hash_part = ?")
-            .ok()?;
-        let row = query.query_row(params![url, hash_part], |row| {
-            Ok((row.get(0)?, row.get(1)?))
+        let row = query.query_row([url, name], |row| {
+            Ok((row.get(0)?, row.get(1)?, row.get(2)?))
         });
-        let (text, answered): (Option<Vec<u8>>, i64) = row.optional().ok()??;
-        let ttl = match &text {
+        let (contents, uses_http2, answered): (Option<Vec<u8>>, _, _) = row.ok()?;
+        let ttl = match &contents {
+            _ if name == CACHE_INFO => self.options.meta_ttl,
             Some(_) => self.options.positive_ttl,
             None => self.options.negative_ttl,
         };
-        is_fresh(answered, ttl).then_some(text)
+        let found = match contents {
+            Some(contents) => Found::Object(SmallObject {
+                contents,
+                uses_http2,
+                from_disk_cache: true,
+            }),
+            None => Found::Missing("it is not there".into()),
+        };
+        is_fresh(answered, ttl).then_some(found)
     }
 
-    pub(crate) fn insert_narinfo(&self, url: &str, hash_part: &str, text: Option<&[u8]>) {
+    pub(crate) fn insert(&self, url: &str, name: &str, found: &Found) {
+        let (contents, uses_http2) = match found {
+            Found::Object(object) => (Some(object.contents.clone()), object.uses_http2),
+            // A URL without a `nix-cache-info` is not a cache yet.
+            Found::Missing(_) if name == CACHE_INFO => return,
+            Found::Missing(_) => (None, false),
+        };
         let mut inner = self.inner();
         inner.pending.push(PendingRow {
             url: url.to_owned(),
-            hash_part: hash_part.to_owned(),
-            text: text.map(<[u8]>::to_vec),
+            name: name.to_owned(),
+            contents,
+            uses_http2,
             answered: now(),
         });
-        if inner.pending.len() >= BATCH_LEN {
+        // Other copies that begin now need no request for the `nix-cache-info`.
+        if inner.pending.len() >= BATCH_LEN || name == CACHE_INFO {
             inner.flush();
         }
     }
 
-    /// Removes a `nix-cache-info` that turned out to be wrong.
-    pub(crate) fn remove_cache_info(&self, url: &str) {
-        // After an error the next reader finds the wrong entry again, and removes it.
-        let inner = self.inner();
-        let deleted = inner
-            .connection
-            .execute("delete from caches where url = ?", params![url]);
-        let _: rusqlite::Result<usize> = deleted;
-    }
-
     /// Removes an entry that turned out to be wrong.
-    pub(crate) fn remove_narinfo(&self, url: &str, hash_part: &str) {
+    pub(crate) fn remove(&self, url: &str, name: &str) {
         let mut inner = self.inner();
         inner
             .pending
-            .retain(|pending| pending.url != url || pending.hash_part != hash_part);
+            .retain(|pending| pending.url != url || pending.name != name);
         // After an error the next reader finds the wrong entry again, and removes it.
         let _: rusqlite::Result<usize> = inner.connection.execute(
-            "delete from narinfos where url = ? and hash_part = ?",
-            params![url, hash_part],
+            "delete from objects where url = ? and name = ?",
+            [url, name],
         );
     }
 
@@ -152,15 +142,14 @@ impl NarInfoDiskCache {
         }
         let before = |ttl| now() - seconds(ttl);
         inner.connection.execute(
-            "delete from narinfos where answered <= iif(text is null, ?, ?)",
+            "delete from objects where answered <= \
+             case when name = ? then ? when contents is null then ? else ? end",
             params![
+                CACHE_INFO,
+                before(self.options.meta_ttl),
                 before(self.options.negative_ttl),
                 before(self.options.positive_ttl)
             ],
-        )?;
-        inner.connection.execute(
-            "delete from caches where answered <= ?",
-            params![before(self.options.meta_ttl)],
         )?;
         inner.connection.pragma_update(None, "user_version", day)
     }
@@ -185,10 +174,16 @@ impl Inner {
             for row in &pending {
                 transaction
                     .prepare_cached(
-                        "insert or replace into narinfos (url, hash_part, text, answered) \
-                         values (?, ?, ?, ?)",
+                        "insert or replace into objects (url, name, contents, http2, answered) \
+                         values (?, ?, ?, ?, ?)",
                     )?
-                    .execute(params![row.url, row.hash_part, row.text, row.answered])?;
+                    .execute(params![
+                        row.url,
+                        row.name,
+                        row.contents,
+                        row.uses_http2,
+                        row.answered
+                    ])?;
             }
             transaction.commit()
         });
@@ -235,14 +230,13 @@ fn seconds(time: Duration) -> i64 {
         .min(i64::MAX / 4)
 }
 
+/// The dropped tables are those of earlier versions.
 const SCHEMA: &str = "
-    create table if not exists caches (
-        url text primary key not null, http2 integer not null, info blob not null,
-        answered integer not null
-    ) without rowid;
-    create table if not exists narinfos (
-        url text not null, hash_part text not null, text blob, answered integer not null,
-        primary key (url, hash_part)
+    drop table if exists caches;
+    drop table if exists narinfos;
+    create table if not exists objects (
+        url text not null, name text not null, contents blob, http2 integer not null,
+        answered integer not null, primary key (url, name)
     ) without rowid;
 ";
 
@@ -261,6 +255,19 @@ mod tests {
     const URL: &str = "https://cache.example.org";
     const PART: &str = "7bw2d1cqdpnxi05lr3s6pmcgl5xazl2c";
 
+    /// A narinfo with this text, or a `nix-cache-info` from a server with HTTP/2.
+    fn object(contents: &[u8], uses_http2: bool) -> Found {
+        Found::Object(SmallObject {
+            contents: contents.to_vec(),
+            uses_http2,
+            from_disk_cache: true,
+        })
+    }
+
+    fn missing() -> Found {
+        Found::Missing("it is not there".into())
+    }
+
     fn options(directory: &Path) -> NarInfoDiskCacheOptions {
         NarInfoDiskCacheOptions::new(directory.join("deep/narinfos.sqlite"))
     }
@@ -270,31 +277,33 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let mut options = options(directory.path());
         let first = NarInfoDiskCache::open(&options).unwrap();
-        first.insert_narinfo(URL, PART, Some(b"StorePath: x"));
-        first.insert_narinfo(URL, "absent", None);
-        first.insert_cache_info(URL, true, b"StoreDir: /nix/store");
+        first.insert(URL, PART, &object(b"StorePath: x", false));
+        first.insert(URL, "absent", &missing());
+        first.insert(URL, CACHE_INFO, &object(b"StoreDir: /nix/store", true));
         drop(first);
         let again = NarInfoDiskCache::open(&options).unwrap();
-        let text = b"StorePath: x".to_vec();
-        assert_eq!(again.narinfo(URL, PART), Some(Some(text.clone())));
-        assert_eq!(again.narinfo(URL, "absent"), Some(None));
-        assert_eq!(again.narinfo(URL, "other"), None);
-        assert_eq!(again.narinfo("https://other", PART), None);
-        let info = b"StoreDir: /nix/store".to_vec();
-        assert_eq!(again.cache_info(URL), Some((true, info)));
+        let narinfo = object(b"StorePath: x", false);
+        assert_eq!(again.find(URL, PART), Some(narinfo.clone()));
+        assert_eq!(again.find(URL, "absent"), Some(missing()));
+        assert_eq!(again.find(URL, "other"), None);
+        assert_eq!(again.find("https://other", PART), None);
+        let info = object(b"StoreDir: /nix/store", true);
+        assert_eq!(again.find(URL, CACHE_INFO), Some(info));
         drop(again);
 
         options.negative_ttl = Duration::ZERO;
         let without_negative_ttl = NarInfoDiskCache::open(&options).unwrap();
-        assert_eq!(without_negative_ttl.narinfo(URL, "absent"), None);
-        assert_eq!(without_negative_ttl.narinfo(URL, PART), Some(Some(text)));
-        without_negative_ttl.remove_narinfo(URL, PART);
-        assert_eq!(without_negative_ttl.narinfo(URL, PART), None);
+        assert_eq!(without_negative_ttl.find(URL, "absent"), None);
+        assert_eq!(without_negative_ttl.find(URL, PART), Some(narinfo));
+        without_negative_ttl.remove(URL, PART);
+        assert_eq!(without_negative_ttl.find(URL, PART), None);
         drop(without_negative_ttl);
 
         options.meta_ttl = Duration::ZERO;
         assert_eq!(
-            NarInfoDiskCache::open(&options).unwrap().cache_info(URL),
+            NarInfoDiskCache::open(&options)
+                .unwrap()
+                .find(URL, CACHE_INFO),
             None
         );
     }
@@ -303,16 +312,14 @@ mod tests {
     fn disk_cache_ignores_entries_from_the_future() {
         let directory = tempfile::tempdir().unwrap();
         let cache = NarInfoDiskCache::open(&options(directory.path())).unwrap();
-        cache.insert_narinfo(URL, PART, Some(b"StorePath: x"));
-        cache.insert_cache_info(URL, true, b"StoreDir: /nix/store");
+        cache.insert(URL, PART, &object(b"StorePath: x", false));
+        cache.insert(URL, CACHE_INFO, &object(b"StoreDir: /nix/store", true));
         cache.inner().flush();
         let set = |time: i64| {
-            let sql = format!(
-                "update caches set answered = {time}; update narinfos set answered = {time};"
-            );
+            let sql = format!("update objects set answered = {time}");
             cache.inner().connection.execute_batch(&sql).unwrap();
-            let narinfo = cache.narinfo(URL, PART);
-            (cache.cache_info(URL).is_some(), narinfo.is_some())
+            let narinfo = cache.find(URL, PART);
+            (cache.find(URL, CACHE_INFO).is_some(), narinfo.is_some())
         };
         assert_eq!(set(now()), (true, true));
         assert_eq!(set(now() + seconds(DAY)), (false, false));
@@ -329,10 +336,10 @@ mod tests {
         )
         .unwrap();
         let anew = NarInfoDiskCache::open(&options).unwrap();
-        anew.insert_narinfo(URL, PART, Some(b"text"));
+        anew.insert(URL, PART, &object(b"text", false));
         drop(anew);
         let again = NarInfoDiskCache::open(&options).unwrap();
-        assert_eq!(again.narinfo(URL, PART), Some(Some(b"text".to_vec())));
+        assert_eq!(again.find(URL, PART), Some(object(b"text", false)));
         options.file = directory.path().join("deep/narinfos.sqlite/below/a/file");
         assert!(NarInfoDiskCache::open(&options).is_none());
     }
@@ -343,7 +350,7 @@ mod tests {
         let options = options(directory.path());
         let first = NarInfoDiskCache::open(&options).unwrap();
         for number in 0..1000 {
-            first.insert_narinfo(URL, &format!("part {number}"), Some(&[b'x'; 200]));
+            first.insert(URL, &format!("part {number}"), &object(&[b'x'; 200], false));
         }
         drop(first);
         let plain = Connection::open(&options.file).unwrap();
@@ -353,11 +360,11 @@ mod tests {
         bytes[PAGE_LEN..].fill(0x55);
         fs::write(&options.file, bytes).unwrap();
         let anew = NarInfoDiskCache::open(&options).unwrap();
-        anew.insert_narinfo(URL, PART, Some(b"text"));
+        anew.insert(URL, PART, &object(b"text", false));
         drop(anew);
         let again = NarInfoDiskCache::open(&options).unwrap();
-        assert_eq!(again.narinfo(URL, PART), Some(Some(b"text".to_vec())));
-        assert_eq!(again.narinfo(URL, "part 1"), None);
+        assert_eq!(again.find(URL, PART), Some(object(b"text", false)));
+        assert_eq!(again.find(URL, "part 1"), None);
     }
 
     #[test]
@@ -365,16 +372,16 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let options = options(directory.path());
         let first = NarInfoDiskCache::open(&options).unwrap();
-        first.insert_narinfo(URL, PART, Some(b"text"));
+        first.insert(URL, PART, &object(b"text", false));
         drop(first);
         let holder = Connection::open(&options.file).unwrap();
-        let held = "pragma locking_mode = exclusive; begin exclusive; delete from caches;";
+        let held = "pragma locking_mode = exclusive; begin exclusive; delete from objects where name = '';";
         holder.execute_batch(held).unwrap();
         assert!(NarInfoDiskCache::open(&options).is_none());
         holder.execute_batch("commit").unwrap();
         drop(holder);
         let again = NarInfoDiskCache::open(&options).unwrap();
-        assert_eq!(again.narinfo(URL, PART), Some(Some(b"text".to_vec())));
+        assert_eq!(again.find(URL, PART), Some(object(b"text", false)));
     }
 
     /// The page size of SQLite, in bytes.

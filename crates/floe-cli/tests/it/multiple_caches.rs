@@ -317,10 +317,9 @@ fn corrupt_cached_narinfo_is_queried_again() {
     install_next();
     let path = cache.path("libc6");
     let disk_cache = rusqlite::Connection::open(home.join("floe/narinfos.sqlite")).unwrap();
-    let garbage = "update narinfos set text = cast('garbage' as blob) where hash_part = ?";
-    let changed = disk_cache
-        .execute(garbage, [path.hash_part().as_str()])
-        .unwrap();
+    let garbage = "update objects set contents = cast('garbage' as blob) where name = ?";
+    let narinfo = format!("{}.narinfo", path.hash_part());
+    let changed = disk_cache.execute(garbage, [narinfo]).unwrap();
     assert_eq!(changed, 1);
     let requested = || server.requests_for(".narinfo").len();
     let before = requested();

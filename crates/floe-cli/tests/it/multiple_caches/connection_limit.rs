@@ -107,9 +107,10 @@ fn remembered_http2_is_dropped_after_an_http1_response() {
 /// Marks the only cache in the narinfo disk cache as HTTP/2, and removes all cached narinfos.
 fn mark_as_http2(home: &Path) {
     let disk_cache = rusqlite::Connection::open(home.join("floe/narinfos.sqlite")).unwrap();
-    let changed = disk_cache.execute("update caches set http2 = 1", []);
+    let narinfos = "delete from objects where name != 'nix-cache-info'";
+    disk_cache.execute(narinfos, []).unwrap();
+    let changed = disk_cache.execute("update objects set http2 = 1", []);
     assert_eq!(changed.unwrap(), 1);
-    disk_cache.execute("delete from narinfos", []).unwrap();
 }
 
 #[test]
