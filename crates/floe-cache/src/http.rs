@@ -107,10 +107,10 @@ impl HttpStorage {
     ///
     /// Errors: [`Error::InvalidStoreUri`] if the URI contains no URL.
     pub fn new(uri: &HttpCacheUri, network: Arc<Network>) -> Result<HttpStorage, Error> {
-        let context = network.context();
+        let (base, context) = (parse_url(&uri.url)?, network.context());
         let shared = HttpCacheShared {
-            base: parse_url(&uri.url)?,
-            limiter: ConnectionLimiter::new(context.options.connections),
+            limiter: ConnectionLimiter::new(context.options.connections, &base),
+            base,
             context,
             query_limit: OnceLock::new(),
             consecutive_failures: AtomicU32::new(0),
@@ -151,14 +151,9 @@ impl HttpStorage {
                     Some(permit) => permit,
                     None => shared.limiter.acquire(&target.url).await,
                 };
-                let (context, limiter) = (&shared.context, &shared.limiter);
                 match buffering {
-                    Buffering::Whole => {
-                        download::send_small_body(context, limiter, target, &sender).await
-                    }
-                    Buffering::Stream => {
-                        download::stream_body(context, limiter, target, &sender).await
-                    }
+                    Buffering::Whole => download::send_small_body(&shared, target, &sender).await,
+                    Buffering::Stream => download::stream_body(&shared, target, &sender).await,
                 }
             };
             let Some(sent) = download::until_closed(&sender, transfer).await else {
@@ -210,7 +205,7 @@ impl CacheStorage for HttpStorage {
         // The disk cache may remember HTTP/2 from a time when the user allowed it.
         let uses_http2 = limit.uses_http2 && options.http2;
         if uses_http2 {
-            self.shared.limiter.set_http2(self.shared.base.clone());
+            self.shared.limiter.set_http2();
         }
         // HTTP/2 carries many queries on one connection; HTTP/1.1 needs a connection for each.
         let queries = match (limit.want_mass_query, uses_http2) {
@@ -249,13 +244,12 @@ impl HttpCacheShared {
             return Err(Error::SourceDisabled(error.clone()));
         }
         let url = self.object_url(name)?;
-        let response = get_small(&self.context, &self.limiter, url).await;
+        let response = get_small(self, url).await;
         Ok(match self.record_result(response)? {
             // Probably a captive portal.
-            Ok(response) if name == CACHE_INFO && is_web_page(&response.text) => Found::Missing {
-                reason: "a web page came instead".into(),
-                from_disk_cache: false,
-            },
+            Ok(response) if name == CACHE_INFO && is_web_page(&response.text) => {
+                Found::Missing("a web page came instead".into())
+            }
             Ok(response) => Found::Object(SmallObject {
                 contents: response.text,
                 uses_http2: response.version == Some(Version::HTTP_2),

@@ -19,8 +19,7 @@ use reqwest::{Response, StatusCode};
 use tokio::sync::mpsc::Sender;
 use tokio::time::sleep;
 
-use super::limiter::ConnectionLimiter;
-use super::network::HttpContext;
+use super::HttpCacheShared;
 use super::redirect::RequestTarget;
 use super::request::{get, next_bytes};
 
@@ -40,106 +39,97 @@ pub(super) async fn until_closed<T>(
 
 /// Streams a body as fast as the worker reads it.
 pub(super) async fn stream_body(
-    context: &HttpContext,
-    limiter: &ConnectionLimiter,
+    cache: &HttpCacheShared,
     target: RequestTarget,
     chunks: &Sender<Chunk>,
 ) -> Result<(), Error> {
-    let mut progress = BodyProgress {
+    let options = &cache.context.options;
+    let mut download = Download {
+        cache,
+        shown: redact(&target.url),
+        target,
+        chunks,
         len: 0,
         validator: None,
-        limiter,
     };
     let mut attempt = 1;
     loop {
-        let before = progress.len;
-        let error = match progress.send_rest(context, &target, chunks).await {
-            Ok(()) => return Ok(()),
-            Err(error) => error,
+        let before = download.len;
+        let Err(error) = download.send_rest().await else {
+            return Ok(());
         };
         // A connection that breaks again and again can still complete a large body.
-        let is_progress = progress.len - before >= PROGRESS_LEN_MIN;
+        let is_progress = download.len - before >= PROGRESS_LEN_MIN;
         if is_progress {
             attempt = 1;
         }
-        if progress.validator.is_none() || !error.is_transient() {
+        if download.validator.is_none() || !error.is_transient() {
             return Err(error);
         }
-        if attempt >= context.options.attempts {
+        if attempt >= options.attempts {
             // Otherwise the worker would make as many attempts again.
             return Err(error.into_permanent());
         }
         // Do not report a retry that made progress.
         if !is_progress {
-            context.options.events.retrying(&error);
+            options.events.retrying(&error);
         }
         sleep(backoff_delay(attempt, &error)).await;
         attempt += 1;
     }
 }
 
-/// The part of a body that was sent to the worker.
-struct BodyProgress<'a> {
-    /// The length of that part, in bytes.
+/// A body that is sent to the worker.
+struct Download<'a> {
+    cache: &'a HttpCacheShared,
+    target: RequestTarget,
+    /// The URL without credentials.
+    shown: String,
+    chunks: &'a Sender<Chunk>,
+    /// The length of the part that was sent, in bytes.
     len: u64,
     /// The validator of the body, if the server can send the rest of it.
     validator: Option<String>,
-    /// Learns the HTTP version of each response.
-    limiter: &'a ConnectionLimiter,
 }
 
-impl BodyProgress<'_> {
+impl Download<'_> {
     /// Sends the rest of the body, in as many ranges as the server chooses.
-    async fn send_rest(
-        &mut self,
-        context: &HttpContext,
-        target: &RequestTarget,
-        chunks: &Sender<Chunk>,
-    ) -> Result<(), Error> {
+    async fn send_rest(&mut self) -> Result<(), Error> {
         loop {
             let before = self.len;
-            let Some(len) = self.send_response(context, target, chunks).await? else {
+            let Some(len) = self.send_response().await? else {
                 return Ok(());
             };
             // A range that is too small counts as a broken transfer: many of them would be slow.
             if self.validator.is_none() || self.len - before < PROGRESS_LEN_MIN {
                 let reason = format!("the server sent {} bytes of {len} and no more", self.len);
-                return Err(Error::fetch(&redact(&target.url), reason, true));
+                return Err(Error::fetch(&self.shown, reason, true));
             }
         }
     }
 
     /// Sends one response to the worker. Returns the length of the whole body if that is larger.
-    async fn send_response(
-        &mut self,
-        context: &HttpContext,
-        target: &RequestTarget,
-        chunks: &Sender<Chunk>,
-    ) -> Result<Option<u64>, Error> {
-        let shown = redact(&target.url);
+    async fn send_response(&mut self) -> Result<Option<u64>, Error> {
         let mut response = match &self.validator {
-            Some(validator) if self.len > 0 => {
-                match self.request_rest(context, target, validator).await? {
-                    Some(response) => response,
-                    None => {
-                        // The body has changed, so the worker must begin again.
-                        self.validator = None;
-                        let reason = "the transfer broke off, and the server has another file now";
-                        return Err(Error::fetch(&shown, reason, true));
-                    }
+            Some(validator) if self.len > 0 => match self.request_rest(validator).await? {
+                Some(response) => response,
+                None => {
+                    // The body has changed, so the worker must begin again.
+                    self.validator = None;
+                    let reason = "the transfer broke off, and the server has another file now";
+                    return Err(Error::fetch(&self.shown, reason, true));
                 }
-            }
-            _ => expect_response(context, target).await?,
+            },
+            _ => expect_response(self.cache, &self.target).await?,
         };
-        self.limiter.observe(&response);
         if self.len == 0 {
             self.validator = validator(response.headers());
         }
         let is_piece = response.status() == StatusCode::PARTIAL_CONTENT;
         let whole_len = is_piece.then(|| whole_len(response.headers())).flatten();
-        while let Some(bytes) = next_bytes(context, &mut response, &shown).await? {
+        while let Some(bytes) = next_bytes(self.cache, &mut response, &self.shown).await? {
             self.len += bytes.len() as u64;
-            if chunks.send(Chunk::Bytes(bytes)).await.is_err() {
+            if self.chunks.send(Chunk::Bytes(bytes)).await.is_err() {
                 // The worker has dropped this body, and reports the reason itself.
                 return Ok(None);
             }
@@ -148,13 +138,8 @@ impl BodyProgress<'_> {
     }
 
     /// Requests the rest of the same body. Returns `None` if the server does not have it any more.
-    async fn request_rest(
-        &self,
-        context: &HttpContext,
-        target: &RequestTarget,
-        validator: &str,
-    ) -> Result<Option<Response>, Error> {
-        let asked = get(context, target, |request| {
+    async fn request_rest(&self, validator: &str) -> Result<Option<Response>, Error> {
+        let asked = get(self.cache, &self.target, |request| {
             request
                 .header(RANGE, format!("bytes={}-", self.len))
                 .header(IF_RANGE, validator)
@@ -171,16 +156,14 @@ impl BodyProgress<'_> {
 
 /// Fetches a small body whole. It waits for its worker in memory, so the server cannot time out.
 pub(super) async fn send_small_body(
-    context: &HttpContext,
-    limiter: &ConnectionLimiter,
+    cache: &HttpCacheShared,
     target: RequestTarget,
     chunks: &Sender<Chunk>,
 ) -> Result<(), Error> {
     let shown = redact(&target.url);
-    let mut response = expect_response(context, &target).await?;
-    limiter.observe(&response);
+    let mut response = expect_response(cache, &target).await?;
     let mut whole = BytesMut::new();
-    while let Some(bytes) = next_bytes(context, &mut response, &shown).await? {
+    while let Some(bytes) = next_bytes(cache, &mut response, &shown).await? {
         whole.extend_from_slice(&bytes);
         if whole.len() > SMALL_LEN_MAX {
             let reason = format!("the body is larger than its narinfo says ({SMALL_LEN_MAX})");
@@ -192,22 +175,22 @@ pub(super) async fn send_small_body(
 }
 
 /// Requests a body that must exist.
-async fn expect_response(context: &HttpContext, target: &RequestTarget) -> Result<Response, Error> {
-    let shown = redact(&target.url);
-    let response = get(context, target, |request| request).await?;
-    response.map_err(|status| Error::fetch(&shown, missing_nar_reason(status), false))
-}
-
-/// Explains the status of a NAR that its narinfo names.
-fn missing_nar_reason(status: StatusCode) -> String {
-    let or_hidden = match status {
-        StatusCode::FORBIDDEN => ", or not for this user",
-        _ => "",
-    };
-    format!(
-        "the server does not have it{or_hidden}, although the narinfo names it: \
-         it answered {status}"
-    )
+async fn expect_response(
+    cache: &HttpCacheShared,
+    target: &RequestTarget,
+) -> Result<Response, Error> {
+    let response = get(cache, target, |request| request).await?;
+    response.map_err(|status| {
+        let or_hidden = match status {
+            StatusCode::FORBIDDEN => ", or not for this user",
+            _ => "",
+        };
+        let reason = format!(
+            "the server does not have it{or_hidden}, although the narinfo names it: \
+             it answered {status}"
+        );
+        Error::fetch(&redact(&target.url), reason, false)
+    })
 }
 
 /// Returns the strong validator of a body: a later response with the same one has the same bytes.

@@ -9,7 +9,6 @@ use tokio::sync::oneshot;
 
 use super::auth::{AuthenticatedClient, Credentials};
 use super::client::{self, INVALID_CERT_TEXT};
-use super::retry::Retry;
 use crate::narinfo_disk_cache::NarInfoDiskCache;
 use crate::options::NetworkOptions;
 
@@ -32,14 +31,6 @@ impl HttpContext {
             *reason = format!("{reason} ({why})");
         }
         error
-    }
-
-    /// Returns the wrapper that repeats failed requests.
-    pub(super) fn retry(&self) -> Retry<'_> {
-        Retry {
-            attempts: self.options.attempts,
-            events: &self.options.events,
-        }
     }
 
     /// Runs a task on the network thread. The task is dropped when the thread ends.

@@ -1,21 +1,11 @@
 //! Redirects. floe follows them itself, so that each host gets only its own credentials.
 
-use std::ops::ControlFlow;
-
 use floe_transfer::Error;
 use floe_transfer::url::redact;
 use reqwest::header::LOCATION;
 use reqwest::{RequestBuilder, Response, StatusCode, Url};
 
-use super::network::HttpContext;
-
-/// The reason why a request has no response.
-pub(super) enum SendError {
-    /// A request failed.
-    Request(reqwest::Error),
-    /// A redirect cannot be followed.
-    Redirect(Error),
-}
+use super::auth::AuthenticatedClient;
 
 /// The target of a request.
 #[derive(Clone, Debug)]
@@ -46,12 +36,13 @@ impl RequestTarget {
     }
 }
 
-/// Sends a request and follows redirects. `change` is applied to each request.
+/// Sends a request and follows redirects. `change` is applied to each request. The outer error is
+/// that of a redirect that cannot be followed.
 pub(super) async fn send(
-    context: &HttpContext,
+    client: &AuthenticatedClient,
     target: &RequestTarget,
     change: impl Fn(RequestBuilder) -> RequestBuilder,
-) -> Result<Response, SendError> {
+) -> Result<reqwest::Result<Response>, Error> {
     let first = &target.url;
     let mut url = first.clone();
     let mut named_over_tls = target.named_over_tls;
@@ -60,36 +51,31 @@ pub(super) async fn send(
         let is_downgrade = named_over_tls && url.scheme() != "https";
         named_over_tls |= url.scheme() == "https";
         let request = match is_downgrade {
-            true => context.client.get_without_credentials(&url),
-            false => context.client.get(&url),
+            true => client.get_without_credentials(&url),
+            false => client.get(&url),
         };
-        let response = change(request).send().await.map_err(SendError::Request)?;
-        match redirect_target(&response, &url, first).map_err(SendError::Redirect)? {
-            ControlFlow::Break(()) => return Ok(response),
-            ControlFlow::Continue(to) => url = to,
+        let response = match change(request).send().await {
+            Ok(response) => response,
+            failed => return Ok(failed),
+        };
+        match redirect_target(&response, &url, first)? {
+            None => return Ok(Ok(response)),
+            Some(to) => url = to,
         }
     }
     let reason = format!(
         "too many redirects: after {REDIRECTS_MAX} it leads to {}",
         redact(&url)
     );
-    Err(SendError::Redirect(Error::fetch(
-        &redact(first),
-        reason,
-        false,
-    )))
+    Err(Error::fetch(&redact(first), reason, false))
 }
 
-/// Returns the target of a redirect, or `Break` for a final response.
-fn redirect_target(
-    response: &Response,
-    from: &Url,
-    first: &Url,
-) -> Result<ControlFlow<(), Url>, Error> {
+/// Returns the target of a redirect, or `None` for a final response.
+fn redirect_target(response: &Response, from: &Url, first: &Url) -> Result<Option<Url>, Error> {
     let location = response.headers().get(LOCATION);
     let location = location.filter(|_| REDIRECT_STATUSES.contains(&response.status()));
     let Some(location) = location else {
-        return Ok(ControlFlow::Break(()));
+        return Ok(None);
     };
     let redirect_error = |what: String| {
         let reason = format!(
@@ -109,7 +95,7 @@ fn redirect_target(
         )));
     }
     copy_credentials(first, &mut to);
-    Ok(ControlFlow::Continue(to))
+    Ok(Some(to))
 }
 
 /// Copies the credentials of the first URL if the other one has the same scheme, host and port.

@@ -10,10 +10,10 @@ use reqwest::header::{HeaderMap, RETRY_AFTER};
 use reqwest::{RequestBuilder, Response, StatusCode, Url, Version};
 use tokio::time::timeout;
 
+use super::HttpCacheShared;
 use super::client::INVALID_CERT_TEXT;
-use super::limiter::ConnectionLimiter;
-use super::network::HttpContext;
-use super::redirect::{self, RequestTarget, SendError};
+use super::redirect::{self, RequestTarget};
+use super::retry::retry;
 use crate::proxies::ProxyVar;
 
 /// A response, or the status of a server that does not have the object.
@@ -29,33 +29,30 @@ pub(super) struct SmallResponse {
 
 /// Gets a small document, with retries.
 pub(super) async fn get_small(
-    context: &HttpContext,
-    limiter: &ConnectionLimiter,
+    cache: &HttpCacheShared,
     url: Url,
 ) -> Result<StatusResult<SmallResponse>, Error> {
     let attempt = async || {
         // The permit is free during the pause before a retry.
-        let _permit = limiter.acquire(&url).await;
-        try_get_small(context, limiter, url.clone()).await
+        let _permit = cache.limiter.acquire(&url).await;
+        try_get_small(cache, url.clone()).await
     };
-    context.retry().run(attempt).await
+    retry(&cache.context.options, attempt).await
 }
 
 async fn try_get_small(
-    context: &HttpContext,
-    limiter: &ConnectionLimiter,
+    cache: &HttpCacheShared,
     url: Url,
 ) -> Result<StatusResult<SmallResponse>, Error> {
     let (shown, origin) = (redact(&url), url.origin());
-    let mut response = match get(context, &url.into(), |request| request).await? {
+    let mut response = match get(cache, &url.into(), |request| request).await? {
         Ok(response) => response,
         Err(status) => return Ok(Err(status)),
     };
-    limiter.observe(&response);
     let is_own = response.url().origin() == origin;
     let version = is_own.then(|| response.version());
     let mut text = Vec::new();
-    while let Some(bytes) = next_bytes(context, &mut response, &shown).await? {
+    while let Some(bytes) = next_bytes(cache, &mut response, &shown).await? {
         text.extend_from_slice(&bytes);
         // The parser sees the excess, and its error names the limit.
         if text.len() > NARINFO_LEN_MAX {
@@ -67,47 +64,39 @@ async fn try_get_small(
 
 /// Sends a request.
 pub(super) async fn get(
-    context: &HttpContext,
+    cache: &HttpCacheShared,
     target: &RequestTarget,
     change: impl Fn(RequestBuilder) -> RequestBuilder,
 ) -> Result<StatusResult<Response>, Error> {
-    let shown = redact(&target.url);
-    let sent = redirect::send(context, target, change);
-    let response = match timeout(context.options.stall_timeout, sent).await {
-        Err(_) => return Err(stall_error(context, &shown)),
-        Ok(Err(SendError::Redirect(error))) => return Err(error),
-        Ok(Err(SendError::Request(error))) => {
-            let proxy = context.options.proxies.for_url(&target.url);
-            let proxy = proxy.filter(|_| error.is_connect());
-            return Err(context.explain(request_error(&shown, &error, proxy)));
+    let (context, shown) = (&cache.context, redact(&target.url));
+    let sent = redirect::send(&context.client, target, change);
+    let sent = timeout(context.options.stall_timeout, sent).await;
+    let response = sent.map_err(|_| stall_error(cache, &shown))??;
+    let response = response.map_err(|error| {
+        let proxy = context.options.proxies.for_url(&target.url);
+        let proxy = proxy.filter(|_| error.is_connect());
+        context.explain(request_error(&shown, &error, proxy))
+    })?;
+    let status = response.status();
+    let advice = match status {
+        _ if status.is_success() => {
+            cache.limiter.observe(&response);
+            return Ok(Ok(response));
         }
-        Ok(Ok(response)) => response,
-    };
-    match response.status() {
-        status if status.is_success() => Ok(Ok(response)),
         // An object store that must not be listed answers 403 for a missing object.
-        status @ (StatusCode::NOT_FOUND | StatusCode::FORBIDDEN | StatusCode::GONE) => {
-            Ok(Err(status))
+        StatusCode::NOT_FOUND | StatusCode::FORBIDDEN | StatusCode::GONE => {
+            return Ok(Err(status));
         }
         // The body has become shorter than the part that was received.
-        status @ StatusCode::RANGE_NOT_SATISFIABLE => Ok(Err(status)),
+        StatusCode::RANGE_NOT_SATISFIABLE => return Ok(Err(status)),
         StatusCode::PROXY_AUTHENTICATION_REQUIRED => {
-            let reason = format!(
-                "the server answered {}: the proxy requires credentials; use \
-                 http_proxy=http://USER:PASSWORD@HOST:PORT",
-                response.status()
-            );
-            Err(Error::fetch(&shown, reason, false))
+            ": the proxy requires credentials; use http_proxy=http://USER:PASSWORD@HOST:PORT"
         }
-        StatusCode::UNAUTHORIZED => {
-            let reason = format!(
-                "the server answered {}; add a user and a password for it to a netrc file",
-                response.status()
-            );
-            Err(Error::fetch(&shown, reason, false))
-        }
-        status => Err(status_error(&shown, status, response.headers())),
-    }
+        StatusCode::UNAUTHORIZED => "; add a user and a password for it to a netrc file",
+        _ => return Err(status_error(&shown, status, response.headers())),
+    };
+    let reason = format!("the server answered {status}{advice}");
+    Err(Error::fetch(&shown, reason, false))
 }
 
 fn status_error(shown: &str, status: StatusCode, headers: &HeaderMap) -> Error {
@@ -117,12 +106,9 @@ fn status_error(shown: &str, status: StatusCode, headers: &HeaderMap) -> Error {
         .and_then(|value| retry_after(value, SystemTime::now()));
     let mut reason = format!("the server answered {status}");
     // Do not wait for a Retry-After of many minutes.
-    let is_too_long = after.is_some_and(|after| after > RETRY_AFTER_MAX);
-    if let (true, Some(after)) = (is_too_long, after) {
-        reason = format!(
-            "{reason}, with a Retry-After of {} seconds",
-            after.as_secs()
-        );
+    let too_long = after.filter(|after| *after > RETRY_AFTER_MAX);
+    if let Some(after) = too_long {
+        reason += &format!(", with a Retry-After of {} seconds", after.as_secs());
     }
     let is_transient = match status.as_u16() {
         // Methods and versions that the server does not support, and captive portals.
@@ -134,7 +120,7 @@ fn status_error(shown: &str, status: StatusCode, headers: &HeaderMap) -> Error {
     Error::Fetch {
         url: shown.to_owned(),
         reason,
-        transient: is_transient && !is_too_long,
+        transient: is_transient && too_long.is_none(),
         retry_after: after,
     }
 }
@@ -142,28 +128,25 @@ fn status_error(shown: &str, status: StatusCode, headers: &HeaderMap) -> Error {
 /// Parses Retry-After (RFC 9110, section 10.2.3): a number of seconds or a date.
 fn retry_after(value: &str, now: SystemTime) -> Option<Duration> {
     let value = value.trim();
-    match value.parse() {
-        Ok(seconds) => Some(Duration::from_secs(seconds)),
-        Err(_) => {
-            let date = httpdate::parse_http_date(value).ok()?;
-            Some(date.duration_since(now).unwrap_or_default())
-        }
+    if let Ok(seconds) = value.parse() {
+        return Some(Duration::from_secs(seconds));
     }
+    let date = httpdate::parse_http_date(value).ok()?;
+    Some(date.duration_since(now).unwrap_or_default())
 }
 
 pub(super) async fn next_bytes(
-    context: &HttpContext,
+    cache: &HttpCacheShared,
     response: &mut Response,
     shown: &str,
 ) -> Result<Option<Bytes>, Error> {
-    match timeout(context.options.stall_timeout, response.chunk()).await {
-        Err(_) => Err(stall_error(context, shown)),
-        Ok(chunk) => chunk.map_err(|error| request_error(shown, &error, None)),
-    }
+    let chunk = timeout(cache.context.options.stall_timeout, response.chunk()).await;
+    let chunk = chunk.map_err(|_| stall_error(cache, shown))?;
+    chunk.map_err(|error| request_error(shown, &error, None))
 }
 
-fn stall_error(context: &HttpContext, shown: &str) -> Error {
-    let seconds = context.options.stall_timeout.as_secs_f64();
+fn stall_error(cache: &HttpCacheShared, shown: &str) -> Error {
+    let seconds = cache.context.options.stall_timeout.as_secs_f64();
     let reason = format!("nothing arrived for {seconds} seconds");
     Error::fetch(shown, reason, true)
 }
@@ -171,24 +154,15 @@ fn stall_error(context: &HttpContext, shown: &str) -> Error {
 /// Makes the error of a request from the whole chain of causes, because the first one says only
 /// that sending failed. If no server was reached, the proxy may be the cause.
 fn request_error(shown: &str, error: &reqwest::Error, proxy: Option<&ProxyVar>) -> Error {
-    let mut reason = String::new();
-    let mut cause: Option<&dyn std::error::Error> = std::error::Error::source(error);
-    while let Some(error) = cause {
-        if !reason.is_empty() {
-            reason.push_str(": ");
-        }
-        reason.push_str(&error.to_string());
-        cause = error.source();
-    }
-    if reason.is_empty() {
-        reason = error.to_string();
-    }
+    let first = std::error::Error::source(error);
+    let causes = std::iter::successors(first, |cause| cause.source());
+    let causes: Vec<String> = causes.map(ToString::to_string).collect();
+    let mut reason = match causes.is_empty() {
+        true => error.to_string(),
+        false => causes.join(": "),
+    };
     if let Some(proxy) = proxy {
-        reason = format!(
-            "{reason} ({} names the proxy {})",
-            proxy.name,
-            proxy.redacted()
-        );
+        reason += &format!(" ({} names the proxy {})", proxy.name, proxy.redacted());
     }
     // Another attempt would get the same certificate.
     let transient = !reason.contains(INVALID_CERT_TEXT);
