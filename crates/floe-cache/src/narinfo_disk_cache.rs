@@ -375,7 +375,8 @@ mod tests {
         first.insert(URL, PART, &object(b"text", false));
         drop(first);
         let holder = Connection::open(&options.file).unwrap();
-        let held = "pragma locking_mode = exclusive; begin exclusive; delete from objects where name = '';";
+        let held = "pragma locking_mode = exclusive; begin exclusive; \
+                    delete from objects where name = '';";
         holder.execute_batch(held).unwrap();
         assert!(NarInfoDiskCache::open(&options).is_none());
         holder.execute_batch("commit").unwrap();

@@ -1,8 +1,7 @@
 //! Proxies, from the environment variables that curl reads, and so Nix.
 
-use std::net::IpAddr;
-
 use floe_transfer::{Error, redact_credentials};
+use hyper_util::client::proxy::matcher::Matcher;
 use reqwest::{ClientBuilder, NoProxy, Proxy, Url};
 
 /// The proxies of requests. The default uses none.
@@ -57,19 +56,31 @@ impl Proxies {
             "https" => self.https.as_ref(),
             _ => self.http.as_ref(),
         };
-        let host = url.host_str()?.trim_matches(['[', ']']);
-        let is_exception = self
-            .exceptions()
-            .any(|exception| exception_matches(exception, host));
-        proxy.filter(|_| !is_exception)
+        let proxy = proxy.filter(|_| !self.exempts_all_hosts())?;
+        // reqwest has the same rules, because it uses the same matcher.
+        let matcher = Matcher::builder()
+            .all(proxy.value.clone())
+            .no(self.exceptions())
+            .build();
+        matcher.intercept(&url.as_str().parse().ok()?)?;
+        Some(proxy)
     }
 
-    /// Returns the exceptions. Blanks separate them too, as in curl before 8.9, which Nix may be
-    /// linked with. Later versions ignore the text after the first blank, which no user wants.
-    fn exceptions(&self) -> impl Iterator<Item = &str> {
-        let variable = self.exceptions.iter();
-        let all = variable.flat_map(|variable| variable.value.split(SEPARATORS));
-        all.filter(|exception| !exception.is_empty())
+    /// Returns the exceptions with commas. Blanks separate them too, as in curl before 8.9, which
+    /// Nix may be linked with. Later versions ignore the text after the first blank, which no user
+    /// wants.
+    fn exceptions(&self) -> String {
+        let variable = self.exceptions.as_ref();
+        variable.map_or_else(String::new, |variable| {
+            variable.value.replace([' ', '\t'], ",")
+        })
+    }
+
+    /// Whether no host needs a proxy. reqwest applies `*` only to names, not to addresses.
+    fn exempts_all_hosts(&self) -> bool {
+        self.exceptions()
+            .split(',')
+            .any(|exception| exception == "*")
     }
 
     /// Makes a client use these proxies and no others.
@@ -77,9 +88,7 @@ impl Proxies {
     /// Errors: [`Error::Proxy`].
     pub fn configure(&self, client: ClientBuilder) -> Result<ClientBuilder, Error> {
         let mut client = client.no_proxy();
-        let mut exceptions = self.exceptions();
-        // reqwest applies `*` only to names, not to addresses.
-        if exceptions.any(|exception| exception == EVERY_HOST) {
+        if self.exempts_all_hosts() {
             return Ok(client);
         }
         type Make = fn(&str) -> reqwest::Result<Proxy>;
@@ -95,54 +104,9 @@ impl Proxies {
                 variable: variable.name,
                 value: variable.redacted(),
             })?;
-            // reqwest separates exceptions only at commas.
-            let exceptions: Vec<&str> = self.exceptions().collect();
-            let exceptions = match exceptions.is_empty() {
-                true => None,
-                false => NoProxy::from_string(&exceptions.join(",")),
-            };
-            client = client.proxy(proxy.no_proxy(exceptions));
+            client = client.proxy(proxy.no_proxy(NoProxy::from_string(&self.exceptions())));
         }
         Ok(client)
-    }
-}
-
-/// Whether an exception covers a host, as in reqwest: networks and addresses cover addresses,
-/// everything else covers names.
-fn exception_matches(exception: &str, host: &str) -> bool {
-    if exception == EVERY_HOST {
-        return true;
-    }
-    if let Ok(address) = host.parse() {
-        let (network, len) = match exception.split_once('/') {
-            Some((network, len)) => (network, len.parse().ok()),
-            None => (exception, Some(u8::MAX)),
-        };
-        return match (network.parse(), len) {
-            (Ok(network), Some(len)) => have_same_prefix(network, address, len),
-            _ => false,
-        };
-    }
-    let domain = exception.strip_prefix('.').unwrap_or(exception);
-    let front = host.len().checked_sub(domain.len());
-    let Some((front, back)) = front.and_then(|len| host.split_at_checked(len)) else {
-        return false;
-    };
-    let is_within = front.is_empty() || front.ends_with('.');
-    !domain.is_empty() && is_within && back.eq_ignore_ascii_case(domain)
-}
-
-/// Whether two addresses have the same first `len` bits, or all if they have no more.
-fn have_same_prefix(one: IpAddr, other: IpAddr, len: u8) -> bool {
-    let len = u32::from(len);
-    match (one, other) {
-        (IpAddr::V4(one), IpAddr::V4(other)) => {
-            (one.to_bits() ^ other.to_bits()).leading_zeros() >= len.min(u32::BITS)
-        }
-        (IpAddr::V6(one), IpAddr::V6(other)) => {
-            (one.to_bits() ^ other.to_bits()).leading_zeros() >= len.min(u128::BITS)
-        }
-        _ => false,
     }
 }
 
@@ -151,12 +115,6 @@ fn has_known_scheme(value: &str) -> bool {
     let scheme = value.split_once("://").map(|(scheme, _)| scheme);
     scheme.is_none_or(|scheme| SCHEMES.contains(&scheme.to_ascii_lowercase().as_str()))
 }
-
-/// The separators of exceptions.
-const SEPARATORS: [char; 3] = [',', ' ', '\t'];
-
-/// The exception of every host.
-const EVERY_HOST: &str = "*";
 
 /// The schemes of reqwest with its feature `socks`.
 const SCHEMES: [&str; 6] = ["http", "https", "socks4", "socks4a", "socks5", "socks5h"];

@@ -29,14 +29,7 @@ pub(super) const IS_NEEDED: bool = cfg!(all(target_env = "gnu", target_feature =
 
 /// Looks up names in `/etc/hosts`, then with name servers. Reads the files at the first lookup.
 #[derive(Debug, Default)]
-pub(super) struct HostsAndDnsResolver(Arc<OnceLock<ResolverState>>);
-
-/// The two sources of names.
-#[derive(Debug)]
-struct ResolverState {
-    hosts: Hosts,
-    servers: NameServers,
-}
+pub(super) struct HostsAndDnsResolver(Arc<OnceLock<(Hosts, NameServers)>>);
 
 /// The name servers. The combined resolver queries two of them at once.
 #[derive(Debug)]
@@ -50,23 +43,21 @@ impl Resolve for HostsAndDnsResolver {
     fn resolve(&self, name: Name) -> Resolving {
         let state = self.0.clone();
         Box::pin(async move {
-            let state = match state.get() {
-                Some(state) => state,
+            let (hosts, servers) = match state.get() {
+                Some(read) => read,
                 // If two lookups come first at once, both read the files, and one result is kept.
                 None => {
-                    let made = ResolverState {
-                        hosts: read_hosts(Path::new(HOSTS)),
-                        servers: NameServers::from_file(Path::new(RESOLV_CONF))?,
-                    };
-                    state.get_or_init(|| made)
+                    let servers = NameServers::from_file(Path::new("/etc/resolv.conf"))?;
+                    let hosts = read_hosts(Path::new("/etc/hosts"));
+                    state.get_or_init(|| (hosts, servers))
                 }
             };
             // As with glibc, an entry in the file wins, even if it has only one address family.
-            let named = lookup_hosts(&state.hosts, name.as_str());
+            let named = lookup_hosts(hosts, name.as_str());
             if !named.is_empty() {
                 return Ok(Box::new(named.into_iter()) as Addrs);
             }
-            let found = state.servers.lookup(record_name(name.as_str())?).await?;
+            let found = servers.lookup(record_name(name.as_str())?).await?;
             let addresses: Vec<SocketAddr> = found.iter().map(|ip| (ip, 0).into()).collect();
             Ok(Box::new(addresses.into_iter()) as Addrs)
         })
@@ -106,12 +97,11 @@ fn lookup_hosts(hosts: &Hosts, name: &str) -> Vec<SocketAddr> {
 /// Whether all servers have replied that the name does not exist. "No addresses" is weaker: one
 /// server may have no address of one family while another server failed for the other family.
 fn is_nxdomain(error: &NetError) -> bool {
-    match error {
-        NetError::Dns(DnsError::NoRecordsFound(none)) => {
-            none.response_code == ResponseCode::NXDomain
-        }
-        _ => false,
-    }
+    matches!(
+        error,
+        NetError::Dns(DnsError::NoRecordsFound(none))
+            if none.response_code == ResponseCode::NXDomain
+    )
 }
 
 type Failure = Box<dyn StdError + Send + Sync>;
@@ -128,15 +118,10 @@ impl NameServers {
             let builder = TokioResolver::builder_with_config(config, provider);
             builder.with_options(options.clone()).build()
         };
-        let (domain, search) = (config.domain(), config.search());
-        let servers = config.name_servers().iter();
-        let individual = servers.map(|server| {
-            let server = vec![server.clone()];
-            build(ResolverConfig::from_parts(
-                domain.cloned(),
-                search.to_vec(),
-                server,
-            ))
+        let individual = config.name_servers.iter().map(|server| {
+            let mut config = config.clone();
+            config.name_servers = vec![server.clone()];
+            build(config)
         });
         Ok(NameServers {
             individual: individual.collect::<Result<_, _>>()?,
@@ -170,32 +155,25 @@ fn configure(resolv_conf: &Path) -> Result<(ResolverConfig, ResolverOpts), Failu
     };
     let mut text = read_if_present(resolv_conf).map_err(|error| read_error(&error))?;
     // If the file names no server, it means the server on this machine: see resolv.conf(5).
-    let is_implied = !has_nameserver(&text);
+    let mut keywords = text.lines().map(|line| line.split_whitespace().next());
+    let is_implied = !keywords.any(|keyword| keyword == Some("nameserver"));
     if is_implied {
         text.push_str("\nnameserver 127.0.0.1\n");
     }
-    let (config, mut options) = parse_resolv_conf(text).map_err(|error| read_error(&error))?;
-    let config = distrust_negative_answers(&config);
+    let (mut config, mut options) = parse_resolv_conf(text).map_err(|error| read_error(&error))?;
+    // A name is unknown only if all servers reply so. floe queries two servers at once, and they
+    // may know different names, such as the server of a company and a public one. glibc queries
+    // only the first server as long as it replies; that would cost a whole timeout if the first
+    // server is dead.
+    for server in &mut config.name_servers {
+        server.trust_negative_responses = false;
+    }
     // The client tries both address families, the second soon after the first.
     options.ip_strategy = LookupIpStrategy::Ipv6AndIpv4;
     if is_implied {
         options.timeout = LOCAL_TIMEOUT;
     }
     Ok((config, options))
-}
-
-/// Makes a name unknown only if all servers reply so. floe queries two servers at once, and they
-/// may know different names, such as the server of a company and a public one. glibc queries only
-/// the first server as long as it replies; that would cost a whole timeout if the first server is
-/// dead.
-fn distrust_negative_answers(config: &ResolverConfig) -> ResolverConfig {
-    let servers = config.name_servers().iter().cloned();
-    let servers = servers.map(|mut server| {
-        server.trust_negative_responses = false;
-        server
-    });
-    let (domain, search) = (config.domain().cloned(), config.search().to_vec());
-    ResolverConfig::from_parts(domain, search, servers.collect())
 }
 
 /// Reads a file. An absent file is empty.
@@ -206,15 +184,6 @@ fn read_if_present(resolv_conf: &Path) -> io::Result<String> {
         Err(error) => Err(error),
     }
 }
-
-fn has_nameserver(text: &str) -> bool {
-    text.lines()
-        .any(|line| line.split_whitespace().next() == Some("nameserver"))
-}
-
-const HOSTS: &str = "/etc/hosts";
-
-const RESOLV_CONF: &str = "/etc/resolv.conf";
 
 /// The timeout of a query to the implied server on this machine. Most machines have none, and the
 /// resolver does not notice that the datagram was refused, so each lookup takes this time. If there
