@@ -1,5 +1,6 @@
 //! A binary cache in a directory.
 
+use std::fmt;
 use std::fs::{self, File, Permissions};
 use std::io::{self, Read as _, Write as _};
 use std::os::unix::fs::PermissionsExt as _;
@@ -42,6 +43,12 @@ impl FileCacheUri {
             }
         }
         Ok(cache)
+    }
+}
+
+impl fmt::Display for FileCacheUri {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "file://{}", self.directory.display())
     }
 }
 

@@ -29,7 +29,7 @@ use crate::file::IGNORED_PARAMETERS;
 use crate::storage::{CacheStorage, Found, GetCallback, GetResult, QueryLimit, SmallObject};
 use limiter::{ConnectionLimiter, RequestPermit};
 use network::HttpContext;
-pub use network::{LazyNetwork, Network};
+pub use network::Network;
 use redirect::RequestTarget;
 use reply_guard::ReplyGuard;
 use request::get_small;

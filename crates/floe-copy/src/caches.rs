@@ -1,59 +1,29 @@
 //! Binary caches by their URIs.
 
-use std::fmt;
 use std::sync::Arc;
 
 use floe_cache::{
-    BinaryCache, BinaryCacheWriter, CacheStorage, DiskCachedStorage, FileCacheUri, FileStorage,
-    HttpCacheUri, HttpStorage,
+    BinaryCache, BinaryCacheWriter, CacheOptions, CacheStorage, DiskCachedStorage, FileCacheUri,
+    FileStorage, HttpCacheUri, HttpStorage,
 };
-use floe_transfer::{Error, Source, StoreUri, Target, redact_credentials};
+use floe_transfer::{Error, Source};
 
-use crate::store_config::{OpenTarget, SourceContext, StoreConfig, TargetContext, UriContext};
+use crate::store_config::{OpenTarget, SourceContext, StoreConfig, TargetContext};
 
-/// Parses `http://…` and `https://…`.
-pub(crate) fn parse_http(
-    uri: &StoreUri,
-    _: &UriContext<'_>,
-) -> Result<Arc<dyn StoreConfig>, String> {
-    Ok(Arc::new(HttpCache(HttpCacheUri::parse(uri)?)))
-}
-
-/// Parses `file://…`.
-pub(crate) fn parse_file(
-    uri: &StoreUri,
-    _: &UriContext<'_>,
-) -> Result<Arc<dyn StoreConfig>, String> {
-    Ok(file_cache(FileCacheUri::parse(uri)?))
-}
-
-/// Returns a binary cache in a directory.
-pub fn file_cache(uri: FileCacheUri) -> Arc<dyn StoreConfig> {
-    Arc::new(FileCache(uri))
-}
-
-/// A binary cache behind HTTP.
-#[derive(Debug)]
-struct HttpCache(HttpCacheUri);
-
-impl fmt::Display for HttpCache {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&redact_credentials(&self.0.url))
-    }
-}
-
-impl StoreConfig for HttpCache {
+impl StoreConfig for HttpCacheUri {
     fn open_source(&self, context: &SourceContext<'_>) -> Result<Arc<dyn Source>, Error> {
-        let (network, disk_cache) = context.network.get()?;
-        let storage = HttpStorage::new(&self.0, network)?;
-        let storage: Arc<dyn CacheStorage> = match disk_cache {
+        let network = context
+            .network
+            .ok_or_else(|| Error::fetch(&self.to_string(), "the network has not started", false))?;
+        let storage = HttpStorage::new(self, network.clone())?;
+        let storage: Arc<dyn CacheStorage> = match network.disk_cache() {
             Some(disk_cache) => {
                 let url = self.to_string();
                 Arc::new(DiskCachedStorage::new(storage, disk_cache, &url))
             }
             None => Arc::new(storage),
         };
-        Ok(open_cache(storage, &self.0.options, context))
+        Ok(open_cache(storage, &self.options, context))
     }
 
     fn open_target(&self, _: &TargetContext<'_>) -> Result<OpenTarget, Error> {
@@ -68,41 +38,30 @@ impl StoreConfig for HttpCache {
     }
 }
 
-/// A binary cache in a directory.
-#[derive(Debug)]
-struct FileCache(FileCacheUri);
-
-impl fmt::Display for FileCache {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "file://{}", self.0.directory.display())
-    }
-}
-
-impl StoreConfig for FileCache {
+impl StoreConfig for FileCacheUri {
     fn open_source(&self, context: &SourceContext<'_>) -> Result<Arc<dyn Source>, Error> {
-        let storage = Arc::new(FileStorage::new(&self.0.directory));
-        Ok(open_cache(storage, &self.0.options, context))
+        let storage = Arc::new(FileStorage::new(&self.directory));
+        Ok(open_cache(storage, &self.options, context))
     }
 
     fn open_target(&self, context: &TargetContext<'_>) -> Result<OpenTarget, Error> {
-        let FileCacheUri {
-            directory, write, ..
-        } = &self.0;
         let store_dir = context.store_dir.clone().unwrap_or_default();
         let open = match context.dry_run {
             true => BinaryCacheWriter::open_read_only,
             false => BinaryCacheWriter::open,
         };
-        let storage = Arc::new(FileStorage::new(directory));
-        let target: Arc<dyn Target> = Arc::new(open(storage, write, store_dir)?);
-        Ok(target.into())
+        let storage = Arc::new(FileStorage::new(&self.directory));
+        Ok(OpenTarget {
+            target: Arc::new(open(storage, &self.write, store_dir)?),
+            local_store: None,
+        })
     }
 }
 
 /// Opens a binary cache over a storage.
 fn open_cache(
     storage: Arc<dyn CacheStorage>,
-    options: &floe_cache::CacheOptions,
+    options: &CacheOptions,
     context: &SourceContext<'_>,
 ) -> Arc<dyn Source> {
     let signal = context.opened.clone();

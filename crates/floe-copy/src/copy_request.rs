@@ -6,24 +6,32 @@ use std::sync::Arc;
 use floe_cache::{NetworkOptions, unusable_netrc_files};
 use floe_format::StoreDir;
 use floe_store::{StoreWriter, WriteOptions};
-use floe_transfer::{CopyOptions, Error, EventSink, NetworkEvents, PathSpec, Target};
+use floe_transfer::{CopyOptions, Error, EventSink, PathSpec, Target};
 
 use crate::copy::{ClosureCopy, CopySummary};
 use crate::registry::resolve_store_uri;
 use crate::sources::{SourceOrder, Sources};
 use crate::store_config::{OpenTarget, StoreConfig, TargetContext, UriContext};
 
-/// A request to copy closures. Its methods with the name of an option set that option.
+/// A request to copy closures.
 #[derive(Clone, Debug)]
 pub struct CopyRequest {
-    sources: Vec<Arc<dyn StoreConfig>>,
-    target: Arc<dyn StoreConfig>,
-    paths: RequestedPaths,
-    order: SourceOrder,
-    network: NetworkOptions,
-    store_dir: Option<StoreDir>,
-    options: CopyOptions,
-    write: WriteOptions,
+    /// The sources.
+    pub sources: Vec<Arc<dyn StoreConfig>>,
+    /// The target.
+    pub target: Arc<dyn StoreConfig>,
+    /// The requested paths.
+    pub paths: RequestedPaths,
+    /// The order in which sources are queried.
+    pub order: SourceOrder,
+    /// The options of requests to binary caches. Its events also come before [`OpenCopy::run`].
+    pub network: NetworkOptions,
+    /// The store directory of a new binary cache. The default is that of the first source.
+    pub store_dir: Option<StoreDir>,
+    /// The options of the copy.
+    pub options: CopyOptions,
+    /// The options for writing to a local store.
+    pub write: WriteOptions,
 }
 
 /// The paths of a copy.
@@ -36,7 +44,7 @@ pub enum RequestedPaths {
 }
 
 impl CopyRequest {
-    /// Makes a request with default options.
+    /// Makes a request with default options and the order of the list.
     pub fn new(
         sources: Vec<Arc<dyn StoreConfig>>,
         target: Arc<dyn StoreConfig>,
@@ -52,48 +60,6 @@ impl CopyRequest {
             options: CopyOptions::default(),
             write: WriteOptions::default(),
         }
-    }
-
-    /// Sets the order in which sources are queried. The default is the order of the list.
-    pub fn order(self, order: SourceOrder) -> CopyRequest {
-        CopyRequest { order, ..self }
-    }
-
-    /// Sets the options of requests to binary caches.
-    pub fn network(self, network: NetworkOptions) -> CopyRequest {
-        CopyRequest { network, ..self }
-    }
-
-    /// Sets the store directory of a new binary cache. The default is that of the first source.
-    pub fn store_dir(self, store_dir: Option<StoreDir>) -> CopyRequest {
-        CopyRequest { store_dir, ..self }
-    }
-
-    /// Sets the options of the copy.
-    pub fn options(self, options: CopyOptions) -> CopyRequest {
-        CopyRequest { options, ..self }
-    }
-
-    /// Sets the options for writing to a local store.
-    pub fn write(self, write: WriteOptions) -> CopyRequest {
-        CopyRequest { write, ..self }
-    }
-
-    /// Sets the receiver of events that sources send from their own threads, also before
-    /// [`OpenCopy::run`].
-    pub fn network_events(mut self, sink: Arc<dyn EventSink>) -> CopyRequest {
-        self.network.events = NetworkEvents::new(sink);
-        self
-    }
-
-    /// Returns the target.
-    pub fn target(&self) -> &dyn StoreConfig {
-        &*self.target
-    }
-
-    /// Returns the options of the copy.
-    pub fn copy_options(&self) -> &CopyOptions {
-        &self.options
     }
 
     /// Returns the errors of netrc files that cannot be used, if a source may need them.
@@ -172,7 +138,8 @@ impl CopyRequest {
 /// A copy whose sources and target are open.
 #[derive(Debug)]
 pub struct OpenCopy<'a> {
-    options: &'a CopyOptions,
+    /// The options of the copy.
+    pub options: &'a CopyOptions,
     /// The sources.
     pub sources: Sources,
     /// The target.
@@ -184,11 +151,6 @@ pub struct OpenCopy<'a> {
 }
 
 impl OpenCopy<'_> {
-    /// Whether the copy only resolves and plans.
-    pub fn is_dry_run(&self) -> bool {
-        self.options.dry_run
-    }
-
     /// Copies. See [`ClosureCopy::run`].
     pub fn run(&self, events: &dyn EventSink) -> Result<CopySummary, Error> {
         let copy = ClosureCopy {

@@ -11,7 +11,6 @@ mod registry;
 mod sources;
 mod store_config;
 
-pub use caches::file_cache;
 pub use copy::{ClosureCopy, CopySummary};
 pub use copy_request::{CopyRequest, OpenCopy, RequestedPaths, reuse_directory};
 pub use local::config::local_store;

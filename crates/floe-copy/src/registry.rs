@@ -2,24 +2,11 @@
 
 use std::sync::Arc;
 
+use floe_cache::{FileCacheUri, HttpCacheUri};
 use floe_transfer::{Error, StoreUri};
 
-use crate::caches;
-use crate::local;
+use crate::local::config::parse_local;
 use crate::store_config::{StoreConfig, UriContext};
-
-/// Reads the parts of a store URI. The error says which part is wrong.
-pub(crate) type Parse = fn(&StoreUri, &UriContext<'_>) -> Result<Arc<dyn StoreConfig>, String>;
-
-/// Each scheme with its kind of store.
-const SCHEMES: [(&str, Parse); 6] = [
-    ("auto", local::config::parse),
-    ("local", local::config::parse),
-    ("daemon", local::config::refuse_daemon),
-    ("file", caches::parse_file),
-    ("http", caches::parse_http),
-    ("https", caches::parse_http),
-];
 
 /// Returns the store that a URI names: `auto`, `local`, `local?root=…`, a directory (a store under
 /// that root), `file://…`, `http://…` or `https://…`.
@@ -30,12 +17,22 @@ pub fn resolve_store_uri(
     context: &UriContext<'_>,
 ) -> Result<Arc<dyn StoreConfig>, Error> {
     let uri = StoreUri::parse(text)?;
-    let known = SCHEMES.iter().find(|(scheme, _)| *scheme == uri.scheme);
-    let Some((_, parse)) = known else {
-        return Err(uri.invalid("unknown scheme; use http://, https://, file:// or a directory"));
-    };
     parse(&uri, context).map_err(|reason| uri.invalid(reason))
 }
+
+/// Reads the parts of a store URI. The error says which part is wrong.
+fn parse(uri: &StoreUri, context: &UriContext<'_>) -> Result<Arc<dyn StoreConfig>, String> {
+    Ok(match uri.scheme.as_str() {
+        "auto" | "local" => parse_local(uri, context)?,
+        "file" => Arc::new(FileCacheUri::parse(uri)?),
+        "http" | "https" => Arc::new(HttpCacheUri::parse(uri)?),
+        "daemon" => return Err(NO_DAEMON.into()),
+        _ => return Err("unknown scheme; use http://, https://, file:// or a directory".into()),
+    })
+}
+
+const NO_DAEMON: &str = "floe cannot use the Nix daemon yet; run floe as root on the store itself, \
+                         or use another store with --root DIR";
 
 #[cfg(test)]
 mod tests;

@@ -3,7 +3,7 @@
 use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 
-use floe_cache::{LazyNetwork, NetworkOptions};
+use floe_cache::{Network, NetworkOptions};
 use floe_transfer::{Cancel, Error, Source};
 
 use crate::store_config::{SourceContext, StoreConfig};
@@ -17,7 +17,7 @@ pub struct Sources {
     /// The number of attempts of a transfer.
     pub(crate) attempts: u32,
     /// The network of the caches, if this opened them.
-    network: Option<LazyNetwork>,
+    network: Option<Arc<Network>>,
 }
 
 /// The order in which sources are queried.
@@ -46,7 +46,7 @@ impl Sources {
     /// If a source can be used, the copy does not wait long for the others. It queries each of them
     /// once that has replied.
     ///
-    /// Errors: that of the first source, if none can be used; those of [`LazyNetwork::get`];
+    /// Errors: that of the first source, if none can be used; those of [`Network::start`];
     /// [`Error::Cancelled`].
     pub fn open(
         stores: &[Arc<dyn StoreConfig>],
@@ -54,13 +54,13 @@ impl Sources {
         options: &NetworkOptions,
         cancel: &Cancel,
     ) -> Result<Sources, Error> {
-        let network = LazyNetwork::new(options);
-        if stores.iter().any(|store| store.uses_network()) {
-            network.get()?;
-        }
+        let network = match stores.iter().any(|store| store.uses_network()) {
+            true => Some(Network::start(options)?),
+            false => None,
+        };
         let (opened, replies) = mpsc::channel();
         let context = SourceContext {
-            network: &network,
+            network: network.as_ref(),
             cancel,
             events: &options.events,
             opened,
@@ -73,7 +73,7 @@ impl Sources {
             }
         }
         drop(context);
-        sources.network = Some(network);
+        sources.network = network;
         sources.wait_until_usable(&replies, cancel)?;
         sources.drop_unavailable(order)
     }

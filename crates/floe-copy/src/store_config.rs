@@ -4,7 +4,7 @@ use std::fmt::{Debug, Display};
 use std::path::Path;
 use std::sync::{Arc, mpsc};
 
-use floe_cache::LazyNetwork;
+use floe_cache::Network;
 use floe_format::StoreDir;
 use floe_store::{StoreLayout, StoreWriter, WriteOptions};
 use floe_transfer::{Cancel, Error, NetworkEvents, Source, Target};
@@ -43,8 +43,8 @@ pub struct UriContext<'a> {
 /// The things that the sources of one copy share.
 #[derive(Debug)]
 pub struct SourceContext<'a> {
-    /// The network, which starts with its first use.
-    pub network: &'a LazyNetwork,
+    /// The network, if a source uses it.
+    pub network: Option<&'a Arc<Network>>,
     /// Ends the copy.
     pub cancel: &'a Cancel,
     /// Receives the waits for locked databases.
@@ -71,13 +71,4 @@ pub struct OpenTarget {
     pub target: Arc<dyn Target>,
     /// The local store behind it, for GC roots and profiles. Absent in a dry run.
     pub local_store: Option<Arc<StoreWriter>>,
-}
-
-impl From<Arc<dyn Target>> for OpenTarget {
-    fn from(target: Arc<dyn Target>) -> OpenTarget {
-        OpenTarget {
-            target,
-            local_store: None,
-        }
-    }
 }

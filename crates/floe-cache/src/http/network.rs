@@ -1,11 +1,11 @@
 //! The thread on which all requests run.
 
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 
 use floe_transfer::Error;
 use tokio::runtime::Handle;
-use tokio::sync::oneshot;
+use tokio::sync::Notify;
 
 use super::auth::{AuthenticatedClient, Credentials};
 use super::client::{self, INVALID_CERT_TEXT};
@@ -39,19 +39,21 @@ impl HttpContext {
     }
 }
 
-/// The thread on which all requests of a copy run. Dropping it ends the requests.
+/// The thread on which all requests of a copy run, and the narinfo disk cache of all caches.
+/// Dropping it ends the requests.
 #[derive(Debug)]
 pub struct Network {
     context: Arc<HttpContext>,
-    stop: Mutex<Option<oneshot::Sender<()>>>,
+    stop: Arc<Notify>,
     thread: Mutex<Option<JoinHandle<()>>>,
+    disk_cache: Option<Arc<NarInfoDiskCache>>,
 }
 
 impl Network {
-    /// Starts the thread.
+    /// Starts the thread, and opens the disk cache.
     ///
     /// Errors: [`Error::Proxy`], and [`Error::Fetch`] if the client cannot be set up.
-    pub fn start(options: &NetworkOptions) -> Result<Network, Error> {
+    pub fn start(options: &NetworkOptions) -> Result<Arc<Network>, Error> {
         let failed = |reason: String| Error::fetch("(setting up the network)", reason, false);
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
@@ -66,40 +68,42 @@ impl Network {
             options: options.clone(),
             handle: runtime.handle().clone(),
         });
-        let (stop, stopped) = oneshot::channel();
+        let stop = Arc::new(Notify::new());
+        let stopped = stop.clone();
         let thread = thread::Builder::new()
             .name("floe-network".into())
             .spawn(move || {
-                // An error means that the sender was dropped, which ends the thread as well.
-                let _: Result<(), _> = runtime.block_on(stopped);
+                runtime.block_on(stopped.notified());
                 // Does not wait for name lookups, which may hang for long.
                 runtime.shutdown_background();
             })
             .map_err(|error| failed(error.to_string()))?;
-        Ok(Network {
+        let disk_cache = options.narinfo_disk_cache.as_ref();
+        Ok(Arc::new(Network {
             context,
-            stop: Mutex::new(Some(stop)),
+            stop,
             thread: Mutex::new(Some(thread)),
-        })
+            disk_cache: disk_cache.and_then(NarInfoDiskCache::open).map(Arc::new),
+        }))
     }
 
     pub(super) fn context(&self) -> Arc<HttpContext> {
         self.context.clone()
     }
 
+    /// Returns the narinfo disk cache, if there is one.
+    pub fn disk_cache(&self) -> Option<Arc<NarInfoDiskCache>> {
+        self.disk_cache.clone()
+    }
+
     /// Ends all requests. Workers that wait for a body get an error.
     pub(crate) fn abort(&self) {
-        let mut stop = self.stop.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(stop) = stop.take() {
-            let _: Result<(), ()> = stop.send(());
-        }
+        self.stop.notify_one();
     }
-}
 
-impl Network {
     /// Ends all requests and waits for the end of the thread. Afterwards no task holds a reference
-    /// to a cache.
-    fn shut_down(&self) {
+    /// to a cache, nor to the disk cache, whose rows would be lost if the process ended before.
+    pub fn shut_down(&self) {
         self.abort();
         let mut handle = self.thread.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(thread) = handle.take() {
@@ -114,44 +118,5 @@ impl Network {
 impl Drop for Network {
     fn drop(&mut self) {
         self.shut_down();
-    }
-}
-
-/// The network and the narinfo disk cache of a copy, which all its caches share. Both start with
-/// the first cache that needs them.
-#[derive(Debug)]
-pub struct LazyNetwork {
-    options: NetworkOptions,
-    started: OnceLock<(Arc<Network>, Option<Arc<NarInfoDiskCache>>)>,
-}
-
-impl LazyNetwork {
-    /// Keeps the options for the start.
-    pub fn new(options: &NetworkOptions) -> LazyNetwork {
-        LazyNetwork {
-            options: options.clone(),
-            started: OnceLock::new(),
-        }
-    }
-
-    /// Ends all requests and waits for the end of the network thread. A task of the thread may hold
-    /// the last reference to the disk cache; its rows would be lost if the process ended before.
-    pub fn shut_down(&self) {
-        if let Some((network, _)) = self.started.get() {
-            network.shut_down();
-        }
-    }
-
-    /// Returns the network and the disk cache, if there is one. Starts them before the first use.
-    ///
-    /// Errors: those of [`Network::start`].
-    pub fn get(&self) -> Result<(Arc<Network>, Option<Arc<NarInfoDiskCache>>), Error> {
-        if let Some(started) = self.started.get() {
-            return Ok(started.clone());
-        }
-        let network = Arc::new(Network::start(&self.options)?);
-        let disk_cache = self.options.narinfo_disk_cache.as_ref();
-        let disk_cache = disk_cache.and_then(NarInfoDiskCache::open).map(Arc::new);
-        Ok(self.started.get_or_init(|| (network, disk_cache)).clone())
     }
 }

@@ -19,11 +19,13 @@ pub(crate) fn run(args: CopyArgs) -> anyhow::Result<()> {
     let copy_args = (&args.trust, &args.store_files, &args.transfer);
     let ends = (&*target, store_dir.as_ref());
     let options = options::copy_options((&config, &environment), ends, copy_args)?;
-    let request = CopyRequest::new(vec![source], target, paths)
-        .network(config.network())
-        .store_dir(store_dir)
-        .write(options::write_options(&config, &options.cancel)?)
-        .options(options);
+    let request = CopyRequest {
+        network: config.network(),
+        store_dir,
+        write: options::write_options(&config, &options.cancel)?,
+        options,
+        ..CopyRequest::new(vec![source], target, paths)
+    };
     run_copy(CopyCommand {
         name: "copy",
         request,

@@ -18,8 +18,7 @@ use std::time::Instant;
 use anyhow::{Context as _, bail, ensure};
 use floe_cache::{CacheOptions, CacheWriteOptions, FileCacheUri, NetworkOptions};
 use floe_copy::{
-    CopyRequest, CopySummary, RequestedPaths, SourceOrder, Sources, StoreConfig, file_cache,
-    local_store,
+    CopyRequest, CopySummary, RequestedPaths, SourceOrder, Sources, StoreConfig, local_store,
 };
 use floe_format::{Compression, PathInfo, SecretKey, StoreDir, StorePath, TrustedKeys};
 use floe_store::tree::remove_tree;
@@ -238,7 +237,7 @@ impl Demo {
             fs::set_permissions(file, fs::Permissions::from_mode(0o600))?;
         }
         let source = local_store(self.layout("source"));
-        let outcome = copy_closure(source, file_cache(cache), &key, root)?;
+        let outcome = copy_closure(source, Arc::new(cache), &key, root)?;
         match outcome.failures.into_iter().next() {
             Some(error) => Err(error.into()),
             None => Ok(key),
@@ -252,13 +251,13 @@ impl Demo {
         root: &StorePath,
     ) -> anyhow::Result<CopySummary> {
         let target = local_store(self.layout(name));
-        copy_closure(file_cache(self.cache()), target, key, root)
+        copy_closure(Arc::new(self.cache()), target, key, root)
     }
 
     /// Flips one bit in the middle of the NAR of `root`.
     fn corrupt_cache(&self, root: &StorePath) -> anyhow::Result<()> {
         let cancel = Cancel::default();
-        let stores = [file_cache(self.cache())];
+        let stores: [Arc<dyn StoreConfig>; 1] = [Arc::new(self.cache())];
         let network = NetworkOptions::default();
         let sources = Sources::open(&stores, SourceOrder::AsListed, &network, &cancel)?;
         let source = sources
@@ -293,7 +292,10 @@ fn copy_closure(
         ..CopyOptions::default()
     };
     let paths = RequestedPaths::Named(vec![root.to_string()]);
-    let request = CopyRequest::new(vec![source], target, paths).options(options);
+    let request = CopyRequest {
+        options,
+        ..CopyRequest::new(vec![source], target, paths)
+    };
     Ok(request.open()?.run(&())?)
 }
 

@@ -26,12 +26,14 @@ pub(crate) fn run(args: InstallArgs) -> anyhow::Result<()> {
     let copy_args = (&args.trust, &args.store_files, &args.transfer);
     let ends = (&*target, store_dir.as_ref());
     let options = options::copy_options((&config, &environment), ends, copy_args)?;
-    let request = CopyRequest::new(sources, target, RequestedPaths::Named(args.paths))
-        .order(order)
-        .network(config.network())
-        .store_dir(store_dir)
-        .write(options::write_options(&config, &options.cancel)?)
-        .options(options);
+    let request = CopyRequest {
+        order,
+        network: config.network(),
+        store_dir,
+        write: options::write_options(&config, &options.cancel)?,
+        options,
+        ..CopyRequest::new(sources, target, RequestedPaths::Named(args.paths))
+    };
     run_copy(CopyCommand {
         name: "install",
         request,

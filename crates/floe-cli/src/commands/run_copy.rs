@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use floe_copy::{CopyRequest, CopySummary, OpenCopy};
 use floe_format::StoreDir;
-use floe_transfer::{Error, Event, EventSink};
+use floe_transfer::{Error, Event, EventSink, NetworkEvents};
 use serde_json::json;
 
 use super::disk_space::{insert_space, print_space};
@@ -34,16 +34,17 @@ pub(crate) struct CopyCommand {
 pub(crate) fn run_copy(command: CopyCommand) -> anyhow::Result<()> {
     let began = Instant::now();
     let relay = Arc::new(Relay::default());
-    let request = command.request.network_events(relay.clone());
-    let copy_options = request.copy_options();
+    let mut request = command.request;
+    request.network.events = NetworkEvents::new(relay.clone());
+    let copy_options = &request.options;
     options::cancel_on_signals(&copy_options.cancel)?;
-    if let (Some(layout), false) = (request.target().layout(), copy_options.dry_run) {
+    if let (Some(layout), false) = (request.target.layout(), copy_options.dry_run) {
         // Must come before any other thread starts: such a thread would keep the read-only mount.
         mount::make_writable(&layout.real_store_dir)?;
     }
     // Fail early: validate before any download.
     let path_count = request.check()?;
-    let check_gc_roots = |paths| GcRootLinks::check(&command.gc_roots, request.target(), paths);
+    let check_gc_roots = |paths| GcRootLinks::check(&command.gc_roots, &*request.target, paths);
     let mut gc_roots = check_gc_roots(path_count.unwrap_or(1))?;
     let trace = command.trace.trace.as_deref();
     let trace = trace.map(|file| Trace::create(file, command.name));
@@ -182,7 +183,7 @@ fn print_json(open: &OpenCopy<'_>, summary: &CopySummary, began: Instant) -> any
         "reusedNarBytes": summary.reused_nar_bytes,
         "seconds": began.elapsed().as_secs_f64(),
     });
-    if open.is_dry_run() {
+    if open.options.dry_run {
         let planned = summary.planned.iter().map(|(path, nar_size, download)| {
             json!({ "path": dir.full_path(path), "narSize": nar_size, "downloadSize": download })
         });

@@ -145,7 +145,10 @@ fn reference_deleted_during_copy_is_fetched_again() {
     let store = |text: &str| resolve_store_uri(text, &UriContext::default()).unwrap();
     let paths = RequestedPaths::Named(vec![path(3).to_string()]);
     let target = store(&root.display().to_string());
-    let request = CopyRequest::new(vec![store(&from)], target, paths).options(options);
+    let request = CopyRequest {
+        options,
+        ..CopyRequest::new(vec![store(&from)], target, paths)
+    };
     let taken = AtomicBool::new(false);
     let collector = DeletingCollector { root: &root, taken };
     let outcome = request.open().unwrap().run(&collector).unwrap();

@@ -404,6 +404,8 @@ fn copy_of(corpus: &Corpus, root: &Path) -> CopyRequest {
     let store = |text: &str| resolve_store_uri(text, &UriContext::default()).unwrap();
     let source = store(&corpus.file_url("zstd"));
     let paths = RequestedPaths::Named(vec![corpus.root.clone()]);
-    CopyRequest::new(vec![source], store(root.to_str().unwrap()), paths)
-        .options(options_without_signatures())
+    CopyRequest {
+        options: options_without_signatures(),
+        ..CopyRequest::new(vec![source], store(root.to_str().unwrap()), paths)
+    }
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use floe_format::StoreDir;
 use floe_store::{LockWait, StoreLayout};
 use floe_transfer::store_uri::{absolute, parse_bool, parse_number};
-use floe_transfer::{Error, Source, StoreUri, Target};
+use floe_transfer::{Error, Source, StoreUri};
 
 use super::dry_run::ReadOnlyStore;
 use super::source::LocalSource;
@@ -33,7 +33,7 @@ pub fn local_store(layout: StoreLayout) -> Arc<dyn StoreConfig> {
 }
 
 /// Parses `auto`, `local?…`, `local://ROOT` and a directory, with Nix's parameters.
-pub(crate) fn parse(
+pub(crate) fn parse_local(
     uri: &StoreUri,
     context: &UriContext<'_>,
 ) -> Result<Arc<dyn StoreConfig>, String> {
@@ -76,18 +76,6 @@ pub(crate) fn parse(
     }))
 }
 
-/// Refuses `daemon`.
-pub(crate) fn refuse_daemon(
-    _: &StoreUri,
-    _: &UriContext<'_>,
-) -> Result<Arc<dyn StoreConfig>, String> {
-    Err(
-        "floe cannot use the Nix daemon yet; run floe as root on the store itself, or use another \
-         store with --root DIR"
-            .into(),
-    )
-}
-
 /// Parameters of Nix's local store that do not concern a copy.
 const IGNORED_PARAMETERS: [&str; 5] = [
     "log",
@@ -113,8 +101,10 @@ impl StoreConfig for LocalStoreUri {
     fn open_target(&self, context: &TargetContext<'_>) -> Result<OpenTarget, Error> {
         let layout = self.layout.clone();
         if context.dry_run {
-            let target: Arc<dyn Target> = Arc::new(ReadOnlyStore::open(layout)?);
-            return Ok(target.into());
+            return Ok(OpenTarget {
+                target: Arc::new(ReadOnlyStore::open(layout)?),
+                local_store: None,
+            });
         }
         let target = LocalTarget::open(layout, context.write)?;
         Ok(OpenTarget {

@@ -65,11 +65,14 @@ impl HandlerContext<'_> {
         let store = |text| resolve_store(text, store_dir.as_ref());
         let sources = message.from.iter().map(store).collect::<Result<_, _>>()?;
         let paths = message.paths.iter().map(str::to_owned).collect();
-        let request = CopyRequest::new(sources, store(message.to)?, RequestedPaths::Named(paths))
-            .network(network_options(&message.network))
-            .options(self.options(&message, store_dir.as_ref(), dry_run)?)
-            .store_dir(store_dir)
-            .write(self.write_options());
+        let target = store(message.to)?;
+        let request = CopyRequest {
+            network: network_options(&message.network),
+            options: self.options(&message, store_dir.as_ref(), dry_run)?,
+            write: self.write_options(),
+            store_dir,
+            ..CopyRequest::new(sources, target, RequestedPaths::Named(paths))
+        };
         let copy = request.open()?;
         let summary = copy.run(&*self.job.progress)?;
         match summary.failures.is_empty() {

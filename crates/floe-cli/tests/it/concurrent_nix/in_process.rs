@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Barrier;
 use std::thread;
 
-use floe_copy::CopySummary;
+use floe_copy::{CopyRequest, CopySummary};
 use floe_format::StoreDir;
 use floe_store::{TempRoots, WriteOptions};
 use floe_testkit::{Corpus, corpus, scratch};
@@ -18,7 +18,10 @@ fn copy_closure(corpus: &Corpus, root: &Path, roots: &TempRoots, start: &Barrier
         temp_roots: roots.clone(),
         ..WriteOptions::default()
     };
-    let copy = copy_of(corpus, root).write(write);
+    let copy = CopyRequest {
+        write,
+        ..copy_of(corpus, root)
+    };
     start.wait();
     copy.open().unwrap().run(&()).unwrap()
 }
