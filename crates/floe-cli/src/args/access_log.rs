@@ -4,11 +4,12 @@ use clap::ValueEnum;
 
 /// The formats of nix-serve-ng. Its help names `normal` and its parser accepts `default`, so floe
 /// knows both.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub(crate) enum AccessLogFormat {
     /// No lines at all
     Quiet,
     /// Apache's common log format
+    #[default]
     Default,
     /// The same as default
     Normal,

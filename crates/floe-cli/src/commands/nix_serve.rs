@@ -34,8 +34,7 @@ pub(crate) fn arguments(command_line: impl Iterator<Item = OsString>) -> Option<
 pub(crate) fn run(args: &[OsString]) -> anyhow::Result<()> {
     let (is_daemon, args) = daemon::is_child(args);
     let options = match command_line::parse(args)? {
-        Request::Help => return print(table::help().trim_end()),
-        Request::Version => return print(format_args!("nix-serve (floe {VERSION})")),
+        Request::Print(text) => return print(text),
         Request::Serve(options) => options,
     };
     if options.daemonize && !is_daemon {
@@ -74,10 +73,10 @@ fn config(options: Options) -> anyhow::Result<Config> {
         .priority(options.priority)
         .path_prefix(options.path)
         .connections_max(limits::connections(None, open_files))
-        .keep_alive(options.keep_alive && options.timeouts.keeps_alive())
-        .keep_alive_timeout(options.timeouts.keep_alive())
-        .read_timeout(options.timeouts.read())
-        .write_timeout(options.timeouts.write())
+        .keep_alive(!options.disable_keep_alive)
+        .keep_alive_timeout(options.keep_alive_timeout)
+        .read_timeout(options.read_timeout)
+        .write_timeout(options.timeout)
         .access_log(access_log)
         .warn(process::warning_sink());
     Ok(config.build()?)
@@ -85,8 +84,6 @@ fn config(options: Options) -> anyhow::Result<Config> {
 
 /// The name of the program that selects this mode.
 const NAME: &str = "nix-serve";
-
-const VERSION: &str = env!("CARGO_PKG_VERSION");
 
 #[cfg(test)]
 mod tests {

@@ -9,7 +9,7 @@ use clap::ValueEnum as _;
 use floe_server::{Listen, address};
 
 use super::getopt::{self, Argument};
-use super::table::OptionKind;
+use super::table::{self, Effect};
 use crate::args::{AccessLogFormat, parse_seconds, parse_timeout};
 use crate::commands::serve::process;
 use crate::exit::UsageError;
@@ -18,22 +18,28 @@ use crate::messages::serve as messages;
 /// The request of a command line.
 #[derive(Debug)]
 pub(super) enum Request {
-    Help,
-    Version,
+    /// To print help or version.
+    Print(String),
     Serve(Box<Options>),
 }
 
-/// The values of all options, with defaults.
-#[derive(Debug)]
+/// The values of all options. Those without a value have the defaults of the server.
+#[derive(Debug, Default)]
 pub(super) struct Options {
     pub(super) listen: Vec<Listen>,
-    pub(super) backlog: u16,
+    socket: Option<PathBuf>,
+    host: Option<String>,
+    port: Option<u16>,
+    pub(super) backlog: Option<u16>,
     pub(super) store: Option<String>,
-    pub(super) priority: i32,
+    pub(super) priority: Option<i32>,
     /// The path before every route, without a slash at its end; empty for none.
     pub(super) path: String,
-    pub(super) timeouts: Timeouts,
-    pub(super) keep_alive: bool,
+    /// nix-serve-ng's timeout of everything. The next two are those of starman.
+    pub(super) timeout: Option<Duration>,
+    pub(super) keep_alive_timeout: Option<Duration>,
+    pub(super) read_timeout: Option<Duration>,
+    pub(super) disable_keep_alive: bool,
     pub(super) log: AccessLogFormat,
     pub(super) access_log: Option<PathBuf>,
     pub(super) error_log: Option<PathBuf>,
@@ -45,178 +51,104 @@ pub(super) struct Options {
     pub(super) warnings: Vec<String>,
 }
 
-/// The timeouts of clients. nix-serve-ng has one timeout for all, and starman two of its own.
-#[derive(Debug, Default)]
-pub(super) struct Timeouts {
-    all: Option<Duration>,
-    keep_alive: Option<Duration>,
-    read: Option<Duration>,
-}
-
-impl Timeouts {
-    pub(super) fn keep_alive(&self) -> Duration {
-        let asked = self.keep_alive.or(self.all);
-        asked.unwrap_or(process::KEEP_ALIVE_TIMEOUT)
-    }
-
-    /// Whether connections stay open. With a timeout of 0, starman closes them after a response.
-    pub(super) fn keeps_alive(&self) -> bool {
-        self.keep_alive != Some(Duration::ZERO)
-    }
-
-    pub(super) fn read(&self) -> Duration {
-        self.read.or(self.all).unwrap_or(process::READ_TIMEOUT)
-    }
-
-    pub(super) fn write(&self) -> Duration {
-        self.all.unwrap_or(process::WRITE_TIMEOUT)
-    }
-}
-
-/// The options about addresses. Only one kind of them has an effect.
-#[derive(Debug, Default)]
-struct ListenOptions {
-    listen: Vec<Listen>,
-    socket: Option<PathBuf>,
-    host: Option<String>,
-    port: Option<u16>,
-}
-
 /// Parses the command line.
 ///
 /// Errors: unknown options, invalid values, options that need TLS.
 pub(super) fn parse(args: &[OsString]) -> Result<Request, UsageError> {
-    let mut options = Options {
-        listen: Vec::new(),
-        backlog: process::BACKLOG,
-        store: None,
-        priority: process::PRIORITY,
-        path: String::new(),
-        timeouts: Timeouts::default(),
-        keep_alive: true,
-        log: AccessLogFormat::Default,
-        access_log: None,
-        error_log: None,
-        daemonize: false,
-        pid: None,
-        user: None,
-        group: None,
-        warnings: Vec::new(),
-    };
-    let mut listen_options = ListenOptions::default();
+    let mut options = Options::default();
     for word in getopt::read(args)? {
-        let (entry, written, value) = match word {
+        match word {
+            Argument::HaskellRuntime => options.ignore("+RTS", table::NO_HASKELL),
+            Argument::Positional(word) => options.apply_positional(&word)?,
             Argument::Option {
                 entry,
                 written,
                 value,
-            } => (entry, written, value.unwrap_or_default()),
-            Argument::HaskellRuntime => {
-                options.ignore("+RTS", "floe has no Haskell runtime");
-                continue;
-            }
-            Argument::Positional(word) => {
-                options.apply_positional(&word)?;
-                continue;
-            }
-        };
-        match entry.kind {
-            OptionKind::Help => return Ok(Request::Help),
-            OptionKind::Version => return Ok(Request::Version),
-            OptionKind::Tls => return Err(address::tls_unsupported(&written).into()),
-            OptionKind::NoEffect => options.ignore(&written, entry.help),
-            kind => {
-                let applied = match listen_options.apply(kind, &value) {
-                    Ok(false) => options.apply(kind, &value),
-                    applied => applied.map(|_| ()),
-                };
-                applied
-                    .map_err(|error| UsageError(messages::invalid_option(&written, &error.0)))?;
-            }
+            } => match (entry.key(), entry.effect) {
+                ("help", _) => return Ok(Request::Print(table::help())),
+                ("version", _) => return Ok(Request::Print(VERSION.into())),
+                (_, Effect::Refused) => return Err(address::tls_unsupported(&written).into()),
+                (_, Effect::Ignored) => options.ignore(&written, entry.help),
+                (key, Effect::Applied) => {
+                    let applied = options.apply(key, &value.unwrap_or_default());
+                    applied.map_err(|UsageError(cause)| {
+                        UsageError(messages::invalid_option(&written, &cause))
+                    })?;
+                }
+            },
         }
     }
-    listen_options.resolve(&mut options);
+    options.choose_addresses();
+    options.choose_timeouts();
     Ok(Request::Serve(Box::new(options)))
 }
 
-impl ListenOptions {
-    /// Applies an option about addresses, and returns whether it is one.
-    fn apply(&mut self, kind: OptionKind, value: &OsStr) -> Result<bool, UsageError> {
-        match kind {
-            OptionKind::Listen => self.listen.push(address::parse_starman(text(value)?)?),
-            OptionKind::Socket => self.socket = Some(path(value)?),
-            OptionKind::Host => self.host = Some(text(value)?.to_owned()),
-            OptionKind::Port => self.port = Some(number(value)?),
-            _ => return Ok(false),
+impl Options {
+    /// Applies an option, named by its key in the table.
+    fn apply(&mut self, key: &str, value: &OsStr) -> Result<(), UsageError> {
+        match key {
+            "listen" => self.listen.push(address::parse_starman(text(value)?)?),
+            "socket" => self.socket = Some(path(value)?),
+            "host" => self.host = Some(text(value)?.to_owned()),
+            "port" => self.port = Some(number(value)?),
+            // Larger values are capped: the system allows fewer than this.
+            "backlog" => {
+                self.backlog = Some(number::<u32>(value)?.try_into().unwrap_or(u16::MAX));
+            }
+            "store" => self.store = Some(text(value)?.to_owned()),
+            "priority" => self.priority = Some(number(value)?),
+            "path" => self.path = prefix(text(value)?)?,
+            "timeout" => self.timeout = Some(parse_timeout(text(value)?)?),
+            "read-timeout" => self.read_timeout = Some(parse_timeout(text(value)?)?),
+            "keepalive-timeout" => self.keep_alive_timeout = Some(parse_seconds(text(value)?)?),
+            "disable-keepalive" => self.disable_keep_alive = true,
+            "enable-keepalive" => self.disable_keep_alive = false,
+            "quiet" => self.log = AccessLogFormat::Quiet,
+            "verbose" => self.log = AccessLogFormat::Verbose,
+            "log-format" => self.log = log_name(text(value)?)?,
+            "access-log" => self.access_log = Some(path(value)?),
+            "error-log" => self.error_log = Some(path(value)?),
+            "daemonize" => self.daemonize = true,
+            "pid" => self.pid = Some(path(value)?),
+            "user" => self.user = Some(text(value)?.to_owned()),
+            "group" => self.group = Some(text(value)?.to_owned()),
+            _ => return Err(UsageError(messages::unknown_option(key))),
         }
-        Ok(true)
+        Ok(())
     }
 
     /// Chooses the addresses as Plack does: `--listen` wins over `--socket`, and both win over
     /// `--host` and `--port`.
-    fn resolve(self, options: &mut Options) {
-        let by_parts = self.host.is_some() || self.port.is_some();
+    fn choose_addresses(&mut self) {
         let winner = match (self.listen.is_empty(), &self.socket) {
-            (false, _) => Some("--listen"),
-            (true, Some(_)) => Some("--socket"),
-            (true, None) => None,
+            (false, _) => "--listen",
+            (true, Some(_)) => "--socket",
+            (true, None) => {
+                self.listen.push(Listen::Tcp {
+                    host: address::parse_host(self.host.as_deref().unwrap_or_default()),
+                    port: self.port.unwrap_or(process::PORT),
+                });
+                return;
+            }
         };
-        if let Some(winner) = winner {
-            let losers = [
-                ("--socket", self.socket.is_some() && winner != "--socket"),
-                ("--host or --port", by_parts),
-            ];
-            for (loser, _) in losers.iter().filter(|(_, given)| *given) {
-                options.ignore(loser, &messages::listens_elsewhere(winner));
+        let reason = messages::listens_elsewhere(winner);
+        if let Some(socket) = self.socket.take() {
+            match self.listen.is_empty() {
+                true => self.listen.push(Listen::Unix(socket)),
+                false => self.ignore("--socket", &reason),
             }
         }
-        options.listen = match (self.listen, self.socket) {
-            (listen, _) if !listen.is_empty() => listen,
-            (_, Some(socket)) => vec![Listen::Unix(socket)],
-            _ => vec![Listen::Tcp {
-                host: address::parse_host(self.host.as_deref().unwrap_or_default()),
-                port: self.port.unwrap_or(process::PORT),
-            }],
-        };
+        if self.host.is_some() || self.port.is_some() {
+            self.ignore("--host or --port", &reason);
+        }
     }
-}
 
-impl Options {
-    fn apply(&mut self, kind: OptionKind, value: &OsStr) -> Result<(), UsageError> {
-        match kind {
-            // Larger values are capped: the system allows fewer than this.
-            OptionKind::Backlog => {
-                self.backlog = number::<u32>(value)?.try_into().unwrap_or(u16::MAX);
-            }
-            OptionKind::Store => self.store = Some(text(value)?.to_owned()),
-            OptionKind::Priority => self.priority = number(value)?,
-            OptionKind::Path => self.path = prefix(text(value)?)?,
-            OptionKind::Timeout => self.timeouts.all = Some(parse_timeout(text(value)?)?),
-            OptionKind::ReadTimeout => self.timeouts.read = Some(parse_timeout(text(value)?)?),
-            OptionKind::KeepAliveTimeout => {
-                self.timeouts.keep_alive = Some(parse_seconds(text(value)?)?);
-            }
-            OptionKind::KeepAlive(keep) => self.keep_alive = keep,
-            OptionKind::Quiet => self.log = AccessLogFormat::Quiet,
-            OptionKind::Verbose => self.log = AccessLogFormat::Verbose,
-            OptionKind::LogFormat => self.log = log_name(text(value)?)?,
-            OptionKind::AccessLog => self.access_log = Some(path(value)?),
-            OptionKind::ErrorLog => self.error_log = Some(path(value)?),
-            OptionKind::Daemonize => self.daemonize = true,
-            OptionKind::Pid => self.pid = Some(path(value)?),
-            OptionKind::User => self.user = Some(text(value)?.to_owned()),
-            OptionKind::Group => self.group = Some(text(value)?.to_owned()),
-            // ListenOptions or `parse` handles these.
-            OptionKind::Listen
-            | OptionKind::Host
-            | OptionKind::Port
-            | OptionKind::Socket
-            | OptionKind::Help
-            | OptionKind::Version
-            | OptionKind::Tls
-            | OptionKind::NoEffect => {}
-        }
-        Ok(())
+    /// Applies nix-serve-ng's timeout to everything that has no timeout of its own.
+    fn choose_timeouts(&mut self) {
+        self.keep_alive_timeout = self.keep_alive_timeout.or(self.timeout);
+        self.read_timeout = self.read_timeout.or(self.timeout);
+        // With a timeout of 0, starman closes connections after a response.
+        self.disable_keep_alive |= self.keep_alive_timeout == Some(Duration::ZERO);
     }
 
     /// Ignores the application that nix-serve's wrapper names, and refuses other arguments.
@@ -269,6 +201,8 @@ fn prefix(text: &str) -> Result<String, UsageError> {
         false => Err(UsageError(messages::no_leading_slash(text))),
     }
 }
+
+const VERSION: &str = concat!("nix-serve (floe ", env!("CARGO_PKG_VERSION"), ")");
 
 #[cfg(test)]
 mod tests;

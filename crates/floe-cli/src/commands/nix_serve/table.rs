@@ -1,297 +1,181 @@
-//! All options of nix-serve (starman and Plack) and of nix-serve-ng: names, effect and help.
+//! All options of nix-serve (starman and Plack) and of nix-serve-ng.
+//!
+//! The text of `--help` is the only list of them. The parser reads their names, their values and
+//! the reasons of its warnings from this text.
 
 /// An option of nix-serve.
 #[derive(Debug)]
 pub(super) struct OptionEntry {
-    /// Its names: long ones first, then single letters.
-    pub(super) names: &'static [&'static str],
+    /// Its names with their dashes: single letters first, then long ones.
+    pub(super) names: Vec<&'static str>,
     /// The name of its value, if it takes one.
     pub(super) value: Option<&'static str>,
-    /// Its effect.
-    pub(super) kind: OptionKind,
-    /// The text for `--help`; for options without effect the reason.
+    pub(super) effect: Effect,
+    /// The text for `--help`; for ignored options the reason.
     pub(super) help: &'static str,
 }
 
 /// The effect of an option.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum OptionKind {
-    Listen,
-    Host,
-    Port,
-    Socket,
-    Backlog,
-    User,
-    Group,
-    Pid,
-    ErrorLog,
-    AccessLog,
-    Daemonize,
-    KeepAlive(bool),
-    KeepAliveTimeout,
-    ReadTimeout,
-    Timeout,
-    Priority,
-    Store,
-    Quiet,
-    Verbose,
-    LogFormat,
-    Path,
-    Help,
-    Version,
-    /// The option needs TLS, which floe does not support.
-    Tls,
+pub(super) enum Effect {
+    Applied,
     /// The option concerns a thing that floe does not have. It gives a warning.
-    NoEffect,
+    Ignored,
+    /// The option needs TLS, which floe does not support.
+    Refused,
 }
 
-/// Returns the option with a name.
-pub(super) fn find(name: &str) -> Option<&'static OptionEntry> {
+impl OptionEntry {
+    /// Returns its last name without dashes, which is the long one if it has one.
+    pub(super) fn key(&self) -> &'static str {
+        self.names
+            .last()
+            .map_or("", |name| name.trim_start_matches('-'))
+    }
+}
+
+/// Returns the option with a name, which has no dashes in front.
+pub(super) fn find(name: &str) -> Option<OptionEntry> {
     // Plack accepts underscores for dashes.
     let name = name.replace('_', "-");
-    ENTRIES
-        .iter()
-        .find(|entry| entry.names.contains(&name.as_str()))
+    let has_name = |known: &&str| known.trim_start_matches('-') == name;
+    entries().find(|entry| entry.names.iter().any(has_name))
+}
+
+/// Returns all options, in the order of `--help`.
+pub(super) fn entries() -> impl Iterator<Item = OptionEntry> {
+    let parts = [
+        (APPLIED, Effect::Applied),
+        (IGNORED, Effect::Ignored),
+        (REFUSED, Effect::Refused),
+    ];
+    parts.into_iter().flat_map(|(text, effect)| {
+        let mut lines = text.lines().map(str::trim_start);
+        std::iter::from_fn(move || {
+            let (spelling, help) = (lines.next()?, lines.next()?);
+            let words = spelling.split(' ');
+            let (names, values): (Vec<&str>, Vec<&str>) =
+                words.partition(|word| word.starts_with('-'));
+            Some(OptionEntry {
+                names: names
+                    .iter()
+                    .map(|name| name.trim_end_matches(','))
+                    .collect(),
+                value: values.first().copied(),
+                effect,
+                help,
+            })
+        })
+    })
 }
 
 /// Returns the text of `--help`.
 pub(super) fn help() -> String {
-    let mut text = String::from(
+    format!(
         "Serves a Nix store as a binary cache: floe under the name nix-serve.\n\n\
-         Usage: nix-serve [OPTION]...\n\n",
-    );
-    let lines = |text: &mut String, wanted: fn(OptionKind) -> bool| {
-        for entry in ENTRIES.iter().filter(|entry| wanted(entry.kind)) {
-            text.push_str(&format!("  {}\n      {}\n", spelling(entry), entry.help));
-        }
-    };
-    lines(&mut text, |kind| {
-        !matches!(kind, OptionKind::Tls | OptionKind::NoEffect)
-    });
-    text.push_str("\nAccepted without effect, with a warning:\n");
-    lines(&mut text, |kind| kind == OptionKind::NoEffect);
-    text.push_str("  +RTS ... -RTS\n      floe has no Haskell runtime\n");
-    text.push_str("\nRefused, because floe does not support TLS yet (use a proxy):\n");
-    lines(&mut text, |kind| kind == OptionKind::Tls);
-    text.push_str(
-        "\nEnvironment: NIX_SECRET_KEY_FILE, NIX_REMOTE, NIX_STORE_DIR, NIX_STATE_DIR, \
-         NIX_LOG_DIR\n",
-    );
-    text
+         Usage: nix-serve [OPTION]...\n\n\
+         {APPLIED}\n\
+         Accepted without effect, with a warning:\n\
+         {IGNORED}  +RTS ... -RTS\n      {NO_HASKELL}\n\n\
+         Refused, because floe does not support TLS yet (use a proxy):\n\
+         {REFUSED}\n\
+         Environment: NIX_SECRET_KEY_FILE, NIX_REMOTE, NIX_STORE_DIR, NIX_STATE_DIR, NIX_LOG_DIR"
+    )
 }
 
-/// Returns names and value, as in `-l, --listen HOST:PORT`.
-fn spelling(entry: &OptionEntry) -> String {
-    let (short, long): (Vec<&str>, Vec<&str>) =
-        entry.names.iter().partition(|name| name.len() == 1);
-    let short = short.iter().map(|name| format!("-{name}"));
-    let long = long.iter().map(|name| format!("--{name}"));
-    let names = short.chain(long).collect::<Vec<_>>().join(", ");
-    match entry.value {
-        Some(value) => format!("{names} {value}"),
-        None => names,
-    }
-}
+/// The options that floe applies: a line with the names and the value, and a line of help.
+const APPLIED: &str = "  -l, --listen HOST:PORT|:PORT|[IPV6]:PORT|SOCKET
+      listen on this address; may be repeated [default: *:5000]
+  -o, --host HOST
+      listen on this host, or on *, *4, !4, *6, !6 [default: *]
+  -p, --port PORT
+      listen on this port; 0 lets the system choose one [default: 5000]
+  -S, --socket PATH
+      listen on a Unix socket instead
+  --backlog N
+      the number of connections that may wait to be accepted [default: 1024]
+  --store STORE
+      the store: auto, local, a directory, local?root=DIR; daemon means the store behind it
+  --priority N
+      clients ask the cache with the lowest priority first [default: 30]
+  --path PATH
+      serve below this path, such as /cache
+  --timeout SECONDS
+      the default of all timeouts of clients [default: 600]
+  --keepalive-timeout SECONDS
+      the longest idle time of a connection between requests [default: 120]
+  --read-timeout SECONDS
+      the longest time to receive the head of a request [default: 30]
+  --disable-keepalive
+      close connections after one request
+  --enable-keepalive
+      keep connections open for more requests (the default)
+  --access-log FILE
+      write the access log to this file instead of stdout
+  --log-format FORMAT
+      quiet, default or normal (Apache's), real-ip, verbose or debug [default: default]
+  --quiet
+      no access log
+  --verbose
+      as --log-format verbose
+  --error-log FILE
+      write errors to this file once the server listens
+  -D, --daemonize
+      serve in the background; the command ends once the server listens
+  --pid FILE
+      write the process ID to this file while serving
+  --user USER
+      switch to this user once the server listens
+  --group GROUP
+      switch to this group once the server listens [default: the user's]
+  -h, --help
+      print this
+  -v, --version
+      print the version
+";
 
-const fn with(
-    names: &'static [&'static str],
-    value: &'static str,
-    kind: OptionKind,
-    help: &'static str,
-) -> OptionEntry {
-    OptionEntry {
-        names,
-        value: Some(value),
-        kind,
-        help,
-    }
-}
+/// The options without effect, each with the reason.
+const IGNORED: &str = "  --workers N
+      floe has no worker processes and serves all connections at once
+  --max-requests N
+      floe has no worker processes to replace
+  --preload-app
+      floe loads no application
+  --disable-proctitle, --enable-proctitle
+      floe never changes the title of its process
+  -E, --env NAME
+      floe does not use Plack
+  -I DIR
+      floe runs no Perl code
+  -M MODULE
+      floe runs no Perl code
+  -e CODE
+      floe runs no Perl code
+  -a, --app FILE
+      floe loads no application
+  -s, --server NAME
+      floe does not use Plack
+  -L, --loader NAME
+      floe does not use Plack
+  -r, --reload
+      floe has no application to reload
+  -R, --Reload DIR,DIR
+      floe has no application to reload
+  --no-default-middleware, --nodefault-middleware, --default-middleware
+      floe does not use Plack
+";
 
-const fn flag(names: &'static [&'static str], kind: OptionKind, help: &'static str) -> OptionEntry {
-    OptionEntry {
-        names,
-        value: None,
-        kind,
-        help,
-    }
-}
+/// The options that need TLS.
+const REFUSED: &str = "  --ssl-cert FILE
+      the certificate
+  --ssl-key FILE
+      its key
+  --enable-ssl
+      use TLS on TCP sockets
+";
 
-/// All options, in the order of `--help`.
-pub(super) const ENTRIES: &[OptionEntry] = &[
-    with(
-        &["listen", "l"],
-        "HOST:PORT|:PORT|[IPV6]:PORT|SOCKET",
-        OptionKind::Listen,
-        "listen on this address; may be repeated [default: *:5000]",
-    ),
-    with(
-        &["host", "o"],
-        "HOST",
-        OptionKind::Host,
-        "listen on this host, or on *, *4, !4, *6, !6 [default: *]",
-    ),
-    with(
-        &["port", "p"],
-        "PORT",
-        OptionKind::Port,
-        "listen on this port; 0 lets the system choose one [default: 5000]",
-    ),
-    with(
-        &["socket", "S"],
-        "PATH",
-        OptionKind::Socket,
-        "listen on a Unix socket instead",
-    ),
-    with(
-        &["backlog"],
-        "N",
-        OptionKind::Backlog,
-        "the number of connections that may wait to be accepted [default: 1024]",
-    ),
-    with(
-        &["store"],
-        "STORE",
-        OptionKind::Store,
-        "the store: auto, local, a directory, local?root=DIR; daemon means the store behind it",
-    ),
-    with(
-        &["priority"],
-        "N",
-        OptionKind::Priority,
-        "clients ask the cache with the lowest priority first [default: 30]",
-    ),
-    with(
-        &["path"],
-        "PATH",
-        OptionKind::Path,
-        "serve below this path, such as /cache",
-    ),
-    with(
-        &["timeout"],
-        "SECONDS",
-        OptionKind::Timeout,
-        "the default of all timeouts of clients [default: 600]",
-    ),
-    with(
-        &["keepalive-timeout"],
-        "SECONDS",
-        OptionKind::KeepAliveTimeout,
-        "the longest idle time of a connection between requests [default: 120]",
-    ),
-    with(
-        &["read-timeout"],
-        "SECONDS",
-        OptionKind::ReadTimeout,
-        "the longest time to receive the head of a request [default: 30]",
-    ),
-    flag(
-        &["disable-keepalive"],
-        OptionKind::KeepAlive(false),
-        "close connections after one request",
-    ),
-    flag(
-        &["enable-keepalive"],
-        OptionKind::KeepAlive(true),
-        "keep connections open for more requests (the default)",
-    ),
-    with(
-        &["access-log"],
-        "FILE",
-        OptionKind::AccessLog,
-        "write the access log to this file instead of stdout",
-    ),
-    with(
-        &["log-format"],
-        "FORMAT",
-        OptionKind::LogFormat,
-        "quiet, default or normal (Apache's), real-ip, verbose or debug [default: default]",
-    ),
-    flag(&["quiet"], OptionKind::Quiet, "no access log"),
-    flag(&["verbose"], OptionKind::Verbose, "as --log-format verbose"),
-    with(
-        &["error-log"],
-        "FILE",
-        OptionKind::ErrorLog,
-        "write errors to this file once the server listens",
-    ),
-    flag(
-        &["daemonize", "D"],
-        OptionKind::Daemonize,
-        "serve in the background; the command ends once the server listens",
-    ),
-    with(
-        &["pid"],
-        "FILE",
-        OptionKind::Pid,
-        "write the process ID to this file while serving",
-    ),
-    with(
-        &["user"],
-        "USER",
-        OptionKind::User,
-        "switch to this user once the server listens",
-    ),
-    with(
-        &["group"],
-        "GROUP",
-        OptionKind::Group,
-        "switch to this group once the server listens [default: the user's]",
-    ),
-    flag(&["help", "h"], OptionKind::Help, "print this"),
-    flag(&["version", "v"], OptionKind::Version, "print the version"),
-    with(&["ssl-cert"], "FILE", OptionKind::Tls, "the certificate"),
-    with(&["ssl-key"], "FILE", OptionKind::Tls, "its key"),
-    flag(&["enable-ssl"], OptionKind::Tls, "use TLS on TCP sockets"),
-    with(
-        &["workers"],
-        "N",
-        OptionKind::NoEffect,
-        "floe has no worker processes and serves all connections at once",
-    ),
-    with(
-        &["max-requests"],
-        "N",
-        OptionKind::NoEffect,
-        "floe has no worker processes to replace",
-    ),
-    flag(
-        &["preload-app"],
-        OptionKind::NoEffect,
-        "floe loads no application",
-    ),
-    flag(
-        &["disable-proctitle", "enable-proctitle"],
-        OptionKind::NoEffect,
-        "floe never changes the title of its process",
-    ),
-    with(&["env", "E"], "NAME", OptionKind::NoEffect, NO_PLACK),
-    with(&["I"], "DIR", OptionKind::NoEffect, NO_PERL),
-    with(&["M"], "MODULE", OptionKind::NoEffect, NO_PERL),
-    with(&["e"], "CODE", OptionKind::NoEffect, NO_PERL),
-    with(
-        &["app", "a"],
-        "FILE",
-        OptionKind::NoEffect,
-        "floe loads no application",
-    ),
-    with(&["server", "s"], "NAME", OptionKind::NoEffect, NO_PLACK),
-    with(&["loader", "L"], "NAME", OptionKind::NoEffect, NO_PLACK),
-    flag(&["reload", "r"], OptionKind::NoEffect, NO_RELOAD),
-    with(&["Reload", "R"], "DIR,DIR", OptionKind::NoEffect, NO_RELOAD),
-    flag(
-        &[
-            "no-default-middleware",
-            "nodefault-middleware",
-            "default-middleware",
-        ],
-        OptionKind::NoEffect,
-        NO_PLACK,
-    ),
-];
-
-const NO_PERL: &str = "floe runs no Perl code";
-const NO_PLACK: &str = "floe does not use Plack";
-const NO_RELOAD: &str = "floe has no application to reload";
+/// The reason why `+RTS … -RTS` has no effect.
+pub(super) const NO_HASKELL: &str = "floe has no Haskell runtime";
 
 #[cfg(test)]
 mod tests {
@@ -299,11 +183,7 @@ mod tests {
 
     #[test]
     fn option_names_are_unique() {
-        let mut names: Vec<&str> = ENTRIES
-            .iter()
-            .flat_map(|entry| entry.names)
-            .copied()
-            .collect();
+        let mut names: Vec<&str> = entries().flat_map(|entry| entry.names).collect();
         let all = names.len();
         names.sort_unstable();
         names.dedup();
@@ -311,16 +191,28 @@ mod tests {
     }
 
     #[test]
-    fn help_and_guide_contain_every_option() {
+    fn entries_have_the_parts_of_their_lines() {
+        let listen = find("listen").unwrap();
+        assert_eq!(listen.names, ["-l", "--listen"]);
+        assert_eq!(listen.value, Some("HOST:PORT|:PORT|[IPV6]:PORT|SOCKET"));
+        assert!(listen.help.starts_with("listen on this address"));
+        assert_eq!(find("I").unwrap().key(), "I");
+        let lines = [APPLIED, IGNORED, REFUSED].map(|text| text.lines().count());
+        assert_eq!(lines.iter().sum::<usize>(), 2 * entries().count());
+        for entry in entries() {
+            assert!(
+                !entry.names.is_empty() && !entry.help.is_empty(),
+                "{entry:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn guide_contains_every_option() {
         let guide = include_str!("../../../../../docs/moving-from-nix-serve.md");
-        let help = help();
-        for entry in ENTRIES {
-            assert!(help.contains(&spelling(entry)), "help: {entry:?}");
-            let name = match entry.names[0] {
-                letter if letter.len() == 1 => format!("`-{letter}"),
-                long => format!("`--{long}"),
-            };
-            assert!(guide.contains(&name), "guide: {name}");
+        for entry in entries() {
+            let is_in_guide = |name: &&str| guide.contains(&format!("`{name}"));
+            assert!(entry.names.iter().any(is_in_guide), "guide: {entry:?}");
         }
     }
 

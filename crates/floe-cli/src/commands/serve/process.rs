@@ -8,9 +8,6 @@ use std::sync::Arc;
 use anyhow::Context as _;
 use floe_config::{Environment, read_secret_keys};
 use floe_format::SecretKey;
-pub(crate) use floe_server::config::{
-    BACKLOG, KEEP_ALIVE_TIMEOUT, PRIORITY, READ_TIMEOUT, WRITE_TIMEOUT,
-};
 use floe_server::{Config, Listen, Server};
 
 use super::identity::Identity;

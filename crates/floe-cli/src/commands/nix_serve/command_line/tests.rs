@@ -1,6 +1,7 @@
 //! Tests of the command line of nix-serve.
 
-use super::super::table::ENTRIES;
+use floe_server::config::{BACKLOG, PRIORITY, WRITE_TIMEOUT};
+
 use super::*;
 
 fn request(line: &str) -> Result<Request, UsageError> {
@@ -30,11 +31,13 @@ fn tcp(host: &str, port: u16) -> Listen {
 fn defaults_are_those_of_nix_serve() {
     let options = options("");
     assert_eq!(options.listen, [tcp("*", 5000)]);
-    assert_eq!((options.backlog, options.priority), (1024, 30));
+    assert_eq!(options.backlog.unwrap_or(BACKLOG), 1024);
+    assert_eq!(options.priority.unwrap_or(PRIORITY), 30);
     assert_eq!((options.store, options.path.as_str()), (None, ""));
     assert_eq!(options.log, AccessLogFormat::Default);
-    assert_eq!(options.timeouts.write(), Duration::from_secs(600));
-    assert!(options.keep_alive && !options.daemonize);
+    let timeout = options.timeout.unwrap_or(WRITE_TIMEOUT);
+    assert_eq!(timeout, Duration::from_secs(600));
+    assert!(!options.disable_keep_alive && !options.daemonize);
     assert_eq!(options.warnings, [""; 0]);
 }
 
@@ -72,7 +75,7 @@ fn options_with_an_effect_are_applied() {
         "--backlog 5 --store local?root=/x --priority -3 --path /cache/ --user u --group g \
          --pid /p --error-log /e --access-log /a -D --disable-keepalive",
     );
-    assert_eq!((options.backlog, options.priority), (5, -3));
+    assert_eq!((options.backlog, options.priority), (Some(5), Some(-3)));
     assert_eq!(options.store.as_deref(), Some("local?root=/x"));
     assert_eq!(options.path, "/cache");
     assert_eq!(options.user.as_deref(), Some("u"));
@@ -80,25 +83,23 @@ fn options_with_an_effect_are_applied() {
     assert_eq!(options.pid.as_deref(), Some(Path::new("/p")));
     assert_eq!(options.error_log.as_deref(), Some(Path::new("/e")));
     assert_eq!(options.access_log.as_deref(), Some(Path::new("/a")));
-    assert!(options.daemonize && !options.keep_alive);
+    assert!(options.daemonize && options.disable_keep_alive);
     assert_eq!(options.warnings, [""; 0]);
 }
 
 #[test]
 fn timeout_is_the_default_of_other_timeouts() {
-    let timeouts = options("--timeout 7 --read-timeout 2").timeouts;
-    let seconds = Duration::from_secs;
-    assert_eq!(timeouts.write(), seconds(7));
-    assert_eq!(timeouts.keep_alive(), seconds(7));
-    assert_eq!(timeouts.read(), seconds(2));
-    assert_eq!(
-        options("--keepalive-timeout 1").timeouts.keep_alive(),
-        seconds(1)
-    );
-    assert!(!options("--keepalive-timeout 0").timeouts.keeps_alive());
+    let all = options("--timeout 7 --read-timeout 2");
+    let seconds = |number| Some(Duration::from_secs(number));
+    assert_eq!(all.timeout, seconds(7));
+    assert_eq!(all.keep_alive_timeout, seconds(7));
+    assert_eq!(all.read_timeout, seconds(2));
+    let one = options("--keepalive-timeout 1");
+    assert_eq!(one.keep_alive_timeout, seconds(1));
+    assert!(options("--keepalive-timeout 0").disable_keep_alive);
     // The last occurrence wins.
     let last = options("--keepalive-timeout 0 --keepalive-timeout 5");
-    assert!(last.timeouts.keeps_alive());
+    assert!(!last.disable_keep_alive);
 }
 
 #[test]
@@ -117,14 +118,25 @@ fn last_log_option_wins_and_normal_is_an_alias() {
 
 #[test]
 fn options_without_effect_give_one_warning_each() {
-    for entry in ENTRIES.iter().filter(|it| it.kind == OptionKind::NoEffect) {
+    for entry in table::entries().filter(|it| it.effect == Effect::Ignored) {
         for name in entry.names {
-            let dashes = if name.len() == 1 { "-" } else { "--" };
             let value = entry.value.map_or("", |_| " 5");
-            let once = format!("{dashes}{name}{value}");
+            let once = format!("{name}{value}");
             let options = options(&format!("{once} {once}"));
-            let warning = format!("ignoring {dashes}{name}: {}", entry.help);
+            let warning = format!("ignoring {name}: {}", entry.help);
             assert_eq!(options.warnings, [warning]);
+        }
+    }
+}
+
+#[test]
+fn every_option_of_the_help_is_known() {
+    for entry in table::entries().filter(|it| it.effect == Effect::Applied) {
+        let value = entry.value.map_or("", |_| " 5");
+        for name in &entry.names {
+            if let Err(error) = request(&format!("{name}{value}")) {
+                assert!(!error.0.contains("unknown option"), "{name}: {}", error.0);
+            }
         }
     }
 }
@@ -172,6 +184,10 @@ fn invalid_values_are_named() {
 
 #[test]
 fn help_and_version_win_over_other_options() {
-    assert!(matches!(request("--help"), Ok(Request::Help)));
-    assert!(matches!(request("-p 1 -v"), Ok(Request::Version)));
+    let printed = |line: &str| match request(line) {
+        Ok(Request::Print(text)) => text,
+        other => panic!("{line}: {other:?}"),
+    };
+    assert!(printed("--help").starts_with("Serves a Nix store"));
+    assert!(printed("-p 1 -v").starts_with("nix-serve (floe "));
 }
