@@ -2,12 +2,11 @@
 
 mod access_log;
 mod bench;
-mod gc_roots;
 mod log;
 mod manual;
 mod serve;
-mod store_files;
 mod timeout;
+mod transfer;
 
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
@@ -16,12 +15,11 @@ use clap::{Args, Parser, Subcommand};
 
 pub(crate) use access_log::AccessLogFormat;
 pub(crate) use bench::{BenchCommand, BenchCopyArgs};
-pub(crate) use gc_roots::GcRootArgs;
-pub(crate) use log::{LogArgs, LogFormat, TraceArgs};
+pub(crate) use log::{LogArgs, LogFormat};
 pub(crate) use manual::{CompletionsArgs, ManArgs};
 pub(crate) use serve::{CompressMode, ServeArgs};
-pub(crate) use store_files::StoreFileArgs;
 pub(crate) use timeout::{parse_seconds, parse_timeout};
+pub(crate) use transfer::TransferArgs;
 
 /// Copies Nix closures between stores and binary caches, without needing Nix
 #[derive(Debug, Parser)]
@@ -72,8 +70,8 @@ impl Cli {
     /// stand before the command.
     pub(crate) fn log_format(&self) -> LogFormat {
         let log = match &self.command {
-            Command::Install(args) => args.log,
-            Command::Copy(args) => args.log,
+            Command::Install(args) => args.transfer.log,
+            Command::Copy(args) => args.transfer.log,
             Command::Verify(args) => args.log,
             Command::Info(args) => args.log,
             _ => LogArgs::default(),
@@ -99,18 +97,6 @@ pub(crate) struct InstallArgs {
     #[arg(long, value_name = "DIR")]
     pub(crate) store_dir: Option<String>,
     #[command(flatten)]
-    pub(crate) trust: TrustArgs,
-    #[command(flatten)]
-    pub(crate) options: OptionArgs,
-    #[command(flatten)]
-    pub(crate) store_files: StoreFileArgs,
-    #[command(flatten)]
-    pub(crate) gc_roots: GcRootArgs,
-    #[command(flatten)]
-    pub(crate) trace: TraceArgs,
-    #[command(flatten)]
-    pub(crate) log: LogArgs,
-    #[command(flatten)]
     pub(crate) transfer: TransferArgs,
     /// Full store paths, base names or hash parts
     #[arg(required = true, value_name = "PATH")]
@@ -134,18 +120,6 @@ pub(crate) struct CopyArgs {
     #[arg(long, value_name = "DIR")]
     pub(crate) store_dir: Option<String>,
     #[command(flatten)]
-    pub(crate) trust: TrustArgs,
-    #[command(flatten)]
-    pub(crate) options: OptionArgs,
-    #[command(flatten)]
-    pub(crate) store_files: StoreFileArgs,
-    #[command(flatten)]
-    pub(crate) gc_roots: GcRootArgs,
-    #[command(flatten)]
-    pub(crate) trace: TraceArgs,
-    #[command(flatten)]
-    pub(crate) log: LogArgs,
-    #[command(flatten)]
     pub(crate) transfer: TransferArgs,
     /// Copy all paths of the source
     #[arg(long, conflicts_with = "paths")]
@@ -153,23 +127,6 @@ pub(crate) struct CopyArgs {
     /// Full store paths, base names or hash parts
     #[arg(required_unless_present = "all", value_name = "PATH")]
     pub(crate) paths: Vec<String>,
-}
-
-/// The keys whose signatures are trusted.
-#[derive(Debug, Args)]
-pub(crate) struct TrustArgs {
-    /// Trust these keys instead of the configured ones, separated by spaces
-    #[arg(long, value_name = "NAME:KEY …")]
-    pub(crate) trusted_public_keys: Option<String>,
-    /// Trust this key instead of the configured ones; may be repeated
-    #[arg(long, value_name = "NAME:KEY")]
-    pub(crate) trusted_public_key: Vec<String>,
-    /// Trust these keys in addition, separated by spaces
-    #[arg(long, value_name = "NAME:KEY …")]
-    pub(crate) extra_trusted_public_keys: Vec<String>,
-    /// Accept paths without a trusted signature
-    #[arg(long)]
-    pub(crate) no_check_sigs: bool,
 }
 
 /// Settings of nix.conf on the command line.
@@ -189,23 +146,6 @@ impl OptionArgs {
             .map(|[name, value]| (&**name, &**value))
             .collect()
     }
-}
-
-/// How a copy is done and shown.
-#[derive(Debug, Args)]
-pub(crate) struct TransferArgs {
-    /// Unpack at most this many paths at once [default: chosen for the processor]
-    #[arg(long, value_name = "N")]
-    pub(crate) jobs: Option<NonZeroUsize>,
-    /// Show what would be copied, and copy nothing
-    #[arg(long)]
-    pub(crate) dry_run: bool,
-    /// Start even if the target's file system lacks space for everything
-    #[arg(long)]
-    pub(crate) no_check_space: bool,
-    /// Print the result as one JSON object
-    #[arg(long)]
-    pub(crate) json: bool,
 }
 
 #[derive(Debug, Args)]

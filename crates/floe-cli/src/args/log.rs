@@ -1,6 +1,4 @@
-//! The arguments for the output of a command at work.
-
-use std::path::PathBuf;
+//! The format of stderr.
 
 use clap::{Args, ValueEnum};
 
@@ -19,12 +17,4 @@ pub(crate) enum LogFormat {
     Text,
     /// One JSON object per line
     Json,
-}
-
-/// The trace of a copy.
-#[derive(Debug, Default, Args)]
-pub(crate) struct TraceArgs {
-    /// Write a timeline of every path to this file, for ui.perfetto.dev or chrome://tracing
-    #[arg(long, value_name = "FILE")]
-    pub(crate) trace: Option<PathBuf>,
 }

@@ -8,10 +8,10 @@ use super::print;
 use crate::args::ConfigArgs;
 use crate::display::eprint_line;
 use crate::messages;
-use crate::options;
+use crate::options::Settings;
 
 pub(crate) fn run(args: &ConfigArgs) -> anyhow::Result<()> {
-    let mut config = options::load_config(&args.options, &options::environment())?;
+    let mut config = Settings::load(&args.options, None)?.config;
     for file in &config.unreadable_files {
         eprint_line(messages::unreadable_conf_file(file));
     }

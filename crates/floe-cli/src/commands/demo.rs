@@ -6,9 +6,8 @@
 //! 4. Verify the store, and run the installed floe.
 //! 5. Change one byte in the cache, and show that an install refuses it.
 
-use std::collections::BTreeSet;
-use std::fs::{self, File};
-use std::io::{Read as _, Seek as _, SeekFrom, Write as _};
+use std::fs;
+use std::io;
 use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -16,14 +15,12 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use anyhow::{Context as _, bail, ensure};
-use floe_cache::{CacheOptions, CacheWriteOptions, FileCacheUri, NetworkOptions};
-use floe_copy::{
-    CopyRequest, CopySummary, RequestedPaths, SourceOrder, Sources, StoreConfig, local_store,
-};
-use floe_format::{Compression, PathInfo, SecretKey, StoreDir, StorePath, TrustedKeys};
+use floe_cache::{CacheWriteOptions, FileCacheUri};
+use floe_copy::{CopyRequest, CopySummary, RequestedPaths, StoreConfig, local_store};
+use floe_format::{Compression, NarInfo, PathInfo, SecretKey, StoreDir, StorePath, TrustedKeys};
 use floe_store::tree::remove_tree;
 use floe_store::{StoreLayout, StoreReader, StoreWriter};
-use floe_transfer::{Cancel, CopyOptions, ErrorKind};
+use floe_transfer::{CopyOptions, Error, ErrorKind};
 use indicatif::HumanBytes;
 
 use super::{key, print};
@@ -31,25 +28,20 @@ use crate::args::DemoArgs;
 use crate::messages;
 
 pub(crate) fn run(args: DemoArgs) -> anyhow::Result<()> {
-    let kept = match &args.keep {
-        Some(directory) => {
-            fs::create_dir(directory).with_context(|| messages::demo_directory(directory))?;
-            Some(fs::canonicalize(directory)?)
-        }
-        None => None,
-    };
+    if let Some(directory) = &args.keep {
+        fs::create_dir(directory).with_context(|| messages::demo_directory(directory))?;
+    }
     let scratch = tempfile::Builder::new().prefix("floe-demo-").tempdir()?;
-    let directory = match &kept {
-        Some(directory) => directory.clone(),
-        None => fs::canonicalize(scratch.path())?,
-    };
-    let result = run_steps(&Demo {
-        directory: directory.clone(),
-    });
-    match kept {
-        Some(directory) => print(format_args!("kept everything in {}", directory.display()))?,
+    let directory = fs::canonicalize(args.keep.as_deref().unwrap_or(scratch.path()))?;
+    let demo = Demo { directory };
+    let result = demo.run_steps();
+    match args.keep {
+        Some(_) => print(format_args!(
+            "kept everything in {}",
+            demo.directory.display()
+        ))?,
         // The stores are read-only, so a plain removal would fail.
-        None => remove_tree(&directory)?,
+        None => remove_tree(&demo.directory)?,
     }
     result
 }
@@ -58,190 +50,160 @@ struct Demo {
     directory: PathBuf,
 }
 
-fn run_steps(demo: &Demo) -> anyhow::Result<()> {
-    let began = Instant::now();
-    let source = demo.make_store()?;
-    let root = source
-        .last()
-        .context("the demo store is empty")?
-        .path
-        .clone();
-    let bytes: u64 = source.iter().map(|info| info.nar_size).sum();
-    step(
-        began,
-        format_args!(
-            "made a store with {} paths, {}",
-            source.len(),
-            HumanBytes(bytes)
-        ),
-    )?;
-
-    let began = Instant::now();
-    let key = demo.publish(&root)?;
-    step(
-        began,
-        format_args!("published them into a cache, signed by {}", key.name()),
-    )?;
-
-    let began = Instant::now();
-    let installed = demo.install("installed", &key, &root)?;
-    if let Some(error) = installed.failures.into_iter().next() {
-        return Err(error.into());
-    }
-    ensure!(
-        installed.copied == source.len() as u64,
-        "not every path was installed"
-    );
-    step(
-        began,
-        format_args!(
-            "installed {} paths from the cache: {} fetched, {} unpacked",
-            installed.copied,
-            HumanBytes(installed.download_bytes),
-            HumanBytes(installed.nar_bytes),
-        ),
-    )?;
-
-    let began = Instant::now();
-    let store = StoreReader::open(demo.layout("installed"))?;
-    let found = store.verify(&[], None, &())?;
-    ensure!(
-        found.problems.is_empty(),
-        "the installed store has problems: {:?}",
-        found.problems
-    );
-    ensure!(
-        found.paths == source.len() as u64,
-        "not every path was verified"
-    );
-    step(
-        began,
-        format_args!(
-            "verified the store: {} paths hashed, no problem",
-            found.paths
-        ),
-    )?;
-
-    let began = Instant::now();
-    let version = run_installed(&store.real_path(&root).join("bin/floe"))?;
-    step(
-        began,
-        format_args!("ran the installed floe: its version is {version:?}"),
-    )?;
-
-    let began = Instant::now();
-    demo.corrupt_cache(&root)?;
-    let refused = demo.install("refused", &key, &root)?;
-    let Some(error) = refused.failures.first() else {
-        bail!("a corrupt cache was not refused");
-    };
-    ensure!(
-        error.kind() == ErrorKind::Untrusted,
-        "a corrupt cache was refused for another reason: {error}"
-    );
-    ensure!(
-        refused.requested_paths.is_empty(),
-        "a corrupt cache was not refused"
-    );
-    step(
-        began,
-        format_args!("changed one byte in the cache, and floe refused it:"),
-    )?;
-    print(format_args!("         {error}"))?;
-    Ok(())
+/// Prints the steps with their durations.
+struct Steps {
+    began: Instant,
 }
 
-/// Prints a finished step and its duration.
-fn step(began: Instant, what: std::fmt::Arguments<'_>) -> anyhow::Result<()> {
-    print(format_args!(
-        "{:6.0} ms  {what}",
-        began.elapsed().as_secs_f64() * 1000.0
-    ))
+impl Steps {
+    /// Prints a finished step, and begins the next one.
+    fn finish(&mut self, what: impl std::fmt::Display) -> anyhow::Result<()> {
+        let milliseconds = self.began.elapsed().as_secs_f64() * 1000.0;
+        print(format_args!("{milliseconds:6.0} ms  {what}"))?;
+        self.began = Instant::now();
+        Ok(())
+    }
 }
 
 impl Demo {
+    fn run_steps(&self) -> anyhow::Result<()> {
+        let mut steps = Steps {
+            began: Instant::now(),
+        };
+        let source = self.make_store()?;
+        let root = &source.last().context("the demo store is empty")?.path;
+        let count = source.len();
+        let bytes = HumanBytes(source.iter().map(|info| info.nar_size).sum());
+        steps.finish(format_args!("made a store with {count} paths, {bytes}"))?;
+
+        let key = self.publish(root)?;
+        let name = key.name();
+        steps.finish(format_args!(
+            "published them into a cache, signed by {name}"
+        ))?;
+
+        let CopySummary {
+            copied,
+            download_bytes,
+            nar_bytes,
+            failures,
+            ..
+        } = self.install("installed", &key, root)?;
+        fail_with_first(failures)?;
+        ensure!(copied == count as u64, "not every path was installed");
+        let (fetched, unpacked) = (HumanBytes(download_bytes), HumanBytes(nar_bytes));
+        steps.finish(format_args!(
+            "installed {copied} paths from the cache: {fetched} fetched, {unpacked} unpacked",
+        ))?;
+
+        let store = StoreReader::open(self.layout("installed"))?;
+        let found = store.verify(&[], None, &())?;
+        let (verified, problems) = (found.paths, found.problems);
+        ensure!(
+            problems.is_empty(),
+            "the installed store has problems: {problems:?}"
+        );
+        ensure!(verified == count as u64, "not every path was verified");
+        steps.finish(format_args!(
+            "verified the store: {verified} paths hashed, no problem"
+        ))?;
+
+        let version = run_installed(&store.real_path(root).join("bin/floe"))?;
+        steps.finish(format_args!(
+            "ran the installed floe: its version is {version:?}"
+        ))?;
+
+        self.corrupt_cache(root)?;
+        let refused = self.install("refused", &key, root)?;
+        let (Some(error), []) = (refused.failures.first(), &*refused.requested_paths) else {
+            bail!("a corrupt cache was not refused");
+        };
+        ensure!(
+            error.kind() == ErrorKind::Untrusted,
+            "a corrupt cache was refused for another reason: {error}"
+        );
+        steps.finish("changed one byte in the cache, and floe refused it:")?;
+        print(format_args!("         {error}"))
+    }
+
     fn layout(&self, name: &str) -> StoreLayout {
         StoreLayout::in_root(&self.directory.join(name), StoreDir::default())
     }
 
-    fn cache(&self) -> FileCacheUri {
-        FileCacheUri {
+    fn secret_key_file(&self) -> PathBuf {
+        self.directory.join("demo.secret-key")
+    }
+
+    fn cache(&self) -> Arc<dyn StoreConfig> {
+        Arc::new(FileCacheUri {
             directory: self.directory.join("cache"),
-            options: CacheOptions::default(),
             write: CacheWriteOptions {
                 compression: Compression::Zstd,
-                level: None,
-                secret_keys: vec![self.directory.join("demo.secret-key")],
+                secret_keys: vec![self.secret_key_file()],
                 write_listings: true,
+                ..CacheWriteOptions::default()
             },
-        }
+            ..FileCacheUri::default()
+        })
     }
 
     /// Makes a store with a closure. Its last path refers to all others, and holds this program.
     fn make_store(&self) -> anyhow::Result<Vec<PathInfo>> {
-        let store = StoreWriter::open(self.layout("source"))?;
         let trees = self.directory.join("trees");
-        fs::create_dir(&trees)?;
-        let mut made: Vec<PathInfo> = Vec::new();
-        let mut add = |tree: &Path, name: &str, references: &[usize]| -> anyhow::Result<()> {
-            let references: BTreeSet<StorePath> = references
-                .iter()
-                .map(|number| made[*number].path.clone())
-                .collect();
-            made.push(store.add_to_store(tree, name, references)?);
-            Ok(())
+        let write = |name: &str, text: &str| -> io::Result<PathBuf> {
+            let file = trees.join(name);
+            fs::create_dir_all(file.parent().unwrap_or(&trees))?;
+            fs::write(&file, text)?;
+            Ok(file)
         };
-
-        let greeting = trees.join("greeting");
-        fs::write(&greeting, "Closures should be copied fast.\n")?;
-        add(&greeting, "demo-greeting", &[])?;
-
-        let empty = trees.join("empty");
-        fs::create_dir_all(empty.join("share/empty"))?;
-        fs::write(empty.join("share/nothing"), "")?;
-        add(&empty, "demo-empty", &[])?;
-
-        let tool = trees.join("tool");
-        fs::create_dir_all(tool.join("bin"))?;
-        fs::write(tool.join("bin/demo"), "#!/bin/sh\necho demo\n")?;
-        fs::set_permissions(tool.join("bin/demo"), fs::Permissions::from_mode(0o755))?;
-        symlink("demo", tool.join("bin/démo"))?;
-        add(&tool, "demo-tool-1.0", &[0])?;
-
-        let documentation = trees.join("documentation");
-        fs::create_dir_all(documentation.join("share/doc/demo"))?;
+        write("greeting", "Closures should be copied fast.\n")?;
+        write("empty/share/nothing", "")?;
+        fs::create_dir(trees.join("empty/share/empty"))?;
+        let script = write("tool/bin/demo", "#!/bin/sh\necho demo\n")?;
+        fs::set_permissions(&script, fs::Permissions::from_mode(0o755))?;
+        symlink("demo", trees.join("tool/bin/démo"))?;
         for page in 0..100 {
             let text = format!("Page {page} of the demo.\n").repeat(page + 1);
-            fs::write(
-                documentation.join(format!("share/doc/demo/{page:02}.txt")),
-                text,
+            write(
+                &format!("documentation/share/doc/demo/{page:02}.txt"),
+                &text,
             )?;
         }
-        add(&documentation, "demo-documentation-1.0", &[1, 2])?;
-
-        let floe = trees.join("floe");
-        fs::create_dir_all(floe.join("bin"))?;
         let program = std::env::current_exe().context("cannot find the executable of floe")?;
-        fs::copy(&program, floe.join("bin/floe"))
+        fs::create_dir_all(trees.join("floe/bin"))?;
+        fs::copy(&program, trees.join("floe/bin/floe"))
             .with_context(|| messages::demo_program(&program))?;
-        let name = concat!("floe-", env!("CARGO_PKG_VERSION"));
-        add(&floe, name, &[0, 1, 2, 3])?;
+
+        let store = StoreWriter::open(self.layout("source"))?;
+        let mut made: Vec<PathInfo> = Vec::new();
+        for (tree, name, references) in [
+            ("greeting", "demo-greeting", &[][..]),
+            ("empty", "demo-empty", &[]),
+            ("tool", "demo-tool-1.0", &[0]),
+            ("documentation", "demo-documentation-1.0", &[1, 2]),
+            (
+                "floe",
+                concat!("floe-", env!("CARGO_PKG_VERSION")),
+                &[0, 1, 2, 3],
+            ),
+        ] {
+            let references = references
+                .iter()
+                .map(|number: &usize| made[*number].path.clone());
+            let references = references.collect();
+            made.push(store.add_to_store(&trees.join(tree), name, references)?);
+        }
         Ok(made)
     }
 
     fn publish(&self, root: &StorePath) -> anyhow::Result<SecretKey> {
         let key = key::generate("demo-1")?;
-        let cache = self.cache();
-        for file in &cache.write.secret_keys {
-            fs::write(file, key.to_text())?;
-            fs::set_permissions(file, fs::Permissions::from_mode(0o600))?;
-        }
+        let file = self.secret_key_file();
+        fs::write(&file, key.to_text())?;
+        fs::set_permissions(&file, fs::Permissions::from_mode(0o600))?;
         let source = local_store(self.layout("source"));
-        let outcome = copy_closure(source, Arc::new(cache), &key, root)?;
-        match outcome.failures.into_iter().next() {
-            Some(error) => Err(error.into()),
-            None => Ok(key),
-        }
+        fail_with_first(copy_closure(source, self.cache(), &key, root)?.failures)?;
+        Ok(key)
     }
 
     fn install(
@@ -250,33 +212,25 @@ impl Demo {
         key: &SecretKey,
         root: &StorePath,
     ) -> anyhow::Result<CopySummary> {
-        let target = local_store(self.layout(name));
-        copy_closure(Arc::new(self.cache()), target, key, root)
+        copy_closure(self.cache(), local_store(self.layout(name)), key, root)
     }
 
     /// Flips one bit in the middle of the NAR of `root`.
     fn corrupt_cache(&self, root: &StorePath) -> anyhow::Result<()> {
-        let cancel = Cancel::default();
-        let stores: [Arc<dyn StoreConfig>; 1] = [Arc::new(self.cache())];
-        let network = NetworkOptions::default();
-        let sources = Sources::open(&stores, SourceOrder::AsListed, &network, &cancel)?;
-        let source = sources
-            .iter()
-            .next()
-            .context("the demo cache cannot be opened")?;
-        let narinfo = source
-            .query_path_info(root.hash_part(), &cancel)?
-            .context("the demo cache lacks its path")?;
-        let file = self.cache().directory.join(&narinfo.url);
-        let mut file = File::options().read(true).write(true).open(file)?;
-        let middle = SeekFrom::Start(file.metadata()?.len() / 2);
-        let mut byte = [0];
-        file.seek(middle)?;
-        file.read_exact(&mut byte)?;
-        file.seek(middle)?;
-        file.write_all(&[byte[0] ^ 1])?;
+        let cache = self.directory.join("cache");
+        let narinfo = fs::read(cache.join(format!("{}.narinfo", root.hash_part())))?;
+        let narinfo = NarInfo::parse(&narinfo, &StoreDir::default())?;
+        let file = cache.join(&narinfo.url);
+        let mut nar = fs::read(&file)?;
+        let middle = nar.len() / 2;
+        nar[middle] ^= 1;
+        fs::write(&file, nar)?;
         Ok(())
     }
+}
+
+fn fail_with_first(failures: Vec<Error>) -> Result<(), Error> {
+    failures.into_iter().next().map_or(Ok(()), Err)
 }
 
 fn copy_closure(
@@ -300,15 +254,10 @@ fn copy_closure(
 }
 
 fn run_installed(program: &Path) -> anyhow::Result<String> {
-    let output = Command::new(program)
-        .arg("--version")
-        .output()
-        .with_context(|| messages::demo_run(program))?;
-    ensure!(
-        output.status.success(),
-        "{} ended with {}",
-        program.display(),
-        output.status
-    );
+    let shown = program.display();
+    let output = Command::new(program).arg("--version").output();
+    let output = output.with_context(|| messages::demo_run(program))?;
+    let status = output.status;
+    ensure!(status.success(), "{shown} ended with {status}");
     Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
 }

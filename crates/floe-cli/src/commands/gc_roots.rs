@@ -10,7 +10,7 @@ use floe_copy::StoreConfig;
 use floe_format::StorePath;
 use floe_store::{IndirectGcRoot, Profile, StoreLayout, StoreWriter};
 
-use crate::args::GcRootArgs;
+use crate::args::TransferArgs;
 use crate::exit::UsageError;
 use crate::messages::copy;
 
@@ -26,7 +26,7 @@ impl GcRootLinks {
     ///
     /// Errors: a place that is taken, a target without garbage collection.
     pub(crate) fn check(
-        args: &GcRootArgs,
+        args: &TransferArgs,
         target: &dyn StoreConfig,
         paths: usize,
     ) -> anyhow::Result<GcRootLinks> {
@@ -61,7 +61,7 @@ impl GcRootLinks {
 }
 
 fn profile(
-    args: &GcRootArgs,
+    args: &TransferArgs,
     layout: &StoreLayout,
     paths: usize,
 ) -> anyhow::Result<Option<Profile>> {

@@ -12,14 +12,12 @@ use super::print;
 use crate::args::InfoArgs;
 use crate::display::{line_display, warn};
 use crate::messages::copy;
-use crate::options;
+use crate::options::Settings;
 
 pub(crate) fn run(args: InfoArgs) -> anyhow::Result<()> {
-    let environment = options::environment();
-    let store_dir = options::store_dir(args.store_dir.as_deref())?;
-    let config = options::load_config(&args.options, &environment)?;
-    let location = config.resolve_store_uri(&args.from, store_dir.as_ref(), &environment)?;
-    let mut network = config.network();
+    let settings = Settings::load(&args.options, args.store_dir.as_deref())?;
+    let location = settings.resolve(&args.from)?;
+    let mut network = settings.config.network();
     network.events = NetworkEvents::new(Arc::from(line_display()));
     let cancel = Cancel::default();
     if location.uses_network() {

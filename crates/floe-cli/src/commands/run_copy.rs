@@ -13,28 +13,30 @@ use super::disk_space::{insert_space, print_space};
 use super::gc_roots::GcRootLinks;
 use super::mount;
 use super::print;
-use crate::args::{GcRootArgs, TraceArgs};
+use crate::args::TransferArgs;
 use crate::display::trace::Trace;
 use crate::display::{self, Level, eprint_line, line_display, progress_display, warn};
 use crate::exit::{AlreadyReported, most_severe_code};
 use crate::messages::copy;
-use crate::options;
+use crate::options::{self, Settings};
 
-/// A copy with the options that only the command line has.
-pub(crate) struct CopyCommand {
-    /// The name of the command.
-    pub(crate) name: &'static str,
-    pub(crate) request: CopyRequest,
-    pub(crate) gc_roots: GcRootArgs,
-    pub(crate) trace: TraceArgs,
-    pub(crate) json: bool,
-}
-
-/// Copies, and prints the requested paths or the JSON object.
-pub(crate) fn run_copy(command: CopyCommand) -> anyhow::Result<()> {
+/// Copies, and prints the requested paths or the JSON object. `name` is the name of the command.
+pub(crate) fn run_copy(
+    name: &str,
+    request: CopyRequest,
+    settings: &Settings,
+    args: &TransferArgs,
+) -> anyhow::Result<()> {
     let began = Instant::now();
     let relay = Arc::new(Relay::default());
-    let mut request = command.request;
+    let copy_options = settings.copy_options(args, &*request.target)?;
+    let mut request = CopyRequest {
+        network: settings.config.network(),
+        store_dir: settings.store_dir.clone(),
+        write: settings.write_options(&copy_options.cancel)?,
+        options: copy_options,
+        ..request
+    };
     request.network.events = NetworkEvents::new(relay.clone());
     let copy_options = &request.options;
     options::cancel_on_signals(&copy_options.cancel)?;
@@ -44,10 +46,10 @@ pub(crate) fn run_copy(command: CopyCommand) -> anyhow::Result<()> {
     }
     // Fail early: validate before any download.
     let path_count = request.check()?;
-    let check_gc_roots = |paths| GcRootLinks::check(&command.gc_roots, &*request.target, paths);
+    let check_gc_roots = |paths| GcRootLinks::check(args, &*request.target, paths);
     let mut gc_roots = check_gc_roots(path_count.unwrap_or(1))?;
-    let trace = command.trace.trace.as_deref();
-    let trace = trace.map(|file| Trace::create(file, command.name));
+    let trace = args.trace.as_deref();
+    let trace = trace.map(|file| Trace::create(file, name));
     let trace = trace.transpose()?;
     for error in request.unusable_netrc_files() {
         warn(copy::ignored_netrc_file(&error));
@@ -67,7 +69,7 @@ pub(crate) fn run_copy(command: CopyCommand) -> anyhow::Result<()> {
     if let (Some(store), []) = (&open.local_store, summary.failures.as_slice()) {
         gc_roots.create(store, &summary.requested_paths)?;
     }
-    if command.json {
+    if args.json {
         print_json(&open, &summary, began)?;
     } else if copy_options.dry_run {
         print_plan(&summary, open.target.store_dir())?;

@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use anyhow::bail;
 use floe_config::{Config, parse_store_uri, store_in_root};
-use floe_store::{LockWait, ProblemCause, StoreReader, VerifyProblem};
+use floe_store::{ProblemCause, StoreReader, VerifyProblem};
 use floe_transfer::PathSpec;
 use serde_json::{Value, json};
 
@@ -19,7 +19,7 @@ use crate::options;
 pub(crate) fn run(args: VerifyArgs) -> anyhow::Result<()> {
     let began = Instant::now();
     let environment = options::environment();
-    let store_dir = options::store_dir(args.store_dir.as_deref())?;
+    let store_dir = options::parse_store_dir(args.store_dir.as_deref())?;
     let location = match (&args.root, args.store.as_deref().unwrap_or("auto")) {
         (Some(root), _) => store_in_root(root, store_dir.as_ref())?,
         (None, "auto") => {
@@ -31,9 +31,7 @@ pub(crate) fn run(args: VerifyArgs) -> anyhow::Result<()> {
     let Some(layout) = location.layout() else {
         bail!(messages::cache_not_verifiable(location));
     };
-    let lock_wait = LockWait::new(Arc::default(), |what| {
-        eprint_line(messages::waiting_for_resource(what))
-    });
+    let lock_wait = options::lock_wait(Arc::default());
     let store = StoreReader::open_with(layout.clone(), lock_wait)?;
     let paths = args
         .paths

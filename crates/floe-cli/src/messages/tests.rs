@@ -93,9 +93,7 @@ fn io_failure() -> io::Result<()> {
 #[test]
 fn argument_errors_name_the_fix() {
     check(
-        UsageError(arguments::not_a_store_dir(
-            StoreDir::new("nix").unwrap_err(),
-        )),
+        crate::options::parse_store_dir(Some("nix")).unwrap_err(),
         &expect![[
             r#"--store-dir: cannot use "nix" as a store directory: it must be an absolute path other than /"#
         ]],

@@ -1,0 +1,89 @@
+//! The common arguments of `floe install` and `floe copy`.
+
+use std::num::NonZeroUsize;
+use std::path::PathBuf;
+
+use clap::Args;
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
+use floe_transfer::ReuseBy;
+
+use super::{LogArgs, OptionArgs};
+
+/// How a copy is done and shown.
+#[derive(Debug, Args)]
+pub(crate) struct TransferArgs {
+    /// Trust these keys instead of the configured ones, separated by spaces
+    #[arg(long, value_name = "NAME:KEY …")]
+    pub(crate) trusted_public_keys: Option<String>,
+    /// Trust this key instead of the configured ones; may be repeated
+    #[arg(long, value_name = "NAME:KEY")]
+    pub(crate) trusted_public_key: Vec<String>,
+    /// Trust these keys in addition, separated by spaces
+    #[arg(long, value_name = "NAME:KEY …")]
+    pub(crate) extra_trusted_public_keys: Vec<String>,
+    /// Accept paths without a trusted signature
+    #[arg(long)]
+    pub(crate) no_check_sigs: bool,
+    #[command(flatten)]
+    pub(crate) options: OptionArgs,
+    /// Reuse paths of this store, or directory of store paths, after checking their hashes; may be
+    /// repeated
+    #[arg(long, value_name = "STORE")]
+    pub(crate) reuse: Vec<String>,
+    /// How to reuse their files [default: reflink]
+    #[arg(long, value_name = "MODE", requires = "reuse", value_parser = reuse_modes())]
+    pub(crate) reuse_by: Option<ReuseBy>,
+    /// Replace equal files of the store by hard links, as nix-store --optimise does
+    /// [default: auto-optimise-store of nix.conf]
+    #[arg(long)]
+    pub(crate) optimise: bool,
+    /// Make LINK a link to the path and a GC root; the second of several paths gets LINK-1, and so
+    /// on
+    #[arg(long, short, value_name = "LINK")]
+    pub(crate) out_link: Option<PathBuf>,
+    /// Make the path the newest generation of this profile
+    #[arg(long, value_name = "LINK")]
+    pub(crate) profile: Option<PathBuf>,
+    /// Write a timeline of every path to this file, for ui.perfetto.dev or chrome://tracing
+    #[arg(long, value_name = "FILE")]
+    pub(crate) trace: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) log: LogArgs,
+    /// Unpack at most this many paths at once [default: chosen for the processor]
+    #[arg(long, value_name = "N")]
+    pub(crate) jobs: Option<NonZeroUsize>,
+    /// Show what would be copied, and copy nothing
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+    /// Start even if the target's file system lacks space for everything
+    #[arg(long)]
+    pub(crate) no_check_space: bool,
+    /// Print the result as one JSON object
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// Returns the parser of `--reuse-by`.
+fn reuse_modes() -> impl TypedValueParser<Value = ReuseBy> {
+    let mode = |name, help| PossibleValue::new(name).help(help);
+    PossibleValuesParser::new([
+        mode(
+            REFLINK,
+            "As clones, if the file system supports them, else as copies",
+        ),
+        mode(
+            HARD_LINK,
+            "As hard links: a later write to a file in one of the stores changes both stores",
+        ),
+        mode(COPY, "As copies"),
+    ])
+    .map(|name| match &*name {
+        HARD_LINK => ReuseBy::HardLink,
+        COPY => ReuseBy::Copy,
+        _ => ReuseBy::Reflink,
+    })
+}
+
+const REFLINK: &str = "reflink";
+const HARD_LINK: &str = "hardlink";
+const COPY: &str = "copy";
