@@ -68,6 +68,7 @@ const RIGHT: f64 = 130.0;
 const LINE: f64 = 20.0;
 const HEADING: f64 = 26.0;
 const TOP: f64 = 40.0;
+const NOTE: f64 = 16.0;
 const BOTTOM: f64 = 14.0;
 /// The reference line never stands at the very edge.
 const CUT_SCALE_MIN: f64 = 1.25;
@@ -75,11 +76,7 @@ const CUT_SCALE_MIN: f64 = 1.25;
 impl Chart {
     /// The chart as an SVG document.
     pub fn svg(&self) -> String {
-        let top = if self.note.is_empty() {
-            TOP
-        } else {
-            TOP + 16.0
-        };
+        let top = TOP + NOTE * f64::from(!self.note.is_empty());
         let height = top + BOTTOM + self.groups.iter().map(Group::height).sum::<f64>();
         let (title, note, grey) = (escape(&self.title), escape(&self.note), Colour::Grey.hex());
         let mut text = format!(
@@ -165,12 +162,7 @@ impl Chart {
 
 impl Group {
     fn height(&self) -> f64 {
-        let heading = if self.heading.is_empty() {
-            0.0
-        } else {
-            HEADING
-        };
-        heading + LINE * self.bars.len() as f64
+        HEADING * f64::from(!self.heading.is_empty()) + LINE * self.bars.len() as f64
     }
 }
 

@@ -7,21 +7,13 @@ use std::process::ExitStatus;
 /// Why a run gave no sample, or a benchmark cannot start.
 #[derive(Debug, thiserror::Error)]
 pub enum BenchError {
-    /// An operation on a file or directory of the benchmark failed.
+    /// An operation on a program, a file or a directory of the benchmark failed.
     #[error("cannot {action} {}: {source}", path.display())]
     File {
         /// The verb, such as "remove".
         action: &'static str,
-        /// The file or directory.
+        /// The program, file or directory.
         path: PathBuf,
-        /// The error of the operating system.
-        source: io::Error,
-    },
-    /// A program could not be started.
-    #[error("cannot start {program}: {source}")]
-    Start {
-        /// The program.
-        program: String,
         /// The error of the operating system.
         source: io::Error,
     },

@@ -5,8 +5,9 @@
 //! journals, and benchmarks delete trees between runs.
 
 use std::fs;
-use std::os::unix::ffi::OsStrExt as _;
-use std::path::{Path, PathBuf};
+use std::path::Path;
+
+use rustix::fs::{AtFlags, CWD, StatxFlags};
 
 use crate::error::{BenchError, IoContext as _};
 
@@ -39,10 +40,12 @@ impl FileSystem {
     ///
     /// Errors: the directory does not exist, or /proc is not mounted.
     pub fn of(directory: &Path) -> Result<FileSystem, BenchError> {
-        let directory = fs::canonicalize(directory).at("find", directory)?;
+        let flags = StatxFlags::MNT_ID;
+        let found = rustix::fs::statx(CWD, directory, AtFlags::empty(), flags);
+        let mount_id = found.at("find", directory)?.stx_mnt_id;
         let table = Path::new("/proc/self/mountinfo");
         let text = fs::read(table).at("read", table)?;
-        let (kind, source) = mount_of(&text, &directory).unwrap_or_default();
+        let (kind, source) = mount(&String::from_utf8_lossy(&text), mount_id).unwrap_or_default();
         let durability = durability(&kind, || has_ext4_journal(&source));
         Ok(FileSystem {
             kind,
@@ -81,56 +84,14 @@ pub fn free_bytes(directory: &Path) -> Result<u64, BenchError> {
     Ok(found.f_bavail.saturating_mul(found.f_frsize))
 }
 
-/// Type and source of the mount that contains a path: the last one with the longest mount point.
-/// The format of the table is that of proc_pid_mountinfo(5).
-fn mount_of(table: &[u8], path: &Path) -> Option<(String, String)> {
-    let mut best: Option<(usize, (String, String))> = None;
-    for line in table.split(|byte| *byte == b'\n') {
-        let Some((point, found)) = mount(line) else {
-            continue;
-        };
-        let len = point.as_os_str().len();
-        if path.starts_with(&point) && best.as_ref().is_none_or(|(longest, _)| len >= *longest) {
-            best = Some((len, found));
-        }
-    }
-    best.map(|(_, found)| found)
-}
-
-fn mount(line: &[u8]) -> Option<(PathBuf, (String, String))> {
-    let fields: Vec<&[u8]> = line.split(|byte| *byte == b' ').collect();
-    let point = unescape(fields.get(4)?);
+/// Type and source of a mount. The format of the table is that of proc_pid_mountinfo(5).
+fn mount(table: &str, id: u64) -> Option<(String, String)> {
+    let is_wanted = |line: &&str| line.split(' ').next() == Some(&id.to_string());
+    let line = table.lines().find(is_wanted)?;
     // A lone dash ends the optional fields.
-    let dash = fields.iter().skip(6).position(|field| *field == b"-")? + 6;
-    let text = |at: usize| Some(String::from_utf8_lossy(fields.get(at)?).into_owned());
-    let point = PathBuf::from(std::ffi::OsStr::from_bytes(&point));
-    Some((point, (text(dash + 1)?, text(dash + 2)?)))
-}
-
-/// Replaces the kernel's octal escapes of white space and backslashes.
-fn unescape(field: &[u8]) -> Vec<u8> {
-    let mut out = Vec::new();
-    let mut rest = field;
-    while let Some((first, after)) = rest.split_first() {
-        let octal = after
-            .get(..3)
-            .filter(|_| *first == b'\\')
-            .and_then(|digits| {
-                let text = std::str::from_utf8(digits).ok()?;
-                u8::from_str_radix(text, 8).ok()
-            });
-        match octal {
-            Some(byte) => {
-                out.push(byte);
-                rest = &after[3..];
-            }
-            None => {
-                out.push(*first);
-                rest = after;
-            }
-        }
-    }
-    out
+    let (_, described) = line.split_once(" - ")?;
+    let mut fields = described.split(' ');
+    Some((fields.next()?.into(), fields.next()?.into()))
 }
 
 fn durability(kind: &str, has_ext4_journal: impl Fn() -> bool) -> Durability {
@@ -151,37 +112,31 @@ fn has_ext4_journal(source: &str) -> bool {
         return false;
     };
     let prefix = format!("{}-", name.to_string_lossy());
-    let entries = fs::read_dir("/proc/fs/jbd2")
+    let mut entries = fs::read_dir("/proc/fs/jbd2")
         .into_iter()
         .flatten()
         .flatten();
-    entries
-        .into_iter()
-        .any(|entry| entry.file_name().to_string_lossy().starts_with(&prefix))
+    entries.any(|entry| entry.file_name().to_string_lossy().starts_with(&prefix))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    const TABLE: &[u8] = b"\
+    const TABLE: &str = "\
 22 1 254:0 / / rw,relatime shared:1 - ext4 /dev/vda rw,discard\n\
-23 22 0:20 / /proc rw - proc proc rw\n\
-30 22 0:25 / /mnt/a\\040b rw shared:7 master:1 - xfs /dev/vdb rw\n\
-31 22 0:26 / /mnt rw - tmpfs none rw\n\
-32 22 0:27 / /mnt rw - btrfs /dev/vdc rw\n";
-
-    fn kind(path: &str) -> String {
-        mount_of(TABLE, Path::new(path)).unwrap().0
-    }
+2 22 0:20 / /proc rw - proc proc rw\n\
+30 22 0:25 / /mnt/a\\040b rw shared:7 master:1 - xfs /dev/vdb rw\n";
 
     #[test]
-    fn mount_is_the_last_with_the_longest_mount_point() {
-        assert_eq!(kind("/home/x"), "ext4");
-        assert_eq!(kind("/mnt/a b/c"), "xfs");
-        assert_eq!(kind("/mnt/a"), "btrfs");
-        assert_eq!(kind("/mntx"), "ext4");
-        assert_eq!(mount_of(b"garbage\n\n", Path::new("/")), None);
+    fn mount_is_found_by_its_whole_number() {
+        let kind = |id| mount(TABLE, id).map(|(kind, _)| kind);
+        assert_eq!(kind(22).as_deref(), Some("ext4"));
+        assert_eq!(kind(2).as_deref(), Some("proc"));
+        let mounted = mount(TABLE, 30).unwrap();
+        assert_eq!(mounted, ("xfs".into(), "/dev/vdb".into()));
+        assert_eq!(kind(3), None);
+        assert_eq!(mount("garbage\n\n22 \n", 22), None);
     }
 
     #[test]

@@ -47,32 +47,29 @@ impl Report {
 }
 
 fn group(row: &Row) -> Group {
-    let bar = |index: usize, name: &str| match row.compare(index) {
-        Some(found) => {
-            let ratio = found.ratio.map(|ratio| format!(" ({:.2})", ratio.value));
-            let time = row.unit.format(found.seconds.mean);
-            Bar {
-                label: name.into(),
-                value: Some((found.seconds.mean, found.seconds.sd)),
-                text: time + &ratio.unwrap_or_default(),
-                colour: if index == 0 {
-                    Colour::Grey
-                } else {
-                    Colour::Blue
-                },
+    let bar = |(index, (name, _)): (usize, &(String, _))| {
+        let found = row.compare(index);
+        let (text, colour) = match &found {
+            None => ("no figures".into(), Colour::Red),
+            Some(found) => {
+                let time = row.unit.format(found.seconds.mean);
+                match found.ratio {
+                    None if index == 0 => (time, Colour::Grey),
+                    None => (time, Colour::Blue),
+                    Some(ratio) => (format!("{time} ({:.2})", ratio.value), Colour::Blue),
+                }
             }
+        };
+        Bar {
+            label: name.clone(),
+            value: found.map(|found| (found.seconds.mean, found.seconds.sd)),
+            text,
+            colour,
         }
-        None => Bar {
-            label: name.into(),
-            value: None,
-            text: "no figures".into(),
-            colour: Colour::Red,
-        },
     };
-    let names = row.measurements.iter().enumerate();
     Group {
         heading: row.name.clone(),
-        bars: names.map(|(index, (name, _))| bar(index, name)).collect(),
+        bars: row.measurements.iter().enumerate().map(bar).collect(),
     }
 }
 

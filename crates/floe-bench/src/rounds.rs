@@ -93,10 +93,8 @@ pub fn take_turns(
             }
         }
         on_round(round + 1, &measurements);
-        if !measurements
-            .iter()
-            .any(|measurement| matches!(measurement, Measurement::Ran(_)))
-        {
+        let has_failed = |it: &Measurement| matches!(it, Measurement::Failed(_));
+        if measurements.iter().all(has_failed) {
             break;
         }
     }

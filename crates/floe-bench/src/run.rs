@@ -1,7 +1,7 @@
 //! One run of one command: its time and the resources it used.
 
 use std::fs::{self, File};
-use std::io::{Read as _, Seek as _, SeekFrom};
+use std::io::{self, Read as _, Seek as _, SeekFrom};
 use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
@@ -53,18 +53,17 @@ pub fn run(invocation: &Invocation, stop: &AtomicBool) -> Result<Sample, BenchEr
             None => command.env_remove(name),
         };
     }
-    let start = |source| BenchError::Start { program, source };
     let began = Instant::now();
-    let child = command.spawn().map_err(start)?;
+    let child = command.spawn().at("start", &program)?;
     let ended = wait(&child, began + invocation.deadline, stop);
     let seconds = began.elapsed().as_secs_f64();
-    if ended.is_err() {
+    if !matches!(ended, Ok(End::Exit)) {
         terminate(&child);
     }
     let usage = child.wait4().at("wait for", arguments.join(" "))?;
-    let quoted = || shell_words::join(arguments);
-    match ended {
-        Ok(()) if usage.status.success() => {
+    let command = shell_words::join(arguments);
+    match ended.at("wait for", arguments.join(" "))? {
+        End::Exit if usage.status.success() => {
             let system_seconds = usage.rusage.stime.as_secs_f64();
             Ok(Sample {
                 cpu_seconds: Some(usage.rusage.utime.as_secs_f64() + system_seconds),
@@ -73,46 +72,40 @@ pub fn run(invocation: &Invocation, stop: &AtomicBool) -> Result<Sample, BenchEr
                 ..Sample::timed(seconds, 1.0)
             })
         }
-        Ok(()) => Err(BenchError::Failed {
-            command: quoted(),
+        End::Exit => Err(BenchError::Failed {
+            command,
             status: usage.status,
-            stderr: stderr_tail(&invocation.stderr),
+            stderr: stderr_tail(&invocation.stderr).unwrap_or_default(),
         }),
-        Err(WaitError::Stopped) => Err(BenchError::Interrupted),
-        Err(WaitError::Deadline) => Err(BenchError::Deadline {
-            command: quoted(),
+        End::Stop => Err(BenchError::Interrupted),
+        End::Deadline => Err(BenchError::Deadline {
+            command,
             seconds: invocation.deadline.as_secs(),
         }),
-        Err(WaitError::System(error)) => Err(error).at("wait for", arguments.join(" ")),
     }
 }
 
-/// Why waiting ended before the command did.
-enum WaitError {
-    Stopped,
+/// The reason why waiting for a command ended.
+enum End {
+    Exit,
+    Stop,
     Deadline,
-    System(rustix::io::Errno),
 }
 
-fn wait(child: &Child, deadline: Instant, stop: &AtomicBool) -> Result<(), WaitError> {
-    let pid = Pid::from_child(child);
-    let descriptor = pidfd_open(pid, PidfdFlags::empty()).map_err(WaitError::System)?;
-    let interval = Timespec {
-        tv_sec: 0,
-        tv_nsec: STOP_POLL_NANOSECONDS,
-    };
+fn wait(child: &Child, deadline: Instant, stop: &AtomicBool) -> rustix::io::Result<End> {
+    let descriptor = pidfd_open(Pid::from_child(child), PidfdFlags::empty())?;
     loop {
         let mut polled = [PollFd::new(&descriptor, PollFlags::IN)];
-        match poll(&mut polled, Some(&interval)) {
+        match poll(&mut polled, Some(&STOP_POLL_INTERVAL)) {
             Ok(0) | Err(rustix::io::Errno::INTR) => {}
-            Ok(_) => return Ok(()),
-            Err(error) => return Err(WaitError::System(error)),
+            Ok(_) => return Ok(End::Exit),
+            Err(error) => return Err(error),
         }
         if stop.load(Ordering::Relaxed) {
-            return Err(WaitError::Stopped);
+            return Ok(End::Stop);
         }
         if Instant::now() >= deadline {
-            return Err(WaitError::Deadline);
+            return Ok(End::Deadline);
         }
     }
 }
@@ -123,22 +116,20 @@ fn terminate(child: &Child) {
     let group = Pid::from_child(child);
     let _ = kill_process_group(group, Signal::TERM);
     let never = AtomicBool::new(false);
-    if wait(child, Instant::now() + TERMINATE_GRACE_PERIOD, &never).is_err() {
+    let ended = wait(child, Instant::now() + TERMINATE_GRACE_PERIOD, &never);
+    if !matches!(ended, Ok(End::Exit)) {
         let _ = kill_process_group(group, Signal::KILL);
     }
 }
 
 /// The end of a stderr file, for an error message.
-fn stderr_tail(file: &Path) -> String {
-    let read = || -> std::io::Result<String> {
-        let mut file = File::open(file)?;
-        let len = file.metadata()?.len();
-        file.seek(SeekFrom::Start(len.saturating_sub(STDERR_TAIL_BYTES)))?;
-        let mut bytes = Vec::new();
-        file.read_to_end(&mut bytes)?;
-        Ok(String::from_utf8_lossy(&bytes).into_owned())
-    };
-    read().unwrap_or_default()
+fn stderr_tail(file: &Path) -> io::Result<String> {
+    let mut file = File::open(file)?;
+    let len = file.metadata()?.len();
+    file.seek(SeekFrom::Start(len.saturating_sub(STDERR_TAIL_BYTES)))?;
+    let mut bytes = Vec::new();
+    file.read_to_end(&mut bytes)?;
+    Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
 /// Removes a directory tree, if it exists, even if its directories are read-only as in a store.
@@ -147,7 +138,7 @@ fn stderr_tail(file: &Path) -> String {
 pub fn remove_tree(path: &Path) -> Result<(), BenchError> {
     match fs::remove_dir_all(path) {
         Ok(()) => Ok(()),
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
         Err(_) => {
             make_writable(path)?;
             fs::remove_dir_all(path).at("remove", path)
@@ -167,7 +158,10 @@ fn make_writable(path: &Path) -> Result<(), BenchError> {
 }
 
 /// How often a raised stop is looked for. The end of a command is noticed at once.
-const STOP_POLL_NANOSECONDS: i64 = 100_000_000;
+const STOP_POLL_INTERVAL: Timespec = Timespec {
+    tv_sec: 0,
+    tv_nsec: 100_000_000,
+};
 
 /// Lets a program remove its temporary files.
 const TERMINATE_GRACE_PERIOD: Duration = Duration::from_secs(5);

@@ -1,7 +1,7 @@
 //! The cost of one run, and the unit in which rows are compared.
 
 /// The cost of one run of a variant.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Sample {
     /// Seconds from start to end.
     pub seconds: f64,
@@ -34,11 +34,7 @@ impl Sample {
         Sample {
             seconds,
             units,
-            cpu_seconds: None,
-            system_seconds: None,
-            peak_memory: None,
-            final_memory: None,
-            latency: None,
+            ..Sample::default()
         }
     }
 }
@@ -98,14 +94,11 @@ impl Unit {
 
     /// Several costs, all in the unit and with the precision of the first one, and the symbol of
     /// the unit.
-    pub(crate) fn format_all<const N: usize>(self, costs: [f64; N]) -> ([String; N], &'static str) {
-        let first = costs.first().copied().unwrap_or_default();
-        let (factor, symbol) = self.scale(first);
-        let precision = decimals(first * factor) + 1;
-        (
-            costs.map(|cost| format!("{:.precision$}", cost * factor)),
-            symbol,
-        )
+    pub(crate) fn format_all(self, costs: [f64; 5]) -> ([String; 5], &'static str) {
+        let (factor, symbol) = self.scale(costs[0]);
+        let precision = decimals(costs[0] * factor) + 1;
+        let shown = costs.map(|cost| format!("{:.precision$}", cost * factor));
+        (shown, symbol)
     }
 
     /// The name of the unit in JSON.

@@ -132,10 +132,8 @@ pub fn ratio_of_means(a: &Summary, b: &Summary) -> Option<Ratio> {
     if a.len < 2 || b.len < 2 || a.mean <= 0.0 || b.mean <= 0.0 {
         return None;
     }
-    let (of_a, of_b) = (
-        a.error_squared() / a.mean.powi(2),
-        b.error_squared() / b.mean.powi(2),
-    );
+    let of_a = a.error_squared() / a.mean.powi(2);
+    let of_b = b.error_squared() / b.mean.powi(2);
     let degrees = satterthwaite((of_a, a.len), (of_b, b.len));
     Ratio::from_log_error(a.mean / b.mean, (of_a + of_b).sqrt(), degrees)
 }
@@ -155,39 +153,16 @@ pub fn paired_ratio(ratios: &[f64]) -> Option<Ratio> {
     Ratio::from_log_error(summary.mean.exp(), error, (summary.len - 1) as f64)
 }
 
-/// The result of comparing two means.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verdict {
-    /// The first mean is significantly smaller.
-    Faster,
-    /// The first mean is significantly larger.
-    Slower,
-    /// The difference is not significant.
-    NotShown,
-    /// There are too few samples for a test.
-    TooFew,
-}
-
-impl Verdict {
-    /// Compares `a` with `b` at the significance level of 5 %.
-    pub fn of(a: &Summary, b: &Summary) -> Verdict {
-        match welch(a, b) {
-            _ if a.len < SAMPLES_MIN || b.len < SAMPLES_MIN => Verdict::TooFew,
-            None => Verdict::TooFew,
-            Some(test) if test.p >= LEVEL => Verdict::NotShown,
-            Some(test) if test.t < 0.0 => Verdict::Faster,
-            Some(_) => Verdict::Slower,
-        }
-    }
-
-    /// The verdict as shown in reports.
-    pub fn describe(self) -> &'static str {
-        match self {
-            Verdict::Faster => "faster",
-            Verdict::Slower => "slower",
-            Verdict::NotShown => "no difference shown",
-            Verdict::TooFew => "too few runs",
-        }
+/// The verdict of the comparison of `a` with `b` at the significance level of 5 %, as shown in
+/// reports.
+pub fn verdict(a: &Summary, b: &Summary) -> &'static str {
+    match welch(a, b) {
+        Some(test) if a.len >= SAMPLES_MIN && b.len >= SAMPLES_MIN => match test {
+            Welch { p, .. } if p >= LEVEL => "no difference shown",
+            Welch { t, .. } if t < 0.0 => "faster",
+            _ => "slower",
+        },
+        _ => "too few runs",
     }
 }
 

@@ -5,7 +5,8 @@ use crate::error::BenchError;
 /// A command with placeholders, split into arguments as a shell does, but run without a shell.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Template {
-    arguments: Vec<String>,
+    /// The program and its arguments, with placeholders.
+    pub arguments: Vec<String>,
 }
 
 /// The values of the placeholders.
@@ -47,13 +48,6 @@ impl Template {
         Ok(Template { arguments })
     }
 
-    /// A command that is already split into arguments.
-    pub fn from_arguments(arguments: impl IntoIterator<Item = impl Into<String>>) -> Template {
-        Template {
-            arguments: arguments.into_iter().map(Into::into).collect(),
-        }
-    }
-
     /// The arguments with the placeholders replaced.
     pub fn fill(&self, values: &Placeholders<'_>) -> Vec<String> {
         let mut filled = Vec::new();
@@ -75,11 +69,6 @@ impl Template {
     /// The program.
     pub fn program(&self) -> &str {
         self.arguments.first().map_or("", String::as_str)
-    }
-
-    /// The program and its arguments, with placeholders.
-    pub fn arguments(&self) -> &[String] {
-        &self.arguments
     }
 
     /// The command quoted for a shell.

@@ -34,11 +34,10 @@ fn row(row: &Row) -> Value {
 
 fn variant(row: &Row, index: usize) -> Value {
     let (name, measurement) = &row.measurements[index];
-    let samples = match measurement {
-        Measurement::Failed(reason) => return json!({ "name": name, "failed": reason }),
-        Measurement::Ran(samples) => samples,
-    };
-    let samples: Vec<Value> = samples.iter().map(sample).collect();
+    if let Measurement::Failed(reason) = measurement {
+        return json!({ "name": name, "failed": reason });
+    }
+    let samples: Vec<Value> = measurement.samples().iter().map(sample).collect();
     let mut object = json!({ "name": name, "samples": samples });
     let Some(found) = row.compare(index) else {
         return object;
@@ -62,7 +61,7 @@ fn variant(row: &Row, index: usize) -> Value {
             "p": test.p,
         });
     }
-    object["verdict"] = found.verdict.map(|verdict| verdict.describe()).into();
+    object["verdict"] = found.verdict.into();
     object
 }
 
@@ -79,10 +78,8 @@ fn sample(sample: &Sample) -> Value {
     set("systemSeconds", sample.system_seconds);
     set("p50Seconds", sample.latency.map(|latency| latency.p50));
     set("p99Seconds", sample.latency.map(|latency| latency.p99));
-    for (name, bytes) in [
-        ("peakMemory", sample.peak_memory),
-        ("finalMemory", sample.final_memory),
-    ] {
+    let memory = [sample.peak_memory, sample.final_memory];
+    for (name, bytes) in ["peakMemory", "finalMemory"].into_iter().zip(memory) {
         if let Some(bytes) = bytes {
             object[name] = bytes.into();
         }

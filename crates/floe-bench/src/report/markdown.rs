@@ -5,6 +5,7 @@ use crate::machine;
 use crate::rounds::Measurement;
 use crate::row::{Comparison, Row};
 use crate::sample::significant;
+use crate::statistics::Summary;
 use crate::table::Table;
 
 impl Report {
@@ -28,8 +29,8 @@ impl Report {
     /// The table alone, with one line per variant.
     pub fn table(&self) -> String {
         let has_latency = self.rows.iter().any(|row| {
-            let mut names = row.measurements.iter().map(|(name, _)| name);
-            names.any(|name| row.latency(name).is_some())
+            let mut names = row.measurements.iter();
+            names.any(|(name, _)| row.latency(name).is_some())
         });
         let headings = [
             "work",
@@ -66,36 +67,33 @@ impl Report {
 }
 
 fn figures(row: &Row, found: &Comparison, is_reference: bool) -> [String; 7] {
-    let seconds = &found.seconds;
-    let costs = [
-        seconds.mean,
-        seconds.sd,
-        seconds.median,
-        seconds.min,
-        seconds.max,
-    ];
+    let Summary {
+        mean,
+        sd,
+        median,
+        min,
+        max,
+        ..
+    } = found.seconds;
+    let costs = [mean, sd, median, min, max];
     let ([mean, sd, median, min, max], unit) = row.unit.format_all(costs);
     let ratio = match found.ratio {
         Some(ratio) => format!("{:.2} [{:.2}–{:.2}]", ratio.value, ratio.low, ratio.high),
         None if is_reference => "1".to_owned(),
         None => String::new(),
     };
-    let or_empty = |text: Option<String>| text.unwrap_or_default();
+    let p = found.welch.map(|test| probability(test.p));
+    let cpu = found.cpu_seconds.map(|cpu| row.unit.format(cpu.mean));
+    let memory = found.peak_memory;
+    let memory = memory.map(|bytes| significant(bytes as f64 / 1e6));
     [
         format!("{mean} ± {sd} {unit}"),
         format!("{median} ({min}–{max})"),
         ratio,
-        or_empty(found.welch.map(|test| probability(test.p))),
-        found
-            .verdict
-            .map_or("", |verdict| verdict.describe())
-            .into(),
-        or_empty(found.cpu_seconds.map(|cpu| row.unit.format(cpu.mean))),
-        or_empty(
-            found
-                .peak_memory
-                .map(|bytes| significant(bytes as f64 / 1e6)),
-        ),
+        p.unwrap_or_default(),
+        found.verdict.unwrap_or_default().into(),
+        cpu.unwrap_or_default(),
+        memory.unwrap_or_default(),
     ]
 }
 

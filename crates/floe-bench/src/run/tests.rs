@@ -46,7 +46,16 @@ fn missing_program_is_named() {
         deadline: LONG,
     };
     let error = run(&invocation, &AtomicBool::new(false)).unwrap_err();
-    assert!(matches!(error, BenchError::Start { .. }), "{error}");
+    assert!(
+        matches!(
+            error,
+            BenchError::File {
+                action: "start",
+                ..
+            }
+        ),
+        "{error}"
+    );
     assert!(error.to_string().contains("/nonexistent/floe"), "{error}");
 }
 

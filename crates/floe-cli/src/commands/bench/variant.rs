@@ -92,22 +92,17 @@ fn builtin(kind: &str, program: &str, keys: Option<&str>) -> Option<Template> {
         (_, Some(keys)) => words.extend(["--trusted-public-keys", keys]),
     }
     words.extend(["--from", "{from}", "--to", "{dest}", "{path}"]);
-    Some(Template::from_arguments(words))
+    let arguments = words.into_iter().map(str::to_owned).collect();
+    Some(Template { arguments })
 }
 
 impl VariantSpec {
     /// Whether the command checks signatures. Nix and floe do so by default.
     pub(crate) fn checks_signatures(&self) -> bool {
-        let words: Vec<&str> = self
-            .template
-            .arguments()
-            .iter()
-            .map(String::as_str)
-            .collect();
-        let has = |word: &str| words.contains(&word);
-        let is_off = words
-            .windows(2)
-            .any(|pair| pair == ["require-sigs", "false"]);
+        let words = &self.template.arguments;
+        let has = |word: &str| words.iter().any(|known| known == word);
+        let mut pairs = words.windows(2);
+        let is_off = pairs.any(|pair| pair == ["require-sigs", "false"]);
         !has("--no-check-sigs") && !has("--no-require-sigs") && !is_off
     }
 
