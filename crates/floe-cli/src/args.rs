@@ -1,9 +1,6 @@
 //! The command line. docs/interface.md describes it.
 
-mod access_log;
 mod bench;
-mod log;
-mod manual;
 mod serve;
 mod timeout;
 mod transfer;
@@ -11,13 +8,11 @@ mod transfer;
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
 
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap_complete::Shell;
 
-pub(crate) use access_log::AccessLogFormat;
 pub(crate) use bench::{BenchCommand, BenchCopyArgs};
-pub(crate) use log::{LogArgs, LogFormat};
-pub(crate) use manual::{CompletionsArgs, ManArgs};
-pub(crate) use serve::{CompressMode, ServeArgs};
+pub(crate) use serve::{AccessLogFormat, CompressMode, ServeArgs};
 pub(crate) use timeout::{parse_seconds, parse_timeout};
 pub(crate) use transfer::TransferArgs;
 
@@ -223,4 +218,34 @@ pub(crate) struct DemoArgs {
     /// Keep all files in this directory, which must not exist yet
     #[arg(long, value_name = "DIR")]
     pub(crate) keep: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct CompletionsArgs {
+    /// The shell that will run the script
+    pub(crate) shell: Shell,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ManArgs {
+    /// Write floe.1, floe-install.1 and so on into this directory, such as
+    /// ~/.local/share/man/man1
+    pub(crate) dir: Option<PathBuf>,
+}
+
+/// The format of stderr.
+#[derive(Clone, Copy, Debug, Default, Args)]
+pub(crate) struct LogArgs {
+    /// The format of stderr [default: text]
+    #[arg(long, value_name = "FORMAT")]
+    pub(crate) log_format: Option<LogFormat>,
+}
+
+/// `--log-format`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum LogFormat {
+    /// Bars on a terminal, else lines
+    Text,
+    /// One JSON object per line
+    Json,
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use clap::{Args, ValueEnum};
 use floe_server::Listen;
 
-use super::{AccessLogFormat, parse_timeout};
+use super::parse_timeout;
 use crate::exit::UsageError;
 use crate::messages::arguments;
 
@@ -80,6 +80,25 @@ pub(crate) struct ServeArgs {
     /// Open the store, read the keys, listen, print what would be served, and end
     #[arg(long)]
     pub(crate) check: bool,
+}
+
+/// The formats of the access log, as of nix-serve-ng. Its help names `normal` and its parser accepts `default`, so floe
+/// knows both.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub(crate) enum AccessLogFormat {
+    /// No lines at all
+    Quiet,
+    /// Apache's common log format
+    #[default]
+    Default,
+    /// The same as default
+    Normal,
+    /// Apache's format with the client address from a proxy's header
+    RealIp,
+    /// Method, target, status, bytes and time taken
+    Verbose,
+    /// The same as verbose
+    Debug,
 }
 
 /// `--compress`.

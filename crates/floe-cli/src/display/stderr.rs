@@ -8,7 +8,8 @@ use std::io::{self, Write as _};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::SystemTime;
 
-use serde_json::{Map, Value, json};
+use serde::Serialize;
+use serde_json::{Value, json};
 
 /// Switches stderr to JSON lines.
 pub(crate) fn set_json() {
@@ -21,7 +22,8 @@ pub(crate) fn is_json() -> bool {
 }
 
 /// The severity of a line.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Serialize)]
+#[serde(rename_all = "lowercase")]
 pub(crate) enum Level {
     Info,
     Warning,
@@ -30,31 +32,21 @@ pub(crate) enum Level {
 
 /// Writes a JSON line. `fields` is an object, and its null fields are left out.
 pub(crate) fn write_event(level: Level, event: &str, fields: Value) {
-    let level = match level {
-        Level::Info => "info",
-        Level::Warning => "warning",
-        Level::Error => "error",
-    };
-    let mut line = Map::new();
-    line.insert("level".into(), level.into());
-    line.insert("event".into(), event.into());
-    line.insert("time".into(), time::utc(SystemTime::now()).into());
-    if let Value::Object(fields) = fields {
+    let time = time::utc(SystemTime::now());
+    let mut line = json!({ "level": level, "event": event, "time": time });
+    if let (Some(line), Value::Object(fields)) = (line.as_object_mut(), fields) {
         line.extend(fields.into_iter().filter(|(_, value)| !value.is_null()));
     }
     // One call for each line keeps the lines of several threads apart. A closed stderr is ignored.
-    let text = format!("{}\n", Value::Object(line));
+    let text = format!("{line}\n");
     let _: io::Result<()> = io::stderr().write_all(text.as_bytes());
 }
 
 /// Prints a line on stderr.
 pub(crate) fn eprint_line(line: impl std::fmt::Display) {
     if is_json() {
-        return write_event(
-            Level::Info,
-            "message",
-            json!({ "message": line.to_string() }),
-        );
+        let fields = json!({ "message": line.to_string() });
+        return write_event(Level::Info, "message", fields);
     }
     // A closed stderr is ignored.
     let _: io::Result<()> = writeln!(io::stderr(), "{}", printable(&line.to_string()));
@@ -62,14 +54,11 @@ pub(crate) fn eprint_line(line: impl std::fmt::Display) {
 
 /// Prints a warning.
 pub(crate) fn warn(warning: impl std::fmt::Display) {
-    match is_json() {
-        true => write_event(
-            Level::Warning,
-            "warning",
-            json!({ "message": warning.to_string() }),
-        ),
-        false => eprint_line(format_args!("floe: warning: {warning}")),
+    if is_json() {
+        let fields = json!({ "message": warning.to_string() });
+        return write_event(Level::Warning, "warning", fields);
     }
+    eprint_line(format_args!("floe: warning: {warning}"));
 }
 
 /// Replaces control characters: errors repeat text of caches, which must not control the terminal.

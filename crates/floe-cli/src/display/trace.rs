@@ -12,8 +12,7 @@ use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use floe_format::HashPart;
-use floe_format::StorePath;
+use floe_format::{HashPart, StorePath};
 use floe_transfer::Event;
 use serde_json::{Value, json};
 
@@ -67,10 +66,10 @@ impl Trace {
     ///
     /// Errors: the file cannot be created.
     pub(crate) fn create(path: &Path, command: &str) -> anyhow::Result<Trace> {
-        let mut file = TraceFile::create(path)?;
-        file.write(&json!({
+        let process = json!({
             "ph": "M", "pid": PID, "name": "process_name", "args": { "name": command },
-        }));
+        });
+        let file = TraceFile::create(path, &process)?;
         Ok(Trace {
             began: Instant::now(),
             state: Mutex::new(State {
@@ -119,7 +118,7 @@ impl State {
                 self.start_track(requested, now);
             }
             Event::Resolved { path, nar_size, .. } => {
-                if let Some(track) = self.paths.get_mut(&path.hash_part()) {
+                if let Some(track) = self.track(path) {
                     track.name = path.to_string();
                     track.nar_size = Some(*nar_size);
                 }
@@ -129,13 +128,13 @@ impl State {
             Event::Started { path, .. } => {
                 self.enter_stage(path, "receive", now);
                 let thread = self.thread_row();
-                if let Some(track) = self.paths.get_mut(&path.hash_part()) {
+                if let Some(track) = self.track(path) {
                     track.thread = Some(thread);
                 }
             }
             Event::Fetched { path, bytes } => {
                 self.fetched += bytes;
-                if let Some(track) = self.paths.get_mut(&path.hash_part()) {
+                if let Some(track) = self.track(path) {
                     track.fetched += bytes;
                 }
                 self.write_counters(now, COUNTER_INTERVAL);
@@ -145,7 +144,7 @@ impl State {
                 self.write_counters(now, COUNTER_INTERVAL);
             }
             Event::Retrying { path, error } => {
-                let track = path.and_then(|path| self.paths.get_mut(&path.hash_part()));
+                let track = path.and_then(|path| self.track(path));
                 if let Some(track) = track {
                     track.fetched = 0;
                 }
@@ -176,6 +175,10 @@ impl State {
         }
     }
 
+    fn track(&mut self, path: &StorePath) -> Option<&mut Track> {
+        self.paths.get_mut(&path.hash_part())
+    }
+
     /// Starts the row of a path, in the stage `resolve`.
     fn start_track(&mut self, requested: &str, now: Micros) {
         let Some(part) = hash_part(requested) else {
@@ -192,17 +195,15 @@ impl State {
             fetched: 0,
             thread: None,
         };
-        self.file
-            .write(&track.event("b", requested, now, json!({})));
+        let event = track.event("b", requested, now, json!({}));
+        self.file.write(&event);
         self.paths.insert(part, track);
     }
 
     /// Ends the stage of a path, and starts the next one.
     fn enter_stage(&mut self, path: &StorePath, stage: &'static str, now: Micros) {
         if let Some(track) = self.paths.get_mut(&path.hash_part()) {
-            for event in track.stage_events(now) {
-                self.file.write(&event);
-            }
+            track.end_stage(&mut self.file, now);
             track.stage = stage;
             track.since = now;
         }
@@ -211,31 +212,22 @@ impl State {
     /// Ends the row of a path.
     fn end_track(&mut self, part: HashPart, outcome: &str, now: Micros) {
         if let Some(track) = self.paths.remove(&part) {
-            for event in track.stage_events(now) {
-                self.file.write(&event);
-            }
-            let args = json!({ "outcome": outcome, "narSize": track.nar_size });
-            self.file.write(&track.event("e", &track.name, now, args));
+            track.end(&mut self.file, outcome, now);
         }
     }
 
     /// Ends the span of the worker that has received a path.
     fn end_receive(&mut self, path: &StorePath, outcome: &str, now: Micros) {
-        let Some(track) = self.paths.get(&path.hash_part()) else {
-            return;
-        };
-        if let Some(thread) = track.thread {
-            let event = track.receive_span(thread, outcome, now);
-            self.file.write(&event);
+        if let Some(track) = self.paths.get(&path.hash_part()) {
+            track.end_receive(&mut self.file, outcome, now);
+            self.write_counters(now, Duration::ZERO);
         }
-        self.write_counters(now, Duration::ZERO);
     }
 
     fn end_resolving(&mut self, now: Micros) {
         if let Some(since) = self.resolving.take() {
-            let thread = self.thread_row();
-            self.file
-                .write(&span(thread, "resolve", (since, now), json!({})));
+            let event = span(self.thread_row(), "resolve", (since, now), json!({}));
+            self.file.write(&event);
         }
     }
 
@@ -276,10 +268,8 @@ impl State {
         let is_due = |last| now >= pause.saturating_add(last);
         if self.counters_written_at.is_none_or(is_due) {
             self.counters_written_at = Some(now);
-            for (name, bytes) in [
-                ("downloaded", json!(self.fetched)),
-                ("unpacked", json!(self.unpacked)),
-            ] {
+            let (downloaded, unpacked) = (json!(self.fetched), json!(self.unpacked));
+            for (name, bytes) in [("downloaded", downloaded), ("unpacked", unpacked)] {
                 self.file.write(&json!({
                     "ph": "C", "pid": PID, "ts": now, "name": name, "args": { "bytes": bytes },
                 }));
@@ -292,16 +282,11 @@ impl State {
         self.end_resolving(now);
         self.end_committing(now);
         self.write_counters(now, Duration::ZERO);
-        for (_, track) in std::mem::take(&mut self.paths) {
-            if let (Some(thread), "receive") = (track.thread, track.stage) {
-                self.file
-                    .write(&track.receive_span(thread, "unfinished", now));
+        for track in self.paths.values() {
+            if track.stage == "receive" {
+                track.end_receive(&mut self.file, "unfinished", now);
             }
-            for event in track.stage_events(now) {
-                self.file.write(&event);
-            }
-            let args = json!({ "outcome": "unfinished", "narSize": track.nar_size });
-            self.file.write(&track.event("e", &track.name, now, args));
+            track.end(&mut self.file, "unfinished", now);
         }
     }
 }
@@ -315,23 +300,29 @@ impl Track {
         })
     }
 
-    /// Returns the events of the stage that ends now.
-    fn stage_events(&self, now: Micros) -> [Value; 2] {
+    /// Ends the current stage.
+    fn end_stage(&self, file: &mut TraceFile, now: Micros) {
         let args = json!({ "path": self.name });
-        [
-            self.event("b", self.stage, self.since, args),
-            self.event("e", self.stage, now, json!({})),
-        ]
+        file.write(&self.event("b", self.stage, self.since, args));
+        file.write(&self.event("e", self.stage, now, json!({})));
     }
 
-    /// Returns the span of the worker that has received this path.
-    fn receive_span(&self, thread: u64, outcome: &str, now: Micros) -> Value {
+    /// Ends the current stage and the row.
+    fn end(&self, file: &mut TraceFile, outcome: &str, now: Micros) {
+        self.end_stage(file, now);
+        let args = json!({ "outcome": outcome, "narSize": self.nar_size });
+        file.write(&self.event("e", &self.name, now, args));
+    }
+
+    /// Ends the span of the worker that has received this path.
+    fn end_receive(&self, file: &mut TraceFile, outcome: &str, now: Micros) {
+        let Some(thread) = self.thread else { return };
         let args = json!({
             "path": self.name, "narSize": self.nar_size, "downloadBytes": self.fetched,
             "outcome": outcome,
         });
         let name = self.name.get(HashPart::LEN + 1..).unwrap_or(&self.name);
-        span(thread, name, (self.since, now), args)
+        file.write(&span(thread, name, (self.since, now), args));
     }
 }
 

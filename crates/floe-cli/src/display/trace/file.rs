@@ -13,33 +13,26 @@ use crate::messages::copy::trace_file;
 pub(super) struct TraceFile {
     out: BufWriter<File>,
     path: PathBuf,
-    is_empty: bool,
     /// The first failure. Nothing is written after it, and the copy continues.
     failure: Option<io::Error>,
 }
 
 impl TraceFile {
-    /// Creates or truncates the file.
+    /// Creates or truncates the file, and writes its first element.
     ///
     /// Errors: the file cannot be created.
-    pub(super) fn create(path: &Path) -> anyhow::Result<TraceFile> {
+    pub(super) fn create(path: &Path, first: &Value) -> anyhow::Result<TraceFile> {
         let file = File::create(path).with_context(|| trace_file("create", path))?;
-        Ok(TraceFile {
-            out: BufWriter::new(file),
-            path: path.to_path_buf(),
-            is_empty: true,
-            failure: None,
-        })
+        let mut out = BufWriter::new(file);
+        let failure = write!(out, "[\n{first}").err();
+        let path = path.to_path_buf();
+        Ok(TraceFile { out, path, failure })
     }
 
     /// Adds an element, unless an earlier one has failed.
     pub(super) fn write(&mut self, event: &Value) {
-        let before = match std::mem::take(&mut self.is_empty) {
-            true => "[\n",
-            false => ",\n",
-        };
         if self.failure.is_none() {
-            self.failure = write!(self.out, "{before}{event}").err();
+            self.failure = write!(self.out, ",\n{event}").err();
         }
     }
 
