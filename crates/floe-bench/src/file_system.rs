@@ -58,9 +58,8 @@ impl FileSystem {
     pub fn describe(&self) -> String {
         let kind = &self.kind;
         match self.durability {
-            Durability::Memory => kind.clone(),
             Durability::Journal if kind == "ext4" => format!("{kind} with a journal"),
-            Durability::Journal => kind.clone(),
+            Durability::Memory | Durability::Journal => kind.clone(),
             Durability::Plain => format!("{kind} without a journal"),
             Durability::Unknown => format!("{kind}, an unknown file system"),
         }
@@ -108,10 +107,8 @@ fn durability(kind: &str, has_ext4_journal: impl Fn() -> bool) -> Durability {
 /// Looks for the journal's directory under /proc, which is named after the device.
 fn has_ext4_journal(source: &str) -> bool {
     let device = fs::canonicalize(source).unwrap_or_else(|_| source.into());
-    let Some(name) = device.file_name() else {
-        return false;
-    };
-    let prefix = format!("{}-", name.to_string_lossy());
+    let name = device.file_name().unwrap_or_default().to_string_lossy();
+    let prefix = format!("{name}-");
     let mut entries = fs::read_dir("/proc/fs/jbd2")
         .into_iter()
         .flatten()

@@ -35,14 +35,14 @@ impl Report {
 
     /// A chart of the mean times with their standard deviations. Each row has its own scale.
     pub fn svg(&self) -> String {
-        let chart = Chart {
+        Chart {
             title: format!("{}: mean time ± standard deviation", self.title),
             note: String::new(),
             label_width: 200.0,
             cut_at: None,
             groups: self.rows.iter().map(group).collect(),
-        };
-        chart.svg()
+        }
+        .svg()
     }
 }
 

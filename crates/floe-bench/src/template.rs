@@ -53,15 +53,12 @@ impl Template {
         let mut filled = Vec::new();
         for argument in &self.arguments {
             if argument == PATH {
-                filled.extend(values.paths.iter().cloned());
+                filled.extend_from_slice(values.paths);
                 continue;
             }
-            filled.push(
-                argument
-                    .replace(FROM, values.from)
-                    .replace(DEST, values.dest)
-                    .replace(PATH, &values.paths.join(" ")),
-            );
+            let argument = argument.replace(FROM, values.from);
+            let argument = argument.replace(DEST, values.dest);
+            filled.push(argument.replace(PATH, &values.paths.join(" ")));
         }
         filled
     }

@@ -67,22 +67,18 @@ fn variant(row: &Row, index: usize) -> Value {
 
 /// The fields that are known.
 fn sample(sample: &Sample) -> Value {
-    let mut object = json!({ "seconds": rounded(sample.seconds) });
-    let mut set = |name: &str, value: Option<f64>| {
-        if let Some(value) = value {
-            object[name] = rounded(value).into();
-        }
-    };
-    set("units", (sample.units != 1.0).then_some(sample.units));
-    set("cpuSeconds", sample.cpu_seconds);
-    set("systemSeconds", sample.system_seconds);
-    set("p50Seconds", sample.latency.map(|latency| latency.p50));
-    set("p99Seconds", sample.latency.map(|latency| latency.p99));
-    let memory = [sample.peak_memory, sample.final_memory];
-    for (name, bytes) in ["peakMemory", "finalMemory"].into_iter().zip(memory) {
-        if let Some(bytes) = bytes {
-            object[name] = bytes.into();
-        }
+    let mut object = json!({
+        "seconds": rounded(sample.seconds),
+        "units": (sample.units != 1.0).then_some(rounded(sample.units)),
+        "cpuSeconds": sample.cpu_seconds.map(rounded),
+        "systemSeconds": sample.system_seconds.map(rounded),
+        "p50Seconds": sample.latency.map(|latency| rounded(latency.p50)),
+        "p99Seconds": sample.latency.map(|latency| rounded(latency.p99)),
+        "peakMemory": sample.peak_memory,
+        "finalMemory": sample.final_memory,
+    });
+    if let Some(fields) = object.as_object_mut() {
+        fields.retain(|_, value| !value.is_null());
     }
     object
 }
