@@ -126,9 +126,8 @@ impl ClosureCopy<'_> {
     fn discard_unneeded_trees(&self, resolved: &Resolved) {
         let is_known = resolved.failures.is_empty() && resolved.unavailable.is_empty();
         if is_known {
-            let paths = resolved.items.iter().map(|item| &item.narinfo.info.path);
-            let wanted: BTreeSet<&StorePath> = paths.collect();
-            self.target.discard_recovered(&|path| wanted.contains(path));
+            let is_wanted = |path: &StorePath| resolved.items.contains_key(path);
+            self.target.discard_recovered(&is_wanted);
         }
     }
 
@@ -180,7 +179,7 @@ impl ClosureCopy<'_> {
         for error in resolved.failures {
             summary.fail(self.events, error);
         }
-        let mut items = resolved.items;
+        let mut items: Vec<PlannedPath> = resolved.items.into_values().collect();
         for item in &mut items {
             let path = &item.narinfo.info.path;
             item.local_copies = self.options.reuse.local_copies(path);
@@ -246,7 +245,7 @@ impl ClosureCopy<'_> {
         let hash_pool = self.hash_pool(&items);
         let queue = Queue::new(self.sources, &items, hash_pool.cores());
         let (sender, receiver) = mpsc::sync_channel(RESULT_QUEUE_LEN);
-        let mut commit = Commit::new(self, &items, &queue, summary);
+        let mut commit = Commit::new(self, &queue, summary, waiting);
         commit.fail_referrers_of(unavailable);
         thread::scope(|scope| {
             for (number, place) in hash_pool.tickets().enumerate() {
@@ -263,7 +262,7 @@ impl ClosureCopy<'_> {
                     })?;
             }
             drop(sender);
-            let result = commit.run(&receiver, waiting);
+            let result = commit.run(&receiver);
             // After an error the workers must stop, because the commit takes no more results.
             if result.is_err() {
                 queue.close();
@@ -288,10 +287,6 @@ impl ClosureCopy<'_> {
             true => hash_pool.with_half_the_slots(),
             false => hash_pool,
         }
-    }
-
-    pub(crate) fn source_of(&self, item: &PlannedPath) -> &dyn Source {
-        &*self.sources.list[item.source]
     }
 
     pub(crate) fn check_cancelled(&self) -> Result<(), Error> {

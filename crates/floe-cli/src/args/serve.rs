@@ -82,8 +82,8 @@ pub(crate) struct ServeArgs {
     pub(crate) check: bool,
 }
 
-/// The formats of the access log, as of nix-serve-ng. Its help names `normal` and its parser accepts `default`, so floe
-/// knows both.
+/// The formats of the access log, as of nix-serve-ng. Its help names `normal` and its parser
+/// accepts `default`, so floe knows both.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub(crate) enum AccessLogFormat {
     /// No lines at all

@@ -17,8 +17,8 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use floe_format::StorePath;
-use floe_transfer::{CANCEL_POLL, Error, ErrorKind, Event, PlannedPath};
+use floe_format::{PathInfo, StorePath};
+use floe_transfer::{CANCEL_POLL, Error, ErrorKind, Event};
 
 use super::fetch::Queue;
 use super::receive::WorkerResult;
@@ -34,10 +34,9 @@ pub(crate) struct Commit<'a> {
     copy: &'a ClosureCopy<'a>,
     queue: &'a Queue<'a>,
     summary: &'a mut CopySummary,
-    /// For each path of the plan, the number of its references that are not ready.
-    pending_references: HashMap<StorePath, usize>,
-    /// For each path of the plan, its referrers in the plan.
-    referrers: HashMap<StorePath, Vec<StorePath>>,
+    /// Paths that this round could not commit. At first, those of an earlier round.
+    waiting: &'a mut Vec<WaitingPath>,
+    planned: HashMap<&'a StorePath, PlannedNode<'a>>,
     /// The references of paths of earlier rounds.
     earlier_references: HashMap<StorePath, BTreeSet<StorePath>>,
     /// Staged paths that are not ready.
@@ -49,42 +48,52 @@ pub(crate) struct Commit<'a> {
     reused: HashSet<StorePath>,
     /// References that were valid at the query and are not at the commit.
     vanished: BTreeSet<StorePath>,
-    nar_sizes: HashMap<StorePath, u64>,
     out_of_space: bool,
     /// Staged paths that this run cannot use any more.
     kept_for_resume: Vec<StorePath>,
 }
 
+/// A path of the plan.
+struct PlannedNode<'a> {
+    info: &'a PathInfo,
+    /// The number of its references in the plan that are not ready.
+    pending_references: usize,
+    /// Its referrers in the plan.
+    referrers: Vec<&'a StorePath>,
+}
+
 impl<'a> Commit<'a> {
     pub(crate) fn new(
         copy: &'a ClosureCopy<'a>,
-        items: &[PlannedPath],
         queue: &'a Queue<'a>,
         summary: &'a mut CopySummary,
+        waiting: &'a mut Vec<WaitingPath>,
     ) -> Commit<'a> {
-        let infos = || items.iter().map(|item| &item.narinfo.info);
-        let nar_sizes: HashMap<_, _> = infos().map(|i| (i.path.clone(), i.nar_size)).collect();
-        let mut pending_references = HashMap::new();
-        let mut referrers: HashMap<_, Vec<_>> = HashMap::new();
+        let infos = || queue.items.iter().map(|item| &item.narinfo.info);
+        let node = |info| PlannedNode {
+            info,
+            pending_references: 0,
+            referrers: Vec::new(),
+        };
+        let mut planned: HashMap<_, _> = infos().map(|info| (&info.path, node(info))).collect();
         for info in infos() {
-            let among = |r: &&StorePath| **r != info.path && nar_sizes.contains_key(*r);
-            pending_references.insert(
-                info.path.clone(),
-                info.references.iter().filter(among).count(),
-            );
-            for reference in info.references.iter().filter(among) {
-                referrers
-                    .entry(reference.clone())
-                    .or_default()
-                    .push(info.path.clone());
+            let mut pending_references = 0;
+            for reference in info.references.iter().filter(|path| **path != info.path) {
+                if let Some(node) = planned.get_mut(reference) {
+                    node.referrers.push(&info.path);
+                    pending_references += 1;
+                }
+            }
+            if let Some(node) = planned.get_mut(&info.path) {
+                node.pending_references = pending_references;
             }
         }
         Commit {
             copy,
             queue,
             summary,
-            pending_references,
-            referrers,
+            waiting,
+            planned,
             earlier_references: HashMap::new(),
             blocked: HashSet::new(),
             ready: Vec::new(),
@@ -92,24 +101,21 @@ impl<'a> Commit<'a> {
             failed: HashSet::new(),
             reused: HashSet::new(),
             vanished: BTreeSet::new(),
-            nar_sizes,
             out_of_space: false,
             kept_for_resume: Vec::new(),
         }
     }
 
-    /// Commits the results of the workers until they end. `waiting` contains the paths that an
-    /// earlier round could not commit. Afterwards it contains those that this round could not
-    /// commit, because the returned references have vanished.
+    /// Commits the results of the workers until they end, and the waiting paths of an earlier round.
+    /// Returns the references that have vanished, for which other paths wait now.
     pub(crate) fn run(
         &mut self,
         results: &Receiver<WorkerResult>,
-        waiting: &mut Vec<WaitingPath>,
     ) -> Result<BTreeSet<StorePath>, Error> {
         loop {
             if let Err(cancelled) = self.copy.check_cancelled() {
                 // Ready paths still become valid.
-                while !self.ready.is_empty() && self.commit_ready(waiting)? > 0 {}
+                while !self.ready.is_empty() && self.commit_ready()? > 0 {}
                 return Err(cancelled);
             }
             let pause = match self.ready_since {
@@ -125,10 +131,10 @@ impl<'a> Commit<'a> {
                 .ready_since
                 .is_some_and(|since| since.elapsed() >= BATCH_WAIT);
             if due {
-                self.commit_ready(waiting)?;
+                self.commit_ready()?;
             }
             // One late reference may have made many paths ready at once.
-            while self.ready.len() >= BATCH_LEN && self.commit_ready(waiting)? > 0 {}
+            while self.ready.len() >= BATCH_LEN && self.commit_ready()? > 0 {}
         }
         for path in std::mem::take(&mut self.blocked) {
             self.copy.target.discard(std::slice::from_ref(&path));
@@ -136,26 +142,24 @@ impl<'a> Commit<'a> {
             // which only a wrong narinfo can claim.
             if !self.out_of_space {
                 let missing = self.references(&path);
-                self.summary
-                    .fail(self.copy.events, Error::MissingReferences { path, missing });
+                self.fail(Error::MissingReferences { path, missing });
             }
         }
-        for WaitingPath { path, references } in waiting.drain(..) {
+        for WaitingPath { path, references } in std::mem::take(self.waiting) {
             self.earlier_references.insert(path.clone(), references);
             self.ready.push(path);
         }
-        self.commit_rest(waiting)?;
+        self.commit_rest()?;
         Ok(std::mem::take(&mut self.vanished))
     }
 
     /// Fails the paths of the plan whose references no source has.
     pub(crate) fn fail_referrers_of(&mut self, unavailable: &BTreeSet<StorePath>) {
-        for item in self.queue.items() {
+        for item in self.queue.items {
             let info = &item.narinfo.info;
-            let references = info.references.intersection(unavailable);
-            let lacks: BTreeSet<StorePath> = references.cloned().collect();
-            if !lacks.is_empty() {
-                self.fail_with_referrers(&info.path, lacks);
+            let missing = &info.references & unavailable;
+            if !missing.is_empty() {
+                self.fail_for_references(&info.path, missing);
             }
         }
     }
@@ -172,31 +176,25 @@ impl<'a> Commit<'a> {
                     self.keep_for_resume(path);
                     return;
                 }
-                match self.pending_references.get(&path) {
-                    Some(0) | None => self.mark_ready(path),
-                    Some(_) => {
+                match self.planned.get(&path) {
+                    Some(node) if node.pending_references > 0 => {
                         self.blocked.insert(path);
                     }
+                    _ => self.mark_ready(path),
                 }
             }
             Err(Error::Cancelled) => {}
-            // The failure of this path is already reported.
-            Err(_) if self.failed.contains(&path) => {}
-            Err(error) if error.kind() == ErrorKind::NoSpace => {
+            Err(error) if error.kind() == ErrorKind::NoSpace && !self.failed.contains(&path) => {
                 // Every further path would fail for the same reason. Staged paths still get
                 // committed.
                 if !std::mem::replace(&mut self.out_of_space, true) {
                     let kept = std::mem::take(&mut self.kept_for_resume);
                     self.copy.target.discard(&kept);
                     self.queue.close();
-                    self.summary.fail(self.copy.events, error);
+                    self.fail(error);
                 }
             }
-            Err(error) => {
-                self.summary.fail(self.copy.events, error);
-                self.failed.insert(path.clone());
-                self.fail_referrers(&path);
-            }
+            Err(error) => self.fail_with_referrers(path, error),
         }
     }
 
@@ -211,9 +209,7 @@ impl<'a> Commit<'a> {
 
     /// Returns the references of a path of this round or of an earlier one.
     fn references(&self, path: &StorePath) -> BTreeSet<StorePath> {
-        let mut infos = self.queue.items().iter().map(|item| &item.narinfo.info);
-        let planned = infos.find(|info| info.path == *path);
-        let planned = planned.map(|info| &info.references);
+        let planned = self.planned.get(path).map(|node| &node.info.references);
         let references = planned.or_else(|| self.earlier_references.get(path));
         references.cloned().unwrap_or_default()
     }
@@ -227,9 +223,8 @@ impl<'a> Commit<'a> {
             self.out_of_space |= error.kind() == ErrorKind::NoSpace;
             let blocked = std::mem::take(&mut self.blocked).into_iter();
             let ready = std::mem::take(&mut self.ready);
-            for path in blocked.chain(ready).chain(late) {
-                self.keep_for_resume(path);
-            }
+            self.kept_for_resume
+                .extend(blocked.chain(ready).chain(late));
         } else {
             self.copy.target.discard(&late);
         }
@@ -251,56 +246,57 @@ impl<'a> Commit<'a> {
         self.ready_since.get_or_insert_with(Instant::now);
         while let Some(path) = todo.pop() {
             // Keep the referrers: if the target refuses the path, they fail with it.
-            let referrers = self.referrers.get(&path).cloned();
+            let node = self.planned.get(&path);
+            let referrers = node.map(|node| node.referrers.clone());
             for referrer in referrers.unwrap_or_default() {
-                let Some(count) = self.pending_references.get_mut(&referrer) else {
+                let Some(node) = self.planned.get_mut(referrer) else {
                     continue;
                 };
-                *count -= 1;
-                if *count == 0 {
-                    todo.extend(self.blocked.take(&referrer));
+                node.pending_references -= 1;
+                if node.pending_references == 0 {
+                    todo.extend(self.blocked.take(referrer));
                 }
             }
             self.ready.push(path);
         }
     }
 
-    fn fail_with_referrers(&mut self, path: &StorePath, missing: BTreeSet<StorePath>) {
-        if self.fail_one(path, missing) {
-            self.fail_referrers(path);
-        }
+    fn fail(&mut self, error: Error) {
+        self.summary.fail(self.copy.events, error);
     }
 
-    /// Fails all direct and indirect referrers of a path that has failed.
-    fn fail_referrers(&mut self, path: &StorePath) {
-        let mut todo = vec![path.clone()];
+    fn fail_for_references(&mut self, path: &StorePath, missing: BTreeSet<StorePath>) {
+        let path = path.clone();
+        self.fail_with_referrers(path.clone(), Error::MissingReferences { path, missing });
+    }
+
+    /// Fails a path and all its direct and indirect referrers, unless they have failed before.
+    fn fail_with_referrers(&mut self, path: StorePath, error: Error) {
+        if !self.failed.insert(path.clone()) {
+            return;
+        }
+        self.fail(error);
+        let mut todo = vec![path];
         while let Some(failed) = todo.pop() {
-            for referrer in self.referrers.remove(&failed).unwrap_or_default() {
-                if self.fail_one(&referrer, BTreeSet::from([failed.clone()])) {
-                    todo.push(referrer);
+            if let Some(path) = self.blocked.take(&failed) {
+                self.keep_for_resume(path);
+            }
+            self.queue.skip([failed.clone()]);
+            let node = self.planned.get_mut(&failed);
+            let referrers = node.map(|node| std::mem::take(&mut node.referrers));
+            for path in referrers.unwrap_or_default().into_iter().cloned() {
+                if self.failed.insert(path.clone()) {
+                    todo.push(path.clone());
+                    let missing = BTreeSet::from([failed.clone()]);
+                    self.fail(Error::MissingReferences { path, missing });
                 }
             }
         }
     }
 
-    /// Fails one path. Returns `false` if it had failed before.
-    fn fail_one(&mut self, path: &StorePath, missing: BTreeSet<StorePath>) -> bool {
-        let is_new = self.failed.insert(path.clone());
-        if is_new {
-            if let Some(path) = self.blocked.take(path) {
-                self.keep_for_resume(path);
-            }
-            self.queue.skip([path.clone()]);
-            let path = path.clone();
-            self.summary
-                .fail(self.copy.events, Error::MissingReferences { path, missing });
-        }
-        is_new
-    }
-
     /// Commits a batch of ready paths. Busy paths stay ready. Returns how many paths became valid
     /// or were refused.
-    fn commit_ready(&mut self, waiting: &mut Vec<WaitingPath>) -> Result<usize, Error> {
+    fn commit_ready(&mut self) -> Result<usize, Error> {
         self.ready_since = None;
         let batch: Vec<StorePath> = self
             .ready
@@ -313,7 +309,8 @@ impl<'a> Commit<'a> {
         let progress = committed.valid.len() + committed.refused.len();
         for path in &committed.valid {
             self.copy.events.event(Event::Valid { path });
-            let nar_bytes = self.nar_sizes.get(path).copied().unwrap_or(0);
+            let node = self.planned.get(path);
+            let nar_bytes = node.map_or(0, |node| node.info.nar_size);
             self.summary.copied += 1;
             self.summary.nar_bytes += nar_bytes;
             if self.reused.contains(path) {
@@ -322,12 +319,10 @@ impl<'a> Commit<'a> {
             }
         }
         for (path, error) in committed.refused {
-            self.summary.fail(self.copy.events, error);
-            self.failed.insert(path.clone());
-            self.fail_referrers(&path);
+            self.fail_with_referrers(path, error);
         }
         self.ready.extend(committed.busy);
-        self.sort_missing_references(committed.missing_references, waiting);
+        self.sort_missing_references(committed.missing_references);
         if !self.ready.is_empty() {
             self.ready_since = Some(Instant::now());
         }
@@ -342,45 +337,38 @@ impl<'a> Commit<'a> {
     fn sort_missing_references(
         &mut self,
         missing_references: Vec<(StorePath, BTreeSet<StorePath>)>,
-        waiting: &mut Vec<WaitingPath>,
     ) {
         let mut late: HashSet<StorePath> = self.ready.iter().cloned().collect();
         late.extend(missing_references.iter().map(|(path, _)| path.clone()));
 
         for (path, missing) in missing_references {
-            let failed: BTreeSet<_> = missing
-                .iter()
-                .filter(|m| self.failed.contains(*m))
-                .cloned()
-                .collect();
-            let gone: BTreeSet<_> = missing
-                .difference(&failed)
-                .filter(|m| !late.contains(*m))
-                .cloned()
-                .collect();
+            let (failed, mut gone): (BTreeSet<_>, BTreeSet<_>) = missing
+                .into_iter()
+                .partition(|path| self.failed.contains(path));
+            gone.retain(|path| !late.contains(path));
             if !failed.is_empty() {
-                self.fail_with_referrers(&path, failed);
+                self.fail_for_references(&path, failed);
                 self.keep_for_resume(path);
             } else if gone.is_empty() {
                 self.ready.push(path);
             } else {
                 // A reference that waits itself has not vanished; its referrer waits as well.
-                let waits = |path: &StorePath| waiting.iter().any(|w| w.path == *path);
-                self.vanished
-                    .extend(gone.into_iter().filter(|path| !waits(path)));
+                let waits = |path: &StorePath| self.waiting.iter().any(|w| w.path == *path);
+                gone.retain(|path| !waits(path));
+                self.vanished.extend(gone);
                 let references = self.references(&path);
-                waiting.push(WaitingPath { path, references });
+                self.waiting.push(WaitingPath { path, references });
             }
         }
     }
 
     /// Commits the remaining paths. Waits for the locks of other processes.
-    fn commit_rest(&mut self, waiting: &mut Vec<WaitingPath>) -> Result<(), Error> {
+    fn commit_rest(&mut self) -> Result<(), Error> {
         let mut last_progress = Instant::now();
         let mut is_notified = false;
         while !self.ready.is_empty() {
             self.copy.check_cancelled()?;
-            if self.commit_ready(waiting)? > 0 {
+            if self.commit_ready()? > 0 {
                 last_progress = Instant::now();
             } else if last_progress.elapsed() > NOTIFY_AFTER && !is_notified {
                 is_notified = true;
@@ -389,13 +377,9 @@ impl<'a> Commit<'a> {
                 }
             } else if last_progress.elapsed() > BUSY_TIMEOUT {
                 for path in std::mem::take(&mut self.ready) {
+                    self.keep_for_resume(path.clone());
                     let seconds = BUSY_TIMEOUT.as_secs();
-                    let error = Error::Busy {
-                        path: path.clone(),
-                        seconds,
-                    };
-                    self.summary.fail(self.copy.events, error);
-                    self.keep_for_resume(path);
+                    self.fail(Error::Busy { path, seconds });
                 }
             } else {
                 thread::sleep(BUSY_POLL);

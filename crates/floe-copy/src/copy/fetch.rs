@@ -27,9 +27,11 @@ use crate::sources::Sources;
 /// The planned paths. Workers take them one by one from both ends.
 pub(crate) struct Queue<'a> {
     sources: &'a Sources,
-    items: &'a [PlannedPath],
+    /// All paths in the order of the plan.
+    pub(crate) items: &'a [PlannedPath],
     jobs: usize,
-    decoder_budget: DecoderBudget,
+    /// The memory budget of all decoders.
+    pub(crate) decoder_budget: DecoderBudget,
     state: Mutex<QueueState>,
 }
 
@@ -97,16 +99,6 @@ impl<'a> Queue<'a> {
             decoder_budget: DecoderBudget::new(DECODER_BUDGET_LEN),
             state: Mutex::new(state),
         }
-    }
-
-    /// Returns the memory budget of all decoders.
-    pub(crate) fn decoder_budget(&self) -> &DecoderBudget {
-        &self.decoder_budget
-    }
-
-    /// Returns all paths in the order of the plan.
-    pub(crate) fn items(&self) -> &'a [PlannedPath] {
-        self.items
     }
 
     /// Returns the next path with its NAR, or `None` if there are no more.

@@ -33,21 +33,9 @@ pub(crate) struct ReceivedPath {
     pub(crate) is_reused: bool,
 }
 
-/// The failure of the last attempt at one source.
-struct ReceiveFailure {
-    error: Box<Error>,
-    is_source_fault: bool,
-}
-
-impl From<Error> for ReceiveFailure {
-    /// A cancellation, which ends the attempts at all sources.
-    fn from(error: Error) -> ReceiveFailure {
-        ReceiveFailure {
-            error: Box::new(error),
-            is_source_fault: false,
-        }
-    }
-}
+/// The result of all attempts at one source. The inner error is a fault of the source; the outer one
+/// ends the attempts at all sources.
+type SourceResult = Result<Result<ReceivedPath, Error>, Error>;
 
 /// Transfers paths from the queue until there are no more.
 pub(crate) fn run_worker(
@@ -61,16 +49,20 @@ pub(crate) fn run_worker(
         true => QueueEnd::Smallest,
         false => QueueEnd::Largest,
     };
-    let mut scratch = vec![0; CHUNK_LEN];
+    let mut receiver = PathReceiver {
+        copy,
+        queue,
+        worker: &worker,
+        scratch: vec![0; CHUNK_LEN],
+    };
     while let Some(job) = queue.next(end) {
-        let item = job.item;
-        let path = item.narinfo.info.path.clone();
-        let nar_size = item.narinfo.info.nar_size;
+        let info = &job.item.narinfo.info;
+        let (path, nar_size) = (info.path.clone(), info.nar_size);
         copy.events.event(Event::Started {
             path: &path,
             nar_size,
         });
-        let result = receive_with_failover(copy, queue, job, (&worker, &mut scratch));
+        let result = receiver.receive(job);
         copy.events.event(match &result {
             Ok(_) => Event::Staged { path: &path },
             Err(_) => Event::TransferFailed { path: &path },
@@ -84,106 +76,107 @@ pub(crate) fn run_worker(
     }
 }
 
-/// Receives a path from this machine, from its source, or else from any other source.
-fn receive_with_failover(
-    copy: &ClosureCopy<'_>,
-    queue: &Queue<'_>,
-    job: Job<'_>,
-    (worker, scratch): (&Worker, &mut [u8]),
-) -> Result<ReceivedPath, Error> {
-    let item = job.item;
-    if item.is_local() {
-        let context = nar_context(copy, queue, worker);
-        let mut nar = IncomingNar::new(context, item, scratch);
-        if copy.target.reuse_local_copy(&mut nar)? {
-            return Ok(ReceivedPath {
-                fetched: 0,
-                is_reused: true,
-            });
-        }
-        copy.check_cancelled()?;
-    }
-    let first = match receive_with_retries(copy, queue, job, (worker, &mut *scratch)) {
-        Err(failure) if failure.is_source_fault => *failure.error,
-        result => return result.map_err(|failure| *failure.error),
-    };
-    let path = &item.narinfo.info.path;
-    for source in failover::candidates(copy, item) {
-        let found = worker.yield_core_while(|| failover::query_alternative(copy, item, source));
-        let Some(other) = found else { continue };
-        copy.check_cancelled()?;
-        copy.events.event(Event::Retrying {
-            path: Some(path),
-            error: &first,
-        });
-        let job = Job {
-            nar: Some(queue.open(&other)),
-            item: &other,
-            may_be_stale: false,
-        };
-        match receive_with_retries(copy, queue, job, (worker, &mut *scratch)) {
-            Err(failure) if failure.is_source_fault => {}
-            result => return result.map_err(|failure| *failure.error),
-        }
-    }
-    Err(first)
+/// A worker with the things that it needs for each path.
+struct PathReceiver<'a> {
+    copy: &'a ClosureCopy<'a>,
+    queue: &'a Queue<'a>,
+    worker: &'a Worker,
+    /// The memory of a decoded chunk.
+    scratch: Vec<u8>,
 }
 
-fn receive_with_retries(
-    copy: &ClosureCopy<'_>,
-    queue: &Queue<'_>,
-    job: Job<'_>,
-    (worker, scratch): (&Worker, &mut [u8]),
-) -> Result<ReceivedPath, ReceiveFailure> {
-    let Job {
-        item,
-        nar,
-        mut may_be_stale,
-    } = job;
-    let mut stream = nar.unwrap_or_else(|| queue.open(item));
-    let mut attempt = 1;
-    loop {
-        let context = nar_context(copy, queue, worker);
-        let mut nar = IncomingNar::new(context, item, scratch);
-        let source_file = source_file(&stream);
-        let result = stream.and_then(|stream| {
-            nar.set_stream(stream, copy.source_of(item).nar_url(&item.narinfo));
-            copy.target.receive(&mut nar)
-        });
-        match result {
-            Ok(()) => {
+impl PathReceiver<'_> {
+    /// Receives a path from this machine, from its source, or else from any other source.
+    fn receive(&mut self, job: Job<'_>) -> Result<ReceivedPath, Error> {
+        let (copy, item) = (self.copy, job.item);
+        if item.is_local() {
+            if copy.target.reuse_local_copy(&mut self.incoming_nar(item))? {
                 return Ok(ReceivedPath {
-                    fetched: nar.fetched_bytes(),
-                    is_reused: false,
+                    fetched: 0,
+                    is_reused: true,
                 });
             }
-            Err(error) if error.is_transient() && attempt < copy.sources.attempts => {
-                nar.reset_progress();
-                copy.events.event(Event::Retrying {
-                    path: Some(&item.narinfo.info.path),
-                    error: &error,
-                });
-                // A stale prefetch gets one free attempt. A response with Retry-After shows that
-                // the connection was not stale.
-                let is_free = std::mem::take(&mut may_be_stale) && error.retry_after().is_none();
-                if !is_free {
-                    let time = backoff_delay(attempt, &error);
-                    worker.yield_core_while(|| wait_before_retry(copy, queue, item, time))?;
-                    attempt += 1;
-                }
-                copy.check_cancelled()?;
-                stream = queue.open(item);
-            }
-            Err(error) => {
-                // The next source sends the NAR from its beginning.
-                nar.reset_progress();
-                let is_source_fault = failover::is_source_fault(&error, source_file.as_deref());
-                return Err(ReceiveFailure {
-                    error: Box::new(error),
-                    is_source_fault,
-                });
+            copy.check_cancelled()?;
+        }
+        let first = match self.receive_with_retries(job)? {
+            Ok(received) => return Ok(received),
+            Err(error) => error,
+        };
+        for source in failover::candidates(copy, item) {
+            let query = || failover::query_alternative(copy, item, source);
+            let Some(other) = self.worker.yield_core_while(query) else {
+                continue;
+            };
+            copy.check_cancelled()?;
+            copy.events.event(Event::Retrying {
+                path: Some(&item.narinfo.info.path),
+                error: &first,
+            });
+            let job = Job {
+                nar: Some(self.queue.open(&other)),
+                item: &other,
+                may_be_stale: false,
+            };
+            if let Ok(received) = self.receive_with_retries(job)? {
+                return Ok(received);
             }
         }
+        Err(first)
+    }
+
+    fn receive_with_retries(&mut self, job: Job<'_>) -> SourceResult {
+        let (copy, queue, item) = (self.copy, self.queue, job.item);
+        let mut may_be_stale = job.may_be_stale;
+        let mut stream = job.nar.unwrap_or_else(|| queue.open(item));
+        let mut attempt = 1;
+        loop {
+            let mut nar = self.incoming_nar(item);
+            let source_file = source_file(&stream);
+            let result = stream.and_then(|stream| {
+                let source = &copy.sources.list[item.source];
+                nar.set_stream(stream, source.nar_url(&item.narinfo));
+                copy.target.receive(&mut nar)
+            });
+            let Err(error) = result else {
+                return Ok(Ok(ReceivedPath {
+                    fetched: nar.fetched_bytes(),
+                    is_reused: false,
+                }));
+            };
+            // The next attempt, or the next source, sends the NAR from its beginning.
+            nar.reset_progress();
+            if !error.is_transient() || attempt >= copy.sources.attempts {
+                return match failover::is_source_fault(&error, source_file.as_deref()) {
+                    true => Ok(Err(error)),
+                    false => Err(error),
+                };
+            }
+            copy.events.event(Event::Retrying {
+                path: Some(&item.narinfo.info.path),
+                error: &error,
+            });
+            // A stale prefetch gets one free attempt. A response with Retry-After shows that the
+            // connection was not stale.
+            let is_free = std::mem::take(&mut may_be_stale) && error.retry_after().is_none();
+            if !is_free {
+                let time = backoff_delay(attempt, &error);
+                let wait = || wait_before_retry(copy, queue, item, time);
+                self.worker.yield_core_while(wait)?;
+                attempt += 1;
+            }
+            copy.check_cancelled()?;
+            stream = queue.open(item);
+        }
+    }
+
+    fn incoming_nar<'s>(&'s mut self, item: &'s PlannedPath) -> IncomingNar<'s> {
+        let context = NarContext {
+            options: self.copy.options,
+            events: self.copy.events,
+            worker: self.worker,
+            decoder_budget: &self.queue.decoder_budget,
+        };
+        IncomingNar::new(context, item, &mut self.scratch)
     }
 }
 
@@ -194,19 +187,6 @@ fn source_file(stream: &Result<NarStream, Error>) -> Option<PathBuf> {
             Some(path.clone())
         }
         _ => None,
-    }
-}
-
-fn nar_context<'a>(
-    copy: &'a ClosureCopy<'_>,
-    queue: &'a Queue<'_>,
-    worker: &'a Worker,
-) -> NarContext<'a> {
-    NarContext {
-        options: copy.options,
-        events: copy.events,
-        worker,
-        decoder_budget: queue.decoder_budget(),
     }
 }
 

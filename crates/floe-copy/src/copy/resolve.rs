@@ -23,12 +23,13 @@
 //! since.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
-use std::sync::mpsc::{self, RecvTimeoutError};
+use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 use floe_format::StorePath;
 use floe_transfer::{
-    CANCEL_POLL, CLOSURE_MAX, CachePolicy, Error, Event, NarInfoResult, PathSpec, PlannedPath,
+    CANCEL_POLL, CLOSURE_MAX, CachePolicy, Error, Event, NarInfoReply, NarInfoResult, PathSpec,
+    PlannedPath,
 };
 
 use super::ClosureCopy;
@@ -39,7 +40,7 @@ use super::trust::check_trust;
 pub(crate) struct Resolved {
     /// The store paths of the requested paths that were found.
     pub(crate) requested_paths: Vec<StorePath>,
-    pub(crate) items: Vec<PlannedPath>,
+    pub(crate) items: BTreeMap<StorePath, PlannedPath>,
     pub(crate) failures: Vec<Error>,
     /// Paths that are missing in the target and in all sources.
     pub(crate) unavailable: BTreeSet<StorePath>,
@@ -50,8 +51,7 @@ struct PendingQuery {
     spec: PathSpec,
     /// The index of the path spec, if the user named only a hash part.
     spec_index: Option<usize>,
-    /// Whether the user requested this path.
-    is_requested: bool,
+    policy: CachePolicy,
     /// The state of the query at each source.
     states: Vec<QueryState>,
     /// The first error, other than that a source lacks the path.
@@ -82,9 +82,7 @@ struct Resolver<'a> {
     next_query: usize,
     health: Vec<SourceHealth>,
     seen: HashSet<StorePath>,
-    items: BTreeMap<StorePath, PlannedPath>,
-    failures: Vec<Error>,
-    unavailable: BTreeSet<StorePath>,
+    resolved: Resolved,
     requested_paths: Vec<Option<StorePath>>,
     /// New paths that the target was not queried for yet.
     frontier: Vec<StorePath>,
@@ -106,9 +104,7 @@ pub(crate) fn resolve(copy: &ClosureCopy<'_>, specs: &[PathSpec]) -> Result<Reso
         next_query: 0,
         health: copy.sources.list.iter().map(|_| health()).collect(),
         seen: HashSet::new(),
-        items: BTreeMap::new(),
-        failures: Vec::new(),
-        unavailable: BTreeSet::new(),
+        resolved: Resolved::default(),
         requested_paths: vec![None; specs.len()],
         frontier: Vec::new(),
         requested: HashSet::new(),
@@ -119,22 +115,21 @@ pub(crate) fn resolve(copy: &ClosureCopy<'_>, specs: &[PathSpec]) -> Result<Reso
         copy.check_cancelled()?;
         match receiver.recv_timeout(CANCEL_POLL) {
             Ok((tag, answer)) => resolver.handle_reply(tag, answer),
-            Err(RecvTimeoutError::Timeout) => resolver.skip_unresponsive(),
-            Err(RecvTimeoutError::Disconnected) => return Err(Error::Cancelled),
+            // The resolver itself has a sender, so the channel is never disconnected.
+            Err(_) => resolver.skip_unresponsive(),
         }
         // All replies that have arrived share one query of the database.
         while let Ok((tag, answer)) = receiver.try_recv() {
             resolver.handle_reply(tag, answer);
         }
         resolver.expand_frontier()?;
-        let (known, pending) = (resolver.items.len(), resolver.queries.len());
+        let (known, pending) = (resolver.resolved.items.len(), resolver.queries.len());
         copy.events.event(Event::Resolving { known, pending });
     }
+    let requested_paths = resolver.requested_paths.into_iter().flatten();
     Ok(Resolved {
-        requested_paths: resolver.requested_paths.into_iter().flatten().collect(),
-        items: resolver.items.into_values().collect(),
-        failures: resolver.failures,
-        unavailable: resolver.unavailable,
+        requested_paths: requested_paths.collect(),
+        ..resolver.resolved
     })
 }
 
@@ -159,32 +154,26 @@ impl Resolver<'_> {
 
     /// Queries the target for the paths of the frontier, and the sources for the missing ones.
     fn expand_frontier(&mut self) -> Result<(), Error> {
-        let frontier: BTreeSet<StorePath> =
-            std::mem::take(&mut self.frontier).into_iter().collect();
-        let frontier: Vec<StorePath> = frontier
-            .into_iter()
-            .filter(|path| self.seen.insert(path.clone()))
-            .collect();
+        let mut frontier = std::mem::take(&mut self.frontier);
+        frontier.retain(|path| self.seen.insert(path.clone()));
+        frontier.sort_unstable();
         if self.seen.len() > CLOSURE_MAX {
             return Err(Error::ClosureTooLarge { limit: CLOSURE_MAX });
         }
         if frontier.is_empty() {
             return Ok(());
         }
-        let missing = self
-            .copy
-            .target
-            .add_temp_roots_and_query_missing(&frontier)?;
-        for path in frontier
-            .iter()
-            .filter(|path| missing.binary_search(path).is_err())
-        {
-            // The user named its hash part, and it turned out to be valid.
-            self.items.remove(path);
+        let target = self.copy.target;
+        let missing = target.add_temp_roots_and_query_missing(&frontier)?;
+        for path in &frontier {
+            if missing.binary_search(path).is_err() {
+                // The user named its hash part, and it turned out to be valid.
+                self.resolved.items.remove(path);
+            }
         }
         for path in missing {
             // A path that the user named by its hash part is found already.
-            if !self.items.contains_key(&path) {
+            if !self.resolved.items.contains_key(&path) {
                 self.start_query(PathSpec::Path(path), None);
             }
         }
@@ -192,9 +181,9 @@ impl Resolver<'_> {
     }
 
     fn start_query(&mut self, spec: PathSpec, spec_index: Option<usize>) {
-        let is_requested = match &spec {
-            PathSpec::Path(path) => self.requested.contains(path),
-            PathSpec::HashPart(_) => true,
+        let policy = match &spec {
+            PathSpec::Path(path) if !self.requested.contains(path) => CachePolicy::Use,
+            _ => CachePolicy::HitsOnly,
         };
         let (sources, dir) = (&self.copy.sources.list, self.copy.target.store_dir());
         let states = sources.iter().map(|source| match source.is_for(dir) {
@@ -206,7 +195,7 @@ impl Resolver<'_> {
             states: states.collect(),
             spec,
             spec_index,
-            is_requested,
+            policy,
             error: None,
         };
         let text = &query.spec.text();
@@ -228,14 +217,9 @@ impl Resolver<'_> {
         let first = left
             .clone()
             .find(|source| !health[*source].is_unresponsive());
+        let policy = query.policy;
         match first.or_else(|| left.next()) {
-            Some(source) => {
-                let policy = match query.is_requested {
-                    true => CachePolicy::HitsOnly,
-                    false => CachePolicy::Use,
-                };
-                self.query_source((id, source), policy);
-            }
+            Some(source) => self.query_source((id, source), policy),
             None if query.states.contains(&QueryState::Sent) => {}
             None => self.fail_query(id),
         }
@@ -265,13 +249,13 @@ impl Resolver<'_> {
             return;
         };
         if let PathSpec::Path(path) = &query.spec {
-            self.unavailable.insert(path.clone());
+            self.resolved.unavailable.insert(path.clone());
         }
         let sources = self.copy.sources.list.iter();
         let sources = sources.map(|source| source.name()).collect();
         let path = query.spec.text();
         let error = query.error.unwrap_or(Error::NotFound { path, sources });
-        self.failures.push(error);
+        self.resolved.failures.push(error);
     }
 
     /// Queries the next source for paths whose sources are all unresponsive.
@@ -300,15 +284,10 @@ impl Resolver<'_> {
             return;
         };
         query.states[source] = QueryState::Answered;
-        let mut from_disk_cache = false;
-        let accepted = answer.and_then(|found| match found {
-            Some(reply) => {
-                from_disk_cache = reply.from_disk_cache;
-                check_trust(self.copy, source, &query.spec, reply.narinfo).map(Some)
-            }
-            None => Ok(None),
-        });
-        match accepted {
+        let from_disk_cache = matches!(&answer, Ok(Some(reply)) if reply.from_disk_cache);
+        let check =
+            |reply: NarInfoReply| check_trust(self.copy, source, &query.spec, reply.narinfo);
+        match answer.and_then(|found| found.map(check).transpose()) {
             Ok(Some(item)) => self.add_path(id, item),
             Ok(None) => self.query_next_source(id),
             // The path may have been signed since. `Bypass` also removes the remembered narinfo.
@@ -336,7 +315,7 @@ impl Resolver<'_> {
         }
         let references = item.narinfo.info.references.iter();
         self.frontier.extend(references.cloned());
-        self.items.insert(path, item);
+        self.resolved.items.insert(path, item);
     }
 }
 
