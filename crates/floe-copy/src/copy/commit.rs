@@ -106,8 +106,8 @@ impl<'a> Commit<'a> {
         }
     }
 
-    /// Commits the results of the workers until they end, and the waiting paths of an earlier round.
-    /// Returns the references that have vanished, for which other paths wait now.
+    /// Commits the results of the workers until they end, and the waiting paths of an earlier
+    /// round. Returns the references that have vanished, for which other paths wait now.
     pub(crate) fn run(
         &mut self,
         results: &Receiver<WorkerResult>,

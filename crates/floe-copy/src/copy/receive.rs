@@ -33,8 +33,8 @@ pub(crate) struct ReceivedPath {
     pub(crate) is_reused: bool,
 }
 
-/// The result of all attempts at one source. The inner error is a fault of the source; the outer one
-/// ends the attempts at all sources.
+/// The result of all attempts at one source. The inner error is a fault of the source; the outer
+/// one ends the attempts at all sources.
 type SourceResult = Result<Result<ReceivedPath, Error>, Error>;
 
 /// Transfers paths from the queue until there are no more.
