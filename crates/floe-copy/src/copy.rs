@@ -71,7 +71,7 @@ impl ClosureCopy<'_> {
         let mut summary = CopySummary::default();
         let mut resolved = resolve::resolve(self, specs)?;
         self.discard_unneeded_trees(&resolved);
-        let requested_paths = std::mem::take(&mut resolved.requested_paths);
+        let mut requested_paths = std::mem::take(&mut resolved.requested_paths);
         let mut all_unavailable = BTreeSet::new();
         for _ in 0..ROUNDS_MAX {
             let unavailable = std::mem::take(&mut resolved.unavailable);
@@ -114,10 +114,8 @@ impl ClosureCopy<'_> {
         if summary.failures.is_empty() {
             self.target.discard_recovered(&|_| false);
         }
-        summary.requested_paths = requested_paths
-            .into_iter()
-            .filter(|path| !missing.contains(path))
-            .collect();
+        requested_paths.retain(|path| !missing.contains(path));
+        summary.requested_paths = requested_paths;
         Ok(summary)
     }
 
@@ -156,12 +154,10 @@ impl ClosureCopy<'_> {
     /// queries.
     fn check_store_dirs(&self) -> Result<(), Error> {
         let dir = self.target.store_dir();
-        let mut sources = self.sources.iter();
-        match self.sources.iter().any(|source| source.is_for(dir)) {
+        let sources = &self.sources.list;
+        match sources.iter().any(|source| source.is_for(dir)) {
             true => Ok(()),
-            false => Err(sources
-                .next()
-                .map_or(Error::NoSources, |source| self.store_dir_mismatch(source))),
+            false => Err(self.store_dir_mismatch(&**sources.first().ok_or(Error::NoSources)?)),
         }
     }
 

@@ -11,7 +11,7 @@ use floe_transfer::{CopyOptions, Error, EventSink, PathSpec, Target};
 use crate::copy::{ClosureCopy, CopySummary};
 use crate::registry::resolve_store_uri;
 use crate::sources::{SourceOrder, Sources};
-use crate::store_config::{OpenTarget, StoreConfig, TargetContext, UriContext};
+use crate::store_config::{StoreConfig, TargetContext, UriContext};
 
 /// A request to copy closures.
 #[derive(Clone, Debug)]
@@ -112,24 +112,21 @@ impl CopyRequest {
     /// Errors: those of the target; [`Error::Unlistable`] if all paths are requested and a source
     /// cannot list them.
     pub fn open_target(&self, sources: Sources) -> Result<OpenCopy<'_>, Error> {
-        let first_dir = sources.iter().next().map(|first| first.store_dir().clone());
-        let OpenTarget {
-            target,
-            local_store,
-        } = self.target.open_target(&TargetContext {
+        let first_dir = sources.list.first().map(|first| first.store_dir().clone());
+        let opened = self.target.open_target(&TargetContext {
             store_dir: self.store_dir.clone().or(first_dir),
             write: &self.write,
             dry_run: self.options.dry_run,
         })?;
         let specs = match &self.paths {
             RequestedPaths::All => all_paths(&sources)?,
-            RequestedPaths::Named(paths) => parse_path_specs(paths, target.store_dir())?,
+            RequestedPaths::Named(paths) => parse_path_specs(paths, opened.target.store_dir())?,
         };
         Ok(OpenCopy {
             options: &self.options,
             sources,
-            target,
-            local_store,
+            target: opened.target,
+            local_store: opened.local_store,
             specs,
         })
     }
@@ -201,7 +198,7 @@ fn parse_path_specs(paths: &[String], dir: &StoreDir) -> Result<Vec<PathSpec>, E
 
 fn all_paths(sources: &Sources) -> Result<Vec<PathSpec>, Error> {
     let mut specs = Vec::new();
-    for source in sources.iter() {
+    for source in &sources.list {
         let Some(paths) = source.query_all_valid_paths()? else {
             let source_name = source.name();
             return Err(Error::Unlistable { source_name });

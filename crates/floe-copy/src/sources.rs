@@ -11,9 +11,11 @@ use crate::store_config::{SourceContext, StoreConfig};
 /// All sources of a copy, in the order in which they are queried.
 #[derive(Debug)]
 pub struct Sources {
-    pub(crate) list: Vec<Arc<dyn Source>>,
-    /// The names of the sources that could not be opened, with the causes.
-    unavailable: Vec<(String, Arc<Error>)>,
+    /// The opened sources.
+    pub list: Vec<Arc<dyn Source>>,
+    /// The sources that could not be opened, by their store URIs without credentials, with the
+    /// causes.
+    pub unavailable: Vec<(String, Arc<Error>)>,
     /// The number of attempts of a transfer.
     pub(crate) attempts: u32,
     /// The network of the caches, if this opened them.
@@ -116,9 +118,8 @@ impl Sources {
             }
         }
         if self.list.is_empty() {
-            let unavailable = std::mem::take(&mut self.unavailable);
-            return Err(match unavailable.into_iter().next() {
-                Some((_, error)) => Error::SourceDisabled(error),
+            return Err(match self.unavailable.first() {
+                Some((_, error)) => Error::SourceDisabled(error.clone()),
                 None => Error::NoSources,
             });
         }
@@ -133,24 +134,11 @@ impl Sources {
         Ok(self)
     }
 
-    /// Returns the sources that could not be opened, by their store URIs without credentials, with
-    /// the causes.
-    pub fn unavailable(&self) -> impl Iterator<Item = (&str, &Error)> {
-        self.unavailable
-            .iter()
-            .map(|(name, error)| (name.as_str(), &**error))
-    }
-
     /// Ends all transfers. The sources cannot be used afterwards.
     pub(crate) fn abort(&self) {
         for source in &self.list {
             source.abort();
         }
-    }
-
-    /// The opened sources.
-    pub fn iter(&self) -> impl Iterator<Item = &dyn Source> {
-        self.list.iter().map(|source| &**source)
     }
 }
 

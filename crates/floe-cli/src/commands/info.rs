@@ -26,7 +26,7 @@ pub(crate) fn run(args: InfoArgs) -> anyhow::Result<()> {
         }
     }
     let sources = Sources::open(&[location], SourceOrder::AsListed, &network, &cancel)?;
-    let Some(source) = sources.iter().next() else {
+    let Some(source) = sources.list.first() else {
         return Ok(());
     };
     let roots = args
@@ -40,13 +40,13 @@ pub(crate) fn run(args: InfoArgs) -> anyhow::Result<()> {
         for narinfo in found.values() {
             object.insert(
                 source.store_dir().full_path(&narinfo.info.path),
-                to_json(source, narinfo)?,
+                to_json(&**source, narinfo)?,
             );
         }
         print(Value::Object(object))?;
     } else {
         for narinfo in found.values() {
-            print(to_text(source, narinfo))?;
+            print(to_text(&**source, narinfo))?;
         }
     }
     Ok(())

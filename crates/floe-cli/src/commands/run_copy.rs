@@ -55,7 +55,7 @@ pub(crate) fn run_copy(
         warn(copy::ignored_netrc_file(&error));
     }
     let sources = request.open_sources()?;
-    for (name, error) in sources.unavailable() {
+    for (name, error) in &sources.unavailable {
         warn(copy::skipped_source(name, error));
     }
     let open = request.open_target(sources)?;

@@ -202,52 +202,52 @@ impl Resolver<'_> {
         self.copy.events.event(Event::Querying { requested: text });
         let id = self.next_query;
         self.next_query += 1;
-        self.queries.insert(id, query);
-        self.query_next_source(id);
+        self.query_next_source(id, query);
     }
 
     /// Queries the next source, responsive ones first. Fails the query if all sources have replied.
-    fn query_next_source(&mut self, id: usize) {
-        let Some(query) = self.queries.get_mut(&id) else {
-            return;
-        };
+    fn query_next_source(&mut self, id: usize, query: PendingQuery) {
         let health = &self.health;
         let not_yet = |source: &usize| query.states[*source] == QueryState::NotSent;
         let mut left = (0..health.len()).filter(not_yet);
         let first = left
             .clone()
             .find(|source| !health[*source].is_unresponsive());
-        let policy = query.policy;
         match first.or_else(|| left.next()) {
-            Some(source) => self.query_source((id, source), policy),
-            None if query.states.contains(&QueryState::Sent) => {}
-            None => self.fail_query(id),
+            Some(source) => {
+                let policy = query.policy;
+                self.query_source((id, source), query, policy);
+            }
+            None if query.states.contains(&QueryState::Sent) => {
+                self.queries.insert(id, query);
+            }
+            None => self.fail_query(query),
         }
     }
 
-    fn query_source(&mut self, (id, source): QueryTag, policy: CachePolicy) {
-        let Some(query) = self.queries.get_mut(&id) else {
-            return;
-        };
+    fn query_source(
+        &mut self,
+        (id, source): QueryTag,
+        mut query: PendingQuery,
+        policy: CachePolicy,
+    ) {
         query.states[source] = QueryState::Sent;
         let health = &mut self.health[source];
         if health.unanswered == 0 {
             health.waiting_since = Instant::now();
         }
         health.unanswered += 1;
-        let part = query.spec.hash_part();
         let (tag, sender) = ((id, source), self.sender.clone());
         let reply = Box::new(move |result| {
             // The receiver is gone only when the copy has failed.
             let _: Result<(), _> = sender.send((tag, result));
         });
+        let part = query.spec.hash_part();
         self.copy.sources.list[source].query(part, policy, reply);
+        self.queries.insert(id, query);
     }
 
-    fn fail_query(&mut self, id: usize) {
-        let Some(query) = self.queries.remove(&id) else {
-            return;
-        };
+    fn fail_query(&mut self, query: PendingQuery) {
         if let PathSpec::Path(path) = &query.spec {
             self.resolved.unavailable.insert(path.clone());
         }
@@ -268,10 +268,9 @@ impl Resolver<'_> {
             states.all(|(state, health)| *state != QueryState::Sent || health.is_unresponsive())
                 && query.states.contains(&QueryState::NotSent)
         };
-        let stuck = self.queries.iter().filter(|(_, query)| is_stuck(query));
-        let stuck: Vec<usize> = stuck.map(|(id, _)| *id).collect();
-        for id in stuck {
-            self.query_next_source(id);
+        let stuck = self.queries.extract_if(|_, query| is_stuck(query));
+        for (id, query) in stuck.collect::<Vec<_>>() {
+            self.query_next_source(id, query);
         }
     }
 
@@ -280,7 +279,7 @@ impl Resolver<'_> {
         health.waiting_since = Instant::now();
         health.unanswered -= 1;
         // Another source may have been faster.
-        let Some(query) = self.queries.get_mut(&id) else {
+        let Some(mut query) = self.queries.remove(&id) else {
             return;
         };
         query.states[source] = QueryState::Answered;
@@ -288,26 +287,27 @@ impl Resolver<'_> {
         let check =
             |reply: NarInfoReply| check_trust(self.copy, source, &query.spec, reply.narinfo);
         match answer.and_then(|found| found.map(check).transpose()) {
-            Ok(Some(item)) => self.add_path(id, item),
-            Ok(None) => self.query_next_source(id),
+            Ok(Some(item)) => self.add_path(query.spec_index, item),
+            Ok(None) => self.query_next_source(id, query),
             // The path may have been signed since. `Bypass` also removes the remembered narinfo.
-            Err(_) if from_disk_cache => self.query_source((id, source), CachePolicy::Bypass),
+            Err(_) if from_disk_cache => {
+                self.query_source((id, source), query, CachePolicy::Bypass);
+            }
             // The next source may have a good narinfo. The user sees the first error.
             Err(error) => {
                 query.error.get_or_insert(error);
-                self.query_next_source(id);
+                self.query_next_source(id, query);
             }
         }
     }
 
-    fn add_path(&mut self, id: usize, item: PlannedPath) {
+    fn add_path(&mut self, spec_index: Option<usize>, item: PlannedPath) {
         let path = item.narinfo.info.path.clone();
         self.copy.events.event(Event::Resolved {
             path: &path,
             nar_size: item.narinfo.info.nar_size,
             download_size: item.narinfo.file_size,
         });
-        let spec_index = self.queries.remove(&id).and_then(|query| query.spec_index);
         if let Some(spec_index) = spec_index {
             self.requested_paths[spec_index] = Some(path.clone());
             // The path may be valid, or may be a reference of another path.

@@ -14,8 +14,7 @@ use super::config::LocalStoreUri;
 #[derive(Debug)]
 pub(crate) struct LocalSource {
     reader: Arc<StoreReader>,
-    priority: i32,
-    is_trusted: bool,
+    uri: LocalStoreUri,
 }
 
 impl LocalSource {
@@ -23,8 +22,7 @@ impl LocalSource {
         let reader = StoreReader::open_with(uri.layout.clone(), lock_wait)?;
         Ok(LocalSource {
             reader: Arc::new(reader),
-            priority: uri.priority,
-            is_trusted: uri.trusted,
+            uri: uri.clone(),
         })
     }
 
@@ -74,11 +72,11 @@ impl Source for LocalSource {
     }
 
     fn priority(&self) -> i32 {
-        self.priority
+        self.uri.priority
     }
 
     fn is_trusted(&self) -> bool {
-        self.is_trusted
+        self.uri.trusted
     }
 
     fn nar_url(&self, narinfo: &NarInfo) -> String {

@@ -171,8 +171,12 @@ fn source_that_cannot_be_opened_is_unavailable() {
         Sources::open(stores, SourceOrder::AsListed, &options, &cancel)
     };
     let sources = open(&stores).unwrap();
-    let unavailable: Vec<&str> = sources.unavailable().map(|(name, _)| name).collect();
+    let unavailable: Vec<&str> = sources
+        .unavailable
+        .iter()
+        .map(|(name, _)| &**name)
+        .collect();
     assert_eq!(unavailable, ["file:///nonexistent"]);
-    assert_eq!(sources.iter().count(), 1);
+    assert_eq!(sources.list.len(), 1);
     assert!(open(&stores[..1]).is_err());
 }

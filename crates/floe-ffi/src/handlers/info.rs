@@ -46,7 +46,7 @@ impl HandlerContext<'_> {
         paths: impl Iterator<Item = &'t str>,
         recursive: bool,
     ) -> Result<Found, WorkError> {
-        let Some(source) = sources.iter().next() else {
+        let Some(source) = sources.list.first() else {
             return Err(usage("the request names no store".into()));
         };
         let dir = source.store_dir();

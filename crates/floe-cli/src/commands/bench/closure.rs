@@ -37,7 +37,7 @@ impl Closure {
             &environment.network_options(),
             cancel,
         )?;
-        let source = sources.iter().next();
+        let source = sources.list.first();
         let source = source.ok_or_else(|| anyhow::anyhow!(messages::source(from)))?;
         let store_dir = source.store_dir().clone();
         let roots: Result<Vec<PathSpec>, _> = paths

@@ -53,7 +53,7 @@ fn credentials_are_sent_to_their_host_only() {
     assert!(error.contains("401") && error.contains("netrc"), "{error}");
     let own = netrc(&scratch, b"machine 127.0.0.1 login user password pass\n");
     let sources = open(&[absent, own], &server.url()).unwrap();
-    let source = sources.iter().next().unwrap();
+    let source = sources.list.first().unwrap();
     let part = cache.path("libc6").hash_part().to_owned();
     assert!(
         source
