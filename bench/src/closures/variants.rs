@@ -9,7 +9,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
-use floe_bench::{BenchError, Invocation, Variant, file_system};
+use floe_bench::{BenchError, Invocation, Variant};
 
 use super::fixture::{Fixture, Kind};
 use crate::corpus::Corpus;
@@ -39,10 +39,6 @@ pub(super) fn variant<'a>(
     arguments: Vec<String>,
     to: Option<&Destination>,
 ) -> Variant<'a> {
-    let home = fixture.settings.home();
-    let synced = to.and_then(|to| to.synced.clone());
-    let mut scratch_paths = vec![home.clone()];
-    scratch_paths.extend(to.map(|to| to.root.clone()));
     Variant {
         name: name.into(),
         invocation: Invocation {
@@ -51,15 +47,9 @@ pub(super) fn variant<'a>(
             stderr: fixture.scratch.path().join("stderr"),
             deadline: DEADLINE,
         },
-        scratch_paths,
-        prepare: Box::new(move || {
-            fs::create_dir(&home).map_err(|source| BenchError::File {
-                action: "create",
-                path: home.clone(),
-                source,
-            })?;
-            synced.as_deref().map_or(Ok(()), file_system::sync)
-        }),
+        home: fixture.settings.home(),
+        scratch_paths: to.map(|to| to.root.clone()).into_iter().collect(),
+        synced: to.and_then(|to| to.synced.clone()),
         check: Box::new(|| Ok(())),
     }
 }

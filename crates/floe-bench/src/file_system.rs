@@ -70,7 +70,7 @@ impl FileSystem {
 /// the writes of an earlier one.
 ///
 /// Errors: the directory cannot be opened, or the disk failed.
-pub fn sync(directory: &Path) -> Result<(), BenchError> {
+pub(crate) fn sync(directory: &Path) -> Result<(), BenchError> {
     let opened = fs::File::open(directory).at("open", directory)?;
     rustix::fs::syncfs(&opened).at("synchronise", directory)
 }

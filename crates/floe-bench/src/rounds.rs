@@ -1,9 +1,11 @@
 //! Rounds: the variants take turns, so that a drift of the machine hits all of them alike.
 
+use std::fs;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use crate::error::BenchError;
+use crate::error::{BenchError, IoContext as _};
+use crate::file_system::sync;
 use crate::run::{Invocation, remove_tree, run};
 use crate::sample::Sample;
 
@@ -13,10 +15,13 @@ pub struct Variant<'a> {
     pub name: String,
     /// The command to time.
     pub invocation: Invocation,
-    /// Paths removed before and after each run, outside the timed part.
+    /// The home of the command: an empty directory in each run.
+    pub home: PathBuf,
+    /// Other paths removed before and after each run, outside the timed part.
     pub scratch_paths: Vec<PathBuf>,
-    /// Called before each run, after the removal of the scratch paths, outside the timed part.
-    pub prepare: Box<dyn Fn() -> Result<(), BenchError> + 'a>,
+    /// A directory whose file system is synchronised before each run. Data of earlier runs must
+    /// not be written to its disk during this run.
+    pub synced: Option<PathBuf>,
     /// Checks the result of each run, outside the timed part.
     pub check: Box<dyn Fn() -> Result<(), BenchError> + 'a>,
 }
@@ -103,11 +108,12 @@ pub fn take_turns(
 
 fn run_once(variant: &Variant<'_>, stop: &AtomicBool) -> Result<Sample, BenchError> {
     let remove_scratch = || {
-        let mut paths = variant.scratch_paths.iter();
+        let mut paths = variant.scratch_paths.iter().chain([&variant.home]);
         paths.try_for_each(|path| remove_tree(path))
     };
     remove_scratch()?;
-    (variant.prepare)()?;
+    fs::create_dir(&variant.home).at("create", &variant.home)?;
+    variant.synced.as_deref().map_or(Ok(()), sync)?;
     let result = run(&variant.invocation, stop);
     let checked = result.and_then(|sample| (variant.check)().map(|()| sample));
     // Remove what a failed run left, but report its error first.

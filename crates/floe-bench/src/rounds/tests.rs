@@ -25,8 +25,9 @@ impl Scratch {
                 stderr: directory.join("stderr"),
                 deadline: Duration::from_secs(60),
             },
+            home: directory.join(format!("{name}-home")),
             scratch_paths: vec![destination],
-            prepare: Box::new(|| Ok(())),
+            synced: None,
             check: Box::new(|| Ok(())),
         }
     }

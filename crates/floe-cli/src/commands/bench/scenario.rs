@@ -162,19 +162,9 @@ impl ScenarioRun {
                 stderr: self.aside.path().join("stderr"),
                 deadline,
             },
-            scratch_paths: vec![self.destination(), home.clone()],
-            prepare: Box::new(move || {
-                fs::create_dir(&home).map_err(|source| floe_bench::BenchError::File {
-                    action: "create",
-                    path: home.clone(),
-                    source,
-                })?;
-                // Data of earlier runs must not be written to disk during this run.
-                match self.medium {
-                    Medium::Disk => file_system::sync(self.directory.path()),
-                    Medium::Tmpfs => Ok(()),
-                }
-            }),
+            home,
+            scratch_paths: vec![self.destination()],
+            synced: (self.medium == Medium::Disk).then(|| self.directory.path().to_owned()),
             check: Box::new(closure.check(self.destination())),
         }
     }
