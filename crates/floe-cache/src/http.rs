@@ -21,12 +21,12 @@ use std::sync::{Arc, OnceLock};
 
 use floe_transfer::url::{parse_url, redact, redact_credentials};
 use floe_transfer::{Body, Buffering, CachePolicy, Chunk, Error, StoreUri};
-use reqwest::{StatusCode, Url, Version};
+use reqwest::{StatusCode, Url};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc as channel};
 
 use crate::binary_cache::{CACHE_INFO, CacheOptions};
 use crate::file::IGNORED_PARAMETERS;
-use crate::storage::{CacheStorage, Found, GetCallback, GetResult, QueryLimit, SmallObject};
+use crate::storage::{CacheStorage, Found, GetCallback, GetResult, QueryLimit};
 use limiter::{ConnectionLimiter, RequestPermit};
 use network::HttpContext;
 pub use network::Network;
@@ -127,7 +127,7 @@ impl HttpStorage {
             true => parse_url(url)?,
             false => self.shared.object_url(url)?,
         };
-        Ok(RequestTarget::named_by_cache(&self.shared.base, url))
+        Ok(RequestTarget::of_cache(&self.shared.base, url))
     }
 
     fn start_fetch(
@@ -143,7 +143,7 @@ impl HttpStorage {
             Buffering::Stream => CHUNK_QUEUE_LEN,
         });
         let (permit, prefetch_permit) = permits.unzip();
-        self.shared.context.spawn(async move {
+        self.shared.context.handle.spawn(async move {
             let transfer = async {
                 // The task keeps the permit during pauses too. A worker that holds memory for the
                 // decoder of this body must not wait for workers that wait for that memory.
@@ -178,9 +178,8 @@ impl CacheStorage for HttpStorage {
     fn get(&self, name: &str, _: CachePolicy, reply: GetCallback) {
         let (shared, name) = (self.shared.clone(), name.to_owned());
         let reply = ReplyGuard::new(reply);
-        self.shared
-            .context
-            .spawn(async move { reply.send(shared.get(&name).await) });
+        let request = async move { reply.send(shared.get(&name).await) };
+        self.shared.context.handle.spawn(request);
     }
 
     fn open(&self, url: &str, buffering: Buffering) -> Result<Body, Error> {
@@ -247,14 +246,10 @@ impl HttpCacheShared {
         let response = get_small(self, url).await;
         Ok(match self.record_result(response)? {
             // Probably a captive portal.
-            Ok(response) if name == CACHE_INFO && is_web_page(&response.text) => {
+            Ok(object) if name == CACHE_INFO && is_web_page(&object.contents) => {
                 Found::Missing("a web page came instead".into())
             }
-            Ok(response) => Found::Object(SmallObject {
-                contents: response.text,
-                uses_http2: response.version == Some(Version::HTTP_2),
-                ..SmallObject::default()
-            }),
+            Ok(object) => Found::Object(object),
             // Some servers also answer 403 for an object that they do not have.
             Err(status @ StatusCode::FORBIDDEN) => Found::Missing(
                 format!("the server answered {status}: it is not there, or not for this user")

@@ -39,9 +39,7 @@ pub trait CacheStorage: Debug + Send + Sync {
     }
 
     /// Tells the storage how many queries the cache wants at once, before the first narinfo.
-    fn set_query_limit(&self, limit: QueryLimit) {
-        let _ = limit;
-    }
+    fn set_query_limit(&self, _limit: QueryLimit) {}
 
     /// Returns the error after which the storage answers no request any more.
     fn disabled_by(&self) -> Option<Arc<Error>> {
@@ -49,13 +47,10 @@ pub trait CacheStorage: Debug + Send + Sync {
     }
 
     /// Removes a remembered object that turned out to be wrong.
-    fn forget(&self, name: &str) {
-        let _ = name;
-    }
+    fn forget(&self, _name: &str) {}
 
     /// Whether an object exists.
-    fn exists(&self, name: &str) -> bool {
-        let _ = name;
+    fn exists(&self, _name: &str) -> bool {
         false
     }
 
@@ -71,8 +66,7 @@ pub trait CacheStorage: Debug + Send + Sync {
     }
 
     /// Writes an object whole or not at all.
-    fn put_atomic(&self, name: &str, contents: &[u8]) -> Result<(), Error> {
-        let _ = (name, contents);
+    fn put_atomic(&self, _name: &str, _contents: &[u8]) -> Result<(), Error> {
         Err(self.read_only())
     }
 
@@ -82,14 +76,12 @@ pub trait CacheStorage: Debug + Send + Sync {
     }
 
     /// Makes the contents of a temporary file an object, whole or not at all.
-    fn put_temporary(&self, name: &str, file: TempPath) -> Result<(), Error> {
-        let _ = (name, file);
+    fn put_temporary(&self, _name: &str, _file: TempPath) -> Result<(), Error> {
         Err(self.read_only())
     }
 
     /// Deletes an object. An absent object is no error.
-    fn delete(&self, name: &str) -> Result<(), Error> {
-        let _ = name;
+    fn delete(&self, _name: &str) -> Result<(), Error> {
         Err(self.read_only())
     }
 

@@ -16,22 +16,16 @@ use crate::storage::file_error;
 /// A client that adds the credentials of each host to its requests.
 #[derive(Debug)]
 pub(super) struct AuthenticatedClient {
-    client: Client,
-    credentials: Credentials,
+    pub(super) client: Client,
+    /// The contents of the netrc files.
+    pub(super) netrc: Vec<Netrc>,
 }
 
 impl AuthenticatedClient {
-    pub(super) fn new(client: Client, credentials: Credentials) -> AuthenticatedClient {
-        AuthenticatedClient {
-            client,
-            credentials,
-        }
-    }
-
     /// Makes a request with the credentials for the URL's host.
     pub(super) fn get(&self, url: &Url) -> RequestBuilder {
         let request = self.get_without_credentials(url);
-        match self.credentials.authorization(url) {
+        match authorization(&self.netrc, url) {
             Some(value) => request.header(AUTHORIZATION, value),
             None => request,
         }
@@ -51,45 +45,39 @@ impl AuthenticatedClient {
 /// Returns the errors of netrc files that exist and cannot be used. Requests ignore such files, so
 /// the caller warns before the first request.
 pub fn unusable_netrc_files(options: &NetworkOptions) -> Vec<Error> {
-    Credentials::read(&options.netrc).1
+    read_netrc_files(&options.netrc).1
 }
 
-/// The contents of the netrc files.
-#[derive(Debug, Default)]
-pub(crate) struct Credentials(Vec<Netrc>);
-
-impl Credentials {
-    /// Reads netrc files, and returns the errors of those that cannot be used. Ignores absent
-    /// files, as curl does: most requests need no credentials.
-    pub(crate) fn read(files: &[PathBuf]) -> (Credentials, Vec<Error>) {
-        let (mut credentials, mut errors) = (Credentials::default(), Vec::new());
-        for file in files {
-            match read_netrc(file) {
-                Ok(netrc) => credentials.0.extend(netrc),
-                Err(error) => errors.push(file_error("read the netrc file", file)(error)),
-            }
+/// Reads netrc files, and returns the errors of those that cannot be used. Ignores absent files, as
+/// curl does: most requests need no credentials.
+pub(super) fn read_netrc_files(files: &[PathBuf]) -> (Vec<Netrc>, Vec<Error>) {
+    let (mut found, mut errors) = (Vec::new(), Vec::new());
+    for file in files {
+        match read_netrc(file) {
+            Ok(netrc) => found.extend(netrc),
+            Err(error) => errors.push(file_error("read the netrc file", file)(error)),
         }
-        (credentials, errors)
     }
+    (found, errors)
+}
 
-    /// Returns the header for a URL. Credentials in the URL win over the files; a user name alone
-    /// gets its password from the files.
-    fn authorization(&self, url: &Url) -> Option<HeaderValue> {
-        let user = decoded(url.username());
-        if let Some(password) = url.password() {
-            return Some(basic_auth(&user, &decoded(password)));
-        }
-        // An IPv6 address has brackets in a URL, and none in a netrc file.
-        let host = url.host_str().unwrap_or_default();
-        let host = host.trim_start_matches('[').trim_end_matches(']');
-        let named = |netrc: &'_ Netrc| {
-            let login = netrc.credentials(host, &user)?;
-            let user = if user.is_empty() { &login.user } else { &user };
-            Some(basic_auth(user, &login.password))
-        };
-        let found = self.0.iter().find_map(named);
-        found.or_else(|| (!user.is_empty()).then(|| basic_auth(&user, b"")))
+/// Returns the header for a URL. Credentials in the URL win over the files; a user name alone
+/// gets its password from the files.
+fn authorization(netrc: &[Netrc], url: &Url) -> Option<HeaderValue> {
+    let user = decoded(url.username());
+    if let Some(password) = url.password() {
+        return Some(basic_auth(&user, &decoded(password)));
     }
+    // An IPv6 address has brackets in a URL, and none in a netrc file.
+    let host = url.host_str().unwrap_or_default();
+    let host = host.trim_matches(['[', ']']);
+    let named = |netrc: &'_ Netrc| {
+        let login = netrc.credentials(host, &user)?;
+        let user = if user.is_empty() { &login.user } else { &user };
+        Some(basic_auth(user, &login.password))
+    };
+    let found = netrc.iter().find_map(named);
+    found.or_else(|| (!user.is_empty()).then(|| basic_auth(&user, b"")))
 }
 
 /// Decodes a part of a URL, or returns it as it is if it is not percent-encoded correctly.
@@ -124,9 +112,9 @@ mod tests {
         let text = b"machine ::1 login six password p6\n\
                      machine a login u password pu\nmachine a login v password pv\n\
                      machine b password any\n";
-        let credentials = Credentials(vec![Netrc::parse(text).unwrap()]);
+        let netrc = [Netrc::parse(text).unwrap()];
         let sent = |url: &str| {
-            let value = credentials.authorization(&Url::parse(url).unwrap())?;
+            let value = authorization(&netrc, &Url::parse(url).unwrap())?;
             let text = value.to_str().unwrap().strip_prefix("Basic ").unwrap();
             Some(String::from_utf8(base64::decode(text).unwrap()).unwrap())
         };

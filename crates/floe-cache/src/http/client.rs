@@ -4,34 +4,40 @@ use std::sync::Arc;
 
 use floe_transfer::Error;
 use reqwest::{Client, redirect};
+use rustls::RootCertStore;
 
 use super::dns::{self, HostsAndDnsResolver};
-use super::tls::TrustAnchors;
+use super::tls;
 use crate::options::NetworkOptions;
 
 /// Returns the client, and the reason if it trusts no certificate because it could not read any.
 /// This is no error yet, because plain HTTP needs no certificates.
 pub(super) fn client(options: &NetworkOptions) -> Result<(Client, Option<String>), Error> {
     let failed = |reason: String| Error::fetch("(setting up TLS)", reason, false);
-    let (anchors, certificate_error) = match TrustAnchors::load(options.certificates.as_deref()) {
-        Ok(anchors) => (anchors, None),
-        Err(reason) => (TrustAnchors::empty(), Some(reason)),
+    let file = options.certificates.as_deref();
+    let (listed, certificate_error) = match tls::load_certificates(file) {
+        Ok(certificates) => (certificates, None),
+        Err(reason) => (Vec::new(), Some(reason)),
     };
+    let mut roots = RootCertStore::empty();
+    roots.add_parsable_certificates(listed.iter().cloned());
+    if file.is_none() {
+        tls::add_mozilla_roots(&mut roots);
+    }
     let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let tls = rustls::ClientConfig::builder_with_provider(provider.clone())
+    let config = rustls::ClientConfig::builder_with_provider(provider.clone())
         .with_safe_default_protocol_versions()
         .map_err(|error| failed(error.to_string()))?;
-    let mut tls = anchors.into_client_config(tls, &provider);
-    tls.alpn_protocols = vec![b"http/1.1".to_vec()];
+    let mut config = tls::client_config(config, provider, roots, listed);
+    config.alpn_protocols = vec![b"http/1.1".to_vec()];
     if options.http2 {
-        tls.alpn_protocols.insert(0, b"h2".to_vec());
+        config.alpn_protocols.insert(0, b"h2".to_vec());
     }
     let name = concat!("floe/", env!("CARGO_PKG_VERSION"));
-    let suffix = options.user_agent_suffix.trim();
-    let space = if suffix.is_empty() { "" } else { " " };
+    let user_agent = format!("{name} {}", options.user_agent_suffix.trim());
     let mut client = Client::builder()
-        .tls_backend_preconfigured(tls)
-        .user_agent(format!("{name}{space}{suffix}"))
+        .tls_backend_preconfigured(config)
+        .user_agent(user_agent.trim_end())
         .redirect(redirect::Policy::none())
         .http2_initial_stream_window_size(STREAM_WINDOW_LEN)
         .http2_initial_connection_window_size(CONNECTION_WINDOW_LEN);

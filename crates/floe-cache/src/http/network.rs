@@ -7,7 +7,7 @@ use floe_transfer::Error;
 use tokio::runtime::Handle;
 use tokio::sync::Notify;
 
-use super::auth::{AuthenticatedClient, Credentials};
+use super::auth::{AuthenticatedClient, read_netrc_files};
 use super::client::{self, INVALID_CERT_TEXT};
 use crate::narinfo_disk_cache::NarInfoDiskCache;
 use crate::options::NetworkOptions;
@@ -19,7 +19,8 @@ pub(super) struct HttpContext {
     /// The reason why the client trusts no certificate, if it could not read them.
     certificate_error: Option<String>,
     pub(super) options: NetworkOptions,
-    handle: Handle,
+    /// Runs tasks on the network thread. They are dropped when the thread ends.
+    pub(super) handle: Handle,
 }
 
 impl HttpContext {
@@ -31,11 +32,6 @@ impl HttpContext {
             *reason = format!("{reason} ({why})");
         }
         error
-    }
-
-    /// Runs a task on the network thread. The task is dropped when the thread ends.
-    pub(super) fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
-        self.handle.spawn(task);
     }
 }
 
@@ -61,9 +57,9 @@ impl Network {
             .map_err(|error| failed(error.to_string()))?;
         let (client, certificate_error) = client::client(options)?;
         // The caller reports unusable files: see `unusable_netrc_files`.
-        let (credentials, _) = Credentials::read(&options.netrc);
+        let (netrc, _) = read_netrc_files(&options.netrc);
         let context = Arc::new(HttpContext {
-            client: AuthenticatedClient::new(client, credentials),
+            client: AuthenticatedClient { client, netrc },
             certificate_error,
             options: options.clone(),
             handle: runtime.handle().clone(),

@@ -11,23 +11,14 @@ use super::auth::AuthenticatedClient;
 #[derive(Clone, Debug)]
 pub(super) struct RequestTarget {
     pub(super) url: Url,
-    /// Whether the URL came from a server over TLS.
+    /// Whether the URL is that of a server with TLS, or came from one.
     named_over_tls: bool,
 }
 
-impl From<Url> for RequestTarget {
-    /// Makes the target of a URL that the user named.
-    fn from(url: Url) -> RequestTarget {
-        RequestTarget {
-            url,
-            named_over_tls: false,
-        }
-    }
-}
-
 impl RequestTarget {
-    /// Makes the target of a URL that a cache named. It may be on another host, as with a redirect.
-    pub(super) fn named_by_cache(cache: &Url, mut url: Url) -> RequestTarget {
+    /// Makes the target of a URL of a cache, or of one that it named. The latter may be on another
+    /// host, as with a redirect.
+    pub(super) fn of_cache(cache: &Url, mut url: Url) -> RequestTarget {
         copy_credentials(cache, &mut url);
         RequestTarget {
             url,

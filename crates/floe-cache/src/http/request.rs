@@ -15,23 +15,16 @@ use super::client::INVALID_CERT_TEXT;
 use super::redirect::{self, RequestTarget};
 use super::retry::retry;
 use crate::proxies::ProxyVar;
+use crate::storage::SmallObject;
 
 /// A response, or the status of a server that does not have the object.
 pub(super) type StatusResult<T> = Result<T, StatusCode>;
-
-/// A small document.
-#[derive(Debug)]
-pub(super) struct SmallResponse {
-    /// The HTTP version of the requested server; `None` after a redirect to another server.
-    pub(super) version: Option<Version>,
-    pub(super) text: Vec<u8>,
-}
 
 /// Gets a small document, with retries.
 pub(super) async fn get_small(
     cache: &HttpCacheShared,
     url: Url,
-) -> Result<StatusResult<SmallResponse>, Error> {
+) -> Result<StatusResult<SmallObject>, Error> {
     let attempt = async || {
         // The permit is free during the pause before a retry.
         let _permit = cache.limiter.acquire(&url).await;
@@ -43,23 +36,28 @@ pub(super) async fn get_small(
 async fn try_get_small(
     cache: &HttpCacheShared,
     url: Url,
-) -> Result<StatusResult<SmallResponse>, Error> {
-    let (shown, origin) = (redact(&url), url.origin());
-    let mut response = match get(cache, &url.into(), |request| request).await? {
+) -> Result<StatusResult<SmallObject>, Error> {
+    let target = RequestTarget::of_cache(&cache.base, url);
+    let mut response = match get(cache, &target, |request| request).await? {
         Ok(response) => response,
         Err(status) => return Ok(Err(status)),
     };
-    let is_own = response.url().origin() == origin;
-    let version = is_own.then(|| response.version());
-    let mut text = Vec::new();
+    // After a redirect, the version is that of another server.
+    let is_own = response.url().origin() == target.url.origin();
+    let uses_http2 = is_own && response.version() == Version::HTTP_2;
+    let (shown, mut contents) = (redact(&target.url), Vec::new());
     while let Some(bytes) = next_bytes(cache, &mut response, &shown).await? {
-        text.extend_from_slice(&bytes);
+        contents.extend_from_slice(&bytes);
         // The parser sees the excess, and its error names the limit.
-        if text.len() > NARINFO_LEN_MAX {
+        if contents.len() > NARINFO_LEN_MAX {
             break;
         }
     }
-    Ok(Ok(SmallResponse { version, text }))
+    Ok(Ok(SmallObject {
+        contents,
+        uses_http2,
+        from_disk_cache: false,
+    }))
 }
 
 /// Sends a request.

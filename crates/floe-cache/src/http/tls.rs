@@ -14,70 +14,36 @@ use rustls::{
     RootCertStore, SignatureScheme, WantsVerifier,
 };
 
-/// The trusted certificates.
-#[derive(Debug)]
-pub(super) struct TrustAnchors {
-    /// The authorities.
-    roots: RootCertStore,
-    /// All certificates of the file or the system, but not those of Mozilla.
-    listed: Vec<CertificateDer<'static>>,
+/// Loads the certificates of a file, or without a file those of the system.
+///
+/// Errors: the reason why the file cannot be read.
+pub(super) fn load_certificates(
+    file: Option<&Path>,
+) -> Result<Vec<CertificateDer<'static>>, String> {
+    let Some(path) = file else {
+        return Ok(rustls_native_certs::load_native_certs().certs);
+    };
+    CertificateDer::pem_file_iter(path)
+        .and_then(Iterator::collect)
+        .map_err(|error| format!("cannot read certificates from {}: {error}", path.display()))
 }
 
-impl TrustAnchors {
-    /// Makes a set that trusts no certificate.
-    pub(super) fn empty() -> TrustAnchors {
-        TrustAnchors {
-            roots: RootCertStore::empty(),
-            listed: Vec::new(),
-        }
-    }
-
-    /// Loads the certificates of a file, or without a file those of the system, or if there are
-    /// none those of Mozilla.
-    ///
-    /// Errors: the reason why the file cannot be read.
-    pub(super) fn load(certificates: Option<&Path>) -> Result<TrustAnchors, String> {
-        let mut anchors = TrustAnchors::empty();
-        match certificates {
-            Some(path) => {
-                let unreadable = |source: rustls::pki_types::pem::Error| {
-                    format!("cannot read certificates from {}: {source}", path.display())
-                };
-                for certificate in CertificateDer::pem_file_iter(path).map_err(unreadable)? {
-                    anchors.listed.push(certificate.map_err(unreadable)?);
-                }
-            }
-            None => anchors.listed = rustls_native_certs::load_native_certs().certs,
-        }
-        let listed = anchors.listed.iter().cloned();
-        anchors.roots.add_parsable_certificates(listed);
-        if certificates.is_none() {
-            add_mozilla_roots(&mut anchors.roots);
-        }
-        Ok(anchors)
-    }
-
-    /// Makes a client configuration that trusts these certificates. Without any authority it trusts
-    /// no server.
-    pub(super) fn into_client_config(
-        self,
-        client: Builder,
-        provider: &Arc<CryptoProvider>,
-    ) -> ClientConfig {
-        let roots = Arc::new(self.roots);
-        let chains = WebPkiServerVerifier::builder_with_provider(roots, provider.clone()).build();
-        let client = match chains {
-            Ok(chains) => {
-                let listed = self.listed;
-                let verifier = Arc::new(Verifier { chains, listed });
-                client
-                    .dangerous()
-                    .with_custom_certificate_verifier(verifier)
-            }
-            Err(_) => client.with_root_certificates(RootCertStore::empty()),
-        };
-        client.with_no_client_auth()
-    }
+/// Makes a client configuration that trusts the listed certificates and the authorities. Without
+/// any authority it trusts no server.
+pub(super) fn client_config(
+    client: Builder,
+    provider: Arc<CryptoProvider>,
+    roots: RootCertStore,
+    listed: Vec<CertificateDer<'static>>,
+) -> ClientConfig {
+    let chains = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), provider).build();
+    let client = match chains {
+        Ok(chains) => client
+            .dangerous()
+            .with_custom_certificate_verifier(Arc::new(Verifier { chains, listed })),
+        Err(_) => client.with_root_certificates(RootCertStore::empty()),
+    };
+    client.with_no_client_auth()
 }
 
 /// A client configuration that so far has only the versions of TLS.
@@ -85,7 +51,7 @@ type Builder = ConfigBuilder<ClientConfig, WantsVerifier>;
 
 /// Adds the authorities that browsers trust, if the machine has no certificates at all. A machine
 /// with a few certificates was configured so, and gets no more.
-fn add_mozilla_roots(roots: &mut RootCertStore) {
+pub(super) fn add_mozilla_roots(roots: &mut RootCertStore) {
     if roots.is_empty() {
         roots.extend(webpki_roots::TLS_SERVER_ROOTS.iter().cloned());
     }
@@ -96,6 +62,7 @@ fn add_mozilla_roots(roots: &mut RootCertStore) {
 #[derive(Debug)]
 struct Verifier {
     chains: Arc<WebPkiServerVerifier>,
+    /// All certificates of the file or the system, but not those of Mozilla.
     listed: Vec<CertificateDer<'static>>,
 }
 
@@ -130,8 +97,8 @@ impl ServerCertVerifier for Verifier {
         certificate: &CertificateDer<'_>,
         signature: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, Error> {
-        let chains = &self.chains;
-        chains.verify_tls12_signature(message, certificate, signature)
+        self.chains
+            .verify_tls12_signature(message, certificate, signature)
     }
 
     fn verify_tls13_signature(
@@ -140,8 +107,8 @@ impl ServerCertVerifier for Verifier {
         certificate: &CertificateDer<'_>,
         signature: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, Error> {
-        let chains = &self.chains;
-        chains.verify_tls13_signature(message, certificate, signature)
+        self.chains
+            .verify_tls13_signature(message, certificate, signature)
     }
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {

@@ -161,27 +161,23 @@ struct OpenDirectory {
 
 impl ListingBuilder {
     fn apply(&mut self, event: NarEvent<'_>) {
-        match event {
-            NarEvent::Directory => self.open.push(OpenDirectory::default()),
+        let node = match event {
+            NarEvent::Directory => return self.open.push(OpenDirectory::default()),
             NarEvent::Entry { name } => {
                 if let Some(directory) = self.open.last_mut() {
                     directory.entry = name.to_vec();
                 }
+                return;
             }
-            NarEvent::EndDirectory => {
-                if let Some(OpenDirectory { entries, .. }) = self.open.pop() {
-                    self.add(Node::Directory { entries });
-                }
-            }
-            NarEvent::Symlink { target } => self.add(Node::Symlink {
+            NarEvent::EndDirectory => Node::Directory {
+                entries: self.open.pop().unwrap_or_default().entries,
+            },
+            NarEvent::Symlink { target } => Node::Symlink {
                 target: target.to_vec(),
-            }),
-            NarEvent::File { executable, size } => self.add(Node::File { executable, size }),
-            NarEvent::Data(_) | NarEvent::EndFile | NarEvent::End => {}
-        }
-    }
-
-    fn add(&mut self, node: Node) {
+            },
+            NarEvent::File { executable, size } => Node::File { executable, size },
+            NarEvent::Data(_) | NarEvent::EndFile | NarEvent::End => return,
+        };
         match self.open.last_mut() {
             Some(OpenDirectory { entries, entry }) => {
                 entries.insert(std::mem::take(entry), node);
