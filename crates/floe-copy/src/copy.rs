@@ -183,17 +183,14 @@ impl ClosureCopy<'_> {
         }
         items.sort_by_key(|item| Reverse(item.narinfo.info.nar_size));
         let planned = items.iter().map(|item| {
+            let info = &item.narinfo.info;
             let size = match item.narinfo.compression {
                 // If the local copy turns out to be wrong, the path is fetched all the same.
                 _ if item.is_local() => Some(0),
-                floe_format::Compression::None => Some(item.narinfo.info.nar_size),
+                floe_format::Compression::None => Some(info.nar_size),
                 _ => item.narinfo.file_size,
             };
-            (
-                item.narinfo.info.path.clone(),
-                item.narinfo.info.nar_size,
-                size,
-            )
+            (info.path.clone(), info.nar_size, size)
         });
         summary.planned.extend(planned);
         let nar_sizes = items.iter().map(|item| item.narinfo.info.nar_size);

@@ -21,7 +21,7 @@ use floe_format::{PathInfo, StorePath};
 use floe_transfer::{CANCEL_POLL, Error, ErrorKind, Event};
 
 use super::fetch::Queue;
-use super::receive::WorkerResult;
+use super::receive::{ReceivedPath, WorkerResult};
 use super::{ClosureCopy, CopySummary};
 
 /// A staged path whose references have vanished from the target.
@@ -44,8 +44,6 @@ pub(crate) struct Commit<'a> {
     ready: Vec<StorePath>,
     ready_since: Option<Instant>,
     failed: HashSet<StorePath>,
-    /// Paths that were reused from this machine.
-    reused: HashSet<StorePath>,
     /// References that were valid at the query and are not at the commit.
     vanished: BTreeSet<StorePath>,
     out_of_space: bool,
@@ -60,6 +58,8 @@ struct PlannedNode<'a> {
     pending_references: usize,
     /// Its referrers in the plan.
     referrers: Vec<&'a StorePath>,
+    /// Whether it was reused from this machine.
+    is_reused: bool,
 }
 
 impl<'a> Commit<'a> {
@@ -74,6 +74,7 @@ impl<'a> Commit<'a> {
             info,
             pending_references: 0,
             referrers: Vec::new(),
+            is_reused: false,
         };
         let mut planned: HashMap<_, _> = infos().map(|info| (&info.path, node(info))).collect();
         for info in infos() {
@@ -99,7 +100,6 @@ impl<'a> Commit<'a> {
             ready: Vec::new(),
             ready_since: None,
             failed: HashSet::new(),
-            reused: HashSet::new(),
             vanished: BTreeSet::new(),
             out_of_space: false,
             kept_for_resume: Vec::new(),
@@ -127,10 +127,8 @@ impl<'a> Commit<'a> {
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => break,
             }
-            let due = self
-                .ready_since
-                .is_some_and(|since| since.elapsed() >= BATCH_WAIT);
-            if due {
+            let is_due = |since: Instant| since.elapsed() >= BATCH_WAIT;
+            if self.ready_since.is_some_and(is_due) {
                 self.commit_ready()?;
             }
             // One late reference may have made many paths ready at once.
@@ -168,19 +166,19 @@ impl<'a> Commit<'a> {
         let WorkerResult { path, result } = done;
         match result {
             Ok(received) => {
-                self.summary.download_bytes += received.fetched;
-                if received.is_reused {
-                    self.reused.insert(path.clone());
+                if let ReceivedPath::Fetched(len) = received {
+                    self.summary.download_bytes += len;
                 }
+                let is_blocked = self.planned.get_mut(&path).is_some_and(|node| {
+                    node.is_reused = matches!(received, ReceivedPath::Reused);
+                    node.pending_references > 0
+                });
                 if self.failed.contains(&path) {
                     self.keep_for_resume(path);
-                    return;
-                }
-                match self.planned.get(&path) {
-                    Some(node) if node.pending_references > 0 => {
-                        self.blocked.insert(path);
-                    }
-                    _ => self.mark_ready(path),
+                } else if is_blocked {
+                    self.blocked.insert(path);
+                } else {
+                    self.mark_ready(path);
                 }
             }
             Err(Error::Cancelled) => {}
@@ -298,10 +296,8 @@ impl<'a> Commit<'a> {
     /// or were refused.
     fn commit_ready(&mut self) -> Result<usize, Error> {
         self.ready_since = None;
-        let batch: Vec<StorePath> = self
-            .ready
-            .drain(..self.ready.len().min(BATCH_LEN))
-            .collect();
+        let len = self.ready.len().min(BATCH_LEN);
+        let batch: Vec<StorePath> = self.ready.drain(..len).collect();
         for path in &batch {
             self.copy.events.event(Event::Committing { path });
         }
@@ -309,13 +305,13 @@ impl<'a> Commit<'a> {
         let progress = committed.valid.len() + committed.refused.len();
         for path in &committed.valid {
             self.copy.events.event(Event::Valid { path });
-            let node = self.planned.get(path);
-            let nar_bytes = node.map_or(0, |node| node.info.nar_size);
             self.summary.copied += 1;
-            self.summary.nar_bytes += nar_bytes;
-            if self.reused.contains(path) {
-                self.summary.reused += 1;
-                self.summary.reused_nar_bytes += nar_bytes;
+            if let Some(node) = self.planned.get(path) {
+                self.summary.nar_bytes += node.info.nar_size;
+                if node.is_reused {
+                    self.summary.reused += 1;
+                    self.summary.reused_nar_bytes += node.info.nar_size;
+                }
             }
         }
         for (path, error) in committed.refused {

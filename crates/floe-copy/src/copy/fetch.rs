@@ -73,25 +73,29 @@ pub(crate) struct Job<'a> {
 struct QueueState {
     /// The paths that no worker has taken.
     remaining: Range<usize>,
-    /// Prefetched bodies with the time of their request.
-    prefetched: HashMap<usize, (Instant, Result<NarStream, Error>)>,
-    small: VecDeque<usize>,
-    large: VecDeque<usize>,
-    small_prefetched: usize,
-    large_prefetched: usize,
+    small: Prefetch,
+    large: Prefetch,
     skipped: HashSet<StorePath>,
     is_closed: bool,
 }
 
+/// The prefetch of the small paths, or of the large ones.
+#[derive(Default)]
+struct Prefetch {
+    /// The paths that may be prefetched.
+    candidates: VecDeque<usize>,
+    /// Prefetched bodies with the time of their request.
+    bodies: HashMap<usize, (Instant, Result<NarStream, Error>)>,
+}
+
 impl<'a> Queue<'a> {
     pub(crate) fn new(sources: &'a Sources, items: &'a [PlannedPath], jobs: usize) -> Queue<'a> {
-        let (small, large) = (0..items.len()).partition(|index| is_small(&items[*index]));
-        let state = QueueState {
+        let mut state = QueueState {
             remaining: 0..items.len(),
-            small,
-            large,
             ..QueueState::default()
         };
+        (state.small.candidates, state.large.candidates) =
+            (0..items.len()).partition(|index| is_small(&items[*index]));
         Queue {
             sources,
             items,
@@ -110,13 +114,10 @@ impl<'a> Queue<'a> {
                 QueueEnd::Smallest => state.remaining.next_back(),
             }?;
             let item = &self.items[index];
-            let prefetched = state.prefetched.remove(&index);
-            if prefetched.is_some() {
-                match is_small(item) {
-                    true => state.small_prefetched -= 1,
-                    false => state.large_prefetched -= 1,
-                }
-            }
+            let prefetched = match is_small(item) {
+                true => state.small.bodies.remove(&index),
+                false => state.large.bodies.remove(&index),
+            };
             if state.skipped.contains(&item.narinfo.info.path) {
                 continue;
             }
@@ -153,7 +154,8 @@ impl<'a> Queue<'a> {
         let mut state = self.state();
         state.is_closed = true;
         state.remaining = 0..0;
-        state.prefetched.clear();
+        state.small.bodies.clear();
+        state.large.bodies.clear();
     }
 
     /// Whether the copy still needs a path that a worker has taken.
@@ -165,37 +167,26 @@ impl<'a> Queue<'a> {
     /// Prefetches bodies for the next turns. Large bodies come first: they get a connection only if
     /// one is to spare, while a request for a small body waits for a connection in any case.
     fn prefetch(&self, state: &mut QueueState, end: QueueEnd) {
-        while state.large_prefetched < self.jobs
-            && let Some(index) = end.peek(&state.large)
-        {
-            if self.needs_fetch(state, index) {
+        let (remaining, skipped) = (&state.remaining, &state.skipped);
+        let small = (&mut state.small, SMALL_PREFETCH_MAX);
+        for (Prefetch { candidates, bodies }, limit) in [(&mut state.large, self.jobs), small] {
+            while bodies.len() < limit
+                && let Some(index) = end.peek(candidates)
+            {
                 let item = &self.items[index];
-                let source = &self.sources.list[item.source];
-                // There is no connection to spare. The worker will request the body itself.
-                let Some(body) = source.prefetch_nar(&item.narinfo) else {
-                    break;
-                };
-                state.prefetched.insert(index, (Instant::now(), body));
-                state.large_prefetched += 1;
-            }
-            end.pop(&mut state.large);
-        }
-        while state.small_prefetched < SMALL_PREFETCH_MAX
-            && let Some(index) = end.pop(&mut state.small)
-        {
-            if self.needs_fetch(state, index) {
-                let body = self.open(&self.items[index]);
-                state.prefetched.insert(index, (Instant::now(), body));
-                state.small_prefetched += 1;
+                let is_skipped = skipped.contains(&item.narinfo.info.path);
+                if remaining.contains(&index) && !is_skipped && !item.is_local() {
+                    let body = match is_small(item) {
+                        true => Some(self.open(item)),
+                        false => self.sources.list[item.source].prefetch_nar(&item.narinfo),
+                    };
+                    // There is no connection to spare. The worker will request the body itself.
+                    let Some(body) = body else { break };
+                    bodies.insert(index, (Instant::now(), body));
+                }
+                end.pop(candidates);
             }
         }
-    }
-
-    /// Whether a path still waits for a worker and must be fetched.
-    fn needs_fetch(&self, state: &QueueState, index: usize) -> bool {
-        let item = &self.items[index];
-        let is_skipped = state.skipped.contains(&item.narinfo.info.path);
-        state.remaining.contains(&index) && !is_skipped && !item.is_local()
     }
 
     fn state(&self) -> MutexGuard<'_, QueueState> {
@@ -293,7 +284,6 @@ mod tests {
         let expected: Vec<usize> = (0..140).filter(|number| *number != 3).collect();
         assert_eq!(all, expected);
         let state = queue.state();
-        assert_eq!((state.small_prefetched, state.large_prefetched), (0, 0));
-        assert!(state.prefetched.is_empty());
+        assert!(state.small.bodies.is_empty() && state.large.bodies.is_empty());
     }
 }

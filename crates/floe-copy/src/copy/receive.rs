@@ -26,11 +26,11 @@ pub(crate) struct WorkerResult {
 }
 
 /// A path that the target has staged after all checks.
-pub(crate) struct ReceivedPath {
-    /// The number of bytes that were fetched for it.
-    pub(crate) fetched: u64,
-    /// Whether it was reused from this machine.
-    pub(crate) is_reused: bool,
+pub(crate) enum ReceivedPath {
+    /// It was reused from this machine.
+    Reused,
+    /// This number of bytes was fetched for it.
+    Fetched(u64),
 }
 
 /// The result of all attempts at one source. The inner error is a fault of the source; the outer
@@ -91,10 +91,7 @@ impl PathReceiver<'_> {
         let (copy, item) = (self.copy, job.item);
         if item.is_local() {
             if copy.target.reuse_local_copy(&mut self.incoming_nar(item))? {
-                return Ok(ReceivedPath {
-                    fetched: 0,
-                    is_reused: true,
-                });
+                return Ok(ReceivedPath::Reused);
             }
             copy.check_cancelled()?;
         }
@@ -138,10 +135,7 @@ impl PathReceiver<'_> {
                 copy.target.receive(&mut nar)
             });
             let Err(error) = result else {
-                return Ok(Ok(ReceivedPath {
-                    fetched: nar.fetched_bytes(),
-                    is_reused: false,
-                }));
+                return Ok(Ok(ReceivedPath::Fetched(nar.fetched_bytes())));
             };
             // The next attempt, or the next source, sends the NAR from its beginning.
             nar.reset_progress();

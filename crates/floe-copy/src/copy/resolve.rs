@@ -86,8 +86,8 @@ struct Resolver<'a> {
     requested_paths: Vec<Option<StorePath>>,
     /// New paths that the target was not queried for yet.
     frontier: Vec<StorePath>,
-    /// The requested paths.
-    requested: HashSet<StorePath>,
+    /// The policy of new queries.
+    policy: CachePolicy,
 }
 
 /// Resolves the closures of the requested paths.
@@ -107,10 +107,12 @@ pub(crate) fn resolve(copy: &ClosureCopy<'_>, specs: &[PathSpec]) -> Result<Reso
         resolved: Resolved::default(),
         requested_paths: vec![None; specs.len()],
         frontier: Vec::new(),
-        requested: HashSet::new(),
+        policy: CachePolicy::HitsOnly,
     };
     resolver.add_specs(specs)?;
     resolver.expand_frontier()?;
+    // All further paths are references.
+    resolver.policy = CachePolicy::Use;
     while !resolver.queries.is_empty() {
         copy.check_cancelled()?;
         match receiver.recv_timeout(CANCEL_POLL) {
@@ -143,7 +145,6 @@ impl Resolver<'_> {
             match known {
                 Some(path) => {
                     self.requested_paths[spec_index] = Some(path.clone());
-                    self.requested.insert(path.clone());
                     self.frontier.push(path);
                 }
                 None => self.start_query(spec.clone(), Some(spec_index)),
@@ -181,10 +182,6 @@ impl Resolver<'_> {
     }
 
     fn start_query(&mut self, spec: PathSpec, spec_index: Option<usize>) {
-        let policy = match &spec {
-            PathSpec::Path(path) if !self.requested.contains(path) => CachePolicy::Use,
-            _ => CachePolicy::HitsOnly,
-        };
         let (sources, dir) = (&self.copy.sources.list, self.copy.target.store_dir());
         let states = sources.iter().map(|source| match source.is_for(dir) {
             true => QueryState::NotSent,
@@ -195,7 +192,7 @@ impl Resolver<'_> {
             states: states.collect(),
             spec,
             spec_index,
-            policy,
+            policy: self.policy,
             error: None,
         };
         let text = &query.spec.text();

@@ -35,15 +35,14 @@ impl LocalTarget {
         while let Some(recovered) = self.store.take_recovered(nar.path()) {
             // Hard links move the files into the new tree. The recovered tree is deleted
             // afterwards.
-            match self.try_reuse(nar, recovered.location(), ReuseBy::HardLink) {
-                Ok(Some(tree)) => return Ok(Some(tree)),
-                Ok(None) => {}
-                Err(error) => {
-                    if error.kind() == ErrorKind::Interrupted {
-                        self.store.keep_for_resume([recovered]);
-                    }
-                    return Err(error);
-                }
+            let reused = self.try_reuse(nar, recovered.location(), ReuseBy::HardLink);
+            if let Err(error) = &reused
+                && error.kind() == ErrorKind::Interrupted
+            {
+                self.store.keep_for_resume([recovered]);
+            }
+            if let Some(tree) = reused? {
+                return Ok(Some(tree));
             }
         }
         for place in &nar.planned().local_copies {

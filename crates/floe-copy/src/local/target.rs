@@ -123,13 +123,8 @@ impl Target for LocalTarget {
     }
 
     fn reuse_local_copy(&self, nar: &mut IncomingNar<'_>) -> Result<bool, Error> {
-        match self.reuse(nar)? {
-            Some(tree) => {
-                self.stage(nar, tree);
-                Ok(true)
-            }
-            None => Ok(false),
-        }
+        let staged = self.reuse(nar)?.map(|tree| self.stage(nar, tree));
+        Ok(staged.is_some())
     }
 
     fn discard(&self, paths: &[StorePath]) {
