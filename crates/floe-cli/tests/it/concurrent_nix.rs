@@ -372,7 +372,7 @@ const COLLECTIONS_BETWEEN: usize = 2;
 
 /// Error messages of Nix that other processes cause, with the command that prints them. None of
 /// them mentions files of floe.
-const KNOWN_ERRORS: [(&str, &str); 7] = [
+const KNOWN_ERRORS: [(&str, &str); 9] = [
     // Another process uses the path.
     ("delete", "since it is still alive"),
     // A path became a referrer of garbage during the collection.
@@ -380,12 +380,16 @@ const KNOWN_ERRORS: [(&str, &str); 7] = [
     // Another process added a path after Nix 2.8 had checked for it.
     ("copy", "not an absolute path: 'nix-archive-1'"),
     // Nix adds temporary roots only for the paths that it copies. A collection may delete a
-    // reference that was valid before, and registration fails. An import roots a path before its
-    // check, but an older collector still deletes it. Files are deleted before or after their
-    // rows.
+    // reference that was valid before, and registration fails. Copies and imports root a path
+    // before its check, but an older collector still deletes it. Files are deleted before or after
+    // their rows.
     ("copy", "is not valid"),
     ("import", "is not valid"),
+    ("copy", "No such file or directory"),
     ("import", "No such file or directory"),
+    // The same collector fails to delete the directory of a path that Nix is writing. The checks
+    // of all contents at the end would find a tree of floe that a collector has damaged.
+    ("gc", "Directory not empty"),
     // A collection deleted the file in `.links` that an optimiser was about to link to, or the
     // path that it was reading.
     ("optimise", "No such file or directory"),
