@@ -11,7 +11,7 @@ use floe_transfer::{Error, ErrorKind};
 use serde_json::json;
 
 use crate::display::{self, Level, eprint_line};
-use crate::error_kind;
+use crate::exit_code;
 
 /// The failure of a command that has reported it already; its exit code.
 #[derive(Debug, thiserror::Error)]
@@ -39,14 +39,14 @@ pub(crate) fn report(error: &anyhow::Error) -> ExitCode {
         true => {
             let mut fields = match error.downcast_ref::<Error>() {
                 Some(error) => display::error_fields(error),
-                None => json!({ "message": message, "kind": error_kind::name(kind) }),
+                None => json!({ "message": message, "kind": exit_code::name(kind) }),
             };
-            fields["exitCode"] = error_kind::code(kind).into();
+            fields["exitCode"] = exit_code::code(kind).into();
             display::write_event(Level::Error, "error", fields);
         }
         false => eprint_line(format_args!("floe: {message}")),
     }
-    ExitCode::from(error_kind::code(kind))
+    ExitCode::from(exit_code::code(kind))
 }
 
 /// Returns an error with its causes in one line.
@@ -90,15 +90,15 @@ pub(crate) fn report_usage(
         let (kind, message) = (ErrorKind::Usage, error.render().to_string());
         let fields = json!({
             "message": message.trim_end(),
-            "kind": error_kind::name(kind),
-            "exitCode": error_kind::code(kind),
+            "kind": exit_code::name(kind),
+            "exitCode": exit_code::code(kind),
         });
         display::write_event(Level::Error, "error", fields);
     } else {
         // A closed stdout or stderr is ignored.
         let _: std::io::Result<()> = error.print();
     }
-    ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(error_kind::code(ErrorKind::Usage)))
+    ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(exit_code::code(ErrorKind::Usage)))
 }
 
 fn requests_json(arguments: impl Iterator<Item = OsString>) -> bool {
@@ -110,5 +110,5 @@ fn requests_json(arguments: impl Iterator<Item = OsString>) -> bool {
 
 /// Returns the exit code of the most severe of several failures.
 pub(crate) fn most_severe_code(failures: &[Error]) -> u8 {
-    error_kind::code(ErrorKind::most_severe(failures))
+    exit_code::code(ErrorKind::most_severe(failures))
 }

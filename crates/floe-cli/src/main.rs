@@ -3,8 +3,8 @@
 mod args;
 mod commands;
 mod display;
-mod error_kind;
 mod exit;
+mod exit_code;
 mod messages;
 mod options;
 

@@ -309,7 +309,7 @@ fn with_engine(handle: u64, f: impl FnOnce(&Arc<Shared>) -> Result<(), Fail>) ->
     })
 }
 
-fn queue_of(engine: &Shared) -> Result<&crate::queue::CompletionQueue, Fail> {
+fn queue_of(engine: &Shared) -> Result<&crate::completion_queue::CompletionQueue, Fail> {
     match &engine.delivery {
         Delivery::Queue(queue) => Ok(queue),
         Delivery::Callback(_) => Err(fail(

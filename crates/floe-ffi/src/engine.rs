@@ -27,10 +27,10 @@ use floe_store::TempRoots;
 
 use crate::callback::Callback;
 use crate::completion::{Completion, JobOutcome, Waiter};
+use crate::completion_queue::CompletionQueue;
 use crate::events::Subscriptions;
 use crate::limits::Limits;
 use crate::locks::lock;
-use crate::queue::CompletionQueue;
 use crate::request::{Budget, Request};
 use crate::spin::{AdaptiveSpin, SpinLimiter};
 use crate::status::{Fail, Status, fail};

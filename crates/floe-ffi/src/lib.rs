@@ -21,6 +21,7 @@
 mod abi;
 mod callback;
 mod completion;
+mod completion_queue;
 mod engine;
 mod events;
 mod fork;
@@ -28,7 +29,6 @@ mod handlers;
 mod limits;
 mod locks;
 mod progress;
-mod queue;
 mod request;
 mod signals;
 mod spin;

@@ -3,9 +3,9 @@
 pub mod address;
 pub(crate) mod connection;
 pub(crate) mod event_loop;
+pub(crate) mod job_queue;
 pub(crate) mod limits;
 pub(crate) mod listen;
-pub(crate) mod queue;
 pub(crate) mod send;
 pub(crate) mod shared;
 mod transport;

@@ -17,9 +17,9 @@ use crate::context::Context;
 use crate::error::ServeError;
 use crate::handlers::nix_cache_info::{cache_info_text, landing_page_text};
 use crate::net::event_loop::EventLoop;
+use crate::net::job_queue::JobQueue;
 use crate::net::limits::Limits;
 use crate::net::listen;
-use crate::net::queue::JobQueue;
 use crate::net::shared::{ServerShared, Signal};
 use crate::workers;
 

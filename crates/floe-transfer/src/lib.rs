@@ -4,6 +4,7 @@
 //! stands an [`IncomingNar`]: it decodes, hashes and verifies one NAR on a worker. The crate names
 //! no implementation and opens no connection.
 
+mod backoff;
 mod cancel;
 pub mod codec;
 mod disk_space;
@@ -15,13 +16,13 @@ mod nar_verifier;
 mod options;
 mod path_spec;
 mod planned_path;
-mod retry;
 mod source;
 mod space;
 pub mod store_uri;
 mod target;
 pub mod url;
 
+pub use backoff::backoff_delay;
 pub use cancel::{CANCEL_POLL, Cancel};
 pub use disk_space::{Resource, Shortage};
 pub use error::{Error, ErrorKind};
@@ -31,7 +32,6 @@ pub use nar_stream::{Body, Chunk, NarDump, NarStream, WriteChunk};
 pub use options::{CopyOptions, Reuse, ReuseBy, parse_public_keys, trusted_keys};
 pub use path_spec::{CLOSURE_MAX, PathSpec};
 pub use planned_path::PlannedPath;
-pub use retry::backoff_delay;
 pub use source::{
     Buffering, CachePolicy, DEFAULT_PRIORITY, NarInfoCallback, NarInfoReply, NarInfoResult,
     SMALL_LEN_MAX, Source,

@@ -7,8 +7,8 @@ use floe_messages::{Codec, EventKind, Lost};
 use super::Delivery;
 use super::thread::Engine;
 use crate::completion::{Completion, Kind, encode};
+use crate::completion_queue::CompletionQueue;
 use crate::limits::EVENTS_MAX;
-use crate::queue::CompletionQueue;
 
 impl Engine {
     /// Passes an event to all its subscribers.

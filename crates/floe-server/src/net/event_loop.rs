@@ -29,8 +29,8 @@ use rustix::net::{SocketFlags, acceptfrom_with, sockopt::set_tcp_nodelay};
 
 use super::connection::state::{NextStep, SocketEvent};
 use super::connection::{Connection, ThreadContext};
+use super::job_queue::Job;
 use super::listen::{Listener, peer_name};
-use super::queue::Job;
 use super::shared::{Phase, Returned, ServerShared};
 use super::transport::Transport;
 use crate::caches::narinfo_cache::StoreSession;

@@ -7,9 +7,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use rustix::event::{EventfdFlags, eventfd};
 
 use super::connection::Connection;
+use super::job_queue::{Job, JobQueue};
 use super::limits::Limits;
 use super::listen::Listener;
-use super::queue::{Job, JobQueue};
 use crate::access_log::writer::LogWriter;
 use crate::config::LogFormat;
 use crate::context::Context;
