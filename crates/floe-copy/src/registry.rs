@@ -1,4 +1,4 @@
-//! The kinds of stores, by the scheme of their URI. Only this file names them.
+//! The kinds of stores, by the scheme of their URI. Only this file maps schemes to them.
 
 use std::sync::Arc;
 

@@ -310,7 +310,7 @@ pub(crate) fn new_id() -> u64 {
         .unwrap_or_else(|_| fresh())
 }
 
-/// The default number of requests in flight.
+/// The number of cancellations that may wait in the inbox.
 pub(crate) const CANCELS_MAX: usize = 64 * 1024;
 
 /// Threads access the shared counter once per thousand requests.

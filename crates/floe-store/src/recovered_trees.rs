@@ -2,7 +2,7 @@
 //!
 //! 1. [`crash_recovery`](crate::crash_recovery) keeps the sealed trees of a dead run. It renames
 //!    them to names of its own run and adds their paths to its own temporary roots.
-//! 2. A copy that needs such a path claims the tree and hashes it. It fetches the path only if the
+//! 2. A copy that needs such a path takes the tree and hashes it. It fetches the path only if the
 //!    hash differs.
 //! 3. A copy removes trees that it does not need as soon as it knows its whole plan, and all trees
 //!    after success.

@@ -1,4 +1,7 @@
-//! Repeats a request that failed for a reason that may pass.
+//! Repeats a request for a small object that failed for a reason that may pass.
+//!
+//! `download` resumes the body of a large NAR, and the workers of floe-copy repeat a whole NAR. All
+//! three use the same delay.
 
 use floe_transfer::{Error, backoff_delay};
 use tokio::time::sleep;

@@ -6,13 +6,14 @@ use std::time::Instant;
 use anyhow::bail;
 use floe_config::{Config, parse_store_uri, store_in_root};
 use floe_store::{ProblemCause, StoreReader, VerifyProblem};
-use floe_transfer::PathSpec;
+use floe_transfer::{ErrorKind, PathSpec};
 use serde_json::{Value, json};
 
 use super::print;
 use crate::args::VerifyArgs;
 use crate::display::{self, Level, eprint_line};
 use crate::exit::AlreadyReported;
+use crate::exit_code;
 use crate::messages;
 use crate::options;
 
@@ -54,17 +55,17 @@ pub(crate) fn run(args: VerifyArgs) -> anyhow::Result<()> {
     }
     let failed = found.problems.len();
     let line = messages::verified(found.paths, found.nar_bytes, found.links, failed);
+    let code = exit_code::code(ErrorKind::Untrusted);
     match (failed, display::is_json()) {
         (0, _) | (_, false) => eprint_line(&line),
         (_, true) => {
-            let code = PROBLEMS_EXIT_CODE;
             let fields = json!({ "message": line, "failed": failed, "exitCode": code });
             display::write_event(Level::Error, "error", fields);
         }
     }
     match failed {
         0 => Ok(()),
-        _ => Err(AlreadyReported(PROBLEMS_EXIT_CODE).into()),
+        _ => Err(AlreadyReported(code).into()),
     }
 }
 
@@ -79,6 +80,3 @@ fn to_json(problem: &VerifyProblem) -> Value {
     };
     json!({ "kind": kind, "path": problem.path, "message": problem.to_string() })
 }
-
-/// "Untrusted or corrupt" in docs/interface.md.
-const PROBLEMS_EXIT_CODE: u8 = 3;

@@ -1,13 +1,12 @@
 //! The queue of planned paths, and the prefetch of their bodies.
 //!
-//! Workers take paths from both ends of the plan, the largest and the smallest, until the two ends
-//! meet. See `floe_hash::hash_pool` for the reason.
+//! Workers take paths from both ends of the plan (see `ClosureCopy::plan`), the largest and the
+//! smallest, until the two ends meet. See `floe_hash::hash_pool` for the reason.
 //!
 //! Prefetch hides the round trip of each request:
 //!
 //! - A *small* body is fetched whole as soon as there is room, so that a closure of many small
-//!   paths
-//!   does not cost a round trip for each. It waits in memory, so the server cannot time out.
+//!   paths does not cost a round trip for each. It waits in memory, so the server cannot time out.
 //! - A *large* body is requested one turn ahead, and only if a connection is to spare (see the
 //!   `limiter` of floe-cache). A few chunks wait in its channel, then its connection waits for the
 //!   worker. The server may close such a connection after a while. Therefore a large body that

@@ -4,7 +4,8 @@ use std::sync::mpsc::Sender;
 
 use super::pool::JobResult;
 
-/// Everything that other threads pass to the engine thread, except requests.
+/// Everything that other threads pass to the engine thread, except requests, which come through
+/// `Shared::submit`.
 #[derive(Default)]
 pub(super) struct Inbox {
     pub(super) cancelled: Vec<u64>,

@@ -1,4 +1,4 @@
-//! The only change that floe makes to a database: registering paths.
+//! The only rows that floe writes to an existing database: those of registered paths.
 
 use std::collections::HashMap;
 use std::time::{SystemTime, UNIX_EPOCH};
