@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use floe_messages::{Codec, ErrorKind, Message};
+use floe_messages::{Codec, ErrorKind, List, Message};
 
 use crate::locks::lock;
 
@@ -44,11 +44,12 @@ impl Completion {
     }
 }
 
-/// The outcome of a job.
+/// The encoded reply of a request, or the reason why there is none.
+pub(crate) type JobOutcome = Result<Vec<u8>, JobError>;
+
+/// The reason why a request has no reply.
 #[derive(Debug)]
-pub(crate) enum JobOutcome {
-    /// The encoded reply.
-    Done(Vec<u8>),
+pub(crate) enum JobError {
     Failed(Failure),
     /// The handler noticed that the request was to end.
     Cancelled,
@@ -73,14 +74,18 @@ impl Failure {
     }
 
     pub(crate) fn encode(&self, codec: Codec, out: &mut Vec<u8>) {
-        let causes: Vec<&str> = self.causes.iter().map(String::as_str).collect();
         let error = floe_messages::Error {
             kind: self.kind,
             message: &self.message,
-            causes: causes.into(),
+            causes: texts(&self.causes),
         };
         codec.encode(&error, out);
     }
+}
+
+/// Returns a list that borrows these texts.
+pub(crate) fn texts(texts: &[String]) -> List<'_, &str> {
+    texts.iter().map(String::as_str).collect()
 }
 
 /// Encodes a message into a new buffer.

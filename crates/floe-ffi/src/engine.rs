@@ -7,7 +7,6 @@ mod events;
 mod handles;
 mod inbox;
 mod poll;
-mod pool;
 mod start;
 mod thread;
 mod work_queue;
@@ -36,7 +35,7 @@ use crate::spin::{AdaptiveSpin, SpinLimiter};
 use crate::status::{Fail, Status, fail};
 pub(crate) use handles::with;
 use inbox::Inbox;
-pub(crate) use pool::Job;
+pub(crate) use work_queue::Job;
 
 /// The state that all threads of an engine share.
 pub(crate) struct Shared {
@@ -83,9 +82,8 @@ pub(crate) struct RunningServer {
 pub(crate) type HandlerFn = fn(Job, &Shared) -> JobOutcome;
 
 thread_local! {
-    /// The handle of the engine to which this thread belongs.
-    static INSIDE: Cell<u64> = const { Cell::new(0) };
-    static IS_ENGINE_THREAD: Cell<bool> = const { Cell::new(false) };
+    /// The handle of the engine to which this thread belongs, and whether it is the engine thread.
+    static INSIDE: Cell<(u64, bool)> = const { Cell::new((0, false)) };
 }
 
 /// Opens an engine and returns its handle.
@@ -246,23 +244,17 @@ impl Shared {
     /// Returns whether the calling thread belongs to this engine and therefore must not wait for
     /// it.
     pub(crate) fn is_inside(&self) -> bool {
-        INSIDE.get() == self.handle
+        INSIDE.get().0 == self.handle
     }
 
     /// Returns whether the calling thread is the engine thread, which calls the callbacks.
     fn is_engine_thread(&self) -> bool {
-        self.is_inside() && IS_ENGINE_THREAD.get()
+        INSIDE.get() == (self.handle, true)
     }
 
-    /// Marks the calling thread as a worker of this engine.
-    fn enter(&self) {
-        INSIDE.set(self.handle);
-    }
-
-    /// Marks the calling thread as the engine thread.
-    fn enter_as_engine(&self) {
-        self.enter();
-        IS_ENGINE_THREAD.set(true);
+    /// Marks the calling thread as a worker of this engine, or as its engine thread.
+    fn enter(&self, is_engine_thread: bool) {
+        INSIDE.set((self.handle, is_engine_thread));
     }
 
     /// Returns the time since the engine was opened, in milliseconds.
@@ -279,13 +271,6 @@ impl Shared {
     fn take_inbox(&self) -> Option<Inbox> {
         let has_items = self.has_inbox_items.swap(false, Ordering::Acquire);
         has_items.then(|| mem::take(&mut *lock(&self.inbox)))
-    }
-
-    /// Marks the inbox as closed: the engine thread has ended.
-    fn close_inbox(&self) {
-        let mut inbox = lock(&self.inbox);
-        inbox.is_over = true;
-        inbox.acknowledge.clear();
     }
 }
 

@@ -13,26 +13,18 @@ use std::time::{Duration, Instant};
 
 use floe_copy::{StoreConfig, UriContext, resolve_store_uri};
 use floe_format::StoreDir;
-use floe_messages::{Codec, DecodeError, EchoReply, EchoRequest, ErrorKind, Message, Method};
+use floe_messages::{DecodeError, EchoReply, EchoRequest, ErrorKind, Message, Method};
+use floe_store::{StoreError, StoreLayout};
 use floe_transfer::{Cancel, Error, ErrorKind as Kind};
 
-use crate::completion::{Failure, JobOutcome, encode};
+use crate::completion::{Failure, JobError, JobOutcome, encode};
 use crate::engine::{Job, Shared};
 
 /// Handles a request.
 pub(crate) fn run(mut job: Job, engine: &Shared) -> JobOutcome {
-    let sink = job
-        .request
-        .extra
-        .as_mut()
-        .and_then(|extra| extra.sink.take());
-    let work = HandlerContext {
-        codec: job.request.codec,
-        payload: job.request.payload.bytes(),
-        job: &job,
-        engine,
-    };
-    let done = match job.request.method {
+    let sink = job.request.extra.take().and_then(|extra| extra.sink);
+    let work = HandlerContext { job: &job, engine };
+    match job.request.method {
         Method::Echo => work.echo(),
         Method::PathInfo => work.path_info(),
         Method::Closure => work.closure(),
@@ -44,50 +36,35 @@ pub(crate) fn run(mut job: Job, engine: &Shared) -> JobOutcome {
         Method::Stop => work.stop(),
         // The engine thread answers these requests.
         Method::Ping | Method::Bytes => Ok(Vec::new()),
-    };
-    match done {
-        Ok(reply) => JobOutcome::Done(reply),
-        Err(WorkError::Cancelled) => JobOutcome::Cancelled,
-        Err(WorkError::Failed(failure)) => JobOutcome::Failed(failure),
     }
 }
 
 /// The context of a request that is being handled.
 struct HandlerContext<'a> {
-    codec: Codec,
-    payload: &'a [u8],
     job: &'a Job,
     engine: &'a Shared,
 }
 
-/// The encoded reply, or the reason why there is none.
-type HandlerResult = Result<Vec<u8>, WorkError>;
-
-/// The reason why a request has no reply.
-enum WorkError {
-    Cancelled,
-    Failed(Failure),
-}
-
 impl<'a> HandlerContext<'a> {
-    fn request<M: Message<'a>>(&self) -> Result<M, WorkError> {
-        Ok(self.codec.decode(self.payload)?)
+    fn request<M: Message<'a>>(&self) -> Result<M, JobError> {
+        let request = &self.job.request;
+        Ok(request.codec.decode(request.payload.bytes())?)
     }
 
-    fn reply<'m>(&self, message: &impl Message<'m>) -> HandlerResult {
-        Ok(encode(self.codec, message))
+    fn reply<'m>(&self, message: &impl Message<'m>) -> JobOutcome {
+        Ok(encode(self.job.request.codec, message))
     }
 
     fn cancel(&self) -> &Cancel {
-        &self.job.cancel
+        &self.job.state.cancel
     }
 
-    fn echo(&self) -> HandlerResult {
+    fn echo(&self) -> JobOutcome {
         let request: EchoRequest<'_> = self.request()?;
         let end = Instant::now().checked_add(Duration::from_millis(request.delay_ms));
         loop {
             if self.cancel().is_raised() {
-                return Err(WorkError::Cancelled);
+                return Err(JobError::Cancelled);
             }
             let left = end.map_or(POLL_INTERVAL, |end| {
                 end.saturating_duration_since(Instant::now())
@@ -102,7 +79,7 @@ impl<'a> HandlerContext<'a> {
 }
 
 /// Parses the store directory of a request.
-fn store_dir(text: Option<&str>) -> Result<Option<StoreDir>, WorkError> {
+fn store_dir(text: Option<&str>) -> Result<Option<StoreDir>, JobError> {
     text.map(StoreDir::new).transpose().map_err(|error| {
         usage(format!(
             "invalid store directory {:?}: {error}",
@@ -111,23 +88,26 @@ fn store_dir(text: Option<&str>) -> Result<Option<StoreDir>, WorkError> {
     })
 }
 
-/// Returns the store that a URI names. `auto` ignores the home directory, because libraries do not
-/// read the environment.
+/// Returns the store that a URI names.
 fn resolve_store(
     text: &str,
     store_dir: Option<&StoreDir>,
-) -> Result<Arc<dyn StoreConfig>, WorkError> {
-    let data_home = None;
-    let context = UriContext {
+) -> Result<Arc<dyn StoreConfig>, JobError> {
+    Ok(resolve_store_uri(text, &uri_context(store_dir))?)
+}
+
+/// Returns the context of store URIs. `auto` ignores the home directory, because libraries do not
+/// read the environment.
+fn uri_context(store_dir: Option<&StoreDir>) -> UriContext<'_> {
+    UriContext {
         store_dir,
-        data_home,
-    };
-    Ok(resolve_store_uri(text, &context)?)
+        data_home: None,
+    }
 }
 
 /// Returns the directories of the local store that a URI names.
-fn local_store(text: &str, dir: Option<&StoreDir>) -> Result<floe_store::StoreLayout, WorkError> {
-    let store = resolve_store(text, dir)?;
+fn local_store(text: &str, dir: Option<&str>) -> Result<StoreLayout, JobError> {
+    let store = resolve_store(text, store_dir(dir)?.as_ref())?;
     let layout = store.layout().cloned();
     layout.ok_or_else(|| {
         usage(format!(
@@ -136,27 +116,31 @@ fn local_store(text: &str, dir: Option<&StoreDir>) -> Result<floe_store::StoreLa
     })
 }
 
-fn usage(message: String) -> WorkError {
-    WorkError::Failed(Failure::new(ErrorKind::Usage, message))
+fn usage(message: impl Into<String>) -> JobError {
+    failed(ErrorKind::Usage, message)
 }
 
-impl From<DecodeError> for WorkError {
-    fn from(error: DecodeError) -> WorkError {
+fn failed(kind: ErrorKind, message: impl Into<String>) -> JobError {
+    JobError::Failed(Failure::new(kind, message))
+}
+
+impl From<DecodeError> for JobError {
+    fn from(error: DecodeError) -> JobError {
         usage(format!("invalid request: {error}"))
     }
 }
 
-impl From<floe_store::StoreError> for WorkError {
-    fn from(error: floe_store::StoreError) -> WorkError {
+impl From<StoreError> for JobError {
+    fn from(error: StoreError) -> JobError {
         Error::from(error).into()
     }
 }
 
-impl From<Error> for WorkError {
-    fn from(error: Error) -> WorkError {
+impl From<Error> for JobError {
+    fn from(error: Error) -> JobError {
         match error.kind() {
-            Kind::Interrupted => WorkError::Cancelled,
-            kind => WorkError::Failed(Failure::new(translate(kind), error.to_string())),
+            Kind::Interrupted => JobError::Cancelled,
+            kind => failed(translate(kind), error.to_string()),
         }
     }
 }

@@ -4,10 +4,9 @@ use std::num::NonZeroU64;
 use std::sync::Arc;
 
 use floe_messages::{Codec, Method};
-use floe_transfer::Cancel;
 
 use crate::completion::{Completion, Kind, Waiter};
-use crate::progress::ProgressCell;
+use crate::job_state::JobState;
 use crate::request::Request;
 
 /// A request that a worker handles or will handle.
@@ -18,7 +17,9 @@ pub(super) struct ActiveRequest {
     pub(super) codec: Codec,
     pub(super) waiter: Option<Arc<Waiter>>,
     /// Set when the request starts to wait for a worker.
-    pub(super) work: Option<(Cancel, Arc<ProgressCell>)>,
+    pub(super) state: Option<Arc<JobState>>,
+    /// The time at which it started to wait, in milliseconds since the engine was opened.
+    pub(super) queued: u64,
     /// The reason for which it should end early.
     pub(super) reason: Option<Reason>,
     pub(super) deadline: Option<u64>,
@@ -46,7 +47,8 @@ impl ActiveRequest {
             method: request.method,
             codec: request.codec,
             waiter: request.extra.as_mut().and_then(|extra| extra.waiter.take()),
-            work: None,
+            state: None,
+            queued: 0,
             reason: None,
             deadline: request.deadline.map(NonZeroU64::get),
             wants_progress: request.wants_progress,

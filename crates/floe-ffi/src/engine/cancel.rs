@@ -5,7 +5,6 @@ use floe_messages::ErrorKind;
 use super::CANCELS_MAX;
 use super::active_request::{ActiveRequest, Reason};
 use super::thread::Engine;
-use super::work_queue::WorkKind;
 use crate::completion::{Failure, Kind};
 
 impl Engine {
@@ -47,34 +46,28 @@ impl Engine {
         };
         // The first reason is kept.
         active.reason.get_or_insert(reason);
-        if let Some((cancel, _)) = &active.work {
-            cancel.raise();
+        if let Some(state) = &active.state {
+            state.cancel.raise();
         }
         if active.begun.is_none() {
-            let kind = WorkKind::of(active.method);
-            let waiting = &mut self.work_queues.of(kind).waiting;
+            let waiting = &mut self.work_queues.of(active.method).waiting;
             waiting.retain(|job| job.request.id != id);
             if let Some(active) = self.active.remove(&id) {
-                self.complete_ended(&active);
+                self.complete_ended(&active, active.reason);
             }
         }
     }
 
-    /// Completes a request that has ended early.
-    pub(super) fn complete_ended(&mut self, active: &ActiveRequest) {
-        match active.reason {
-            Some(Reason::Deadline) => self.fail(active, &deadline_failure()),
-            Some(Reason::ShutDown) => self.complete(active, Kind::ShutDown, Vec::new()),
-            Some(Reason::Cancelled) | None => {
-                self.complete(active, Kind::Cancelled, Vec::new());
+    /// Completes a request that has ended early. Without a reason, it was cancelled.
+    pub(super) fn complete_ended(&mut self, active: &ActiveRequest, reason: Option<Reason>) {
+        let kind = match reason {
+            Some(Reason::Deadline) => {
+                let text = "the deadline has passed before the request was done";
+                return self.fail(active, &Failure::new(ErrorKind::Deadline, text));
             }
-        }
+            Some(Reason::ShutDown) => Kind::ShutDown,
+            Some(Reason::Cancelled) | None => Kind::Cancelled,
+        };
+        self.complete(active, kind, Vec::new());
     }
-}
-
-pub(super) fn deadline_failure() -> Failure {
-    Failure::new(
-        ErrorKind::Deadline,
-        "the deadline has passed before the request was done",
-    )
 }

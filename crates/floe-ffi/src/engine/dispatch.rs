@@ -7,7 +7,7 @@ use floe_messages::{
 };
 
 use super::Delivery;
-use super::active_request::ActiveRequest;
+use super::active_request::{ActiveRequest, Reason};
 use super::thread::Engine;
 use crate::completion::{Completion, Failure, Kind, encode};
 use crate::request::Request;
@@ -17,16 +17,13 @@ impl Engine {
     pub(super) fn dispatch(&mut self, mut request: Request) {
         let active = ActiveRequest::new(&mut request);
         if self.is_closing {
-            return self.complete(&active, Kind::ShutDown, Vec::new());
+            return self.complete_ended(&active, Some(Reason::ShutDown));
         }
         if !self.cancelled_early.is_empty() && self.cancelled_early.remove(&request.id).is_some() {
-            return self.complete(&active, Kind::Cancelled, Vec::new());
+            return self.complete_ended(&active, Some(Reason::Cancelled));
         }
-        if request
-            .deadline
-            .is_some_and(|deadline| deadline.get() <= self.shared.now())
-        {
-            return self.fail(&active, &super::cancel::deadline_failure());
+        if active.deadline.is_some_and(|end| end <= self.shared.now()) {
+            return self.complete_ended(&active, Some(Reason::Deadline));
         }
         let mut reply = mem::take(&mut self.buffer);
         reply.clear();

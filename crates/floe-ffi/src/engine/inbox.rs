@@ -2,14 +2,15 @@
 
 use std::sync::mpsc::Sender;
 
-use super::pool::JobResult;
+use crate::completion::JobOutcome;
 
 /// Everything that other threads pass to the engine thread, except requests, which come through
 /// `Shared::submit`.
 #[derive(Default)]
 pub(super) struct Inbox {
     pub(super) cancelled: Vec<u64>,
-    pub(super) finished: Vec<JobResult>,
+    /// The requests that workers have finished, with their outcomes.
+    pub(super) finished: Vec<(u64, JobOutcome)>,
     /// Dropped when the engine thread has processed the inbox, which ends the waits of other
     /// threads.
     pub(super) acknowledge: Vec<Sender<()>>,

@@ -32,8 +32,9 @@ impl Engine {
             };
             if active.wants_progress {
                 next = next.min(now + interval);
-                let work = active.work.as_ref();
-                if let Some(progress) = work.and_then(|(_, progress)| progress.take_update()) {
+                let state = active.state.as_ref();
+                let elapsed_ms = now - active.queued;
+                if let Some(progress) = state.and_then(|state| state.take_update(elapsed_ms)) {
                     let payload = encode(active.codec, &progress);
                     updates.push(active.completion(Kind::Progress, payload));
                 }

@@ -3,56 +3,32 @@
 use std::sync::Arc;
 
 use floe_messages::ErrorKind;
-use floe_transfer::Cancel;
 
 use super::active_request::ActiveRequest;
-use super::pool::Job;
 use super::thread::Engine;
-use super::work_queue::WorkKind;
+use super::work_queue::Job;
 use crate::completion::Failure;
-use crate::progress::ProgressCell;
+use crate::job_state::JobState;
 use crate::request::Request;
 
 impl Engine {
     /// Queues a request for a worker.
     pub(super) fn enqueue(&mut self, request: Request, mut active: ActiveRequest) {
         self.schedule_poll(active.deadline.unwrap_or(u64::MAX));
-        let cancel = Cancel::default();
-        let progress = Arc::new(ProgressCell::new());
-        active.work = Some((cancel.clone(), progress.clone()));
-        let job = Box::new(Job {
-            request,
-            cancel,
-            progress,
-        });
-        let method = active.method;
+        active.queued = self.shared.now();
+        let state = Arc::<JobState>::default();
+        active.state = Some(state.clone());
+        let queue = self.work_queues.of(active.method);
+        queue.waiting.push_back(Box::new(Job { request, state }));
         self.active.insert(active.id, active);
-        self.work_queues
-            .of(WorkKind::of(method))
-            .waiting
-            .push_back(job);
     }
 
     /// Passes waiting jobs to idle workers.
     pub(super) fn start_waiting(&mut self) {
-        if self.work_queues.are_empty() {
-            return;
-        }
-        let shared = self.shared.clone();
-        for kind in WorkKind::ALL {
-            loop {
-                let queue = self.work_queues.of(kind);
-                if !queue.pool.has_room() {
-                    break;
-                }
-                let Some(job) = queue.waiting.pop_front() else {
-                    break;
-                };
-                let id = job.request.id;
-                match queue.pool.begin(job, &shared) {
-                    Ok(()) => self.mark_started(id),
-                    Err(_) => self.fail_unstarted(id),
-                }
+        while let Some((id, is_started)) = self.work_queues.start_next(&self.shared) {
+            match is_started {
+                true => self.mark_started(id),
+                false => self.fail_unstarted(id),
             }
         }
     }

@@ -9,10 +9,9 @@ use floe_queue::Receiver;
 
 use super::active_request::ActiveRequest;
 use super::inbox::Inbox;
-use super::pool::JobResult;
-use super::work_queue::{WorkKind, WorkQueues};
+use super::work_queue::WorkQueues;
 use super::{Delivery, Shared};
-use crate::completion::{Completion, JobOutcome, Kind};
+use crate::completion::{Completion, JobError, JobOutcome, Kind};
 use crate::locks::lock;
 use crate::request::Request;
 use crate::signals;
@@ -38,12 +37,22 @@ pub(super) struct Engine {
 
 /// Runs until the engine is closed and all requests are completed.
 pub(super) fn run(shared: Arc<Shared>, receiver: Receiver<Request>) {
-    shared.enter_as_engine();
+    shared.enter(true);
     // Workers, servers and their threads inherit the signal mask.
     signals::block_sigpipe();
     // After a panic, hosts would wait forever for their completions.
     let abort_on_panic = AbortOnPanic;
-    let mut engine = Engine::new(shared);
+    let mut engine = Engine {
+        work_queues: WorkQueues::new(&shared.limits),
+        shared,
+        active: HashMap::new(),
+        batch: Vec::new(),
+        buffer: Vec::new(),
+        cancelled_early: HashMap::new(),
+        lost_events: 0,
+        next_poll: u64::MAX,
+        is_closing: false,
+    };
     engine.work(receiver);
     engine.end();
     std::mem::forget(abort_on_panic);
@@ -58,20 +67,6 @@ impl Drop for AbortOnPanic {
 }
 
 impl Engine {
-    fn new(shared: Arc<Shared>) -> Engine {
-        Engine {
-            work_queues: WorkQueues::new(&shared.limits),
-            shared,
-            active: HashMap::new(),
-            batch: Vec::new(),
-            buffer: Vec::new(),
-            cancelled_early: HashMap::new(),
-            lost_events: 0,
-            next_poll: u64::MAX,
-            is_closing: false,
-        }
-    }
-
     fn work(&mut self, mut receiver: Receiver<Request>) {
         // Set if there was work since the last sleep. More work is then likely to come soon.
         let mut is_warm = false;
@@ -100,8 +95,8 @@ impl Engine {
     }
 
     fn process_inbox(&mut self, inbox: Inbox, receiver: &mut Receiver<Request>) {
-        for finished in inbox.finished {
-            self.finish(finished);
+        for (request, outcome) in inbox.finished {
+            self.finish(request, outcome);
         }
         for id in inbox.cancelled {
             self.cancel(id);
@@ -172,25 +167,25 @@ impl Engine {
         }
         self.flush();
         self.work_queues.end();
-        self.shared.close_inbox();
+        let mut inbox = lock(&self.shared.inbox);
+        inbox.is_over = true;
+        inbox.acknowledge.clear();
+        drop(inbox);
         if let Delivery::Queue(queue) = &self.shared.delivery {
             queue.end();
         }
     }
 
     /// Completes a request with the result of its worker.
-    fn finish(&mut self, finished: JobResult) {
-        let Some(active) = self.active.remove(&finished.request) else {
+    fn finish(&mut self, request: u64, outcome: JobOutcome) {
+        let Some(active) = self.active.remove(&request) else {
             return;
         };
-        self.work_queues
-            .of(WorkKind::of(active.method))
-            .pool
-            .release();
-        match finished.outcome {
-            JobOutcome::Done(reply) => self.complete(&active, Kind::Done, reply),
-            JobOutcome::Failed(failure) => self.fail(&active, &failure),
-            JobOutcome::Cancelled => self.complete_ended(&active),
+        self.work_queues.of(active.method).idle += 1;
+        match outcome {
+            Ok(reply) => self.complete(&active, Kind::Done, reply),
+            Err(JobError::Failed(failure)) => self.fail(&active, &failure),
+            Err(JobError::Cancelled) => self.complete_ended(&active, active.reason),
         }
     }
 }

@@ -3,19 +3,19 @@
 use std::num::NonZeroUsize;
 use std::sync::Arc;
 
-use floe_copy::{CopyRequest, CopySummary, RequestedPaths, UriContext, reuse_directory};
+use floe_copy::{CopyRequest, CopySummary, RequestedPaths, reuse_directory};
 use floe_format::StoreDir;
 use floe_messages::{self as messages, CopyReply, PlannedPath, ResolveReply};
 use floe_store::{LockWait, WriteOptions};
 use floe_transfer::{CopyOptions, ErrorKind, Reuse, ReuseBy, Target};
 
 use super::network::network_options;
-use super::{HandlerContext, HandlerResult, WorkError, resolve_store, store_dir, translate, usage};
-use crate::completion::Failure;
+use super::{HandlerContext, resolve_store, store_dir, translate, uri_context, usage};
+use crate::completion::{Failure, JobError, JobOutcome, texts};
 
 impl HandlerContext<'_> {
     /// Handles `install` and `copy`, which differ only in their source and target.
-    pub(super) fn copy_paths(&self) -> HandlerResult {
+    pub(super) fn copy_paths(&self) -> JobOutcome {
         let (summary, target) = self.run_copy(false)?;
         let dir = target.store_dir();
         let paths: Vec<String> = summary
@@ -23,9 +23,8 @@ impl HandlerContext<'_> {
             .iter()
             .map(|path| dir.full_path(path))
             .collect();
-        let paths: Vec<&str> = paths.iter().map(String::as_str).collect();
         self.reply(&CopyReply {
-            paths: paths.into(),
+            paths: texts(&paths),
             copied: summary.copied,
             download_bytes: summary.download_bytes,
             nar_bytes: summary.nar_bytes,
@@ -34,19 +33,17 @@ impl HandlerContext<'_> {
         })
     }
 
-    pub(super) fn resolve(&self) -> HandlerResult {
+    pub(super) fn resolve(&self) -> JobOutcome {
         let (summary, target) = self.run_copy(true)?;
         let dir = target.store_dir();
-        let print = |(path, nar_size, download): &(_, u64, Option<u64>)| {
-            (dir.full_path(path), *nar_size, *download)
-        };
-        let planned: Vec<_> = summary.planned.iter().map(print).collect();
+        let planned = summary.planned.iter();
+        let paths: Vec<String> = planned.map(|(path, ..)| dir.full_path(path)).collect();
+        let planned = paths.iter().zip(&summary.planned);
         let planned: Vec<PlannedPath<'_>> = planned
-            .iter()
-            .map(|(path, nar_size, download_size)| PlannedPath {
+            .map(|(path, &(_, nar_size, download_size))| PlannedPath {
                 path,
-                nar_size: *nar_size,
-                download_size: *download_size,
+                nar_size,
+                download_size,
             })
             .collect();
         let space = summary.space.as_ref();
@@ -59,7 +56,7 @@ impl HandlerContext<'_> {
         })
     }
 
-    fn run_copy(&self, dry_run: bool) -> Result<(CopySummary, Arc<dyn Target>), WorkError> {
+    fn run_copy(&self, dry_run: bool) -> Result<(CopySummary, Arc<dyn Target>), JobError> {
         let message: messages::CopyRequest<'_> = self.request()?;
         let store_dir = store_dir(message.store_dir)?;
         let store = |text| resolve_store(text, store_dir.as_ref());
@@ -69,24 +66,20 @@ impl HandlerContext<'_> {
         let request = CopyRequest {
             network: network_options(&message.network),
             options: self.options(&message, store_dir.as_ref(), dry_run)?,
-            write: self.write_options(),
+            write: WriteOptions {
+                temp_roots: self.engine.roots.clone(),
+                // The host gets no message about a lock wait; it can cancel the request.
+                lock_wait: LockWait::new(self.cancel().flag(), |_| {}),
+                ..WriteOptions::default()
+            },
             store_dir,
             ..CopyRequest::new(sources, target, RequestedPaths::Named(paths))
         };
         let copy = request.open()?;
-        let summary = copy.run(&*self.job.progress)?;
+        let summary = copy.run(&*self.job.state)?;
         match summary.failures.is_empty() {
             true => Ok((summary, copy.target)),
             false => Err(failed(&summary)),
-        }
-    }
-
-    fn write_options(&self) -> WriteOptions {
-        WriteOptions {
-            temp_roots: self.engine.roots.clone(),
-            // The host gets no message about a lock wait; it can cancel the request.
-            lock_wait: LockWait::new(self.cancel().flag(), |_| {}),
-            ..WriteOptions::default()
         }
     }
 
@@ -95,24 +88,16 @@ impl HandlerContext<'_> {
         request: &messages::CopyRequest<'_>,
         store_dir: Option<&StoreDir>,
         dry_run: bool,
-    ) -> Result<CopyOptions, WorkError> {
-        let jobs = match request.jobs {
-            None => None,
-            Some(jobs) => Some(
-                usize::try_from(jobs)
-                    .ok()
-                    .and_then(NonZeroUsize::new)
-                    .ok_or_else(|| {
-                        usage(format!(
-                            "invalid number of jobs: {jobs}; leave jobs out or use 1"
-                        ))
-                    })?,
-            ),
-        };
+    ) -> Result<CopyOptions, JobError> {
+        let jobs = request.jobs.map(|jobs| {
+            let number = usize::try_from(jobs).ok().and_then(NonZeroUsize::new);
+            let text = || format!("invalid number of jobs: {jobs}; leave jobs out or use 1");
+            number.ok_or_else(|| usage(text()))
+        });
         Ok(CopyOptions {
             trusted_keys: floe_transfer::trusted_keys(request.trusted_public_keys.iter())?,
             check_signatures: !request.no_check_sigs,
-            jobs,
+            jobs: jobs.transpose()?,
             optimise: request.optimise,
             reuse: reuse(request, store_dir)?,
             dry_run,
@@ -125,11 +110,8 @@ impl HandlerContext<'_> {
 fn reuse(
     request: &messages::CopyRequest<'_>,
     store_dir: Option<&StoreDir>,
-) -> Result<Reuse, WorkError> {
-    let context = UriContext {
-        store_dir,
-        data_home: None,
-    };
+) -> Result<Reuse, JobError> {
+    let context = uri_context(store_dir);
     let directory = |text| reuse_directory(text, &context);
     let directories = request.reuse.iter().map(directory);
     Ok(Reuse {
@@ -142,16 +124,16 @@ fn reuse(
     })
 }
 
-fn failed(summary: &CopySummary) -> WorkError {
+fn failed(summary: &CopySummary) -> JobError {
     let kind = ErrorKind::most_severe(&summary.failures);
     if kind == ErrorKind::Interrupted {
-        return WorkError::Cancelled;
+        return JobError::Cancelled;
     }
     let causes: Vec<String> = summary.failures.iter().map(ToString::to_string).collect();
     let failed_paths = summary.failed_paths();
     let things = if failed_paths == 1 { "path" } else { "paths" };
     let first = causes.first().cloned().unwrap_or_default();
-    WorkError::Failed(Failure {
+    JobError::Failed(Failure {
         kind: translate(kind),
         message: format!("failed to copy {failed_paths} {things}: {first}"),
         causes,

@@ -8,34 +8,27 @@ use floe_transfer::Cancel;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::{Errno, write};
 
-/// The reason why a write is incomplete.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum WriteError {
-    Cancelled,
-    System(Errno),
-}
-
 /// Writes everything to a blocking or non-blocking descriptor. Checks `cancel` as long as the
-/// reader takes nothing.
-pub(super) fn write_all(file: &File, mut data: &[u8], cancel: &Cancel) -> Result<(), WriteError> {
+/// reader takes nothing. Returns whether everything was written before a cancellation.
+pub(super) fn write_all(file: &File, mut data: &[u8], cancel: &Cancel) -> Result<bool, Errno> {
     let piece_len = piece_len(file);
     while !data.is_empty() {
         if cancel.is_raised() {
-            return Err(WriteError::Cancelled);
+            return Ok(false);
         }
         let mut polled = [PollFd::from_borrowed_fd(file.as_fd(), PollFlags::OUT)];
         match poll(&mut polled, Some(&CANCEL_POLL)) {
             Ok(0) | Err(Errno::INTR) => continue,
             Ok(_) => {}
-            Err(error) => return Err(WriteError::System(error)),
+            Err(error) => return Err(error),
         }
         match write(file, &data[..data.len().min(piece_len)]) {
             Ok(written) => data = &data[written..],
             Err(Errno::INTR | Errno::AGAIN) => {}
-            Err(error) => return Err(WriteError::System(error)),
+            Err(error) => return Err(error),
         }
     }
-    Ok(())
+    Ok(true)
 }
 
 /// Returns how much one write may contain after poll(2) reported room. Writes to a file never wait

@@ -2,66 +2,53 @@
 
 use floe_copy::{SourceOrder, Sources};
 use floe_format::{Compression, NarInfo, StoreDir};
-use floe_messages::{
-    self as messages, ClosureReply, ClosureRequest, List, PathInfo, PathInfoRequest,
-};
+use floe_messages::{self as messages, ClosureReply, ClosureRequest, PathInfo, PathInfoRequest};
 use floe_transfer::PathSpec;
 
 use super::network::network_options;
-use super::{HandlerContext, HandlerResult, WorkError, resolve_store, store_dir, usage};
+use super::{HandlerContext, resolve_store, store_dir, usage};
+use crate::completion::{JobError, JobOutcome, texts};
 
 impl HandlerContext<'_> {
-    pub(super) fn path_info(&self) -> HandlerResult {
+    pub(super) fn path_info(&self) -> JobOutcome {
         let request: PathInfoRequest<'_> = self.request()?;
-        let sources = self.source(request.store, request.store_dir, &request.network)?;
-        let found = self.look_up(&sources, [request.path].into_iter(), false)?;
-        let info = found.infos.first().map(Texts::message);
+        let request = ClosureRequest {
+            store: request.store,
+            store_dir: request.store_dir,
+            paths: vec![request.path].into(),
+            network: request.network,
+        };
+        let found = self.look_up(&request, false)?;
+        let info = found.first().map(Texts::message);
         self.reply(&info.unwrap_or_default())
     }
 
-    pub(super) fn closure(&self) -> HandlerResult {
-        let request: ClosureRequest<'_> = self.request()?;
-        let sources = self.source(request.store, request.store_dir, &request.network)?;
-        let found = self.look_up(&sources, request.paths.iter(), true)?;
-        let infos: Vec<PathInfo<'_>> = found.infos.iter().map(Texts::message).collect();
-        self.reply(&ClosureReply {
-            infos: infos.into(),
-        })
+    pub(super) fn closure(&self) -> JobOutcome {
+        let found = self.look_up(&self.request()?, true)?;
+        let infos = found.iter().map(Texts::message).collect();
+        self.reply(&ClosureReply { infos })
     }
 
-    fn source(
+    /// Returns the paths of a request and, if it is recursive, their closure.
+    fn look_up(
         &self,
-        store: &str,
-        dir: Option<&str>,
-        network: &messages::NetworkOptions<'_>,
-    ) -> Result<Sources, WorkError> {
-        let store = resolve_store(store, store_dir(dir)?.as_ref())?;
-        let (order, network) = (SourceOrder::AsListed, network_options(network));
-        Ok(Sources::open(&[store], order, &network, self.cancel())?)
-    }
-
-    fn look_up<'t>(
-        &self,
-        sources: &Sources,
-        paths: impl Iterator<Item = &'t str>,
+        request: &ClosureRequest<'_>,
         recursive: bool,
-    ) -> Result<Found, WorkError> {
+    ) -> Result<Vec<Texts>, JobError> {
+        let store = resolve_store(request.store, store_dir(request.store_dir)?.as_ref())?;
+        let (order, network) = (SourceOrder::AsListed, network_options(&request.network));
+        let sources = Sources::open(&[store], order, &network, self.cancel())?;
         let Some(source) = sources.list.first() else {
-            return Err(usage("the request names no store".into()));
+            return Err(usage("the request names no store"));
         };
         let dir = source.store_dir();
+        let paths = request.paths.iter();
         let roots: Result<Vec<PathSpec>, _> =
             paths.map(|text| PathSpec::parse(text, dir)).collect();
         let found = source.query_closure(&roots?, recursive, self.cancel())?;
         let of = |narinfo| Texts::of(narinfo, dir, source.has_nar_files());
-        Ok(Found {
-            infos: found.values().map(of).collect(),
-        })
+        Ok(found.values().map(of).collect())
     }
-}
-
-struct Found {
-    infos: Vec<Texts>,
 }
 
 /// The texts that a message borrows.
@@ -73,74 +60,55 @@ struct Texts {
     deriver: Option<String>,
     signatures: Vec<String>,
     content_address: Option<String>,
-    file: Option<File>,
-}
-
-/// The fields that only a cache has.
-struct File {
-    url: String,
+    // Only a cache has the other fields.
+    url: Option<String>,
     compression: Option<messages::Compression>,
-    hash: Option<String>,
-    size: Option<u64>,
+    file_hash: Option<String>,
+    file_size: Option<u64>,
 }
 
 impl Texts {
     fn of(narinfo: &NarInfo, dir: &StoreDir, is_cached: bool) -> Texts {
         let info = &narinfo.info;
-        let file = is_cached.then(|| File {
-            url: narinfo.url.clone(),
-            compression: translate(&narinfo.compression),
-            hash: narinfo.file_hash.as_ref().map(|hash| hash.to_nix32()),
-            size: narinfo.file_size,
-        });
+        let file = is_cached.then_some(narinfo);
+        let references = info.references.iter();
         Texts {
             path: dir.full_path(&info.path),
             nar_hash: info.nar_hash.to_nix32(),
             nar_size: info.nar_size,
-            references: info
-                .references
-                .iter()
-                .map(|path| dir.full_path(path))
-                .collect(),
+            references: references.map(|path| dir.full_path(path)).collect(),
             deriver: info.deriver.as_ref().map(|path| dir.full_path(path)),
             signatures: info.signatures.iter().map(ToString::to_string).collect(),
             content_address: info.ca.as_ref().map(ToString::to_string),
-            file,
+            url: file.map(|file| file.url.clone()),
+            compression: file.and_then(|file| translate(file.compression)),
+            file_hash: file.and_then(|file| Some(file.file_hash.as_ref()?.to_nix32())),
+            file_size: file.and_then(|file| file.file_size),
         }
     }
 
     fn message(&self) -> PathInfo<'_> {
-        let file = self.file.as_ref();
         PathInfo {
             path: &self.path,
             nar_hash: &self.nar_hash,
             nar_size: self.nar_size,
-            references: list(&self.references),
+            references: texts(&self.references),
             deriver: self.deriver.as_deref(),
-            signatures: list(&self.signatures),
+            signatures: texts(&self.signatures),
             content_address: self.content_address.as_deref(),
-            url: file.map(|file| file.url.as_str()),
-            compression: file.and_then(|file| file.compression),
-            file_hash: file.and_then(|file| file.hash.as_deref()),
-            file_size: file.and_then(|file| file.size),
+            url: self.url.as_deref(),
+            compression: self.compression,
+            file_hash: self.file_hash.as_deref(),
+            file_size: self.file_size,
         }
     }
 }
 
-fn list(texts: &[String]) -> List<'_, &str> {
-    texts.iter().map(String::as_str).collect::<Vec<_>>().into()
-}
-
 /// Returns `None` for a compression that the schema does not have.
-fn translate(compression: &Compression) -> Option<messages::Compression> {
-    Some(match compression {
-        Compression::None => messages::Compression::None,
-        Compression::Xz => messages::Compression::Xz,
-        Compression::Bzip2 => messages::Compression::Bzip2,
-        Compression::Gzip => messages::Compression::Gzip,
-        Compression::Zstd => messages::Compression::Zstd,
-        Compression::Brotli => messages::Compression::Brotli,
-        Compression::Lz4 => messages::Compression::Lz4,
-        _ => return None,
-    })
+fn translate(compression: Compression) -> Option<messages::Compression> {
+    match compression {
+        // Nix calls it `br`.
+        Compression::Brotli => Some(messages::Compression::Brotli),
+        _ => messages::Compression::from_text(compression.name()),
+    }
 }

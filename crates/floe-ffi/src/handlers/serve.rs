@@ -5,16 +5,15 @@ use floe_messages::{Empty, ErrorKind, ServeReply, ServeRequest, StopRequest};
 use floe_server::address;
 use floe_server::{Config, ServeError, Server};
 
-use super::{HandlerContext, HandlerResult, WorkError, local_store, store_dir, usage};
-use crate::completion::Failure;
+use super::{HandlerContext, failed, local_store, usage};
+use crate::completion::{JobError, JobOutcome, texts};
 use crate::engine::{RunningServer, new_id};
 use crate::locks::lock;
 
 impl HandlerContext<'_> {
-    pub(super) fn serve(&self) -> HandlerResult {
+    pub(super) fn serve(&self) -> JobOutcome {
         let request: ServeRequest<'_> = self.request()?;
-        let dir = store_dir(request.store_dir)?;
-        let store = local_store(request.store, dir.as_ref())?;
+        let store = local_store(request.store, request.store_dir)?;
         let listen: Result<_, _> = request.listen.iter().map(address::parse).collect();
         let listen = listen.map_err(|error| usage(error.to_string()))?;
         // The error never contains the key.
@@ -34,18 +33,20 @@ impl HandlerContext<'_> {
                 // `stop` finds it ended.
                 let _: Result<(), ServeError> = server.run();
             })
-            .map_err(|error| failed(format!("cannot start a server thread: {error}")))?;
+            .map_err(|error| {
+                let text = format!("cannot start a server thread: {error}");
+                failed(ErrorKind::Failed, text)
+            })?;
         let id = new_id();
         lock(&self.engine.servers).insert(id, RunningServer { shutdown, thread });
-        let addresses: Vec<&str> = addresses.iter().map(String::as_str).collect();
         self.reply(&ServeReply {
             server: id,
-            addresses: addresses.into(),
+            addresses: texts(&addresses),
         })
     }
 
     /// Stops a server. Running responses get ten seconds.
-    pub(super) fn stop(&self) -> HandlerResult {
+    pub(super) fn stop(&self) -> JobOutcome {
         let request: StopRequest = self.request()?;
         let server = lock(&self.engine.servers).remove(&request.server);
         let Some(server) = server else {
@@ -53,27 +54,24 @@ impl HandlerContext<'_> {
                 "cannot stop the server {}: this engine has no server with that handle",
                 request.server
             );
-            return Err(WorkError::Failed(Failure::new(ErrorKind::BadHandle, text)));
+            return Err(failed(ErrorKind::BadHandle, text));
         };
         server.shutdown.shutdown();
         match server.thread.join() {
             Ok(()) => self.reply(&Empty {}),
             Err(_) => Err(failed(
-                "the server has ended because of a bug in libfloe".into(),
+                ErrorKind::Failed,
+                "the server has ended because of a bug in libfloe",
             )),
         }
     }
 }
 
-fn failed(message: String) -> WorkError {
-    WorkError::Failed(Failure::new(ErrorKind::Failed, message))
-}
-
-impl From<ServeError> for WorkError {
-    fn from(error: ServeError) -> WorkError {
+impl From<ServeError> for JobError {
+    fn from(error: ServeError) -> JobError {
         match error {
             ServeError::Config(_) => usage(error.to_string()),
-            error => failed(error.to_string()),
+            error => failed(ErrorKind::Failed, error.to_string()),
         }
     }
 }

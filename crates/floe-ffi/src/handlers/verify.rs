@@ -2,49 +2,26 @@
 
 use std::num::NonZeroUsize;
 
-use floe_format::{PathInfo, StorePath};
+use floe_format::StorePath;
 use floe_messages::{ProblemKind, VerifyProblem, VerifyReply, VerifyRequest};
-use floe_store::{ProblemCause, StoreReader, VerifyObserver};
-use floe_transfer::{Cancel, PathSpec};
+use floe_store::{ProblemCause, StoreReader};
+use floe_transfer::PathSpec;
 
-use super::{HandlerContext, HandlerResult, local_store, store_dir};
-use crate::progress::ProgressCell;
-
-struct ProgressObserver<'a> {
-    cancel: &'a Cancel,
-    progress: &'a ProgressCell,
-}
-
-impl VerifyObserver for ProgressObserver<'_> {
-    fn started(&self, paths: u64, nar_bytes: u64) {
-        self.progress.plan(paths, nar_bytes, 0);
-    }
-
-    fn path_done(&self, info: &PathInfo) {
-        self.progress.path_done(info.nar_size);
-    }
-
-    fn should_continue(&self) -> bool {
-        !self.cancel.is_raised()
-    }
-}
+use super::{HandlerContext, local_store};
+use crate::completion::JobOutcome;
 
 impl HandlerContext<'_> {
-    pub(super) fn verify(&self) -> HandlerResult {
+    pub(super) fn verify(&self) -> JobOutcome {
         let request: VerifyRequest<'_> = self.request()?;
-        let dir = store_dir(request.store_dir)?;
-        let store = StoreReader::open(local_store(request.store, dir.as_ref())?)?;
+        let store = StoreReader::open(local_store(request.store, request.store_dir)?)?;
         let paths: Vec<StorePath> = request
             .paths
             .iter()
             .map(|text| PathSpec::parse(text, &store.layout().store_dir)?.find_in_store(&store))
             .collect::<Result<_, _>>()?;
         let jobs = request.jobs.and_then(|jobs| usize::try_from(jobs).ok());
-        let observer = ProgressObserver {
-            cancel: self.cancel(),
-            progress: &self.job.progress,
-        };
-        let found = store.verify(&paths, jobs.and_then(NonZeroUsize::new), &observer)?;
+        let jobs = jobs.and_then(NonZeroUsize::new);
+        let found = store.verify(&paths, jobs, &*self.job.state)?;
         let messages: Vec<String> = found.problems.iter().map(ToString::to_string).collect();
         let problems = found.problems.iter().zip(&messages);
         let problems: Vec<VerifyProblem<'_>> = problems

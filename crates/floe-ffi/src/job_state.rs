@@ -1,15 +1,17 @@
-//! The progress of a request: written by its worker, read by the engine thread from time to time.
+//! The progress and the cancellation of a request, which its worker and the engine thread share.
 
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
-use std::time::Instant;
 
+use floe_format::PathInfo;
 use floe_messages::Progress;
-use floe_transfer::{Event, EventSink};
+use floe_store::VerifyObserver;
+use floe_transfer::{Cancel, Event, EventSink};
 
-/// The latest progress of a request. Earlier states are overwritten.
-#[derive(Debug)]
-pub(crate) struct ProgressCell {
-    begun: Instant,
+/// The latest progress of a request, and whether the request should end. The worker writes the
+/// progress, and the engine thread reads it from time to time. Earlier progress is overwritten.
+#[derive(Debug, Default)]
+pub(crate) struct JobState {
+    pub(crate) cancel: Cancel,
     is_new: AtomicBool,
     paths_done: AtomicU64,
     paths_total: AtomicU64,
@@ -19,31 +21,13 @@ pub(crate) struct ProgressCell {
     download_bytes: AtomicU64,
 }
 
-impl ProgressCell {
-    pub(crate) fn new() -> ProgressCell {
-        ProgressCell {
-            begun: Instant::now(),
-            is_new: AtomicBool::new(false),
-            paths_done: AtomicU64::new(0),
-            paths_total: AtomicU64::new(0),
-            nar_bytes_done: AtomicI64::new(0),
-            nar_bytes_total: AtomicU64::new(0),
-            download_bytes: AtomicU64::new(0),
-        }
-    }
-
+impl JobState {
     /// Sets the totals: paths, bytes of NARs, bytes to download.
-    pub(crate) fn plan(&self, paths: u64, nar_bytes: u64, download_bytes: u64) {
+    fn plan(&self, paths: u64, nar_bytes: u64, download_bytes: u64) {
         self.paths_total.store(paths, Ordering::Relaxed);
         self.nar_bytes_total.store(nar_bytes, Ordering::Relaxed);
         self.download_bytes.store(download_bytes, Ordering::Relaxed);
         self.touch();
-    }
-
-    /// Adds one path with all its bytes.
-    pub(crate) fn path_done(&self, nar_bytes: u64) {
-        self.paths_done.fetch_add(1, Ordering::Relaxed);
-        self.bytes_done(nar_bytes.try_into().unwrap_or(i64::MAX));
     }
 
     pub(crate) fn bytes_done(&self, nar_bytes: i64) {
@@ -55,15 +39,15 @@ impl ProgressCell {
         self.is_new.store(true, Ordering::Release);
     }
 
-    /// Returns the progress if it has changed since the last call.
-    pub(crate) fn take_update(&self) -> Option<Progress> {
+    /// Returns the progress if it has changed since the last call. The request is `elapsed_ms` old.
+    pub(crate) fn take_update(&self, elapsed_ms: u64) -> Option<Progress> {
         if !self.is_new.swap(false, Ordering::Acquire) {
             return None;
         }
         let read = |number: &AtomicU64| number.load(Ordering::Relaxed);
         let nar_bytes_done = self.nar_bytes_done.load(Ordering::Relaxed);
         Some(Progress {
-            elapsed_ms: self.begun.elapsed().as_millis() as u64,
+            elapsed_ms,
             paths_done: read(&self.paths_done),
             paths_total: read(&self.paths_total),
             nar_bytes_done: nar_bytes_done.try_into().unwrap_or(0),
@@ -73,7 +57,7 @@ impl ProgressCell {
     }
 }
 
-impl EventSink for ProgressCell {
+impl EventSink for JobState {
     fn event(&self, event: Event<'_>) {
         match event {
             Event::Planned {
@@ -91,22 +75,37 @@ impl EventSink for ProgressCell {
     }
 }
 
+impl VerifyObserver for JobState {
+    fn started(&self, paths: u64, nar_bytes: u64) {
+        self.plan(paths, nar_bytes, 0);
+    }
+
+    fn path_done(&self, info: &PathInfo) {
+        self.paths_done.fetch_add(1, Ordering::Relaxed);
+        self.bytes_done(info.nar_size.try_into().unwrap_or(i64::MAX));
+    }
+
+    fn should_continue(&self) -> bool {
+        !self.cancel.is_raised()
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn take_update_returns_only_the_latest_change() {
-        let cell = ProgressCell::new();
-        assert!(cell.take_update().is_none());
-        cell.plan(7, 1000, 300);
-        cell.bytes_done(400);
-        cell.bytes_done(-150);
-        cell.event(Event::Registered { paths: 2 });
-        let update = cell.take_update().unwrap();
+        let state = JobState::default();
+        assert!(state.take_update(0).is_none());
+        state.plan(7, 1000, 300);
+        state.bytes_done(400);
+        state.bytes_done(-150);
+        state.event(Event::Registered { paths: 2 });
+        let update = state.take_update(0).unwrap();
         let found = (update.paths_done, update.paths_total, update.nar_bytes_done);
         assert_eq!(found, (2, 7, 250));
         assert_eq!((update.nar_bytes_total, update.download_bytes), (1000, 300));
-        assert!(cell.take_update().is_none());
+        assert!(state.take_update(0).is_none());
     }
 }
