@@ -5,9 +5,6 @@ use crate::flat::{self, SLOT_LEN};
 use crate::{DecodeError, Encode};
 
 impl<'a> Encode<'a> for u64 {
-    const CBOR_MIN: usize = 1;
-    const FLAT_LEN: usize = SLOT_LEN;
-
     #[inline]
     fn write_cbor(&self, out: &mut Vec<u8>) {
         cbor::uint(out, *self);
@@ -30,9 +27,6 @@ impl<'a> Encode<'a> for u64 {
 }
 
 impl<'a> Encode<'a> for &'a str {
-    const CBOR_MIN: usize = 1;
-    const FLAT_LEN: usize = SLOT_LEN;
-
     #[inline]
     fn write_cbor(&self, out: &mut Vec<u8>) {
         cbor::text(out, self);
@@ -61,9 +55,6 @@ impl<'a> Encode<'a> for &'a str {
 }
 
 impl<'a> Encode<'a> for &'a [u8] {
-    const CBOR_MIN: usize = 1;
-    const FLAT_LEN: usize = SLOT_LEN;
-
     #[inline]
     fn write_cbor(&self, out: &mut Vec<u8>) {
         cbor::bytes(out, self);

@@ -1,7 +1,5 @@
 //! Decoding errors.
 
-use std::fmt;
-
 /// The reason why bytes are not a valid message: the message, its field, the offset and the
 /// problem.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -11,7 +9,11 @@ pub struct DecodeError {
     details: Box<Details>,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "cannot read {message}{dot}{field} at byte {offset}: {problem}",
+    dot = if .field.is_empty() { "" } else { "." }
+)]
 struct Details {
     message: &'static str,
     field: &'static str,
@@ -153,15 +155,5 @@ impl DecodeError {
     /// Returns the problem.
     pub fn problem(&self) -> &Problem {
         &self.details.problem
-    }
-}
-
-impl fmt::Display for Details {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "cannot read {}", self.message)?;
-        if !self.field.is_empty() {
-            write!(f, ".{}", self.field)?;
-        }
-        write!(f, " at byte {}: {}", self.offset, self.problem)
     }
 }

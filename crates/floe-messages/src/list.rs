@@ -1,7 +1,6 @@
 //! Lists from a caller, from CBOR, or inside a flat message.
 
 use std::fmt;
-use std::marker::PhantomData;
 use std::slice;
 
 use crate::cbor;
@@ -11,13 +10,14 @@ use crate::{DecodeError, Encode};
 /// A list in a message.
 ///
 /// Two lists are equal if their elements are equal, wherever they are stored.
+#[derive(Clone)]
 pub enum List<'a, T> {
     /// Borrowed from the creator of the message.
     Borrowed(&'a [T]),
     /// Owned by the message.
     Owned(Vec<T>),
     /// Inside the bytes of a flat message, and already checked.
-    Flat(FlatList<'a, T>),
+    Flat(FlatList<'a>),
 }
 
 impl<'a, T: Encode<'a>> List<'a, T> {
@@ -117,17 +117,16 @@ impl<'a, T: Encode<'a>> List<'a, T> {
             bytes: reader.bytes,
             offset,
             count,
-            elements: PhantomData,
         }))
     }
 }
 
 /// A list inside the bytes of a flat message. Iterating decodes its elements.
-pub struct FlatList<'a, T> {
+#[derive(Clone, Copy)]
+pub struct FlatList<'a> {
     bytes: &'a [u8],
     offset: u32,
     count: u32,
-    elements: PhantomData<T>,
 }
 
 /// An iterator over the elements of a list, by value.
@@ -135,7 +134,7 @@ pub enum Iter<'l, 'a, T> {
     /// Elements in memory.
     Slice(slice::Iter<'l, T>),
     /// Elements that are decoded on the way. The list contains the remaining ones.
-    Flat(FlatList<'a, T>),
+    Flat(FlatList<'a>),
 }
 
 impl<'a, T: Encode<'a>> Iterator for Iter<'_, 'a, T> {
@@ -207,24 +206,6 @@ impl<T> Default for List<'_, T> {
         List::Borrowed(&[])
     }
 }
-
-impl<T: Clone> Clone for List<'_, T> {
-    fn clone(&self) -> Self {
-        match self {
-            List::Borrowed(list) => List::Borrowed(list),
-            List::Owned(list) => List::Owned(list.clone()),
-            List::Flat(list) => List::Flat(*list),
-        }
-    }
-}
-
-impl<T> Clone for FlatList<'_, T> {
-    fn clone(&self) -> Self {
-        *self
-    }
-}
-
-impl<T> Copy for FlatList<'_, T> {}
 
 impl<'a, T: Encode<'a> + PartialEq> PartialEq for List<'a, T> {
     fn eq(&self, other: &Self) -> bool {

@@ -60,12 +60,12 @@ pub trait Message<'a>: Encode<'a> {
 }
 
 /// The common interface of messages and other list elements. Generated code implements and calls
-/// it.
+/// it. The defaults are those of elements that are no messages.
 pub trait Encode<'a>: Sized + Clone + Default {
     /// The minimum length in CBOR. Used to reject counts that exceed the remaining bytes.
-    const CBOR_MIN: usize;
+    const CBOR_MIN: usize = 1;
     /// The length of the fixed part in the flat layout.
-    const FLAT_LEN: usize;
+    const FLAT_LEN: usize = flat::SLOT_LEN;
 
     /// Appends the value as CBOR.
     fn write_cbor(&self, out: &mut Vec<u8>);
@@ -81,21 +81,15 @@ pub trait Encode<'a>: Sized + Clone + Default {
 
     /// Writes the fixed part. Texts will begin at the offset `end`, which advances.
     #[inline]
-    fn put_fixed(&self, fixed: &mut [u8], end: &mut usize) {
-        let _ = (fixed, end);
-    }
+    fn put_fixed(&self, _fixed: &mut [u8], _end: &mut usize) {}
 
     /// Appends the texts and byte strings, in the order of `put_fixed`.
     #[inline]
-    fn append_contents(&self, out: &mut Vec<u8>) {
-        let _ = out;
-    }
+    fn append_contents(&self, _out: &mut Vec<u8>) {}
 
     /// Appends the lists. The message begins at `start` in `out`, and this part of it at `fixed`.
     #[inline]
-    fn append_lists(&self, out: &mut Vec<u8>, start: usize, fixed: usize) {
-        let _ = (out, start, fixed);
-    }
+    fn append_lists(&self, _out: &mut Vec<u8>, _start: usize, _fixed: usize) {}
 
     /// Checks the value whose fixed part begins at `at`, with everything that it refers to.
     fn read_flat(reader: &mut flat::Reader<'a>, at: usize) -> Result<Self, DecodeError>;

@@ -53,8 +53,7 @@ fn head(out: &mut Vec<u8>, major: u8, number: u64) {
 #[inline(never)]
 fn long_head(out: &mut Vec<u8>, major: u8, number: u64) {
     if let Ok(number) = u16::try_from(number) {
-        let [a, b] = number.to_be_bytes();
-        out.extend_from_slice(&[major | 25, a, b]);
+        numbered(out, major | 25, number.to_be_bytes());
     } else if let Ok(number) = u32::try_from(number) {
         numbered(out, major | 26, number.to_be_bytes());
     } else {

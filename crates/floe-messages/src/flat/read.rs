@@ -21,17 +21,23 @@ impl<'a> Reader<'a> {
     /// Checks the header.
     #[inline]
     pub fn open(bytes: &'a [u8], id: u32) -> Result<Reader<'a>, DecodeError> {
-        let header = bytes.first_chunk::<HEADER_LEN>().map(words);
-        let Some([magic, claimed, message, zero]) = header else {
+        let Some(header) = bytes.first_chunk::<HEADER_LEN>() else {
             return Err(DecodeError::new(0, Problem::Header));
         };
+        let header = Fixed {
+            bytes: header,
+            at: 0,
+        };
+        let (magic, claimed) = split(header.uint(0));
+        let (message, zero) = split(header.uint(SLOT_LEN));
         let (found, expected) = (bytes.len(), id);
-        let (at, problem) = if magic != u32::from_le_bytes(MAGIC) {
+        let (at, problem) = if magic != u64::from(u32::from_le_bytes(MAGIC)) {
             (0, Problem::Header)
-        } else if u64::from(claimed) != found as u64 {
+        } else if claimed != found as u64 {
+            let claimed = claimed as u32;
             (4, Problem::Length { claimed, found })
-        } else if message != expected {
-            let found = message;
+        } else if message != u64::from(expected) {
+            let found = message as u32;
             (8, Problem::WrongMessage { expected, found })
         } else if zero != 0 {
             (12, Problem::NotZero)
@@ -203,17 +209,8 @@ impl<const N: usize> Fixed<'_, N> {
     }
 }
 
-/// Splits a reference into its offset and its length or count.
+/// Splits 8 bytes into two numbers of 4 bytes: a reference into its offset and its length or count.
 #[inline]
 fn split(reference: u64) -> (u64, u64) {
     (reference & u64::from(u32::MAX), reference >> 32)
-}
-
-#[inline]
-fn words(header: &[u8; HEADER_LEN]) -> [u32; 4] {
-    let word = |i: usize| {
-        let bytes = header.get(4 * i..).and_then(<[u8]>::first_chunk);
-        bytes.map_or(0, |bytes| u32::from_le_bytes(*bytes))
-    };
-    [word(0), word(1), word(2), word(3)]
 }
