@@ -1,11 +1,12 @@
 //! Whether the receiver sleeps and whether it has closed, in one word. All submitters read the
 //! word, and it rarely changes.
 
+use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use crate::barrier::Barrier;
-use crate::sync::{AtomicU32, Condvar, Mutex, Padded, lock, wait_timeout};
+use crate::sync::{AtomicU32, Condvar, Mutex, Padded, lock};
 
 pub(crate) struct Parker {
     word: Padded<AtomicU32>,
@@ -72,9 +73,10 @@ impl Parker {
         }
         let mut guard = lock(&self.lock);
         while self.word.0.load(Ordering::Acquire) & PARKED != 0 {
-            let (again, is_over) = wait_timeout(&self.woken, guard, timeout);
+            let woken = self.woken.wait_timeout(guard, timeout);
+            let (again, result) = woken.unwrap_or_else(PoisonError::into_inner);
             guard = again;
-            if is_over {
+            if result.timed_out() {
                 self.word.0.fetch_and(!PARKED, Ordering::AcqRel);
             }
         }

@@ -11,22 +11,10 @@ pub(crate) use loom::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, fence};
 pub(crate) use loom::sync::{Arc, Condvar, Mutex, MutexGuard};
 
 use std::sync::PoisonError;
-use std::time::Duration;
 
 /// Locks a mutex. The data under the lock is never left half changed.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// Waits on a condition. Returns whether the timeout has passed.
-pub(crate) fn wait_timeout<'a, T>(
-    condvar: &Condvar,
-    guard: MutexGuard<'a, T>,
-    timeout: Duration,
-) -> (MutexGuard<'a, T>, bool) {
-    let woken = condvar.wait_timeout(guard, timeout);
-    let (guard, result) = woken.unwrap_or_else(PoisonError::into_inner);
-    (guard, result.timed_out())
 }
 
 /// Yields while another thread finishes a short operation.

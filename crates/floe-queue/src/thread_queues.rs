@@ -2,6 +2,7 @@
 //! and returns it when the thread ends.
 #![expect(unsafe_code, reason = "threads own queues through raw pointers")]
 
+use std::any::Any;
 use std::cell::{Cell, RefCell};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -65,21 +66,19 @@ impl<T: Send + 'static> ThreadQueues<T> {
     /// Returns the queue of the calling thread and caches it. Returns `None` if there are too many
     /// queues, the channel is closed, or the thread is about to end.
     pub(crate) fn find(self: &Arc<Self>) -> Option<&mut Producer<T>> {
-        if self.queues_max == 0 {
-            return None;
-        }
         let found = OWNED.try_with(|owned| {
             let mut owned = owned.borrow_mut();
             if let Some(entry) = owned.iter().find(|entry| entry.number == self.number) {
                 return Some(entry.producer);
             }
-            owned.retain(|entry| !entry.lease.is_over());
+            owned.retain(|entry| entry.channel.strong_count() > 0);
             let producer = Box::into_raw(Box::new(self.claim()?));
             let owner = Arc::downgrade(self);
             owned.push(OwnedQueue {
                 number: self.number,
                 producer: producer.cast(),
-                lease: Box::new(LeasedQueue { producer, owner }),
+                channel: owner.clone(),
+                _lease: Box::new(LeasedQueue { producer, owner }),
             });
             Some(producer.cast())
         });
@@ -145,24 +144,14 @@ struct OwnedQueue {
     number: u64,
     /// A `Producer<T>` with the `T` of the channel that has this number.
     producer: *mut (),
+    channel: Weak<dyn Any>,
     /// Returns the queue when it is dropped.
-    lease: Box<dyn Lease>,
-}
-
-trait Lease {
-    /// Returns whether the channel is gone.
-    fn is_over(&self) -> bool;
+    _lease: Box<dyn Any>,
 }
 
 struct LeasedQueue<T> {
     producer: *mut Producer<T>,
     owner: Weak<ThreadQueues<T>>,
-}
-
-impl<T> Lease for LeasedQueue<T> {
-    fn is_over(&self) -> bool {
-        self.owner.strong_count() == 0
-    }
 }
 
 impl<T> Drop for LeasedQueue<T> {
