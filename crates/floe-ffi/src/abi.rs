@@ -19,7 +19,7 @@ use std::time::Duration;
 use crate::callback::Callback;
 use crate::completion::Waiter;
 use crate::engine::{self, Delivery, Shared, new_id};
-use crate::status::{self, Fail, fail, guard};
+use crate::status::{self, Fail, guard, invalid};
 use crate::{fork, handlers};
 
 pub use crate::status::Status;
@@ -77,9 +77,6 @@ pub unsafe extern "C" fn floe_last_error(out: *mut c_char, capacity: usize) -> u
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn floe_engine_open(options: *const FloeEngineOptions, out: *mut u64) -> i32 {
     guard(|| {
-        if fork::is_child() {
-            return Err(Status::Forked.into());
-        }
         // SAFETY: guaranteed by the caller.
         let options = unsafe { pointer::read_struct(options, "floe_engine_options")? };
         // Checked before the engine exists: without a handle, the host could not free it.
@@ -134,7 +131,7 @@ pub unsafe extern "C" fn floe_submit(
 ) -> i32 {
     with_engine(engine, |engine| {
         // SAFETY: guaranteed by the caller.
-        let parsed = unsafe { request::read(engine, request)? };
+        let make = unsafe { request::read(engine, request)? };
         let id = new_id();
         if !out.is_null() {
             // Written before the engine sees the request, because the completion may come before
@@ -142,7 +139,7 @@ pub unsafe extern "C" fn floe_submit(
             // SAFETY: guaranteed by the caller.
             unsafe { pointer::write(out, id, "out")? };
         }
-        Ok(engine.submit(|| parsed.into_request(id, None))?)
+        Ok(engine.submit(|| make(id, None))?)
     })
 }
 
@@ -161,10 +158,9 @@ pub unsafe extern "C" fn floe_call(
         // SAFETY: guaranteed by the caller.
         let size = unsafe { pointer::struct_size(out, "floe_completion")? };
         // SAFETY: guaranteed by the caller.
-        let parsed = unsafe { request::read(engine, request)? };
+        let make = unsafe { request::read(engine, request)? };
         let waiter = Arc::new(Waiter::default());
-        let make = || parsed.into_request(new_id(), Some(waiter.clone()));
-        let completion = engine.call(make, &waiter)?;
+        let completion = engine.call(|| make(new_id(), Some(waiter.clone())), &waiter)?;
         // SAFETY: `out` has as many bytes as its size says, which was checked above.
         unsafe { pointer::write_struct(out.cast(), size, FloeCompletion::owned(completion)) };
         Ok(())
@@ -301,21 +297,14 @@ pub extern "C" fn floe_unsubscribe(engine: u64, subscription: u64) -> i32 {
 
 /// Runs `f` with the engine of a handle.
 fn with_engine(handle: u64, f: impl FnOnce(&Arc<Shared>) -> Result<(), Fail>) -> i32 {
-    guard(|| {
-        if fork::is_child() {
-            return Err(Status::Forked.into());
-        }
-        engine::with(handle, f).unwrap_or(Err(Status::BadHandle.into()))
-    })
+    guard(|| engine::with(handle, f).unwrap_or(Err(Status::BadHandle.into())))
 }
 
 fn queue_of(engine: &Shared) -> Result<&crate::completion_queue::CompletionQueue, Fail> {
     match &engine.delivery {
         Delivery::Queue(queue) => Ok(queue),
-        Delivery::Callback(_) => Err(fail(
-            Status::Invalid,
-            "cannot use the queue of an engine with a callback; open an engine without a callback"
-                .into(),
+        Delivery::Callback(_) => Err(invalid(
+            "cannot use the queue of an engine with a callback; open an engine without a callback",
         )),
     }
 }

@@ -73,13 +73,13 @@ impl Failure {
         }
     }
 
-    pub(crate) fn encode(&self, codec: Codec, out: &mut Vec<u8>) {
+    pub(crate) fn encode(&self, codec: Codec) -> Vec<u8> {
         let error = floe_messages::Error {
             kind: self.kind,
             message: &self.message,
             causes: texts(&self.causes),
         };
-        codec.encode(&error, out);
+        encode(codec, &error)
     }
 }
 

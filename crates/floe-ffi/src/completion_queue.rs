@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::io::{Errno, read, write};
@@ -62,7 +62,9 @@ impl CompletionQueue {
         if is_new {
             // Done under the lock. Otherwise a taker could empty the queue first, and the
             // descriptor would be readable without any completion.
-            make_readable(&self.readable);
+            // The counter can be full only if the descriptor is already readable.
+            let written = write(&self.readable, &1_u64.to_ne_bytes());
+            debug_assert!(written.is_ok() || written == Err(Errno::AGAIN));
         }
         let sleepers = waiting.sleepers;
         drop(waiting);
@@ -81,7 +83,8 @@ impl CompletionQueue {
         waiting.completions.drain(..count).for_each(each);
         let is_empty = waiting.completions.is_empty();
         if is_empty && !waiting.is_over {
-            make_unreadable(&self.readable);
+            let cleared = read(&self.readable, &mut [0; 8]);
+            debug_assert!(cleared.is_ok() || cleared == Err(Errno::AGAIN));
         }
         waiting.is_over && is_empty && count == 0
     }
@@ -95,24 +98,13 @@ impl CompletionQueue {
 
     /// Waits until there is a completion, the queue has ended, or the timeout has passed.
     pub(crate) fn wait(&self, timeout: Duration) -> bool {
-        let end = Instant::now().checked_add(timeout);
+        let is_idle = |waiting: &mut Pending| waiting.completions.is_empty() && !waiting.is_over;
         let mut waiting = lock(&self.waiting);
         waiting.sleepers += 1;
-        while waiting.completions.is_empty() && !waiting.is_over {
-            let left = match end {
-                Some(end) => end.saturating_duration_since(Instant::now()),
-                None => Duration::MAX,
-            };
-            if left.is_zero() {
-                break;
-            }
-            // The condition variables of some systems reject a longer timeout.
-            let left = left.min(Duration::from_secs(3600));
-            let woken = self.arrived.wait_timeout(waiting, left);
-            waiting = woken.unwrap_or_else(PoisonError::into_inner).0;
-        }
+        let woken = self.arrived.wait_timeout_while(waiting, timeout, is_idle);
+        let (mut waiting, result) = woken.unwrap_or_else(PoisonError::into_inner);
         waiting.sleepers -= 1;
-        !waiting.completions.is_empty() || waiting.is_over
+        !result.timed_out()
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -127,19 +119,6 @@ impl CompletionQueue {
     pub(crate) fn descriptor(&self) -> BorrowedFd<'_> {
         self.readable.as_fd()
     }
-}
-
-/// Makes the descriptor readable.
-fn make_readable(fd: &OwnedFd) {
-    // The counter can be full only if the descriptor is already readable.
-    let written = write(fd, &1_u64.to_ne_bytes());
-    debug_assert!(written.is_ok() || written == Err(Errno::AGAIN));
-}
-
-fn make_unreadable(fd: &OwnedFd) {
-    let mut count = [0; 8];
-    let cleared = read(fd, &mut count);
-    debug_assert!(cleared.is_ok() || cleared == Err(Errno::AGAIN));
 }
 
 #[cfg(test)]

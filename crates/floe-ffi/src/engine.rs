@@ -132,7 +132,7 @@ pub(crate) fn open(
     };
     let shared = handles::insert(make).ok_or_else(|| {
         let text = "cannot open an engine: 1024 engines are open; free those that you do not need";
-        fail(Status::Busy, text.into())
+        fail(Status::Busy, text)
     })?;
     let inside = shared.clone();
     let thread = Builder::new()

@@ -20,7 +20,7 @@ pub(crate) struct Subscription {
     mask: u64,
     /// `None`: events go to the engine's callback or queue.
     pub(crate) callback: Option<Callback>,
-    is_alive: AtomicBool,
+    pub(crate) is_alive: AtomicBool,
 }
 
 /// All subscriptions of an engine.
@@ -70,11 +70,5 @@ impl Subscriptions {
     fn summarise(&self, list: &[Arc<Subscription>]) {
         let mask = list.iter().fold(0, |all, it| all | it.mask);
         self.mask.store(mask, Ordering::Release);
-    }
-}
-
-impl Subscription {
-    pub(crate) fn is_alive(&self) -> bool {
-        self.is_alive.load(Ordering::Acquire)
     }
 }

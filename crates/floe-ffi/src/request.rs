@@ -33,13 +33,10 @@ pub(crate) struct Extra {
 
 /// The destination of a NAR, used by a worker.
 pub(crate) enum Sink {
-    /// A function of the host. An error ends the request.
-    Function(SinkFn),
+    /// Passes the next bytes to a function of the host. An error text ends the request.
+    Function(Box<dyn FnMut(&[u8]) -> Result<(), String> + Send>),
     Descriptor(File),
 }
-
-/// Receives the next bytes, or returns an error text.
-pub(crate) type SinkFn = Box<dyn FnMut(&[u8]) -> Result<(), String> + Send>;
 
 /// The payload of a request.
 pub(crate) enum Payload {
@@ -79,17 +76,17 @@ impl<'a> PayloadRef<'a> {
             return Ok(PayloadRef::Short(bytes));
         }
         budget.acquire(bytes.len())?;
-        let mut counted = Counted {
-            bytes: Vec::new(),
-            budget: budget.clone(),
-        };
-        if counted.bytes.try_reserve_exact(bytes.len()).is_err() {
-            // No bytes are stored yet, so dropping `counted` would release none.
+        let mut copy = Vec::new();
+        if copy.try_reserve_exact(bytes.len()).is_err() {
             budget.release(bytes.len());
             return Err(Status::NoMemory);
         }
-        counted.bytes.extend_from_slice(bytes);
-        Ok(PayloadRef::Long(counted))
+        copy.extend_from_slice(bytes);
+        let budget = budget.clone();
+        Ok(PayloadRef::Long(Counted {
+            bytes: copy,
+            budget,
+        }))
     }
 
     #[inline]

@@ -4,6 +4,8 @@ use std::cell::RefCell;
 use std::ffi::CStr;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
+use crate::fork;
+
 /// The result of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(i32)]
@@ -46,18 +48,27 @@ impl From<Status> for Fail {
 }
 
 /// Creates an error with a text of its own.
-pub(crate) fn fail(status: Status, text: String) -> Fail {
-    let text = Some(text);
+pub(crate) fn fail(status: Status, text: impl Into<String>) -> Fail {
+    let text = Some(text.into());
     Fail { status, text }
+}
+
+/// Creates an error about an argument of the host.
+pub(crate) fn invalid(text: impl Into<String>) -> Fail {
+    fail(Status::Invalid, text)
 }
 
 thread_local! {
     static LAST: RefCell<String> = const { RefCell::new(String::new()) };
 }
 
-/// Runs the body of a C function: catches panics and stores the error text.
+/// Runs the body of a C function unless this process is a child after a fork. Catches panics and
+/// stores the error text.
 #[inline]
 pub(crate) fn guard(body: impl FnOnce() -> Result<(), Fail>) -> i32 {
+    if fork::is_child() {
+        return store_error(Status::Forked.into());
+    }
     match catch_unwind(AssertUnwindSafe(body)) {
         Ok(Ok(())) => Status::Ok as i32,
         // Both must be cheap, because the host tries again at once.

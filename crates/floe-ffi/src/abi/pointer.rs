@@ -4,7 +4,7 @@ use std::ffi::{c_char, c_void};
 use std::ptr;
 
 use super::structs::{FloeCompletion, FloeEngineOptions, FloeRequest};
-use crate::status::{Fail, Status, fail};
+use crate::status::{Fail, invalid};
 
 /// A struct that begins with its size, so that it can grow.
 ///
@@ -30,7 +30,7 @@ unsafe impl Versioned for FloeCompletion {
 }
 
 pub(super) fn null(name: &str) -> Fail {
-    fail(Status::Invalid, format!("{name} is NULL"))
+    invalid(format!("{name} is NULL"))
 }
 
 /// Returns the size that a struct claims.
@@ -55,7 +55,7 @@ pub(super) fn check_size<T: Versioned>(size: usize, name: &str) -> Result<(), Fa
             "invalid struct_size {size} of {name}; set it to sizeof({name}), which is at least {}",
             T::LEAST
         );
-        return Err(fail(Status::Invalid, text));
+        return Err(invalid(text));
     }
     Ok(())
 }
@@ -82,7 +82,7 @@ pub(super) unsafe fn read_struct<T: Versioned>(from: *const T, name: &str) -> Re
         // SAFETY: the caller guarantees `size` bytes.
         if unsafe { from.cast::<u8>().add(at).read() } != 0 {
             let text = format!("{name} has a field that this version of libfloe does not support");
-            return Err(fail(Status::Invalid, text));
+            return Err(invalid(text));
         }
     }
     Ok(value)

@@ -6,7 +6,7 @@ use std::os::fd::BorrowedFd;
 
 use super::structs::{FloeRequest, FloeSink, HAS_DESCRIPTOR};
 use crate::request::Sink;
-use crate::status::{Fail, Status, fail};
+use crate::status::{Fail, invalid};
 
 struct HostSink {
     function: FloeSink,
@@ -31,9 +31,8 @@ impl HostSink {
 pub(super) fn sink(request: &FloeRequest) -> Result<Option<Sink>, Fail> {
     match (request.sink, request.flags & HAS_DESCRIPTOR != 0) {
         (None, false) => Ok(None),
-        (Some(_), true) => Err(fail(
-            Status::Invalid,
-            "cannot use both a sink and a descriptor; set one of them".into(),
+        (Some(_), true) => Err(invalid(
+            "cannot use both a sink and a descriptor; set one of them",
         )),
         (Some(function), false) => {
             let context = request.sink_context;
@@ -41,12 +40,11 @@ pub(super) fn sink(request: &FloeRequest) -> Result<Option<Sink>, Fail> {
             Ok(Some(Sink::Function(Box::new(move |data| sink.take(data)))))
         }
         (None, true) => {
-            let file = duplicate(request.descriptor).map_err(|error| {
-                let text = format!(
-                    "cannot duplicate the descriptor {}: {error}",
-                    request.descriptor
-                );
-                fail(Status::Invalid, text)
+            let descriptor = request.descriptor;
+            let file = duplicate(descriptor).map_err(|error| {
+                invalid(format!(
+                    "cannot duplicate the descriptor {descriptor}: {error}"
+                ))
             })?;
             Ok(Some(Sink::Descriptor(file)))
         }

@@ -68,9 +68,7 @@ impl Engine {
 
     /// Completes a request as failed.
     pub(super) fn fail(&mut self, active: &ActiveRequest, failure: &Failure) {
-        let mut payload = Vec::new();
-        failure.encode(active.codec, &mut payload);
-        self.complete(active, Kind::Failed, payload);
+        self.complete(active, Kind::Failed, failure.encode(active.codec));
     }
 
     /// Completes a request, which must not be in any table any more.

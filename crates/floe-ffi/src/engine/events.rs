@@ -1,6 +1,7 @@
 //! The delivery of events to subscribers.
 
 use std::mem;
+use std::sync::atomic::Ordering;
 
 use floe_messages::{Codec, EventKind, Lost};
 
@@ -17,7 +18,7 @@ impl Engine {
         let event = event(kind, shared.codec, payload);
         for subscription in shared.subscriptions.of(kind) {
             // An earlier callback may have removed the subscription.
-            if !subscription.is_alive() {
+            if !subscription.is_alive.load(Ordering::Acquire) {
                 continue;
             }
             match (&subscription.callback, &shared.delivery) {

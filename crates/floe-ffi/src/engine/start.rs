@@ -26,9 +26,11 @@ impl Engine {
     /// Passes waiting jobs to idle workers.
     pub(super) fn start_waiting(&mut self) {
         while let Some((id, is_started)) = self.work_queues.start_next(&self.shared) {
-            match is_started {
-                true => self.mark_started(id),
-                false => self.fail_unstarted(id),
+            if is_started {
+                self.mark_started(id);
+            } else if let Some(active) = self.active.remove(&id) {
+                let text = "cannot start a worker thread: the system refuses it; try again later";
+                self.fail(&active, &Failure::new(ErrorKind::Failed, text));
             }
         }
     }
@@ -43,12 +45,5 @@ impl Engine {
             }
         }
         self.schedule_poll(now + time.as_millis() as u64);
-    }
-
-    fn fail_unstarted(&mut self, id: u64) {
-        if let Some(active) = self.active.remove(&id) {
-            let text = "cannot start a worker thread: the system refuses it; try again later";
-            self.fail(&active, &Failure::new(ErrorKind::Failed, text));
-        }
     }
 }
