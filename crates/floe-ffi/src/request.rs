@@ -33,10 +33,13 @@ pub(crate) struct Extra {
 
 /// The destination of a NAR, used by a worker.
 pub(crate) enum Sink {
-    /// Passes the next bytes to a function of the host. An error text ends the request.
-    Function(Box<dyn FnMut(&[u8]) -> Result<(), String> + Send>),
+    /// A function of the host. An error ends the request.
+    Function(SinkFn),
     Descriptor(File),
 }
+
+/// Receives the next bytes, or returns an error text.
+pub(crate) type SinkFn = Box<dyn FnMut(&[u8]) -> Result<(), String> + Send>;
 
 /// The payload of a request.
 pub(crate) enum Payload {

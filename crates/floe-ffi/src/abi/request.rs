@@ -12,9 +12,9 @@ use crate::engine::Shared;
 use crate::request::{Extra, PayloadRef, Request};
 use crate::status::{Fail, invalid};
 
-/// Reads and checks a request. Returns the function that creates it, for its number and the thread
-/// that waits for it. The function cannot fail: the slot in the queue already waits for the request.
-/// Until then, the payload may still be in the host's memory.
+/// Reads and checks a request. Returns the function that creates the request from its number and
+/// its waiter. The function cannot fail, because the slot in the queue already waits for the
+/// request. Until its call, the payload may still be in the host's memory.
 ///
 /// # Safety
 ///

@@ -19,8 +19,8 @@ struct Slot {
 static SLOTS: Mutex<Vec<Slot>> = Mutex::new(Vec::new());
 
 thread_local! {
-    /// The last engine that this thread used, with its handle. Using it again takes no lock.
-    static LAST: RefCell<Option<(u64, Arc<Shared>)>> = const { RefCell::new(None) };
+    /// The last engine that this thread used. Using it again takes no lock.
+    static LAST: RefCell<Option<Arc<Shared>>> = const { RefCell::new(None) };
 }
 
 /// Inserts the result of `make`, which receives a handle that is never zero. Returns `None` if all
@@ -52,13 +52,13 @@ pub(crate) fn with<R>(handle: u64, f: impl FnOnce(&Arc<Shared>) -> R) -> Option<
         // Taken out for the duration of `f`, which may run a callback of the host that enters this
         // function again.
         let last_used = last.borrow_mut().take();
-        let last_used = match last_used {
-            Some((known, engine)) if known == handle && !is_free(&engine) => (known, engine),
-            _ => (handle, find(handle)?),
+        let engine = match last_used {
+            Some(engine) if engine.handle == handle && !is_free(&engine) => engine,
+            _ => find(handle)?,
         };
-        let result = f.take().map(|f| f(&last_used.1));
-        if !is_free(&last_used.1) {
-            *last.borrow_mut() = Some(last_used);
+        let result = f.take().map(|f| f(&engine));
+        if !is_free(&engine) {
+            *last.borrow_mut() = Some(engine);
         }
         result
     });

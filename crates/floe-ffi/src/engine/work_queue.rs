@@ -68,7 +68,8 @@ impl WorkQueues {
     }
 
     /// Passes the next waiting job to an idle worker. Returns its request, and whether the job has
-    /// started: the system may refuse a thread. Returns `None` if no job waits or no worker is free.
+    /// started: the system may refuse a thread. Returns `None` if no job waits or no worker is
+    /// free.
     pub(super) fn start_next(&mut self, shared: &Arc<Shared>) -> Option<(u64, bool)> {
         let mut started = self.queries.start_next(shared);
         if started.is_none() {

@@ -216,8 +216,8 @@ fn expected() -> Vec<String> {
     ];
     lines.extend(statuses.map(|(name, status)| format!("{name} {}", status as i32)));
     let others = [
-        ("FLOE_CBOR", floe_messages::Codec::Cbor.number()),
-        ("FLOE_FLAT", floe_messages::Codec::Flat.number()),
+        ("FLOE_CBOR", floe_messages::Codec::Cbor as u32),
+        ("FLOE_FLAT", floe_messages::Codec::Flat as u32),
         ("FLOE_WANTS_PROGRESS", floe::WANTS_PROGRESS),
         ("FLOE_HAS_DESCRIPTOR", floe::HAS_DESCRIPTOR),
         ("FLOE_ABI_VERSION", floe::floe_abi_version()),
