@@ -171,7 +171,7 @@ class Pending {
   bool is_done() const noexcept { return state_.load(std::memory_order_acquire) == DONE; }
 
   void wait() const noexcept {
-    std::uint32_t state = state_.load(std::memory_order_acquire);
+    State state = state_.load(std::memory_order_acquire);
     while (state != DONE) {
       state_.wait(state, std::memory_order_acquire);
       state = state_.load(std::memory_order_acquire);
@@ -181,7 +181,7 @@ class Pending {
   // Returns whether the coroutine must suspend. It is resumed later.
   bool await(std::coroutine_handle<> waiter) noexcept {
     waiter_ = waiter;
-    std::uint32_t expected = EMPTY;
+    State expected = EMPTY;
     return state_.compare_exchange_strong(expected, AWAITED, std::memory_order_acq_rel);
   }
 
@@ -211,12 +211,10 @@ class Pending {
     }
   }
 
-  static constexpr std::uint32_t EMPTY = 0;
-  static constexpr std::uint32_t AWAITED = 1;
-  static constexpr std::uint32_t DONE = 2;
+  enum State : std::uint32_t { EMPTY, AWAITED, DONE };
 
   std::atomic<int> holders_{2};
-  std::atomic<std::uint32_t> state_{EMPTY};
+  std::atomic<State> state_{EMPTY};
   std::coroutine_handle<> waiter_{};
   std::exception_ptr error_{};
 };
@@ -272,22 +270,6 @@ inline floe_request request_of(Method method, const Bytes &payload, CallOptions 
 template <typename Reply>
 class [[nodiscard]] Future {
  public:
-  Future(Future &&other) noexcept
-      : engine_(other.engine_), id_(other.id_), pending_(std::exchange(other.pending_, nullptr)) {}
-
-  Future &operator=(Future &&other) noexcept {
-    std::swap(engine_, other.engine_);
-    std::swap(id_, other.id_);
-    std::swap(pending_, other.pending_);
-    return *this;
-  }
-
-  ~Future() {
-    if (pending_ != nullptr) {
-      pending_->release();
-    }
-  }
-
   bool valid() const noexcept { return pending_ != nullptr; }
 
   bool is_done() const noexcept { return pending_->is_done(); }
@@ -329,9 +311,13 @@ class [[nodiscard]] Future {
     return std::move(*pending_->reply);
   }
 
+  struct Release {
+    void operator()(detail::Pending *pending) const noexcept { pending->release(); }
+  };
+
   floe_engine engine_;
   std::uint64_t id_;
-  detail::PendingReply<Reply> *pending_;
+  std::unique_ptr<detail::PendingReply<Reply>, Release> pending_;
 };
 
 // A subscription to events. Dropping it ends the subscription.
@@ -339,14 +325,11 @@ class [[nodiscard]] Subscription {
  public:
   using EventHandler = std::function<void(Event, std::span<const std::byte>)>;
 
-  Subscription(Subscription &&other) noexcept
-      : engine_(other.engine_),
-        id_(std::exchange(other.id_, 0)),
-        handler_(std::move(other.handler_)) {}
+  Subscription(Subscription &&other) noexcept = default;
   Subscription &operator=(Subscription &&) = delete;
 
   ~Subscription() {
-    if (id_ != 0) {
+    if (handler_ != nullptr) {
       floe_unsubscribe(engine_, id_);
     }
   }
