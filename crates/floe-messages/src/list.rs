@@ -168,15 +168,6 @@ impl<'a, T: Encode<'a>> Iterator for Iter<'_, 'a, T> {
 
 impl<'a, T: Encode<'a>> ExactSizeIterator for Iter<'_, 'a, T> {}
 
-impl<'l, 'a, T: Encode<'a>> IntoIterator for &'l List<'a, T> {
-    type Item = T;
-    type IntoIter = Iter<'l, 'a, T>;
-
-    fn into_iter(self) -> Iter<'l, 'a, T> {
-        self.iter()
-    }
-}
-
 impl<T> From<Vec<T>> for List<'_, T> {
     fn from(list: Vec<T>) -> Self {
         List::Owned(list)

@@ -115,11 +115,6 @@ impl Codec {
         }
     }
 
-    /// Returns the number of the codec.
-    pub const fn number(self) -> u32 {
-        self as u32
-    }
-
     /// Appends the message.
     #[inline]
     pub fn encode<'a, M: Message<'a>>(self, message: &M, out: &mut Vec<u8>) {

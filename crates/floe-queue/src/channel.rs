@@ -29,7 +29,6 @@ pub struct Receiver<T> {
     spare: VecDeque<T>,
     /// The time of the last burst, until the pause after it.
     burst_at: Option<Instant>,
-    is_closed: bool,
 }
 
 struct Inner<T> {
@@ -78,7 +77,6 @@ pub fn channel<T: Send + 'static>(limits: Limits) -> (Sender<T>, Receiver<T>) {
         first: 0,
         spare: VecDeque::new(),
         burst_at: None,
-        is_closed: false,
     };
     (Sender { inner }, receiver)
 }
@@ -237,7 +235,7 @@ impl<T> Receiver<T> {
 
     /// Stops accepting values. Accepted values can still be taken.
     pub fn close(&mut self) {
-        if mem::replace(&mut self.is_closed, true) {
+        if self.inner.parker.is_closed() {
             return;
         }
         self.inner.parker.close();

@@ -69,7 +69,8 @@ impl<'a> Reader<'a> {
     #[inline]
     pub fn text(&mut self) -> Result<&'a str, DecodeError> {
         let bytes = self.string(TEXT)?;
-        text::check(bytes).map_err(|valid| self.not_text(bytes, valid))
+        let begin = self.position() - bytes.len();
+        text::check(bytes).map_err(|valid| DecodeError::new(begin + valid, Problem::Encoding))
     }
 
     /// Reads bytes and borrows them.
@@ -116,7 +117,12 @@ impl<'a> Reader<'a> {
     /// Creates an error at the current position.
     #[cold]
     pub fn fault(&self, problem: Problem) -> DecodeError {
-        DecodeError::new(self.len - self.rest.len(), problem)
+        DecodeError::new(self.position(), problem)
+    }
+
+    #[inline]
+    fn position(&self) -> usize {
+        self.len - self.rest.len()
     }
 
     #[cold]
@@ -125,12 +131,6 @@ impl<'a> Reader<'a> {
             Some(&found) => Problem::Type { expected, found },
             None => Problem::Ends,
         })
-    }
-
-    #[cold]
-    fn not_text(&self, bytes: &[u8], valid: usize) -> DecodeError {
-        let begin = self.len - self.rest.len() - bytes.len();
-        DecodeError::new(begin + valid, Problem::Encoding)
     }
 
     /// Reads a text or byte string as bytes.
