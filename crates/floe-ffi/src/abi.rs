@@ -17,7 +17,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::callback::Callback;
-use crate::completion::Waiter;
 use crate::engine::{self, Delivery, Shared, new_id};
 use crate::status::{self, Fail, guard, invalid};
 use crate::{fork, handlers};
@@ -159,8 +158,7 @@ pub unsafe extern "C" fn floe_call(
         let size = unsafe { pointer::struct_size(out, "floe_completion")? };
         // SAFETY: guaranteed by the caller.
         let make = unsafe { request::read(engine, request)? };
-        let waiter = Arc::new(Waiter::default());
-        let completion = engine.call(|| make(new_id(), Some(waiter.clone())), &waiter)?;
+        let completion = engine.call(|waiter| make(new_id(), Some(waiter)))?;
         // SAFETY: `out` has as many bytes as its size says, which was checked above.
         unsafe { pointer::write_struct(out.cast(), size, FloeCompletion::owned(completion)) };
         Ok(())
@@ -236,9 +234,7 @@ pub unsafe extern "C" fn floe_queue_take(
 #[unsafe(no_mangle)]
 pub extern "C" fn floe_queue_wait(engine: u64, timeout_ms: i64) -> i32 {
     with_engine(engine, |engine| {
-        if engine.is_inside() {
-            return Err(Status::WouldDeadlock.into());
-        }
+        engine.check_may_wait()?;
         let time = u64::try_from(timeout_ms).map_or(Duration::MAX, Duration::from_millis);
         match queue_of(engine)?.wait(time) {
             true => Ok(()),

@@ -5,9 +5,7 @@ mod cancel;
 mod dispatch;
 mod events;
 mod handles;
-mod inbox;
 mod poll;
-mod start;
 mod thread;
 mod work_queue;
 
@@ -34,7 +32,6 @@ use crate::request::{Budget, Request};
 use crate::spin::{AdaptiveSpin, SpinLimiter};
 use crate::status::{Fail, Status, fail};
 pub(crate) use handles::with;
-use inbox::Inbox;
 pub(crate) use work_queue::Job;
 
 /// The state that all threads of an engine share.
@@ -64,6 +61,21 @@ pub(crate) struct Shared {
     engine_spin: AdaptiveSpin,
     /// How long threads in [`Shared::call`] spin for completions.
     caller_spin: AdaptiveSpin,
+}
+
+/// Everything that other threads pass to the engine thread, except requests, which come through
+/// [`Shared::submit`].
+#[derive(Default)]
+struct Inbox {
+    cancelled: Vec<u64>,
+    /// The requests that workers have finished, with their outcomes.
+    finished: Vec<(u64, JobOutcome)>,
+    /// Dropped when the engine thread has processed the inbox, which ends the waits of other
+    /// threads.
+    acknowledge: Vec<mpsc::Sender<()>>,
+    closes: bool,
+    /// The engine thread has ended.
+    is_over: bool,
 }
 
 /// The destination of completions for which no thread waits.
@@ -171,13 +183,11 @@ impl Shared {
     /// Submits a request and waits for its terminal completion.
     pub(crate) fn call(
         &self,
-        make: impl FnOnce() -> Request,
-        waiter: &Waiter,
+        make: impl FnOnce(Arc<Waiter>) -> Request,
     ) -> Result<Completion, Status> {
-        if self.is_inside() {
-            return Err(Status::WouldDeadlock);
-        }
-        self.submit(make)?;
+        self.check_may_wait()?;
+        let waiter = Arc::new(Waiter::default());
+        self.submit(|| make(waiter.clone()))?;
         let (begin, spin) = (Instant::now(), &self.caller_spin);
         self.spin_limiter.spin(|| waiter.spin(spin.duration()));
         let completion = waiter.wait();
@@ -203,9 +213,7 @@ impl Shared {
 
     /// Stops accepting requests, and waits until all requests are completed.
     pub(crate) fn close(&self) -> Result<(), Status> {
-        if self.is_inside() {
-            return Err(Status::WouldDeadlock);
-        }
+        self.check_may_wait()?;
         self.shut_down();
         // A second caller waits here for the lock, while the first one waits for the thread.
         if let Some(thread) = lock(&self.thread).take() {
@@ -221,7 +229,8 @@ impl Shared {
         if !self.subscriptions.remove(id) {
             return Err(Status::BadHandle);
         }
-        if !self.is_engine_thread() {
+        // The engine thread calls the callbacks, so it must not wait for itself.
+        if INSIDE.get() != (self.handle, true) {
             let (acknowledgement, acknowledged) = mpsc::channel();
             self.post(|inbox| {
                 if !inbox.is_over {
@@ -241,15 +250,13 @@ impl Shared {
         }
     }
 
-    /// Returns whether the calling thread belongs to this engine and therefore must not wait for
-    /// it.
-    pub(crate) fn is_inside(&self) -> bool {
-        INSIDE.get().0 == self.handle
-    }
-
-    /// Returns whether the calling thread is the engine thread, which calls the callbacks.
-    fn is_engine_thread(&self) -> bool {
-        INSIDE.get() == (self.handle, true)
+    /// Returns an error if the calling thread belongs to this engine and therefore must not wait
+    /// for it.
+    pub(crate) fn check_may_wait(&self) -> Result<(), Status> {
+        match INSIDE.get().0 == self.handle {
+            true => Err(Status::WouldDeadlock),
+            false => Ok(()),
+        }
     }
 
     /// Marks the calling thread as a worker of this engine, or as its engine thread.

@@ -64,20 +64,39 @@ pub(crate) struct Budget {
     most: usize,
 }
 
-/// The payload of a caller that is still in its call. A short payload is borrowed, a long one is
-/// copied.
-pub(crate) enum PayloadRef<'a> {
-    Short(&'a [u8]),
-    Long(Counted),
+impl Payload {
+    /// Copies a long payload of a caller, and borrows a short one until the returned function
+    /// stores it. Does everything that can fail, so that the function cannot fail. Returns `Busy`
+    /// if too many payload bytes are waiting, and `NoMemory`.
+    #[inline]
+    pub(crate) fn prepare<'a>(
+        bytes: &'a [u8],
+        budget: &Arc<Budget>,
+    ) -> Result<impl FnOnce() -> Payload + use<'a>, Status> {
+        let long = match bytes.len() <= INLINE_LEN {
+            true => None,
+            false => Some(Counted::copy(bytes, budget)?),
+        };
+        Ok(move || match long {
+            Some(counted) => Payload::Heap(counted),
+            None => {
+                let mut inline = [0; INLINE_LEN];
+                inline[..bytes.len()].copy_from_slice(bytes);
+                Payload::Inline(bytes.len() as u8, inline)
+            }
+        })
+    }
+
+    pub(crate) fn bytes(&self) -> &[u8] {
+        match self {
+            Payload::Inline(len, bytes) => bytes.get(..usize::from(*len)).unwrap_or_default(),
+            Payload::Heap(counted) => &counted.bytes,
+        }
+    }
 }
 
-impl<'a> PayloadRef<'a> {
-    /// Does everything that can fail, so that [`PayloadRef::into_payload`] cannot fail. Returns
-    /// `Busy` if too many payload bytes are waiting, and `NoMemory`.
-    pub(crate) fn acquire(bytes: &'a [u8], budget: &Arc<Budget>) -> Result<PayloadRef<'a>, Status> {
-        if bytes.len() <= INLINE_LEN {
-            return Ok(PayloadRef::Short(bytes));
-        }
+impl Counted {
+    fn copy(bytes: &[u8], budget: &Arc<Budget>) -> Result<Counted, Status> {
         budget.acquire(bytes.len())?;
         let mut copy = Vec::new();
         if copy.try_reserve_exact(bytes.len()).is_err() {
@@ -85,32 +104,8 @@ impl<'a> PayloadRef<'a> {
             return Err(Status::NoMemory);
         }
         copy.extend_from_slice(bytes);
-        let budget = budget.clone();
-        Ok(PayloadRef::Long(Counted {
-            bytes: copy,
-            budget,
-        }))
-    }
-
-    #[inline]
-    pub(crate) fn into_payload(self) -> Payload {
-        match self {
-            PayloadRef::Short(bytes) => {
-                let mut inline = [0; INLINE_LEN];
-                inline[..bytes.len()].copy_from_slice(bytes);
-                Payload::Inline(bytes.len() as u8, inline)
-            }
-            PayloadRef::Long(counted) => Payload::Heap(counted),
-        }
-    }
-}
-
-impl Payload {
-    pub(crate) fn bytes(&self) -> &[u8] {
-        match self {
-            Payload::Inline(len, bytes) => bytes.get(..usize::from(*len)).unwrap_or_default(),
-            Payload::Heap(counted) => &counted.bytes,
-        }
+        let (bytes, budget) = (copy, budget.clone());
+        Ok(Counted { bytes, budget })
     }
 }
 
@@ -152,7 +147,7 @@ mod tests {
     #[test]
     fn budget_counts_only_live_long_payloads() {
         let budget = Budget::new(1000);
-        let copy = |bytes: &[u8]| PayloadRef::acquire(bytes, &budget).map(PayloadRef::into_payload);
+        let copy = |bytes: &[u8]| Payload::prepare(bytes, &budget).map(|store| store());
         let short = copy(&[7; INLINE_LEN]).unwrap();
         assert_eq!(short.bytes(), [7; INLINE_LEN]);
         let long = copy(&[8; 900]).unwrap();

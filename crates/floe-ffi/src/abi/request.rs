@@ -9,7 +9,7 @@ use super::structs::{FloeRequest, WANTS_PROGRESS};
 use super::{options, pointer, sink};
 use crate::completion::Waiter;
 use crate::engine::Shared;
-use crate::request::{Extra, PayloadRef, Request};
+use crate::request::{Extra, Payload, Request};
 use crate::status::{Fail, invalid};
 
 /// Reads and checks a request. Returns the function that creates the request from its number and
@@ -37,7 +37,7 @@ pub(super) unsafe fn read<'a>(
     // SAFETY: guaranteed by the caller.
     let bytes = unsafe { pointer::bytes(request.payload, request.payload_len)? };
     // Last, because only this step copies data.
-    let payload = PayloadRef::acquire(bytes, &engine.budget)?;
+    let payload = Payload::prepare(bytes, &engine.budget)?;
     let wants_progress = request.flags & WANTS_PROGRESS != 0;
     let tag = request.tag;
     let deadline = match request.deadline_ms {
@@ -55,6 +55,6 @@ pub(super) unsafe fn read<'a>(
         method,
         codec,
         wants_progress,
-        payload: payload.into_payload(),
+        payload: payload(),
     })
 }

@@ -8,9 +8,8 @@ use std::time::{Duration, Instant};
 use floe_queue::Receiver;
 
 use super::active_request::ActiveRequest;
-use super::inbox::Inbox;
 use super::work_queue::WorkQueues;
-use super::{Delivery, Shared};
+use super::{Delivery, Inbox, Shared};
 use crate::completion::{Completion, JobError, JobOutcome, Kind};
 use crate::locks::lock;
 use crate::request::Request;

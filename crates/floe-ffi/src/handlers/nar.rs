@@ -39,10 +39,11 @@ impl HandlerContext<'_> {
                     written => ("descriptor", written.err().map(|error| error.to_string())),
                 },
             };
-            error.map_or(Ok(()), |error| {
-                let text = format!("cannot write the NAR of {path} to its {to}: {error}");
-                Err(failed(ErrorKind::Failed, text))
-            })
+            let Some(error) = error else {
+                return Ok(());
+            };
+            let text = format!("cannot write the NAR of {path} to its {to}: {error}");
+            Err(failed(ErrorKind::Failed, text))
         })?;
         self.reply(&NarReply { nar_size })
     }
