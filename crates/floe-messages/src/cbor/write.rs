@@ -52,17 +52,12 @@ fn head(out: &mut Vec<u8>, major: u8, number: u64) {
 /// Out of line, because it is rare in small messages.
 #[inline(never)]
 fn long_head(out: &mut Vec<u8>, major: u8, number: u64) {
-    if let Ok(number) = u16::try_from(number) {
-        numbered(out, major | 25, number.to_be_bytes());
-    } else if let Ok(number) = u32::try_from(number) {
-        numbered(out, major | 26, number.to_be_bytes());
-    } else {
-        numbered(out, major | 27, number.to_be_bytes());
-    }
-}
-
-#[inline]
-fn numbered<const N: usize>(out: &mut Vec<u8>, first: u8, number: [u8; N]) {
-    out.push(first);
-    out.extend_from_slice(&number);
+    let (kind, len) = match number {
+        0..0x1_0000 => (25, 2),
+        0x1_0000..0x1_0000_0000 => (26, 4),
+        _ => (27, 8),
+    };
+    out.push(major | kind);
+    let bytes = number.to_be_bytes();
+    out.extend_from_slice(&bytes[bytes.len() - len..]);
 }
