@@ -21,7 +21,7 @@ pub struct Sender<T> {
 pub struct Receiver<T> {
     inner: Arc<Inner<T>>,
     queues: Vec<Consumer<T>>,
-    /// The version of the thread queues that the receiver knows.
+    /// The number of thread queues that the receiver knows.
     seen: u32,
     /// The queue with which the next round starts.
     first: usize,

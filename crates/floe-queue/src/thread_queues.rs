@@ -18,8 +18,8 @@ pub(crate) struct ThreadQueues<T> {
     /// The capacity of a queue.
     limit: u64,
     queues_max: usize,
-    /// Incremented with every new queue.
-    version: AtomicU32,
+    /// The number of queues so far. Incremented only under the lock.
+    made: AtomicU32,
     shared: Mutex<Shared<T>>,
 }
 
@@ -28,7 +28,6 @@ struct Shared<T> {
     idle: Vec<Producer<T>>,
     /// The queues that the receiver does not know yet.
     new: Vec<Consumer<T>>,
-    made: usize,
     is_closed: bool,
 }
 
@@ -39,11 +38,10 @@ impl<T: Send + 'static> ThreadQueues<T> {
             number: NUMBERS.fetch_add(1, Ordering::Relaxed),
             limit,
             queues_max,
-            version: AtomicU32::new(0),
+            made: AtomicU32::new(0),
             shared: Mutex::new(Shared {
                 idle: Vec::new(),
                 new: Vec::new(),
-                made: 0,
                 is_closed: false,
             }),
         })
@@ -94,22 +92,21 @@ impl<T: Send + 'static> ThreadQueues<T> {
         if let Some(producer) = shared.idle.pop() {
             return Some(producer);
         }
-        if shared.made == self.queues_max {
+        if self.made.load(Ordering::Relaxed) as usize == self.queues_max {
             return None;
         }
         let (producer, consumer) = spsc(self.limit);
-        shared.made += 1;
         shared.new.push(consumer);
-        self.version.fetch_add(1, Ordering::Release);
+        self.made.fetch_add(1, Ordering::Release);
         Some(producer)
     }
 }
 
 impl<T> ThreadQueues<T> {
-    /// Returns the queues created since the version `seen`, and updates `seen`.
+    /// Returns the queues created since their number was `seen`, and updates `seen`.
     pub(crate) fn take_new(&self, seen: &mut u32) -> Vec<Consumer<T>> {
-        let version = self.version.load(Ordering::Acquire);
-        match mem::replace(seen, version) == version {
+        let made = self.made.load(Ordering::Acquire);
+        match mem::replace(seen, made) == made {
             true => Vec::new(),
             false => mem::take(&mut self.shared().new),
         }
