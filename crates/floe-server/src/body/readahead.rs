@@ -13,7 +13,6 @@ use std::thread::{self, JoinHandle};
 
 use floe_store::StoreError;
 use floe_store::tree::plan::{NarPlan, PlanPart, open_tree_root};
-use rustix::io::{Errno, pread};
 
 use super::Piece;
 use super::nar_range::NarRange;
@@ -111,44 +110,17 @@ fn read(plan: &NarPlan, path: PathBuf, start: u64) -> Result<Vec<u8>, StoreError
     while let Some(part) = plan.part(start + bytes.len() as u64) {
         match part {
             PlanPart::Framing(framing) => bytes.extend_from_slice(framing),
-            PlanPart::Contents {
-                file, offset: 0, ..
-            } => plan.read(&mut root, file, &mut bytes)?,
-            PlanPart::Contents { file, offset, len } => {
-                let opened = plan.open(&mut root, file)?;
+            // Only the first file can begin before the offset.
+            PlanPart::Contents { file, offset, .. } => {
                 let before = bytes.len();
-                bytes.resize(before + len as usize, 0);
-                let rest = bytes.get_mut(before..).unwrap_or_default();
-                read_exact(rest, |buffer, at| pread(&opened, buffer, offset + at)).map_err(
-                    |source| StoreError::Io {
-                        action: "read a file of",
-                        path: path.clone(),
-                        source: source.into(),
-                    },
-                )?;
+                plan.read(&mut root, file, &mut bytes)?;
+                bytes.drain(before..before + offset as usize);
             }
             // Only plans without packed files are read ahead.
             PlanPart::Packed { .. } => return Err(StoreError::FileChanged(path)),
         }
     }
     Ok(bytes)
-}
-
-fn read_exact(
-    buffer: &mut [u8],
-    read: impl Fn(&mut [u8], u64) -> Result<usize, Errno>,
-) -> Result<(), Errno> {
-    let mut filled = 0;
-    while let Some(rest @ [_, ..]) = buffer.get_mut(filled..) {
-        match read(rest, filled as u64) {
-            // The file was cut after its length was compared with the plan.
-            Ok(0) => return Err(Errno::IO),
-            Ok(read) => filled += read,
-            Err(Errno::INTR) => {}
-            Err(error) => return Err(error),
-        }
-    }
-    Ok(())
 }
 
 /// With fewer files the second thread costs more than it gains.
