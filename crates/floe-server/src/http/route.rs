@@ -1,7 +1,6 @@
 //! From the path of a request to its route. A pure function, which does not know the store.
 
-use floe_format::HashPart;
-use floe_format::{StorePath, nix32};
+use floe_format::{HashPart, StorePath, nix32};
 
 use crate::http::request::Request;
 
@@ -93,25 +92,15 @@ fn nar_route(name: &str, request: &Request<'_>) -> Option<Route> {
     let stem = name.strip_suffix(".nar")?;
     let is_nar_hash =
         |text: &str| text.len() == nix32::encoded_len(32) && text.chars().all(nix32::is_digit);
-    if let Some((hash, nar_hash)) = stem.split_once('-') {
-        let hash = HashPart::parse(hash)?;
-        let nar_hash = is_nar_hash(nar_hash).then(|| nar_hash.to_owned())?;
-        return Some(Route::Nar {
-            hash,
-            nar_hash: Some(nar_hash),
-        });
-    }
-    if is_nar_hash(stem) {
-        let hash = HashPart::parse(request.parameter("hash")?)?;
-        return Some(Route::Nar {
-            hash,
-            nar_hash: Some(stem.into()),
-        });
-    }
-    let hash = HashPart::parse(stem)?;
+    let (hash, nar_hash) = match stem.split_once('-') {
+        Some((hash, nar_hash)) if is_nar_hash(nar_hash) => (hash, Some(nar_hash)),
+        Some(_) => return None,
+        None if is_nar_hash(stem) => (request.parameter("hash")?, Some(stem)),
+        None => (stem, None),
+    };
     Some(Route::Nar {
-        hash,
-        nar_hash: None,
+        hash: HashPart::parse(hash)?,
+        nar_hash: nar_hash.map(str::to_owned),
     })
 }
 
