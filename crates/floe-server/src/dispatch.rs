@@ -120,11 +120,13 @@ fn respond_from_store(
         Route::Log(query) => log::respond(context, query, request, session)?,
         Route::Realisation { drv_hash, output } => {
             context.narinfos.refresh(session)?;
-            realisation::respond(session, drv_hash, output)?
+            let found = session.store.realisation(drv_hash, output)?;
+            realisation::respond(found.map(|found| found.to_json()))
         }
         Route::BuildTrace { drv, output } => {
             context.narinfos.refresh(session)?;
-            realisation::respond_build_trace(session, drv, output)?
+            let found = session.store.build_trace(drv, output)?;
+            realisation::respond(found.map(|found| found.to_json()))
         }
         // The network thread responds to these.
         Route::Root | Route::CacheInfo | Route::Unknown => no_such_path(),
