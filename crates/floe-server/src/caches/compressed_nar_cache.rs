@@ -196,18 +196,12 @@ impl CompressedNarCache {
     }
 
     fn next_job(&self) -> Option<CompressionJob> {
-        let mut index = self.index();
-        loop {
-            if index.is_stopped {
-                return None;
-            }
-            if let Some(job) = index.queue.pop_front() {
-                return Some(job);
-            }
-            index = self
-                .wake
-                .wait(index)
-                .unwrap_or_else(PoisonError::into_inner);
+        let must_wait = |index: &mut Index| index.queue.is_empty() && !index.is_stopped;
+        let woken = self.wake.wait_while(self.index(), must_wait);
+        let mut index = woken.unwrap_or_else(PoisonError::into_inner);
+        match index.is_stopped {
+            true => None,
+            false => index.queue.pop_front(),
         }
     }
 

@@ -46,18 +46,12 @@ impl JobQueue {
 
     /// Waits for a job. `None` when the queue is stopped.
     pub(crate) fn pop(&self) -> Option<Job> {
-        let mut state = self.state();
-        loop {
-            if state.is_stopped {
-                return None;
-            }
-            if let Some(job) = state.jobs.pop_front() {
-                return Some(job);
-            }
-            state = self
-                .ready
-                .wait(state)
-                .unwrap_or_else(PoisonError::into_inner);
+        let must_wait = |state: &mut QueueState| state.jobs.is_empty() && !state.is_stopped;
+        let woken = self.ready.wait_while(self.state(), must_wait);
+        let mut state = woken.unwrap_or_else(PoisonError::into_inner);
+        match state.is_stopped {
+            true => None,
+            false => state.jobs.pop_front(),
         }
     }
 
