@@ -165,7 +165,7 @@ impl Turn<'_> {
         offset: &mut u64,
         end: u64,
     ) -> Result<Step, SendError> {
-        if end - *offset < SENDFILE_MIN || !self.transport.can_send_files() {
+        if end - *offset < SENDFILE_MIN || !self.transport.can_send_files {
             return self.buffer_file(file, offset, end);
         }
         // The bytes of the file must not overtake the buffer, which is flushed before the next

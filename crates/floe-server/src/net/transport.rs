@@ -1,27 +1,25 @@
 //! The byte stream to one client.
 //!
 //! Every read, write and `sendfile` of a connection goes through [`Transport`], so only this file
-//! knows what the bytes on the socket look like. A transport that encrypts returns `false` from
-//! [`Transport::can_send_files`]; files then pass through the write buffer.
+//! knows what the bytes on the socket look like. If [`Transport::can_send_files`] is false, files
+//! pass through the write buffer.
 
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::sendfile;
-use rustix::io::Errno;
+use rustix::io::{Errno, retry_on_intr};
 use rustix::net::{RecvFlags, SendFlags, Shutdown, recv, send, shutdown};
 
 /// The byte stream to one client, over a non-blocking socket.
 #[derive(Debug)]
-pub(crate) enum Transport {
-    /// The bytes of HTTP as they are.
-    Plain {
-        socket: OwnedFd,
-        /// Cleared by the first file that `sendfile` does not support. The files of a store are
-        /// on one file system, so the next file would not work either.
-        can_send_files: bool,
-    },
+pub(crate) struct Transport {
+    socket: OwnedFd,
+    /// Whether [`Transport::send_file`] may be called. Cleared by the first file that `sendfile`
+    /// does not support. The files of a store are on one file system, so the next file would not
+    /// work either.
+    pub(crate) can_send_files: bool,
 }
 
 /// The result of a read.
@@ -47,7 +45,7 @@ pub(crate) enum FileSent {
     /// The socket takes no more for now.
     Blocked,
     /// The file has to be read and written instead. From now on
-    /// [`Transport::can_send_files`] returns `false`.
+    /// [`Transport::can_send_files`] is false.
     Unsupported,
 }
 
@@ -62,7 +60,7 @@ pub(crate) enum WriteHint {
 
 impl Transport {
     pub(crate) fn plain(socket: OwnedFd) -> Transport {
-        Transport::Plain {
+        Transport {
             socket,
             can_send_files: true,
         }
@@ -70,23 +68,18 @@ impl Transport {
 
     /// The socket, to wait for its events.
     pub(crate) fn socket(&self) -> BorrowedFd<'_> {
-        let Transport::Plain { socket, .. } = self;
-        socket.as_fd()
+        self.socket.as_fd()
     }
 
     pub(crate) fn read(&mut self, buffer: &mut [u8]) -> Received {
         let len = buffer.len();
-        loop {
-            return match recv(self.socket(), &mut *buffer, RecvFlags::empty()) {
-                Ok((0, _)) => Received::Closed,
-                Ok((read, _)) => Received::Bytes {
-                    len: read,
-                    drained: read < len,
-                },
-                Err(Errno::INTR) => continue,
-                Err(Errno::AGAIN) => Received::Blocked,
-                Err(_) => Received::Closed,
-            };
+        match retry_on_intr(|| recv(&self.socket, &mut *buffer, RecvFlags::empty())) {
+            Ok((read @ 1.., _)) => Received::Bytes {
+                len: read,
+                drained: read < len,
+            },
+            Err(Errno::AGAIN) => Received::Blocked,
+            Ok(_) | Err(_) => Received::Closed,
         }
     }
 
@@ -102,20 +95,10 @@ impl Transport {
             WriteHint::MoreFollows => SendFlags::NOSIGNAL | SendFlags::MORE,
             WriteHint::Last => SendFlags::NOSIGNAL,
         };
-        loop {
-            return match send(self.socket(), bytes, flags) {
-                Ok(written) => Ok(Some(written)),
-                Err(Errno::AGAIN) => Ok(None),
-                Err(Errno::INTR) => continue,
-                Err(error) => Err(error),
-            };
+        match retry_on_intr(|| send(&self.socket, bytes, flags)) {
+            Err(Errno::AGAIN) => Ok(None),
+            written => written.map(Some),
         }
-    }
-
-    /// Whether [`Transport::send_file`] may be called.
-    pub(crate) fn can_send_files(&self) -> bool {
-        let Transport::Plain { can_send_files, .. } = self;
-        *can_send_files
     }
 
     /// Sends up to `len` bytes of a file from `offset` on, and moves `offset` behind them. The
@@ -128,21 +111,14 @@ impl Transport {
         offset: &mut u64,
         len: usize,
     ) -> Result<FileSent, Errno> {
-        let Transport::Plain {
-            socket,
-            can_send_files,
-        } = self;
-        loop {
-            return match sendfile(&*socket, file, Some(&mut *offset), len) {
-                Ok(sent) => Ok(FileSent::Bytes(sent)),
-                Err(Errno::AGAIN) => Ok(FileSent::Blocked),
-                Err(Errno::INTR) => continue,
-                Err(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) => {
-                    *can_send_files = false;
-                    Ok(FileSent::Unsupported)
-                }
-                Err(error) => Err(error),
-            };
+        match retry_on_intr(|| sendfile(&self.socket, file, Some(&mut *offset), len)) {
+            Ok(sent) => Ok(FileSent::Bytes(sent)),
+            Err(Errno::AGAIN) => Ok(FileSent::Blocked),
+            Err(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) => {
+                self.can_send_files = false;
+                Ok(FileSent::Unsupported)
+            }
+            Err(error) => Err(error),
         }
     }
 
@@ -225,10 +201,10 @@ mod tests {
     #[test]
     fn unsupported_file_turns_sendfile_off() {
         let (mut transport, _client) = pair();
-        assert!(transport.can_send_files());
+        assert!(transport.can_send_files);
         let file = File::open("/proc/self/pagemap").unwrap();
         let sent = transport.send_file(file.as_fd(), &mut 0, 1).unwrap();
         assert_eq!(sent, FileSent::Unsupported);
-        assert!(!transport.can_send_files());
+        assert!(!transport.can_send_files);
     }
 }
