@@ -18,7 +18,7 @@ use crate::handlers;
 use crate::http::response::Response;
 use crate::net::connection::Connection;
 use crate::net::connection::state::{State, Streaming};
-use crate::net::send::{SendError, SendProgress, send_body};
+use crate::net::send::{Progress, SendError, send_body};
 use crate::net::shared::{Phase, ServerShared};
 
 /// Works until the server stops.
@@ -139,13 +139,13 @@ impl Worker<'_> {
                 output, transport, ..
             } = connection;
             match send_body(&mut streaming.body, output, transport, MAX_BYTES_PER_TURN)? {
-                SendProgress::Complete => return Ok(Outcome::Sent(streaming.request)),
+                Progress::Complete => return Ok(Outcome::Sent(streaming.request)),
                 _ if !self.shared.queue.is_empty() || self.shared.phase() == Phase::Stopped => {
                     break;
                 }
                 // A client on the same machine or network has room again within this time.
-                SendProgress::Blocked if !connection.transport.is_writable(SOCKET_WAIT) => break,
-                SendProgress::Blocked | SendProgress::Yielded => {}
+                Progress::Blocked if !connection.transport.is_writable(SOCKET_WAIT) => break,
+                Progress::Blocked | Progress::Partial => {}
             }
         }
         connection.output.compact();

@@ -15,14 +15,14 @@ use super::write_buffer::WriteBuffer;
 use crate::body::nar_range::NarRange;
 use crate::body::{Body, CHUNK_LEN_MAX, Piece, SENDFILE_MIN};
 
-/// How far the sending of a body has come.
+/// How far a body, a piece or a file has been sent or buffered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum SendProgress {
+pub(crate) enum Progress {
     Complete,
+    /// The rest can be sent at once. For a body: the allowed number of bytes is sent.
+    Partial,
     /// The socket takes no more for now.
     Blocked,
-    /// The allowed number of bytes is sent.
-    Yielded,
 }
 
 /// The reason why a body cannot be sent to its end.
@@ -46,7 +46,7 @@ pub(crate) fn send_body(
     output: &mut WriteBuffer,
     transport: &mut Transport,
     max_bytes: u64,
-) -> Result<SendProgress, SendError> {
+) -> Result<Progress, SendError> {
     let mut turn = Turn {
         output,
         transport,
@@ -60,21 +60,21 @@ pub(crate) fn send_body(
                 false => WriteHint::MoreFollows,
             };
             if !turn.flush(hint)? {
-                return Ok(SendProgress::Blocked);
+                return Ok(Progress::Blocked);
             }
         }
         let Some(piece) = body.pieces.front_mut() else {
-            return Ok(SendProgress::Complete);
+            return Ok(Progress::Complete);
         };
         if turn.left == 0 {
-            return Ok(SendProgress::Yielded);
+            return Ok(Progress::Partial);
         }
         match turn.send_piece(piece)? {
-            Step::Complete => {
+            Progress::Complete => {
                 body.pieces.pop_front();
             }
-            Step::Partial => {}
-            Step::Blocked => return Ok(SendProgress::Blocked),
+            Progress::Partial => {}
+            Progress::Blocked => return Ok(Progress::Blocked),
         }
     }
 }
@@ -87,13 +87,13 @@ struct Turn<'c> {
     left: u64,
 }
 
-/// How far a piece or a file has been sent or buffered.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Step {
-    Complete,
-    Partial,
-    /// The socket takes no more for now.
-    Blocked,
+impl Progress {
+    fn after(is_complete: bool) -> Progress {
+        match is_complete {
+            true => Progress::Complete,
+            false => Progress::Partial,
+        }
+    }
 }
 
 impl Turn<'_> {
@@ -108,7 +108,7 @@ impl Turn<'_> {
         Ok(is_written)
     }
 
-    fn send_piece(&mut self, piece: &mut Piece) -> Result<Step, SendError> {
+    fn send_piece(&mut self, piece: &mut Piece) -> Result<Progress, SendError> {
         let is_complete = match piece {
             Piece::Bytes(bytes) => {
                 self.output.extend(bytes);
@@ -134,27 +134,21 @@ impl Turn<'_> {
                 !more.map_err(SendError::Read)?
             }
         };
-        Ok(match is_complete {
-            true => Step::Complete,
-            false => Step::Partial,
-        })
+        Ok(Progress::after(is_complete))
     }
 
-    fn send_nar(&mut self, nar: &mut NarRange) -> Result<Step, SendError> {
+    fn send_nar(&mut self, nar: &mut NarRange) -> Result<Progress, SendError> {
         if let Some(slice) = nar.next(&mut self.output.bytes)? {
             let (start, mut offset) = (slice.offset, slice.offset);
             let step = self.send_file(slice.file, &mut offset, slice.end);
             nar.advance(offset - start);
             match step? {
-                Step::Complete => nar.close_file(),
-                Step::Partial => {}
-                Step::Blocked => return Ok(Step::Blocked),
+                Progress::Complete => nar.close_file(),
+                Progress::Partial => {}
+                Progress::Blocked => return Ok(Progress::Blocked),
             }
         }
-        Ok(match nar.is_complete() {
-            true => Step::Complete,
-            false => Step::Partial,
-        })
+        Ok(Progress::after(nar.is_complete()))
     }
 
     /// Sends the bytes from `offset` to `end` of a file, and moves `offset` behind those that are
@@ -164,14 +158,14 @@ impl Turn<'_> {
         file: BorrowedFd<'_>,
         offset: &mut u64,
         end: u64,
-    ) -> Result<Step, SendError> {
+    ) -> Result<Progress, SendError> {
         if end - *offset < SENDFILE_MIN || !self.transport.can_send_files {
             return self.buffer_file(file, offset, end);
         }
         // The bytes of the file must not overtake the buffer, which is flushed before the next
         // step.
         if !self.output.is_empty() {
-            return Ok(Step::Partial);
+            return Ok(Progress::Partial);
         }
         while *offset < end && self.left > 0 {
             let len = (end - *offset).min(SENDFILE_MAX).min(self.left);
@@ -179,8 +173,8 @@ impl Turn<'_> {
             match self.transport.send_file(file, offset, len) {
                 Ok(FileSent::Bytes(0)) => return Err(file_was_cut()),
                 Ok(FileSent::Bytes(sent)) => self.left = self.left.saturating_sub(sent as u64),
-                Ok(FileSent::Blocked) => return Ok(Step::Blocked),
-                Ok(FileSent::Unsupported) => return Ok(Step::Partial),
+                Ok(FileSent::Blocked) => return Ok(Progress::Blocked),
+                Ok(FileSent::Unsupported) => return Ok(Progress::Partial),
                 // These are errors of a disk. All others are about the socket.
                 Err(error @ (Errno::IO | Errno::STALE | Errno::UCLEAN | Errno::NOMEM)) => {
                     return Err(SendError::Read(error.into()));
@@ -188,10 +182,7 @@ impl Turn<'_> {
                 Err(error) => return Err(SendError::Socket(error)),
             }
         }
-        Ok(match *offset == end {
-            true => Step::Complete,
-            false => Step::Partial,
-        })
+        Ok(Progress::after(*offset == end))
     }
 
     /// Reads a file into the buffer: all of a small one, a chunk of a large one.
@@ -200,7 +191,7 @@ impl Turn<'_> {
         file: BorrowedFd<'_>,
         offset: &mut u64,
         end: u64,
-    ) -> Result<Step, SendError> {
+    ) -> Result<Progress, SendError> {
         let chunk_end = end.min(*offset + CHUNK_LEN_MAX as u64);
         while *offset < chunk_end {
             let len = chunk_end - *offset;
@@ -212,10 +203,7 @@ impl Turn<'_> {
                 read => *offset += read,
             }
         }
-        Ok(match *offset == end {
-            true => Step::Complete,
-            false => Step::Partial,
-        })
+        Ok(Progress::after(*offset == end))
     }
 }
 
@@ -257,7 +245,7 @@ mod tests {
         let (mut body, mut output) = (Body::new(pieces), WriteBuffer::default());
         output.extend(b"head ");
         while send_body(&mut body, &mut output, &mut transport, 50_000).unwrap()
-            != SendProgress::Complete
+            != Progress::Complete
         {
             assert!(output.len() <= 2 * CHUNK_LEN_MAX, "{}", output.len());
             transport.is_writable(Duration::from_secs(10));
@@ -289,7 +277,7 @@ mod tests {
             let (mut transport, _client) = pair();
             let (mut body, mut output) = (Body::new([piece]), WriteBuffer::default());
             let sent = send_body(&mut body, &mut output, &mut transport, u64::MAX).unwrap();
-            assert_eq!(sent, SendProgress::Blocked);
+            assert_eq!(sent, Progress::Blocked);
             assert!(
                 output.bytes.len() <= 2 * CHUNK_LEN_MAX,
                 "{}",
