@@ -98,7 +98,7 @@ impl Response {
         out: &mut Vec<u8>,
         date: &str,
         mode: ResponseMode,
-        persistence: Persistence,
+        after_response: AfterResponse,
     ) {
         out.extend_from_slice(status_line(self.status).as_bytes());
         out.extend_from_slice(date.as_bytes());
@@ -115,19 +115,23 @@ impl Response {
             None if mode.is_http10 || mode.head_only => {}
             None => out.extend_from_slice(b"Transfer-Encoding: chunked\r\n"),
         }
-        out.extend_from_slice(match (persistence, mode.is_http10) {
-            (Persistence::Close, _) => b"Connection: close\r\n\r\n",
-            (Persistence::KeepAlive, true) => b"Connection: keep-alive\r\n\r\n",
-            (Persistence::KeepAlive, false) => b"\r\n",
+        out.extend_from_slice(match (after_response, mode.is_http10) {
+            (AfterResponse::KeepAlive, true) => b"Connection: keep-alive\r\n\r\n",
+            (AfterResponse::KeepAlive, false) => b"\r\n",
+            (AfterResponse::Close | AfterResponse::CloseUnread, _) => b"Connection: close\r\n\r\n",
         });
     }
 }
 
-/// Whether the connection stays open after a response.
+/// The step that follows when the response is sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Persistence {
+pub(crate) enum AfterResponse {
+    /// The next request is read.
     KeepAlive,
     Close,
+    /// The client may still be sending a request body that the server does not read. It is
+    /// discarded before the connection is closed.
+    CloseUnread,
 }
 
 const NOT_STORED: &str = "Content-Type: text/plain\r\nCache-Control: no-store\r\n";
@@ -178,7 +182,7 @@ mod tests {
             response.write_head(&mut out, "Date: now\r\n", mode, persistence);
             String::from_utf8(out).unwrap()
         };
-        use Persistence::{Close, KeepAlive};
+        use AfterResponse::{Close, KeepAlive};
         let response = Response::text(200, "A: b\r\n", "four");
         assert_eq!(
             head(&response, KeepAlive, false),

@@ -43,8 +43,8 @@ use crate::clock::Clock;
 use crate::context::Context;
 use crate::dispatch::{Dispatch, try_respond};
 use crate::http::request::{HEAD_LEN_MAX, Parsed, Request, ResponseMode, may_be_complete};
-use crate::http::response::{Content, Persistence, Response};
-use state::{AfterResponse, NextStep, ReadSide, SocketEvent, State, Streaming};
+use crate::http::response::{AfterResponse, Content, Response};
+use state::{NextStep, ReadSide, SocketEvent, State, Streaming};
 
 /// A client's connection.
 #[derive(Debug)]
@@ -181,12 +181,8 @@ impl Connection {
         if ends_connection && self.after_response == AfterResponse::KeepAlive {
             self.after_response = AfterResponse::Close;
         }
-        let persistence = match self.after_response {
-            AfterResponse::KeepAlive => Persistence::KeepAlive,
-            AfterResponse::Close | AfterResponse::CloseUnread => Persistence::Close,
-        };
         let out = &mut self.output.bytes;
-        response.write_head(out, &clock.date_header, mode, persistence);
+        response.write_head(out, &clock.date_header, mode, self.after_response);
         if mode.head_only || response.status == 304 {
             return None;
         }

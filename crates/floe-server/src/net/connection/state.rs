@@ -42,19 +42,8 @@ pub(super) enum ReadSide {
     Eof,
 }
 
-/// The step that follows when the response is sent.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum AfterResponse {
-    /// The next request is read.
-    KeepAlive,
-    Close,
-    /// The client may still be sending a request body that the server does not read. It is
-    /// discarded before the connection is closed.
-    CloseUnread,
-}
-
-/// The meaning of an event of a socket.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// The meaning of an event of a socket. The greater of two events tells more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum SocketEvent {
     Ready,
     HungUp,
