@@ -1,6 +1,7 @@
 //! The settings and caches of a server that handlers use.
 
 use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -32,6 +33,16 @@ pub(crate) struct Context {
 }
 
 impl Context {
+    /// Does a step for a connection. A panic costs the client its connection, but other clients
+    /// are still served. `None` if there was one.
+    pub(crate) fn catch_panic<T>(&self, step: impl FnOnce() -> T) -> Option<T> {
+        let done = catch_unwind(AssertUnwindSafe(step));
+        if done.is_err() {
+            (self.warn)("closing a connection: its request caused a panic; please report it");
+        }
+        done.ok()
+    }
+
     /// Returns the response to a request that failed, and warns the operator of the reason.
     pub(crate) fn error_response(&self, error: &StoreError) -> Response {
         (self.warn)(&error.to_string());

@@ -30,14 +30,10 @@ pub(crate) fn work(shared: &ServerShared) {
     };
     while let Some(mut job) = shared.queue.pop() {
         worker.clock.tick(Instant::now());
-        // A panic costs the client its connection, but other clients are still served.
-        let handled = AssertUnwindSafe(|| worker.handle(&mut job.connection));
-        let outcome = catch_unwind(handled).unwrap_or_else(|_| {
-            (shared.context.warn)(
-                "closing a connection: its request caused a panic; please report it",
-            );
-            Outcome::Broken
-        });
+        let handled = shared
+            .context
+            .catch_panic(|| worker.handle(&mut job.connection));
+        let outcome = handled.unwrap_or(Outcome::Broken);
         shared.return_connection(job, !matches!(outcome, Outcome::Broken));
         if let Outcome::Sent(Some(request)) = outcome
             && let Some(nar) = &request.nar
