@@ -17,7 +17,6 @@
 //! again, whatever was reported meanwhile.
 
 use std::os::fd::OwnedFd;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -61,10 +60,8 @@ pub(crate) struct EventLoop<'s> {
 enum Slot {
     Free,
     Open(Box<Connection>),
-    /// A worker has the connection.
-    Lent {
-        hung_up: bool,
-    },
+    /// A worker has the connection. The event came meanwhile, or `Ready` stands for none.
+    Lent(SocketEvent),
 }
 
 impl<'s> EventLoop<'s> {
@@ -252,18 +249,14 @@ impl<'s> EventLoop<'s> {
 
     /// Lets a connection continue. Its event may be [`SocketEvent::Ready`] without a need to read.
     fn resume(&mut self, slot: usize, event: SocketEvent) {
-        let hangs_up = event == SocketEvent::HungUp;
         match self.take(slot) {
             Slot::Open(mut connection) => {
-                if hangs_up {
+                if event == SocketEvent::HungUp {
                     connection.note_event(event);
                 }
                 self.advance(slot, connection);
             }
-            Slot::Lent { hung_up } => {
-                let hung_up = hung_up || hangs_up;
-                self.put(slot, Slot::Lent { hung_up });
-            }
+            Slot::Lent(earlier) => self.put(slot, Slot::Lent(earlier.max(event))),
             Slot::Free => {}
         }
     }
@@ -278,15 +271,11 @@ impl<'s> EventLoop<'s> {
             now: self.now,
             is_stopping: self.phase != Phase::Running,
         };
-        // A panic costs the client its connection, but other clients are still served.
-        let next = catch_unwind(AssertUnwindSafe(|| connection.advance(&mut thread)));
-        let next = next.unwrap_or_else(|_| {
-            (self.shared.context.warn)(
-                "closing a connection: its request caused a panic; please report it",
-            );
-            NextStep::Close
-        });
-        self.apply(slot, connection, next);
+        let next = self
+            .shared
+            .context
+            .catch_panic(|| connection.advance(&mut thread));
+        self.apply(slot, connection, next.unwrap_or(NextStep::Close));
     }
 
     fn apply(&mut self, slot: usize, mut connection: Box<Connection>, next: NextStep) {
@@ -304,11 +293,10 @@ impl<'s> EventLoop<'s> {
                 self.release_slot(slot);
             }
             NextStep::AwaitWorker => {
-                self.put(slot, Slot::Lent { hung_up: false });
-                let thread = self.number;
+                self.put(slot, Slot::Lent(SocketEvent::Ready));
                 self.shared.queue.push(Job {
                     connection,
-                    thread,
+                    thread: self.number,
                     slot,
                 });
             }
@@ -323,14 +311,10 @@ impl<'s> EventLoop<'s> {
 
     fn collect_returned(&mut self) {
         for Returned { slot, connection } in self.shared.mailbox(self.number).drain() {
-            let lent = self.take(slot);
-            match connection {
-                Some(mut connection) if self.phase != Phase::Stopped => {
+            match (connection, self.take(slot)) {
+                (Some(mut connection), Slot::Lent(event)) if self.phase != Phase::Stopped => {
                     // Events that came meanwhile are lost, except for a hang-up.
-                    connection.note_event(match lent {
-                        Slot::Lent { hung_up: true } => SocketEvent::HungUp,
-                        _ => SocketEvent::Ready,
-                    });
+                    connection.note_event(event);
                     self.advance(slot, connection);
                 }
                 _ => self.release_slot(slot),
