@@ -40,33 +40,22 @@ pub(crate) fn try_respond(
         Route::NarInfo { hash, json: false } => find(context, *hash, session)
             .map(|nar_info| Some(narinfo::respond(&nar_info, request.if_none_match))),
         Route::Nar { hash, nar_hash } => find(context, *hash, session)
-            .and_then(|nar_info| nar::target(nar_info, nar_hash.as_deref()).map_err(Some))
+            .and_then(|nar_info| Ok(nar::target(nar_info, nar_hash.as_deref())?))
             .map(|nar| nar::try_respond(context, target.insert(nar), request)),
         Route::CacheInfo => Ok(Some(nix_cache_info::respond(context))),
         Route::Root => Ok(Some(nix_cache_info::landing_page(context))),
         Route::Unknown => Ok(Some(Response::not_found("not found\n"))),
         _ => Ok(None),
     };
-    match response.unwrap_or_else(|refusal| refusal) {
-        Some(response) => Dispatch::Respond(response),
-        None => Dispatch::Defer(Box::new(DeferredRequest::new(route, request, target))),
-    }
-}
-
-/// Looks a path up for [`try_respond`].
-///
-/// Errors: the response to send instead, or `None` if the database is busy. A worker can wait for
-/// the database.
-fn find(
-    context: &Context,
-    hash: HashPart,
-    session: &mut StoreSession,
-) -> Result<Arc<CachedNarInfo>, Option<Response>> {
-    match context.narinfos.get(session, hash) {
-        Ok(Some(nar_info)) => Ok(nar_info),
-        Ok(None) => Err(Some(no_such_path())),
-        Err(error) if error.is_busy() => Err(None),
-        Err(error) => Err(Some(context.error_response(&error))),
+    match response {
+        Ok(Some(response)) | Err(Failure::Refused(response)) => Dispatch::Respond(response),
+        // A worker can wait for the database.
+        Err(Failure::Store(error)) if !error.is_busy() => {
+            Dispatch::Respond(context.error_response(&error))
+        }
+        Ok(None) | Err(Failure::Store(_)) => {
+            Dispatch::Defer(Box::new(DeferredRequest::new(route, request, target)))
+        }
     }
 }
 
@@ -89,7 +78,7 @@ fn respond_from_store(
 ) -> Result<Response, Failure> {
     Ok(match &request.route {
         Route::NarInfo { hash, json } => {
-            let nar_info = find_blocking(context, *hash, session)?;
+            let nar_info = find(context, *hash, session)?;
             match json {
                 true => narinfo::respond_json(context, &nar_info),
                 false => narinfo::respond(&nar_info, request.if_none_match.as_deref()),
@@ -100,8 +89,8 @@ fn respond_from_store(
                 Some(nar) => nar,
                 // The database was busy when the network thread looked the path up.
                 None => {
-                    let nar_info = find_blocking(context, *hash, session)?;
-                    nar::target(nar_info, nar_hash.as_deref()).map_err(Failure::Refused)?
+                    let nar_info = find(context, *hash, session)?;
+                    nar::target(nar_info, nar_hash.as_deref())?
                 }
             };
             let response = nar::respond_blocking(context, &nar, request)?;
@@ -109,11 +98,11 @@ fn respond_from_store(
             response
         }
         Route::Listing(hash) => {
-            let nar_info = find_blocking(context, *hash, session)?;
+            let nar_info = find(context, *hash, session)?;
             listing::respond(context, &nar_info, request)?
         }
         Route::File { hash, path } => {
-            let nar_info = find_blocking(context, *hash, session)?;
+            let nar_info = find(context, *hash, session)?;
             let mut resolver = file::Resolver { context, session };
             file::respond(&mut resolver, &nar_info, path, request)?
         }
@@ -133,20 +122,27 @@ fn respond_from_store(
     })
 }
 
-fn find_blocking(
+/// Looks a path up. In a network thread, the error of a busy database comes at once.
+fn find(
     context: &Context,
     hash: HashPart,
     session: &mut StoreSession,
 ) -> Result<Arc<CachedNarInfo>, Failure> {
     let found = context.narinfos.get(session, hash)?;
-    found.ok_or_else(|| Failure::Refused(no_such_path()))
+    Ok(found.ok_or_else(no_such_path)?)
 }
 
-/// The reason why a worker cannot respond as asked.
+/// The reason why a request does not get the response that it asks for.
 enum Failure {
     /// This is to be responded instead.
     Refused(Response),
     Store(StoreError),
+}
+
+impl From<Response> for Failure {
+    fn from(response: Response) -> Failure {
+        Failure::Refused(response)
+    }
 }
 
 impl From<StoreError> for Failure {
