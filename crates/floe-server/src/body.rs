@@ -76,12 +76,6 @@ impl Body {
     }
 }
 
-impl Piece {
-    pub(crate) fn text(text: Text) -> Piece {
-        Piece::Text { text, sent: 0 }
-    }
-}
-
 impl Stream {
     /// Appends the next bytes to a buffer. Returns `false` at the end of the stream.
     pub(crate) fn read_chunk(&mut self, buffer: &mut Vec<u8>) -> io::Result<bool> {

@@ -1,5 +1,6 @@
 //! A range of a NAR, produced from its plan while it is sent.
 
+use std::ops::Range;
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -9,24 +10,22 @@ use floe_store::tree::plan::{NarPlan, PlanPart, TreeRoot, open_tree_root};
 
 use super::{CHUNK_LEN_MAX, SENDFILE_MIN};
 
-/// The bytes from `position` to `end` of the NAR of the tree at `path`.
+/// The bytes from `position` to `end` of the NAR of a tree.
 #[derive(Debug)]
 pub(crate) struct NarRange {
     plan: Arc<NarPlan>,
-    path: PathBuf,
-    /// The root of the tree, opened when the first file is.
-    root: Option<TreeRoot>,
+    tree: LazyTree,
     position: u64,
     end: u64,
-    open: Option<OpenFile>,
 }
 
-/// The file of which a part is sent.
+/// The tree at `path`, opened when the first file is.
 #[derive(Debug)]
-struct OpenFile {
-    /// Its number in the plan.
-    number: usize,
-    file: OwnedFd,
+struct LazyTree {
+    path: PathBuf,
+    root: Option<TreeRoot>,
+    /// The file of which a part is sent, with its number in the plan.
+    open: Option<(usize, OwnedFd)>,
 }
 
 /// Bytes of a file that come next in a NAR.
@@ -38,6 +37,21 @@ pub(crate) struct FileSlice<'n> {
 }
 
 impl NarRange {
+    /// A range of which nothing is opened before it is sent. Without this, a request for sixteen
+    /// ranges would hold sixteen open files until all of them are sent.
+    pub(crate) fn lazy(plan: Arc<NarPlan>, path: &Path, range: Range<u64>) -> NarRange {
+        NarRange {
+            plan,
+            tree: LazyTree {
+                path: path.into(),
+                root: None,
+                open: None,
+            },
+            position: range.start,
+            end: range.end,
+        }
+    }
+
     /// Opens the first file of a range. So a missing path is an error while the server can still
     /// respond with another status.
     ///
@@ -45,40 +59,20 @@ impl NarRange {
     pub(crate) fn open(
         plan: Arc<NarPlan>,
         path: &Path,
-        start: u64,
-        end: u64,
+        range: Range<u64>,
     ) -> Result<NarRange, StoreError> {
-        let mut root = open_tree_root(path)?;
-        let first = match plan.part(start) {
-            Some(PlanPart::Framing(bytes)) => plan.part(start + bytes.len() as u64),
-            Some(PlanPart::Packed { len, .. }) => plan.part(start + len),
+        let mut nar = NarRange::lazy(plan, path, range);
+        nar.tree.root()?;
+        let start = nar.position;
+        let first = match nar.plan.part(start) {
+            Some(PlanPart::Framing(bytes)) => nar.plan.part(start + bytes.len() as u64),
+            Some(PlanPart::Packed { len, .. }) => nar.plan.part(start + len),
             contents => contents,
         };
-        let open = match first {
-            Some(PlanPart::Contents { file: number, .. }) => Some(OpenFile {
-                number,
-                file: plan.open(&mut root, number)?,
-            }),
-            _ => None,
-        };
-        Ok(NarRange {
-            root: Some(root),
-            open,
-            ..NarRange::lazy(plan, path, start, end)
-        })
-    }
-
-    /// A range of which nothing is opened before it is sent. Without this, a request for sixteen
-    /// ranges would hold sixteen open files until all of them are sent.
-    pub(crate) fn lazy(plan: Arc<NarPlan>, path: &Path, start: u64, end: u64) -> NarRange {
-        NarRange {
-            plan,
-            path: path.into(),
-            root: None,
-            position: start,
-            end,
-            open: None,
+        if let Some(PlanPart::Contents { file: number, .. }) = first {
+            nar.tree.file(&nar.plan, number)?;
         }
+        Ok(nar)
     }
 
     /// Appends what comes next to `buffer` if it is framing or a small file. Otherwise returns
@@ -111,9 +105,8 @@ impl NarRange {
                 file: number,
                 len,
                 offset: 0,
-            }) if len < SENDFILE_MIN && len <= wanted && self.open.is_none() => {
-                let root = opened(&mut self.root, &self.path)?;
-                self.plan.read(root, number, buffer)?;
+            }) if len < SENDFILE_MIN && len <= wanted && self.tree.open.is_none() => {
+                self.plan.read(self.tree.root()?, number, buffer)?;
                 self.position += len;
                 Ok(None)
             }
@@ -122,21 +115,9 @@ impl NarRange {
                 offset,
                 len,
             }) => {
-                let open = match self.open.take() {
-                    Some(open) if open.number == number => open,
-                    _ => OpenFile {
-                        number,
-                        file: self
-                            .plan
-                            .open(opened(&mut self.root, &self.path)?, number)?,
-                    },
-                };
-                let open = self.open.insert(open);
-                Ok(Some(FileSlice {
-                    file: open.file.as_fd(),
-                    offset,
-                    end: offset + len.min(wanted),
-                }))
+                let end = offset + len.min(wanted);
+                let file = self.tree.file(&self.plan, number)?;
+                Ok(Some(FileSlice { file, offset, end }))
             }
         }
     }
@@ -148,7 +129,7 @@ impl NarRange {
 
     /// Closes the file of a slice that was sent to its end.
     pub(crate) fn close_file(&mut self) {
-        self.open = None;
+        self.tree.open = None;
     }
 
     pub(crate) fn is_complete(&self) -> bool {
@@ -166,9 +147,19 @@ impl NarRange {
     }
 }
 
-fn opened<'r>(root: &'r mut Option<TreeRoot>, path: &Path) -> Result<&'r mut TreeRoot, StoreError> {
-    match root {
-        Some(root) => Ok(root),
-        None => Ok(root.insert(open_tree_root(path)?)),
+impl LazyTree {
+    fn root(&mut self) -> Result<&mut TreeRoot, StoreError> {
+        match self.root {
+            Some(ref mut root) => Ok(root),
+            None => Ok(self.root.insert(open_tree_root(&self.path)?)),
+        }
+    }
+
+    fn file(&mut self, plan: &NarPlan, number: usize) -> Result<BorrowedFd<'_>, StoreError> {
+        let open = match self.open.take() {
+            Some(open) if open.0 == number => open,
+            _ => (number, plan.open(self.root()?, number)?),
+        };
+        Ok(self.open.insert(open).1.as_fd())
     }
 }

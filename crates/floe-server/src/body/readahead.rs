@@ -66,7 +66,7 @@ impl ReadaheadBudget {
         let Some(permit) = self.acquire(size) else {
             return Ok(None);
         };
-        let first = NarRange::open(plan.clone(), path, 0, size / 2)?;
+        let first = NarRange::open(plan.clone(), path, 0..size / 2)?;
         let permit = Arc::new(permit);
         let second = {
             let (plan, path, permit) = (plan.clone(), path.to_path_buf(), permit.clone());

@@ -15,12 +15,10 @@ use floe_store::StoreError;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_encode};
 use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, ResolveFlags, fstat, openat2, statat};
 
-use super::range_response::{Version, applicable_range, range_response};
-use crate::body::Piece;
+use super::range_response::{Version, applicable_range, file_response};
 use crate::caches::narinfo_cache::{CachedNarInfo, StoreSession};
 use crate::context::Context;
 use crate::deferred::DeferredRequest;
-use crate::http::range;
 use crate::http::response::{Response, etag_matches};
 
 /// Finds files by paths with symlinks.
@@ -88,20 +86,13 @@ impl Resolver<'_> {
         if etag_matches(request.if_none_match.as_deref(), &etag) {
             return Ok(Response::not_modified(fields));
         }
-        let ranges = range::parse(applicable_range(request, &etag), found.size);
         let version = Version {
             fields,
             content_type: &format!("Content-Type: {content_type}\r\n"),
             len: found.size,
         };
-        let file = Arc::new(found.file);
-        range_response(version, ranges, |range| {
-            Ok(Piece::File {
-                file: Arc::clone(&file),
-                offset: range.start,
-                end: range.end,
-            })
-        })
+        let range = applicable_range(request, &etag);
+        Ok(file_response(version, range, found.file))
     }
 
     /// Follows a path from a store path on. `None` if it leads nowhere, or out of the store.

@@ -7,17 +7,15 @@
 use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 use floe_format::{HashPart, StorePath};
 use floe_store::StoreError;
 
-use super::range_response::{Version, range_response};
+use super::range_response::{Version, file_response};
 use crate::body::{Piece, Stream};
 use crate::caches::narinfo_cache::StoreSession;
 use crate::context::Context;
 use crate::deferred::DeferredRequest;
-use crate::http::range;
 use crate::http::response::Response;
 use crate::http::route::LogQuery;
 
@@ -113,20 +111,13 @@ fn open(path: &Path) -> io::Result<Option<File>> {
 
 fn plain(file: File, request: &DeferredRequest) -> io::Result<Response> {
     let len = file.metadata()?.len();
-    let ranges = range::parse(request.range.as_deref(), len);
     let version = Version {
         fields: format!("{NO_CACHE}Accept-Ranges: bytes\r\n"),
         content_type: TYPE,
         len,
     };
-    let file = Arc::new(file.into());
-    range_response(version, ranges, |range| {
-        Ok(Piece::File {
-            file: Arc::clone(&file),
-            offset: range.start,
-            end: range.end,
-        })
-    })
+    let range = request.range.as_deref();
+    Ok(file_response(version, range, file))
 }
 
 /// Decompresses a log while it is sent. Its length is not known beforehand.

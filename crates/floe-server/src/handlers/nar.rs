@@ -5,7 +5,6 @@
 //! 3. A small NAR comes from memory. Its bytes were compared with the NAR hash.
 //! 4. A large NAR is sent by its plan, whose size must be the one in the database.
 
-use std::cell::Cell;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -21,7 +20,6 @@ use crate::caches::tree_identity::TreeIdentity;
 use crate::config::Compress;
 use crate::context::Context;
 use crate::deferred::{DeferredRequest, NarTarget};
-use crate::http::range;
 use crate::http::request::{Method, Request};
 use crate::http::response::{Content, Response, etag_matches};
 
@@ -114,15 +112,12 @@ pub(crate) fn respond_blocking(
         content_type: NAR_TYPE,
         len,
     };
-    let is_first = Cell::new(true);
-    range_response(version, range::parse(range, len), |range| {
+    let mut is_first = true;
+    range_response(version, range, |range| {
         let plan = plan.clone();
-        match is_first.replace(false) {
-            true => NarRange::open(plan, &path, range.start, range.end).map(Piece::Nar),
-            false => {
-                let range = NarRange::lazy(plan, &path, range.start, range.end);
-                Ok(Piece::Nar(range))
-            }
+        match std::mem::replace(&mut is_first, false) {
+            true => NarRange::open(plan, &path, range).map(Piece::Nar),
+            false => Ok(Piece::Nar(NarRange::lazy(plan, &path, range))),
         }
     })
 }

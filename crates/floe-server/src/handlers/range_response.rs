@@ -1,10 +1,13 @@
 //! Responses of which the client may want a range (RFC 9110, section 14).
 
+use std::convert::Infallible;
 use std::ops::Range;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
 
 use crate::body::{Body, Piece};
 use crate::deferred::DeferredRequest;
-use crate::http::range::Ranges;
+use crate::http::range::{self, Ranges};
 use crate::http::response::{Content, Response};
 
 /// The current contents of a URL.
@@ -17,11 +20,11 @@ pub(super) struct Version<'t> {
 }
 
 /// Returns the response with all of a version, one range of it, or several ranges as a multipart
-/// body. `piece` makes the part of the body that is one range.
+/// body. `range` is the field of the request. `piece` makes the part of the body that is one range.
 pub(super) fn range_response<E>(
     version: Version<'_>,
-    ranges: Ranges,
-    piece: impl Fn(Range<u64>) -> Result<Piece, E>,
+    range: Option<&str>,
+    mut piece: impl FnMut(Range<u64>) -> Result<Piece, E>,
 ) -> Result<Response, E> {
     let Version {
         mut fields,
@@ -30,7 +33,7 @@ pub(super) fn range_response<E>(
     } = version;
     let mut length = 0;
     let mut pieces = Vec::new();
-    let status = match ranges {
+    let status = match range::parse(range, len) {
         Ranges::Unsatisfiable => {
             let fields = format!("{UNSATISFIABLE}Content-Range: bytes */{len}\r\n");
             return Ok(Response::text(416, fields, "range not satisfiable\n"));
@@ -72,6 +75,23 @@ pub(super) fn range_response<E>(
         length: Some(length),
         content: Content::Body(Body::new(pieces)),
     })
+}
+
+/// Returns the response for a version whose bytes are those of a file.
+pub(super) fn file_response(
+    version: Version<'_>,
+    range: Option<&str>,
+    file: impl Into<OwnedFd>,
+) -> Response {
+    let file = Arc::new(file.into());
+    let Ok(response) = range_response::<Infallible>(version, range, |range| {
+        Ok(Piece::File {
+            file: file.clone(),
+            offset: range.start,
+            end: range.end,
+        })
+    });
+    response
 }
 
 /// Returns the field `Range`, unless `If-Range` asks for another version (RFC 9110, section

@@ -192,7 +192,7 @@ impl Connection {
                 None
             }
             // The text is shared by all clients. A copy for each would take too much memory.
-            Content::Text(text) => Some(Body::new([Piece::text(text)])),
+            Content::Text(text) => Some(Body::new([Piece::Text { text, sent: 0 }])),
             Content::Bytes(bytes) => {
                 self.output.extend(&bytes);
                 None

@@ -272,8 +272,12 @@ mod tests {
         let plan = Arc::new(NarPlan::new(dir.path()).unwrap());
         let (size, text) = (plan.nar_size(), "x".repeat(1_000_000));
         assert!(size > 1_000_000, "{size}");
-        let nar = NarRange::open(plan, dir.path(), 0, size).unwrap();
-        for piece in [Piece::Nar(nar), Piece::text(text.into())] {
+        let nar = NarRange::open(plan, dir.path(), 0..size).unwrap();
+        let text = Piece::Text {
+            text: text.into(),
+            sent: 0,
+        };
+        for piece in [Piece::Nar(nar), text] {
             let (mut transport, _client) = pair();
             let (mut body, mut output) = (Body::new([piece]), WriteBuffer::default());
             let sent = send_body(&mut body, &mut output, &mut transport, u64::MAX).unwrap();
@@ -319,7 +323,7 @@ mod tests {
         }
         let plan = Arc::new(NarPlan::new(dir.path()).unwrap());
         let nar = || {
-            let range = NarRange::open(plan.clone(), dir.path(), 7, plan.nar_size()).unwrap();
+            let range = NarRange::open(plan.clone(), dir.path(), 7..plan.nar_size()).unwrap();
             vec![Piece::Nar(range)]
         };
         let (transport, client) = pair();
