@@ -37,11 +37,7 @@ impl CacheOptions {
 
 /// A binary cache that is open, or still opening.
 #[derive(Debug)]
-pub struct BinaryCache {
-    shared: Arc<Shared>,
-    /// The store directory while that of the cache is not known.
-    default_dir: StoreDir,
-}
+pub struct BinaryCache(Arc<Shared>);
 
 /// The part that replies of the storage refer to. They hold weak references: a slow request must
 /// not keep the cache, and with it the network thread, alive.
@@ -49,6 +45,8 @@ pub struct BinaryCache {
 struct Shared {
     storage: Arc<dyn CacheStorage>,
     options: CacheOptions,
+    /// The store directory while that of the cache is not known.
+    default_dir: StoreDir,
     /// The parsed `nix-cache-info`, or the reason why the cache cannot be used.
     info: OnceLock<Result<CacheInfo, Arc<Error>>>,
     /// Queries that wait for `nix-cache-info`.
@@ -74,14 +72,12 @@ impl BinaryCache {
         let shared = Arc::new(Shared {
             storage,
             options: options.clone(),
+            default_dir: StoreDir::default(),
             info: OnceLock::new(),
             waiting: Mutex::default(),
         });
         shared.fetch_info(CachePolicy::Use, Box::new(opened));
-        BinaryCache {
-            shared,
-            default_dir: StoreDir::default(),
-        }
+        BinaryCache(shared)
     }
 }
 
@@ -212,15 +208,15 @@ impl Shared {
 
 impl Source for BinaryCache {
     fn name(&self) -> String {
-        self.shared.storage.name()
+        self.0.storage.name()
     }
 
     fn store_dir(&self) -> &StoreDir {
-        self.shared.store_dir().unwrap_or(&self.default_dir)
+        self.0.store_dir().unwrap_or(&self.0.default_dir)
     }
 
     fn query(&self, hash_part: HashPart, policy: CachePolicy, reply: NarInfoCallback) {
-        self.shared.query(Query {
+        self.0.query(Query {
             name: format!("{hash_part}{NARINFO_SUFFIX}"),
             policy,
             reply,
@@ -228,33 +224,33 @@ impl Source for BinaryCache {
     }
 
     fn open_nar(&self, narinfo: &NarInfo, buffering: Buffering) -> Result<NarStream, Error> {
-        let body = self.shared.storage.open(&narinfo.url, buffering);
+        let body = self.0.storage.open(&narinfo.url, buffering);
         body.map(NarStream::Body)
     }
 
     fn prefetch_nar(&self, narinfo: &NarInfo) -> Option<Result<NarStream, Error>> {
-        let body = self.shared.storage.prefetch(&narinfo.url)?;
+        let body = self.0.storage.prefetch(&narinfo.url)?;
         Some(body.map(NarStream::Body))
     }
 
     fn priority(&self) -> i32 {
-        let own = || self.shared.known_info()?.priority;
-        let priority = self.shared.options.priority.or_else(own);
+        let own = || self.0.known_info()?.priority;
+        let priority = self.0.options.priority.or_else(own);
         priority.unwrap_or(DEFAULT_PRIORITY)
     }
 
     fn is_trusted(&self) -> bool {
-        self.shared.options.trusted
+        self.0.options.trusted
     }
 
     fn open_result(&self) -> Option<Result<(), Arc<Error>>> {
-        let info = self.shared.info.get()?;
+        let info = self.0.info.get()?;
         Some(info.as_ref().map(|_| ()).map_err(Arc::clone))
     }
 
     /// Reads every narinfo, if the storage can list them.
     fn query_all_valid_paths(&self) -> Result<Option<Vec<StorePath>>, Error> {
-        let storage = &self.shared.storage;
+        let storage = &self.0.storage;
         let Some(names) = storage.list()? else {
             return Ok(None);
         };
@@ -265,7 +261,7 @@ impl Source for BinaryCache {
                 continue;
             }
             if let Some(contents) = get_and_wait(&**storage, &name)? {
-                paths.push(self.shared.parse_narinfo(&name, &contents)?.info.path);
+                paths.push(self.0.parse_narinfo(&name, &contents)?.info.path);
             }
         }
         paths.sort_unstable();
@@ -273,7 +269,7 @@ impl Source for BinaryCache {
     }
 
     fn abort(&self) {
-        self.shared.storage.abort();
+        self.0.storage.abort();
     }
 }
 

@@ -70,12 +70,8 @@ impl NarInfoDiskCache {
     /// Returns the remembered reply of the cache with a URL about an object.
     pub(crate) fn find(&self, url: &str, name: &str) -> Option<Found> {
         let inner = self.inner();
-        let mut query = inner
-            .connection
-            .prepare_cached(
-                "select contents, http2, answered from objects where url = ? and name = ?",
-            )
-            .ok()?;
+        let sql = "select contents, http2, answered from objects where url = ? and name = ?";
+        let mut query = inner.connection.prepare_cached(sql).ok()?;
         let row = query.query_row([url, name], |row| {
             Ok((row.get(0)?, row.get(1)?, row.get(2)?))
         });
@@ -120,9 +116,8 @@ impl NarInfoDiskCache {
     /// Removes an entry that turned out to be wrong.
     pub(crate) fn remove(&self, url: &str, name: &str) {
         let mut inner = self.inner();
-        inner
-            .pending
-            .retain(|pending| pending.url != url || pending.name != name);
+        let is_other = |row: &PendingRow| row.url != url || row.name != name;
+        inner.pending.retain(is_other);
         // After an error the next reader finds the wrong entry again, and removes it.
         let _: rusqlite::Result<usize> = inner.connection.execute(
             "delete from objects where url = ? and name = ?",
@@ -132,16 +127,14 @@ impl NarInfoDiskCache {
 
     /// Deletes expired rows, once a day.
     fn purge(&self) -> rusqlite::Result<()> {
-        let inner = self.inner();
+        let connection = &self.inner().connection;
         let day = now() / seconds(DAY);
-        let last: i64 = inner
-            .connection
-            .pragma_query_value(None, "user_version", |row| row.get(0))?;
+        let last: i64 = connection.pragma_query_value(None, "user_version", |row| row.get(0))?;
         if last == day {
             return Ok(());
         }
         let before = |ttl| now() - seconds(ttl);
-        inner.connection.execute(
+        connection.execute(
             "delete from objects where answered <= \
              case when name = ? then ? when contents is null then ? else ? end",
             params![
@@ -151,7 +144,7 @@ impl NarInfoDiskCache {
                 before(self.options.positive_ttl)
             ],
         )?;
-        inner.connection.pragma_update(None, "user_version", day)
+        connection.pragma_update(None, "user_version", day)
     }
 
     fn inner(&self) -> MutexGuard<'_, Inner> {
@@ -171,20 +164,14 @@ impl Inner {
     fn flush(&mut self) {
         let pending = std::mem::take(&mut self.pending);
         let written = self.connection.transaction().and_then(|transaction| {
+            let sql = "insert or replace into objects (url, name, contents, http2, answered) \
+                       values (?, ?, ?, ?, ?)";
+            let mut insert = transaction.prepare_cached(sql)?;
             for row in &pending {
-                transaction
-                    .prepare_cached(
-                        "insert or replace into objects (url, name, contents, http2, answered) \
-                         values (?, ?, ?, ?, ?)",
-                    )?
-                    .execute(params![
-                        row.url,
-                        row.name,
-                        row.contents,
-                        row.uses_http2,
-                        row.answered
-                    ])?;
+                let (contents, http2) = (&row.contents, row.uses_http2);
+                insert.execute(params![row.url, row.name, contents, http2, row.answered])?;
             }
+            drop(insert);
             transaction.commit()
         });
         let _: rusqlite::Result<()> = written;

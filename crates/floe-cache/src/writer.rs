@@ -67,11 +67,9 @@ impl BinaryCacheWriter {
         store_dir: StoreDir,
     ) -> Result<BinaryCacheWriter, Error> {
         let keys = options.secret_keys.iter();
-        let keys = keys
-            .map(|path| read_secret_key(path))
-            .collect::<Result<_, _>>()?;
+        let keys: Result<_, _> = keys.map(|path| read_secret_key(path)).collect();
         let mut cache = BinaryCacheWriter::open_read_only(storage, options, store_dir)?;
-        cache.keys = keys;
+        cache.keys = keys?;
         cache.storage.create()?;
         if !cache.storage.exists(CACHE_INFO) {
             let info = CacheInfo {

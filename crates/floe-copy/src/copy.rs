@@ -101,11 +101,10 @@ impl ClosureCopy<'_> {
             let missing = references;
             summary.fail(self.events, Error::MissingReferences { path, missing });
         }
-        let missing: BTreeSet<StorePath> = self
+        let missing = self
             .target
-            .add_temp_roots_and_query_missing(&requested_paths)?
-            .into_iter()
-            .collect();
+            .add_temp_roots_and_query_missing(&requested_paths)?;
+        let missing: BTreeSet<StorePath> = missing.into_iter().collect();
         if summary.failures.is_empty() {
             for path in missing.iter().cloned() {
                 summary.fail(self.events, Error::Vanished { path });
@@ -138,11 +137,10 @@ impl ClosureCopy<'_> {
         all_unavailable: &BTreeSet<StorePath>,
     ) -> Result<BTreeSet<StorePath>, Error> {
         let planned: BTreeSet<&StorePath> = summary.planned.iter().map(|plan| &plan.0).collect();
-        let untouched: Vec<StorePath> = requested_paths
-            .iter()
-            .filter(|path| !planned.contains(path) && !all_unavailable.contains(*path))
-            .cloned()
-            .collect();
+        let is_untouched =
+            |path: &&StorePath| !planned.contains(path) && !all_unavailable.contains(*path);
+        let untouched = requested_paths.iter().filter(is_untouched);
+        let untouched: Vec<StorePath> = untouched.cloned().collect();
         if untouched.is_empty() {
             return Ok(BTreeSet::new());
         }
@@ -243,11 +241,10 @@ impl ClosureCopy<'_> {
         thread::scope(|scope| {
             for (number, place) in hash_pool.tickets().enumerate() {
                 let (sender, queue) = (sender.clone(), &queue);
-                thread::Builder::new()
-                    .name(format!("floe-worker-{number}"))
-                    .spawn_scoped(scope, move || {
-                        receive::run_worker(self, queue, place, &sender)
-                    })
+                let builder = thread::Builder::new().name(format!("floe-worker-{number}"));
+                let run = move || receive::run_worker(self, queue, place, &sender);
+                builder
+                    .spawn_scoped(scope, run)
                     .map_err(|source| Error::File {
                         action: "start a thread for",
                         path: "the transfer".into(),
@@ -259,7 +256,7 @@ impl ClosureCopy<'_> {
             // After an error the workers must stop, because the commit takes no more results.
             if result.is_err() {
                 queue.close();
-                self.sources.abort();
+                self.sources.list.iter().for_each(|source| source.abort());
             }
             commit.finish(receiver, result.as_ref().err());
             result

@@ -133,13 +133,6 @@ impl Sources {
         });
         Ok(self)
     }
-
-    /// Ends all transfers. The sources cannot be used afterwards.
-    pub(crate) fn abort(&self) {
-        for source in &self.list {
-            source.abort();
-        }
-    }
 }
 
 impl Drop for Sources {

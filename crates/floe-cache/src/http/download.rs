@@ -126,7 +126,7 @@ impl Download<'_> {
             self.validator = validator(response.headers());
         }
         let is_piece = response.status() == StatusCode::PARTIAL_CONTENT;
-        let whole_len = is_piece.then(|| whole_len(response.headers())).flatten();
+        let range = content_range(response.headers()).filter(|_| is_piece);
         while let Some(bytes) = next_bytes(self.cache, &mut response, &self.shown).await? {
             self.len += bytes.len() as u64;
             if self.chunks.send(Chunk::Bytes(bytes)).await.is_err() {
@@ -134,7 +134,7 @@ impl Download<'_> {
                 return Ok(None);
             }
         }
-        Ok(whole_len.filter(|len| self.len < *len))
+        Ok(range.map(|(_, len)| len).filter(|len| self.len < *len))
     }
 
     /// Requests the rest of the same body. Returns `None` if the server does not have it any more.
@@ -148,7 +148,7 @@ impl Download<'_> {
         });
         let is_rest = |response: &Response| {
             response.status() == StatusCode::PARTIAL_CONTENT
-                && range_starts_at(response.headers(), self.len)
+                && content_range(response.headers()).is_some_and(|(first, _)| first == self.len)
         };
         Ok(asked.await?.ok().filter(is_rest))
     }
@@ -220,22 +220,16 @@ fn is_strong_date(changed: &str, now: &str) -> bool {
         .is_ok_and(|age| age >= STRONG_DATE_AGE)
 }
 
-fn range_starts_at(headers: &HeaderMap, len: u64) -> bool {
-    let range = headers.get(CONTENT_RANGE).and_then(|v| v.to_str().ok());
-    range
-        .and_then(|range| range.strip_prefix("bytes "))
-        .and_then(|range| range.split('-').next())
-        .is_some_and(|first| first.parse() == Ok(len))
-}
-
-/// Returns the length of the whole body, or a lower bound, from the Content-Range of a part.
-fn whole_len(headers: &HeaderMap) -> Option<u64> {
+/// Parses the Content-Range of a part: its first position, and the length of the whole body or a
+/// lower bound.
+fn content_range(headers: &HeaderMap) -> Option<(u64, u64)> {
     let range = headers.get(CONTENT_RANGE)?.to_str().ok()?;
     let (piece, whole) = range.strip_prefix("bytes ")?.split_once('/')?;
-    let (_, last) = piece.split_once('-')?;
+    let (first, last) = piece.split_once('-')?;
     let end = last.parse::<u64>().ok()?.checked_add(1)?;
     // A server that does not know the length sends `*`.
-    Some(whole.parse().map_or(end, |len: u64| len.max(end)))
+    let len = whole.parse().map_or(end, |len: u64| len.max(end));
+    Some((first.parse().ok()?, len))
 }
 
 /// How much the clocks of a server's machines may differ; the example of the RFC.
@@ -279,7 +273,8 @@ mod tests {
     fn content_range_gives_whole_length() {
         let whole = |range: &'static str| {
             let range = HeaderValue::from_static(range);
-            whole_len(&[(CONTENT_RANGE, range)].into_iter().collect())
+            let headers = [(CONTENT_RANGE, range)].into_iter().collect();
+            content_range(&headers).map(|(_, len)| len)
         };
         assert_eq!(whole("bytes 10-19/100"), Some(100));
         assert_eq!(whole("bytes 10-19/*"), Some(20));

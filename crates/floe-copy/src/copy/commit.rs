@@ -162,8 +162,7 @@ impl<'a> Commit<'a> {
         }
     }
 
-    fn handle_result(&mut self, done: WorkerResult) {
-        let WorkerResult { path, result } = done;
+    fn handle_result(&mut self, WorkerResult { path, result }: WorkerResult) {
         match result {
             Ok(received) => {
                 if let ReceivedPath::Fetched(len) = received {
@@ -338,9 +337,9 @@ impl<'a> Commit<'a> {
         late.extend(missing_references.iter().map(|(path, _)| path.clone()));
 
         for (path, missing) in missing_references {
-            let (failed, mut gone): (BTreeSet<_>, BTreeSet<_>) = missing
-                .into_iter()
-                .partition(|path| self.failed.contains(path));
+            let missing = missing.into_iter();
+            let (failed, mut gone): (BTreeSet<_>, BTreeSet<_>) =
+                missing.partition(|path| self.failed.contains(path));
             gone.retain(|path| !late.contains(path));
             if !failed.is_empty() {
                 self.fail_for_references(&path, failed);

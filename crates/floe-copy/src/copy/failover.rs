@@ -11,14 +11,10 @@ use super::trust::check_trust;
 /// the file that the source opened: an error about any other file comes from the target, and
 /// every source would meet it.
 pub(super) fn is_source_fault(error: &Error, source_file: Option<&Path>) -> bool {
-    match error.kind() {
-        ErrorKind::Network | ErrorKind::Untrusted => true,
+    match error {
         // A cache in a directory lacks a NAR or cannot read it.
-        ErrorKind::Failed => match error {
-            Error::File { path, .. } => source_file == Some(path),
-            _ => false,
-        },
-        ErrorKind::NoSpace | ErrorKind::Interrupted | ErrorKind::Usage => false,
+        Error::File { path, .. } if error.kind() == ErrorKind::Failed => source_file == Some(path),
+        _ => matches!(error.kind(), ErrorKind::Network | ErrorKind::Untrusted),
     }
 }
 

@@ -195,9 +195,8 @@ impl<'a> Queue<'a> {
 }
 
 fn is_small(item: &PlannedPath) -> bool {
-    item.narinfo
-        .file_size
-        .is_some_and(|size| size <= SMALL_LEN_MAX as u64)
+    let size = item.narinfo.file_size;
+    size.is_some_and(|size| size <= SMALL_LEN_MAX as u64)
 }
 
 /// The number of prefetched small bodies, for any number of connections: at most 32 MiB.

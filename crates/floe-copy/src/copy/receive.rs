@@ -57,20 +57,17 @@ pub(crate) fn run_worker(
     };
     while let Some(job) = queue.next(end) {
         let info = &job.item.narinfo.info;
-        let (path, nar_size) = (info.path.clone(), info.nar_size);
-        copy.events.event(Event::Started {
-            path: &path,
-            nar_size,
-        });
+        let (path, nar_size) = (&info.path, info.nar_size);
+        copy.events.event(Event::Started { path, nar_size });
         let result = receiver.receive(job);
         copy.events.event(match &result {
-            Ok(_) => Event::Staged { path: &path },
-            Err(_) => Event::TransferFailed { path: &path },
+            Ok(_) => Event::Staged { path },
+            Err(_) => Event::TransferFailed { path },
         });
         // The receiver is gone if the copy has failed.
-        let is_needed =
-            worker.yield_core_while(|| results.send(WorkerResult { path, result }).is_ok());
-        if !is_needed {
+        let path = path.clone();
+        let send = || results.send(WorkerResult { path, result }).is_ok();
+        if !worker.yield_core_while(send) {
             return;
         }
     }
@@ -105,8 +102,9 @@ impl PathReceiver<'_> {
                 continue;
             };
             copy.check_cancelled()?;
+            let path = Some(&item.narinfo.info.path);
             copy.events.event(Event::Retrying {
-                path: Some(&item.narinfo.info.path),
+                path,
                 error: &first,
             });
             let job = Job {
@@ -145,8 +143,9 @@ impl PathReceiver<'_> {
                     false => Err(error),
                 };
             }
+            let path = Some(&item.narinfo.info.path);
             copy.events.event(Event::Retrying {
-                path: Some(&item.narinfo.info.path),
+                path,
                 error: &error,
             });
             // A stale prefetch gets one free attempt. A response with Retry-After shows that the
@@ -154,12 +153,29 @@ impl PathReceiver<'_> {
             let is_free = std::mem::take(&mut may_be_stale) && error.retry_after().is_none();
             if !is_free {
                 let time = backoff_delay(attempt, &error);
-                let wait = || wait_before_retry(copy, queue, item, time);
+                let wait = || self.wait_before_retry(item, time);
                 self.worker.yield_core_while(wait)?;
                 attempt += 1;
             }
             copy.check_cancelled()?;
             stream = queue.open(item);
+        }
+    }
+
+    /// Waits before another attempt. Ends early if the copy is cancelled or does not need the path
+    /// any more.
+    fn wait_before_retry(&self, item: &PlannedPath, time: Duration) -> Result<(), Error> {
+        let began = Instant::now();
+        loop {
+            self.copy.check_cancelled()?;
+            if !self.queue.is_needed(&item.narinfo.info.path) {
+                return Err(Error::Cancelled);
+            }
+            let left = time.saturating_sub(began.elapsed());
+            if left.is_zero() {
+                return Ok(());
+            }
+            thread::sleep(left.min(CANCEL_POLL));
         }
     }
 
@@ -181,28 +197,6 @@ fn source_file(stream: &Result<NarStream, Error>) -> Option<PathBuf> {
             Some(path.clone())
         }
         _ => None,
-    }
-}
-
-/// Waits before another attempt. Ends early if the copy is cancelled or does not need the path any
-/// more.
-fn wait_before_retry(
-    copy: &ClosureCopy<'_>,
-    queue: &Queue<'_>,
-    item: &PlannedPath,
-    time: Duration,
-) -> Result<(), Error> {
-    let began = Instant::now();
-    loop {
-        copy.check_cancelled()?;
-        if !queue.is_needed(&item.narinfo.info.path) {
-            return Err(Error::Cancelled);
-        }
-        let left = time.saturating_sub(began.elapsed());
-        if left.is_zero() {
-            return Ok(());
-        }
-        thread::sleep(left.min(CANCEL_POLL));
     }
 }
 

@@ -207,9 +207,8 @@ impl Resolver<'_> {
         let health = &self.health;
         let not_yet = |source: &usize| query.states[*source] == QueryState::NotSent;
         let mut left = (0..health.len()).filter(not_yet);
-        let first = left
-            .clone()
-            .find(|source| !health[*source].is_unresponsive());
+        let is_responsive = |source: &usize| !health[*source].is_unresponsive();
+        let first = left.clone().find(is_responsive);
         match first.or_else(|| left.next()) {
             Some(source) => {
                 let policy = query.policy;
@@ -299,10 +298,11 @@ impl Resolver<'_> {
     }
 
     fn add_path(&mut self, spec_index: Option<usize>, item: PlannedPath) {
-        let path = item.narinfo.info.path.clone();
+        let info = &item.narinfo.info;
+        let path = info.path.clone();
         self.copy.events.event(Event::Resolved {
             path: &path,
-            nar_size: item.narinfo.info.nar_size,
+            nar_size: info.nar_size,
             download_size: item.narinfo.file_size,
         });
         if let Some(spec_index) = spec_index {
@@ -310,8 +310,7 @@ impl Resolver<'_> {
             // The path may be valid, or may be a reference of another path.
             self.frontier.push(path.clone());
         }
-        let references = item.narinfo.info.references.iter();
-        self.frontier.extend(references.cloned());
+        self.frontier.extend(info.references.iter().cloned());
         self.resolved.items.insert(path, item);
     }
 }

@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use floe_format::StoreDir;
-use floe_store::{LockWait, StoreLayout};
+use floe_store::{LockWait, StoreLayout, StoreReader, StoreWriter};
 use floe_transfer::store_uri::{absolute, parse_bool, parse_number};
 use floe_transfer::{Error, Source, StoreUri};
 
@@ -95,7 +95,11 @@ impl StoreConfig for LocalStoreUri {
     fn open_source(&self, context: &SourceContext<'_>) -> Result<Arc<dyn Source>, Error> {
         let events = context.events.clone();
         let lock_wait = LockWait::new(context.cancel.flag(), move |what| events.waiting_for(what));
-        Ok(Arc::new(LocalSource::open(self, lock_wait)?))
+        let reader = StoreReader::open_with(self.layout.clone(), lock_wait)?;
+        Ok(Arc::new(LocalSource {
+            reader: Arc::new(reader),
+            uri: self.clone(),
+        }))
     }
 
     fn open_target(&self, context: &TargetContext<'_>) -> Result<OpenTarget, Error> {
@@ -106,10 +110,10 @@ impl StoreConfig for LocalStoreUri {
                 local_store: None,
             });
         }
-        let target = LocalTarget::open(layout, context.write)?;
+        let store = Arc::new(StoreWriter::open_with(layout, context.write)?);
         Ok(OpenTarget {
-            local_store: Some(target.store.clone()),
-            target: Arc::new(target),
+            target: Arc::new(LocalTarget::new(store.clone())),
+            local_store: Some(store),
         })
     }
 

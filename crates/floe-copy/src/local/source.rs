@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use floe_format::{Compression, HashPart, NarInfo, PathInfo, StoreDir, StorePath};
-use floe_store::{LockWait, StoreReader};
+use floe_store::StoreReader;
 use floe_transfer::{
     Buffering, CachePolicy, Error, NarDump, NarInfoCallback, NarInfoResult, NarStream, Source,
 };
@@ -13,19 +13,11 @@ use super::config::LocalStoreUri;
 /// A local store that is open for reading.
 #[derive(Debug)]
 pub(crate) struct LocalSource {
-    reader: Arc<StoreReader>,
-    uri: LocalStoreUri,
+    pub(super) reader: Arc<StoreReader>,
+    pub(super) uri: LocalStoreUri,
 }
 
 impl LocalSource {
-    pub(crate) fn open(uri: &LocalStoreUri, lock_wait: LockWait) -> Result<LocalSource, Error> {
-        let reader = StoreReader::open_with(uri.layout.clone(), lock_wait)?;
-        Ok(LocalSource {
-            reader: Arc::new(reader),
-            uri: uri.clone(),
-        })
-    }
-
     /// Returns a path's entry in the form of a narinfo: an uncompressed NAR that has no file.
     fn narinfo(&self, hash_part: HashPart) -> NarInfoResult {
         let Some(path) = self.reader.query_path_from_hash_part(hash_part)? else {

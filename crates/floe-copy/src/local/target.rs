@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use floe_format::{HashPart, StoreDir, StorePath};
 use floe_store::tree::{TemporaryTree, TreeWriter};
-use floe_store::{RegisterOutcome, StagedPath, StoreLayout, StoreWriter, WriteOptions};
+use floe_store::{StagedPath, StoreWriter};
 use floe_transfer::{
     CommitOutcome, Error, Event, IncomingNar, NarSink, Needs, PlannedPath, Space, Target,
 };
@@ -28,12 +28,9 @@ impl NarSink for TreeSink {
 }
 
 impl LocalTarget {
-    /// Opens a store. Creates it if it does not exist.
-    pub(crate) fn open(layout: StoreLayout, options: &WriteOptions) -> Result<LocalTarget, Error> {
-        Ok(LocalTarget {
-            store: Arc::new(StoreWriter::open_with(layout, options)?),
-            staged: Mutex::default(),
-        })
+    pub(super) fn new(store: Arc<StoreWriter>) -> LocalTarget {
+        let staged = Mutex::default();
+        LocalTarget { store, staged }
     }
 
     pub(super) fn tree_writer(&self, nar: &IncomingNar<'_>) -> Result<TreeWriter, Error> {
@@ -50,8 +47,7 @@ impl LocalTarget {
             let path = &info.path;
             nar.events().event(Event::DamagedLink { path, link });
         }
-        self.staged()
-            .insert(info.path.clone(), StagedPath { tree, info });
+        self.put(StagedPath { tree, info });
     }
 
     /// Removes paths from the staged ones, and returns them in their order.
@@ -61,7 +57,7 @@ impl LocalTarget {
         taken.collect()
     }
 
-    fn put_back(&self, path: StagedPath) -> StorePath {
+    fn put(&self, path: StagedPath) -> StorePath {
         let name = path.info.path.clone();
         self.staged().insert(name.clone(), path);
         name
@@ -93,23 +89,16 @@ impl Target for LocalTarget {
     }
 
     fn commit(&self, batch: &[StorePath]) -> Result<CommitOutcome, Error> {
-        let RegisterOutcome {
-            valid,
-            busy,
-            missing_references,
-            refused,
-        } = self.store.register(self.take(batch))?;
+        let outcome = self.store.register(self.take(batch))?;
+        let busy = outcome.busy.into_iter();
+        let missing_references = outcome.missing_references.into_iter();
+        let refused = outcome.refused.into_iter();
+        let put = |(path, missing)| (self.put(path), missing);
         Ok(CommitOutcome {
-            valid,
-            busy: busy.into_iter().map(|path| self.put_back(path)).collect(),
-            missing_references: missing_references
-                .into_iter()
-                .map(|(path, missing)| (self.put_back(path), missing))
-                .collect(),
-            refused: refused
-                .into_iter()
-                .map(|(path, error)| (path, error.into()))
-                .collect(),
+            valid: outcome.valid,
+            busy: busy.map(|path| self.put(path)).collect(),
+            missing_references: missing_references.map(put).collect(),
+            refused: refused.map(|(path, error)| (path, error.into())).collect(),
         })
     }
 
@@ -135,8 +124,8 @@ impl Target for LocalTarget {
     fn keep_for_resume(&self, paths: &[StorePath]) -> usize {
         let staged = self.take(paths);
         let count = staged.len();
-        self.store
-            .keep_for_resume(staged.into_iter().map(|path| path.tree));
+        let trees = staged.into_iter().map(|path| path.tree);
+        self.store.keep_for_resume(trees);
         count
     }
 
