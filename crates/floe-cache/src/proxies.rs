@@ -78,9 +78,8 @@ impl Proxies {
 
     /// Whether no host needs a proxy. reqwest applies `*` only to names, not to addresses.
     fn exempts_all_hosts(&self) -> bool {
-        self.exceptions()
-            .split(',')
-            .any(|exception| exception == "*")
+        let exceptions = self.exceptions();
+        exceptions.split(',').any(|exception| exception == "*")
     }
 
     /// Makes a client use these proxies and no others.
@@ -97,9 +96,8 @@ impl Proxies {
         for (variable, make) in [http, https] {
             let Some(variable) = variable else { continue };
             // The error of reqwest may contain the password, and reqwest accepts every scheme.
-            let proxy = make(&variable.value)
-                .ok()
-                .filter(|_| has_known_scheme(&variable.value));
+            let proxy = make(&variable.value).ok();
+            let proxy = proxy.filter(|_| has_known_scheme(&variable.value));
             let proxy = proxy.ok_or_else(|| Error::Proxy {
                 variable: variable.name,
                 value: variable.redacted(),

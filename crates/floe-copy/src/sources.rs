@@ -1,6 +1,7 @@
 //! The sources of one copy, in the order in which they are queried.
 
-use std::sync::{Arc, mpsc};
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
 use floe_cache::{Network, NetworkOptions};
@@ -60,7 +61,7 @@ impl Sources {
             true => Some(Network::start(options)?),
             false => None,
         };
-        let (opened, replies) = mpsc::channel();
+        let (opened, replies) = channel();
         let context = SourceContext {
             network: network.as_ref(),
             cancel,
@@ -82,11 +83,7 @@ impl Sources {
 
     /// Waits until all sources are open or have failed. If one can be used, waits only for the
     /// grace period.
-    fn wait_until_usable(
-        &self,
-        answers: &mpsc::Receiver<()>,
-        cancel: &Cancel,
-    ) -> Result<(), Error> {
+    fn wait_until_usable(&self, replies: &Receiver<()>, cancel: &Cancel) -> Result<(), Error> {
         let mut usable_since = None;
         loop {
             let results = || self.list.iter().map(|source| source.open_result());
@@ -104,7 +101,7 @@ impl Sources {
             }
             // A disconnected channel means that all sources have replied; the loop notices it
             // above.
-            let _: Result<(), _> = answers.recv_timeout(OPEN_POLL);
+            let _: Result<(), _> = replies.recv_timeout(OPEN_POLL);
         }
     }
 

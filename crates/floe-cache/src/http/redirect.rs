@@ -3,7 +3,7 @@
 use floe_transfer::Error;
 use floe_transfer::url::redact;
 use reqwest::header::LOCATION;
-use reqwest::{RequestBuilder, Response, StatusCode, Url};
+use reqwest::{RequestBuilder, Response, Url};
 
 use super::auth::AuthenticatedClient;
 
@@ -64,7 +64,9 @@ pub(super) async fn send(
 /// Returns the target of a redirect, or `None` for a final response.
 fn redirect_target(response: &Response, from: &Url, first: &Url) -> Result<Option<Url>, Error> {
     let location = response.headers().get(LOCATION);
-    let location = location.filter(|_| REDIRECT_STATUSES.contains(&response.status()));
+    // The statuses that name another URL for the same resource. RFC 9110, section 15.4.
+    let is_redirect = matches!(response.status().as_u16(), 301 | 302 | 303 | 307 | 308);
+    let location = location.filter(|_| is_redirect);
     let Some(location) = location else {
         return Ok(None);
     };
@@ -97,15 +99,6 @@ fn copy_credentials(first: &Url, to: &mut Url) {
         let _: Result<(), ()> = to.set_password(first.password());
     }
 }
-
-/// The statuses that name another URL for the same resource. RFC 9110, section 15.4.
-const REDIRECT_STATUSES: [StatusCode; 5] = [
-    StatusCode::MOVED_PERMANENTLY,
-    StatusCode::FOUND,
-    StatusCode::SEE_OTHER,
-    StatusCode::TEMPORARY_REDIRECT,
-    StatusCode::PERMANENT_REDIRECT,
-];
 
 /// The number of redirects that floe follows, as reqwest does by default.
 const REDIRECTS_MAX: usize = 10;

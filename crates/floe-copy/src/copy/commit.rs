@@ -329,14 +329,11 @@ impl<'a> Commit<'a> {
     /// Handles paths whose references are not valid. If a reference is still to be committed, the
     /// path stays ready. If the reference has failed, the path fails. Otherwise the reference has
     /// vanished from the target, and the path waits for the next round.
-    fn sort_missing_references(
-        &mut self,
-        missing_references: Vec<(StorePath, BTreeSet<StorePath>)>,
-    ) {
+    fn sort_missing_references(&mut self, staged: Vec<(StorePath, BTreeSet<StorePath>)>) {
         let mut late: HashSet<StorePath> = self.ready.iter().cloned().collect();
-        late.extend(missing_references.iter().map(|(path, _)| path.clone()));
+        late.extend(staged.iter().map(|(path, _)| path.clone()));
 
-        for (path, missing) in missing_references {
+        for (path, missing) in staged {
             let missing = missing.into_iter();
             let (failed, mut gone): (BTreeSet<_>, BTreeSet<_>) =
                 missing.partition(|path| self.failed.contains(path));

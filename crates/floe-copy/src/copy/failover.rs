@@ -18,16 +18,6 @@ pub(super) fn is_source_fault(error: &Error, source_file: Option<&Path>) -> bool
     }
 }
 
-/// The sources to query after a failure: first the same source again, because its narinfo may
-/// have changed since the copy began or since the disk cache stored it, then all others.
-pub(super) fn candidates(
-    copy: &ClosureCopy<'_>,
-    item: &PlannedPath,
-) -> impl Iterator<Item = usize> + use<> {
-    let (own, count) = (item.source, copy.sources.list.len());
-    std::iter::once(own).chain((0..count).filter(move |source| *source != own))
-}
-
 /// Returns the path as a source offers it, if it passes the trust check and is not the narinfo
 /// that has failed. Its references must be those of the plan, because the plan already contains
 /// what they need and the commit waits for them.

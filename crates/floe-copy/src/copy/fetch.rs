@@ -12,10 +12,11 @@
 //!   worker. The server may close such a connection after a while. Therefore a large body that
 //!   waited for long may be stale, and its worker requests it again without counting an attempt.
 
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
+use std::vec::IntoIter;
 
 use floe_format::StorePath;
 use floe_transfer::codec::DecoderBudget;
@@ -44,17 +45,17 @@ pub(crate) enum QueueEnd {
 }
 
 impl QueueEnd {
-    fn peek(self, indexes: &VecDeque<usize>) -> Option<usize> {
+    fn peek(self, indexes: &IntoIter<usize>) -> Option<usize> {
         match self {
-            QueueEnd::Largest => indexes.front().copied(),
-            QueueEnd::Smallest => indexes.back().copied(),
+            QueueEnd::Largest => indexes.as_slice().first().copied(),
+            QueueEnd::Smallest => indexes.as_slice().last().copied(),
         }
     }
 
-    fn pop(self, indexes: &mut VecDeque<usize>) -> Option<usize> {
+    fn pop(self, indexes: &mut impl DoubleEndedIterator<Item = usize>) -> Option<usize> {
         match self {
-            QueueEnd::Largest => indexes.pop_front(),
-            QueueEnd::Smallest => indexes.pop_back(),
+            QueueEnd::Largest => indexes.next(),
+            QueueEnd::Smallest => indexes.next_back(),
         }
     }
 }
@@ -82,7 +83,7 @@ struct QueueState {
 #[derive(Default)]
 struct Prefetch {
     /// The paths that may be prefetched.
-    candidates: VecDeque<usize>,
+    candidates: IntoIter<usize>,
     /// Prefetched bodies with the time of their request.
     bodies: HashMap<usize, (Instant, Result<NarStream, Error>)>,
 }
@@ -93,8 +94,10 @@ impl<'a> Queue<'a> {
             remaining: 0..items.len(),
             ..QueueState::default()
         };
-        (state.small.candidates, state.large.candidates) =
+        let (small, large): (Vec<_>, Vec<_>) =
             (0..items.len()).partition(|index| is_small(&items[*index]));
+        state.small.candidates = small.into_iter();
+        state.large.candidates = large.into_iter();
         Queue {
             sources,
             items,
@@ -108,10 +111,7 @@ impl<'a> Queue<'a> {
     pub(crate) fn next(&self, end: QueueEnd) -> Option<Job<'a>> {
         let mut state = self.state();
         loop {
-            let index = match end {
-                QueueEnd::Largest => state.remaining.next(),
-                QueueEnd::Smallest => state.remaining.next_back(),
-            }?;
+            let index = end.pop(&mut state.remaining)?;
             let item = &self.items[index];
             let prefetched = match is_small(item) {
                 true => state.small.bodies.remove(&index),

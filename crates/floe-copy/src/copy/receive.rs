@@ -5,6 +5,7 @@
 //! 2. Otherwise the target receives its NAR from its source, in several attempts if necessary.
 //! 3. If the source fails or sends wrong bytes, the worker queries the other sources (failover).
 
+use std::iter;
 use std::path::PathBuf;
 use std::sync::mpsc::SyncSender;
 use std::thread;
@@ -96,7 +97,10 @@ impl PathReceiver<'_> {
             Ok(received) => return Ok(received),
             Err(error) => error,
         };
-        for source in failover::candidates(copy, item) {
+        // First the same source again, because its narinfo may have changed since the copy began or
+        // since the disk cache stored it, then all others.
+        let others = (0..copy.sources.list.len()).filter(|source| *source != item.source);
+        for source in iter::once(item.source).chain(others) {
             let query = || failover::query_alternative(copy, item, source);
             let Some(other) = self.worker.yield_core_while(query) else {
                 continue;

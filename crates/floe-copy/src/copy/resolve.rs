@@ -221,19 +221,15 @@ impl Resolver<'_> {
         }
     }
 
-    fn query_source(
-        &mut self,
-        (id, source): QueryTag,
-        mut query: PendingQuery,
-        policy: CachePolicy,
-    ) {
+    fn query_source(&mut self, tag: QueryTag, mut query: PendingQuery, policy: CachePolicy) {
+        let (id, source) = tag;
         query.states[source] = QueryState::Sent;
         let health = &mut self.health[source];
         if health.unanswered == 0 {
             health.waiting_since = Instant::now();
         }
         health.unanswered += 1;
-        let (tag, sender) = ((id, source), self.sender.clone());
+        let sender = self.sender.clone();
         let reply = Box::new(move |result| {
             // The receiver is gone only when the copy has failed.
             let _: Result<(), _> = sender.send((tag, result));
@@ -256,9 +252,6 @@ impl Resolver<'_> {
 
     /// Queries the next source for paths whose sources are all unresponsive.
     fn skip_unresponsive(&mut self) {
-        if !self.health.iter().any(SourceHealth::is_unresponsive) {
-            return;
-        }
         let is_stuck = |query: &PendingQuery| {
             let mut states = query.states.iter().zip(&self.health);
             states.all(|(state, health)| *state != QueryState::Sent || health.is_unresponsive())

@@ -62,7 +62,10 @@ impl LocalTarget {
     ) -> Result<Option<TemporaryTree>, Error> {
         match self.reuse_from(nar, place, by) {
             Ok(tree) => Ok(Some(tree)),
-            Err(error) if is_final(&error) => Err(error),
+            // A download would fail too, or the copy is cancelled.
+            Err(error) if [ErrorKind::NoSpace, ErrorKind::Interrupted].contains(&error.kind()) => {
+                Err(error)
+            }
             Err(error) => {
                 nar.reset_progress();
                 let (error, path) = (&error, nar.path());
@@ -97,9 +100,4 @@ impl LocalTarget {
         nar.write_local(place, &mut sink, |write| dump_path(place, write))?;
         Ok(sink.0.finish()?)
     }
-}
-
-/// Whether an error ends the path, because a download would fail too or the copy is cancelled.
-fn is_final(error: &Error) -> bool {
-    matches!(error.kind(), ErrorKind::NoSpace | ErrorKind::Interrupted)
 }
