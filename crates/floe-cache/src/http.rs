@@ -107,7 +107,7 @@ impl HttpStorage {
     ///
     /// Errors: [`Error::InvalidStoreUri`] if the URI contains no URL.
     pub fn new(uri: &HttpCacheUri, network: Arc<Network>) -> Result<HttpStorage, Error> {
-        let (base, context) = (parse_url(&uri.url)?, network.context());
+        let (base, context) = (parse_url(&uri.url)?, network.context.clone());
         let shared = HttpCacheShared {
             limiter: ConnectionLimiter::new(context.options.connections, &base),
             base,
@@ -192,11 +192,8 @@ impl CacheStorage for HttpStorage {
             Err(error) => return Some(Err(error)),
         };
         let permits = self.shared.limiter.try_acquire_prefetch(&target.url)?;
-        Some(Ok(self.start_fetch(
-            target,
-            Buffering::Stream,
-            Some(permits),
-        )))
+        let body = self.start_fetch(target, Buffering::Stream, Some(permits));
+        Some(Ok(body))
     }
 
     fn set_query_limit(&self, limit: QueryLimit) {
@@ -261,12 +258,9 @@ impl HttpCacheShared {
 
     /// Counts failures, and disables the cache after [`FAILURES_MAX`] in a row.
     fn record_result<T>(&self, result: Result<T, Error>) -> Result<T, Error> {
-        let error = match result {
-            Ok(found) => {
-                self.consecutive_failures.store(0, Ordering::Relaxed);
-                return Ok(found);
-            }
-            Err(error) => error,
+        let Err(error) = result else {
+            self.consecutive_failures.store(0, Ordering::Relaxed);
+            return result;
         };
         if self.consecutive_failures.fetch_add(1, Ordering::Relaxed) + 1 < FAILURES_MAX {
             return Err(error);

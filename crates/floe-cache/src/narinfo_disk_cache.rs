@@ -41,14 +41,13 @@ impl NarInfoDiskCache {
     /// Opens the file. Creates it if it does not exist, and replaces a corrupt one. Returns `None`
     /// if that fails, or if another process locks the file for too long.
     pub fn open(options: &NarInfoDiskCacheOptions) -> Option<NarInfoDiskCache> {
-        let opened = NarInfoDiskCache::try_open(options).or_else(|error| {
-            if !is_broken(&error) {
-                return Err(error);
+        match NarInfoDiskCache::try_open(options) {
+            Err(error) if is_broken(&error) => {
+                fs::remove_file(&options.file).ok();
+                NarInfoDiskCache::try_open(options).ok()
             }
-            fs::remove_file(&options.file).ok();
-            NarInfoDiskCache::try_open(options)
-        });
-        opened.ok()
+            opened => opened.ok(),
+        }
     }
 
     fn try_open(options: &NarInfoDiskCacheOptions) -> rusqlite::Result<NarInfoDiskCache> {

@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use floe_format::{Netrc, base64};
 use floe_transfer::Error;
@@ -53,8 +53,10 @@ pub fn unusable_netrc_files(options: &NetworkOptions) -> Vec<Error> {
 pub(super) fn read_netrc_files(files: &[PathBuf]) -> (Vec<Netrc>, Vec<Error>) {
     let (mut found, mut errors) = (Vec::new(), Vec::new());
     for file in files {
-        match read_netrc(file) {
-            Ok(netrc) => found.extend(netrc),
+        let read = fs::read(file);
+        match read.and_then(|text| Netrc::parse(&text).map_err(io::Error::other)) {
+            Ok(netrc) => found.push(netrc),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             Err(error) => errors.push(file_error("read the netrc file", file)(error)),
         }
     }
@@ -92,15 +94,6 @@ fn basic_auth(user: &[u8], password: &[u8]) -> HeaderValue {
     let mut value = value.expect("Base64 contains only characters that a header may contain");
     value.set_sensitive(true);
     value
-}
-
-/// Reads one netrc file; `None` if it does not exist.
-fn read_netrc(file: &Path) -> io::Result<Option<Netrc>> {
-    match fs::read(file) {
-        Ok(text) => Netrc::parse(&text).map(Some).map_err(io::Error::other),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-        Err(error) => Err(error),
-    }
 }
 
 #[cfg(test)]

@@ -39,7 +39,7 @@ impl HttpContext {
 /// Dropping it ends the requests.
 #[derive(Debug)]
 pub struct Network {
-    context: Arc<HttpContext>,
+    pub(super) context: Arc<HttpContext>,
     stop: Arc<Notify>,
     thread: Mutex<Option<JoinHandle<()>>>,
     disk_cache: Option<Arc<NarInfoDiskCache>>,
@@ -81,10 +81,6 @@ impl Network {
             thread: Mutex::new(Some(thread)),
             disk_cache: disk_cache.and_then(NarInfoDiskCache::open).map(Arc::new),
         }))
-    }
-
-    pub(super) fn context(&self) -> Arc<HttpContext> {
-        self.context.clone()
     }
 
     /// Returns the narinfo disk cache, if there is one.

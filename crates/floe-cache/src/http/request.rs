@@ -100,8 +100,8 @@ pub(super) async fn get(
 fn status_error(shown: &str, status: StatusCode, headers: &HeaderMap) -> Error {
     let after = headers
         .get(RETRY_AFTER)
-        .and_then(|value| value.to_str().ok())
-        .and_then(|value| retry_after(value, SystemTime::now()));
+        .and_then(|value| value.to_str().ok());
+    let after = after.and_then(|value| retry_after(value, SystemTime::now()));
     let mut reason = format!("the server answered {status}");
     // Do not wait for a Retry-After of many minutes.
     let too_long = after.filter(|after| *after > RETRY_AFTER_MAX);

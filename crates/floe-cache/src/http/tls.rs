@@ -69,22 +69,16 @@ struct Verifier {
 impl ServerCertVerifier for Verifier {
     fn verify_server_cert(
         &self,
-        end_entity: &CertificateDer<'_>,
+        certificate: &CertificateDer<'_>,
         intermediates: &[CertificateDer<'_>],
-        server_name: &ServerName<'_>,
-        ocsp_response: &[u8],
+        name: &ServerName<'_>,
+        ocsp: &[u8],
         now: UnixTime,
     ) -> Result<ServerCertVerified, Error> {
-        let verify = self.chains.verify_server_cert(
-            end_entity,
-            intermediates,
-            server_name,
-            ocsp_response,
-            now,
-        );
-        match verify {
-            Err(error) if lacks_issuer(&error) && self.listed.contains(end_entity) => {
-                verify_server_name(&ParsedCertificate::try_from(end_entity)?, server_name)?;
+        let chains = &self.chains;
+        match chains.verify_server_cert(certificate, intermediates, name, ocsp, now) {
+            Err(error) if lacks_issuer(&error) && self.listed.contains(certificate) => {
+                verify_server_name(&ParsedCertificate::try_from(certificate)?, name)?;
                 Ok(ServerCertVerified::assertion())
             }
             verified => verified,

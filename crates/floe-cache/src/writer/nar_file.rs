@@ -84,8 +84,7 @@ fn compress(
         listing: options.write_listings.then(ListingBuilder::default),
     };
     nar.write_to(&mut writer)?;
-    let finished = writer.encoder.finish();
-    finished.map_err(file_error("write", path))?;
+    writer.encoder.finish().map_err(file_error("write", path))?;
     let finished = writer.reader.finish();
     finished.map_err(|source| invalid_nar(narinfo, source))?;
     Ok(writer.listing.and_then(|listing| listing.root))
@@ -102,16 +101,11 @@ struct NarFileWriter<'a> {
 
 impl NarSink for NarFileWriter<'_> {
     fn write(&mut self, nar: &[u8]) -> Result<(), Error> {
-        let mut rest = nar;
-        loop {
-            match self.reader.next(&mut rest) {
-                Ok(None) => break,
-                Ok(Some(event)) => {
-                    if let Some(listing) = &mut self.listing {
-                        listing.apply(event);
-                    }
-                }
-                Err(source) => return Err(invalid_nar(self.narinfo, source)),
+        let (mut rest, narinfo) = (nar, self.narinfo);
+        let invalid = |source| invalid_nar(narinfo, source);
+        while let Some(event) = self.reader.next(&mut rest).map_err(invalid)? {
+            if let Some(listing) = &mut self.listing {
+                listing.apply(event);
             }
         }
         let written = self.encoder.write_all(nar);

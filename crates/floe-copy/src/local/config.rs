@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use floe_format::StoreDir;
-use floe_store::{LockWait, StoreLayout, StoreReader, StoreWriter};
+use floe_store::{LockWait, StoreError, StoreLayout, StoreReader, StoreWriter};
 use floe_transfer::store_uri::{absolute, parse_bool, parse_number};
 use floe_transfer::{Error, Source, StoreUri};
 
@@ -105,8 +105,12 @@ impl StoreConfig for LocalStoreUri {
     fn open_target(&self, context: &TargetContext<'_>) -> Result<OpenTarget, Error> {
         let layout = self.layout.clone();
         if context.dry_run {
+            let reader = match StoreReader::open(layout.clone()) {
+                Err(StoreError::NoStore { .. }) => None,
+                reader => Some(reader?),
+            };
             return Ok(OpenTarget {
-                target: Arc::new(ReadOnlyStore::open(layout)?),
+                target: Arc::new(ReadOnlyStore { layout, reader }),
                 local_store: None,
             });
         }

@@ -1,26 +1,15 @@
 //! A local store as the target of a dry run: it need not exist, and nothing is created.
 
 use floe_format::{HashPart, StoreDir, StorePath};
-use floe_store::{StoreError, StoreLayout, StoreReader};
+use floe_store::{StoreLayout, StoreReader};
 use floe_transfer::{CommitOutcome, Error, IncomingNar, Needs, PlannedPath, Space, Target};
 
 /// A local store that is only read.
 #[derive(Debug)]
 pub(crate) struct ReadOnlyStore {
-    layout: StoreLayout,
+    pub(super) layout: StoreLayout,
     /// `None` if there is no store yet.
-    reader: Option<StoreReader>,
-}
-
-impl ReadOnlyStore {
-    pub(crate) fn open(layout: StoreLayout) -> Result<ReadOnlyStore, Error> {
-        let reader = match StoreReader::open(layout.clone()) {
-            Ok(reader) => Some(reader),
-            Err(StoreError::NoStore { .. }) => None,
-            Err(error) => return Err(error.into()),
-        };
-        Ok(ReadOnlyStore { layout, reader })
-    }
+    pub(super) reader: Option<StoreReader>,
 }
 
 impl Target for ReadOnlyStore {
