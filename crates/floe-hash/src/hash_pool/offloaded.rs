@@ -10,10 +10,10 @@ use super::{BUFFER_LEN, fill_buffers};
 
 #[derive(Debug)]
 pub(super) struct OffloadedStream {
-    full: Option<SyncSender<Vec<u8>>>,
+    full: SyncSender<Vec<u8>>,
     empty: Receiver<Vec<u8>>,
     filling: Vec<u8>,
-    thread: Option<JoinHandle<Sha256>>,
+    thread: JoinHandle<Sha256>,
 }
 
 impl OffloadedStream {
@@ -33,10 +33,10 @@ impl OffloadedStream {
         };
         let thread = thread::Builder::new().name("floe-hash".into()).spawn(hash);
         Some(OffloadedStream {
-            full: Some(full),
+            full,
             empty,
             filling: Vec::new(),
-            thread: Some(thread.ok()?),
+            thread: thread.ok()?,
         })
     }
 
@@ -51,20 +51,15 @@ impl OffloadedStream {
     /// Sends the filled buffer to the second thread, and continues with another one.
     fn send(&self, filling: &mut Vec<u8>) {
         let empty = self.empty.try_recv().unwrap_or_default();
-        if let Some(full) = &self.full {
-            // The thread runs until this sender is dropped.
-            let _ = full.send(mem::replace(filling, empty));
-        }
+        // The thread runs until this sender is dropped.
+        let _ = self.full.send(mem::replace(filling, empty));
     }
 
-    pub(super) fn finish(mut self) -> [u8; 32] {
-        let mut filling = mem::take(&mut self.filling);
-        self.send(&mut filling);
-        drop(self.full.take());
-        let thread = self.thread.take();
-        let hasher = thread.and_then(|thread| thread.join().ok());
+    pub(super) fn finish(self) -> [u8; 32] {
+        let _ = self.full.send(self.filling);
+        drop(self.full);
         // The thread does not panic. If it did, the digest would match no message.
-        hasher.unwrap_or_default().finish()
+        self.thread.join().unwrap_or_default().finish()
     }
 }
 
