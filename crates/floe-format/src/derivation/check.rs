@@ -5,7 +5,7 @@ use crate::derivation::output::check_output_kinds;
 use crate::derivation::{
     Derivation, DerivationError, DerivationHashCache, DerivationOutput, output_path_name,
 };
-use crate::store_path::{StoreDir, StorePath};
+use crate::store_path::StoreDir;
 
 /// Implements [`Derivation::check_invariants`].
 pub(super) fn check_invariants(
@@ -19,7 +19,7 @@ pub(super) fn check_invariants(
     // Computed for the first output that needs it.
     let mut hash = None;
     for (output, value) in &derivation.outputs {
-        match value {
+        let computed = match value {
             DerivationOutput::InputAddressed(stated) => {
                 let hash = match hash {
                     Some(hash) => hash,
@@ -45,34 +45,21 @@ pub(super) fn check_invariants(
                         computed,
                     });
                 }
-                check_variable(derivation, dir, name, output, computed)?;
+                Some(computed)
             }
-            DerivationOutput::Fixed(_) => {
-                if let Some(computed) = value.path(dir, name, output)? {
-                    check_variable(derivation, dir, name, output, computed)?;
-                }
-            }
-            DerivationOutput::Floating { .. }
-            | DerivationOutput::Deferred
-            | DerivationOutput::Impure { .. } => {}
+            _ => value.path(dir, name, output)?,
+        };
+        let Some(computed) = computed else {
+            continue;
+        };
+        let variable = derivation.env.get(output.as_bytes());
+        if variable.is_none_or(|value| *value != dir.full_path(&computed).as_bytes()) {
+            return Err(DerivationError::OutputVariableMismatch {
+                derivation: name.into(),
+                output: output.clone(),
+                computed,
+            });
         }
     }
     Ok(())
-}
-
-fn check_variable(
-    derivation: &Derivation,
-    dir: &StoreDir,
-    name: &str,
-    output: &str,
-    computed: StorePath,
-) -> Result<(), DerivationError> {
-    match derivation.env.get(output.as_bytes()) {
-        Some(value) if *value == dir.full_path(&computed).as_bytes() => Ok(()),
-        _ => Err(DerivationError::OutputVariableMismatch {
-            derivation: name.into(),
-            output: output.into(),
-            computed,
-        }),
-    }
 }
