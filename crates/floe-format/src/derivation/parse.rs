@@ -25,22 +25,17 @@ pub(super) fn parse(
         dir,
         drv_name,
     };
-    parser.expect("Derive(")?;
-    let outputs: Vec<_> = parser.list(Parser::output)?;
-    parser.expect(",")?;
-    let input_derivations = parser.list(Parser::input_derivation)?;
-    parser.expect(",")?;
-    let input_sources = parser.list(Parser::store_path)?;
-    parser.expect(",")?;
-    let platform = parser.unescaped_string()?.into();
-    parser.expect(",")?;
-    let builder = parser.string()?;
-    parser.expect(",")?;
-    let args = parser.list(Parser::string)?;
-    parser.expect(",")?;
-    let env = parser.list(Parser::variable)?;
+    let outputs: Vec<_> = parser.after("Derive(", |parser| parser.list(Parser::output))?;
+    let input_derivations = parser.after(",", |parser| parser.list(Parser::input_derivation))?;
+    let input_sources = parser.after(",", |parser| parser.list(Parser::store_path))?;
+    let platform = parser.after(",", Parser::unescaped_string)?.into();
+    let builder = parser.after(",", Parser::string)?;
+    let args = parser.after(",", |parser| parser.list(Parser::string))?;
+    let env = parser.after(",", |parser| parser.list(Parser::variable))?;
     parser.expect(")")?;
-    parser.expect_end()?;
+    if !parser.rest().is_empty() {
+        return Err(parser.expected("the end"));
+    }
     Ok(Derivation {
         // Nix keeps the first of several outputs with the same name.
         outputs: outputs.into_iter().rev().collect(),
@@ -74,25 +69,23 @@ impl<'a> Parser<'a> {
     }
 
     fn expect(&mut self, expected: &'static str) -> Result<(), DerivationError> {
-        if self.consume(expected) {
-            Ok(())
-        } else {
-            Err(DerivationError::Expected {
-                offset: self.offset,
-                expected,
-            })
-        }
+        let found = self.consume(expected);
+        found.then_some(()).ok_or_else(|| self.expected(expected))
     }
 
-    fn expect_end(&self) -> Result<(), DerivationError> {
-        if self.rest().is_empty() {
-            Ok(())
-        } else {
-            Err(DerivationError::Expected {
-                offset: self.offset,
-                expected: "the end",
-            })
-        }
+    fn expected(&self, expected: &'static str) -> DerivationError {
+        let offset = self.offset;
+        DerivationError::Expected { offset, expected }
+    }
+
+    /// Parses an item that follows a separator.
+    fn after<T>(
+        &mut self,
+        separator: &'static str,
+        item: impl FnOnce(&mut Self) -> Result<T, DerivationError>,
+    ) -> Result<T, DerivationError> {
+        self.expect(separator)?;
+        item(self)
     }
 
     /// Parses a list. As in Nix, the comma before an item is optional.
@@ -242,8 +235,7 @@ impl<'a> Parser<'a> {
 
     /// Parses an input derivation and the names of the outputs that are used.
     fn input_derivation(&mut self) -> Result<(StorePath, BTreeSet<String>), DerivationError> {
-        self.expect("(")?;
-        let path = self.store_path()?;
+        let path = self.after("(", Parser::store_path)?;
         self.expect(",")?;
         let outputs: BTreeSet<String> =
             self.list(|parser| Ok(parser.unescaped_string()?.into()))?;
@@ -256,10 +248,8 @@ impl<'a> Parser<'a> {
 
     /// Parses the name and the value of an environment variable.
     fn variable(&mut self) -> Result<(Vec<u8>, Vec<u8>), DerivationError> {
-        self.expect("(")?;
-        let name = self.string()?;
-        self.expect(",")?;
-        let value = self.string()?;
+        let name = self.after("(", Parser::string)?;
+        let value = self.after(",", Parser::string)?;
         self.expect(")")?;
         Ok((name, value))
     }
