@@ -396,10 +396,8 @@ class Engine {
     floe_completion completion{};
     completion.struct_size = sizeof completion;
     detail::check(floe_call(handle_, &request, &completion));
-    struct Release {
-      floe_completion &completion;
-      ~Release() { floe_completion_release(&completion); }
-    } release{completion};
+    const std::unique_ptr<floe_completion, decltype(&floe_completion_release)> release(
+        &completion, floe_completion_release);
     return detail::reply_of<typename Calls<M>::Reply>(completion);
   }
 
