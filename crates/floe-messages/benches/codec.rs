@@ -249,7 +249,7 @@ fn small_comparisons() -> Vec<Comparison<'static>> {
             messages: delays.map(|delay_ms| EchoRequest { message: MESSAGE, delay_ms })
                 .into_iter()
                 .collect(),
-            tags: List::from(&TAGS),
+            tags: List::from(&TAGS[..]),
             note: Some(NOTE),
             retries: None,
         },

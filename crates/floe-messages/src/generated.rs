@@ -1314,17 +1314,17 @@ impl<'a> Encode<'a> for NetworkOptions<'a> {
         let fixed = reader.fixed::<144>(at)?;
         Ok(Self {
             http_proxy: reader
-                .optional_text(&fixed, 0)
+                .optional(&fixed, 0, flat::Reader::text)
                 .map_err(named("http_proxy"))?,
             https_proxy: reader
-                .optional_text(&fixed, 8)
+                .optional(&fixed, 8, flat::Reader::text)
                 .map_err(named("https_proxy"))?,
             no_proxy: reader
-                .optional_text(&fixed, 16)
+                .optional(&fixed, 16, flat::Reader::text)
                 .map_err(named("no_proxy"))?,
             netrc_files: List::read_flat(reader, &fixed, 24).map_err(named("netrc_files"))?,
             certificates: reader
-                .optional_text(&fixed, 32)
+                .optional(&fixed, 32, flat::Reader::text)
                 .map_err(named("certificates"))?,
             connections: if fixed.present(40).map_err(named("connections"))? {
                 Some(fixed.uint(48))
@@ -1347,7 +1347,7 @@ impl<'a> Encode<'a> for NetworkOptions<'a> {
                 None
             },
             narinfo_disk_cache: reader
-                .optional_text(&fixed, 104)
+                .optional(&fixed, 104, flat::Reader::text)
                 .map_err(named("narinfo_disk_cache"))?,
             narinfo_positive_ttl: if fixed.present(112).map_err(named("narinfo_positive_ttl"))? {
                 Some(fixed.uint(120))
@@ -1640,7 +1640,7 @@ impl<'a> Encode<'a> for PathInfoRequest<'a> {
         Ok(Self {
             store: reader.text(&fixed, 0).map_err(named("store"))?,
             store_dir: reader
-                .optional_text(&fixed, 8)
+                .optional(&fixed, 8, flat::Reader::text)
                 .map_err(named("store_dir"))?,
             path: reader.text(&fixed, 16).map_err(named("path"))?,
             network: NetworkOptions::read_flat(reader, at + 24).map_err(named("network"))?,
@@ -1948,12 +1948,16 @@ impl<'a> Encode<'a> for PathInfo<'a> {
             nar_hash: reader.text(&fixed, 8).map_err(named("nar_hash"))?,
             nar_size: fixed.uint(16),
             references: List::read_flat(reader, &fixed, 24).map_err(named("references"))?,
-            deriver: reader.optional_text(&fixed, 32).map_err(named("deriver"))?,
+            deriver: reader
+                .optional(&fixed, 32, flat::Reader::text)
+                .map_err(named("deriver"))?,
             signatures: List::read_flat(reader, &fixed, 40).map_err(named("signatures"))?,
             content_address: reader
-                .optional_text(&fixed, 48)
+                .optional(&fixed, 48, flat::Reader::text)
                 .map_err(named("content_address"))?,
-            url: reader.optional_text(&fixed, 56).map_err(named("url"))?,
+            url: reader
+                .optional(&fixed, 56, flat::Reader::text)
+                .map_err(named("url"))?,
             compression: if fixed.present(64).map_err(named("compression"))? {
                 Some(
                     fixed
@@ -1964,7 +1968,7 @@ impl<'a> Encode<'a> for PathInfo<'a> {
                 None
             },
             file_hash: reader
-                .optional_text(&fixed, 80)
+                .optional(&fixed, 80, flat::Reader::text)
                 .map_err(named("file_hash"))?,
             file_size: if fixed.present(88).map_err(named("file_size"))? {
                 Some(fixed.uint(96))
@@ -2221,7 +2225,7 @@ impl<'a> Encode<'a> for ClosureRequest<'a> {
         Ok(Self {
             store: reader.text(&fixed, 0).map_err(named("store"))?,
             store_dir: reader
-                .optional_text(&fixed, 8)
+                .optional(&fixed, 8, flat::Reader::text)
                 .map_err(named("store_dir"))?,
             paths: List::read_flat(reader, &fixed, 16).map_err(named("paths"))?,
             network: NetworkOptions::read_flat(reader, at + 24).map_err(named("network"))?,
@@ -2581,7 +2585,7 @@ impl<'a> Encode<'a> for CopyRequest<'a> {
             from: List::read_flat(reader, &fixed, 0).map_err(named("from"))?,
             to: reader.text(&fixed, 8).map_err(named("to"))?,
             store_dir: reader
-                .optional_text(&fixed, 16)
+                .optional(&fixed, 16, flat::Reader::text)
                 .map_err(named("store_dir"))?,
             paths: List::read_flat(reader, &fixed, 24).map_err(named("paths"))?,
             trusted_public_keys: List::read_flat(reader, &fixed, 32)
@@ -3412,7 +3416,7 @@ impl<'a> Encode<'a> for VerifyRequest<'a> {
         Ok(Self {
             store: reader.text(&fixed, 0).map_err(named("store"))?,
             store_dir: reader
-                .optional_text(&fixed, 8)
+                .optional(&fixed, 8, flat::Reader::text)
                 .map_err(named("store_dir"))?,
             paths: List::read_flat(reader, &fixed, 16).map_err(named("paths"))?,
             jobs: if fixed.present(24).map_err(named("jobs"))? {
@@ -3848,7 +3852,7 @@ impl<'a> Encode<'a> for NarRequest<'a> {
         Ok(Self {
             store: reader.text(&fixed, 0).map_err(named("store"))?,
             store_dir: reader
-                .optional_text(&fixed, 8)
+                .optional(&fixed, 8, flat::Reader::text)
                 .map_err(named("store_dir"))?,
             path: reader.text(&fixed, 16).map_err(named("path"))?,
         })
@@ -4088,7 +4092,7 @@ impl<'a> Encode<'a> for ServeRequest<'a> {
         Ok(Self {
             store: reader.text(&fixed, 0).map_err(named("store"))?,
             store_dir: reader
-                .optional_text(&fixed, 8)
+                .optional(&fixed, 8, flat::Reader::text)
                 .map_err(named("store_dir"))?,
             listen: List::read_flat(reader, &fixed, 16).map_err(named("listen"))?,
             secret_keys: List::read_flat(reader, &fixed, 24).map_err(named("secret_keys"))?,

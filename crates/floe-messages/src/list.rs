@@ -180,12 +180,6 @@ impl<'a, T> From<&'a [T]> for List<'a, T> {
     }
 }
 
-impl<'a, T, const N: usize> From<&'a [T; N]> for List<'a, T> {
-    fn from(list: &'a [T; N]) -> Self {
-        List::Borrowed(list)
-    }
-}
-
 impl<T> FromIterator<T> for List<'_, T> {
     fn from_iter<I: IntoIterator<Item = T>>(elements: I) -> Self {
         List::Owned(elements.into_iter().collect())

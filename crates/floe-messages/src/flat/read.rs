@@ -85,19 +85,6 @@ impl<'a> Reader<'a> {
             .map_err(|valid| DecodeError::new(offset as usize + valid, Problem::Encoding))
     }
 
-    /// Reads an optional text.
-    #[inline]
-    pub fn optional_text<const N: usize>(
-        &mut self,
-        fixed: &Fixed<'a, N>,
-        slot: usize,
-    ) -> Result<Option<&'a str>, DecodeError> {
-        match fixed.uint(slot) {
-            0 => Ok(None),
-            _ => self.text(fixed, slot).map(Some),
-        }
-    }
-
     /// Reads bytes. Offset 0 means empty.
     #[inline]
     pub fn bytes<const N: usize>(
@@ -113,16 +100,17 @@ impl<'a> Reader<'a> {
         self.span(fixed.at + slot, offset, length)
     }
 
-    /// Reads optional bytes.
+    /// Reads an optional text or optional bytes with `read`. Offset 0 means absent.
     #[inline]
-    pub fn optional_bytes<const N: usize>(
+    pub fn optional<const N: usize, T>(
         &mut self,
         fixed: &Fixed<'a, N>,
         slot: usize,
-    ) -> Result<Option<&'a [u8]>, DecodeError> {
+        read: impl FnOnce(&mut Self, &Fixed<'a, N>, usize) -> Result<T, DecodeError>,
+    ) -> Result<Option<T>, DecodeError> {
         match fixed.uint(slot) {
             0 => Ok(None),
-            _ => self.bytes(fixed, slot).map(Some),
+            _ => read(self, fixed, slot).map(Some),
         }
     }
 

@@ -2,8 +2,7 @@
 
 use cddl_cat::validate_cbor_bytes;
 use floe_messages::{
-    Compression, CopyRequest, Error, ErrorKind, List, Message, PathInfo, Progress, ResolveReply,
-    ReuseBy,
+    Compression, CopyRequest, Error, ErrorKind, Message, PathInfo, Progress, ResolveReply, ReuseBy,
 };
 
 const CDDL: &str = include_str!("../../floe.cddl");
@@ -22,7 +21,7 @@ fn is_valid(name: &str, bytes: &[u8]) -> bool {
 fn encoded_messages_match_cddl() {
     let info = PathInfo {
         path: "/nix/store/x",
-        references: List::from(&["/nix/store/y", "/nix/store/z"]),
+        references: vec!["/nix/store/y", "/nix/store/z"].into(),
         url: Some("nar/x.nar"),
         compression: Some(Compression::Zstd),
         file_size: Some(1 << 40),
@@ -40,7 +39,7 @@ fn encoded_messages_match_cddl() {
             "CopyRequest",
             encoded(&CopyRequest {
                 no_check_sigs: true,
-                reuse: List::from(&["/a"]),
+                reuse: vec!["/a"].into(),
                 reuse_by: Some(ReuseBy::Hardlink),
                 ..CopyRequest::default()
             }),

@@ -11,7 +11,7 @@ fn lists_with_equal_elements_are_equal() {
         delay_ms,
     });
     let borrowed = ComplexRequest {
-        messages: List::from(&requests),
+        messages: List::from(&requests[..]),
         tags: List::from(vec!["a", ""]),
         ..ComplexRequest::default()
     };

@@ -394,7 +394,9 @@ impl<'a> Encode<'a> for ComplexRequest<'a> {
         Ok(Self {
             messages: List::read_flat(reader, &fixed, 0).map_err(named("messages"))?,
             tags: List::read_flat(reader, &fixed, 8).map_err(named("tags"))?,
-            note: reader.optional_text(&fixed, 16).map_err(named("note"))?,
+            note: reader
+                .optional(&fixed, 16, flat::Reader::text)
+                .map_err(named("note"))?,
             retries: if fixed.present(24).map_err(named("retries"))? {
                 Some(fixed.uint(32))
             } else {
@@ -967,10 +969,10 @@ impl<'a> Encode<'a> for EveryType<'a> {
                 None
             },
             text_optional: reader
-                .optional_text(&fixed, 96)
+                .optional(&fixed, 96, flat::Reader::text)
                 .map_err(named("text_optional"))?,
             bytes_optional: reader
-                .optional_bytes(&fixed, 104)
+                .optional(&fixed, 104, flat::Reader::bytes)
                 .map_err(named("bytes_optional"))?,
             enum_optional: if fixed.present(112).map_err(named("enum_optional"))? {
                 Some(

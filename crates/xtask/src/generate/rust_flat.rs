@@ -163,7 +163,8 @@ fn read_field(_schema: &Schema, at: usize, field: &Field) -> String {
         }
         Kind::One(it) => read_value(it, at, &named),
         Kind::Optional(it) if it.has_contents() => {
-            format!("reader.optional_{}(&fixed, {at}){named}", it.name())
+            let read = it.name();
+            format!("reader.optional(&fixed, {at}, flat::Reader::{read}){named}")
         }
         Kind::Optional(it) => format!(
             "if fixed.present({at}){named} {{\nSome({})\n}} else {{\nNone\n}}",
