@@ -15,7 +15,7 @@ use floe_store::StoreLayout;
 
 use crate::error::ServeError;
 
-/// All settings of a server, made by a [`ConfigBuilder`].
+/// All settings of a server.
 #[non_exhaustive]
 pub struct Config {
     /// The store to serve.
@@ -60,16 +60,11 @@ pub type LogOutput = Arc<Mutex<dyn Write + Send>>;
 /// A function that shows a warning to the operator.
 pub type Warn = Arc<dyn Fn(&str) + Send + Sync>;
 
-/// Makes a [`Config`] from the settings that the caller knows. All others have defaults: no
-/// signatures, no compression, no access log, the values of the constants in this module. A setter
-/// that is given `None` keeps the default.
-#[must_use]
-pub struct ConfigBuilder(Config);
-
 impl Config {
-    /// Begins with a store and the addresses to listen on.
-    pub fn builder(store: StoreLayout, listen: Vec<Listen>) -> ConfigBuilder {
-        ConfigBuilder(Config {
+    /// The settings for a store and the addresses to listen on. All others have defaults: no
+    /// signatures, no compression, no access log, the values of the constants in this module.
+    pub fn new(store: StoreLayout, listen: Vec<Listen>) -> Config {
+        Config {
             log_dir: store.log_dir(),
             store,
             listen,
@@ -87,72 +82,24 @@ impl Config {
             write_timeout: WRITE_TIMEOUT,
             access_log: None,
             warn: Arc::new(|_| {}),
-        })
-    }
-}
-
-/// Defines a setter for each field.
-macro_rules! setters {
-    ($($field:ident: $type:ty),* $(,)?) => {
-        impl ConfigBuilder {
-            $(
-                #[doc = concat!("Sets [`Config::", stringify!($field), "`].")]
-                pub fn $field(mut self, value: impl Into<Option<$type>>) -> ConfigBuilder {
-                    if let Some(value) = value.into() {
-                        self.0.$field = value;
-                    }
-                    self
-                }
-            )*
         }
-    };
-}
-
-setters! {
-    log_dir: PathBuf,
-    backlog: u16,
-    secret_keys: Vec<SecretKey>,
-    priority: i32,
-    path_prefix: String,
-    compress: Compress,
-    threads: NonZeroUsize,
-    connections_max: usize,
-    keep_alive: bool,
-    keep_alive_timeout: Duration,
-    read_timeout: Duration,
-    write_timeout: Duration,
-    warn: Warn,
-}
-
-impl ConfigBuilder {
-    /// Sets [`Config::compressed_cache`].
-    pub fn compressed_cache(mut self, options: Option<CompressedCacheOptions>) -> ConfigBuilder {
-        self.0.compressed_cache = options;
-        self
-    }
-
-    /// Sets [`Config::access_log`].
-    pub fn access_log(mut self, log: Option<(LogFormat, LogOutput)>) -> ConfigBuilder {
-        self.0.access_log = log;
-        self
     }
 
     /// Checks that the settings fit together.
     ///
     /// Errors: [`ServeError::Config`].
-    pub fn build(self) -> Result<Config, ServeError> {
-        let config = self.0;
-        if config.listen.is_empty() {
+    pub(crate) fn check(&self) -> Result<(), ServeError> {
+        if self.listen.is_empty() {
             return Err(ServeError::Config(
                 "cannot start a server: no address to listen on is given",
             ));
         }
-        if config.compress == Compress::Cached && config.compressed_cache.is_none() {
+        if self.compress == Compress::Cached && self.compressed_cache.is_none() {
             return Err(ServeError::Config(
                 "cannot cache compressed NARs: no directory for them is given",
             ));
         }
-        Ok(config)
+        Ok(())
     }
 }
 

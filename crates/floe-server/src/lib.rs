@@ -35,7 +35,7 @@ mod net;
 mod server;
 mod workers;
 
-pub use config::{Compress, CompressedCacheOptions, Config, ConfigBuilder, Listen, LogFormat};
+pub use config::{Compress, CompressedCacheOptions, Config, Listen, LogFormat};
 pub use error::ServeError;
 pub use net::address;
 pub use server::{Server, ShutdownHandle};

@@ -50,6 +50,7 @@ impl Server {
     ///
     /// Errors: [`ServeError`].
     pub fn bind(config: Config) -> Result<Server, ServeError> {
+        config.check()?;
         let limits = Limits::new(&config);
         let start_log = |(format, output)| {
             LogWriter::start(output, config.warn.clone()).map(|log| (format, log))

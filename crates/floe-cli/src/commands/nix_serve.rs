@@ -66,20 +66,21 @@ fn config(options: Options) -> anyhow::Result<Config> {
     let key_files = Vec::from_iter(environment.secret_key_file());
     let open_files = limits::raise_open_files();
     let access_log = access_log::open(options.log, options.access_log.as_deref())?;
-    let config = Config::builder(store.layout, options.listen)
-        .log_dir(store.log_dir)
-        .backlog(options.backlog)
-        .secret_keys(process::secret_keys(&key_files, &environment)?)
-        .priority(options.priority)
-        .path_prefix(options.path)
-        .connections_max(limits::connections(None, open_files))
-        .keep_alive(!options.disable_keep_alive)
-        .keep_alive_timeout(options.keep_alive_timeout)
-        .read_timeout(options.read_timeout)
-        .write_timeout(options.timeout)
-        .access_log(access_log)
-        .warn(process::warning_sink());
-    Ok(config.build()?)
+    let mut config = Config::new(store.layout, options.listen);
+    let keep_alive_timeout = options.keep_alive_timeout;
+    config.log_dir = store.log_dir;
+    config.backlog = options.backlog.unwrap_or(config.backlog);
+    config.secret_keys = process::secret_keys(&key_files, &environment)?;
+    config.priority = options.priority.unwrap_or(config.priority);
+    config.path_prefix = options.path;
+    config.connections_max = limits::connections(None, open_files);
+    config.keep_alive = !options.disable_keep_alive;
+    config.keep_alive_timeout = keep_alive_timeout.unwrap_or(config.keep_alive_timeout);
+    config.read_timeout = options.read_timeout.unwrap_or(config.read_timeout);
+    config.write_timeout = options.timeout.unwrap_or(config.write_timeout);
+    config.access_log = access_log;
+    config.warn = process::warning_sink();
+    Ok(config)
 }
 
 /// The name of the program that selects this mode.

@@ -61,20 +61,21 @@ fn config(args: &ServeArgs) -> anyhow::Result<Config> {
     )?;
     let secret_keys = process::secret_keys(&key_files(args, &file, &environment)?, &environment)?;
     let connections = connections.or(file.connections());
-    let config = Config::builder(store.layout, addresses(args, &file)?)
-        .log_dir(store.log_dir)
-        .secret_keys(secret_keys)
-        .priority(args.priority.or(file.priority))
-        .compress(compress)
-        .compressed_cache(compressed_cache)
-        .threads(args.threads.or(file.threads()))
-        .connections_max(limits::connections(connections, open_files))
-        .keep_alive_timeout(args.keepalive_timeout)
-        .read_timeout(args.read_timeout)
-        .write_timeout(args.timeout)
-        .access_log(access_log::open(log, args.access_log.as_deref())?)
-        .warn(process::warning_sink());
-    Ok(config.build()?)
+    let mut config = Config::new(store.layout, addresses(args, &file)?);
+    let keep_alive_timeout = args.keepalive_timeout;
+    config.log_dir = store.log_dir;
+    config.secret_keys = secret_keys;
+    config.priority = args.priority.or(file.priority).unwrap_or(config.priority);
+    config.compress = compress;
+    config.compressed_cache = compressed_cache;
+    config.threads = args.threads.or(file.threads()).unwrap_or(config.threads);
+    config.connections_max = limits::connections(connections, open_files);
+    config.keep_alive_timeout = keep_alive_timeout.unwrap_or(config.keep_alive_timeout);
+    config.read_timeout = args.read_timeout.unwrap_or(config.read_timeout);
+    config.write_timeout = args.timeout.unwrap_or(config.write_timeout);
+    config.access_log = access_log::open(log, args.access_log.as_deref())?;
+    config.warn = process::warning_sink();
+    Ok(config)
 }
 
 /// Reads harmonia's settings, and warns of those without effect.

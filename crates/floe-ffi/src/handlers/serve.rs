@@ -19,9 +19,8 @@ impl HandlerContext<'_> {
         // The error never contains the key.
         let keys: Result<Vec<SecretKey>, _> =
             request.secret_keys.iter().map(SecretKey::parse).collect();
-        let config = Config::builder(store, listen)
-            .secret_keys(keys.map_err(|error| usage(error.to_string()))?)
-            .build()?;
+        let mut config = Config::new(store, listen);
+        config.secret_keys = keys.map_err(|error| usage(error.to_string()))?;
         let mut server = Server::bind(config)?;
         server.prepare()?;
         let addresses: Vec<String> = server.addresses().iter().map(ToString::to_string).collect();
