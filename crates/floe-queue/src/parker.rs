@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use crate::barrier::Barrier;
-use crate::sync::{AtomicU32, Condvar, Mutex, Padded, lock};
+use crate::sync::{AtomicU32, Condvar, Mutex, Padded};
 
 pub(crate) struct Parker {
     word: Padded<AtomicU32>,
@@ -57,7 +57,7 @@ impl Parker {
         if self.word.0.fetch_and(!PARKED, Ordering::AcqRel) & PARKED != 0 {
             // Taking the lock ensures that the receiver is either waiting or has not yet checked
             // the word.
-            drop(lock(&self.lock));
+            drop(self.lock.lock().unwrap_or_else(PoisonError::into_inner));
             self.woken.notify_one();
         }
     }
@@ -71,7 +71,7 @@ impl Parker {
             self.word.0.fetch_and(!PARKED, Ordering::AcqRel);
             return;
         }
-        let mut guard = lock(&self.lock);
+        let mut guard = self.lock.lock().unwrap_or_else(PoisonError::into_inner);
         while self.word.0.load(Ordering::Acquire) & PARKED != 0 {
             let woken = self.woken.wait_timeout(guard, timeout);
             let (again, result) = woken.unwrap_or_else(PoisonError::into_inner);

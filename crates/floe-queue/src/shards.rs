@@ -2,11 +2,11 @@
 
 use std::collections::VecDeque;
 use std::mem;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::error::SubmitError;
-use crate::sync::Padded;
+use crate::sync::{Padded, lock};
 
 pub(crate) struct Shards<T> {
     shards: Box<[Padded<Shard<T>>]>,
@@ -44,7 +44,7 @@ impl<T> Shards<T> {
     /// shard.
     pub(crate) fn push(&self, make: impl FnOnce() -> T) -> Result<(), SubmitError<T>> {
         let shard = &self.shards[own_index() % self.shards.len()].0;
-        let mut queue = shard.queue();
+        let mut queue = lock(&shard.queue);
         if queue.is_closed {
             return Err(SubmitError::Closed(None));
         }
@@ -71,7 +71,7 @@ impl<T> Shards<T> {
                 let Some(Padded(shard)) = shards.find(|shard| !shard.0.is_empty()) else {
                     break;
                 };
-                let mut queue = shard.queue();
+                let mut queue = lock(&shard.queue);
                 mem::swap(&mut queue.values, spare);
                 shard.len.store(0, Ordering::Release);
             }
@@ -89,7 +89,7 @@ impl<T> Shards<T> {
     /// Stops accepting values.
     pub(crate) fn close(&self) {
         for shard in &self.shards {
-            shard.0.queue().is_closed = true;
+            lock(&shard.0.queue).is_closed = true;
         }
     }
 }
@@ -97,11 +97,6 @@ impl<T> Shards<T> {
 impl<T> Shard<T> {
     fn is_empty(&self) -> bool {
         self.len.load(Ordering::Acquire) == 0
-    }
-
-    fn queue(&self) -> MutexGuard<'_, Queue<T>> {
-        // Every change under the lock is complete in itself.
-        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

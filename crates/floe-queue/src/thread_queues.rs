@@ -5,10 +5,11 @@
 use std::any::Any;
 use std::cell::{Cell, RefCell};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, Weak};
 use std::{mem, ptr};
 
 use crate::spsc::{Consumer, Producer, spsc};
+use crate::sync::lock;
 
 /// The thread queues of one channel.
 pub(crate) struct ThreadQueues<T> {
@@ -85,7 +86,7 @@ impl<T: Send + 'static> ThreadQueues<T> {
     }
 
     fn claim(&self) -> Option<Producer<T>> {
-        let mut shared = self.shared();
+        let mut shared = lock(&self.shared);
         if shared.is_closed {
             return None;
         }
@@ -108,20 +109,15 @@ impl<T> ThreadQueues<T> {
         let made = self.made.load(Ordering::Acquire);
         match mem::replace(seen, made) == made {
             true => Vec::new(),
-            false => mem::take(&mut self.shared().new),
+            false => mem::take(&mut lock(&self.shared).new),
         }
     }
 
     /// Creates no more queues. Returns the queues that the receiver does not know yet.
     pub(crate) fn close(&self) -> Vec<Consumer<T>> {
-        let mut shared = self.shared();
+        let mut shared = lock(&self.shared);
         shared.is_closed = true;
         mem::take(&mut shared.new)
-    }
-
-    fn shared(&self) -> MutexGuard<'_, Shared<T>> {
-        // Every change under the lock is complete in itself.
-        self.shared.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -199,7 +195,7 @@ mod tests {
             });
             has_queue.wait();
             // The state that the child of a fork may find.
-            let guard = queues.shared();
+            let guard = lock(&queues.shared);
             is_locked.wait();
             // Waits until the thread-local values are dropped, which is the last action of a
             // thread.
@@ -211,6 +207,6 @@ mod tests {
         let mut taken = Vec::new();
         consumers[0].take(10, |value| taken.push(value));
         assert_eq!((consumers.len(), taken), (1, vec![7]));
-        assert!(queues.shared().idle.is_empty());
+        assert!(lock(&queues.shared).idle.is_empty());
     }
 }
