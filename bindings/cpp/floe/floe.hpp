@@ -137,8 +137,6 @@ Reply reply_of(const floe_completion &completion) {
 // A pending request, owned by its future and by the engine.
 class Pending {
  public:
-  Pending(const Pending &) = delete;
-  Pending &operator=(const Pending &) = delete;
   virtual ~Pending() = default;
 
   void release() noexcept {
@@ -193,12 +191,9 @@ class Pending {
 
   CallOptions options;
 
- protected:
-  Pending() = default;
-
+ private:
   virtual void keep(const floe_completion &completion) = 0;
 
- private:
   void advance(floe_engine engine, const floe_completion &completion) noexcept {
     if (error_) {
       return;

@@ -72,15 +72,6 @@ impl Failure {
             causes,
         }
     }
-
-    pub(crate) fn encode(&self, codec: Codec) -> Vec<u8> {
-        let error = floe_messages::Error {
-            kind: self.kind,
-            message: &self.message,
-            causes: texts(&self.causes),
-        };
-        encode(codec, &error)
-    }
 }
 
 /// Returns a list that borrows these texts.

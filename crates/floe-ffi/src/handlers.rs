@@ -80,20 +80,17 @@ impl<'a> HandlerContext<'a> {
 
 /// Parses the store directory of a request.
 fn store_dir(text: Option<&str>) -> Result<Option<StoreDir>, JobError> {
-    text.map(StoreDir::new).transpose().map_err(|error| {
-        usage(format!(
-            "invalid store directory {:?}: {error}",
-            text.unwrap_or("")
-        ))
-    })
+    let parse = |text| {
+        StoreDir::new(text)
+            .map_err(|error| usage(format!("invalid store directory {text:?}: {error}")))
+    };
+    text.map(parse).transpose()
 }
 
 /// Returns the store that a URI names.
-fn resolve_store(
-    text: &str,
-    store_dir: Option<&StoreDir>,
-) -> Result<Arc<dyn StoreConfig>, JobError> {
-    Ok(resolve_store_uri(text, &uri_context(store_dir))?)
+fn resolve_store(text: &str, dir: Option<&str>) -> Result<Arc<dyn StoreConfig>, JobError> {
+    let store_dir = store_dir(dir)?;
+    Ok(resolve_store_uri(text, &uri_context(store_dir.as_ref()))?)
 }
 
 /// Returns the context of store URIs. `auto` ignores the home directory, because libraries do not
@@ -107,7 +104,7 @@ fn uri_context(store_dir: Option<&StoreDir>) -> UriContext<'_> {
 
 /// Returns the directories of the local store that a URI names.
 fn local_store(text: &str, dir: Option<&str>) -> Result<StoreLayout, JobError> {
-    let store = resolve_store(text, store_dir(dir)?.as_ref())?;
+    let store = resolve_store(text, dir)?;
     let layout = store.layout().cloned();
     layout.ok_or_else(|| {
         usage(format!(

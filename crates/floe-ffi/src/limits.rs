@@ -21,6 +21,3 @@ pub(crate) struct Limits {
     /// The time between two reports of a slow request.
     pub(crate) slow_after: Duration,
 }
-
-/// The number of events in a queue. Further events are counted as lost.
-pub(crate) const EVENTS_MAX: usize = 1024;

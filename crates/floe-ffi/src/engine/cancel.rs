@@ -11,16 +11,13 @@ impl Engine {
     /// Asks a request to end. Has no effect on a completed request. A request that has not been
     /// taken yet is remembered.
     pub(super) fn cancel(&mut self, id: u64) {
-        match self.active.contains_key(&id) {
-            true => self.end_early(id, Reason::Cancelled),
-            // The request may still be in the queue of another thread.
-            false => {
-                // After that many rounds, a full thread queue has been emptied.
-                let rounds = self.shared.limits.per_thread / floe_queue::MAX_PER_ROUND + 2;
-                if self.cancelled_early.len() < CANCELS_MAX {
-                    self.cancelled_early.insert(id, rounds);
-                }
-            }
+        if self.active.contains_key(&id) {
+            self.end_early(id, Reason::Cancelled);
+        } else if self.cancelled_early.len() < CANCELS_MAX {
+            // The request may still be in the queue of another thread. After that many rounds, a
+            // full thread queue has been emptied.
+            let rounds = self.shared.limits.per_thread / floe_queue::MAX_PER_ROUND + 2;
+            self.cancelled_early.insert(id, rounds);
         }
     }
 

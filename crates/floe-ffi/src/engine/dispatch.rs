@@ -4,14 +4,15 @@ use std::mem;
 use std::sync::Arc;
 
 use floe_messages::{
-    BytesReply, BytesRequest, DecodeError, EchoReply, EchoRequest, ErrorKind, EventKind, Method,
+    BytesReply, BytesRequest, DecodeError, EchoReply, EchoRequest, Error, ErrorKind, EventKind,
+    Method,
 };
 
 use super::Delivery;
 use super::active_request::{ActiveRequest, Reason};
 use super::thread::Engine;
 use super::work_queue::Job;
-use crate::completion::{Completion, Failure, Kind, encode};
+use crate::completion::{Completion, Failure, Kind, encode, texts};
 use crate::job_state::JobState;
 use crate::request::Request;
 
@@ -106,7 +107,12 @@ impl Engine {
 
     /// Completes a request as failed.
     pub(super) fn fail(&mut self, active: &ActiveRequest, failure: &Failure) {
-        self.complete(active, Kind::Failed, failure.encode(active.codec));
+        let error = Error {
+            kind: failure.kind,
+            message: &failure.message,
+            causes: texts(&failure.causes),
+        };
+        self.complete(active, Kind::Failed, encode(active.codec, &error));
     }
 
     /// Completes a request, which must not be in any table any more.

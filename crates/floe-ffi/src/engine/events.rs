@@ -9,7 +9,6 @@ use super::Delivery;
 use super::thread::Engine;
 use crate::completion::{Completion, Kind, encode};
 use crate::completion_queue::CompletionQueue;
-use crate::limits::EVENTS_MAX;
 
 impl Engine {
     /// Passes an event to all its subscribers.
@@ -54,3 +53,6 @@ fn event(kind: EventKind, codec: Codec, payload: Vec<u8>) -> Completion {
         payload,
     }
 }
+
+/// The number of events in a queue. Further events are counted as lost.
+const EVENTS_MAX: usize = 1024;

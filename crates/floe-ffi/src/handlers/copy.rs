@@ -3,14 +3,15 @@
 use std::num::NonZeroUsize;
 use std::sync::Arc;
 
-use floe_copy::{CopyRequest, CopySummary, RequestedPaths, reuse_directory};
-use floe_format::StoreDir;
+use floe_copy::{
+    CopyRequest, CopySummary, RequestedPaths, UriContext, resolve_store_uri, reuse_directory,
+};
 use floe_messages::{self as messages, CopyReply, PlannedPath, ResolveReply};
 use floe_store::{LockWait, WriteOptions};
 use floe_transfer::{CopyOptions, ErrorKind, Reuse, ReuseBy, Target};
 
 use super::network::network_options;
-use super::{HandlerContext, resolve_store, store_dir, translate, uri_context, usage};
+use super::{HandlerContext, store_dir, translate, uri_context, usage};
 use crate::completion::{Failure, JobError, JobOutcome, texts};
 
 impl HandlerContext<'_> {
@@ -59,13 +60,29 @@ impl HandlerContext<'_> {
     fn run_copy(&self, dry_run: bool) -> Result<(CopySummary, Arc<dyn Target>), JobError> {
         let message: messages::CopyRequest<'_> = self.request()?;
         let store_dir = store_dir(message.store_dir)?;
-        let store = |text| resolve_store(text, store_dir.as_ref());
+        let context = uri_context(store_dir.as_ref());
+        let store = |text| resolve_store_uri(text, &context);
         let sources = message.from.iter().map(store).collect::<Result<_, _>>()?;
         let paths = message.paths.iter().map(str::to_owned).collect();
         let target = store(message.to)?;
+        let jobs = message.jobs.map(|jobs| {
+            let number = usize::try_from(jobs).ok().and_then(NonZeroUsize::new);
+            let text = || format!("invalid number of jobs: {jobs}; leave jobs out or use 1");
+            number.ok_or_else(|| usage(text()))
+        });
+        let options = CopyOptions {
+            trusted_keys: floe_transfer::trusted_keys(message.trusted_public_keys.iter())?,
+            check_signatures: !message.no_check_sigs,
+            jobs: jobs.transpose()?,
+            optimise: message.optimise,
+            reuse: reuse(&message, &context)?,
+            dry_run,
+            check_space: !message.no_check_space,
+            cancel: self.cancel().clone(),
+        };
         let request = CopyRequest {
             network: network_options(&message.network),
-            options: self.options(&message, store_dir.as_ref(), dry_run)?,
+            options,
             write: WriteOptions {
                 temp_roots: self.engine.roots.clone(),
                 // The host gets no message about a lock wait; it can cancel the request.
@@ -82,41 +99,14 @@ impl HandlerContext<'_> {
             false => Err(failed(&summary)),
         }
     }
-
-    fn options(
-        &self,
-        request: &messages::CopyRequest<'_>,
-        store_dir: Option<&StoreDir>,
-        dry_run: bool,
-    ) -> Result<CopyOptions, JobError> {
-        let jobs = request.jobs.map(|jobs| {
-            let number = usize::try_from(jobs).ok().and_then(NonZeroUsize::new);
-            let text = || format!("invalid number of jobs: {jobs}; leave jobs out or use 1");
-            number.ok_or_else(|| usage(text()))
-        });
-        Ok(CopyOptions {
-            trusted_keys: floe_transfer::trusted_keys(request.trusted_public_keys.iter())?,
-            check_signatures: !request.no_check_sigs,
-            jobs: jobs.transpose()?,
-            optimise: request.optimise,
-            reuse: reuse(request, store_dir)?,
-            dry_run,
-            check_space: !request.no_check_space,
-            cancel: self.cancel().clone(),
-        })
-    }
 }
 
-fn reuse(
-    request: &messages::CopyRequest<'_>,
-    store_dir: Option<&StoreDir>,
-) -> Result<Reuse, JobError> {
-    let context = uri_context(store_dir);
-    let directory = |text| reuse_directory(text, &context);
-    let directories = request.reuse.iter().map(directory);
+fn reuse(message: &messages::CopyRequest<'_>, context: &UriContext<'_>) -> Result<Reuse, JobError> {
+    let directories = message.reuse.iter();
+    let directories = directories.map(|text| reuse_directory(text, context));
     Ok(Reuse {
         directories: directories.collect::<Result<_, _>>()?,
-        by: match request.reuse_by {
+        by: match message.reuse_by {
             None | Some(messages::ReuseBy::Reflink) => ReuseBy::Reflink,
             Some(messages::ReuseBy::Hardlink) => ReuseBy::HardLink,
             Some(messages::ReuseBy::Copy) => ReuseBy::Copy,

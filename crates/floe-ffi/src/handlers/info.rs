@@ -6,7 +6,7 @@ use floe_messages::{self as messages, ClosureReply, ClosureRequest, PathInfo, Pa
 use floe_transfer::PathSpec;
 
 use super::network::network_options;
-use super::{HandlerContext, resolve_store, store_dir, usage};
+use super::{HandlerContext, resolve_store, usage};
 use crate::completion::{JobError, JobOutcome, texts};
 
 impl HandlerContext<'_> {
@@ -35,7 +35,7 @@ impl HandlerContext<'_> {
         request: &ClosureRequest<'_>,
         recursive: bool,
     ) -> Result<Vec<Texts>, JobError> {
-        let store = resolve_store(request.store, store_dir(request.store_dir)?.as_ref())?;
+        let store = resolve_store(request.store, request.store_dir)?;
         let (order, network) = (SourceOrder::AsListed, network_options(&request.network));
         let sources = Sources::open(&[store], order, &network, self.cancel())?;
         let Some(source) = sources.list.first() else {
