@@ -1,6 +1,5 @@
 //! The end of engines, threads and processes.
 
-use std::sync::Barrier;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -33,52 +32,40 @@ fn close_completes_all_accepted_requests() {
     assert_eq!(floe::floe_engine_shut_down(host.engine), OK);
 }
 
-/// Closes an engine while threads submit. Returns the number of tries in which some submits were
-/// accepted and some refused.
-fn race(tries: u64) -> u64 {
-    let mut in_the_middle = 0;
-    for attempt in 0..tries {
-        let host = Host::new();
-        let engine = host.engine;
-        let ready = Barrier::new(3);
-        let submits = || {
-            ready.wait();
-            let ping = TestRequest::new(Method::Ping, &Empty {});
-            let mut accepted = 0;
-            for _ in 0..100 {
-                match ping.submit(engine) {
-                    Ok(_) => accepted += 1,
-                    Err(status) => assert_eq!(status, CLOSED),
-                }
+/// Closes an engine while two threads submit, after it accepted at least `accepted_before` requests.
+/// Each thread submits until the engine refuses, so the close always comes between two submits.
+fn race(accepted_before: u64) {
+    let host = Host::new();
+    let engine = host.engine;
+    let accepted = AtomicU64::new(0);
+    let submits = || {
+        let ping = TestRequest::new(Method::Ping, &Empty {});
+        loop {
+            match ping.submit(engine) {
+                Ok(_) => _ = accepted.fetch_add(1, Ordering::Relaxed),
+                Err(BUSY) => thread::yield_now(),
+                Err(status) => return assert_eq!(status, CLOSED),
             }
-            accepted
-        };
-        let accepted: u64 = thread::scope(|scope| {
-            let submitters = [scope.spawn(submits), scope.spawn(submits)];
-            ready.wait();
-            for _ in 0..(attempt % 50) * 20 {
-                std::hint::spin_loop();
-            }
-            assert_eq!(floe::floe_engine_close(engine), OK);
-            submitters.into_iter().map(|it| it.join().unwrap()).sum()
-        });
-        let ends = host.got.try_iter().filter(Received::is_terminal).count() as u64;
-        assert_eq!(ends, accepted, "try {attempt}");
-        in_the_middle += u64::from(0 < accepted && accepted < 200);
-    }
-    in_the_middle
+        }
+    };
+    thread::scope(|scope| {
+        scope.spawn(submits);
+        scope.spawn(submits);
+        while accepted.load(Ordering::Relaxed) < accepted_before {
+            thread::yield_now();
+        }
+        assert_eq!(floe::floe_engine_close(engine), OK);
+    });
+    let ends = host.got.try_iter().filter(Received::is_terminal).count() as u64;
+    assert_eq!(ends, accepted.into_inner());
 }
 
 #[test]
 fn submit_racing_close_ends_once_or_is_refused() {
-    // A million submits in full runs.
     let is_full = std::env::var_os("FLOE_TEST_FULL").is_some();
-    let tries = if is_full { 10_000 } else { 500 };
-    let in_the_middle = race(tries);
-    assert!(
-        in_the_middle > tries / 100,
-        "only {in_the_middle} closes raced with submits"
-    );
+    for attempt in 0..if is_full { 3000 } else { 500 } {
+        race(attempt % 200);
+    }
 }
 
 #[test]
