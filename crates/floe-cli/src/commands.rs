@@ -4,7 +4,6 @@ pub(crate) mod bench;
 pub(crate) mod config;
 pub(crate) mod copy;
 pub(crate) mod demo;
-pub(crate) mod disk_space;
 pub(crate) mod gc_roots;
 pub(crate) mod info;
 pub(crate) mod install;

@@ -8,10 +8,10 @@ use floe_server::ServeError;
 use floe_server::address::AddressError;
 use floe_store::StoreError;
 use floe_transfer::{Error, ErrorKind};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::display::{self, Level, eprint_line};
-use crate::exit_code;
+use crate::exit_code::code_and_name;
 
 /// The failure of a command that has reported it already; its exit code.
 #[derive(Debug, thiserror::Error)]
@@ -35,18 +35,22 @@ pub(crate) fn report(error: &anyhow::Error) -> ExitCode {
         return ExitCode::from(*code);
     }
     let (kind, message) = (kind(error), message(error));
-    match display::is_json() {
-        true => {
-            let mut fields = match error.downcast_ref::<Error>() {
-                Some(error) => display::error_fields(error),
-                None => json!({ "message": message, "kind": exit_code::name(kind) }),
-            };
-            fields["exitCode"] = exit_code::code(kind).into();
-            display::write_event(Level::Error, "error", fields);
-        }
-        false => eprint_line(format_args!("floe: {message}")),
+    if display::is_json() {
+        let error = error.downcast_ref();
+        let fields = error.map_or_else(|| json!({ "message": message }), display::error_fields);
+        write_error(kind, fields);
+    } else {
+        eprint_line(format_args!("floe: {message}"));
     }
-    ExitCode::from(exit_code::code(kind))
+    ExitCode::from(code_and_name(kind).0)
+}
+
+/// Writes the JSON line of an error, with its kind and exit code added to the fields.
+fn write_error(kind: ErrorKind, mut fields: Value) {
+    let (code, name) = code_and_name(kind);
+    fields["kind"] = name.into();
+    fields["exitCode"] = code.into();
+    display::write_event(Level::Error, "error", fields);
 }
 
 /// Returns an error with its causes in one line.
@@ -87,28 +91,20 @@ pub(crate) fn report_usage(
     arguments: impl Iterator<Item = OsString>,
 ) -> ExitCode {
     if error.use_stderr() && requests_json(arguments) {
-        let (kind, message) = (ErrorKind::Usage, error.render().to_string());
-        let fields = json!({
-            "message": message.trim_end(),
-            "kind": exit_code::name(kind),
-            "exitCode": exit_code::code(kind),
-        });
-        display::write_event(Level::Error, "error", fields);
+        let message = error.render().to_string();
+        write_error(ErrorKind::Usage, json!({ "message": message.trim_end() }));
     } else {
         // A closed stdout or stderr is ignored.
         let _: std::io::Result<()> = error.print();
     }
-    ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(exit_code::code(ErrorKind::Usage)))
+    match error.use_stderr() {
+        true => ExitCode::from(code_and_name(ErrorKind::Usage).0),
+        false => ExitCode::SUCCESS,
+    }
 }
 
 fn requests_json(arguments: impl Iterator<Item = OsString>) -> bool {
     let arguments: Vec<OsString> = arguments.collect();
-    let pair = [OsString::from("--log-format"), OsString::from("json")];
-    arguments.contains(&OsString::from("--log-format=json"))
-        || arguments.windows(2).any(|two| two == pair)
-}
-
-/// Returns the exit code of the most severe of several failures.
-pub(crate) fn most_severe_code(failures: &[Error]) -> u8 {
-    exit_code::code(ErrorKind::most_severe(failures))
+    let pair = ["--log-format", "json"];
+    arguments.contains(&"--log-format=json".into()) || arguments.windows(2).any(|two| two == pair)
 }

@@ -6,17 +6,17 @@ use std::time::Instant;
 
 use floe_copy::{CopyRequest, CopySummary, OpenCopy};
 use floe_format::StoreDir;
-use floe_transfer::{Error, Event, EventSink, NetworkEvents};
-use serde_json::json;
+use floe_transfer::{Error, ErrorKind, Event, EventSink, NetworkEvents, Space};
+use serde_json::{Value, json};
 
-use super::disk_space::{insert_space, print_space};
 use super::gc_roots::GcRootLinks;
 use super::mount;
 use super::print;
 use crate::args::TransferArgs;
 use crate::display::trace::Trace;
 use crate::display::{self, Level, eprint_line, line_display, progress_display, warn};
-use crate::exit::{AlreadyReported, most_severe_code};
+use crate::exit::AlreadyReported;
+use crate::exit_code::code_and_name;
 use crate::messages::copy;
 use crate::options::{self, Settings};
 
@@ -48,8 +48,7 @@ pub(crate) fn run_copy(
     let path_count = request.check()?;
     let check_gc_roots = |paths| GcRootLinks::check(args, &*request.target, paths);
     let mut gc_roots = check_gc_roots(path_count.unwrap_or(1))?;
-    let trace = args.trace.as_deref();
-    let trace = trace.map(|file| Trace::create(file, name));
+    let trace = args.trace.as_deref().map(|file| Trace::create(file, name));
     let trace = trace.transpose()?;
     for error in request.unusable_netrc_files() {
         warn(copy::ignored_netrc_file(&error));
@@ -105,7 +104,7 @@ fn report_failures(summary: &CopySummary) -> anyhow::Result<()> {
         return Ok(());
     }
     let line = copy::failed(failed);
-    let code = most_severe_code(&summary.failures);
+    let (code, _) = code_and_name(ErrorKind::most_severe(&summary.failures));
     match display::is_json() {
         true => {
             let fields = json!({ "message": line, "failed": failed, "exitCode": code });
@@ -156,7 +155,10 @@ impl EventSink for Relay {
 }
 
 fn print_plan(summary: &CopySummary, dir: &StoreDir) -> anyhow::Result<()> {
-    summary.space.iter().for_each(print_space);
+    if let Some(space) = &summary.space {
+        // stdout has the plan.
+        eprint_line(copy::space(space));
+    }
     for (path, nar_size, download) in &summary.planned {
         let download = download.map_or_else(|| "?".to_owned(), |size| size.to_string());
         let path = dir.full_path(path);
@@ -168,10 +170,9 @@ fn print_plan(summary: &CopySummary, dir: &StoreDir) -> anyhow::Result<()> {
 fn print_json(open: &OpenCopy<'_>, summary: &CopySummary, began: Instant) -> anyhow::Result<()> {
     let dir = open.target.store_dir();
     let already_valid = match &open.local_store {
-        Some(store) => {
-            let closure = store.closure_len(&summary.requested_paths)?;
-            closure.saturating_sub(summary.copied)
-        }
+        Some(store) => store
+            .closure_len(&summary.requested_paths)?
+            .saturating_sub(summary.copied),
         None => 0,
     };
     let paths = summary.requested_paths.iter();
@@ -192,6 +193,20 @@ fn print_json(open: &OpenCopy<'_>, summary: &CopySummary, began: Instant) -> any
         object["planned"] = planned.collect();
         insert_space(&mut object, summary.space.as_ref());
     }
-    print(object)?;
-    Ok(())
+    print(object)
+}
+
+/// Adds the needed and the free space to the JSON object of a dry run. An empty plan writes nothing
+/// and has no file system.
+fn insert_space(object: &mut Value, space: Option<&Space>) {
+    object["writeBytes"] = json!(space.map_or(0, |space| space.write_bytes));
+    object["writeInodesEstimate"] = json!(space.map_or(0, |space| space.write_inodes));
+    let Some(space) = space else { return };
+    let file_system = &space.file_system;
+    object["freeBytes"] = json!(file_system.free_bytes);
+    object["freeInodes"] = json!(file_system.free_inodes);
+    object["fileSystem"] = json!({
+        "mountPoint": file_system.mount_point.display().to_string(),
+        "kind": file_system.kind,
+    });
 }

@@ -13,7 +13,7 @@ use super::print;
 use crate::args::VerifyArgs;
 use crate::display::{self, Level, eprint_line};
 use crate::exit::AlreadyReported;
-use crate::exit_code;
+use crate::exit_code::code_and_name;
 use crate::messages;
 use crate::options;
 
@@ -55,7 +55,7 @@ pub(crate) fn run(args: VerifyArgs) -> anyhow::Result<()> {
     }
     let failed = found.problems.len();
     let line = messages::verified(found.paths, found.nar_bytes, found.links, failed);
-    let code = exit_code::code(ErrorKind::Untrusted);
+    let (code, _) = code_and_name(ErrorKind::Untrusted);
     match (failed, display::is_json()) {
         (0, _) | (_, false) => eprint_line(&line),
         (_, true) => {

@@ -7,7 +7,7 @@ use floe_transfer::{Error, Event, EventSink};
 use serde_json::{Value, json};
 
 use super::stderr::{Level, eprint_line, warn, write_event};
-use crate::exit_code;
+use crate::exit_code::code_and_name;
 use crate::messages::copy::{damaged_link, low_space, not_reused};
 use crate::messages::waiting_for_resource;
 
@@ -15,7 +15,7 @@ use crate::messages::waiting_for_resource;
 pub(crate) fn error_fields(error: &Error) -> Value {
     json!({
         "message": error.to_string(),
-        "kind": exit_code::name(error.kind()),
+        "kind": code_and_name(error.kind()).1,
         "path": error.path_name(),
         "url": error.url(),
     })
