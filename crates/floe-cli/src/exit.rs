@@ -18,6 +18,12 @@ use crate::exit_code::code_and_name;
 #[error("failed with exit code {0}")]
 pub(crate) struct AlreadyReported(pub(crate) u8);
 
+impl From<ErrorKind> for AlreadyReported {
+    fn from(kind: ErrorKind) -> AlreadyReported {
+        AlreadyReported(code_and_name(kind).0)
+    }
+}
+
 /// A command line that cannot be used; the message says why.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
@@ -51,6 +57,17 @@ fn write_error(kind: ErrorKind, mut fields: Value) {
     fields["kind"] = name.into();
     fields["exitCode"] = code.into();
     display::write_event(Level::Error, "error", fields);
+}
+
+/// Returns the error of a command that has reported its failures already. With `--log-format json`,
+/// writes the line that counts them.
+pub(crate) fn failures(message: &str, failed: usize, kind: ErrorKind) -> anyhow::Error {
+    let reported = AlreadyReported::from(kind);
+    if display::is_json() {
+        let fields = json!({ "message": message, "failed": failed, "exitCode": reported.0 });
+        display::write_event(Level::Error, "error", fields);
+    }
+    reported.into()
 }
 
 /// Returns an error with its causes in one line.

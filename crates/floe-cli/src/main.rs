@@ -12,7 +12,7 @@ use std::process::ExitCode;
 
 use clap::Parser as _;
 
-use args::{Cli, Command, LogFormat};
+use args::{BenchCommand, Cli, Command, LogFormat};
 
 fn main() -> ExitCode {
     if let Some(args) = commands::nix_serve::arguments(std::env::args_os()) {
@@ -33,7 +33,9 @@ fn main() -> ExitCode {
         Command::Config(args) => commands::config::run(&args),
         Command::Serve(args) => commands::serve::run(&args),
         Command::Key { command } => commands::key::run(command),
-        Command::Bench { command } => commands::bench::run(&command),
+        Command::Bench {
+            command: BenchCommand::Copy(args),
+        } => commands::bench::run(&args),
         Command::Completions(args) => commands::manual::completions(&args),
         Command::Man(args) => commands::manual::man(&args),
         Command::Demo(args) => commands::demo::run(args),

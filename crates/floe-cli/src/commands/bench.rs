@@ -15,13 +15,13 @@ use std::path::Path;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use anyhow::Context as _;
+use anyhow::{Context as _, bail};
 use floe_bench::{Measurement, Repetitions, Report, Row, Unit, machine, rounds};
-use floe_transfer::Cancel;
+use floe_transfer::{Cancel, ErrorKind};
 use serde_json::json;
 
 use super::print;
-use crate::args::{BenchCommand, BenchCopyArgs};
+use crate::args::BenchCopyArgs;
 use crate::display::eprint_line;
 use crate::exit::{AlreadyReported, UsageError};
 use crate::messages::bench as messages;
@@ -30,15 +30,9 @@ use closure::Closure;
 use scenario::ScenarioRun;
 use variant::VariantSpec;
 
-pub(crate) fn run(command: &BenchCommand) -> anyhow::Result<()> {
-    match command {
-        BenchCommand::Copy(args) => copy(args),
-    }
-}
-
-fn copy(args: &BenchCopyArgs) -> anyhow::Result<()> {
+pub(crate) fn run(args: &BenchCopyArgs) -> anyhow::Result<()> {
     if args.iters == 0 {
-        return Err(UsageError(messages::NO_ITERATIONS.into()).into());
+        bail!(UsageError(messages::NO_ITERATIONS.into()));
     }
     let variants = variant::parse(&args.variant, args.trusted_public_keys.as_deref())?;
     let scenarios = scenario::parse(&args.scenario)?;
@@ -67,11 +61,11 @@ fn copy(args: &BenchCopyArgs) -> anyhow::Result<()> {
     print(report.table().trim_end())?;
     if report.interrupted {
         eprint_line(messages::INTERRUPTED);
-        return Err(AlreadyReported(INTERRUPTED_EXIT_CODE).into());
+        bail!(AlreadyReported::from(ErrorKind::Interrupted));
     }
     match report.is_complete() {
         true => Ok(()),
-        false => Err(AlreadyReported(1).into()),
+        false => bail!(AlreadyReported::from(ErrorKind::Failed)),
     }
 }
 
@@ -205,6 +199,3 @@ fn write(file: &Path, text: &str) -> anyhow::Result<()> {
     };
     written().with_context(|| messages::report_file(file))
 }
-
-/// The exit code after an interrupt.
-const INTERRUPTED_EXIT_CODE: u8 = 130;

@@ -6,6 +6,7 @@
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
+use anyhow::bail;
 use floe_copy::StoreConfig;
 use floe_format::StorePath;
 use floe_store::{IndirectGcRoot, Profile, StoreLayout, StoreWriter};
@@ -30,17 +31,14 @@ impl GcRootLinks {
         target: &dyn StoreConfig,
         paths: usize,
     ) -> anyhow::Result<GcRootLinks> {
-        let layout = match target.layout() {
-            Some(layout) => layout,
-            None if args.out_link.is_none() && args.profile.is_none() => {
-                return Ok(GcRootLinks::default());
-            }
-            None => return Err(UsageError(copy::NO_LINKS_TO_CACHES.into()).into()),
+        let Some(layout) = target.layout() else {
+            return match (&args.out_link, &args.profile) {
+                (None, None) => Ok(GcRootLinks::default()),
+                _ => bail!(UsageError(copy::NO_LINKS_TO_CACHES.into())),
+            };
         };
-        let places = args.out_link.iter().flat_map(|link| {
-            let place = |number| numbered_link(link, number);
-            (0..paths).map(place)
-        });
+        let links = args.out_link.iter();
+        let places = links.flat_map(|link| (0..paths).map(|number| numbered_link(link, number)));
         let links = places.map(|place| IndirectGcRoot::check(layout, &place));
         Ok(GcRootLinks {
             links: links.collect::<Result<_, _>>()?,

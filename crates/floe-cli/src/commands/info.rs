@@ -29,51 +29,39 @@ pub(crate) fn run(args: InfoArgs) -> anyhow::Result<()> {
     let Some(source) = sources.list.first() else {
         return Ok(());
     };
-    let roots = args
-        .paths
-        .iter()
-        .map(|text| PathSpec::parse(text, source.store_dir()))
-        .collect::<Result<Vec<_>, _>>()?;
+    let roots = args.paths.iter();
+    let roots = roots.map(|text| PathSpec::parse(text, source.store_dir()));
+    let roots = roots.collect::<Result<Vec<_>, _>>()?;
     let found = source.query_closure(&roots, args.recursive, &cancel)?;
     if args.json {
         let mut object = Map::new();
         for narinfo in found.values() {
-            object.insert(
-                source.store_dir().full_path(&narinfo.info.path),
-                to_json(&**source, narinfo)?,
-            );
+            let path = source.store_dir().full_path(&narinfo.info.path);
+            object.insert(path, to_json(&**source, narinfo)?);
         }
-        print(Value::Object(object))?;
-    } else {
-        for narinfo in found.values() {
-            print(to_text(&**source, narinfo))?;
-        }
+        return print(Value::Object(object));
     }
-    Ok(())
+    let mut texts = found.values().map(|narinfo| to_text(&**source, narinfo));
+    texts.try_for_each(print)
 }
 
 /// Returns the narinfo, for a store without the fields about a file to fetch.
 fn to_text(source: &dyn Source, narinfo: &NarInfo) -> String {
     let text = narinfo.to_text(source.store_dir());
     let is_about_file = |line: &&str| line.starts_with("URL:") || line.starts_with("Compression:");
-    match source.has_nar_files() {
-        true => text,
-        false => text
-            .lines()
-            .filter(|line| !is_about_file(line))
-            .collect::<Vec<_>>()
-            .join("\n"),
+    if source.has_nar_files() {
+        return text;
     }
+    let lines = text.lines().filter(|line| !is_about_file(line));
+    lines.collect::<Vec<_>>().join("\n")
 }
 
 /// Returns the JSON of `nix path-info`, for a store with the fields about its registration.
 fn to_json(source: &dyn Source, narinfo: &NarInfo) -> Result<Value, Error> {
     let dir = source.store_dir();
-    match source.has_nar_files() {
-        true => Ok(narinfo.to_json(dir)),
-        false => {
-            let info = source.query_registration(&narinfo.info.path)?;
-            Ok(info.map_or(Value::Null, |info| info.to_json(dir)))
-        }
+    if source.has_nar_files() {
+        return Ok(narinfo.to_json(dir));
     }
+    let info = source.query_registration(&narinfo.info.path)?;
+    Ok(info.map_or(Value::Null, |info| info.to_json(dir)))
 }

@@ -14,9 +14,8 @@ use super::mount;
 use super::print;
 use crate::args::TransferArgs;
 use crate::display::trace::Trace;
-use crate::display::{self, Level, eprint_line, line_display, progress_display, warn};
-use crate::exit::AlreadyReported;
-use crate::exit_code::code_and_name;
+use crate::display::{eprint_line, is_json, line_display, progress_display, warn};
+use crate::exit;
 use crate::messages::copy;
 use crate::options::{self, Settings};
 
@@ -104,15 +103,11 @@ fn report_failures(summary: &CopySummary) -> anyhow::Result<()> {
         return Ok(());
     }
     let line = copy::failed(failed);
-    let (code, _) = code_and_name(ErrorKind::most_severe(&summary.failures));
-    match display::is_json() {
-        true => {
-            let fields = json!({ "message": line, "failed": failed, "exitCode": code });
-            display::write_event(Level::Error, "error", fields);
-        }
-        false => eprint_line(format_args!("floe: {line}")),
+    if !is_json() {
+        eprint_line(format_args!("floe: {line}"));
     }
-    Err(AlreadyReported(code).into())
+    let kind = ErrorKind::most_severe(&summary.failures);
+    Err(exit::failures(&line, failed, kind))
 }
 
 /// The recipients of a copy's events.

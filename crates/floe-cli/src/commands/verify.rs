@@ -11,9 +11,8 @@ use serde_json::{Value, json};
 
 use super::print;
 use crate::args::VerifyArgs;
-use crate::display::{self, Level, eprint_line};
-use crate::exit::AlreadyReported;
-use crate::exit_code::code_and_name;
+use crate::display::{eprint_line, is_json};
+use crate::exit;
 use crate::messages;
 use crate::options;
 
@@ -55,17 +54,12 @@ pub(crate) fn run(args: VerifyArgs) -> anyhow::Result<()> {
     }
     let failed = found.problems.len();
     let line = messages::verified(found.paths, found.nar_bytes, found.links, failed);
-    let (code, _) = code_and_name(ErrorKind::Untrusted);
-    match (failed, display::is_json()) {
-        (0, _) | (_, false) => eprint_line(&line),
-        (_, true) => {
-            let fields = json!({ "message": line, "failed": failed, "exitCode": code });
-            display::write_event(Level::Error, "error", fields);
-        }
+    if failed == 0 || !is_json() {
+        eprint_line(&line);
     }
     match failed {
         0 => Ok(()),
-        _ => Err(AlreadyReported(code).into()),
+        _ => Err(exit::failures(&line, failed, ErrorKind::Untrusted)),
     }
 }
 

@@ -7,6 +7,7 @@ use std::time::Duration;
 use anyhow::{Context as _, bail};
 use floe_bench::file_system::{self, Durability, FileSystem};
 use floe_bench::{Invocation, Placeholders};
+use floe_transfer::ErrorKind;
 
 use super::closure::Closure;
 use super::variant::VariantSpec;
@@ -208,16 +209,13 @@ fn check_free_space(directory: &Path, closure: &Closure) -> anyhow::Result<()> {
     let free = file_system::free_bytes(directory)?;
     if free < needed {
         eprint_line(messages::low_space(directory, free, needed));
-        return Err(AlreadyReported(NO_SPACE_EXIT_CODE).into());
+        bail!(AlreadyReported::from(ErrorKind::NoSpace));
     }
     Ok(())
 }
 
 /// Space for the database, for logs and for partly filled blocks.
 const SLACK_LEN: u64 = 16 * 1024 * 1024;
-
-/// The exit code of commands without space.
-const NO_SPACE_EXIT_CODE: u8 = 5;
 
 #[cfg(test)]
 mod tests {

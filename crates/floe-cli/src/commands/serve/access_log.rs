@@ -1,18 +1,16 @@
 //! Opens the access log.
 
-use std::fs::OpenOptions;
-use std::io::{self, Write};
+use std::fs::File;
+use std::io;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
 use anyhow::Context as _;
 use floe_server::LogFormat;
+use floe_server::config::LogOutput;
 
 use crate::args::AccessLogFormat;
 use crate::messages::serve::log_file;
-
-/// A writer for lines of all threads.
-pub(crate) type LogSink = Arc<Mutex<dyn Write + Send>>;
 
 /// Opens the log in `file`. No file and `-` mean stdout. Returns `None` for the format `quiet`.
 ///
@@ -20,14 +18,14 @@ pub(crate) type LogSink = Arc<Mutex<dyn Write + Send>>;
 pub(crate) fn open(
     format: AccessLogFormat,
     file: Option<&Path>,
-) -> anyhow::Result<Option<(LogFormat, LogSink)>> {
+) -> anyhow::Result<Option<(LogFormat, LogOutput)>> {
     let format = match format {
         AccessLogFormat::Quiet => return Ok(None),
         AccessLogFormat::Default | AccessLogFormat::Normal => LogFormat::Apache,
         AccessLogFormat::RealIp => LogFormat::RealIp,
         AccessLogFormat::Verbose | AccessLogFormat::Debug => LogFormat::Verbose,
     };
-    let sink: LogSink = match file.filter(|file| *file != Path::new("-")) {
+    let sink: LogOutput = match file.filter(|file| *file != Path::new("-")) {
         None => Arc::new(Mutex::new(io::stdout())),
         Some(file) => Arc::new(Mutex::new(append_to(file, "access log")?)),
     };
@@ -35,10 +33,7 @@ pub(crate) fn open(
 }
 
 /// Opens a log file for appending. Log rotation may copy and truncate it.
-pub(crate) fn append_to(file: &Path, log: &str) -> anyhow::Result<std::fs::File> {
-    OpenOptions::new()
-        .append(true)
-        .create(true)
-        .open(file)
-        .with_context(|| log_file(log, file))
+pub(crate) fn append_to(file: &Path, log: &str) -> anyhow::Result<File> {
+    let opened = File::options().append(true).create(true).open(file);
+    opened.with_context(|| log_file(log, file))
 }
