@@ -5,19 +5,19 @@
 //! journals, and benchmarks delete trees between runs.
 
 use std::fs;
+use std::os::fd::AsRawFd as _;
 use std::path::Path;
 
-use rustix::fs::{AtFlags, CWD, StatxFlags};
+use rustix::fs::{Mode, OFlags};
 
 use crate::error::{BenchError, IoContext as _};
+use crate::machine::field;
 
 /// A mounted file system.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FileSystem {
     /// The kernel's name of its type, such as "ext4".
     pub kind: String,
-    /// The mounted device or another source.
-    pub source: String,
     /// How it stores data.
     pub durability: Durability,
 }
@@ -40,18 +40,15 @@ impl FileSystem {
     ///
     /// Errors: the directory does not exist, or /proc is not mounted.
     pub fn of(directory: &Path) -> Result<FileSystem, BenchError> {
-        let flags = StatxFlags::MNT_ID;
-        let found = rustix::fs::statx(CWD, directory, AtFlags::empty(), flags);
-        let mount_id = found.at("find", directory)?.stx_mnt_id;
+        let opened = rustix::fs::open(directory, OFlags::PATH | OFlags::CLOEXEC, Mode::empty());
+        let opened = opened.at("find", directory)?;
+        let info = format!("/proc/self/fdinfo/{}", opened.as_raw_fd());
+        let id = field(&info, "mnt_id", ':').unwrap_or_default();
         let table = Path::new("/proc/self/mountinfo");
         let text = fs::read(table).at("read", table)?;
-        let (kind, source) = mount(&String::from_utf8_lossy(&text), mount_id).unwrap_or_default();
+        let (kind, source) = mount(&String::from_utf8_lossy(&text), &id).unwrap_or_default();
         let durability = durability(&kind, || has_ext4_journal(&source));
-        Ok(FileSystem {
-            kind,
-            source,
-            durability,
-        })
+        Ok(FileSystem { kind, durability })
     }
 
     /// Describes the file system in a few words.
@@ -84,8 +81,8 @@ pub fn free_bytes(directory: &Path) -> Result<u64, BenchError> {
 }
 
 /// Type and source of a mount. The format of the table is that of proc_pid_mountinfo(5).
-fn mount(table: &str, id: u64) -> Option<(String, String)> {
-    let is_wanted = |line: &&str| line.split(' ').next() == Some(&id.to_string());
+fn mount(table: &str, id: &str) -> Option<(String, String)> {
+    let is_wanted = |line: &&str| line.split(' ').next() == Some(id);
     let line = table.lines().find(is_wanted)?;
     // A lone dash ends the optional fields.
     let (_, described) = line.split_once(" - ")?;
@@ -127,13 +124,13 @@ mod tests {
 
     #[test]
     fn mount_is_found_by_its_whole_number() {
-        let kind = |id| mount(TABLE, id).map(|(kind, _)| kind);
-        assert_eq!(kind(22).as_deref(), Some("ext4"));
-        assert_eq!(kind(2).as_deref(), Some("proc"));
-        let mounted = mount(TABLE, 30).unwrap();
+        let kind = |id: &str| mount(TABLE, id).map(|(kind, _)| kind);
+        assert_eq!(kind("22").as_deref(), Some("ext4"));
+        assert_eq!(kind("2").as_deref(), Some("proc"));
+        let mounted = mount(TABLE, "30").unwrap();
         assert_eq!(mounted, ("xfs".into(), "/dev/vdb".into()));
-        assert_eq!(kind(3), None);
-        assert_eq!(mount("garbage\n\n22 \n", 22), None);
+        assert_eq!(kind("3"), None);
+        assert_eq!(mount("garbage\n\n22 \n", "22"), None);
     }
 
     #[test]

@@ -31,4 +31,4 @@ pub use row::{Comparison, Row};
 pub use run::{Invocation, remove_tree, run};
 pub use sample::{Latency, Metric, Sample, Unit, significant};
 pub use table::Table;
-pub use template::{Placeholders, Template};
+pub use template::Template;

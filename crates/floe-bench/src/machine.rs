@@ -8,11 +8,10 @@ use serde_json::{Value, json};
 
 /// Describes the machine and its current load as a JSON object.
 pub fn machine() -> Value {
-    let memory = field("/proc/meminfo", "MemTotal", ':');
     json!({
         "cpu": field("/proc/cpuinfo", "model name", ':'),
         "cores": thread::available_parallelism().map(usize::from).ok(),
-        "memory": memory,
+        "memory": field("/proc/meminfo", "MemTotal", ':'),
         "kernel": read("/proc/sys/kernel/osrelease"),
         "system": field("/etc/os-release", "PRETTY_NAME", '='),
         "loadAtStart": read("/proc/loadavg"),
@@ -38,7 +37,8 @@ fn read(file: &str) -> Option<String> {
     Some(text.trim().to_string())
 }
 
-fn field(file: &str, name: &str, separator: char) -> Option<String> {
+/// The value of a field in a file of lines.
+pub(crate) fn field(file: &str, name: &str, separator: char) -> Option<String> {
     value(&read(file)?, name, separator)
 }
 

@@ -92,13 +92,13 @@ impl Unit {
         format!("{} {symbol}", significant(seconds_per_unit * factor))
     }
 
-    /// Several costs, all in the unit and with the precision of the first one, and the symbol of
-    /// the unit.
-    pub(crate) fn format_all(self, costs: [f64; 5]) -> ([String; 5], &'static str) {
-        let (factor, symbol) = self.scale(costs[0]);
-        let precision = decimals(costs[0] * factor) + 1;
-        let shown = costs.map(|cost| format!("{:.precision$}", cost * factor));
-        (shown, symbol)
+    /// A function that formats costs in the unit and with the precision of `first`, and the symbol
+    /// of the unit.
+    pub(crate) fn formatter(self, first: f64) -> (impl Fn(f64) -> String, &'static str) {
+        let (factor, symbol) = self.scale(first);
+        let precision = decimals(first * factor) + 1;
+        let format = move |cost: f64| format!("{:.precision$}", cost * factor);
+        (format, symbol)
     }
 
     /// The name of the unit in JSON.

@@ -9,18 +9,6 @@ pub struct Template {
     pub arguments: Vec<String>,
 }
 
-/// The values of the placeholders.
-#[derive(Clone, Debug)]
-pub struct Placeholders<'a> {
-    /// `{from}`: the source.
-    pub from: &'a str,
-    /// `{dest}`: the root of the target store, which does not exist yet.
-    pub dest: &'a str,
-    /// `{path}`: the store paths to copy. An argument that is only `{path}` becomes one argument
-    /// per path.
-    pub paths: &'a [String],
-}
-
 impl Template {
     /// Splits a command line.
     ///
@@ -48,17 +36,19 @@ impl Template {
         Ok(Template { arguments })
     }
 
-    /// The arguments with the placeholders replaced.
-    pub fn fill(&self, values: &Placeholders<'_>) -> Vec<String> {
+    /// The arguments with the placeholders replaced: `{from}` by the source, `{dest}` by the root
+    /// of the target store, which does not exist yet, and `{path}` by the store paths to copy. An
+    /// argument that is only `{path}` becomes one argument per path.
+    pub fn fill(&self, from: &str, dest: &str, paths: &[String]) -> Vec<String> {
         let mut filled = Vec::new();
         for argument in &self.arguments {
             if argument == PATH {
-                filled.extend_from_slice(values.paths);
+                filled.extend_from_slice(paths);
                 continue;
             }
-            let argument = argument.replace(FROM, values.from);
-            let argument = argument.replace(DEST, values.dest);
-            filled.push(argument.replace(PATH, &values.paths.join(" ")));
+            let argument = argument.replace(FROM, from);
+            let argument = argument.replace(DEST, dest);
+            filled.push(argument.replace(PATH, &paths.join(" ")));
         }
         filled
     }
@@ -94,12 +84,8 @@ mod tests {
 
     fn fill(text: &str) -> Vec<String> {
         let paths = ["/nix/store/a".to_owned(), "/nix/store/b".to_owned()];
-        let values = Placeholders {
-            from: "file:///a b",
-            dest: "/d",
-            paths: &paths,
-        };
-        Template::parse(text).unwrap().fill(&values)
+        let template = Template::parse(text).unwrap();
+        template.fill("file:///a b", "/d", &paths)
     }
 
     #[test]

@@ -5,7 +5,6 @@ use crate::machine;
 use crate::rounds::Measurement;
 use crate::row::{Comparison, Row};
 use crate::sample::significant;
-use crate::statistics::Summary;
 use crate::table::Table;
 
 impl Report {
@@ -67,16 +66,10 @@ impl Report {
 }
 
 fn figures(row: &Row, found: &Comparison, is_reference: bool) -> [String; 7] {
-    let Summary {
-        mean,
-        sd,
-        median,
-        min,
-        max,
-        ..
-    } = found.seconds;
-    let costs = [mean, sd, median, min, max];
-    let ([mean, sd, median, min, max], unit) = row.unit.format_all(costs);
+    let seconds = &found.seconds;
+    let (format, unit) = row.unit.formatter(seconds.mean);
+    let [mean, sd, median] = [seconds.mean, seconds.sd, seconds.median].map(&format);
+    let [min, max] = [seconds.min, seconds.max].map(&format);
     let ratio = match found.ratio {
         Some(ratio) => format!("{:.2} [{:.2}–{:.2}]", ratio.value, ratio.low, ratio.high),
         None if is_reference => "1".to_owned(),

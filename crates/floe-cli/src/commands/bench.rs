@@ -185,10 +185,8 @@ fn publish(args: &BenchCopyArgs, report: &Report) -> anyhow::Result<()> {
 
 /// Replaces a file atomically, so that an interrupt does not leave half of it.
 fn write(file: &Path, text: &str) -> anyhow::Result<()> {
-    let directory = match file.parent() {
-        Some(parent) if !parent.as_os_str().is_empty() => parent,
-        _ => Path::new("."),
-    };
+    let parent = file.parent().filter(|it| !it.as_os_str().is_empty());
+    let directory = parent.unwrap_or(Path::new("."));
     let written = || -> anyhow::Result<()> {
         let mut new = tempfile::NamedTempFile::new_in(directory)?;
         std::io::Write::write_all(&mut new, text.as_bytes())?;

@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context as _, bail};
+use floe_bench::Invocation;
 use floe_bench::file_system::{self, Durability, FileSystem};
-use floe_bench::{Invocation, Placeholders};
 use floe_transfer::ErrorKind;
 
 use super::closure::Closure;
@@ -139,11 +139,9 @@ impl ScenarioRun {
 
     /// Returns the arguments of a variant's command.
     pub(crate) fn words(&self, variant: &VariantSpec, closure: &Closure) -> Vec<String> {
-        variant.template.fill(&Placeholders {
-            from: &self.from,
-            dest: &self.destination().display().to_string(),
-            paths: closure.roots(),
-        })
+        let dest = self.destination().display().to_string();
+        let paths = closure.roots();
+        variant.template.fill(&self.from, &dest, paths)
     }
 
     /// Returns a variant that is ready to be timed.
@@ -243,7 +241,6 @@ mod tests {
     fn unsuitable_storage_is_refused() {
         let on = |durability| FileSystem {
             kind: "ext4".into(),
-            source: "/dev/x".into(),
             durability,
         };
         let check = |medium, durability| {

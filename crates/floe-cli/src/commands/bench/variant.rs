@@ -76,16 +76,13 @@ fn parse_one(text: &str, keys: Option<&str>) -> Result<VariantSpec, UsageError> 
 
 /// Returns the command of a program that floe knows.
 fn builtin(kind: &str, program: &str, keys: Option<&str>) -> Option<Template> {
-    let mut words = match kind {
-        "nix" => vec![
-            program,
-            "--extra-experimental-features",
-            "nix-command",
-            "copy",
-        ],
-        "floe" => vec![program, "copy"],
+    let mut words = vec![program];
+    match kind {
+        "nix" => words.extend(["--extra-experimental-features", "nix-command"]),
+        "floe" => {}
         _ => return None,
-    };
+    }
+    words.push("copy");
     match (kind, keys) {
         (_, None) => words.push("--no-check-sigs"),
         ("nix", Some(keys)) => words.extend(["--option", "trusted-public-keys", keys]),

@@ -9,11 +9,11 @@ use nix::unistd::{self, Gid, Uid};
 use crate::exit::UsageError;
 use crate::messages::serve as messages;
 
-/// A user, a group, or both.
+/// A group, and a user if the server switches to one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Identity {
     user: Option<(String, Uid)>,
-    group: Option<Gid>,
+    group: Gid,
 }
 
 impl Identity {
@@ -26,14 +26,12 @@ impl Identity {
     ) -> anyhow::Result<Option<Identity>> {
         let user = user.map(find_user).transpose()?;
         let group = match (group, &user) {
-            (Some(group), _) => Some(find_group(group)?),
-            (None, Some(user)) => Some(user.gid),
+            (Some(group), _) => find_group(group)?,
+            (None, Some(user)) => user.gid,
             (None, None) => return Ok(None),
         };
-        Ok(Some(Identity {
-            user: user.map(|user| (user.name, user.uid)),
-            group,
-        }))
+        let user = user.map(|user| (user.name, user.uid));
+        Ok(Some(Identity { user, group }))
     }
 
     /// Switches all threads of the process for good. Does nothing if the process has this user and
@@ -44,17 +42,16 @@ impl Identity {
         if self.is_current() {
             return Ok(());
         }
-        if let Some(group) = self.group {
-            let attempt = || messages::group_change(group);
-            match &self.user {
-                Some((name, _)) => {
-                    let name = CString::new(name.as_str()).with_context(attempt)?;
-                    unistd::initgroups(&name, group).with_context(attempt)?;
-                }
-                None => unistd::setgroups(&[group]).with_context(attempt)?,
+        let group = self.group;
+        let attempt = || messages::group_change(group);
+        match &self.user {
+            Some((name, _)) => {
+                let name = CString::new(name.as_str()).with_context(attempt)?;
+                unistd::initgroups(&name, group).with_context(attempt)?;
             }
-            unistd::setgid(group).with_context(attempt)?;
+            None => unistd::setgroups(&[group]).with_context(attempt)?,
         }
+        unistd::setgid(group).with_context(attempt)?;
         if let Some((name, uid)) = &self.user {
             unistd::setuid(*uid).with_context(|| messages::user_change(name))?;
             if !uid.is_root() && unistd::setuid(Uid::from_raw(0)).is_ok() {
@@ -66,8 +63,9 @@ impl Identity {
 
     fn is_current(&self) -> bool {
         let is_user = |uid: Uid| unistd::geteuid() == uid && unistd::getuid() == uid;
-        let is_group = |gid: Gid| unistd::getegid() == gid && unistd::getgid() == gid;
-        self.user.as_ref().is_none_or(|(_, uid)| is_user(*uid)) && self.group.is_none_or(is_group)
+        self.user.as_ref().is_none_or(|(_, uid)| is_user(*uid))
+            && unistd::getegid() == self.group
+            && unistd::getgid() == self.group
     }
 }
 
@@ -110,9 +108,9 @@ mod tests {
     fn names_and_numbers_find_the_same_user_and_group() {
         let by_name = Identity::find(Some("root"), None).unwrap();
         assert_eq!(by_name, Identity::find(Some("0"), None).unwrap());
-        assert_eq!(by_name.unwrap().group, Some(Gid::from_raw(0)));
+        assert_eq!(by_name.unwrap().group, Gid::from_raw(0));
         let grouped = Identity::find(Some("root"), Some("12345")).unwrap();
-        assert_eq!(grouped.unwrap().group, Some(Gid::from_raw(12345)));
+        assert_eq!(grouped.unwrap().group, Gid::from_raw(12345));
         assert_eq!(Identity::find(None, None).unwrap(), None);
     }
 
