@@ -47,10 +47,8 @@ impl Settings {
 
     /// Returns the store or cache of a URI.
     pub(crate) fn resolve(&self, uri: &str) -> anyhow::Result<Arc<dyn StoreConfig>> {
-        let store_dir = self.store_dir.as_ref();
-        let store = self
-            .config
-            .resolve_store_uri(uri, store_dir, &self.environment);
+        let (store_dir, environment) = (self.store_dir.as_ref(), &self.environment);
+        let store = self.config.resolve_store_uri(uri, store_dir, environment);
         Ok(store?)
     }
 

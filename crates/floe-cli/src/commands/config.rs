@@ -17,6 +17,7 @@ pub(crate) fn run(args: &ConfigArgs) -> anyhow::Result<()> {
     }
     let network = config.network();
     let proxies = config.proxies.clone();
+    let proxies = named_proxies(&proxies).filter(|_| args.names.is_empty());
     let mut entries = config.entries();
     if !args.names.is_empty() {
         let is = |entry: &SettingEntry<'_>, name: &str| {
@@ -30,52 +31,41 @@ pub(crate) fn run(args: &ConfigArgs) -> anyhow::Result<()> {
         entries.retain(|entry| args.names.iter().any(|name| is(entry, name)));
     }
     if args.json {
-        let settings = entries
-            .iter()
-            .map(|entry| (entry.name.to_owned(), entry.setting.to_json()));
-        let proxies = named_proxies(&proxies, &args.names)
-            .map(|(name, variable)| (name.to_owned(), proxy_json(variable)));
-        let object: Map<_, _> = settings.chain(proxies).collect();
+        let mut object = Map::new();
+        for entry in &entries {
+            object.insert(entry.name.into(), entry.setting.to_json());
+        }
+        for (name, variable) in proxies {
+            object.insert(name.into(), proxy_json(variable));
+        }
         return print(Value::Object(object));
     }
-    let lines: Vec<String> = entries
-        .iter()
-        .map(|entry| format!("{} = {}", entry.name, entry.setting.text()))
-        .collect();
+    let shown = |entry: &SettingEntry<'_>| format!("{} = {}", entry.name, entry.setting.text());
+    let lines: Vec<String> = entries.iter().map(shown).collect();
     let width = lines.iter().map(|line| line.chars().count()).max();
     let width = width.unwrap_or(0).min(ALIGNED_MAX);
     for (entry, line) in entries.iter().zip(&lines) {
         let note = setting_note(&network, entry.name).map(|note| format!("; {note}"));
-        let notes = note.unwrap_or_default();
-        print(format_args!(
-            "{line:width$}  # {}{notes}",
-            entry.setting.origin()
-        ))?;
+        let (origin, note) = (entry.setting.origin(), note.unwrap_or_default());
+        print(format_args!("{line:width$}  # {origin}{note}"))?;
     }
     // A nix.conf cannot set proxies, so these lines are comments as a whole.
-    for (name, variable) in named_proxies(&proxies, &args.names) {
+    for (name, variable) in proxies {
         let line = format!("# {name}: {}", variable.redacted());
-        print(format_args!(
-            "{line:width$}  # environment variable {}",
-            variable.name
-        ))?;
+        let name = variable.name;
+        print(format_args!("{line:width$}  # environment variable {name}"))?;
     }
     Ok(())
 }
 
-/// Returns the proxies of the environment, or none if `names` selects settings.
-fn named_proxies<'a>(
-    proxies: &'a Proxies,
-    names: &[String],
-) -> impl Iterator<Item = (&'static str, &'a ProxyVar)> + use<'a> {
+/// Returns the proxies of the environment.
+fn named_proxies(proxies: &Proxies) -> impl Iterator<Item = (&'static str, &ProxyVar)> {
     let all = [
         ("http-proxy", &proxies.http),
         ("https-proxy", &proxies.https),
         ("no-proxy", &proxies.exceptions),
     ];
-    let is_wanted = names.is_empty();
     all.into_iter()
-        .filter(move |_| is_wanted)
         .filter_map(|(name, variable)| Some((name, variable.as_ref()?)))
 }
 

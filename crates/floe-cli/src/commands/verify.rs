@@ -33,11 +33,9 @@ pub(crate) fn run(args: VerifyArgs) -> anyhow::Result<()> {
     };
     let lock_wait = options::lock_wait(Arc::default());
     let store = StoreReader::open_with(layout.clone(), lock_wait)?;
-    let paths = args
-        .paths
-        .iter()
-        .map(|text| PathSpec::parse(text, &store.layout().store_dir)?.find_in_store(&store))
-        .collect::<Result<Vec<_>, _>>()?;
+    let dir = &store.layout().store_dir;
+    let find = |text: &String| PathSpec::parse(text, dir)?.find_in_store(&store);
+    let paths = args.paths.iter().map(find).collect::<Result<Vec<_>, _>>()?;
     let found = store.verify(&paths, args.jobs, &())?;
     if args.json {
         print(json!({

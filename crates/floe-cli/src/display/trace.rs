@@ -144,8 +144,7 @@ impl State {
                 self.write_counters(now, COUNTER_INTERVAL);
             }
             Event::Retrying { path, error } => {
-                let track = path.and_then(|path| self.track(path));
-                if let Some(track) = track {
+                if let Some(track) = path.and_then(|path| self.track(path)) {
                     track.fetched = 0;
                 }
                 self.instant_event("retry", &error.to_string(), now);
