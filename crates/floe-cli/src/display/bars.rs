@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::io;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use floe_format::StorePath;
@@ -10,10 +10,7 @@ use floe_transfer::{Event, EventSink};
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 
 use super::stderr::printable;
-use crate::messages::copy::{
-    damaged_link, kept_for_resume, low_space, not_reused, plan, retrying, waiting_for_lock,
-};
-use crate::messages::waiting_for_resource;
+use crate::messages::copy::{event_line, plan};
 
 /// An overall bar, and a bar for each path that is being received.
 pub(super) struct Bars {
@@ -48,12 +45,9 @@ impl Bars {
     }
 
     fn count(&self) {
-        let (finished, planned) = (
-            self.finished.load(Ordering::Relaxed),
-            self.planned.load(Ordering::Relaxed),
-        );
-        self.overall
-            .set_message(format!("{finished}/{planned} paths"));
+        let [finished, planned] = [&self.finished, &self.planned].map(|it| it.load(Relaxed));
+        let message = format!("{finished}/{planned} paths");
+        self.overall.set_message(message);
     }
 }
 
@@ -69,7 +63,7 @@ impl EventSink for Bars {
                 nar_bytes,
                 download_bytes,
             } => {
-                self.planned.fetch_add(paths, Ordering::Relaxed);
+                self.planned.fetch_add(paths, Relaxed);
                 if paths > 0 {
                     self.print_line(plan(paths, nar_bytes, download_bytes));
                 }
@@ -95,28 +89,18 @@ impl EventSink for Bars {
                 }
             }
             Event::Staged { path } => {
-                self.finished.fetch_add(1, Ordering::Relaxed);
+                self.finished.fetch_add(1, Relaxed);
                 self.count();
                 if let Some(bar) = self.paths().remove(path) {
                     bar.finish_and_clear();
                     self.screen.remove(&bar);
                 }
             }
-            Event::LowSpace { shortage } => {
-                self.print_line(format!("floe: warning: {}", low_space(shortage)));
+            other => {
+                if let Some(line) = event_line(&other) {
+                    self.print_line(line);
+                }
             }
-            Event::Retrying { path, error } => self.print_line(retrying(path, error)),
-            Event::NotReused { path, place, error } => {
-                self.print_line(format!("floe: warning: {}", not_reused(path, place, error)));
-            }
-            Event::DamagedLink { path, link } => {
-                self.print_line(format!("floe: warning: {}", damaged_link(path, link)));
-            }
-            Event::Failed { error } => self.print_line(format!("floe: {error}")),
-            Event::KeptForResume { paths } => self.print_line(kept_for_resume(paths)),
-            Event::WaitingForLock { path } => self.print_line(waiting_for_lock(path)),
-            Event::WaitingForDatabase { what } => self.print_line(waiting_for_resource(what)),
-            _ => {}
         }
     }
 }

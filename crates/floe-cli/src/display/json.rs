@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::stderr::{Level, eprint_line, warn, write_event};
 use crate::exit_code::code_and_name;
-use crate::messages::copy::{damaged_link, low_space, not_reused};
+use crate::messages::copy::event_warning;
 use crate::messages::waiting_for_resource;
 
 /// Returns the fields about an error. Fields without a value are null.
@@ -83,26 +83,16 @@ impl EventSink for JsonLines {
                 }
                 write_event(Level::Warning, "retrying", fields);
             }
-            Event::NotReused { path, place, error } => {
-                warn(not_reused(path, place, error));
-            }
-            Event::DamagedLink { path, link } => {
-                warn(damaged_link(path, link));
-            }
-            Event::LowSpace { shortage } => warn(low_space(shortage)),
             Event::Failed { error } => write_event(Level::Error, "failed", error_fields(error)),
             Event::WaitingForDatabase { what } => eprint_line(waiting_for_resource(what)),
             Event::KeptForResume { paths } => {
                 write_event(Level::Info, "keptForResume", json!({ "paths": paths }))
             }
             Event::WaitingForLock { path } => {
-                write_event(
-                    Level::Info,
-                    "waitingForLock",
-                    json!({ "path": path.as_str() }),
-                );
+                let fields = json!({ "path": path.as_str() });
+                write_event(Level::Info, "waitingForLock", fields);
             }
-            _ => {}
+            other => event_warning(&other).into_iter().for_each(warn),
         }
     }
 }

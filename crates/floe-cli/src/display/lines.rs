@@ -4,11 +4,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use floe_transfer::{Event, EventSink};
 
-use super::stderr::{eprint_line, warn};
-use crate::messages::copy::{
-    damaged_link, kept_for_resume, low_space, not_reused, plan, retrying, waiting_for_lock,
-};
-use crate::messages::waiting_for_resource;
+use super::stderr::eprint_line;
+use crate::messages::copy::{event_line, plan};
 
 /// Prints a line for each path and each failure.
 #[derive(Debug, Default)]
@@ -31,20 +28,10 @@ impl EventSink for Lines {
             }
             Event::Staged { path } => {
                 let finished = self.finished.fetch_add(1, Ordering::Relaxed) + 1;
-                eprint_line(format_args!(
-                    "[{finished}/{}] {path}",
-                    self.planned.load(Ordering::Relaxed)
-                ));
+                let planned = self.planned.load(Ordering::Relaxed);
+                eprint_line(format_args!("[{finished}/{planned}] {path}"));
             }
-            Event::LowSpace { shortage } => warn(low_space(shortage)),
-            Event::Retrying { path, error } => eprint_line(retrying(path, error)),
-            Event::NotReused { path, place, error } => warn(not_reused(path, place, error)),
-            Event::DamagedLink { path, link } => warn(damaged_link(path, link)),
-            Event::Failed { error } => eprint_line(format_args!("floe: {error}")),
-            Event::KeptForResume { paths } => eprint_line(kept_for_resume(paths)),
-            Event::WaitingForLock { path } => eprint_line(waiting_for_lock(path)),
-            Event::WaitingForDatabase { what } => eprint_line(waiting_for_resource(what)),
-            _ => {}
+            other => event_line(&other).into_iter().for_each(eprint_line),
         }
     }
 }

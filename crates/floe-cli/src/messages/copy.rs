@@ -4,11 +4,10 @@ use std::fmt::Display;
 use std::path::Path;
 
 use floe_copy::CopySummary;
-use floe_format::StorePath;
-use floe_transfer::{Error, Shortage, Space};
+use floe_transfer::{Error, Event, Space};
 use indicatif::HumanBytes;
 
-use super::paths;
+use super::{paths, waiting_for_resource};
 
 // Before the copy
 
@@ -81,34 +80,38 @@ pub(crate) fn plan(count: usize, nar_bytes: u64, download_bytes: u64) -> String 
     }
 }
 
-pub(crate) fn low_space(shortage: &Shortage) -> String {
-    match shortage.is_certain {
-        true => format!("the copy does not fit: {shortage}"),
-        false => format!("not sure whether the copy fits: {shortage}"),
-    }
+/// Returns the warning about an event, if the event needs one.
+pub(crate) fn event_warning(event: &Event<'_>) -> Option<String> {
+    Some(match event {
+        Event::LowSpace { shortage } if shortage.is_certain => {
+            format!("the copy does not fit: {shortage}")
+        }
+        Event::LowSpace { shortage } => format!("not sure whether the copy fits: {shortage}"),
+        Event::NotReused { path, place, error } => {
+            let place = place.display();
+            format!("cannot reuse {path} from {place}, fetching it instead: {error}")
+        }
+        Event::DamagedLink { path, link } => format!(
+            "replacing the damaged file .links/{link} by an intact one of {path}; floe verify \
+             finds other paths with the same damage"
+        ),
+        _ => return None,
+    })
 }
 
-pub(crate) fn retrying(path: Option<&StorePath>, error: &Error) -> String {
-    match path {
-        Some(path) => format!("retrying {path}: {error}"),
-        None => format!("retrying: {error}"),
-    }
-}
-
-pub(crate) fn waiting_for_lock(path: &StorePath) -> String {
-    format!("waiting for a lock on {path}")
-}
-
-pub(crate) fn not_reused(path: &StorePath, place: &Path, error: &Error) -> String {
-    let place = place.display();
-    format!("cannot reuse {path} from {place}, fetching it instead: {error}")
-}
-
-pub(crate) fn damaged_link(path: &StorePath, link: &str) -> String {
-    format!(
-        "replacing the damaged file .links/{link} by an intact one of {path}; floe verify finds \
-         other paths with the same damage"
-    )
+/// Returns the line about an event that users read, except for lines with counts.
+pub(crate) fn event_line(event: &Event<'_>) -> Option<String> {
+    Some(match event {
+        Event::Retrying { path, error } => match path {
+            Some(path) => format!("retrying {path}: {error}"),
+            None => format!("retrying: {error}"),
+        },
+        Event::Failed { error } => format!("floe: {error}"),
+        Event::KeptForResume { paths } => kept_for_resume(*paths),
+        Event::WaitingForLock { path } => format!("waiting for a lock on {path}"),
+        Event::WaitingForDatabase { what } => waiting_for_resource(what),
+        _ => return event_warning(event).map(|warning| format!("floe: warning: {warning}")),
+    })
 }
 
 // After the copy
@@ -119,7 +122,7 @@ pub(crate) fn reuse_summary(outcome: &CopySummary) -> String {
     format!("reused {paths} of this machine ({unpacked} unpacked) instead of fetching them")
 }
 
-pub(crate) fn kept_for_resume(count: usize) -> String {
+fn kept_for_resume(count: usize) -> String {
     let paths = match count {
         1 => "1 downloaded path".to_owned(),
         _ => format!("{count} downloaded paths"),

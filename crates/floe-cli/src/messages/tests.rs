@@ -12,7 +12,7 @@ use floe_copy::{UriContext, resolve_store_uri};
 use floe_format::{NarInfo, StoreDir, StorePath};
 use floe_server::{ServeError, address};
 use floe_store::{StoreError, StoreLayout, StoreReader};
-use floe_transfer::{Error, PathSpec, Resource, Shortage};
+use floe_transfer::{Error, Event, PathSpec, Resource, Shortage};
 
 use super::*;
 use crate::exit::{self, UsageError};
@@ -27,6 +27,10 @@ fn check(error: impl Into<anyhow::Error>, expected: &Expect) {
 #[track_caller]
 fn check_text(text: impl Display, expected: &Expect) {
     expected.assert_eq(&text.to_string());
+}
+
+fn event_line(event: Event<'_>) -> String {
+    copy::event_line(&event).unwrap()
 }
 
 fn path(name: &str) -> StorePath {
@@ -185,21 +189,27 @@ fn progress_messages() {
         &expect!["copying 1 path, 1000 B unpacked"],
     );
     check_text(
-        copy::waiting_for_lock(&path("hello-2.12")),
+        event_line(Event::WaitingForLock {
+            path: &path("hello-2.12"),
+        }),
         &expect!["waiting for a lock on 00000000000000000000000000000000-hello-2.12"],
     );
     check_text(
-        waiting_for_resource("the garbage collector"),
+        event_line(Event::WaitingForDatabase {
+            what: "the garbage collector",
+        }),
         &expect!["floe: waiting for the garbage collector"],
     );
     check_text(
-        copy::low_space(&shortage(false)),
+        event_line(Event::LowSpace {
+            shortage: &shortage(false),
+        }),
         &expect![
-            "not sure whether the copy fits: it needs about 20.0 GiB in /mnt/nix/store, but /mnt (ext4) has 5.0 GiB free"
+            "floe: warning: not sure whether the copy fits: it needs about 20.0 GiB in /mnt/nix/store, but /mnt (ext4) has 5.0 GiB free"
         ],
     );
     check_text(
-        copy::kept_for_resume(12),
+        event_line(Event::KeptForResume { paths: 12 }),
         &expect![
             "kept 12 downloaded paths that could not be registered yet; the next run will reuse them"
         ],
@@ -321,19 +331,19 @@ fn copy_errors() {
         &expect!["interrupted; registered paths stay valid, and another run fetches the rest"],
     );
     check_text(
-        copy::not_reused(
-            &path("hello-2.12"),
-            Path::new("/old/nix/store"),
-            &Error::Mismatch {
+        event_line(Event::NotReused {
+            path: &path("hello-2.12"),
+            place: Path::new("/old/nix/store"),
+            error: &Error::Mismatch {
                 path: path("hello-2.12"),
                 url: "/old/nix/store".into(),
                 what: "NAR hash",
                 expected: "sha256:a".into(),
                 actual: "sha256:b".into(),
             },
-        ),
+        }),
         &expect![
-            "cannot reuse 00000000000000000000000000000000-hello-2.12 from /old/nix/store, fetching it instead: cannot accept 00000000000000000000000000000000-hello-2.12 from /old/nix/store: the NAR hash is sha256:b, not sha256:a"
+            "floe: warning: cannot reuse 00000000000000000000000000000000-hello-2.12 from /old/nix/store, fetching it instead: cannot accept 00000000000000000000000000000000-hello-2.12 from /old/nix/store: the NAR hash is sha256:b, not sha256:a"
         ],
     );
 }
