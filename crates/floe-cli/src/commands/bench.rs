@@ -35,7 +35,8 @@ pub(crate) fn run(args: &BenchCopyArgs) -> anyhow::Result<()> {
         bail!(UsageError(messages::NO_ITERATIONS.into()));
     }
     let variants = variant::parse(&args.variant, args.trusted_public_keys.as_deref())?;
-    let scenarios = scenario::parse(&args.scenario)?;
+    let scenarios = args.scenario.iter().map(|text| scenario::parse(text));
+    let scenarios = scenarios.collect::<Result<Vec<_>, _>>()?;
     let cancel = Cancel::default();
     options::cancel_on_signals(&cancel)?;
     let mut report = Report {
@@ -47,13 +48,13 @@ pub(crate) fn run(args: &BenchCopyArgs) -> anyhow::Result<()> {
     };
     for scenario in &scenarios {
         let closure = Closure::query(&scenario.from, &args.path, &cancel)?;
-        let run = ScenarioRun::create(scenario, args, &closure)?;
-        measure(args, &run, &closure, (&variants, &cancel), &mut report)?;
+        let run = ScenarioRun::create(scenario, args, closure)?;
+        measure(args, &run, (&variants, &cancel), &mut report)?;
         if cancel.is_raised() {
             break;
         }
         if let Some(directory) = &args.perf {
-            perf::profile(directory, &run, &closure, (&variants, &cancel), &mut report)?;
+            perf::profile(directory, &run, (&variants, &cancel), &mut report)?;
         }
     }
     report.interrupted = cancel.is_raised();
@@ -97,16 +98,13 @@ fn notes(args: &BenchCopyArgs, variants: &[VariantSpec]) -> Vec<String> {
 /// Measures one row of the report. The row is complete after each round, so an interrupt keeps it.
 fn measure(
     args: &BenchCopyArgs,
-    run: &ScenarioRun,
-    closure: &Closure,
+    run: &ScenarioRun<'_>,
     (variants, cancel): (&[VariantSpec], &Cancel),
     report: &mut Report,
 ) -> anyhow::Result<()> {
     let deadline = Duration::from_secs(args.timeout);
-    let timed_variants: Vec<_> = variants
-        .iter()
-        .map(|variant| run.timed_variant(variant, closure, deadline))
-        .collect();
+    let variant = |variant| run.timed_variant(variant, deadline);
+    let timed_variants: Vec<_> = variants.iter().map(variant).collect();
     let plan = Repetitions {
         warmup: args.warmup,
         iterations: args.iters,
@@ -116,13 +114,13 @@ fn measure(
         names.zip(measurements.iter().cloned()).collect()
     };
     report.rows.push(Row {
-        name: run.name(closure),
+        name: run.name(),
         unit: Unit::Run,
         facts: json!({
-            "from": run.from(),
-            "fileSystem": run.file_system().describe(),
-            "closurePaths": closure.len(),
-            "closureBytes": closure.nar_bytes(),
+            "from": run.scenario.from,
+            "fileSystem": run.file_system.describe(),
+            "closurePaths": run.closure.narinfos.len(),
+            "closureBytes": run.closure.nar_bytes(),
         }),
         measurements: named(&vec![Measurement::Ran(Vec::new()); variants.len()]),
     });

@@ -8,7 +8,6 @@ use anyhow::Context as _;
 use floe_bench::{Measurement, Repetitions, Report, perf, rounds};
 use floe_transfer::Cancel;
 
-use super::closure::Closure;
 use super::scenario::ScenarioRun;
 use super::variant::VariantSpec;
 use crate::display::eprint_line;
@@ -18,15 +17,14 @@ use crate::messages::bench as messages;
 /// work, adds a note to the report.
 pub(crate) fn profile(
     directory: &Path,
-    run: &ScenarioRun,
-    closure: &Closure,
+    run: &ScenarioRun<'_>,
     (variants, cancel): (&[VariantSpec], &Cancel),
     report: &mut Report,
 ) -> anyhow::Result<()> {
     fs::create_dir_all(directory).with_context(|| messages::directory(directory))?;
-    let row = file_name(&run.name(closure));
+    let row = file_name(&run.name());
     for variant in variants {
-        let words = run.words(variant, closure);
+        let words = run.words(variant);
         let base = format!("{row}-{}", file_name(&variant.name));
         let counters = directory.join(format!("{base}.stat.txt"));
         let samples = directory.join(format!("{base}.perf.data"));
@@ -34,24 +32,19 @@ pub(crate) fn profile(
             perf::stat(&counters, &words),
             perf::record(&samples, &words),
         ] {
-            let mut timed_variant = run.timed_variant(variant, closure, DEADLINE);
+            let mut timed_variant = run.timed_variant(variant, DEADLINE);
             timed_variant.invocation.arguments = words;
             let once = Repetitions {
                 warmup: 0,
                 iterations: 1,
             };
-            let measurements = rounds(
-                &[timed_variant],
-                once,
-                cancel.flag().as_ref(),
-                &mut |_, _| {},
-            );
+            let stop = cancel.flag();
+            let measurements = rounds(&[timed_variant], once, &stop, &mut |_, _| {});
             if let Some(Measurement::Failed(why)) = measurements.first() {
                 eprint_line(messages::skipped_perf(why));
                 let why: Vec<&str> = why.split_whitespace().collect();
-                report
-                    .notes
-                    .push(format!("perf was skipped: {}", why.join(" ")));
+                let note = format!("perf was skipped: {}", why.join(" "));
+                report.notes.push(note);
                 return Ok(());
             }
         }

@@ -30,12 +30,8 @@ pub(crate) struct Scenario {
     medium: Medium,
 }
 
-/// Reads `--scenario` options.
-pub(crate) fn parse(texts: &[String]) -> Result<Vec<Scenario>, UsageError> {
-    texts.iter().map(|text| parse_one(text)).collect()
-}
-
-fn parse_one(text: &str) -> Result<Scenario, UsageError> {
+/// Parses a `--scenario` option.
+pub(crate) fn parse(text: &str) -> Result<Scenario, UsageError> {
     let (kind, from) = match text.split_once('=') {
         Some((kind, from)) => (kind, Some(from)),
         None => (text, None),
@@ -45,46 +41,40 @@ fn parse_one(text: &str) -> Result<Scenario, UsageError> {
         ("local-disk", from) => (Medium::Disk, from.unwrap_or("auto")),
         ("cache-tmpfs", Some(url)) => (Medium::Tmpfs, url),
         ("cache-disk", Some(url)) => (Medium::Disk, url),
-        _ => {
-            return Err(UsageError(messages::invalid_scenario(text)));
-        }
+        _ => return Err(UsageError(messages::invalid_scenario(text))),
     };
-    Ok(Scenario {
-        from: from.into(),
-        medium,
-    })
+    let from = from.to_owned();
+    Ok(Scenario { from, medium })
 }
 
 /// A scenario with its directories, which are removed when it is dropped.
-pub(crate) struct ScenarioRun {
-    from: String,
-    medium: Medium,
-    file_system: FileSystem,
+pub(crate) struct ScenarioRun<'a> {
+    pub(crate) scenario: &'a Scenario,
+    pub(crate) closure: Closure,
+    pub(crate) file_system: FileSystem,
     directory: tempfile::TempDir,
     /// The directory of homes and messages, which are not part of the measurement.
     aside: tempfile::TempDir,
 }
 
-impl ScenarioRun {
+impl ScenarioRun<'_> {
     /// Creates the directories of a scenario.
     ///
     /// Errors: a directory is on the wrong storage, or has no space for the closure.
-    pub(crate) fn create(
-        scenario: &Scenario,
+    pub(crate) fn create<'a>(
+        scenario: &'a Scenario,
         args: &BenchCopyArgs,
-        closure: &Closure,
-    ) -> anyhow::Result<ScenarioRun> {
+        closure: Closure,
+    ) -> anyhow::Result<ScenarioRun<'a>> {
+        let temp_dir = std::env::temp_dir();
         let (option, parent) = match scenario.medium {
-            Medium::Tmpfs => ("--tmpfs", args.tmpfs.clone()),
-            Medium::Disk => {
-                let default = std::env::temp_dir;
-                ("--scratch", args.scratch.clone().unwrap_or_else(default))
-            }
+            Medium::Tmpfs => ("--tmpfs", &args.tmpfs),
+            Medium::Disk => ("--scratch", args.scratch.as_ref().unwrap_or(&temp_dir)),
         };
-        fs::create_dir_all(&parent).with_context(|| messages::directory(&parent))?;
-        let file_system = FileSystem::of(&parent)?;
-        check_medium(scenario.medium, option, &parent, &file_system)?;
-        check_free_space(&parent, closure)?;
+        fs::create_dir_all(parent).with_context(|| messages::directory(parent))?;
+        let file_system = FileSystem::of(parent)?;
+        check_medium(scenario.medium, option, parent, &file_system)?;
+        check_free_space(parent, &closure)?;
         let make = |parent: &Path| {
             tempfile::Builder::new()
                 .prefix("floe-bench-")
@@ -92,36 +82,25 @@ impl ScenarioRun {
                 .with_context(|| messages::directory_in(parent))
         };
         Ok(ScenarioRun {
-            from: scenario.from.clone(),
-            medium: scenario.medium,
+            scenario,
+            closure,
             file_system,
-            directory: make(&parent)?,
-            aside: make(&std::env::temp_dir())?,
+            directory: make(parent)?,
+            aside: make(&temp_dir)?,
         })
     }
 
-    pub(crate) fn from(&self) -> &str {
-        &self.from
-    }
-
-    pub(crate) fn file_system(&self) -> &FileSystem {
-        &self.file_system
-    }
-
     /// Returns the name of the scenario, such as "cache (xz, HTTP) → tmpfs".
-    pub(crate) fn name(&self, closure: &Closure) -> String {
-        let from = match closure.compressions() {
-            None => "local".to_owned(),
-            Some(compressions) => {
-                let way = if self.from.starts_with("http") {
-                    "HTTP"
-                } else {
-                    "file"
-                };
-                format!("cache ({compressions}, {way})")
-            }
+    pub(crate) fn name(&self) -> String {
+        let way = match self.scenario.from.starts_with("http") {
+            true => "HTTP",
+            false => "file",
         };
-        let to = match self.medium {
+        let from = match self.closure.compressions() {
+            None => "local".to_owned(),
+            Some(compressions) => format!("cache ({compressions}, {way})"),
+        };
+        let to = match self.scenario.medium {
             Medium::Tmpfs => "tmpfs".to_owned(),
             Medium::Disk => format!("disk ({})", self.file_system.describe()),
         };
@@ -129,42 +108,37 @@ impl ScenarioRun {
     }
 
     /// Returns the root directory of the target store, which does not exist before a run.
-    pub(crate) fn destination(&self) -> PathBuf {
+    fn destination(&self) -> PathBuf {
         self.directory.path().join("root")
     }
 
-    fn home(&self) -> PathBuf {
-        self.aside.path().join("home")
-    }
-
     /// Returns the arguments of a variant's command.
-    pub(crate) fn words(&self, variant: &VariantSpec, closure: &Closure) -> Vec<String> {
+    pub(crate) fn words(&self, variant: &VariantSpec) -> Vec<String> {
+        let (from, paths) = (&self.scenario.from, &self.closure.roots);
         let dest = self.destination().display().to_string();
-        let paths = closure.roots();
-        variant.template.fill(&self.from, &dest, paths)
+        variant.template.fill(from, &dest, paths)
     }
 
     /// Returns a variant that is ready to be timed.
-    pub(crate) fn timed_variant<'a>(
-        &'a self,
+    pub(crate) fn timed_variant(
+        &self,
         variant: &VariantSpec,
-        closure: &'a Closure,
         deadline: Duration,
-    ) -> floe_bench::Variant<'a> {
-        let home = self.home();
-        let words = self.words(variant, closure);
+    ) -> floe_bench::Variant<'_> {
+        let home = self.aside.path().join("home");
+        let is_on_disk = self.scenario.medium == Medium::Disk;
         floe_bench::Variant {
             name: variant.name.clone(),
             invocation: Invocation {
-                arguments: words,
+                arguments: self.words(variant),
                 environment: environment(&home),
                 stderr: self.aside.path().join("stderr"),
                 deadline,
             },
             home,
             scratch_paths: vec![self.destination()],
-            synced: (self.medium == Medium::Disk).then(|| self.directory.path().to_owned()),
-            check: Box::new(closure.check(self.destination())),
+            synced: is_on_disk.then(|| self.directory.path().to_owned()),
+            check: Box::new(self.closure.check(self.destination())),
         }
     }
 }
@@ -221,7 +195,7 @@ mod tests {
 
     #[test]
     fn scenario_names_source_and_storage() {
-        let parsed = |text: &str| parse_one(text).map(|it| (it.from, it.medium));
+        let parsed = |text: &str| parse(text).map(|it| (it.from, it.medium));
         let auto = ("auto".to_owned(), Medium::Tmpfs);
         assert_eq!(parsed("local-tmpfs").unwrap(), auto);
         let store = parsed("local-disk=/srv/a=b").unwrap();
