@@ -14,20 +14,20 @@ use std::process::Command;
 use std::sync::Arc;
 use std::time::Instant;
 
-use anyhow::{Context as _, bail, ensure};
+use anyhow::{Context as _, Result, bail, ensure};
 use floe_cache::{CacheWriteOptions, FileCacheUri};
 use floe_copy::{CopyRequest, CopySummary, RequestedPaths, StoreConfig, local_store};
-use floe_format::{Compression, NarInfo, PathInfo, SecretKey, StoreDir, StorePath, TrustedKeys};
+use floe_format::{Compression, NarInfo, PathInfo, SecretKey, StoreDir, StorePath};
 use floe_store::tree::remove_tree;
 use floe_store::{StoreLayout, StoreReader, StoreWriter};
-use floe_transfer::{CopyOptions, Error, ErrorKind};
+use floe_transfer::{Error, ErrorKind};
 use indicatif::HumanBytes;
 
 use super::{key, print};
 use crate::args::DemoArgs;
 use crate::messages;
 
-pub(crate) fn run(args: DemoArgs) -> anyhow::Result<()> {
+pub(crate) fn run(args: DemoArgs) -> Result<()> {
     if let Some(directory) = &args.keep {
         fs::create_dir(directory).with_context(|| messages::demo_directory(directory))?;
     }
@@ -50,49 +50,40 @@ struct Demo {
     directory: PathBuf,
 }
 
-/// Prints the steps with their durations.
-struct Steps {
-    began: Instant,
-}
+/// The beginning of the current step.
+struct Step(Instant);
 
-impl Steps {
-    /// Prints a finished step, and begins the next one.
-    fn finish(&mut self, what: impl std::fmt::Display) -> anyhow::Result<()> {
-        let milliseconds = self.began.elapsed().as_secs_f64() * 1000.0;
+impl Step {
+    /// Prints the finished step with its duration, and begins the next one.
+    fn finish(&mut self, what: impl std::fmt::Display) -> Result<()> {
+        let milliseconds = self.0.elapsed().as_secs_f64() * 1000.0;
         print(format_args!("{milliseconds:6.0} ms  {what}"))?;
-        self.began = Instant::now();
+        self.0 = Instant::now();
         Ok(())
     }
 }
 
 impl Demo {
-    fn run_steps(&self) -> anyhow::Result<()> {
-        let mut steps = Steps {
-            began: Instant::now(),
-        };
+    fn run_steps(&self) -> Result<()> {
+        let mut step = Step(Instant::now());
         let source = self.make_store()?;
         let root = &source.last().context("the demo store is empty")?.path;
         let count = source.len();
         let bytes = HumanBytes(source.iter().map(|info| info.nar_size).sum());
-        steps.finish(format_args!("made a store with {count} paths, {bytes}"))?;
+        step.finish(format_args!("made a store with {count} paths, {bytes}"))?;
 
         let key = self.publish(root)?;
         let name = key.name();
-        steps.finish(format_args!(
+        step.finish(format_args!(
             "published them into a cache, signed by {name}"
         ))?;
 
-        let CopySummary {
-            copied,
-            download_bytes,
-            nar_bytes,
-            failures,
-            ..
-        } = self.install("installed", &key, root)?;
-        fail_with_first(failures)?;
+        let installed = self.install("installed", &key, root)?;
+        fail_with_first(installed.failures)?;
+        let copied = installed.copied;
         ensure!(copied == count as u64, "not every path was installed");
-        let (fetched, unpacked) = (HumanBytes(download_bytes), HumanBytes(nar_bytes));
-        steps.finish(format_args!(
+        let [fetched, unpacked] = [installed.download_bytes, installed.nar_bytes].map(HumanBytes);
+        step.finish(format_args!(
             "installed {copied} paths from the cache: {fetched} fetched, {unpacked} unpacked",
         ))?;
 
@@ -104,12 +95,12 @@ impl Demo {
             "the installed store has problems: {problems:?}"
         );
         ensure!(verified == count as u64, "not every path was verified");
-        steps.finish(format_args!(
+        step.finish(format_args!(
             "verified the store: {verified} paths hashed, no problem"
         ))?;
 
         let version = run_installed(&store.real_path(root).join("bin/floe"))?;
-        steps.finish(format_args!(
+        step.finish(format_args!(
             "ran the installed floe: its version is {version:?}"
         ))?;
 
@@ -122,7 +113,7 @@ impl Demo {
             error.kind() == ErrorKind::Untrusted,
             "a corrupt cache was refused for another reason: {error}"
         );
-        steps.finish("changed one byte in the cache, and floe refused it:")?;
+        step.finish("changed one byte in the cache, and floe refused it:")?;
         print(format_args!("         {error}"))
     }
 
@@ -148,7 +139,7 @@ impl Demo {
     }
 
     /// Makes a store with a closure. Its last path refers to all others, and holds this program.
-    fn make_store(&self) -> anyhow::Result<Vec<PathInfo>> {
+    fn make_store(&self) -> Result<Vec<PathInfo>> {
         let trees = self.directory.join("trees");
         let write = |name: &str, text: &str| -> io::Result<PathBuf> {
             let file = trees.join(name);
@@ -164,10 +155,8 @@ impl Demo {
         symlink("demo", trees.join("tool/bin/démo"))?;
         for page in 0..100 {
             let text = format!("Page {page} of the demo.\n").repeat(page + 1);
-            write(
-                &format!("documentation/share/doc/demo/{page:02}.txt"),
-                &text,
-            )?;
+            let name = format!("documentation/share/doc/demo/{page:02}.txt");
+            write(&name, &text)?;
         }
         let program = std::env::current_exe().context("cannot find the executable of floe")?;
         fs::create_dir_all(trees.join("floe/bin"))?;
@@ -176,27 +165,22 @@ impl Demo {
 
         let store = StoreWriter::open(self.layout("source"))?;
         let mut made: Vec<PathInfo> = Vec::new();
+        let floe = concat!("floe-", env!("CARGO_PKG_VERSION"));
         for (tree, name, references) in [
             ("greeting", "demo-greeting", &[][..]),
             ("empty", "demo-empty", &[]),
             ("tool", "demo-tool-1.0", &[0]),
             ("documentation", "demo-documentation-1.0", &[1, 2]),
-            (
-                "floe",
-                concat!("floe-", env!("CARGO_PKG_VERSION")),
-                &[0, 1, 2, 3],
-            ),
+            ("floe", floe, &[0, 1, 2, 3]),
         ] {
-            let references = references
-                .iter()
-                .map(|number: &usize| made[*number].path.clone());
-            let references = references.collect();
+            let path = |number: &usize| made[*number].path.clone();
+            let references = references.iter().map(path).collect();
             made.push(store.add_to_store(&trees.join(tree), name, references)?);
         }
         Ok(made)
     }
 
-    fn publish(&self, root: &StorePath) -> anyhow::Result<SecretKey> {
+    fn publish(&self, root: &StorePath) -> Result<SecretKey> {
         let key = key::generate("demo-1")?;
         let file = self.secret_key_file();
         fs::write(&file, key.to_text())?;
@@ -206,17 +190,12 @@ impl Demo {
         Ok(key)
     }
 
-    fn install(
-        &self,
-        name: &str,
-        key: &SecretKey,
-        root: &StorePath,
-    ) -> anyhow::Result<CopySummary> {
+    fn install(&self, name: &str, key: &SecretKey, root: &StorePath) -> Result<CopySummary> {
         copy_closure(self.cache(), local_store(self.layout(name)), key, root)
     }
 
     /// Flips one bit in the middle of the NAR of `root`.
-    fn corrupt_cache(&self, root: &StorePath) -> anyhow::Result<()> {
+    fn corrupt_cache(&self, root: &StorePath) -> Result<()> {
         let cache = self.directory.join("cache");
         let narinfo = fs::read(cache.join(format!("{}.narinfo", root.hash_part())))?;
         let narinfo = NarInfo::parse(&narinfo, &StoreDir::default())?;
@@ -238,22 +217,14 @@ fn copy_closure(
     target: Arc<dyn StoreConfig>,
     key: &SecretKey,
     root: &StorePath,
-) -> anyhow::Result<CopySummary> {
-    let mut trusted_keys = TrustedKeys::new();
-    trusted_keys.insert(key.public());
-    let options = CopyOptions {
-        trusted_keys,
-        ..CopyOptions::default()
-    };
+) -> Result<CopySummary> {
     let paths = RequestedPaths::Named(vec![root.to_string()]);
-    let request = CopyRequest {
-        options,
-        ..CopyRequest::new(vec![source], target, paths)
-    };
+    let mut request = CopyRequest::new(vec![source], target, paths);
+    request.options.trusted_keys.insert(key.public());
     Ok(request.open()?.run(&())?)
 }
 
-fn run_installed(program: &Path) -> anyhow::Result<String> {
+fn run_installed(program: &Path) -> Result<String> {
     let shown = program.display();
     let output = Command::new(program).arg("--version").output();
     let output = output.with_context(|| messages::demo_run(program))?;

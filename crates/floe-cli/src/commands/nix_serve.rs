@@ -16,6 +16,7 @@ use super::print;
 use super::serve::identity::Identity;
 use super::serve::process::{self, ProcessOptions};
 use super::serve::{access_log, limits};
+use crate::display::warn;
 use crate::options;
 use command_line::{Options, Request};
 
@@ -43,9 +44,7 @@ pub(crate) fn run(args: &[OsString]) -> anyhow::Result<()> {
     if is_daemon {
         daemon::leave_session()?;
     }
-    for warning in &options.warnings {
-        process::warn(warning);
-    }
+    options.warnings.iter().for_each(warn);
     let process = ProcessOptions {
         identity: Identity::find(options.user.as_deref(), options.group.as_deref())?,
         pid_file: options.pid.clone(),

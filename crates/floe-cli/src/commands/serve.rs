@@ -14,6 +14,7 @@ use floe_server::{Compress, CompressedCacheOptions, Config, Listen, Server};
 
 use super::print;
 use crate::args::{AccessLogFormat, CompressMode, ServeArgs};
+use crate::display::warn;
 use crate::exit::UsageError;
 use crate::messages::serve as messages;
 use crate::options;
@@ -34,13 +35,9 @@ fn config(args: &ServeArgs) -> anyhow::Result<Config> {
         Some(file) if !file.as_os_str().is_empty() => read_harmonia_settings(file)?,
         _ => HarmoniaSettings::default(),
     };
-    let compressed_cache = args
-        .compressed_cache
-        .clone()
-        .map(|dir| CompressedCacheOptions {
-            dir,
-            max_bytes: args.compressed_cache_size.unwrap_or(COMPRESSED_CACHE_BYTES),
-        });
+    let max_bytes = args.compressed_cache_size.unwrap_or(COMPRESSED_CACHE_BYTES);
+    let compressed_cache = args.compressed_cache.clone();
+    let compressed_cache = compressed_cache.map(|dir| CompressedCacheOptions { dir, max_bytes });
     let environment = options::environment();
     let flags = StoreFlags {
         root: args.root.as_deref(),
@@ -54,11 +51,8 @@ fn config(args: &ServeArgs) -> anyhow::Result<Config> {
         (None, None) => AccessLogFormat::Quiet,
         (_, format) => format.unwrap_or(AccessLogFormat::Default),
     };
-    let compress = compress(
-        args.compress,
-        file.enable_compression,
-        compressed_cache.is_some(),
-    )?;
+    let has_cache = compressed_cache.is_some();
+    let compress = compress(args.compress, file.enable_compression, has_cache)?;
     let secret_keys = process::secret_keys(&key_files(args, &file, &environment)?, &environment)?;
     let connections = connections.or(file.connections());
     let mut config = Config::new(store.layout, addresses(args, &file)?);
@@ -81,9 +75,7 @@ fn config(args: &ServeArgs) -> anyhow::Result<Config> {
 /// Reads harmonia's settings, and warns of those without effect.
 fn read_harmonia_settings(file: &Path) -> anyhow::Result<HarmoniaSettings> {
     let settings = HarmoniaSettings::read(file)?;
-    for warning in settings.warnings() {
-        process::warn(&warning);
-    }
+    settings.warnings().into_iter().for_each(warn);
     Ok(settings)
 }
 
@@ -138,7 +130,7 @@ fn compress(
         (Some(CompressMode::Cached), _) => Ok(Compress::Cached),
         (None, _) if has_compressed_cache => Ok(Compress::Cached),
         (None, Some(true)) => {
-            process::warn(messages::COMPRESSION_WITHOUT_SIDE_CACHE);
+            warn(messages::COMPRESSION_WITHOUT_SIDE_CACHE);
             Ok(Compress::Off)
         }
         (None, None) => Ok(Compress::Off),
@@ -147,31 +139,23 @@ fn compress(
 
 /// Binds the server, and prints what it would serve.
 fn check(config: Config) -> anyhow::Result<()> {
+    let database = config.store.database_dir().join("db.sqlite");
     let mut lines = vec![
         format!("store {}", config.store.store_dir.as_str()),
         format!("files {}", config.store.real_store_dir.display()),
-        format!(
-            "database {}",
-            config.store.database_dir().join("db.sqlite").display()
-        ),
+        format!("database {}", database.display()),
         format!("logs {}", config.log_dir.display()),
         format!("priority {}", config.priority),
     ];
     let public = |key: &floe_format::SecretKey| format!("key {}", key.public());
     lines.extend(config.secret_keys.iter().map(public));
-    lines.push(match (config.compress, &config.compressed_cache) {
-        (Compress::Off, _) => "compress off".into(),
-        (Compress::Always, None) => "compress always".into(),
-        (how, compressed_cache) => format!(
-            "compress {} {}",
-            match how {
-                Compress::Always => "always",
-                _ => "cached",
-            },
-            compressed_cache
-                .as_ref()
-                .map_or_else(String::new, |cache| cache.dir.display().to_string())
-        ),
+    let cache = config.compressed_cache.as_ref();
+    let cache = cache.map_or(Path::new(""), |cache| &cache.dir).display();
+    lines.push(match config.compress {
+        Compress::Off => "compress off".into(),
+        Compress::Always if config.compressed_cache.is_none() => "compress always".into(),
+        Compress::Always => format!("compress always {cache}"),
+        Compress::Cached => format!("compress cached {cache}"),
     });
     let server = Server::bind(config)?;
     let urls = server.addresses().iter().map(process::url);

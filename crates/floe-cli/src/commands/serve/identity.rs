@@ -71,13 +71,12 @@ impl Identity {
 
 /// Finds a user. A number need not belong to any account.
 fn find_user(text: &str) -> anyhow::Result<Account> {
-    let attempt = || messages::user_lookup(text);
     let number = text.parse().ok().map(Uid::from_raw);
     let found = match number {
-        Some(uid) => accounts::user_by_uid(uid).with_context(attempt)?,
-        None => accounts::user_by_name(text).with_context(attempt)?,
+        Some(uid) => accounts::user_by_uid(uid),
+        None => accounts::user_by_name(text),
     };
-    match (found, number) {
+    match (found.with_context(|| messages::user_lookup(text))?, number) {
         (Some(user), _) => Ok(user),
         (None, Some(uid)) => Ok(Account {
             name: text.into(),
@@ -94,10 +93,7 @@ fn find_group(text: &str) -> anyhow::Result<Gid> {
         return Ok(Gid::from_raw(number));
     }
     let found = accounts::group_by_name(text).with_context(|| messages::group_lookup(text))?;
-    match found {
-        Some(group) => Ok(group),
-        None => Err(UsageError(messages::no_such_group(text)).into()),
-    }
+    found.ok_or_else(|| UsageError(messages::no_such_group(text)).into())
 }
 
 #[cfg(test)]

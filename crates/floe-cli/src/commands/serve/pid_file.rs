@@ -8,7 +8,7 @@ use std::process;
 use anyhow::{Context as _, bail};
 use rustix::process::{Pid, test_kill_process};
 
-use super::process::warn;
+use crate::display::warn;
 use crate::messages::serve as messages;
 
 /// A PID file, removed when it is dropped.
@@ -38,10 +38,8 @@ impl PidFile {
         }
         let mut file = File::create(path).with_context(attempt)?;
         writeln!(file, "{}", process::id()).with_context(attempt)?;
-        Ok(PidFile {
-            path: path.clone(),
-            file,
-        })
+        let path = path.clone();
+        Ok(PidFile { path, file })
     }
 }
 
@@ -52,7 +50,7 @@ impl Drop for PidFile {
             _ => Err(error),
         });
         if let Err(error) = removed {
-            warn(&messages::pid_file_left(&self.path, error));
+            warn(messages::pid_file_left(&self.path, error));
         }
     }
 }

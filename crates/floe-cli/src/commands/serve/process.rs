@@ -1,6 +1,6 @@
 //! Runs a server: the common part of `floe serve` and `nix-serve`.
 
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io::{self, Write as _};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -8,12 +8,13 @@ use std::sync::Arc;
 use anyhow::Context as _;
 use floe_config::{Environment, read_secret_keys};
 use floe_format::SecretKey;
+use floe_server::config::Warn;
 use floe_server::{Config, Listen, Server};
 
 use super::identity::Identity;
 use super::pid_file::PidFile;
 use super::{access_log, signals};
-use crate::display::eprint_line;
+use crate::display::{eprint_line, warn};
 use crate::messages::serve as messages;
 
 /// The tasks of the process besides serving. `floe serve` has none of them.
@@ -37,11 +38,8 @@ pub(crate) fn run(config: Config, process: &ProcessOptions) -> anyhow::Result<()
     let error_log = process.error_log.as_ref().map(log).transpose()?;
     let mut server = Server::bind(config)?;
     signals::stop_on_signals(server.shutdown_handle(), process.starman_signals)?;
-    let _pid_file = process
-        .pid_file
-        .as_deref()
-        .map(PidFile::write)
-        .transpose()?;
+    let pid_file = process.pid_file.as_deref();
+    let _pid_file = pid_file.map(PidFile::write).transpose()?;
     if let Some(identity) = &process.identity {
         identity.switch()?;
     }
@@ -64,21 +62,15 @@ pub(crate) const READY: &str = "ready\n";
 
 /// Tells the parent process that the server listens, and closes all streams of the terminal.
 fn detach_from_terminal(has_error_log: bool) -> anyhow::Result<()> {
-    let null = OpenOptions::new()
-        .read(true)
-        .write(true)
-        .open("/dev/null")
-        .context(messages::DEV_NULL)?;
+    let null = File::options().read(true).write(true).open("/dev/null");
+    let null = null.context(messages::DEV_NULL)?;
     let attempt = messages::TERMINAL;
     io::stdout().write_all(READY.as_bytes()).context(attempt)?;
-    let turn = |null: &File| {
-        rustix::stdio::dup2_stdout(null)?;
-        match has_error_log {
-            true => Ok(()),
-            false => rustix::stdio::dup2_stderr(null),
-        }
-    };
-    turn(&null).context(attempt)
+    rustix::stdio::dup2_stdout(&null).context(attempt)?;
+    if !has_error_log {
+        rustix::stdio::dup2_stderr(&null).context(attempt)?;
+    }
+    Ok(())
 }
 
 fn announce(addresses: &[Listen]) {
@@ -95,14 +87,9 @@ pub(crate) fn url(address: &Listen) -> String {
     }
 }
 
-/// Prints a warning for the operator on stderr.
-pub(crate) fn warn(warning: &str) {
-    crate::display::warn(warning);
-}
-
 /// Returns the [`Config::warn`] of every server.
-pub(crate) fn warning_sink() -> Arc<dyn Fn(&str) + Send + Sync> {
-    Arc::new(warn)
+pub(crate) fn warning_sink() -> Warn {
+    Arc::new(|warning| warn(warning))
 }
 
 /// Reads secret keys, and prints their warnings.
@@ -111,9 +98,7 @@ pub(crate) fn secret_keys(
     environment: &Environment,
 ) -> anyhow::Result<Vec<SecretKey>> {
     let (keys, warnings) = read_secret_keys(files, environment)?;
-    for warning in warnings {
-        warn(&warning);
-    }
+    warnings.into_iter().for_each(warn);
     Ok(keys)
 }
 
