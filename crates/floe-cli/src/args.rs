@@ -41,21 +41,28 @@ pub(crate) enum Command {
     /// Serve a live store as a binary cache over HTTP
     Serve(Box<ServeArgs>),
     /// Make and convert keys that sign binary caches
-    Key {
-        #[command(subcommand)]
-        command: KeyCommand,
-    },
+    #[command(subcommand)]
+    Key(KeyCommand),
     /// Time programs and compare them
-    Bench {
-        #[command(subcommand)]
-        command: BenchCommand,
-    },
+    #[command(subcommand)]
+    Bench(BenchCommand),
     /// Print a completion script for a shell
-    Completions(CompletionsArgs),
+    Completions {
+        /// The shell that will run the script
+        shell: Shell,
+    },
     /// Print the manual page, or write the pages of all commands into a directory
-    Man(ManArgs),
+    Man {
+        /// Write floe.1, floe-install.1 and so on into this directory, such as
+        /// ~/.local/share/man/man1
+        dir: Option<PathBuf>,
+    },
     /// Show floe at work: copy it into a cache, install it from there, verify and run it
-    Demo(DemoArgs),
+    Demo {
+        /// Keep all files in this directory, which must not exist yet
+        #[arg(long, value_name = "DIR")]
+        keep: Option<PathBuf>,
+    },
 }
 
 impl Cli {
@@ -71,8 +78,8 @@ impl Cli {
             Command::Info(args) => args.log,
             _ => LogArgs::default(),
         };
-        let asked = log.log_format.or(self.log.log_format);
-        asked.unwrap_or(LogFormat::Text)
+        let requested = log.log_format.or(self.log.log_format);
+        requested.unwrap_or(LogFormat::Text)
     }
 }
 
@@ -211,26 +218,6 @@ pub(crate) enum KeyCommand {
     },
     /// Read a secret key from stdin, and print its public key
     Public,
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct DemoArgs {
-    /// Keep all files in this directory, which must not exist yet
-    #[arg(long, value_name = "DIR")]
-    pub(crate) keep: Option<PathBuf>,
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct CompletionsArgs {
-    /// The shell that will run the script
-    pub(crate) shell: Shell,
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct ManArgs {
-    /// Write floe.1, floe-install.1 and so on into this directory, such as
-    /// ~/.local/share/man/man1
-    pub(crate) dir: Option<PathBuf>,
 }
 
 /// The format of stderr.

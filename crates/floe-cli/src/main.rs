@@ -32,13 +32,11 @@ fn main() -> ExitCode {
         Command::Info(args) => commands::info::run(args),
         Command::Config(args) => commands::config::run(&args),
         Command::Serve(args) => commands::serve::run(&args),
-        Command::Key { command } => commands::key::run(command),
-        Command::Bench {
-            command: BenchCommand::Copy(args),
-        } => commands::bench::run(&args),
-        Command::Completions(args) => commands::manual::completions(&args),
-        Command::Man(args) => commands::manual::man(&args),
-        Command::Demo(args) => commands::demo::run(args),
+        Command::Key(command) => commands::key::run(command),
+        Command::Bench(BenchCommand::Copy(args)) => commands::bench::run(&args),
+        Command::Completions { shell } => commands::manual::completions(shell),
+        Command::Man { dir } => commands::manual::man(dir.as_deref()),
+        Command::Demo { keep } => commands::demo::run(keep.as_deref()),
     };
     exit_code(result)
 }

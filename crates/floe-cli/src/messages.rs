@@ -23,6 +23,10 @@ pub(crate) fn paths(count: usize) -> String {
 
 pub(crate) const STDOUT: &str = "cannot write the result to stdout";
 
+pub(crate) fn directory(path: &Path) -> String {
+    format!("cannot create the directory {}", path.display())
+}
+
 pub(crate) fn waiting_for_resource(resource: &str) -> String {
     format!("floe: waiting for {resource}")
 }
@@ -65,10 +69,6 @@ pub(crate) fn manual_pages(dir: &Path) -> String {
 }
 
 // floe demo
-
-pub(crate) fn demo_directory(directory: &Path) -> String {
-    format!("cannot create the directory {}", directory.display())
-}
 
 pub(crate) fn demo_program(program: &Path) -> String {
     format!("cannot copy {}", program.display())

@@ -127,20 +127,17 @@ fn measure(
     let at = report.rows.len() - 1;
     let mut failure = None;
     let mut reported = BTreeSet::new();
-    let measurements = rounds(
-        &timed_variants,
-        plan,
-        cancel.flag().as_ref(),
-        &mut |round, measurements| {
-            report.rows[at].measurements = named(measurements);
-            eprint_line(progress(&report.rows[at], round, plan, &mut reported));
-            // Written after each round, so that a killed process leaves its results.
-            failure = publish(args, report).err();
-            if failure.is_some() {
-                cancel.flag().store(true, Ordering::Relaxed);
-            }
-        },
-    );
+    let stop = cancel.flag();
+    let mut on_round = |round: usize, measurements: &[Measurement]| {
+        report.rows[at].measurements = named(measurements);
+        eprint_line(progress(&report.rows[at], round, plan, &mut reported));
+        // Written after each round, so that a killed process leaves its results.
+        failure = publish(args, report).err();
+        if failure.is_some() {
+            stop.store(true, Ordering::Relaxed);
+        }
+    };
+    let measurements = rounds(&timed_variants, plan, &stop, &mut on_round);
     report.rows[at].measurements = named(&measurements);
     failure.map_or(Ok(()), Err)
 }
@@ -157,13 +154,9 @@ fn progress(row: &Row, round: usize, plan: Repetitions, reported: &mut BTreeSet<
             None => format!("{name} warm"),
         },
     });
-    let last: Vec<String> = last.collect();
+    let last = Vec::from_iter(last).join(", ");
     let total = plan.warmup + plan.iterations;
-    format!(
-        "{}: round {round} of {total}: {}",
-        row.name,
-        last.join(", ")
-    )
+    format!("{}: round {round} of {total}: {last}", row.name)
 }
 
 /// Writes the requested files.

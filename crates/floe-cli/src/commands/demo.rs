@@ -24,18 +24,17 @@ use floe_transfer::{Error, ErrorKind};
 use indicatif::HumanBytes;
 
 use super::{key, print};
-use crate::args::DemoArgs;
 use crate::messages;
 
-pub(crate) fn run(args: DemoArgs) -> Result<()> {
-    if let Some(directory) = &args.keep {
-        fs::create_dir(directory).with_context(|| messages::demo_directory(directory))?;
+pub(crate) fn run(keep: Option<&Path>) -> Result<()> {
+    if let Some(directory) = keep {
+        fs::create_dir(directory).with_context(|| messages::directory(directory))?;
     }
     let scratch = tempfile::Builder::new().prefix("floe-demo-").tempdir()?;
-    let directory = fs::canonicalize(args.keep.as_deref().unwrap_or(scratch.path()))?;
+    let directory = fs::canonicalize(keep.unwrap_or(scratch.path()))?;
     let demo = Demo { directory };
     let result = demo.run_steps();
-    match args.keep {
+    match keep {
         Some(_) => print(format_args!(
             "kept everything in {}",
             demo.directory.display()

@@ -14,18 +14,15 @@ use crate::messages;
 
 pub(crate) fn run(command: KeyCommand) -> anyhow::Result<()> {
     match command {
-        KeyCommand::Generate { name } => print(generate(&name)?.to_text())?,
+        KeyCommand::Generate { name } => print(generate(&name)?.to_text()),
         KeyCommand::Public => {
             let mut text = String::new();
-            std::io::stdin()
-                .take(KEY_LEN_MAX)
-                .read_to_string(&mut text)
-                .context(messages::SECRET_KEY_ON_STDIN)?;
+            let read = std::io::stdin().take(KEY_LEN_MAX).read_to_string(&mut text);
+            read.context(messages::SECRET_KEY_ON_STDIN)?;
             let key = SecretKey::parse(text.trim()).context(messages::SECRET_KEY_ON_STDIN)?;
-            print(key.public())?;
+            print(key.public())
         }
     }
-    Ok(())
 }
 
 /// Makes a new key from random bytes of the system.
@@ -33,9 +30,8 @@ pub(crate) fn run(command: KeyCommand) -> anyhow::Result<()> {
 /// Errors: the name cannot be that of a key.
 pub(crate) fn generate(name: &str) -> anyhow::Result<SecretKey> {
     let mut seed = [0; SEED_LEN];
-    SystemRandom::new()
-        .fill(&mut seed)
-        .map_err(|_| anyhow!(messages::NO_RANDOMNESS))?;
+    let filled = SystemRandom::new().fill(&mut seed);
+    filled.map_err(|_| anyhow!(messages::NO_RANDOMNESS))?;
     SecretKey::from_seed(name, seed)
         .map_err(|error| UsageError(messages::invalid_key_name(name, error)).into())
 }

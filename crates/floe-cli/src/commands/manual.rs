@@ -8,26 +8,27 @@ use std::path::Path;
 
 use anyhow::Context as _;
 use clap::{Command, CommandFactory as _};
+use clap_complete::Shell;
 use clap_mangen::Man;
 
 use super::print;
-use crate::args::{Cli, CompletionsArgs, ManArgs};
+use crate::args::Cli;
 use crate::messages;
 
 /// Prints a completion script.
-pub(crate) fn completions(args: &CompletionsArgs) -> anyhow::Result<()> {
+pub(crate) fn completions(shell: Shell) -> anyhow::Result<()> {
     let mut script = Vec::new();
-    clap_complete::generate(args.shell, &mut Cli::command(), NAME, &mut script);
+    clap_complete::generate(shell, &mut Cli::command(), NAME, &mut script);
     print(String::from_utf8(script)?.trim_end())
 }
 
 /// Prints the manual page of floe, or writes the pages of all commands into a directory.
-pub(crate) fn man(args: &ManArgs) -> anyhow::Result<()> {
+pub(crate) fn man(dir: Option<&Path>) -> anyhow::Result<()> {
     // A page about `floe help` would only repeat the other pages.
     let mut command = Cli::command().disable_help_subcommand(true);
     // Gives each command its full name, such as `floe-install`.
     command.build();
-    match &args.dir {
+    match dir {
         None => print(page(command)?.trim_end()),
         Some(dir) => fs::create_dir_all(dir)
             .map_err(anyhow::Error::from)
@@ -38,12 +39,8 @@ pub(crate) fn man(args: &ManArgs) -> anyhow::Result<()> {
 
 /// Writes the pages of a command and of all its subcommands.
 fn write(command: &Command, dir: &Path) -> anyhow::Result<()> {
-    for below in command
-        .get_subcommands()
-        .filter(|below| !below.is_hide_set())
-    {
-        write(below, dir)?;
-    }
+    let mut below = command.get_subcommands().filter(|it| !it.is_hide_set());
+    below.try_for_each(|below| write(below, dir))?;
     let name = command.get_display_name().unwrap_or(command.get_name());
     fs::write(dir.join(format!("{name}.1")), page(command.clone())?)?;
     Ok(())

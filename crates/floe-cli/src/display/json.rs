@@ -4,6 +4,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use floe_transfer::{Error, Event, EventSink};
+use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::stderr::{Level, eprint_line, warn, write_event};
@@ -21,36 +22,32 @@ pub(crate) fn error_fields(error: &Error) -> Value {
     })
 }
 
-/// Writes the events of a copy as JSON lines.
+/// Writes the events of a copy as JSON lines. Holds the counts, and the time of the last progress
+/// event.
 #[derive(Debug)]
-pub(crate) struct JsonLines(Mutex<Counts>);
+pub(crate) struct JsonLines(Mutex<(Counts, Instant)>);
 
-#[derive(Debug)]
+/// The fields of progress events.
+#[derive(Debug, Default, Serialize)]
+#[serde(rename_all = "camelCase")]
 struct Counts {
     paths: usize,
     staged: usize,
     nar_bytes: u64,
-    unpacked: i64,
-    fetched: u64,
-    last_progress: Instant,
+    unpacked_bytes: i64,
+    fetched_bytes: u64,
 }
 
 impl JsonLines {
     pub(crate) fn new() -> JsonLines {
-        JsonLines(Mutex::new(Counts {
-            paths: 0,
-            staged: 0,
-            nar_bytes: 0,
-            unpacked: 0,
-            fetched: 0,
-            last_progress: Instant::now(),
-        }))
+        JsonLines(Mutex::new((Counts::default(), Instant::now())))
     }
 }
 
 impl EventSink for JsonLines {
     fn event(&self, event: Event<'_>) {
-        let mut counts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let (counts, last_progress) = &mut *state;
         match event {
             Event::Planned {
                 paths,
@@ -64,12 +61,12 @@ impl EventSink for JsonLines {
                 });
                 write_event(Level::Info, "planned", fields);
             }
-            Event::Fetched { bytes, .. } => counts.fetched += bytes,
+            Event::Fetched { bytes, .. } => counts.fetched_bytes += bytes,
             Event::Progress { nar_bytes, .. } => {
-                counts.unpacked += nar_bytes;
-                if counts.last_progress.elapsed() >= PROGRESS_INTERVAL {
-                    counts.last_progress = Instant::now();
-                    write_event(Level::Info, "progress", counts.fields());
+                counts.unpacked_bytes += nar_bytes;
+                if last_progress.elapsed() >= PROGRESS_INTERVAL {
+                    *last_progress = Instant::now();
+                    write_event(Level::Info, "progress", json!(counts));
                 }
             }
             Event::Staged { path } => {
@@ -94,16 +91,6 @@ impl EventSink for JsonLines {
             }
             other => event_warning(&other).into_iter().for_each(warn),
         }
-    }
-}
-
-impl Counts {
-    fn fields(&self) -> Value {
-        json!({
-            "staged": self.staged, "paths": self.paths,
-            "fetchedBytes": self.fetched, "unpackedBytes": self.unpacked,
-            "narBytes": self.nar_bytes,
-        })
     }
 }
 

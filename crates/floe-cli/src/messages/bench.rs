@@ -33,10 +33,6 @@ pub(crate) fn source(from: &str) -> String {
     format!("cannot open the source {from}")
 }
 
-pub(crate) fn directory(path: &Path) -> String {
-    format!("cannot create the directory {}", path.display())
-}
-
 pub(crate) fn directory_in(parent: &Path) -> String {
     format!("cannot create a directory in {}", parent.display())
 }

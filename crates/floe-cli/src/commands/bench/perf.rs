@@ -21,7 +21,7 @@ pub(crate) fn profile(
     (variants, cancel): (&[VariantSpec], &Cancel),
     report: &mut Report,
 ) -> anyhow::Result<()> {
-    fs::create_dir_all(directory).with_context(|| messages::directory(directory))?;
+    fs::create_dir_all(directory).with_context(|| crate::messages::directory(directory))?;
     let row = file_name(&run.name());
     for variant in variants {
         let words = run.words(variant);

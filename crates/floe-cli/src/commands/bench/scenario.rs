@@ -71,7 +71,7 @@ impl ScenarioRun<'_> {
             Medium::Tmpfs => ("--tmpfs", &args.tmpfs),
             Medium::Disk => ("--scratch", args.scratch.as_ref().unwrap_or(&temp_dir)),
         };
-        fs::create_dir_all(parent).with_context(|| messages::directory(parent))?;
+        fs::create_dir_all(parent).with_context(|| crate::messages::directory(parent))?;
         let file_system = FileSystem::of(parent)?;
         check_medium(scenario.medium, option, parent, &file_system)?;
         check_free_space(parent, &closure)?;

@@ -25,21 +25,16 @@ pub(crate) fn parse(texts: &[String], keys: Option<&str>) -> Result<Vec<VariantS
     for text in texts {
         let variant = parse_one(text, keys)?;
         if variants.iter().any(|known| known.name == variant.name) {
-            return Err(UsageError(messages::invalid_variant(
-                text,
-                messages::NAME_TAKEN,
-            )));
+            let message = messages::invalid_variant(text, messages::NAME_TAKEN);
+            return Err(UsageError(message));
         }
         variants.push(variant);
     }
-    let (checking, trusting): (Vec<&VariantSpec>, Vec<&VariantSpec>) = variants
-        .iter()
-        .partition(|variant| variant.checks_signatures());
-    if let (Some(checking), Some(trusting)) = (checking.first(), trusting.first()) {
-        let (checking, trusting) = (&checking.name, &trusting.name);
-        return Err(UsageError(messages::mixed_signature_checks(
-            checking, trusting,
-        )));
+    let checking = variants.iter().find(|variant| variant.checks_signatures());
+    let trusting = variants.iter().find(|variant| !variant.checks_signatures());
+    if let (Some(checking), Some(trusting)) = (checking, trusting) {
+        let message = messages::mixed_signature_checks(&checking.name, &trusting.name);
+        return Err(UsageError(message));
     }
     Ok(variants)
 }
@@ -49,29 +44,21 @@ fn parse_one(text: &str, keys: Option<&str>) -> Result<VariantSpec, UsageError> 
     let Some((name, command)) = text.split_once('=') else {
         let template = builtin(text, text, keys);
         let template = template.ok_or_else(|| fault(messages::NOT_A_VARIANT))?;
-        return Ok(VariantSpec {
-            name: text.into(),
-            template,
-        });
+        let name = text.to_owned();
+        return Ok(VariantSpec { name, template });
     };
     if name.is_empty() {
         return Err(fault(messages::NO_NAME));
     }
     let is_program = !command.contains(char::is_whitespace);
-    let file_name = Path::new(command)
-        .file_name()
-        .and_then(|name| name.to_str());
-    let known = file_name
-        .filter(|_| is_program)
-        .and_then(|kind| builtin(kind, command, keys));
-    let template = match known {
+    let file_name = Path::new(command).file_name().filter(|_| is_program);
+    let kind = file_name.and_then(|name| name.to_str());
+    let template = match kind.and_then(|kind| builtin(kind, command, keys)) {
         Some(template) => template,
         None => Template::parse(command).map_err(|error| fault(&error.to_string()))?,
     };
-    Ok(VariantSpec {
-        name: name.into(),
-        template,
-    })
+    let name = name.to_owned();
+    Ok(VariantSpec { name, template })
 }
 
 /// Returns the command of a program that floe knows.
