@@ -116,10 +116,8 @@ impl Settings {
             store_dir: self.store_dir.as_ref(),
             data_home: data_home.as_deref(),
         };
-        let directories = args
-            .reuse
-            .iter()
-            .map(|text| reuse_directory(text, &context));
+        let directories = args.reuse.iter();
+        let directories = directories.map(|text| reuse_directory(text, &context));
         Ok(Reuse {
             directories: directories.collect::<Result<_, _>>()?,
             by: args.reuse_by.unwrap_or_default(),

@@ -20,12 +20,10 @@ use super::stderr::warn;
 use file::TraceFile;
 
 /// A trace, written until it is dropped.
-pub(crate) struct Trace {
-    began: Instant,
-    state: Mutex<State>,
-}
+pub(crate) struct Trace(Mutex<State>);
 
 struct State {
+    began: Instant,
     file: TraceFile,
     /// The rows of threads by name.
     threads: HashMap<String, u64>,
@@ -70,40 +68,33 @@ impl Trace {
             "ph": "M", "pid": PID, "name": "process_name", "args": { "name": command },
         });
         let file = TraceFile::create(path, &process)?;
-        Ok(Trace {
+        Ok(Trace(Mutex::new(State {
             began: Instant::now(),
-            state: Mutex::new(State {
-                file,
-                threads: HashMap::new(),
-                paths: HashMap::new(),
-                resolving: None,
-                committing: None,
-                tracks: 0,
-                fetched: 0,
-                unpacked: 0,
-                counters_written_at: None,
-            }),
-        })
+            file,
+            threads: HashMap::new(),
+            paths: HashMap::new(),
+            resolving: None,
+            committing: None,
+            tracks: 0,
+            fetched: 0,
+            unpacked: 0,
+            counters_written_at: None,
+        })))
     }
 
     /// Adds an event to the trace.
     pub(crate) fn event(&self, event: &Event<'_>) {
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         // The time is taken under the lock, so that times increase in the file.
-        let now = self.now();
+        let now = state.now();
         state.event(event, now);
-    }
-
-    fn now(&self) -> Micros {
-        u64::try_from(self.began.elapsed().as_micros()).unwrap_or(u64::MAX)
     }
 }
 
 impl Drop for Trace {
     fn drop(&mut self) {
-        let now = self.now();
-        let state = self.state.get_mut().unwrap_or_else(PoisonError::into_inner);
-        state.finish(now);
+        let state = self.0.get_mut().unwrap_or_else(PoisonError::into_inner);
+        state.finish();
         if let Err(error) = state.file.finish() {
             warn(format_args!("ending the trace early: {error:#}"));
         }
@@ -111,6 +102,10 @@ impl Drop for Trace {
 }
 
 impl State {
+    fn now(&self) -> Micros {
+        u64::try_from(self.began.elapsed().as_micros()).unwrap_or(u64::MAX)
+    }
+
     fn event(&mut self, event: &Event<'_>, now: Micros) {
         match event {
             Event::Querying { requested } => {
@@ -194,8 +189,8 @@ impl State {
             fetched: 0,
             thread: None,
         };
-        let event = track.event("b", requested, now, json!({}));
-        self.file.write(&event);
+        self.file
+            .write(&track.event("b", requested, now, json!({})));
         self.paths.insert(part, track);
     }
 
@@ -277,7 +272,8 @@ impl State {
     }
 
     /// Ends everything that an error or an interrupt has left open.
-    fn finish(&mut self, now: Micros) {
+    fn finish(&mut self) {
+        let now = self.now();
         self.end_resolving(now);
         self.end_committing(now);
         self.write_counters(now, Duration::ZERO);

@@ -69,12 +69,9 @@ pub(super) fn parse(args: &[OsString]) -> Result<Request, UsageError> {
                 ("version", _) => return Ok(Request::Print(VERSION.into())),
                 (_, Effect::Refused) => return Err(address::tls_unsupported(&written).into()),
                 (_, Effect::Ignored) => options.ignore(&written, entry.help),
-                (key, Effect::Applied) => {
-                    let applied = options.apply(key, &value.unwrap_or_default());
-                    applied.map_err(|UsageError(cause)| {
-                        UsageError(messages::invalid_option(&written, &cause))
-                    })?;
-                }
+                (key, Effect::Applied) => options
+                    .apply(key, &value.unwrap_or_default())
+                    .map_err(|error| UsageError(messages::invalid_option(&written, &error.0)))?,
             },
         }
     }
@@ -92,9 +89,7 @@ impl Options {
             "host" => self.host = Some(text(value)?.to_owned()),
             "port" => self.port = Some(number(value)?),
             // Larger values are capped: the system allows fewer than this.
-            "backlog" => {
-                self.backlog = Some(number::<u32>(value)?.try_into().unwrap_or(u16::MAX));
-            }
+            "backlog" => self.backlog = Some(number::<u32>(value)?.try_into().unwrap_or(u16::MAX)),
             "store" => self.store = Some(text(value)?.to_owned()),
             "priority" => self.priority = Some(number(value)?),
             "path" => self.path = prefix(text(value)?)?,
@@ -120,23 +115,21 @@ impl Options {
     /// Chooses the addresses as Plack does: `--listen` wins over `--socket`, and both win over
     /// `--host` and `--port`.
     fn choose_addresses(&mut self) {
-        let winner = match (self.listen.is_empty(), &self.socket) {
-            (false, _) => "--listen",
-            (true, Some(_)) => "--socket",
+        let (winner, loser) = match (self.listen.is_empty(), self.socket.take()) {
+            (false, socket) => ("--listen", socket),
+            (true, Some(socket)) => {
+                self.listen.push(Listen::Unix(socket));
+                ("--socket", None)
+            }
             (true, None) => {
-                self.listen.push(Listen::Tcp {
-                    host: address::parse_host(self.host.as_deref().unwrap_or_default()),
-                    port: self.port.unwrap_or(process::PORT),
-                });
-                return;
+                let host = address::parse_host(self.host.as_deref().unwrap_or_default());
+                let port = self.port.unwrap_or(process::PORT);
+                return self.listen.push(Listen::Tcp { host, port });
             }
         };
         let reason = messages::listens_elsewhere(winner);
-        if let Some(socket) = self.socket.take() {
-            match self.listen.is_empty() {
-                true => self.listen.push(Listen::Unix(socket)),
-                false => self.ignore("--socket", &reason),
-            }
+        if loser.is_some() {
+            self.ignore("--socket", &reason);
         }
         if self.host.is_some() || self.port.is_some() {
             self.ignore("--host or --port", &reason);
@@ -172,9 +165,8 @@ impl Options {
 }
 
 fn text(value: &OsStr) -> Result<&str, UsageError> {
-    value
-        .to_str()
-        .ok_or_else(|| UsageError(messages::not_utf8(value)))
+    let text = value.to_str();
+    text.ok_or_else(|| UsageError(messages::not_utf8(value)))
 }
 
 fn path(value: &OsStr) -> Result<PathBuf, UsageError> {
@@ -186,8 +178,8 @@ fn path(value: &OsStr) -> Result<PathBuf, UsageError> {
 
 fn number<T: FromStr>(value: &OsStr) -> Result<T, UsageError> {
     let text = text(value)?;
-    text.parse()
-        .map_err(|_| UsageError(messages::not_a_number(text)))
+    let number = text.parse();
+    number.map_err(|_| UsageError(messages::not_a_number(text)))
 }
 
 fn log_name(text: &str) -> Result<AccessLogFormat, UsageError> {

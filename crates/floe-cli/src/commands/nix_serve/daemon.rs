@@ -40,9 +40,8 @@ pub(super) fn start(args: &[OsString]) -> anyhow::Result<()> {
         .context(attempt)?;
     let mut line = String::new();
     if let Some(stdout) = child.stdout.take() {
-        BufReader::new(stdout)
-            .read_line(&mut line)
-            .context(attempt)?;
+        let read = BufReader::new(stdout).read_line(&mut line);
+        read.context(attempt)?;
     }
     if line == READY {
         return Ok(());

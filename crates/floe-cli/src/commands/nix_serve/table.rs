@@ -28,9 +28,8 @@ pub(super) enum Effect {
 impl OptionEntry {
     /// Returns its last name without dashes, which is the long one if it has one.
     pub(super) fn key(&self) -> &'static str {
-        self.names
-            .last()
-            .map_or("", |name| name.trim_start_matches('-'))
+        let name = self.names.last().copied().unwrap_or_default();
+        name.trim_start_matches('-')
     }
 }
 
@@ -54,14 +53,12 @@ pub(super) fn entries() -> impl Iterator<Item = OptionEntry> {
         std::iter::from_fn(move || {
             let (spelling, help) = (lines.next()?, lines.next()?);
             let words = spelling.split(' ');
-            let (names, values): (Vec<&str>, Vec<&str>) =
+            let (names, value): (Vec<&str>, Vec<&str>) =
                 words.partition(|word| word.starts_with('-'));
+            let names = names.iter().map(|name| name.trim_end_matches(','));
             Some(OptionEntry {
-                names: names
-                    .iter()
-                    .map(|name| name.trim_end_matches(','))
-                    .collect(),
-                value: values.first().copied(),
+                names: names.collect(),
+                value: value.first().copied(),
                 effect,
                 help,
             })
