@@ -49,16 +49,13 @@ impl Report {
 fn group(row: &Row) -> Group {
     let bar = |(index, (name, _)): (usize, &(String, _))| {
         let found = row.compare(index);
-        let (text, colour) = match &found {
-            None => ("no figures".into(), Colour::Red),
-            Some(found) => {
-                let time = row.unit.format(found.seconds.mean);
-                match found.ratio {
-                    None if index == 0 => (time, Colour::Grey),
-                    None => (time, Colour::Blue),
-                    Some(ratio) => (format!("{time} ({:.2})", ratio.value), Colour::Blue),
-                }
-            }
+        let time = found.map(|found| row.unit.format(found.seconds.mean));
+        let ratio = found.and_then(|found| found.ratio);
+        let (text, colour) = match (time, ratio) {
+            (None, _) => ("no figures".into(), Colour::Red),
+            (Some(time), Some(ratio)) => (format!("{time} ({:.2})", ratio.value), Colour::Blue),
+            (Some(time), None) if index == 0 => (time, Colour::Grey),
+            (Some(time), None) => (time, Colour::Blue),
         };
         Bar {
             label: name.clone(),

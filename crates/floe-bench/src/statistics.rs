@@ -108,17 +108,15 @@ impl Ratio {
     /// The interval of a ratio whose logarithm has a standard error; `None` if the degrees of
     /// freedom are not positive.
     fn from_log_error(value: f64, error: f64, degrees: f64) -> Option<Ratio> {
-        if error == 0.0 {
-            let (low, high) = (value, value);
-            return Some(Ratio { value, low, high });
-        }
-        let student = StudentsT::new(0.0, 1.0, degrees).ok()?;
-        let width = (student.inverse_cdf(UPPER_QUANTILE) * error).exp();
-        Some(Ratio {
-            value,
-            low: value / width,
-            high: value * width,
-        })
+        let width = match error == 0.0 {
+            true => 1.0,
+            false => {
+                let student = StudentsT::new(0.0, 1.0, degrees).ok()?;
+                (student.inverse_cdf(UPPER_QUANTILE) * error).exp()
+            }
+        };
+        let (low, high) = (value / width, value * width);
+        Some(Ratio { value, low, high })
     }
 }
 
@@ -157,12 +155,11 @@ pub fn paired_ratio(ratios: &[f64]) -> Option<Ratio> {
 /// reports.
 pub fn verdict(a: &Summary, b: &Summary) -> &'static str {
     match welch(a, b) {
-        Some(test) if a.len >= SAMPLES_MIN && b.len >= SAMPLES_MIN => match test {
-            Welch { p, .. } if p >= LEVEL => "no difference shown",
-            Welch { t, .. } if t < 0.0 => "faster",
-            _ => "slower",
-        },
-        _ => "too few runs",
+        _ if a.len.min(b.len) < SAMPLES_MIN => "too few runs",
+        None => "too few runs",
+        Some(Welch { p, .. }) if p >= LEVEL => "no difference shown",
+        Some(Welch { t, .. }) if t < 0.0 => "faster",
+        Some(_) => "slower",
     }
 }
 

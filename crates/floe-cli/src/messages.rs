@@ -14,11 +14,9 @@ use std::path::Path;
 use indicatif::HumanBytes;
 
 /// `1 path`, `2 paths`.
-pub(crate) fn paths(count: usize) -> String {
-    match count {
-        1 => "1 path".to_owned(),
-        _ => format!("{count} paths"),
-    }
+pub(crate) fn counted(count: usize, noun: &str) -> String {
+    let plural = if count == 1 { "" } else { "s" };
+    format!("{count} {noun}{plural}")
 }
 
 pub(crate) const STDOUT: &str = "cannot write the result to stdout";
@@ -48,9 +46,8 @@ pub(crate) fn cache_not_verifiable(cache: impl Display) -> String {
 }
 
 pub(crate) fn verified(paths: u64, nar_bytes: u64, links: u64, problems: usize) -> String {
-    let bytes = HumanBytes(nar_bytes);
-    let noun = if problems == 1 { "problem" } else { "problems" };
-    format!("verified {paths} paths ({bytes}) and {links} links: {problems} {noun}")
+    let (bytes, problems) = (HumanBytes(nar_bytes), counted(problems, "problem"));
+    format!("verified {paths} paths ({bytes}) and {links} links: {problems}")
 }
 
 // floe key

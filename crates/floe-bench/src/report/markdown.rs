@@ -4,7 +4,7 @@ use super::Report;
 use crate::machine;
 use crate::rounds::Measurement;
 use crate::row::{Comparison, Row};
-use crate::sample::significant;
+use crate::sample::{Latency, significant};
 use crate::table::Table;
 
 impl Report {
@@ -53,9 +53,8 @@ impl Report {
                     (None, Measurement::Failed(reason)) => cells.push(format!("failed: {reason}")),
                     (None, Measurement::Ran(_)) => cells.push("not run".into()),
                 }
-                cells.extend(row.latency(name).map(|latency| {
-                    let milliseconds = |seconds: f64| significant(seconds * 1e3);
-                    let (p50, p99) = (milliseconds(latency.p50), milliseconds(latency.p99));
+                cells.extend(row.latency(name).map(|Latency { p50, p99 }| {
+                    let [p50, p99] = [p50, p99].map(|seconds| significant(seconds * 1e3));
                     format!("{p50} / {p99}")
                 }));
                 table.row(&cells);
@@ -77,8 +76,9 @@ fn figures(row: &Row, found: &Comparison, is_reference: bool) -> [String; 7] {
     };
     let p = found.welch.map(|test| probability(test.p));
     let cpu = found.cpu_seconds.map(|cpu| row.unit.format(cpu.mean));
-    let memory = found.peak_memory;
-    let memory = memory.map(|bytes| significant(bytes as f64 / 1e6));
+    let memory = found
+        .peak_memory
+        .map(|bytes| significant(bytes as f64 / 1e6));
     [
         format!("{mean} ± {sd} {unit}"),
         format!("{median} ({min}–{max})"),
@@ -102,7 +102,6 @@ fn probability(p: f64) -> String {
 mod tests {
     use super::super::tests::report;
     use super::*;
-    use crate::sample::Latency;
 
     #[test]
     fn table_has_a_full_line_per_variant() {

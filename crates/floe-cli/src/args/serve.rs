@@ -115,13 +115,14 @@ pub(crate) enum CompressMode {
 /// Parses a number of bytes. K, M, G and T are powers of 1024.
 fn parse_bytes(text: &str) -> Result<u64, UsageError> {
     let wrong = || UsageError(arguments::not_bytes(text));
-    let power = |letter| UNITS.iter().position(|unit| *unit == letter);
-    let (digits, unit) = match text.char_indices().next_back() {
-        Some((at, last)) if !last.is_ascii_digit() => {
-            let power = power(last.to_ascii_uppercase()).ok_or_else(wrong)?;
-            (&text[..at], 1024_u64.pow(power as u32 + 1))
-        }
-        _ => (text, 1),
+    let power = |letter: char| {
+        UNITS
+            .iter()
+            .position(|unit| *unit == letter.to_ascii_uppercase())
+    };
+    let (digits, unit) = match text.chars().next_back().and_then(power) {
+        Some(power) => (&text[..text.len() - 1], 1024_u64.pow(power as u32 + 1)),
+        None => (text, 1),
     };
     if !digits.bytes().all(|byte| byte.is_ascii_digit()) {
         return Err(wrong());

@@ -47,6 +47,7 @@ fn config(args: &ServeArgs) -> anyhow::Result<Config> {
     let store = served_store(&flags, &file, &environment)?;
     let open_files = limits::raise_open_files();
     let connections = args.max_connections.map(usize::from);
+    let connections = connections.or(file.connections());
     let log = match (&args.access_log, args.log_format) {
         (None, None) => AccessLogFormat::Quiet,
         (_, format) => format.unwrap_or(AccessLogFormat::Default),
@@ -54,7 +55,6 @@ fn config(args: &ServeArgs) -> anyhow::Result<Config> {
     let has_cache = compressed_cache.is_some();
     let compress = compress(args.compress, file.enable_compression, has_cache)?;
     let secret_keys = process::secret_keys(&key_files(args, &file, &environment)?, &environment)?;
-    let connections = connections.or(file.connections());
     let mut config = Config::new(store.layout, addresses(args, &file)?);
     let keep_alive_timeout = args.keepalive_timeout;
     config.log_dir = store.log_dir;

@@ -7,7 +7,7 @@ use floe_copy::CopySummary;
 use floe_transfer::{Error, Event, Space};
 use indicatif::HumanBytes;
 
-use super::{paths, waiting_for_resource};
+use super::{counted, waiting_for_resource};
 
 // Before the copy
 
@@ -70,7 +70,7 @@ fn cannot_remount(store: &Path, cause: impl Display) -> String {
 // During the copy
 
 pub(crate) fn plan(count: usize, nar_bytes: u64, download_bytes: u64) -> String {
-    let (paths, unpacked) = (paths(count), HumanBytes(nar_bytes));
+    let (paths, unpacked) = (counted(count, "path"), HumanBytes(nar_bytes));
     match download_bytes {
         0 => format!("copying {paths}, {unpacked} unpacked"),
         bytes => format!(
@@ -107,7 +107,10 @@ pub(crate) fn event_line(event: &Event<'_>) -> Option<String> {
             None => format!("retrying: {error}"),
         },
         Event::Failed { error } => format!("floe: {error}"),
-        Event::KeptForResume { paths } => kept_for_resume(*paths),
+        Event::KeptForResume { paths } => {
+            let paths = counted(*paths, "downloaded path");
+            format!("kept {paths} that could not be registered yet; the next run will reuse them")
+        }
         Event::WaitingForLock { path } => format!("waiting for a lock on {path}"),
         Event::WaitingForDatabase { what } => waiting_for_resource(what),
         _ => return event_warning(event).map(|warning| format!("floe: warning: {warning}")),
@@ -118,20 +121,13 @@ pub(crate) fn event_line(event: &Event<'_>) -> Option<String> {
 
 pub(crate) fn reuse_summary(outcome: &CopySummary) -> String {
     let unpacked = HumanBytes(outcome.reused_nar_bytes);
-    let paths = paths(usize::try_from(outcome.reused).unwrap_or(usize::MAX));
+    let reused = usize::try_from(outcome.reused).unwrap_or(usize::MAX);
+    let paths = counted(reused, "path");
     format!("reused {paths} of this machine ({unpacked} unpacked) instead of fetching them")
 }
 
-fn kept_for_resume(count: usize) -> String {
-    let paths = match count {
-        1 => "1 downloaded path".to_owned(),
-        _ => format!("{count} downloaded paths"),
-    };
-    format!("kept {paths} that could not be registered yet; the next run will reuse them")
-}
-
 pub(crate) fn failed(count: usize) -> String {
-    format!("failed to copy {}", paths(count))
+    format!("failed to copy {}", counted(count, "path"))
 }
 
 pub(crate) fn space(space: &Space) -> String {
