@@ -90,9 +90,9 @@ fn run_with_display(
         display: progress_display(),
         trace,
     });
-    relay.attach(Some(observers.clone()));
+    *relay.observers() = Some(observers.clone());
     let result = open.run(&*observers);
-    relay.attach(None);
+    *relay.observers() = None;
     result
 }
 
@@ -130,10 +130,6 @@ impl EventSink for CopyObservers {
 struct Relay(Mutex<Option<Arc<CopyObservers>>>);
 
 impl Relay {
-    fn attach(&self, observers: Option<Arc<CopyObservers>>) {
-        *self.observers() = observers;
-    }
-
     /// Holds the lock during an event, so that the caller drops the last reference.
     fn observers(&self) -> MutexGuard<'_, Option<Arc<CopyObservers>>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
@@ -164,17 +160,15 @@ fn print_plan(summary: &CopySummary, dir: &StoreDir) -> anyhow::Result<()> {
 
 fn print_json(open: &OpenCopy<'_>, summary: &CopySummary, began: Instant) -> anyhow::Result<()> {
     let dir = open.target.store_dir();
-    let already_valid = match &open.local_store {
-        Some(store) => store
-            .closure_len(&summary.requested_paths)?
-            .saturating_sub(summary.copied),
+    let closure_len = match &open.local_store {
+        Some(store) => store.closure_len(&summary.requested_paths)?,
         None => 0,
     };
     let paths = summary.requested_paths.iter();
     let mut object = json!({
         "paths": paths.map(|path| dir.full_path(path)).collect::<Vec<_>>(),
         "copied": summary.copied,
-        "alreadyValid": already_valid,
+        "alreadyValid": closure_len.saturating_sub(summary.copied),
         "downloadBytes": summary.download_bytes,
         "narBytes": summary.nar_bytes,
         "reusedPaths": summary.reused,

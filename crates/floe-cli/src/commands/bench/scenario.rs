@@ -161,19 +161,18 @@ fn check_medium(
     directory: &Path,
     found: &FileSystem,
 ) -> anyhow::Result<()> {
-    let shown = format!("{} ({option})", directory.display());
+    let (shown, kind) = (
+        format!("{} ({option})", directory.display()),
+        found.describe(),
+    );
     match (medium, found.durability) {
-        (Medium::Tmpfs, Durability::Memory) | (Medium::Disk, Durability::Journal) => Ok(()),
-        (Medium::Tmpfs, _) => bail!(messages::not_in_memory(&shown, found.describe())),
-        (Medium::Disk, Durability::Memory) => {
-            bail!(messages::not_on_disk(&shown, found.describe()))
-        }
-        (Medium::Disk, Durability::Plain) => bail!(messages::no_journal(&shown, found.describe())),
-        (Medium::Disk, Durability::Unknown) => {
-            eprint_line(messages::unknown_medium(&shown, found.describe()));
-            Ok(())
-        }
+        (Medium::Tmpfs, Durability::Memory) | (Medium::Disk, Durability::Journal) => {}
+        (Medium::Tmpfs, _) => bail!(messages::not_in_memory(&shown, kind)),
+        (Medium::Disk, Durability::Memory) => bail!(messages::not_on_disk(&shown, kind)),
+        (Medium::Disk, Durability::Plain) => bail!(messages::no_journal(&shown, kind)),
+        (Medium::Disk, Durability::Unknown) => eprint_line(messages::unknown_medium(&shown, kind)),
     }
+    Ok(())
 }
 
 fn check_free_space(directory: &Path, closure: &Closure) -> anyhow::Result<()> {
