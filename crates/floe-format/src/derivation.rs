@@ -43,23 +43,6 @@ pub struct Derivation {
 }
 
 impl Derivation {
-    /// Parses the text of a `.drv` file.
-    ///
-    /// `name` is the name without `.drv`, as [`Derivation::name_from_path`] returns it. The parser
-    /// checks the paths of fixed outputs with it.
-    ///
-    /// The parser accepts what the newest Nix accepts, such as lists without commas and outputs
-    /// of experimental features. It does not support dynamic derivations. Stricter than Nix, it
-    /// rejects bytes after the end, and names, paths and hashes that would need escapes.
-    pub fn parse(text: &[u8], dir: &StoreDir, name: &str) -> Result<Derivation, DerivationError> {
-        parse::parse(text, dir, name)
-    }
-
-    /// Returns the text of the `.drv` file. `name` is without `.drv`.
-    pub fn to_aterm(&self, dir: &StoreDir, name: &str) -> Result<Vec<u8>, DerivationError> {
-        write::aterm(self, dir, name)
-    }
-
     /// Returns the name of the derivation at a path, without `.drv`.
     pub fn name_from_path(path: &StorePath) -> Result<&str, DerivationError> {
         path.name()
@@ -105,26 +88,6 @@ impl Derivation {
                 )
             })
             .collect()
-    }
-
-    /// Checks that the outputs are consistent, like Nix's `checkInvariants`.
-    ///
-    /// The kinds of the outputs must be compatible. Every stated path must be the computed one, in
-    /// the outputs and in the environment variables named after them.
-    ///
-    /// `name` is without `.drv`. `read` returns the input derivations. It is called at most once
-    /// for each of them as long as the caller keeps `cache`.
-    ///
-    /// An output that is deferred without need is valid; Nix only warns of it. Nix's experimental
-    /// feature `builder-rpc-v0` omits the variables and is not supported.
-    pub fn check_invariants(
-        &self,
-        dir: &StoreDir,
-        name: &str,
-        cache: &mut DerivationHashCache,
-        read: &mut dyn FnMut(&StorePath) -> Result<Derivation, DerivationError>,
-    ) -> Result<(), DerivationError> {
-        check::check_invariants(self, dir, name, cache, read)
     }
 }
 

@@ -1,6 +1,7 @@
 //! Outputs of derivations and their paths.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::mem::discriminant;
 
 use crate::content_address::{ContentAddress, ContentAddressMethod};
 use crate::derivation::DerivationError;
@@ -70,6 +71,24 @@ pub fn output_path_name(drv_name: &str, output: &str) -> String {
     }
 }
 
+/// Checks that the stated path of an output is the computed one.
+pub(super) fn check_output_path(
+    drv_name: &str,
+    output: &str,
+    stated: &StorePath,
+    computed: &StorePath,
+) -> Result<(), DerivationError> {
+    if stated == computed {
+        return Ok(());
+    }
+    Err(DerivationError::OutputPathMismatch {
+        derivation: drv_name.into(),
+        output: output.into(),
+        stated: stated.clone(),
+        computed: computed.clone(),
+    })
+}
+
 /// Checks that a derivation may have outputs of these kinds together.
 pub(super) fn check_output_kinds(
     outputs: &BTreeMap<String, DerivationOutput>,
@@ -81,41 +100,31 @@ pub(super) fn check_output_kinds(
             problem,
         })
     };
-    let mut rest = outputs.iter();
-    let Some((first_name, first)) = rest.next() else {
+    let Some((first_name, first)) = outputs.first_key_value() else {
         return problem("there are none");
     };
-    if matches!(first, DerivationOutput::Fixed(_)) {
-        if !outputs
-            .values()
-            .all(|output| matches!(output, DerivationOutput::Fixed(_)))
-        {
-            return problem("outputs of different kinds");
-        }
-        if rest.next().is_some() {
-            return problem("several fixed outputs");
-        }
-        if first_name != "out" {
-            return problem("the fixed output is not named out");
-        }
-        return Ok(());
-    }
-    for (_, output) in rest {
+    for output in outputs.values() {
         match (first, output) {
-            (DerivationOutput::InputAddressed(_), DerivationOutput::InputAddressed(_))
-            | (DerivationOutput::Deferred, DerivationOutput::Deferred)
-            | (DerivationOutput::Impure { .. }, DerivationOutput::Impure { .. }) => {}
             (
                 DerivationOutput::Floating { algorithm: one, .. },
                 DerivationOutput::Floating {
                     algorithm: other, ..
                 },
-            ) => {
-                if one != other {
-                    return problem("floating outputs with different hash algorithms");
-                }
+            ) if one != other => {
+                return problem("floating outputs with different hash algorithms");
             }
-            _ => return problem("outputs of different kinds"),
+            _ if discriminant(first) != discriminant(output) => {
+                return problem("outputs of different kinds");
+            }
+            _ => {}
+        }
+    }
+    if matches!(first, DerivationOutput::Fixed(_)) {
+        if outputs.len() > 1 {
+            return problem("several fixed outputs");
+        }
+        if first_name != "out" {
+            return problem("the fixed output is not named out");
         }
     }
     Ok(())

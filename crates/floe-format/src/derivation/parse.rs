@@ -3,49 +3,56 @@
 use std::collections::BTreeSet;
 
 use crate::content_address::{ContentAddress, ContentAddressMethod};
+use crate::derivation::output::check_output_path;
 use crate::derivation::{DERIVATION_LEN_MAX, Derivation, DerivationError, DerivationOutput};
 use crate::hash::{Hash, HashAlgorithm};
 use crate::store_path::{StoreDir, StorePath};
 
-/// Implements [`Derivation::parse`].
-pub(super) fn parse(
-    text: &[u8],
-    dir: &StoreDir,
-    drv_name: &str,
-) -> Result<Derivation, DerivationError> {
-    if text.len() > DERIVATION_LEN_MAX {
-        return Err(DerivationError::TooLong(text.len()));
+impl Derivation {
+    /// Parses the text of a `.drv` file.
+    ///
+    /// `name` is the name without `.drv`, as [`Derivation::name_from_path`] returns it. The parser
+    /// checks the paths of fixed outputs with it.
+    ///
+    /// The parser accepts what the newest Nix accepts, such as lists without commas and outputs
+    /// of experimental features. It does not support dynamic derivations. Stricter than Nix, it
+    /// rejects bytes after the end, and names, paths and hashes that would need escapes.
+    pub fn parse(text: &[u8], dir: &StoreDir, name: &str) -> Result<Derivation, DerivationError> {
+        if text.len() > DERIVATION_LEN_MAX {
+            return Err(DerivationError::TooLong(text.len()));
+        }
+        if text.starts_with(b"DrvWithVersion(") {
+            return Err(DerivationError::DrvWithVersion);
+        }
+        let mut parser = Parser {
+            text,
+            offset: 0,
+            dir,
+            drv_name: name,
+        };
+        let outputs: Vec<_> = parser.after("Derive(", |parser| parser.list(Parser::output))?;
+        let input_derivations =
+            parser.after(",", |parser| parser.list(Parser::input_derivation))?;
+        let input_sources = parser.after(",", |parser| parser.list(Parser::store_path))?;
+        let platform = parser.after(",", Parser::unescaped_string)?.into();
+        let builder = parser.after(",", Parser::string)?;
+        let args = parser.after(",", |parser| parser.list(Parser::string))?;
+        let env = parser.after(",", |parser| parser.list(Parser::variable))?;
+        parser.expect(")")?;
+        if !parser.rest().is_empty() {
+            return Err(parser.expected("the end"));
+        }
+        Ok(Derivation {
+            // Nix keeps the first of several outputs with the same name.
+            outputs: outputs.into_iter().rev().collect(),
+            input_derivations,
+            input_sources,
+            platform,
+            builder,
+            args,
+            env,
+        })
     }
-    if text.starts_with(b"DrvWithVersion(") {
-        return Err(DerivationError::DrvWithVersion);
-    }
-    let mut parser = Parser {
-        text,
-        offset: 0,
-        dir,
-        drv_name,
-    };
-    let outputs: Vec<_> = parser.after("Derive(", |parser| parser.list(Parser::output))?;
-    let input_derivations = parser.after(",", |parser| parser.list(Parser::input_derivation))?;
-    let input_sources = parser.after(",", |parser| parser.list(Parser::store_path))?;
-    let platform = parser.after(",", Parser::unescaped_string)?.into();
-    let builder = parser.after(",", Parser::string)?;
-    let args = parser.after(",", |parser| parser.list(Parser::string))?;
-    let env = parser.after(",", |parser| parser.list(Parser::variable))?;
-    parser.expect(")")?;
-    if !parser.rest().is_empty() {
-        return Err(parser.expected("the end"));
-    }
-    Ok(Derivation {
-        // Nix keeps the first of several outputs with the same name.
-        outputs: outputs.into_iter().rev().collect(),
-        input_derivations,
-        input_sources,
-        platform,
-        builder,
-        args,
-        env,
-    })
 }
 
 struct Parser<'a> {
@@ -210,26 +217,12 @@ impl<'a> Parser<'a> {
                         source,
                     }
                 })?;
-                self.fixed_output(name, stated, ContentAddress { method, hash })
+                let fixed = DerivationOutput::Fixed(ContentAddress { method, hash });
+                if let Some(computed) = fixed.path(self.dir, self.drv_name, name)? {
+                    check_output_path(self.drv_name, name, &stated, &computed)?;
+                }
+                Ok(fixed)
             }
-        }
-    }
-
-    fn fixed_output(
-        &self,
-        name: &str,
-        stated: StorePath,
-        address: ContentAddress,
-    ) -> Result<DerivationOutput, DerivationError> {
-        let output = DerivationOutput::Fixed(address);
-        match output.path(self.dir, self.drv_name, name)? {
-            Some(computed) if computed != stated => Err(DerivationError::OutputPathMismatch {
-                derivation: self.drv_name.into(),
-                output: name.into(),
-                stated,
-                computed,
-            }),
-            _ => Ok(output),
         }
     }
 

@@ -2,24 +2,24 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use crate::content_address::{ContentAddress, ContentAddressMethod};
 use crate::derivation::{Derivation, DerivationError, DerivationOutput};
+use crate::hash::HashAlgorithm;
 use crate::store_path::StoreDir;
 
-/// Implements [`Derivation::to_aterm`].
-pub(super) fn aterm(
-    derivation: &Derivation,
-    dir: &StoreDir,
-    name: &str,
-) -> Result<Vec<u8>, DerivationError> {
-    let mut outputs = Vec::new();
-    for (output, value) in &derivation.outputs {
-        outputs.push(output_fields(value, dir, name, output)?);
+impl Derivation {
+    /// Returns the text of the `.drv` file. `name` is without `.drv`.
+    pub fn to_aterm(&self, dir: &StoreDir, name: &str) -> Result<Vec<u8>, DerivationError> {
+        let mut outputs = Vec::new();
+        for (output, value) in &self.outputs {
+            outputs.push(output_fields(value, dir, name, output)?);
+        }
+        let inputs = self
+            .input_derivations
+            .iter()
+            .map(|(path, outputs)| (dir.full_path(path), outputs));
+        Ok(term(self, dir, &outputs, inputs, &self.env))
     }
-    let inputs = derivation
-        .input_derivations
-        .iter()
-        .map(|(path, outputs)| (dir.full_path(path), outputs));
-    Ok(term(derivation, dir, &outputs, inputs, &derivation.env))
 }
 
 /// Returns the text with each input derivation replaced by its hash in hexadecimal.
@@ -57,23 +57,21 @@ fn output_fields(
 ) -> Result<[String; 4], DerivationError> {
     let path = output.path(dir, drv_name, name)?;
     let path = path.map(|path| dir.full_path(&path)).unwrap_or_default();
+    let method_field = |method: ContentAddressMethod, algorithm: HashAlgorithm| {
+        format!("{}{}", method.prefix(), algorithm.name())
+    };
     let (method, hash) = match output {
         DerivationOutput::InputAddressed(_) | DerivationOutput::Deferred => Default::default(),
-        DerivationOutput::Fixed(address) => {
-            let algorithm = address.hash.algorithm().name();
-            (
-                format!("{}{algorithm}", address.method.prefix()),
-                address.hash.digest_base16(),
-            )
+        DerivationOutput::Fixed(ContentAddress { method, hash }) => (
+            method_field(*method, hash.algorithm()),
+            hash.digest_base16(),
+        ),
+        DerivationOutput::Floating { method, algorithm } => {
+            (method_field(*method, *algorithm), String::new())
         }
-        DerivationOutput::Floating { method, algorithm } => (
-            format!("{}{}", method.prefix(), algorithm.name()),
-            String::new(),
-        ),
-        DerivationOutput::Impure { method, algorithm } => (
-            format!("{}{}", method.prefix(), algorithm.name()),
-            "impure".into(),
-        ),
+        DerivationOutput::Impure { method, algorithm } => {
+            (method_field(*method, *algorithm), "impure".into())
+        }
     };
     Ok([name.into(), path, method, hash])
 }
@@ -86,26 +84,19 @@ fn term<'a>(
     env: &BTreeMap<Vec<u8>, Vec<u8>>,
 ) -> Vec<u8> {
     let mut out = b"Derive(".to_vec();
-    list(&mut out, outputs, |out, fields| {
-        out.push(b'(');
-        for (index, field) in fields.iter().enumerate() {
-            if index > 0 {
-                out.push(b',');
-            }
-            unescaped(out, field);
-        }
-        out.push(b')');
+    sequence(&mut out, b"[]", outputs, |out, fields| {
+        sequence(out, b"()", fields, |out, field| unescaped(out, field));
     });
     out.push(b',');
-    list(&mut out, inputs, |out, (key, outputs)| {
+    sequence(&mut out, b"[]", inputs, |out, (key, outputs)| {
         out.push(b'(');
         unescaped(out, &key);
         out.push(b',');
-        list(out, outputs, |out, output| unescaped(out, output));
+        sequence(out, b"[]", outputs, |out, output| unescaped(out, output));
         out.push(b')');
     });
     out.push(b',');
-    list(&mut out, &derivation.input_sources, |out, path| {
+    sequence(&mut out, b"[]", &derivation.input_sources, |out, path| {
         unescaped(out, &dir.full_path(path))
     });
     out.push(b',');
@@ -113,32 +104,32 @@ fn term<'a>(
     out.push(b',');
     escaped(&mut out, &derivation.builder);
     out.push(b',');
-    list(&mut out, &derivation.args, |out, arg| escaped(out, arg));
+    sequence(&mut out, b"[]", &derivation.args, |out, arg| {
+        escaped(out, arg)
+    });
     out.push(b',');
-    list(&mut out, env, |out, (name, value)| {
-        out.push(b'(');
-        escaped(out, name);
-        out.push(b',');
-        escaped(out, value);
-        out.push(b')');
+    sequence(&mut out, b"[]", env, |out, (name, value)| {
+        sequence(out, b"()", [name, value], |out, text| escaped(out, text));
     });
     out.push(b')');
     out
 }
 
-fn list<T>(
+/// Appends items between two brackets, with commas between the items.
+fn sequence<T>(
     out: &mut Vec<u8>,
+    [open, close]: &[u8; 2],
     items: impl IntoIterator<Item = T>,
     mut item: impl FnMut(&mut Vec<u8>, T),
 ) {
-    out.push(b'[');
+    out.push(*open);
     for (index, value) in items.into_iter().enumerate() {
         if index > 0 {
             out.push(b',');
         }
         item(out, value);
     }
-    out.push(b']');
+    out.push(*close);
 }
 
 /// Appends a string without escapes, as Nix does for paths and names.
