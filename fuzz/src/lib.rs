@@ -209,11 +209,12 @@ pub fn check_derivation(data: &[u8]) {
     let _ = derivation.check_invariants(
         &dir,
         name,
-        &mut DerivationHashCache::new(),
+        &mut DerivationHashCache::default(),
         &mut cannot_read,
     );
     let mut itself = |_: &StorePath| Ok(derivation.clone());
-    let _ = derivation.check_invariants(&dir, name, &mut DerivationHashCache::new(), &mut itself);
+    let _ =
+        derivation.check_invariants(&dir, name, &mut DerivationHashCache::default(), &mut itself);
 }
 
 /// Checks that store paths and store directories that parse equal what their texts parse to.

@@ -20,7 +20,7 @@ pub enum CacheInfoError {
 }
 
 /// The description of a binary cache.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CacheInfo {
     /// The store directory of all paths in the cache.
     pub store_dir: StoreDir,
@@ -43,11 +43,7 @@ impl CacheInfo {
         if text.len() > CACHE_INFO_LEN_MAX {
             return Err(CacheInfoError::TooLong(text.len()));
         }
-        let mut info = CacheInfo {
-            store_dir: StoreDir::default(),
-            want_mass_query: false,
-            priority: None,
-        };
+        let mut info = CacheInfo::default();
         for line in text.split(|&byte| byte == b'\n') {
             let mut parts = line.splitn(2, |&byte| byte == b':');
             let (Some(name), Some(value)) = (parts.next(), parts.next()) else {

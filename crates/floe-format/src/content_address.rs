@@ -69,6 +69,16 @@ impl ContentAddressMethod {
             ContentAddressMethod::Git => "git:",
         }
     }
+
+    /// Splits a text such as `r:sha256` into the method for file trees and the rest.
+    pub(crate) fn split_file_method(text: &str) -> (ContentAddressMethod, &str) {
+        for method in [ContentAddressMethod::NixArchive, ContentAddressMethod::Git] {
+            if let Some(rest) = text.strip_prefix(method.prefix()) {
+                return (method, rest);
+            }
+        }
+        (ContentAddressMethod::Flat, text)
+    }
 }
 
 /// A content address: a method and the resulting hash.
@@ -88,13 +98,7 @@ impl ContentAddress {
         let (method, rest) = if let Some(rest) = text.strip_prefix("text:") {
             (ContentAddressMethod::Text, rest)
         } else if let Some(rest) = text.strip_prefix("fixed:") {
-            if let Some(rest) = rest.strip_prefix("r:") {
-                (ContentAddressMethod::NixArchive, rest)
-            } else if let Some(rest) = rest.strip_prefix("git:") {
-                (ContentAddressMethod::Git, rest)
-            } else {
-                (ContentAddressMethod::Flat, rest)
-            }
+            ContentAddressMethod::split_file_method(rest)
         } else {
             return Err(ContentAddressError::UnknownMethod(text.into()));
         };

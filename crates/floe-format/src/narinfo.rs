@@ -28,28 +28,6 @@ pub struct NarInfo {
 }
 
 impl NarInfo {
-    /// Parses a narinfo by the rules of Nix:
-    ///
-    /// - A field name ends at the first colon. The value starts two bytes later and ends at the
-    ///   next newline. If a newline directly follows `URL:`, the next line is its value.
-    /// - Unknown fields are skipped. The last of several equal fields counts, with two
-    ///   exceptions: all `Sig` fields count, and a second `References` or `CA` is an error if
-    ///   the first one was not empty.
-    /// - `StorePath`, `URL`, `NarHash` and a `NarSize` other than zero are required.
-    /// - An absent or empty `Compression` means bzip2.
-    /// - A `Sig` that is not `NAME:BASE64` makes the narinfo invalid, as in the newest Nix. Older
-    ///   versions keep such a signature.
-    ///
-    /// Stricter than Nix:
-    ///
-    /// - `NarHash` must be SHA-256. Nix parses other algorithms, but fails later.
-    /// - The values must be UTF-8.
-    /// - [`Signature::parse`](crate::Signature::parse) restricts the names of keys.
-    /// - The length is limited.
-    pub fn parse(text: &[u8], dir: &StoreDir) -> Result<NarInfo, NarInfoError> {
-        parse::parse(text, dir)
-    }
-
     /// Returns the text of the narinfo, with the fields in the order of Nix.
     pub fn to_text(&self, dir: &StoreDir) -> String {
         let mut text = String::with_capacity(TEXT_LEN_TYPICAL);

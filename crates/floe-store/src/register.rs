@@ -219,7 +219,7 @@ impl StoreWriter {
         let mut cache = lock_mutex(&self.modulo_cache);
         if let Err(error) = derivation.check_invariants(dir, name, &mut cache, read) {
             // The cache may hold hashes that follow from an invalid derivation.
-            *cache = DerivationHashCache::new();
+            *cache = DerivationHashCache::default();
             return Err(error);
         }
         let outputs = derivation.output_paths(dir, name).into_iter();

@@ -19,13 +19,6 @@ use crate::store_path::{StoreDir, StorePath};
 #[derive(Clone, Debug, Default)]
 pub struct DerivationHashCache(HashMap<StorePath, DerivationHash>);
 
-impl DerivationHashCache {
-    /// Makes an empty cache.
-    pub fn new() -> DerivationHashCache {
-        DerivationHashCache::default()
-    }
-}
-
 /// The replacement of an input derivation in the hash of a derivation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum DerivationHash {
@@ -165,10 +158,8 @@ fn input_hashes(
                             input: input.clone(),
                             output: output.clone(),
                         })?;
-                    hashes
-                        .entry(hash.digest_base16())
-                        .or_default()
-                        .insert("out".into());
+                    let used = hashes.entry(hash.digest_base16()).or_default();
+                    used.insert("out".into());
                 }
             }
         }

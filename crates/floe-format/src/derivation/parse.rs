@@ -196,7 +196,10 @@ impl<'a> Parser<'a> {
         hash: &str,
     ) -> Result<DerivationOutput, DerivationError> {
         let output = || name.to_owned();
-        let (method, algorithm) = split_method(method);
+        let (method, algorithm) = match method.strip_prefix("text:") {
+            Some(algorithm) => (ContentAddressMethod::Text, algorithm),
+            None => ContentAddressMethod::split_file_method(method),
+        };
         let algorithm = HashAlgorithm::from_name(algorithm).ok_or_else(|| {
             DerivationError::UnknownAlgorithm {
                 output: output(),
@@ -246,16 +249,4 @@ impl<'a> Parser<'a> {
         self.expect(")")?;
         Ok((name, value))
     }
-}
-
-/// Splits a field such as `r:sha256` into the method and the name of the algorithm.
-fn split_method(text: &str) -> (ContentAddressMethod, &str) {
-    [
-        ContentAddressMethod::NixArchive,
-        ContentAddressMethod::Git,
-        ContentAddressMethod::Text,
-    ]
-    .into_iter()
-    .find_map(|method| Some((method, text.strip_prefix(method.prefix())?)))
-    .unwrap_or((ContentAddressMethod::Flat, text))
 }

@@ -38,7 +38,7 @@ fn check(derivation: &Derivation, name: &str) -> Result<(), DerivationError> {
     derivation.check_invariants(
         &dir(),
         name,
-        &mut DerivationHashCache::new(),
+        &mut DerivationHashCache::default(),
         &mut cannot_read,
     )
 }
@@ -268,9 +268,12 @@ fn input_cycle_is_error_and_long_chain_is_not() {
     };
     let start = |len| {
         let first = chain(&StorePath::parse(&name(0)).unwrap(), len).unwrap();
-        first.check_invariants(&dir(), "x0", &mut DerivationHashCache::new(), &mut |path| {
-            chain(path, len)
-        })
+        first.check_invariants(
+            &dir(),
+            "x0",
+            &mut DerivationHashCache::default(),
+            &mut |path| chain(path, len),
+        )
     };
     assert!(matches!(start(3), Err(DerivationError::Cycle(_))));
     assert!(matches!(
@@ -292,7 +295,7 @@ fn invalid_input_derivations_are_errors() {
     ));
     let with = |input: Derivation| {
         let mut read = |_: &StorePath| Ok(input.clone());
-        derivation.check_invariants(&dir(), "x", &mut DerivationHashCache::new(), &mut read)
+        derivation.check_invariants(&dir(), "x", &mut DerivationHashCache::default(), &mut read)
     };
     let floating = parse(&with_outputs(r#"("dev","","r:sha256","")"#)).unwrap();
     assert!(matches!(
@@ -316,7 +319,12 @@ fn invalid_input_derivations_are_errors() {
     not_a_derivation.input_derivations = BTreeMap::from([(path(PATH), outputs)]);
     let mut read = |_: &StorePath| parse(&with_outputs(""));
     assert!(matches!(
-        not_a_derivation.check_invariants(&dir(), "x", &mut DerivationHashCache::new(), &mut read),
+        not_a_derivation.check_invariants(
+            &dir(),
+            "x",
+            &mut DerivationHashCache::default(),
+            &mut read
+        ),
         Err(DerivationError::NotADerivation(_))
     ));
 }

@@ -10,21 +10,40 @@ use crate::path_info::PathInfo;
 use crate::signature::Signature;
 use crate::store_path::{StoreDir, StorePath};
 
-/// Implements [`NarInfo::parse`].
-pub(super) fn parse(text: &[u8], dir: &StoreDir) -> Result<NarInfo, NarInfoError> {
-    if text.len() > NARINFO_LEN_MAX {
-        return Err(NarInfoError::TooLong(text.len()));
+impl NarInfo {
+    /// Parses a narinfo by the rules of Nix:
+    ///
+    /// - A field name ends at the first colon. The value starts two bytes later and ends at the
+    ///   next newline. If a newline directly follows `URL:`, the next line is its value.
+    /// - Unknown fields are skipped. The last of several equal fields counts, with two
+    ///   exceptions: all `Sig` fields count, and a second `References` or `CA` is an error if
+    ///   the first one was not empty.
+    /// - `StorePath`, `URL`, `NarHash` and a `NarSize` other than zero are required.
+    /// - An absent or empty `Compression` means bzip2.
+    /// - A `Sig` that is not `NAME:BASE64` makes the narinfo invalid, as in the newest Nix. Older
+    ///   versions keep such a signature.
+    ///
+    /// Stricter than Nix:
+    ///
+    /// - `NarHash` must be SHA-256. Nix parses other algorithms, but fails later.
+    /// - The values must be UTF-8.
+    /// - [`Signature::parse`](crate::Signature::parse) restricts the names of keys.
+    /// - The length is limited.
+    pub fn parse(text: &[u8], dir: &StoreDir) -> Result<NarInfo, NarInfoError> {
+        if text.len() > NARINFO_LEN_MAX {
+            return Err(NarInfoError::TooLong(text.len()));
+        }
+        let mut fields = Fields::default();
+        let mut rest = text;
+        let mut line = 1;
+        while !rest.is_empty() {
+            let (field, after) = split_field(rest, line)?;
+            fields.read(field, line, dir)?;
+            rest = after;
+            line += 1;
+        }
+        fields.into_nar_info()
     }
-    let mut fields = Fields::default();
-    let mut rest = text;
-    let mut line = 1;
-    while !rest.is_empty() {
-        let (field, after) = split_field(rest, line)?;
-        fields.read(field, line, dir)?;
-        rest = after;
-        line += 1;
-    }
-    fields.into_nar_info()
 }
 
 /// A field in the text.
@@ -57,7 +76,7 @@ struct Fields {
     url: String,
     compression: Option<Compression>,
     file_hash: Option<Hash>,
-    file_size: u64,
+    file_size: Option<u64>,
     nar_hash: Option<Hash>,
     nar_size: u64,
     references: BTreeSet<StorePath>,
@@ -98,7 +117,7 @@ impl Fields {
             "URL" => self.url = value.into(),
             "Compression" => self.compression = Some(Compression::parse(value)?),
             "FileHash" => self.file_hash = Some(Hash::parse_prefixed(value)?),
-            "FileSize" => self.file_size = number(value)?,
+            "FileSize" => self.file_size = Some(number(value)?).filter(|&size| size != 0),
             "NarHash" => self.nar_hash = Some(nar_hash(value)?),
             "NarSize" => self.nar_size = number(value)?,
             "References" => {
@@ -143,7 +162,7 @@ impl Fields {
             url: self.url,
             compression: self.compression.unwrap_or(Compression::Bzip2),
             file_hash: self.file_hash,
-            file_size: (self.file_size != 0).then_some(self.file_size),
+            file_size: self.file_size,
         })
     }
 }

@@ -48,7 +48,7 @@ fn check(derivation: &Derivation, name: &str) -> Result<(), DerivationError> {
     derivation.check_invariants(
         &dir(),
         name,
-        &mut DerivationHashCache::new(),
+        &mut DerivationHashCache::default(),
         &mut reader(&mut 0),
     )
 }
@@ -65,7 +65,7 @@ fn derivations_print_and_hash_as_by_nix() {
 
 #[test]
 fn output_paths_of_nix_pass_the_checks() {
-    let mut cache = DerivationHashCache::new();
+    let mut cache = DerivationHashCache::default();
     let mut count = 0;
     let mut read = reader(&mut count);
     for (path, text) in texts() {
