@@ -169,29 +169,26 @@ impl ContentAddress {
         {
             return Err(ContentAddressError::UnsupportedAlgorithm(*self));
         }
-        let inner = format!(
-            "fixed:out:{}{}:",
-            self.method.prefix(),
-            self.hash.to_base16()
-        );
-        let digest = Hash::sha256(floe_hash::sha256(inner.as_bytes()));
-        Ok(dir.make_store_path("output:out", &digest.to_base16(), name)?)
+        let hash = self.fixed_output_hash("").to_base16();
+        Ok(dir.make_store_path("output:out", &hash, name)?)
+    }
+
+    /// Hashes the address and the path of a fixed output. The path is empty if it is the result.
+    pub(crate) fn fixed_output_hash(&self, path: &str) -> Hash {
+        let method = self.method.prefix();
+        let text = format!("fixed:out:{method}{}:{path}", self.hash.to_base16());
+        Hash::sha256(floe_hash::sha256(text.as_bytes()))
     }
 }
 
 impl fmt::Display for ContentAddress {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let outer = if self.method == ContentAddressMethod::Text {
-            ""
-        } else {
-            "fixed:"
+        let outer = match self.method {
+            ContentAddressMethod::Text => "",
+            _ => "fixed:",
         };
-        write!(
-            formatter,
-            "{outer}{}{}",
-            self.method.prefix(),
-            self.hash.to_nix32()
-        )
+        let method = self.method.prefix();
+        write!(formatter, "{outer}{method}{}", self.hash.to_nix32())
     }
 }
 

@@ -53,21 +53,16 @@ impl Derivation {
     /// Computes the store path of the derivation itself. `name` is without `.drv`.
     pub fn store_path(&self, dir: &StoreDir, name: &str) -> Result<StorePath, DerivationError> {
         let hash = Hash::sha256(floe_hash::sha256(&self.to_aterm(dir, name)?));
+        let method = ContentAddressMethod::Text;
         let inputs = self.input_derivations.keys().chain(&self.input_sources);
-        ContentAddress {
-            method: ContentAddressMethod::Text,
-            hash,
-        }
-        .store_path(
-            dir,
-            &format!("{name}{DERIVATION_EXTENSION}"),
-            &inputs.cloned().collect(),
-            false,
-        )
-        .map_err(|source| DerivationError::OutputPath {
-            output: "the derivation".into(),
-            source,
-        })
+        let references = inputs.cloned().collect();
+        let file_name = format!("{name}{DERIVATION_EXTENSION}");
+        ContentAddress { method, hash }
+            .store_path(dir, &file_name, &references, false)
+            .map_err(|source| DerivationError::OutputPath {
+                output: "the derivation".into(),
+                source,
+            })
     }
 
     /// Returns the paths of the outputs, by name. `drv_name` is without `.drv`.
@@ -78,16 +73,12 @@ impl Derivation {
         dir: &StoreDir,
         drv_name: &str,
     ) -> BTreeMap<String, Option<StorePath>> {
-        self.outputs
-            .iter()
-            .map(|(name, output)| {
-                // The parser has computed the paths of all fixed outputs, so this does not fail.
-                (
-                    name.clone(),
-                    output.path(dir, drv_name, name).unwrap_or_default(),
-                )
-            })
-            .collect()
+        let path = |(name, output): (&String, &DerivationOutput)| {
+            // The parser has computed the paths of all fixed outputs, so this does not fail.
+            let path = output.path(dir, drv_name, name).unwrap_or_default();
+            (name.clone(), path)
+        };
+        self.outputs.iter().map(path).collect()
     }
 }
 

@@ -86,10 +86,8 @@ impl StoreDir {
 
     /// Normalizes an absolute path and parses it, as Nix does for user input and narinfos.
     pub fn parse_normalizing(&self, text: &str) -> Result<StorePath, StorePathError> {
-        match normalize(text) {
-            Some(path) => self.parse(&path),
-            None => Err(self.not_in_store(text)),
-        }
+        let path = normalize(text).ok_or_else(|| self.not_in_store(text))?;
+        self.parse(&path)
     }
 
     /// Computes a store path, like Nix's `makeStorePath`.

@@ -31,8 +31,7 @@ enum DerivationHash {
 }
 
 /// A callback that returns the derivation at a path.
-pub(super) type ReadDerivation<'a> =
-    dyn FnMut(&StorePath) -> Result<Derivation, DerivationError> + 'a;
+type ReadDerivation<'a> = dyn FnMut(&StorePath) -> Result<Derivation, DerivationError> + 'a;
 
 /// Computes the hash for the output paths of a derivation.
 ///
@@ -123,9 +122,7 @@ fn hash_from_outputs(
             DerivationOutput::Fixed(address) => {
                 let path = value.path(dir, name, output)?;
                 let path = path.map(|path| dir.full_path(&path)).unwrap_or_default();
-                let method = address.method.prefix();
-                let text = format!("fixed:out:{method}{}:{path}", address.hash.to_base16());
-                fixed.insert(output.clone(), sha256(text.as_bytes()));
+                fixed.insert(output.clone(), address.fixed_output_hash(&path));
             }
             DerivationOutput::Floating { .. }
             | DerivationOutput::Deferred
