@@ -14,12 +14,13 @@ use std::collections::{HashMap, HashSet, VecDeque};
 use std::fs::{self, File};
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Condvar, Mutex, PoisonError};
 
 use floe_format::{Hash, nix32};
 use floe_store::StoreError;
 use floe_store::tree::dump_path;
 
+use super::lock;
 use super::narinfo_cache::CachedNarInfo;
 use super::tree_identity::TreeIdentity;
 use crate::config::CompressedCacheOptions;
@@ -113,13 +114,13 @@ impl CompressedNarCache {
             index: Mutex::new(index),
             wake: Condvar::new(),
         };
-        cache.evict(&mut cache.index());
+        cache.evict(&mut lock(&cache.index));
         Ok(cache)
     }
 
     /// Opens the compressed NAR with this hash, and returns it with its length.
     pub(crate) fn open_ready(&self, nar_hash: &str) -> Option<(File, u64)> {
-        let mut index = self.index();
+        let mut index = lock(&self.index);
         index.uses += 1;
         let now = index.uses;
         index.files.get_mut(nar_hash)?.last_use = now;
@@ -137,7 +138,7 @@ impl CompressedNarCache {
     /// Queues a NAR for compression, unless the queue is full.
     pub(crate) fn enqueue(&self, nar_info: &CachedNarInfo, path: PathBuf, identity: TreeIdentity) {
         let name = nar_info.nar_hash();
-        let mut index = self.index();
+        let mut index = lock(&self.index);
         if index.uncacheable.get(name) == Some(&identity) {
             return;
         }
@@ -159,7 +160,7 @@ impl CompressedNarCache {
         let _: rustix::io::Result<i32> = rustix::process::nice(NICENESS);
         while let Some(job) = self.next_job() {
             let made = self.make(&job);
-            let mut index = self.index();
+            let mut index = lock(&self.index);
             index.queued.remove(&job.name);
             match made {
                 // All other files would have to go for this one.
@@ -191,13 +192,13 @@ impl CompressedNarCache {
 
     /// Ends [`CompressedNarCache::run`], which abandons the NAR that it is compressing.
     pub(crate) fn stop(&self) {
-        self.index().is_stopped = true;
+        lock(&self.index).is_stopped = true;
         self.wake.notify_all();
     }
 
     fn next_job(&self) -> Option<CompressionJob> {
         let must_wait = |index: &mut Index| index.queue.is_empty() && !index.is_stopped;
-        let woken = self.wake.wait_while(self.index(), must_wait);
+        let woken = self.wake.wait_while(lock(&self.index), must_wait);
         let mut index = woken.unwrap_or_else(PoisonError::into_inner);
         match index.is_stopped {
             true => None,
@@ -212,14 +213,13 @@ impl CompressedNarCache {
             .dir
             .join(format!("{TEMPORARY}{}-{}", std::process::id(), job.name));
         let made = self.compress(job, &temporary);
-        let kept = match &made {
-            Ok(Some(_)) => fs::rename(&temporary, self.file(&job.name)),
-            _ => fs::remove_file(&temporary),
-        };
-        match (made, kept) {
-            (Ok(Some(_)), Err(source)) => Err(io_error("rename", &temporary, source)),
-            (made, _) => made,
+        if let Ok(Some(_)) = made {
+            fs::rename(&temporary, self.file(&job.name))
+                .map_err(|source| io_error("rename", &temporary, source))?;
+        } else {
+            let _: io::Result<()> = fs::remove_file(&temporary);
         }
+        made
     }
 
     fn compress(&self, job: &CompressionJob, to: &Path) -> Result<Option<u64>, StoreError> {
@@ -228,7 +228,7 @@ impl CompressedNarCache {
         let mut encoder = zstd::stream::write::Encoder::new(file, ZSTD_LEVEL).map_err(writing)?;
         let mut hasher = floe_hash::Sha256::new();
         dump_path::<StoreError>(&job.path, &mut |chunk| {
-            if self.index().is_stopped {
+            if lock(&self.index).is_stopped {
                 return Err(writing(io::ErrorKind::Interrupted.into()));
             }
             hasher.update(chunk);
@@ -254,10 +254,6 @@ impl CompressedNarCache {
 
     fn file(&self, nar_hash: &str) -> PathBuf {
         self.dir.join(format!("{nar_hash}{SUFFIX}"))
-    }
-
-    fn index(&self) -> MutexGuard<'_, Index> {
-        self.index.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

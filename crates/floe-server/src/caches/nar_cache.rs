@@ -5,7 +5,7 @@
 
 use std::path::Path;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
 use floe_format::{Hash, HashPart};
@@ -13,6 +13,7 @@ use floe_store::StoreError;
 use floe_store::tree::dump_path;
 use floe_store::tree::plan::{NarPlan, open_tree_root};
 
+use super::lock;
 use super::lru::LruCache;
 use super::narinfo_cache::CachedNarInfo;
 use super::small_file_packs::SmallFilePacks;
@@ -21,7 +22,7 @@ use super::weak_cache::WeakCache;
 
 #[derive(Debug)]
 pub(crate) struct NarCache {
-    small: Mutex<LruCache<HashPart, Arc<SmallNar>>>,
+    small: Mutex<LruCache<HashPart, SmallNar>>,
     plans: Mutex<LruCache<HashPart, Arc<CachedPlan>>>,
     packs: Mutex<SmallFilePacks>,
     weak_plans: Mutex<WeakCache<HashPart, NarPlan>>,
@@ -30,7 +31,7 @@ pub(crate) struct NarCache {
 }
 
 /// A NAR whose bytes were compared with its hash.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct SmallNar {
     identity: TreeIdentity,
     nar_hash: Hash,
@@ -64,7 +65,7 @@ impl NarCache {
     ) -> Option<Arc<[u8]>> {
         let found = lock(&self.small).get(&nar_info.hash)?;
         let is_current = found.nar_hash == nar_info.info.nar_hash && found.identity == identity;
-        is_current.then(|| found.bytes.clone())
+        is_current.then_some(found.bytes)
     }
 
     /// Reads a small NAR and keeps it. `None` if its bytes do not have the registered hash.
@@ -95,7 +96,7 @@ impl NarCache {
             nar_hash,
             bytes: bytes.clone(),
         };
-        lock(&self.small).put(nar_info.hash, Arc::new(small), bytes.len() + OVERHEAD);
+        lock(&self.small).put(nar_info.hash, small, bytes.len() + OVERHEAD);
         Ok(Some(bytes))
     }
 
@@ -164,30 +165,22 @@ impl NarCache {
             return Ok(());
         }
         let packed = pack(&known, path);
-        let (plan, result) = match packed {
-            Ok(plan) => (plan, Ok(())),
-            Err(error) => (None, Err(error)),
-        };
-        let plan = plan.map(|plan| (known.identity, Arc::new(plan)));
-        lock(&self.packs).finish(hash, plan, Instant::now());
-        result
+        let plan = packed.as_ref().ok().cloned().flatten();
+        let kept = plan.map(|plan| (known.identity, plan));
+        lock(&self.packs).finish(hash, kept, Instant::now());
+        packed.map(drop)
     }
 }
 
 /// `None` if the tree has changed since it was planned.
-fn pack(known: &CachedPlan, path: &Path) -> Result<Option<NarPlan>, StoreError> {
+fn pack(known: &CachedPlan, path: &Path) -> Result<Option<Arc<NarPlan>>, StoreError> {
     if TreeIdentity::read(path)? != known.identity {
         return Ok(None);
     }
     let packed = known
         .plan
         .pack(&mut open_tree_root(path)?, PACKED_FILE_MAX)?;
-    Ok(Some(packed))
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // The caches are consistent between any two operations, so a panic elsewhere does no harm.
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+    Ok(Some(Arc::new(packed)))
 }
 
 /// The size in bytes up to which a NAR is read whole, compared with its hash, and kept. To hash it

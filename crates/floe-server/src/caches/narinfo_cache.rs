@@ -25,11 +25,12 @@
 //! looks again in its next batch.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
+use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard};
 
 use floe_format::{Compression, HashPart, NarInfo, PathInfo, SecretKey, StoreDir};
 use floe_store::{HashPartIndex, LiveStore, StoreError};
 
+use super::lock;
 use super::lru::LruCache;
 
 /// The narinfos and the index of valid paths, shared by all threads.
@@ -121,14 +122,14 @@ impl NarInfoCache {
         // Another thread may increment the epoch in this moment. A comparison with the view of
         // this session proves no more than the session's epoch.
         let epoch = session.epoch;
-        let known = self.nar_infos().get(&hash);
+        let known = lock(&self.nar_infos).get(&hash);
         if let Some(known) = &known
             && known.epoch.load(Ordering::Acquire) >= epoch
         {
             return Ok(Some(known.clone()));
         }
         let Some(info) = session.store.path_info_from_hash_part(hash)? else {
-            self.nar_infos().remove(&hash);
+            lock(&self.nar_infos).remove(&hash);
             return Ok(None);
         };
         if let Some(known) = known
@@ -139,7 +140,7 @@ impl NarInfoCache {
         }
         let rendered = Arc::new(self.render(hash, info, epoch));
         let weight = NARINFO_OVERHEAD + 2 * rendered.text.len();
-        self.nar_infos().put(hash, rendered.clone(), weight);
+        lock(&self.nar_infos).put(hash, rendered.clone(), weight);
         Ok(Some(rendered))
     }
 
@@ -218,12 +219,6 @@ impl NarInfoCache {
 
     fn index(&self) -> RwLockReadGuard<'_, HashPartIndex> {
         self.index.read().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn nar_infos(&self) -> MutexGuard<'_, LruCache<HashPart, Arc<CachedNarInfo>>> {
-        self.nar_infos
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
     }
 }
 

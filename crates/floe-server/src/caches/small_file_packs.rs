@@ -70,14 +70,9 @@ impl SmallFilePacks {
             return false;
         }
         if !self.has_room(weight) {
-            let is_idle = |pack: &Pack| now.duration_since(pack.used) >= IDLE;
-            let idle: Vec<HashPart> = self
-                .packs
-                .iter()
-                .filter(|(_, pack)| is_idle(pack))
-                .map(|(hash, _)| *hash)
-                .collect();
-            idle.into_iter().for_each(|hash| self.remove(hash));
+            let is_idle = |_: &HashPart, pack: &mut Pack| now.duration_since(pack.used) >= IDLE;
+            let idle = self.packs.extract_if(is_idle);
+            self.weight -= idle.map(|(_, pack)| pack.weight).sum::<usize>();
         }
         let has_room = self.has_room(weight);
         if has_room {
