@@ -32,7 +32,7 @@ fn close_completes_all_accepted_requests() {
     assert_eq!(floe::floe_engine_shut_down(host.engine), OK);
 }
 
-/// Closes an engine while two threads submit, after it accepted at least `accepted_before` requests.
+/// Closes an engine while two threads submit, after it has accepted `accepted_before` requests.
 /// Each thread submits until the engine refuses, so the close always comes between two submits.
 fn race(accepted_before: u64) {
     let host = Host::new();
