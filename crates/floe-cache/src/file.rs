@@ -12,7 +12,7 @@ use floe_transfer::store_uri::{absolute, parse_bool, parse_number, percent_decod
 use floe_transfer::{Body, Buffering, CachePolicy, Error, StoreUri};
 use tempfile::TempPath;
 
-use crate::binary_cache::CacheOptions;
+use crate::binary_cache::{CACHE_INFO, CacheOptions};
 use crate::storage::{CacheStorage, Found, GetCallback, SmallObject, file_error};
 use crate::writer::CacheWriteOptions;
 
@@ -32,8 +32,12 @@ impl FileCacheUri {
     ///
     /// Errors: the text says which part is wrong.
     pub fn parse(uri: &StoreUri) -> Result<FileCacheUri, String> {
+        let directory = PathBuf::from(percent_decode_text(&uri.address)?);
+        if !directory.is_absolute() {
+            return Err(not_absolute(&uri.address));
+        }
         let mut cache = FileCacheUri {
-            directory: absolute(&percent_decode_text(&uri.address)?)?,
+            directory,
             ..FileCacheUri::default()
         };
         for (name, value) in &uri.parameters {
@@ -44,6 +48,20 @@ impl FileCacheUri {
         }
         Ok(cache)
     }
+
+    /// Whether there is a cache in the directory.
+    pub fn exists(&self) -> bool {
+        self.directory.join(CACHE_INFO).exists()
+    }
+}
+
+/// Returns the reason why a `file` URI with this address names no cache. Nix refuses it as well.
+fn not_absolute(address: &str) -> String {
+    let path = match address.strip_prefix("localhost/") {
+        Some(path) => format!("/{path}"),
+        None => absolute(address).map_or_else(|_| "/DIR".into(), |it| it.display().to_string()),
+    };
+    format!("a file URI takes an absolute path; use file://{path}")
 }
 
 impl fmt::Display for FileCacheUri {

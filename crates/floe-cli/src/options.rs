@@ -115,6 +115,7 @@ impl Settings {
         let context = UriContext {
             store_dir: self.store_dir.as_ref(),
             data_home: data_home.as_deref(),
+            home: self.environment.home(),
         };
         let directories = args.reuse.iter();
         let directories = directories.map(|text| reuse_directory(text, &context));

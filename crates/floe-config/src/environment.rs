@@ -174,7 +174,12 @@ impl Environment {
     pub fn data_home(&self) -> Option<PathBuf> {
         let xdg = self.variable("XDG_DATA_HOME").map(PathBuf::from);
         let xdg = xdg.filter(|path| path.is_absolute());
-        xdg.or_else(|| Some(Path::new(self.variable("HOME")?).join(".local/share")))
+        xdg.or_else(|| Some(self.home()?.join(".local/share")))
+    }
+
+    /// The home directory that the environment names.
+    pub fn home(&self) -> Option<&Path> {
+        self.variable("HOME").map(Path::new)
     }
 
     /// The proxies that curl would take from the environment.

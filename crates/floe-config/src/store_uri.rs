@@ -31,6 +31,7 @@ pub fn parse_store_uri(
         &UriContext {
             store_dir,
             data_home,
+            home: environment.home(),
         },
     )
 }

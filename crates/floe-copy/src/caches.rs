@@ -56,6 +56,10 @@ impl StoreConfig for FileCacheUri {
             local_store: None,
         })
     }
+
+    fn is_new(&self) -> bool {
+        !self.exists()
+    }
 }
 
 /// Opens a binary cache over a storage.

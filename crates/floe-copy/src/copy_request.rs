@@ -1,6 +1,6 @@
 //! A copy as a front end requests it: the command line and libfloe use the same.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use floe_cache::{NetworkOptions, unusable_netrc_files};
@@ -9,6 +9,7 @@ use floe_store::{StoreWriter, WriteOptions};
 use floe_transfer::{CopyOptions, Error, EventSink, PathSpec, Target};
 
 use crate::copy::{ClosureCopy, CopySummary};
+use crate::local::config::directory;
 use crate::registry::resolve_store_uri;
 use crate::sources::{SourceOrder, Sources};
 use crate::store_config::{StoreConfig, TargetContext, UriContext};
@@ -113,6 +114,7 @@ impl CopyRequest {
     /// cannot list them.
     pub fn open_target(&self, sources: Sources) -> Result<OpenCopy<'_>, Error> {
         let first_dir = sources.list.first().map(|first| first.store_dir().clone());
+        let is_new = !self.options.dry_run && self.target.is_new();
         let opened = self.target.open_target(&TargetContext {
             store_dir: self.store_dir.clone().or(first_dir),
             write: &self.write,
@@ -127,6 +129,7 @@ impl CopyRequest {
             sources,
             target: opened.target,
             local_store: opened.local_store,
+            is_new,
             specs,
         })
     }
@@ -143,6 +146,8 @@ pub struct OpenCopy<'a> {
     pub target: Arc<dyn Target>,
     /// The local store behind the target, if it is one and this is no dry run.
     pub local_store: Option<Arc<StoreWriter>>,
+    /// Whether this request created the target.
+    pub is_new: bool,
     /// The requested paths, each once.
     pub specs: Vec<PathSpec>,
 }
@@ -176,7 +181,7 @@ pub fn reuse_directory(text: &str, context: &UriContext<'_>) -> Result<PathBuf, 
     if layout.real_store_dir.is_dir() {
         return Ok(layout.real_store_dir.clone());
     }
-    match std::path::absolute(Path::new(text)) {
+    match directory(text, context.home) {
         Ok(directory) if directory.is_dir() => Ok(directory),
         _ => Err(fail(
             "there is neither a store nor a directory of store paths",

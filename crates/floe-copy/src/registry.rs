@@ -1,5 +1,6 @@
 //! The kinds of stores, by the scheme of their URI. Only this file maps schemes to them.
 
+use std::path::Path;
 use std::sync::Arc;
 
 use floe_cache::{FileCacheUri, HttpCacheUri};
@@ -10,6 +11,8 @@ use crate::store_config::{StoreConfig, UriContext};
 
 /// Returns the store that a URI names: `auto`, `local`, `local?root=…`, a directory (a store under
 /// that root), `file://…`, `http://…` or `https://…`.
+///
+/// A directory begins with `/`, `./`, `../` or `~/`, or exists.
 ///
 /// Errors: [`Error::InvalidStoreUri`].
 pub fn resolve_store_uri(
@@ -26,13 +29,18 @@ fn parse(uri: &StoreUri, context: &UriContext<'_>) -> Result<Arc<dyn StoreConfig
         "auto" | "local" => parse_local(uri, context)?,
         "file" => Arc::new(FileCacheUri::parse(uri)?),
         "http" | "https" => Arc::new(HttpCacheUri::parse(uri)?),
-        "daemon" => return Err(NO_DAEMON.into()),
-        _ => return Err("unknown scheme; use http://, https://, file:// or a directory".into()),
+        "" if is_existing_directory(&uri.address) => parse_local(uri, context)?,
+        "" => return Err(spelling::of_text(&uri.address)),
+        scheme => return Err(spelling::of_scheme(scheme)),
     })
 }
 
-const NO_DAEMON: &str = "floe cannot use the Nix daemon yet; run floe as root on the store itself, \
-                         or use another store with --root DIR";
+/// Whether a relative path without `./` is meant as a directory. A text such as `s3:bucket` never
+/// is, even if there is such a directory: floe would ignore the scheme.
+fn is_existing_directory(text: &str) -> bool {
+    !text.contains(':') && Path::new(text).is_dir()
+}
 
+mod spelling;
 #[cfg(test)]
 mod tests;

@@ -25,6 +25,11 @@ pub trait StoreConfig: Debug + Display + Send + Sync {
         false
     }
 
+    /// Whether [`StoreConfig::open_target`] would create the store.
+    fn is_new(&self) -> bool {
+        false
+    }
+
     /// Returns the directories of a local store; `None` for every other kind.
     fn layout(&self) -> Option<&StoreLayout> {
         None
@@ -38,6 +43,8 @@ pub struct UriContext<'a> {
     pub store_dir: Option<&'a StoreDir>,
     /// The directory of the user's data, for `auto`.
     pub data_home: Option<&'a Path>,
+    /// The user's home directory, for directories that begin with `~/`.
+    pub home: Option<&'a Path>,
 }
 
 /// The things that the sources of one copy share.

@@ -99,6 +99,7 @@ fn uri_context(store_dir: Option<&StoreDir>) -> UriContext<'_> {
     UriContext {
         store_dir,
         data_home: None,
+        home: None,
     }
 }
 

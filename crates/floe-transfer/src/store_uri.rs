@@ -6,15 +6,20 @@ use std::path::PathBuf;
 use crate::error::Error;
 use crate::url::{percent_decode, redact_credentials};
 
-/// The parts of a store URI. A directory stands for `local://DIRECTORY`.
+/// The parts of a store URI. A directory stands for `local://DIRECTORY`, and `file:/DIRECTORY` for
+/// `file:///DIRECTORY`.
+///
+/// A text is a directory if it begins with `/`, `./`, `../` or `~/`. Any other text without `://`
+/// has no scheme: it may name a directory that exists, which this type does not find out.
 ///
 /// The parts are not checked: each kind of store knows its own parameters. See `resolve_store_uri`
 /// of floe-copy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoreUri {
-    /// The scheme, such as `https`; for an URI without `://` the word itself, such as `auto`.
+    /// The scheme, such as `https`; for a URI that is one word, that word, such as `auto`; `local`
+    /// for a directory; empty for a text that is none of them.
     pub scheme: String,
-    /// The text between `://` and `?`; empty for a URI without `://`.
+    /// The text between `://` and `?`; the directory; empty for a URI that is one word.
     pub address: String,
     /// The parameters in their order, percent-decoded.
     pub parameters: Vec<(String, String)>,
@@ -31,7 +36,11 @@ impl StoreUri {
             Some(parts) => parts,
             None if base.is_empty() => return Err(invalid(text, "it is empty")),
             None if WORDS.contains(&base) => (base, ""),
-            None => ("local", base),
+            None if is_directory(base) => ("local", base),
+            None => match base.strip_prefix("file:") {
+                Some(path) => ("file", path),
+                None => ("", base),
+            },
         };
         Ok(StoreUri {
             scheme: scheme.into(),
@@ -49,9 +58,10 @@ impl StoreUri {
 impl fmt::Display for StoreUri {
     /// Prints the URI without parameters. It may contain credentials.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.address.is_empty() && WORDS.contains(&&*self.scheme) {
-            true => f.write_str(&self.scheme),
-            false => write!(f, "{}://{}", self.scheme, self.address),
+        match (&*self.scheme, &*self.address) {
+            (word, "") if WORDS.contains(&word) => f.write_str(word),
+            ("", text) => f.write_str(text),
+            (scheme, address) => write!(f, "{scheme}://{address}"),
         }
     }
 }
@@ -79,6 +89,14 @@ pub fn absolute(text: &str) -> Result<PathBuf, String> {
 /// Decodes a percent-encoded part of a URI that must be UTF-8.
 pub fn percent_decode_text(text: &str) -> Result<String, String> {
     String::from_utf8(percent_decode(text)?).map_err(|_| format!("{text:?} is not UTF-8"))
+}
+
+/// Whether a text can only be a directory.
+fn is_directory(text: &str) -> bool {
+    matches!(text, "." | ".." | "~")
+        || ["/", "./", "../", "~/"]
+            .iter()
+            .any(|it| text.starts_with(it))
 }
 
 fn invalid(text: &str, reason: impl Into<String>) -> Error {
@@ -112,6 +130,13 @@ mod tests {
             ("auto", "auto", ""),
             ("local?root=/mnt", "local", ""),
             ("/mnt?state=%2Fvar", "local", "/mnt"),
+            ("..", "local", ".."),
+            ("./a:b", "local", "./a:b"),
+            ("~/s", "local", "~/s"),
+            ("file:/c?trusted=1", "file", "/c"),
+            ("file:c", "file", "c"),
+            ("s3:bucket", "", "s3:bucket"),
+            ("cache.example.org/x", "", "cache.example.org/x"),
             ("file:///c", "file", "/c"),
             ("https://h/x/?a=b&&c=%20d", "https", "h/x/"),
             ("ssh-ng://user@host", "ssh-ng", "user@host"),

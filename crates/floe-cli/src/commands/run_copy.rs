@@ -57,6 +57,9 @@ pub(crate) fn run_copy(
         warn(copy::skipped_source(name, error));
     }
     let open = request.open_target(sources)?;
+    if open.is_new {
+        eprint_line(copy::created(&request.target));
+    }
     if path_count.is_none() {
         gc_roots = check_gc_roots(open.specs.len())?;
     }

@@ -29,6 +29,10 @@ pub(crate) fn skipped_source(name: impl Display, error: &Error) -> String {
     format!("skipping source {name}: {error}")
 }
 
+pub(crate) fn created(target: &impl Display) -> String {
+    format!("created {target}")
+}
+
 pub(crate) fn several_paths_for_profile(count: usize) -> String {
     format!(
         "cannot set a profile to {count} paths: it takes one; merge them into one path, or use \

@@ -116,9 +116,7 @@ fn argument_errors_name_the_fix() {
     );
     check(
         uri_error("s3://bucket"),
-        &expect![[
-            r#"cannot use "s3://bucket" as a store or binary cache: unknown scheme; use http://, https://, file:// or a directory"#
-        ]],
+        &expect![[r#"cannot use "s3://bucket" as a store or binary cache: floe does not support object stores yet; read them by https://, or copy to file://DIR and upload that directory"#]],
     );
     check(
         uri_error("file:///srv/cache?compression=rar"),
@@ -172,9 +170,7 @@ fn configuration_messages_name_the_place() {
     );
     check_text(
         copy::ignored_substituter(&uri_error("s3://bucket")),
-        &expect![[
-            r#"ignoring substituter: cannot use "s3://bucket" as a store or binary cache: unknown scheme; use http://, https://, file:// or a directory"#
-        ]],
+        &expect![[r#"ignoring substituter: cannot use "s3://bucket" as a store or binary cache: floe does not support object stores yet; read them by https://, or copy to file://DIR and upload that directory"#]],
     );
 }
 

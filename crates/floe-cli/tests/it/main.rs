@@ -39,6 +39,7 @@ mod serve_options;
 mod serve_responses;
 mod server_process;
 mod static_binary;
+mod store_uris;
 mod support;
 mod tmpfs_mount;
 mod trace;

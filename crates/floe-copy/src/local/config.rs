@@ -1,6 +1,7 @@
 //! A local store by its URI.
 
 use std::fmt;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use floe_format::StoreDir;
@@ -48,7 +49,7 @@ pub(crate) fn parse_local(
         }));
     }
     let root = Some(&*uri.address).filter(|root| !root.is_empty());
-    let mut root = root.map(absolute).transpose()?;
+    let mut root = root.map(|root| directory(root, context.home)).transpose()?;
     let mut store_dir = store_dir.unwrap_or_default();
     let (mut state, mut real, mut priority, mut trusted) = (None, None, 0, false);
     for (name, value) in &uri.parameters {
@@ -74,6 +75,18 @@ pub(crate) fn parse_local(
         priority,
         trusted,
     }))
+}
+
+/// Makes a directory absolute. `~` is the user's home directory.
+pub(crate) fn directory(text: &str, home: Option<&Path>) -> Result<PathBuf, String> {
+    let Some(below) = text
+        .strip_prefix('~')
+        .filter(|it| it.is_empty() || it.starts_with('/'))
+    else {
+        return absolute(text);
+    };
+    let home = home.ok_or("the home directory is not known; give the whole path")?;
+    Ok(home.join(below.trim_start_matches('/')))
 }
 
 /// Parameters of Nix's local store that do not concern a copy.
@@ -119,6 +132,10 @@ impl StoreConfig for LocalStoreUri {
             target: Arc::new(LocalTarget::new(store.clone())),
             local_store: Some(store),
         })
+    }
+
+    fn is_new(&self) -> bool {
+        !self.layout.database_dir().join("schema").exists()
     }
 
     fn layout(&self) -> Option<&StoreLayout> {

@@ -72,7 +72,8 @@ fn file_uri_parses_parameters() {
 #[test]
 fn invalid_uri_error_names_the_cause() {
     for (text, part) in [
-        ("ssh://host", "unknown scheme"),
+        ("ssh://host", "SSH yet"),
+        ("path://x", "unknown scheme"),
         ("file:///c?compresion=xz", "unknown parameter compresion"),
         ("local?rot=/x", "unknown parameter rot"),
         ("daemon", "--root"),
@@ -179,4 +180,59 @@ fn source_that_cannot_be_opened_is_unavailable() {
     assert_eq!(unavailable, ["file:///nonexistent"]);
     assert_eq!(sources.list.len(), 1);
     assert!(open(&stores[..1]).is_err());
+}
+
+#[test]
+fn text_without_scheme_names_the_nearest_spelling() {
+    let current = std::env::current_dir().unwrap();
+    let in_current = format!("use file://{}/c", current.display());
+    for (text, part) in [
+        ("cachix:foo", "use https://foo.cachix.org"),
+        ("s3:bucket", "object stores yet"),
+        ("s3://bucket", "object stores yet"),
+        ("ssh:host", "SSH yet"),
+        ("unix:/sock", "--root DIR"),
+        ("dummy:", "use a directory"),
+        ("https:/host/x", "use https://host/x"),
+        ("path:/x", "use /x"),
+        ("local:x", "use ./x"),
+        ("localhost:5000/x", "use http://localhost:5000/x"),
+        ("cache.example.org", "use https://cache.example.org for"),
+        ("nixpkgs", "use ./nixpkgs for"),
+        ("..x/y", "use ./..x/y for"),
+        ("file:c", &*in_current),
+        ("file://c", &*in_current),
+        ("file://localhost/c", "use file:///c"),
+        ("~/x", "home directory is not known"),
+    ] {
+        let message = resolve(text).unwrap_err().to_string();
+        assert!(message.contains(part), "{text}: {message}");
+    }
+}
+
+#[test]
+fn path_names_a_store_below_that_directory() {
+    let current = std::env::current_dir().unwrap();
+    for (text, root) in [
+        ("src", current.join("src")),
+        ("./new:x", current.join("new:x")),
+        ("..", current.join("..")),
+        ("~", "/home/u".into()),
+        ("~/x", "/home/u/x".into()),
+        ("./~", current.join("~")),
+    ] {
+        let home = Some(Path::new("/home/u"));
+        let context = UriContext {
+            home,
+            ..UriContext::default()
+        };
+        let store = resolve_store_uri(text, &context).unwrap();
+        let expected = StoreLayout::in_root(&root, Default::default());
+        assert_eq!(store.layout(), Some(&expected), "{text}");
+    }
+}
+
+#[test]
+fn file_uri_with_one_slash_names_the_cache() {
+    assert_eq!(debug("file:/c?trusted=1"), debug("file:///c?trusted=1"));
 }

@@ -1,0 +1,52 @@
+//! Advice for texts that name no store that floe can use: the nearest valid spelling.
+
+/// Returns the reason why a text without `://` names no store.
+pub(super) fn of_text(text: &str) -> String {
+    let Some((scheme, rest)) = text.split_once(':') else {
+        return of_relative_path(text);
+    };
+    let address = rest.trim_start_matches('/');
+    match scheme {
+        "http" | "https" => format!("a host follows ://; use {scheme}://{address}"),
+        "cachix" => format!("unknown scheme; use https://{address}.cachix.org"),
+        "local" | "path" if rest.starts_with('/') => format!("unknown scheme; use {rest}"),
+        "local" | "path" => format!("unknown scheme; use ./{rest}"),
+        _ if is_port(rest) => format!("it has no scheme; use http://{text} or https://{text}"),
+        _ => of_scheme(scheme),
+    }
+}
+
+/// Returns the reason why floe cannot use a scheme.
+pub(super) fn of_scheme(scheme: &str) -> String {
+    let reason = match scheme {
+        "ssh" | "ssh-ng" | "mounted-ssh-ng" => {
+            "floe does not support SSH yet; copy to file://DIR and transfer that directory"
+        }
+        "s3" | "gs" | "az" => {
+            "floe does not support object stores yet; read them by https://, or copy to file://DIR \
+             and upload that directory"
+        }
+        "daemon" | "unix" => {
+            "floe cannot use the Nix daemon yet; run floe as root on the store itself, or use \
+             another store with --root DIR"
+        }
+        "dummy" | "local-overlay" => "floe does not support such stores; use a directory",
+        _ => "unknown scheme; use http://, https://, file:// or a directory",
+    };
+    reason.into()
+}
+
+fn of_relative_path(text: &str) -> String {
+    let cause = "it is neither a URI nor a directory that exists";
+    let first = text.split('/').next().unwrap_or_default();
+    match first.trim_matches('.').contains('.') {
+        true => format!("{cause}; use https://{text} for a binary cache, or ./{text}"),
+        false => format!("{cause}; use ./{text} for a new directory"),
+    }
+}
+
+/// Whether the text after a colon begins with the port of a host.
+fn is_port(rest: &str) -> bool {
+    let port = rest.split('/').next().unwrap_or_default();
+    !port.is_empty() && port.bytes().all(|byte| byte.is_ascii_digit())
+}
