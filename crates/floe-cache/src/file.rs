@@ -5,6 +5,7 @@ use std::fs::{self, File, Permissions};
 use std::io::{self, Read as _, Write as _};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Component, Path, PathBuf};
+use std::sync::OnceLock;
 
 use floe_format::Compression;
 use floe_format::narinfo::NARINFO_LEN_MAX;
@@ -114,6 +115,8 @@ pub(crate) const IGNORED_PARAMETERS: [&str; 7] = [
 pub struct FileStorage {
     directory: PathBuf,
     nar_directory: PathBuf,
+    /// The directory of NARs, locked while this storage may have temporary files in it.
+    lock: OnceLock<File>,
 }
 
 impl FileStorage {
@@ -122,7 +125,24 @@ impl FileStorage {
         FileStorage {
             directory: directory.to_owned(),
             nar_directory: directory.join("nar"),
+            lock: OnceLock::new(),
         }
+    }
+
+    /// Locks the directory of NARs. If no other writer has locked it, removes the temporary files
+    /// that killed writers have left in the cache.
+    fn lock(&self) -> io::Result<()> {
+        let lock = File::open(&self.nar_directory)?;
+        if lock.try_lock().is_ok() {
+            for directory in [&self.directory, &self.nar_directory] {
+                remove_temporaries(directory)?;
+            }
+        }
+        // A file system without locks keeps the temporary files.
+        let _: io::Result<()> = lock.lock_shared();
+        // Only the first call of `create` sets it.
+        let _: Result<(), File> = self.lock.set(lock);
+        Ok(())
     }
 
     /// Returns the path of the NAR that a narinfo names. Errors: the path leads out of the cache,
@@ -168,8 +188,9 @@ impl CacheStorage for FileStorage {
         Ok(Body::File { file, path })
     }
 
-    fn exists(&self, name: &str) -> bool {
-        self.directory.join(name).exists()
+    fn object_len(&self, name: &str) -> Option<u64> {
+        let found = fs::metadata(self.directory.join(name)).ok()?;
+        found.is_file().then_some(found.len())
     }
 
     fn list(&self) -> Result<Option<Vec<String>>, Error> {
@@ -184,7 +205,9 @@ impl CacheStorage for FileStorage {
 
     fn create(&self) -> Result<(), Error> {
         fs::create_dir_all(&self.nar_directory)
-            .map_err(file_error("create the directory", &self.nar_directory))
+            .map_err(file_error("create the directory", &self.nar_directory))?;
+        self.lock()
+            .map_err(file_error("lock the directory", &self.nar_directory))
     }
 
     fn put_atomic(&self, name: &str, contents: &[u8]) -> Result<(), Error> {
@@ -219,13 +242,24 @@ impl CacheStorage for FileStorage {
     }
 }
 
+fn remove_temporaries(directory: &Path) -> io::Result<()> {
+    for entry in fs::read_dir(directory)? {
+        let entry = entry?;
+        let name = entry.file_name().into_encoded_bytes();
+        if name.starts_with(PREFIX.as_bytes()) && name.ends_with(SUFFIX.as_bytes()) {
+            fs::remove_file(entry.path())?;
+        }
+    }
+    Ok(())
+}
+
 /// Creates a file. Every user may read it, whatever the umask, because a server has to, as with
 /// Nix.
 fn create_temporary_in(directory: &Path) -> Result<(File, TempPath), Error> {
     let create = || {
         let file = tempfile::Builder::new()
-            .prefix(".floe-")
-            .suffix(".tmp")
+            .prefix(PREFIX)
+            .suffix(SUFFIX)
             .tempfile_in(directory)?;
         let permissions = Permissions::from_mode(0o644);
         file.as_file().set_permissions(permissions)?;
@@ -242,5 +276,9 @@ fn read_bounded(path: &Path) -> io::Result<Vec<u8>> {
     File::open(path)?.take(limit).read_to_end(&mut text)?;
     Ok(text)
 }
+
+/// The names of temporary files begin and end with these texts.
+const PREFIX: &str = ".floe-";
+const SUFFIX: &str = ".tmp";
 
 const OPEN_NAR: &str = "open the NAR";

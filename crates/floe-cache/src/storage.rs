@@ -49,9 +49,14 @@ pub trait CacheStorage: Debug + Send + Sync {
     /// Removes a remembered object that turned out to be wrong.
     fn forget(&self, _name: &str) {}
 
+    /// Returns the length of an object in bytes; `None` if it does not exist.
+    fn object_len(&self, _name: &str) -> Option<u64> {
+        None
+    }
+
     /// Whether an object exists.
-    fn exists(&self, _name: &str) -> bool {
-        false
+    fn exists(&self, name: &str) -> bool {
+        self.object_len(name).is_some()
     }
 
     /// Returns the names of the objects beside `nix-cache-info`, or `None` if the storage cannot

@@ -4,21 +4,25 @@
 //! 2. A NAR gets its final name before any narinfo names it.
 //! 3. A narinfo appears, whole, after the narinfos of its references: a client that finds a path
 //!    also finds its closure.
+//! 4. A NAR without a narinfo has a record beside it. After an interrupt, the next run verifies the
+//!    NAR and does not compress it again.
 
 mod nar_file;
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::fs::File;
 use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use floe_format::{CacheInfo, Compression, NarInfo, SecretKey, StoreDir, StorePath};
-use floe_transfer::{CommitOutcome, Error, IncomingNar, Needs, PlannedPath, Space, Target, codec};
+use floe_transfer::{
+    CommitOutcome, Error, IncomingNar, MissingPaths, Needs, PlannedPath, Space, Target, codec,
+};
 
 use crate::binary_cache::{CACHE_INFO, NARINFO_SUFFIX};
 use crate::storage::{CacheStorage, file_error, get_and_wait};
-use nar_file::{StagedNar, write_nar_file};
+use nar_file::{StagedNar, reuse_nar_file, write_nar_file};
 
 /// The options of a binary cache as a target.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -53,6 +57,8 @@ pub struct BinaryCacheWriter {
     keys: Vec<SecretKey>,
     /// NARs that are in the cache, until their narinfos are published.
     staged: Mutex<HashMap<StorePath, StagedNar>>,
+    /// Paths that this copy has found whole or has published.
+    whole: Mutex<HashSet<StorePath>>,
 }
 
 impl BinaryCacheWriter {
@@ -104,6 +110,7 @@ impl BinaryCacheWriter {
             store_dir: info.map_or(store_dir, |info| info.store_dir),
             keys: Vec::new(),
             staged: Mutex::default(),
+            whole: Mutex::default(),
         })
     }
 
@@ -125,16 +132,77 @@ impl BinaryCacheWriter {
         let text = narinfo.to_text(&self.store_dir);
         self.storage
             .put_atomic(&narinfo_name(&path), text.as_bytes())?;
+        self.storage.delete(&record_name(&path))?;
+        self.whole().insert(path.clone());
         Ok(path)
     }
 
-    fn is_missing(&self, path: &StorePath) -> bool {
-        !self.storage.exists(&narinfo_name(path))
+    /// Finds out what the cache has of a path.
+    fn examine(&self, path: &StorePath) -> Result<Presence, Error> {
+        let Some(text) = get_and_wait(&*self.storage, &narinfo_name(path))? else {
+            return Ok(Presence::Missing);
+        };
+        let narinfo = match NarInfo::parse(&text, &self.store_dir) {
+            Ok(narinfo) => narinfo,
+            Err(error) => return Ok(Presence::Damaged(error.to_string())),
+        };
+        if narinfo.info.path != *path {
+            let reason = format!("it describes {}", narinfo.info.path);
+            return Ok(Presence::Damaged(reason));
+        }
+        Ok(match self.nar_defect(&narinfo) {
+            Some(reason) => Presence::Damaged(reason),
+            None => Presence::Whole(narinfo.info.references),
+        })
+    }
+
+    /// Returns what is wrong with the NAR file of a narinfo, without reading the file. A NAR outside
+    /// of the cache is not examined.
+    fn nar_defect(&self, narinfo: &NarInfo) -> Option<String> {
+        let NarInfo { url, file_size, .. } = narinfo;
+        if url.contains("://") {
+            return None;
+        }
+        match (self.storage.object_len(url), *file_size) {
+            (None, _) => Some(format!("its NAR {url} does not exist")),
+            (Some(len), Some(size)) if len != size => {
+                Some(format!("its NAR {url} has {len} bytes instead of {size}"))
+            }
+            (Some(0), None) => Some(format!("its NAR {url} is empty")),
+            _ => None,
+        }
+    }
+
+    /// Whether a referrer of the path must not be published yet.
+    fn is_missing(&self, path: &StorePath) -> Result<bool, Error> {
+        if self.whole().contains(path) {
+            return Ok(false);
+        }
+        Ok(!matches!(self.examine(path)?, Presence::Whole(_)))
+    }
+
+    fn whole(&self) -> MutexGuard<'_, HashSet<StorePath>> {
+        self.whole.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn staged(&self) -> MutexGuard<'_, HashMap<StorePath, StagedNar>> {
         self.staged.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// What a cache has of a path.
+enum Presence {
+    Missing,
+    /// Its narinfo or its NAR cannot be used, for this reason.
+    Damaged(String),
+    /// Its references.
+    Whole(BTreeSet<StorePath>),
+}
+
+/// Returns the name of the record of a staged path: its narinfo, which no client looks for there.
+/// An interrupted run leaves it, and the next one finds the NAR with it.
+fn record_name(path: &StorePath) -> String {
+    format!("nar/.floe-staged-{}", path.hash_part())
 }
 
 fn narinfo_name(path: &StorePath) -> String {
@@ -146,16 +214,28 @@ impl Target for BinaryCacheWriter {
         &self.store_dir
     }
 
-    fn add_temp_roots_and_query_missing(
-        &self,
-        paths: &[StorePath],
-    ) -> Result<Vec<StorePath>, Error> {
-        let missing = paths.iter().filter(|path| self.is_missing(path));
-        Ok(missing.cloned().collect())
+    fn add_temp_roots_and_query_missing(&self, paths: &[StorePath]) -> Result<MissingPaths, Error> {
+        let mut missing = MissingPaths::default();
+        for path in paths {
+            match self.examine(path)? {
+                Presence::Whole(references) => {
+                    missing.unchecked_references.extend(references);
+                    self.whole().insert(path.clone());
+                    continue;
+                }
+                Presence::Damaged(reason) => missing.damaged.push((path.clone(), reason)),
+                Presence::Missing => {}
+            }
+            missing.paths.push(path.clone());
+        }
+        Ok(missing)
     }
 
     fn receive(&self, nar: &mut IncomingNar<'_>) -> Result<(), Error> {
         let staged = write_nar_file(&*self.storage, &self.options, nar)?;
+        let record = staged.narinfo.to_text(&self.store_dir);
+        let name = record_name(nar.path());
+        self.storage.put_atomic(&name, record.as_bytes())?;
         self.staged().insert(nar.path().clone(), staged);
         Ok(())
     }
@@ -167,11 +247,12 @@ impl Target for BinaryCacheWriter {
             let Some(nar) = self.staged().remove(path) else {
                 continue;
             };
-            let references = nar.narinfo.info.references.iter();
-            let missing: BTreeSet<StorePath> = references
-                .filter(|reference| *reference != path && self.is_missing(reference))
-                .cloned()
-                .collect();
+            let mut missing = BTreeSet::new();
+            for reference in nar.narinfo.info.references.iter().filter(|it| *it != path) {
+                if self.is_missing(reference)? {
+                    missing.insert(reference.clone());
+                }
+            }
             if missing.is_empty() {
                 outcome.valid.push(self.publish(nar)?);
             } else {
@@ -180,6 +261,34 @@ impl Target for BinaryCacheWriter {
             }
         }
         Ok(outcome)
+    }
+
+    fn has_recovered(&self, path: &StorePath) -> bool {
+        self.storage.exists(&record_name(path))
+    }
+
+    fn reuse_local_copy(&self, nar: &mut IncomingNar<'_>) -> Result<bool, Error> {
+        let name = record_name(nar.path());
+        let Some(record) = get_and_wait(&*self.storage, &name)? else {
+            return Ok(false);
+        };
+        let narinfo = NarInfo::parse(&record, &self.store_dir);
+        let staged = match narinfo {
+            Ok(narinfo) => reuse_nar_file(&*self.storage, &self.options, nar, narinfo)?,
+            Err(_) => None,
+        };
+        let Some(staged) = staged else {
+            self.storage.delete(&name)?;
+            return Ok(false);
+        };
+        self.staged().insert(nar.path().clone(), staged);
+        Ok(true)
+    }
+
+    /// The records of the paths are there since they were received.
+    fn keep_for_resume(&self, paths: &[StorePath]) -> usize {
+        let mut staged = self.staged();
+        paths.iter().filter_map(|path| staged.remove(path)).count()
     }
 
     fn requires_trust(&self) -> bool {

@@ -12,6 +12,7 @@
 mod commit;
 mod failover;
 mod fetch;
+mod order;
 mod receive;
 mod resolve;
 mod summary;
@@ -104,7 +105,7 @@ impl ClosureCopy<'_> {
         let missing = self
             .target
             .add_temp_roots_and_query_missing(&requested_paths)?;
-        let missing: BTreeSet<StorePath> = missing.into_iter().collect();
+        let missing: BTreeSet<StorePath> = missing.paths.into_iter().collect();
         if summary.failures.is_empty() {
             for path in missing.iter().cloned() {
                 summary.fail(self.events, Error::Vanished { path });
@@ -167,7 +168,8 @@ impl ClosureCopy<'_> {
         }
     }
 
-    /// Sorts the paths, largest first: they take longest, and small ones fill the gaps.
+    /// Sorts the paths, largest first: they take longest, and small ones fill the gaps. A slow target
+    /// gets references first.
     fn plan(&self, resolved: Resolved, summary: &mut CopySummary) -> Vec<PlannedPath> {
         summary.unplanned += resolved.failures.len();
         for error in resolved.failures {
@@ -180,6 +182,10 @@ impl ClosureCopy<'_> {
             item.is_recovered = self.target.has_recovered(path);
         }
         items.sort_by_key(|item| Reverse(item.narinfo.info.nar_size));
+        if self.target.needs_core_per_worker() {
+            let workers = HashPool::sequential(items.len(), self.options.jobs).cores();
+            items = order::references_first(items, workers);
+        }
         let planned = items.iter().map(|item| {
             let info = &item.narinfo.info;
             let size = match item.narinfo.compression {

@@ -5,7 +5,7 @@ use std::io;
 use std::sync::{Mutex, MutexGuard};
 
 use floe_format::{HashPart, PathInfo, StoreDir, StorePath};
-use floe_transfer::{CommitOutcome, Error, IncomingNar, NarSink, Target};
+use floe_transfer::{CommitOutcome, Error, IncomingNar, MissingPaths, NarSink, Target};
 
 /// How a [`MemoryTarget`] registers a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -111,14 +111,11 @@ impl Target for MemoryTarget {
         &self.dir
     }
 
-    fn add_temp_roots_and_query_missing(
-        &self,
-        paths: &[StorePath],
-    ) -> Result<Vec<StorePath>, Error> {
+    fn add_temp_roots_and_query_missing(&self, paths: &[StorePath]) -> Result<MissingPaths, Error> {
         let mut state = self.state();
         state.temp_roots.extend(paths.iter().cloned());
         let missing = paths.iter().filter(|path| !state.valid.contains_key(*path));
-        Ok(missing.cloned().collect())
+        Ok(missing.cloned().collect::<Vec<_>>().into())
     }
 
     fn receive(&self, nar: &mut IncomingNar<'_>) -> Result<(), Error> {

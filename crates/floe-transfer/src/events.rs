@@ -103,6 +103,13 @@ pub enum Event<'a> {
         /// The name in `.links`.
         link: &'a str,
     },
+    /// The target cache has unusable objects of a path. The copy replaces them.
+    DamagedPath {
+        /// The path.
+        path: &'a StorePath,
+        /// The defect.
+        reason: &'a str,
+    },
     /// A path cannot be copied.
     Failed {
         /// The reason, which names the path.

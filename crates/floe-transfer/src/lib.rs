@@ -38,5 +38,5 @@ pub use source::{
 };
 pub use space::{Needs, Space};
 pub use store_uri::StoreUri;
-pub use target::{CommitOutcome, Target};
+pub use target::{CommitOutcome, MissingPaths, Target};
 pub use url::redact_credentials;

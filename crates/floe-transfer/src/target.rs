@@ -24,11 +24,8 @@ pub trait Target: Debug + Send + Sync {
     /// Returns the store directory of the target's paths.
     fn store_dir(&self) -> &StoreDir;
 
-    /// Protects paths from garbage collection, and returns those that are missing, in their order.
-    fn add_temp_roots_and_query_missing(
-        &self,
-        paths: &[StorePath],
-    ) -> Result<Vec<StorePath>, Error>;
+    /// Protects paths from garbage collection, and finds out which of them are missing.
+    fn add_temp_roots_and_query_missing(&self, paths: &[StorePath]) -> Result<MissingPaths, Error>;
 
     /// Stages a path: writes its NAR with [`IncomingNar::write_to`]. Leaves nothing after an error.
     fn receive(&self, nar: &mut IncomingNar<'_>) -> Result<(), Error>;
@@ -80,7 +77,7 @@ pub trait Target: Debug + Send + Sync {
         0
     }
 
-    /// Whether the target has a recovered tree of the path, from an interrupted run.
+    /// Whether the target has kept the path, from an interrupted run.
     fn has_recovered(&self, _path: &StorePath) -> bool {
         false
     }
@@ -97,6 +94,29 @@ pub trait Target: Debug + Send + Sync {
     /// before. Waits for the end of the collection.
     fn query_vanished(&self, _paths: &[StorePath]) -> Result<Vec<StorePath>, Error> {
         Ok(Vec::new())
+    }
+}
+
+/// The paths that a target lacks, of those for which it was queried.
+#[derive(Debug, Default)]
+pub struct MissingPaths {
+    /// The missing paths, in the order of the query.
+    pub paths: Vec<StorePath>,
+    /// The references of the present paths, if the target may lack some of them. A store contains
+    /// whole closures, but a binary cache may have lost a part.
+    pub unchecked_references: Vec<StorePath>,
+    /// Those of `paths` whose objects are there and cannot be used, with the reason. The copy
+    /// replaces the objects.
+    pub damaged: Vec<(StorePath, String)>,
+}
+
+impl From<Vec<StorePath>> for MissingPaths {
+    /// The missing paths of a target that contains whole closures.
+    fn from(paths: Vec<StorePath>) -> MissingPaths {
+        MissingPaths {
+            paths,
+            ..MissingPaths::default()
+        }
     }
 }
 

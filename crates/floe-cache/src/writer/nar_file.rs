@@ -3,16 +3,17 @@
 
 use std::collections::BTreeMap;
 use std::fs::File;
-use std::io::{self, BufWriter, Write};
+use std::io::{self, BufRead, BufReader, BufWriter, Read, Write};
 use std::path::Path;
 
 use floe_format::nar::layout::Node;
 use floe_format::nar::read::{NarError, NarEvent, NarReader};
 use floe_format::{Compression, Hash, NarInfo};
+use floe_hash::Sha256;
 use floe_hash::hash_pool::Stream;
 use floe_store::StoreError;
 use floe_transfer::codec::{self, Encoder};
-use floe_transfer::{Error, IncomingNar, NarSink};
+use floe_transfer::{Body, Buffering, Error, IncomingNar, NarSink, WriteChunk};
 
 use super::CacheWriteOptions;
 use crate::storage::{CacheStorage, file_error};
@@ -77,29 +78,133 @@ fn compress(
         ),
     })?;
     let mut writer = NarFileWriter {
-        narinfo,
+        checker: NarChecker {
+            narinfo,
+            reader: NarReader::new(),
+            listing: options.write_listings.then(ListingBuilder::default),
+        },
         path,
         encoder,
-        reader: NarReader::new(),
-        listing: options.write_listings.then(ListingBuilder::default),
     };
     nar.write_to(&mut writer)?;
     writer.encoder.finish().map_err(file_error("write", path))?;
-    let finished = writer.reader.finish();
+    let NarChecker {
+        reader, listing, ..
+    } = writer.checker;
+    let finished = reader.finish();
     finished.map_err(|source| invalid_nar(narinfo, source))?;
-    Ok(writer.listing.and_then(|listing| listing.root))
+    Ok(listing.and_then(|listing| listing.root))
 }
 
-struct NarFileWriter<'a> {
+/// Uses a NAR that an interrupted run has written, with the narinfo in its record. Reads the whole
+/// NAR and verifies it as a received one. Returns `None` if it cannot be used.
+pub(super) fn reuse_nar_file(
+    storage: &dyn CacheStorage,
+    options: &CacheWriteOptions,
+    nar: &mut IncomingNar<'_>,
+    recorded: NarInfo,
+) -> Result<Option<StagedNar>, Error> {
+    let is_expected = recorded.info.path == *nar.path()
+        && recorded.compression == options.compression
+        && recorded.file_size == storage.object_len(&recorded.url);
+    let Ok(Body::File { file, path }) = storage.open(&recorded.url, Buffering::Stream) else {
+        return Ok(None);
+    };
+    if !is_expected {
+        return Ok(None);
+    }
+    let mut sink = NarChecker {
+        narinfo: nar.narinfo(),
+        reader: NarReader::new(),
+        listing: options.write_listings.then(ListingBuilder::default),
+    };
+    let mut body = HashedFile {
+        file: BufReader::with_capacity(BUFFER_LEN, file),
+        hasher: Sha256::new(),
+    };
+    let written = nar.write_local(&path, &mut sink, |write| {
+        decode_file(recorded.compression, &mut body, &path, write)
+    });
+    if let Err(error) = written {
+        nar.reset_progress();
+        return match error {
+            Error::Cancelled => Err(error),
+            _ => Ok(None),
+        };
+    }
+    let is_whole = recorded.file_hash == Some(Hash::sha256(body.hasher.finish()));
+    if !is_whole || sink.reader.finish().is_err() {
+        return Ok(None);
+    }
+    let narinfo = NarInfo {
+        info: nar.narinfo().info.clone(),
+        ..recorded
+    };
+    let tree = sink.listing.and_then(|listing| listing.root);
+    Ok(Some(StagedNar { narinfo, tree }))
+}
+
+/// Decodes a NAR file of the cache to its end.
+fn decode_file(
+    compression: Compression,
+    body: &mut HashedFile,
+    path: &Path,
+    write: &mut WriteChunk<'_>,
+) -> Result<(), Error> {
+    let head = body.fill_buf().map_err(file_error("read", path))?;
+    let window = codec::window_len(compression, head).unwrap_or(codec::WINDOW_LEN_MAX);
+    let mut chunk = vec![0; BUFFER_LEN];
+    let decoder = codec::decoder(compression, &mut *body, window);
+    if let Some(mut decoder) = decoder.map_err(file_error("read", path))? {
+        loop {
+            match decoder.read(&mut chunk) {
+                Ok(0) => break,
+                Ok(len) => write(&chunk[..len])?,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(file_error("read", path)(error)),
+            }
+        }
+    }
+    // The hash of the file covers every byte.
+    io::copy(body, &mut io::sink()).map_err(file_error("read", path))?;
+    Ok(())
+}
+
+/// A file that hashes the bytes that are read from it.
+struct HashedFile {
+    file: BufReader<File>,
+    hasher: Sha256,
+}
+
+impl Read for HashedFile {
+    fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
+        let len = self.file.read(bytes)?;
+        self.hasher.update(&bytes[..len]);
+        Ok(len)
+    }
+}
+
+impl BufRead for HashedFile {
+    fn fill_buf(&mut self) -> io::Result<&[u8]> {
+        self.file.fill_buf()
+    }
+
+    fn consume(&mut self, len: usize) {
+        self.hasher.update(&self.file.buffer()[..len]);
+        self.file.consume(len);
+    }
+}
+
+/// Parses a NAR that is in the cache, and builds its listing.
+struct NarChecker<'a> {
     narinfo: &'a NarInfo,
-    path: &'a Path,
-    encoder: Box<dyn Encoder + 'a>,
-    /// Parses the NAR: a cache must hold nothing that a store would refuse.
+    /// A cache must hold nothing that a store would refuse.
     reader: NarReader,
+    /// If a listing is wanted.
     listing: Option<ListingBuilder>,
 }
 
-impl NarSink for NarFileWriter<'_> {
+impl NarSink for NarChecker<'_> {
     fn write(&mut self, nar: &[u8]) -> Result<(), Error> {
         let (mut rest, narinfo) = (nar, self.narinfo);
         let invalid = |source| invalid_nar(narinfo, source);
@@ -108,6 +213,19 @@ impl NarSink for NarFileWriter<'_> {
                 listing.apply(event);
             }
         }
+        Ok(())
+    }
+}
+
+struct NarFileWriter<'a> {
+    checker: NarChecker<'a>,
+    path: &'a Path,
+    encoder: Box<dyn Encoder + 'a>,
+}
+
+impl NarSink for NarFileWriter<'_> {
+    fn write(&mut self, nar: &[u8]) -> Result<(), Error> {
+        self.checker.write(nar)?;
         let written = self.encoder.write_all(nar);
         written.map_err(file_error("write", self.path))
     }

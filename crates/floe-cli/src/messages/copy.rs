@@ -95,6 +95,9 @@ pub(crate) fn event_warning(event: &Event<'_>) -> Option<String> {
             let place = place.display();
             format!("cannot reuse {path} from {place}, fetching it instead: {error}")
         }
+        Event::DamagedPath { path, reason } => {
+            format!("ignoring the narinfo of {path} in the target cache: {reason}")
+        }
         Event::DamagedLink { path, link } => format!(
             "replacing the damaged file .links/{link} by an intact one of {path}; floe verify \
              finds other paths with the same damage"

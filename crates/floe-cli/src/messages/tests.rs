@@ -116,7 +116,9 @@ fn argument_errors_name_the_fix() {
     );
     check(
         uri_error("s3://bucket"),
-        &expect![[r#"cannot use "s3://bucket" as a store or binary cache: floe does not support object stores yet; read them by https://, or copy to file://DIR and upload that directory"#]],
+        &expect![[
+            r#"cannot use "s3://bucket" as a store or binary cache: floe does not support object stores yet; read them by https://, or copy to file://DIR and upload that directory"#
+        ]],
     );
     check(
         uri_error("file:///srv/cache?compression=rar"),
@@ -170,7 +172,9 @@ fn configuration_messages_name_the_place() {
     );
     check_text(
         copy::ignored_substituter(&uri_error("s3://bucket")),
-        &expect![[r#"ignoring substituter: cannot use "s3://bucket" as a store or binary cache: floe does not support object stores yet; read them by https://, or copy to file://DIR and upload that directory"#]],
+        &expect![[
+            r#"ignoring substituter: cannot use "s3://bucket" as a store or binary cache: floe does not support object stores yet; read them by https://, or copy to file://DIR and upload that directory"#
+        ]],
     );
 }
 

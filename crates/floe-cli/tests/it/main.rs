@@ -10,6 +10,7 @@ mod configuration;
 mod copy;
 mod corrupt_caches;
 mod cpu_quota;
+mod damaged_targets;
 mod demo;
 mod disk_space;
 mod environment;

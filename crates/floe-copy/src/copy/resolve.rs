@@ -4,7 +4,8 @@
 //!
 //! 1. The paths of the frontier become temp roots of the target. The target then reports which of
 //!    them it lacks.
-//! 2. A valid path is not followed, because a store contains whole closures.
+//! 2. A valid path of a store is not followed, because a store contains whole closures. A binary
+//!    cache may have lost a part of a closure, so the references of its paths join the frontier.
 //! 3. For each missing path, the resolver queries the sources in their order, until one has the
 //!    path and the path passes the trust check. All missing paths are queried at once; each source
 //!    limits its own requests.
@@ -110,7 +111,9 @@ pub(crate) fn resolve(copy: &ClosureCopy<'_>, specs: &[PathSpec]) -> Result<Reso
         policy: CachePolicy::HitsOnly,
     };
     resolver.add_specs(specs)?;
-    resolver.expand_frontier()?;
+    while !resolver.frontier.is_empty() {
+        resolver.expand_frontier()?;
+    }
     // All further paths are references.
     resolver.policy = CachePolicy::Use;
     while !resolver.queries.is_empty() {
@@ -124,7 +127,9 @@ pub(crate) fn resolve(copy: &ClosureCopy<'_>, specs: &[PathSpec]) -> Result<Reso
         while let Ok((tag, answer)) = receiver.try_recv() {
             resolver.handle_reply(tag, answer);
         }
-        resolver.expand_frontier()?;
+        while !resolver.frontier.is_empty() {
+            resolver.expand_frontier()?;
+        }
         let (known, pending) = (resolver.resolved.items.len(), resolver.queries.len());
         copy.events.event(Event::Resolving { known, pending });
     }
@@ -166,13 +171,17 @@ impl Resolver<'_> {
         }
         let target = self.copy.target;
         let missing = target.add_temp_roots_and_query_missing(&frontier)?;
+        for (path, reason) in &missing.damaged {
+            self.copy.events.event(Event::DamagedPath { path, reason });
+        }
         for path in &frontier {
-            if missing.binary_search(path).is_err() {
+            if missing.paths.binary_search(path).is_err() {
                 // The user named its hash part, and it turned out to be valid.
                 self.resolved.items.remove(path);
             }
         }
-        for path in missing {
+        self.frontier.extend(missing.unchecked_references);
+        for path in missing.paths {
             // A path that the user named by its hash part is found already.
             if !self.resolved.items.contains_key(&path) {
                 self.start_query(PathSpec::Path(path), None);

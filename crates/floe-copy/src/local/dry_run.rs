@@ -2,7 +2,9 @@
 
 use floe_format::{HashPart, StoreDir, StorePath};
 use floe_store::{StoreLayout, StoreReader};
-use floe_transfer::{CommitOutcome, Error, IncomingNar, Needs, PlannedPath, Space, Target};
+use floe_transfer::{
+    CommitOutcome, Error, IncomingNar, MissingPaths, Needs, PlannedPath, Space, Target,
+};
 
 /// A local store that is only read.
 #[derive(Debug)]
@@ -17,12 +19,9 @@ impl Target for ReadOnlyStore {
         &self.layout.store_dir
     }
 
-    fn add_temp_roots_and_query_missing(
-        &self,
-        paths: &[StorePath],
-    ) -> Result<Vec<StorePath>, Error> {
+    fn add_temp_roots_and_query_missing(&self, paths: &[StorePath]) -> Result<MissingPaths, Error> {
         let Some(reader) = &self.reader else {
-            return Ok(paths.to_vec());
+            return Ok(paths.to_vec().into());
         };
         let mut missing = Vec::new();
         for path in paths {
@@ -30,7 +29,7 @@ impl Target for ReadOnlyStore {
                 missing.push(path.clone());
             }
         }
-        Ok(missing)
+        Ok(missing.into())
     }
 
     /// A dry run transfers nothing.

@@ -7,7 +7,8 @@ use floe_format::{HashPart, StoreDir, StorePath};
 use floe_store::tree::{TemporaryTree, TreeWriter};
 use floe_store::{StagedPath, StoreWriter};
 use floe_transfer::{
-    CommitOutcome, Error, Event, IncomingNar, NarSink, Needs, PlannedPath, Space, Target,
+    CommitOutcome, Error, Event, IncomingNar, MissingPaths, NarSink, Needs, PlannedPath, Space,
+    Target,
 };
 
 /// A local store that is open for writing.
@@ -73,12 +74,9 @@ impl Target for LocalTarget {
         &self.store.layout().store_dir
     }
 
-    fn add_temp_roots_and_query_missing(
-        &self,
-        paths: &[StorePath],
-    ) -> Result<Vec<StorePath>, Error> {
+    fn add_temp_roots_and_query_missing(&self, paths: &[StorePath]) -> Result<MissingPaths, Error> {
         self.store.add_temp_roots(paths.iter())?;
-        Ok(self.store.query_missing(paths)?)
+        Ok(self.store.query_missing(paths)?.into())
     }
 
     fn receive(&self, nar: &mut IncomingNar<'_>) -> Result<(), Error> {
