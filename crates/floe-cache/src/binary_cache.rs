@@ -110,7 +110,7 @@ impl Shared {
         };
         let object = match found? {
             Found::Object(object) => object,
-            Found::Missing(reason) => return Err(not_a_cache(reason.into())),
+            Found::Missing { reason, .. } => return Err(not_a_cache(reason.into())),
         };
         let info = CacheInfo::parse(&object.contents).map_err(|error| {
             self.storage.forget(CACHE_INFO);
@@ -167,7 +167,14 @@ impl Shared {
     fn reply(self: &Arc<Shared>, query: Query, found: GetResult) {
         let object = match found {
             Ok(Found::Object(object)) => object,
-            Ok(Found::Missing(_)) => return (query.reply)(Ok(None)),
+            Ok(Found::Missing {
+                from_disk_cache, ..
+            }) => {
+                return (query.reply)(Ok(NarInfoReply {
+                    narinfo: None,
+                    from_disk_cache,
+                }));
+            }
             Err(error) => return (query.reply)(Err(error)),
         };
         let parsed = self.parse_narinfo(&query.name, &object.contents);
@@ -177,11 +184,9 @@ impl Shared {
                 policy: CachePolicy::Bypass,
                 ..query
             }),
-            parsed => (query.reply)(parsed.map(|narinfo| {
-                Some(NarInfoReply {
-                    narinfo,
-                    from_disk_cache: object.from_disk_cache,
-                })
+            parsed => (query.reply)(parsed.map(|narinfo| NarInfoReply {
+                narinfo: Some(narinfo),
+                from_disk_cache: object.from_disk_cache,
             })),
         }
     }

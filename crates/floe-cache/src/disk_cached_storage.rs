@@ -41,7 +41,7 @@ impl<S: CacheStorage> CacheStorage for DiskCachedStorage<S> {
         }
         if policy != CachePolicy::Bypass {
             match self.disk_cache.find(&self.url, name) {
-                Some(Found::Missing(_)) if policy == CachePolicy::HitsOnly => {}
+                Some(Found::Missing { .. }) if policy == CachePolicy::HitsOnly => {}
                 Some(found) => return reply(Ok(found)),
                 None => {}
             }
@@ -131,7 +131,7 @@ mod tests {
         let options = NarInfoDiskCacheOptions::new(scratch.path().join("narinfos.sqlite"));
         let name = "7bw2d1cqdpnxi05lr3s6pmcgl5xazl2c.narinfo";
         let earlier_run = NarInfoDiskCache::open(&options).unwrap();
-        let missing = Found::Missing("it is not there".into());
+        let missing = Found::missing("it is not there");
         earlier_run.insert(&Disabled.name(), name, &missing);
         drop(earlier_run);
         let disk_cache = Arc::new(NarInfoDiskCache::open(&options).unwrap());

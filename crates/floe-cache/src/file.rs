@@ -129,6 +129,19 @@ impl FileStorage {
         }
     }
 
+    fn write_temporary(&self, name: &str, contents: &[u8]) -> Result<TempPath, Error> {
+        let (mut file, temporary) = create_temporary_in(&self.directory)?;
+        file.write_all(contents)
+            .map_err(file_error("write", &self.directory.join(name)))?;
+        Ok(temporary)
+    }
+
+    fn rename(&self, name: &str, file: TempPath) -> Result<(), Error> {
+        let path = self.directory.join(name);
+        let renamed = file.persist(&path).map_err(|failed| failed.error);
+        renamed.map_err(file_error("write", &path))
+    }
+
     /// Locks the directory of NARs. If no other writer has locked it, removes the temporary files
     /// that killed writers have left in the cache.
     fn lock(&self) -> io::Result<()> {
@@ -151,15 +164,19 @@ impl FileStorage {
         let relative = url.strip_prefix("file://").unwrap_or(url);
         let path = self.directory.join(relative);
         let has_parent = |path: &Path| path.components().any(|part| part == Component::ParentDir);
-        let cause = if !path.starts_with(&self.directory) || has_parent(Path::new(relative)) {
-            "the URL leads out of the cache"
-        } else if fs::metadata(&path).is_ok_and(|found| !found.is_file()) {
+        if !path.starts_with(&self.directory) || has_parent(Path::new(relative)) {
+            return Err(Error::NarUrl {
+                source_name: self.name(),
+                url: url.to_owned(),
+                reason: "it leads out of the cache".into(),
+            });
+        }
+        if fs::metadata(&path).is_ok_and(|found| !found.is_file()) {
             // Opening a pipe would block until a process writes to it.
-            "it is not a file"
-        } else {
-            return Ok(path);
-        };
-        Err(file_error(OPEN_NAR, &path)(io::Error::other(cause)))
+            let error = io::Error::other("it is not a file");
+            return Err(file_error(OPEN_NAR, &path)(error));
+        }
+        Ok(path)
     }
 }
 
@@ -176,7 +193,7 @@ impl CacheStorage for FileStorage {
                 ..SmallObject::default()
             })),
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                Ok(Found::Missing("no such file".into()))
+                Ok(Found::missing("no such file"))
             }
             Err(error) => Err(file_error("read", &path)(error)),
         });
@@ -206,15 +223,27 @@ impl CacheStorage for FileStorage {
     fn create(&self) -> Result<(), Error> {
         fs::create_dir_all(&self.nar_directory)
             .map_err(file_error("create the directory", &self.nar_directory))?;
+        let above = self.directory.parent().unwrap_or(&self.directory);
+        sync_file(above).map_err(file_error("sync", above))?;
         self.lock()
             .map_err(file_error("lock the directory", &self.nar_directory))
     }
 
     fn put_atomic(&self, name: &str, contents: &[u8]) -> Result<(), Error> {
-        let (mut file, temporary) = create_temporary_in(&self.directory)?;
-        file.write_all(contents)
-            .map_err(file_error("write", &self.directory.join(name)))?;
+        let temporary = self.write_temporary(name, contents)?;
         self.put_temporary(name, temporary)
+    }
+
+    fn put_unsynced(&self, name: &str, contents: &[u8]) -> Result<(), Error> {
+        let temporary = self.write_temporary(name, contents)?;
+        self.rename(name, temporary)
+    }
+
+    fn sync(&self) -> Result<(), Error> {
+        for directory in [&self.nar_directory, &self.directory] {
+            sync_file(directory).map_err(file_error("sync", directory))?;
+        }
+        Ok(())
     }
 
     fn create_temporary(&self) -> Result<(File, TempPath), Error> {
@@ -222,9 +251,9 @@ impl CacheStorage for FileStorage {
     }
 
     fn put_temporary(&self, name: &str, file: TempPath) -> Result<(), Error> {
-        let path = self.directory.join(name);
-        let renamed = file.persist(&path).map_err(|failed| failed.error);
-        renamed.map_err(file_error("write", &path))
+        // The contents must reach the disk before the name does.
+        sync_file(&file).map_err(file_error("sync", &file))?;
+        self.rename(name, file)
     }
 
     fn delete(&self, name: &str) -> Result<(), Error> {
@@ -240,6 +269,11 @@ impl CacheStorage for FileStorage {
     fn nar_directory(&self) -> Option<&Path> {
         Some(&self.nar_directory)
     }
+}
+
+/// Waits until a file or directory is on disk.
+fn sync_file(path: &Path) -> io::Result<()> {
+    File::open(path)?.sync_all()
 }
 
 fn remove_temporaries(directory: &Path) -> io::Result<()> {

@@ -123,10 +123,18 @@ impl HttpStorage {
     }
 
     fn nar_target(&self, url: &str) -> Result<RequestTarget, Error> {
-        let url = match url.starts_with("http://") || url.starts_with("https://") {
-            true => parse_url(url)?,
-            false => self.shared.object_url(url)?,
+        let parsed = match url.starts_with("http://") || url.starts_with("https://") {
+            true => parse_url(url),
+            false => self.shared.object_url(url),
         };
+        let url = parsed.map_err(|error| Error::NarUrl {
+            source_name: self.name(),
+            url: redact_credentials(url),
+            reason: match error {
+                Error::InvalidStoreUri { reason, .. } => reason,
+                error => error.to_string(),
+            },
+        })?;
         Ok(RequestTarget::of_cache(&self.shared.base, url))
     }
 
@@ -244,15 +252,14 @@ impl HttpCacheShared {
         Ok(match self.record_result(response)? {
             // Probably a captive portal.
             Ok(object) if name == CACHE_INFO && is_web_page(&object.contents) => {
-                Found::Missing("a web page came instead".into())
+                Found::missing("a web page came instead")
             }
             Ok(object) => Found::Object(object),
             // Some servers also answer 403 for an object that they do not have.
-            Err(status @ StatusCode::FORBIDDEN) => Found::Missing(
-                format!("the server answered {status}: it is not there, or not for this user")
-                    .into(),
-            ),
-            Err(_) => Found::Missing("it is not there".into()),
+            Err(status @ StatusCode::FORBIDDEN) => Found::missing(format!(
+                "the server answered {status}: it is not there, or not for this user"
+            )),
+            Err(_) => Found::missing("it is not there"),
         })
     }
 

@@ -86,7 +86,10 @@ impl NarInfoDiskCache {
                 uses_http2,
                 from_disk_cache: true,
             }),
-            None => Found::Missing("it is not there".into()),
+            None => Found::Missing {
+                reason: "it is not there".into(),
+                from_disk_cache: true,
+            },
         };
         is_fresh(answered, ttl).then_some(found)
     }
@@ -95,8 +98,8 @@ impl NarInfoDiskCache {
         let (contents, uses_http2) = match found {
             Found::Object(object) => (Some(object.contents.clone()), object.uses_http2),
             // A URL without a `nix-cache-info` is not a cache yet.
-            Found::Missing(_) if name == CACHE_INFO => return,
-            Found::Missing(_) => (None, false),
+            Found::Missing { .. } if name == CACHE_INFO => return,
+            Found::Missing { .. } => (None, false),
         };
         let mut inner = self.inner();
         inner.pending.push(PendingRow {
@@ -251,7 +254,10 @@ mod tests {
     }
 
     fn missing() -> Found {
-        Found::Missing("it is not there".into())
+        Found::Missing {
+            reason: "it is not there".into(),
+            from_disk_cache: true,
+        }
     }
 
     fn options(directory: &Path) -> NarInfoDiskCacheOptions {

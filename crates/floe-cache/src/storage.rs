@@ -70,9 +70,19 @@ pub trait CacheStorage: Debug + Send + Sync {
         Err(self.read_only())
     }
 
-    /// Writes an object whole or not at all.
+    /// Writes an object whole or not at all, also after a crash of the system.
     fn put_atomic(&self, _name: &str, _contents: &[u8]) -> Result<(), Error> {
         Err(self.read_only())
+    }
+
+    /// Writes an object that a crash of the system may damage.
+    fn put_unsynced(&self, name: &str, contents: &[u8]) -> Result<(), Error> {
+        self.put_atomic(name, contents)
+    }
+
+    /// Waits until the names of all objects are on disk.
+    fn sync(&self) -> Result<(), Error> {
+        Ok(())
     }
 
     /// Creates a file for an object whose name is not known yet. Dropping its path removes it.
@@ -80,7 +90,8 @@ pub trait CacheStorage: Debug + Send + Sync {
         Err(self.read_only())
     }
 
-    /// Makes the contents of a temporary file an object, whole or not at all.
+    /// Makes the contents of a temporary file an object, whole or not at all, also after a crash of
+    /// the system.
     fn put_temporary(&self, _name: &str, _file: TempPath) -> Result<(), Error> {
         Err(self.read_only())
     }
@@ -127,8 +138,23 @@ pub type GetResult = Result<Found, Error>;
 pub enum Found {
     /// The object.
     Object(SmallObject),
-    /// The storage does not have the object, for a reason such as `it is not there`.
-    Missing(Cow<'static, str>),
+    /// The storage does not have the object.
+    Missing {
+        /// The reason, such as `it is not there`.
+        reason: Cow<'static, str>,
+        /// Whether the reply comes from the narinfo disk cache.
+        from_disk_cache: bool,
+    },
+}
+
+impl Found {
+    /// Makes the reply of a storage that does not have an object.
+    pub fn missing(reason: impl Into<Cow<'static, str>>) -> Found {
+        Found::Missing {
+            reason: reason.into(),
+            from_disk_cache: false,
+        }
+    }
 }
 
 /// A small object.
@@ -164,6 +190,6 @@ pub(crate) fn get_and_wait(
     storage.get(name, CachePolicy::Bypass, reply);
     match receiver.recv().map_err(|_| Error::Cancelled)?? {
         Found::Object(object) => Ok(Some(object.contents)),
-        Found::Missing(_) => Ok(None),
+        Found::Missing { .. } => Ok(None),
     }
 }

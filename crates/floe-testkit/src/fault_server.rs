@@ -3,6 +3,8 @@
 //! It records every request with the fault that it injected, so a test can assert that the fault
 //! occurred. Connections are kept alive, as in real servers.
 
+mod fault;
+
 use std::collections::HashMap;
 use std::fs;
 use std::io::{self, BufRead as _, BufReader, Read as _, Write as _};
@@ -13,49 +15,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-/// The behaviour of the server instead of serving the file.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Fault {
-    /// Respond with this status and no file.
-    Status(u16),
-    /// Wait, then respond with this status.
-    DelayedStatus(u16, Duration),
-    /// Respond with this status and this `Retry-After` value.
-    RetryAfter(u16, String),
-    /// Send another `ETag` than before, as if the file had changed.
-    ChangedEtag,
-    /// Close the connection without a response.
-    Reset,
-    /// Close the connection after this many bytes of the response head.
-    TruncatedHead(usize),
-    /// Send these bytes instead of the file.
-    OtherBody(Vec<u8>),
-    /// Wait, then serve the file.
-    Delayed(Duration),
-    /// Announce the whole body, send this many bytes of it and close the connection.
-    Truncated(usize),
-    /// Announce and send only this many bytes of the body.
-    ShortBody(usize),
-    /// Respond to a range request with at most this many bytes.
-    PartialRange(usize),
-    /// Send this many bytes without `Content-Length` and close the connection, which ends such a
-    /// body.
-    TruncatedWithoutLength(usize),
-    /// Send one chunk of this many bytes, and close the connection without the last chunk.
-    TruncatedChunked(usize),
-    /// Send these bytes, the file compressed by gzip, with `Content-Encoding: gzip`.
-    Gzip(Vec<u8>),
-    /// Do the same, but send only this many bytes and close the connection.
-    TruncatedGzip(Vec<u8>, usize),
-    /// Append these bytes to the body.
-    ExtraBytes(Vec<u8>),
-    /// Redirect the client to this URL.
-    Redirect(String),
-    /// Announce the whole body, send this many bytes, then nothing until the client disconnects.
-    Stalled(usize),
-    /// Delay the last bytes of the body, this many, so that they arrive separately.
-    DelayedTail(usize),
-}
+pub use fault::Fault;
 
 /// A request, and how the server responded.
 #[derive(Clone, Debug)]
@@ -339,7 +299,7 @@ impl Response {
                 _,
             ) => *status,
             (Some(Fault::Redirect(_)), _) => 302,
-            (Some(Fault::OtherBody(_)), _) | (_, Some(_)) => 200,
+            (Some(Fault::OtherBody(_) | Fault::Endless(_)), _) | (_, Some(_)) => 200,
             (_, None) => 404,
         };
         let (other, head) = match &fault {
@@ -449,6 +409,21 @@ fn send_response(
             stream.read_exact(&mut [0])?;
             return Ok(false);
         }
+        Some(Fault::Endless(bytes)) => {
+            stream.write_all(format!("{head}Connection: close\r\n\r\n").as_bytes())?;
+            for _ in 0..ENDLESS_LEN / bytes.len() {
+                stream.write_all(&bytes)?;
+            }
+            return Ok(false);
+        }
+        Some(Fault::Dripping(pause)) => {
+            stream.write_all(format!("{head}{announced}\r\n\r\n").as_bytes())?;
+            for byte in body {
+                stream.write_all(&[byte])?;
+                thread::sleep(pause);
+            }
+            return Ok(false);
+        }
         Some(Fault::ExtraBytes(mut more)) => {
             body.append(&mut more);
             announced = format!("Content-Length: {}", body.len());
@@ -473,6 +448,9 @@ fn send_response(
     stream.write_all(last)?;
     Ok(keep)
 }
+
+/// The length of an endless body that no client has ended.
+const ENDLESS_LEN: usize = 1 << 30;
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap()

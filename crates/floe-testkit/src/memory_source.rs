@@ -127,7 +127,7 @@ impl MemorySource {
     fn narinfo(&self, hash_part: HashPart) -> NarInfoResult {
         let state = self.state();
         let entry = state.paths.get(&hash_part);
-        Ok(entry.map(|(narinfo, _)| narinfo.clone().into()))
+        Ok(entry.map(|(narinfo, _)| narinfo.clone()).into())
     }
 
     fn state(&self) -> MutexGuard<'_, State> {

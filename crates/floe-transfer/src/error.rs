@@ -126,6 +126,16 @@ pub enum Error {
         /// The cause.
         source: Box<NarInfoError>,
     },
+    /// A narinfo has a URL that leads to no NAR.
+    #[error("cannot use a narinfo of {source_name}: its URL {url:?} is invalid: {reason}")]
+    NarUrl {
+        /// The source.
+        source_name: String,
+        /// The URL.
+        url: String,
+        /// The cause.
+        reason: String,
+    },
     /// A narinfo describes another path than the requested one.
     #[error("cannot use the narinfo {url}: it is for {found}, not for {wanted}")]
     WrongPath {
@@ -303,6 +313,7 @@ impl Error {
             Error::Store(StoreError::Nar { .. }) => ErrorKind::Untrusted,
             Error::Fetch { .. } | Error::NotACache { .. } => ErrorKind::Network,
             Error::NarInfo { .. }
+            | Error::NarUrl { .. }
             | Error::WrongPath { .. }
             | Error::Untrusted { .. }
             | Error::ContentAddressMismatch { .. }

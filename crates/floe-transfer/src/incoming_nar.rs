@@ -183,9 +183,9 @@ impl<'a> IncomingNar<'a> {
             .filter(|hash| !plain || hash.algorithm() != HashAlgorithm::Sha256)
             .map(|hash| hash.algorithm());
         let nar_size = narinfo.info.nar_size;
-        let len_max = narinfo
-            .file_size
-            .unwrap_or_else(|| nar_size.saturating_mul(2).saturating_add(SLACK_LEN));
+        // No signature covers the file size, so the NAR size limits it.
+        let len_max = nar_size.saturating_mul(2).saturating_add(SLACK_LEN);
+        let len_max = narinfo.file_size.unwrap_or(len_max).min(len_max);
         let (events, path) = (self.context.events, &narinfo.info.path);
         let fetched = |bytes| events.event(Event::Fetched { path, bytes });
         let mut reader = BodyReader::new(body, algorithm, (nar_size, len_max), self.context.worker);
@@ -312,6 +312,6 @@ impl<'a> IncomingNar<'a> {
     }
 }
 
-/// How much larger than its contents a body may be if its narinfo has no FileSize. Only the frames
-/// of nearly empty bodies are larger than their contents.
+/// How much larger than its contents a body may be. Only the frames of nearly empty bodies are
+/// larger than their contents.
 const SLACK_LEN: u64 = 1024 * 1024;

@@ -85,14 +85,14 @@ pub trait Source: Debug + Send + Sync {
 /// Receives the result of one query.
 pub type NarInfoCallback = Box<dyn FnOnce(NarInfoResult) + Send>;
 
-/// The result of one query: `None` if the source does not have the path.
-pub type NarInfoResult = Result<Option<NarInfoReply>, Error>;
+/// The result of one query.
+pub type NarInfoResult = Result<NarInfoReply, Error>;
 
-/// The reply of a source that has a path.
+/// The reply of a source to a query.
 #[derive(Debug)]
 pub struct NarInfoReply {
-    /// The narinfo of the path.
-    pub narinfo: NarInfo,
+    /// The narinfo of the path; `None` if the source does not have the path.
+    pub narinfo: Option<NarInfo>,
     /// Whether the reply comes from the narinfo disk cache and not from the source itself.
     pub from_disk_cache: bool,
 }
@@ -117,9 +117,9 @@ pub enum Buffering {
     Stream,
 }
 
-impl From<NarInfo> for NarInfoReply {
+impl From<Option<NarInfo>> for NarInfoReply {
     /// Makes a reply of the source itself.
-    fn from(narinfo: NarInfo) -> NarInfoReply {
+    fn from(narinfo: Option<NarInfo>) -> NarInfoReply {
         NarInfoReply {
             narinfo,
             from_disk_cache: false,
@@ -149,7 +149,7 @@ impl dyn Source + '_ {
         self.query(hash_part, CachePolicy::Bypass, reply);
         loop {
             match receiver.recv_timeout(CANCEL_POLL) {
-                Ok(result) => return Ok(result?.map(|reply| reply.narinfo)),
+                Ok(result) => return Ok(result?.narinfo),
                 Err(RecvTimeoutError::Timeout) if !cancel.is_raised() => {}
                 Err(_) => return Err(Error::Cancelled),
             }

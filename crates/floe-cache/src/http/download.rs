@@ -21,7 +21,7 @@ use tokio::time::sleep;
 
 use super::HttpCacheShared;
 use super::redirect::RequestTarget;
-use super::request::{get, next_bytes};
+use super::request::{ReceiveRate, get, next_bytes};
 
 /// Runs a transfer until the worker drops the receiver of its chunks; then returns `None` without
 /// waiting for the server.
@@ -127,7 +127,10 @@ impl Download<'_> {
         }
         let is_piece = response.status() == StatusCode::PARTIAL_CONTENT;
         let range = content_range(response.headers()).filter(|_| is_piece);
-        while let Some(bytes) = next_bytes(self.cache, &mut response, &self.shown).await? {
+        let mut rate = ReceiveRate::default();
+        while let Some(bytes) =
+            next_bytes(self.cache, &mut response, &self.shown, &mut rate).await?
+        {
             self.len += bytes.len() as u64;
             if self.chunks.send(Chunk::Bytes(bytes)).await.is_err() {
                 // The worker has dropped this body, and reports the reason itself.
@@ -162,8 +165,8 @@ pub(super) async fn send_small_body(
 ) -> Result<(), Error> {
     let shown = redact(&target.url);
     let mut response = expect_response(cache, &target).await?;
-    let mut whole = BytesMut::new();
-    while let Some(bytes) = next_bytes(cache, &mut response, &shown).await? {
+    let (mut whole, mut rate) = (BytesMut::new(), ReceiveRate::default());
+    while let Some(bytes) = next_bytes(cache, &mut response, &shown, &mut rate).await? {
         whole.extend_from_slice(&bytes);
         if whole.len() > SMALL_LEN_MAX {
             let reason = format!("the body is larger than its narinfo says ({SMALL_LEN_MAX})");

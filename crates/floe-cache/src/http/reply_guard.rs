@@ -46,7 +46,7 @@ mod tests {
             let sender = sender.clone();
             ReplyGuard::new(Box::new(move |answer| sender.send(answer).unwrap()))
         };
-        let missing = Found::Missing("it is not there".into());
+        let missing = Found::missing("it is not there");
         guard().send(Ok(missing.clone()));
         assert_eq!(answers.try_recv().unwrap().unwrap(), missing);
         let pending = guard();

@@ -1,6 +1,6 @@
 //! One request, and the meaning of its errors.
 
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use bytes::Bytes;
 use floe_format::narinfo::NARINFO_LEN_MAX;
@@ -46,7 +46,8 @@ async fn try_get_small(
     let is_own = response.url().origin() == target.url.origin();
     let uses_http2 = is_own && response.version() == Version::HTTP_2;
     let (shown, mut contents) = (redact(&target.url), Vec::new());
-    while let Some(bytes) = next_bytes(cache, &mut response, &shown).await? {
+    let mut rate = ReceiveRate::default();
+    while let Some(bytes) = next_bytes(cache, &mut response, &shown, &mut rate).await? {
         contents.extend_from_slice(&bytes);
         // The parser sees the excess, and its error names the limit.
         if contents.len() > NARINFO_LEN_MAX {
@@ -133,14 +134,53 @@ fn retry_after(value: &str, now: SystemTime) -> Option<Duration> {
     Some(date.duration_since(now).unwrap_or_default())
 }
 
+/// Returns the next bytes of a body.
+///
+/// Errors: also if the server has sent less than [`RATE_MIN`] for a whole window.
 pub(super) async fn next_bytes(
     cache: &HttpCacheShared,
     response: &mut Response,
     shown: &str,
+    rate: &mut ReceiveRate,
 ) -> Result<Option<Bytes>, Error> {
-    let chunk = timeout(cache.context.options.stall_timeout, response.chunk()).await;
+    let stall_timeout = cache.context.options.stall_timeout;
+    let began = Instant::now();
+    let chunk = timeout(stall_timeout, response.chunk()).await;
     let chunk = chunk.map_err(|_| stall_error(cache, shown))?;
-    chunk.map_err(|error| request_error(shown, &error, None))
+    let chunk = chunk.map_err(|error| request_error(shown, &error, None))?;
+    let len = chunk.as_ref().map_or(0, Bytes::len);
+    let window = stall_timeout.min(RATE_WINDOW_MAX);
+    match chunk {
+        Some(_) if rate.is_too_low(began.elapsed(), len, window) => {
+            let seconds = window.as_secs_f64();
+            let reason = format!(
+                "the server sent less than {RATE_MIN} bytes per second for {seconds} seconds"
+            );
+            Err(Error::fetch(shown, reason, true))
+        }
+        chunk => Ok(chunk),
+    }
+}
+
+/// The rate at which a server sends a body. Only the time that floe waits for the server counts.
+#[derive(Debug, Default)]
+pub(super) struct ReceiveRate {
+    waited: Duration,
+    bytes: u64,
+}
+
+impl ReceiveRate {
+    /// Adds `len` bytes that arrived after a wait. Returns whether the rate over the last window
+    /// was too low.
+    fn is_too_low(&mut self, wait: Duration, len: usize, window: Duration) -> bool {
+        self.waited += wait;
+        self.bytes += len as u64;
+        if self.waited < window {
+            return false;
+        }
+        let ReceiveRate { waited, bytes } = std::mem::take(self);
+        (bytes as f64) < waited.as_secs_f64() * RATE_MIN as f64
+    }
 }
 
 fn stall_error(cache: &HttpCacheShared, shown: &str) -> Error {
@@ -167,12 +207,32 @@ fn request_error(shown: &str, error: &reqwest::Error, proxy: Option<&ProxyVar>) 
     Error::fetch(shown, reason, transient)
 }
 
+/// The lowest rate of a body, in bytes per second. Many bodies share one slow connection, so it is
+/// far below the rate of any network.
+const RATE_MIN: u64 = 1024;
+
+/// The time after which the rate is compared, unless `stalled-download-timeout` is shorter.
+const RATE_WINDOW_MAX: Duration = Duration::from_secs(60);
+
 /// The longest Retry-After that floe waits for.
 const RETRY_AFTER_MAX: Duration = Duration::from_secs(120);
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn rate_counts_only_the_time_of_waiting() {
+        let (window, second) = (Duration::from_secs(10), Duration::from_secs(1));
+        let mut rate = ReceiveRate::default();
+        let mut is_too_low = |wait, len| rate.is_too_low(wait, len, window);
+        assert!((0..9).all(|_| !is_too_low(second, 1)));
+        assert!(is_too_low(second, 1));
+        // The next window begins empty.
+        assert!((0..100).all(|_| !is_too_low(second, 2 * RATE_MIN as usize)));
+        // A worker that takes no bytes makes no wait.
+        assert!((0..100).all(|_| !is_too_low(Duration::ZERO, 1)));
+    }
 
     #[test]
     fn retry_after_parses_seconds_and_dates() {

@@ -25,6 +25,7 @@ mod keys;
 mod kill;
 mod large_inputs;
 mod live_store;
+mod lying_caches;
 mod man_pages;
 mod memory_use;
 mod multiple_caches;

@@ -21,7 +21,8 @@
 //! The narinfo disk cache may answer for references. For requested paths it may answer only with
 //! narinfos: the user may know that a path has appeared in the cache since. If a remembered narinfo
 //! fails the trust check, the source itself is queried, because the path may have been signed
-//! since.
+//! since. Before a path fails, every source is queried that lacks it only according to the disk
+//! cache.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::mpsc;
@@ -29,8 +30,7 @@ use std::time::{Duration, Instant};
 
 use floe_format::StorePath;
 use floe_transfer::{
-    CANCEL_POLL, CLOSURE_MAX, CachePolicy, Error, Event, NarInfoReply, NarInfoResult, PathSpec,
-    PlannedPath,
+    CANCEL_POLL, CLOSURE_MAX, CachePolicy, Error, Event, NarInfoResult, PathSpec, PlannedPath,
 };
 
 use super::ClosureCopy;
@@ -55,6 +55,8 @@ struct PendingQuery {
     policy: CachePolicy,
     /// The state of the query at each source.
     states: Vec<QueryState>,
+    /// The sources that lack the path according to the narinfo disk cache.
+    remembered_absent: Vec<usize>,
     /// The first error, other than that a source lacks the path.
     error: Option<Error>,
 }
@@ -202,6 +204,7 @@ impl Resolver<'_> {
             spec,
             spec_index,
             policy: self.policy,
+            remembered_absent: Vec::new(),
             error: None,
         };
         let text = &query.spec.text();
@@ -226,8 +229,19 @@ impl Resolver<'_> {
             None if query.states.contains(&QueryState::Sent) => {
                 self.queries.insert(id, query);
             }
-            None => self.fail_query(query),
+            None if query.remembered_absent.is_empty() => self.fail_query(query),
+            None => self.query_again(id, query),
         }
+    }
+
+    /// Queries the sources themselves whose only reply came from the narinfo disk cache: the path
+    /// may have appeared since.
+    fn query_again(&mut self, id: usize, mut query: PendingQuery) {
+        for source in std::mem::take(&mut query.remembered_absent) {
+            query.states[source] = QueryState::NotSent;
+        }
+        query.policy = CachePolicy::Bypass;
+        self.query_next_source(id, query);
     }
 
     fn query_source(&mut self, tag: QueryTag, mut query: PendingQuery, policy: CachePolicy) {
@@ -281,12 +295,16 @@ impl Resolver<'_> {
             return;
         };
         query.states[source] = QueryState::Answered;
-        let from_disk_cache = matches!(&answer, Ok(Some(reply)) if reply.from_disk_cache);
-        let check =
-            |reply: NarInfoReply| check_trust(self.copy, source, &query.spec, reply.narinfo);
-        match answer.and_then(|found| found.map(check).transpose()) {
+        let from_disk_cache = matches!(&answer, Ok(reply) if reply.from_disk_cache);
+        let check = |narinfo| check_trust(self.copy, source, &query.spec, narinfo);
+        match answer.and_then(|reply| reply.narinfo.map(check).transpose()) {
             Ok(Some(item)) => self.add_path(query.spec_index, item),
-            Ok(None) => self.query_next_source(id, query),
+            Ok(None) => {
+                if from_disk_cache {
+                    query.remembered_absent.push(source);
+                }
+                self.query_next_source(id, query);
+            }
             // The path may have been signed since. `Bypass` also removes the remembered narinfo.
             Err(_) if from_disk_cache => {
                 self.query_source((id, source), query, CachePolicy::Bypass);

@@ -21,10 +21,10 @@ impl LocalSource {
     /// Returns a path's entry in the form of a narinfo: an uncompressed NAR that has no file.
     fn narinfo(&self, hash_part: HashPart) -> NarInfoResult {
         let Some(path) = self.reader.query_path_from_hash_part(hash_part)? else {
-            return Ok(None);
+            return Ok(None.into());
         };
         let Some(info) = self.reader.path_info(&path)? else {
-            return Ok(None);
+            return Ok(None.into());
         };
         let url = self.reader.real_path(&path).display().to_string();
         let info = PathInfo {
@@ -39,7 +39,7 @@ impl LocalSource {
             file_hash: None,
             file_size: None,
         };
-        Ok(Some(narinfo.into()))
+        Ok(Some(narinfo).into())
     }
 }
 

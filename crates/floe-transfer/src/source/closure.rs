@@ -82,10 +82,12 @@ impl ClosureQuery<'_> {
 
     fn expect_path(&self, spec: &PathSpec, answer: NarInfoResult) -> Result<NarInfo, Error> {
         let is_wanted = |narinfo: &NarInfo| spec.matches(&narinfo.info.path);
-        let narinfo = answer?.map(|reply| reply.narinfo);
-        narinfo.filter(is_wanted).ok_or_else(|| Error::NotFound {
-            path: spec.text(),
-            sources: vec![self.source.name()],
-        })
+        answer?
+            .narinfo
+            .filter(is_wanted)
+            .ok_or_else(|| Error::NotFound {
+                path: spec.text(),
+                sources: vec![self.source.name()],
+            })
     }
 }

@@ -12,7 +12,7 @@ use crate::faulty_cache::{FaultyCache, assert_verified, faulty_cache};
 use crate::support::floe;
 
 /// Returns the file name of a NAR.
-pub(super) fn nar_file_name(cache: &FaultyCache, name: &str) -> String {
+pub(crate) fn nar_file_name(cache: &FaultyCache, name: &str) -> String {
     cache.narinfo(&cache.path(name)).url.replace("nar/", "")
 }
 

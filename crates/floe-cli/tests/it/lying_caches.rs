@@ -1,0 +1,110 @@
+//! Caches that lie in the fields that no signature covers, and slow ones. A good cache beside them
+//! is enough.
+
+use std::time::{Duration, Instant};
+
+use floe_testkit::fault_server::{Fault, FaultServer};
+use floe_testkit::run;
+
+use crate::corrupt_caches::transfers::nar_file_name;
+use crate::faulty_cache::{FaultyCache, assert_verified, faulty_cache};
+use crate::support::floe;
+
+/// Installs from the modified cache first and from an unmodified one second.
+fn install_with_good_cache(
+    cache: &FaultyCache,
+    server: &FaultServer,
+    options: &[&str],
+) -> Duration {
+    let good = cache.corpus.file_url("zstd");
+    let bad = format!("{}?priority=1", server.url());
+    let began = Instant::now();
+    run(floe(["install", "--from", &bad, "--from", &good])
+        .args(["--trusted-public-keys", &cache.corpus.key, "--root"])
+        .arg(&cache.root)
+        .args(options)
+        .arg(&cache.corpus.root))
+    .expect(0);
+    assert_verified(&cache.root, cache.corpus.paths.len());
+    began.elapsed()
+}
+
+#[test]
+fn endless_body_ends_at_a_limit_from_the_nar_size() {
+    // A decoder reads skippable frames of zstd without any output.
+    let skippable = [&[0x50, 0x2a, 0x4d, 0x18, 0, 0, 1, 0][..], &[0; 0x10000]].concat();
+    let Some(cache) = faulty_cache("zstd") else {
+        return;
+    };
+    for name in ["libonig5", "libc6"] {
+        let path = cache.path(name);
+        let nar = nar_file_name(&cache, name);
+        cache.edit(&path, |narinfo| {
+            narinfo.file_size = Some(1 << 50);
+            narinfo.file_hash = None;
+        });
+        let server = FaultServer::start(&cache.cache);
+        server.fail(&nar, Fault::Endless(skippable.clone()));
+        install_with_good_cache(&cache, &server, &[]);
+        assert!(server.fault_count() > 0, "{name}");
+        floe_store::tree::remove_tree(&cache.root).unwrap();
+    }
+}
+
+#[test]
+fn invalid_nar_url_is_a_corrupt_narinfo() {
+    let Some(cache) = faulty_cache("zstd") else {
+        return;
+    };
+    let path = cache.path("libonig5");
+    for url in ["http://[", "https://", "http://host:99999/x"] {
+        cache.edit(&path, |narinfo| narinfo.url = url.into());
+        let server = FaultServer::start(&cache.cache);
+        cache.assert_install_fails_for(&server.url(), &[&path], 3, &["its URL", "is invalid"]);
+        install_with_good_cache(&cache, &server, &[]);
+        floe_store::tree::remove_tree(&cache.root).unwrap();
+    }
+}
+
+#[test]
+fn remembered_absence_is_queried_again_before_a_failure() {
+    let Some(cache) = faulty_cache("zstd") else {
+        return;
+    };
+    let narinfo = format!("{}.narinfo", cache.path("libonig5").hash_part());
+    let server = FaultServer::start(&cache.cache);
+    server.fail(&narinfo, Fault::Status(403));
+    let install = || {
+        run(floe(["install", "--from", &server.url()])
+            .args(["--trusted-public-keys", &cache.corpus.key, "--root"])
+            .arg(&cache.root)
+            .arg(&cache.corpus.root)
+            .env("XDG_CACHE_HOME", cache.scratch.join("cache-home")))
+    };
+    install().expect(1);
+    assert_eq!(server.requests_for(&narinfo).len(), 1);
+    // The second run fails too, after it has asked once more.
+    install().expect(1);
+    assert_eq!(server.requests_for(&narinfo).len(), 2);
+    server.clear_faults();
+    install().expect(0);
+    assert_eq!(server.requests_for(&narinfo).len(), 3);
+}
+
+#[test]
+fn dripping_server_is_given_up() {
+    let Some(cache) = faulty_cache("zstd") else {
+        return;
+    };
+    // One body is fetched whole, the other one is streamed.
+    for name in ["libonig5", "libc6"] {
+        let server = FaultServer::start(&cache.cache);
+        let drip = Fault::Dripping(Duration::from_millis(100));
+        server.fail(&nar_file_name(&cache, name), drip);
+        let options = ["stalled-download-timeout", "1", "download-attempts", "1"];
+        let options = [&["--option"], &options[..2], &["--option"], &options[2..]].concat();
+        install_with_good_cache(&cache, &server, &options);
+        assert!(server.fault_count() > 0, "{name}");
+        floe_store::tree::remove_tree(&cache.root).unwrap();
+    }
+}
