@@ -20,7 +20,7 @@
 
 use std::collections::HashMap;
 use std::ffi::OsStr;
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, DirEntry, File, OpenOptions};
 use std::io::Read as _;
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::MetadataExt as _;
@@ -100,17 +100,40 @@ impl Recovery<'_> {
             let Some(hash_part) = hash_part_of_tree(name, entry_name.as_bytes()) else {
                 continue;
             };
-            let is_claimed = match by_hash_part.get(&hash_part) {
-                Some(path) if is_tree_name(&entry_name) && is_sealed(&entry.path()) => {
-                    (self.claim)(path, &entry.path()).is_ok()
-                }
-                _ => false,
-            };
-            if !is_claimed {
-                is_complete &= tolerate_file_error(remove_tree(&entry.path()))?;
-            }
+            let claimed = by_hash_part.get(&hash_part).copied();
+            let claimed = claimed.filter(|_| is_tree_name(&entry_name));
+            is_complete &= tolerate_file_error(self.remove_tree_unless_path(&entry, claimed))?;
         }
         Ok(is_complete)
+    }
+
+    /// Removes a tree of a dead run, or claims it for a path if it is sealed. A store path may have
+    /// such a name as well: a valid path, and one that another process is adding, stays.
+    fn remove_tree_unless_path(
+        &self,
+        entry: &DirEntry,
+        claimed: Option<&StorePath>,
+    ) -> Result<(), StoreError> {
+        let name = entry.file_name();
+        let mut lock = None;
+        if let Some(path) = name.to_str().and_then(|name| StorePath::parse(name).ok()) {
+            lock = PathLock::try_acquire(self.layout, &path)?;
+            if lock.is_none() || self.database.is_valid(&path)? {
+                return Ok(());
+            }
+        }
+        let tree = entry.path();
+        let is_claimed = match claimed {
+            Some(path) if is_sealed(&tree) => (self.claim)(path, &tree).is_ok(),
+            _ => false,
+        };
+        let removed = if is_claimed {
+            Ok(())
+        } else {
+            remove_tree(&tree)
+        };
+        drop(lock);
+        removed
     }
 
     /// Removes the files of a path that is not valid, unless another process holds its lock.
@@ -181,6 +204,10 @@ mod tests {
         let tree = living
             .add_to_store(contents.path(), "valid", Default::default())
             .unwrap();
+        // A valid path with the name of a tree of the dead run.
+        let like_a_tree = living
+            .add_to_store(contents.path(), "77-floe-0-3", Default::default())
+            .unwrap();
         let (store, roots) = (&layout.real_store_dir, layout.state_dir.join("temproots"));
         let touch = |name: &str| fs::write(store.join(name), "").unwrap();
         let (dead, theirs) = (format!("{HASH}-dead"), format!("{HASH}-theirs"));
@@ -214,7 +241,7 @@ mod tests {
         let second = StoreWriter::open(layout.clone()).unwrap();
         let there = |name: &str| store.join(name).exists();
         assert!(!sealed.exists() && !there(&dead) && !there(&format!("{dead}.lock")));
-        assert!(there(tree.path.as_str()));
+        assert!(there(tree.path.as_str()) && there(like_a_tree.path.as_str()));
         for name in &kept {
             assert!(there(name), "{name}");
         }
